@@ -227,12 +227,12 @@ TEST_F(CommandServe, RefusesRequestsWhileItStops) {
   EXPECT_EQ(server.command().wait().exit_code, 130);
 }
 
-// A stream gets an error event and [DONE], a whole request a 503 object, before their connections
-// close.
+// With --on-rank-loss fail a stream gets an error event and [DONE], a whole request a 503 object,
+// before their connections close.
 TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
   ModelCopy model;
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
-  Server server(model.path(), {"--ranks", "4"});
+  Server server(model.path(), {"--ranks", "4", "--on-rank-loss", "fail"});
   ASSERT_GT(server.port(), 0);
   ASSERT_EQ(server.complete({{"prompt", "x"}}).status, 200);
   Socket socket(server.port());
@@ -261,7 +261,8 @@ TEST_F(CommandServe, AHungRankIsSeenInHealthAndEndsAnswersWithAnError) {
   ModelCopy model;
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
   const double timeout = kSlowdown > 1 ? 12.0 : 6.0;  // less than the socket waits
-  Server server(model.path(), {"--ranks", "4", "--timeout", fmt::format("{}", timeout)});
+  Server server(model.path(), {"--ranks", "4", "--timeout", fmt::format("{}", timeout),
+                               "--on-rank-loss", "fail"});
   ASSERT_GT(server.port(), 0);
   ASSERT_EQ(server.complete({{"prompt", "x"}}).status, 200);
   EXPECT_EQ(ask(server.port(), "GET", "/health").status, 200);

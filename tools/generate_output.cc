@@ -22,6 +22,7 @@ const char* finish_name(FinishReason reason) {
     case FinishReason::kLength:
       return "length";
     case FinishReason::kNotFinished:
+    case FinishReason::kFailed:
       break;
   }
   return "not_finished";

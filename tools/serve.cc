@@ -20,6 +20,7 @@ namespace {
 struct Options {
   server::ServeOptions serve;
   std::string draft_metrics = "none";
+  std::string on_rank_loss = "recover";
   RankRunOptions ranks;
 };
 
@@ -31,6 +32,9 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                      : server::DraftMetrics::kNone;
   result.run.started = started.ranks();
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
+  // A launcher watches its ranks itself; a single rank has nobody to go on with its requests.
+  result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr &&
+                           result.run.parallel.mapping().world_size() > 1;
   if (result.service.draft_metrics != server::DraftMetrics::kNone &&
       !result.run.parallel.speculative_config) {
     return invalid_input(
@@ -97,6 +101,19 @@ void add_engine_options(command_line::Command command, Options& options) {
       .add_option("--model", options.serve.run.model_dir, "Model directory (Hugging Face layout)")
       .required();
   add_rank_run_options(command, &options.ranks);
+  command
+      .add_option(
+          "--on-rank-loss", options.on_rank_loss,
+          "When a rank dies: recover: the others go on with its requests, and it is started "
+          "again; fail: the server ends")
+      .one_of({"recover", "fail"})
+      .show_default();
+  command
+      .add_option("--start-ranks", options.serve.run.start_ranks,
+                  "Ranks to start with, of those of --config or --ranks; POST /scale_elastic_ep "
+                  "changes their number. 0: all")
+      .range(0, 1024)
+      .show_default();
 }
 
 }  // namespace

@@ -24,14 +24,15 @@ constexpr int kFlagsWord = 0;
 constexpr int kTokensWord = 1;  // tokens of the rank's batch, and above them the last step's time
 static_assert(kTokensWord < online::kFirstDoneWord);
 
-// Parts of the flags word: five bits, of which the last three carry RankReadiness; the rows that
-// prediction layers need beside the step's; and the commands that the rank has received.
+// Parts of the flags word: six bits, of which three carry RankReadiness; the rows that prediction
+// layers need beside the step's; and the commands that the rank has received.
 constexpr uint64_t kHasWork = 1;
 constexpr uint64_t kStopRequested = 2;
 constexpr uint64_t kHasPrompts = 4;
 constexpr uint64_t kGenerates = 8;
 constexpr uint64_t kHasRoom = 16;
-constexpr int kPassRowsShift = 5, kPassRowsBits = 21;
+constexpr uint64_t kChangeRequested = 32;
+constexpr int kPassRowsShift = 6, kPassRowsBits = 21;
 constexpr int kSeenShift = kPassRowsShift + kPassRowsBits;
 
 // Parts of the tokens word: tokens; the most drafts that prediction layers may make for a request;
@@ -50,9 +51,25 @@ int tokens_in(const transport::AgreedWords& words) {
 
 }  // namespace
 
-Engine::Engine(EngineParts parts)
+EngineState::EngineState(const EngineParts& parts, bool speculates)
+    : scheduler(parts.kv, parts.limits, parts.context_place, parts.states.bytes()) {
+  if (!speculates || !parts.speculation.is_on()) return;
+  speculation.emplace(parts.speculation, parts.limits.max_batch_size * parts.limits.micro_batches,
+                      parts.config.routing.num_experts, parts.config.routing.top_k);
+}
+
+void EngineState::give_up_step() {
+  if (!std::exchange(has_step, false)) return;
+  for (const int request : scheduler.give_up_step()) {
+    if (speculation) speculation->end(request);
+  }
+}
+
+Engine::Engine(EngineParts parts, EngineState& state)
     : parts_(std::move(parts)),
-      scheduler_(parts_.kv, parts_.limits, parts_.context_place, parts_.states.bytes()),
+      state_(state),
+      scheduler_(state.scheduler),
+      speculation_(state.speculation),
       gate_(parts_.limits.balance),
       verifier_(parts_.compute.kernels(), parts_.config.eos_token_ids, parts_.speculation.relaxed,
                 reports_tokens()),
@@ -60,10 +77,7 @@ Engine::Engine(EngineParts parts)
                 parts_.config.num_layers, parts_.online, parts_.reporter),
       in_flight_(static_cast<size_t>(parts_.pipeline.micro_batches())) {
   parts_.moe.set_observer(&recorder_);
-  if (parts_.speculation.is_on() && parts_.pipeline.is_last()) {
-    speculation_.emplace(parts_.speculation,
-                         parts_.limits.max_batch_size * parts_.limits.micro_batches,
-                         parts_.config.routing.num_experts, parts_.config.routing.top_k);
+  if (speculation_) {
     forecasts_.resize(in_flight_.size());
     if (parts_.speculation.predicts()) {
       mtp_.emplace(parts_.model, parts_.kv, recorder_, parts_.config.num_prediction_layers,
@@ -74,10 +88,10 @@ Engine::Engine(EngineParts parts)
   }
 }
 
-Status Engine::run() {
+Result<Engine::Ended> Engine::run() {
   Next next = Next::kContinue;
   while (next == Next::kContinue) {
-    parts_.reporter.begin_iteration(iteration_);
+    parts_.reporter.begin_iteration(state_.iteration);
     // The order matters. All stages complete micro-batch n − m before they schedule n, so that
     // their schedulers stay equal. The received header says how many commands to apply.
     if (num_begun_ - num_completed_ == in_flight_.size()) WIDEEP_TRY(complete_oldest());
@@ -85,19 +99,21 @@ Status Engine::run() {
     WIDEEP_TRY(apply_commands());
     Scheduler::Step& step = schedule();
     WIDEEP_TRY_ASSIGN(next, agree(step));
+    if (next == Next::kLeave) break;
     WIDEEP_TRY(next == Next::kContinue ? run_step(step) : send_end());
+    state_.has_step = false;
     ++num_begun_;
   }
   // So no stage ends before the last stage has computed what is in flight.
   while (num_completed_ < num_begun_) WIDEEP_TRY(complete_oldest());
   ended_ns_ = base::wall_ns();
-  return {};
+  return next == Next::kLeave ? Ended::kMembersChange : Ended::kFinished;
 }
 
 RunTimes Engine::times() const {
-  if (first_request_ns_ == 0) return {};
+  if (state_.first_request_ns == 0) return {};
   const int64_t end = ended_ns_ > 0 ? ended_ns_ : base::wall_ns();
-  return {end - first_request_ns_, parts_.pipeline.waited_ns() - waited_before_ns_};
+  return {end - state_.first_request_ns, parts_.pipeline.waited_ns() - waited_before_ns_};
 }
 
 // ---- what to compute ----
@@ -105,7 +121,7 @@ RunTimes Engine::times() const {
 // The previous stage has scheduled the same micro-batch.
 Status Engine::receive_rows() {
   if (parts_.pipeline.is_first()) return {};
-  WIDEEP_TRY_ASSIGN(received_, parts_.pipeline.receive(iteration_));
+  WIDEEP_TRY_ASSIGN(received_, parts_.pipeline.receive(state_.iteration));
   return {};
 }
 
@@ -139,8 +155,8 @@ Status Engine::apply(Command command) {
   using Kind = Command::Kind;
   switch (command.kind) {
     case Kind::kSubmit:
-      if (first_request_ns_ == 0) {
-        first_request_ns_ = base::wall_ns();
+      if (state_.first_request_ns == 0) {
+        state_.first_request_ns = base::wall_ns();
         waited_before_ns_ = parts_.pipeline.waited_ns();
       }
       return parts_.feed.is_mine(command) ? scheduler_.submit(std::move(command.request))
@@ -160,7 +176,9 @@ Status Engine::apply(Command command) {
     case Kind::kEndRecord:
       return parts_.reporter.record_experts(command.kind == Kind::kRecordExperts);
     case Kind::kFinish:
-      finishing_ = true;
+      state_.finishing = true;
+      return {};
+    case Kind::kMembers:  // for the feed alone
       return {};
     case Kind::kStop:  // only raises the flag: the ranks end together, by their next agreement
       parts_.stage.memory().control().stop_requested = 1;
@@ -172,6 +190,7 @@ Status Engine::apply(Command command) {
 Scheduler::Step& Engine::schedule() {
   const int64_t start_ns = base::wall_ns();
   Scheduler::Step& step = scheduler_.schedule();
+  state_.has_step = true;
   schedule_ns_ += base::wall_ns() - start_ns;
   return step;
 }
@@ -196,8 +215,9 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
                       last_step_us_ << kTimeShift | (last_step_had_prompts_ ? kHadPrompts : 0);
   if (parts_.online != nullptr) parts_.online->write_states(mine);
   WIDEEP_TRY(parts_.stage.agree(
-      mine, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
-  if (parts_.online != nullptr) parts_.online->apply(words_, iteration_);
+      mine, {.what = "the start of the iteration", .layer = -1, .iteration = state_.iteration},
+      &words_));
+  if (parts_.online != nullptr) parts_.online->apply(words_, state_.iteration);
   for (int i = 0; i < parts_.dispatch_ranks.size; ++i) {
     const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
     step.batch.tokens_of_ranks.push_back(tokens_in(each));
@@ -227,7 +247,9 @@ void Engine::observe_last_step() {
 uint64_t Engine::flags_word() const {
   const RankReadiness readiness = scheduler_.readiness();
   uint64_t flags = scheduler_.has_work() ? kHasWork : 0;
-  if (parts_.stage.memory().control().stop_requested.load() != 0) flags |= kStopRequested;
+  const transport::ControlPage& control = parts_.stage.memory().control();
+  if (control.stop_requested.load() != 0) flags |= kStopRequested;
+  if (control.change_requested.load() != 0) flags |= kChangeRequested;
   if (readiness.has_prompts) flags |= kHasPrompts;
   if (readiness.generates) flags |= kGenerates;
   if (readiness.has_room) flags |= kHasRoom;
@@ -261,8 +283,9 @@ Result<Engine::Next> Engine::decide() {
   // A command that is agreed on but not applied may be a request: that is work too.
   all_idle_ = (any & kHasWork) == 0 && num_agreed_ == parts_.feed.taken();
   if (all_idle_ && std::exchange(released_, false)) WIDEEP_TRY(parts_.reporter.idle());
-  const bool ends = (any & kStopRequested) != 0 || (finishing_ && all_idle_);
-  return first && ends ? Next::kEnd : Next::kContinue;
+  const bool ends = (any & kStopRequested) != 0 || (state_.finishing && all_idle_);
+  if (first && ends) return Next::kEnd;
+  return (any & kChangeRequested) != 0 ? Next::kLeave : Next::kContinue;
 }
 
 // ---- the step ----
@@ -270,7 +293,7 @@ Result<Engine::Next> Engine::decide() {
 // The end travels through the pipeline as a micro-batch without tokens, behind all earlier ones.
 Status Engine::send_end() {
   received_ = {};
-  next_in_flight() = {.iteration = iteration_};
+  next_in_flight() = {.iteration = state_.iteration};
   parts_.pipeline.send(0, true, parts_.feed.taken());
   if (parts_.pipeline.is_last()) parts_.pipeline.send_tokens({});
   return {};
@@ -281,14 +304,14 @@ Status Engine::send_end() {
 // tokens in flight), only an empty micro-batch is sent, which keeps the stages in step.
 Status Engine::run_step(const Scheduler::Step& step) {
   MicroBatch& micro_batch = next_in_flight();
-  micro_batch.iteration = iteration_;
+  micro_batch.iteration = state_.iteration;
   micro_batch.sequences.assign(step.sampled.begin(), step.sampled.end());
   micro_batch.yields.clear();
   const bool any = std::any_of(words_.begin(), words_.end(),
                                [](const auto& words) { return tokens_in(words) > 0; });
   if (any) {
     WIDEEP_TRY(compute(step, &micro_batch.yields));
-    ++iteration_;
+    ++state_.iteration;
     return {};
   }
   parts_.pipeline.send(0, false, parts_.feed.taken());
@@ -298,11 +321,11 @@ Status Engine::run_step(const Scheduler::Step& step) {
 
 Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) {
   const base::TraceSpan span(base::Span::kIteration);
-  recorder_.begin(iteration_, step.owners);
+  recorder_.begin(state_.iteration, step.owners);
   const model::StageRows rows{
       .in = received_.rows,
       .out = parts_.pipeline.is_last() ? nullptr : parts_.pipeline.next_rows()};
-  WIDEEP_TRY(parts_.model.forward(step.batch, parts_.kv, iteration_, rows, &logits_));
+  WIDEEP_TRY(parts_.model.forward(step.batch, parts_.kv, state_.iteration, rows, &logits_));
   // Before everything else: the next stage is waiting.
   parts_.pipeline.send(parts_.model.group().tokens(step.batch.num_tokens()).size, false,
                        parts_.feed.taken());
@@ -310,7 +333,7 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
     WIDEEP_TRY(gather_logits(step));
     WIDEEP_TRY(sample_rows(step, yields));
   }
-  if (parts_.online != nullptr) parts_.online->end_iteration(iteration_);
+  if (parts_.online != nullptr) parts_.online->end_iteration(state_.iteration);
   IterationRecord& record = recorder_.end();
   last_step_tokens_ = step.num_tokens;
   last_step_had_prompts_ = step.prompt_tokens > 0;
@@ -353,7 +376,7 @@ Status Engine::gather_logits(const Scheduler::Step& step) {
     written.push_back({.first = place, .width = vocab * sizeof(float)});
   }
   all_logits_ = all;
-  return context.meet(written, {.what = "the logits of all ranks", .iteration = iteration_});
+  return context.meet(written, {.what = "the logits of all ranks", .iteration = state_.iteration});
 }
 
 std::span<const float> Engine::logits_of(int row) const {
@@ -414,7 +437,7 @@ Status Engine::predict(const Scheduler::Step& step, std::span<const Yield> yield
     const int drafts = ends ? 0 : Speculation::most_drafts(*step.sampled[i], count);
     yielded.push_back({.tokens = yields[i].tokens, .drafts = std::min(most_drafts_, drafts)});
   }
-  return mtp_->draft(step, yielded, passes_, iteration_);
+  return mtp_->draft(step, yielded, passes_, state_.iteration);
 }
 
 void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {

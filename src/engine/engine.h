@@ -19,6 +19,11 @@
 // and sample identically. Only the first of them reports sampled tokens; each of them reports the
 // routing of its own tokens.
 //
+// The group may get other members while requests run (transport/seat.h). run() then returns
+// kMembersChange, between two iterations, or fails in the middle of one; what it has not computed
+// is given up (EngineState::give_up_step). A new engine with the new members goes on from the same
+// EngineState, with the same answers.
+//
 // Thread safety: one thread per engine.
 #pragma once
 
@@ -68,24 +73,46 @@ struct RunTimes {
   int64_t stage_wait_ns = 0;  // waiting for other stages of the pipeline
 };
 
+// What a rank keeps when its group gets other members: its requests with their caches, and how it
+// drafts for them.
+struct EngineState {
+  // speculates: on the last stage of a pipeline, which drafts.
+  EngineState(const EngineParts& parts, bool speculates);
+
+  // Gives up the step that an engine has scheduled but not computed, if there is one.
+  void give_up_step();
+
+  Scheduler scheduler;
+  std::optional<Speculation> speculation;
+  bool has_step = false;         // scheduled, and not computed yet
+  int64_t iteration = 0;         // the next one; equal on all ranks; counts only those with tokens
+  bool finishing = false;        // the run ends when no rank has work
+  int64_t first_request_ns = 0;  // when the first request came; 0: none has
+};
+
 class Engine {
  public:
-  explicit Engine(EngineParts parts);
+  // state: outlives this.
+  Engine(EngineParts parts, EngineState& state);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Runs until a stop is requested (by command, or on the group's control page), or until no rank
-  // has work after a kFinish. While no rank has work all ranks sleep; they wake up for one
+  enum class Ended {
+    kFinished,       // a stop was requested, or no rank has work after a kFinish
+    kMembersChange,  // the group gets other members (control().change_requested)
+  };
+  // Runs until it ends in one of these ways. A stop is requested by command, or on the group's
+  // control page. While no rank has work all ranks sleep; they wake up for one
   // agreement every quarter of the endpoint's timeout. Collective. Errors: a peer failed or did not
   // answer in time; an error of the reporter; a request that can never fit into the cache.
-  Status run();
+  Result<Ended> run();
   RunTimes times() const;
 
   // What a step yields at most, in words of Pipeline::send_tokens().
   static int words_of_yields(int max_batch_size, int max_draft_len);
 
  private:
-  enum class Next { kContinue, kEnd };
+  enum class Next { kContinue, kEnd, kLeave };
   // What a step has yielded for a sequence.
   struct Yield {
     std::vector<int32_t> tokens;  // at least one
@@ -133,24 +160,23 @@ class Engine {
   }
 
   EngineParts parts_;
-  Scheduler scheduler_;
+  EngineState& state_;
+  Scheduler& scheduler_;
+  std::optional<Speculation>& speculation_;
   PromptGate gate_;  // of new prompts
   Verifier verifier_;
-  std::optional<Speculation> speculation_;  // on the last stage, if it is on
   IterationRecorder recorder_;
   std::optional<MtpDrafter> mtp_;  // if the model's prediction layers draft
 
-  int64_t iteration_ = 0;              // equal on all ranks; counts only iterations with tokens
-  std::vector<MicroBatch> in_flight_;  // a ring
-  uint64_t num_begun_ = 0;             // micro-batches, also those without tokens
-  uint64_t num_completed_ = 0;         // micro-batches whose tokens have been appended
-  Pipeline::Received received_;        // from the previous stage, for this micro-batch
+  std::vector<MicroBatch> in_flight_;          // a ring
+  uint64_t num_begun_ = 0;                     // micro-batches, also those without tokens
+  uint64_t num_completed_ = 0;                 // micro-batches whose tokens have been appended
+  Pipeline::Received received_;                // from the previous stage, for this micro-batch
   std::vector<transport::AgreedWords> words_;  // [ranks of the stage] sent for this iteration
 
   uint64_t num_agreed_ = 0;  // commands that all ranks have received
   bool all_idle_ = false;    // no rank has work or a command to apply
   bool released_ = false;    // held requests were released, and RanksIdle has not been sent since
-  bool finishing_ = false;   // the run ends when no rank has work
 
   std::vector<float> logits_;                   // [logit rows of this rank, vocab]
   const float* all_logits_ = nullptr;           // [step.first_row.back(), vocab]
@@ -165,7 +191,6 @@ class Engine {
   std::vector<int32_t> words_sent_;  // of send_yields()
   int64_t begin_ns_ = 0;             // start of this iteration
   int64_t schedule_ns_ = 0;          // time spent since the last iteration's record
-  int64_t first_request_ns_ = 0;     // when the first request came; 0: none has
   int64_t waited_before_ns_ = 0;     // Pipeline::waited_ns() at that time
   int64_t ended_ns_ = 0;
 };

@@ -14,6 +14,12 @@ OnlineLayers::OnlineLayers(const online::OnlineSetup& setup, int rank, model::Ex
   }
 }
 
+// The slots may have records of the updater's memory, which ends with it.
+OnlineLayers::~OnlineLayers() {
+  rank_.stop();
+  slots_.take_in();
+}
+
 void OnlineLayers::apply(std::span<const transport::AgreedWords> of_ranks, int64_t iteration) {
   rank_.apply(of_ranks, iteration,
               [this](const online::PublishedLayer& layer) { switch_layer(layer); });
@@ -23,8 +29,10 @@ void OnlineLayers::switch_layer(const online::PublishedLayer& published) {
   const int layer = layers_[published.layer];
   const base::TraceSpan span(base::Span::kSwitchLayer, layer);
   // Each slot swaps a pointer: the record that it gives up is the spare record of the next update.
+  const auto first = static_cast<size_t>(rank_.first_slot());
   for (online::SlotRecord& slot : published.slots) {
-    slot.record = slots_.exchange(layer, slot.local_slot, slot.record);
+    const int32_t expert = published.slot_to_expert[first + static_cast<size_t>(slot.local_slot)];
+    slot.record = slots_.exchange(layer, slot.local_slot, expert, slot.record);
   }
   balance::Placement& placement = placements_[published.layer];
   placement.slot_to_expert.assign(published.slot_to_expert.begin(), published.slot_to_expert.end());

@@ -22,6 +22,10 @@ class OnlineLayers {
   // reference outlives this.
   OnlineLayers(const online::OnlineSetup& setup, int rank, model::ExpertSlots& slots,
                model::MoeRunner& moe);
+  // Leaves the placements as they are, and all records in the slots' own memory.
+  ~OnlineLayers();
+  OnlineLayers(const OnlineLayers&) = delete;
+  OnlineLayers& operator=(const OnlineLayers&) = delete;
 
   // Adds the states of this rank's layers to the words that it exchanges before an iteration.
   void write_states(transport::AgreedWords& mine) const { rank_.write_states(mine); }

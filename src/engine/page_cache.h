@@ -52,6 +52,7 @@ class PageCache {
   void release(PageId page);
   std::byte* bytes(PageId page) const { return pages_[page].bytes; }
   int rank(PageId page) const { return pages_[page].rank; }
+  int users(PageId page) const { return pages_[page].users; }
 
   // ---- known pages ----
 

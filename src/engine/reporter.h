@@ -13,8 +13,9 @@
 
 namespace wideep::engine {
 
-// kStop: an end token, or the request was cancelled. kLength: max_tokens were generated.
-enum class FinishReason : uint8_t { kNotFinished, kStop, kLength };
+// kStop: an end token, or the request was cancelled. kLength: max_tokens were generated. kFailed:
+// no token; nobody goes on with the request (run::RankDied::failed).
+enum class FinishReason : uint8_t { kNotFinished, kStop, kLength, kFailed };
 
 // A token of a request. Of the ranks that compute the request, one reports it.
 struct SampledToken {

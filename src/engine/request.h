@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,9 @@ struct SamplingParams {
 struct Request {
   int index = 0;        // chosen by the caller, unique in a run
   SharedTokens prompt;  // not empty
-  int max_tokens = 0;   // to generate, at least 1
+  // The first tokens of the answer, if another rank has generated them already.
+  std::vector<int32_t> answered;
+  int max_tokens = 0;  // to generate, those included; at least 1
   SamplingParams sampling;
   int draw = 0;             // distinguishes the random numbers of requests with the same seed
   bool ignore_eos = false;  // generate max_tokens even after an end token
@@ -53,6 +56,12 @@ struct Sequence {
   // The prompt, then the generated tokens; empty before the first admission.
   std::vector<int32_t> tokens;
   int num_computed = 0;  // tokens whose keys and values are in the cache
+  // What the present step has found; only for sequences that take part in it.
+  struct BeforeStep {
+    int num_computed = 0;
+    uint64_t prefix = 0;
+  };
+  std::optional<BeforeStep> before_step;
   // May follow the tokens (engine/speculation): the next step that the sequence takes part in
   // verifies as many of them as fit.
   std::vector<int32_t> drafts;

@@ -39,16 +39,19 @@ Command decode(std::string_view message, SharedTokens* last_prompt) {
   request.index = reader.get<int>();
   if (!reader.get<bool>()) *last_prompt = reader.get_all<int32_t>();
   request.prompt = *last_prompt;
+  request.answered = reader.get_all<int32_t>();
   request.max_tokens = reader.get<int>();
   request.sampling = reader.get<SamplingParams>();
   request.draw = reader.get<int>();
   request.ignore_eos = reader.get<bool>();
   request.speculates = reader.get<bool>();
+  command.epoch = reader.get<uint32_t>();
   return command;
 }
 
 bool must_end(const transport::Endpoint& endpoint) {
-  return endpoint.memory().control().stop_requested.load() != 0 ||
+  const transport::ControlPage& control = endpoint.memory().control();
+  return control.stop_requested.load() != 0 || control.change_requested.load() != 0 ||
          !endpoint.memory().failure().ok();
 }
 
@@ -64,11 +67,13 @@ std::string CommandEncoder::encode(const Command& command) {
   writer.put(command.request.index);
   writer.put(repeats);
   if (!repeats) writer.put_all(prompt.ids());
+  writer.put_all(command.request.answered);
   writer.put(command.request.max_tokens);
   writer.put(command.request.sampling);
   writer.put(command.request.draw);
   writer.put(command.request.ignore_eos);
   writer.put(command.request.speculates);
+  writer.put(command.epoch);
   return writer.take();
 }
 
@@ -117,8 +122,25 @@ void RequestFeed::parse_inbox() {
 }
 
 void RequestFeed::add(std::string_view message) {
-  commands_.push_back(decode(message, &last_prompt_));
+  ++received_;
+  Command command = decode(message, &last_prompt_);
+  if (command.kind == Command::Kind::kMembers) {
+    mark_ = command.epoch;
+    seen_ = 0;
+    return;
+  }
+  command.epoch = mark_;
   ++seen_;
+  if (!drops_earlier_ || mark_ >= epoch_) commands_.push_back(std::move(command));
+}
+
+void RequestFeed::begin_epoch(uint32_t epoch, bool drops_earlier) {
+  if (epoch > 1 && received_ == 0) mark_ = 0;
+  epoch_ = epoch;
+  taken_ = 0;
+  drops_earlier_ = drops_earlier;
+  if (!drops_earlier) return;
+  std::erase_if(commands_, [&](const Command& each) { return each.epoch < epoch; });
 }
 
 // Sleeps until the pipe is readable, `end`, or the next check is due.
@@ -130,23 +152,23 @@ void RequestFeed::sleep_until(Clock::time_point end) const {
 }
 
 Status RequestFeed::wait(const transport::Endpoint& endpoint, milliseconds at_most) {
-  const uint64_t before = seen_;
+  const uint64_t before = received_;
   const Clock::time_point end = Clock::now() + at_most;
   WIDEEP_TRY(poll());
-  if (seen_ != before || at_most.count() == 0) return {};
-  while (seen_ == before && Clock::now() < end && !must_end(endpoint)) {
+  if (received_ != before || at_most.count() == 0) return {};
+  while (received_ == before && Clock::now() < end && !must_end(endpoint)) {
     sleep_until(end);
     WIDEEP_TRY(poll());
   }
-  return seen_ == before ? Status() : receive_burst();
+  return received_ == before ? Status() : receive_burst();
 }
 
 // Receives until no command has arrived for kBurstGap. It sleeps instead of waiting on the pipe:
 // ranks that wake up for every command would take processor time from the writer of the next one.
 Status RequestFeed::receive_burst() {
   const Clock::time_point end = Clock::now() + kMostBurst;
-  for (uint64_t before = 0; seen_ != before && Clock::now() < end;) {
-    before = seen_;
+  for (uint64_t before = 0; received_ != before && Clock::now() < end;) {
+    before = received_;
     std::this_thread::sleep_for(kBurstGap);
     WIDEEP_TRY(poll());
   }
@@ -156,12 +178,12 @@ Status RequestFeed::receive_burst() {
 Status RequestFeed::wait_for(uint64_t count, const transport::Endpoint& endpoint) {
   const Clock::time_point end = Clock::now() + endpoint.timeout();
   WIDEEP_TRY(poll());
-  while (seen_ < count) {
+  while (seen() < count) {
     WIDEEP_TRY(endpoint.memory().failure());
     if (Clock::now() >= end) {
       return deadline_exceeded(fmt::format("rank {} waited {} ms for command {}, received {}",
                                            endpoint.world_rank(), endpoint.timeout().count(), count,
-                                           seen_));
+                                           seen()));
     }
     sleep_until(end);
     WIDEEP_TRY(poll());
@@ -171,6 +193,8 @@ Status RequestFeed::wait_for(uint64_t count, const transport::Endpoint& endpoint
 
 bool RequestFeed::has_next(uint64_t agreed, bool alone) const {
   if (commands_.empty()) return false;
+  const uint32_t sent_in = commands_.front().epoch;
+  if (sent_in != epoch_) return sent_in < epoch_;
   if (taken() < agreed) return true;
   const Command::Kind kind = commands_.front().kind;
   return alone && (kind == Command::Kind::kSubmit || kind == Command::Kind::kCancel);
@@ -180,6 +204,7 @@ Command RequestFeed::take() {
   WIDEEP_CHECK_GT(commands_.size(), 0u);
   Command command = std::move(commands_.front());
   commands_.pop_front();
+  if (command.epoch == epoch_) ++taken_;
   return command;
 }
 

@@ -8,6 +8,11 @@
 // so that ranks that must schedule the same requests do so. A rank that schedules alone does not
 // wait for this agreement: it begins its own requests in the first iteration that sees them.
 //
+// Where the members of the group may change (transport/seat.h), a rank is not needed for all of the
+// log: kMembers marks where an epoch begins in it. Commands after the mark are counted from there,
+// by all members alike. Those before it belong to an earlier epoch: what they did not agree on then
+// they need not agree on any more.
+//
 // Thread safety: one thread per feed. The writing end is a transport::MessagePipe.
 #pragma once
 
@@ -35,11 +40,13 @@ struct Command {
     kRecordExperts,   // iteration records have expert counts from the next iteration on
     kEndRecord,
     kFinish,  // no more requests: the run ends when all are answered
-    kStop     // stop after the current iteration; wakes ranks that sleep, reaches other nodes
+    kStop,    // stop after the current iteration; wakes ranks that sleep, reaches other nodes
+    kMembers  // an epoch begins: later commands are for its members
   };
   Kind kind = Kind::kSubmit;
-  int owner = 0;    // kSubmit: the rank that computes it, if ranks have requests of their own
-  Request request;  // kSubmit; kCancel: only request.index
+  int owner = 0;       // kSubmit: the rank that computes it, if ranks have requests of their own
+  Request request;     // kSubmit; kCancel: only request.index
+  uint32_t epoch = 1;  // kMembers: that begins; of others: in which it was sent
 };
 
 // Makes the bytes of MessagePipe messages: all of one log, in order. A prompt that is a copy of
@@ -61,8 +68,12 @@ class RequestFeed {
 
   bool is_mine(const Command& command) const { return !owner_ || command.owner == *owner_; }
 
-  // The number of commands received since the start.
-  uint64_t seen() const { return seen_; }
+  // The rank is a member of this epoch from now on. Epoch 1 begins with the log.
+  // drops_earlier: commands from before it are not to be applied any more.
+  void begin_epoch(uint32_t epoch, bool drops_earlier);
+
+  // The number of commands received since the epoch began.
+  uint64_t seen() const { return mark_ == epoch_ ? seen_ : 0; }
 
   // Receives what has arrived, without waiting. Errors (failed): the writer has ended.
   Status poll();
@@ -78,9 +89,9 @@ class RequestFeed {
   // ranks have received. alone: this rank schedules alone, so submits and cancels need no
   // agreement.
   bool has_next(uint64_t agreed, bool alone) const;
-  // Removes the oldest pending command. REQUIRES: taken() < seen().
+  // Removes the oldest pending command. REQUIRES: has_next().
   Command take();
-  uint64_t taken() const { return seen_ - commands_.size(); }
+  uint64_t taken() const { return taken_; }  // of this epoch
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -96,7 +107,12 @@ class RequestFeed {
   std::string inbox_;
   std::deque<Command> commands_;
   SharedTokens last_prompt_;  // of the last submit in the log
-  uint64_t seen_ = 0;
+  uint32_t epoch_ = 1;        // of the rank
+  uint32_t mark_ = 1;         // the last epoch that began in the log, as far as it was received
+  bool drops_earlier_ = false;
+  uint64_t received_ = 0;  // all that were ever received
+  uint64_t seen_ = 0;      // commands since mark_
+  uint64_t taken_ = 0;     // of these, by the rank as a member of epoch_
 };
 
 }  // namespace wideep::engine

@@ -95,7 +95,11 @@ void Scheduler::add_claims(const Sequence& sequence, std::vector<int>& claimed) 
 // rest; if not, it gives the shared pages back. `claimed`: pages per rank that running requests
 // will still take.
 bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
-  if (sequence.tokens.empty()) sequence.tokens = sequence.request.prompt.ids();
+  if (sequence.tokens.empty()) {
+    const Request& request = sequence.request;
+    sequence.tokens = request.prompt.ids();
+    sequence.tokens.insert(sequence.tokens.end(), request.answered.begin(), request.answered.end());
+  }
   const std::optional<int> first_rank = pages_.first_rank(sequence, running_);
   sequence.first_rank = first_rank.value_or(next_first_rank_);
   const int reused = pages_.reuse(sequence);
@@ -167,12 +171,18 @@ bool Scheduler::pause_youngest_after(const Sequence& sequence) {
   auto youngest = std::prev(running_.end());
   while (&*youngest != &sequence && youngest->awaits_token()) --youngest;
   if (&*youngest == &sequence) return false;
-  pages_.release(*youngest, true);
-  youngest->drafts.clear();
-  ++youngest->pauses;
-  ++record_.pauses;
-  insert_by_arrival(running_, youngest, waiting_);
+  pause(youngest);
   return true;
+}
+
+void Scheduler::pause(Sequences::iterator sequence) {
+  pages_.release(*sequence, true);
+  sequence->before_step.reset();
+  sequence->drafts.clear();
+  sequence->num_verifying = 0;
+  ++sequence->pauses;
+  ++record_.pauses;
+  insert_by_arrival(running_, sequence, waiting_);
 }
 
 // ---- what they compute ----
@@ -190,6 +200,8 @@ Scheduler::Step& Scheduler::schedule() {
 }
 
 void Scheduler::clear_step() {
+  for (Sequence& sequence : running_) sequence.before_step.reset();
+  pages_.begin_step();
   step_.batch.clear();
   step_.logit_places.clear();
   step_.owners.clear();
@@ -336,6 +348,7 @@ int Scheduler::fitting(const Sequence& sequence, int count) const {
 
 void Scheduler::add_tokens(Sequence& sequence, int count, int drafts) {
   ++step_.num_requests;
+  sequence.before_step = {sequence.num_computed, sequence.prefix};
   const int end = sequence.num_computed + count;
   pages_.grow(sequence, end, drafts);
   sequence.num_verifying = drafts;
@@ -436,6 +449,27 @@ void Scheduler::finish(Sequence* sequence) {
   if (pages_.keeps_states()) pages_.keep_state(*sequence);
   pages_.release(*sequence, false);
   running_.remove_if([&](const Sequence& running) { return &running == sequence; });
+}
+
+std::vector<int> Scheduler::give_up_step() {
+  // First, because pages that nobody uses any more cannot be forgotten.
+  pages_.forget_new_pages();
+  std::vector<int> ended;
+  for (auto next = running_.begin(); next != running_.end();) {
+    const auto sequence = next++;
+    if (sequence->cancelled) {
+      ended.push_back(sequence->request.index);
+      pages_.release(*sequence, false);
+      running_.erase(sequence);
+    } else if ((sequence->before_step && pages_.keeps_states()) ||
+               pages_.shares_new_page(*sequence)) {
+      pause(sequence);
+    } else if (sequence->before_step) {
+      pages_.take_back(*sequence);
+    }
+  }
+  clear_step();
+  return ended;
 }
 
 }  // namespace wideep::engine

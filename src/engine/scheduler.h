@@ -100,6 +100,12 @@ class Scheduler {
   // Ends a request and releases its pages. Invalidates the pointer.
   void finish(Sequence* sequence);
 
+  // The last step was not computed, and never will be: its requests are as before it. Those that
+  // this cannot be said of are paused: requests with states, which the step may have changed, and
+  // those that share a page with a request of the step. Returns the requests that end, because they
+  // were cancelled. REQUIRES: no other step is in flight.
+  std::vector<int> give_up_step();
+
  private:
   using Sequences = std::list<Sequence>;
 
@@ -116,6 +122,7 @@ class Scheduler {
   void make_room();
   bool room_for(const Sequence& sequence, int count, std::vector<int>& planned) const;
   bool pause_youngest_after(const Sequence& sequence);
+  void pause(Sequences::iterator sequence);
 
   int share() const;
   void add_generating();

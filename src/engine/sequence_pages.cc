@@ -178,12 +178,30 @@ void SequencePages::enter(Sequence& sequence, int end) {
   for (int page = sequence.num_computed / kPageTokens; page < end / kPageTokens; ++page) {
     const PageCache::Prefix before = sequence.prefix;
     const std::span<const int32_t> tokens = tokens_of_page(sequence, page);
-    sequence.prefix = cache_.enter(sequence.page_ids[page], before, tokens, role(sequence, page));
+    const PageCache::PageId id = sequence.page_ids[page];
+    sequence.prefix = cache_.enter(id, before, tokens, role(sequence, page));
+    if (cache_.prefix(id) == sequence.prefix) new_pages_.push_back(id);
     // Another page may have the same content and be the known one.
     if (keeps_states()) {
       sequence.prefix_page = *cache_.find(before, tokens, role(sequence, page));
     }
   }
+}
+
+void SequencePages::forget_new_pages() {
+  for (const PageCache::PageId page : new_pages_) cache_.forget(page);
+}
+
+bool SequencePages::shares_new_page(const Sequence& sequence) const {
+  return std::ranges::any_of(sequence.page_ids, [this](PageCache::PageId page) {
+    return cache_.users(page) > 1 && std::ranges::find(new_pages_, page) != new_pages_.end();
+  });
+}
+
+void SequencePages::take_back(Sequence& sequence) {
+  sequence.num_computed = sequence.before_step->num_computed;
+  sequence.prefix = sequence.before_step->prefix;
+  sequence.num_verifying = 0;
 }
 
 // The last page first: the cache evicts in the order of release, and a page is worth keeping only
@@ -199,6 +217,8 @@ void SequencePages::release(Sequence& sequence, bool goes_on) {
   sequence.page_ids.clear();
   sequence.prefix = PageCache::kRoot;
   sequence.num_computed = 0;
+  for (const int32_t slot : sequence.draft_states) states_.give_back(slot);
+  sequence.draft_states.clear();
   if (sequence.state != StateSlots::kNone) states_.release(sequence.state);
   sequence.state = StateSlots::kNone;
   sequence.prefix_page = -1;

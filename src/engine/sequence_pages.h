@@ -74,6 +74,17 @@ class SequencePages {
   // they fill, and returns to the state after them. What other drafts have left in the pages is
   // overwritten by the tokens that come there.
   void accept(Sequence& sequence, int end);
+  // ---- a step that is given up (Scheduler::give_up_step) ----
+
+  // Before anything is entered for the tokens of a step.
+  void begin_step() { new_pages_.clear(); }
+  // Removes from the index the pages that were entered since then: nobody has computed them.
+  void forget_new_pages();
+  // Whether another sequence has one of these pages too.
+  bool shares_new_page(const Sequence& sequence) const;
+  // The sequence has computed what it had before the step. It keeps its pages.
+  static void take_back(Sequence& sequence);
+
   // Releases all pages and the state. goes_on: the sequence is paused and will look for its pages
   // again.
   void release(Sequence& sequence, bool goes_on);
@@ -111,6 +122,7 @@ class SequencePages {
   void enter(Sequence& sequence, int end);
 
   PageCache cache_;
+  std::vector<PageCache::PageId> new_pages_;  // entered since begin_step()
   StateSlots states_;
   int num_ranks_;
   int turn_pages_;

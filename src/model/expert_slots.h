@@ -6,7 +6,10 @@
 // Thread safety: several threads may read; exchange() needs exclusive access.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/aligned_bytes.h"
@@ -51,23 +54,57 @@ class ExpertSlots {
     return weights::view_expert(shape_, slots_[first_slots_.at(layer) + local_slot], slice_);
   }
 
-  // Puts another record into a slot and returns the one that was there. Not during a forward pass.
-  std::byte* exchange(int layer, int local_slot, std::byte* record) {
-    return std::exchange(slots_[first_slots_.at(layer) + local_slot], record);
+  // Puts the record of another expert into a slot and returns the one that was there. Not during a
+  // forward pass.
+  std::byte* exchange(int layer, int local_slot, int32_t expert, std::byte* record) {
+    const size_t slot = first_slots_.at(layer) + static_cast<size_t>(local_slot);
+    experts_[slot] = expert;
+    return std::exchange(slots_[slot], record);
   }
 
-  uint64_t total_bytes() const { return records_.size(); }
+  // ---- for a group with other members (docs/faults.md) ----
+
+  // The experts of a layer's slots; kUnusedSlot after a fill that has failed.
+  std::span<const int32_t> experts(int layer) const;
+  // Copies records that belong to others, from which exchange() has got them, into memory of its
+  // own. Afterwards they are not needed any more.
+  void take_in();
+  // An expert that has to be brought into a slot.
+  struct Missing {
+    int layer = 0;
+    int32_t expert = 0;
+    std::byte* record = nullptr;
+  };
+  using Fill = std::function<Status(std::span<const Missing>)>;
+  // Makes the slots those of another placement: experts that are here stay where they are in
+  // memory, `fill` writes the others. REQUIRES: the layers are the same; take_in() was called.
+  // Errors: those of fill.
+  Status rearrange(const balance::ModelPlacement& placement, const SlotOwner& owner,
+                   const Fill& fill);
+
+  uint64_t total_bytes() const;
 
  private:
   // Allocates the slots without contents.
   ExpertSlots(const weights::ExpertShape& shape, const balance::ModelPlacement& placement,
               const SlotOwner& owner);
+  void add_block(size_t num_records);
 
   weights::ExpertShape shape_;
   int slice_;
-  base::AlignedBytes records_;         // initial memory of all slots; exchange() swaps records
-  std::vector<std::byte*> slots_;      // [slots of all layers] the record of each slot
-  std::map<int, size_t> first_slots_;  // by layer: index of its first slot in slots_
+  std::vector<base::AlignedBytes> blocks_;  // memory of all records; exchange() swaps records
+  std::vector<std::byte*> spare_;           // records of blocks_ that no slot needs
+  std::vector<std::byte*> slots_;           // [slots of all layers] the record of each slot
+  std::vector<int32_t> experts_;            // [slots of all layers] the expert of each slot
+  std::map<int, size_t> first_slots_;       // by layer: index of its first slot in slots_
 };
+
+// Both bring experts into records. placement: of the layers of the pool. Errors: as
+// ExpertSlots::copy and ExpertSlots::load.
+Status copy_experts(const weights::HostPool& pool, const balance::ModelPlacement& placement,
+                    int slice, std::span<const ExpertSlots::Missing> experts,
+                    base::ThreadPool& threads);
+Status load_experts(const ModelConfig& config, const weights::WeightLoader& loader, int slice,
+                    int num_slices, std::span<const ExpertSlots::Missing> experts);
 
 }  // namespace wideep::model

@@ -31,4 +31,10 @@ OnlineRank::OnlineRank(const OnlineSetup& setup, int rank)
                     setup.policy, setup.on_rebalance, setup.options, setup.relay);
 }
 
+// The balancer first: it reads the updater's outcomes.
+void OnlineRank::stop() {
+  balancer_.reset();
+  updater_.stop();
+}
+
 }  // namespace wideep::online

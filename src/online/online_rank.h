@@ -40,6 +40,9 @@ struct OnlineSetup {
 class OnlineRank {
  public:
   OnlineRank(const OnlineSetup& setup, int rank);
+  // Ends the background threads; no other call may follow.
+  void stop();
+  int first_slot() const { return updater_.first_slot(); }  // of this rank
 
   void write_states(transport::AgreedWords& words) const { updater_.write_states(words); }
 

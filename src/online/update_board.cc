@@ -40,15 +40,30 @@ UpdateBoard::UpdateBoard(const BoardShape& shape)
       layer_bytes_(sizeof(Layer) + round_to_line(static_cast<size_t>(shape.num_slots) *
                                                  (sizeof(double) + sizeof(int32_t)))) {}
 
+size_t UpdateBoard::bytes_for(const BoardShape& shape) {
+  const UpdateBoard board(shape);
+  return board.layers_offset_ + static_cast<size_t>(shape.num_layers) * board.layer_bytes_;
+}
+
 Result<std::unique_ptr<UpdateBoard>> UpdateBoard::create(const BoardShape& shape,
-                                                         const base::MakeSharedBytes& make) {
+                                                         const base::MakeSharedBytes& make,
+                                                         size_t least_bytes) {
   std::unique_ptr<UpdateBoard> board(new UpdateBoard(shape));
-  const size_t bytes =
-      board->layers_offset_ + static_cast<size_t>(shape.num_layers) * board->layer_bytes_;
+  const size_t bytes = std::max(bytes_for(shape), least_bytes);
   WIDEEP_TRY_ASSIGN(board->bytes_, make("board of updates", bytes, base::SharedPages::kNormal));
   // Fresh pages are zero, which is the initial state of everything here.
   return board;
 }
+
+void UpdateBoard::reshape(const BoardShape& shape) {
+  WIDEEP_CHECK_LE(bytes_for(shape), bytes_.size());
+  const UpdateBoard other(shape);
+  shape_ = shape;
+  layers_offset_ = other.layers_offset_;
+  layer_bytes_ = other.layer_bytes_;
+}
+
+void UpdateBoard::clear() { std::fill_n(bytes_.data(), bytes_.size(), std::byte{0}); }
 
 void UpdateBoard::post(int layer, std::span<const int32_t> slot_to_expert,
                        std::span<const double> shares) {

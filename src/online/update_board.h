@@ -54,9 +54,18 @@ struct BoardShape {
 
 class UpdateBoard {
  public:
-  // Errors (failed): the kernel refuses the memory.
+  // least_bytes: more memory than the shape needs, for reshape(). Errors (failed): the kernel
+  // refuses the memory.
   static Result<std::unique_ptr<UpdateBoard>> create(
-      const BoardShape& shape, const base::MakeSharedBytes& make = base::SharedBytes::create);
+      const BoardShape& shape, const base::MakeSharedBytes& make = base::SharedBytes::create,
+      size_t least_bytes = 0);
+  static size_t bytes_for(const BoardShape& shape);
+
+  // For a group with other members. All of its processes must use the same shape, of a board that
+  // is as it was at first (clear()). REQUIRES: the memory suffices.
+  void reshape(const BoardShape& shape);
+  // REQUIRES: no process uses it.
+  void clear();
 
   const BoardShape& shape() const { return shape_; }
 

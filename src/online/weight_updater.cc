@@ -50,10 +50,10 @@ WeightUpdater::WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
       });
 }
 
-WeightUpdater::~WeightUpdater() {
+void WeightUpdater::stop() {
   stop_ = true;
   board_.wake();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void WeightUpdater::write_states(transport::AgreedWords& words) const {

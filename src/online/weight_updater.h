@@ -70,7 +70,8 @@ class WeightUpdater {
   // updater. Spares are allocated near the processors of the calling thread.
   WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
                 const std::vector<std::vector<int32_t>>& slot_to_expert, UpdaterOptions options);
-  ~WeightUpdater();  // ends the thread; aborts a copy under way
+  ~WeightUpdater() { stop(); }
+  void stop();  // ends the thread; aborts a copy under way
   WeightUpdater(const WeightUpdater&) = delete;
   WeightUpdater& operator=(const WeightUpdater&) = delete;
 
@@ -86,6 +87,7 @@ class WeightUpdater {
   // ---- any thread ----
 
   Outcome outcome(int layer) const;
+  int first_slot() const { return first_slot_; }  // of this rank
 
  private:
   // Owned by one of two threads, depending on its state (update_state.h).

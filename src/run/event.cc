@@ -26,6 +26,12 @@ void put(WireWriter& writer, const Token& token) {
   writer.put_all(token.likely);
 }
 
+void put(WireWriter& writer, const MembersChanged& change) {
+  writer.put(change.epoch);
+  writer.put_all(change.ranks);
+  writer.put(change.reloaded);
+}
+
 void put(WireWriter& writer, const RankIteration& record) {
   writer.put_text(engine::encode(record.record));
 }
@@ -53,6 +59,15 @@ Token get<Token>(WireReader& reader) {
   token.digest = reader.get_text();
   token.likely = reader.get_all<engine::Sampled>();
   return token;
+}
+
+template <>
+MembersChanged get<MembersChanged>(WireReader& reader) {
+  MembersChanged change;
+  change.epoch = reader.get<uint32_t>();
+  change.ranks = reader.get_all<int>();
+  change.reloaded = reader.get<int>();
+  return change;
 }
 
 template <>

@@ -40,6 +40,25 @@ struct WeightsRead {
 };
 // All ranks have loaded their weights and accept requests.
 struct RanksReady {};
+// After a rank has died or returned: those that compute now (transport/members.h). All that they
+// sent before has been an event already.
+struct MembersChanged {
+  uint32_t epoch = 0;
+  std::vector<int> ranks;
+  int reloaded = 0;  // experts brought into slots: of one rank, or of all
+  int replayed = 0;  // requests that were submitted again
+};
+// Only with RunOptions::keeps_ranks: a rank's process has been started again, or has ended.
+struct RankStarted {
+  int rank = 0;
+};
+struct RankDied {
+  int rank = 0;
+  std::string how;
+  bool was_expected = false;  // it was asked to end
+  int moved = 0;              // requests that others go on with
+  std::vector<int> failed;    // requests that nobody will go on with
+};
 // A token of a request. The Iteration event of an iteration follows its tokens.
 struct Token {
   int request_index = 0;
@@ -50,9 +69,13 @@ struct Token {
   std::string digest;                   // in the last token, with RunOptions::logits_digest
   std::vector<engine::Sampled> likely;  // [SamplingParams::top_log_probabilities]
 };
-// An iteration that all ranks have finished.
+// An iteration that all ranks have finished, or all members if the group has lost some.
 struct Iteration {
-  std::vector<engine::IterationRecord> ranks;  // [world_size]
+  std::vector<engine::IterationRecord> ranks;  // [world_size] or [members]
+  std::vector<int> members;                    // empty: all
+  int rank(size_t index) const {
+    return members.empty() ? static_cast<int>(index) : members[index];
+  }
 };
 // All ranks have begun (records) or ended to record experts. In the second case every iteration
 // with counts has been an event already.
@@ -82,8 +105,9 @@ struct StopRequested {
   int signal = 0;
 };
 
-using Event = std::variant<WeightsRead, RanksReady, Token, Iteration, ExpertRecording, Rebalance,
-                           RanksIdle, RequestCounts, RankEnded, StopRequested>;
+using Event =
+    std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token, Iteration,
+                 ExpertRecording, Rebalance, RanksIdle, RequestCounts, RankEnded, StopRequested>;
 
 // ---- from one rank to that process ----
 
@@ -92,8 +116,8 @@ struct RankIteration {
   engine::IterationRecord record;
 };
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
-using RankEvent = std::variant<WeightsRead, RanksReady, Token, RankIteration, ExpertRecording,
-                               Rebalance, RanksIdle, RequestCounts, RankEnded>;
+using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration,
+                               ExpertRecording, Rebalance, RanksIdle, RequestCounts, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

@@ -36,19 +36,25 @@ Spread spread(int num_ranks, Get get_ns) {
 // The records of one MoE layer, of all ranks of its stage.
 struct StageLayer {
   const IterationRecord* ranks;  // of the stage
-  int first_rank;                // the world rank of the stage's first rank
+  int first_rank;                // its index in Iteration::ranks
   size_t index;                  // among the stage's layers
   const LayerRecord& operator[](int rank) const { return ranks[rank].layers[index]; }
 };
 
+// The ranks of a stage that took part.
+int ranks_of_stage(const Iteration& iteration, const ExpertRanks& experts) {
+  return static_cast<int>(iteration.ranks.size()) / experts.num_stages();
+}
+
 // body(layer) for the MoE layers of all stages, ascending.
 template <typename Body>
 void for_each_layer(const Iteration& iteration, const ExpertRanks& experts, Body body) {
+  const int num_ranks = ranks_of_stage(iteration, experts);
   for (int stage = 0; stage < experts.num_stages(); ++stage) {
-    const int first_rank = stage * experts.stage_size;
+    const int first_rank = stage * num_ranks;
     const IterationRecord* ranks = iteration.ranks.data() + first_rank;
     const size_t num_layers = experts.layers_of_stage(stage).size();
-    for (int rank = 0; rank < experts.stage_size; ++rank) {
+    for (int rank = 0; rank < num_ranks; ++rank) {
       WIDEEP_CHECK_EQ(ranks[rank].layers.size(), num_layers);
     }
     for (size_t i = 0; i < num_layers; ++i) body(StageLayer{ranks, first_rank, i});
@@ -56,20 +62,25 @@ void for_each_layer(const Iteration& iteration, const ExpertRanks& experts, Body
 }
 
 // Adds one layer: its load per rank, and its part of the critical path.
-void add_layer(const StageLayer& layer, int num_ranks, IterationSummary* summary) {
+void add_layer(const StageLayer& layer, const Iteration& iteration, const ExpertRanks& all,
+               IterationSummary* summary) {
+  const int num_ranks = ranks_of_stage(iteration, all);
   // Ranks record what they send; a column of this matrix is what a rank receives.
   std::vector<int64_t> received(static_cast<size_t>(num_ranks));
   for (int rank = 0; rank < num_ranks; ++rank) {
     const std::vector<int32_t>& sent = layer[rank].sent;
     for (size_t to = 0; to < sent.size(); ++to) received[to] += sent[to];
   }
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    summary->rank_load[static_cast<size_t>(layer.first_rank + rank)] +=
-        received[static_cast<size_t>(rank)];
-  }
   const std::vector<double> loads(received.begin(), received.end());
   summary->imbalance_ratios.push_back(balance::summarize_loads(loads).imbalance_ratio);
-  summary->received.push_back(std::move(received));
+  std::vector<int64_t>& by_rank =
+      summary->received.emplace_back(static_cast<size_t>(all.stage_size));
+  for (int index = 0; index < num_ranks; ++index) {
+    const int rank = iteration.rank(static_cast<size_t>(layer.first_rank + index));
+    const int64_t pairs = received[static_cast<size_t>(index)];
+    summary->rank_load[static_cast<size_t>(rank)] += pairs;
+    by_rank[static_cast<size_t>(rank % all.stage_size)] = pairs;
+  }
   // Every layer has two waits for the slowest rank, for the rows and for the results. So the maxima
   // of the two parts add up (engine/iteration_record.h).
   const Spread experts = spread(num_ranks, [&](int rank) { return layer[rank].experts_cpu_ns; });
@@ -87,25 +98,47 @@ double mean(const std::vector<double>& values) {
 
 }  // namespace
 
+IterationAssembler::IterationAssembler(int num_ranks, int start_ranks)
+    : epochs_(static_cast<size_t>(num_ranks), 1) {
+  std::vector<int>& all = members_[1];
+  all.resize(static_cast<size_t>(start_ranks > 0 ? start_ranks : num_ranks));
+  std::iota(all.begin(), all.end(), 0);
+}
+
 std::optional<Iteration> IterationAssembler::add(int rank, IterationRecord record) {
   // Ranks may be several iterations apart (pipeline stages, buffered messages): several are open.
-  const int64_t number = record.iteration;
-  Open& open = open_[number];
-  open.ranks.resize(static_cast<size_t>(num_ranks_));
-  open.ranks[static_cast<size_t>(rank)] = std::move(record);
-  if (++open.num_reported < num_ranks_) return std::nullopt;
-  std::optional<Iteration> iteration = Iteration{std::move(open.ranks)};
-  open_.erase(number);
+  const uint32_t epoch = epochs_[static_cast<size_t>(rank)];
+  const std::pair key(epoch, record.iteration);
+  const std::vector<int>& members = members_.at(epoch);
+  Open& open = open_[key];
+  open.ranks.resize(members.size());
+  const auto place = std::ranges::find(members, rank) - members.begin();
+  open.ranks[static_cast<size_t>(place)] = std::move(record);
+  if (++open.num_reported < members.size()) return std::nullopt;
+  std::optional<Iteration> iteration = Iteration{
+      std::move(open.ranks), members.size() == epochs_.size() ? std::vector<int>() : members};
+  open_.erase(key);
   return iteration;
 }
 
+bool IterationAssembler::change(int rank, const MembersChanged& members) {
+  epochs_[static_cast<size_t>(rank)] = members.epoch;
+  members_[members.epoch] = members.ranks;
+  const bool all = std::ranges::all_of(
+      members.ranks, [&](int each) { return epochs_[static_cast<size_t>(each)] == members.epoch; });
+  if (!all) return false;
+  std::erase_if(open_, [&](const auto& each) { return each.first.first < members.epoch; });
+  members_.erase(members_.begin(), members_.find(members.epoch));
+  return true;
+}
+
 IterationSummary summarize(const Iteration& iteration, const ExpertRanks& experts) {
-  const int num_ranks = experts.stage_size;
+  const int num_ranks = ranks_of_stage(iteration, experts);
   IterationSummary summary{.iteration = iteration.ranks[0].iteration,
                            .queue = {},
                            .received = {},
                            .imbalance_ratios = {},
-                           .rank_load = std::vector<int64_t>(iteration.ranks.size()),
+                           .rank_load = std::vector<int64_t>(experts.ranks.size()),
                            .initial_imbalance = {},
                            .speculation = {}};
   for (const IterationRecord& rank : iteration.ranks) {
@@ -116,7 +149,7 @@ IterationSummary summarize(const Iteration& iteration, const ExpertRanks& expert
   }
   std::vector<double> initial;
   for_each_layer(iteration, experts, [&](const StageLayer& layer) {
-    add_layer(layer, num_ranks, &summary);
+    add_layer(layer, iteration, experts, &summary);
     const float ratio = layer[0].initial_imbalance;  // reported by the stage's first rank
     if (ratio >= 0.0f) initial.push_back(static_cast<double>(ratio));
   });

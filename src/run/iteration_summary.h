@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "recordings/routing_log.h"
@@ -18,22 +19,27 @@
 
 namespace wideep::run {
 
-// Collects the records of all ranks for each iteration.
+// Collects the records of all ranks for each iteration, or of those that are members then.
 class IterationAssembler {
  public:
-  explicit IterationAssembler(int num_ranks) : num_ranks_(num_ranks) {}
+  // start_ranks: the members of the first epoch; 0: all.
+  explicit IterationAssembler(int num_ranks, int start_ranks = 0);
 
   // The iteration if this was the last missing record of it, else nullopt. An iteration that some
   // rank never reports is never returned.
   std::optional<Iteration> add(int rank, engine::IterationRecord record);
+  // Later records of this rank are of an epoch with these members. Returns whether it is the last
+  // of them that has changed; then iterations of earlier epochs that are not complete are dropped.
+  bool change(int rank, const MembersChanged& members);
 
  private:
   struct Open {
-    std::vector<engine::IterationRecord> ranks;
-    int num_reported = 0;
+    std::vector<engine::IterationRecord> ranks;  // [members]
+    size_t num_reported = 0;
   };
-  int num_ranks_;
-  std::map<int64_t, Open> open_;
+  std::vector<uint32_t> epochs_;                       // [ranks]
+  std::map<uint32_t, std::vector<int>> members_;       // by epoch
+  std::map<std::pair<uint32_t, int64_t>, Open> open_;  // by epoch and iteration
 };
 
 // One iteration, over all ranks.
@@ -47,7 +53,8 @@ struct IterationSummary {
   double critical_path_experts_ms = 0.0;  // the part that depends on the balance of experts
   double mean_rank_ms = 0.0;  // processor time per rank: the critical path's lower bound
   double mean_experts_ms = 0.0;
-  // [MoE layers, ascending][ranks of the stage] (token, expert) pairs that the rank computed.
+  // [MoE layers, ascending][ranks of the stage] (token, expert) pairs that the rank computed; 0 for
+  // ranks that were no members.
   std::vector<std::vector<int64_t>> received;
   std::vector<double> imbalance_ratios;  // [MoE layers] max / mean − 1 of `received`
   std::vector<int64_t> rank_load;        // [ranks of the run] pairs over all MoE layers of the rank

@@ -139,6 +139,11 @@ Status check_parts(const parallel::ParallelConfig& settings, const ModelConfig& 
   return {};
 }
 
+size_t holdings_bytes(size_t num_layers, size_t num_experts, size_t slots_per_rank) {
+  return sizeof(HoldingsHeader) +
+         num_layers * (num_experts * sizeof(double) + slots_per_rank * sizeof(int32_t));
+}
+
 size_t whole_memory_pages(size_t bytes) {
   constexpr size_t kPage = 4096;
   return (bytes + kPage - 1) / kPage * kPage;

@@ -133,6 +133,14 @@ struct SegmentPlan {
   size_t bytes() const { return cache_offset() + cache; }
 };
 
+// What a rank of an elastic run tells the others of a new group in its segment (run/holdings.h):
+// this, then the load of each expert (double), then the expert of each slot (int32).
+struct HoldingsHeader {
+  int64_t iteration = 0;
+  int64_t slots_per_rank = 0;
+};
+size_t holdings_bytes(size_t num_layers, size_t num_experts, size_t slots_per_rank);
+
 // `bytes`, rounded up to whole pages of memory.
 size_t whole_memory_pages(size_t bytes);
 

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// run_rank() at the end of this file reads in order: groups of ranks → weights → model → pipeline →
-// online balancing → engine → loop. The functions before it build one part each from the plan.
+// A rank loads, then joins the others, and computes with them: groups of ranks → experts → model →
+// pipeline → online balancing → engine → loop (Rank::compute). If the group gets other members, all
+// of these are built anew around what the rank keeps: dense weights, the experts in its slots, and
+// its requests with their caches (engine::EngineState). The functions before class Rank build one
+// part each from the plan.
 #include "run/rank.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/try.h"
 #include "engine/engine.h"
 #include "parallel/initial_placement.h"
+#include "run/holdings.h"
 #include "run/rank_reporter.h"
 #include "transport/bridge.h"
 
@@ -23,18 +29,6 @@ namespace {
 
 using transport::Endpoint;
 using transport::Group;
-
-// A barrier with a longer timeout: how long weights take depends on the disk and differs between
-// ranks by more than the timeout of an iteration. If a rank fails or dies, the wait still ends at
-// once.
-Status wait_for_weights(Endpoint& endpoint) {
-  constexpr std::chrono::hours kLoadingTimeout{2};
-  const std::chrono::milliseconds timeout = endpoint.timeout();
-  endpoint.set_timeout(std::max<std::chrono::milliseconds>(timeout, kLoadingTimeout));
-  WIDEEP_TRY(endpoint.barrier({.what = "its weights"}));
-  endpoint.set_timeout(timeout);
-  return {};
-}
 
 // The pipeline stage of this rank, and the groups of ranks within it.
 struct Stage {
@@ -47,6 +41,7 @@ struct Stage {
   // The ranks that hold slices of the same experts; null: experts are whole.
   std::unique_ptr<Endpoint> shards;
   std::unique_ptr<online::BoardRelay> relay;  // null unless online balancing spans several nodes
+  int64_t iteration = 0;                      // with which the members begin
 
   // The ranks that dispatch rows to each other.
   Endpoint& experts() const { return tensor_ranks ? *tensor_ranks : *ranks; }
@@ -63,13 +58,14 @@ std::unique_ptr<Endpoint> shard_ranks(const ep::DispatchShape& dispatch, Endpoin
   return std::make_unique<Endpoint>(experts, Group::kShards, std::move(ranks));
 }
 
-Stage stage_of(const Run& run, Endpoint& world) {
+// The groups of this rank. Placement and online parts follow when the members are known.
+Stage stage_of(const Run& run, Endpoint& world, std::vector<int> ranks) {
   const RunPlan& plan = run.plan();
   const parallel::Mapping& mapping = plan.mapping;
   const int index = mapping.coordinates(world.rank()).pp_rank;
   Stage stage{.layers = plan.layers_of(world.rank())};
   stage.placement = parallel::placement_of_layers(plan.model.placement, stage.layers);
-  stage.ranks = std::make_unique<Endpoint>(world, Group::kStage, mapping.stage(world.rank()));
+  stage.ranks = std::make_unique<Endpoint>(world, Group::kStage, std::move(ranks));
   if (mapping.sizes().cp > 1) {
     stage.tensor_ranks = std::make_unique<Endpoint>(
         world, Group::kExperts, mapping.group(parallel::Axis::kTp, world.rank()));
@@ -90,41 +86,64 @@ Stage stage_of(const Run& run, Endpoint& world) {
 // With several nodes, each node has a copy of the update boards of all stages. The bridge passes
 // changes made on other nodes to this callback, which writes them into the copy. The boards outlive
 // the bridge.
-void follow_boards(const Run& run, Endpoint& world) {
-  if (run.online().empty() || world.bridge() == nullptr) return;
+void follow_boards(const Run& run, transport::Bridge* bridge) {
+  if (run.online().empty() || bridge == nullptr) return;
   std::vector<online::UpdateBoard*> boards;
   for (const OnlineParts& stage : run.online()) boards.push_back(stage.board.get());
-  world.bridge()->set_on_notice([boards = std::move(boards)](std::span<const std::byte> notice) {
+  bridge->set_on_notice([boards = std::move(boards)](std::span<const std::byte> notice) {
     online::apply_notice(notice, boards);
   });
 }
 
 // ---- weights ----
 
-// Without online balancing each rank reads its own experts. With it, the ranks of a node together
-// read all experts of the stage into the host pool, each a share; then each copies its own slots
-// from the pool. The wait between the two ensures that the pool is complete.
-Result<model::ExpertSlots> load_slots(const RunPlan& plan, const Stage& stage,
-                                      const weights::WeightLoader& loader,
-                                      base::ThreadPool& threads) {
-  const int rank = stage.experts().rank(), owners = plan.dispatch.num_owners();
-  const model::SlotOwner owner(rank % owners, rank / owners, plan.dispatch.num_slices);
-  if (stage.online == nullptr) {
-    return model::ExpertSlots::load(plan.model.config, loader, stage.placement, owner);
+// The index of `rank` among those of `ranks` that are on this node, and the number of these.
+struct IndexOnNode {
+  int index = 0;
+  int count = 0;
+};
+
+IndexOnNode index_on_node(std::span<const int> ranks, int rank, const transport::Bridge* bridge) {
+  IndexOnNode place;
+  for (const int each : ranks) {
+    if (bridge != nullptr && !bridge->is_on_this_node(each)) continue;
+    if (each < rank) ++place.index;
+    ++place.count;
   }
-  weights::HostPool& pool = *stage.online->pool;
+  return place;
+}
+
+IndexOnNode index_in_world(const RunPlan& plan, const transport::Seat& seat) {
+  std::vector<int> all(static_cast<size_t>(plan.mapping.world_size()));
+  std::iota(all.begin(), all.end(), 0);
+  return index_on_node(all, seat.rank(), seat.bridge());
+}
+
+// Whose slots a rank has in the placement of its stage.
+model::SlotOwner owner_of_slots(const RunPlan& plan, int rank_among_experts) {
+  const int owners = plan.dispatch.num_owners();
+  return {rank_among_experts % owners, rank_among_experts / owners, plan.dispatch.num_slices};
+}
+
+// Before the members are known: as if all ranks were there.
+model::SlotOwner planned_owner(const RunPlan& plan, int rank) {
+  const parallel::Mapping& mapping = plan.mapping;
+  const std::vector<int> ranks =
+      mapping.sizes().cp > 1 ? mapping.group(parallel::Axis::kTp, rank) : mapping.stage(rank);
+  const auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+  return owner_of_slots(plan, static_cast<int>(place));
+}
+
+std::vector<int> layers_in(const balance::ModelPlacement& placement) {
   std::vector<int> layers;
-  for (const auto& [layer, placement] : stage.placement.layers) layers.push_back(layer);
-  WIDEEP_TRY(model::fill_host_pool(layers, loader, stage.ranks->index_on_node(),
-                                   stage.ranks->ranks_on_node(), threads, pool));
-  WIDEEP_TRY(wait_for_weights(*stage.ranks));
-  return model::ExpertSlots::copy(pool, stage.placement, owner, threads);
+  for (const auto& [layer, each] : placement.layers) layers.push_back(layer);
+  return layers;
 }
 
 // ---- the parts of an engine ----
 
-Result<std::unique_ptr<online::UpdatePolicy>> make_policy(const RunPlan& plan, const Stage& stage) {
-  if (stage.online == nullptr) return std::unique_ptr<online::UpdatePolicy>();
+Result<std::unique_ptr<online::UpdatePolicy>> make_policy(const RunPlan& plan, const Stage& stage,
+                                                          const OnlinePlan& online) {
   if (stage.online->make_policy) return stage.online->make_policy();
   const auto& layers = stage.placement.layers;
   const balance::Placement& any = layers.begin()->second;
@@ -133,7 +152,7 @@ Result<std::unique_ptr<online::UpdatePolicy>> make_policy(const RunPlan& plan, c
                                               .num_slots = any.num_slots()},
                                      .num_layers = static_cast<int>(layers.size()),
                                      .top_k = plan.model.config.routing.top_k},
-                                    stage.online->plan.policy);
+                                    online.policy);
 }
 
 model::TensorGroup tensor_group(const RunPlan& plan, const Stage& stage) {
@@ -185,75 +204,224 @@ NodeTraffic traffic_of(const model::MoeRunner& moe, const Endpoint& world) {
   return traffic;
 }
 
-}  // namespace
+class Rank {
+ public:
+  Rank(const Run& run, transport::Seat& seat)
+      : run_(run),
+        plan_(run.plan()),
+        config_(plan_.model.config),
+        seat_(seat),
+        reporter_(run, seat.rank(), seat.messenger()),
+        layers_(plan_.layers_of(seat.rank())),
+        threads_(plan_.threads.of_rank(index_in_world(plan_, seat).index)),
+        loader_(
+            run.inputs().tensors(), run.options().format,
+            [this](uint64_t bytes) { reporter_.weights_read(bytes); }, &threads_),
+        compute_(*run.inputs().kernels, threads_),
+        kv_(config_, plan_.cache, layers_, plan_.joint ? plan_.mapping.sizes().tp : 1),
+        states_(config_, layers_),
+        feed_(seat.commands(),
+              plan_.joint ? std::nullopt : std::optional(seat.rank() % plan_.mapping.sizes().tp),
+              seat.bridge()) {}
 
-Status run_rank(const Run& run, int feed_fd, Endpoint& world,
-                const transport::Messenger& messenger) {
-  const RunPlan& plan = run.plan();
-  const model::ModelConfig& config = plan.model.config;
-  log::set_prefix(fmt::format("rank {}: ", world.rank()));
-  RankReporter reporter(run, world.rank(), messenger);
+  Status run() {
+    follow_boards(run_, seat_.bridge());
+    WIDEEP_TRY(load());
+    WIDEEP_TRY(run_.inputs().tensors().check_unchanged());
+    for (;;) {
+      WIDEEP_TRY_ASSIGN(const std::optional<transport::Members> members, seat_.join());
+      if (!members) return {};
+      const Status ended = compute(*members);
+      if (has_finished_ || (!ended.ok() && !seat_.has_lost(ended))) return ended;
+      if (state_) state_->give_up_step();
+    }
+  }
 
-  // Groups of ranks, then weights, which are loaded by the threads that will compute.
-  follow_boards(run, world);
-  const Stage stage = stage_of(run, world);
-  WIDEEP_TRY_ASSIGN(const auto policy, make_policy(plan, stage));
-  base::ThreadPool pool(plan.threads.of_rank(world.index_on_node()));
-  const weights::WeightLoader loader(
-      run.inputs().tensors(), run.options().format,
-      [&](uint64_t bytes) { reporter.weights_read(bytes); }, &pool);
-  WIDEEP_TRY_ASSIGN(model::ExpertSlots slots, load_slots(plan, stage, loader, pool));
-  WIDEEP_TRY(run.inputs().tensors().check_unchanged());
-  WIDEEP_TRY(wait_for_weights(world));
+ private:
+  Status load();
+  Status compute(const transport::Members& members);
+  Status prepare_experts(Stage& stage, const transport::Members& members);
+  Status regroup(Stage& stage);
+  Result<OnlinePlan> online_plan(const Stage& stage) const;
+  const OnlineParts* online() const;
+  bool is_elastic() const { return plan_.is_elastic(); }
+
+  const Run& run_;
+  const RunPlan& plan_;
+  const model::ModelConfig& config_;
+  transport::Seat& seat_;
+  RankReporter reporter_;
+  parallel::LayerRange layers_;
+  base::ThreadPool threads_;
+  weights::WeightLoader loader_;
+  model::Compute compute_;
+  model::KvLayout kv_;
+  model::StateLayout states_;
+  engine::RequestFeed feed_;
+  std::optional<model::ExpertSlots> slots_;
+  std::optional<engine::EngineState> state_;
+  bool has_finished_ = false;
+};
+
+// Null if the experts of this rank's stage never move.
+const OnlineParts* Rank::online() const {
+  if (!plan_.balances_online()) return nullptr;
+  const int stage = plan_.mapping.coordinates(seat_.rank()).pp_rank;
+  const OnlineParts& parts = run_.online()[static_cast<size_t>(stage)];
+  return parts.balances() ? &parts : nullptr;
+}
+
+// Without online balancing each rank reads its own experts. With it, the ranks of a node together
+// read all experts of the stage into the host pool, each a share; when all have done so, which
+// joining the others shows, each copies its own slots from the pool.
+Status Rank::load() {
+  const balance::ModelPlacement placement =
+      parallel::placement_of_layers(plan_.model.placement, layers_);
+  const model::SlotOwner owner = planned_owner(plan_, seat_.rank());
+  if (online() == nullptr) {
+    WIDEEP_TRY_ASSIGN(slots_, model::ExpertSlots::load(config_, loader_, placement, owner));
+    return {};
+  }
+  if (seat_.comes_late()) {
+    WIDEEP_TRY_ASSIGN(slots_,
+                      model::ExpertSlots::copy(*online()->pool, placement, owner, threads_));
+    return {};
+  }
+  std::vector<int> stage = plan_.mapping.stage(seat_.rank());
+  std::erase_if(stage, [&](int rank) { return rank >= plan_.start_ranks; });
+  const IndexOnNode share = index_on_node(stage, seat_.rank(), seat_.bridge());
+  return model::fill_host_pool(layers_in(placement), loader_, share.index, share.count, threads_,
+                               *online()->pool);
+}
+
+// ---- as a member ----
+
+// The experts of stage.placement in this rank's slots.
+Status Rank::prepare_experts(Stage& stage, const transport::Members& members) {
+  const model::SlotOwner owner = owner_of_slots(plan_, stage.experts().rank());
+  if (!slots_) {
+    WIDEEP_TRY_ASSIGN(slots_,
+                      model::ExpertSlots::copy(*online()->pool, stage.placement, owner, threads_));
+  }
+  const bool is_as_planned =
+      members.epoch == 1 && static_cast<int>(members.ranks.size()) == plan_.mapping.world_size();
+  if (is_as_planned) return {};
+  if (is_elastic()) WIDEEP_TRY(regroup(stage));
+  return slots_->rearrange(
+      stage.placement, is_elastic() ? model::SlotOwner(stage.experts().rank()) : owner,
+      [&](std::span<const model::ExpertSlots::Missing> missing) {
+        reporter_.reloads(static_cast<int>(missing.size()));
+        if (online() != nullptr) {
+          return model::copy_experts(*online()->pool, stage.placement, owner.slice, missing,
+                                     threads_);
+        }
+        return model::load_experts(config_, loader_, owner.slice, owner.num_slices, missing);
+      });
+}
+
+// The placement of the members, from what they hold.
+Status Rank::regroup(Stage& stage) {
+  Holdings own{.iteration = state_ ? state_->iteration : 0,
+               .experts = {},
+               .loads = reporter_.expert_loads()};
+  for (const auto& [layer, placement] : stage.placement.layers) {
+    const auto experts = slots_->experts(layer);
+    own.experts.emplace_back(experts.begin(), experts.end());
+  }
+  WIDEEP_TRY_ASSIGN(const std::vector<Holdings> all, exchange_holdings(own, plan_, *stage.ranks));
+  stage.placement = regroup_placement(plan_, all);
+  for (const Holdings& each : all) stage.iteration = std::max(stage.iteration, each.iteration);
+  return {};
+}
+
+// Of the members' placement.
+Result<OnlinePlan> Rank::online_plan(const Stage& stage) const {
+  const OnlinePlan& planned = online()->plan;
+  if (!is_elastic()) return planned;
+  base::Machine machine;
+  machine.allowed = planned.balancer.processors;
+  WIDEEP_TRY_ASSIGN(OnlinePlan plan, plan_online_stage(planned.experts, stage.placement,
+                                                       stage.ranks->num_ranks(), machine));
+  online()->board->reshape(plan.board);
+  return plan;
+}
+
+Status Rank::compute(const transport::Members& members) {
+  Endpoint& world = seat_.world();
+  Stage stage =
+      stage_of(run_, world, is_elastic() ? members.ranks : plan_.mapping.stage(world.rank()));
+  reporter_.set_members(members);
+  WIDEEP_TRY(prepare_experts(stage, members));
+  WIDEEP_TRY(transport::wait_for_weights(*stage.ranks));
 
   // The model, over the layers of this stage.
-  const model::Compute compute(*run.inputs().kernels, pool);
-  model::MoeRunner moe(config, stage.placement, slots, stage.experts(),
-                       ep::BufferLayout(plan.dispatch), plan.moe, shard_group(plan, stage));
-  model::Model model(config, run.weights(), compute, moe, stage.layers, tensor_group(plan, stage),
-                     context_group(plan, stage), shared_head(plan, stage));
-  const model::KvLayout kv(config, plan.cache, stage.layers, model.group().size());
-  const model::StateLayout states(config, stage.layers);
-  engine::Pipeline pipeline(world, plan.mapping.group(parallel::Axis::kPp, world.rank()),
-                            plan.pipeline, plan.segment.pipeline_offset());
-  std::optional<engine::OnlineLayers> online;
-  if (stage.online != nullptr) {
-    online.emplace(
+  const ep::DispatchShape dispatch =
+      is_elastic() ? plan_.dispatch_between(stage.ranks->num_ranks()) : plan_.dispatch;
+  model::MoeRunner moe(config_, stage.placement, *slots_, stage.experts(),
+                       ep::BufferLayout(dispatch), plan_.moe, shard_group(plan_, stage));
+  model::Model model(config_, run_.weights(), compute_, moe, stage.layers,
+                     tensor_group(plan_, stage), context_group(plan_, stage),
+                     shared_head(plan_, stage));
+  engine::Pipeline pipeline(world, plan_.mapping.group(parallel::Axis::kPp, world.rank()),
+                            plan_.pipeline, plan_.segment.pipeline_offset());
+  std::unique_ptr<online::UpdatePolicy> policy;
+  std::optional<engine::OnlineLayers> online_layers;
+  // One rank has all experts: nothing to balance.
+  if (online() != nullptr && stage.placement.layers.begin()->second.ep_size > 1) {
+    WIDEEP_TRY_ASSIGN(const OnlinePlan plan, online_plan(stage));
+    WIDEEP_TRY_ASSIGN(policy, make_policy(plan_, stage, plan));
+    online_layers.emplace(
         online::OnlineSetup{
             .board = *stage.online->board,
             .pool = *stage.online->pool,
             .placement = stage.placement,
-            .options = stage.online->plan.balancer,
+            .options = plan.balancer,
             .policy = *policy,
-            .on_rebalance = [&](const online::Rebalance& each) { reporter.rebalanced(each); },
+            .on_rebalance = [&](const online::Rebalance& each) { reporter_.rebalanced(each); },
             .on_copy = stage.online->on_copy,
             .relay = stage.relay.get()},
-        stage.ranks->rank(), slots, moe);
+        stage.ranks->rank(), *slots_, moe);
   }
 
   // The loop. Ranks of a joint group compute all requests; otherwise each tp rank owns some.
-  const int tp = plan.mapping.sizes().tp;
-  engine::RequestFeed feed(feed_fd, plan.joint ? std::nullopt : std::optional(world.rank() % tp),
-                           world.bridge());
-  engine::Engine engine(
-      {.config = config,
-       .limits = plan.limits,
-       .speculation = plan.speculation,
-       .model = model,
-       .kv = kv,
-       .states = states,
-       .moe = moe,
-       .compute = compute,
-       .stage = *stage.ranks,
-       .dispatch_ranks = {plan.mapping.coordinates(world.rank()).cp_rank * tp, tp},
-       .context_place = context_place(plan, stage),
-       .pipeline = pipeline,
-       .online = online ? &*online : nullptr,
-       .feed = feed,
-       .reporter = reporter});
-  WIDEEP_TRY(reporter.ready());
-  const Status ended = engine.run();
-  return reporter.finish(ended, engine.times(), traffic_of(moe, world));
+  const int tp = stage.experts().num_ranks();
+  const engine::EngineParts parts{
+      .config = config_,
+      .limits = plan_.limits,
+      .speculation = plan_.speculation,
+      .model = model,
+      .kv = kv_,
+      .states = states_,
+      .moe = moe,
+      .compute = compute_,
+      .stage = *stage.ranks,
+      .dispatch_ranks = {plan_.mapping.coordinates(world.rank()).cp_rank * tp, tp},
+      .context_place = context_place(plan_, stage),
+      .pipeline = pipeline,
+      .online = online_layers ? &*online_layers : nullptr,
+      .feed = feed_,
+      .reporter = reporter_};
+  // Ranks that compute requests together have lost what one of them has lost.
+  if (!is_elastic()) state_.reset();
+  if (!state_) state_.emplace(parts, pipeline.is_last());
+  state_->iteration = std::max(state_->iteration, stage.iteration);
+  feed_.begin_epoch(members.epoch, !is_elastic());
+  engine::Engine engine(parts, *state_);
+  WIDEEP_TRY(reporter_.ready());
+  const Result<engine::Engine::Ended> ended = engine.run();
+  if (ended.ok() ? *ended == engine::Engine::Ended::kMembersChange
+                 : seat_.has_lost(ended.status())) {
+    return ended.status();
+  }
+  has_finished_ = true;
+  return reporter_.finish(ended.status(), engine.times(), traffic_of(moe, world));
+}
+
+}  // namespace
+
+Status run_rank(const Run& run, transport::Seat& seat) {
+  log::set_prefix(fmt::format("rank {}: ", seat.rank()));
+  return Rank(run, seat).run();
 }
 
 }  // namespace wideep::run

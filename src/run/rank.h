@@ -5,16 +5,12 @@
 #pragma once
 
 #include "run/run.h"
-#include "transport/endpoint.h"
-#include "transport/messenger.h"
+#include "transport/seat.h"
 
 namespace wideep::run {
 
-// feed_fd: the pipe from which this rank reads commands (engine::RequestFeed); −1: it gets them
-// over the bridge. world: connects all ranks. messenger: sends RankEvents to the process that
-// started the ranks. Collective over all ranks. Errors: as weights::WeightLoader and
-// engine::Engine::run.
-Status run_rank(const Run& run, int feed_fd, transport::Endpoint& world,
-                const transport::Messenger& messenger);
+// seat.messenger() sends RankEvents to the process that uses the ranks. Collective over all ranks.
+// Errors: as weights::WeightLoader and engine::Engine::run.
+Status run_rank(const Run& run, transport::Seat& seat);
 
 }  // namespace wideep::run

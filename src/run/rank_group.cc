@@ -9,14 +9,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/try.h"
 #include "run/rank.h"
+#include "transport/keeper.h"
 #include "transport/rank_processes.h"
+#include "transport/seat.h"
 #include "transport/started_ranks.h"
 
 namespace wideep::run {
@@ -36,7 +40,7 @@ class RankGroup::Feeds {
         return failed(fmt::format("pipe: {}", std::strerror(errno)));
       }
       feeds->reading_[rank] = ends[0];
-      feeds->writing_.push_back(ends[1]);
+      feeds->writing_.emplace_back(static_cast<int>(rank), ends[1]);
     }
     return feeds;
   }
@@ -45,7 +49,7 @@ class RankGroup::Feeds {
   Feeds& operator=(const Feeds&) = delete;
   ~Feeds() {
     close_reading();
-    for (const int fd : writing_) ::close(fd);
+    for (const auto& [rank, fd] : writing_) ::close(fd);
   }
 
   // Called once the ranks have their own copies of the reading ends, or have ended. Then a write to
@@ -56,12 +60,13 @@ class RankGroup::Feeds {
     }
   }
   int reading(int rank) const { return reading_[static_cast<size_t>(rank)]; }
-  const std::vector<int>& writing() const { return writing_; }
+  // Ranks with a pipe, and the ends to write, owned by the caller from now on.
+  std::vector<std::pair<int, int>> take_writing() { return std::exchange(writing_, {}); }
 
  private:
   static constexpr int kNone = -1;
-  std::vector<int> reading_;  // [num_ranks], kNone for ranks without a pipe
-  std::vector<int> writing_;  // of the ranks with a pipe
+  std::vector<int> reading_;                  // [num_ranks], kNone for ranks without a pipe
+  std::vector<std::pair<int, int>> writing_;  // rank, descriptor
 };
 
 Result<std::unique_ptr<RankGroup>> RankGroup::start(const Run& run, GroupOptions options) {
@@ -73,7 +78,8 @@ Result<std::unique_ptr<RankGroup>> RankGroup::start(const Run& run, GroupOptions
                                       .reports_stop_signals = options.reports_stop_signals};
   const auto body = [&run, reading = feeds.get()](transport::Endpoint& world,
                                                   const transport::Messenger& messenger) {
-    return run_rank(run, reading->reading(world.rank()), world, messenger);
+    transport::FixedSeat seat(world, messenger, reading->reading(world.rank()));
+    return run_rank(run, seat);
   };
   std::unique_ptr<transport::RunningRanks> ranks;
   if (run.options().started != nullptr) {
@@ -85,13 +91,49 @@ Result<std::unique_ptr<RankGroup>> RankGroup::start(const Run& run, GroupOptions
   return std::unique_ptr<RankGroup>(new RankGroup(run, std::move(feeds), std::move(ranks)));
 }
 
+Status RankGroup::keep(const Run& run,
+                       const std::function<Status(std::unique_ptr<RankGroup>)>& use) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const RunPlan& plan = run.plan();
+  const int num_ranks = plan.mapping.world_size();
+  const transport::KeeperOptions options{.group = {.num_ranks = num_ranks,
+                                                   .segment_bytes = plan.segment.bytes(),
+                                                   .timeout = run.options().timeout},
+                                         .wanted = plan.start_ranks,
+                                         .least = plan.is_elastic() ? 1 : num_ranks,
+                                         .before_epoch = [&run] {
+                                           for (const OnlineParts& stage : run.online()) {
+                                             if (stage.balances()) stage.board->clear();
+                                           }
+                                         }};
+  return transport::keep_ranks(
+      options, [&](transport::Seat& seat) { return run_rank(run, seat); },
+      [&](std::unique_ptr<transport::KeptRanks> ranks) {
+        return use(std::unique_ptr<RankGroup>(
+            new RankGroup(run, std::make_unique<Feeds>(), std::move(ranks))));
+      });
+}
+
+namespace {
+
+RequestWriter::OnLoss on_loss(const Run& run) {
+  if (!run.options().keeps_ranks) return RequestWriter::OnLoss::kEnd;
+  return run.plan().is_elastic() ? RequestWriter::OnLoss::kMove : RequestWriter::OnLoss::kReplay;
+}
+
+}  // namespace
+
 RankGroup::RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
                      std::unique_ptr<transport::RunningRanks> ranks)
     : run_(run),
       feeds_(std::move(feeds)),
       ranks_(std::move(ranks)),
-      requests_(feeds_->writing(), run.plan().num_request_owners()),
-      iterations_(run.plan().mapping.world_size()) {}
+      requests_(std::min(run.plan().num_request_owners(), run.plan().start_ranks), on_loss(run)),
+      members_(static_cast<size_t>(run.plan().start_ranks)),
+      iterations_(run.plan().mapping.world_size(), run.plan().start_ranks) {
+  std::iota(members_.begin(), members_.end(), 0);
+  for (const auto& [rank, fd] : feeds_->take_writing()) requests_.add_rank(rank, fd);
+}
 
 // When the ranks have ended, closing the reading ends makes blocked writes fail. Only then can
 // requests_ be destroyed, which may still have commands to write.
@@ -102,17 +144,55 @@ RankGroup::~RankGroup() {
 
 std::optional<Event> RankGroup::next() {
   while (auto each = ranks_->next()) {
-    if (const auto* stop = std::get_if<transport::StopSignal>(&*each)) {
-      return StopRequested{stop->signal};
-    }
-    const auto& [rank, bytes] = std::get<transport::RankMessage>(*each);
-    if (auto event = merge(rank, decode(bytes))) return event;
+    auto event =
+        std::visit([this](auto&& what) { return take(std::move(what)); }, std::move(*each));
+    if (event) return event;
   }
   feeds_->close_reading();
   return std::nullopt;
 }
 
+std::optional<Event> RankGroup::take(transport::RankMessage message) {
+  return merge(message.rank, decode(message.bytes));
+}
+
+std::optional<Event> RankGroup::take(transport::StopSignal stop) {
+  return StopRequested{stop.signal};
+}
+
+std::optional<Event> RankGroup::take(transport::RankStarted rank) {
+  requests_.add_rank(rank.rank, rank.commands, has_begun_);
+  return has_begun_ ? std::optional<Event>(RankStarted{rank.rank}) : std::nullopt;
+}
+
+std::optional<Event> RankGroup::take(transport::RankDied rank) {
+  RequestWriter::Loss loss = requests_.lose_rank(rank.rank, rank.is_own_fault);
+  return RankDied{.rank = rank.rank,
+                  .how = std::move(rank.how),
+                  .was_expected = rank.was_expected,
+                  .moved = loss.moved,
+                  .failed = std::move(loss.failed)};
+}
+
 Status RankGroup::result() { return ranks_->result(); }
+
+Status RankGroup::want(int num_ranks) {
+  const RunPlan& plan = run_.plan();
+  const int most = plan.mapping.world_size();
+  if (!run_.options().keeps_ranks || !plan.is_elastic()) {
+    return invalid_input(
+        "the number of ranks is fixed: it needs attention data parallelism with expert parallelism "
+        "alone, on one node, and --on-rank-loss recover");
+  }
+  if (num_ranks < 1 || num_ranks > most) {
+    return invalid_input(
+        fmt::format("expected 1 to {} ranks, found {}: buffers and threads are planned for "
+                    "tensor_parallel_size",
+                    most, num_ranks));
+  }
+  for (int rank = num_ranks; rank < most; ++rank) requests_.retire(rank);
+  return ranks_->want(num_ranks);
+}
 
 // The flag in shared memory stops ranks that compute; the command wakes ranks that sleep and
 // reaches other nodes.
@@ -123,31 +203,34 @@ void RankGroup::stop() {
 
 // ---- from events of one rank to events of the run ----
 
-// Counts a rank that has sent a certain event; true if it was the last of all ranks.
-bool RankGroup::is_last_rank(int* count) const {
-  if (++*count < run_.plan().mapping.world_size()) return false;
-  *count = 0;
-  return true;
+// True if it was the last of the members to send a certain event.
+bool RankGroup::is_last(int rank, Senders* senders) const {
+  senders->insert(rank);
+  const bool all =
+      std::ranges::all_of(members_, [&](int member) { return senders->contains(member); });
+  if (all) senders->clear();
+  return all;
 }
 
 // Events about all ranks are passed on when the last rank has sent its part; other events at once.
 std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
-  const auto when_last = [this](const auto& each, int* count) {
-    return is_last_rank(count) ? std::optional<Event>(each) : std::nullopt;
+  const auto when_last = [&](const auto& each, Senders* senders) {
+    return is_last(rank, senders) ? std::optional<Event>(each) : std::nullopt;
   };
-  if (const auto* each = std::get_if<RanksReady>(&event)) return when_last(*each, &num_ready_);
-  if (const auto* each = std::get_if<RanksIdle>(&event)) return when_last(*each, &num_idle_);
-  if (const auto* each = std::get_if<ExpertRecording>(&event)) {
-    return when_last(*each, &num_recording_);
+  if (const auto* each = std::get_if<RanksReady>(&event)) {
+    auto ready = when_last(*each, &ready_);
+    has_begun_ = has_begun_ || ready.has_value();
+    return ready;
   }
+  if (auto* each = std::get_if<MembersChanged>(&event)) return merge_change(rank, std::move(*each));
+  if (const auto* each = std::get_if<RanksIdle>(&event)) return when_last(*each, &idle_);
+  if (const auto* each = std::get_if<ExpertRecording>(&event)) return when_last(*each, &recording_);
   if (auto* each = std::get_if<RankIteration>(&event)) {
     return iterations_.add(rank, std::move(each->record));
   }
-  // The writer gives new requests to the owner with the least work, so it must know what has ended.
   if (const auto* each = std::get_if<Token>(&event)) {
-    if (each->finish_reason != engine::FinishReason::kNotFinished) {
-      requests_.finished(each->request_index);
-    }
+    requests_.answered(each->request_index, each->sampled.token,
+                       each->finish_reason != engine::FinishReason::kNotFinished);
   }
   return std::visit(
       [](auto&& each) -> std::optional<Event> {
@@ -159,6 +242,16 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
         }
       },
       std::move(event));
+}
+
+// When the last member has said so, nothing of an earlier epoch is on its way any more.
+std::optional<Event> RankGroup::merge_change(int rank, MembersChanged change) {
+  reloaded_ += change.reloaded;
+  if (!iterations_.change(rank, change)) return std::nullopt;
+  members_ = change.ranks;
+  change.reloaded = std::exchange(reloaded_, 0);
+  change.replayed = requests_.change_members(change.epoch, change.ranks);
+  return change;
 }
 
 }  // namespace wideep::run

@@ -12,12 +12,17 @@
 // all of them make these calls: rank 0 receives the events and submits the requests, the others
 // receive only StopRequested.
 //
+// With RunOptions::keeps_ranks, keep() forks the ranks and a process that gets the group as above,
+// and starts again ranks that die (transport/keeper.h).
+//
 // Thread safety: next() and result() belong to one thread; any thread may call the rest.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "run/event.h"
@@ -39,6 +44,9 @@ class RankGroup {
   // run: loaded; outlives the group. REQUIRES, if ranks are forked: the caller has started no other
   // thread; it may do so once this has returned. Errors: no memory, no processes.
   static Result<std::unique_ptr<RankGroup>> start(const Run& run, GroupOptions options = {});
+  // The same with ranks that may die. Calls `use` in a process of its own and returns what it has
+  // returned. REQUIRES: the caller has started no other thread.
+  static Status keep(const Run& run, const std::function<Status(std::unique_ptr<RankGroup>)>& use);
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -52,6 +60,10 @@ class RankGroup {
   RequestWriter& requests() { return requests_; }
   // Ends the ranks after their current iteration.
   void stop();
+  // Asks for this many ranks of an elastic run with a keeper: others are added, with an event
+  // MembersChanged when they compute, or retired, with RankDied (was_expected). Requests go on.
+  // Errors (invalid input): the number cannot be had, with the reason.
+  Status want(int num_ranks);
   // Makes ranks fail that still run when this time is over.
   void end_within(std::chrono::milliseconds grace) { ranks_->end_within(grace); }
 
@@ -59,15 +71,25 @@ class RankGroup {
   class Feeds;
   RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
             std::unique_ptr<transport::RunningRanks> ranks);
+  std::optional<Event> take(transport::RankMessage message);
+  std::optional<Event> take(transport::StopSignal stop);
+  std::optional<Event> take(transport::RankStarted rank);
+  std::optional<Event> take(transport::RankDied rank);
   std::optional<Event> merge(int rank, RankEvent event);
-  bool is_last_rank(int* count) const;
+  std::optional<Event> merge_change(int rank, MembersChanged change);
+
+  // The ranks that have sent an event of which all have to send one; empty again when all have.
+  using Senders = std::set<int>;
+  bool is_last(int rank, Senders* senders) const;
 
   const Run& run_;
   std::unique_ptr<Feeds> feeds_;  // outlives the ranks and the writer
   std::unique_ptr<transport::RunningRanks> ranks_;
   RequestWriter requests_;
-  // How many ranks have sent RanksReady, ExpertRecording, RanksIdle; 0 again when all have.
-  int num_ready_ = 0, num_recording_ = 0, num_idle_ = 0;
+  std::vector<int> members_;
+  Senders ready_, recording_, idle_;
+  bool has_begun_ = false;  // all ranks were ready
+  int reloaded_ = 0;        // experts, by the members that have begun the next epoch
   IterationAssembler iterations_;
 };
 

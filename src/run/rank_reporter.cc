@@ -14,6 +14,8 @@ RankReporter::RankReporter(const Run& run, int rank, const transport::Messenger&
   for (const auto& [layer, placement] : plan.model.placement.layers) {
     layer_index_.emplace(layer, static_cast<int>(layer_index_.size()));
   }
+  expert_loads_.resize(layer_index_.size() *
+                       static_cast<size_t>(plan.model.config.routing.num_experts));
   if (options.profile) profiler_.emplace(*options.profile, run.trace(), rank);
   if (options.statistics) {
     const int file = plan.experts.ranks[static_cast<size_t>(rank)].file;
@@ -28,14 +30,40 @@ void RankReporter::begin_iteration(int64_t iteration) {
 void RankReporter::chosen(const engine::ChosenExperts& layer) {
   // All ranks of a stage have the same group_counts: one report is enough.
   const RunPlan& plan = run_.plan();
-  if (plan.balances_online() && rank_ % plan.experts.stage_size == 0) {
-    note_initial_imbalance(layer);
-  }
+  const bool is_first =
+      plan.is_elastic() ? rank_ == members_.ranks.front() : rank_ % plan.experts.stage_size == 0;
+  if (plan.balances_online() && is_first) note_initial_imbalance(layer);
+  if (run_.options().keeps_ranks) add_expert_loads(layer);
   // chosen() cannot return an error; end_iteration() returns recording_.
   if (recorder_ && recording_.ok()) {
     recording_ = recorder_->add(layer.iteration, layer.layer, layer.counts);
   }
   if (run_.options().routing_log) add_request_counts(layer);
+}
+
+void RankReporter::set_members(const transport::Members& members) {
+  members_ = members;
+  reloaded_ = 0;
+}
+
+Status RankReporter::ready() {
+  if (members_.epoch == 1) return send(RanksReady());
+  return send(MembersChanged{members_.epoch, members_.ranks, reloaded_});
+}
+
+// Halved from time to time, so that it follows the load.
+void RankReporter::add_expert_loads(const engine::ChosenExperts& layer) {
+  constexpr int64_t kMostPairs = 1 << 17;
+  const auto index = static_cast<size_t>(layer_index_.at(layer.layer));
+  if (index == 0 && loads_of_ > kMostPairs) {
+    for (double& each : expert_loads_) each /= 2;
+    loads_of_ /= 2;
+  }
+  double* loads = expert_loads_.data() + index * layer.group_counts.size();
+  for (size_t expert = 0; expert < layer.group_counts.size(); ++expert) {
+    loads[expert] += layer.group_counts[expert];
+    if (index == 0) loads_of_ += layer.group_counts[expert];
+  }
 }
 
 // The imbalance that this iteration would have with the experts in their initial slots.

@@ -14,6 +14,7 @@
 #include "engine/reporter.h"
 #include "run/event.h"
 #include "run/run.h"
+#include "transport/members.h"
 #include "transport/messenger.h"
 
 namespace wideep::run {
@@ -36,7 +37,14 @@ class RankReporter : public engine::Reporter {
   void weights_read(uint64_t bytes) const;
   void rebalanced(const online::Rebalance& rebalance) const;
 
-  Status ready() const { return send(RanksReady()); }
+  // The rank is a member of a group from now on.
+  void set_members(const transport::Members& members);
+  // It computes with the others: RanksReady, or MembersChanged after the first epoch.
+  Status ready();
+  // Experts that it brings into slots for a group with other members.
+  void reloads(int experts) { reloaded_ += experts; }
+  // [MoE layers × num_experts] tokens of all ranks lately.
+  const std::vector<double>& expert_loads() const { return expert_loads_; }
   // After the engine has ended: writes the statistics and sends the last events. run: how the
   // engine ended. Returns it, or if it is ok, the first error in here.
   Status finish(const Status& run, const engine::RunTimes& times, const NodeTraffic& traffic);
@@ -47,6 +55,7 @@ class RankReporter : public engine::Reporter {
   Status send_with_next(const RankEvent& event) const {
     return messenger_.send_with_next(encode(event));
   }
+  void add_expert_loads(const engine::ChosenExperts& layer);
   void note_initial_imbalance(const engine::ChosenExperts& layer);
   void add_request_counts(const engine::ChosenExperts& layer);
 
@@ -59,8 +68,12 @@ class RankReporter : public engine::Reporter {
   Status recording_;                // first error of recorder_; returned at the iteration's end
   bool records_experts_ = false;    // iteration records keep their expert counts
   bool reports_when_idle_ = false;  // buffer events until no rank has work
-  std::vector<float> initial_imbalances_;               // of this iteration's layers so far
-  std::map<int, base::Sha256> digests_;                 // by request
+  std::vector<float> initial_imbalances_;  // of this iteration's layers so far
+  transport::Members members_;
+  int reloaded_ = 0;
+  std::vector<double> expert_loads_;
+  int64_t loads_of_ = 0;                 // (token, expert) pairs of the first layer in it
+  std::map<int, base::Sha256> digests_;  // by request
   std::map<int, std::vector<int64_t>> request_counts_;  // by request: [MoE layers × experts]
 };
 

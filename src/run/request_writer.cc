@@ -1,23 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/request_writer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "base/check.h"
 
 namespace wideep::run {
 
 using engine::Command;
 using engine::Request;
 
-RequestWriter::RequestWriter(const std::vector<int>& fds, int num_owners)
-    : tokens_of_owner_(static_cast<size_t>(num_owners)) {
-  for (const int fd : fds) pipes_.push_back(std::make_unique<transport::MessagePipe>(fd));
+// A request that was computed by this many ranks when they died of themselves is likely the cause.
+constexpr int kMostOwnDeaths = 3;
+
+struct RequestWriter::Pipe {
+  explicit Pipe(int descriptor) : fd(descriptor), messages(descriptor) {}
+  ~Pipe() {
+    messages.finish();
+    ::close(fd);
+  }
+  int fd;
+  transport::MessagePipe messages;
+};
+
+RequestWriter::RequestWriter(int num_owners, OnLoss on_loss) : on_loss_(on_loss) {
+  for (int owner = 0; owner < num_owners; ++owner) tokens_of_owner_[owner] = 0;
+}
+
+RequestWriter::~RequestWriter() = default;
+
+void RequestWriter::add_rank(int rank, int fd, bool joins_later) {
+  const std::lock_guard lock(mutex_);
+  (joins_later ? joining_ : pipes_)[rank] = std::make_unique<Pipe>(fd);
 }
 
 void RequestWriter::submit(Request request) {
   const std::lock_guard lock(mutex_);
-  const auto least = std::min_element(tokens_of_owner_.begin(), tokens_of_owner_.end());
-  submit_to(static_cast<int>(least - tokens_of_owner_.begin()), std::move(request));
+  Running running{.request = std::move(request)};
+  if (tokens_of_owner_.empty()) return orphans_.push_back(std::move(running));
+  submit_to(least_loaded(), std::move(running));
 }
 
 void RequestWriter::submit_together(std::vector<Request> requests, Reports reports) {
@@ -26,26 +50,38 @@ void RequestWriter::submit_together(std::vector<Request> requests, Reports repor
   write(Command::Kind::kHold);
   const size_t num_owners = tokens_of_owner_.size();
   for (size_t i = 0; i < requests.size(); ++i) {
-    submit_to(static_cast<int>(i % num_owners), std::move(requests[i]));
+    submit_to(static_cast<int>(i % num_owners), {.request = std::move(requests[i])});
   }
   write(Command::Kind::kRelease);
 }
 
-void RequestWriter::submit_to(int owner, Request request) {
-  const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-  running_[request.index] = {owner, tokens};
-  tokens_of_owner_[static_cast<size_t>(owner)] += tokens;
-  write({.kind = Command::Kind::kSubmit, .owner = owner, .request = std::move(request)});
+int RequestWriter::least_loaded() const {
+  return std::ranges::min_element(tokens_of_owner_, {},
+                                  [](const auto& owner) { return owner.second; })
+      ->first;
+}
+
+void RequestWriter::submit_to(int owner, Running running) {
+  const Request& request = running.request;
+  const int index = request.index;
+  running.owner = owner;
+  running.tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
+  tokens_of_owner_[owner] += running.tokens;
+  write({.kind = Command::Kind::kSubmit, .owner = owner, .request = request});
+  if (!keeps()) running.request = {};
+  running_[index] = std::move(running);
 }
 
 void RequestWriter::cancel(int index) {
   const std::lock_guard lock(mutex_);
-  subtract_load(index);
+  end(index);
+  std::erase_if(orphans_, [&](const Running& each) { return each.request.index == index; });
   write({.kind = Command::Kind::kCancel, .request = {.index = index}});
 }
 
 void RequestWriter::record_experts(bool records) {
   const std::lock_guard lock(mutex_);
+  records_experts_ = records;
   write(records ? Command::Kind::kRecordExperts : Command::Kind::kEndRecord);
 }
 
@@ -59,25 +95,83 @@ void RequestWriter::stop() {
   write(Command::Kind::kStop);
 }
 
-void RequestWriter::finished(int index) {
+void RequestWriter::answered(int index, int32_t token, bool is_last) {
+  if (!is_last && !keeps()) return;
   const std::lock_guard lock(mutex_);
-  subtract_load(index);
+  if (is_last) return end(index);
+  // It may be unknown: cancelled, while a token of it was in flight.
+  const auto found = running_.find(index);
+  if (found != running_.end()) found->second.request.answered.push_back(token);
 }
 
-// Errors are ignored: they mean that a rank has ended, which RankGroup::result() reports.
+// Errors are ignored: they mean that a rank has ended, which is an event of its own.
 void RequestWriter::write(const Command& command) {
   const std::string message = encoder_.encode(command);
-  for (const auto& pipe : pipes_) {
-    [[maybe_unused]] const Status sent = pipe->send(message);
+  for (const auto& [rank, pipe] : pipes_) {
+    [[maybe_unused]] const Status sent = pipe->messages.send(message);
   }
 }
 
 // The request may be unknown: it may both be cancelled and have its last token in flight.
-void RequestWriter::subtract_load(int index) {
+void RequestWriter::end(int index) {
   const auto found = running_.find(index);
   if (found == running_.end()) return;
-  tokens_of_owner_[static_cast<size_t>(found->second.owner)] -= found->second.tokens;
+  const auto owner = tokens_of_owner_.find(found->second.owner);
+  if (owner != tokens_of_owner_.end()) owner->second -= found->second.tokens;
   running_.erase(found);
+}
+
+RequestWriter::Loss RequestWriter::lose_rank(int rank, bool is_own_fault) {
+  const std::lock_guard lock(mutex_);
+  pipes_.erase(rank);
+  joining_.erase(rank);
+  const bool moves = on_loss_ == OnLoss::kMove;
+  if (moves) tokens_of_owner_.erase(rank);
+  Loss loss;
+  std::vector<Running> orphans;
+  for (auto next = running_.begin(); next != running_.end();) {
+    const auto running = next++;
+    if (moves && running->second.owner != rank) continue;
+    if (is_own_fault && ++running->second.own_deaths == kMostOwnDeaths) {
+      loss.failed.push_back(running->first);
+      end(running->first);
+    } else if (moves) {
+      orphans.push_back(std::move(running->second));
+      running_.erase(running);
+    }
+  }
+  for (Running& each : orphans) {
+    ++loss.moved;
+    if (tokens_of_owner_.empty()) {
+      orphans_.push_back(std::move(each));
+    } else {
+      submit_to(least_loaded(), std::move(each));
+    }
+  }
+  return loss;
+}
+
+void RequestWriter::retire(int rank) {
+  const std::lock_guard lock(mutex_);
+  tokens_of_owner_.erase(rank);
+}
+
+int RequestWriter::change_members(uint32_t epoch, const std::vector<int>& ranks) {
+  const std::lock_guard lock(mutex_);
+  for (const int rank : ranks) {
+    if (const auto joining = joining_.extract(rank)) pipes_[rank] = std::move(joining.mapped());
+    if (on_loss_ == OnLoss::kMove) tokens_of_owner_.try_emplace(rank, 0);
+  }
+  encoder_ = {};  // new ranks do not know the last prompt
+  write({.kind = Command::Kind::kMembers, .request = {}, .epoch = epoch});
+  if (records_experts_) write(Command::Kind::kRecordExperts);
+  std::vector<Running> again = std::exchange(orphans_, {});
+  if (on_loss_ == OnLoss::kReplay) {
+    for (auto& [index, each] : std::exchange(running_, {})) again.push_back(std::move(each));
+    for (auto& [owner, tokens] : tokens_of_owner_) tokens = 0;
+  }
+  for (Running& each : again) submit_to(least_loaded(), std::move(each));
+  return static_cast<int>(again.size());
 }
 
 }  // namespace wideep::run

@@ -6,25 +6,41 @@
 //   forked ranks:   parent: RequestWriter ──pipes──▶ every rank: RequestFeed
 //   with launcher:  rank 0: RequestWriter ──pipe──▶ its RequestFeed ──bridge──▶ other RequestFeeds
 //
+// Where ranks may die, the writer keeps every request and what was answered of it: if the rank that
+// computes it dies, another one goes on with it.
+//
 // Thread safety: any thread.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/request_feed.h"
-#include "transport/rank_processes.h"
+#include "transport/message_pipe.h"
 
 namespace wideep::run {
 
 class RequestWriter {
  public:
-  // fds: the writing ends of the pipes, owned by the caller. num_owners: the number of ranks that
-  // have requests of their own; 1: all ranks compute all requests.
-  RequestWriter(const std::vector<int>& fds, int num_owners);
+  // What happens to the requests of a rank that dies.
+  enum class OnLoss {
+    kEnd,     // the run fails
+    kMove,    // another owner goes on with them
+    kReplay,  // all ranks begin again with all requests
+  };
+  // num_owners: the number of ranks that have requests of their own; 1: all ranks compute all
+  // requests.
+  RequestWriter(int num_owners, OnLoss on_loss);
+  ~RequestWriter();
+  RequestWriter(const RequestWriter&) = delete;
+  RequestWriter& operator=(const RequestWriter&) = delete;
+
+  // fd: the end to write of the pipe to the rank, which is owned from now on. joins_later: it gets
+  // commands from the change_members() on that names it.
+  void add_rank(int rank, int fd, bool joins_later = false);
 
   // Submits to the owner with the fewest tokens to compute, which begins it in its next iteration.
   // REQUIRES: the request fits into the cache; its index is new.
@@ -45,24 +61,46 @@ class RequestWriter {
   // Ends the ranks after their current iteration.
   void stop();
 
-  // To be called with the last token of a request.
-  void finished(int index);
+  // To be called with every token of a request.
+  void answered(int index, int32_t token, bool is_last);
+
+  // ---- ranks that die and return ----
+
+  struct Loss {
+    int moved = 0;            // requests that others go on with
+    std::vector<int> failed;  // those that have met too many ranks' own deaths to be tried again
+  };
+  // A rank has died, and sends nothing more. is_own_fault: it was not killed from outside.
+  Loss lose_rank(int rank, bool is_own_fault);
+  // The owner gets no further requests. It will end; what it computes then moves (lose_rank).
+  void retire(int rank);
+  // An epoch has begun, and all its members have said so. Returns how many requests were submitted
+  // again.
+  int change_members(uint32_t epoch, const std::vector<int>& ranks);
 
  private:
-  struct Load {
+  struct Pipe;
+  struct Running {
     int owner = 0;
     int64_t tokens = 0;
+    engine::Request request;  // with what was answered; only if requests are kept
+    int own_deaths = 0;       // of ranks that computed it
   };
-  void submit_to(int owner, engine::Request request);
+  bool keeps() const { return on_loss_ != OnLoss::kEnd; }
+  int least_loaded() const;
+  void submit_to(int owner, Running running);
   void write(const engine::Command& command);
   void write(engine::Command::Kind kind) { write({.kind = kind, .request = {}}); }
-  void subtract_load(int index);
+  void end(int index);
 
+  const OnLoss on_loss_;
   std::mutex mutex_;  // guards the members below; all ranks must get the commands in one order
-  std::vector<std::unique_ptr<transport::MessagePipe>> pipes_;
+  std::map<int, std::unique_ptr<Pipe>> pipes_, joining_;  // by rank
   engine::CommandEncoder encoder_;
-  std::vector<int64_t> tokens_of_owner_;
-  std::unordered_map<int, Load> running_;  // by request index
+  std::map<int, int64_t> tokens_of_owner_;  // of the owners that may get requests
+  std::map<int, Running> running_;          // by request index
+  std::vector<Running> orphans_;            // while no owner lives
+  bool records_experts_ = false;
 };
 
 }  // namespace wideep::run

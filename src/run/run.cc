@@ -55,6 +55,18 @@ std::vector<int> ranks_of_stages_here(const RunOptions& options, const parallel:
   return ranks;
 }
 
+// Of the update board of an elastic run with any number of ranks.
+size_t most_board_bytes(const RunPlan& plan) {
+  size_t bytes = 0;
+  for (int ranks = 1; ranks <= plan.dispatch.ep_size; ++ranks) {
+    online::BoardShape board = plan.online.front().board;
+    board.num_ranks = board.num_owners = ranks;
+    board.num_slots = ranks * plan.slots_per_rank(ranks);
+    bytes = std::max(bytes, online::UpdateBoard::bytes_for(board));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options,
@@ -80,8 +92,11 @@ Status Run::make_shared_memory() {
   for (const OnlinePlan& stage : plan_.online) {
     WIDEEP_TRY_ASSIGN(
         OnlineParts parts,
-        make_online_parts(stage, options_.started != nullptr ? options_.started->make_shared()
-                                                             : base::SharedBytes::create));
+        make_online_parts(
+            stage,
+            options_.started != nullptr ? options_.started->make_shared()
+                                        : base::SharedBytes::create,
+            options_.keeps_ranks && plan_.is_elastic() ? most_board_bytes(plan_) : 0));
     if (options_.adjust_online && parts.balances()) options_.adjust_online(parts);
     online_.push_back(std::move(parts));
   }

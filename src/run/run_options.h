@@ -43,6 +43,11 @@ struct RunOptions {
   bool perfect_router = false;  // see model::MoeOptions; the texts mean nothing
   // The limit of every wait of a rank for another rank.
   std::chrono::milliseconds timeout{30'000};
+  // Ranks are forked by a keeper that starts again those that die, while the others go on.
+  bool keeps_ranks = false;
+  // Of an elastic run with a keeper: the ranks with which it starts; 0: all. The others can be
+  // added while it runs (RankGroup::want).
+  int start_ranks = 0;
   // The ranks that mpirun or srun has started, including this process; null: ranks are forked.
   transport::StartedRanks* started = nullptr;
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "balance/regroup.h"
 #include "base/byte_size.h"
 #include "base/content_hash.h"
 #include "base/try.h"
@@ -190,13 +191,38 @@ int shared_head_ranks(const RunOptions& options) {
   return parallel.sizes.tp / nodes;
 }
 
-SegmentPlan plan_segment(const RunPlan& plan) {
-  SegmentPlan segment{
-      .dispatch = whole_memory_pages(ep::BufferLayout(plan.dispatch).segment_bytes()),
-      .joint = plan.joint ? plan.joint->bytes() : 0,
-      .shards = plan.shards ? plan.shards->bytes() : 0,
-      .pipeline = whole_memory_pages(plan.pipeline.bytes()),
-      .heads = plan.heads ? plan.heads->bytes() : 0};
+Status check_start_ranks(const RunPlan& plan, const RunOptions& options) {
+  const int world = plan.mapping.world_size();
+  if (plan.start_ranks == world) return {};
+  if (plan.start_ranks < 1 || plan.start_ranks > world) {
+    return invalid_input(fmt::format("--start-ranks: expected 1 to {}, the ranks of {}, found {}",
+                                     world, options.parallel.name, plan.start_ranks));
+  }
+  if (options.keeps_ranks && plan.is_elastic()) return {};
+  return invalid_input(
+      "--start-ranks: needs attention data parallelism with expert parallelism alone, on one node "
+      "and without a launcher, and --on-rank-loss recover");
+}
+
+// With fewer ranks, of which each has more slots, a rank may need more room.
+size_t dispatch_bytes(const RunPlan& plan, bool keeps_ranks) {
+  size_t bytes = ep::BufferLayout(plan.dispatch).segment_bytes();
+  if (!keeps_ranks || !plan.is_elastic()) return bytes;
+  for (int ranks = 1; ranks < plan.dispatch.ep_size; ++ranks) {
+    bytes = std::max(bytes, ep::BufferLayout(plan.dispatch_between(ranks)).segment_bytes());
+  }
+  const int most_slots = std::max(plan.dispatch.num_experts, plan.dispatch.slots_per_rank);
+  return std::max(bytes, holdings_bytes(plan.model.placement.layers.size(),
+                                        static_cast<size_t>(plan.dispatch.num_experts),
+                                        static_cast<size_t>(most_slots)));
+}
+
+SegmentPlan plan_segment(const RunPlan& plan, bool keeps_ranks) {
+  SegmentPlan segment{.dispatch = whole_memory_pages(dispatch_bytes(plan, keeps_ranks)),
+                      .joint = plan.joint ? plan.joint->bytes() : 0,
+                      .shards = plan.shards ? plan.shards->bytes() : 0,
+                      .pipeline = whole_memory_pages(plan.pipeline.bytes()),
+                      .heads = plan.heads ? plan.heads->bytes() : 0};
   if (!plan.context) return segment;
   // Segments of all ranks are equally large, and the first stage has the most layers.
   const model::KvLayout kv(plan.model.config, plan.cache, plan.layers_of(0),
@@ -277,6 +303,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY(check_batch_size(parallel));
   RunPlan plan{.model = model, .mapping = parallel.mapping()};
   plan.ranks_of_nodes = ranks_of_nodes(options);
+  plan.start_ranks = options.start_ranks > 0 ? options.start_ranks : plan.mapping.world_size();
   // Plans must be equal on all ranks, so the node with the most ranks determines the threads of
   // all.
   plan.threads =
@@ -309,7 +336,8 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   if (plan.shared_head_ranks > 1) {
     plan.heads = model::JointLayout::of_heads(config, parallel.sizes.tp, batch);
   }
-  plan.segment = plan_segment(plan);
+  WIDEEP_TRY(check_start_ranks(plan, options));
+  plan.segment = plan_segment(plan, options.keeps_ranks);
 
   plan.memory = plan_stages(config, plan.dispatch, model.forms, plan.cache, plan.joint,
                             plan.pipeline, plan.mapping.sizes().cp, plan.limits.turn_pages);
@@ -321,6 +349,24 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   plan.online = std::move(*online);
   plan.experts = plan_experts(plan);
   return plan;
+}
+
+bool RunPlan::is_elastic() const {
+  const parallel::ParallelSizes& sizes = mapping.sizes();
+  return !joint && sizes.pp == 1 && sizes.cp == 1 && sizes.moe_tp == 1 && num_nodes() == 1;
+}
+
+int RunPlan::slots_per_rank(int num_ranks) const {
+  return balance::slots_per_rank_for(num_ranks, dispatch.num_experts, dispatch.slots_per_rank);
+}
+
+ep::DispatchShape RunPlan::dispatch_between(int num_ranks) const {
+  ep::DispatchShape shape = dispatch;
+  shape.ep_size = num_ranks;
+  shape.slots_per_rank = slots_per_rank(num_ranks);
+  const bool in_chunks = shape.max_rows() < int64_t{num_ranks} * shape.max_tokens;
+  shape.calls_in_flight = in_chunks ? 2 : 1;
+  return shape;
 }
 
 int RunPlan::longest_sequence() const {

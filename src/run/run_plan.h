@@ -47,6 +47,7 @@ struct RunPlan {
   ModelFacts model;
   parallel::Mapping mapping;
   std::vector<int> ranks_of_nodes = {};  // [nodes] number of ranks
+  int start_ranks = 0;                   // with which the run starts
   ThreadPlan threads;
 
   // ---- requests ----
@@ -78,6 +79,12 @@ struct RunPlan {
   int num_request_owners() const { return joint ? 1 : mapping.sizes().tp; }
   int num_nodes() const { return static_cast<int>(ranks_of_nodes.size()); }
   bool balances_online() const { return !online.empty(); }
+  // Whether any number of ranks can go on with the requests of the others: every rank computes its
+  // own requests whole, and only the experts are shared out.
+  bool is_elastic() const;
+  // The dispatch between so many ranks of an elastic run, and the slots that each then has.
+  ep::DispatchShape dispatch_between(int num_ranks) const;
+  int slots_per_rank(int num_ranks) const;
   parallel::LayerRange layers_of_stage(int stage) const {
     return stage_layers(model.config, stage, mapping.sizes().pp);
   }

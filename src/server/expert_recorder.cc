@@ -56,16 +56,21 @@ void ExpertRecorder::ranks_switched(bool records) {
 }
 
 // An iteration counts only if all ranks have recorded it; a rank that does not record sends no
-// counts.
+// counts. A rank that was not there has had no tokens.
 void ExpertRecorder::add(const run::Iteration& iteration) {
+  const auto num_experts = static_cast<size_t>(ranks_.statistics.num_experts);
   Iteration kept{.number = iteration.ranks[0].iteration, .counts = {}};
-  for (size_t rank = 0; rank < iteration.ranks.size(); ++rank) {
-    std::vector<std::vector<int32_t>>& counts = kept.counts.emplace_back();
-    for (const engine::LayerRecord& layer : iteration.ranks[rank].layers) {
-      if (layer.counts.empty()) return;
-      counts.push_back(layer.counts);
+  for (const run::ExpertRanks::Rank& rank : ranks_.ranks) {
+    kept.counts.emplace_back(rank.moe_layers.size(), std::vector<int32_t>(num_experts));
+  }
+  for (size_t i = 0; i < iteration.ranks.size(); ++i) {
+    std::vector<std::vector<int32_t>>& counts = kept.counts[static_cast<size_t>(iteration.rank(i))];
+    const std::vector<engine::LayerRecord>& layers = iteration.ranks[i].layers;
+    WIDEEP_CHECK_EQ(counts.size(), layers.size());
+    for (size_t layer = 0; layer < layers.size(); ++layer) {
+      if (layers[layer].counts.empty()) return;
+      counts[layer] = layers[layer].counts;
     }
-    WIDEEP_CHECK_EQ(counts.size(), ranks_.ranks[rank].moe_layers.size());
   }
   iterations_.push_back(std::move(kept));
   if (iterations_.size() > static_cast<size_t>(options_.most_iterations)) iterations_.pop_front();

@@ -84,6 +84,12 @@ void Generation::submit(const std::vector<engine::SharedTokens>& prompts) {
 void Generation::token(size_t index, const run::Token& each) {
   Answer& answer = answers_[index];
   if (answer.finish_reason != FinishReason::kNotFinished) return;  // sent before the cancellation
+  if (each.finish_reason == FinishReason::kFailed) {
+    return fail(
+        {.status = 500,
+         .message = "several ranks have died of themselves while they computed this request",
+         .code = "ranks_died"});
+  }
   if (answer.tokens++ == 0) note_cached(index, each.cached_tokens);
   ++usage_.completion_tokens;
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);

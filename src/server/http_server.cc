@@ -242,4 +242,15 @@ void HttpServer::call_every(int milliseconds, std::function<void()> call) {
   event_add(timer->timer, &every);
 }
 
+void HttpServer::call_in(int seconds, std::function<void()> call) {
+  const timeval time{seconds, 0};
+  event_base_once(
+      base_, -1, EV_TIMEOUT,
+      [](int, short, void* of) {
+        const std::unique_ptr<std::function<void()>> once(static_cast<std::function<void()>*>(of));
+        (*once)();
+      },
+      new std::function<void()>(std::move(call)), &time);
+}
+
 }  // namespace wideep::server

@@ -65,6 +65,8 @@ class HttpServer : private ConnectionOwner {
   void stop();
   // Runs `call` periodically on the serving thread, until the server is destroyed.
   void call_every(int milliseconds, std::function<void()> call);
+  // Runs `call` once on the serving thread, after this time.
+  void call_in(int seconds, std::function<void()> call);
 
  private:
   HttpServer(const HttpOptions& options, Handler handler);

@@ -410,4 +410,16 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   return finish(body, std::move(request));
 }
 
+Parsed<ScaleRequest> parse_scale_request(std::string_view text) {
+  constexpr int64_t kMostRanks = 1024, kMostSeconds = 24 * 3600;
+  BodyReader body(text);
+  ScaleRequest request;
+  const auto num_ranks = body.integer("new_data_parallel_size", 1, kMostRanks);
+  if (!num_ranks) body.complain("new_data_parallel_size", "expected the number of ranks");
+  request.num_ranks = num_ranks.value_or(0);
+  request.timeout_seconds =
+      body.integer("drain_timeout", 1, kMostSeconds).value_or(request.timeout_seconds);
+  return finish(body, request);
+}
+
 }  // namespace wideep::server

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bodies of /v1/completions and /v1/chat/completions.
+// The bodies of /v1/completions, /v1/chat/completions and vLLM's /scale_elastic_ep.
 //
 // A field of OpenAI's reference that wideep does not support is refused by name if it would change
 // the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
@@ -53,10 +53,16 @@ struct ChatRequest {
   std::string chat_template;         // the name of one of the model's; "": the usual one
 };
 
+struct ScaleRequest {
+  int64_t num_ranks = 0;          // new_data_parallel_size
+  int64_t timeout_seconds = 120;  // drain_timeout
+};
+
 // The request, or why it is refused: status 400.
 template <typename Request>
 using Parsed = std::variant<Request, ApiError>;
 Parsed<CompletionRequest> parse_completion_request(std::string_view body);
 Parsed<ChatRequest> parse_chat_request(std::string_view body);
+Parsed<ScaleRequest> parse_scale_request(std::string_view body);
 
 }  // namespace wideep::server

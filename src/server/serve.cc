@@ -53,6 +53,19 @@ class EngineBackend : public Backend {
     if (running_.erase(static_cast<int>(id)) > 0) requests_->cancel(static_cast<int>(id));
   }
 
+  // Nobody goes on with the request.
+  void fail(int request_index) {
+    const auto found = running_.find(request_index);
+    if (found == running_.end()) return;
+    const auto on_token = found->second;
+    running_.erase(found);
+    (*on_token)({.request_index = request_index,
+                 .sampled = {},
+                 .finish_reason = engine::FinishReason::kFailed,
+                 .digest = {},
+                 .likely = {}});
+  }
+
   // Tokens of cancelled requests are dropped.
   void token(const run::Token& token) {
     const auto found = running_.find(token.request_index);
@@ -91,6 +104,10 @@ class Front {
     service_.connect(post);
     service_.recorder().connect(
         [&group](bool records) { group.requests().record_experts(records); }, post);
+    service_.connect_scaling([&group](int num_ranks) { return group.want(num_ranks); },
+                             [this](int seconds, std::function<void()> call) {
+                               http_->call_in(seconds, std::move(call));
+                             });
     thread_ = std::thread([this] { http_->run(); });
   }
 
@@ -128,6 +145,22 @@ class Front {
       service_.metrics().expert_moves += static_cast<uint64_t>(each.moves);
       service_.metrics().moved_bytes += static_cast<uint64_t>(each.bytes);
     });
+  }
+
+  // The tokens that are not posted yet come before what others go on with.
+  void take(run::RankDied rank) {
+    http_->post([this, tokens = std::exchange(tokens_, {}), rank = std::move(rank)] {
+      for (const run::Token& token : tokens) backend_.token(token);
+      service_.ranks().died(rank, unix_seconds());
+      for (const int request : rank.failed) backend_.fail(request);
+    });
+  }
+  void take(const run::RankStarted& rank) {
+    http_->post([this, rank] { service_.ranks().started(rank); });
+  }
+  void take(run::MembersChanged change) {
+    http_->post(
+        [this, change = std::move(change)] { service_.ranks().changed(change, unix_seconds()); });
   }
 
   // Refuses new requests for text (503), and stops the ranks when the running ones have ended.
@@ -201,6 +234,15 @@ class EventPump {
     parts_.front.start(parts_.group);
     parts_.view.line(parts_.serving);
   }
+  void take(run::RankStarted rank) { parts_.front.take(rank); }
+  void take(run::RankDied rank) {
+    if (!rank.was_expected) parts_.view.line(line_of(rank));
+    parts_.front.take(std::move(rank));
+  }
+  void take(run::MembersChanged change) {
+    parts_.view.line(line_of(change, parts_.experts.ranks.size()));
+    parts_.front.take(std::move(change));
+  }
   void take(run::Token token) { parts_.front.take(std::move(token)); }
   void take(run::Iteration iteration) {
     if (parts_.log) log(run::summarize(iteration, parts_.experts));
@@ -268,6 +310,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   service.max_sequence = run.plan().longest_sequence();
   service.most_drafts = run.plan().speculation.max_draft_len;
   service.ranks = run.plan().experts;
+  service.start_ranks = run.plan().start_ranks;
   service.balances_online = run.plan().balances_online();
   service.timeout_seconds = std::chrono::duration<double>(options.run.timeout).count();
   return service;
@@ -320,24 +363,36 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   view.plan(run::plan_text(*run));
   run::LoadingProgress loading(view, run->bytes_to_load());
   WIDEEP_TRY(run->load([&](uint64_t bytes) { loading.add(bytes); }));
-  WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true}));
-  EventPump pump(
-      {.group = *group,
-       .front = front,
-       .log = std::move(opened->log),
-       .view = view,
-       .loading = loading,
-       .experts = run->plan().experts,
-       .serving = fmt::format("serving {} on http://{}:{}/v1 (context {} tokens{})", service.model,
-                              options.http.host, front.port(), service.max_sequence, chat_note)});
-  pump.run();
-  const Status ended = group->result();
-  front.end(ended);
-  if (const std::string lost = front.undumped(); !lost.empty()) view.line(lost);
+  const std::string serving =
+      fmt::format("serving {} on http://{}:{}/v1 (context {} tokens{})", service.model,
+                  options.http.host, front.port(), service.max_sequence, chat_note);
+  const auto serve_with = [&](run::RankGroup& group) -> Status {
+    EventPump pump({.group = group,
+                    .front = front,
+                    .log = std::move(opened->log),
+                    .view = view,
+                    .loading = loading,
+                    .experts = run->plan().experts,
+                    .serving = serving});
+    pump.run();
+    const Status ended = group.result();
+    front.end(ended);
+    if (const std::string lost = front.undumped(); !lost.empty()) view.line(lost);
+    WIDEEP_TRY(ended);
+    return pump.log_status();
+  };
+  Status ended;
+  if (options.run.keeps_ranks) {
+    ended = run::RankGroup::keep(
+        *run, [&](std::unique_ptr<run::RankGroup> group) { return serve_with(*group); });
+  } else {
+    WIDEEP_TRY_ASSIGN(const auto group,
+                      run::RankGroup::start(*run, {.reports_stop_signals = true}));
+    ended = serve_with(*group);
+  }
   const Status written = run->write_trace();
   WIDEEP_TRY(ended);
-  WIDEEP_TRY(written);
-  return pump.log_status();
+  return written;
 }
 
 }  // namespace wideep::server

@@ -78,6 +78,8 @@ const Service::Endpoint Service::kEndpoints[] = {
     {"POST", "/start_expert_distribution_record", false, &Service::start_record},
     {"POST", "/stop_expert_distribution_record", false, &Service::stop_record},
     {"POST", "/dump_expert_distribution_record", false, &Service::dump_record},
+    {"POST", "/scale_elastic_ep", false, &Service::scale},
+    {"POST", "/is_scaling_elastic_ep", false, &Service::is_scaling},
 };
 
 Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
@@ -88,6 +90,9 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                     .vocab_size = options_.vocab_size},
                    tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.balances_online, metrics_),
+      ranks_(static_cast<int>(options_.ranks.ranks.size()),
+             options_.start_ranks > 0 ? options_.start_ranks
+                                      : static_cast<int>(options_.ranks.ranks.size())),
       recorder_(options_.recorder, options_.ranks),
       generation_{.tokenizer = tokenizer,
                   .backend = backend,
@@ -294,7 +299,10 @@ void Service::health(const std::shared_ptr<Exchange>& exchange) {
                                                     *overdue),
                              .code = "iteration_overdue"});
   }
-  reply(exchange, kJson, json_text({{"status", "ok"}}));
+  // Still 200: requests are answered, by fewer ranks.
+  const std::string degraded = ranks_.degraded();
+  if (degraded.empty()) return reply(exchange, kJson, json_text({{"status", "ok"}}));
+  reply(exchange, kJson, json_text({{"status", "degraded"}, {"reason", degraded}}));
 }
 
 void Service::version(const std::shared_ptr<Exchange>& exchange) {
@@ -302,7 +310,7 @@ void Service::version(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::metrics_page(const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, "text/plain; version=0.0.4; charset=utf-8", metrics_.text());
+  reply(exchange, "text/plain; version=0.0.4; charset=utf-8", metrics_.text() + ranks_.metrics());
 }
 
 // ---- statistics of the engine ----
@@ -339,6 +347,7 @@ void Service::dashboard_data(const std::shared_ptr<Exchange>& exchange) {
   if (!since) return;
   ordered_json data = monitor_.dashboard(*since, unix_seconds());
   data["model"] = options_.model;
+  data["ranks"] = ranks_.json();
   data["version"] = WIDEEP_VERSION;
   data["started"] = started_;
   reply(exchange, kJson, json_text(data));
@@ -354,6 +363,50 @@ void Service::stop_record(const std::shared_ptr<Exchange>& exchange) {
 
 void Service::dump_record(const std::shared_ptr<Exchange>& exchange) {
   recorder_.dump(reply_with_outcome(exchange, "dumped"));
+}
+
+// ---- the number of ranks ----
+
+void Service::connect_scaling(std::function<Status(int)> want,
+                              std::function<void(int, std::function<void()>)> call_in) {
+  want_ = std::move(want);
+  call_in_ = std::move(call_in);
+}
+
+// Answers when the ranks compute, or after drain_timeout: then the number is again what it was.
+// Nothing is drained; the name is vLLM's.
+void Service::scale(const std::shared_ptr<Exchange>& exchange) {
+  const Parsed<ScaleRequest> parsed = parse_scale_request(exchange->body());
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
+  const ScaleRequest request = std::get<ScaleRequest>(parsed);
+  const int wanted = static_cast<int>(request.num_ranks);
+  if (ranks_.is_changing()) {
+    return refuse(exchange, {.status = 409,
+                             .message = fmt::format("the number of ranks is changing to {} now",
+                                                    ranks_.wanted())});
+  }
+  const auto done = [this, exchange](int status, const std::string& message) {
+    ++scalings_;
+    if (status == 200) return reply(exchange, kJson, json_text({{"message", message}}));
+    refuse(exchange, {.status = status, .message = message});
+  };
+  const std::string success = fmt::format("Scaled to {} data parallel engines", wanted);
+  if (want_ == nullptr) return done(400, "the number of ranks is fixed");
+  if (const Status status = want_(wanted); !status.ok()) return done(400, status.message());
+  if (wanted == ranks_.wanted()) return done(200, success);
+  const int before = ranks_.wanted();
+  ranks_.want(wanted, [done, success] { done(200, success); });
+  call_in_(static_cast<int>(request.timeout_seconds), [this, done, before, number = scalings_,
+                                                       seconds = request.timeout_seconds] {
+    if (number != scalings_) return;  // it has succeeded
+    ranks_.want(before, nullptr);
+    [[maybe_unused]] const Status back = want_(before);
+    done(408, fmt::format("the ranks did not compute within {} s; {} ranks stay", seconds, before));
+  });
+}
+
+void Service::is_scaling(const std::shared_ptr<Exchange>& exchange) {
+  reply(exchange, kJson, json_text({{"is_scaling_elastic_ep", ranks_.is_changing()}}));
 }
 
 // Status 400: not possible in this state; 500: failed.

@@ -5,6 +5,7 @@
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
 //   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, server/monitor.h)
 //   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
+//   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
 //
 // HEAD is answered wherever GET is, OPTIONS everywhere.
 //
@@ -25,6 +26,7 @@
 #include "server/iteration_watch.h"
 #include "server/monitor.h"
 #include "server/preparation.h"
+#include "server/rank_states.h"
 #include "server/work_thread.h"
 
 namespace wideep::server {
@@ -39,6 +41,7 @@ struct ServiceOptions {
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
   int most_drafts = 0;                               // of a request in a step; 0: there are none
   run::ExpertRanks ranks;
+  int start_ranks = 0;  // of these; 0: all
   bool balances_online = false;
   double timeout_seconds = 30;  // of a rank that waits for another one
   RecorderOptions recorder;
@@ -49,6 +52,10 @@ class Service {
   Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
           Backend& backend);
 
+  // Lets clients change the number of ranks. want: RankGroup::want. call_in: runs a function on the
+  // serving thread after so many seconds.
+  void connect_scaling(std::function<Status(int num_ranks)> want,
+                       std::function<void(int seconds, std::function<void()>)> call_in);
   // Lets long requests be prepared on a thread of their own. post: runs a function on the serving
   // thread; callable from any thread. Without it they are prepared on the serving thread.
   void connect(std::function<void(std::function<void()>)> post);
@@ -68,6 +75,7 @@ class Service {
   bool idle() const { return metrics_.running == 0 && in_preparation_.empty(); }
   Metrics& metrics() { return metrics_; }
   Monitor& monitor() { return monitor_; }
+  RankStates& ranks() { return ranks_; }
   ExpertRecorder& recorder() { return recorder_; }
   const ExpertRecorder& recorder() const { return recorder_; }
 
@@ -96,6 +104,8 @@ class Service {
   void start_record(const std::shared_ptr<Exchange>& exchange);
   void stop_record(const std::shared_ptr<Exchange>& exchange);
   void dump_record(const std::shared_ptr<Exchange>& exchange);
+  void scale(const std::shared_ptr<Exchange>& exchange);
+  void is_scaling(const std::shared_ptr<Exchange>& exchange);
   ExpertRecorder::Done reply_with_outcome(const std::shared_ptr<Exchange>& exchange,
                                           const char* what);
 
@@ -117,6 +127,7 @@ class Service {
   const Preparation preparation_;
   Metrics metrics_;
   Monitor monitor_;
+  RankStates ranks_;
   ExpertRecorder recorder_;
   GenerationSetup generation_;
   int64_t started_;  // seconds since 1970
@@ -125,6 +136,9 @@ class Service {
   std::optional<ApiError> failure_;  // why the ranks have ended
   IterationWatch watch_;
   std::function<void(std::function<void()>)> post_;
+  std::function<Status(int)> want_;
+  std::function<void(int, std::function<void()>)> call_in_;
+  uint64_t scalings_ = 0;
   std::map<uint64_t, std::shared_ptr<Exchange>> in_preparation_;
   uint64_t next_preparation_ = 0;
   WorkThread work_;  // last: it uses the members above

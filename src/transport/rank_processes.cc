@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +20,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "transport/signal_queue.h"
 
 namespace wideep::transport {
 namespace {
@@ -33,53 +32,10 @@ constexpr std::chrono::milliseconds kTerminateGrace{10'000};
 constexpr std::chrono::milliseconds kFailureGrace{2'000};
 constexpr std::chrono::milliseconds kLastGrace{200};  // between failing the ranks and killing them
 
-// A message on the pipe: its length in 4 bytes, then its bytes.
-using Length = uint32_t;
-
 struct Rank {
   pid_t pid = -1;
-  int pipe = -1;  // read end; −1 after its end was read
+  MessageReader pipe;
   bool alive = false;
-  std::string inbox;  // the first bytes of a message whose rest has not arrived
-};
-
-sigset_t handled_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
-  return set;
-}
-
-// Blocks the handled signals while it lives and delivers them through a descriptor instead.
-class SignalQueue {
- public:
-  SignalQueue() {
-    // If SIGCHLD is ignored (inherited from the process that started this one), the kernel reaps
-    // children itself and their exit codes are lost.
-    struct sigaction child{};
-    child.sa_handler = SIG_DFL;
-    ::sigaction(SIGCHLD, &child, &child_before_);
-    const sigset_t set = handled_signals();
-    ::sigprocmask(SIG_BLOCK, &set, &before_);
-    fd_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-  }
-  ~SignalQueue() {
-    ::close(fd_);
-    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-    ::sigaction(SIGCHLD, &child_before_, nullptr);
-  }
-  int fd() const { return fd_; }
-  const sigset_t& mask_before() const { return before_; }
-  // The next pending signal, or 0.
-  int next() const {
-    signalfd_siginfo info{};
-    return ::read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  struct sigaction child_before_{};
-  sigset_t before_{};
-  int fd_ = -1;
 };
 
 // ---- in the rank ----
@@ -113,9 +69,6 @@ class Supervisor : public RunningRanks {
     kill_all();
     while (next()) {  // until all ranks are reaped
     }
-    for (Rank& rank : ranks_) {
-      if (rank.pipe >= 0) ::close(rank.pipe);
-    }
   }
 
   Status fork_all(const GroupOptions& options, const RankBody& body);
@@ -133,8 +86,6 @@ class Supervisor : public RunningRanks {
   void reap();
   void handle_stop_signal(int signal);
   void enforce_deadlines();
-  void read_pipe(int index);
-  void take_messages(int index);
   void kill_all();
 
   SignalQueue signals_;
@@ -170,25 +121,16 @@ Status Supervisor::fork_one(int index, const GroupOptions& options, const RankBo
     return failed(fmt::format("cannot fork rank {}: {}", index, std::strerror(errno)));
   }
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);  // the parent died before prctl took effect
-    // A terminal's Ctrl-C, `timeout` and service managers signal every process of the group, but
-    // only the parent decides when ranks stop.
-    ::signal(SIGINT, SIG_IGN);
-    ::signal(SIGTERM, SIG_IGN);
-    ::signal(SIGPIPE, SIG_IGN);  // if the parent has ended, write() fails and send() reports it
-    ::sigprocmask(SIG_SETMASK, &signals_.mask_before(), nullptr);
+    signals_.become_child(parent);
     // Inherited read ends of other ranks' pipes. While they are open, a write there would block
     // after the parent's death instead of failing.
-    for (const Rank& earlier : ranks_) {
-      if (earlier.pipe >= 0) ::close(earlier.pipe);
-    }
+    for (Rank& earlier : ranks_) earlier.pipe.close();
     ::close(ends[0]);
     run_rank(memory_, index, options, ends[1], body);
   }
   ::close(ends[1]);
   ranks_[index].pid = pid;
-  ranks_[index].pipe = ends[0];
+  ranks_[index].pipe = MessageReader(ends[0]);
   ranks_[index].alive = true;
   return {};
 }
@@ -197,7 +139,10 @@ std::optional<RankEvent> Supervisor::next() {
   while (events_.empty() && !finished()) {
     wait_for_events();
     handle_signals();
-    for (int index = 0; index < static_cast<int>(ranks_.size()); ++index) read_pipe(index);
+    for (int index = 0; index < static_cast<int>(ranks_.size()); ++index) {
+      ranks_[index].pipe.read(
+          [&](std::string message) { events_.push_back(RankMessage{index, std::move(message)}); });
+    }
     enforce_deadlines();
   }
   if (events_.empty()) return std::nullopt;
@@ -214,7 +159,7 @@ Status Supervisor::result() {
 // A rank's pipe may hold messages after the rank has ended, so both have to be at their end.
 bool Supervisor::finished() const {
   for (const Rank& rank : ranks_) {
-    if (rank.alive || rank.pipe >= 0) return false;
+    if (rank.alive || rank.pipe.is_open()) return false;
   }
   return true;
 }
@@ -222,7 +167,7 @@ bool Supervisor::finished() const {
 void Supervisor::wait_for_events() {
   std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
   for (const Rank& rank : ranks_) {
-    if (rank.pipe >= 0) fds.push_back({rank.pipe, POLLIN, 0});
+    if (rank.pipe.is_open()) fds.push_back({rank.pipe.fd(), POLLIN, 0});
   }
   ::poll(fds.data(), fds.size(), 50);
 }
@@ -283,36 +228,6 @@ void Supervisor::enforce_deadlines() {
   if (kill_at_ && now >= *kill_at_) kill_all();
 }
 
-void Supervisor::read_pipe(int index) {
-  Rank& rank = ranks_[index];
-  pollfd ready{rank.pipe, POLLIN, 0};
-  char buffer[64 * 1024];
-  while (rank.pipe >= 0 && ::poll(&ready, 1, 0) > 0) {
-    // The pipe is blocking; poll has shown that there are bytes, or the end.
-    const ssize_t bytes = ::read(rank.pipe, buffer, sizeof(buffer));
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) {
-      ::close(rank.pipe);
-      rank.pipe = -1;
-      return;
-    }
-    rank.inbox.append(buffer, static_cast<size_t>(bytes));
-    take_messages(index);
-  }
-}
-
-// Moves whole messages from the rank's inbox to the events. A read may end within a message.
-void Supervisor::take_messages(int index) {
-  std::string& inbox = ranks_[index].inbox;
-  size_t at = 0;
-  for (Length length = 0; inbox.size() - at >= sizeof(length); at += sizeof(length) + length) {
-    std::memcpy(&length, inbox.data() + at, sizeof(length));
-    if (inbox.size() - at - sizeof(length) < length) break;
-    events_.push_back(RankMessage{index, inbox.substr(at + sizeof(length), length)});
-  }
-  inbox.erase(0, at);
-}
-
 void Supervisor::kill_all() {
   for (Rank& rank : ranks_) {
     if (rank.alive) ::kill(rank.pid, SIGKILL);
@@ -320,64 +235,6 @@ void Supervisor::kill_all() {
 }
 
 }  // namespace
-
-MessagePipe::MessagePipe(int fd) : fd_(fd), writer_([this] { write_loop(); }) {}
-
-MessagePipe::~MessagePipe() { finish(); }
-
-Status MessagePipe::send(std::string_view message) const {
-  WIDEEP_TRY(queue(message));
-  changed_.notify_one();
-  return {};
-}
-
-Status MessagePipe::send_with_next(std::string_view message) const { return queue(message); }
-
-Status MessagePipe::queue(std::string_view message) const {
-  const Length length = static_cast<Length>(message.size());
-  std::lock_guard lock(mutex_);
-  if (broken_) return failed("the parent process has ended");
-  queued_.append(reinterpret_cast<const char*>(&length), sizeof(length));
-  queued_ += message;
-  return {};
-}
-
-void MessagePipe::finish() {
-  {
-    std::lock_guard lock(mutex_);
-    finishing_ = true;
-  }
-  changed_.notify_one();
-  if (writer_.joinable()) writer_.join();
-}
-
-void MessagePipe::write_loop() {
-  for (;;) {
-    std::string bytes;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return finishing_ || !queued_.empty(); });
-      if (queued_.empty()) return;
-      bytes.swap(queued_);
-    }
-    // Without the lock: write() blocks while the pipe is full, and senders must not.
-    if (write_whole(bytes)) continue;
-    std::lock_guard lock(mutex_);
-    broken_ = true;
-    return;
-  }
-}
-
-// write() may write less than asked for, or be interrupted by a signal.
-bool MessagePipe::write_whole(const std::string& bytes) const {
-  for (size_t at = 0; at < bytes.size();) {
-    const ssize_t written = ::write(fd_, bytes.data() + at, bytes.size() - at);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    at += static_cast<size_t>(written);
-  }
-  return true;
-}
 
 Result<std::unique_ptr<RunningRanks>> start_rank_processes(const GroupOptions& options,
                                                            const RankBody& body) {

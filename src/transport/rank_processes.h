@@ -12,51 +12,16 @@
 //  - The parent dies, for whatever reason: the kernel kills the ranks (PR_SET_PDEATHSIG).
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 
-#include "transport/messenger.h"
+#include "transport/message_pipe.h"
 #include "transport/rank_threads.h"
 #include "transport/running_ranks.h"
 
 namespace wideep::transport {
-
-// Sends a rank's messages to the parent through a pipe. A background thread writes them, so that a
-// slow parent (a paused output, for example) does not delay the rank and its peers.
-//
-// Thread safety: any thread may send.
-class MessagePipe : public Messenger {
- public:
-  explicit MessagePipe(int fd);
-  ~MessagePipe() override;  // calls finish()
-  MessagePipe(const MessagePipe&) = delete;
-  MessagePipe& operator=(const MessagePipe&) = delete;
-
-  // Queues the message and returns at once. Errors (failed): the parent has ended.
-  Status send(std::string_view message) const override;
-  Status send_with_next(std::string_view message) const override;
-
-  // Waits until all messages are written, or the parent has ended.
-  void finish();
-
- private:
-  Status queue(std::string_view message) const;
-  void write_loop();
-  bool write_whole(const std::string& bytes) const;
-
-  int fd_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  mutable std::string queued_;  // guarded by mutex_
-  bool broken_ = false;         // guarded by mutex_
-  bool finishing_ = false;      // guarded by mutex_
-  std::thread writer_;          // last: it uses everything above
-};
 
 // The main function of a rank.
 using RankBody = std::function<Status(Endpoint&, const Messenger&)>;

@@ -34,7 +34,20 @@ struct RankMessage {
 struct StopSignal {
   int signal = 0;
 };
-using RankEvent = std::variant<RankMessage, StopSignal>;
+// Only where ranks may die and return (transport/keeper.h): a rank's process has been started;
+// commands: the pipe to write its commands to, owned by the receiver.
+struct RankStarted {
+  int rank = 0;
+  int commands = -1;
+};
+// A rank's process has ended. All messages that it has sent came before.
+struct RankDied {
+  int rank = 0;
+  std::string how;
+  bool was_expected = false;  // it was asked to end
+  bool is_own_fault = false;  // it was not killed from outside
+};
+using RankEvent = std::variant<RankMessage, StopSignal, RankStarted, RankDied>;
 
 class RunningRanks {
  public:
@@ -50,6 +63,9 @@ class RunningRanks {
   // Gives the ranks this much time to end; then the group fails. A second call can shorten the
   // time, never extend it.
   virtual void end_within(std::chrono::milliseconds grace) = 0;
+  // Asks for this many ranks: those with the smallest numbers. Errors (invalid input): their number
+  // is fixed; (failed) the process that starts them has ended.
+  virtual Status want(int /*num_ranks*/) { return invalid_input("the number of ranks is fixed"); }
 };
 
 // Passes the ranks' messages to on_message(rank, message) until all ranks have ended. Ignores stop

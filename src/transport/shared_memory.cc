@@ -69,6 +69,14 @@ void SharedMemory::fail(const Status& status) const {
   failure.code.store(1 + static_cast<uint32_t>(status.code()), std::memory_order_release);
 }
 
+void SharedMemory::clear() const {
+  std::memset(bytes_.data() + words_offset_, 0, segments_offset_ - words_offset_);
+  ControlPage& page = control();
+  page.failure.code.store(0);
+  page.failure.claimed.store(0);
+  page.change_requested.store(0);
+}
+
 Status SharedMemory::failure() const {
   const Failure& failure = control().failure;
   const uint32_t code = failure.code.load(std::memory_order_acquire);

@@ -11,7 +11,8 @@
 //     sender's proxy on this node (bridge.h). Its value only grows, modulo 2³².
 //  2. A rank that reads a flag's value (acquire) sees all bytes written before the flag was raised
 //     to it (release).
-//  3. Once failure.code is not zero, the group never runs again: every wait returns the error.
+//  3. While failure.code is not zero, every wait returns the error. The group never runs again,
+//     unless its keeper clears the memory for other members (clear()).
 //
 // Thread safety: any thread of any process that maps the memory. Segments and words are plain
 // memory: flags order the accesses to them.
@@ -72,6 +73,10 @@ struct Failure {
 struct ControlPage {
   Failure failure;
   std::atomic<uint32_t> stop_requested{0};  // 1: ranks end after the current iteration
+  // 1: ranks leave their group after the current iteration, for other members (members.h).
+  std::atomic<uint32_t> change_requested{0};
+  std::atomic<uint32_t> epoch{0};         // the last one that was formed
+  std::atomic<uint32_t> broken_epoch{0};  // the last one that has lost a member
 };
 
 class SharedMemory {
@@ -109,6 +114,9 @@ class SharedMemory {
   void fail(const Status& status) const;
   // Ok while no rank has failed; else the group's first error.
   Status failure() const;
+
+  // Everything but the segments as it was at first, for other members. REQUIRES: no rank uses it.
+  void clear() const;
 
  private:
   SharedMemory() = default;

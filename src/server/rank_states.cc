@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rank_states.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace wideep::server {
+namespace {
+
+constexpr size_t kMostEvents = 20;
+
+std::string head(std::string_view name, std::string_view type, std::string_view help) {
+  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+}
+
+template <typename T>
+std::string metric(std::string_view name, std::string_view type, std::string_view help, T value) {
+  return head(name, type, help) + fmt::format("{} {}\n", name, value);
+}
+
+}  // namespace
+
+std::string line_of(const run::RankDied& rank) {
+  std::string line = fmt::format("{}; {} requests go on elsewhere", rank.how, rank.moved);
+  if (!rank.failed.empty()) {
+    line += fmt::format("; {} failed: several ranks have died of themselves with them",
+                        rank.failed.size());
+  }
+  return line;
+}
+
+std::string line_of(const run::MembersChanged& change, size_t num_ranks) {
+  std::string line = fmt::format("{} of {} ranks compute", change.ranks.size(), num_ranks);
+  if (change.reloaded > 0) line += fmt::format("; {} experts reloaded", change.reloaded);
+  if (change.replayed > 0) line += fmt::format("; {} requests replayed", change.replayed);
+  return line;
+}
+
+void RankStates::note(double now, std::string text) {
+  events_.push_back({now, std::move(text)});
+  if (events_.size() > kMostEvents) events_.pop_front();
+}
+
+RankStates::RankStates(int num_ranks, int start_ranks)
+    : states_(static_cast<size_t>(num_ranks), State::kActive), wanted_(start_ranks) {
+  std::fill(states_.begin() + start_ranks, states_.end(), State::kRetired);
+}
+
+void RankStates::want(int num_ranks, std::function<void()> done) {
+  wanted_ = num_ranks;
+  done_ = std::move(done);
+}
+
+void RankStates::died(const run::RankDied& rank, double now) {
+  replayed_ += static_cast<uint64_t>(rank.moved);
+  if (rank.was_expected) {
+    states_[static_cast<size_t>(rank.rank)] = State::kRetired;
+    return;
+  }
+  states_[static_cast<size_t>(rank.rank)] = State::kDead;
+  ++deaths_;
+  given_up_ += rank.failed.size();
+  if (broken_at_ == 0.0) broken_at_ = now;
+  note(now, line_of(rank));
+}
+
+void RankStates::started(const run::RankStarted& rank) {
+  states_[static_cast<size_t>(rank.rank)] = State::kStarting;
+}
+
+void RankStates::changed(const run::MembersChanged& change, double now) {
+  for (size_t rank = 0; rank < states_.size(); ++rank) {
+    const bool is_member =
+        std::ranges::find(change.ranks, static_cast<int>(rank)) != change.ranks.end();
+    if (is_member) states_[rank] = State::kActive;
+  }
+  ++changes_;
+  replayed_ += static_cast<uint64_t>(change.replayed);
+  reloaded_ += static_cast<uint64_t>(change.reloaded);
+  if (const double broken_at = std::exchange(broken_at_, 0.0); broken_at > 0.0) {
+    ++recoveries_;
+    recovery_seconds_ += now - broken_at;
+    longest_recovery_ = std::max(longest_recovery_, now - broken_at);
+  }
+  note(now, line_of(change, states_.size()));
+  if (static_cast<int>(change.ranks.size()) != wanted_ || change.ranks.back() >= wanted_) return;
+  if (const auto done = std::exchange(done_, nullptr)) done();
+}
+
+int RankStates::count(State state) const {
+  return static_cast<int>(std::ranges::count(states_, state));
+}
+
+std::string RankStates::degraded() const {
+  std::vector<int> dead;
+  for (size_t rank = 0; rank < states_.size(); ++rank) {
+    if (states_[rank] == State::kDead || states_[rank] == State::kStarting)
+      dead.push_back(static_cast<int>(rank));
+  }
+  if (dead.empty()) return "";
+  const int starting = count(State::kStarting);
+  return fmt::format("rank{} {} {} not compute{}", dead.size() == 1 ? "" : "s",
+                     fmt::join(dead, ", "), dead.size() == 1 ? "does" : "do",
+                     starting > 0 ? fmt::format(" ({} start again)", starting) : "");
+}
+
+std::string RankStates::metrics() const {
+  std::string text = head("wideep_ep_rank_active", "gauge", "Whether the rank computes.");
+  for (size_t rank = 0; rank < states_.size(); ++rank) {
+    text += fmt::format("wideep_ep_rank_active{{ep_rank=\"{}\"}} {}\n", rank,
+                        states_[rank] == State::kActive ? 1 : 0);
+  }
+  return text +
+         metric("wideep_ep_active_ranks", "gauge", "Ranks that compute.", count(State::kActive)) +
+         metric("wideep_ep_failed_ranks_total", "counter", "Ranks that have died.", deaths_) +
+         metric("wideep_member_changes_total", "counter", "Changes of the ranks that compute.",
+                changes_) +
+         metric("wideep_recoveries_total", "counter", "Changes after the death of a rank.",
+                recoveries_) +
+         metric("wideep_recovery_seconds_total", "counter",
+                "From deaths until the other ranks computed again.", recovery_seconds_) +
+         metric("wideep_longest_recovery_seconds", "gauge", "The longest of these times.",
+                longest_recovery_) +
+         metric("wideep_experts_reloaded_total", "counter",
+                "Experts brought into slots because the ranks that compute have changed.",
+                reloaded_) +
+         metric("wideep_requests_replayed_total", "counter",
+                "Requests that another rank went on with.", replayed_) +
+         metric("wideep_requests_given_up_total", "counter",
+                "Requests that failed because ranks died of themselves with them.", given_up_);
+}
+
+nlohmann::ordered_json RankStates::json() const {
+  constexpr std::array kNames = {"active", "dead", "starting", "retired"};  // as State
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const State state : states_) {
+    ranks.push_back(kNames[static_cast<size_t>(state)]);
+  }
+  nlohmann::ordered_json events = nlohmann::ordered_json::array();
+  for (const Event& each : events_) events.push_back({{"time", each.time}, {"text", each.text}});
+  return {{"states", std::move(ranks)}, {"events", std::move(events)}};
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks as processes of one machine that may die while the others go on (docs/faults.md).
+//
+//   keeper ──forks──▶ ranks        compute; each joins the others over its Seat
+//     │    ──forks──▶ front        serves: sends commands to ranks, reads their messages
+//     (KeptRanks) └── notes (transport/notes.h) to and from all of them
+//
+// The keeper does no work of its own. It has one thread, so it may fork at any time, and it has
+// everything that a rank needs: a rank that has died is started again from it.
+//
+//  - A rank dies: all waits of the other members fail at once, and they leave. When all have left,
+//    the keeper clears the shared memory and forms the next epoch of them (Membership).
+//  - A rank hangs: a member that waits for it fails at its deadline and leaves; then all have
+//    leave_timeout to leave. Who does not answer is killed. A rank that is stopped (SIGSTOP) is
+//    killed after a moment.
+//  - A rank dies before the first epoch: an error, as without a keeper.
+//  - The front gets SIGINT and SIGTERM as events. If a second one comes, everything ends at once.
+//  - The keeper dies: the kernel kills the ranks and the front.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "transport/kept_ranks.h"
+#include "transport/rank_threads.h"
+#include "transport/seat.h"
+
+namespace wideep::transport {
+
+struct KeeperOptions {
+  GroupOptions group;  // num_ranks: the most that there can be
+  int wanted = 1;      // ranks at the start
+  int least = 1;       // fewer members form no epoch: the others wait until a rank has returned
+  std::chrono::milliseconds leave_timeout{2'000};
+  // Called in the keeper before the members of an epoch are told, while no rank uses the memory
+  // that they share: to clear what belongs to the epoch before.
+  std::function<void()> before_epoch;
+};
+
+// Forks the ranks and the front, and returns when all have ended: what front returned, or the error
+// that prevented the first epoch. REQUIRES: this process has only one thread.
+using FrontBody = std::function<Status(std::unique_ptr<KeptRanks>)>;
+Status keep_ranks(const KeeperOptions& options, const std::function<Status(Seat&)>& rank,
+                  const FrontBody& front);
+
+}  // namespace wideep::transport

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a keeper and its ranks agree about their members, explored: every interleaving of the keeper
+// with 2 to 4 ranks of which any may crash at any step, hang, return, be added or retired. What the
+// keeper decides comes from the code that it runs (members.h); the steps of ranks are those of
+// KeptSeat and of Engine::agree.
+//
+// Shown for every reachable state:
+//   - ranks that compute are members of the same epoch, and of the present one;
+//   - the memory that members share is cleared only while no rank computes;
+//   - members take the same decision after the same iteration: go on, or leave;
+//   - from everywhere, if nothing more happens to them, all wanted ranks compute together.
+#include "transport/members.h"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <bit>
+#include <string>
+#include <unordered_set>
+
+namespace wideep::transport {
+namespace {
+
+using testing::ElementsAre;
+using State = Membership::State;
+using Place = Membership::Place;
+
+constexpr int kMostRanks = 4;
+constexpr uint8_t kCycle = 4;  // iterations are counted modulo this, as flags are modulo 2³²
+
+enum class Doing : uint8_t { kNothing, kLoading, kAsking, kComputing };
+
+struct Rank {
+  Doing doing = Doing::kNothing;
+  bool hangs = false;
+  bool crashed = false;  // the keeper has not noticed yet
+  uint8_t epoch = 0;     // that it was told last
+  uint8_t members = 0;   // bits
+  uint8_t iteration = 0;
+  uint8_t asked_to_go = 0;  // notes from the keeper: the epoch to join, 0: none
+  uint8_t joins_members = 0;
+  bool said_ready = false, said_left = false;  // notes to the keeper
+  uint8_t left_epoch = 0;
+};
+
+struct World {
+  explicit World(int num_ranks, int wanted, int least) : keeper(num_ranks, wanted, least) {}
+
+  Membership keeper;
+  std::array<Rank, kMostRanks> ranks = {};
+  // What ranks and keeper share: the control page, the flags, and the words of agreements (the wish
+  // to leave), of which there are two sets in turn.
+  uint8_t broken_epoch = 0;
+  bool change_requested = false;
+  std::array<uint8_t, kMostRanks> flags = {};  // agreements for which a rank has raised its flag
+  std::array<std::array<uint8_t, kMostRanks>, 2> words = {};
+  uint8_t crashes = 0, hangs = 0, wishes = 0;
+
+  std::string key(int num_ranks) const {
+    std::string text;
+    for (int r = 0; r < num_ranks; ++r) {
+      text.append(reinterpret_cast<const char*>(&ranks[size_t(r)]), sizeof(Rank));
+      text += char(keeper.place(r));
+    }
+    uint8_t bits = 0;
+    for (const int r : keeper.members().ranks) bits |= uint8_t(1 << r);
+    text += char(keeper.state());
+    text += char(keeper.members().epoch);
+    text += char(keeper.wanted());
+    text += char(bits);
+    text += char(broken_epoch);
+    text += char(change_requested);
+    text.append(flags.begin(), flags.end());
+    for (const auto& each : words) text.append(each.begin(), each.end());
+    text += char(crashes);
+    text += char(hangs);
+    text += char(wishes);
+    return text;
+  }
+};
+
+struct Limits {
+  int ranks = 2;
+  int least = 1;
+  int first_wanted = 2;
+  int crashes = 1;
+  int hangs = 0;
+  std::vector<int> wishes = {};  // numbers of ranks that are wanted one after the other
+  int epochs = 4;
+};
+
+class Explorer {
+ public:
+  explicit Explorer(const Limits& limits) : limits_(limits) {}
+
+  void explore() {
+    visit(World(limits_.ranks, limits_.first_wanted, limits_.least));
+    while (!open_.empty() && !testing::Test::HasFailure()) {
+      const World world = std::move(open_.back());
+      open_.pop_back();
+      check(world);
+      if (++looked_at_ % 7 == 0) check_comes_together(world);
+      for_each_step(world, [this](const World& after) { visit(after); });
+    }
+  }
+  size_t num_states() const { return seen_.size(); }
+  int most_epochs() const { return most_epochs_; }
+
+ private:
+  // ---- what must hold ----
+
+  void check(const World& world) {
+    for (int r = 0; r < limits_.ranks; ++r) {
+      const Rank& rank = world.ranks[size_t(r)];
+      if (rank.doing != Doing::kComputing) continue;
+      ASSERT_EQ(rank.epoch, world.keeper.members().epoch) << "an epoch outlives its successor";
+      ASSERT_TRUE(rank.members >> r & 1);
+      for (int other = 0; other < limits_.ranks; ++other) {
+        const Rank& peer = world.ranks[size_t(other)];
+        if (peer.doing != Doing::kComputing) continue;
+        ASSERT_EQ(rank.epoch, peer.epoch);
+        ASSERT_EQ(rank.members, peer.members) << "members differ about who they are";
+      }
+    }
+    most_epochs_ = std::max(most_epochs_, int(world.keeper.members().epoch));
+  }
+
+  // Without further crashes, hangs and wishes, the wanted ranks end up together.
+  void check_comes_together(const World& start) {
+    World world = start;
+    for (int turn = 0; turn < 60; ++turn) {
+      bool stepped = false;
+      for (int r = 0; r < limits_.ranks; ++r) {
+        stepped |= kill_late(world, r);
+        stepped |= reap(world, r);
+        stepped |= take_note(world, r);
+        stepped |= load(world, r);
+        stepped |= join(world, r);
+        stepped |= leave_broken(world, r);
+        stepped |= raise(world, r);
+        stepped |= decide(world, r);
+        stepped |= give_up_waiting(world, r);
+      }
+      stepped |= act(world);
+      if (!stepped) break;
+    }
+    int computing = 0;
+    for (int r = 0; r < limits_.ranks; ++r) {
+      const Rank& rank = world.ranks[size_t(r)];
+      computing += rank.doing == Doing::kComputing && !rank.hangs ? 1 : 0;
+    }
+    const bool at_the_end = world.keeper.members().epoch >= uint32_t(limits_.epochs);
+    if (at_the_end) return;  // not explored further
+    ASSERT_EQ(world.keeper.state(), State::kIntact) << world.keeper.waiting().size();
+    ASSERT_EQ(computing, world.keeper.wanted());
+  }
+
+  // ---- what can happen ----
+
+  template <typename Visit>
+  void for_each_step(const World& world, Visit visit_world) {
+    const auto step = [&](auto change) {
+      World after = world;
+      if (change(after)) visit_world(after);
+    };
+    for (int r = 0; r < limits_.ranks; ++r) {
+      step([&](World& w) { return load(w, r); });
+      step([&](World& w) { return join(w, r); });
+      step([&](World& w) { return leave_broken(w, r); });
+      step([&](World& w) { return give_up_waiting(w, r); });
+      step([&](World& w) { return raise(w, r); });
+      step([&](World& w) { return decide(w, r); });
+      step([&](World& w) { return crash(w, r); });
+      step([&](World& w) { return hang(w, r); });
+      step([&](World& w) { return reap(w, r); });
+      step([&](World& w) { return take_note(w, r); });
+      step([&](World& w) { return kill_late(w, r); });
+    }
+    step([&](World& w) { return act(w); });
+    step([&](World& w) { return wish(w); });
+  }
+  void visit(const World& world) {
+    if (seen_.insert(world.key(limits_.ranks)).second) open_.push_back(world);
+  }
+
+  static bool runs(const Rank& rank) {
+    return rank.doing != Doing::kNothing && !rank.hangs && !rank.crashed;
+  }
+
+  // ---- steps of a rank ----
+
+  static bool load(World& w, int r) {
+    Rank& rank = w.ranks[size_t(r)];
+    if (!runs(rank) || rank.doing != Doing::kLoading) return false;
+    rank.doing = Doing::kAsking;
+    rank.said_ready = true;
+    return true;
+  }
+  static bool join(World& w, int r) {
+    Rank& rank = w.ranks[size_t(r)];
+    if (!runs(rank) || rank.doing != Doing::kAsking || rank.asked_to_go == 0) return false;
+    rank.epoch = rank.asked_to_go;
+    rank.members = rank.joins_members;
+    rank.asked_to_go = rank.joins_members = 0;
+    rank.doing = Doing::kComputing;
+    rank.iteration = 0;
+    return true;
+  }
+  static void leave(Rank& rank) {
+    rank.doing = Doing::kAsking;
+    rank.said_left = true;
+    rank.left_epoch = rank.epoch;
+    rank.iteration = 0;
+    rank.members = 0;
+  }
+  static bool leave_broken(World& w, int r) {
+    Rank& rank = w.ranks[size_t(r)];
+    if (!runs(rank) || rank.doing != Doing::kComputing || w.broken_epoch != rank.epoch)
+      return false;
+    leave(rank);
+    return true;
+  }
+  // Whether `rank` has raised its flag for the agreement before this iteration, or for the next
+  // one.
+  static bool has_raised(const World& w, int rank, uint8_t iteration) {
+    const auto ahead = uint8_t((w.flags[size_t(rank)] + kCycle - iteration) % kCycle);
+    return ahead == 1 || ahead == 2;
+  }
+  // The deadline of a wait: some member does not raise its flag, and never will.
+  bool give_up_waiting(World& w, int r) const {
+    Rank& rank = w.ranks[size_t(r)];
+    if (!runs(rank) || rank.doing != Doing::kComputing || !has_raised(w, r, rank.iteration)) {
+      return false;
+    }
+    for (int other = 0; other < limits_.ranks; ++other) {
+      if ((rank.members >> other & 1) == 0 || has_raised(w, other, rank.iteration)) continue;
+      if (w.ranks[size_t(other)].hangs || w.ranks[size_t(other)].crashed) {
+        leave(rank);
+        return true;
+      }
+    }
+    return false;
+  }
+  // Endpoint::agree: the words, with the wish to leave if the control page has it.
+  static bool raise(World& w, int r) {
+    Rank& rank = w.ranks[size_t(r)];
+    if (!runs(rank) || rank.doing != Doing::kComputing || has_raised(w, r, rank.iteration)) {
+      return false;
+    }
+    w.words[rank.iteration % 2][size_t(r)] = w.change_requested ? 1 : 0;
+    w.flags[size_t(r)] = uint8_t((rank.iteration + 1) % kCycle);
+    return true;
+  }
+  bool decide(World& w, int r) const {
+    Rank& rank = w.ranks[size_t(r)];
+    if (!runs(rank) || rank.doing != Doing::kComputing || !has_raised(w, r, rank.iteration)) {
+      return false;
+    }
+    bool any_leaves = false;
+    for (int other = 0; other < limits_.ranks; ++other) {
+      if ((rank.members >> other & 1) == 0) continue;
+      if (!has_raised(w, other, rank.iteration)) return false;
+      any_leaves |= w.words[rank.iteration % 2][size_t(other)] != 0;
+    }
+    if (any_leaves) {
+      leave(rank);
+    } else {
+      rank.iteration = uint8_t((rank.iteration + 1) % kCycle);
+    }
+    return true;
+  }
+  bool crash(World& w, int r) const {
+    Rank& rank = w.ranks[size_t(r)];
+    if (rank.doing == Doing::kNothing || rank.crashed || w.crashes == limits_.crashes) return false;
+    ++w.crashes;
+    rank.crashed = true;
+    return true;
+  }
+  bool hang(World& w, int r) const {
+    Rank& rank = w.ranks[size_t(r)];
+    if (!runs(rank) || rank.doing == Doing::kLoading || w.hangs == limits_.hangs) return false;
+    ++w.hangs;
+    rank.hangs = true;
+    return true;
+  }
+
+  // ---- steps of the keeper ----
+
+  bool reap(World& w, int r) const {
+    Rank& rank = w.ranks[size_t(r)];
+    if (!rank.crashed) return false;
+    // As Keeper::rank_ended: first what it has said last.
+    while (take_note(w, r)) {
+    }
+    rank = Rank();
+    w.keeper.died(r);
+    return true;
+  }
+  static bool take_note(World& w, int r) {
+    Rank& rank = w.ranks[size_t(r)];
+    if (std::exchange(rank.said_ready, false)) {
+      w.keeper.ready(r);
+      return true;
+    }
+    if (std::exchange(rank.said_left, false)) {
+      w.keeper.left(r, std::exchange(rank.left_epoch, uint8_t{0}));
+      return true;
+    }
+    return false;
+  }
+  // The roll call: who does not leave is killed. Ranks that wait to join may hang as well; they are
+  // found when they have joined.
+  static bool kill_late(World& w, int r) {
+    Rank& rank = w.ranks[size_t(r)];
+    const State state = w.keeper.state();
+    const bool called = state == State::kBroken || state == State::kClosing;
+    if (!called || !rank.hangs || rank.crashed || w.keeper.place(r) != Place::kMember) return false;
+    rank.crashed = true;
+    return true;
+  }
+  // Keeper::step, as a whole: the keeper has one thread.
+  bool act(World& w) const {
+    const World before = w;
+    for (const int r : w.keeper.surplus()) {
+      if (w.keeper.place(r) != Place::kWaiting) continue;
+      w.ranks[size_t(r)] = Rank();  // told to end, and reaped
+      w.keeper.died(r);
+    }
+    for (const int r : w.keeper.missing()) {
+      w.keeper.started(r);
+      w.ranks[size_t(r)] = Rank();
+      w.ranks[size_t(r)].doing = Doing::kLoading;
+    }
+    w.keeper.close();
+    if (w.keeper.state() == State::kClosing) w.change_requested = true;
+    if (w.keeper.state() == State::kBroken) w.broken_epoch = uint8_t(w.keeper.members().epoch);
+    if (w.keeper.members().epoch < uint32_t(limits_.epochs)) {
+      if (const auto members = w.keeper.form()) {
+        for (int r = 0; r < limits_.ranks; ++r) {
+          EXPECT_NE(w.ranks[size_t(r)].doing, Doing::kComputing) << "cleared while a rank computes";
+        }
+        w.change_requested = false;
+        w.words = {};
+        w.flags = {};
+        uint8_t bits = 0;
+        for (const int r : members->ranks) bits |= uint8_t(1 << r);
+        for (const int r : members->ranks) {
+          w.ranks[size_t(r)].asked_to_go = uint8_t(members->epoch);
+          w.ranks[size_t(r)].joins_members = bits;
+        }
+      }
+    }
+    return w.key(limits_.ranks) != before.key(limits_.ranks);
+  }
+  bool wish(World& w) const {
+    if (w.wishes == limits_.wishes.size() || w.keeper.members().epoch == 0) return false;
+    w.keeper.want(limits_.wishes[w.wishes++]);
+    return true;
+  }
+
+  Limits limits_;
+  std::vector<World> open_;
+  std::unordered_set<std::string> seen_;
+  size_t looked_at_ = 0;
+  int most_epochs_ = 0;
+};
+
+void explore(const Limits& limits) {
+  Explorer explorer(limits);
+  explorer.explore();
+  EXPECT_EQ(explorer.most_epochs(), limits.epochs);
+  testing::Test::RecordProperty("states", int(explorer.num_states()));
+  std::printf("%zu states\n", explorer.num_states());
+}
+
+TEST(MembersModelTest, TwoRanksCrashTwice) { explore({.ranks = 2, .crashes = 2}); }
+
+TEST(MembersModelTest, ThreeRanksCrashAndHang) {
+  explore({.ranks = 3, .first_wanted = 3, .crashes = 1, .hangs = 1, .epochs = 3});
+}
+
+TEST(MembersModelTest, FourRanksCrash) {
+  explore({.ranks = 4, .first_wanted = 4, .crashes = 1, .epochs = 3});
+}
+
+// The others wait for the return of the one that they need.
+TEST(MembersModelTest, AllAreNeeded) {
+  explore({.ranks = 3, .least = 3, .first_wanted = 3, .crashes = 2, .epochs = 3});
+}
+
+TEST(MembersModelTest, GrowAndShrinkWhileOneCrashes) {
+  explore({.ranks = 3, .first_wanted = 2, .crashes = 1, .wishes = {3, 1}, .epochs = 4});
+}
+
+// ---- single rules ----
+
+Membership started(int wanted, int least = 1) {
+  Membership members(wanted, wanted, least);
+  for (int rank = 0; rank < wanted; ++rank) {
+    members.started(rank);
+    members.ready(rank);
+  }
+  return members;
+}
+
+TEST(MembershipTest, TheFirstEpochNeedsAllThatAreWanted) {
+  Membership members(3, 3, 1);
+  members.started(0);
+  members.ready(0);
+  EXPECT_FALSE(members.form());
+  for (const int rank : {1, 2}) {
+    members.started(rank);
+    members.ready(rank);
+  }
+  EXPECT_THAT(members.form()->ranks, ElementsAre(0, 1, 2));
+}
+
+TEST(MembershipTest, ADeathBreaksTheEpochAndTheNextOneWaitsForAllToLeave) {
+  Membership members = started(3);
+  ASSERT_TRUE(members.form());
+  members.died(1);
+  EXPECT_EQ(members.state(), State::kBroken);
+  members.left(0, 1);
+  EXPECT_FALSE(members.form());
+  EXPECT_THAT(members.inside(), ElementsAre(2));
+  members.left(2, 1);
+  EXPECT_THAT(members.form()->ranks, ElementsAre(0, 2));
+  EXPECT_THAT(members.missing(), ElementsAre(1));
+}
+
+TEST(MembershipTest, LeavingAnEpochThatIsOverHasNoEffect) {
+  Membership members = started(2);
+  ASSERT_TRUE(members.form());
+  members.left(0, 7);
+  EXPECT_EQ(members.state(), State::kIntact);
+}
+
+TEST(MembershipTest, AReturnClosesTheEpochOnceNoOtherRankStarts) {
+  Membership members = started(3);
+  ASSERT_TRUE(members.form());
+  for (const int rank : {0, 1}) members.died(rank);
+  members.left(2, 1);
+  ASSERT_TRUE(members.form());
+  for (const int rank : {0, 1}) members.started(rank);
+  members.ready(0);
+  EXPECT_FALSE(members.close());
+  members.ready(1);
+  EXPECT_TRUE(members.close());
+  members.left(2, 2);
+  EXPECT_THAT(members.form()->ranks, ElementsAre(0, 1, 2));
+}
+
+TEST(MembershipTest, FewerThanTheLeastFormNothing) {
+  Membership members = started(3, 3);
+  ASSERT_TRUE(members.form());
+  members.died(0);
+  for (const int rank : {1, 2}) members.left(rank, 1);
+  EXPECT_FALSE(members.form());
+  members.started(0);
+  members.ready(0);
+  EXPECT_TRUE(members.form());
+}
+
+TEST(MembershipTest, RanksThatAreNotWantedAreSurplusWhenTheyHaveLeft) {
+  Membership members = started(3);
+  ASSERT_TRUE(members.form());
+  members.want(2);
+  EXPECT_TRUE(members.surplus().empty());
+  EXPECT_TRUE(members.close());
+  for (const int rank : {0, 1, 2}) members.left(rank, 1);
+  EXPECT_THAT(members.surplus(), ElementsAre(2));
+  EXPECT_THAT(members.form()->ranks, ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace wideep::transport

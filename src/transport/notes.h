@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Short messages between a keeper and the processes that it has forked (transport/keeper.h), over a
+// pair of sockets that keeps message boundaries. Descriptors may travel with them.
+//
+// Thread safety: one thread sends and one receives at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "transport/members.h"
+#include "wideep/status.h"
+
+namespace wideep::transport {
+
+inline constexpr int kMostRanks = 1024;
+
+struct Note {
+  enum class Kind : uint8_t {
+    // rank → keeper
+    kReady,  // has loaded, and asks to join
+    kLeft,   // epoch: is no member of it any more
+    // keeper → rank
+    kJoin,  // epoch, ranks: is a member now
+    kEnd,   // is not needed any more
+    // keeper → front
+    kRankStarted,  // rank; descriptors: to write its commands, to read its messages
+    kRankDied,     // rank, text: how, value: one of the constants below
+    kStopSignal,   // value: SIGINT or SIGTERM
+    // front → keeper
+    kEndWithin,  // value: milliseconds until the ranks are ended by force
+    kWant,       // value: the number of ranks
+    // either → keeper: text is the error with which the sender ends, value its StatusCode
+    kFailed,
+  };
+  static constexpr int64_t kKilled = 0, kExpected = 1, kOwnFault = 2;
+
+  Kind kind = Kind::kEnd;
+  uint32_t epoch = 0;
+  int32_t rank = 0;
+  int64_t value = 0;
+  std::array<uint64_t, kMostRanks / 64> ranks = {};  // bits
+  std::array<char, 512> text = {};
+
+  void set_members(const Members& members);
+  Members members() const;
+  void set_text(std::string_view new_text);
+  std::string_view text_view() const { return text.data(); }
+  void set_status(const Status& status);
+  Status status() const { return {static_cast<StatusCode>(value), std::string(text_view())}; }
+};
+
+// One end of the pair, which it owns.
+class NoteSocket {
+ public:
+  static constexpr int kNone = -1;
+  struct Pair;
+  static Result<Pair> make_pair();
+
+  NoteSocket() = default;
+  explicit NoteSocket(int fd) : fd_(fd) {}
+  ~NoteSocket();
+  NoteSocket(NoteSocket&& other) noexcept : fd_(std::exchange(other.fd_, kNone)) {}
+  NoteSocket& operator=(NoteSocket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+
+  int fd() const { return fd_; }
+  // Never waits: false if the other end is closed, or has not read for so long that the socket is
+  // full. fds: copies of these descriptors arrive with the note.
+  bool send(const Note& note, std::array<int, 2> fds = {kNone, kNone}) const;
+  enum class Got { kNote, kNothing, kClosed };
+  // waits: until a note arrives or the other end is closed. fds: those that came with the note,
+  // owned by the caller; kNone where there were none.
+  Got receive(Note* note, bool waits, std::array<int, 2>* fds = nullptr) const;
+
+ private:
+  int fd_ = kNone;
+};
+
+struct NoteSocket::Pair {
+  NoteSocket keeper, child;
+};
+
+}  // namespace wideep::transport
