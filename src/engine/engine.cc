@@ -65,6 +65,13 @@ void EngineState::give_up_step() {
   }
 }
 
+void EngineState::drop_requests() {
+  give_up_step();
+  for (const int request : scheduler.drop_requests()) {
+    if (speculation) speculation->end(request);
+  }
+}
+
 Engine::Engine(EngineParts parts, EngineState& state)
     : parts_(std::move(parts)),
       state_(state),

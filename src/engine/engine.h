@@ -81,6 +81,8 @@ struct EngineState {
 
   // Gives up the step that an engine has scheduled but not computed, if there is one.
   void give_up_step();
+  // Ends all requests. Their pages stay in the cache.
+  void drop_requests();
 
   Scheduler scheduler;
   std::optional<Speculation> speculation;

@@ -100,7 +100,10 @@ Status RequestFeed::read_pipe() {
     const ssize_t bytes = ::read(fd_, buffer, sizeof(buffer));
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0 && errno == EAGAIN) break;
-    if (bytes <= 0) return failed("the process that sends requests has ended");
+    if (bytes <= 0) {
+      has_lost_writer_ = true;
+      return failed("the process that sends requests has ended");
+    }
     inbox_.append(buffer, static_cast<size_t>(bytes));
   }
   parse_inbox();
@@ -133,6 +136,8 @@ void RequestFeed::add(std::string_view message) {
   ++seen_;
   if (!drops_earlier_ || mark_ >= epoch_) commands_.push_back(std::move(command));
 }
+
+void RequestFeed::restart(int fd) { *this = RequestFeed(fd, owner_, bridge_); }
 
 void RequestFeed::begin_epoch(uint32_t epoch, bool drops_earlier) {
   if (epoch > 1 && received_ == 0) mark_ = 0;

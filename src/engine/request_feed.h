@@ -68,6 +68,8 @@ class RequestFeed {
 
   bool is_mine(const Command& command) const { return !owner_ || command.owner == *owner_; }
 
+  // From now on commands come from another process, over this pipe. Forgets all that came before.
+  void restart(int fd);
   // The rank is a member of this epoch from now on. Epoch 1 begins with the log.
   // drops_earlier: commands from before it are not to be applied any more.
   void begin_epoch(uint32_t epoch, bool drops_earlier);
@@ -77,6 +79,7 @@ class RequestFeed {
 
   // Receives what has arrived, without waiting. Errors (failed): the writer has ended.
   Status poll();
+  bool has_lost_writer() const { return has_lost_writer_; }
   // Waits until a command arrives, `at_most` is over, or the group has failed or must stop. After a
   // real wait it also receives the commands that follow within a fraction of a millisecond, for
   // example of clients that begin together: otherwise an iteration for the first request alone
@@ -110,6 +113,7 @@ class RequestFeed {
   uint32_t epoch_ = 1;        // of the rank
   uint32_t mark_ = 1;         // the last epoch that began in the log, as far as it was received
   bool drops_earlier_ = false;
+  bool has_lost_writer_ = false;
   uint64_t received_ = 0;  // all that were ever received
   uint64_t seen_ = 0;      // commands since mark_
   uint64_t taken_ = 0;     // of these, by the rank as a member of epoch_

@@ -472,4 +472,17 @@ std::vector<int> Scheduler::give_up_step() {
   return ended;
 }
 
+std::vector<int> Scheduler::drop_requests() {
+  std::vector<int> ended;
+  for (Sequence& sequence : running_) {
+    ended.push_back(sequence.request.index);
+    pages_.release(sequence, true);
+  }
+  for (const Sequence& sequence : waiting_) ended.push_back(sequence.request.index);
+  running_.clear();
+  waiting_.clear();
+  clear_step();
+  return ended;
+}
+
 }  // namespace wideep::engine

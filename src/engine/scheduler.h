@@ -105,6 +105,9 @@ class Scheduler {
   // those that share a page with a request of the step. Returns the requests that end, because they
   // were cancelled. REQUIRES: no other step is in flight.
   std::vector<int> give_up_step();
+  // Ends all requests, which may come again: their pages stay. Returns them. REQUIRES: no step is
+  // in flight.
+  std::vector<int> drop_requests();
 
  private:
   using Sequences = std::list<Sequence>;

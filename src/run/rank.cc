@@ -232,7 +232,7 @@ class Rank {
       WIDEEP_TRY_ASSIGN(const std::optional<transport::Members> members, seat_.join());
       if (!members) return {};
       const Status ended = compute(*members);
-      if (has_finished_ || (!ended.ok() && !seat_.has_lost(ended))) return ended;
+      if (has_finished_ || (!ended.ok() && !goes_on_after(ended))) return ended;
       if (state_) state_->give_up_step();
     }
   }
@@ -245,6 +245,10 @@ class Rank {
   Result<OnlinePlan> online_plan(const Stage& stage) const;
   const OnlineParts* online() const;
   bool is_elastic() const { return plan_.is_elastic(); }
+  // Whether what went wrong only means to join other members: one was lost, or the front.
+  bool goes_on_after(const Status& ended) const {
+    return seat_.has_lost(ended) || (seat_.may_change() && feed_.has_lost_writer());
+  }
 
   const Run& run_;
   const RunPlan& plan_;
@@ -405,12 +409,16 @@ Status Rank::compute(const transport::Members& members) {
   if (!is_elastic()) state_.reset();
   if (!state_) state_.emplace(parts, pipeline.is_last());
   state_->iteration = std::max(state_->iteration, stage.iteration);
+  if (members.has_new_front) {
+    feed_.restart(seat_.commands());
+    state_->drop_requests();
+  }
   feed_.begin_epoch(members.epoch, !is_elastic());
   engine::Engine engine(parts, *state_);
   WIDEEP_TRY(reporter_.ready());
   const Result<engine::Engine::Ended> ended = engine.run();
   if (ended.ok() ? *ended == engine::Engine::Ended::kMembersChange
-                 : seat_.has_lost(ended.status())) {
+                 : goes_on_after(ended.status())) {
     return ended.status();
   }
   has_finished_ = true;

@@ -91,7 +91,7 @@ Result<std::unique_ptr<RankGroup>> RankGroup::start(const Run& run, GroupOptions
   return std::unique_ptr<RankGroup>(new RankGroup(run, std::move(feeds), std::move(ranks)));
 }
 
-Status RankGroup::keep(const Run& run,
+Status RankGroup::keep(const Run& run, const Clients& clients,
                        const std::function<Status(std::unique_ptr<RankGroup>)>& use) {
   ::signal(SIGPIPE, SIG_IGN);
   const RunPlan& plan = run.plan();
@@ -101,6 +101,8 @@ Status RankGroup::keep(const Run& run,
                                                    .timeout = run.options().timeout},
                                          .wanted = plan.start_ranks,
                                          .least = plan.is_elastic() ? 1 : num_ranks,
+                                         .listener = clients.listener,
+                                         .companion = clients.companion,
                                          .before_epoch = [&run] {
                                            for (const OnlineParts& stage : run.online()) {
                                              if (stage.balances()) stage.board->clear();
@@ -109,8 +111,11 @@ Status RankGroup::keep(const Run& run,
   return transport::keep_ranks(
       options, [&](transport::Seat& seat) { return run_rank(run, seat); },
       [&](std::unique_ptr<transport::KeptRanks> ranks) {
-        return use(std::unique_ptr<RankGroup>(
-            new RankGroup(run, std::make_unique<Feeds>(), std::move(ranks))));
+        transport::KeptRanks* kept = ranks.get();
+        std::unique_ptr<RankGroup> group(
+            new RankGroup(run, std::make_unique<Feeds>(), std::move(ranks)));
+        group->kept_ = kept;
+        return use(std::move(group));
       });
 }
 
@@ -248,6 +253,7 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
 std::optional<Event> RankGroup::merge_change(int rank, MembersChanged change) {
   reloaded_ += change.reloaded;
   if (!iterations_.change(rank, change)) return std::nullopt;
+  has_begun_ = true;  // a front that goes on where another one has died
   members_ = change.ranks;
   change.reloaded = std::exchange(reloaded_, 0);
   change.replayed = requests_.change_members(change.epoch, change.ranks);

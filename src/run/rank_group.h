@@ -29,7 +29,7 @@
 #include "run/iteration_summary.h"
 #include "run/request_writer.h"
 #include "run/run.h"
-#include "transport/running_ranks.h"
+#include "transport/kept_ranks.h"
 
 namespace wideep::run {
 
@@ -46,7 +46,16 @@ class RankGroup {
   static Result<std::unique_ptr<RankGroup>> start(const Run& run, GroupOptions options = {});
   // The same with ranks that may die. Calls `use` in a process of its own and returns what it has
   // returned. REQUIRES: the caller has started no other thread.
-  static Status keep(const Run& run, const std::function<Status(std::unique_ptr<RankGroup>)>& use);
+  // clients: the socket that listens for them, and what keeps their connections
+  // (transport/keeper.h).
+  struct Clients {
+    int listener = -1;
+    std::function<Result<int>(int socket)> companion;
+  };
+  static Status keep(const Run& run, const Clients& clients,
+                     const std::function<Status(std::unique_ptr<RankGroup>)>& use);
+  // Of a group that keep() has made; else null.
+  transport::KeptRanks* kept() const { return kept_; }
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -85,6 +94,7 @@ class RankGroup {
   const Run& run_;
   std::unique_ptr<Feeds> feeds_;  // outlives the ranks and the writer
   std::unique_ptr<transport::RunningRanks> ranks_;
+  transport::KeptRanks* kept_ = nullptr;  // ranks_, if it is one
   RequestWriter requests_;
   std::vector<int> members_;
   Senders ready_, recording_, idle_;

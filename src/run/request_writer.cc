@@ -162,6 +162,11 @@ int RequestWriter::change_members(uint32_t epoch, const std::vector<int>& ranks)
     if (const auto joining = joining_.extract(rank)) pipes_[rank] = std::move(joining.mapped());
     if (on_loss_ == OnLoss::kMove) tokens_of_owner_.try_emplace(rank, 0);
   }
+  if (on_loss_ == OnLoss::kMove) {
+    std::erase_if(tokens_of_owner_, [&](const auto& owner) {
+      return std::ranges::find(ranks, owner.first) == ranks.end();
+    });
+  }
   encoder_ = {};  // new ranks do not know the last prompt
   write({.kind = Command::Kind::kMembers, .request = {}, .epoch = epoch});
   if (records_experts_) write(Command::Kind::kRecordExperts);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "server/api_error.h"
+#include "server/connection_journal.h"
 
 namespace wideep::server {
 namespace {
@@ -85,6 +86,17 @@ Exchange::Exchange(ReplyWire& wire, RequestHead head, std::string body)
     : wire_(&wire), head_(std::move(head)), body_(std::move(body)) {
   const std::string_view target = head_.target;
   path_ = decoded(target.substr(0, target.find('?')), false);
+  if (const ConnectionJournal* journal = wire.journal()) calls_before_ = journal->num_calls();
+}
+
+bool Exchange::keeps_records() const { return wire_ != nullptr && wire_->journal() != nullptr; }
+
+std::vector<std::string> Exchange::records() const {
+  return keeps_records() ? wire_->journal()->records() : std::vector<std::string>();
+}
+
+void Exchange::add_record(std::string_view record) {
+  if (keeps_records()) wire_->journal()->add_record(record);
 }
 
 Exchange::~Exchange() {
@@ -163,8 +175,9 @@ void Exchange::reply(int status, std::string_view content_type, std::string_view
   if (status != 204 && status != 304) text += fmt::format("Content-Length: {}\r\n", body.size());
   text += "\r\n";
   ReplyWire* wire = std::exchange(wire_, nullptr);
-  wire->write(text);
-  if (head_.method != "HEAD") wire->write(body);
+  // In one piece: either all of it counts as written, or none.
+  if (head_.method != "HEAD") text += body;
+  if (!is_repeated_call()) wire->write(text);
   wire->end_reply(head_.keeps_alive);
 }
 
@@ -176,11 +189,11 @@ void Exchange::start_stream(std::string_view content_type) {
   if (!in_chunks_) head_.keeps_alive = false;  // the end of the connection ends the reply
   std::string text = start_of_reply(200, content_type);
   if (in_chunks_) text += "Transfer-Encoding: chunked\r\n";
-  wire_->write(text + "\r\n");
+  if (!is_repeated_call()) wire_->write(text + "\r\n");
 }
 
 void Exchange::send(std::string_view bytes) {
-  if (wire_ == nullptr || head_.method == "HEAD") return;
+  if (wire_ == nullptr || head_.method == "HEAD" || is_repeated_call()) return;
   if (unsent_.empty()) {
     unsent_.resize(kChunkHead);
     wire_->flush_later(shared_from_this());
@@ -218,9 +231,12 @@ void Exchange::flush() {
 void Exchange::end() {
   if (wire_ == nullptr) return;
   ReplyWire* wire = std::exchange(wire_, nullptr);
-  if (unsent_.size() > kChunkHead) wire->write(frame_unsent());
+  const bool repeats = is_repeated_call();
+  // In one piece, as a reply.
+  std::string last(unsent_.size() > kChunkHead ? frame_unsent() : std::string_view());
   unsent_.clear();
-  if (in_chunks_ && head_.method != "HEAD") wire->write("0\r\n\r\n");
+  if (in_chunks_ && head_.method != "HEAD") last += "0\r\n\r\n";
+  if (!repeats && !last.empty()) wire->write(last);
   wire->end_reply(head_.keeps_alive);
 }
 

@@ -6,15 +6,18 @@
 // Thread safety: the serving thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/http_request_reader.h"
 
 namespace wideep::server {
 
+class ConnectionJournal;
 class Exchange;
 
 // The first two lines of a reply: status and date.
@@ -30,6 +33,8 @@ class ReplyWire {
   virtual void flush_later(std::shared_ptr<Exchange> exchange) = 0;
   virtual void end_reply(bool keeps_alive) = 0;
   virtual void disconnect() = 0;
+  // Null: nobody could go on with the connection.
+  virtual ConnectionJournal* journal() { return nullptr; }
 };
 
 class Exchange : public std::enable_shared_from_this<Exchange> {
@@ -66,6 +71,15 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void end();
 
   bool gone() const { return wire_ == nullptr; }
+
+  // For whoever must give the same reply if this process dies in the middle of it: records are kept
+  // with the request, and another process gets them with it. It makes the reply anew; of reply(),
+  // send() and the like, the calls whose bytes the client has got already write nothing.
+  bool keeps_records() const;
+  std::vector<std::string> records() const;
+  void add_record(std::string_view record);
+  // Calls so far that write bytes.
+  uint64_t num_calls() const { return num_calls_; }
   // Sets a function that is called once if the client leaves (or closes its side), or is
   // disconnected, before the reply has ended.
   void on_gone(std::function<void()> callback) { on_gone_ = std::move(callback); }
@@ -76,6 +90,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
  private:
   std::string start_of_reply(int status, std::string_view content_type);
+  bool is_repeated_call() { return ++num_calls_ <= calls_before_; }
   std::string_view frame_unsent();
 
   ReplyWire* wire_;  // null: the client has left, or the reply has ended
@@ -86,6 +101,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool streams_ = false;
   bool in_chunks_ = false;  // chunked transfer encoding
   std::string unsent_;  // kChunkHead bytes for a chunk's head, then the bytes since the last flush
+  uint64_t num_calls_ = 0;
+  uint64_t calls_before_ = 0;  // by another process
   std::function<void()> on_gone_;
 };
 

@@ -15,6 +15,7 @@
 #include <algorithm>
 
 #include "base/cpu_time.h"
+#include "engine/wire.h"
 #include "tokenizer/utf8.h"
 
 namespace wideep::server {
@@ -29,16 +30,54 @@ int64_t count_characters(std::string_view text) {
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// The records of an exchange: first what else would be different in another process, then each
+// token with the index of its answer.
+std::string encode_head(const ReplyHead& head, uint64_t seed) {
+  engine::WireWriter writer;
+  writer.put_text(head.id);
+  writer.put(head.created);
+  writer.put(seed);
+  return writer.take();
+}
+
+void decode_head(std::string_view record, ReplyHead* head, uint64_t* seed) {
+  engine::WireReader reader(record);
+  head->id = reader.get_text();
+  head->created = reader.get<decltype(head->created)>();
+  *seed = reader.get<uint64_t>();
+}
+
+std::string encode_token(size_t index, const run::Token& token) {
+  engine::WireWriter writer;
+  writer.put(index);
+  writer.put_text(run::encode(run::RankEvent(token)));
+  return writer.take();
+}
+
+std::pair<size_t, run::Token> decode_token(std::string_view record) {
+  engine::WireReader reader(record);
+  const auto index = reader.get<size_t>();
+  return {index, std::get<run::Token>(run::decode(reader.get_text()))};
+}
+
 }  // namespace
 
 void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                        GenerationOptions options,
                        const std::vector<engine::SharedTokens>& prompts) {
+  Past past;
+  const std::vector<std::string> records = exchange->records();
+  if (records.empty()) {
+    exchange->add_record(encode_head(head, options.sampling.seed));
+  } else {
+    decode_head(records.front(), &head, &options.sampling.seed);
+    for (size_t i = 1; i < records.size(); ++i) past.tokens.push_back(decode_token(records[i]));
+  }
   const std::shared_ptr<Generation> self(
       new Generation(setup, std::move(exchange), std::move(head), std::move(options)));
   self->exchange_->on_gone([self] { self->cancel_all(); });
   if (self->options_.stream) self->exchange_->start_stream("text/event-stream");
-  self->submit(prompts);
+  self->submit(prompts, past);
 }
 
 Generation::Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
@@ -52,7 +91,7 @@ Generation::Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
   setup_.running.insert(this);
 }
 
-void Generation::submit(const std::vector<engine::SharedTokens>& prompts) {
+void Generation::submit(const std::vector<engine::SharedTokens>& prompts, const Past& past) {
   const size_t n = static_cast<size_t>(options_.n);
   for (const auto& prompt : prompts) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
   setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
@@ -69,9 +108,21 @@ void Generation::submit(const std::vector<engine::SharedTokens>& prompts) {
     request.draw = static_cast<int>(i % n);  // the n answers share the seed but must differ
     request.ignore_eos = options_.ignore_eos;
     request.speculates = options_.speculates;
-    answers_[i].id = setup_.backend.submit(
-        std::move(request),
-        [self = shared_from_this(), i](const run::Token& each) { self->token(i, each); });
+    bool has_ended = false;
+    for (const auto& [index, token] : past.tokens) {
+      if (index != i) continue;
+      request.answered.push_back(token.sampled.token);
+      has_ended = token.finish_reason != FinishReason::kNotFinished;
+    }
+    if (!has_ended) {
+      answers_[i].id = setup_.backend.submit(
+          std::move(request), [self = shared_from_this(), i](const run::Token& each) {
+            if (self->exchange_->keeps_records()) {
+              self->exchange_->add_record(encode_token(i, each));
+            }
+            self->token(i, each);
+          });
+    }
     // OpenAI's chat streams begin with a chunk that has only the role.
     if (options_.stream && head_.api == Api::kChat) {
       const ReplyPart role{.index = static_cast<int>(i), .text = {}, .first = true};
@@ -79,6 +130,8 @@ void Generation::submit(const std::vector<engine::SharedTokens>& prompts) {
       send_event();
     }
   }
+  const std::shared_ptr<Generation> kept = shared_from_this();
+  for (const auto& [index, token] : past.tokens) this->token(index, token);
 }
 
 void Generation::token(size_t index, const run::Token& each) {

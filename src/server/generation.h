@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/answer_drafts.h"
@@ -42,8 +43,9 @@ struct GenerationSetup {
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // Submits options.n engine requests for each prompt (token ids), and replies when they end.
-  // Cancels them if the client leaves. The Generation keeps itself alive until then. REQUIRES:
-  // options.max_tokens is set.
+  // Cancels them if the client leaves. The Generation keeps itself alive until then. If another
+  // process has died in the middle of the reply, it goes on with it: head and seed are those of the
+  // exchange's first record then. REQUIRES: options.max_tokens is set.
   static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                     GenerationOptions options, const std::vector<engine::SharedTokens>& prompts);
 
@@ -74,7 +76,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
              GenerationOptions options);
-  void submit(const std::vector<engine::SharedTokens>& prompts);
+  // What another process has got of the answers before it died.
+  struct Past {
+    std::vector<std::pair<size_t, run::Token>> tokens;  // index of the answer, in order of arrival
+  };
+  void submit(const std::vector<engine::SharedTokens>& prompts, const Past& past);
   void token(size_t index, const run::Token& token);
   void note_cached(size_t index, int tokens);
   void take_text(Answer& answer, const run::Token& token);

@@ -10,6 +10,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "server/api_error.h"
@@ -25,6 +29,7 @@ constexpr size_t kSlowestBytesPerSecond = 8 << 10;
 // How long, and for how many bytes beyond the largest request, a connection lingers.
 constexpr milliseconds kLinger{1000};
 constexpr size_t kLingerBytes = size_t{64} << 10;
+constexpr size_t kReadBytes = size_t{16} << 10;  // at once
 
 // The origin that a reply names as allowed to read it; "": none.
 std::string allowed_origin(const HttpOptions& options, const std::string& origin) {
@@ -37,9 +42,13 @@ std::string allowed_origin(const HttpOptions& options, const std::string& origin
 
 }  // namespace
 
-HttpConnection::HttpConnection(const ConnectionSetup& setup, int socket)
+HttpConnection::HttpConnection(const ConnectionSetup& setup, int socket,
+                               std::unique_ptr<ConnectionJournal> journal, int64_t id)
     : setup_(setup),
+      id_(id),
+      journal_(std::move(journal)),
       stream_(bufferevent_socket_new(setup.base, socket, BEV_OPT_CLOSE_ON_FREE)),
+      readable_(event_new(setup.base, socket, EV_READ | EV_PERSIST, readable, this)),
       deadline_(event_new(setup.base, -1, 0, late, this)),
       reader_(setup.options.limits()) {
   // A small chunk must not wait for the acknowledgement of the previous one.
@@ -52,19 +61,39 @@ HttpConnection::~HttpConnection() {
   event_free(deadline_);
 }
 
-void HttpConnection::start() {
-  bufferevent_setcb(stream_, readable, written, failed, this);
+void HttpConnection::start(bool is_suspect) {
+  bufferevent_setcb(stream_, nullptr, written, failed, this);
   // Only while bytes wait to be written: a client that waits for its reply sends nothing.
   const timeval idle{setup_.options.idle_seconds, 0};
   bufferevent_set_timeouts(stream_, nullptr, &idle);
   set_deadline(seconds(setup_.options.idle_seconds));
-  bufferevent_enable(stream_, EV_READ | EV_WRITE);
+  bufferevent_disable(stream_, EV_READ);
+  bufferevent_enable(stream_, EV_WRITE);
+  event_add(readable_, nullptr);
+  if (journal_ != nullptr && !go_on(is_suspect)) disconnect();
+}
+
+// Another process may have begun to read a request or to answer it. False: it cannot be gone on
+// with.
+bool HttpConnection::go_on(bool is_suspect) {
+  const std::optional<std::string> unsent = journal_->unsent(bufferevent_getfd(stream_));
+  if (!unsent || !journal_->is_complete()) return false;
+  if (!unsent->empty()) bufferevent_write(stream_, unsent->data(), unsent->size());
+  // A request with which one process after the other has died is likely the cause.
+  constexpr int kMostSuspicions = 3;
+  if (is_suspect && !journal_->input().empty() && journal_->suspect() == kMostSuspicions) {
+    return false;
+  }
+  const auto kept = shared_from_this();
+  read_request();
+  return true;
 }
 
 void HttpConnection::disconnect() {
   if (std::exchange(state_, kClosed) == kClosed) return;
   unwatch();
   event_del(deadline_);
+  event_free(std::exchange(readable_, nullptr));
   bufferevent_free(std::exchange(stream_, nullptr));
   if (Exchange* exchange = std::exchange(exchange_, nullptr)) exchange->detach();
   setup_.owner.forget(this);
@@ -72,8 +101,33 @@ void HttpConnection::disconnect() {
 
 // ---- reading ----
 
-void HttpConnection::readable(bufferevent*, void* self) {
-  static_cast<HttpConnection*>(self)->read();
+void HttpConnection::readable(int, short, void* self) {
+  auto* connection = static_cast<HttpConnection*>(self);
+  const auto kept = connection->shared_from_this();
+  if (connection->receive()) connection->read();
+}
+
+// The next bytes, if there are any. False: the client has left.
+bool HttpConnection::receive() {
+  std::span<char> room;
+  const size_t before = input_.size();
+  if (journal_ != nullptr) {
+    room = journal_->input_room();
+  } else {
+    input_.resize(before + kReadBytes);
+    room = std::span(input_).subspan(before);
+  }
+  const ssize_t count = ::recv(bufferevent_getfd(stream_), room.data(), room.size(), MSG_DONTWAIT);
+  const bool waits = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  if (count > 0 && journal_ != nullptr) journal_->received(static_cast<size_t>(count));
+  if (journal_ == nullptr) input_.resize(before + static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  if (count > 0 || waits) return true;
+  disconnect();
+  return false;
+}
+
+std::string_view HttpConnection::input() const {
+  return journal_ != nullptr ? journal_->input() : std::string_view(input_);
 }
 
 void HttpConnection::read() {
@@ -83,12 +137,8 @@ void HttpConnection::read() {
 }
 
 void HttpConnection::read_request() {
-  evbuffer* input = bufferevent_get_input(stream_);
-  while (state_ == kReading) {
-    evbuffer_iovec piece = {};
-    if (evbuffer_peek(input, -1, nullptr, &piece, 1) < 1 || piece.iov_len == 0) break;
-    const size_t taken = reader_.read({static_cast<const char*>(piece.iov_base), piece.iov_len});
-    evbuffer_drain(input, taken);
+  while (state_ == kReading && parsed_ < input().size()) {
+    parsed_ += reader_.read(input().substr(parsed_));
     if (reader_.progress() == RequestReader::kRefused) return refuse(reader_.error());
     if (reader_.progress() == RequestReader::kDone) return serve();
   }
@@ -152,7 +202,7 @@ void HttpConnection::serve() {
   state_ = kWaiting;
   noted_ = RequestReader::kNothing;
   event_del(deadline_);
-  bufferevent_disable(stream_, EV_READ);
+  event_del(readable_);
   RequestHead head = reader_.head();
   std::string body = reader_.take_body();
   reader_ = RequestReader(setup_.options.limits());
@@ -170,7 +220,9 @@ void HttpConnection::refuse(const ApiError& error) {
   const std::string body = error.json();
   const std::string origin = allowed_origin(setup_.options, reader_.head().field("origin"));
   event_del(deadline_);
-  bufferevent_disable(stream_, EV_READ);
+  event_del(readable_);
+  if (journal_ != nullptr && journal_->num_calls() > 0) return end_reply(false);  // it was written
+  refuses_ = true;
   write(
       fmt::format("{}{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: "
                   "close\r\n\r\n{}",
@@ -180,13 +232,22 @@ void HttpConnection::refuse(const ApiError& error) {
   end_reply(false);
 }
 
+// Before they leave: should this process die in between, another one sends them.
+void HttpConnection::note_output(std::string_view bytes) {
+  if (journal_ == nullptr) return;
+  const uint64_t calls = exchange_ != nullptr ? exchange_->num_calls() : 0;
+  journal_->append(bytes, refuses_ ? 1 : calls);
+}
+
 void HttpConnection::write(std::string_view bytes) {
+  note_output(bytes);
   if (!bytes.empty()) bufferevent_write(stream_, bytes.data(), bytes.size());
 }
 
 // Errors of ::send are ignored here: the bytes go into libevent's queue, and the event loop reports
 // the error of the socket.
 void HttpConnection::write_at_once(std::string_view bytes) {
+  note_output(bytes);
   evbuffer* unread = bufferevent_get_output(stream_);
   // Only if nothing is queued, else the order of bytes would change.
   if (evbuffer_get_length(unread) == 0) {
@@ -205,6 +266,12 @@ void HttpConnection::flush_later(std::shared_ptr<Exchange> exchange) {
 void HttpConnection::end_reply(bool keeps_alive) {
   unwatch();
   exchange_ = nullptr;
+  if (journal_ != nullptr) {
+    journal_->end_request(parsed_);
+  } else {
+    input_.erase(0, parsed_);
+  }
+  parsed_ = 0;
   keeps_alive_ = keeps_alive;
   state_ = kWriting;
   if (evbuffer_get_length(bufferevent_get_output(stream_)) == 0) all_written();
@@ -220,7 +287,7 @@ void HttpConnection::all_written() {
   if (!keeps_alive_) return linger();
   state_ = kReading;
   set_deadline(seconds(setup_.options.idle_seconds));
-  bufferevent_enable(stream_, EV_READ);
+  event_add(readable_, nullptr);
   read();
 }
 
@@ -228,14 +295,18 @@ void HttpConnection::linger() {
   state_ = kLingering;
   set_deadline(kLinger);
   ::shutdown(bufferevent_getfd(stream_), SHUT_WR);
-  bufferevent_enable(stream_, EV_READ);
+  event_add(readable_, nullptr);
   drop_input();
 }
 
 void HttpConnection::drop_input() {
-  evbuffer* input = bufferevent_get_input(stream_);
-  dropped_bytes_ += evbuffer_get_length(input);
-  evbuffer_drain(input, evbuffer_get_length(input));
+  const size_t bytes = input().size();
+  dropped_bytes_ += bytes;
+  if (journal_ != nullptr) {
+    journal_->end_request(bytes);
+  } else {
+    input_.clear();
+  }
   const HttpOptions& options = setup_.options;
   const size_t most = options.most_body_bytes + options.most_header_bytes + kLingerBytes;
   if (dropped_bytes_ > most) disconnect();

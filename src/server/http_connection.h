@@ -21,8 +21,10 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <string_view>
 
+#include "server/connection_journal.h"
 #include "server/exchange.h"
 #include "server/http_options.h"
 #include "server/http_request_reader.h"
@@ -55,13 +57,18 @@ struct ConnectionSetup {
 
 class HttpConnection : public ReplyWire, public std::enable_shared_from_this<HttpConnection> {
  public:
-  HttpConnection(const ConnectionSetup& setup, int socket);
+  // journal: null if nobody could go on with the connection should this process die. id: for the
+  // owner.
+  HttpConnection(const ConnectionSetup& setup, int socket,
+                 std::unique_ptr<ConnectionJournal> journal = nullptr, int64_t id = 0);
   ~HttpConnection() override;
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // Begins to read. Called once, when a shared_ptr holds the connection.
-  void start();
+  // Begins to read, or goes on where another process has died; is_suspect: perhaps because of this
+  // connection. Called once, when a shared_ptr holds the connection.
+  void start(bool is_suspect = false);
+  int64_t id() const { return id_; }
   // Closes at once; a request in progress is told (Exchange::on_gone).
   void disconnect() override;
 
@@ -69,15 +76,20 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void write_at_once(std::string_view bytes) override;
   void flush_later(std::shared_ptr<Exchange> exchange) override;
   void end_reply(bool keeps_alive) override;
+  ConnectionJournal* journal() override { return journal_.get(); }
 
  private:
   enum State { kReading, kWaiting, kWriting, kLingering, kClosed };
   using Clock = std::chrono::steady_clock;
 
-  static void readable(bufferevent*, void* self);
+  static void readable(int, short, void* self);
   static void written(bufferevent*, void* self);
   static void failed(bufferevent*, short what, void* self);
   static void late(int, short, void* self);
+  bool receive();
+  std::string_view input() const;
+  bool go_on(bool is_suspect);
+  void note_output(std::string_view bytes);
   void read();
   void read_request();
   void drop_input();
@@ -93,13 +105,19 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void unwatch();
 
   const ConnectionSetup setup_;
-  bufferevent* stream_;
+  const int64_t id_;
+  std::unique_ptr<ConnectionJournal> journal_;
+  bufferevent* stream_;  // only writes
+  event* readable_;
   event* deadline_;
   State state_ = kReading;
+  std::string input_;  // without a journal: bytes of the request that is being read, and beyond
+  size_t parsed_ = 0;  // of input(), by reader_
   RequestReader reader_;
   RequestReader::Progress noted_ = RequestReader::kNothing;  // that the deadline is for
   Clock::time_point body_start_;
   bool keeps_alive_ = true;
+  bool refuses_ = false;
   Exchange* exchange_ = nullptr;  // in progress; null in all states but kWaiting
   bool watched_ = false;          // registered with left_fd
   size_t dropped_bytes_ = 0;      // while lingering

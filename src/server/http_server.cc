@@ -92,12 +92,18 @@ HttpServer::HttpServer(const HttpOptions& options, Handler handler)
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpOptions& options,
                                                        Handler handler) {
-  std::unique_ptr<HttpServer> server(new HttpServer(options, std::move(handler)));
-  WIDEEP_TRY(server->start());
+  WIDEEP_TRY_ASSIGN(std::unique_ptr<HttpServer> server, bind(options, std::move(handler)));
+  WIDEEP_TRY(server->begin());
   return server;
 }
 
-Status HttpServer::start() {
+Result<std::unique_ptr<HttpServer>> HttpServer::bind(const HttpOptions& options, Handler handler) {
+  std::unique_ptr<HttpServer> server(new HttpServer(options, std::move(handler)));
+  WIDEEP_TRY(server->bind_socket());
+  return server;
+}
+
+Status HttpServer::begin(bool accepts) {
   base_ = event_base_new();
   wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   left_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
@@ -109,12 +115,20 @@ Status HttpServer::start() {
   flush_ = event_new(base_, -1, 0, flush, this);
   left_ = event_new(base_, left_fd_, EV_READ | EV_PERSIST, clients_left, this);
   event_add(left_, nullptr);
-  return bind();
+  // What was posted before could not wake anybody.
+  event_active(wake_, EV_READ, 0);
+  if (!accepts) return {};
+  listener_ =
+      evconnlistener_new(base_, accepted, this, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0,
+                         std::exchange(socket_, -1));
+  if (listener_ == nullptr) return failed("http: the system refuses an event loop");
+  evconnlistener_set_error_cb(listener_, pause_accepting);
+  return {};
 }
 
 // Binds to the first address of the host that works, IPv4 first: clients that know it by
 // "localhost" mostly try that.
-Status HttpServer::bind() {
+Status HttpServer::bind_socket() {
   const addrinfo hints{
       .ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* all = nullptr;
@@ -142,10 +156,7 @@ Status HttpServer::bind() {
                               options_.port, std::strerror(first_error), remedy_for(first_error)));
   }
   port_ = port_of(socket);
-  listener_ = evconnlistener_new(base_, accepted, this,
-                                 LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, socket);
-  if (listener_ == nullptr) return failed("http: the system refuses an event loop");
-  evconnlistener_set_error_cb(listener_, pause_accepting);
+  socket_ = socket;
   return {};
 }
 
@@ -163,6 +174,7 @@ HttpServer::~HttpServer() {
   if (base_ != nullptr) event_base_free(base_);
   if (wake_fd_ >= 0) ::close(wake_fd_);
   if (left_fd_ >= 0) ::close(left_fd_);
+  if (socket_ >= 0) ::close(socket_);
 }
 
 void HttpServer::run() {
@@ -176,6 +188,7 @@ void HttpServer::post(std::function<void()> call) {
     posted_.push_back(std::move(call));
     if (posted_.size() > 1) return;  // the thread has been woken already and will take all calls
   }
+  if (wake_fd_ < 0) return;  // begin() will look
   const uint64_t one = 1;
   // Cannot fail: the eventfd's counter is full only after 2⁶⁴ posts.
   [[maybe_unused]] const ssize_t written = ::write(wake_fd_, &one, sizeof(one));
@@ -220,18 +233,31 @@ void HttpServer::clients_left(int fd, short, void*) {
 }
 
 void HttpServer::accepted(evconnlistener*, int socket, sockaddr*, int, void* self) {
-  auto* server = static_cast<HttpServer*>(self);
-  const auto connection =
-      std::make_shared<HttpConnection>(ConnectionSetup{.base = server->base_,
-                                                       .left_fd = server->left_fd_,
-                                                       .options = server->options_,
-                                                       .owner = *server},
-                                       socket);
-  server->connections_.emplace(connection.get(), connection);
-  connection->start();
+  static_cast<HttpServer*>(self)->adopt(socket, nullptr, 0);
 }
 
-void HttpServer::forget(HttpConnection* connection) { connections_.erase(connection); }
+void HttpServer::adopt(int socket, std::unique_ptr<ConnectionJournal> journal, int64_t id,
+                       bool is_suspect) {
+  const auto connection = std::make_shared<HttpConnection>(
+      ConnectionSetup{.base = base_, .left_fd = left_fd_, .options = options_, .owner = *this},
+      socket, std::move(journal), id);
+  connections_.emplace(connection.get(), connection);
+  connection->start(is_suspect);
+}
+
+void HttpServer::forget(HttpConnection* connection) {
+  if (on_closed_ && connection->id() != 0) on_closed_(connection->id());
+  connections_.erase(connection);
+}
+
+void HttpServer::watch(int fd, std::function<void()> readable) {
+  timers_.push_back(std::make_unique<Timer>(Timer{nullptr, std::move(readable)}));
+  Timer* timer = timers_.back().get();
+  timer->timer = event_new(
+      base_, fd, EV_READ | EV_PERSIST,
+      [](int, short, void* of) { static_cast<Timer*>(of)->call(); }, timer);
+  event_add(timer->timer, nullptr);
+}
 
 void HttpServer::call_every(int milliseconds, std::function<void()> call) {
   timers_.push_back(std::make_unique<Timer>(Timer{nullptr, std::move(call)}));

@@ -47,11 +47,27 @@ class HttpServer : private ConnectionOwner {
 
   // Listens. Errors (failed): the host has no address; the address is in use or not ours.
   static Result<std::unique_ptr<HttpServer>> listen(const HttpOptions& options, Handler handler);
+  // The first half of listen(): has no event loop yet, so the process may fork.
+  static Result<std::unique_ptr<HttpServer>> bind(const HttpOptions& options, Handler handler);
+  // The second half. accepts: whether clients are accepted here, or in another process, which
+  // passes them on (adopt). Errors (failed): the system refuses an event loop.
+  Status begin(bool accepts = true);
   ~HttpServer() override;
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const { return port_; }
+  int socket() const { return socket_; }  // that listens
+
+  // Serves a connection that another process has accepted, under the caller's id. is_suspect: a
+  // process that served it has died of itself, perhaps because of it. Serving thread.
+  void adopt(int socket, std::unique_ptr<ConnectionJournal> journal, int64_t id,
+             bool is_suspect = false);
+  // Called with the id of every such connection that is closed.
+  void on_closed(std::function<void(int64_t id)> callback) { on_closed_ = std::move(callback); }
+  // Calls `readable` on the serving thread while the descriptor has something to read. Before
+  // run().
+  void watch(int fd, std::function<void()> readable);
 
   // The event loop of the serving thread, for connections to other servers.
   event_base* loop() const { return base_; }
@@ -70,8 +86,7 @@ class HttpServer : private ConnectionOwner {
 
  private:
   HttpServer(const HttpOptions& options, Handler handler);
-  Status start();
-  Status bind();
+  Status bind_socket();
   void handle(const std::shared_ptr<Exchange>& exchange) override { handler_(exchange); }
   void flush_later(std::shared_ptr<Exchange> exchange) override;
   void forget(HttpConnection* connection) override;
@@ -83,6 +98,8 @@ class HttpServer : private ConnectionOwner {
   HttpOptions options_;
   Handler handler_;
   int port_ = 0;
+  int socket_ = -1;  // until the listener owns it
+  std::function<void(int64_t)> on_closed_;
   event_base* base_ = nullptr;
   evconnlistener* listener_ = nullptr;
   std::map<HttpConnection*, std::shared_ptr<HttpConnection>> connections_;
@@ -98,7 +115,7 @@ class HttpServer : private ConnectionOwner {
     event* timer = nullptr;
     std::function<void()> call;
   };
-  std::vector<std::unique_ptr<Timer>> timers_;
+  std::vector<std::unique_ptr<Timer>> timers_;  // and watched descriptors
 
   std::mutex mutex_;
   std::vector<std::function<void()>> posted_;  // guarded by mutex_

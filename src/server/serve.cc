@@ -88,13 +88,24 @@ class Front {
   Front(const ServiceOptions& options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat)
       : experts_(options.ranks), service_(options, tokenizer, std::move(chat), backend_) {}
 
-  Status listen(const HttpOptions& options) {
-    WIDEEP_TRY_ASSIGN(http_, HttpServer::listen(options, [this](std::shared_ptr<Exchange> each) {
+  // will_fork: begin() follows in another process.
+  Status listen(const HttpOptions& options, bool will_fork) {
+    WIDEEP_TRY_ASSIGN(http_, HttpServer::bind(options, [this](std::shared_ptr<Exchange> each) {
                         service_.handle(each);
                       }));
+    return will_fork ? Status() : http_->begin();
+  }
+  // With ranks that are kept: clients come from their keeper.
+  Status begin(transport::KeptRanks& ranks) {
+    WIDEEP_TRY(http_->begin(/*accepts=*/false));
+    clients_ = &ranks.connections();
+    service_.restarted(ranks.num_fronts());
+    http_->on_closed([this](int64_t id) { clients_->drop(id); });
+    http_->watch(clients_->fd(), [this] { take_clients(); });
     return {};
   }
   int port() const { return http_->port(); }
+  int socket() const { return http_->socket(); }
 
   bool has_started() const { return thread_.joinable(); }
   void start(run::RankGroup& group) {
@@ -108,7 +119,13 @@ class Front {
                              [this](int seconds, std::function<void()> call) {
                                http_->call_in(seconds, std::move(call));
                              });
-    thread_ = std::thread([this] { http_->run(); });
+    thread_ = std::thread([this] {
+      if (clients_ != nullptr) {
+        clients_->accept();
+        take_clients();
+      }
+      http_->run();
+    });
   }
 
   // Stops serving, when the ranks have ended. Requests in progress get the reason as an error. The
@@ -174,6 +191,17 @@ class Front {
   }
 
  private:
+  // On the serving thread. The first ones may be of a process that has died.
+  void take_clients() {
+    while (const auto client = clients_->next()) {
+      std::unique_ptr<ConnectionJournal> journal;
+      if (client->companion >= 0) {
+        auto opened = ConnectionJournal::open(client->companion, client->socket);
+        if (opened.ok()) journal = std::move(*opened);
+      }
+      http_->adopt(client->socket, std::move(journal), client->id, client->is_suspect);
+    }
+  }
   // Returns when the errors have had time to leave.
   void fail_requests(const Status& why) {
     constexpr milliseconds kLastWords{500};
@@ -202,6 +230,7 @@ class Front {
   run::ExpertRanks experts_;
   Service service_;
   std::unique_ptr<HttpServer> http_;  // destroyed before service_, which its connections use
+  transport::HeldConnections* clients_ = nullptr;  // null: http_ accepts them itself
   run::RankGroup* group_ = nullptr;
   std::thread thread_;
 };
@@ -241,6 +270,8 @@ class EventPump {
   }
   void take(run::MembersChanged change) {
     parts_.view.line(line_of(change, parts_.experts.ranks.size()));
+    // A front that goes on where another one has died.
+    if (!parts_.front.has_started()) parts_.front.start(parts_.group);
     parts_.front.take(std::move(change));
   }
   void take(run::Token token) { parts_.front.take(std::move(token)); }
@@ -358,7 +389,7 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   // Listens before anything is loaded, so that an address in use is an early error. Requests that
   // arrive during loading wait in the listen queue.
   Front front(service, run->tokenizer(), std::move(chat));
-  WIDEEP_TRY(run::agree_on(options.run, front.listen(options.http)));
+  WIDEEP_TRY(run::agree_on(options.run, front.listen(options.http, options.run.keeps_ranks)));
 
   view.plan(run::plan_text(*run));
   run::LoadingProgress loading(view, run->bytes_to_load());
@@ -367,6 +398,7 @@ Status serve(const ServeOptions& options, run::RunView& view) {
       fmt::format("serving {} on http://{}:{}/v1 (context {} tokens{})", service.model,
                   options.http.host, front.port(), service.max_sequence, chat_note);
   const auto serve_with = [&](run::RankGroup& group) -> Status {
+    if (group.kept() != nullptr) WIDEEP_TRY(front.begin(*group.kept()));
     EventPump pump({.group = group,
                     .front = front,
                     .log = std::move(opened->log),
@@ -384,7 +416,8 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   Status ended;
   if (options.run.keeps_ranks) {
     ended = run::RankGroup::keep(
-        *run, [&](std::unique_ptr<run::RankGroup> group) { return serve_with(*group); });
+        *run, {.listener = front.socket(), .companion = ConnectionJournal::create},
+        [&](std::unique_ptr<run::RankGroup> group) { return serve_with(*group); });
   } else {
     WIDEEP_TRY_ASSIGN(const auto group,
                       run::RankGroup::start(*run, {.reports_stop_signals = true}));

@@ -256,8 +256,8 @@ ApiError Service::queue_full(size_t num_answers) const {
 
 ReplyHead Service::head_for(Api api) {
   return {.api = api,
-          .id = fmt::format("{}-{:x}-{}", api == Api::kChat ? "chatcmpl" : "cmpl", started_,
-                            replies_begun_++),
+          .id = fmt::format("{}-{:x}{}-{}", api == Api::kChat ? "chatcmpl" : "cmpl", started_,
+                            restarts_ > 0 ? fmt::format(".{}", restarts_) : "", replies_begun_++),
           .created = std::time(nullptr),
           .model = options_.model};
 }

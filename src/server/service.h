@@ -52,6 +52,8 @@ class Service {
   Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
           Backend& backend);
 
+  // This process goes on where `number` others have died.
+  void restarted(int number) { restarts_ = number; }
   // Lets clients change the number of ranks. want: RankGroup::want. call_in: runs a function on the
   // serving thread after so many seconds.
   void connect_scaling(std::function<Status(int num_ranks)> want,
@@ -139,6 +141,7 @@ class Service {
   std::function<Status(int)> want_;
   std::function<void(int, std::function<void()>)> call_in_;
   uint64_t scalings_ = 0;
+  int restarts_ = 0;
   std::map<uint64_t, std::shared_ptr<Exchange>> in_preparation_;
   uint64_t next_preparation_ = 0;
   WorkThread work_;  // last: it uses the members above

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -37,13 +39,46 @@ constexpr milliseconds kLastGrace{200};  // between failing the ranks and killin
 // A rank that dies again and again before it joins is started ever more seldom.
 constexpr milliseconds kFirstRestartPause{50};
 constexpr milliseconds kLongestRestartPause{30'000};
+// A front that dies of itself so often in a row, each time so soon, is not forked again.
+constexpr int kMostYoungFronts = 5;
+constexpr milliseconds kYoungFront{3'000};
+constexpr milliseconds kAcceptPause{100};  // without free descriptors
 
 // ---- in a rank ----
+
+// Sends to the front that there is now. Between epochs, when nothing else runs in the rank, it
+// changes to another one.
+class FrontMessenger : public Messenger {
+ public:
+  explicit FrontMessenger(int fd) { change(fd); }
+  ~FrontMessenger() override { close(); }
+  void change(int fd) {
+    close();
+    fd_ = fd;
+    pipe_ = std::make_unique<MessagePipe>(fd);
+  }
+  Status send(std::string_view message) const override { return heard(pipe_->send(message)); }
+  Status send_with_next(std::string_view message) const override {
+    return heard(pipe_->send_with_next(message));
+  }
+
+ private:
+  // Without a front nobody listens; the keeper will say where to go on.
+  static Status heard(const Status&) { return {}; }
+  void close() {
+    if (pipe_ == nullptr) return;
+    pipe_->finish();
+    pipe_.reset();
+    ::close(fd_);
+  }
+  std::unique_ptr<MessagePipe> pipe_;
+  int fd_ = -1;
+};
 
 class KeptSeat : public Seat {
  public:
   KeptSeat(std::shared_ptr<SharedMemory> memory, int rank, const GroupOptions& options,
-           const NoteSocket& keeper, int commands, const Messenger& messenger)
+           const NoteSocket& keeper, int commands, FrontMessenger& messenger)
       : memory_(std::move(memory)),
         rank_(rank),
         options_(options),
@@ -55,6 +90,7 @@ class KeptSeat : public Seat {
   int rank() const override { return rank_; }
   const Messenger& messenger() const override { return messenger_; }
   int commands() const override { return commands_; }
+  bool may_change() const override { return true; }
   bool comes_late() const override { return comes_late_; }
   Endpoint& world() override { return *world_; }
 
@@ -64,14 +100,21 @@ class KeptSeat : public Seat {
               .epoch = epoch_,
               .rank = rank_};
     const bool sent = keeper_.send(note);
-    if (!sent || keeper_.receive(&note, true) != NoteSocket::Got::kNote) {
+    std::array<int, 2> fds;
+    if (!sent || keeper_.receive(&note, true, &fds) != NoteSocket::Got::kNote) {
       return failed("the process that keeps the ranks has ended");
     }
     if (note.kind == Note::Kind::kEnd) return std::optional<Members>();
     if (note.kind == Note::Kind::kFailed) return note.status();
     epoch_ = note.epoch;
     world_ = make_endpoint(memory_, rank_, options_.timeout, options_.faults);
-    return std::optional(note.members());
+    Members members = note.members();
+    members.has_new_front = fds[0] != NoteSocket::kNone;
+    if (members.has_new_front) {
+      ::close(std::exchange(commands_, fds[0]));
+      messenger_.change(fds[1]);
+    }
+    return std::optional(std::move(members));
   }
 
   bool has_lost(const Status& ended) const override {
@@ -85,7 +128,7 @@ class KeptSeat : public Seat {
   const GroupOptions& options_;
   const NoteSocket& keeper_;
   int commands_;
-  const Messenger& messenger_;
+  FrontMessenger& messenger_;
   bool comes_late_;
   std::unique_ptr<Endpoint> world_;
   uint32_t epoch_ = 0;  // 0: has not joined yet
@@ -101,6 +144,8 @@ struct RankProcess {
   bool has_joined = false;
   int early_deaths = 0;  // in a row, before it has joined
   Clock::time_point not_before;
+  // To be sent with its next members: its ends of the pipes to a new front.
+  std::array<int, 2> new_pipes = {NoteSocket::kNone, NoteSocket::kNone};
 };
 
 class Keeper {
@@ -120,6 +165,8 @@ class Keeper {
  private:
   Status fork_rank(int rank, KeptRanks::Pipes* front_ends);
   Status fork_front(const std::map<int, KeptRanks::Pipes>& pipes);
+  Status replace_front();
+  void front_ended(int how);
   void close_inherited();
   [[noreturn]] void be_rank(int rank, NoteSocket notes, int commands, int messages);
 
@@ -132,6 +179,9 @@ class Keeper {
   void take_notes();
   void take_note(int rank, const Note& note);
   void take_front_note(const Note& note);
+  void take_connection_notes();
+  void accept_clients();
+  void pass_on_clients();
 
   void step();
   void start_missing();
@@ -152,8 +202,22 @@ class Keeper {
   std::vector<std::string> rank_errors_ = std::vector<std::string>(ranks_.size());
 
   pid_t front_ = -1;
-  NoteSocket front_notes_;
+  NoteSocket front_notes_, connection_notes_;
   std::optional<Status> front_status_;
+  int num_fronts_ = 0, young_fronts_ = 0;
+  bool died_of_itself_ = false;  // the last front
+  Clock::time_point front_since_;
+  std::optional<Clock::time_point> front_stopped_at_;
+
+  struct Client {
+    int socket = -1, companion = -1;
+    bool is_passed_on = false;
+  };
+  std::map<int64_t, Client> clients_;
+  int64_t next_client_ = 1;
+  bool accepts_ = false;
+  size_t waiting_clients_ = 0;  // not passed on yet
+  Clock::time_point accept_after_;
 
   Membership::State announced_ = Membership::State::kNone;  // to the ranks
   std::optional<Clock::time_point> leave_by_;               // the roll call
@@ -178,23 +242,30 @@ Keeper::~Keeper() {
 
 // ---- processes ----
 
+void close_fd(int& fd) {
+  if (fd != NoteSocket::kNone) ::close(std::exchange(fd, NoteSocket::kNone));
+}
+
 // In a process that was just forked: what belongs to the others.
 void Keeper::close_inherited() {
-  for (RankProcess& rank : ranks_) rank.notes = NoteSocket();
+  for (RankProcess& rank : ranks_) {
+    rank.notes = NoteSocket();
+    for (int& fd : rank.new_pipes) close_fd(fd);
+  }
   front_notes_ = NoteSocket();
+  connection_notes_ = NoteSocket();
 }
 
 void Keeper::be_rank(int rank, NoteSocket notes, int commands, int messages) {
   Status status;
   {
-    MessagePipe pipe(messages);
-    KeptSeat seat(memory_, rank, options_.group, notes, commands, pipe);
+    FrontMessenger messenger(messages);
+    KeptSeat seat(memory_, rank, options_.group, notes, commands, messenger);
     try {
       status = rank_body_(seat);
     } catch (const std::exception& error) {
       status = failed(fmt::format("rank {}: {}", rank, error.what()));
     }
-    pipe.finish();
   }
   if (!status.ok()) {
     Note note{.kind = Note::Kind::kFailed, .rank = rank};
@@ -224,6 +295,11 @@ Status Keeper::fork_rank(int rank, KeptRanks::Pipes* front_ends) {
     signals_.become_child(keeper);
     ::prctl(PR_SET_NAME, fmt::format("wideep-rank-{}", rank).c_str());  // for lists of processes
     close_inherited();
+    // A connection is closed when all its copies are.
+    for (auto& [id, client] : clients_) {
+      close_fd(client.socket);
+      close_fd(client.companion);
+    }
     notes.keeper = NoteSocket();
     ::close(commands[1]);
     ::close(messages[0]);
@@ -249,6 +325,10 @@ Status Keeper::fork_rank(int rank, KeptRanks::Pipes* front_ends) {
 
 Status Keeper::fork_front(const std::map<int, KeptRanks::Pipes>& pipes) {
   WIDEEP_TRY_ASSIGN(auto notes, NoteSocket::make_pair());
+  WIDEEP_TRY_ASSIGN(auto connections, NoteSocket::make_pair());
+  accepts_ = false;
+  waiting_clients_ = 0;
+  for (auto& [id, client] : clients_) client.is_passed_on = true;
   std::fflush(nullptr);
   const pid_t keeper = ::getpid();
   front_ = ::fork();
@@ -258,10 +338,16 @@ Status Keeper::fork_front(const std::map<int, KeptRanks::Pipes>& pipes) {
     ::prctl(PR_SET_NAME, "wideep-front");
     close_inherited();
     notes.keeper = NoteSocket();
+    connections.keeper = NoteSocket();
     const NoteSocket own(::dup(notes.child.fd()));
+    std::vector<HeldConnections::Held> held;
+    for (const auto& [id, client] : clients_) held.push_back({id, client.socket, client.companion});
     Status status;
     try {
-      status = front_body_(std::make_unique<KeptRanks>(memory_, std::move(notes.child), pipes));
+      status = front_body_(std::make_unique<KeptRanks>(
+          memory_, std::move(notes.child), pipes,
+          HeldConnections(std::move(connections.child), std::move(held), died_of_itself_),
+          num_fronts_));
     } catch (const std::exception& error) {
       status = failed(error.what());
     }
@@ -272,7 +358,33 @@ Status Keeper::fork_front(const std::map<int, KeptRanks::Pipes>& pipes) {
     ::_exit(0);
   }
   front_notes_ = std::move(notes.keeper);
+  connection_notes_ = std::move(connections.keeper);
+  front_since_ = Clock::now();
+  // The front has its own copies now: a write to a rank that has ended fails there.
+  for (const auto& [rank, each] : pipes) {
+    ::close(each.commands);
+    ::close(each.messages);
+  }
   return {};
+}
+
+// All ranks get pipes to the new front, with their next members.
+Status Keeper::replace_front() {
+  ++num_fronts_;
+  std::map<int, KeptRanks::Pipes> pipes;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    RankProcess& process = ranks_[rank];
+    if (process.pid < 0) continue;
+    int commands[2], messages[2];
+    if (::pipe2(commands, O_CLOEXEC) != 0 || ::pipe2(messages, O_CLOEXEC) != 0) {
+      return failed(fmt::format("pipe: {}", std::strerror(errno)));
+    }
+    for (int& fd : process.new_pipes) close_fd(fd);
+    process.new_pipes = {commands[0], messages[1]};
+    pipes[static_cast<int>(rank)] = {.commands = commands[1], .messages = messages[0]};
+  }
+  membership_.break_up();
+  return fork_front(pipes);
 }
 
 void Keeper::kill_rank(int rank) {
@@ -291,15 +403,12 @@ Status Keeper::run() {
   std::map<int, KeptRanks::Pipes> pipes;
   for (const int rank : membership_.missing()) WIDEEP_TRY(fork_rank(rank, &pipes[rank]));
   WIDEEP_TRY(fork_front(pipes));
-  // The front has its own copies now: a write to a rank that has ended fails there.
-  for (const auto& [rank, each] : pipes) {
-    ::close(each.commands);
-    ::close(each.messages);
-  }
   while (!is_over()) {
     wait_for_events();
     handle_signals();
     take_notes();
+    take_connection_notes();
+    accept_clients();
     step();
     enforce_deadlines();
   }
@@ -319,9 +428,11 @@ std::optional<Clock::time_point> Keeper::next_deadline() const {
     if (at) next = std::min(next.value_or(*at), *at);
   };
   for (const auto& at : {leave_by_, fail_at_, kill_at_}) consider(at);
+  if (accept_after_ > Clock::now()) consider(accept_after_);
   for (const RankProcess& rank : ranks_) {
     if (rank.stopped_at) consider(*rank.stopped_at + kStoppedPatience);
   }
+  if (front_stopped_at_) consider(*front_stopped_at_ + kStoppedPatience);
   if (!ending_) {
     for (const int rank : membership_.missing()) {
       consider(ranks_[static_cast<size_t>(rank)].not_before);
@@ -332,7 +443,12 @@ std::optional<Clock::time_point> Keeper::next_deadline() const {
 
 void Keeper::wait_for_events() const {
   std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
-  if (front_ > 0) fds.push_back({front_notes_.fd(), POLLIN, 0});
+  if (front_ > 0) {
+    fds.push_back({front_notes_.fd(), POLLIN, 0});
+    const short writable = waiting_clients_ > 0 ? POLLOUT : 0;
+    fds.push_back({connection_notes_.fd(), static_cast<short>(POLLIN | writable), 0});
+  }
+  if (accepts_ && Clock::now() >= accept_after_) fds.push_back({options_.listener, POLLIN, 0});
   for (const RankProcess& rank : ranks_) {
     if (rank.pid > 0) fds.push_back({rank.notes.fd(), POLLIN, 0});
   }
@@ -373,19 +489,42 @@ void Keeper::reap() {
     }
   }
   int how = 0;
-  if (front_ > 0 && ::waitpid(front_, &how, WNOHANG) == front_) {
-    front_ = -1;
-    take_notes();  // its last one
-    ending_ = true;
-    if (!front_status_) {
-      failure_ =
-          failed(WIFSIGNALED(how) ? fmt::format("the serving process was ended by signal {} ({})",
-                                                WTERMSIG(how), strsignal(WTERMSIG(how)))
-                                  : fmt::format("the serving process ended with exit code {}",
-                                                WEXITSTATUS(how)));
-    }
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) kill_rank(static_cast<int>(rank));
+  if (front_ < 0 || ::waitpid(front_, &how, WNOHANG | WUNTRACED | WCONTINUED) != front_) return;
+  if (WIFSTOPPED(how)) {
+    front_stopped_at_ = Clock::now();
+  } else if (WIFCONTINUED(how)) {
+    front_stopped_at_.reset();
+  } else {
+    front_ended(how);
   }
+}
+
+void Keeper::front_ended(int how) {
+  take_notes();  // its last ones
+  take_connection_notes();
+  front_ = -1;
+  front_stopped_at_.reset();
+  const std::string text =
+      WIFSIGNALED(how)
+          ? fmt::format("the serving process was ended by signal {} ({})", WTERMSIG(how),
+                        strsignal(WTERMSIG(how)))
+          : fmt::format("the serving process ended with exit code {}", WEXITSTATUS(how));
+  if (!front_status_ && !ending_ && membership_.members().epoch > 0) {
+    // Whoever kills it from outside may do so as often as they like.
+    const bool was_killed = WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+    const bool is_young = Clock::now() - front_since_ < kYoungFront;
+    died_of_itself_ = !was_killed;
+    if (!was_killed) young_fronts_ = is_young ? young_fronts_ + 1 : 0;
+    if (young_fronts_ < kMostYoungFronts) {
+      log::warn("{}; another one goes on with its requests", text);
+      const Status replaced = replace_front();
+      if (replaced.ok()) return;
+      log::warn("{}", replaced.message());
+    }
+  }
+  ending_ = true;
+  if (!front_status_ && !failure_) failure_ = failed(text);
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) kill_rank(static_cast<int>(rank));
 }
 
 void Keeper::rank_ended(int rank, int how) {
@@ -411,6 +550,7 @@ void Keeper::rank_ended(int rank, int how) {
                           : std::min(kFirstRestartPause * (1 << doublings), kLongestRestartPause));
   process.pid = -1;
   process.notes = NoteSocket();
+  for (int& fd : process.new_pipes) close_fd(fd);
   process.stopped_at.reset();
   membership_.died(rank);
   if (was_expected) ending_ = ending_ || !process.asked_to_end;
@@ -468,6 +608,59 @@ void Keeper::take_front_note(const Note& note) {
       return;
     default:
       return;
+  }
+}
+
+// ---- clients ----
+
+void Keeper::take_connection_notes() {
+  Note note;
+  while (connection_notes_.fd() >= 0 &&
+         connection_notes_.receive(&note, false) == NoteSocket::Got::kNote) {
+    if (note.kind == Note::Kind::kAccept) accepts_ = options_.listener >= 0;
+    if (note.kind != Note::Kind::kDrop) continue;
+    const auto client = clients_.extract(note.value);
+    if (client.empty()) continue;
+    close_fd(client.mapped().socket);
+    close_fd(client.mapped().companion);
+  }
+}
+
+void Keeper::accept_clients() {
+  if (waiting_clients_ > 0) pass_on_clients();
+  while (accepts_ && Clock::now() >= accept_after_) {
+    const int socket = ::accept4(options_.listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (socket < 0) {
+      const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+      if (is_full) accept_after_ = Clock::now() + kAcceptPause;
+      if (is_full || errno == EAGAIN || errno == EWOULDBLOCK) return;
+      continue;  // a client that has left again
+    }
+    Client client{.socket = socket};
+    if (options_.companion) {
+      // Without a companion the client is served too; its connection just ends with the front.
+      const Result<int> made = options_.companion(socket);
+      client.companion = made.ok() ? *made : NoteSocket::kNone;
+    }
+    clients_[next_client_++] = client;
+    ++waiting_clients_;
+    pass_on_clients();
+  }
+}
+
+// In the order in which they came; a front that is busy gets them later.
+void Keeper::pass_on_clients() {
+  auto client = std::prev(clients_.end(),
+                          static_cast<std::ptrdiff_t>(std::min(waiting_clients_, clients_.size())));
+  for (; client != clients_.end(); ++client) {
+    auto& [id, held] = *client;
+    if (held.is_passed_on) continue;
+    if (!connection_notes_.send({.kind = Note::Kind::kHeld, .value = id},
+                                {held.socket, held.companion})) {
+      return;
+    }
+    held.is_passed_on = true;
+    --waiting_clients_;
   }
 }
 
@@ -545,8 +738,10 @@ void Keeper::change_epoch() {
   Note note{.kind = Note::Kind::kJoin};
   note.set_members(*members);
   for (const int rank : members->ranks) {
-    ranks_[static_cast<size_t>(rank)].has_joined = true;
-    ranks_[static_cast<size_t>(rank)].notes.send(note);
+    RankProcess& process = ranks_[static_cast<size_t>(rank)];
+    process.has_joined = true;
+    process.notes.send(note, process.new_pipes);
+    for (int& fd : process.new_pipes) close_fd(fd);
   }
 }
 
@@ -555,6 +750,10 @@ void Keeper::enforce_deadlines() {
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     const auto& stopped_at = ranks_[rank].stopped_at;
     if (stopped_at && now >= *stopped_at + kStoppedPatience) kill_rank(static_cast<int>(rank));
+  }
+  if (front_stopped_at_ && now >= *front_stopped_at_ + kStoppedPatience) {
+    front_stopped_at_.reset();
+    ::kill(front_, SIGKILL);
   }
   if (leave_by_ && now >= *leave_by_) {
     leave_by_.reset();

@@ -15,6 +15,10 @@
 //    leave_timeout to leave. Who does not answer is killed. A rank that is stopped (SIGSTOP) is
 //    killed after a moment.
 //  - A rank dies before the first epoch: an error, as without a keeper.
+//  - The front dies: another one is forked. It gets the connections of clients, which the keeper
+//  has
+//    accepted and holds, and all ranks, which have left their epoch and begin anew with its
+//    requests.
 //  - The front gets SIGINT and SIGTERM as events. If a second one comes, everything ends at once.
 //  - The keeper dies: the kernel kills the ranks and the front.
 #pragma once
@@ -34,6 +38,10 @@ struct KeeperOptions {
   int wanted = 1;      // ranks at the start
   int least = 1;       // fewer members form no epoch: the others wait until a rank has returned
   std::chrono::milliseconds leave_timeout{2'000};
+  // A socket that listens, whose clients are accepted here and outlive a front; −1: there is none.
+  int listener = -1;
+  // Makes the descriptor that stays with a connection (HeldConnections).
+  std::function<Result<int>(int socket)> companion;
   // Called in the keeper before the members of an epoch are told, while no rank uses the memory
   // that they share: to clear what belongs to the epoch before.
   std::function<void()> before_epoch;

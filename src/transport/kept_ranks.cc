@@ -9,9 +9,25 @@
 
 namespace wideep::transport {
 
+std::optional<HeldConnections::Held> HeldConnections::next() {
+  if (!before_.empty()) {
+    Held held = before_.back();
+    before_.pop_back();
+    held.is_suspect = are_suspect_;
+    return held;
+  }
+  Note note;
+  std::array<int, 2> fds;
+  if (keeper_.receive(&note, false, &fds) != NoteSocket::Got::kNote) return std::nullopt;
+  return Held{note.value, fds[0], fds[1]};
+}
+
 KeptRanks::KeptRanks(std::shared_ptr<SharedMemory> memory, NoteSocket keeper,
-                     const std::map<int, Pipes>& pipes)
-    : memory_(std::move(memory)), keeper_(std::move(keeper)) {
+                     const std::map<int, Pipes>& pipes, HeldConnections connections, int num_fronts)
+    : memory_(std::move(memory)),
+      keeper_(std::move(keeper)),
+      connections_(std::move(connections)),
+      num_fronts_(num_fronts) {
   for (const auto& [rank, each] : pipes) add(rank, each);
 }
 

@@ -9,12 +9,47 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "transport/message_pipe.h"
 #include "transport/notes.h"
 #include "transport/running_ranks.h"
 
 namespace wideep::transport {
+
+// The connections of clients that the keeper accepts and holds, so that they outlive a front. Each
+// has a companion: a descriptor of whatever the fronts keep with it (KeeperOptions::companion).
+//
+// Thread safety: one thread.
+class HeldConnections {
+ public:
+  struct Held {
+    int64_t id = 0;
+    int socket = -1;
+    int companion = -1;  // −1: there is none
+    bool is_suspect = false;
+  };
+  HeldConnections() = default;
+  // before: of a front that has died. are_suspect: it died of itself, perhaps because of one of
+  // them.
+  HeldConnections(NoteSocket keeper, std::vector<Held> before, bool are_suspect)
+      : keeper_(std::move(keeper)), before_(std::move(before)), are_suspect_(are_suspect) {}
+
+  // Begins to accept clients.
+  void accept() { keeper_.send({.kind = Note::Kind::kAccept}); }
+  int fd() const { return keeper_.fd(); }  // readable when there is a next one
+  // The next connection, which the caller owns; nullopt: none now.
+  std::optional<Held> next();
+  // To be called when the connection is closed.
+  void drop(int64_t id) { keeper_.send({.kind = Note::Kind::kDrop, .value = id}); }
+
+ private:
+  NoteSocket keeper_;
+  std::vector<Held> before_;
+  bool are_suspect_ = false;
+};
 
 class KeptRanks : public RunningRanks {
  public:
@@ -24,9 +59,12 @@ class KeptRanks : public RunningRanks {
     int messages = -1;  // the end to read
   };
 
-  // pipes: of the ranks that are started already.
+  // pipes: of the ranks that are started already. num_fronts: that have died before this one.
   KeptRanks(std::shared_ptr<SharedMemory> memory, NoteSocket keeper,
-            const std::map<int, Pipes>& pipes);
+            const std::map<int, Pipes>& pipes, HeldConnections connections, int num_fronts);
+
+  int num_fronts() const { return num_fronts_; }
+  HeldConnections& connections() { return connections_; }
 
   // Beside messages and stop signals: RankStarted, RankDied.
   std::optional<RankEvent> next() override;
@@ -45,8 +83,10 @@ class KeptRanks : public RunningRanks {
   NoteSocket keeper_;
   std::mutex sending_;                     // to the keeper
   std::map<int, MessageReader> messages_;  // by rank
-  std::deque<RankEvent> events_;           // not yet returned by next()
-  bool over_ = false;                      // no rank runs any more
+  HeldConnections connections_;
+  int num_fronts_;
+  std::deque<RankEvent> events_;  // not yet returned by next()
+  bool over_ = false;             // no rank runs any more
   Status ended_;
 };
 

@@ -38,6 +38,10 @@ void Membership::died(int rank) {
   end_if_empty();
 }
 
+void Membership::break_up() {
+  if (state_ != State::kNone) state_ = State::kBroken;
+}
+
 void Membership::end_if_empty() {
   if (inside().empty()) state_ = State::kNone;
 }
@@ -74,7 +78,7 @@ std::optional<Members> Membership::form() {
   const bool is_first = members_.epoch == 0;
   if (static_cast<int>(ranks.size()) < (is_first ? wanted_ : least_)) return std::nullopt;
   for (const int rank : ranks) at(rank) = Place::kMember;
-  members_ = {members_.epoch + 1, std::move(ranks)};
+  members_ = {.epoch = members_.epoch + 1, .ranks = std::move(ranks)};
   state_ = State::kIntact;
   return members_;
 }

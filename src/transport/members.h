@@ -27,6 +27,8 @@ namespace wideep::transport {
 struct Members {
   uint32_t epoch = 0;      // from 1
   std::vector<int> ranks;  // of the world, ascending
+  // The process that they work for is another one now: it knows of no request.
+  bool has_new_front = false;
   bool operator==(const Members&) const = default;
 };
 
@@ -51,6 +53,8 @@ class Membership {
   // epoch: that the rank was a member of. No effect if it is not one now.
   void left(int rank, uint32_t epoch);
   void died(int rank);
+  // Ends the epoch at once, if there is one.
+  void break_up();
   // From now on the ranks 0 … num_ranks − 1 are wanted.
   void want(int num_ranks) { wanted_ = num_ranks; }
 

@@ -58,13 +58,14 @@ bool NoteSocket::send(const Note& note, std::array<int, 2> fds) const {
   message.msg_iovlen = 1;
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(fds))] = {};
   if (fds[0] != kNone) {
+    const size_t bytes_of_fds = (fds[1] == kNone ? 1 : 2) * sizeof(int);
     message.msg_control = control;
-    message.msg_controllen = sizeof(control);
+    message.msg_controllen = CMSG_SPACE(bytes_of_fds);
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(fds));
-    std::memcpy(CMSG_DATA(header), fds.data(), sizeof(fds));
+    header->cmsg_len = CMSG_LEN(bytes_of_fds);
+    std::memcpy(CMSG_DATA(header), fds.data(), bytes_of_fds);
   }
   for (;;) {
     const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);

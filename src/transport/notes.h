@@ -24,8 +24,10 @@ struct Note {
     kReady,  // has loaded, and asks to join
     kLeft,   // epoch: is no member of it any more
     // keeper → rank
-    kJoin,  // epoch, ranks: is a member now
-    kEnd,   // is not needed any more
+    // epoch, ranks: is a member now; descriptors: to read commands from and to write messages to
+    // instead of those before, because there is another front
+    kJoin,
+    kEnd,  // is not needed any more
     // keeper → front
     kRankStarted,  // rank; descriptors: to write its commands, to read its messages
     kRankDied,     // rank, text: how, value: one of the constants below
@@ -33,6 +35,10 @@ struct Note {
     // front → keeper
     kEndWithin,  // value: milliseconds until the ranks are ended by force
     kWant,       // value: the number of ranks
+    // front ↔ keeper, over a socket of their own: value is the number of a connection
+    kAccept,  // → from now on clients may come
+    kHeld,    // ← a client has come; descriptors: its socket, and its companion
+    kDrop,    // → the connection is closed
     // either → keeper: text is the error with which the sender ends, value its StatusCode
     kFailed,
   };

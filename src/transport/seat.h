@@ -29,6 +29,8 @@ class Seat {
   virtual int rank() const = 0;  // of the world
   // Null if all ranks are on this node.
   virtual Bridge* bridge() const { return nullptr; }
+  // Whether there may be other members one day.
+  virtual bool may_change() const { return false; }
   // Whether the others have been computing already when this rank was started.
   virtual bool comes_late() const { return false; }
   virtual const Messenger& messenger() const = 0;
