@@ -17,11 +17,13 @@
 #include "base/cpu_time.h"
 #include "engine/wire.h"
 #include "tokenizer/utf8.h"
+#include "transport/fault_drill.h"
 
 namespace wideep::server {
 namespace {
 
 using engine::FinishReason;
+using transport::FaultDrill;
 
 // Code points of UTF-8: all bytes but continuation bytes (10xxxxxx).
 int64_t count_characters(std::string_view text) {
@@ -112,13 +114,16 @@ void Generation::submit(const std::vector<engine::SharedTokens>& prompts, const 
     for (const auto& [index, token] : past.tokens) {
       if (index != i) continue;
       request.answered.push_back(token.sampled.token);
+      request.cached_on = token.rank;
       has_ended = token.finish_reason != FinishReason::kNotFinished;
     }
     if (!has_ended) {
       answers_[i].id = setup_.backend.submit(
           std::move(request), [self = shared_from_this(), i](const run::Token& each) {
             if (self->exchange_->keeps_records()) {
+              FaultDrill::pass(FaultDrill::Step::kRecording);
               self->exchange_->add_record(encode_token(i, each));
+              FaultDrill::pass(FaultDrill::Step::kRecorded);
             }
             self->token(i, each);
           });
