@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -122,6 +123,10 @@ void FaultLoad::complain(int request, const PlainReply& reply) {
   const std::lock_guard lock(mutex_);
   if (problems_.size() == kMostProblems) return;
   const std::string& wanted = expected_[static_cast<size_t>(request)];
+  if (const char* dump = std::getenv("WIDEEP_FAULT_DUMP"); dump != nullptr) {
+    std::ofstream(fmt::format("{}/got", dump)) << reply.text;
+    std::ofstream(fmt::format("{}/wanted", dump)) << wanted;
+  }
   const auto [a, b] = std::ranges::mismatch(reply.text, wanted);
   const auto at = static_cast<size_t>(a - reply.text.begin());
   problems_.push_back(fmt::format(

@@ -32,9 +32,8 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                      : server::DraftMetrics::kNone;
   result.run.started = started.ranks();
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
-  // A launcher watches its ranks itself; a single rank has nobody to go on with its requests.
-  result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr &&
-                           result.run.parallel.mapping().world_size() > 1;
+  // A launcher watches its ranks itself.
+  result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr;
   if (result.service.draft_metrics != server::DraftMetrics::kNone &&
       !result.run.parallel.speculative_config) {
     return invalid_input(

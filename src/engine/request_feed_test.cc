@@ -188,5 +188,73 @@ TEST_F(RequestFeedTest, AWriterThatHasEndedIsAnError) {
   EXPECT_THAT(feed_.poll().message(), testing::HasSubstr("has ended"));
 }
 
+// ---- members that change ----
+
+Command members(uint32_t epoch) {
+  return {.kind = Command::Kind::kMembers, .request = {}, .epoch = epoch};
+}
+
+TEST_F(RequestFeedTest, CountsCommandsFromTheMarkOfItsEpoch) {
+  RequestFeed feed(pipe_.ends[0], 0);
+  write(submit(0, 1, {1}));
+  write(submit(0, 2, {2}));
+  write(members(2));
+  write(submit(0, 3, {3}));
+  ASSERT_TRUE(feed.poll().ok());
+  feed.begin_epoch(2, false);
+  EXPECT_EQ(feed.seen(), 1u);
+  // Those before the mark need no agreement any more; they do not count for this epoch.
+  EXPECT_TRUE(feed.has_next(0, false));
+  EXPECT_EQ(feed.take().request.index, 1);
+  EXPECT_EQ(feed.take().request.index, 2);
+  EXPECT_EQ(feed.taken(), 0u);
+  EXPECT_FALSE(feed.has_next(0, false));
+  EXPECT_TRUE(feed.has_next(1, false));
+  EXPECT_EQ(feed.take().request.index, 3);
+  EXPECT_EQ(feed.taken(), 1u);
+}
+
+TEST_F(RequestFeedTest, SeesNothingOfAnEpochBeforeItsMark) {
+  RequestFeed feed(pipe_.ends[0], 0);
+  feed.begin_epoch(3, false);
+  write(submit(0, 1, {1}));
+  ASSERT_TRUE(feed.poll().ok());
+  EXPECT_EQ(feed.seen(), 0u);
+  EXPECT_TRUE(feed.has_next(0, false));
+}
+
+TEST_F(RequestFeedTest, LeavesCommandsOfALaterEpochAlone) {
+  RequestFeed feed(pipe_.ends[0], 0);
+  write(members(2));
+  write(submit(0, 1, {1}));
+  ASSERT_TRUE(feed.poll().ok());
+  EXPECT_EQ(feed.seen(), 0u);
+  EXPECT_FALSE(feed.has_next(5, true));
+  feed.begin_epoch(2, false);
+  EXPECT_TRUE(feed.has_next(0, true));
+}
+
+TEST_F(RequestFeedTest, DropsWhatAnotherLogRepeats) {
+  RequestFeed feed(pipe_.ends[0], 0);
+  write(submit(0, 1, {1}));
+  ASSERT_TRUE(feed.poll().ok());
+  feed.begin_epoch(2, true);
+  write(submit(0, 2, {2}));
+  write(members(2));
+  write(submit(0, 3, {3}));
+  ASSERT_TRUE(feed.poll().ok());
+  EXPECT_TRUE(feed.has_next(1, false));
+  EXPECT_EQ(feed.take().request.index, 3);
+}
+
+TEST_F(RequestFeedTest, PassesOnWhatWasAnswered) {
+  RequestFeed feed(pipe_.ends[0], 0);
+  Command command = submit(0, 1, {1, 2});
+  command.request.answered = {7, 8, 9};
+  write(command);
+  ASSERT_TRUE(feed.poll().ok());
+  EXPECT_EQ(feed.take().request.answered, (std::vector<int32_t>{7, 8, 9}));
+}
+
 }  // namespace
 }  // namespace wideep::engine

@@ -454,18 +454,24 @@ void Scheduler::finish(Sequence* sequence) {
 std::vector<int> Scheduler::give_up_step() {
   // First, because pages that nobody uses any more cannot be forgotten.
   pages_.forget_new_pages();
+  // Who shares a page is decided for all before any of them gives its pages back.
+  std::vector<Sequences::iterator> pausing;
+  for (auto sequence = running_.begin(); sequence != running_.end(); ++sequence) {
+    const bool has_changed_states = sequence->before_step && pages_.keeps_states();
+    if (has_changed_states || pages_.shares_new_page(*sequence)) pausing.push_back(sequence);
+  }
+  for (Sequence& sequence : running_) {
+    if (sequence.before_step) pages_.take_back(sequence);
+  }
+  for (const auto sequence : pausing) pause(sequence);
   std::vector<int> ended;
-  for (auto next = running_.begin(); next != running_.end();) {
-    const auto sequence = next++;
-    if (sequence->cancelled) {
+  for (Sequences* all : {&running_, &waiting_}) {
+    for (auto next = all->begin(); next != all->end();) {
+      const auto sequence = next++;
+      if (!sequence->cancelled) continue;
       ended.push_back(sequence->request.index);
       pages_.release(*sequence, false);
-      running_.erase(sequence);
-    } else if ((sequence->before_step && pages_.keeps_states()) ||
-               pages_.shares_new_page(*sequence)) {
-      pause(sequence);
-    } else if (sequence->before_step) {
-      pages_.take_back(*sequence);
+      all->erase(sequence);
     }
   }
   clear_step();

@@ -726,5 +726,180 @@ TEST(Scheduler, RanksThatShareSequencesShareTheirPagesToo) {
   }
 }
 
+// ---- steps that are given up ----
+
+// What the steps compute until all work is done: (request, position) in order.
+std::vector<std::pair<int, int>> computed(Scheduler& scheduler) {
+  std::vector<std::pair<int, int>> all;
+  while (scheduler.has_work()) {
+    const auto& step = scheduler.schedule();
+    for (size_t i = 0; i < step.owners.size(); ++i) {
+      all.emplace_back(step.owners[i]->request.index, step.batch.positions[i]);
+    }
+    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
+      const int32_t token = 99;
+      scheduler.append(*sequence, std::span(&token, 1), {});
+      if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
+    }
+  }
+  return all;
+}
+
+TEST(GivenUpStep, IsComputedAgainFromWhereItBegan) {
+  const SchedulerLimits limits{
+      .max_batch_size = 4, .max_num_tokens = 80, .max_pages = 20, .reuse_pages = true};
+  Scheduler undisturbed(kKv, limits), disturbed(kKv, limits);
+  for (Scheduler* each : {&undisturbed, &disturbed}) {
+    ASSERT_TRUE(each->submit(request(1, 100, 3)).ok());
+    ASSERT_TRUE(each->submit(request(2, 30, 2)).ok());
+  }
+  disturbed.schedule();
+  EXPECT_TRUE(disturbed.give_up_step().empty());
+  EXPECT_EQ(computed(disturbed), computed(undisturbed));
+}
+
+// Nobody has computed the page that the step entered: others must not find it.
+TEST(GivenUpStep, LeavesNoPageThatNobodyHasComputed) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 64, .max_pages = 20, .reuse_pages = true});
+  ASSERT_TRUE(scheduler.submit(request(1, 130, 1)).ok());
+  EXPECT_EQ(scheduler.schedule().batch.num_tokens(), 64);  // its first page
+  scheduler.give_up_step();
+  EXPECT_TRUE(scheduler.cancel(1));
+  Request same = request(2, 130, 1);
+  same.prompt = std::vector<int32_t>(130, 1);
+  ASSERT_TRUE(scheduler.submit(same).ok());
+  const auto all = computed(scheduler);
+  EXPECT_EQ(all.size(), 130u);
+  EXPECT_EQ(all.front(), (std::pair{2, 0}));
+}
+
+// Pages of steps before stay, in place.
+TEST(GivenUpStep, KeepsWhatWasComputedBefore) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 64, .max_pages = 20, .reuse_pages = true});
+  ASSERT_TRUE(scheduler.submit(request(1, 130, 1)).ok());
+  scheduler.schedule();
+  scheduler.schedule();
+  scheduler.give_up_step();
+  EXPECT_EQ(scheduler.record().pauses, 0);
+  const auto all = computed(scheduler);
+  EXPECT_EQ(all.front(), (std::pair{1, 64}));
+  EXPECT_EQ(all.size(), 66u);
+}
+
+// Two requests with the same prompt: the second shares the page that the first one enters in the
+// very step that is given up. It begins anew.
+TEST(GivenUpStep, PausesWhoSharesAPageOfTheStep) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 200, .max_pages = 20, .reuse_pages = true});
+  for (const int index : {1, 2}) {
+    Request each = request(index, 70, 2);
+    each.prompt = std::vector<int32_t>(70, 5);
+    ASSERT_TRUE(scheduler.submit(each).ok());
+  }
+  const int tokens = scheduler.schedule().batch.num_tokens();
+  EXPECT_EQ(tokens, 70 + 6);
+  scheduler.give_up_step();
+  EXPECT_EQ(scheduler.schedule().batch.num_tokens(), tokens);
+  scheduler.give_up_step();
+  // Without the first one, the second has to compute the page itself.
+  Scheduler other(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 200, .max_pages = 20, .reuse_pages = true});
+  for (const int index : {1, 2}) {
+    Request each = request(index, 70, 2);
+    each.prompt = std::vector<int32_t>(70, 5);
+    ASSERT_TRUE(other.submit(each).ok());
+  }
+  other.schedule();
+  other.give_up_step();
+  EXPECT_TRUE(other.cancel(1));
+  EXPECT_EQ(other.schedule().batch.num_tokens(), 70);
+  std::map<int, int> last;
+  for (const auto& [index, position] : computed(scheduler)) last[index] = position;
+  EXPECT_EQ(last, (std::map<int, int>{{1, 70}, {2, 70}}));
+}
+
+TEST(GivenUpStep, EndsRequestsThatWereCancelledInIt) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 64, .max_pages = 20, .reuse_pages = true});
+  ASSERT_TRUE(scheduler.submit(request(1, 10, 5)).ok());
+  scheduler.schedule();
+  EXPECT_FALSE(scheduler.cancel(1));  // its token is in flight
+  EXPECT_EQ(scheduler.give_up_step(), std::vector<int>{1});
+  EXPECT_FALSE(scheduler.has_work());
+}
+
+// Random requests, some with drafts, in a cache that is too small for all: after any number of
+// steps given up the same tokens have been computed, and all pages are free.
+TEST(GivenUpStep, RandomRunsEndAsUndisturbedOnes) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&](int most) { return std::uniform_int_distribution(0, most)(random); };
+    SchedulerLimits limits{
+        .max_batch_size = 5, .max_num_tokens = 70, .max_pages = 12, .reuse_pages = true};
+    if (seed % 2 == 0) limits.policy = CapacityPolicy::kMaxUtilization;
+    Scheduler scheduler(kKv, limits);
+    std::map<int, std::set<int>> positions;
+    std::map<int, int> lengths;
+    for (int index = 0; index < 12; ++index) {
+      Request each = request(index, 1 + draw(200), 1 + draw(60));
+      each.prompt = std::vector<int32_t>(each.prompt.size(), draw(2));
+      lengths[index] = static_cast<int>(each.prompt.size()) + each.max_tokens - 1;
+      ASSERT_TRUE(scheduler.submit(each).ok());
+    }
+    while (scheduler.has_work()) {
+      const auto& step = scheduler.schedule();
+      if (draw(4) == 0) {
+        scheduler.give_up_step();
+        continue;
+      }
+      for (size_t i = 0; i < step.owners.size(); ++i) {
+        positions[step.owners[i]->request.index].insert(step.batch.positions[i]);
+      }
+      for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
+        std::vector<int32_t> tokens(1, 99);
+        const int left = sequence->request.max_tokens - sequence->num_generated();
+        if (sequence->num_verifying > 0 && left > 1) tokens.push_back(98);
+        scheduler.append(*sequence, tokens, std::vector<int32_t>(size_t(draw(2)), 98));
+        if (sequence->num_generated() >= sequence->request.max_tokens) scheduler.finish(sequence);
+      }
+    }
+    for (const auto& [index, length] : lengths) {
+      // Shared positions were computed for others.
+      ASSERT_FALSE(positions[index].empty());
+      ASSERT_LE(*positions[index].rbegin(), length + 2);  // drafts beyond the end
+    }
+    scheduler.schedule();
+    EXPECT_EQ(scheduler.record().cache_pages, 0) << "seed " << seed;
+  }
+}
+
+TEST(DroppedRequests, LeaveTheirPagesToTheSameRequests) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 200, .max_pages = 20, .reuse_pages = true});
+  ASSERT_TRUE(scheduler.submit(request(1, 130, 2)).ok());
+  scheduler.schedule();
+  scheduler.schedule();
+  EXPECT_EQ(scheduler.drop_requests(), std::vector<int>{1});
+  EXPECT_FALSE(scheduler.has_work());
+  ASSERT_TRUE(scheduler.submit(request(1, 130, 2)).ok());
+  EXPECT_EQ(scheduler.schedule().batch.num_tokens(), 130 - 128);
+}
+
+// As where another rank has begun the answer.
+TEST(Scheduler, GoesOnWithAnAnswerThatWasBegun) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 64, .max_pages = 20, .reuse_pages = true});
+  Request begun = request(1, 10, 4);
+  begun.answered = {99, 99, 99};
+  ASSERT_TRUE(scheduler.submit(begun).ok());
+  const auto& step = scheduler.schedule();
+  EXPECT_EQ(step.batch.num_tokens(), 13);
+  ASSERT_EQ(step.sampled.size(), 1u);
+  EXPECT_EQ(step.sampled[0]->num_generated(), 3);
+  EXPECT_EQ(step.sampled[0]->prompt_length(), 10);
+}
+
 }  // namespace
 }  // namespace wideep::engine

@@ -137,5 +137,33 @@ TEST(IterationRecord, SurvivesThePipe) {
   EXPECT_EQ(engine::decode_iteration(engine::encode(original)), original);
 }
 
+// ---- members that change ----
+
+TEST(IterationAssembler, DropsWhatTheOldMembersLeftIncomplete) {
+  IterationAssembler assembler(3);
+  EXPECT_FALSE(assembler.add(0, record(5, {1, 1, 1}, 1, 1, 1)));
+  EXPECT_FALSE(assembler.add(2, record(5, {1, 1, 1}, 1, 1, 1)));
+  // Rank 1 has died.
+  const MembersChanged change{.epoch = 2, .ranks = {0, 2}};
+  EXPECT_FALSE(assembler.change(2, change));
+  EXPECT_FALSE(assembler.add(2, record(6, {2, 3}, 1, 1, 1)));  // faster than the other
+  EXPECT_TRUE(assembler.change(0, change));
+  const auto iteration = assembler.add(0, record(6, {4, 5}, 1, 1, 1));
+  ASSERT_TRUE(iteration);
+  EXPECT_EQ(iteration->members, (std::vector<int>{0, 2}));
+  EXPECT_EQ(iteration->ranks.size(), 2u);
+}
+
+TEST(IterationSummary, CountsForTheRanksThatWereThere) {
+  ExpertRanks experts{.stage_size = 3, .ranks = {}, .statistics = {}};
+  for (int rank = 0; rank < 3; ++rank) experts.ranks.push_back({{1}, rank});
+  const Iteration iteration{.ranks = {record(6, {2, 3}, 1, 1, 1), record(6, {4, 5}, 1, 1, 1)},
+                            .members = {0, 2}};
+  const IterationSummary summary = summarize(iteration, experts);
+  EXPECT_EQ(summary.rank_load, (std::vector<int64_t>{6, 0, 8}));
+  EXPECT_EQ(summary.received, (std::vector<std::vector<int64_t>>{{6, 0, 8}}));
+  EXPECT_NEAR(summary.imbalance_ratios[0], 8.0 / 7.0 - 1.0, 1e-9);  // of those two
+}
+
 }  // namespace
 }  // namespace wideep::run

@@ -232,6 +232,8 @@ class Rank {
     for (;;) {
       WIDEEP_TRY_ASSIGN(const std::optional<transport::Members> members, seat_.join());
       if (!members) return {};
+      // At once: if these members lose one before they compute, it is not said again.
+      if (members->has_new_front) begin_with_new_front();
       const Status ended = compute(*members);
       if (has_finished_ || (!ended.ok() && !goes_on_after(ended))) return ended;
       if (state_) state_->give_up_step();
@@ -240,6 +242,11 @@ class Rank {
 
  private:
   Status load();
+  void begin_with_new_front() {
+    feed_.restart(seat_.commands());
+    reporter_.forget_front();
+    if (state_) state_->drop_requests();
+  }
   Status compute(const transport::Members& members);
   Status prepare_experts(Stage& stage, const transport::Members& members);
   Status regroup(Stage& stage);
@@ -412,10 +419,6 @@ Status Rank::compute(const transport::Members& members) {
   if (!is_elastic()) state_.reset();
   if (!state_) state_.emplace(parts, pipeline.is_last());
   state_->iteration = std::max(state_->iteration, stage.iteration);
-  if (members.has_new_front) {
-    feed_.restart(seat_.commands());
-    state_->drop_requests();
-  }
   feed_.begin_epoch(members.epoch, !is_elastic());
   engine::Engine engine(parts, *state_);
   WIDEEP_TRY(reporter_.ready());

@@ -44,7 +44,6 @@ void RankReporter::chosen(const engine::ChosenExperts& layer) {
 void RankReporter::set_members(const transport::Members& members) {
   members_ = members;
   reloaded_ = 0;
-  if (members.has_new_front) records_experts_ = false;
 }
 
 Status RankReporter::ready() {

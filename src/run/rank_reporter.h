@@ -39,6 +39,8 @@ class RankReporter : public engine::Reporter {
 
   // The rank is a member of a group from now on.
   void set_members(const transport::Members& members);
+  // Another process receives the events now, which has asked for nothing.
+  void forget_front() { records_experts_ = false; }
   // It computes with the others: RanksReady, or MembersChanged after the first epoch.
   Status ready();
   // Experts that it brings into slots for a group with other members.

@@ -153,6 +153,12 @@ RequestWriter::Loss RequestWriter::lose_rank(int rank, bool is_own_fault) {
   return loss;
 }
 
+bool RequestWriter::is_computed_by(int index, int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto found = running_.find(index);
+  return found != running_.end() && found->second.owner == rank;
+}
+
 void RequestWriter::retire(int rank) {
   const std::lock_guard lock(mutex_);
   tokens_of_owner_.erase(rank);

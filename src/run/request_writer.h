@@ -72,6 +72,8 @@ class RequestWriter {
   };
   // A rank has died, and sends nothing more. is_own_fault: it was not killed from outside.
   Loss lose_rank(int rank, bool is_own_fault);
+  // Whether that owner has the request now.
+  bool is_computed_by(int index, int rank);
   // The owner gets no further requests. It will end; what it computes then moves (lose_rank).
   void retire(int rank);
   // An epoch has begun, and all its members have said so. Returns how many requests were submitted

@@ -77,6 +77,10 @@ void RankStates::changed(const run::MembersChanged& change, double now) {
     const bool is_member =
         std::ranges::find(change.ranks, static_cast<int>(rank)) != change.ranks.end();
     if (is_member) states_[rank] = State::kActive;
+    const bool is_wanted = static_cast<int>(rank) < wanted_;
+    if (!is_member && !is_wanted && states_[rank] == State::kActive) {
+      states_[rank] = State::kRetired;
+    }
   }
   ++changes_;
   replayed_ += static_cast<uint64_t>(change.replayed);

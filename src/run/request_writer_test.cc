@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/request_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <map>
+#include <set>
+#include <thread>
+
+namespace wideep::run {
+namespace {
+
+using engine::Command;
+using engine::Request;
+using testing::ElementsAre;
+
+// A writer, and what each of its ranks has received.
+class Ranks {
+ public:
+  Ranks(int count, RequestWriter::OnLoss on_loss) : writer_(count, on_loss) {
+    ::signal(SIGPIPE, SIG_IGN);
+    for (int rank = 0; rank < count; ++rank) start(rank, false);
+  }
+  ~Ranks() {
+    for (auto& [rank, reader] : readers_) ::close(reader.fd);
+  }
+  RequestWriter& writer() { return writer_; }
+  void start(int rank, bool joins_later) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    readers_.erase(rank);
+    readers_.try_emplace(rank, ends[0]);
+    writer_.add_rank(rank, ends[1], joins_later);
+  }
+  void die(int rank) { ::close(readers_.at(rank).fd); }
+
+  // The next submits that the rank has to compute, in order.
+  std::vector<Request> submitted(int rank, size_t count) {
+    std::vector<Request> requests;
+    while (requests.size() < count) {
+      const Command command = next(rank);
+      if (command.kind == Command::Kind::kSubmit && command.owner == rank) {
+        requests.push_back(command.request);
+      }
+    }
+    return requests;
+  }
+  // REQUIRES: the rank gets another command.
+  Command next(int rank) {
+    Reader& reader = readers_.at(rank);
+    for (;;) {
+      // As far as marks of epochs: a feed keeps them to itself, but counts from them.
+      if (reader.feed.has_next(UINT64_MAX, true)) return reader.feed.take();
+      EXPECT_TRUE(reader.feed.poll().ok());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  engine::RequestFeed& feed(int rank) { return readers_.at(rank).feed; }
+
+ private:
+  struct Reader {
+    explicit Reader(int descriptor) : fd(descriptor), feed(descriptor, std::nullopt) {}
+    int fd;
+    engine::RequestFeed feed;
+  };
+  std::map<int, Reader> readers_;
+  RequestWriter writer_;
+};
+
+Request request(int index, int max_tokens = 10) {
+  return {.index = index, .prompt = std::vector<int32_t>{1, 2, index}, .max_tokens = max_tokens};
+}
+
+TEST(RequestWriter, GivesTheRequestsOfALostRankToOthersWithWhatWasAnswered) {
+  Ranks ranks(2, RequestWriter::OnLoss::kMove);
+  ranks.writer().submit(request(0, 100));  // to rank 0
+  ranks.writer().submit(request(1));       // to rank 1, as all that follow
+  ranks.writer().submit(request(2));
+  ranks.writer().answered(1, 50, false);
+  ranks.writer().answered(1, 51, false);
+  ranks.writer().answered(2, 60, true);
+  ranks.die(1);
+  const RequestWriter::Loss loss = ranks.writer().lose_rank(1, false);
+  EXPECT_EQ(loss.moved, 1);
+  EXPECT_TRUE(loss.failed.empty());
+  const std::vector<Request> requests = ranks.submitted(0, 2);
+  EXPECT_EQ(requests[1].index, 1);
+  EXPECT_THAT(requests[1].answered, ElementsAre(50, 51));
+  EXPECT_EQ(requests[1].prompt.ids(), (std::vector<int32_t>{1, 2, 1}));
+}
+
+TEST(RequestWriter, KeepsRequestsUntilARankReturns) {
+  Ranks ranks(1, RequestWriter::OnLoss::kMove);
+  ranks.writer().submit(request(0));
+  ranks.die(0);
+  EXPECT_EQ(ranks.writer().lose_rank(0, false).moved, 1);
+  ranks.writer().submit(request(1));
+  ranks.start(0, true);
+  EXPECT_EQ(ranks.writer().change_members(2, {0}), 2);
+  ranks.feed(0).begin_epoch(2, false);
+  const std::vector<Request> requests = ranks.submitted(0, 2);
+  EXPECT_EQ(requests[0].index, 0);
+  EXPECT_EQ(requests[1].index, 1);
+}
+
+TEST(RequestWriter, ReplaysEverythingWhereRanksShareRequests) {
+  Ranks ranks(1, RequestWriter::OnLoss::kReplay);
+  ranks.writer().submit(request(0));
+  ranks.writer().submit(request(1));
+  ranks.writer().answered(0, 7, false);
+  EXPECT_EQ(ranks.writer().lose_rank(3, false).moved, 0);
+  EXPECT_EQ(ranks.writer().change_members(2, {0}), 2);
+  ranks.feed(0).begin_epoch(2, true);
+  const std::vector<Request> requests = ranks.submitted(0, 2);
+  EXPECT_THAT(requests[0].answered, ElementsAre(7));
+}
+
+// A request with which one rank after the other dies of itself is given up.
+TEST(RequestWriter, GivesUpARequestThatKillsItsRanks) {
+  Ranks ranks(4, RequestWriter::OnLoss::kMove);
+  ranks.writer().submit(request(0));
+  const auto owner = [&] {
+    for (const int rank : {0, 1, 2, 3}) {
+      if (ranks.writer().is_computed_by(0, rank)) return rank;
+    }
+    return -1;
+  };
+  // Killed from outside: as often as one likes.
+  for (const bool own_fault : {false, true, true}) {
+    const int rank = owner();
+    ranks.die(rank);
+    EXPECT_EQ(ranks.writer().lose_rank(rank, own_fault).moved, 1);
+  }
+  const int rank = owner();
+  ranks.die(rank);
+  EXPECT_THAT(ranks.writer().lose_rank(rank, true).failed, ElementsAre(0));
+}
+
+TEST(RequestWriter, ARetiredRankGetsNoFurtherRequests) {
+  Ranks ranks(2, RequestWriter::OnLoss::kMove);
+  ranks.writer().retire(1);
+  for (int i = 0; i < 4; ++i) ranks.writer().submit(request(i));
+  EXPECT_EQ(ranks.submitted(0, 4).size(), 4u);
+}
+
+TEST(RequestWriter, GoesOnWhereTheCacheIs) {
+  Ranks ranks(3, RequestWriter::OnLoss::kMove);
+  Request begun = request(0);
+  begun.cached_on = 2;
+  ranks.writer().submit(begun);
+  EXPECT_EQ(ranks.submitted(2, 1)[0].index, 0);
+  begun.index = 1;
+  begun.cached_on = 7;  // is not there any more
+  ranks.writer().submit(begun);
+  EXPECT_EQ(ranks.submitted(0, 1)[0].index, 1);
+}
+
+}  // namespace
+}  // namespace wideep::run

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/connection_journal.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <random>
+#include <thread>
+
+namespace wideep::server {
+namespace {
+
+using testing::ElementsAre;
+
+// The two ends of a TCP connection.
+struct Connection {
+  Connection() {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(listener, 1), 0);
+    ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+    client = ::socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(::connect(client, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    server = ::accept(listener, nullptr, nullptr);
+    ::close(listener);
+    const auto made = ConnectionJournal::create(server);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    memory = *made;
+  }
+  ~Connection() {
+    for (const int fd : {client, server, memory}) ::close(fd);
+  }
+  // As another process would open it.
+  std::unique_ptr<ConnectionJournal> open() const {
+    auto opened = ConnectionJournal::open(::dup(memory), server);
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    return std::move(*opened);
+  }
+  void client_sends(const std::string& text) const {
+    ASSERT_EQ(::send(client, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+    pollfd ready{server, POLLIN, 0};
+    ASSERT_EQ(::poll(&ready, 1, 5000), 1);
+  }
+  // Into the journal's room, without an entry.
+  size_t read_into(ConnectionJournal& journal) const {
+    const auto room = journal.input_room();
+    return static_cast<size_t>(::recv(server, room.data(), room.size(), MSG_DONTWAIT));
+  }
+
+  int client = -1, server = -1, memory = -1;
+};
+
+TEST(ConnectionJournal, KeepsWhatWasReadEvenWithoutAnEntry) {
+  const Connection connection;
+  connection.client_sends("GET /");
+  auto first = connection.open();
+  first->received(connection.read_into(*first));
+  connection.client_sends("models");
+  EXPECT_EQ(connection.read_into(*first), 6u);  // and then the process is killed
+  EXPECT_EQ(first->input(), "GET /");
+  EXPECT_EQ(connection.open()->input(), "GET /models");
+}
+
+TEST(ConnectionJournal, KnowsWhatTheSocketHasNotTaken) {
+  const Connection connection;
+  auto journal = connection.open();
+  EXPECT_EQ(journal->unsent(connection.server), "");
+  journal->append("Hello, ", 1);
+  EXPECT_EQ(journal->unsent(connection.server), "Hello, ");
+  ASSERT_EQ(::send(connection.server, "Hello, ", 7, 0), 7);
+  EXPECT_EQ(connection.open()->unsent(connection.server), "");
+  journal->append("world", 2);
+  ASSERT_EQ(::send(connection.server, "wo", 2, 0), 2);
+  EXPECT_EQ(connection.open()->unsent(connection.server), "rld");
+  EXPECT_EQ(connection.open()->num_calls(), 2u);
+}
+
+TEST(ConnectionJournal, KeepsRecordsUntilTheRequestEnds) {
+  const Connection connection;
+  auto journal = connection.open();
+  journal->add_record("head");
+  journal->add_record("");
+  journal->add_record(std::string(100'000, 'x'));
+  EXPECT_THAT(connection.open()->records(), ElementsAre("head", "", std::string(100'000, 'x')));
+  journal->end_request(0, false);
+  EXPECT_TRUE(connection.open()->records().empty());
+  EXPECT_FALSE(connection.open()->closes());
+}
+
+// The beginning of the next request may have come together with this one.
+TEST(ConnectionJournal, TheNextRequestBeginsWhereThisOneEnds) {
+  const Connection connection;
+  auto journal = connection.open();
+  connection.client_sends("firstsecond");
+  journal->received(connection.read_into(*journal));
+  journal->end_request(5, false);
+  EXPECT_EQ(journal->input(), "second");
+  connection.client_sends("!");
+  journal->received(connection.read_into(*journal));
+  EXPECT_EQ(connection.open()->input(), "second!");
+}
+
+TEST(ConnectionJournal, TellsWhatDoesNotFit) {
+  const Connection connection;
+  auto journal = connection.open();
+  journal->append(std::string(size_t{17} << 20, 'x'), 1);
+  EXPECT_FALSE(journal->is_complete());
+  EXPECT_FALSE(connection.open()->unsent(connection.server));
+}
+
+TEST(ConnectionJournal, RefusesASocketWithoutCounts) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  EXPECT_FALSE(ConnectionJournal::create(ends[0]).ok());
+  for (const int fd : ends) ::close(fd);
+}
+
+// A process copies what a client sends back to it, in pieces, and is killed again and again at
+// random instants; each time another one goes on. Not a byte is lost or comes twice.
+TEST(ConnectionJournal, LosesNothingWhereverItsProcessIsKilled) {
+  const Connection connection;
+  constexpr size_t kBytes = 12'000'000;
+  std::string sent(kBytes, '\0');
+  std::mt19937 random(3);
+  for (char& each : sent) each = static_cast<char>(random());
+  std::thread client([&] {
+    for (size_t at = 0; at < kBytes;) {
+      const ssize_t count =
+          ::send(connection.client, sent.data() + at, std::min<size_t>(7000, kBytes - at), 0);
+      at += static_cast<size_t>(count);
+    }
+  });
+  const auto echo = [&] {
+    auto journal = connection.open();
+    const auto give = [&](std::string_view bytes) {
+      while (!bytes.empty()) {
+        const ssize_t count = ::send(connection.server, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (count > 0) bytes.remove_prefix(static_cast<size_t>(count));
+      }
+    };
+    give(*journal->unsent(connection.server));
+    for (;;) {
+      // What is in the input was not answered; append() and end_request() are two entries, so the
+      // number of calls says whether the first was made.
+      const std::string_view input = journal->input();
+      if (!input.empty() && journal->num_calls() == 0) {
+        journal->append(input, 1);
+        give(input);
+      }
+      if (!input.empty()) journal->end_request(input.size(), false);
+      const size_t count = connection.read_into(*journal);
+      if (count < 1'000'000) journal->received(count);
+    }
+  };
+  std::string got;
+  int kills = 0;
+  std::thread reader([&] {
+    char bytes[8192];
+    while (got.size() < kBytes) {
+      const ssize_t count = ::recv(connection.client, bytes, sizeof(bytes), 0);
+      if (count <= 0) break;
+      got.append(bytes, static_cast<size_t>(count));
+    }
+  });
+  while (got.size() < kBytes) {
+    const pid_t process = ::fork();
+    if (process == 0) {
+      echo();
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100 + random() % 1200));
+    ::kill(process, SIGKILL);
+    ::waitpid(process, nullptr, 0);
+    ++kills;
+    ASSERT_LT(kills, 20'000);
+  }
+  client.join();
+  reader.join();
+  EXPECT_TRUE(got == sent);
+  EXPECT_GT(kills, 3);
+}
+
+}  // namespace
+}  // namespace wideep::server
