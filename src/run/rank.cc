@@ -233,7 +233,8 @@ class Rank {
       if (!members) return {};
       const Status ended = compute(*members);
       if (has_finished_ || (!ended.ok() && !goes_on_after(ended))) return ended;
-      if (state_) state_->give_up_step();
+      if (!state_) continue;
+      for (const int request : state_->give_up_step()) WIDEEP_TRY(reporter_.ended(request));
     }
   }
 
