@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <csignal>
+#include <cstring>
 #include <future>
 #include <map>
 #include <set>
@@ -258,6 +260,59 @@ TEST_F(CommandRoutedExperts, AreTheSameAfterPauses) {
   ASSERT_GT(crowded.port(), 0);
   EXPECT_EQ(difference(answers_of(crowded, all), answers_of(roomy, all)), "");
   EXPECT_GT(crowded.metric("wideep_pauses_total"), 0);
+}
+
+// ---- ranks and the serving process die ----
+
+// The living process of this name ("wideep-rank-1", "wideep-front"); −1: there is none.
+pid_t process_named(const Server& server, const std::string& name) {
+  for (const pid_t pid : const_cast<Server&>(server).command().ranks()) {
+    const auto found = formats::read_file(fmt::format("/proc/{}/comm", pid));
+    if (found.ok() && *found == name + "\n") return pid;
+  }
+  return -1;
+}
+
+// Others go on with the requests, and with what was not sent of their experts: the same answers.
+TEST_F(CommandRoutedExperts, OutliveTheirRanks) {
+  std::vector<json> expected;
+  {
+    Server server(kReference, with_flag({}));
+    expected = answers_of(server);
+  }
+  const Served layouts[] = {
+      {"attention dp 2, ep 2",
+       "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\nenable_attention_dp: true\n"},
+      {"pp 2", "pipeline_parallel_size: 2\n"}};
+  for (const Served& each : layouts) {
+    SCOPED_TRACE(each.name);
+    Server server(kReference, with_flag({"--config", config(each.config)}));
+    ASSERT_GT(server.port(), 0);
+    std::atomic<bool> ends{false};
+    std::atomic<int> rounds{0};
+    std::vector<std::thread> clients;
+    for (int client = 0; client < 2; ++client) {
+      clients.emplace_back([&] {
+        while (!ends) {
+          EXPECT_EQ(difference(answers_of(server), expected), "");
+          ++rounds;
+        }
+      });
+    }
+    for (const char* name :
+         {"wideep-rank-1", "wideep-front", "wideep-rank-0", "wideep-front", "wideep-rank-1"}) {
+      const int before = rounds;
+      EXPECT_TRUE(wait_until([&] { return rounds > before + 1; }, 30s * kSlowdown)) << name;
+      pid_t pid = -1;
+      EXPECT_TRUE(
+          wait_until([&] { return (pid = process_named(server, name)) > 0; }, 10s * kSlowdown))
+          << name;
+      if (pid > 0) ::kill(pid, SIGKILL);
+    }
+    ends = true;
+    for (std::thread& client : clients) client.join();
+    EXPECT_GT(rounds, 10);
+  }
 }
 
 // ---- what the router has chosen ----

@@ -12,6 +12,8 @@
 // Everything in this file runs on the serving thread, so that no state needs a lock.
 #include "server/generation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/cpu_time.h"
@@ -136,6 +138,7 @@ void Generation::submit(size_t index) {
     request.max_tokens = answer.num_tokens();
     request.answered.pop_back();
   }
+  answer.is_cut = false;
   answer.id = setup_.backend.submit(
       std::move(request),
       [self = shared_from_this(), index](const run::Token& each) {
@@ -168,7 +171,8 @@ void Generation::token(size_t index, const run::Token& each) {
   // Only the server knows stop strings; the engine would go on to max_tokens.
   answer.finish_reason = answer.stop.found() ? FinishReason::kStop : each.finish_reason;
   if (answer.stop.found() && each.finish_reason == FinishReason::kNotFinished && answer.id) {
-    answer.awaits_experts ? setup_.backend.cut(*answer.id) : setup_.backend.cancel(*answer.id);
+    answer.is_cut = answer.awaits_experts;
+    answer.is_cut ? setup_.backend.cut(*answer.id) : setup_.backend.cancel(*answer.id);
   }
   const bool last = answer.has_all_tokens();
   note_times(answer, each.step_drafts < 0, last);
@@ -184,8 +188,14 @@ void Generation::token(size_t index, const run::Token& each) {
 void Generation::experts(size_t index, const run::RoutedExperts& routed) {
   Answer& answer = answers_[index];
   const int end = static_cast<int>(prompt_of(index).size()) + answer.num_tokens() - 1;
-  // It was cut where another rank had not yet computed all of it again.
-  if (routed.num_positions < end) return submit(index);
+  if (routed.num_positions < end) {
+    // It was cut where another rank had not yet computed all of it again.
+    if (answer.is_cut) return submit(index);
+    return fail({.status = 500,
+                 .message = fmt::format("the ranks have sent the experts of {} tokens, expected {}",
+                                        routed.num_positions, end),
+                 .code = "routed_experts_lost"});
+  }
   const int begin = std::min(options_.experts_start.value_or(0), end);
   const auto row_size = static_cast<size_t>(routed.num_layers) * static_cast<size_t>(routed.top_k);
   const std::vector<int64_t> shape = {end - begin, routed.num_layers, routed.top_k};

@@ -76,6 +76,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<int32_t> tokens;         // received
     int sent_tokens = 0;
     bool awaits_experts = false;
+    bool is_cut = false;  // Backend::cut, since it was submitted
     std::string experts;  // as the reply has them
     AnswerDrafts drafts;
     int64_t last_ns = 0;  // when its last token came
