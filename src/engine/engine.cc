@@ -225,6 +225,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   WIDEEP_TRY(parts_.stage.agree(
       mine, {.what = "the start of the iteration", .layer = -1, .iteration = state_.iteration},
       &words_));
+  transport::FaultDrill::pass(transport::FaultDrill::Step::kAgreed);
   if (parts_.online != nullptr) parts_.online->apply(words_, state_.iteration);
   for (int i = 0; i < parts_.dispatch_ranks.size; ++i) {
     const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];

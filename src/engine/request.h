@@ -40,8 +40,9 @@ struct SamplingParams {
 struct Request {
   int index = 0;        // chosen by the caller, unique in a run
   SharedTokens prompt;  // not empty
-  // The first tokens of the answer, if another rank has generated them already.
+  // The first tokens of the answer, if they have been generated already.
   std::vector<int32_t> answered;
+  int cached_on = -1;  // the rank whose cache likely has them; −1: none (only for its choice)
   int max_tokens = 0;  // to generate, those included; at least 1
   SamplingParams sampling;
   int draw = 0;             // distinguishes the random numbers of requests with the same seed

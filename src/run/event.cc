@@ -18,6 +18,7 @@ void put(WireWriter& writer, const T& plain) {
 
 void put(WireWriter& writer, const Token& token) {
   writer.put(token.request_index);
+  writer.put(token.rank);
   writer.put(token.sampled);
   writer.put(token.finish_reason);
   writer.put(token.cached_tokens);
@@ -61,6 +62,7 @@ template <>
 Token get<Token>(WireReader& reader) {
   Token token;
   token.request_index = reader.get<int>();
+  token.rank = reader.get<int>();
   token.sampled = reader.get<engine::Sampled>();
   token.finish_reason = reader.get<engine::FinishReason>();
   token.cached_tokens = reader.get<int>();

@@ -62,6 +62,7 @@ struct RankDied {
 // A token of a request. The Iteration event of an iteration follows its tokens.
 struct Token {
   int request_index = 0;
+  int rank = 0;  // that has sampled it
   engine::Sampled sampled;
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   int cached_tokens = 0;                // prompt tokens that were found in the KV cache

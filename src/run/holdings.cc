@@ -68,6 +68,7 @@ Result<std::vector<Holdings>> exchange_holdings(const Holdings& own, const RunPl
   const std::array<transport::Written, 1> written = {
       transport::Written{.first = group.segment(group.rank()), .width = bytes_with(plan, slots)}};
   group.forward_to_all(group.rank(), written);
+  transport::FaultDrill::pass(transport::FaultDrill::Step::kHolding);
   WIDEEP_TRY(group.barrier({.what = "the experts that it holds"}));
   std::vector<Holdings> all;
   for (int rank = 0; rank < group.num_ranks(); ++rank) {

@@ -28,6 +28,7 @@ namespace wideep::run {
 namespace {
 
 using transport::Endpoint;
+using transport::FaultDrill;
 using transport::Group;
 
 // The pipeline stage of this rank, and the groups of ranks within it.
@@ -336,6 +337,7 @@ Status Rank::regroup(Stage& stage) {
   WIDEEP_TRY_ASSIGN(const std::vector<Holdings> all, exchange_holdings(own, plan_, *stage.ranks));
   stage.placement = regroup_placement(plan_, all);
   for (const Holdings& each : all) stage.iteration = std::max(stage.iteration, each.iteration);
+  FaultDrill::pass(FaultDrill::Step::kRegrouped);
   return {};
 }
 
@@ -357,6 +359,7 @@ Status Rank::compute(const transport::Members& members) {
       stage_of(run_, world, is_elastic() ? members.ranks : plan_.mapping.stage(world.rank()));
   reporter_.set_members(members);
   WIDEEP_TRY(prepare_experts(stage, members));
+  FaultDrill::pass(FaultDrill::Step::kFilled);
   WIDEEP_TRY(transport::wait_for_weights(*stage.ranks));
 
   // The model, over the layers of this stage.

@@ -103,6 +103,7 @@ void RankReporter::add_request_counts(const engine::ChosenExperts& layer) {
 // Sent together with the record of its iteration, so that both wake the receiver once.
 Status RankReporter::token(const engine::SampledToken& token) {
   Token event{.request_index = token.request_index,
+              .rank = rank_,
               .sampled = token.sampled,
               .finish_reason = token.finish_reason,
               .cached_tokens = token.cached_tokens,

@@ -41,7 +41,9 @@ void RequestWriter::submit(Request request) {
   const std::lock_guard lock(mutex_);
   Running running{.request = std::move(request)};
   if (tokens_of_owner_.empty()) return orphans_.push_back(std::move(running));
-  submit_to(least_loaded(), std::move(running));
+  const int cached_on = on_loss_ == OnLoss::kMove ? running.request.cached_on : -1;
+  const bool has_cache = tokens_of_owner_.contains(cached_on);
+  submit_to(has_cache ? cached_on : least_loaded(), std::move(running));
 }
 
 void RequestWriter::submit_together(std::vector<Request> requests, Reports reports) {

@@ -131,8 +131,9 @@ std::string_view ConnectionJournal::input() const {
   return {input_area() + now.input_begin, now.input_end - now.input_begin};
 }
 
-void ConnectionJournal::end_request(size_t request_bytes) {
+void ConnectionJournal::end_request(size_t request_bytes, bool closes) {
   State next = state();
+  next.closes = closes;
   next.input_begin += request_bytes;
   const uint64_t rest = next.input_end - next.input_begin;
   // The bytes of the next request move to the front, but never over each other: until the commit

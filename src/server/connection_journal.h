@@ -51,8 +51,10 @@ class ConnectionJournal {
   void received(size_t count);
   // From the first byte of the request that is being read or answered.
   std::string_view input() const;
-  // The reply is complete: the next request begins after so many bytes.
-  void end_request(size_t request_bytes);
+  // The reply is complete: the next request begins after so many bytes. closes: there is no next
+  // one, and the connection ends when everything is sent.
+  void end_request(size_t request_bytes, bool closes);
+  bool closes() const { return state().closes; }
 
   // ---- what it gets ----
 
@@ -80,6 +82,7 @@ class ConnectionJournal {
     uint64_t num_calls = 0;
     uint64_t record_bytes = 0;
     uint32_t suspicions = 0;
+    bool closes = false;
     bool is_complete = true;
   };
   struct Header;

@@ -21,11 +21,13 @@
 #include "formats/base64.h"
 #include "formats/npy.h"
 #include "tokenizer/utf8.h"
+#include "transport/fault_drill.h"
 
 namespace wideep::server {
 namespace {
 
 using engine::FinishReason;
+using transport::FaultDrill;
 
 // Code points of UTF-8: all bytes but continuation bytes (10xxxxxx).
 int64_t count_characters(std::string_view text) {
@@ -127,6 +129,7 @@ void Generation::submit(size_t index) {
   Answer& answer = answers_[index];
   engine::Request request{.prompt = prompt_of(index),
                           .answered = answer.tokens,
+                          .cached_on = answer.rank,
                           .max_tokens = *options_.max_tokens,
                           .sampling = options_.sampling};
   // The n answers share the seed but must differ.
@@ -143,7 +146,9 @@ void Generation::submit(size_t index) {
       std::move(request),
       [self = shared_from_this(), index](const run::Token& each) {
         if (self->exchange_->keeps_records()) {
+          FaultDrill::pass(FaultDrill::Step::kRecording);
           self->exchange_->add_record(encode_token(index, each));
+          FaultDrill::pass(FaultDrill::Step::kRecorded);
         }
         self->token(index, each);
       },
@@ -163,6 +168,7 @@ void Generation::token(size_t index, const run::Token& each) {
   }
   if (answer.has_all_tokens()) return;  // generated again, for the experts
   answer.tokens.push_back(each.sampled.token);
+  answer.rank = each.rank;
   if (answer.num_tokens() == 1) note_cached(index, each.cached_tokens);
   ++usage_.completion_tokens;
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);

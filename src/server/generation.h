@@ -74,6 +74,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<TokenLogprob> logprobs;  // of the tokens of `text` and `reasoning`
     int64_t characters = 0;              // code points of all earlier tokens
     std::vector<int32_t> tokens;         // received
+    int rank = -1;                       // that has sampled the last one
     int sent_tokens = 0;
     bool awaits_experts = false;
     bool is_cut = false;  // Backend::cut, since it was submitted

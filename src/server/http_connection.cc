@@ -17,12 +17,14 @@
 #include <utility>
 
 #include "server/api_error.h"
+#include "transport/fault_drill.h"
 
 namespace wideep::server {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using transport::FaultDrill;
 
 // A body that comes more slowly is cut, once its first body_seconds are over.
 constexpr size_t kSlowestBytesPerSecond = 8 << 10;
@@ -79,6 +81,11 @@ bool HttpConnection::go_on(bool is_suspect) {
   const std::optional<std::string> unsent = journal_->unsent(bufferevent_getfd(stream_));
   if (!unsent || !journal_->is_complete()) return false;
   if (!unsent->empty()) bufferevent_write(stream_, unsent->data(), unsent->size());
+  if (journal_->closes()) {
+    event_del(readable_);
+    end_reply(false);
+    return true;
+  }
   // A request with which one process after the other has died is likely the cause.
   constexpr int kMostSuspicions = 3;
   if (is_suspect && !journal_->input().empty() && journal_->suspect() == kMostSuspicions) {
@@ -119,6 +126,7 @@ bool HttpConnection::receive() {
   }
   const ssize_t count = ::recv(bufferevent_getfd(stream_), room.data(), room.size(), MSG_DONTWAIT);
   const bool waits = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  FaultDrill::pass(FaultDrill::Step::kRead);
   if (count > 0 && journal_ != nullptr) journal_->received(static_cast<size_t>(count));
   if (journal_ == nullptr) input_.resize(before + static_cast<size_t>(std::max<ssize_t>(count, 0)));
   if (count > 0 || waits) return true;
@@ -237,6 +245,7 @@ void HttpConnection::note_output(std::string_view bytes) {
   if (journal_ == nullptr) return;
   const uint64_t calls = exchange_ != nullptr ? exchange_->num_calls() : 0;
   journal_->append(bytes, refuses_ ? 1 : calls);
+  FaultDrill::pass(FaultDrill::Step::kWriting);
 }
 
 void HttpConnection::write(std::string_view bytes) {
@@ -266,8 +275,9 @@ void HttpConnection::flush_later(std::shared_ptr<Exchange> exchange) {
 void HttpConnection::end_reply(bool keeps_alive) {
   unwatch();
   exchange_ = nullptr;
+  FaultDrill::pass(FaultDrill::Step::kReplied);
   if (journal_ != nullptr) {
-    journal_->end_request(parsed_);
+    journal_->end_request(parsed_, !keeps_alive);
   } else {
     input_.erase(0, parsed_);
   }
@@ -303,7 +313,7 @@ void HttpConnection::drop_input() {
   const size_t bytes = input().size();
   dropped_bytes_ += bytes;
   if (journal_ != nullptr) {
-    journal_->end_request(bytes);
+    journal_->end_request(bytes, true);
   } else {
     input_.clear();
   }

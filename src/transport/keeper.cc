@@ -96,6 +96,7 @@ class KeptSeat : public Seat {
 
   Result<std::optional<Members>> join() override {
     world_.reset();
+    FaultDrill::pass(epoch_ == 0 ? FaultDrill::Step::kLoaded : FaultDrill::Step::kLeaving);
     Note note{.kind = epoch_ == 0 ? Note::Kind::kReady : Note::Kind::kLeft,
               .epoch = epoch_,
               .rank = rank_};
@@ -114,6 +115,7 @@ class KeptSeat : public Seat {
       ::close(std::exchange(commands_, fds[0]));
       messenger_.change(fds[1]);
     }
+    FaultDrill::pass(FaultDrill::Step::kJoined);
     return std::optional(std::move(members));
   }
 
@@ -257,6 +259,7 @@ void Keeper::close_inherited() {
 }
 
 void Keeper::be_rank(int rank, NoteSocket notes, int commands, int messages) {
+  FaultDrill::begin(memory_->control().drill_steps);
   Status status;
   {
     FrontMessenger messenger(messages);
@@ -336,6 +339,7 @@ Status Keeper::fork_front(const std::map<int, KeptRanks::Pipes>& pipes) {
   if (front_ == 0) {
     signals_.become_child(keeper);
     ::prctl(PR_SET_NAME, "wideep-front");
+    FaultDrill::begin(memory_->control().drill_steps);
     close_inherited();
     notes.keeper = NoteSocket();
     connections.keeper = NoteSocket();
@@ -781,6 +785,7 @@ void Keeper::end_all(const Status& why) {
 
 Status keep_ranks(const KeeperOptions& options, const std::function<Status(Seat&)>& rank,
                   const FrontBody& front) {
+  WIDEEP_TRY(FaultDrill::prepare());
   WIDEEP_TRY_ASSIGN(auto memory,
                     SharedMemory::create(options.group.num_ranks, options.group.segment_bytes));
   return Keeper(options, rank, front, std::move(memory)).run();

@@ -26,6 +26,7 @@
 
 #include "base/check.h"
 #include "base/shared_bytes.h"
+#include "transport/fault_drill.h"
 #include "wideep/status.h"
 
 namespace wideep::transport {
@@ -77,6 +78,7 @@ struct ControlPage {
   std::atomic<uint32_t> change_requested{0};
   std::atomic<uint32_t> epoch{0};         // the last one that was formed
   std::atomic<uint32_t> broken_epoch{0};  // the last one that has lost a member
+  FaultDrill::Counters drill_steps = {};
 };
 
 class SharedMemory {

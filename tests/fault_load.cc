@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fault_load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "server/http_client_testing.h"
+
+namespace wideep::tests {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr size_t kMostProblems = 3;
+constexpr int kLast = 1000;  // where events come that are of no answer
+// Shorter ones between parts of a stream are of no interest.
+constexpr auto kShortSilence = 20ms;
+
+std::string without_identity(const std::string& text) {
+  json value = json::parse(text, nullptr, false);
+  if (value.is_discarded() || !value.is_object()) return text;
+  value.erase("id");
+  value.erase("created");
+  // How much of a prompt another rank had cached depends on who computed what before.
+  if (value.contains("usage") && value["usage"].is_object()) {
+    value["usage"].erase("prompt_tokens_details");
+  }
+  return value.dump();
+}
+
+std::string name_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/comm", process));
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+}  // namespace
+
+std::vector<pid_t> processes_named(const Command& server, const std::string& beginning) {
+  std::vector<pid_t> found;
+  for (const pid_t process : server.ranks()) {
+    if (name_of(process).starts_with(beginning)) found.push_back(process);
+  }
+  return found;
+}
+
+// Chunks of a stream are taken apart as they come, because their times count.
+PlainReply ask_plainly(int port, const std::string& path, const json& body) {
+  PlainReply reply;
+  server::Socket socket(port);
+  const std::string text = body.dump();
+  socket.send(
+      fmt::format("POST {} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                  "Content-Length: {}\r\n\r\n{}",
+                  path, text.size(), text));
+  std::string all;
+  for (std::string part = socket.receive(); !part.empty(); part = socket.receive()) {
+    reply.arrivals.push_back(std::chrono::steady_clock::now());
+    all += part;
+  }
+  const size_t end = all.find("\r\n\r\n");
+  if (end == all.npos) {
+    reply.error = all.empty() ? "no reply" : "cut in its head";
+    return reply;
+  }
+  reply.status = std::stoi(all.substr(9, 3));
+  const bool is_stream = all.substr(0, end).find("chunked") != all.npos;
+  if (!is_stream) {
+    reply.text = without_identity(all.substr(end + 4));
+    reply.arrivals.clear();
+    return reply;
+  }
+  if (!all.ends_with("0\r\n\r\n")) {
+    reply.error = "the stream was cut";
+    return reply;
+  }
+  // The order of events of different answers depends on when their tokens came.
+  std::map<int, std::string> of_answers;
+  const std::string events = server::without_chunk_lengths(all.substr(end + 4));
+  for (size_t at = 0; at < events.size();) {
+    const size_t next = std::min(events.find("\n\n", at), events.size());
+    const std::string event = events.substr(at, next - at);
+    at = next + 2;
+    const json value = json::parse(event.substr(6), nullptr, false);
+    const bool is_part = value.is_object() && value.contains("choices");
+    const int answer = is_part ? value["choices"].at(0).value("index", 0) : kLast;
+    of_answers[answer] += (is_part ? without_identity(event.substr(6)) : event) + '\n';
+  }
+  for (const auto& [answer, part] : of_answers) reply.text += part;
+  return reply;
+}
+
+FaultLoad::FaultLoad(const Options& options)
+    : options_(options), expected_(static_cast<size_t>(options.num_requests)) {}
+
+json FaultLoad::body_of(int request) const {
+  const size_t start = static_cast<size_t>(request) * 3 % options_.text.size();
+  const std::string prompt = options_.text.substr(start) + std::to_string(request % 7);
+  json body = {{"model", "m"},
+               {"max_tokens", options_.max_tokens - request % 9},
+               {"temperature", request % 2 == 0 ? 0.0 : 0.9},
+               {"seed", 1000 + request},
+               {"ignore_eos", true},
+               {"stream", request % 4 != 3}};
+  if (is_chat(request)) {
+    body["messages"] = json::array({{{"role", "user"}, {"content", prompt}}});
+  } else {
+    body["prompt"] = prompt;
+    if (request % 3 == 1) body["logprobs"] = 2;
+    if (request % 6 == 2) body["n"] = 2;
+  }
+  return body;
+}
+
+void FaultLoad::complain(int request, const PlainReply& reply) {
+  const std::lock_guard lock(mutex_);
+  if (problems_.size() == kMostProblems) return;
+  const std::string& wanted = expected_[static_cast<size_t>(request)];
+  const auto [a, b] = std::ranges::mismatch(reply.text, wanted);
+  const auto at = static_cast<size_t>(a - reply.text.begin());
+  problems_.push_back(fmt::format(
+      "request {}: status {}, {}; differs at byte {} of {} ({} wanted): '{}' instead of '{}'",
+      request, reply.status, reply.error.empty() ? "no error" : reply.error, at, reply.text.size(),
+      wanted.size(), reply.text.substr(at, 120), wanted.substr(std::min(at, wanted.size()), 120)));
+}
+
+void FaultLoad::learn(int port) {
+  for (int request = 0; request < options_.num_requests; ++request) {
+    const PlainReply reply = ask_plainly(port, path_of(request), body_of(request));
+    expected_[static_cast<size_t>(request)] = reply.text;
+    if (reply.status != 200 || !reply.error.empty()) complain(request, reply);
+  }
+}
+
+void FaultLoad::start(int port) {
+  port_ = port;
+  stops_ = false;
+  for (int client = 0; client < options_.num_clients; ++client) {
+    clients_.emplace_back([this, client] { run(client); });
+  }
+}
+
+void FaultLoad::stop() {
+  stops_ = true;
+  for (std::thread& client : clients_) client.join();
+  clients_.clear();
+}
+
+void FaultLoad::run(int client) {
+  std::mt19937 random(static_cast<uint32_t>(client));
+  while (!stops_) {
+    const int request = std::uniform_int_distribution(0, options_.num_requests - 1)(random);
+    const PlainReply reply = ask_plainly(port_, path_of(request), body_of(request));
+    const bool is_right = reply.status == 200 && reply.error.empty() &&
+                          reply.text == expected_[static_cast<size_t>(request)];
+    if (!is_right) complain(request, reply);
+    ++replies_;
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 1; i < reply.arrivals.size(); ++i) {
+      if (reply.arrivals[i] - reply.arrivals[i - 1] < kShortSilence) continue;
+      silences_.push_back({reply.arrivals[i - 1], reply.arrivals[i]});
+    }
+  }
+}
+
+void FaultLoad::note_fault() {
+  const std::lock_guard lock(mutex_);
+  faults_.push_back(Clock::now());
+}
+
+std::vector<std::string> FaultLoad::problems() const {
+  const std::lock_guard lock(mutex_);
+  return problems_;
+}
+
+// A fault shows in the silence in which it happens, or in one that begins right after it, when what
+// was under way has arrived.
+std::vector<double> FaultLoad::gaps() const {
+  constexpr auto kSoon = 30ms;
+  const std::lock_guard lock(mutex_);
+  std::vector<double> gaps;
+  for (const Clock::time_point fault : faults_) {
+    double longest = 0.0;
+    for (const Silence& each : silences_) {
+      if (each.from > fault + kSoon || each.to < fault) continue;
+      longest = std::max(longest, std::chrono::duration<double>(each.to - each.from).count());
+    }
+    if (longest > 0.0) gaps.push_back(longest);
+  }
+  std::ranges::sort(gaps);
+  return gaps;
+}
+
+}  // namespace wideep::tests

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests of faults: clients that ask a server for answers again and again, and compare each
+// with the same answer of an undisturbed server, while processes of the server are killed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "command.h"
+
+namespace wideep::tests {
+
+// The processes of a server, by their names in lists of processes.
+std::vector<pid_t> processes_named(const Command& server, const std::string& beginning);
+inline std::vector<pid_t> rank_processes(const Command& server) {
+  return processes_named(server, "wideep-rank");
+}
+inline std::vector<pid_t> front_processes(const Command& server) {
+  return processes_named(server, "wideep-front");
+}
+
+// A reply without what differs between equal requests: id and time.
+struct PlainReply {
+  int status = 0;
+  std::string text;   // all events, or the body
+  std::string error;  // of the connection; "": none
+  // When the parts of a stream came.
+  std::vector<std::chrono::steady_clock::time_point> arrivals;
+};
+PlainReply ask_plainly(int port, const std::string& path, const nlohmann::json& body);
+
+class FaultLoad {
+ public:
+  struct Options {
+    int num_requests = 24;  // different ones: streams and whole replies, greedy and sampled
+    int num_clients = 8;
+    int max_tokens = 48;
+    bool chats = false;  // some of them
+    std::string text = "The quick brown fox jumps over the lazy dog and runs into the wood again";
+  };
+  explicit FaultLoad(const Options& options);
+
+  // Asks for every answer once, at a server that nothing happens to.
+  void learn(int port);
+  // Asks until stop().
+  void start(int port);
+  void stop();
+  // For the report: something is done to the server now.
+  void note_fault();
+
+  int64_t num_replies() const { return replies_; }
+  std::vector<std::string> problems() const;
+  // For each fault during which a stream ran: the longest time in seconds that any stream was
+  // silent around it, ascending.
+  std::vector<double> gaps() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  nlohmann::json body_of(int request) const;
+  bool is_chat(int request) const { return options_.chats && request % 5 == 4; }
+  const char* path_of(int request) const {
+    return is_chat(request) ? "/v1/chat/completions" : "/v1/completions";
+  }
+  void run(int client);
+  void complain(int request, const PlainReply& reply);
+
+  Options options_;
+  std::vector<std::string> expected_;  // [num_requests]
+  int port_ = 0;
+  std::atomic<bool> stops_{false};
+  std::atomic<int64_t> replies_{0};
+  std::vector<std::thread> clients_;
+  mutable std::mutex mutex_;  // guards the members below
+  std::vector<std::string> problems_;
+  std::vector<Clock::time_point> faults_;
+  struct Silence {
+    Clock::time_point from, to;
+  };
+  std::vector<Silence> silences_;  // between parts of streams, those of some length
+};
+
+}  // namespace wideep::tests
