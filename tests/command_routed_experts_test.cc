@@ -315,6 +315,40 @@ TEST_F(CommandRoutedExperts, OutliveTheirRanks) {
   }
 }
 
+// The serving process dies when it has kept the last token of an answer, and lacks its experts:
+// whether the engine has ended it, or a stop string.
+TEST_F(CommandRoutedExperts, OutliveTheServingProcessAfterTheLastToken) {
+  const json whole = {{"prompt", "And the king said"}, {"max_tokens", 6}, {"logprobs", 2}};
+  json stopped = whole;
+  stopped.update({{"max_tokens", 60}, {"stop", "e"}});
+  for (const json& body : {whole, stopped}) {
+    json expected;
+    {
+      Server server(kReference, with_flag({}));
+      ASSERT_GT(server.port(), 0);
+      expected = server.complete(body).body_json();
+    }
+    const int tokens = expected["usage"]["completion_tokens"];
+    ASSERT_GT(tokens, 1);
+    for (const char* config_text : {"tensor_parallel_size: 2\nenable_attention_dp: true\n"
+                                    "moe_expert_parallel_size: 2\n",
+                                    "pipeline_parallel_size: 2\n"}) {
+      SCOPED_TRACE(config_text);
+      Server server(
+          {.arguments = {"serve", "--model", kReference, "--port", "0", "--served-model-name", "m",
+                         "--enable-return-routed-experts", "--config", config(config_text)},
+           .environment = {{"WIDEEP_FAULT_DRILL", fmt::format("recorded:{}", tokens)}}});
+      ASSERT_GT(server.port(), 0);
+      const pid_t front = process_named(server, "wideep-front");
+      const Reply reply = server.complete(body);
+      ASSERT_EQ(reply.status, 200) << reply.body;
+      EXPECT_EQ(reply.body_json()["choices"], expected["choices"]);
+      EXPECT_EQ(reply.body_json()["usage"], expected["usage"]);
+      EXPECT_NE(process_named(server, "wideep-front"), front);
+    }
+  }
+}
+
 // ---- what the router has chosen ----
 
 // The routing log of `wideep generate` counts experts by another way. The prompts' prefixes tell
