@@ -265,8 +265,8 @@ TEST_F(CommandRoutedExperts, AreTheSameAfterPauses) {
 // ---- ranks and the serving process die ----
 
 // The living process of this name ("wideep-rank-1", "wideep-front"); −1: there is none.
-pid_t process_named(const Server& server, const std::string& name) {
-  for (const pid_t pid : const_cast<Server&>(server).command().ranks()) {
+pid_t process_named(Server& server, const std::string& name) {
+  for (const pid_t pid : server.command().ranks()) {
     const auto found = formats::read_file(fmt::format("/proc/{}/comm", pid));
     if (found.ok() && *found == name + "\n") return pid;
   }
