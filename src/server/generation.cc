@@ -9,6 +9,9 @@
 //   RankReporter → RankGroup::next → Front::take (serve.cc)
 //   Generation::token            decodes, looks for stop strings, streams or collects
 //
+// Where the reply has routed experts, they follow the last token: RankReporter::ended → RankGroup
+// (run/routed_experts.h) → Front::take → Generation::experts.
+//
 // Everything in this file runs on the serving thread, so that no state needs a lock.
 #include "server/generation.h"
 
