@@ -76,6 +76,11 @@ void add_address_options(command_line::Command command, Options& options) {
                   "What speculation has done for a request, in its reply")
       .one_of({"none", "summary", "detailed"})
       .show_default();
+  command.add_flag(
+      "--enable-return-routed-experts", options.serve.run.routed_experts,
+      "Return the experts that the router has chosen for each token, as "
+      "routed_experts of each choice of a whole reply; requests then share no pages of "
+      "the KV cache");
   command
       .add_option("--stream-interval", options.serve.service.stream_interval,
                   "Tokens per streamed chunk")

@@ -58,11 +58,13 @@ EngineState::EngineState(const EngineParts& parts, bool speculates)
                       parts.config.routing.num_experts, parts.config.routing.top_k);
 }
 
-void EngineState::give_up_step() {
-  if (!std::exchange(has_step, false)) return;
-  for (const int request : scheduler.give_up_step()) {
+std::vector<int> EngineState::give_up_step() {
+  if (!std::exchange(has_step, false)) return {};
+  std::vector<int> ended = scheduler.give_up_step();
+  for (const int request : ended) {
     if (speculation) speculation->end(request);
   }
+  return ended;
 }
 
 void EngineState::drop_requests() {
@@ -169,8 +171,7 @@ Status Engine::apply(Command command) {
       return parts_.feed.is_mine(command) ? scheduler_.submit(std::move(command.request))
                                           : Status();
     case Kind::kCancel:
-      if (scheduler_.cancel(command.request.index)) end_speculation(command.request.index);
-      return {};
+      return scheduler_.cancel(command.request.index) ? note_end(command.request.index) : Status();
     case Kind::kHold:
     case Kind::kRelease:
       scheduler_.hold_requests(command.kind == Kind::kHold);
@@ -329,7 +330,7 @@ Status Engine::run_step(const Scheduler::Step& step) {
 
 Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) {
   const base::TraceSpan span(base::Span::kIteration);
-  recorder_.begin(state_.iteration, step.owners);
+  recorder_.begin(state_.iteration, step.owners, step.batch.positions);
   const model::StageRows rows{
       .in = received_.rows,
       .out = parts_.pipeline.is_last() ? nullptr : parts_.pipeline.next_rows()};
@@ -518,9 +519,10 @@ std::vector<Engine::Yield> Engine::yields_of(std::span<const int32_t> words) {
   return yields;
 }
 
-void Engine::end_speculation(int request) {
+Status Engine::note_end(int request) {
   if (speculation_) speculation_->end(request);
   if (mtp_) mtp_->end(request);
+  return parts_.reporter.ended(request);
 }
 
 // Appends the tokens of the oldest micro-batch in flight to their sequences, and frees those that
@@ -540,8 +542,9 @@ Status Engine::complete_oldest() {
         sequence, yield.tokens.back(), static_cast<int>(yield.tokens.size()) - 1);
     scheduler_.append(sequence, yield.tokens, std::move(yield.drafts));
     if (reason == FinishReason::kNotFinished) continue;
-    end_speculation(sequence.request.index);
+    const int request = sequence.request.index;
     scheduler_.finish(&sequence);
+    WIDEEP_TRY(note_end(request));
   }
   schedule_ns_ += base::wall_ns() - start_ns;
   ++num_completed_;

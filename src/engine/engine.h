@@ -79,8 +79,9 @@ struct EngineState {
   // speculates: on the last stage of a pipeline, which drafts.
   EngineState(const EngineParts& parts, bool speculates);
 
-  // Gives up the step that an engine has scheduled but not computed, if there is one.
-  void give_up_step();
+  // Gives up the step that an engine has scheduled but not computed, if there is one. Returns the
+  // requests that end with it, because they were cancelled.
+  std::vector<int> give_up_step();
   // Ends all requests. Their pages stay in the cache.
   void drop_requests();
 
@@ -153,7 +154,7 @@ class Engine {
   void send_yields(std::span<const Yield> yields);
   static std::vector<Yield> yields_of(std::span<const int32_t> words);
   Status complete_oldest();
-  void end_speculation(int request);
+  Status note_end(int request);
   MicroBatch& next_in_flight() { return in_flight_[num_begun_ % in_flight_.size()]; }
   // Whether this rank is the one that reports the tokens of its group and pipeline.
   bool reports_tokens() const {

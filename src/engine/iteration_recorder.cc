@@ -15,9 +15,11 @@ void add(std::span<const int32_t> values, std::span<int32_t> sums) {
 
 }  // namespace
 
-void IterationRecorder::begin(int64_t iteration, std::span<Sequence* const> owners) {
+void IterationRecorder::begin(int64_t iteration, std::span<Sequence* const> owners,
+                              std::span<const int32_t> positions) {
   record_ = {.iteration = iteration};
   owners_ = owners;
+  positions_ = positions;
   start_ns_ = base::wall_ns();
   last_mark_cpu_ns_ = busy_cpu_ns();
 }
@@ -26,10 +28,19 @@ void IterationRecorder::on_layer(const model::MoeLayerRecord& layer) {
   count(layer);
   // Each rank of a tensor group reports its own part of the batch's tokens.
   const ep::TokenRange own = model_.group().tokens(static_cast<int>(owners_.size()));
-  const ChosenExperts chosen{layer.layer,        record_.iteration,
-                             layer.experts,      layer.counts,
-                             layer.group_counts, owners_.subspan(own.begin, own.size)};
-  layer.layer < first_prediction_layer_ ? reporter_.chosen(chosen) : hold(chosen);
+  ChosenExperts chosen{.layer = layer.layer,
+                       .iteration = record_.iteration,
+                       .experts = layer.experts,
+                       .counts = layer.counts,
+                       .group_counts = layer.group_counts,
+                       .owners = owners_.subspan(own.begin, own.size),
+                       .positions = {}};
+  if (layer.layer < first_prediction_layer_) {
+    chosen.positions = positions_.subspan(own.begin, own.size);
+    reporter_.chosen(chosen);
+  } else {
+    hold(chosen);
+  }
   last_mark_cpu_ns_ = busy_cpu_ns();  // reporting is not part of the next layer
 }
 
@@ -72,8 +83,13 @@ void IterationRecorder::hold(const ChosenExperts& chosen) {
 
 void IterationRecorder::report_held() {
   if (held_.layer < 0) return;
-  reporter_.chosen({held_.layer, record_.iteration, held_.experts, held_.counts, held_.group_counts,
-                    held_.owners});
+  reporter_.chosen({.layer = held_.layer,
+                    .iteration = record_.iteration,
+                    .experts = held_.experts,
+                    .counts = held_.counts,
+                    .group_counts = held_.group_counts,
+                    .owners = held_.owners,
+                    .positions = {}});
   held_.layer = -1;
 }
 

@@ -38,8 +38,9 @@ class IterationRecorder : public model::MoeObserver {
   // Which also gets the counts if its draft lengths are adaptive.
   void set_speculation(Speculation* speculation) { speculation_ = speculation; }
 
-  // owners: [tokens of the batch] the sequence of each token; valid until end().
-  void begin(int64_t iteration, std::span<Sequence* const> owners);
+  // [tokens of the batch] the sequence of each token, and its position there; valid until end().
+  void begin(int64_t iteration, std::span<Sequence* const> owners,
+             std::span<const int32_t> positions);
   void on_layer(const model::MoeLayerRecord& layer) override;
   // The next layer is a pass of a prediction layer; the passes of one are recorded and reported
   // together. owners: as in begin(); null for a row of no sequence.
@@ -64,6 +65,7 @@ class IterationRecorder : public model::MoeObserver {
 
   IterationRecord record_;
   std::span<Sequence* const> owners_;
+  std::span<const int32_t> positions_;
   // What the passes of a prediction layer have chosen so far, for one report.
   struct Held {
     int layer = -1;  // −1: nothing is held

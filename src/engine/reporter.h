@@ -37,6 +37,9 @@ struct ChosenExperts {
   std::span<const int32_t> counts;        // [num_experts] tokens of this rank
   std::span<const int32_t> group_counts;  // [num_experts] tokens of all ranks
   std::span<Sequence* const> owners;      // [num_tokens] the sequence of each token
+  // [num_tokens] the position of each in its sequence; empty for a prediction layer, whose tokens
+  // are those of other positions.
+  std::span<const int32_t> positions;
 };
 
 // Called on the engine's thread, in the order of events. An error ends the run.
@@ -49,6 +52,8 @@ class Reporter {
   virtual void chosen(const ChosenExperts& layer) = 0;
   virtual Status token(const SampledToken& token) = 0;
   virtual Status end_iteration(IterationRecord record) = 0;  // after its tokens
+  // A request has ended, or was cancelled: on every rank that computes it, after its last token.
+  virtual Status ended(int request_index) = 0;
 
   // Requests were held and released, and now no rank has work.
   virtual Status idle() = 0;

@@ -48,6 +48,8 @@ struct Request {
   int draw = 0;             // distinguishes the random numbers of requests with the same seed
   bool ignore_eos = false;  // generate max_tokens even after an end token
   bool speculates = true;   // may be drafted for (engine/speculation)
+  // When it ends, the experts of its tokens are wanted (run::RoutedExperts).
+  bool returns_experts = false;
 };
 
 // A request inside a rank's engine.

@@ -45,6 +45,7 @@ Command decode(std::string_view message, SharedTokens* last_prompt) {
   request.draw = reader.get<int>();
   request.ignore_eos = reader.get<bool>();
   request.speculates = reader.get<bool>();
+  request.returns_experts = reader.get<bool>();
   command.epoch = reader.get<uint32_t>();
   return command;
 }
@@ -73,6 +74,7 @@ std::string CommandEncoder::encode(const Command& command) {
   writer.put(command.request.draw);
   writer.put(command.request.ignore_eos);
   writer.put(command.request.speculates);
+  writer.put(command.request.returns_experts);
   writer.put(command.epoch);
   return writer.take();
 }

@@ -31,7 +31,8 @@ Command submit(int owner, int index, std::vector<int32_t> prompt) {
                       .max_tokens = 7,
                       .sampling = {.temperature = 0.5f, .top_k = 3, .top_p = 0.9f, .seed = 11},
                       .draw = 2,
-                      .ignore_eos = true}};
+                      .ignore_eos = true,
+                      .returns_experts = true}};
 }
 
 class RequestFeedTest : public testing::Test {
@@ -84,6 +85,7 @@ TEST_F(RequestFeedTest, CommandsComeWholeAndInOrder) {
   EXPECT_EQ(second.request.sampling.seed, 11u);
   EXPECT_EQ(second.request.draw, 2);
   EXPECT_TRUE(second.request.ignore_eos);
+  EXPECT_TRUE(second.request.returns_experts);
   EXPECT_EQ(third.kind, Command::Kind::kCancel);
   EXPECT_EQ(third.request.index, 5);
 }

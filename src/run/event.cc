@@ -42,6 +42,15 @@ void put(WireWriter& writer, const RequestCounts& counts) {
   writer.put_all(counts.counts);
 }
 
+void put(WireWriter& writer, const RoutedPart& part) {
+  writer.put(part.request_index);
+  writer.put(part.first_layer);
+  writer.put(part.num_layers);
+  writer.put_all(part.positions);
+  writer.put_all(part.iterations);
+  writer.put_all(part.experts);
+}
+
 // ---- reading ----
 
 template <typename T>
@@ -81,6 +90,18 @@ template <>
 RequestCounts get<RequestCounts>(WireReader& reader) {
   const int index = reader.get<int>();
   return {index, reader.get_all<int64_t>()};
+}
+
+template <>
+RoutedPart get<RoutedPart>(WireReader& reader) {
+  RoutedPart part;
+  part.request_index = reader.get<int>();
+  part.first_layer = reader.get<int>();
+  part.num_layers = reader.get<int>();
+  part.positions = reader.get_all<int32_t>();
+  part.iterations = reader.get_all<int64_t>();
+  part.experts = reader.get_all<int32_t>();
+  return part;
 }
 
 // Reads the alternative of the variant with this index: the index is known only at run time, the

@@ -93,6 +93,15 @@ struct RequestCounts {
   int request_index = 0;
   std::vector<int64_t> counts;  // [MoE layers × num_experts]
 };
+// With RunOptions::routed_experts, for a request that wants it (engine::Request::returns_experts):
+// the experts of its tokens, after its last token. The last generated token was never routed.
+struct RoutedExperts {
+  int request_index = 0;
+  int num_positions = 0;  // from the first on; fewer than tokens if the request was cut early
+  int num_layers = 0;     // the model's MoE layers, ascending, without those that predict
+  int top_k = 0;
+  std::vector<int32_t> experts;  // [num_positions, num_layers, top_k], in the router's order
+};
 // The last event of a rank.
 struct RankEnded {
   int rank = 0;
@@ -106,9 +115,9 @@ struct StopRequested {
   int signal = 0;
 };
 
-using Event =
-    std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token, Iteration,
-                 ExpertRecording, Rebalance, RanksIdle, RequestCounts, RankEnded, StopRequested>;
+using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
+                           Iteration, ExpertRecording, Rebalance, RanksIdle, RequestCounts,
+                           RoutedExperts, RankEnded, StopRequested>;
 
 // ---- from one rank to that process ----
 
@@ -116,9 +125,20 @@ using Event =
 struct RankIteration {
   engine::IterationRecord record;
 };
+// One rank's part of RoutedExperts: what it has routed of a request in its layers. Each rank that
+// computes the request sends one when it ends, wanted or not.
+struct RoutedPart {
+  int request_index = 0;
+  int first_layer = 0;  // among the model's MoE layers
+  int num_layers = 0;
+  std::vector<int32_t> positions;   // ascending
+  std::vector<int64_t> iterations;  // [positions] in which they were routed last
+  std::vector<int32_t> experts;     // [positions, num_layers, top_k]; −1: not routed
+};
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
-using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration,
-                               ExpertRecording, Rebalance, RanksIdle, RequestCounts, RankEnded>;
+using RankEvent =
+    std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration, ExpertRecording,
+                 Rebalance, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

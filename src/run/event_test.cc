@@ -42,6 +42,18 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_TRUE(std::holds_alternative<RanksIdle>(decode(encode(RanksIdle()))));
   EXPECT_EQ(over_the_pipe(RequestCounts{2, {4, 5, 6}}).counts, (std::vector<int64_t>{4, 5, 6}));
   EXPECT_EQ(over_the_pipe(Rebalance{.moves = 9}).moves, 9);
+  const RoutedPart part = over_the_pipe(RoutedPart{.request_index = 5,
+                                                   .first_layer = 1,
+                                                   .num_layers = 2,
+                                                   .positions = {3},
+                                                   .iterations = {int64_t{1} << 40},
+                                                   .experts = {6, 7}});
+  EXPECT_EQ(part.request_index, 5);
+  EXPECT_EQ(part.first_layer, 1);
+  EXPECT_EQ(part.num_layers, 2);
+  EXPECT_EQ(part.positions, (std::vector<int32_t>{3}));
+  EXPECT_EQ(part.iterations, (std::vector<int64_t>{int64_t{1} << 40}));
+  EXPECT_EQ(part.experts, (std::vector<int32_t>{6, 7}));
   const RankEnded ended =
       over_the_pipe(RankEnded{1, {.wall_ns = 8}, {.dispatched_bytes = 10, .other_bytes = 12}});
   EXPECT_EQ(ended.rank, 1);

@@ -80,7 +80,10 @@ std::string cache_text(const Run& run) {
   if (plan.limits.reuse_pages) {
     shared = "requests with the same prefix share pages: the same bits as if computed again";
   } else if (run.options().parallel.kv_cache_config.enable_block_reuse) {
-    shared = "pages are not shared: a routing log needs the experts of every token";
+    shared = run.options().routed_experts
+                 ? "pages are not shared: --enable-return-routed-experts needs the experts of "
+                   "every token"
+                 : "pages are not shared: a routing log needs the experts of every token";
   }
   return fmt::format("\ncache   {} pages of {} tokens per rank; {}", plan.limits.max_pages,
                      kernels::kPageTokens, shared);

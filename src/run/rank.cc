@@ -236,7 +236,8 @@ class Rank {
       if (members->has_new_front) begin_with_new_front();
       const Status ended = compute(*members);
       if (has_finished_ || (!ended.ok() && !goes_on_after(ended))) return ended;
-      if (state_) state_->give_up_step();
+      if (!state_) continue;
+      for (const int request : state_->give_up_step()) WIDEEP_TRY(reporter_.ended(request));
     }
   }
 

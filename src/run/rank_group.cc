@@ -126,6 +126,11 @@ RequestWriter::OnLoss on_loss(const Run& run) {
   return run.plan().is_elastic() ? RequestWriter::OnLoss::kMove : RequestWriter::OnLoss::kReplay;
 }
 
+int num_routed_layers(const model::ModelConfig& config) {
+  return static_cast<int>(std::ranges::count_if(
+      moe_layers(config), [&](int each) { return each < config.num_layers; }));
+}
+
 }  // namespace
 
 RankGroup::RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
@@ -135,7 +140,9 @@ RankGroup::RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
       ranks_(std::move(ranks)),
       requests_(std::min(run.plan().num_request_owners(), run.plan().start_ranks), on_loss(run)),
       members_(static_cast<size_t>(run.plan().start_ranks)),
-      iterations_(run.plan().mapping.world_size(), run.plan().start_ranks) {
+      iterations_(run.plan().mapping.world_size(), run.plan().start_ranks),
+      routed_(run.plan().mapping.world_size() / run.plan().num_request_owners(),
+              num_routed_layers(run.plan().model.config), run.plan().model.config.routing.top_k) {
   std::iota(members_.begin(), members_.end(), 0);
   for (const auto& [rank, fd] : feeds_->take_writing()) requests_.add_rank(rank, fd);
 }
@@ -233,6 +240,11 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   if (auto* each = std::get_if<RankIteration>(&event)) {
     return iterations_.add(rank, std::move(each->record));
   }
+  if (const auto* each = std::get_if<RoutedPart>(&event)) {
+    auto whole = routed_.add(*each);
+    return whole && requests_.routed(whole->request_index) ? std::optional<Event>(std::move(*whole))
+                                                           : std::nullopt;
+  }
   if (const auto* each = std::get_if<Token>(&event)) {
     requests_.answered(each->request_index, each->sampled.token,
                        each->finish_reason != engine::FinishReason::kNotFinished);
@@ -240,8 +252,8 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   return std::visit(
       [](auto&& each) -> std::optional<Event> {
         using T = std::decay_t<decltype(each)>;
-        if constexpr (std::is_same_v<T, RankIteration>) {
-          return std::nullopt;  // handled above; the only alternative that Event does not have
+        if constexpr (std::is_same_v<T, RankIteration> || std::is_same_v<T, RoutedPart>) {
+          return std::nullopt;  // handled above; Event does not have them
         } else {
           return Event(std::forward<decltype(each)>(each));
         }
@@ -256,6 +268,7 @@ std::optional<Event> RankGroup::merge_change(int rank, MembersChanged change) {
   has_begun_ = true;  // a front that goes on where another one has died
   members_ = change.ranks;
   change.reloaded = std::exchange(reloaded_, 0);
+  if (!run_.plan().is_elastic()) routed_.clear();
   change.replayed = requests_.change_members(change.epoch, change.ranks);
   return change;
 }

@@ -28,6 +28,7 @@
 #include "run/event.h"
 #include "run/iteration_summary.h"
 #include "run/request_writer.h"
+#include "run/routed_experts.h"
 #include "run/run.h"
 #include "transport/kept_ranks.h"
 
@@ -101,6 +102,7 @@ class RankGroup {
   bool has_begun_ = false;  // all ranks were ready
   int reloaded_ = 0;        // experts, by the members that have begun the next epoch
   IterationAssembler iterations_;
+  RoutedParts routed_;
 };
 
 }  // namespace wideep::run

@@ -21,6 +21,12 @@ RankReporter::RankReporter(const Run& run, int rank, const transport::Messenger&
     const int file = plan.experts.ranks[static_cast<size_t>(rank)].file;
     recorder_.emplace(*options.statistics, file, plan.experts.statistics);
   }
+  if (options.routed_experts) {
+    std::vector<int> layers = plan.experts.ranks[static_cast<size_t>(rank)].moe_layers;
+    std::erase_if(layers, [&](int layer) { return layer >= plan.model.config.num_layers; });
+    routed_.emplace(layers.empty() ? 0 : layer_index_.at(layers.front()),
+                    static_cast<int>(layers.size()), plan.model.config.routing.top_k);
+  }
 }
 
 void RankReporter::begin_iteration(int64_t iteration) {
@@ -39,11 +45,21 @@ void RankReporter::chosen(const engine::ChosenExperts& layer) {
     recording_ = recorder_->add(layer.iteration, layer.layer, layer.counts);
   }
   if (run_.options().routing_log) add_request_counts(layer);
+  if (routed_ && layer.layer < plan.model.config.num_layers) {
+    routed_->add(layer_index_.at(layer.layer), layer);
+  }
 }
 
 void RankReporter::set_members(const transport::Members& members) {
   members_ = members;
   reloaded_ = 0;
+  // Requests that come again are routed again; those that a rank goes on with are not.
+  if (routed_ && !run_.plan().is_elastic()) routed_->clear();
+}
+
+void RankReporter::forget_front() {
+  records_experts_ = false;
+  if (routed_) routed_->clear();
 }
 
 Status RankReporter::ready() {
@@ -119,6 +135,10 @@ Status RankReporter::end_iteration(engine::IterationRecord record) {
   initial_imbalances_.clear();
   const RankIteration event{std::move(record)};
   return reports_when_idle_ ? send_with_next(event) : send(event);
+}
+
+Status RankReporter::ended(int request_index) {
+  return routed_ ? send(routed_->take(request_index)) : Status();
 }
 
 Status RankReporter::idle() {

@@ -13,6 +13,7 @@
 #include "base/sha256.h"
 #include "engine/reporter.h"
 #include "run/event.h"
+#include "run/routed_experts.h"
 #include "run/run.h"
 #include "transport/members.h"
 #include "transport/messenger.h"
@@ -28,6 +29,7 @@ class RankReporter : public engine::Reporter {
   void chosen(const engine::ChosenExperts& layer) override;
   Status token(const engine::SampledToken& token) override;
   Status end_iteration(engine::IterationRecord record) override;
+  Status ended(int request_index) override;
   Status idle() override;
   void report_when_idle() override { reports_when_idle_ = true; }
   Status record_experts(bool records) override;
@@ -40,7 +42,7 @@ class RankReporter : public engine::Reporter {
   // The rank is a member of a group from now on.
   void set_members(const transport::Members& members);
   // Another process receives the events now, which has asked for nothing.
-  void forget_front() { records_experts_ = false; }
+  void forget_front();
   // It computes with the others: RanksReady, or MembersChanged after the first epoch.
   Status ready();
   // Experts that it brings into slots for a group with other members.
@@ -77,6 +79,7 @@ class RankReporter : public engine::Reporter {
   int64_t loads_of_ = 0;                 // (token, expert) pairs of the first layer in it
   std::map<int, base::Sha256> digests_;  // by request
   std::map<int, std::vector<int64_t>> request_counts_;  // by request: [MoE layers × experts]
+  std::optional<RoutedRows> routed_;
 };
 
 }  // namespace wideep::run

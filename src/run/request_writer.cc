@@ -70,6 +70,7 @@ void RequestWriter::submit_to(int owner, Running running) {
   running.tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
   tokens_of_owner_[owner] += running.tokens;
   write({.kind = Command::Kind::kSubmit, .owner = owner, .request = request});
+  running.returns_experts = request.returns_experts;
   if (!keeps()) running.request = {};
   running_[index] = std::move(running);
 }
@@ -79,6 +80,25 @@ void RequestWriter::cancel(int index) {
   end(index);
   std::erase_if(orphans_, [&](const Running& each) { return each.request.index == index; });
   write({.kind = Command::Kind::kCancel, .request = {.index = index}});
+}
+
+void RequestWriter::cut(int index) {
+  const std::lock_guard lock(mutex_);
+  Running* running = find(index);
+  if (running == nullptr || running->awaits_experts) return;  // it has ended by itself
+  running->awaits_experts = true;
+  std::vector<int32_t>& answered = running->request.answered;
+  running->request.max_tokens = static_cast<int>(answered.size());
+  if (!answered.empty()) answered.pop_back();
+  write({.kind = Command::Kind::kCancel, .request = {.index = index}});
+}
+
+RequestWriter::Running* RequestWriter::find(int index) {
+  const auto found = running_.find(index);
+  if (found != running_.end()) return &found->second;
+  const auto orphan =
+      std::ranges::find(orphans_, index, [](const Running& each) { return each.request.index; });
+  return orphan == orphans_.end() ? nullptr : &*orphan;
 }
 
 void RequestWriter::record_experts(bool records) {
@@ -100,10 +120,21 @@ void RequestWriter::stop() {
 void RequestWriter::answered(int index, int32_t token, bool is_last) {
   if (!is_last && !keeps()) return;
   const std::lock_guard lock(mutex_);
-  if (is_last) return end(index);
   // It may be unknown: cancelled, while a token of it was in flight.
   const auto found = running_.find(index);
-  if (found != running_.end()) found->second.request.answered.push_back(token);
+  if (found == running_.end() || found->second.awaits_experts) return;
+  Running& running = found->second;
+  if (!is_last) return running.request.answered.push_back(token);
+  if (!running.returns_experts) return end(index);
+  running.awaits_experts = true;
+  running.request.max_tokens = static_cast<int>(running.request.answered.size()) + 1;
+}
+
+bool RequestWriter::routed(int index) {
+  const std::lock_guard lock(mutex_);
+  const bool wanted = running_.contains(index) && running_.at(index).returns_experts;
+  end(index);
+  return wanted;
 }
 
 // Errors are ignored: they mean that a rank has ended, which is an event of its own.

@@ -52,6 +52,9 @@ class RequestWriter {
   // RanksIdle follows when all are answered. REQUIRES: no request is running.
   void submit_together(std::vector<engine::Request> requests, Reports reports = Reports::kAtOnce);
   void cancel(int index);
+  // No more tokens of the request are wanted, but its experts are. REQUIRES:
+  // Request::returns_experts.
+  void cut(int index);
 
   // Whether iteration records contain expert counts, from the ranks' next iteration on. The event
   // ExpertRecording follows when all ranks have begun, or ended.
@@ -63,6 +66,9 @@ class RequestWriter {
 
   // To be called with every token of a request.
   void answered(int index, int32_t token, bool is_last);
+  // To be called when the experts of a request have come, which ends it. Returns whether they are
+  // wanted.
+  bool routed(int index);
 
   // ---- ranks that die and return ----
 
@@ -87,10 +93,15 @@ class RequestWriter {
     int64_t tokens = 0;
     engine::Request request;  // with what was answered; only if requests are kept
     int own_deaths = 0;       // of ranks that computed it
+    bool returns_experts = false;
+    // All its tokens have come, but not its experts. Should it be submitted again, its last token
+    // is generated again, and with it come the experts.
+    bool awaits_experts = false;
   };
   bool keeps() const { return on_loss_ != OnLoss::kEnd; }
   int least_loaded() const;
   void submit_to(int owner, Running running);
+  Running* find(int index);
   void write(const engine::Command& command);
   void write(engine::Command::Kind kind) { write({.kind = kind, .request = {}}); }
   void end(int index);

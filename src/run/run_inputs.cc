@@ -177,6 +177,7 @@ transport::Settings fingerprints(const RunOptions& options, const RunInputs& inp
           {"--random-weights", options.random_weights ? "true" : "false"},
           {"--logits-digest", options.logits_digest ? "true" : "false"},
           {"--routing-log", options.routing_log ? "true" : "false"},
+          {"--enable-return-routed-experts", options.routed_experts ? "true" : "false"},
           {"--timeout", fmt::format("{} ms", options.timeout.count())}};
 }
 

@@ -54,6 +54,8 @@ struct RunOptions {
   // ---- what is recorded ----
   bool logits_digest = false;  // SHA-256 of each request's logits
   bool routing_log = false;
+  // Events RoutedExperts, for requests that want them.
+  bool routed_experts = false;
   std::optional<StatisticsRequest> statistics;
   std::optional<ProfileRequest> profile;
   std::string iteration_log;             // file (run/iteration_log.h); empty: none
@@ -64,9 +66,11 @@ struct RunOptions {
   // For tests: called while the run is planned.
   std::function<void(engine::SpeculationOptions&)> adjust_speculation;
 
-  // Whether requests with the same prefix share pages of the KV cache. A routing log needs the
-  // experts of every token, also of those that sharing would not compute again.
-  bool reuses_pages() const { return parallel.kv_cache_config.enable_block_reuse && !routing_log; }
+  // Whether requests with the same prefix share pages of the KV cache. A routing log and routed
+  // experts need the experts of every token, also of those that sharing would not compute again.
+  bool reuses_pages() const {
+    return parallel.kv_cache_config.enable_block_reuse && !routing_log && !routed_experts;
+  }
 };
 
 // Whether this process receives the ranks' events: it is the parent of forked ranks, or rank 0 of

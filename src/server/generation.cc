@@ -9,13 +9,20 @@
 //   RankReporter → RankGroup::next → Front::take (serve.cc)
 //   Generation::token            decodes, looks for stop strings, streams or collects
 //
+// Where the reply has routed experts, they follow the last token: RankReporter::ended → RankGroup
+// (run/routed_experts.h) → Front::take → Generation::experts.
+//
 // Everything in this file runs on the serving thread, so that no state needs a lock.
 #include "server/generation.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/cpu_time.h"
 #include "engine/wire.h"
+#include "formats/base64.h"
+#include "formats/npy.h"
 #include "tokenizer/utf8.h"
 #include "transport/fault_drill.h"
 
@@ -65,8 +72,7 @@ std::pair<size_t, run::Token> decode_token(std::string_view record) {
 }  // namespace
 
 void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
-                       GenerationOptions options,
-                       const std::vector<engine::SharedTokens>& prompts) {
+                       GenerationOptions options, std::vector<engine::SharedTokens> prompts) {
   Past past;
   const std::vector<std::string> records = exchange->records();
   if (records.empty()) {
@@ -75,59 +81,39 @@ void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
     decode_head(records.front(), &head, &options.sampling.seed);
     for (size_t i = 1; i < records.size(); ++i) past.tokens.push_back(decode_token(records[i]));
   }
-  const std::shared_ptr<Generation> self(
-      new Generation(setup, std::move(exchange), std::move(head), std::move(options)));
+  const std::shared_ptr<Generation> self(new Generation(setup, std::move(exchange), std::move(head),
+                                                        std::move(options), std::move(prompts)));
   self->exchange_->on_gone([self] { self->cancel_all(); });
   if (self->options_.stream) self->exchange_->start_stream("text/event-stream");
-  self->submit(prompts, past);
+  self->begin(past);
 }
 
 Generation::Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
-                       GenerationOptions options)
+                       GenerationOptions options, std::vector<engine::SharedTokens> prompts)
     : setup_(setup),
       exchange_(std::move(exchange)),
       head_(std::move(head)),
       options_(std::move(options)),
+      prompts_(std::move(prompts)),
       events_(head_, options_.include_usage),
       start_ns_(base::wall_ns()) {
   setup_.running.insert(this);
 }
 
-void Generation::submit(const std::vector<engine::SharedTokens>& prompts, const Past& past) {
+// What another process has got comes first: it shows what each answer lacks.
+void Generation::begin(const Past& past) {
+  const std::shared_ptr<Generation> kept = shared_from_this();
   const size_t n = static_cast<size_t>(options_.n);
-  for (const auto& prompt : prompts) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
+  for (const auto& prompt : prompts_) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
   setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
-  running_ = prompts.size() * n;
+  running_ = prompts_.size() * n;
   setup_.metrics.running += static_cast<int64_t>(running_);
   const StopStrings stops(std::move(options_.stop));
   std::optional<HarmonyChannels> channels;
   if (setup_.harmony && head_.api == Api::kChat) channels.emplace(*setup_.harmony);
-  for (size_t i = 0; i < running_; ++i) answers_.emplace_back(setup_.tokenizer, stops, channels);
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    engine::Request request{.prompt = prompts[i / n],
-                            .max_tokens = *options_.max_tokens,
-                            .sampling = options_.sampling};
-    request.draw = static_cast<int>(i % n);  // the n answers share the seed but must differ
-    request.ignore_eos = options_.ignore_eos;
-    request.speculates = options_.speculates;
-    bool has_ended = false;
-    for (const auto& [index, token] : past.tokens) {
-      if (index != i) continue;
-      request.answered.push_back(token.sampled.token);
-      request.cached_on = token.rank;
-      has_ended = token.finish_reason != FinishReason::kNotFinished;
-    }
-    if (!has_ended) {
-      answers_[i].id = setup_.backend.submit(
-          std::move(request), [self = shared_from_this(), i](const run::Token& each) {
-            if (self->exchange_->keeps_records()) {
-              FaultDrill::pass(FaultDrill::Step::kRecording);
-              self->exchange_->add_record(encode_token(i, each));
-              FaultDrill::pass(FaultDrill::Step::kRecorded);
-            }
-            self->token(i, each);
-          });
-    }
+  for (size_t i = 0; i < prompts_.size() * n; ++i) {
+    Answer& answer = answers_.emplace_back(setup_.tokenizer, stops, channels);
+    answer.awaits_experts = setup_.returns_experts && !options_.stream;
     // OpenAI's chat streams begin with a chunk that has only the role.
     if (options_.stream && head_.api == Api::kChat) {
       const ReplyPart role{.index = static_cast<int>(i), .text = {}, .first = true};
@@ -135,40 +121,106 @@ void Generation::submit(const std::vector<engine::SharedTokens>& prompts, const 
       send_event();
     }
   }
-  const std::shared_ptr<Generation> kept = shared_from_this();
   for (const auto& [index, token] : past.tokens) this->token(index, token);
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    if (!answers_[i].has_ended()) submit(i);
+  }
+}
+
+// One engine request for the rest of an answer.
+void Generation::submit(size_t index) {
+  Answer& answer = answers_[index];
+  engine::Request request{.prompt = prompt_of(index),
+                          .answered = answer.tokens,
+                          .cached_on = answer.rank,
+                          .max_tokens = *options_.max_tokens,
+                          .sampling = options_.sampling};
+  // The n answers share the seed but must differ.
+  request.draw = static_cast<int>(index % static_cast<size_t>(options_.n));
+  request.ignore_eos = options_.ignore_eos;
+  request.speculates = options_.speculates;
+  request.returns_experts = answer.awaits_experts;
+  if (answer.has_all_tokens()) {  // only the experts are lacking: they come with the last token
+    request.max_tokens = answer.num_tokens();
+    request.answered.pop_back();
+  }
+  answer.is_cut = false;
+  answer.id = setup_.backend.submit(
+      std::move(request),
+      [self = shared_from_this(), index](const run::Token& each) {
+        if (self->exchange_->keeps_records()) {
+          FaultDrill::pass(FaultDrill::Step::kRecording);
+          self->exchange_->add_record(encode_token(index, each));
+          FaultDrill::pass(FaultDrill::Step::kRecorded);
+        }
+        self->token(index, each);
+      },
+      [self = shared_from_this(), index](const run::RoutedExperts& routed) {
+        self->experts(index, routed);
+      });
 }
 
 void Generation::token(size_t index, const run::Token& each) {
   Answer& answer = answers_[index];
-  if (answer.finish_reason != FinishReason::kNotFinished) return;  // sent before the cancellation
+  if (answer.has_ended()) return;  // sent before the cancellation
   if (each.finish_reason == FinishReason::kFailed) {
     return fail(
         {.status = 500,
          .message = "several ranks have died of themselves while they computed this request",
          .code = "ranks_died"});
   }
-  if (answer.tokens++ == 0) note_cached(index, each.cached_tokens);
+  if (answer.has_all_tokens()) return;  // generated again, for the experts
+  answer.tokens.push_back(each.sampled.token);
+  answer.rank = each.rank;
+  if (answer.num_tokens() == 1) note_cached(index, each.cached_tokens);
   ++usage_.completion_tokens;
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
   ++setup_.metrics.generated_tokens;
   take_text(answer, each);
   // Only the server knows stop strings; the engine would go on to max_tokens.
   answer.finish_reason = answer.stop.found() ? FinishReason::kStop : each.finish_reason;
-  if (answer.stop.found() && each.finish_reason == FinishReason::kNotFinished) {
-    setup_.backend.cancel(answer.id);
+  if (answer.stop.found() && each.finish_reason == FinishReason::kNotFinished && answer.id) {
+    answer.is_cut = answer.awaits_experts;
+    answer.is_cut ? setup_.backend.cut(*answer.id) : setup_.backend.cancel(*answer.id);
   }
-  const bool last = answer.finish_reason != FinishReason::kNotFinished;
+  const bool last = answer.has_all_tokens();
   note_times(answer, each.step_drafts < 0, last);
-  if (last) {
-    --running_;
-    --setup_.metrics.running;
-  }
+  if (answer.has_ended()) note_end();
   // Tokens without text (a part of a character, a possible stop string) wait for the next chunk.
   const bool has_text = !answer.text.empty() || !answer.reasoning.empty();
-  const bool due = answer.tokens - answer.sent_tokens >= setup_.stream_interval;
+  const bool due = answer.num_tokens() - answer.sent_tokens >= setup_.stream_interval;
   if (options_.stream && (last || (due && has_text))) send_part(index);
   if (finished()) end();
+}
+
+// The last token was sampled, but never routed.
+void Generation::experts(size_t index, const run::RoutedExperts& routed) {
+  Answer& answer = answers_[index];
+  const int end = static_cast<int>(prompt_of(index).size()) + answer.num_tokens() - 1;
+  if (routed.num_positions < end) {
+    // It was cut where another rank had not yet computed all of it again.
+    if (answer.is_cut) return submit(index);
+    return fail({.status = 500,
+                 .message = fmt::format("the ranks have sent the experts of {} tokens, expected {}",
+                                        routed.num_positions, end),
+                 .code = "routed_experts_lost"});
+  }
+  const int begin = std::min(options_.experts_start.value_or(0), end);
+  const auto row_size = static_cast<size_t>(routed.num_layers) * static_cast<size_t>(routed.top_k);
+  const std::vector<int64_t> shape = {end - begin, routed.num_layers, routed.top_k};
+  answer.experts =
+      formats::base64(formats::npy_of(std::span(routed.experts)
+                                          .subspan(static_cast<size_t>(begin) * row_size,
+                                                   static_cast<size_t>(end - begin) * row_size),
+                                      shape));
+  answer.awaits_experts = false;
+  note_end();
+  if (finished()) this->end();
+}
+
+void Generation::note_end() {
+  --running_;
+  --setup_.metrics.running;
 }
 
 // The usage that the client gets counts a prompt once, however many answers it has. The metrics
@@ -240,7 +292,7 @@ void Generation::note_logprob(Answer& answer, const run::Token& each) {
 void Generation::note_times(Answer& answer, bool with_last, bool last) {
   const int64_t now = base::wall_ns();
   Metrics& metrics = setup_.metrics;
-  if (answer.tokens == 1) {
+  if (answer.num_tokens() == 1) {
     metrics.time_to_first_token.add(seconds(now - start_ns_));
     metrics.recent_first.add(unix_seconds(), seconds(now - start_ns_));
   } else if (!with_last) {
@@ -263,7 +315,7 @@ void Generation::send_part(size_t index) {
   answer.text.clear();
   answer.reasoning.clear();
   answer.logprobs.clear();
-  answer.sent_tokens = answer.tokens;
+  answer.sent_tokens = answer.num_tokens();
 }
 
 void Generation::send_event() {
@@ -311,7 +363,8 @@ void Generation::end() {
                      .text = answers_[i].text,
                      .reasoning = answers_[i].reasoning,
                      .logprobs = options_.logprobs ? &answers_[i].logprobs : nullptr,
-                     .finish_reason = answers_[i].finish_reason});
+                     .finish_reason = answers_[i].finish_reason,
+                     .routed_experts = setup_.returns_experts ? &answers_[i].experts : nullptr});
   }
   exchange_->reply(200, "application/json", json_text(whole_reply(head_, parts, usage_)));
 }
@@ -320,9 +373,10 @@ void Generation::end() {
 void Generation::cancel_all() {
   setup_.running.erase(this);
   for (Answer& answer : answers_) {
-    if (answer.finish_reason != FinishReason::kNotFinished) continue;
+    if (answer.has_ended()) continue;
     answer.finish_reason = FinishReason::kStop;
-    setup_.backend.cancel(answer.id);
+    answer.awaits_experts = false;
+    if (answer.id) setup_.backend.cancel(*answer.id);
     ++setup_.metrics.cancelled;
     --setup_.metrics.running;
   }

@@ -34,7 +34,8 @@ struct GenerationSetup {
   Metrics& metrics;
   int stream_interval = 1;  // tokens per chunk of a stream
   DraftMetrics draft_metrics = DraftMetrics::kNone;
-  int most_drafts = 0;  // of a request in a step
+  int most_drafts = 0;           // of a request in a step
+  bool returns_experts = false;  // in whole replies
   // Of a model that writes harmony: its chats' reasoning is told from their content.
   std::optional<HarmonyTokens> harmony = {};
   std::set<Generation*> running = {};  // those that have not ended
@@ -47,7 +48,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // process has died in the middle of the reply, it goes on with it: head and seed are those of the
   // exchange's first record then. REQUIRES: options.max_tokens is set.
   static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
-                    GenerationOptions options, const std::vector<engine::SharedTokens>& prompts);
+                    GenerationOptions options, std::vector<engine::SharedTokens> prompts);
 
   // Ends it with this error instead of its further tokens: an event before [DONE] in a stream, else
   // the reply.
@@ -59,7 +60,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
            std::optional<HarmonyChannels> split)
         : decoder(tokenizer), stop(std::move(stops)), channels(std::move(split)) {}
 
-    int64_t id = 0;  // Backend::submit
+    // Complete, but for what the reply still needs.
+    bool has_all_tokens() const { return finish_reason != engine::FinishReason::kNotFinished; }
+    bool has_ended() const { return has_all_tokens() && !awaits_experts; }
+    int num_tokens() const { return static_cast<int>(tokens.size()); }
+
+    std::optional<int64_t> id;  // Backend::submit; nullopt: not submitted
     tokenizer::StreamDecoder decoder;
     StopStrings stop;
     std::optional<HarmonyChannels> channels;
@@ -67,27 +73,37 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string reasoning;               // likewise
     std::vector<TokenLogprob> logprobs;  // of the tokens of `text` and `reasoning`
     int64_t characters = 0;              // code points of all earlier tokens
-    int tokens = 0;                      // received
+    std::vector<int32_t> tokens;         // received
+    int rank = -1;                       // that has sampled the last one
     int sent_tokens = 0;
+    bool awaits_experts = false;
+    bool is_cut = false;  // Backend::cut, since it was submitted
+    std::string experts;  // as the reply has them
     AnswerDrafts drafts;
     int64_t last_ns = 0;  // when its last token came
     engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   };
 
   Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
-             GenerationOptions options);
+             GenerationOptions options, std::vector<engine::SharedTokens> prompts);
   // What another process has got of the answers before it died.
   struct Past {
     std::vector<std::pair<size_t, run::Token>> tokens;  // index of the answer, in order of arrival
   };
-  void submit(const std::vector<engine::SharedTokens>& prompts, const Past& past);
+  void begin(const Past& past);
+  void submit(size_t index);
+  const engine::SharedTokens& prompt_of(size_t index) const {
+    return prompts_[index / static_cast<size_t>(options_.n)];
+  }
   void token(size_t index, const run::Token& token);
+  void experts(size_t index, const run::RoutedExperts& routed);
   void note_cached(size_t index, int tokens);
   void take_text(Answer& answer, const run::Token& token);
   std::string content_of(Answer& answer, const run::Token& token);
   void note_logprob(Answer& answer, const run::Token& token);
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
   void note_times(Answer& answer, bool with_last, bool last);
+  void note_end();
   void send_part(size_t index);
   void send_event();
   void end();
@@ -99,6 +115,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::shared_ptr<Exchange> exchange_;
   ReplyHead head_;
   GenerationOptions options_;
+  const std::vector<engine::SharedTokens> prompts_;
   EventWriter events_;
   std::string event_;            // not sent yet
   std::vector<Answer> answers_;  // [prompts × n], the n answers to a prompt side by side

@@ -111,6 +111,7 @@ ordered_json choice_json(Api api, const ReplyPart& part) {
   choice.update(content_json(api, part));
   choice["logprobs"] = logprobs_json(api, part);
   choice["finish_reason"] = reason_json(part.finish_reason);
+  if (part.routed_experts != nullptr) choice["routed_experts"] = *part.routed_experts;
   return choice;
 }
 

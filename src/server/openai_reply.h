@@ -41,6 +41,7 @@ struct ReplyPart {
   bool first = false;                                   // of a stream: contains the role
   const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not requested
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
+  const std::string* routed_experts = nullptr;  // null: not returned
 };
 
 struct Usage {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
@@ -222,6 +223,16 @@ bool read_speculates(BodyReader& body) {
   return false;
 }
 
+std::optional<int> read_experts_start(BodyReader& body, bool stream) {
+  constexpr const char* kName = "routed_experts_prompt_start";
+  const auto start = body.integer(kName, 0, std::numeric_limits<int>::max());
+  if (!start) return {};
+  if (stream) {
+    body.complain(kName, "a stream has no routed experts: expected stream: false, or leave it out");
+  }
+  return static_cast<int>(*start);
+}
+
 GenerationOptions read_options(BodyReader& body) {
   GenerationOptions options;
   options.model = body.string("model");
@@ -234,6 +245,7 @@ GenerationOptions read_options(BodyReader& body) {
   options.include_usage = read_include_usage(body, options.stream);
   options.ignore_eos = body.flag("ignore_eos");
   options.speculates = read_speculates(body);
+  options.experts_start = read_experts_start(body, options.stream);
   options.stop = read_stop(body);
   for (const char* name : {"presence_penalty", "frequency_penalty"}) {
     body.only(name, 0, "a penalty");

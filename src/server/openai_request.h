@@ -5,7 +5,8 @@
 // A field of OpenAI's reference that wideep does not support is refused by name if it would change
 // the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
 // ignore_eos (generate max_tokens even after an end token), speculative ("off": without drafts),
-// chat_template_kwargs and chat_template (the name of one of the model's templates).
+// chat_template_kwargs, chat_template (the name of one of the model's templates) and
+// routed_experts_prompt_start (the first token whose experts are returned).
 //
 // Thread safety: pure functions.
 #pragma once
@@ -37,6 +38,7 @@ struct GenerationOptions {
   bool logprobs = false;
   bool ignore_eos = false;
   bool speculates = true;
+  std::optional<int> experts_start;  // routed_experts_prompt_start
   std::vector<std::string> stop;
 };
 

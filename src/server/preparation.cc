@@ -103,6 +103,12 @@ Parsed<Prepared> Preparation::with_room(Prepared prepared) const {
 }
 
 std::optional<ApiError> Preparation::check(const GenerationOptions& options) const {
+  if (options.experts_start && !options_.returns_experts) {
+    return ApiError{.message =
+                        "routed_experts_prompt_start: this server returns no routed experts; "
+                        "start it with --enable-return-routed-experts, or leave it out",
+                    .param = "routed_experts_prompt_start"};
+  }
   if (options.model == options_.model) return {};
   return ApiError{
       .status = 404,

@@ -26,6 +26,7 @@ struct PreparationOptions {
   std::string model;     // the name that clients use
   int max_sequence = 0;  // tokens of a prompt and its answer together
   int vocab_size = 0;    // of the model, which may have more tokens than the tokenizer
+  bool returns_experts = false;
 };
 
 // max_tokens of the options is set.

@@ -43,42 +43,57 @@ class EngineBackend : public Backend {
   // Must be called before the first request.
   void start(run::RequestWriter* requests) { requests_ = requests; }
 
-  int64_t submit(engine::Request request, OnToken on_token) override {
+  int64_t submit(engine::Request request, OnToken on_token, OnExperts on_experts) override {
     request.index = next_index_++;
-    running_[request.index] = std::make_shared<const OnToken>(std::move(on_token));
+    if (!request.returns_experts) on_experts = nullptr;
+    running_[request.index] =
+        std::make_shared<const Callbacks>(std::move(on_token), std::move(on_experts));
     requests_->submit(std::move(request));
     return next_index_ - 1;
   }
   void cancel(int64_t id) override {
     if (running_.erase(static_cast<int>(id)) > 0) requests_->cancel(static_cast<int>(id));
   }
+  void cut(int64_t id) override { requests_->cut(static_cast<int>(id)); }
 
   // Nobody goes on with the request.
   void fail(int request_index) {
     const auto found = running_.find(request_index);
     if (found == running_.end()) return;
-    const auto on_token = found->second;
+    const auto callbacks = found->second;
     running_.erase(found);
-    (*on_token)({.request_index = request_index,
-                 .sampled = {},
-                 .finish_reason = engine::FinishReason::kFailed,
-                 .digest = {},
-                 .likely = {}});
+    callbacks->on_token({.request_index = request_index,
+                         .sampled = {},
+                         .finish_reason = engine::FinishReason::kFailed,
+                         .digest = {},
+                         .likely = {}});
   }
 
   // Tokens of cancelled requests are dropped.
   void token(const run::Token& token) {
     const auto found = running_.find(token.request_index);
     if (found == running_.end()) return;
-    const auto on_token = found->second;  // a copy: the callback may cancel, which erases `found`
-    if (token.finish_reason != engine::FinishReason::kNotFinished) running_.erase(found);
-    (*on_token)(token);
+    const auto callbacks = found->second;  // a copy: they may cancel, which erases `found`
+    const bool is_last = token.finish_reason != engine::FinishReason::kNotFinished;
+    if (is_last && callbacks->on_experts == nullptr) running_.erase(found);
+    callbacks->on_token(token);
+  }
+
+  void experts(const run::RoutedExperts& routed) {
+    const auto found = running_.extract(routed.request_index);
+    if (!found.empty()) found.mapped()->on_experts(routed);
   }
 
  private:
+  struct Callbacks {
+    Callbacks(OnToken token, OnExperts experts)
+        : on_token(std::move(token)), on_experts(std::move(experts)) {}
+    OnToken on_token;
+    OnExperts on_experts;  // null: not wanted
+  };
   run::RequestWriter* requests_ = nullptr;
   int next_index_ = 0;
-  std::unordered_map<int, std::shared_ptr<const OnToken>> running_;
+  std::unordered_map<int, std::shared_ptr<const Callbacks>> running_;
 };
 
 // The endpoints and their serving thread. The thread that pulls the ranks' events calls take() for
@@ -164,6 +179,14 @@ class Front {
     });
   }
 
+  // The request's last token may not be posted yet.
+  void take(run::RoutedExperts routed) {
+    http_->post([this, tokens = std::exchange(tokens_, {}),
+                 each = std::make_shared<const run::RoutedExperts>(std::move(routed))] {
+      for (const run::Token& token : tokens) backend_.token(token);
+      backend_.experts(*each);
+    });
+  }
   // The tokens that are not posted yet come before what others go on with.
   void take(run::RankDied rank) {
     http_->post([this, tokens = std::exchange(tokens_, {}), rank = std::move(rank)] {
@@ -275,6 +298,7 @@ class EventPump {
     parts_.front.take(std::move(change));
   }
   void take(run::Token token) { parts_.front.take(std::move(token)); }
+  void take(run::RoutedExperts routed) { parts_.front.take(std::move(routed)); }
   void take(run::Iteration iteration) {
     if (parts_.log) log(run::summarize(iteration, parts_.experts));
     parts_.front.take(std::move(iteration));
@@ -340,6 +364,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   service.vocab_size = run.plan().model.config.vocab_size;
   service.max_sequence = run.plan().longest_sequence();
   service.most_drafts = run.plan().speculation.max_draft_len;
+  service.returns_experts = options.run.routed_experts;
   service.ranks = run.plan().experts;
   service.start_ranks = run.plan().start_ranks;
   service.balances_online = run.plan().balances_online();

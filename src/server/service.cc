@@ -87,7 +87,8 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
     : options_(std::move(options)),
       preparation_({.model = options_.model,
                     .max_sequence = options_.max_sequence,
-                    .vocab_size = options_.vocab_size},
+                    .vocab_size = options_.vocab_size,
+                    .returns_experts = options_.returns_experts},
                    tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.balances_online, metrics_),
       ranks_(static_cast<int>(options_.ranks.ranks.size()),
@@ -100,6 +101,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                   .stream_interval = options_.stream_interval,
                   .draft_metrics = options_.draft_metrics,
                   .most_drafts = options_.most_drafts,
+                  .returns_experts = options_.returns_experts,
                   .harmony = HarmonyTokens::find(tokenizer)},
       started_(std::time(nullptr)),
       watch_(options_.timeout_seconds) {
@@ -224,7 +226,8 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
   if (const auto error = check(options, num_answers)) return refuse(exchange, *error);
   if (!options.has_seed) options.sampling.seed = fresh_seed();
   if (metrics_.running == 0) watch_.began(now_seconds());
-  Generation::start(generation_, exchange, head_for(api), std::move(options), prepared.prompts);
+  Generation::start(generation_, exchange, head_for(api), std::move(options),
+                    std::move(prepared.prompts));
 }
 
 std::optional<ApiError> Service::check(const GenerationOptions& options, size_t num_answers) const {

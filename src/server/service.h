@@ -40,6 +40,7 @@ struct ServiceOptions {
   int stream_interval = 1;  // tokens per chunk of a stream
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
   int most_drafts = 0;                               // of a request in a step; 0: there are none
+  bool returns_experts = false;                      // whole replies have the experts of each token
   run::ExpertRanks ranks;
   int start_ranks = 0;  // of these; 0: all
   bool balances_online = false;

@@ -18,7 +18,9 @@
 #include "base/cpu_time.h"
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
+#include "formats/base64.h"
 #include "formats/files.h"
+#include "formats/npy.h"
 #include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
@@ -27,6 +29,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 // Answers every request with the same text, one token per pass of the event loop.
@@ -37,11 +40,12 @@ class EchoBackend : public Backend {
 
   void serve_on(HttpServer* server) { server_ = server; }
 
-  int64_t submit(engine::Request request, OnToken on_token) override {
+  int64_t submit(engine::Request request, OnToken on_token, OnExperts on_experts) override {
     const int64_t id = next_id_++;
     last_request = request;
     prompts.push_back(request.prompt);
-    running_[id] = {std::move(request), std::move(on_token), 0};
+    const auto generated = static_cast<int>(request.answered.size());
+    running_[id] = {std::move(request), std::move(on_token), std::move(on_experts), generated};
     server_->post([this, id] { generate_next(id); });
     return id;
   }
@@ -49,10 +53,17 @@ class EchoBackend : public Backend {
     running_.erase(id);
     ++cancelled;
   }
+  void cut(int64_t id) override {
+    ++num_cut;
+    server_->post([running = running_.extract(id).mapped(), this] { send_experts(running); });
+  }
 
   std::atomic<int> cancelled{0};
   std::atomic<bool> endless{false};
   std::atomic<int> cached_tokens{0};
+  std::atomic<int> num_cut{0};
+  std::atomic<bool> holds_experts{false};
+  std::atomic<int> lacking{0};  // positions, in the next experts
   engine::Request last_request;
   std::vector<engine::SharedTokens> prompts;  // of all requests
 
@@ -60,8 +71,21 @@ class EchoBackend : public Backend {
   struct Running {
     engine::Request request;
     OnToken on_token;
+    OnExperts on_experts;
     int generated = 0;
   };
+
+  // The experts of position p in layer l: 10 p + 2 l and the one after it.
+  void send_experts(const Running& each) {
+    if (!each.request.returns_experts || holds_experts) return;
+    run::RoutedExperts routed{.num_layers = 3, .top_k = 2, .experts = {}};
+    routed.num_positions =
+        static_cast<int>(each.request.prompt.size()) + each.generated - 1 - lacking.exchange(0);
+    for (int position = 0; position < routed.num_positions; ++position) {
+      for (int i = 0; i < 6; ++i) routed.experts.push_back(10 * position + i);
+    }
+    each.on_experts(routed);
+  }
 
   void generate_next(int64_t id) {
     const auto found = running_.find(id);
@@ -72,7 +96,8 @@ class EchoBackend : public Backend {
     const auto reason = each.generated == each.request.max_tokens
                             ? engine::FinishReason::kLength
                             : engine::FinishReason::kNotFinished;
-    const OnToken on_token = each.on_token;
+    const Running copy = each;
+    const OnToken& on_token = copy.on_token;
     const engine::SamplingParams sampling = each.request.sampling;
     const bool ends = reason != engine::FinishReason::kNotFinished;
     if (ends) running_.erase(found);
@@ -86,13 +111,16 @@ class EchoBackend : public Backend {
           {tokens_[static_cast<size_t>(i) % tokens_.size()], -0.25f * (i + 1)});
     }
     on_token(token_event);
-    if (ends || !running_.contains(id)) return;
+    if (ends) return send_experts(copy);
+    if (!running_.contains(id)) return;
     if (all_generated) {
-      running_.erase(id);
-      return on_token({.sampled = {1, -0.25f},
-                       .finish_reason = engine::FinishReason::kStop,
-                       .digest = {},
-                       .likely = {}});
+      Running last = std::move(running_.extract(id).mapped());
+      ++last.generated;
+      on_token({.sampled = {1, -0.25f},
+                .finish_reason = engine::FinishReason::kStop,
+                .digest = {},
+                .likely = {}});
+      return send_experts(last);
     }
     server_->post([this, id] { generate_next(id); });
   }
@@ -283,6 +311,101 @@ TEST_F(ServiceTest, StopStringsEndAnswersWhereverTheyFall) {
       complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 40}, {"stop", "more.!"}})
           .body_json();
   EXPECT_EQ(other["choices"][0]["text"], kText);
+}
+
+class RoutedExpertsTest : public ServiceTest {
+ protected:
+  RoutedExpertsTest() {
+    finish();
+    start({.model = "m", .max_sequence = 64, .returns_experts = true});
+  }
+  // What EchoBackend says of positions [begin, end).
+  static std::string experts_of(int begin, int end) {
+    std::vector<int32_t> values;
+    for (int position = begin; position < end; ++position) {
+      for (int i = 0; i < 6; ++i) values.push_back(10 * position + i);
+    }
+    return formats::base64(formats::npy_of(values, std::vector<int64_t>{end - begin, 3, 2}));
+  }
+};
+
+TEST_F(RoutedExpertsTest, AreInEachChoiceOfAWholeReply) {
+  const json body =
+      complete({{"model", "m"}, {"prompt", {5, 6, 7}}, {"max_tokens", 2}, {"n", 2}}).body_json();
+  ASSERT_EQ(body["choices"].size(), 2u);
+  for (const json& choice : body["choices"]) {
+    EXPECT_EQ(choice["routed_experts"], experts_of(0, 4)) << choice.dump();
+  }
+  const json from = {
+      {"model", "m"}, {"prompt", {5, 6, 7}}, {"max_tokens", 2}, {"routed_experts_prompt_start", 3}};
+  EXPECT_EQ(complete(from).body_json()["choices"][0]["routed_experts"], experts_of(3, 4));
+  json behind = from;
+  behind["routed_experts_prompt_start"] = 1'000'000;
+  EXPECT_EQ(complete(behind).body_json()["choices"][0]["routed_experts"], experts_of(0, 0));
+  const json chat_body = chat({{"model", "m"},
+                               {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                               {"max_tokens", 1}})
+                             .body_json();
+  EXPECT_EQ(chat_body["choices"][0]["routed_experts"],
+            experts_of(0, chat_body["usage"]["prompt_tokens"].get<int>()));
+}
+
+TEST_F(RoutedExpertsTest, StreamsHaveNone) {
+  const Reply reply = complete({{"model", "m"}, {"prompt", "x"}, {"stream", true}});
+  EXPECT_THAT(reply.body, Not(HasSubstr("routed_experts")));
+  EXPECT_FALSE(backend_.last_request.returns_experts);
+}
+
+TEST_F(RoutedExpertsTest, OfAnAnswerThatAStopStringEnds) {
+  const json request = {
+      {"model", "m"}, {"prompt", {5, 6, 7}}, {"max_tokens", 40}, {"stop", "ee, a"}};
+  const json body = complete(request).body_json();
+  EXPECT_EQ(body["choices"][0]["text"], "One two thr");
+  EXPECT_EQ(backend_.num_cut, 1);
+  EXPECT_EQ(backend_.cancelled, 0);
+  const int tokens = body["usage"]["completion_tokens"];
+  EXPECT_EQ(body["choices"][0]["routed_experts"], experts_of(0, 3 + tokens - 1));
+
+  // A rank that had not computed all of it again: it is asked for once more.
+  backend_.lacking = 1;
+  backend_.prompts.clear();
+  EXPECT_EQ(complete(request).body_json()["choices"], body["choices"]);
+  EXPECT_EQ(backend_.prompts.size(), 2u);
+  EXPECT_EQ(backend_.last_request.max_tokens, tokens);
+  EXPECT_EQ(static_cast<int>(backend_.last_request.answered.size()), tokens - 1);
+}
+
+// An answer whose experts are on their way is still running.
+TEST_F(RoutedExpertsTest, AreWaitedFor) {
+  backend_.holds_experts = true;
+  auto reply = std::async(std::launch::async, [&] {
+    return complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 2}});
+  });
+  while (on_server([&] { return service_->metrics().generated_tokens; }) < 2) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(on_server([&] { return service_->idle(); }));
+  EXPECT_TRUE(on_server([&] { return service_->fail("the end"); }));
+  EXPECT_EQ(reply.get().status, 503);
+  EXPECT_TRUE(on_server([&] { return service_->idle(); }));
+}
+
+TEST_F(ServiceTest, RoutedExpertsNeedTheirOption) {
+  const json body = {{"model", "m"}, {"prompt", "x"}, {"max_tokens", 2}};
+  EXPECT_FALSE(complete(body).body_json()["choices"][0].contains("routed_experts"));
+  const auto refused = [&](const json& start, bool stream) {
+    json with = body;
+    with["routed_experts_prompt_start"] = start;
+    with["stream"] = stream;
+    const Reply reply = complete(with);
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    EXPECT_EQ(reply.body_json()["error"]["param"], "routed_experts_prompt_start");
+    return reply.body;
+  };
+  EXPECT_THAT(refused(0, false), HasSubstr("--enable-return-routed-experts"));
+  EXPECT_THAT(refused(-1, false), HasSubstr("expected an integer from 0 to"));
+  EXPECT_THAT(refused("1", false), HasSubstr("expected an integer from 0 to"));
+  EXPECT_THAT(refused(1, true), HasSubstr("expected stream: false"));
 }
 
 TEST_F(ServiceTest, SeveralPromptsAndAnswers) {

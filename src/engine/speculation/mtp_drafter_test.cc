@@ -30,6 +30,7 @@ struct NoReports : Reporter {
   }
   Status token(const SampledToken&) override { return {}; }
   Status end_iteration(IterationRecord) override { return {}; }
+  Status ended(int) override { return {}; }
   Status idle() override { return {}; }
   void report_when_idle() override {}
   Status record_experts(bool) override { return {}; }
@@ -106,7 +107,7 @@ class MtpDrafts : public testing::TestWithParam<std::string> {
   }
 
   void run_step() {
-    recorder_->begin(iteration_, step_.owners);
+    recorder_->begin(iteration_, step_.owners, step_.batch.positions);
     std::vector<float> logits;
     ASSERT_TRUE(rank_->model().forward(step_.batch, rank_->kv(), iteration_, &logits).ok());
     const MtpDrafter::Passes passes{.length = kDrafts,
