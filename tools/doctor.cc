@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "doctor_report.h"
 #include "formats/json_text.h"
+#include "model/model_forms.h"
 #include "model_run.h"
 #include "parallel_options.h"
 #include "tokenizer/tokenizer.h"
@@ -21,6 +22,7 @@ namespace {
 struct Options {
   ParallelOptions parallel;
   std::string model_dir;
+  bool recovery = false;
   bool json = false;
 };
 
@@ -42,6 +44,12 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
                     model_run(options.model_dir, options.parallel.format(), parallel));
   WIDEEP_TRY_ASSIGN(report->fit, run::judge_fit(run.model, run.options, report->machine));
   report->model_dir = options.model_dir;
+  if (options.recovery) {
+    const run::RunPlan& plan = report->fit->plan;
+    report->recovery = run::forecast_recovery(
+        plan, model::experts_shape(plan.model.config, plan.model.forms.experts,
+                                   plan.mapping.sizes().moe_tp));
+  }
   if (const auto missing = missing_files(options.model_dir)) report->warnings.push_back(*missing);
   if (!report->fit->advice) return {};
   if (report->fit->fits()) {
@@ -52,6 +60,9 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
 }
 
 Status run(const Options& options) {
+  if (options.recovery && options.model_dir.empty()) {
+    return invalid_input("--recovery: depends on the model; add --model");
+  }
   DoctorReport report;
   WIDEEP_TRY_ASSIGN(report.chosen_kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(const kernels::Kernels* best, kernels::select_kernels(nullptr));
@@ -77,6 +88,8 @@ void add_doctor_command(command_line::Command app, Status* status) {
   auto options = std::make_shared<Options>();
   command.add_option("--model", options->model_dir, "Model directory; config.json is enough");
   add_parallel_options(command, &options->parallel);
+  command.add_flag("--recovery", options->recovery,
+                   "With --model: what the loss of a rank or of the node would mean");
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

@@ -187,6 +187,40 @@ std::string model_lines(const DoctorReport& report) {
          state_line(*report.fit) + note_lines(report.fit->plan.model.config);
 }
 
+// ---- the loss of a rank ----
+
+std::string recovery_lines(const run::RecoveryForecast& forecast) {
+  std::string text = "\nRecovery, should a rank die (docs/faults.md)\n";
+  text += line("any one rank",
+               forecast.is_elastic
+                   ? "survived: the others go on with its requests, and it is started again"
+                   : "survived: all wait until it is started again, then begin again with their "
+                     "requests");
+  text += line("any one node", "there is one: its loss ends the service");
+  const int lost = forecast.most_lost_experts;
+  text += line("experts lost",
+               lost == 0 ? "none: each has a replica on another rank"
+                         : fmt::format("up to {} of {} in a layer, {} in all layers", lost,
+                                       forecast.num_experts, byte_size(forecast.lost_bytes)));
+  text += line("they come from",
+               forecast.has_pool ? "the host pool, a copy"
+                                 : fmt::format("the checkpoint, read and packed again; a host pool "
+                                               "(layer_updates_per_iter) would take {}",
+                                               byte_size(forecast.pool_bytes)));
+  if (forecast.is_elastic && forecast.num_ranks > 1) {
+    text += line("slots", fmt::format("{} per rank and layer, then {}; {} of all ranks, then {}",
+                                      forecast.slots_before, forecast.slots_after,
+                                      byte_size(forecast.slot_bytes_before),
+                                      byte_size(forecast.slot_bytes_after)));
+  }
+  if (lost > 0 && forecast.slots_without_loss > 0) {
+    text += line("to lose none",
+                 fmt::format("num_slots: {}, placed on two ranks each; {} more",
+                             forecast.slots_without_loss, byte_size(forecast.replica_bytes)));
+  }
+  return text;
+}
+
 // ---- all ------------------------------------------------------------------------------------
 
 // The words of "<head><text>" in lines of at most kColumns, the later ones indented like the text.
@@ -288,6 +322,22 @@ ordered_json model_json(const DoctorReport& report) {
           {"notes", fit.plan.model.config.notes}};
 }
 
+ordered_json recovery_json(const run::RecoveryForecast& forecast) {
+  return {{"survives_any_rank", true},
+          {"survives_any_node", false},
+          {"others_go_on", forecast.is_elastic},
+          {"most_lost_experts", forecast.most_lost_experts},
+          {"lost_bytes", forecast.lost_bytes},
+          {"from_host_pool", forecast.has_pool},
+          {"host_pool_bytes", forecast.pool_bytes},
+          {"slots_per_rank", forecast.slots_before},
+          {"slots_per_rank_after", forecast.slots_after},
+          {"slots_bytes", forecast.slot_bytes_before},
+          {"slots_bytes_after", forecast.slot_bytes_after},
+          {"num_slots_to_lose_none", forecast.slots_without_loss},
+          {"bytes_to_lose_none", forecast.replica_bytes}};
+}
+
 ordered_json advice_json(const run::Advice& advice) {
   return {{"finding", advice.finding}, {"remedy", advice.remedy}};
 }
@@ -297,6 +347,7 @@ ordered_json advice_json(const run::Advice& advice) {
 std::string doctor_text(const DoctorReport& report) {
   std::string text = machine_lines(report);
   if (report.fit) text += model_lines(report);
+  if (report.recovery) text += recovery_lines(*report.recovery);
   const std::string judgement = advice_lines(report.warnings) + verdict(report);
   return judgement.empty() ? text : text + "\n" + judgement;
 }
@@ -306,6 +357,7 @@ ordered_json doctor_json(const DoctorReport& report) {
                        {"cuda_toolkit", or_null(cuda_toolkit())},
                        {"ranks", report.num_ranks}};
   if (report.fit) json["model"] = model_json(report);
+  if (report.recovery) json["recovery"] = recovery_json(*report.recovery);
   json["warnings"] = ordered_json::array();
   for (const run::Advice& advice : report.warnings) {
     json["warnings"].push_back(advice_json(advice));

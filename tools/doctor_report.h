@@ -11,6 +11,7 @@
 #include "base/machine.h"
 #include "kernels/kernels.h"
 #include "run/advice.h"
+#include "run/recovery.h"
 
 namespace wideep::tools {
 
@@ -22,7 +23,8 @@ struct DoctorReport {
   // With --model:
   std::string model_dir;
   std::optional<run::ModelFit> fit;
-  Status outcome;  // why the model cannot run as asked
+  std::optional<run::RecoveryForecast> recovery;  // if it was asked for
+  Status outcome;                                 // why the model cannot run as asked
 
   std::vector<run::Advice> warnings;
 };

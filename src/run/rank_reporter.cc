@@ -53,6 +53,7 @@ void RankReporter::chosen(const engine::ChosenExperts& layer) {
 void RankReporter::set_members(const transport::Members& members) {
   members_ = members;
   reloaded_ = 0;
+  initial_imbalances_.clear();  // of an iteration that was not computed to its end
   // Requests that come again are routed again; those that a rank goes on with are not.
   if (routed_ && !run_.plan().is_elastic()) routed_->clear();
 }

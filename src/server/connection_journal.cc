@@ -37,6 +37,13 @@ constexpr size_t kMostKept = size_t{1} << 20;  // pages beyond are freed after a
 
 using Length = uint32_t;
 
+// The kernel counts the end of what the peer sends, its FIN, as a byte that was received.
+bool peer_has_closed(const tcp_info& info) {
+  constexpr uint8_t kTimeWait = 6, kCloseWait = 8, kLastAck = 9, kClosing = 11;  // linux/tcp_states
+  return info.tcpi_state == kTimeWait || info.tcpi_state == kCloseWait ||
+         info.tcpi_state == kLastAck || info.tcpi_state == kClosing;
+}
+
 }  // namespace
 
 Result<SocketCounts> socket_counts(int socket) {
@@ -55,10 +62,12 @@ Result<SocketCounts> socket_counts(int socket) {
       return failed(fmt::format("TCP_INFO: {}", std::strerror(errno)));
     }
     if (before.tcpi_bytes_acked != after.tcpi_bytes_acked ||
-        before.tcpi_bytes_received != after.tcpi_bytes_received) {
+        before.tcpi_bytes_received != after.tcpi_bytes_received ||
+        before.tcpi_state != after.tcpi_state) {
       continue;
     }
-    return SocketCounts{.taken = before.tcpi_bytes_received - static_cast<uint64_t>(unread),
+    const uint64_t received = before.tcpi_bytes_received - (peer_has_closed(before) ? 1 : 0);
+    return SocketCounts{.taken = received - static_cast<uint64_t>(unread),
                         .given = before.tcpi_bytes_acked + static_cast<uint64_t>(unacknowledged)};
   }
 }

@@ -72,6 +72,24 @@ TEST(ConnectionJournal, KeepsWhatWasReadEvenWithoutAnEntry) {
   EXPECT_EQ(connection.open()->input(), "GET /models");
 }
 
+// A client that has said all it has to say; its kernel may have sent that before the first look.
+TEST(ConnectionJournal, DoesNotTakeTheEndForAByte) {
+  for (const bool is_read : {false, true}) {
+    const Connection connection;
+    connection.client_sends("GET /");
+    ASSERT_EQ(::shutdown(connection.client, SHUT_WR), 0);
+    pollfd ended{connection.server, POLLRDHUP, 0};
+    ASSERT_EQ(::poll(&ended, 1, 5000), 1);
+    auto first = connection.open();
+    EXPECT_EQ(first->input(), "");
+    EXPECT_EQ(connection.read_into(*first), 5u);
+    if (is_read) first->received(5);
+    EXPECT_EQ(connection.open()->input(), "GET /");
+    EXPECT_EQ(connection.read_into(*first), 0u);  // the end
+    EXPECT_EQ(connection.open()->input(), "GET /");
+  }
+}
+
 TEST(ConnectionJournal, KnowsWhatTheSocketHasNotTaken) {
   const Connection connection;
   auto journal = connection.open();
