@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/client_keeper.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+namespace wideep::transport {
+namespace {
+
+constexpr std::chrono::milliseconds kAcceptPause{100};  // without free descriptors
+
+void close_fd(int& fd) {
+  if (fd != NoteSocket::kNone) ::close(std::exchange(fd, NoteSocket::kNone));
+}
+
+}  // namespace
+
+void ClientKeeper::begin(NoteSocket notes) {
+  notes_ = std::move(notes);
+  accepts_ = false;
+  waiting_ = 0;
+  for (auto& [id, client] : clients_) client.is_passed_on = true;
+}
+
+std::vector<HeldConnections::Held> ClientKeeper::held() const {
+  std::vector<HeldConnections::Held> held;
+  for (const auto& [id, client] : clients_) held.push_back({id, client.socket, client.companion});
+  return held;
+}
+
+void ClientKeeper::forget() {
+  notes_ = NoteSocket();
+  for (auto& [id, client] : clients_) {
+    close_fd(client.socket);
+    close_fd(client.companion);
+  }
+}
+
+void ClientKeeper::add_descriptors(std::vector<pollfd>* fds) const {
+  if (notes_.fd() < 0) return;
+  const short writable = waiting_ > 0 ? POLLOUT : 0;
+  fds->push_back({notes_.fd(), static_cast<short>(POLLIN | writable), 0});
+  if (accepts_ && Clock::now() >= accept_after_) fds->push_back({listener_, POLLIN, 0});
+}
+
+std::optional<ClientKeeper::Clock::time_point> ClientKeeper::next_deadline() const {
+  return accept_after_ > Clock::now() ? std::optional(accept_after_) : std::nullopt;
+}
+
+void ClientKeeper::take_notes() {
+  Note note;
+  while (notes_.fd() >= 0 && notes_.receive(&note, false) == NoteSocket::Got::kNote) {
+    if (note.kind == Note::Kind::kAccept) accepts_ = listener_ >= 0;
+    if (note.kind != Note::Kind::kDrop) continue;
+    const auto client = clients_.extract(note.value);
+    if (client.empty()) continue;
+    close_fd(client.mapped().socket);
+    close_fd(client.mapped().companion);
+  }
+}
+
+void ClientKeeper::accept() {
+  if (waiting_ > 0) pass_on();
+  while (accepts_ && Clock::now() >= accept_after_) {
+    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (socket < 0) {
+      const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+      if (is_full) accept_after_ = Clock::now() + kAcceptPause;
+      if (is_full || errno == EAGAIN || errno == EWOULDBLOCK) return;
+      continue;  // a client that has left again
+    }
+    Client client{.socket = socket};
+    if (companion_) {
+      // Without a companion the client is served too; its connection just ends with the front.
+      const Result<int> made = companion_(socket);
+      client.companion = made.ok() ? *made : NoteSocket::kNone;
+    }
+    clients_[next_++] = client;
+    ++waiting_;
+    pass_on();
+  }
+}
+
+// In the order in which they came; a front that is busy gets them later.
+void ClientKeeper::pass_on() {
+  auto client =
+      std::prev(clients_.end(), static_cast<std::ptrdiff_t>(std::min(waiting_, clients_.size())));
+  for (; client != clients_.end(); ++client) {
+    auto& [id, held] = *client;
+    if (held.is_passed_on) continue;
+    if (!notes_.send({.kind = Note::Kind::kHeld, .value = id}, {held.socket, held.companion})) {
+      return;
+    }
+    held.is_passed_on = true;
+    --waiting_;
+  }
+}
+
+}  // namespace wideep::transport
