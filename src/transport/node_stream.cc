@@ -144,8 +144,10 @@ std::optional<NodeMessage> NodeStream::parse() {
                       .value = head.value,
                       .text = inbox_.substr(sizeof(head), head.text_bytes),
                       .numbers = std::vector<uint64_t>(head.num_numbers)};
-  std::memcpy(message.numbers.data(), inbox_.data() + sizeof(head) + head.text_bytes,
-              numbers_bytes);
+  if (numbers_bytes > 0) {
+    std::memcpy(message.numbers.data(), inbox_.data() + sizeof(head) + head.text_bytes,
+                numbers_bytes);
+  }
   inbox_.erase(0, whole);
   return message;
 }

@@ -241,8 +241,10 @@ bool TcpLink::parse(Incoming& peer) {
       peer.in_message = true;
     }
     const size_t here = std::min(peer.missing, peer.end - peer.begin);
-    std::memcpy(peer.message.data() + (peer.message.size() - peer.missing),
-                peer.inbox.data() + peer.begin, here);
+    if (here > 0) {
+      std::memcpy(peer.message.data() + (peer.message.size() - peer.missing),
+                  peer.inbox.data() + peer.begin, here);
+    }
     peer.begin += here;
     peer.missing -= here;
     if (peer.missing > 0) break;
