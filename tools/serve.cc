@@ -31,7 +31,7 @@ Status check_nodes(server::ServeOptions* result) {
     if (nodes.node <= 0) return {};
     return invalid_input("--node-rank: has no effect without --nnodes; add the number of nodes");
   }
-  if (const char* node = std::getenv("SLURM_NODEID"); node != nullptr && nodes.node < 0) {
+  if (const char* node = std::getenv("SLURM_PROCID"); node != nullptr && nodes.node < 0) {
     nodes.node = std::atoi(node);
   }
   const int num_ranks = result->run.parallel.mapping().world_size();
@@ -129,7 +129,7 @@ void add_node_options(command_line::Command command, Options& options) {
       .range(1, 1024)
       .show_default();
   command.add_option("--node-rank", nodes.node,
-                     "Which node this is, from 0, which serves; -1: SLURM_NODEID says it");
+                     "Which node this is, from 0, which serves; -1: SLURM_PROCID says it");
   command.add_option("--master-addr", nodes.address,
                      "Address of node 0 on the network between nodes, which must be private: what "
                      "nodes say to each other is not encrypted");
