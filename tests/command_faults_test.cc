@@ -299,6 +299,23 @@ TEST(CommandFaults, TheNumberOfRanksChangesUnderLoad) {
   expect_clean_end(server);
 }
 
+// The serving process that follows has started with other options than those that hold now.
+TEST(CommandFaults, ANumberOfRanksOutlivesTheServingProcess) {
+  Server server(small_model(), kFourRanks);
+  ASSERT_GT(server.port(), 0);
+  EXPECT_EQ(scale(server, {{"new_data_parallel_size", 2}}).status, 200);
+  ::kill(front_processes(server.command()).at(0), SIGKILL);
+  expect_all_active(server, 2);
+  EXPECT_EQ(ask(server.port(), "GET", "/health").body_json()["status"], "ok");
+  const json ranks = ask(server.port(), "GET", "/dashboard/data").body_json()["ranks"];
+  EXPECT_EQ(ranks["states"], json({"active", "active", "retired", "retired"}));
+  EXPECT_EQ(ranks["wanted"], 2);
+  EXPECT_EQ(server.metric("wideep_serving_processes_died_total"), 1);
+  EXPECT_EQ(scale(server, {{"new_data_parallel_size", 4}}).status, 200);
+  EXPECT_EQ(server.metric("wideep_ep_active_ranks"), 4);  // not before they compute
+  expect_clean_end(server);
+}
+
 TEST(CommandFaults, ANumberOfRanksThatCannotBeHadIsRefused) {
   Server server(small_model(), kFourRanks);
   ASSERT_GT(server.port(), 0);

@@ -114,7 +114,9 @@ class Front {
   Status begin(transport::KeptRanks& ranks) {
     WIDEEP_TRY(http_->begin(/*accepts=*/false));
     clients_ = &ranks.connections();
-    service_.restarted(ranks.num_fronts());
+    if (ranks.past().num_fronts > 0) {
+      service_.restarted(ranks.past().num_fronts, ranks.past().wanted);
+    }
     http_->on_closed([this](int64_t id) { clients_->drop(id); });
     http_->watch(clients_->fd(), [this] { take_clients(); });
     return {};

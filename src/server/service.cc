@@ -370,6 +370,11 @@ void Service::dump_record(const std::shared_ptr<Exchange>& exchange) {
 
 // ---- the number of ranks ----
 
+void Service::restarted(int number, int wanted) {
+  restarts_ = number;
+  ranks_.begin_again(number, wanted, unix_seconds());
+}
+
 void Service::connect_scaling(std::function<Status(int)> want,
                               std::function<void(int, std::function<void()>)> call_in) {
   want_ = std::move(want);

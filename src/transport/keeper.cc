@@ -351,7 +351,7 @@ Status Keeper::fork_front(const std::map<int, KeptRanks::Pipes>& pipes) {
       status = front_body_(std::make_unique<KeptRanks>(
           memory_, std::move(notes.child), pipes,
           HeldConnections(std::move(connections.child), std::move(held), died_of_itself_),
-          num_fronts_));
+          KeptRanks::Past{.num_fronts = num_fronts_, .wanted = membership_.wanted()}));
     } catch (const std::exception& error) {
       status = failed(error.what());
     }
