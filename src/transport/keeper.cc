@@ -231,7 +231,15 @@ class Keeper {
   std::optional<Clock::time_point> kill_at_;  // then kill them
 };
 
+void close_fd(int& fd) {
+  if (fd != NoteSocket::kNone) ::close(std::exchange(fd, NoteSocket::kNone));
+}
+
 Keeper::~Keeper() {
+  for (auto& [id, client] : clients_) {
+    close_fd(client.socket);
+    close_fd(client.companion);
+  }
   for (const RankProcess& rank : ranks_) {
     if (rank.pid > 0) ::kill(rank.pid, SIGKILL);
   }
@@ -243,10 +251,6 @@ Keeper::~Keeper() {
 }
 
 // ---- processes ----
-
-void close_fd(int& fd) {
-  if (fd != NoteSocket::kNone) ::close(std::exchange(fd, NoteSocket::kNone));
-}
 
 // In a process that was just forked: what belongs to the others.
 void Keeper::close_inherited() {
@@ -353,7 +357,11 @@ Status Keeper::fork_front(const std::map<int, KeptRanks::Pipes>& pipes) {
           HeldConnections(std::move(connections.child), std::move(held), died_of_itself_),
           KeptRanks::Past{.num_fronts = num_fronts_, .wanted = membership_.wanted()}));
     } catch (const std::exception& error) {
-      status = failed(error.what());
+      // Out of memory, or threads: a death, after which another front may do better. What it
+      // returns would end everything.
+      log::error("the serving process: {}", error.what());
+      std::fflush(nullptr);
+      ::_exit(1);
     }
     Note last{.kind = Note::Kind::kFailed};
     last.set_status(status);
