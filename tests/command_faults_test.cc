@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <csignal>
@@ -134,7 +136,31 @@ TEST(CommandFaults, AStoppedRankIsReplacedWithinASecond) {
   expect_clean_end(server);
 }
 
-// A rank hangs without being stopped: the others wait for it up to --timeout.
+// A rank hangs, and its keeper cannot know: a process that a debugger holds is not reported as
+// stopped. The others wait for it up to --timeout.
+TEST(CommandFaults, ARankThatHangsIsReplaced) {
+  Server server(small_model(), {"--ranks", "4", "--timeout", std::to_string(1 * kSlowdown)});
+  ASSERT_GT(server.port(), 0);
+  const PlainReply expected = ask_plainly(server.port(), "/v1/completions", long_request(1000));
+  auto disturbed = std::async(std::launch::async, [&] {
+    return ask_plainly(server.port(), "/v1/completions", long_request(1000));
+  });
+  ASSERT_TRUE(
+      wait_until([&] { return server.metric("wideep_answers_running") == 1; }, 10s * kSlowdown));
+  const pid_t rank = rank_processes(server.command())[2];
+  if (::ptrace(PTRACE_SEIZE, rank, nullptr, nullptr) != 0) GTEST_SKIP() << "ptrace is not allowed";
+  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, rank, nullptr, nullptr), 0);
+  // The keeper hears of the end when the tracer has seen it.
+  int how = 0;
+  do {
+    ASSERT_EQ(::waitpid(rank, &how, __WALL), rank);
+  } while (WIFSTOPPED(how));
+  EXPECT_EQ(disturbed.get().text, expected.text);
+  EXPECT_EQ(server.metric("wideep_ep_failed_ranks_total"), 1);  // only it
+  expect_all_active(server, 4);
+  expect_clean_end(server);
+}
+
 TEST(CommandFaults, AllRanksDieAtOnce) {
   Server server(small_model(), kFourRanks);
   ASSERT_GT(server.port(), 0);
