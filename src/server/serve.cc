@@ -219,6 +219,10 @@ class Front {
   // On the serving thread. The first ones may be of a process that has died.
   void take_clients() {
     while (const auto client = clients_->next()) {
+      if (client->socket < 0) {  // no descriptor was free for it
+        clients_->drop(client->id);
+        continue;
+      }
       std::unique_ptr<ConnectionJournal> journal;
       if (client->companion >= 0) {
         auto opened = ConnectionJournal::open(client->companion, client->socket);

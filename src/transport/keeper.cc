@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,7 +43,19 @@ constexpr milliseconds kLongestRestartPause{30'000};
 // A front that dies of itself so often in a row, each time so soon, is not forked again.
 constexpr int kMostYoungFronts = 5;
 constexpr milliseconds kYoungFront{3'000};
-constexpr milliseconds kAcceptPause{100};  // without free descriptors
+constexpr milliseconds kAcceptPause{100};          // without free descriptors
+constexpr std::chrono::minutes kAcceptWarning{1};  // at most one warning about it in this time
+
+// The clients for which a front has descriptors, too: one that it cannot receive would be lost. A
+// connection takes two, and fronts need some for pipes to ranks and for files.
+size_t most_clients(int num_ranks) {
+  constexpr rlim_t kOthers = 64, kOfRank = 8, kOfClient = 2;
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  const rlim_t others = kOthers + kOfRank * static_cast<rlim_t>(num_ranks);
+  return static_cast<size_t>(
+      std::max<rlim_t>(files.rlim_cur > others ? (files.rlim_cur - others) / kOfClient : 0, 1));
+}
 
 // ---- in a rank ----
 
@@ -183,6 +196,7 @@ class Keeper {
   void take_front_note(const Note& note);
   void take_connection_notes();
   void accept_clients();
+  void pause_accepting(int error);
   void pass_on_clients();
 
   void step();
@@ -216,10 +230,12 @@ class Keeper {
     bool is_passed_on = false;
   };
   std::map<int64_t, Client> clients_;
+  const size_t most_clients_ = most_clients(options_.group.num_ranks);
   int64_t next_client_ = 1;
   bool accepts_ = false;
   size_t waiting_clients_ = 0;  // not passed on yet
   Clock::time_point accept_after_;
+  std::optional<Clock::time_point> warned_at_;  // that no client can be accepted
 
   Membership::State announced_ = Membership::State::kNone;  // to the ranks
   std::optional<Clock::time_point> leave_by_;               // the roll call
@@ -641,10 +657,11 @@ void Keeper::take_connection_notes() {
 void Keeper::accept_clients() {
   if (waiting_clients_ > 0) pass_on_clients();
   while (accepts_ && Clock::now() >= accept_after_) {
+    if (clients_.size() >= most_clients_) return pause_accepting(EMFILE);
     const int socket = ::accept4(options_.listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
       const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-      if (is_full) accept_after_ = Clock::now() + kAcceptPause;
+      if (is_full) pause_accepting(errno);
       if (is_full || errno == EAGAIN || errno == EWOULDBLOCK) return;
       continue;  // a client that has left again
     }
@@ -658,6 +675,16 @@ void Keeper::accept_clients() {
     ++waiting_clients_;
     pass_on_clients();
   }
+}
+
+// Clients that come now wait in the kernel's queue.
+void Keeper::pause_accepting(int error) {
+  const auto now = Clock::now();
+  accept_after_ = now + kAcceptPause;
+  if (warned_at_ && now < *warned_at_ + kAcceptWarning) return;
+  warned_at_ = now;
+  log::warn("http: cannot accept a connection: {}; new ones wait (raise ulimit -n)",
+            std::strerror(error));
 }
 
 // In the order in which they came; a front that is busy gets them later.

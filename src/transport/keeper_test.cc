@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -500,6 +501,32 @@ void expect_kept_connection(const std::function<void()>& dies, bool is_suspect) 
         return ended;
       }));
   EXPECT_EQ(companions.next(), 1);
+}
+
+// A client for whom no descriptor is left in the front would be lost.
+TEST_F(Keeping, MoreClientsThanFilesWait) {
+  const ListeningSocket listener;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few = {.rlim_cur = 64 + 8 + 2 * 3, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  KeeperOptions with_clients = options(1);
+  with_clients.listener = listener.fd();
+  EXPECT_OK(keep(with_clients, [&](Listener& ranks, KeptRanks& kept) -> Status {
+    std::vector<int> clients;
+    for (int i = 0; i < 4; ++i) clients.push_back(listener.connect());
+    kept.connections().accept();
+    for (const int64_t id : {1, 2, 3}) {
+      if (next_client(kept).id != id) return failed("clients come in another order");
+    }
+    pollfd readable = {kept.connections().fd(), POLLIN, 0};
+    if (::poll(&readable, 1, 300) != 0) return failed("a fourth client");
+    kept.connections().drop(2);
+    if (next_client(kept).id != 4) return failed("no fourth client");
+    WIDEEP_TRY(ranks.wait_for({0}));
+    return ranks.end();
+  }));
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(Keeping, ConnectionsOutliveAFrontThatIsKilled) {
