@@ -14,6 +14,7 @@ function rankStatesHtml(states) {
 
 // The newest first.
 function rankEventsHtml(events, now) {
+  if (events.length === 0) return "<li>no rank has died or changed since the start</li>";
   return [...events].reverse().map(({time, text}) =>
       `<li title="${escapeText(text)}"><time>${formatAgo(now - time)}</time> ${escapeText(text)}</li>`).join("");
 }
@@ -25,6 +26,7 @@ function drawRanks({data}) {
   setText("ranks-wanted", `active of ${formatCount(wanted)} wanted`);
   const others = ["dead", "starting", "retired"].filter(count).map((name) => `${count(name)} ${name}`);
   setText("ranks-others", others.join(", "));
+  document.getElementById("ranks-others").hidden = others.length === 0;
   const list = document.getElementById("rank-states");
   list.classList.toggle("many", states.length > kManyRanks);
   list.innerHTML = rankStatesHtml(states);
