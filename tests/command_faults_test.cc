@@ -342,6 +342,24 @@ TEST(CommandFaults, ANumberOfRanksOutlivesTheServingProcess) {
   expect_clean_end(server);
 }
 
+// The ranks that are added die a few times, so that the reply takes a while.
+TEST(CommandFaults, AScalingOutlivesTheServingProcess) {
+  Server server(CommandOptions{
+      .arguments = {"serve", "--model", small_model(), "--port", "0", "--served-model-name", "m",
+                    "--ranks", "4", "--start-ranks", "2"},
+      .environment = {{"WIDEEP_FAULT_DRILL", "loaded:3,loaded:4,loaded:5,loaded:6,loaded:7"}}});
+  ASSERT_GT(server.port(), 0);
+  auto scaled = std::async(std::launch::async,
+                           [&] { return scale(server, {{"new_data_parallel_size", 4}}); });
+  ASSERT_TRUE(wait_until([&] { return server.metric("wideep_ep_failed_ranks_total") > 0; },
+                         5s * kSlowdown));
+  ::kill(front_processes(server.command()).at(0), SIGKILL);
+  EXPECT_EQ(scaled.get().status, 200);
+  EXPECT_EQ(server.metric("wideep_serving_processes_died_total"), 1);
+  EXPECT_EQ(server.metric("wideep_ep_active_ranks"), 4);
+  expect_clean_end(server);
+}
+
 TEST(CommandFaults, ANumberOfRanksThatCannotBeHadIsRefused) {
   Server server(small_model(), kFourRanks);
   ASSERT_GT(server.port(), 0);

@@ -29,6 +29,7 @@ class RankStates {
   void forget_want() { done_ = nullptr; }
   bool is_changing() const { return done_ != nullptr; }
   int wanted() const { return wanted_; }
+  bool all_compute() const { return count(State::kActive) == wanted_; }  // that are wanted
 
   // now: seconds since 1970.
   void died(const run::RankDied& rank, double now);

@@ -69,9 +69,11 @@ TEST(RankStates, AnotherServingProcessKnowsHowManyAreWanted) {
   EXPECT_THAT(ranks.metrics(), HasSubstr("\nwideep_ep_active_ranks 0\n"));
   EXPECT_THAT(ranks.metrics(), HasSubstr("\nwideep_serving_processes_died_total 2\n"));
   ranks.changed(members(9, {0, 2}), 5.1);
+  EXPECT_FALSE(ranks.all_compute());
   EXPECT_EQ(ranks.json()["states"], json({"active", "starting", "active", "retired"}));
   EXPECT_THAT(ranks.degraded(), HasSubstr("rank 1 "));
   ranks.changed(members(10, {0, 1, 2}), 5.2);
+  EXPECT_TRUE(ranks.all_compute());
   EXPECT_EQ(ranks.degraded(), "");
   EXPECT_THAT(ranks.json()["events"].dump(), HasSubstr("the serving process has died"));
 }
