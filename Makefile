@@ -2,7 +2,7 @@
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
 # scripts/test_packages.txt for the rest).
-.PHONY: help build demo test test-all test-others check-models times soak fuzz bench format check tidy clean
+.PHONY: help build demo test test-all test-others check-models times soak soak-faults fuzz bench format check tidy clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
@@ -34,6 +34,9 @@ times: ## where the time of the last build and of its tests went
 
 soak: ## half an hour of random traffic and hostile clients with rebalancing on
 	@scripts/soak.sh
+
+soak-faults: ## kill processes of a server under load, 2000 times (KILLS=800 for each wide layout)
+	@scripts/soak_faults.sh $(KILLS)
 
 fuzz: ## look for inputs that break a reader (FUZZ_SECONDS=60 for each)
 	@scripts/fuzz.sh

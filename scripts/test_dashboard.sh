@@ -26,6 +26,9 @@ kv_cache_config: {max_tokens: 2048}
 moe_config:
   load_balancer: {num_slots: 40, layer_updates_per_iter: 2}
 END
+# A rank that is killed dies again whenever it has loaded, ever more seldom, so it stays away.
+WIDEEP_FAULT_DRILL=$(seq -s , -f 'loaded:%g' 9 24)
+export WIDEEP_FAULT_DRILL
 start_server --config "$work/config.yaml"
 page=${url%/v1}/dashboard
 
@@ -43,6 +46,9 @@ traffic=$!
 sleep "$([[ -n $picture ]] && echo 84 || echo 3)"
 browse "#key=secret" --dump-dom >"$work/page.html"
 [[ -n $picture ]] && browse "#key=secret" --screenshot="$picture" >/dev/null
+kill -KILL "$(ps --ppid $server -o pid=,comm= | sed -n 's/ *\([0-9]*\) wideep-rank-3$/\1/p')"
+sleep 2
+browse "#key=secret" --dump-dom >"$work/dead.html"
 kill -TERM $traffic
 wait $traffic || fail "the clients of the test"
 browse "#key=wrong" --dump-dom >"$work/wrong.html"

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
 
@@ -87,6 +89,62 @@ TEST(Doctor, AModelThatFits) {
   const json wider = doctor_json(
       {"--model", small_model(), "--ranks", "2", "--dtype", "float32", "--max-num-tokens", "1024"});
   EXPECT_GT(wider["model"]["bytes_needed"], report["model"]["bytes_needed"]);
+}
+
+// ---- --recovery ----
+
+// The small model has 16 experts.
+TEST(Doctor, TellsWhatTheLossOfARankWouldMean) {
+  const CommandEnd end = doctor({"--model", small_model(), "--ranks", "4", "--recovery"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  const std::string text = end.out.substr(end.out.find("\nRecovery, should a rank die"));
+  EXPECT_THAT(text, HasSubstr("any one rank      survived: the others go on with its requests"));
+  EXPECT_THAT(text, HasSubstr("any one node      there is one"));
+  EXPECT_THAT(text, HasSubstr("experts lost      up to 4 of 16 in a layer"));
+  EXPECT_THAT(text, HasSubstr("they come from    the checkpoint"));
+  EXPECT_THAT(text, HasSubstr("slots             4 per rank and layer, then 6;"));
+  EXPECT_THAT(text, HasSubstr("to lose none      num_slots: 32,"));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  // Only where it is asked for.
+  EXPECT_THAT(doctor({"--model", small_model(), "--ranks", "4"}).out, Not(HasSubstr("Recovery")));
+}
+
+TEST(Doctor, TheLossOfARankAsJson) {
+  const json report = doctor_json({"--model", small_model(), "--ranks", "4", "--recovery"});
+  const json recovery = report["recovery"];
+  EXPECT_EQ(recovery["survives_any_rank"], true);
+  EXPECT_EQ(recovery["survives_any_node"], false);
+  EXPECT_EQ(recovery["others_go_on"], true);
+  EXPECT_EQ(recovery["most_lost_experts"], 4);
+  EXPECT_EQ(recovery["from_host_pool"], false);
+  EXPECT_EQ(recovery["slots_per_rank"], 4);
+  EXPECT_EQ(recovery["slots_per_rank_after"], 6);
+  EXPECT_EQ(recovery["num_slots_to_lose_none"], 32);
+  // 16 slots, then 18 of 3 ranks; 16 more for a second replica of each.
+  const uint64_t before = recovery["slots_bytes"];
+  EXPECT_EQ(recovery["slots_bytes_after"], before / 8 * 9);
+  EXPECT_EQ(recovery["bytes_to_lose_none"], before);
+  EXPECT_EQ(recovery["lost_bytes"], before / 4);
+  EXPECT_EQ(recovery["host_pool_bytes"], before);
+  EXPECT_FALSE(doctor_json({"--model", small_model(), "--ranks", "4"}).contains("recovery"));
+}
+
+TEST(Doctor, WhereEveryRankIsNeededTheOthersWait) {
+  const base::ScratchDirectory files;
+  std::ofstream(files.file("config.yaml")) << "tensor_parallel_size: 2\n";
+  const std::vector<std::string> arguments = {"--model", small_model(), "--config",
+                                              files.file("config.yaml"), "--recovery"};
+  EXPECT_THAT(doctor(arguments).out, HasSubstr("survived: all wait until it is back"));
+  EXPECT_EQ(doctor_json(arguments)["recovery"]["others_go_on"], false);
+}
+
+TEST(Doctor, RecoveryNeedsAModel) {
+  const CommandEnd end = doctor({"--recovery"});
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.out, IsEmpty());
+  ASSERT_EQ(end.error_lines().size(), 1u) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("--recovery: depends on the model; add --model"));
 }
 
 // The model's experts alone need tens of terabytes.

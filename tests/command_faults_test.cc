@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <csignal>
@@ -134,7 +136,31 @@ TEST(CommandFaults, AStoppedRankIsReplacedWithinASecond) {
   expect_clean_end(server);
 }
 
-// A rank hangs without being stopped: the others wait for it up to --timeout.
+// A rank hangs, and its keeper cannot know: a process that a debugger holds is not reported as
+// stopped. The others wait for it up to --timeout.
+TEST(CommandFaults, ARankThatHangsIsReplaced) {
+  Server server(small_model(), {"--ranks", "4", "--timeout", std::to_string(1 * kSlowdown)});
+  ASSERT_GT(server.port(), 0);
+  const PlainReply expected = ask_plainly(server.port(), "/v1/completions", long_request(1000));
+  auto disturbed = std::async(std::launch::async, [&] {
+    return ask_plainly(server.port(), "/v1/completions", long_request(1000));
+  });
+  ASSERT_TRUE(
+      wait_until([&] { return server.metric("wideep_answers_running") == 1; }, 10s * kSlowdown));
+  const pid_t rank = rank_processes(server.command())[2];
+  if (::ptrace(PTRACE_SEIZE, rank, nullptr, nullptr) != 0) GTEST_SKIP() << "ptrace is not allowed";
+  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, rank, nullptr, nullptr), 0);
+  // The keeper hears of the end when the tracer has seen it.
+  int how = 0;
+  do {
+    ASSERT_EQ(::waitpid(rank, &how, __WALL), rank);
+  } while (WIFSTOPPED(how));
+  EXPECT_EQ(disturbed.get().text, expected.text);
+  EXPECT_EQ(server.metric("wideep_ep_failed_ranks_total"), 1);  // only it
+  expect_all_active(server, 4);
+  expect_clean_end(server);
+}
+
 TEST(CommandFaults, AllRanksDieAtOnce) {
   Server server(small_model(), kFourRanks);
   ASSERT_GT(server.port(), 0);
@@ -296,6 +322,41 @@ TEST(CommandFaults, TheNumberOfRanksChangesUnderLoad) {
   EXPECT_THAT(load.problems(), IsEmpty());
   EXPECT_EQ(ask(server.port(), "POST", "/is_scaling_elastic_ep").body_json(),
             json({{"is_scaling_elastic_ep", false}}));
+  expect_clean_end(server);
+}
+
+// The serving process that follows has started with other options than those that hold now.
+TEST(CommandFaults, ANumberOfRanksOutlivesTheServingProcess) {
+  Server server(small_model(), kFourRanks);
+  ASSERT_GT(server.port(), 0);
+  EXPECT_EQ(scale(server, {{"new_data_parallel_size", 2}}).status, 200);
+  ::kill(front_processes(server.command()).at(0), SIGKILL);
+  expect_all_active(server, 2);
+  EXPECT_EQ(ask(server.port(), "GET", "/health").body_json()["status"], "ok");
+  const json ranks = ask(server.port(), "GET", "/dashboard/data").body_json()["ranks"];
+  EXPECT_EQ(ranks["states"], json({"active", "active", "retired", "retired"}));
+  EXPECT_EQ(ranks["wanted"], 2);
+  EXPECT_EQ(server.metric("wideep_serving_processes_died_total"), 1);
+  EXPECT_EQ(scale(server, {{"new_data_parallel_size", 4}}).status, 200);
+  EXPECT_EQ(server.metric("wideep_ep_active_ranks"), 4);  // not before they compute
+  expect_clean_end(server);
+}
+
+// The ranks that are added die a few times, so that the reply takes a while.
+TEST(CommandFaults, AScalingOutlivesTheServingProcess) {
+  Server server(CommandOptions{
+      .arguments = {"serve", "--model", small_model(), "--port", "0", "--served-model-name", "m",
+                    "--ranks", "4", "--start-ranks", "2"},
+      .environment = {{"WIDEEP_FAULT_DRILL", "loaded:3,loaded:4,loaded:5,loaded:6,loaded:7"}}});
+  ASSERT_GT(server.port(), 0);
+  auto scaled = std::async(std::launch::async,
+                           [&] { return scale(server, {{"new_data_parallel_size", 4}}); });
+  ASSERT_TRUE(wait_until([&] { return server.metric("wideep_ep_failed_ranks_total") > 0; },
+                         5s * kSlowdown));
+  ::kill(front_processes(server.command()).at(0), SIGKILL);
+  EXPECT_EQ(scaled.get().status, 200);
+  EXPECT_EQ(server.metric("wideep_serving_processes_died_total"), 1);
+  EXPECT_EQ(server.metric("wideep_ep_active_ranks"), 4);
   expect_clean_end(server);
 }
 

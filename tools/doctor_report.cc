@@ -192,21 +192,22 @@ std::string model_lines(const DoctorReport& report) {
 std::string recovery_lines(const run::RecoveryForecast& forecast) {
   std::string text = "\nRecovery, should a rank die (docs/faults.md)\n";
   text += line("any one rank",
-               forecast.is_elastic
+               forecast.num_ranks == 1 ? "survived: it is started again, with its requests"
+               : forecast.is_elastic
                    ? "survived: the others go on with its requests, and it is started again"
-                   : "survived: all wait until it is started again, then begin again with their "
-                     "requests");
+                   : "survived: all wait until it is back, then begin again with their requests");
   text += line("any one node", "there is one: its loss ends the service");
   const int lost = forecast.most_lost_experts;
   text += line("experts lost",
                lost == 0 ? "none: each has a replica on another rank"
                          : fmt::format("up to {} of {} in a layer, {} in all layers", lost,
                                        forecast.num_experts, byte_size(forecast.lost_bytes)));
-  text += line("they come from",
-               forecast.has_pool ? "the host pool, a copy"
-                                 : fmt::format("the checkpoint, read and packed again; a host pool "
-                                               "(layer_updates_per_iter) would take {}",
-                                               byte_size(forecast.pool_bytes)));
+  text += line("they come from", forecast.has_pool ? "the host pool, as copies"
+                                                   : "the checkpoint, read and packed again");
+  if (!forecast.has_pool && forecast.num_ranks > 1) {
+    text += line("a host pool", fmt::format("online balancing (layer_updates_per_iter) has one: {}",
+                                            byte_size(forecast.pool_bytes)));
+  }
   if (forecast.is_elastic && forecast.num_ranks > 1) {
     text += line("slots", fmt::format("{} per rank and layer, then {}; {} of all ranks, then {}",
                                       forecast.slots_before, forecast.slots_after,

@@ -139,6 +139,7 @@ IterationSummary summarize(const Iteration& iteration, const ExpertRanks& expert
                            .received = {},
                            .imbalance_ratios = {},
                            .rank_load = std::vector<int64_t>(experts.ranks.size()),
+                           .members = iteration.members,
                            .initial_imbalance = {},
                            .speculation = {}};
   for (const IterationRecord& rank : iteration.ranks) {

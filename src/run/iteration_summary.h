@@ -58,6 +58,7 @@ struct IterationSummary {
   std::vector<std::vector<int64_t>> received;
   std::vector<double> imbalance_ratios;  // [MoE layers] max / mean − 1 of `received`
   std::vector<int64_t> rank_load;        // [ranks of the run] pairs over all MoE layers of the rank
+  std::vector<int> members;              // the ranks that took part; empty: all
   // Mean over MoE layers of the imbalance ratio with experts in their initial slots; nullopt
   // without online balancing.
   std::optional<double> initial_imbalance;

@@ -20,6 +20,15 @@ ordered_json optional_json(const std::optional<double>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
+// A rank that was no member has no load, which is not the same as a load of 0.
+ordered_json loads_json(const std::vector<int64_t>& loads, const std::vector<bool>& took_part) {
+  ordered_json all = ordered_json::array();
+  for (size_t rank = 0; rank < loads.size(); ++rank) {
+    all.push_back(took_part[rank] ? ordered_json(loads[rank]) : ordered_json(nullptr));
+  }
+  return all;
+}
+
 ordered_json quantiles_json(const RecentTimes::Quantiles& times) {
   return {{"count", times.count}, {"p50", times.p50}, {"p90", times.p90}, {"p99", times.p99}};
 }
@@ -33,6 +42,7 @@ Monitor::Second& Monitor::second_of(double time) {
     seconds_.emplace_back();
     seconds_.back().time = second;
     seconds_.back().rank_load.resize(static_cast<size_t>(num_ranks_));
+    seconds_.back().took_part.resize(static_cast<size_t>(num_ranks_));
     if (seconds_.size() > kMostSeconds) seconds_.pop_front();
   }
   return seconds_.back();
@@ -61,7 +71,9 @@ void Monitor::add(const run::IterationSummary& iteration, double now) {
   second.accepted += iteration.speculation.accepted;
   for (size_t rank = 0; rank < second.rank_load.size(); ++rank) {
     second.rank_load[rank] += iteration.rank_load[rank];
+    if (iteration.members.empty()) second.took_part[rank] = true;
   }
+  for (const int rank : iteration.members) second.took_part[static_cast<size_t>(rank)] = true;
 }
 
 void Monitor::add(const online::Rebalance& each, double now) {
@@ -132,7 +144,7 @@ ordered_json Monitor::json_of(const Second& second) {
           {"waiting", second.waiting_sum / iterations},
           {"used_pages", second.pages_sum / iterations},
           {"max_pages", second.max_pages},
-          {"rank_load", second.rank_load},
+          {"rank_load", loads_json(second.rank_load, second.took_part)},
           {"imbalance", second.imbalance_sum / iterations},
           {"initial_imbalance", num_initial > 0
                                     ? ordered_json(second.initial_imbalance_sum / num_initial)

@@ -57,6 +57,7 @@ class Monitor {
     double running_sum = 0.0, waiting_sum = 0.0, pages_sum = 0.0;  // as its iterations began
     int64_t max_pages = 0;
     std::vector<int64_t> rank_load;
+    std::vector<bool> took_part;  // [ranks] in any of its iterations
     int64_t moves = 0, moved_bytes = 0;
     int64_t drafts = 0, drafted = 0, accepted = 0;
   };

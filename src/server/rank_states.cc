@@ -17,6 +17,12 @@ std::string head(std::string_view name, std::string_view type, std::string_view 
   return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
 }
 
+// "1 request", "2 requests"
+template <typename T>
+std::string many(T count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 template <typename T>
 std::string metric(std::string_view name, std::string_view type, std::string_view help, T value) {
   return head(name, type, help) + fmt::format("{} {}\n", name, value);
@@ -25,18 +31,24 @@ std::string metric(std::string_view name, std::string_view type, std::string_vie
 }  // namespace
 
 std::string line_of(const run::RankDied& rank) {
-  std::string line = fmt::format("{}; {} requests go on elsewhere", rank.how, rank.moved);
+  std::string line = rank.how;
+  if (rank.moved > 0) {
+    line +=
+        fmt::format("; {} on elsewhere",
+                    rank.moved == 1 ? "1 request goes" : fmt::format("{} requests go", rank.moved));
+  }
   if (!rank.failed.empty()) {
-    line += fmt::format("; {} failed: several ranks have died of themselves with them",
-                        rank.failed.size());
+    line +=
+        fmt::format("; {} failed: several ranks have died of themselves with {}",
+                    many(rank.failed.size(), "request"), rank.failed.size() == 1 ? "it" : "them");
   }
   return line;
 }
 
 std::string line_of(const run::MembersChanged& change, size_t num_ranks) {
   std::string line = fmt::format("{} of {} ranks compute", change.ranks.size(), num_ranks);
-  if (change.reloaded > 0) line += fmt::format("; {} experts reloaded", change.reloaded);
-  if (change.replayed > 0) line += fmt::format("; {} requests replayed", change.replayed);
+  if (change.reloaded > 0) line += fmt::format("; {} reloaded", many(change.reloaded, "expert"));
+  if (change.replayed > 0) line += fmt::format("; {} replayed", many(change.replayed, "request"));
   return line;
 }
 
@@ -46,12 +58,23 @@ void RankStates::note(double now, std::string text) {
 }
 
 RankStates::RankStates(int num_ranks, int start_ranks)
-    : states_(static_cast<size_t>(num_ranks), State::kActive), wanted_(start_ranks) {
+    : states_(static_cast<size_t>(num_ranks), State::kActive),
+      wanted_(start_ranks),
+      size_(start_ranks) {
   std::fill(states_.begin() + start_ranks, states_.end(), State::kRetired);
+}
+
+void RankStates::begin_again(int number, int wanted, double now) {
+  num_fronts_ = number;
+  wanted_ = size_ = wanted;
+  std::fill_n(states_.begin(), wanted, State::kStarting);
+  std::fill(states_.begin() + wanted, states_.end(), State::kRetired);
+  note(now, "the serving process has died; another one goes on with its requests");
 }
 
 void RankStates::want(int num_ranks, std::function<void()> done) {
   wanted_ = num_ranks;
+  size_ = std::min(size_, num_ranks);
   done_ = std::move(done);
 }
 
@@ -92,6 +115,7 @@ void RankStates::changed(const run::MembersChanged& change, double now) {
   }
   note(now, line_of(change, states_.size()));
   if (static_cast<int>(change.ranks.size()) != wanted_ || change.ranks.back() >= wanted_) return;
+  size_ = wanted_;
   if (const auto done = std::exchange(done_, nullptr)) done();
 }
 
@@ -101,12 +125,13 @@ int RankStates::count(State state) const {
 
 std::string RankStates::degraded() const {
   std::vector<int> dead;
-  for (size_t rank = 0; rank < states_.size(); ++rank) {
-    if (states_[rank] == State::kDead || states_[rank] == State::kStarting)
-      dead.push_back(static_cast<int>(rank));
+  int starting = 0;
+  for (int rank = 0; rank < size_; ++rank) {
+    const State state = states_[static_cast<size_t>(rank)];
+    if (state == State::kDead || state == State::kStarting) dead.push_back(rank);
+    if (state == State::kStarting) ++starting;
   }
   if (dead.empty()) return "";
-  const int starting = count(State::kStarting);
   return fmt::format("rank{} {} {} not compute{}", dead.size() == 1 ? "" : "s",
                      fmt::join(dead, ", "), dead.size() == 1 ? "does" : "do",
                      starting > 0 ? fmt::format(" ({} start again)", starting) : "");
@@ -121,6 +146,8 @@ std::string RankStates::metrics() const {
   return text +
          metric("wideep_ep_active_ranks", "gauge", "Ranks that compute.", count(State::kActive)) +
          metric("wideep_ep_failed_ranks_total", "counter", "Ranks that have died.", deaths_) +
+         metric("wideep_serving_processes_died_total", "counter",
+                "Serving processes that have died before this one.", num_fronts_) +
          metric("wideep_member_changes_total", "counter", "Changes of the ranks that compute.",
                 changes_) +
          metric("wideep_recoveries_total", "counter", "Changes after the death of a rank.",
@@ -146,7 +173,10 @@ nlohmann::ordered_json RankStates::json() const {
   }
   nlohmann::ordered_json events = nlohmann::ordered_json::array();
   for (const Event& each : events_) events.push_back({{"time", each.time}, {"text", each.text}});
-  return {{"states", std::move(ranks)}, {"events", std::move(events)}};
+  return {{"states", std::move(ranks)},
+          {"wanted", wanted_},
+          {"degraded", degraded()},
+          {"events", std::move(events)}};
 }
 
 }  // namespace wideep::server

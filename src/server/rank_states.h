@@ -21,11 +21,15 @@ class RankStates {
   // The ranks from start_ranks on are not wanted at first.
   RankStates(int num_ranks, int start_ranks);
 
+  // Another serving process has died, the number_th: this one goes on. No rank computes until they
+  // have changed.
+  void begin_again(int number, int wanted, double now);
   // From now on the first `num_ranks` are wanted. done: called when they compute.
   void want(int num_ranks, std::function<void()> done);
   void forget_want() { done_ = nullptr; }
   bool is_changing() const { return done_ != nullptr; }
   int wanted() const { return wanted_; }
+  bool all_compute() const { return count(State::kActive) == wanted_; }  // that are wanted
 
   // now: seconds since 1970.
   void died(const run::RankDied& rank, double now);
@@ -35,7 +39,7 @@ class RankStates {
   // Why the service is not at its full size; "": it is.
   std::string degraded() const;
   std::string metrics() const;  // Prometheus
-  // The state of each rank, and the latest events.
+  // The state of each rank, how many are wanted, why that is not so, and the latest events.
   nlohmann::ordered_json json() const;
 
  private:
@@ -45,7 +49,9 @@ class RankStates {
 
   std::vector<State> states_;  // [ranks]
   int wanted_;
+  int size_;  // ranks without which the service is degraded: those wanted, once they have computed
   std::function<void()> done_;
+  int num_fronts_ = 0;      // serving processes that have died
   double broken_at_ = 0.0;  // the first death that no change of members has followed yet
   uint64_t deaths_ = 0, recoveries_ = 0, changes_ = 0;
   uint64_t replayed_ = 0, reloaded_ = 0, given_up_ = 0;

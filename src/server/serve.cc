@@ -114,7 +114,9 @@ class Front {
   Status begin(transport::KeptRanks& ranks) {
     WIDEEP_TRY(http_->begin(/*accepts=*/false));
     clients_ = &ranks.connections();
-    service_.restarted(ranks.num_fronts());
+    if (ranks.past().num_fronts > 0) {
+      service_.restarted(ranks.past().num_fronts, ranks.past().wanted);
+    }
     http_->on_closed([this](int64_t id) { clients_->drop(id); });
     http_->watch(clients_->fd(), [this] { take_clients(); });
     return {};
@@ -217,6 +219,10 @@ class Front {
   // On the serving thread. The first ones may be of a process that has died.
   void take_clients() {
     while (const auto client = clients_->next()) {
+      if (client->socket < 0) {  // no descriptor was free for it
+        clients_->drop(client->id);
+        continue;
+      }
       std::unique_ptr<ConnectionJournal> journal;
       if (client->companion >= 0) {
         auto opened = ConnectionJournal::open(client->companion, client->socket);

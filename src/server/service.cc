@@ -370,6 +370,11 @@ void Service::dump_record(const std::shared_ptr<Exchange>& exchange) {
 
 // ---- the number of ranks ----
 
+void Service::restarted(int number, int wanted) {
+  restarts_ = number;
+  ranks_.begin_again(number, wanted, unix_seconds());
+}
+
 void Service::connect_scaling(std::function<Status(int)> want,
                               std::function<void(int, std::function<void()>)> call_in) {
   want_ = std::move(want);
@@ -396,7 +401,9 @@ void Service::scale(const std::shared_ptr<Exchange>& exchange) {
   const std::string success = fmt::format("Scaled to {} data parallel engines", wanted);
   if (want_ == nullptr) return done(400, "the number of ranks is fixed");
   if (const Status status = want_(wanted); !status.ok()) return done(400, status.message());
-  if (wanted == ranks_.wanted()) return done(200, success);
+  // Another serving process, which has died, may have been asked for it: then they are on their
+  // way.
+  if (wanted == ranks_.wanted() && ranks_.all_compute()) return done(200, success);
   const int before = ranks_.wanted();
   ranks_.want(wanted, [done, success] { done(200, success); });
   call_in_(static_cast<int>(request.timeout_seconds), [this, done, before, number = scalings_,

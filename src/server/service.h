@@ -53,8 +53,8 @@ class Service {
   Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
           Backend& backend);
 
-  // This process goes on where `number` others have died.
-  void restarted(int number) { restarts_ = number; }
+  // This process goes on where `number` others have died; so many ranks are wanted now.
+  void restarted(int number, int wanted);
   // Lets clients change the number of ranks. want: RankGroup::want. call_in: runs a function on the
   // serving thread after so many seconds.
   void connect_scaling(std::function<Status(int num_ranks)> want,

@@ -815,6 +815,27 @@ TEST_F(MonitoredServiceTest, TheDashboardTakesNothingAway) {
   EXPECT_EQ(ask("GET", "/perf_metrics").body_json()["iterations"].size(), 2u);
 }
 
+// Not 0: it would count for the mean of the ranks, and look like an idle one.
+TEST_F(MonitoredServiceTest, ARankThatIsNoMemberHasNoLoadOnTheDashboard) {
+  const run::MembersChanged alone{.epoch = 2, .ranks = {0}};
+  ASSERT_TRUE(assembler_.change(0, alone));
+  const auto summary = summary_of(assembler_.add(0, record(0, {4})));
+  ASSERT_TRUE(summary);
+  EXPECT_EQ(summary->members, std::vector<int>{0});
+  on_server([&] {
+    service_->monitor().add(*summary, unix_seconds());
+    service_->ranks().died({.rank = 1, .how = "rank 1 was killed"}, unix_seconds());
+    service_->ranks().changed(alone, unix_seconds());
+    return true;
+  });
+  const json data = ask("GET", "/dashboard/data").body_json();
+  EXPECT_EQ(data["seconds"].back()["rank_load"], json({4, nullptr}));
+  EXPECT_EQ(data["ranks"]["states"], json({"active", "dead"}));
+  EXPECT_EQ(data["ranks"]["degraded"], "rank 1 does not compute");
+  EXPECT_EQ(ask("GET", "/health").body_json(),
+            json({{"status", "degraded"}, {"reason", "rank 1 does not compute"}}));
+}
+
 TEST_F(MonitoredServiceTest, RecordsOfExperts) {
   const std::string stop = "/stop_expert_distribution_record";
   const std::string start = "/start_expert_distribution_record";

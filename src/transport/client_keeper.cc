@@ -1,24 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/client_keeper.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <utility>
+
+#include "base/log.h"
 
 namespace wideep::transport {
 namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};  // without free descriptors
+constexpr std::chrono::minutes kAcceptWarning{1};       // at most one warning in this time
+
+// The clients for which a front has descriptors, too: one that it cannot receive would be lost. A
+// connection takes two, and fronts need some for pipes to ranks and for files.
+size_t most_clients(int num_ranks) {
+  constexpr rlim_t kOthers = 64, kOfRank = 8, kOfClient = 2;
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  const rlim_t others = kOthers + kOfRank * static_cast<rlim_t>(num_ranks);
+  return static_cast<size_t>(
+      std::max<rlim_t>(files.rlim_cur > others ? (files.rlim_cur - others) / kOfClient : 0, 1));
+}
 
 void close_fd(int& fd) {
   if (fd != NoteSocket::kNone) ::close(std::exchange(fd, NoteSocket::kNone));
 }
 
 }  // namespace
+
+ClientKeeper::ClientKeeper(int listener, std::function<Result<int>(int socket)> companion,
+                           int num_ranks)
+    : listener_(listener),
+      companion_(std::move(companion)),
+      most_clients_(most_clients(num_ranks)) {}
 
 void ClientKeeper::begin(NoteSocket notes) {
   notes_ = std::move(notes);
@@ -67,10 +89,11 @@ void ClientKeeper::take_notes() {
 void ClientKeeper::accept() {
   if (waiting_ > 0) pass_on();
   while (accepts_ && Clock::now() >= accept_after_) {
+    if (clients_.size() >= most_clients_) return pause(EMFILE);
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
       const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-      if (is_full) accept_after_ = Clock::now() + kAcceptPause;
+      if (is_full) pause(errno);
       if (is_full || errno == EAGAIN || errno == EWOULDBLOCK) return;
       continue;  // a client that has left again
     }
@@ -84,6 +107,16 @@ void ClientKeeper::accept() {
     ++waiting_;
     pass_on();
   }
+}
+
+// Clients that come now wait in the kernel's queue.
+void ClientKeeper::pause(int error) {
+  const auto now = Clock::now();
+  accept_after_ = now + kAcceptPause;
+  if (warned_at_ && now < *warned_at_ + kAcceptWarning) return;
+  warned_at_ = now;
+  log::warn("http: cannot accept a connection: {}; new ones wait (raise ulimit -n)",
+            std::strerror(error));
 }
 
 // In the order in which they came; a front that is busy gets them later.

@@ -23,8 +23,11 @@ class ClientKeeper {
  public:
   using Clock = std::chrono::steady_clock;
   // listener: −1: there is none. companion: makes the descriptor that stays with a connection.
-  ClientKeeper(int listener, std::function<Result<int>(int socket)> companion)
-      : listener_(listener), companion_(std::move(companion)) {}
+  // num_ranks: for which a front needs descriptors too.
+  ClientKeeper(int listener, std::function<Result<int>(int socket)> companion, int num_ranks);
+  ~ClientKeeper() { forget(); }
+  ClientKeeper(const ClientKeeper&) = delete;
+  ClientKeeper& operator=(const ClientKeeper&) = delete;
 
   // For a front that is about to be forked: it has all connections that there are. `notes` is the
   // keeper's end of its socket.
@@ -42,18 +45,21 @@ class ClientKeeper {
 
  private:
   void pass_on();
+  void pause(int error);
   struct Client {
     int socket = -1, companion = -1;
     bool is_passed_on = false;
   };
   int listener_;
   std::function<Result<int>(int)> companion_;
+  const size_t most_clients_;
   NoteSocket notes_;
   std::map<int64_t, Client> clients_;
   int64_t next_ = 1;
   bool accepts_ = false;
   size_t waiting_ = 0;  // not passed on yet
   Clock::time_point accept_after_;
+  std::optional<Clock::time_point> warned_at_;  // that no client can be accepted
 };
 
 }  // namespace wideep::transport

@@ -69,7 +69,7 @@ class Keeper {
         memory_(std::move(memory)),
         membership_(options.group.num_ranks, options.wanted, options.least),
         ranks_(static_cast<size_t>(options.group.num_ranks)),
-        clients_(options.listener, options.companion),
+        clients_(options.listener, options.companion, options.group.num_ranks),
         host_({.group = options.group,
                .place = options.place,
                .before_epoch = options.before_epoch,
@@ -206,9 +206,13 @@ Status Keeper::fork_front() {
       status = front_body_(std::make_unique<KeptRanks>(
           memory_, std::move(notes.child), pipes,
           HeldConnections(std::move(connections.child), clients_.held(), died_of_itself_),
-          num_fronts_));
+          KeptRanks::Past{.num_fronts = num_fronts_, .wanted = membership_.wanted()}));
     } catch (const std::exception& error) {
-      status = failed(error.what());
+      // Out of memory, or threads: a death, after which another front may do better. What it
+      // returns would end everything.
+      log::error("the serving process: {}", error.what());
+      std::fflush(nullptr);
+      ::_exit(1);
     }
     Note last{.kind = Note::Kind::kFailed};
     last.set_status(status);

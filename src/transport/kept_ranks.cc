@@ -24,11 +24,12 @@ std::optional<HeldConnections::Held> HeldConnections::next() {
 }
 
 KeptRanks::KeptRanks(std::shared_ptr<SharedMemory> memory, NoteSocket keeper,
-                     const std::map<int, Pipes>& pipes, HeldConnections connections, int num_fronts)
+                     const std::map<int, Pipes>& pipes, HeldConnections connections,
+                     const Past& past)
     : memory_(std::move(memory)),
       keeper_(std::move(keeper)),
       connections_(std::move(connections)),
-      num_fronts_(num_fronts) {
+      past_(past) {
   for (const auto& [rank, each] : pipes) add(rank, each);
 }
 

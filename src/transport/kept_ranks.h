@@ -59,11 +59,16 @@ class KeptRanks : public RunningRanks {
     int messages = -1;  // the end to read
   };
 
-  // pipes: of the ranks that are started already. num_fronts: that have died before this one.
+  // What a front has to know of the ones before it.
+  struct Past {
+    int num_fronts = 0;  // that have died
+    int wanted = 0;      // ranks
+  };
+  // pipes: of the ranks that are started already.
   KeptRanks(std::shared_ptr<SharedMemory> memory, NoteSocket keeper,
-            const std::map<int, Pipes>& pipes, HeldConnections connections, int num_fronts);
+            const std::map<int, Pipes>& pipes, HeldConnections connections, const Past& past);
 
-  int num_fronts() const { return num_fronts_; }
+  const Past& past() const { return past_; }
   HeldConnections& connections() { return connections_; }
 
   // Beside messages and stop signals: RankStarted, RankDied.
@@ -84,7 +89,7 @@ class KeptRanks : public RunningRanks {
   std::mutex sending_;                     // to the keeper
   std::map<int, MessageReader> messages_;  // by rank
   HeldConnections connections_;
-  int num_fronts_;
+  Past past_;
   std::deque<RankEvent> events_;  // not yet returned by next()
   bool over_ = false;             // no rank runs any more
   Status ended_;

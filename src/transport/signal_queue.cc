@@ -5,6 +5,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
 namespace wideep::transport {
 
 SignalQueue::SignalQueue() {

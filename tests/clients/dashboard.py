@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the dashboard in Chromium: without the key, with it, and with a wrong one.
+"""Checks the dashboard in Chromium: without the key, with it, with a wrong one, and while rank 3 of
+8 is dead.
 
-    dashboard.py <directory of locked.html, page.html and wrong.html>
+    dashboard.py <directory of locked.html, page.html, wrong.html and dead.html>
 """
 
 import re
@@ -32,6 +33,7 @@ def number(page, identifier):
 
 
 locked, page, wrong = read("locked.html"), read("page.html"), read("wrong.html")
+page_of_dead = read("dead.html")
 check("without the key the page asks for it", 'id="key-form" class="notice">' in locked)
 check("and shows nothing", 'id="board" hidden' in locked and text(locked, "facts") == "")
 check("a wrong key is an error", "That is not the key" in text(wrong, "key-error"))
@@ -47,6 +49,13 @@ check("ranks are uneven", number(page, "imbalance") > 0)
 check("and were more so", number(page, "imbalance-foot") > 0)
 check("experts have moved", number(page, "moves-total") > 0)
 check("all is counted", re.search(r"[1-9]\d* generated tokens, [1-9]\d* iterations", text(page, "footer")))
+check("all ranks are active", number(page, "ranks-active") == 8 and "of 8 wanted" in text(page, "ranks-wanted"))
+check("and drawn so", page.count('class="rank active"') == 8 and 'id="degraded" class="worse" hidden' in page)
+check("a dead rank is shown", page_of_dead.count('class="rank active"') == 7
+      and 'title="rank 3: ' in page_of_dead and number(page_of_dead, "ranks-active") == 7)
+check("with the reason", text(page_of_dead, "state-text").startswith("degraded")
+      and "rank 3 does not compute" in text(page_of_dead, "degraded"))
+check("and how it died", "rank 3 (process " in page_of_dead and "ago</time>" in page_of_dead)
 check("lines are drawn", page.count('class="line after"') >= 4)
 check("the heat map is drawn", page.count('<path class="d') > 2)
 check("nothing is loaded from elsewhere", not re.search(r'(?:src|href)="(?!data:)', page))

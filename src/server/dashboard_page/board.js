@@ -112,6 +112,7 @@ function drawBoard(state) {
   setText("moves-total", data.rebalances > 0 ? `${formatCount(data.expert_moves)} in ${formatCount(data.rebalances)} rebalances, ` +
                                                    formatBytes(data.moved_bytes) : "");
   drawTiles(state);
+  drawRanks(state);
   drawCharts(state);
   setText("footer", `Since the start ${formatCount(data.prompt_tokens)} prompt tokens, ${formatCount(data.generated_tokens)} ` +
                         `generated tokens, ${formatCount(data.iterations)} iterations. Latencies are the last minute's. ` +

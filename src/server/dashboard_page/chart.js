@@ -93,9 +93,11 @@ function drawBars(holder, {label, seconds, end, of, format, tell, empty}) {
 
 const kMost = 0.5;  // more, or less, of the mean: where the colours of loads end
 
+// Over the mean of the ranks that computed; null for the others.
 function relativeLoads(second) {
-  const total = second ? sum(second.rank_load) : 0;
-  return total === 0 ? null : second.rank_load.map((load) => load * second.rank_load.length / total);
+  const loads = (second?.rank_load ?? []).filter((load) => load !== null);
+  const mean = sum(loads) / loads.length;
+  return mean > 0 ? second.rank_load.map((load) => load === null ? null : load / mean) : null;
 }
 
 // Rank × time: what a rank's experts computed in a second, over the mean of all ranks.
@@ -112,6 +114,7 @@ function drawRankLoads(holder, {seconds, end, numRanks}) {
     const rank = Math.floor((y - frame.top) / layout.cellHeight);
     const ofTime = loads[time - end + span];
     if (!ofTime || rank < 0 || rank >= numRanks) return [];
+    if (ofTime[rank] === null) return [`rank ${rank} did not compute`];
     return [`rank ${rank} <b>${formatRatio(ofTime[rank])}</b> × the mean`,
             `${formatCount(seconds.get(time).rank_load[rank])} (token, expert) pairs`];
   });

@@ -67,7 +67,9 @@ async function poll() {
     document.getElementById("board").hidden = false;
     take(data);
     redraw();
-    setState("live", state.data.answers_running > 0 ? "live" : "live, idle");
+    const isDegraded = data.ranks.degraded !== "";
+    setState(isDegraded ? "degraded" : "live",
+             (isDegraded ? "degraded" : "live") + (data.answers_running > 0 ? "" : ", idle"));
   } catch (error) {
     setState("lost", `no answer: ${error.message}`);
   }

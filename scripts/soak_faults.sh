@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Kills, stops or leaves without memory processes of `wideep serve`, under the load of 32 clients, and
+# compares every answer with that of an undisturbed server (tests/fault_soak_test.cc).
+#
+#   scripts/soak_faults.sh [kills]
+#
+# kills: in each of the two layouts with wide expert parallelism; two others get a quarter of that
+# each. By default 800, so 2000 in all, which take some 20 minutes on two cores. Prints a line for
+# each layout; all that the test prints goes to build/soak_faults.log.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kills=${1:-800}
+log=build/soak_faults.log
+scripts/build.sh release wideep whole_test
+status=0
+WIDEEP_FAULT_MODEL=$PWD/models/reference WIDEEP_FAULT_KILLS=$kills \
+  build/tests/whole_test --gtest_filter='*FaultSoak*' >"$log" 2>&1 || status=$?
+if ((status != 0)); then
+  tail -n 40 "$log"
+  echo "failed: see $log" >&2
+  exit "$status"
+fi
+grep ' replies, 0 failed, 0 differing; ' "$log"
