@@ -130,6 +130,37 @@ TEST(Doctor, TheLossOfARankAsJson) {
   EXPECT_FALSE(doctor_json({"--model", small_model(), "--ranks", "4"}).contains("recovery"));
 }
 
+TEST(Doctor, TheLossOfANode) {
+  const std::vector<std::string> arguments = {"--model",    small_model(), "--ranks", "4",
+                                              "--recovery", "--nnodes",    "2"};
+  const std::string text = doctor(arguments).out;
+  EXPECT_THAT(text, HasSubstr("any one node      all but the first: 2 ranks go on, with 8 slots"));
+  std::istringstream lines(text.substr(text.find("\nRecovery")));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  const json recovery = doctor_json(arguments)["recovery"];
+  EXPECT_EQ(recovery["nodes"], 2);
+  EXPECT_EQ(recovery["survives_any_node"], false);
+  EXPECT_EQ(recovery["survives_any_node_but_the_first"], true);
+  EXPECT_EQ(recovery["ranks_after_node"], 2);
+  EXPECT_EQ(recovery["slots_per_rank_after_node"], 8);
+  EXPECT_EQ(recovery["slots_bytes_after_node"], recovery["slots_bytes"]);
+  EXPECT_EQ(recovery["most_experts_lost_with_node"], 8);
+}
+
+TEST(Doctor, NodesThatCannotBeForecast) {
+  const auto expect_refused = [](const std::vector<std::string>& arguments, const char* line) {
+    const CommandEnd end = doctor(arguments);
+    EXPECT_EQ(end.exit_code, 2);
+    EXPECT_THAT(end.out, IsEmpty());
+    ASSERT_EQ(end.error_lines().size(), 1u) << end.err;
+    EXPECT_THAT(end.err, HasSubstr(line));
+  };
+  expect_refused({"--model", small_model(), "--ranks", "2", "--nnodes", "2"},
+                 "--nnodes: has no effect without --recovery; add it");
+  expect_refused({"--model", small_model(), "--ranks", "2", "--recovery", "--nnodes", "3"},
+                 "--nnodes: 3 nodes for 2 ranks: expected at most one node for each; add ranks");
+}
+
 TEST(Doctor, WhereEveryRankIsNeededTheOthersWait) {
   const base::ScratchDirectory files;
   std::ofstream(files.file("config.yaml")) << "tensor_parallel_size: 2\n";

@@ -23,6 +23,7 @@ struct Options {
   ParallelOptions parallel;
   std::string model_dir;
   bool recovery = false;
+  int num_nodes = 1;
   bool json = false;
 };
 
@@ -45,7 +46,10 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
   WIDEEP_TRY_ASSIGN(report->fit, run::judge_fit(run.model, run.options, report->machine));
   report->model_dir = options.model_dir;
   if (options.recovery) {
-    const run::RunPlan& plan = report->fit->plan;
+    run::RunPlan plan = report->fit->plan;
+    if (options.num_nodes > 1) {
+      plan.kept_nodes = transport::NodeMap::even(plan.mapping.world_size(), options.num_nodes);
+    }
     report->recovery = run::forecast_recovery(
         plan, model::experts_shape(plan.model.config, plan.model.forms.experts,
                                    plan.mapping.sizes().moe_tp));
@@ -63,6 +67,9 @@ Status run(const Options& options) {
   if (options.recovery && options.model_dir.empty()) {
     return invalid_input("--recovery: depends on the model; add --model");
   }
+  if (options.num_nodes > 1 && !options.recovery) {
+    return invalid_input("--nnodes: has no effect without --recovery; add it");
+  }
   DoctorReport report;
   WIDEEP_TRY_ASSIGN(report.chosen_kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(const kernels::Kernels* best, kernels::select_kernels(nullptr));
@@ -70,6 +77,12 @@ Status run(const Options& options) {
                     read_parallel_options(options.parallel));
   report.machine = base::read_machine();
   report.num_ranks = parallel.mapping().world_size();
+  if (report.num_ranks < options.num_nodes) {
+    return invalid_input(
+        fmt::format("--nnodes: {} nodes for {} ranks: expected at most one node "
+                    "for each; add ranks (--ranks, --config)",
+                    options.num_nodes, report.num_ranks));
+  }
   report.warnings =
       run::machine_advice(report.machine, report.num_ranks, report.chosen_kernels->isa, best->isa);
   if (!options.model_dir.empty()) report.outcome = judge_model(options, parallel, &report);
@@ -90,6 +103,12 @@ void add_doctor_command(command_line::Command app, Status* status) {
   add_parallel_options(command, &options->parallel);
   command.add_flag("--recovery", options->recovery,
                    "With --model: what the loss of a rank or of the node would mean");
+  command
+      .add_option(
+          "--nnodes", options->num_nodes,
+          "With --recovery: as if the ranks were spread over so many nodes (serve --nnodes)")
+      .range(1, 1024)
+      .show_default();
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

@@ -23,6 +23,24 @@ std::string line(std::string_view label, const std::string& text) {
   return fmt::format("  {:<17} {}\n", label, text);
 }
 
+// The words of "<head><text>" in lines of at most kColumns, the later ones indented like the text.
+std::string wrapped(const std::string& head, const std::string& text) {
+  constexpr size_t kColumns = 100;
+  std::string lines = head;
+  size_t column = head.size();
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (column > head.size() && column + 1 + word.size() > kColumns) {
+      lines += "\n" + std::string(head.size(), ' ');
+      column = head.size();
+    }
+    if (column > head.size()) lines += ' ', ++column;
+    lines += word;
+    column += word.size();
+  }
+  return lines + "\n";
+}
+
 std::string count(uint64_t number, std::string_view thing) {
   return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
 }
@@ -189,6 +207,21 @@ std::string model_lines(const DoctorReport& report) {
 
 // ---- the loss of a rank ----
 
+std::string node_text(const run::RecoveryForecast& forecast) {
+  if (forecast.num_nodes == 1) {
+    return "there is one: its loss ends the service (serve --nnodes has several)";
+  }
+  if (!forecast.is_elastic) {
+    return "all but the first: the others wait until it is back; the first serves, and must be "
+           "started again";
+  }
+  return fmt::format(
+      "all but the first: {} ranks go on, with {} slots each ({} in all), and bring up to {} "
+      "experts of a layer; the first serves, and must be started again",
+      forecast.ranks_after_node, forecast.slots_after_node,
+      byte_size(forecast.slot_bytes_after_node), forecast.most_experts_lost_with_node);
+}
+
 std::string recovery_lines(const run::RecoveryForecast& forecast) {
   std::string text = "\nRecovery, should a rank die (docs/faults.md)\n";
   text += line("any one rank",
@@ -196,7 +229,7 @@ std::string recovery_lines(const run::RecoveryForecast& forecast) {
                : forecast.is_elastic
                    ? "survived: the others go on with its requests, and it is started again"
                    : "survived: all wait until it is back, then begin again with their requests");
-  text += line("any one node", "there is one: its loss ends the service");
+  text += wrapped(fmt::format("  {:<17} ", "any one node"), node_text(forecast));
   const int lost = forecast.most_lost_experts;
   text += line("experts lost",
                lost == 0 ? "none: each has a replica on another rank"
@@ -223,24 +256,6 @@ std::string recovery_lines(const run::RecoveryForecast& forecast) {
 }
 
 // ---- all ------------------------------------------------------------------------------------
-
-// The words of "<head><text>" in lines of at most kColumns, the later ones indented like the text.
-std::string wrapped(const std::string& head, const std::string& text) {
-  constexpr size_t kColumns = 100;
-  std::string lines = head;
-  size_t column = head.size();
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (column > head.size() && column + 1 + word.size() > kColumns) {
-      lines += "\n" + std::string(head.size(), ' ');
-      column = head.size();
-    }
-    if (column > head.size()) lines += ' ', ++column;
-    lines += word;
-    column += word.size();
-  }
-  return lines + "\n";
-}
 
 std::string advice_lines(const std::vector<run::Advice>& warnings) {
   std::string lines;
@@ -325,7 +340,13 @@ ordered_json model_json(const DoctorReport& report) {
 
 ordered_json recovery_json(const run::RecoveryForecast& forecast) {
   return {{"survives_any_rank", true},
+          {"nodes", forecast.num_nodes},
           {"survives_any_node", false},
+          {"survives_any_node_but_the_first", forecast.num_nodes > 1},
+          {"ranks_after_node", forecast.ranks_after_node},
+          {"slots_per_rank_after_node", forecast.slots_after_node},
+          {"slots_bytes_after_node", forecast.slot_bytes_after_node},
+          {"most_experts_lost_with_node", forecast.most_experts_lost_with_node},
           {"others_go_on", forecast.is_elastic},
           {"most_lost_experts", forecast.most_lost_experts},
           {"lost_bytes", forecast.lost_bytes},

@@ -7,18 +7,45 @@
 namespace wideep::run {
 namespace {
 
-// [ranks] the experts of the layer that no other rank has.
-std::vector<int> only_there(const balance::Placement& placement) {
+// [places] the experts of the layer that no other place has; place_of: of a rank.
+template <typename PlaceOf>
+std::vector<int> only_there(const balance::Placement& placement, int num_places, PlaceOf place_of) {
   const balance::RoutingTable table = balance::make_routing_table(placement);
-  std::vector<int> counts(static_cast<size_t>(placement.ep_size));
+  std::vector<int> counts(static_cast<size_t>(num_places));
   for (int expert = 0; expert < table.num_experts(); ++expert) {
     const auto slots = table.replicas(expert);
-    const int rank = placement.rank_of_slot(slots.front());
+    const int place = place_of(placement.rank_of_slot(slots.front()));
     const bool alone = std::ranges::all_of(
-        slots, [&](int32_t slot) { return placement.rank_of_slot(slot) == rank; });
-    if (alone) ++counts[static_cast<size_t>(rank)];
+        slots, [&](int32_t slot) { return place_of(placement.rank_of_slot(slot)) == place; });
+    if (alone) ++counts[static_cast<size_t>(place)];
   }
   return counts;
+}
+
+void forecast_loss_of_node(const RunPlan& plan, uint64_t record, RecoveryForecast* forecast) {
+  if (!plan.kept_nodes) return;
+  const transport::NodeMap& nodes = *plan.kept_nodes;
+  forecast->num_nodes = nodes.num_nodes();
+  if (!plan.is_elastic()) return;
+  size_t largest = 0;
+  for (int node = 1; node < nodes.num_nodes(); ++node) {
+    largest = std::max(largest, nodes.ranks_of(node).size());
+  }
+  const int left = nodes.num_ranks() - static_cast<int>(largest);
+  forecast->ranks_after_node = left;
+  forecast->slots_after_node = plan.slots_per_rank(left);
+  const auto& layers = plan.model.placement.layers;
+  forecast->slot_bytes_after_node = static_cast<uint64_t>(left) *
+                                    static_cast<uint64_t>(forecast->slots_after_node) *
+                                    layers.size() * record;
+  for (const auto& [layer, placement] : layers) {
+    const std::vector<int> lost =
+        only_there(placement, nodes.num_nodes(), [&](int rank) { return nodes.node_of(rank); });
+    for (size_t node = 1; node < lost.size(); ++node) {
+      forecast->most_experts_lost_with_node =
+          std::max(forecast->most_experts_lost_with_node, lost[node]);
+    }
+  }
 }
 
 }  // namespace
@@ -45,7 +72,8 @@ RecoveryForecast forecast_recovery(const RunPlan& plan, const weights::ExpertSha
   }
   std::vector<uint64_t> lost_by_rank(static_cast<size_t>(owners));
   for (const auto& [layer, placement] : layers) {
-    const std::vector<int> lost = only_there(placement);
+    const std::vector<int> lost =
+        only_there(placement, placement.ep_size, [](int rank) { return rank; });
     for (size_t rank = 0; rank < lost.size(); ++rank) {
       forecast.most_lost_experts = std::max(forecast.most_lost_experts, lost[rank]);
       lost_by_rank[rank] += static_cast<uint64_t>(lost[rank]) * record;
@@ -58,6 +86,7 @@ RecoveryForecast forecast_recovery(const RunPlan& plan, const weights::ExpertSha
   forecast.slots_without_loss = owners > 1 ? per_rank * owners : 0;
   forecast.replica_bytes =
       per_rank > forecast.slots_before ? bytes(owners, per_rank - forecast.slots_before) : 0;
+  forecast_loss_of_node(plan, record, &forecast);
   return forecast;
 }
 

@@ -28,6 +28,14 @@ struct RecoveryForecast {
   // Slots per layer with which every expert is on two ranks: none has to be brought.
   int slots_without_loss = 0;
   uint64_t replica_bytes = 0;  // that these add
+
+  // Of a run with keepers on several nodes (RunOptions::kept_nodes), when the largest one that does
+  // not serve is lost.
+  int num_nodes = 1;
+  int ranks_after_node = 0;
+  int slots_after_node = 0;  // of each rank
+  uint64_t slot_bytes_after_node = 0;
+  int most_experts_lost_with_node = 0;  // of a layer
 };
 
 // experts: of the plan's model.

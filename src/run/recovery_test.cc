@@ -48,5 +48,22 @@ TEST(RecoveryForecast, AnExpertOnTwoRanksIsNotLost) {
   EXPECT_EQ(forecast.lost_bytes, 3 * kShape.record_bytes());
 }
 
+TEST(RecoveryForecast, WithANodeAllItsRanksAreLost) {
+  RunPlan plan = plan_of(4, {{8, 4, {0, 1, 2, 3, 4, 5, 6, 7}}});
+  EXPECT_EQ(forecast_recovery(plan, kShape).num_nodes, 1);
+  plan.kept_nodes = transport::NodeMap::even(4, 3);  // 2, 1 and 1 ranks
+  RecoveryForecast forecast = forecast_recovery(plan, kShape);
+  EXPECT_EQ(forecast.num_nodes, 3);
+  EXPECT_EQ(forecast.ranks_after_node, 3);
+  EXPECT_EQ(forecast.slots_after_node, 3);
+  EXPECT_EQ(forecast.most_experts_lost_with_node, 2);
+  plan.kept_nodes = transport::NodeMap::even(4, 2);
+  forecast = forecast_recovery(plan, kShape);
+  EXPECT_EQ(forecast.ranks_after_node, 2);
+  EXPECT_EQ(forecast.slots_after_node, 4);
+  EXPECT_EQ(forecast.slot_bytes_after_node, 8 * kShape.record_bytes());
+  EXPECT_EQ(forecast.most_experts_lost_with_node, 4);
+}
+
 }  // namespace
 }  // namespace wideep::run
