@@ -182,10 +182,10 @@ Status keep(
   });
 }
 
-#define EXPECT_OK(expression)                   \
-  do {                                          \
-    const Status ended = expression;            \
-    EXPECT_TRUE(ended.ok()) << ended.message(); \
+#define EXPECT_OK(expression)                           \
+  do {                                                  \
+    const Status ok_or_not = expression;                \
+    EXPECT_TRUE(ok_or_not.ok()) << ok_or_not.message(); \
   } while (false)
 
 // Nothing may stay: no process, no descriptor.
