@@ -4,10 +4,8 @@
 #
 #   scripts/test_nodes.sh [path of wideep] [path of delay_relay]
 #
-# Each namespace is connected to a bridge with a delay (tests/nodes/delay_relay.cc: 1 ms from node
-# to node) and a limited rate (tc tbf). At the end one node falls silent: an nft rule drops all that
-# it sends and receives. Needs root; exits with 77 and a line with the reason if namespaces, tools
-# or MPI are missing.
+# The namespaces: scripts/node_namespaces.sh. At the end one node falls silent. Needs root; exits
+# with 77 and a line with the reason if namespaces, tools or MPI are missing.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "${1:-$root/build/wideep}")
@@ -18,61 +16,9 @@ work=$(mktemp -d)
 
 source "$root/scripts/testing.sh"
 
-relays=()
-clean_up() {
-  kill "${relays[@]}" 2>/dev/null || true
-  for node in 0 1 2; do
-    ip netns del "$name-$node" 2>/dev/null || true
-    ip link del "$name.${node}a" 2>/dev/null || true
-    ip link del "$name.${node}c" 2>/dev/null || true
-  done
-  ip link del "$name" 2>/dev/null || true
-  rm -rf "$work"
-}
-trap clean_up EXIT
-
-[[ $EUID -eq 0 ]] || skip "network namespaces need root"
-for tool in ip tc nft mpirun; do command -v "$tool" >/dev/null || skip "no $tool"; done
+command -v mpirun >/dev/null || skip "no mpirun"
 [[ $(ldd "$wideep") == *libmpi* ]] || skip "this wideep is built without MPI"
-ip netns add "$name-0" 2>/dev/null || skip "network namespaces are not permitted"
-ip link add "$name" type bridge 2>/dev/null || skip "bridges are not permitted"
-
-ip link set "$name" up
-cable_delay_us=500
-for node in 0 1 2; do
-  [[ $node -eq 0 ]] || ip netns add "$name-$node"
-  inside=(ip netns exec "$name-$node")
-  # bridge - .a .b - relay - .c eth0
-  ip link add "$name.${node}a" type veth peer name "$name.${node}b" || skip "no veth devices"
-  ip link add "$name.${node}c" type veth peer name eth0 netns "$name-$node"
-  ip link set "$name.${node}a" master "$name" up
-  for end in b c; do
-    sysctl --quiet --write "net.ipv6.conf.${name}/${node}$end.disable_ipv6=1" 2>/dev/null || true
-    ip link set "$name.$node$end" up
-  done
-  "$relay" "$name.${node}b" "$name.${node}c" $cable_delay_us >"$work/relay$node" 2>&1 &
-  relays+=($!)
-  "${inside[@]}" ip link set lo up
-  "${inside[@]}" ip addr add "10.217.0.$((node + 1))/24" dev eth0
-  "${inside[@]}" ip link set eth0 up
-  "${inside[@]}" tc qdisc add dev eth0 root tbf rate 400mbit burst 256k latency 50ms ||
-    skip "no tc tbf"
-done
-
-for node in 0 1 2; do
-  for _ in $(seq 50); do [[ -s $work/relay$node ]] && break; sleep 0.05; done
-  grep -qx ready "$work/relay$node" || skip "no packet sockets: $(cat "$work/relay$node")"
-done
-
-# A closed port refuses a connection after one round trip, so this measures the delay of the network.
-round_trip=$(ip netns exec "$name-0" bash -c '
-  (: </dev/tcp/10.217.0.2/9) 2>/dev/null  # asks for the address first
-  start=$EPOCHREALTIME
-  (: </dev/tcp/10.217.0.2/9) 2>/dev/null
-  end=$EPOCHREALTIME
-  echo $((${end/./} - ${start/./}))')
-[[ $round_trip -ge $((4 * cable_delay_us)) ]] || fail "the network answers after $round_trip us"
-echo "from node to node and back in $round_trip us"
+source "$root/scripts/node_namespaces.sh"
 
 # What mpirun starts its daemons with: "agent <address> <command>".
 cat >"$work/agent" <<AGENT
@@ -134,12 +80,7 @@ on_nodes 2 4 generate --model "$model" "${prompts[@]}" --max-tokens 200 --timeou
   >"$work/silent" 2>"$work/silent.err" &
 pid=$!
 for _ in $(seq 100); do [[ -s $work/silent ]] && break; sleep 0.05; done
-ip netns exec "$name-1" nft -f - <<'RULES' || skip "no nft rules"
-table inet silence {
-  chain in { type filter hook input priority 0; policy drop; }
-  chain out { type filter hook output priority 0; policy drop; }
-}
-RULES
+silence 1
 start=$SECONDS
 # Only wideep's processes: mpirun and its daemons may take longer to end.
 ranks_left() {

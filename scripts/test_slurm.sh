@@ -138,3 +138,35 @@ for _ in $(seq 100); do [[ -z $(squeue --noheader) ]] && break; sleep 0.2; done
 [[ -z $(squeue --noheader) ]] || fail "the served job goes on: $(squeue; cat "$work/serve.out")"
 grep -q "stopping: running requests have" "$work/serve.out" || fail "$(cat "$work/serve.out")"
 echo "sbatch cluster/slurm/serve.sbatch: 4 ranks, 8 answers, ended by scancel"
+
+# The same over two nodes that do without MPI: the process of the second one is killed, and the
+# first goes on alone.
+cat >"$work/two.yaml" <<CONFIG
+tensor_parallel_size: 4
+moe_expert_parallel_size: 4
+enable_attention_dp: true
+CONFIG
+WIDEEP=$wideep MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 3)) sbatch --parsable --ntasks=2 \
+  --ntasks-per-node=2 --overcommit --output="$work/nodes.out" \
+  "$root/cluster/slurm/serve_nodes.sbatch" "$model" --port 0 --config "$work/two.yaml" \
+  >"$work/nodes.job"
+for _ in $(seq 200); do grep -q "serving reference on" "$work/nodes.out" 2>/dev/null && break; sleep 0.1; done
+address=$(sed -n 's/.*serving reference on http:..0.0.0.0:\([0-9]*\)\/v1 .*/\1/p' "$work/nodes.out")
+[[ -n $address ]] || fail "no server over nodes: $(squeue; cat "$work/nodes.out")"
+ask() {
+  "$wideep" bench serving --base-url "http://127.0.0.1:$address" --model reference \
+    --num-prompts 8 --random-input-len 16 --random-output-len 8 --json >"$work/served" ||
+    fail "a server over nodes: $(cat "$work/served" "$work/nodes.out")"
+  grep -q '"completed": 8' "$work/served" || fail "a server over nodes: $(cat "$work/served")"
+}
+ask
+for process in $(pgrep -f "^$wideep serve .*--nnodes 2 "); do
+  if grep -qzx "SLURM_PROCID=1" "/proc/$process/environ" 2>/dev/null; then kill -KILL "$process" || true; fi
+done
+ask
+grep -q "node 1 is lost" "$work/nodes.out" || fail "node 1 is not lost: $(cat "$work/nodes.out")"
+[[ -n $(squeue --noheader) ]] || fail "the job has ended with its node"
+scancel --signal=TERM "$(cat "$work/nodes.job")"
+for _ in $(seq 100); do [[ -z $(squeue --noheader) ]] && break; sleep 0.2; done
+[[ -z $(squeue --noheader) ]] || fail "the service goes on: $(squeue; cat "$work/nodes.out")"
+echo "sbatch cluster/slurm/serve_nodes.sbatch: 2 nodes, of which one dies, 16 answers"

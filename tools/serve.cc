@@ -24,6 +24,37 @@ struct Options {
   RankRunOptions ranks;
 };
 
+// A launcher that starts one process on each node may say which it is.
+Status check_nodes(server::ServeOptions* result) {
+  server::NodeOptions& nodes = result->nodes;
+  if (nodes.num_nodes == 1) {
+    if (nodes.node <= 0) return {};
+    return invalid_input("--node-rank: has no effect without --nnodes; add the number of nodes");
+  }
+  if (const char* node = std::getenv("SLURM_PROCID"); node != nullptr && nodes.node < 0) {
+    nodes.node = std::atoi(node);
+  }
+  const int num_ranks = result->run.parallel.mapping().world_size();
+  if (num_ranks < nodes.num_nodes) {
+    return invalid_input(
+        fmt::format("--nnodes: {} nodes for {} ranks: expected at most one node "
+                    "for each; add ranks (--ranks, --config)",
+                    nodes.num_nodes, num_ranks));
+  }
+  if (nodes.node < 0 || nodes.node >= nodes.num_nodes) {
+    return invalid_input(fmt::format(
+        "--node-rank: expected 0 to {} on the {} nodes, {}", nodes.num_nodes - 1, nodes.num_nodes,
+        nodes.node < 0 ? "found none" : "found " + std::to_string(nodes.node)));
+  }
+  if (nodes.address.empty()) {
+    return invalid_input("--master-addr: expected the address of node 0, found none");
+  }
+  if (!result->run.keeps_ranks) {
+    return invalid_input("--nnodes: needs --on-rank-loss recover");
+  }
+  return {};
+}
+
 Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
   server::ServeOptions result = options.serve;
   result.service.draft_metrics = options.draft_metrics == "summary" ? server::DraftMetrics::kSummary
@@ -34,6 +65,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
   // A launcher watches its ranks itself.
   result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr;
+  WIDEEP_TRY(check_nodes(&result));
   if (result.service.draft_metrics != server::DraftMetrics::kNone &&
       !result.run.parallel.speculative_config) {
     return invalid_input(
@@ -88,6 +120,24 @@ void add_address_options(command_line::Command command, Options& options) {
       .show_default();
 }
 
+void add_node_options(command_line::Command command, Options& options) {
+  server::NodeOptions& nodes = options.serve.nodes;
+  command
+      .add_option("--nnodes", nodes.num_nodes,
+                  "Nodes over which the ranks are spread evenly; the same command, with another "
+                  "--node-rank, runs on each")
+      .range(1, 1024)
+      .show_default();
+  command.add_option("--node-rank", nodes.node,
+                     "Which node this is, from 0, which serves; -1: SLURM_PROCID says it");
+  command.add_option("--master-addr", nodes.address,
+                     "Address of node 0 on the network between nodes, which must be private: what "
+                     "nodes say to each other is not encrypted");
+  command.add_option("--master-port", nodes.port, "Port of node 0 for the other nodes")
+      .range(1, 65535)
+      .show_default();
+}
+
 void add_record_options(command_line::Command command, Options& options) {
   server::RecorderOptions& recorder = options.serve.service.recorder;
   command.add_option("--expert-statistic-path", recorder.directory,
@@ -127,6 +177,7 @@ void add_serve_command(command_line::Command app, const Started& started, Status
       app.add_command("serve", "Serve a model over HTTP, with OpenAI's endpoints");
   auto options = std::make_shared<Options>();
   add_engine_options(command, *options);
+  add_node_options(command, *options);
   add_address_options(command, *options);
   add_record_options(command, *options);
   command.on_run([options, &started, status] { *status = run(*options, started); });

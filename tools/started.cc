@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "started.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -14,7 +15,10 @@ Started Started::find(const std::vector<std::string>& command) {
   const auto launch = transport::find_launch();
   const bool runs_ranks =
       !command.empty() && (command.front() == "generate" || command.front() == "serve");
-  if (!launch || !runs_ranks) return started;
+  // With --nnodes a launcher has started one process for each node: no ranks.
+  const bool starts_nodes = std::ranges::any_of(
+      command, [](const std::string& each) { return each.starts_with("--nnodes"); });
+  if (!launch || !runs_ranks || starts_nodes) return started;
   // Set before the ranks are connected: if connecting fails, only one process must log the error.
   started.prints_ = launch->rank == 0;
   Result<std::unique_ptr<transport::StartedRanks>> ranks = transport::start_mpi_ranks(*launch);

@@ -14,7 +14,8 @@ namespace wideep::tools {
 class Started {
  public:
   // Connects the ranks if mpirun or srun started this process and `command` (the program's
-  // arguments) is generate or serve. An error of transport::start_mpi_ranks is kept in status().
+  // arguments) is generate or serve, without --nnodes. An error of transport::start_mpi_ranks is
+  // kept in status().
   static Started find(const std::vector<std::string>& command);
 
   const Status& status() const { return status_; }

@@ -18,22 +18,24 @@
 namespace wideep::model {
 
 Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& loader, int rank,
-                      int num_ranks, base::ThreadPool& threads, weights::HostPool& pool) {
-  const auto [begin, end] = pool.share_of(rank, num_ranks);
-  WIDEEP_TRY(pool.reserve_share(rank, num_ranks));
-  for (int i = begin; i < end; ++i) {
-    const weights::HostPool::Address at = pool.address(i);
-    WIDEEP_TRY(weights::load_expert(loader, pool.shape(),
-                                    expert_prefix(layers[at.layer], at.expert), pool.record(at),
-                                    at.slice));
-  }
-  WIDEEP_TRY(loader.run());
-  // Sealing stores a hash of the contents, against which every later copy is checked.
-  threads.parallel_for(end - begin, 1, [&, first = begin](int64_t from, int64_t to) {
-    for (int64_t i = first + from; i < first + to; ++i) {
-      pool.seal(pool.address(static_cast<int>(i)));
+                      base::ThreadPool& threads, weights::HostPool& pool) {
+  while (const auto part = pool.take(rank)) {
+    WIDEEP_TRY(pool.reserve(*part));
+    for (int i = part->begin; i < part->end; ++i) {
+      const weights::HostPool::Address at = pool.address(i);
+      WIDEEP_TRY(weights::load_expert(loader, pool.shape(),
+                                      expert_prefix(layers[at.layer], at.expert), pool.record(at),
+                                      at.slice));
     }
-  });
+    WIDEEP_TRY(loader.run());
+    // Sealing stores a hash of the contents, against which every later copy is checked.
+    threads.parallel_for(part->end - part->begin, 1, [&](int64_t from, int64_t to) {
+      for (int64_t i = part->begin + from; i < part->begin + to; ++i) {
+        pool.seal(pool.address(static_cast<int>(i)));
+      }
+    });
+    pool.finish(*part);
+  }
   return {};
 }
 

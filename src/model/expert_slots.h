@@ -21,11 +21,11 @@
 
 namespace wideep::model {
 
-// Reads this rank's share of the experts into the host pool. layers: the MoE layers of the pool, as
-// numbers of the model, ascending. rank, num_ranks: among the ranks that fill the pool together.
-// Errors: as WeightLoader; there is not enough memory.
+// Reads experts into the host pool, as long as there are some that no rank reads. layers: the MoE
+// layers of the pool, as numbers of the model, ascending. Errors: as WeightLoader; there is not
+// enough memory.
 Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& loader, int rank,
-                      int num_ranks, base::ThreadPool& threads, weights::HostPool& pool);
+                      base::ThreadPool& threads, weights::HostPool& pool);
 
 // Whose slots to load: the rank in the placement, and the slice of its experts.
 struct SlotOwner {

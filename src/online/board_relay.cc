@@ -80,11 +80,21 @@ void store_balancer_counters(const BalancerNotice& received, BalancerCounters& c
   counters.bytes = received.bytes;
 }
 
+int first_member(const transport::NodeMap& nodes) {
+  int rank = 0;
+  while (nodes.node_of(rank) == transport::NodeMap::kAbsent) ++rank;
+  return rank;
+}
+
 }  // namespace
 
 BoardRelay::BoardRelay(transport::Bridge& bridge, const UpdateBoard& board, int group,
                        std::span<const int> ranks, int rank)
-    : bridge_(bridge), board_(board), group_(group), rank_(rank), home_(bridge.nodes().node_of(0)) {
+    : bridge_(bridge),
+      board_(board),
+      group_(group),
+      rank_(rank),
+      home_(bridge.nodes().node_of(first_member(bridge.nodes()))) {
   for (const int each : ranks) {
     if (!bridge.is_on_this_node(each)) others_.push_back(bridge.nodes().node_of(each));
   }

@@ -2,7 +2,8 @@
 //
 // The boards of one group on several nodes. Each node has its own board in its memory
 // (update_board.h). A plan posted on the board of the balancer's node is sent to a proxy on each
-// other node, which posts it there; counters are sent to the node of rank 0, which reports them.
+// other node, which posts it there; counters are sent to the node of the first rank, which reports
+// them.
 //
 // A plan may reach a node late: its ranks finish their copies later, and the layer is decided when
 // all ranks are done (update_state.h). No rank's iteration waits for it. The next plan of a layer
@@ -31,7 +32,7 @@ class BoardRelay {
 
   // Sends the layer's last posted plan to the other nodes of the group.
   void send_plan(int layer) const;
-  // Send the counters of this rank's updater, or of the balancer, to the node of rank 0.
+  // Send the counters of this rank's updater, or of the balancer, to the node of the first rank.
   void send_updater_counters() const;
   void send_balancer_counters() const;
 
@@ -42,7 +43,7 @@ class BoardRelay {
   const UpdateBoard& board_;
   int group_;
   int rank_;
-  int home_;                 // node of rank 0 of the world
+  int home_;                 // node of the world's first rank
   std::vector<int> others_;  // nodes of the group's other ranks
 };
 

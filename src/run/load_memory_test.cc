@@ -147,7 +147,7 @@ uint64_t peak_of_online(const model::ModelConfig& config, const std::string& dir
   const int num_layers = static_cast<int>(layers.size());
   auto pool = weights::HostPool::create(experts_shape(config, loader), num_layers, num_experts);
   const auto board = online::UpdateBoard::create({1, num_layers, num_experts});
-  if (!pool.ok() || !model::fill_host_pool(layers, loader, 0, 1, threads, **pool).ok()) return 0;
+  if (!pool.ok() || !model::fill_host_pool(layers, loader, 0, threads, **pool).ok()) return 0;
   look(0);
   const auto slots = model::ExpertSlots::copy(**pool, placement, 0, threads);
   online::WeightUpdater updater(**board, **pool, slots_of_layers, {.num_spares = num_experts});

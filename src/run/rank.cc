@@ -10,9 +10,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
-#include <numeric>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -98,26 +99,11 @@ void follow_boards(const Run& run, transport::Bridge* bridge) {
 
 // ---- weights ----
 
-// The index of `rank` among those of `ranks` that are on this node, and the number of these.
-struct IndexOnNode {
+// Of the ranks that have their place on this node.
+int index_on_node(const transport::Seat& seat) {
   int index = 0;
-  int count = 0;
-};
-
-IndexOnNode index_on_node(std::span<const int> ranks, int rank, const transport::Bridge* bridge) {
-  IndexOnNode place;
-  for (const int each : ranks) {
-    if (bridge != nullptr && !bridge->is_on_this_node(each)) continue;
-    if (each < rank) ++place.index;
-    ++place.count;
-  }
-  return place;
-}
-
-IndexOnNode index_in_world(const RunPlan& plan, const transport::Seat& seat) {
-  std::vector<int> all(static_cast<size_t>(plan.mapping.world_size()));
-  std::iota(all.begin(), all.end(), 0);
-  return index_on_node(all, seat.rank(), seat.bridge());
+  for (int rank = 0; rank < seat.rank(); ++rank) index += seat.is_on_this_node(rank) ? 1 : 0;
+  return index;
 }
 
 // Whose slots a rank has in the placement of its stage.
@@ -214,7 +200,7 @@ class Rank {
         seat_(seat),
         reporter_(run, seat.rank(), seat.messenger()),
         layers_(plan_.layers_of(seat.rank())),
-        threads_(plan_.threads.of_rank(index_in_world(plan_, seat).index)),
+        threads_(plan_.threads.of_rank(index_on_node(seat))),
         loader_(
             run.inputs().tensors(), run.options().format,
             [this](uint64_t bytes) { reporter_.weights_read(bytes); }, &threads_),
@@ -223,10 +209,10 @@ class Rank {
         states_(config_, layers_),
         feed_(seat.commands(),
               plan_.joint ? std::nullopt : std::optional(seat.rank() % plan_.mapping.sizes().tp),
-              seat.bridge()) {}
+              // Where members may change, each rank has a pipe of its own.
+              seat.may_change() ? nullptr : seat.bridge()) {}
 
   Status run() {
-    follow_boards(run_, seat_.bridge());
     WIDEEP_TRY(load());
     WIDEEP_TRY(run_.inputs().tensors().check_unchanged());
     for (;;) {
@@ -285,8 +271,9 @@ const OnlineParts* Rank::online() const {
 }
 
 // Without online balancing each rank reads its own experts. With it, the ranks of a node together
-// read all experts of the stage into the host pool, each a share; when all have done so, which
-// joining the others shows, each copies its own slots from the pool.
+// read all experts of the stage into the host pool; when that is filled, each copies its own slots
+// from it. Where all ranks start together, joining the others shows that it is filled; a rank that
+// was started again waits for it here, and reads what one that has died has left.
 Status Rank::load() {
   const balance::ModelPlacement placement =
       parallel::placement_of_layers(plan_.model.placement, layers_);
@@ -295,16 +282,17 @@ Status Rank::load() {
     WIDEEP_TRY_ASSIGN(slots_, model::ExpertSlots::load(config_, loader_, placement, owner));
     return {};
   }
-  if (seat_.comes_late()) {
-    WIDEEP_TRY_ASSIGN(slots_,
-                      model::ExpertSlots::copy(*online()->pool, placement, owner, threads_));
-    return {};
+  weights::HostPool& pool = *online()->pool;
+  const std::vector<int> layers = layers_in(placement);
+  WIDEEP_TRY(model::fill_host_pool(layers, loader_, seat_.rank(), threads_, pool));
+  if (!seat_.may_change()) return {};
+  while (!pool.is_filled()) {
+    constexpr std::chrono::milliseconds kPause{1};
+    std::this_thread::sleep_for(kPause);
+    WIDEEP_TRY(model::fill_host_pool(layers, loader_, seat_.rank(), threads_, pool));
   }
-  std::vector<int> stage = plan_.mapping.stage(seat_.rank());
-  std::erase_if(stage, [&](int rank) { return rank >= plan_.start_ranks; });
-  const IndexOnNode share = index_on_node(stage, seat_.rank(), seat_.bridge());
-  return model::fill_host_pool(layers_in(placement), loader_, share.index, share.count, threads_,
-                               *online()->pool);
+  WIDEEP_TRY_ASSIGN(slots_, model::ExpertSlots::copy(pool, placement, owner, threads_));
+  return {};
 }
 
 // ---- as a member ----
@@ -362,6 +350,7 @@ Result<OnlinePlan> Rank::online_plan(const Stage& stage) const {
 
 Status Rank::compute(const transport::Members& members) {
   Endpoint& world = seat_.world();
+  follow_boards(run_, world.bridge());
   Stage stage =
       stage_of(run_, world, is_elastic() ? members.ranks : plan_.mapping.stage(world.rank()));
   reporter_.set_members(members);
@@ -371,7 +360,7 @@ Status Rank::compute(const transport::Members& members) {
 
   // The model, over the layers of this stage.
   const ep::DispatchShape dispatch =
-      is_elastic() ? plan_.dispatch_between(stage.ranks->num_ranks()) : plan_.dispatch;
+      is_elastic() ? plan_.dispatch_between(members.ranks) : plan_.dispatch;
   model::MoeRunner moe(config_, stage.placement, *slots_, stage.experts(),
                        ep::BufferLayout(dispatch), plan_.moe, shard_group(plan_, stage));
   model::Model model(config_, run_.weights(), compute_, moe, stage.layers,

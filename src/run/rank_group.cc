@@ -91,6 +91,41 @@ Result<std::unique_ptr<RankGroup>> RankGroup::start(const Run& run, GroupOptions
   return std::unique_ptr<RankGroup>(new RankGroup(run, std::move(feeds), std::move(ranks)));
 }
 
+namespace {
+
+void clear_boards(const Run& run) {
+  for (const OnlineParts& stage : run.online()) {
+    if (stage.balances()) stage.board->clear();
+  }
+}
+
+// What a rank has not read into the host pool, others read.
+void take_back(const Run& run, int rank) {
+  for (const OnlineParts& stage : run.online()) {
+    if (stage.balances()) stage.pool->release(rank);
+  }
+}
+
+const transport::NodePlace* place_of(const Run& run) {
+  return run.options().kept_nodes ? &run.options().kept_nodes->place : nullptr;
+}
+
+}  // namespace
+
+Result<transport::NodeClient::Ended> RankGroup::keep_node(
+    const Run& run, transport::NodeClient& client,
+    const std::shared_ptr<transport::SharedMemory>& memory) {
+  ::signal(SIGPIPE, SIG_IGN);
+  return client.run(
+      {.group = {.num_ranks = run.plan().mapping.world_size(),
+                 .segment_bytes = run.plan().segment.bytes(),
+                 .timeout = run.options().timeout},
+       .place = *place_of(run),
+       .before_epoch = [&run] { clear_boards(run); },
+       .after_death = [&run](int rank) { take_back(run, rank); }},
+      [&](transport::Seat& seat) { return run_rank(run, seat); }, memory);
+}
+
 Status RankGroup::keep(const Run& run, const Clients& clients,
                        const std::function<Status(std::unique_ptr<RankGroup>)>& use) {
   ::signal(SIGPIPE, SIG_IGN);
@@ -103,11 +138,10 @@ Status RankGroup::keep(const Run& run, const Clients& clients,
                                          .least = plan.is_elastic() ? 1 : num_ranks,
                                          .listener = clients.listener,
                                          .companion = clients.companion,
-                                         .before_epoch = [&run] {
-                                           for (const OnlineParts& stage : run.online()) {
-                                             if (stage.balances()) stage.board->clear();
-                                           }
-                                         }};
+                                         .before_epoch = [&run] { clear_boards(run); },
+                                         .after_death = [&run](int rank) { take_back(run, rank); },
+                                         .nodes = clients.nodes,
+                                         .place = place_of(run)};
   return transport::keep_ranks(
       options, [&](transport::Seat& seat) { return run_rank(run, seat); },
       [&](std::unique_ptr<transport::KeptRanks> ranks) {
@@ -194,7 +228,7 @@ Status RankGroup::want(int num_ranks) {
   if (!run_.options().keeps_ranks || !plan.is_elastic()) {
     return invalid_input(
         "the number of ranks is fixed: it needs attention data parallelism with expert parallelism "
-        "alone, on one node, and --on-rank-loss recover");
+        "alone, no launcher, and --on-rank-loss recover");
   }
   if (num_ranks < 1 || num_ranks > most) {
     return invalid_input(

@@ -13,7 +13,8 @@
 // receive only StopRequested.
 //
 // With RunOptions::keeps_ranks, keep() forks the ranks and a process that gets the group as above,
-// and starts again ranks that die (transport/keeper.h).
+// and starts again ranks that die (transport/keeper.h). Over several nodes, keep_node() does that
+// for the ranks of each other node.
 //
 // Thread safety: next() and result() belong to one thread; any thread may call the rest.
 #pragma once
@@ -31,6 +32,8 @@
 #include "run/routed_experts.h"
 #include "run/run.h"
 #include "transport/kept_ranks.h"
+#include "transport/node_client.h"
+#include "transport/node_server.h"
 
 namespace wideep::run {
 
@@ -52,9 +55,15 @@ class RankGroup {
   struct Clients {
     int listener = -1;
     std::function<Result<int>(int socket)> companion;
+    transport::NodeServer* nodes = nullptr;  // of several; null: there is one
   };
   static Status keep(const Run& run, const Clients& clients,
                      const std::function<Status(std::unique_ptr<RankGroup>)>& use);
+  // On a node other than the first, which starts and ends its ranks as that says.
+  // Errors: as NodeClient::run.
+  static Result<transport::NodeClient::Ended> keep_node(
+      const Run& run, transport::NodeClient& client,
+      const std::shared_ptr<transport::SharedMemory>& memory);
   // Of a group that keep() has made; else null.
   transport::KeptRanks* kept() const { return kept_; }
   ~RankGroup();

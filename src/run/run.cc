@@ -12,44 +12,48 @@
 namespace wideep::run {
 namespace {
 
+Result<std::vector<uint64_t>> least_of_nodes(const RunOptions& options,
+                                             std::vector<uint64_t> numbers) {
+  if (options.kept_nodes) return options.kept_nodes->agree_on(numbers);
+  constexpr std::chrono::seconds kPatience{60};
+  for (uint64_t& each : numbers) {
+    WIDEEP_TRY_ASSIGN(each, options.started->all_reduce_min(each, kPatience));
+  }
+  return numbers;
+}
+
 // The free memory of nodes differs, but all ranks must have equally many cache pages and states:
 // plans again with the smallest numbers of any rank.
 Status agree_on_cache(const RunOptions& options, const RunInputs& inputs, RunPlan* plan) {
   const bool as_memory_allows =
       !options.parallel.kv_cache_config.max_tokens && !options.cache_pages;
   const bool has_states = plan->limits.state_slots > 0;
-  if (options.started == nullptr || (!as_memory_allows && !has_states)) return {};
-  const auto least = [&](int own) -> Result<int> {
-    constexpr std::chrono::seconds kPatience{60};
-    WIDEEP_TRY_ASSIGN(const uint64_t all,
-                      options.started->all_reduce_min(static_cast<uint64_t>(own), kPatience));
-    return static_cast<int>(all);
-  };
+  const bool is_alone = options.started == nullptr && !options.kept_nodes;
+  if (is_alone || (!options.kept_nodes && !as_memory_allows && !has_states)) return {};
+  WIDEEP_TRY_ASSIGN(const std::vector<uint64_t> least,
+                    least_of_nodes(options, {static_cast<uint64_t>(plan->limits.max_pages),
+                                             static_cast<uint64_t>(plan->limits.state_slots)}));
   RunOptions with_least = options;
-  if (as_memory_allows) {
-    WIDEEP_TRY_ASSIGN(with_least.cache_pages, least(plan->limits.max_pages));
-  }
-  if (has_states) {
-    WIDEEP_TRY_ASSIGN(with_least.state_slots, least(plan->limits.state_slots));
-  }
+  if (as_memory_allows) with_least.cache_pages = static_cast<int>(least[0]);
+  if (has_states) with_least.state_slots = static_cast<int>(least[1]);
   WIDEEP_TRY_ASSIGN(*plan, plan_run(inputs.model, with_least, base::read_machine()));
   return {};
 }
 
-transport::Settings all_settings(const RunOptions& options, const RunInputs& inputs,
-                                 const RunPlan& plan, const transport::Settings& more) {
+transport::Settings settings_of(const RunOptions& options, const RunInputs& inputs,
+                                const RunPlan& plan) {
   transport::Settings all = fingerprints(options, inputs);
-  for (const auto& settings : {more, settings_of(plan)}) {
-    all.insert(all.end(), settings.begin(), settings.end());
-  }
+  const transport::Settings planned = settings_of(plan);
+  all.insert(all.end(), planned.begin(), planned.end());
   return all;
 }
 
-// [stage] the number of its ranks on this node; empty without a launcher.
+// [stage] the number of its ranks on this node; empty: all are here.
 std::vector<int> ranks_of_stages_here(const RunOptions& options, const parallel::Mapping& mapping) {
-  if (options.started == nullptr) return {};
+  const transport::NodeMap* nodes = node_map(options);
+  if (nodes == nullptr) return {};
   std::vector<int> ranks(static_cast<size_t>(mapping.sizes().pp), 0);
-  for (const int rank : options.started->nodes().ranks_of(options.started->node())) {
+  for (const int rank : nodes->ranks_of(this_node(options))) {
     ++ranks[static_cast<size_t>(mapping.coordinates(rank).pp_rank)];
   }
   return ranks;
@@ -81,12 +85,16 @@ Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunI
   WIDEEP_TRY(agree_on(options, plan.status()));
   WIDEEP_TRY(agree_on_cache(options, *inputs, &*plan));
   if (options.started != nullptr) {
-    WIDEEP_TRY(agree_on(options, {}, all_settings(options, *inputs, *plan, more)));
+    transport::Settings all = settings_of(options, *inputs, *plan);
+    all.insert(all.end(), more.begin(), more.end());
+    WIDEEP_TRY(agree_on(options, {}, all));
   }
   std::unique_ptr<Run> run(new Run(options, std::move(*inputs), std::move(*plan)));
   WIDEEP_TRY(agree_on(options, run->make_shared_memory()));
   return run;
 }
+
+transport::Settings Run::settings() const { return settings_of(options_, inputs_, plan_); }
 
 Status Run::make_shared_memory() {
   for (const OnlinePlan& stage : plan_.online) {
@@ -121,7 +129,8 @@ Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
   const auto load_here = [&]() -> Status {
     WIDEEP_TRY(check_memory());
     const transport::StartedRanks* started = options_.started;
-    const int ranks = started != nullptr ? 1 : plan_.mapping.world_size();
+    const int ranks =
+        started != nullptr ? 1 : plan_.ranks_of_nodes[static_cast<size_t>(this_node(options_))];
     const int threads = ranks * plan_.threads.threads_per_rank;
     base::ThreadPool pool(std::min(threads, base::read_machine().usable_cores()));
     const weights::WeightLoader loader(inputs_.tensors(), options_.format, on_bytes, &pool);

@@ -48,6 +48,8 @@ class Run {
   const model::ModelWeights& weights() const { return weights_; }
   std::span<const OnlineParts> online() const { return online_; }  // of each stage, or empty
   const base::TraceBuffer* trace() const { return trace_ ? &*trace_ : nullptr; }
+  // What all ranks must have in common.
+  transport::Settings settings() const;
   // REQUIRES: RunOptions::needs_tokenizer, or the model has one.
   const tokenizer::Tokenizer& tokenizer() const { return inputs_.tokenizer.value(); }
   uint64_t bytes_to_load() const { return run::bytes_to_load(inputs_, plan_.balances_online()); }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/speculation/speculation.h"
 #include "kernels/weight_format.h"
@@ -17,9 +18,17 @@
 #include "run/online_parts.h"
 #include "run/profile.h"
 #include "run/statistics_recorder.h"
+#include "transport/kept_seat.h"
 #include "transport/started_ranks.h"
 
 namespace wideep::run {
+
+// Of a service over several nodes, each with a keeper of its own (transport/keeper.h).
+struct KeptNodes {
+  transport::NodePlace place;
+  // What each node can have of some things → the least of all nodes. Collective over the nodes.
+  std::function<Result<std::vector<uint64_t>>(const std::vector<uint64_t>&)> agree_on;
+};
 
 struct RunOptions {
   std::string model_dir;
@@ -48,6 +57,8 @@ struct RunOptions {
   // Of an elastic run with a keeper: the ranks with which it starts; 0: all. The others can be
   // added while it runs (RankGroup::want).
   int start_ranks = 0;
+  // With keeps_ranks; nullopt: all ranks are on this node.
+  std::optional<KeptNodes> kept_nodes;
   // The ranks that mpirun or srun has started, including this process; null: ranks are forked.
   transport::StartedRanks* started = nullptr;
 
@@ -72,6 +83,16 @@ struct RunOptions {
     return parallel.kv_cache_config.enable_block_reuse && !routing_log && !routed_experts;
   }
 };
+
+// Null: all ranks are on this node.
+inline const transport::NodeMap* node_map(const RunOptions& options) {
+  if (options.started != nullptr) return &options.started->nodes();
+  return options.kept_nodes ? &options.kept_nodes->place.nodes : nullptr;
+}
+inline int this_node(const RunOptions& options) {
+  if (options.started != nullptr) return options.started->node();
+  return options.kept_nodes ? options.kept_nodes->place.node : 0;
+}
 
 // Whether this process receives the ranks' events: it is the parent of forked ranks, or rank 0 of
 // ranks that a launcher has started.

@@ -41,24 +41,23 @@ Status check_batch_size(const ParallelConfig& config) {
 
 // ---- nodes ----
 
-// Forked ranks are all on one node.
 std::vector<int> ranks_of_nodes(const RunOptions& options) {
-  if (options.started == nullptr) return {options.parallel.mapping().world_size()};
-  const transport::NodeMap& nodes = options.started->nodes();
+  const transport::NodeMap* nodes = node_map(options);
+  if (nodes == nullptr) return {options.parallel.mapping().world_size()};
   std::vector<int> ranks;
-  for (int node = 0; node < nodes.num_nodes(); ++node) {
-    ranks.push_back(static_cast<int>(nodes.ranks_of(node).size()));
+  for (int node = 0; node < nodes->num_nodes(); ++node) {
+    ranks.push_back(static_cast<int>(nodes->ranks_of(node).size()));
   }
   return ranks;
 }
 
 // Whether the ranks of a stage, between which rows are dispatched, are on several nodes.
 bool stages_cross_nodes(const RunOptions& options) {
-  if (options.started == nullptr) return false;
-  const transport::NodeMap& nodes = options.started->nodes();
+  const transport::NodeMap* nodes = node_map(options);
+  if (nodes == nullptr) return false;
   const parallel::Mapping mapping = options.parallel.mapping();
-  for (int rank = 0; rank < nodes.num_ranks(); ++rank) {
-    if (nodes.node_of(rank) != nodes.node_of(mapping.stage(rank).front())) return true;
+  for (int rank = 0; rank < nodes->num_ranks(); ++rank) {
+    if (nodes->node_of(rank) != nodes->node_of(mapping.stage(rank).front())) return true;
   }
   return false;
 }
@@ -68,8 +67,8 @@ bool stages_cross_nodes(const RunOptions& options) {
 int nodes_of_stage(const RunOptions& options) {
   const parallel::ParallelSizes& sizes = options.parallel.sizes;
   if (sizes.cp > 1 || sizes.moe_tp > 1) return 1;
-  if (!stages_cross_nodes(options) || !options.started->nodes().is_even()) return 1;
-  const transport::NodeMap& nodes = options.started->nodes();
+  if (!stages_cross_nodes(options) || !node_map(options)->is_even()) return 1;
+  const transport::NodeMap& nodes = *node_map(options);
   const int ranks_of_node = nodes.num_ranks() / nodes.num_nodes();
   const int ranks_of_stage = options.parallel.mapping().stage_size();
   return ranks_of_stage % ranks_of_node == 0 ? ranks_of_stage / ranks_of_node : 1;
@@ -80,9 +79,8 @@ int nodes_of_stage(const RunOptions& options) {
 // What the caches of one rank may use: its part of cache_share of this node's memory.
 double most_cache_bytes(const RunPlan& plan, const RunOptions& options,
                         const base::Machine& machine) {
-  const int node = options.started == nullptr ? 0 : options.started->node();
   return static_cast<double>(machine.usable_memory_bytes()) * options.cache_share /
-         plan.ranks_of_nodes[static_cast<size_t>(node)];
+         plan.ranks_of_nodes[static_cast<size_t>(this_node(options))];
 }
 
 // Of a sequence, in all layers: an upper bound of what a stage's states take.
@@ -200,8 +198,8 @@ Status check_start_ranks(const RunPlan& plan, const RunOptions& options) {
   }
   if (options.keeps_ranks && plan.is_elastic()) return {};
   return invalid_input(
-      "--start-ranks: needs attention data parallelism with expert parallelism alone, on one node "
-      "and without a launcher, and --on-rank-loss recover");
+      "--start-ranks: needs attention data parallelism with expert parallelism alone, no launcher, "
+      "and --on-rank-loss recover");
 }
 
 // With fewer ranks, of which each has more slots, a rank may need more room.
@@ -303,6 +301,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY(check_batch_size(parallel));
   RunPlan plan{.model = model, .mapping = parallel.mapping()};
   plan.ranks_of_nodes = ranks_of_nodes(options);
+  if (options.kept_nodes) plan.kept_nodes = options.kept_nodes->place.nodes;
   plan.start_ranks = options.start_ranks > 0 ? options.start_ranks : plan.mapping.world_size();
   // Plans must be equal on all ranks, so the node with the most ranks determines the threads of
   // all.
@@ -353,15 +352,30 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
 
 bool RunPlan::is_elastic() const {
   const parallel::ParallelSizes& sizes = mapping.sizes();
-  return !joint && sizes.pp == 1 && sizes.cp == 1 && sizes.moe_tp == 1 && num_nodes() == 1;
+  const bool may_change = num_nodes() == 1 || kept_nodes.has_value();
+  return !joint && sizes.pp == 1 && sizes.cp == 1 && sizes.moe_tp == 1 && may_change;
 }
 
 int RunPlan::slots_per_rank(int num_ranks) const {
   return balance::slots_per_rank_for(num_ranks, dispatch.num_experts, dispatch.slots_per_rank);
 }
 
+ep::DispatchShape RunPlan::dispatch_between(std::span<const int> ranks) const {
+  ep::DispatchShape shape = dispatch_between(static_cast<int>(ranks.size()));
+  if (!kept_nodes) return shape;
+  const transport::NodeMap members = kept_nodes->of_members(ranks);
+  const size_t each = members.ranks_of(0).size();
+  bool is_even = true;
+  for (int node = 1; node < members.num_nodes(); ++node) {
+    is_even = is_even && members.ranks_of(node).size() == each;
+  }
+  if (is_even) shape.num_nodes = members.num_nodes();
+  return shape;
+}
+
 ep::DispatchShape RunPlan::dispatch_between(int num_ranks) const {
   ep::DispatchShape shape = dispatch;
+  if (num_ranks != shape.ep_size) shape.num_nodes = 1;
   shape.ep_size = num_ranks;
   shape.slots_per_rank = slots_per_rank(num_ranks);
   const bool in_chunks = shape.max_rows() < int64_t{num_ranks} * shape.max_tokens;
@@ -452,11 +466,11 @@ transport::Settings settings_of(const RunPlan& plan) {
       {"moe_expert_parallel_size", text(int64_t{sizes.moe_ep})},
       {"enable_attention_dp", text(!plan.joint.has_value())},
       {"enable_lm_head_tp_in_adp", text(int64_t{plan.shared_head_ranks})},
-      {"cp_config.tokens_per_block", text(int64_t{limits.turn_pages} * kernels::kPageTokens)},
-      {"pipeline_micro_batches", text(int64_t{limits.micro_batches})},
       {"max_batch_size", text(int64_t{limits.max_batch_size})},
       {"max_num_tokens", text(int64_t{limits.max_num_tokens})},
       {"max_seq_len", text(int64_t{plan.max_sequence})},
+      {"cp_config.tokens_per_block", text(int64_t{limits.turn_pages} * kernels::kPageTokens)},
+      {"pipeline_micro_batches", text(int64_t{limits.micro_batches})},
       {"--prefill-chunk", text(int64_t{limits.prefill_chunk})},
       {"--threads-per-rank", text(int64_t{plan.threads.threads_per_rank})},
       {"kv_cache_config.dtype", std::string(dtype_name(plan.cache))},

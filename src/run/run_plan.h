@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,9 @@ struct RunPlan {
   ModelFacts model;
   parallel::Mapping mapping;
   std::vector<int> ranks_of_nodes = {};  // [nodes] number of ranks
-  int start_ranks = 0;                   // with which the run starts
+  // The nodes of a run with keepers on several of them.
+  std::optional<transport::NodeMap> kept_nodes = {};
+  int start_ranks = 0;  // with which the run starts
   ThreadPlan threads;
 
   // ---- requests ----
@@ -82,7 +85,9 @@ struct RunPlan {
   // Whether any number of ranks can go on with the requests of the others: every rank computes its
   // own requests whole, and only the experts are shared out.
   bool is_elastic() const;
-  // The dispatch between so many ranks of an elastic run, and the slots that each then has.
+  // The dispatch between these ranks of an elastic run, or between so many on any nodes, and the
+  // slots that each then has.
+  ep::DispatchShape dispatch_between(std::span<const int> ranks) const;
   ep::DispatchShape dispatch_between(int num_ranks) const;
   int slots_per_rank(int num_ranks) const;
   parallel::LayerRange layers_of_stage(int stage) const {

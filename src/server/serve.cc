@@ -406,11 +406,91 @@ Result<Opened> open_files_of(const ServeOptions& options) {
   return opened;
 }
 
-}  // namespace
+// ---- nodes ----
 
-Status serve(const ServeOptions& options, run::RunView& view) {
-  if (!run::receives_events(options.run)) return serve_silently(options);
+Result<transport::PeerAddress> address_of_service(const NodeOptions& options) {
+  auto address = transport::resolve(options.address, options.port);
+  WIDEEP_TRY(address.status().at("--master-addr"));
+  return *address;
+}
+
+// address: of the service.
+run::KeptNodes kept_nodes(const ServeOptions& options, transport::PeerAddress address) {
+  address.port = 0;
+  const int num_ranks = options.run.parallel.mapping().world_size();
+  return {.place = {.nodes = transport::NodeMap::even(num_ranks, options.nodes.num_nodes),
+                    .node = options.nodes.node,
+                    .here = address},
+          .agree_on = {}};
+}
+
+// What this node keeps while it connects again: weights, the host pool, and memory.
+struct NodeRun {
+  std::unique_ptr<run::Run> run;
+  std::shared_ptr<transport::SharedMemory> memory;
+  std::vector<uint64_t> numbers;  // with which it is planned
+};
+
+// Errors (deadline_exceeded): the service has gone.
+Status prepare_node(const run::RunOptions& options, run::RunView& view, NodeRun* node) {
+  WIDEEP_TRY_ASSIGN(node->run, run::Run::prepare(options));
+  run::LoadingProgress loading(
+      view, run::bytes_to_load(node->run->inputs(), node->run->plan().balances_online()));
+  WIDEEP_TRY(node->run->load([&](uint64_t bytes) { loading.add(bytes); }));
+  const run::RunPlan& plan = node->run->plan();
+  WIDEEP_TRY_ASSIGN(node->memory, transport::SharedMemory::create(plan.mapping.world_size(),
+                                                                  plan.segment.bytes()));
+  return {};
+}
+
+Status serve_as_node(const ServeOptions& options, run::RunView& view) {
+  WIDEEP_TRY_ASSIGN(const transport::PeerAddress service, address_of_service(options.nodes));
+  const auto line = [&](const std::string& text) { view.line(text); };
+  run::RunOptions run_options = options.run;
+  run_options.kept_nodes = kept_nodes(options, service);
+  NodeRun node;
+  for (;;) {
+    transport::NodeClient client =
+        transport::NodeClient::connect(service, options.nodes.node, line);
+    run_options.kept_nodes->place.here = client.here();
+    run_options.kept_nodes->agree_on = [&](const std::vector<uint64_t>& own) {
+      auto least = client.agree_on(own);
+      if (least.ok()) node.numbers = *least;
+      return least;
+    };
+    Status status;
+    if (node.run == nullptr) {
+      status = prepare_node(run_options, view, &node);
+    } else {
+      const std::vector<uint64_t> before = node.numbers;
+      status = run_options.kept_nodes->agree_on(before).status();
+      // Another service, whose nodes have less memory.
+      if (status.ok() && node.numbers != before) {
+        node = {};
+        continue;
+      }
+    }
+    if (status.code() == StatusCode::kDeadlineExceeded) {
+      node.run = nullptr;
+      continue;
+    }
+    WIDEEP_TRY(status);
+    run_options.kept_nodes->place.service = client.service();
+    client.present(node.run->settings());
+    view.line(fmt::format("node {} of {}: connected to node 0", options.nodes.node,
+                          options.nodes.num_nodes));
+    WIDEEP_TRY_ASSIGN(const auto ended, run::RankGroup::keep_node(*node.run, client, node.memory));
+    if (ended == transport::NodeClient::Ended::kCutOff) continue;
+    view.line(ended == transport::NodeClient::Ended::kFinished ? "the service has ended"
+                                                               : "stopped");
+    return {};
+  }
+}
+
+// nodes: the other nodes; null: there are none.
+Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run::RunView& view) {
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<run::Run> run, run::Run::prepare(options.run));
+  if (nodes != nullptr) nodes->set_settings(run->settings());
   Result<Opened> opened = open_files_of(options);
   WIDEEP_TRY(run::agree_on(options.run, opened.status()));
   ChatFiles chat = std::move(opened->chat);
@@ -428,7 +508,7 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   const std::string serving =
       fmt::format("serving {} on http://{}:{}/v1 (context {} tokens{})", service.model,
                   options.http.host, front.port(), service.max_sequence, chat_note);
-  const auto serve_with = [&](run::RankGroup& group) -> Status {
+  const auto use = [&](run::RankGroup& group) -> Status {
     if (group.kept() != nullptr) WIDEEP_TRY(front.begin(*group.kept()));
     EventPump pump({.group = group,
                     .front = front,
@@ -447,16 +527,35 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   Status ended;
   if (options.run.keeps_ranks) {
     ended = run::RankGroup::keep(
-        *run, {.listener = front.socket(), .companion = ConnectionJournal::create},
-        [&](std::unique_ptr<run::RankGroup> group) { return serve_with(*group); });
+        *run, {.listener = front.socket(), .companion = ConnectionJournal::create, .nodes = nodes},
+        [&](std::unique_ptr<run::RankGroup> group) { return use(*group); });
   } else {
     WIDEEP_TRY_ASSIGN(const auto group,
                       run::RankGroup::start(*run, {.reports_stop_signals = true}));
-    ended = serve_with(*group);
+    ended = use(*group);
   }
   const Status written = run->write_trace();
   WIDEEP_TRY(ended);
   return written;
+}
+
+}  // namespace
+
+Status serve(const ServeOptions& options, run::RunView& view) {
+  if (!run::receives_events(options.run)) return serve_silently(options);
+  if (options.nodes.node > 0) return serve_as_node(options, view);
+  if (options.nodes.num_nodes == 1) return serve_with(options, nullptr, view);
+  WIDEEP_TRY_ASSIGN(const transport::PeerAddress address, address_of_service(options.nodes));
+  Result<std::unique_ptr<transport::NodeServer>> nodes =
+      transport::NodeServer::listen(address, options.nodes.num_nodes);
+  WIDEEP_TRY(nodes.status().at("--master-addr, --master-port"));
+  ServeOptions over_nodes = options;
+  over_nodes.run.kept_nodes = kept_nodes(options, address);
+  over_nodes.run.kept_nodes->place.service = (*nodes)->service();
+  over_nodes.run.kept_nodes->agree_on = [&](const std::vector<uint64_t>& own) {
+    return (*nodes)->agree_on(own, [&](const std::string& line) { view.line(line); });
+  };
+  return serve_with(over_nodes, nodes->get(), view);
 }
 
 }  // namespace wideep::server

@@ -17,8 +17,17 @@
 
 namespace wideep::server {
 
+// A service over several nodes: the same command runs on each of them.
+struct NodeOptions {
+  int num_nodes = 1;
+  int node = -1;        // this one; node 0 serves
+  std::string address;  // of node 0, as the others reach it
+  int port = 29501;
+};
+
 struct ServeOptions {
   run::RunOptions run;
+  NodeOptions nodes;
   HttpOptions http;
   ServiceOptions service;  // model "": the directory's name; tokens and limits are filled in
 };
@@ -26,6 +35,10 @@ struct ServeOptions {
 // Serves until SIGTERM or SIGINT. Then new requests are refused, and running ones may end: within
 // 30 s after SIGTERM, 5 s after SIGINT, not at all after a second signal. REQUIRES: the caller has
 // started no thread. Errors: as run::Run::prepare; the address cannot be used; a rank failed.
+//
+// On a node other than 0: starts and ends ranks as node 0 says, until that has ended or this
+// process gets SIGTERM or SIGINT; if it is cut off, it connects again. Errors: the settings differ
+// from those of node 0.
 Status serve(const ServeOptions& options, run::RunView& view);
 
 }  // namespace wideep::server

@@ -212,7 +212,7 @@ void Bridge::send(int node, Parcel parcel, Traffic traffic) {
 // computation, or may be the rank that has failed.
 void Bridge::send_failure(const Status& status) {
   for (int rank = 0; rank < nodes_.num_ranks(); ++rank) {
-    if (is_on_this_node(rank)) continue;
+    if (is_on_this_node(rank) || nodes_.node_of(rank) == NodeMap::kAbsent) continue;
     Bytes message;
     append(message, Header{.kind = Kind::kFailure, .value = static_cast<uint32_t>(status.code())});
     append_text(message, status.message());

@@ -279,7 +279,8 @@ std::string Endpoint::name_of(int rank) const {
   const Bridge* across = bridge();
   std::string name = fmt::format("rank {}", world_rank(rank));
   if (across != nullptr)
-    name += fmt::format(" (node {})", across->nodes().node_of(world_rank(rank)));
+    name +=
+        fmt::format(" (node {})", across->nodes().name(across->nodes().node_of(world_rank(rank))));
   return name;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks as processes of one machine that may die while the others go on (docs/faults.md).
+// Ranks as processes that may die while the others go on (docs/faults.md).
 //
-//   keeper ──forks──▶ ranks        compute; each joins the others over its Seat
-//     │    ──forks──▶ front        serves: sends commands to ranks, reads their messages
-//     (KeptRanks) └── notes (transport/notes.h) to and from all of them
+//   keeper ── RankHost ──forks──▶ ranks of this node; each joins the others over its Seat
+//     │    ── NodeServer ──TCP──▶ NodeClient on each other node, with a RankHost for its ranks
+//     │    ──forks──▶ front       serves: sends commands to ranks, reads their messages
+//     (KeptRanks) └── notes (transport/notes.h) to and from the front
 //
 // The keeper does no work of its own. It has one thread, so it may fork at any time, and it has
 // everything that a rank needs: a rank that has died is started again from it.
@@ -14,13 +15,14 @@
 //  - A rank hangs: a member that waits for it fails at its deadline and leaves; then all have
 //    leave_timeout to leave. Who does not answer is killed. A rank that is stopped (SIGSTOP) is
 //    killed after a moment.
+//  - A node is lost: all its ranks have died. Its own keeper kills them if it still runs, and
+//    connects again (transport/node_client.h).
 //  - A rank dies before the first epoch: an error, as without a keeper.
 //  - The front dies: another one is forked. It gets the connections of clients, which the keeper
-//  has
-//    accepted and holds, and all ranks, which have left their epoch and begin anew with its
+//    has accepted and holds, and all ranks, which have left their epoch and begin anew with its
 //    requests.
 //  - The front gets SIGINT and SIGTERM as events. If a second one comes, everything ends at once.
-//  - The keeper dies: the kernel kills the ranks and the front.
+//  - The keeper dies: the kernel kills the ranks and the front, and other nodes kill theirs.
 #pragma once
 
 #include <chrono>
@@ -28,6 +30,8 @@
 #include <memory>
 
 #include "transport/kept_ranks.h"
+#include "transport/kept_seat.h"
+#include "transport/node_server.h"
 #include "transport/rank_threads.h"
 #include "transport/seat.h"
 
@@ -42,9 +46,12 @@ struct KeeperOptions {
   int listener = -1;
   // Makes the descriptor that stays with a connection (HeldConnections).
   std::function<Result<int>(int socket)> companion;
-  // Called in the keeper before the members of an epoch are told, while no rank uses the memory
-  // that they share: to clear what belongs to the epoch before.
+  // As RankHost::Options.
   std::function<void()> before_epoch;
+  std::function<void(int rank)> after_death;
+  // Of several nodes, of which this one is the first; null: there is one.
+  NodeServer* nodes = nullptr;
+  const NodePlace* place = nullptr;
 };
 
 // Forks the ranks and the front, and returns when all have ended: what front returned, or the error

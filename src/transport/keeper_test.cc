@@ -249,7 +249,8 @@ TEST_F(Keeping, TheOthersGoOnWhileARankStaysAway) {
         return ranks.end();
       },
       [&](Seat& seat) {
-        if (seat.rank() == 1 && seat.comes_late() && starts.next() < 3) ::raise(SIGKILL);
+        const int before = seat.rank() == 1 ? starts.next() : 0;
+        if (before > 0 && before <= 3) ::raise(SIGKILL);
         return rank_body(seat);
       }));
 }
@@ -278,6 +279,7 @@ TEST_F(Keeping, ARankThatHangsIsReplaced) {
   KeeperOptions soon = options(3);
   soon.group.timeout = 500ms * kSlowdown;
   soon.leave_timeout = 200ms * kSlowdown;
+  const SharedCount starts;
   EXPECT_OK(keep(
       soon,
       [](Listener& ranks, KeptRanks&) -> Status {
@@ -289,8 +291,8 @@ TEST_F(Keeping, ARankThatHangsIsReplaced) {
         if (ranks.word_of(0).pid != innocent) return failed("others were replaced");
         return ranks.end();
       },
-      [](Seat& seat) -> Status {
-        if (seat.rank() != 2 || seat.comes_late()) return rank_body(seat);
+      [&](Seat& seat) -> Status {
+        if (seat.rank() != 2 || starts.next() > 0) return rank_body(seat);
         WIDEEP_TRY_ASSIGN(const auto members, seat.join());
         WIDEEP_TRY(seat.messenger().send(fmt::format("{} 1 0 0 1 2", ::getpid())));
         for (;;) ::pause();
@@ -312,7 +314,8 @@ TEST_F(Keeping, WithFewerThanTheLeastAllWait) {
         return ranks.end();
       },
       [&](Seat& seat) {
-        if (seat.rank() == 1 && seat.comes_late() && starts.next() < 2) ::raise(SIGKILL);
+        const int before = seat.rank() == 1 ? starts.next() : 0;
+        if (before > 0 && before <= 2) ::raise(SIGKILL);
         return rank_body(seat);
       }));
 }

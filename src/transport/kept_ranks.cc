@@ -2,6 +2,7 @@
 #include "transport/kept_ranks.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <string>
 #include <utility>
@@ -76,6 +77,8 @@ void KeptRanks::take_notes() {
         break;
       case Note::Kind::kRankDied:
         read(note.rank);  // what it had sent before
+        // If it was on another node that is silent now, nothing else wakes a blocked writer.
+        ::shutdown(messages_[note.rank].fd(), SHUT_RDWR);
         messages_.erase(note.rank);
         events_.push_back(RankDied{.rank = note.rank,
                                    .how = std::string(note.text_view()),

@@ -24,6 +24,8 @@
 
 namespace wideep::transport {
 
+inline constexpr int kMostRanks = 1024;
+
 struct Members {
   uint32_t epoch = 0;      // from 1
   std::vector<int> ranks;  // of the world, ascending

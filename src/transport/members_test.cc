@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a keeper and its ranks agree about their members, explored: every interleaving of the keeper
-// with 2 to 4 ranks of which any may crash at any step, hang, return, be added or retired. What the
-// keeper decides comes from the code that it runs (members.h); the steps of ranks are those of
-// KeptSeat and of Engine::agree.
+// with 2 to 4 ranks of which any may crash at any step, hang, return, be added or retired. Some of
+// them may be on a second node: what the keeper tells its ranks, and the flags between the nodes,
+// arrive later, one by one; and the node may be cut off at any step, whose ranks go on until it
+// notices that itself. What the keeper decides comes from the code that it runs (members.h); the
+// steps of ranks are those of KeptSeat and of Engine::agree, those of the node of NodeClient.
 //
 // Shown for every reachable state:
-//   - ranks that compute are members of the same epoch, and of the present one;
-//   - the memory that members share is cleared only while no rank computes;
+//   - ranks that compute are members of the same epoch, and of the present one, or on a node that
+//   is
+//     cut off;
+//   - the memory that the members of a node share is cleared only while no rank there computes;
 //   - members take the same decision after the same iteration: go on, or leave;
 //   - from everywhere, if nothing more happens to them, all wanted ranks compute together.
 #include "transport/members.h"
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 #include <string>
 #include <unordered_set>
+
+#include "base/sanitized.h"
 
 namespace wideep::transport {
 namespace {
@@ -44,18 +52,35 @@ struct Rank {
   uint8_t left_epoch = 0;
 };
 
+// What the ranks of a node share: the control page, the flags, and the words of agreements (the
+// wish to leave), of which there are two sets in turn. Those of ranks of the other node are images.
+struct Memory {
+  uint8_t epoch = 0;
+  uint8_t broken_epoch = 0;
+  bool change_requested = false;
+  std::array<uint8_t, kMostRanks> flags = {};  // agreements for which a rank has raised its flag
+  std::array<std::array<uint8_t, kMostRanks>, 2> words = {};
+};
+
+// From the keeper to the second node, in order.
+struct ToNode {
+  enum class Kind : uint8_t { kClosing, kBroken, kEpoch, kStart } kind = Kind::kClosing;
+  uint8_t epoch = 0;    // kStart: the rank
+  uint8_t members = 0;  // bits
+};
+
 struct World {
   explicit World(int num_ranks, int wanted, int least) : keeper(num_ranks, wanted, least) {}
 
   Membership keeper;
   std::array<Rank, kMostRanks> ranks = {};
-  // What ranks and keeper share: the control page, the flags, and the words of agreements (the wish
-  // to leave), of which there are two sets in turn.
-  uint8_t broken_epoch = 0;
-  bool change_requested = false;
-  std::array<uint8_t, kMostRanks> flags = {};  // agreements for which a rank has raised its flag
-  std::array<std::array<uint8_t, kMostRanks>, 2> words = {};
-  uint8_t crashes = 0, hangs = 0, wishes = 0;
+  std::array<Memory, 2> memories = {};
+  std::array<ToNode, 12> messages = {};
+  uint8_t num_messages = 0;
+  bool is_cut = false;  // the second node; its ranks may still run
+  // What the keeper has told the ranks of the present epoch.
+  bool said_closing = false, said_broken = false;
+  uint8_t crashes = 0, hangs = 0, wishes = 0, cuts = 0;
 
   std::string key(int num_ranks) const {
     std::string text;
@@ -69,13 +94,17 @@ struct World {
     text += char(keeper.members().epoch);
     text += char(keeper.wanted());
     text += char(bits);
-    text += char(broken_epoch);
-    text += char(change_requested);
-    text.append(flags.begin(), flags.end());
-    for (const auto& each : words) text.append(each.begin(), each.end());
+    text.append(reinterpret_cast<const char*>(memories.data()), sizeof(memories));
+    for (size_t i = 0; i < num_messages; ++i) {
+      text.append(reinterpret_cast<const char*>(&messages[i]), sizeof(ToNode));
+    }
+    text += char(is_cut);
+    text += char(said_closing);
+    text += char(said_broken);
     text += char(crashes);
     text += char(hangs);
     text += char(wishes);
+    text += char(cuts);
     return text;
   }
 };
@@ -88,6 +117,8 @@ struct Limits {
   int hangs = 0;
   std::vector<int> wishes = {};  // numbers of ranks that are wanted one after the other
   int epochs = 4;
+  int second_node = kMostRanks;  // ranks from here on are on another node than the keeper
+  int cuts = 0;
 };
 
 class Explorer {
@@ -113,12 +144,12 @@ class Explorer {
   void check(const World& world) {
     for (int r = 0; r < limits_.ranks; ++r) {
       const Rank& rank = world.ranks[size_t(r)];
-      if (rank.doing != Doing::kComputing) continue;
+      if (rank.doing != Doing::kComputing || is_cut_off(world, r)) continue;
       ASSERT_EQ(rank.epoch, world.keeper.members().epoch) << "an epoch outlives its successor";
       ASSERT_TRUE(rank.members >> r & 1);
       for (int other = 0; other < limits_.ranks; ++other) {
         const Rank& peer = world.ranks[size_t(other)];
-        if (peer.doing != Doing::kComputing) continue;
+        if (peer.doing != Doing::kComputing || is_cut_off(world, other)) continue;
         ASSERT_EQ(rank.epoch, peer.epoch);
         ASSERT_EQ(rank.members, peer.members) << "members differ about who they are";
       }
@@ -130,7 +161,9 @@ class Explorer {
   void check_comes_together(const World& start) {
     World world = start;
     for (int turn = 0; turn < 60; ++turn) {
-      bool stepped = false;
+      bool stepped = end_cut_off(world);
+      stepped |= connect_again(world);
+      stepped |= deliver(world);
       for (int r = 0; r < limits_.ranks; ++r) {
         stepped |= kill_late(world, r);
         stepped |= reap(world, r);
@@ -139,6 +172,7 @@ class Explorer {
         stepped |= join(world, r);
         stepped |= leave_broken(world, r);
         stepped |= raise(world, r);
+        stepped |= cross(world, r);
         stepped |= decide(world, r);
         stepped |= give_up_waiting(world, r);
       }
@@ -152,8 +186,29 @@ class Explorer {
     }
     const bool at_the_end = world.keeper.members().epoch >= uint32_t(limits_.epochs);
     if (at_the_end) return;  // not explored further
-    ASSERT_EQ(world.keeper.state(), State::kIntact) << world.keeper.waiting().size();
+    ASSERT_EQ(world.keeper.state(), State::kIntact) << describe(world);
     ASSERT_EQ(computing, world.keeper.wanted());
+  }
+
+  std::string describe(const World& w) const {
+    std::string text = "epoch " + std::to_string(w.keeper.members().epoch);
+    text += w.is_cut ? ", cut" : "";
+    text += ", messages " + std::to_string(w.num_messages);
+    for (int r = 0; r < limits_.ranks; ++r) {
+      const Rank& rank = w.ranks[size_t(r)];
+      text += "; rank " + std::to_string(r) + " place " + std::to_string(int(w.keeper.place(r))) +
+              " doing " + std::to_string(int(rank.doing)) + " epoch " + std::to_string(rank.epoch) +
+              " members " + std::to_string(rank.members) + " iteration " +
+              std::to_string(rank.iteration) + (rank.hangs ? " hangs" : "") +
+              (rank.crashed ? " crashed" : "");
+    }
+    for (const Memory& each : w.memories) {
+      text += "; memory of epoch " + std::to_string(each.epoch) + ", broken " +
+              std::to_string(each.broken_epoch) + (each.change_requested ? ", change" : "") +
+              ", flags";
+      for (const uint8_t flag : each.flags) text += " " + std::to_string(flag);
+    }
+    return text;
   }
 
   // ---- what can happen ----
@@ -170,6 +225,7 @@ class Explorer {
       step([&](World& w) { return leave_broken(w, r); });
       step([&](World& w) { return give_up_waiting(w, r); });
       step([&](World& w) { return raise(w, r); });
+      step([&](World& w) { return cross(w, r); });
       step([&](World& w) { return decide(w, r); });
       step([&](World& w) { return crash(w, r); });
       step([&](World& w) { return hang(w, r); });
@@ -179,9 +235,20 @@ class Explorer {
     }
     step([&](World& w) { return act(w); });
     step([&](World& w) { return wish(w); });
+    step([&](World& w) { return deliver(w); });
+    step([&](World& w) { return cut(w); });
+    step([&](World& w) { return end_cut_off(w); });
+    step([&](World& w) { return connect_again(w); });
   }
   void visit(const World& world) {
     if (seen_.insert(world.key(limits_.ranks)).second) open_.push_back(world);
+  }
+
+  int node_of(int rank) const { return rank >= limits_.second_node ? 1 : 0; }
+  bool is_cut_off(const World& w, int rank) const { return w.is_cut && node_of(rank) == 1; }
+  Memory& memory_of(World& w, int rank) const { return w.memories[size_t(node_of(rank))]; }
+  const Memory& memory_of(const World& w, int rank) const {
+    return w.memories[size_t(node_of(rank))];
   }
 
   static bool runs(const Rank& rank) {
@@ -214,28 +281,36 @@ class Explorer {
     rank.iteration = 0;
     rank.members = 0;
   }
-  static bool leave_broken(World& w, int r) {
+  bool leave_broken(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
-    if (!runs(rank) || rank.doing != Doing::kComputing || w.broken_epoch != rank.epoch)
+    if (!runs(rank) || rank.doing != Doing::kComputing ||
+        memory_of(w, r).broken_epoch != rank.epoch) {
       return false;
+    }
     leave(rank);
     return true;
   }
   // Whether `rank` has raised its flag for the agreement before this iteration, or for the next
-  // one.
-  static bool has_raised(const World& w, int rank, uint8_t iteration) {
-    const auto ahead = uint8_t((w.flags[size_t(rank)] + kCycle - iteration) % kCycle);
+  // one, as `viewer` sees it.
+  bool has_raised(const World& w, int viewer, int rank, uint8_t iteration) const {
+    const uint8_t flag = memory_of(w, viewer).flags[size_t(rank)];
+    const auto ahead = uint8_t((flag + kCycle - iteration) % kCycle);
     return ahead == 1 || ahead == 2;
   }
   // The deadline of a wait: some member does not raise its flag, and never will.
   bool give_up_waiting(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
-    if (!runs(rank) || rank.doing != Doing::kComputing || !has_raised(w, r, rank.iteration)) {
+    if (!runs(rank) || rank.doing != Doing::kComputing || !has_raised(w, r, r, rank.iteration)) {
       return false;
     }
     for (int other = 0; other < limits_.ranks; ++other) {
-      if ((rank.members >> other & 1) == 0 || has_raised(w, other, rank.iteration)) continue;
-      if (w.ranks[size_t(other)].hangs || w.ranks[size_t(other)].crashed) {
+      if ((rank.members >> other & 1) == 0 || has_raised(w, r, other, rank.iteration)) continue;
+      // One that is cut off, or was replaced after that, will not be heard again.
+      const Rank& peer = w.ranks[size_t(other)];
+      const bool is_heard =
+          node_of(other) == node_of(r) ||
+          (!w.is_cut && (w.num_messages > 0 || w.memories[0].epoch == w.memories[1].epoch));
+      if (peer.hangs || peer.crashed || !is_heard) {
         leave(rank);
         return true;
       }
@@ -243,25 +318,47 @@ class Explorer {
     return false;
   }
   // Endpoint::agree: the words, with the wish to leave if the control page has it.
-  static bool raise(World& w, int r) {
+  bool raise(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
-    if (!runs(rank) || rank.doing != Doing::kComputing || has_raised(w, r, rank.iteration)) {
+    if (!runs(rank) || rank.doing != Doing::kComputing || has_raised(w, r, r, rank.iteration)) {
       return false;
     }
-    w.words[rank.iteration % 2][size_t(r)] = w.change_requested ? 1 : 0;
-    w.flags[size_t(r)] = uint8_t((rank.iteration + 1) % kCycle);
+    Memory& memory = memory_of(w, r);
+    memory.words[rank.iteration % 2][size_t(r)] = memory.change_requested ? 1 : 0;
+    memory.flags[size_t(r)] = uint8_t((rank.iteration + 1) % kCycle);
+    return true;
+  }
+  // The rank's flag and word arrive on the other node, where a rank of the same epoch takes them:
+  // links are of one epoch.
+  bool cross(World& w, int r) const {
+    const Memory& from = memory_of(w, r);
+    Memory& to = w.memories[size_t(1 - node_of(r))];
+    uint8_t& image = to.flags[size_t(r)];
+    if (limits_.second_node >= limits_.ranks || from.epoch != to.epoch ||
+        image == from.flags[size_t(r)]) {
+      return false;
+    }
+    bool is_taken = false;
+    for (int other = 0; other < limits_.ranks; ++other) {
+      const Rank& proxy = w.ranks[size_t(other)];
+      is_taken |= node_of(other) != node_of(r) && runs(proxy) && proxy.doing == Doing::kComputing &&
+                  proxy.epoch == to.epoch;
+    }
+    if (!is_taken) return false;
+    to.words[image % 2][size_t(r)] = from.words[image % 2][size_t(r)];
+    image = uint8_t((image + 1) % kCycle);
     return true;
   }
   bool decide(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
-    if (!runs(rank) || rank.doing != Doing::kComputing || !has_raised(w, r, rank.iteration)) {
+    if (!runs(rank) || rank.doing != Doing::kComputing || !has_raised(w, r, r, rank.iteration)) {
       return false;
     }
     bool any_leaves = false;
     for (int other = 0; other < limits_.ranks; ++other) {
       if ((rank.members >> other & 1) == 0) continue;
-      if (!has_raised(w, other, rank.iteration)) return false;
-      any_leaves |= w.words[rank.iteration % 2][size_t(other)] != 0;
+      if (!has_raised(w, r, other, rank.iteration)) return false;
+      any_leaves |= memory_of(w, r).words[rank.iteration % 2][size_t(other)] != 0;
     }
     if (any_leaves) {
       leave(rank);
@@ -289,7 +386,7 @@ class Explorer {
 
   bool reap(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
-    if (!rank.crashed) return false;
+    if (!rank.crashed || is_cut_off(w, r)) return false;
     // As Keeper::rank_ended: first what it has said last.
     while (take_note(w, r)) {
     }
@@ -297,8 +394,9 @@ class Explorer {
     w.keeper.died(r);
     return true;
   }
-  static bool take_note(World& w, int r) {
+  bool take_note(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
+    if (is_cut_off(w, r)) return false;
     if (std::exchange(rank.said_ready, false)) {
       w.keeper.ready(r);
       return true;
@@ -311,11 +409,13 @@ class Explorer {
   }
   // The roll call: who does not leave is killed. Ranks that wait to join may hang as well; they are
   // found when they have joined.
-  static bool kill_late(World& w, int r) {
+  bool kill_late(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
     const State state = w.keeper.state();
     const bool called = state == State::kBroken || state == State::kClosing;
-    if (!called || !rank.hangs || rank.crashed || w.keeper.place(r) != Place::kMember) return false;
+    if (!called || is_cut_off(w, r) || !rank.hangs || rank.crashed ||
+        w.keeper.place(r) != Place::kMember)
+      return false;
     rank.crashed = true;
     return true;
   }
@@ -328,31 +428,100 @@ class Explorer {
       w.keeper.died(r);
     }
     for (const int r : w.keeper.missing()) {
+      if (is_cut_off(w, r)) continue;
       w.keeper.started(r);
-      w.ranks[size_t(r)] = Rank();
-      w.ranks[size_t(r)].doing = Doing::kLoading;
+      tell(w, {ToNode::Kind::kStart, uint8_t(r), 0}, node_of(r));
     }
     w.keeper.close();
-    if (w.keeper.state() == State::kClosing) w.change_requested = true;
-    if (w.keeper.state() == State::kBroken) w.broken_epoch = uint8_t(w.keeper.members().epoch);
-    if (w.keeper.members().epoch < uint32_t(limits_.epochs)) {
+    const auto epoch = uint8_t(w.keeper.members().epoch);
+    if (w.keeper.state() == State::kClosing && !std::exchange(w.said_closing, true)) {
+      tell(w, {ToNode::Kind::kClosing, epoch, 0});
+    }
+    if (w.keeper.state() == State::kBroken && !std::exchange(w.said_broken, true)) {
+      tell(w, {ToNode::Kind::kBroken, epoch, 0});
+    }
+    if (epoch < limits_.epochs) {
       if (const auto members = w.keeper.form()) {
-        for (int r = 0; r < limits_.ranks; ++r) {
-          EXPECT_NE(w.ranks[size_t(r)].doing, Doing::kComputing) << "cleared while a rank computes";
-        }
-        w.change_requested = false;
-        w.words = {};
-        w.flags = {};
         uint8_t bits = 0;
         for (const int r : members->ranks) bits |= uint8_t(1 << r);
-        for (const int r : members->ranks) {
-          w.ranks[size_t(r)].asked_to_go = uint8_t(members->epoch);
-          w.ranks[size_t(r)].joins_members = bits;
-        }
+        w.said_closing = w.said_broken = false;
+        tell(w, {ToNode::Kind::kEpoch, uint8_t(members->epoch), bits});
       }
     }
     return w.key(limits_.ranks) != before.key(limits_.ranks);
   }
+  // To the ranks of the keeper's node at once, to the others by a message. node: only to that.
+  void tell(World& w, const ToNode& message, std::optional<int> node = std::nullopt) const {
+    if (node != 1) apply(w, 0, message);
+    if (node == 0) return;
+    if (limits_.second_node >= limits_.ranks || w.is_cut) return;
+    ASSERT_LT(w.num_messages, w.messages.size());
+    w.messages[w.num_messages++] = message;
+  }
+  // As RankHost does.
+  void apply(World& w, int node, const ToNode& message) const {
+    Memory& memory = w.memories[size_t(node)];
+    if (message.kind == ToNode::Kind::kStart) {
+      w.ranks[message.epoch] = Rank();
+      w.ranks[message.epoch].doing = Doing::kLoading;
+    }
+    if (message.kind == ToNode::Kind::kClosing) memory.change_requested = true;
+    if (message.kind == ToNode::Kind::kBroken) memory.broken_epoch = message.epoch;
+    if (message.kind != ToNode::Kind::kEpoch) return;
+    memory = {.epoch = message.epoch, .broken_epoch = memory.broken_epoch};
+    for (int r = 0; r < limits_.ranks; ++r) {
+      Rank& rank = w.ranks[size_t(r)];
+      if (node_of(r) != node) continue;
+      EXPECT_NE(rank.doing, Doing::kComputing) << "cleared while a rank computes";
+      if ((message.members >> r & 1) == 0 || rank.doing == Doing::kNothing) continue;
+      rank.asked_to_go = message.epoch;
+      rank.joins_members = message.members;
+    }
+  }
+
+  // ---- steps of the second node ----
+
+  bool deliver(World& w) const {
+    if (w.num_messages == 0 || w.is_cut) return false;
+    apply(w, 1, w.messages[0]);
+    std::copy(w.messages.begin() + 1, w.messages.end(), w.messages.begin());
+    w.messages[--w.num_messages] = {};
+    return true;
+  }
+  // The keeper finds it silent: its ranks have died. They may go on for a while.
+  bool cut(World& w) const {
+    if (w.is_cut || w.cuts == limits_.cuts || w.keeper.members().epoch == 0) return false;
+    ++w.cuts;
+    w.is_cut = true;
+    w.messages = {};
+    w.num_messages = 0;
+    for (int r = limits_.second_node; r < limits_.ranks; ++r) {
+      if (w.keeper.place(r) != Place::kAbsent) w.keeper.died(r);
+      Rank& rank = w.ranks[size_t(r)];
+      rank.said_ready = rank.said_left = false;
+    }
+    return true;
+  }
+  // It finds the keeper silent.
+  bool end_cut_off(World& w) const {
+    if (!w.is_cut) return false;
+    bool had_ranks = false;
+    for (int r = limits_.second_node; r < limits_.ranks; ++r) {
+      had_ranks |= w.ranks[size_t(r)].doing != Doing::kNothing;
+      w.ranks[size_t(r)] = Rank();
+    }
+    return had_ranks;
+  }
+  bool connect_again(World& w) const {
+    if (!w.is_cut) return false;
+    for (int r = limits_.second_node; r < limits_.ranks; ++r) {
+      if (w.ranks[size_t(r)].doing != Doing::kNothing) return false;
+    }
+    w.is_cut = false;
+    w.memories[1] = {};
+    return true;
+  }
+
   bool wish(World& w) const {
     if (w.wishes == limits_.wishes.size() || w.keeper.members().epoch == 0) return false;
     w.keeper.want(limits_.wishes[w.wishes++]);
@@ -391,6 +560,28 @@ TEST(MembersModelTest, AllAreNeeded) {
 
 TEST(MembersModelTest, GrowAndShrinkWhileOneCrashes) {
   explore({.ranks = 3, .first_wanted = 2, .crashes = 1, .wishes = {3, 1}, .epochs = 4});
+}
+
+TEST(MembersModelTest, TwoNodesWhoseRanksCrash) {
+  explore({.ranks = 3, .first_wanted = 3, .crashes = 1, .epochs = 3, .second_node = 2});
+}
+
+TEST(MembersModelTest, ANodeIsCutOff) {
+  explore({.ranks = 3, .first_wanted = 3, .crashes = 0, .epochs = 3, .second_node = 1, .cuts = 1});
+}
+
+TEST(MembersModelTest, ANodeIsCutOffWhileARankCrashes) {
+  explore({.ranks = 2, .crashes = 1, .epochs = 4, .second_node = 1, .cuts = 1});
+}
+
+TEST(MembersModelTest, TwoNodesGrowAndShrinkWhileOneIsCutOff) {
+  explore({.ranks = 3,
+           .first_wanted = 2,
+           .crashes = 0,
+           .wishes = {3, 1},
+           .epochs = base::kSanitized ? 3 : 4,
+           .second_node = 2,
+           .cuts = 1});
 }
 
 // ---- single rules ----

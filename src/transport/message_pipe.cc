@@ -69,6 +69,12 @@ bool MessagePipe::write_whole(const std::string& bytes) const {
   for (size_t at = 0; at < bytes.size();) {
     const ssize_t written = ::write(fd_, bytes.data() + at, bytes.size() - at);
     if (written < 0 && errno == EINTR) continue;
+    // A socket may have been made non-blocking for its other direction.
+    if (written < 0 && errno == EAGAIN) {
+      pollfd ready{fd_, POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+      continue;
+    }
     if (written <= 0) return false;
     at += static_cast<size_t>(written);
   }

@@ -12,11 +12,33 @@ NodeMap::NodeMap(std::vector<int> node_of_rank) : node_of_rank_(std::move(node_o
   const int last = *std::max_element(node_of_rank_.begin(), node_of_rank_.end());
   ranks_of_node_.resize(static_cast<size_t>(last) + 1);
   for (int rank = 0; rank < num_ranks(); ++rank) {
+    if (node_of(rank) == kAbsent) {
+      index_on_node_.push_back(kAbsent);
+      continue;
+    }
     std::vector<int>& ranks = ranks_of_node_[static_cast<size_t>(node_of(rank))];
     index_on_node_.push_back(static_cast<int>(ranks.size()));
     ranks.push_back(rank);
   }
   for (const std::vector<int>& ranks : ranks_of_node_) WIDEEP_CHECK(!ranks.empty());
+  for (int node = 0; node < num_nodes(); ++node) names_.push_back(node);
+}
+
+NodeMap NodeMap::of_members(std::span<const int> ranks) const {
+  std::vector<int> node_of_member(node_of_rank_.size(), kAbsent);
+  std::vector<int> names;
+  for (int node = 0; node < num_nodes(); ++node) {
+    bool is_there = false;
+    for (const int rank : ranks) {
+      if (node_of(rank) != node) continue;
+      node_of_member[static_cast<size_t>(rank)] = static_cast<int>(names.size());
+      is_there = true;
+    }
+    if (is_there) names.push_back(name(node));
+  }
+  NodeMap members(std::move(node_of_member));
+  members.names_ = std::move(names);
+  return members;
 }
 
 NodeMap NodeMap::even(int num_ranks, int num_nodes) {

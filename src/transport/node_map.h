@@ -15,11 +15,17 @@ namespace wideep::transport {
 
 class NodeMap {
  public:
+  static constexpr int kAbsent = -1;
+
   // node_of_rank: [num_ranks]. REQUIRES: nodes are numbered from 0 without gaps.
   explicit NodeMap(std::vector<int> node_of_rank);
   // Consecutive ranks on each node, as evenly as possible: the first nodes have one more where
   // num_nodes does not divide num_ranks.
   static NodeMap even(int num_ranks, int num_nodes);
+
+  // The same ranks of the world, of which only these are there (members.h); node_of the others is
+  // kAbsent. Nodes without any are left out, and the rest numbered anew; name() keeps their number.
+  NodeMap of_members(std::span<const int> ranks) const;
 
   int num_ranks() const { return static_cast<int>(node_of_rank_.size()); }
   int num_nodes() const { return static_cast<int>(ranks_of_node_.size()); }
@@ -33,11 +39,14 @@ class NodeMap {
   int proxy(int rank, int node) const;
   // Whether every node has the same number of ranks, and its ranks are consecutive.
   bool is_even() const;
+  // For people: the node's number before any was left out.
+  int name(int node) const { return names_[static_cast<size_t>(node)]; }
 
  private:
   std::vector<int> node_of_rank_;
   std::vector<int> index_on_node_;
   std::vector<std::vector<int>> ranks_of_node_;
+  std::vector<int> names_;  // [num_nodes]
 };
 
 }  // namespace wideep::transport

@@ -32,5 +32,17 @@ TEST(NodeMap, NodesMayHaveDifferentSizesAndRanksAnyOrder) {
   EXPECT_THAT(NodeMap::even(5, 2).ranks_of(0), ElementsAre(0, 1, 2));
 }
 
+TEST(NodeMap, RanksAndNodesMayBeMissing) {
+  const NodeMap nodes = NodeMap::even(6, 3).of_members(std::vector{0, 1, 5});
+  EXPECT_EQ(nodes.num_ranks(), 6);
+  EXPECT_EQ(nodes.num_nodes(), 2);
+  EXPECT_EQ(nodes.node_of(2), NodeMap::kAbsent);
+  EXPECT_EQ(nodes.node_of(5), 1);
+  EXPECT_EQ(nodes.name(1), 2);
+  EXPECT_EQ(nodes.index_on_node(5), 0);
+  EXPECT_EQ(nodes.proxy(1, 1), 5);
+  EXPECT_EQ(nodes.proxy(5, 0), 0);
+}
+
 }  // namespace
 }  // namespace wideep::transport

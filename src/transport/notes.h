@@ -16,12 +16,10 @@
 
 namespace wideep::transport {
 
-inline constexpr int kMostRanks = 1024;
-
 struct Note {
   enum class Kind : uint8_t {
     // rank → keeper
-    kReady,  // has loaded, and asks to join
+    kReady,  // has loaded, and asks to join; text: where it listens, if ranks are on several nodes
     kLeft,   // epoch: is no member of it any more
     // keeper → rank
     // epoch, ranks: is a member now; descriptors: to read commands from and to write messages to
@@ -42,7 +40,8 @@ struct Note {
     // either → keeper: text is the error with which the sender ends, value its StatusCode
     kFailed,
   };
-  static constexpr int64_t kKilled = 0, kExpected = 1, kOwnFault = 2;
+  // kDone: it has ended by itself, without an error.
+  static constexpr int64_t kKilled = 0, kExpected = 1, kOwnFault = 2, kDone = 3;
 
   Kind kind = Kind::kEnd;
   uint32_t epoch = 0;

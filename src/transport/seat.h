@@ -27,12 +27,12 @@ class Seat {
   virtual ~Seat() = default;
 
   virtual int rank() const = 0;  // of the world
-  // Null if all ranks are on this node.
+  // Null if all ranks are on this node. Where members may change: of the present ones.
   virtual Bridge* bridge() const { return nullptr; }
+  // Whether the rank has its place on this node, if it is there.
+  virtual bool is_on_this_node(int rank) const = 0;
   // Whether there may be other members one day.
   virtual bool may_change() const { return false; }
-  // Whether the others have been computing already when this rank was started.
-  virtual bool comes_late() const { return false; }
   virtual const Messenger& messenger() const = 0;
   // The pipe with this rank's commands; −1: they come over the bridge.
   virtual int commands() const = 0;
@@ -56,6 +56,7 @@ class FixedSeat : public Seat {
 
   int rank() const override { return world_.rank(); }
   Bridge* bridge() const override { return world_.bridge(); }
+  bool is_on_this_node(int rank) const override { return world_.is_on_this_node(rank); }
   const Messenger& messenger() const override { return messenger_; }
   int commands() const override { return commands_; }
   // Collective the first time.

@@ -27,6 +27,8 @@
 #include "base/check.h"
 #include "base/shared_bytes.h"
 #include "transport/fault_drill.h"
+#include "transport/members.h"
+#include "transport/tcp.h"
 #include "wideep/status.h"
 
 namespace wideep::transport {
@@ -79,6 +81,8 @@ struct ControlPage {
   std::atomic<uint32_t> epoch{0};         // the last one that was formed
   std::atomic<uint32_t> broken_epoch{0};  // the last one that has lost a member
   FaultDrill::Counters drill_steps = {};
+  // [ranks of the world] where those of the epoch listen for ranks of other nodes (tcp_link.h).
+  std::array<PeerAddress, kMostRanks> addresses = {};
 };
 
 class SharedMemory {

@@ -5,7 +5,7 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 #include <thread>
 
 #include "base/check.h"
@@ -24,72 +24,33 @@ constexpr std::chrono::milliseconds kStartTimeout{60'000};
 constexpr std::chrono::milliseconds kFailureFlushTime{
     300};  // to send a rank's error to other nodes
 
-// Length, then bytes: texts may contain any byte.
-void put_text(Bytes& bytes, const std::string& text) {
-  const auto length = static_cast<uint32_t>(text.size());
-  const auto* first = reinterpret_cast<const std::byte*>(&length);
-  bytes.insert(bytes.end(), first, first + sizeof(length));
+Bytes bytes_of(std::string_view text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  bytes.insert(bytes.end(), begin, begin + text.size());
+  return {begin, begin + text.size()};
 }
 
-class TextReader {
- public:
-  explicit TextReader(const Bytes& bytes) : bytes_(bytes) {}
-  bool at_end() const { return at_ == bytes_.size(); }
-  std::string next() {
-    uint32_t length = 0;
-    WIDEEP_CHECK_LE(at_ + sizeof(length), bytes_.size());
-    std::memcpy(&length, bytes_.data() + at_, sizeof(length));
-    at_ += sizeof(length);
-    WIDEEP_CHECK_LE(at_ + length, bytes_.size());
-    at_ += length;
-    return {reinterpret_cast<const char*>(bytes_.data() + at_ - length), length};
-  }
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
- private:
-  const Bytes& bytes_;
-  size_t at_ = 0;
-};
-
-// Message: status code, status message, then name and value of each setting.
+// A message: the status as the first of the settings.
 Bytes encode(const Status& status, const Settings& settings) {
-  Bytes bytes;
-  put_text(bytes, std::to_string(static_cast<int>(status.code())));
-  put_text(bytes, status.message());
-  for (const auto& [name, value] : settings) {
-    put_text(bytes, name);
-    put_text(bytes, value);
-  }
-  return bytes;
+  Settings all = {{std::to_string(static_cast<int>(status.code())), status.message()}};
+  all.insert(all.end(), settings.begin(), settings.end());
+  return bytes_of(to_text(all));
 }
 
 Status decode(const Bytes& bytes, Settings* settings) {
-  TextReader reader(bytes);
-  const auto code = static_cast<StatusCode>(std::atoi(reader.next().c_str()));
-  Status status(code, reader.next());
-  while (!reader.at_end()) {
-    std::string name = reader.next();
-    settings->emplace_back(std::move(name), reader.next());
-  }
+  Settings all = settings_from(text_of(bytes));
+  WIDEEP_CHECK(!all.empty());
+  const Status status(static_cast<StatusCode>(std::atoi(all.front().first.c_str())),
+                      all.front().second);
+  all.erase(all.begin());
+  *settings = std::move(all);
   return status;
 }
 
 }  // namespace
-
-Status check_settings_match(const Settings& first, const Settings& other, int rank) {
-  for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
-    const bool both = i < first.size() && i < other.size();
-    if (both && first[i] == other[i]) continue;
-    const std::string name = i < first.size() ? first[i].first : other[i].first;
-    const bool same_name = both && first[i].first == other[i].first;
-    return invalid_input(fmt::format(
-        "ranks 0 and {} differ in {}: {} and {}; start all ranks with the same settings", rank,
-        name, i < first.size() ? first[i].second : "nothing",
-        same_name ? other[i].second : "nothing"));
-  }
-  return {};
-}
 
 StartedRanks::StartedRanks(std::unique_ptr<Link> control, std::unique_ptr<Link> data, NodeMap nodes,
                            int rank)
@@ -164,14 +125,10 @@ Status StartedRanks::collect_statuses(const Status& mine, const Settings& settin
 }
 
 Result<uint64_t> StartedRanks::all_reduce_min(uint64_t mine, std::chrono::milliseconds timeout) {
-  const auto message_of = [](uint64_t value) {
-    Bytes message;
-    put_text(message, std::to_string(value));
-    return message;
-  };
+  const auto message_of = [](uint64_t value) { return bytes_of(std::to_string(value)); };
   const auto from = [&](int rank) -> Result<uint64_t> {
     WIDEEP_TRY_ASSIGN(const Bytes message, receive_from(rank, timeout, "its value of the minimum"));
-    return std::stoull(TextReader(message).next());
+    return std::stoull(text_of(message));
   };
   if (rank_ != 0) {
     control_->send(0, message_of(mine));
@@ -200,16 +157,12 @@ Status StartedRanks::join_node(std::chrono::milliseconds timeout) {
   const std::span<const int> ranks = nodes_.ranks_of(node());
   if (rank_ == ranks[0]) {
     WIDEEP_TRY_ASSIGN(const std::string name, sockets_.listen());
-    for (const int other : ranks.subspan(1)) {
-      Bytes message;
-      put_text(message, name);
-      control_->send(other, std::move(message));
-    }
+    for (const int other : ranks.subspan(1)) control_->send(other, bytes_of(name));
     WIDEEP_TRY(sockets_.accept(ranks.subspan(1), timeout));
   } else {
     WIDEEP_TRY_ASSIGN(const Bytes name,
                       receive_from(ranks[0], timeout, "the socket for shared memory"));
-    WIDEEP_TRY(sockets_.connect(TextReader(name).next(), ranks[0], rank_));
+    WIDEEP_TRY(sockets_.connect(text_of(name), ranks[0], rank_));
   }
   has_joined_node_ = true;
   return {};

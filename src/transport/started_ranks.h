@@ -33,15 +33,9 @@
 #include "transport/node_sockets.h"
 #include "transport/rank_threads.h"
 #include "transport/running_ranks.h"
+#include "transport/settings.h"
 
 namespace wideep::transport {
-
-// Names and values, in the same order on all ranks.
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
-// Compares the settings of rank 0 (`first`) and of rank `rank` (`other`). Errors (invalid input):
-// the first setting that differs, with both values.
-Status check_settings_match(const Settings& first, const Settings& other, int rank);
 
 class StartedRanks {
  public:

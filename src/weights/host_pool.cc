@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/host_pool.h"
 
+#include <algorithm>
+
 #include "base/content_hash.h"
 #include "base/numa.h"
 #include "base/try.h"
@@ -19,21 +21,56 @@ Result<std::unique_ptr<HostPool>> HostPool::create(const ExpertShape& shape, int
   base::spread_over_numa_nodes(pool->records_.data(), pool->records_.size());
   WIDEEP_TRY_ASSIGN(pool->hashes_,
                     make("host pool", count * sizeof(uint64_t), base::SharedPages::kNormal));
+  // Fresh pages are zero: all parts are free.
+  WIDEEP_TRY_ASSIGN(pool->owners_,
+                    make("host pool", static_cast<size_t>(pool->num_parts()) * sizeof(Owner),
+                         base::SharedPages::kNormal));
   return pool;
 }
 
-HostPool::Share HostPool::share_of(int rank, int num_ranks) const {
-  // 64 bits: the product with the rank below may exceed an int.
-  const int64_t count = int64_t{num_layers_} * num_experts_ * shape_.num_slices;
-  return {static_cast<int>(count * rank / num_ranks),
-          static_cast<int>(count * (rank + 1) / num_ranks)};
+// As few that each is read at one go, and as many that no rank waits long for the last one.
+int HostPool::num_parts() const { return std::min(128, num_records()); }
+
+HostPool::Part HostPool::part(int index) const {
+  // 64 bits: the product may exceed an int.
+  const int64_t count = num_records();
+  return {.index = index,
+          .begin = static_cast<int>(count * index / num_parts()),
+          .end = static_cast<int>(count * (index + 1) / num_parts())};
 }
 
-Status HostPool::reserve_share(int rank, int num_ranks) const {
-  const auto [begin, end] = share_of(rank, num_ranks);
+std::optional<HostPool::Part> HostPool::take(int rank) {
+  for (int each = 0; each < num_parts(); ++each) {
+    uint32_t expected = kFree;
+    if (owner(each).compare_exchange_strong(expected, static_cast<uint32_t>(rank) + 1)) {
+      return part(each);
+    }
+  }
+  return std::nullopt;
+}
+
+void HostPool::finish(const Part& part) {
+  owner(part.index).store(kDone, std::memory_order_release);
+}
+
+void HostPool::release(int rank) {
+  for (int each = 0; each < num_parts(); ++each) {
+    uint32_t expected = static_cast<uint32_t>(rank) + 1;
+    owner(each).compare_exchange_strong(expected, kFree);
+  }
+}
+
+bool HostPool::is_filled() const {
+  for (int each = 0; each < num_parts(); ++each) {
+    if (owner(each).load(std::memory_order_acquire) != kDone) return false;
+  }
+  return true;
+}
+
+Status HostPool::reserve(const Part& part) const {
   const size_t bytes = shape_.record_bytes();
-  return records_.reserve(static_cast<size_t>(begin) * bytes,
-                          static_cast<size_t>(end - begin) * bytes);
+  return records_.reserve(static_cast<size_t>(part.begin) * bytes,
+                          static_cast<size_t>(part.end - part.begin) * bytes);
 }
 
 void HostPool::seal(const Address& at) {

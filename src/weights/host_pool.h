@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Host memory with the experts of all layers, once per node and in the form of slots, so that
-// moving an expert to a slot is a plain copy. All ranks of the node share it. Each rank fills its
-// share; after all have, the pool does not change any more.
+// moving an expert to a slot is a plain copy. All ranks of the node share it and fill it together,
+// in parts that each of them takes until none is left; then the pool does not change any more.
 //
 // An expert with several slices (ExpertShape::num_slices) has a record and a hash for each.
 //
 // The memory is anonymous: the kernel frees it when the last rank ends, even by a crash.
 //
-// Thread safety: a rank fills only its own share; any thread may read once all ranks have filled
-// theirs (the caller synchronises, for example by a barrier).
+// Thread safety: a rank fills only the parts that it has taken; any thread may read once
+// is_filled().
 //
 //   WIDEEP_TRY_ASSIGN(auto pool, HostPool::create(shape, num_layers, num_experts));
 //   // in each rank:
-//   WIDEEP_TRY(pool->reserve_share(rank, num_ranks));
-//   ... fill pool->record(at) and pool->seal(at), at = pool->address(i), for every i of the share
+//   while (const auto part = pool->take(rank)) {
+//     WIDEEP_TRY(pool->reserve(*part));
+//     ... fill pool->record(at) and pool->seal(at), at = pool->address(i), for every i of the part
+//     pool->finish(*part);
+//   }
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/shared_bytes.h"
 #include "weights/expert_record.h"
@@ -52,14 +57,20 @@ class HostPool {
     const int whole = index / shape_.num_slices;
     return {whole / num_experts_, whole % num_experts_, index % shape_.num_slices};
   }
-  // The records [begin, end) that a rank fills.
-  struct Share {
+  // The records [begin, end).
+  struct Part {
+    int index = 0;
     int begin = 0;
     int end = 0;
   };
-  Share share_of(int rank, int num_ranks) const;
-  // Allocates the memory of the share. Errors (failed): there is not enough.
-  Status reserve_share(int rank, int num_ranks) const;
+  // A part that nobody has taken; nullopt: there is none.
+  std::optional<Part> take(int rank);
+  void finish(const Part& part);
+  // The rank has died: what it has taken and not finished may be taken again.
+  void release(int rank);
+  bool is_filled() const;
+  // Allocates the memory of the part. Errors (failed): there is not enough.
+  Status reserve(const Part& part) const;
 
   std::byte* record(const Address& at) const {
     return records_.data() + index(at) * shape_.record_bytes();
@@ -71,6 +82,13 @@ class HostPool {
  private:
   HostPool(const ExpertShape& shape, int num_layers, int num_experts)
       : shape_(shape), num_layers_(num_layers), num_experts_(num_experts) {}
+  int num_records() const { return num_layers_ * num_experts_ * shape_.num_slices; }
+  int num_parts() const;
+  Part part(int index) const;
+  // Of a part: free, done, or 1 + the rank that fills it.
+  using Owner = std::atomic<uint32_t>;
+  static constexpr uint32_t kFree = 0, kDone = ~uint32_t{0};
+  Owner& owner(int part) const { return reinterpret_cast<Owner*>(owners_.data())[part]; }
   size_t index(const Address& at) const {
     const size_t whole = static_cast<size_t>(at.layer) * static_cast<size_t>(num_experts_) +
                          static_cast<size_t>(at.expert);
@@ -83,6 +101,7 @@ class HostPool {
   int num_experts_;
   base::SharedBytes records_;  // [num_layers, num_experts, num_slices] of record_bytes
   base::SharedBytes hashes_;   // uint64 [num_layers, num_experts, num_slices]
+  base::SharedBytes owners_;   // Owner [num_parts]
 };
 
 }  // namespace wideep::weights

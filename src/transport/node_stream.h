@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the keeper of a service and the keepers of its other nodes say to each other
+// (transport/node_server.h, transport/node_client.h), over one TCP connection for each node.
+//
+// All connections to the port of the service begin with a Greeting, which says what they are.
+//
+// Thread safety: one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/members.h"
+#include "transport/tcp.h"
+#include "wideep/status.h"
+
+namespace wideep::transport {
+
+// How often each side says that it is there, and after what silence the other one counts as gone.
+inline constexpr std::chrono::milliseconds kPulse{100};
+inline constexpr std::chrono::milliseconds kNodePatience{600};
+
+struct Greeting {
+  static constexpr uint64_t kMagic = 0x65646f6e70656477;  // "wdepnode"
+  enum class Kind : uint32_t { kNode, kPipes };
+  uint64_t magic = kMagic;
+  uint64_t service = 0;  // kPipes: as NodeMessage::kWelcome says
+  Kind kind = Kind::kNode;
+  int32_t node = 0;
+  int32_t rank = 0;     // kPipes: whose commands and messages follow
+  uint32_t serial = 0;  // kPipes: as in kStart or kPipes
+};
+
+struct NodeMessage {
+  enum class Kind : uint8_t {
+    // both ways
+    kPulse,
+    // node → service
+    kNumbers,   // numbers: what it can have of each thing that all must have equally much of
+    kSettings,  // text: names and values
+    kUp,        // it can start ranks
+    kReady,     // rank, text: where it listens
+    kLeft,      // rank, epoch
+    kDied,      // rank, text: how, value: as Note::kRankDied
+    // service → node
+    kWelcome,   // service, numbers: the least of all nodes
+    kRefused,   // text: the error with which the node ends
+    kStart,     // rank, value: the serial number of its pipes
+    kPipes,     // the same, for another front
+    kKill,      // rank
+    kEndRank,   // rank
+    kClosing,   // the members are to leave after their iteration
+    kBroken,    // epoch, text: why
+    kEpoch,     // epoch, members, addresses
+    kStopping,  // the service has got a stop signal, and ends when its requests have
+    kFinished,  // the service has ended
+  };
+  Kind kind = Kind::kPulse;
+  uint32_t epoch = 0;
+  int32_t rank = 0;
+  int64_t value = 0;
+  std::string text;
+  std::vector<uint64_t> numbers;  // kWelcome: the first is the number of the service
+
+  // In `numbers`.
+  void set_members(const Members& members, const std::vector<PeerAddress>& addresses);
+  Members members() const;
+  std::vector<PeerAddress> addresses(size_t num_ranks) const;
+};
+
+// One end of the connection, which it owns. Never waits.
+class NodeStream {
+ public:
+  NodeStream() = default;
+  explicit NodeStream(int socket);
+  ~NodeStream();
+  NodeStream(NodeStream&& other) noexcept { *this = std::move(other); }
+  NodeStream& operator=(NodeStream&& other) noexcept;
+
+  int socket() const { return socket_; }
+  // After an error or the end of the connection, until which messages may still come.
+  bool is_broken() const { return is_broken_; }
+  void send(const NodeMessage& message);
+  // Whether write() is to be called when the socket can be written to.
+  bool has_unsent() const { return !unsent_.empty(); }
+  void write();
+  std::optional<NodeMessage> next();
+  // Since when nothing has come, if it is not in the socket.
+  std::chrono::steady_clock::time_point heard_at() const { return heard_at_; }
+  void heard() { heard_at_ = std::chrono::steady_clock::now(); }
+
+ private:
+  std::optional<NodeMessage> parse();
+
+  int socket_ = -1;
+  bool is_broken_ = false;
+  std::string inbox_, unsent_;
+  std::chrono::steady_clock::time_point heard_at_;
+};
+
+}  // namespace wideep::transport

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ranks of one node as processes: forks them, watches them, passes on what they say, and does
+// what a keeper decides (transport/keeper.h, transport/node_keeper.h).
+//
+// Thread safety: one thread, the only one of the process.
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <array>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/kept_seat.h"
+#include "transport/notes.h"
+#include "transport/rank_threads.h"
+#include "transport/signal_queue.h"
+
+namespace wideep::transport {
+
+class RankHost {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Options {
+    GroupOptions group;
+    const NodePlace* place = nullptr;  // null: there is one node
+    // Called before the members of an epoch are told, while no rank uses the memory that they
+    // share: to clear what belongs to the epoch before.
+    std::function<void()> before_epoch;
+    // Called when a rank has died, before it is started again: to take back what it had.
+    std::function<void(int rank)> after_death;
+    // Called in a process that was just forked, to close what it must not keep.
+    std::function<void()> close_inherited;
+  };
+  // References outlive this.
+  RankHost(Options options, const std::function<Status(Seat&)>& rank,
+           std::shared_ptr<SharedMemory> memory, const SignalQueue& signals);
+  ~RankHost();  // kills those that are left
+  RankHost(const RankHost&) = delete;
+  RankHost& operator=(const RankHost&) = delete;
+
+  // Forks the rank. Takes over its ends of the pipes. Errors (failed): the kernel refuses.
+  Status start(int rank, int commands, int messages);
+  bool is_running(int rank) const { return at(rank).pid > 0; }
+  bool is_empty() const;
+  void kill(int rank);
+  // REQUIRES: the rank has left its group, or waits for its first.
+  void ask_to_end(int rank);
+  // It gets them with its next members, instead of those before. Takes them over.
+  void set_new_pipes(int rank, int commands, int messages);
+
+  // ---- epochs ----
+
+  // The members leave after their iteration; at once, with this error.
+  void announce_closing();
+  void announce_loss(uint32_t epoch, const Status& why);
+  // addresses: [ranks of the world]; empty: there is one node. REQUIRES: all have left.
+  void begin_epoch(const Members& members, const std::vector<PeerAddress>& addresses);
+
+  // ---- events ----
+
+  struct Event {
+    enum class Kind { kReady, kLeft, kDied } kind = Kind::kReady;
+    int rank = 0;
+    uint32_t epoch = 0;           // kLeft
+    std::string text;             // kReady: where it listens; kDied: how
+    int64_t how = Note::kKilled;  // kDied
+  };
+  void add_descriptors(std::vector<pollfd>* fds) const;
+  std::optional<Clock::time_point> next_deadline() const;
+  // After a SIGCHLD.
+  void reap();
+  void kill_stopped();
+  std::optional<Event> next_event();
+
+  // In a process that was just forked and is no rank.
+  void forget();
+
+ private:
+  struct Process {
+    pid_t pid = -1;  // −1: there is none
+    NoteSocket notes;
+    std::optional<Clock::time_point> stopped_at;
+    bool asked_to_end = false;
+    std::string error;  // with which it has said that it ends
+    std::array<int, 2> new_pipes = {NoteSocket::kNone, NoteSocket::kNone};
+  };
+  Process& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  const Process& at(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
+  [[noreturn]] void be_rank(int rank, NoteSocket notes, int commands, int messages);
+  void take_notes(int rank);
+  void take_note(int rank, const Note& note);
+  void ended(int rank, int how);
+
+  Options options_;
+  const std::function<Status(Seat&)>& body_;
+  std::shared_ptr<SharedMemory> memory_;
+  const SignalQueue& signals_;
+  std::vector<Process> ranks_;
+  std::deque<Event> events_;
+};
+
+}  // namespace wideep::transport

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "base/try.h"
+
+namespace wideep::transport {
+namespace {
+
+struct SocketAddress {
+  sockaddr_storage bytes = {};
+  socklen_t length = sizeof(bytes);
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&bytes); }
+};
+
+SocketAddress for_kernel(const PeerAddress& address) {
+  SocketAddress result;
+  if (address.is_v6) {
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&result.bytes);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(address.port);
+    std::memcpy(&v6->sin6_addr, address.host.data(), sizeof(v6->sin6_addr));
+    result.length = sizeof(*v6);
+  } else {
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&result.bytes);
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(address.port);
+    std::memcpy(&v4->sin_addr, address.host.data(), sizeof(v4->sin_addr));
+    result.length = sizeof(*v4);
+  }
+  return result;
+}
+
+PeerAddress from_kernel(const sockaddr* address) {
+  PeerAddress result;
+  if (address->sa_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+    result.is_v6 = true;
+    result.port = ntohs(v6->sin6_port);
+    std::memcpy(result.host.data(), &v6->sin6_addr, sizeof(v6->sin6_addr));
+  } else if (address->sa_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+    result.port = ntohs(v4->sin_port);
+    std::memcpy(result.host.data(), &v4->sin_addr, sizeof(v4->sin_addr));
+  }
+  return result;
+}
+
+Status connection_failed(const PeerAddress& address, int error) {
+  return failed(fmt::format("no connection to {}: {}", address.text(), std::strerror(error)));
+}
+
+}  // namespace
+
+std::string PeerAddress::text() const {
+  char name[INET6_ADDRSTRLEN] = {};
+  ::inet_ntop(is_v6 ? AF_INET6 : AF_INET, host.data(), name, sizeof(name));
+  return is_v6 ? fmt::format("[{}]:{}", name, port) : fmt::format("{}:{}", name, port);
+}
+
+Result<PeerAddress> parse_address(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  PeerAddress address;
+  const auto wrong = [&] {
+    return invalid_input(fmt::format("expected an address with a port, found '{}'", text));
+  };
+  if (colon == std::string::npos) return wrong();
+  std::string host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+    address.is_v6 = true;
+  }
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, address.port);
+  if (error != std::errc() || stop != end) return wrong();
+  if (::inet_pton(address.is_v6 ? AF_INET6 : AF_INET, host.c_str(), address.host.data()) != 1) {
+    return wrong();
+  }
+  return address;
+}
+
+Result<PeerAddress> resolve(const std::string& host, int port) {
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (error != 0) {
+    return invalid_input(fmt::format("'{}' is no address: {}", host, ::gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, ::freeaddrinfo);
+  PeerAddress address = from_kernel(list->ai_addr);
+  address.port = static_cast<uint16_t>(port);
+  return address;
+}
+
+Result<int> listen_on(const PeerAddress& address) {
+  const int socket =
+      ::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  SocketAddress where = for_kernel(address);
+  if (socket < 0 || ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      ::bind(socket, where.get(), where.length) != 0 || ::listen(socket, SOMAXCONN) != 0) {
+    const int error = errno;
+    if (socket >= 0) ::close(socket);
+    return failed(fmt::format("cannot listen on {}: {}", address.text(), std::strerror(error)));
+  }
+  return socket;
+}
+
+Result<int> begin_to_connect(const PeerAddress& address) {
+  const int socket =
+      ::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket < 0) return connection_failed(address, errno);
+  set_options_between_nodes(socket);
+  SocketAddress where = for_kernel(address);
+  if (::connect(socket, where.get(), where.length) == 0 || errno == EINPROGRESS) return socket;
+  const int error = errno;
+  ::close(socket);
+  return connection_failed(address, error);
+}
+
+Result<int> connect_to(const PeerAddress& address, std::chrono::milliseconds timeout) {
+  WIDEEP_TRY_ASSIGN(const int socket, begin_to_connect(address));
+  pollfd ready{socket, POLLOUT, 0};
+  const int polled = ::poll(&ready, 1, static_cast<int>(timeout.count()));
+  int error = 0;
+  socklen_t length = sizeof(error);
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
+  if (polled > 0 && error == 0) {
+    ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
+    return socket;
+  }
+  ::close(socket);
+  if (error != 0) return connection_failed(address, error);
+  return deadline_exceeded(
+      fmt::format("no connection to {} within {} ms", address.text(), timeout.count()));
+}
+
+void set_options_between_nodes(int socket) {
+  const int on = 1, milliseconds = static_cast<int>(kAcknowledgeWithin.count());
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
+}
+
+PeerAddress local_address(int socket) {
+  SocketAddress address;
+  if (::getsockname(socket, address.get(), &address.length) != 0) return {};
+  return from_kernel(address.get());
+}
+
+PeerAddress remote_address(int socket) {
+  SocketAddress address;
+  if (::getpeername(socket, address.get(), &address.length) != 0) return {};
+  return from_kernel(address.get());
+}
+
+}  // namespace wideep::transport

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// On a connection: Greeting, then for each message its length and its bytes.
+#include "transport/tcp_link.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace wideep::transport {
+namespace {
+
+constexpr uint64_t kMagic = 0x6b6e696c70656477;  // "wdeplink"
+constexpr size_t kInboxBytes = size_t{64} << 10;
+constexpr size_t kMostMessageBytes = size_t{4} << 30;  // more is no message of a rank
+
+void append(Bytes& to, const void* bytes, size_t count) {
+  const auto* first = static_cast<const std::byte*>(bytes);
+  to.insert(to.end(), first, first + count);
+}
+
+}  // namespace
+
+TcpLink::TcpLink(int listener, const Place& place, std::span<const PeerAddress> addresses)
+    : listener_(listener),
+      place_(place),
+      addresses_(addresses.begin(), addresses.end()),
+      events_(::epoll_create1(EPOLL_CLOEXEC)) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = listener_}};
+  if (events_ < 0 || ::epoll_ctl(events_, EPOLL_CTL_ADD, listener_, &event) != 0) {
+    failure_ = failed(fmt::format("epoll: {}", std::strerror(errno)));
+  }
+}
+
+TcpLink::~TcpLink() {
+  for (const auto& [rank, peer] : outgoing_) {
+    if (peer.socket >= 0) ::close(peer.socket);
+  }
+  for (const auto& [socket, peer] : incoming_) ::close(socket);
+  if (events_ >= 0) ::close(events_);
+}
+
+void TcpLink::fail(int peer, const char* what, int error) {
+  if (!failure_.ok()) return;
+  failure_ = failed(fmt::format("rank {}: {} rank {} ({}): {}", place_.rank, what, peer,
+                                addresses_[static_cast<size_t>(peer)].text(),
+                                error == 0 ? "it ended within a message" : std::strerror(error)));
+}
+
+// ---- sending ----
+
+void TcpLink::open(int to, Outgoing& peer) {
+  const Result<int> socket = begin_to_connect(addresses_[static_cast<size_t>(to)]);
+  if (!socket.ok()) {
+    peer.is_closed = true;
+    if (failure_.ok()) failure_ = socket.status();
+    return;
+  }
+  peer.socket = *socket;
+  const Greeting greeting{
+      .magic = kMagic, .service = place_.service, .epoch = place_.epoch, .rank = place_.rank};
+  Bytes bytes;
+  append(bytes, &greeting, sizeof(greeting));
+  peer.queue.push_back(std::move(bytes));
+  ++unsent_;
+}
+
+void TcpLink::send(int to, Bytes message) {
+  Outgoing& peer = outgoing_[to];
+  if (peer.socket < 0 && !peer.is_closed) open(to, peer);
+  if (peer.is_closed) return;
+  const Length length = message.size();
+  Bytes head;
+  append(head, &length, sizeof(length));
+  peer.queue.push_back(std::move(head));
+  ++unsent_;
+  if (!message.empty()) {
+    peer.queue.push_back(std::move(message));
+    ++unsent_;
+  }
+  write(to, peer);
+}
+
+// What the socket takes now.
+void TcpLink::write(int to, Outgoing& peer) {
+  while (!peer.queue.empty()) {
+    std::array<iovec, 16> parts;
+    size_t count = 0;
+    for (const Bytes& each : peer.queue) {
+      const size_t skip = count == 0 ? peer.sent : 0;
+      parts[count++] = {const_cast<std::byte*>(each.data()) + skip, each.size() - skip};
+      if (count == parts.size()) break;
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    ssize_t sent = ::sendmsg(peer.socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    // EAGAIN: full; ENOTCONN: the connection is still being made.
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) return;
+    if (sent < 0) {
+      fail(to, "cannot send to", errno);
+      peer.is_closed = true;
+      unsent_ -= peer.queue.size();
+      peer.queue.clear();
+      return;
+    }
+    for (auto left = static_cast<size_t>(sent); left > 0;) {
+      const size_t rest = peer.queue.front().size() - peer.sent;
+      if (left < rest) {
+        peer.sent += left;
+        break;
+      }
+      left -= rest;
+      peer.sent = 0;
+      peer.queue.pop_front();
+      --unsent_;
+    }
+  }
+}
+
+bool TcpLink::has_sent_all() {
+  if (unsent_ > 0) {
+    for (auto& [to, peer] : outgoing_) {
+      if (!peer.queue.empty()) write(to, peer);
+    }
+  }
+  return unsent_ == 0;
+}
+
+// ---- receiving ----
+
+std::optional<Link::Received> TcpLink::receive() {
+  has_sent_all();
+  if (received_.empty()) look();
+  if (received_.empty()) return std::nullopt;
+  Received first = std::move(received_.front());
+  received_.pop_front();
+  return first;
+}
+
+void TcpLink::look() {
+  std::array<epoll_event, 16> events;
+  const int count = ::epoll_wait(events_, events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const int socket = events[static_cast<size_t>(i)].data.fd;
+    if (socket == listener_) {
+      accept_all();
+    } else if (const auto peer = incoming_.find(socket); peer != incoming_.end()) {
+      if (!read(peer->second)) close(peer->second);
+    }
+  }
+}
+
+void TcpLink::accept_all() {
+  for (;;) {
+    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (socket < 0 && errno == EINTR) continue;
+    if (socket < 0) return;
+    set_options_between_nodes(socket);
+    epoll_event event{.events = EPOLLIN, .data = {.fd = socket}};
+    if (::epoll_ctl(events_, EPOLL_CTL_ADD, socket, &event) != 0) {
+      ::close(socket);
+      continue;
+    }
+    Incoming& peer = incoming_[socket];
+    peer.socket = socket;
+    peer.inbox.resize(kInboxBytes);
+  }
+}
+
+void TcpLink::close(Incoming& peer) {
+  const int socket = peer.socket;
+  ::close(socket);  // epoll forgets it too
+  incoming_.erase(socket);
+}
+
+// Reads what has come. False: the connection is at its end.
+bool TcpLink::read(Incoming& peer) {
+  for (;;) {
+    // The rest of a long message goes to its place directly.
+    const bool directly = peer.in_message && peer.begin == peer.end && peer.missing >= kInboxBytes;
+    std::byte* to = directly ? peer.message.data() + (peer.message.size() - peer.missing)
+                             : peer.inbox.data() + peer.end;
+    const size_t room = directly ? peer.missing : peer.inbox.size() - peer.end;
+    const ssize_t count = ::recv(peer.socket, to, room, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+    if (count < 0 && peer.from >= 0) fail(peer.from, "the connection has broken to", errno);
+    if (count == 0 && (peer.in_message || peer.begin != peer.end) && peer.from >= 0) {
+      fail(peer.from, "the connection has ended to", 0);
+    }
+    if (count <= 0) return false;
+    if (directly) {
+      peer.missing -= static_cast<size_t>(count);
+    } else {
+      peer.end += static_cast<size_t>(count);
+    }
+    if (!parse(peer)) return false;
+    if (static_cast<size_t>(count) < room) return true;
+  }
+}
+
+// False: this connection is not for this rank and epoch.
+bool TcpLink::parse(Incoming& peer) {
+  const auto take = [&](void* value, size_t bytes) {
+    if (peer.end - peer.begin < bytes) return false;
+    std::memcpy(value, peer.inbox.data() + peer.begin, bytes);
+    peer.begin += bytes;
+    return true;
+  };
+  for (;;) {
+    if (peer.from < 0) {
+      Greeting greeting;
+      if (!take(&greeting, sizeof(greeting))) break;
+      const bool is_right = greeting.magic == kMagic && greeting.service == place_.service &&
+                            greeting.epoch == place_.epoch && greeting.rank >= 0 &&
+                            static_cast<size_t>(greeting.rank) < addresses_.size();
+      if (!is_right) return false;
+      peer.from = greeting.rank;
+    }
+    if (!peer.in_message) {
+      Length length = 0;
+      if (!take(&length, sizeof(length))) break;
+      if (length > kMostMessageBytes) {
+        fail(peer.from, "an impossible length from", EPROTO);
+        return false;
+      }
+      peer.message = Bytes(length);
+      peer.missing = length;
+      peer.in_message = true;
+    }
+    const size_t here = std::min(peer.missing, peer.end - peer.begin);
+    if (here > 0) {
+      std::memcpy(peer.message.data() + (peer.message.size() - peer.missing),
+                  peer.inbox.data() + peer.begin, here);
+    }
+    peer.begin += here;
+    peer.missing -= here;
+    if (peer.missing > 0) break;
+    received_.push_back({peer.from, std::move(peer.message)});
+    peer.message = {};
+    peer.in_message = false;
+  }
+  // The beginning of the next length or greeting moves to the front.
+  std::memmove(peer.inbox.data(), peer.inbox.data() + peer.begin, peer.end - peer.begin);
+  peer.end -= peer.begin;
+  peer.begin = 0;
+  return true;
+}
+
+}  // namespace wideep::transport

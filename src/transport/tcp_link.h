@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A link over TCP between ranks of several nodes, for one epoch of their group (members.h): each
+// epoch has connections of its own, so no message of one reaches the next.
+//
+// A connection carries messages one way. The sender opens it with its first message, and says who
+// it is; the receiver takes it if it is of the same epoch. What a sender of an earlier epoch has
+// opened is closed unread.
+//
+// Thread safety: as Link.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "transport/link.h"
+#include "transport/tcp.h"
+
+namespace wideep::transport {
+
+class TcpLink : public Link {
+ public:
+  struct Place {
+    uint64_t service = 0;  // a number that other services on the same machines do not have
+    uint32_t epoch = 0;
+    int rank = 0;
+  };
+  // listener: of this rank, for all epochs; owned by the caller, outlives the link. addresses:
+  // [ranks of the world] where the others listen.
+  TcpLink(int listener, const Place& place, std::span<const PeerAddress> addresses);
+  ~TcpLink() override;
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
+
+  void send(int to, Bytes message) override;
+  std::optional<Received> receive() override;
+  bool has_sent_all() override;
+  // A connection that breaks. A peer that has closed one between two messages is no failure: the
+  // keeper says who has died.
+  Status failure() const override { return failure_; }
+
+ private:
+  struct Greeting {
+    uint64_t magic = 0, service = 0;
+    uint32_t epoch = 0;
+    int32_t rank = 0;
+  };
+  using Length = uint64_t;
+
+  struct Outgoing {
+    int socket = -1;
+    std::deque<Bytes> queue;  // each with its length before it
+    size_t sent = 0;          // bytes of the first
+    bool is_closed = false;
+  };
+  struct Incoming {
+    int socket = -1;
+    int from = -1;  // −1: it has not said
+    std::vector<std::byte> inbox;
+    size_t begin = 0, end = 0;  // unread bytes of the inbox
+    Bytes message;              // that is being received
+    size_t missing = 0;         // its bytes that have not come
+    bool in_message = false;
+  };
+
+  void open(int to, Outgoing& peer);
+  void write(int to, Outgoing& peer);
+  void look();
+  void accept_all();
+  bool read(Incoming& peer);
+  bool parse(Incoming& peer);
+  void close(Incoming& peer);
+  void fail(int peer, const char* what, int error);
+
+  int listener_;
+  Place place_;
+  std::vector<PeerAddress> addresses_;
+  int events_ = -1;  // epoll
+  std::map<int, Outgoing> outgoing_;
+  size_t unsent_ = 0;                 // messages in all queues
+  std::map<int, Incoming> incoming_;  // by socket
+  std::deque<Received> received_;
+  Status failure_;
+};
+
+}  // namespace wideep::transport

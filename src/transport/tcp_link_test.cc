@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp_link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <random>
+#include <thread>
+
+namespace wideep::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+Bytes bytes_of(const std::string& text) {
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  return {first, first + text.size()};
+}
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Ranks of one service, each with a listener for all epochs.
+struct Ranks {
+  explicit Ranks(int count) {
+    for (int rank = 0; rank < count; ++rank) {
+      listeners.push_back(*listen_on(*resolve("127.0.0.1", 0)));
+      addresses.push_back(local_address(listeners.back()));
+    }
+  }
+  ~Ranks() {
+    for (const int each : listeners) ::close(each);
+  }
+  std::unique_ptr<TcpLink> link(int rank, uint32_t epoch, uint64_t service = 7) const {
+    return std::make_unique<TcpLink>(
+        listeners[static_cast<size_t>(rank)],
+        TcpLink::Place{.service = service, .epoch = epoch, .rank = rank}, addresses);
+  }
+  std::vector<int> listeners;
+  std::vector<PeerAddress> addresses;
+};
+
+// Waits; other links are driven meanwhile, as ranks drive their own.
+std::optional<Link::Received> wait_for(TcpLink& link, const std::vector<TcpLink*>& others,
+                                       std::chrono::milliseconds limit = 5s) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < end) {
+    for (TcpLink* each : others) each->has_sent_all();
+    if (auto received = link.receive()) return received;
+    if (!link.failure().ok()) return std::nullopt;
+    std::this_thread::yield();
+  }
+  return std::nullopt;
+}
+
+TEST(TcpLink, DeliversMessagesOfAnyLengthInOrder) {
+  const Ranks ranks(3);
+  const auto a = ranks.link(0, 1), b = ranks.link(1, 1), c = ranks.link(2, 1);
+  std::mt19937 random(5);
+  std::vector<std::string> sent;
+  for (int i = 0; i < 60; ++i) {
+    const size_t length = i % 10 == 0 ? 0 : random() % (i % 7 == 0 ? 3'000'000 : 2'000);
+    std::string text(length, '\0');
+    for (char& each : text) each = static_cast<char>(random());
+    sent.push_back(text);
+    a->send(1, bytes_of(text));
+    if (i == 20) c->send(1, bytes_of("from c"));
+  }
+  size_t next = 0;
+  int from_c = 0;
+  while (next < sent.size() || from_c == 0) {
+    const auto received = wait_for(*b, {a.get(), c.get()});
+    ASSERT_TRUE(received) << b->failure().message();
+    if (received->from == 2) {
+      EXPECT_EQ(text_of(received->message), "from c");
+      ++from_c;
+      continue;
+    }
+    ASSERT_EQ(received->from, 0);
+    ASSERT_TRUE(text_of(received->message) == sent[next]) << next;
+    ++next;
+  }
+  EXPECT_TRUE(a->has_sent_all());
+  EXPECT_EQ(from_c, 1);
+}
+
+TEST(TcpLink, AnEpochNeverMeetsAnother) {
+  const Ranks ranks(2);
+  auto late = ranks.link(0, 1);
+  late->send(1, bytes_of("of epoch 1"));
+  EXPECT_TRUE(late->has_sent_all());
+  auto b = ranks.link(1, 2);  // had not taken it when epoch 1 ended
+  auto other = ranks.link(0, 2, 8);
+  other->send(1, bytes_of("of another service"));
+  auto a = ranks.link(0, 2);
+  a->send(1, bytes_of("of epoch 2"));
+  const auto received = wait_for(*b, {late.get(), other.get(), a.get()});
+  ASSERT_TRUE(received);
+  EXPECT_EQ(text_of(received->message), "of epoch 2");
+  EXPECT_FALSE(wait_for(*b, {late.get(), other.get()}, 50ms));
+  EXPECT_TRUE(b->failure().ok());
+}
+
+TEST(TcpLink, StrangersAreIgnored) {
+  const Ranks ranks(2);
+  const auto b = ranks.link(1, 1);
+  const auto stranger = connect_to(ranks.addresses[1], 1s);
+  ASSERT_TRUE(stranger.ok());
+  const std::string text = "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n and so on";
+  ASSERT_EQ(::send(*stranger, text.data(), text.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(text.size()));
+  EXPECT_FALSE(wait_for(*b, {}, 50ms));
+  EXPECT_TRUE(b->failure().ok());
+  ::close(*stranger);
+  const auto a = ranks.link(0, 1);
+  a->send(1, bytes_of("hello"));
+  EXPECT_TRUE(wait_for(*b, {a.get()}));
+}
+
+TEST(TcpLink, APeerThatEndsWithinAMessageIsAFailure) {
+  const Ranks ranks(2);
+  const auto b = ranks.link(1, 1);
+  auto a = ranks.link(0, 1);
+  a->send(1, Bytes(size_t{20} << 20));
+  const auto end = std::chrono::steady_clock::now() + 200ms;
+  while (std::chrono::steady_clock::now() < end) b->receive();
+  a.reset();
+  EXPECT_FALSE(wait_for(*b, {}));
+  EXPECT_FALSE(b->failure().ok());
+}
+
+TEST(TcpLink, APeerThatEndsBetweenMessagesIsNone) {
+  const Ranks ranks(2);
+  const auto b = ranks.link(1, 1);
+  auto a = ranks.link(0, 1);
+  a->send(1, bytes_of("last words"));
+  ASSERT_TRUE(wait_for(*b, {a.get()}));
+  a.reset();
+  EXPECT_FALSE(wait_for(*b, {}, 50ms));
+  EXPECT_TRUE(b->failure().ok());
+}
+
+TEST(TcpLink, NobodyThereIsAFailure) {
+  Ranks ranks(2);
+  ::close(ranks.listeners[1]);
+  const auto a = ranks.link(0, 1);
+  a->send(1, bytes_of("hello"));
+  EXPECT_FALSE(wait_for(*a, {}, 1s));
+  EXPECT_FALSE(a->failure().ok());
+  ranks.listeners[1] = ::dup(ranks.listeners[0]);
+}
+
+}  // namespace
+}  // namespace wideep::transport
