@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         Drill{"recorded:120,recorded:121", "Recorded"}, Drill{"writing:33,writing:150", "Writing"},
         Drill{"replied:3,replied:11", "Replied"},
         Drill{"agreed:60,recording:100,joined:9,writing:90", "Mixed"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 // ---- single cases ----
 

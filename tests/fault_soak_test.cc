@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
                          "enable_attention_dp: true\npipeline_parallel_size: 2\n",
                .ranks = 4,
                .part = 0.25}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace wideep::tests
