@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,9 @@ using nlohmann::json;
 using namespace std::chrono_literals;
 
 constexpr size_t kMostProblems = 3;
+// Where all ranks are needed for each request, all requests begin again with every kill: while
+// kills come fast, hardly any ends.
+constexpr int kPatienceSeconds = 180;
 constexpr int kLast = 1000;  // where events come that are of no answer
 // Shorter ones between parts of a stream are of no interest.
 constexpr auto kShortSilence = 20ms;
@@ -55,19 +59,24 @@ std::vector<pid_t> processes_named(const Command& server, const std::string& beg
 PlainReply ask_plainly(int port, const std::string& path, const json& body) {
   PlainReply reply;
   server::Socket socket(port);
+  socket.set_patience(kPatienceSeconds);
   const std::string text = body.dump();
   socket.send(
       fmt::format("POST {} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
                   "Content-Length: {}\r\n\r\n{}",
                   path, text.size(), text));
   std::string all;
+  errno = 0;
   for (std::string part = socket.receive(); !part.empty(); part = socket.receive()) {
     reply.arrivals.push_back(std::chrono::steady_clock::now());
     all += part;
   }
   const size_t end = all.find("\r\n\r\n");
   if (end == all.npos) {
-    reply.error = all.empty() ? "no reply" : "cut in its head";
+    const bool waited = errno == EAGAIN || errno == EWOULDBLOCK;
+    reply.error = !all.empty() ? "cut in its head"
+                  : waited     ? fmt::format("no reply within {} s", kPatienceSeconds)
+                               : "no reply";
     return reply;
   }
   reply.status = std::stoi(all.substr(9, 3));

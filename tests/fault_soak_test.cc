@@ -49,6 +49,7 @@ struct Layout {
   std::string balancer;  // moe_load_balancer.yaml; "": none
   int ranks = 0;
   double part = 1.0;  // of the kills
+  int pauses = 1;     // between two kills
 };
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
@@ -153,7 +154,9 @@ TEST_P(FaultSoak, NoRequestFailsAndNoByteDiffers) {
   Killer killer(server, load);
   const int kills = std::max(1, static_cast<int>(num_kills() * layout.part));
   while (killer.done() < kills && load.problems().empty()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(80 + killer.draw(500)) * kSlowdown);
+    for (int i = 0; i < layout.pauses; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(80 + killer.draw(500)) * kSlowdown);
+    }
     killer.strike();
   }
   EXPECT_TRUE(wait_until([&] { return server.metric("wideep_ep_active_ranks") == layout.ranks; },
@@ -190,12 +193,14 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{.name = "TensorParallel",
                .config = "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n",
                .ranks = 2,
-               .part = 0.25},
+               .part = 0.25,
+               .pauses = 2},
         Layout{.name = "Pipeline",
                .config = "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n"
                          "enable_attention_dp: true\npipeline_parallel_size: 2\n",
                .ranks = 4,
-               .part = 0.25}),
+               .part = 0.25,
+               .pauses = 2}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -22,14 +22,18 @@ class Socket {
 
   explicit Socket(int port) : Socket(port, kUnconnected) { connect(); }
   Socket(int port, Unconnected) : fd_(::socket(AF_INET, SOCK_STREAM, 0)), port_(port) {
-    const timeval timeout{20, 0};
-    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    set_patience(20);
   }
   ~Socket() { ::close(fd_); }
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
   int fd() const { return fd_; }
+  // How long receive() waits.
+  void set_patience(int seconds) {
+    const timeval timeout{seconds, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  }
   void connect() {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
