@@ -34,10 +34,10 @@ BEFORE, AFTER = 0.15, 0.6  # seconds that are drawn, around the kill
 class Stream:
     """A completion that is streamed over a socket which never waits."""
 
-    def __init__(self, url, number, tokens):
+    def __init__(self, url, number, tokens, prompt="Once upon a time"):
         self.text, self.times, self.unread = b"", [], b""
         self.is_done = False
-        body = json.dumps({"model": "m", "prompt": "Once upon a time", "seed": number,
+        body = json.dumps({"model": "m", "prompt": prompt, "seed": number,
                            "max_tokens": tokens, "ignore_eos": True, "stream": True}).encode()
         self.socket = socket.create_connection((url.hostname, url.port))
         self.socket.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
