@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include "server/http_client_testing.h"
 
@@ -53,6 +54,21 @@ std::vector<pid_t> processes_named(const Command& server, const std::string& beg
     if (name_of(process).starts_with(beginning)) found.push_back(process);
   }
   return found;
+}
+
+std::vector<std::string> own_deaths(const std::string& log) {
+  std::vector<std::string> deaths;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_of_process =
+        line.starts_with("rank ") || line.find("the serving process") != line.npos;
+    const bool was_signal = line.find("was ended by signal ") != line.npos &&
+                            line.find("was ended by signal 9 ") == line.npos;
+    const bool is_own = was_signal || line.find(" ended with exit code ") != line.npos ||
+                        line.find(") failed: ") != line.npos;
+    if (is_of_process && is_own) deaths.push_back(line);
+  }
+  return deaths;
 }
 
 // Chunks of a stream are taken apart as they come, because their times count.

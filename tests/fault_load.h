@@ -29,6 +29,9 @@ inline std::vector<pid_t> front_processes(const Command& server) {
   return processes_named(server, "wideep-front");
 }
 
+// The lines of a server's log about processes that have died of themselves, not by a SIGKILL.
+std::vector<std::string> own_deaths(const std::string& log);
+
 // A reply without what differs between equal requests: id and time.
 struct PlainReply {
   int status = 0;

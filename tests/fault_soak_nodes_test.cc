@@ -104,6 +104,7 @@ TEST_P(FaultSoakOverNodes, NoRequestFailsAndNoByteDiffers) {
       << service.server().command().err();
   load.stop();
   EXPECT_THAT(load.problems(), IsEmpty()) << service.server().command().err();
+  EXPECT_THAT(own_deaths(service.server().command().err()), IsEmpty());
   service.end();
   EXPECT_THAT(abandoned_shared_memory(shared_memory), IsEmpty());
 

@@ -92,6 +92,7 @@ class Killer {
   }
   int draw(int most) { return std::uniform_int_distribution(0, most)(random_); }
   int done() const { return killed_ + stopped_ + limited_; }
+  int limited() const { return limited_; }
   std::string summary() const {
     return fmt::format("{} kills ({} stopped, {} out of memory)", done(), stopped_, limited_);
   }
@@ -164,6 +165,8 @@ TEST_P(FaultSoak, NoRequestFailsAndNoByteDiffers) {
   load.stop();
   EXPECT_THAT(load.problems(), IsEmpty()) << server.command().err();
 
+  EXPECT_LE(own_deaths(server.command().err()).size(), static_cast<size_t>(killer.limited()))
+      << server.command().err();
   server.command().send(SIGTERM);
   const CommandEnd end = server.command().wait();
   EXPECT_EQ(end.exit_code, 0) << end.err;

@@ -96,6 +96,7 @@ BoardRelay::BoardRelay(transport::Bridge& bridge, const UpdateBoard& board, int 
       rank_(rank),
       home_(bridge.nodes().node_of(first_member(bridge.nodes()))) {
   for (const int each : ranks) {
+    WIDEEP_CHECK_NE(bridge.nodes().node_of(each), transport::NodeMap::kAbsent);
     if (!bridge.is_on_this_node(each)) others_.push_back(bridge.nodes().node_of(each));
   }
   // One message per node, not per rank.

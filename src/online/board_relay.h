@@ -26,7 +26,8 @@ namespace wideep::online {
 class BoardRelay {
  public:
   // group: the index of the group's board, as for apply_notice. ranks: the group's ranks, numbered
-  // in the world; rank: the calling one of them. board and bridge must outlive this.
+  // in the world, all of them there; rank: the calling one of them. board and bridge must outlive
+  // this.
   BoardRelay(transport::Bridge& bridge, const UpdateBoard& board, int group,
              std::span<const int> ranks, int rank);
 

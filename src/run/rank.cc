@@ -61,13 +61,13 @@ std::unique_ptr<Endpoint> shard_ranks(const ep::DispatchShape& dispatch, Endpoin
 }
 
 // The groups of this rank. Placement and online parts follow when the members are known.
-Stage stage_of(const Run& run, Endpoint& world, std::vector<int> ranks) {
+Stage stage_of(const Run& run, Endpoint& world, const std::vector<int>& ranks) {
   const RunPlan& plan = run.plan();
   const parallel::Mapping& mapping = plan.mapping;
   const int index = mapping.coordinates(world.rank()).pp_rank;
   Stage stage{.layers = plan.layers_of(world.rank())};
   stage.placement = parallel::placement_of_layers(plan.model.placement, stage.layers);
-  stage.ranks = std::make_unique<Endpoint>(world, Group::kStage, std::move(ranks));
+  stage.ranks = std::make_unique<Endpoint>(world, Group::kStage, ranks);
   if (mapping.sizes().cp > 1) {
     stage.tensor_ranks = std::make_unique<Endpoint>(
         world, Group::kExperts, mapping.group(parallel::Axis::kTp, world.rank()));
@@ -78,9 +78,8 @@ Stage stage_of(const Run& run, Endpoint& world, std::vector<int> ranks) {
   if (!plan.balances_online() || stage.placement.layers.empty()) return stage;
   stage.online = &run.online()[static_cast<size_t>(index)];
   if (world.bridge() != nullptr) {
-    stage.relay =
-        std::make_unique<online::BoardRelay>(*world.bridge(), *stage.online->board, index,
-                                             mapping.stage(world.rank()), stage.ranks->rank());
+    stage.relay = std::make_unique<online::BoardRelay>(*world.bridge(), *stage.online->board, index,
+                                                       ranks, stage.ranks->rank());
   }
   return stage;
 }
