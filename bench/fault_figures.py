@@ -114,7 +114,6 @@ class Load:
 
     def begin(self):
         stream = TokenStream(self.url, random_prompt(self.rng, 24), self.tokens + self.rng.randrange(40))
-        stream.wanted = self.tokens
         self.selector.register(stream.socket, selectors.EVENT_READ, stream)
 
     def run_until(self, end):
@@ -126,7 +125,7 @@ class Load:
                 self.times += stream.times[before:]
                 self.silences += list(zip(stream.times[max(before - 1, 0):], stream.times[max(before, 1):]))
                 if stream.is_done:
-                    self.failures += len(stream.times) < stream.wanted
+                    self.failures += not stream.is_whole
                     self.selector.unregister(stream.socket)
                     stream.socket.close()
                     self.begin()
@@ -141,7 +140,7 @@ class Load:
 def scale(args, work):
     import concurrent.futures
     small, large = args.ranks // 2, args.ranks
-    rates, silences, calls = {small: [], large: []}, [], []
+    rates, silences, ratios = {small: [], large: []}, [], []
     with served(args, work, "--start-ranks", str(small)) as server, \
             concurrent.futures.ThreadPoolExecutor(1) as others:
         load = Load(server.url(), args.streams, args.tokens)
@@ -149,6 +148,7 @@ def scale(args, work):
         begin = time.time()
         load.run_until(begin + args.seconds)
         rates[small].append(load.rate(begin, begin + args.seconds))
+        before = rates[small][0]
         usual = load.longest_silence(begin, begin + args.seconds)
         for _ in range(args.rounds):
             for size in (large, small):
@@ -159,20 +159,19 @@ def scale(args, work):
                 status, done = call.result()
                 load.run_until(done + 1)
                 silences.append(load.longest_silence(changed, done + 0.3))
-                calls.append(done - changed)
                 during = load.rate(changed, done + 1)
                 begin = time.time()
                 load.run_until(begin + args.seconds)
                 rates[size].append(load.rate(begin, begin + args.seconds))
-                print(f"to {size} ranks: status {status} after {calls[-1]:.3f} s, longest silence "
-                      f"{silences[-1]:.3f} s; tokens/s {during:.0f} during the change, {rates[size][-1]:.0f} after",
-                      flush=True)
-                load.lowest = min(getattr(load, "lowest", during), during)
-    least = min(statistics.median(rates[small]), statistics.median(rates[large]))
+                ratios.append(during / min(before, rates[size][-1]))
+                print(f"to {size} ranks: status {status} after {done - changed:.3f} s, longest silence "
+                      f"{silences[-1]:.3f} s; tokens/s {before:.0f} before, {during:.0f} around the change, "
+                      f"{rates[size][-1]:.0f} after", flush=True)
+                before = rates[size][-1]
     print(f"{small} → {large} → {small} ranks, {args.rounds} times, {args.streams} streams: {load.failures} failed; tokens/s "
           f"{statistics.median(rates[small]):.0f} with {small}, {statistics.median(rates[large]):.0f} with {large} "
-          f"(medians), at least {load.lowest:.0f} around a change, {load.lowest / least:.2f} of the slower size; longest "
-          f"silence of a stream: median {statistics.median(silences):.3f} s, most {max(silences):.3f} s "
+          f"(medians); around a change, of what it was before or is after, whichever is less: median "
+          f"{statistics.median(ratios):.2f}, least {min(ratios):.2f}; longest silence of a stream: median {statistics.median(silences):.3f} s, most {max(silences):.3f} s "
           f"(without a change {usual:.3f} s)")
 
 

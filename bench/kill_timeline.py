@@ -37,6 +37,7 @@ class Stream:
     def __init__(self, url, number, tokens, prompt="Once upon a time"):
         self.text, self.times, self.unread = b"", [], b""
         self.is_done = False
+        self.is_whole = False  # it has ended as streams do
         body = json.dumps({"model": "m", "prompt": prompt, "seed": number,
                            "max_tokens": tokens, "ignore_eos": True, "stream": True}).encode()
         self.socket = socket.create_connection((url.hostname, url.port))
@@ -52,6 +53,7 @@ class Stream:
         *events, self.unread = self.unread.split(b"\n\n")
         for event in events:
             data = event[event.find(b"data: ") + 6:]
+            self.is_whole = self.is_whole or data.startswith(b"[DONE]")
             if not data.startswith(b"{"):
                 continue
             self.text += json.loads(data)["choices"][0]["text"].encode()
