@@ -96,7 +96,7 @@ TEST_P(ServiceOverNodes, NobodyNoticesWhatDies) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Balancer, ServiceOverNodes, ::testing::Values("", kOnline),
-                         [](const auto& info) { return info.param.empty() ? "None" : "Online"; });
+                         [](const auto& test) { return test.param.empty() ? "None" : "Online"; });
 
 // Layouts whose ranks compute requests together wait until the node has come back.
 TEST(ServiceOverNodesTogether, TensorParallelRanksWaitForTheNode) {

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
+
 namespace wideep::server {
 
 class Socket {
@@ -22,7 +24,7 @@ class Socket {
 
   explicit Socket(int port) : Socket(port, kUnconnected) { connect(); }
   Socket(int port, Unconnected) : fd_(::socket(AF_INET, SOCK_STREAM, 0)), port_(port) {
-    set_patience(20);
+    set_patience(base::kSanitized ? 180 : 60);
   }
   ~Socket() { ::close(fd_); }
   Socket(const Socket&) = delete;

@@ -517,9 +517,9 @@ void expect_kept_connection(const std::function<void()>& dies, bool is_suspect) 
         if (seat.rank() != 0) return rank_body(seat);
         const int client = listener.connect();
         if (client < 0 || ::write(client, "hello", 5) != 5) return failed("cannot connect");
-        const Status ended = rank_body(seat);
+        const Status result = rank_body(seat);
         ::close(client);
-        return ended;
+        return result;
       }));
   EXPECT_EQ(companions.next(), 1);
 }

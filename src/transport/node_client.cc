@@ -68,7 +68,7 @@ Result<std::vector<uint64_t>> NodeClient::agree_on(const std::vector<uint64_t>& 
     if (stream_.is_broken()) return deadline_exceeded("the connection to node 0 has ended");
     pollfd ready{stream_.socket(), POLLIN, 0};
     if (stream_.has_unsent()) ready.events |= POLLOUT;
-    ::poll(&ready, 1, static_cast<int>(kPulse.count()));
+    ::poll(&ready, 1, static_cast<int>(kPulseInterval.count()));
     stream_.write();
   }
 }
@@ -132,7 +132,7 @@ class NodeClient::Run {
     if (const auto at = host_.next_deadline()) until = std::min(until, *at);
     const auto patience = std::chrono::ceil<milliseconds>(until - Clock::now());
     ::poll(fds.data(), fds.size(),
-           static_cast<int>(std::clamp(patience, milliseconds(0), kPulse).count()));
+           static_cast<int>(std::clamp(patience, milliseconds(0), kPulseInterval).count()));
   }
   void handle_signals() {
     while (const int signal = signals_.next()) {
@@ -147,7 +147,7 @@ class NodeClient::Run {
   }
   void pulse() {
     if (Clock::now() < next_pulse_) return;
-    next_pulse_ = Clock::now() + kPulse;
+    next_pulse_ = Clock::now() + kPulseInterval;
     stream_.send({.kind = Kind::kPulse});
   }
   void cut_off(Clock::duration silence) {

@@ -58,7 +58,7 @@ Result<std::vector<uint64_t>> NodeServer::agree_on(
   while (std::ranges::any_of(nodes_, is_missing)) {
     std::vector<pollfd> fds;
     add_descriptors(&fds);
-    ::poll(fds.data(), fds.size(), static_cast<int>(kPulse.count()));
+    ::poll(fds.data(), fds.size(), static_cast<int>(kPulseInterval.count()));
     look();
     events_.clear();  // nodes that have gone again may come back
     if (Clock::now() < next_line) continue;
@@ -248,7 +248,7 @@ void NodeServer::drop(int node, const std::string& why) {
 
 void NodeServer::pulse() {
   if (Clock::now() < next_pulse_) return;
-  next_pulse_ = Clock::now() + kPulse;
+  next_pulse_ = Clock::now() + kPulseInterval;
   for (Node& each : nodes_) {
     if (each.state == State::kAccepted || each.state == State::kUp) {
       each.stream.send({.kind = NodeMessage::Kind::kPulse});

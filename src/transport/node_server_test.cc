@@ -57,7 +57,9 @@ struct Node {
   std::optional<NodeMessage> next(Service* driven = nullptr) {
     const auto end = std::chrono::steady_clock::now() + 5s;
     while (std::chrono::steady_clock::now() < end && !stream.is_broken()) {
-      if (driven != nullptr) EXPECT_FALSE(driven->server->next_event());
+      if (driven != nullptr) {
+        EXPECT_FALSE(driven->server->next_event());
+      }
       auto message = stream.next();
       if (message && message->kind != Kind::kPulse) return message;
       std::this_thread::sleep_for(1ms);

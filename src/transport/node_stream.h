@@ -22,7 +22,7 @@
 namespace wideep::transport {
 
 // How often each side says that it is there, and after what silence the other one counts as gone.
-inline constexpr std::chrono::milliseconds kPulse{100};
+inline constexpr std::chrono::milliseconds kPulseInterval{100};
 inline constexpr std::chrono::milliseconds kNodePatience{600};
 
 struct Greeting {
