@@ -17,6 +17,7 @@ afterwards, by prompts of the same lengths that are asked for at once.
 import argparse
 import contextlib
 import json
+import math
 import os
 import pathlib
 import random
@@ -195,7 +196,7 @@ def kill(args, work):
             usual = max(b - a for each in undisturbed for a, b in zip(each.times, each.times[1:]))
             # As long as they were: prompt and tokens at the time of the kill, of as many as were replayed.
             lengths = [len(each.prompt) + sum(at < streams.killed for at in each.times) for each in streams]
-            lost = round_up(statistics.mean(lengths))
+            lost = math.ceil(statistics.mean(lengths))
             prefill = time_to_prefill(url, [random_prompt(rng, lost) for _ in range(count)])
             results.append((silence, prefill))
             print(f"{victim}: {count} requests of {lost} tokens replayed; longest silence {silence:.3f} s (without a "
@@ -204,10 +205,6 @@ def kill(args, work):
     print(f"{args.ranks} ranks, {args.streams} streams, {args.rounds} kills: longest silence median "
           f"{statistics.median(each[0] for each in results):.3f} s, beyond the prefill of the lost tokens median "
           f"{statistics.median(beyond):.3f} s, most {max(beyond):.3f} s")
-
-
-def round_up(value):
-    return int(value) + 1
 
 
 class Streams(list):

@@ -114,15 +114,21 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- single cases ----
 
+// A long answer that is being computed.
+std::future<PlainReply> begin_answer(Server& server, int max_tokens) {
+  auto reply = std::async(std::launch::async, [&server, max_tokens] {
+    return ask_plainly(server.port(), "/v1/completions", long_request(max_tokens));
+  });
+  EXPECT_TRUE(
+      wait_until([&] { return server.metric("wideep_answers_running") == 1; }, 10s * kSlowdown));
+  return reply;
+}
+
 TEST(CommandFaults, AStoppedRankIsReplacedWithinASecond) {
   Server server(small_model(), kFourRanks);
   ASSERT_GT(server.port(), 0);
   const PlainReply expected = ask_plainly(server.port(), "/v1/completions", long_request(1000));
-  auto disturbed = std::async(std::launch::async, [&] {
-    return ask_plainly(server.port(), "/v1/completions", long_request(1000));
-  });
-  ASSERT_TRUE(
-      wait_until([&] { return server.metric("wideep_answers_running") == 1; }, 10s * kSlowdown));
+  auto disturbed = begin_answer(server, 1000);
   ::kill(rank_processes(server.command())[2], SIGSTOP);
   const PlainReply reply = disturbed.get();
   EXPECT_EQ(reply.text, expected.text);
@@ -142,11 +148,7 @@ TEST(CommandFaults, ARankThatHangsIsReplaced) {
   Server server(small_model(), {"--ranks", "4", "--timeout", std::to_string(1 * kSlowdown)});
   ASSERT_GT(server.port(), 0);
   const PlainReply expected = ask_plainly(server.port(), "/v1/completions", long_request(1000));
-  auto disturbed = std::async(std::launch::async, [&] {
-    return ask_plainly(server.port(), "/v1/completions", long_request(1000));
-  });
-  ASSERT_TRUE(
-      wait_until([&] { return server.metric("wideep_answers_running") == 1; }, 10s * kSlowdown));
+  auto disturbed = begin_answer(server, 1000);
   const pid_t rank = rank_processes(server.command())[2];
   if (::ptrace(PTRACE_SEIZE, rank, nullptr, nullptr) != 0) GTEST_SKIP() << "ptrace is not allowed";
   ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, rank, nullptr, nullptr), 0);
@@ -165,11 +167,7 @@ TEST(CommandFaults, AllRanksDieAtOnce) {
   Server server(small_model(), kFourRanks);
   ASSERT_GT(server.port(), 0);
   const PlainReply expected = ask_plainly(server.port(), "/v1/completions", long_request(500));
-  auto disturbed = std::async(std::launch::async, [&] {
-    return ask_plainly(server.port(), "/v1/completions", long_request(500));
-  });
-  ASSERT_TRUE(
-      wait_until([&] { return server.metric("wideep_answers_running") == 1; }, 10s * kSlowdown));
+  auto disturbed = begin_answer(server, 500);
   for (const pid_t rank : rank_processes(server.command())) ::kill(rank, SIGKILL);
   EXPECT_EQ(disturbed.get().text, expected.text);
   expect_all_active(server, 4);
@@ -181,11 +179,7 @@ TEST(CommandFaults, OneRankAloneIsStartedAgainToo) {
   Server server(small_model(), {});
   ASSERT_GT(server.port(), 0);
   const PlainReply expected = ask_plainly(server.port(), "/v1/completions", long_request(500));
-  auto disturbed = std::async(std::launch::async, [&] {
-    return ask_plainly(server.port(), "/v1/completions", long_request(500));
-  });
-  ASSERT_TRUE(
-      wait_until([&] { return server.metric("wideep_answers_running") == 1; }, 10s * kSlowdown));
+  auto disturbed = begin_answer(server, 500);
   ::kill(rank_processes(server.command()).at(0), SIGKILL);
   EXPECT_EQ(disturbed.get().text, expected.text);
   expect_clean_end(server);
