@@ -38,6 +38,13 @@
 #define WIDEEP_HOST_DEVICE inline
 #endif
 
+// Before a loop that has to be unrolled so that its arrays stay in registers.
+#if defined(__CUDACC__) || defined(__clang__)
+#define WIDEEP_UNROLL _Pragma("unroll")
+#else
+#define WIDEEP_UNROLL
+#endif
+
 namespace wideep::cuda {
 
 inline constexpr int kWarpSize = 32;
