@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dispatch and combine on emulated devices against the CPU path, over random cases; dead ranks and
+// wrong input; and seeded faults in the kernels, each of which has to be found.
+//
+//   WIDEEP_CUDA_ROUNDS=100000 WIDEEP_CUDA_SEED=7 build/src/cuda_emulated_test
+#include "cuda/dispatch_combine.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "base/sanitized.h"
+#include "cuda/emulated/emulated_devices.h"
+#include "cuda/exchange_case_testing.h"
+
+namespace wideep::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+uint64_t from_environment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+MachineOptions machine_for(const ExchangeCase& c, uint64_t seed) {
+  const BufferLayout layout(c.shape);
+  const auto ranks = static_cast<size_t>(c.shape.ep_size);
+  const size_t rows = static_cast<size_t>(c.shape.max_tokens) *
+                      (c.shape.row_bytes + static_cast<size_t>(c.hidden) * 16 +
+                       static_cast<size_t>(c.shape.top_k) * 16 + ranks * 400);
+  return {.num_devices = c.shape.ep_size,
+          .max_blocks = std::max(c.options.num_blocks, c.options.num_receive_blocks),
+          .max_threads = std::max(c.options.num_threads, c.options.num_index_threads),
+          .memory_bytes = ranks * (layout.segment_bytes() + 3 * rows + (size_t{1} << 20)),
+          .seed = seed};
+}
+
+std::string play_emulated(const ExchangeCase& c, uint64_t seed, const Mutation& mutation = {}) {
+  EmulatedDevices devices(machine_for(c, seed));
+  devices.machine().set_mutation(mutation);
+  devices.set_most_delay(seed % 3 == 0 ? 2000 : 0);
+  return play(devices, c).message();
+}
+
+TEST(CudaExchangeTest, EqualsTheCpuPathOverRandomCases) {
+  std::mt19937_64 random(from_environment("WIDEEP_CUDA_SEED", 1));
+  const uint64_t rounds = from_environment("WIDEEP_CUDA_ROUNDS", base::kSanitized ? 10 : 150);
+  for (uint64_t round = 0; round < rounds; ++round) {
+    const ExchangeCase c = random_case(random, {.most_ranks = 16});
+    ASSERT_EQ(play_emulated(c, random()), "") << "round " << round << ": " << describe(c);
+  }
+}
+
+// Of every number of ranks, once.
+TEST(CudaExchangeTest, EqualsTheCpuPathForEveryNumberOfRanks) {
+  std::mt19937_64 random(5);
+  std::set<int> seen;
+  while (seen.size() < 16) {
+    const ExchangeCase c = random_case(random, {.most_ranks = 16, .most_hidden = 40});
+    if (!seen.insert(c.shape.ep_size).second) continue;
+    ASSERT_EQ(play_emulated(c, random()), "") << describe(c);
+  }
+}
+
+// ---- failures ----
+
+// Two slots on each of 3 ranks.
+ExchangeCase small_case() {
+  ExchangeCase c;
+  c.shape = {.ep_size = 3, .num_experts = 6, .slots_per_rank = 2, .top_k = 2, .max_tokens = 5};
+  c.hidden = 24;
+  c.shape.row_bytes = c.shape.result_bytes =
+      static_cast<uint32_t>(kernels::row_bytes(RowFormat::kBf16, c.hidden));
+  c.slot_experts = {0, 1, 2, 3, 4, 5};
+  c.options = {.deadline = std::chrono::milliseconds(500),
+               .num_blocks = 2,
+               .num_threads = 64,
+               .num_index_threads = 32,
+               .num_receive_blocks = 2};
+  c.seed = 3;
+  return c;
+}
+
+// What each rank says after a call in which one rank launches only its first kernels.
+std::vector<Status> play_with_dead_rank(int dead, int num_kernels) {
+  const ExchangeCase c = small_case();
+  EmulatedDevices devices(machine_for(c, 11));
+  const std::vector<CallTokens> calls = random_tokens(c);
+  auto exchange = ExchangeOnDevices::create(devices, c);
+  EXPECT_TRUE(exchange.ok());
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    const int kernels = rank == dead ? num_kernels : ExchangeOnDevices::kAllKernels;
+    EXPECT_TRUE((*exchange)->launch(rank, 0, calls[0][static_cast<size_t>(rank)], kernels).ok());
+  }
+  EXPECT_EQ(devices.finish().message(), "");
+  std::vector<Status> statuses;
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    statuses.push_back((*exchange)->failure(rank));
+  }
+  return statuses;
+}
+
+TEST(CudaExchangeTest, ADeadRankEndsTheWaitsOfAllOthersAndIsNamed) {
+  const char* const awaited[] = {"token counts", "dispatched rows", "expert results",
+                                 "expert results"};
+  for (int num_kernels = 0; num_kernels < 4; ++num_kernels) {
+    const std::vector<Status> statuses = play_with_dead_rank(1, num_kernels);
+    int named = 0;
+    for (const int survivor : {0, 2}) {
+      EXPECT_FALSE(statuses[static_cast<size_t>(survivor)].ok());
+      const std::string& message = statuses[static_cast<size_t>(survivor)].message();
+      EXPECT_THAT(message, HasSubstr(fmt::format("rank {}, layer 0", survivor)));
+      if (message.find("from rank 1 within the deadline") == std::string::npos) continue;
+      EXPECT_THAT(message, HasSubstr(awaited[num_kernels]));
+      ++named;
+    }
+    EXPECT_GE(named, 1);
+  }
+}
+
+TEST(CudaExchangeTest, RanksThatAreNotActiveAreNotAwaited) {
+  ExchangeCase c = small_case();
+  c.options.inactive_ranks = {1};
+  c.num_calls = 2;
+  EXPECT_EQ(play_emulated(c, 1), "");
+}
+
+// The messages of ranks 0 and 1 if rank 0 has these slots for its only token.
+std::pair<std::string, std::string> play_wrong_slots(std::vector<int32_t> slots, int num_tokens,
+                                                     std::vector<int> inactive = {}) {
+  ExchangeCase c = small_case();
+  c.prepares = false;
+  c.options.inactive_ranks = std::move(inactive);
+  EmulatedDevices devices(machine_for(c, 2));
+  CallTokens call = random_tokens(c)[0];
+  auto exchange = ExchangeOnDevices::create(devices, c);
+  EXPECT_TRUE(exchange.ok());
+  call[0] = {.num_tokens = num_tokens,
+             .slots = std::move(slots),
+             .experts = {0, 1},
+             .weights = {1.0f, 1.0f},
+             .rows = std::vector<std::byte>(c.shape.row_bytes),
+             .shared = std::vector<float>(static_cast<size_t>(c.hidden))};
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    if (!c.is_active(rank)) continue;
+    if (rank > 0) call[static_cast<size_t>(rank)] = RankTokens{};
+    EXPECT_TRUE((*exchange)->launch(rank, 0, call[static_cast<size_t>(rank)]).ok());
+  }
+  EXPECT_EQ(devices.finish().message(), "");
+  return {(*exchange)->failure(0).message(), (*exchange)->failure(1).message()};
+}
+
+TEST(CudaExchangeTest, WrongSlotsFailTheGroup) {
+  for (const std::vector<int32_t>& slots :
+       {std::vector{0, 6}, std::vector{-1, 0}, std::vector{3, 3}}) {
+    const auto [mine, peers] = play_wrong_slots(slots, 1);
+    EXPECT_THAT(mine,
+                AllOf(HasSubstr("rank 0"), HasSubstr("token 0"), HasSubstr("twice the same")));
+    EXPECT_THAT(peers, AllOf(HasSubstr("rank 1"), HasSubstr("rank 0 failed first")));
+  }
+}
+
+TEST(CudaExchangeTest, TooManyTokensFailTheGroup) {
+  const auto [mine, peers] = play_wrong_slots({0, 1}, 6);
+  EXPECT_THAT(mine, HasSubstr("6 tokens, more than"));
+  EXPECT_THAT(peers, HasSubstr("rank 0 failed first"));
+}
+
+TEST(CudaExchangeTest, SlotsOfRanksThatAreNotActiveFailTheGroup) {
+  const auto [mine, peers] = play_wrong_slots({0, 5}, 1, {2});
+  EXPECT_THAT(mine, HasSubstr("a slot of rank 2, which is not active"));
+  EXPECT_THAT(peers, HasSubstr("rank 0 failed first"));
+}
+
+TEST(CudaExchangeTest, RefusesShapesBeforeTheFirstKernel) {
+  const auto message = [](const ExchangeShape& shape, const DispatchCombineOptions& options) {
+    EmulatedDevices devices({.num_devices = 1});
+    return DispatchCombine::create_all(devices, shape, options).status().message();
+  };
+  const ExchangeCase c = small_case();
+  ExchangeShape shape = c.shape;
+  shape.top_k = 7;
+  EXPECT_THAT(message(shape, c.options), HasSubstr("top_k 7, expected 1 to 6"));
+  shape = c.shape;
+  shape.ep_size = 129;
+  EXPECT_THAT(message(shape, c.options), HasSubstr("ep_size 129, expected 1 to 128"));
+  shape = {.ep_size = 1, .slots_per_rank = 500, .row_bytes = 1, .result_bytes = 1};
+  EXPECT_THAT(message(shape, {.num_index_threads = 1024}), HasSubstr("bytes of shared memory"));
+  EXPECT_THAT(message(c.shape, {.num_threads = 100}), HasSubstr("blocks of 100 threads"));
+}
+
+// ---- seeded faults ----
+
+std::vector<Fault> faults_of(Operation operation) {
+  switch (operation) {
+    case Operation::kBarrier:
+    case Operation::kWarpBarrier:
+    case Operation::kAtomic:
+      return {Fault::kDropped};
+    case Operation::kRelease:
+      return {Fault::kDropped, Fault::kRelaxed, Fault::kOneDevice};
+    case Operation::kAcquire:
+      return {Fault::kRelaxed, Fault::kOneDevice};
+    case Operation::kAtomicAcqRel:
+      return {Fault::kRelaxed};
+    case Operation::kLoad:
+    case Operation::kShuffle:
+      return {Fault::kNextPlace};
+    case Operation::kStore:
+      return {Fault::kDropped, Fault::kNextPlace};
+    case Operation::kBallot:
+    case Operation::kMatch:
+      return {};
+  }
+  return {};
+}
+
+const char* fault_name(Fault fault) {
+  constexpr const char* kNames[] = {"none", "dropped", "relaxed", "one device", "next place"};
+  return kNames[static_cast<int>(fault)];
+}
+
+const char* operation_name(Operation operation) {
+  constexpr const char* kNames[] = {"barrier", "warp barrier", "load",   "store",
+                                    "acquire", "release",      "atomic", "acq_rel",
+                                    "shuffle", "ballot",       "match"};
+  return kNames[static_cast<int>(operation)];
+}
+
+// The cases in which a fault is looked for, until one finds it.
+std::vector<ExchangeCase> cases_for_faults(int count) {
+  std::mt19937_64 random(17);
+  std::vector<ExchangeCase> cases;
+  while (static_cast<int>(cases.size()) < count) {
+    ExchangeCase c =
+        random_case(random, {.most_ranks = 4, .most_device_threads = 512, .most_hidden = 300});
+    if (c.shape.ep_size < 2) continue;
+    c.prepares = true;
+    c.num_calls = 2;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+std::set<Site> sites_of(const std::vector<ExchangeCase>& cases) {
+  std::set<Site> sites;
+  for (const ExchangeCase& c : cases) {
+    EmulatedDevices devices(machine_for(c, 1));
+    devices.machine().record_sites(true);
+    EXPECT_EQ(play(devices, c).message(), "");
+    for (const Site& site : devices.machine().sites()) {
+      if (site.file.find("echo_experts") == std::string::npos) sites.insert(site);
+    }
+  }
+  return sites;
+}
+
+// The first message that tells of the fault; empty: none of the cases finds it.
+std::string find_fault(const std::vector<ExchangeCase>& cases, const Mutation& mutation) {
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const std::string message = play_emulated(cases[i], i + 1, mutation);
+    if (!message.empty()) return message;
+  }
+  return {};
+}
+
+// Every operation of the kernels, at every place, with every fault. WIDEEP_CUDA_FAULTS=1: all;
+// otherwise every fifth.
+TEST(CudaExchangeTest, EveryFaultInTheKernelsIsFound) {
+  const uint64_t step = from_environment("WIDEEP_CUDA_FAULTS", base::kSanitized ? 40 : 5);
+  const std::vector<ExchangeCase> cases = cases_for_faults(24);
+  uint64_t number = 0, tried = 0;
+  std::string missed;
+  for (const Site& site : sites_of(cases)) {
+    for (const Fault fault : faults_of(site.operation)) {
+      if (number++ % step != 0) continue;
+      ++tried;
+      const std::string found = find_fault(cases, {fault, site});
+      const std::string name =
+          fmt::format("{}:{}:{} {} {}", site.file.substr(site.file.rfind('/') + 1), site.line,
+                      site.column, operation_name(site.operation), fault_name(fault));
+      if (found.empty()) missed += name + "\n";
+      if (std::getenv("WIDEEP_CUDA_FAULTS") != nullptr) fmt::print("{}: {}\n", name, found);
+    }
+  }
+  fmt::print("{} seeded faults of {}\n", tried, number);
+  EXPECT_EQ(missed, "");
+}
+
+}  // namespace
+}  // namespace wideep::cuda
