@@ -89,12 +89,13 @@ Result<DispatchCombine> DispatchCombine::create(Devices& devices, const Exchange
   const auto entries = static_cast<size_t>(x.layout.entries());
   WIDEEP_TRY(allocate(devices, rank, ranks * tokens * entries, &made.received_));
   WIDEEP_TRY(allocate(devices, rank, slots + 1, &made.slot_starts_));
+  WIDEEP_TRY(allocate(devices, rank, static_cast<size_t>(shape.num_experts), &made.totals_));
   return made;
 }
 
 Status DispatchCombine::prepare(const int32_t* num_tokens, const int32_t* experts, int layer) {
   const size_t counts = static_cast<size_t>(x_.layout.shape().num_experts) * sizeof(uint32_t);
-  return devices_->launch(x_.rank, Prepare{x_, num_tokens, experts, layer},
+  return devices_->launch(x_.rank, Prepare{x_, num_tokens, experts, totals_, layer},
                           {1, options_.num_index_threads, kControlBytes + counts});
 }
 

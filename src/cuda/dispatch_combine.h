@@ -71,6 +71,7 @@ class DispatchCombine {
   std::byte* segment() const { return segments_[static_cast<size_t>(x_.rank)]; }
   // [ep_size, num_experts] on the device, after prepare.
   const int32_t* counts_of_ranks() const { return x_.layout.counts(segment(), 0); }
+  const int32_t* totals() const { return totals_; }  // [num_experts] their sums
 
  private:
   DispatchCombine(Devices& devices, const DispatchCombineOptions& options)
@@ -82,6 +83,7 @@ class DispatchCombine {
   std::vector<std::byte*> segments_;
   ReceivedRow* received_ = nullptr;
   int32_t* slot_starts_ = nullptr;
+  int32_t* totals_ = nullptr;
 };
 
 }  // namespace wideep::cuda

@@ -87,10 +87,13 @@ ExchangeCase small_case() {
   return c;
 }
 
-// What each rank says after a call in which one rank launches only its first kernels.
-std::vector<Status> play_with_dead_rank(int dead, int num_kernels) {
+// What each rank says after a call in which one rank launches only its first kernels; finished:
+// what the kernels did wrong.
+std::vector<Status> play_with_dead_rank(int dead, int num_kernels, Status* finished,
+                                        const Mutation& mutation = {}) {
   const ExchangeCase c = small_case();
   EmulatedDevices devices(machine_for(c, 11));
+  devices.machine().set_mutation(mutation);
   const std::vector<CallTokens> calls = random_tokens(c);
   auto exchange = ExchangeOnDevices::create(devices, c);
   EXPECT_TRUE(exchange.ok());
@@ -98,7 +101,7 @@ std::vector<Status> play_with_dead_rank(int dead, int num_kernels) {
     const int kernels = rank == dead ? num_kernels : ExchangeOnDevices::kAllKernels;
     EXPECT_TRUE((*exchange)->launch(rank, 0, calls[0][static_cast<size_t>(rank)], kernels).ok());
   }
-  EXPECT_EQ(devices.finish().message(), "");
+  *finished = devices.finish();
   std::vector<Status> statuses;
   for (int rank = 0; rank < c.shape.ep_size; ++rank) {
     statuses.push_back((*exchange)->failure(rank));
@@ -110,7 +113,9 @@ TEST(CudaExchangeTest, ADeadRankEndsTheWaitsOfAllOthersAndIsNamed) {
   const char* const awaited[] = {"token counts", "dispatched rows", "expert results",
                                  "expert results"};
   for (int num_kernels = 0; num_kernels < 4; ++num_kernels) {
-    const std::vector<Status> statuses = play_with_dead_rank(1, num_kernels);
+    Status finished;
+    const std::vector<Status> statuses = play_with_dead_rank(1, num_kernels, &finished);
+    EXPECT_EQ(finished.message(), "");
     int named = 0;
     for (const int survivor : {0, 2}) {
       EXPECT_FALSE(statuses[static_cast<size_t>(survivor)].ok());
@@ -266,6 +271,12 @@ std::string find_fault(const std::vector<ExchangeCase>& cases, const Mutation& m
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::string message = play_emulated(cases[i], i + 1, mutation);
     if (!message.empty()) return message;
+  }
+  for (int num_kernels = 0; num_kernels < 4; ++num_kernels) {
+    Status finished;
+    const std::vector<Status> statuses = play_with_dead_rank(1, num_kernels, &finished, mutation);
+    if (!finished.ok()) return finished.message();
+    if (statuses[0].ok() || statuses[2].ok()) return "a rank that is not told of a failure";
   }
   return {};
 }

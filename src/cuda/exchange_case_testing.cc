@@ -67,6 +67,10 @@ RankResults take_rows(const CpuRank& me) {
     const auto counts = me.exchange.received_counts(source);
     results.counts.insert(results.counts.end(), counts.begin(), counts.end());
   }
+  const auto experts = static_cast<size_t>(me.c.shape.num_experts);
+  std::vector<int32_t> totals(experts);
+  for (size_t i = 0; i < results.counts.size(); ++i) totals[i % experts] += results.counts[i];
+  results.counts.insert(results.counts.end(), totals.begin(), totals.end());
   return results;
 }
 
@@ -189,7 +193,7 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   ExchangeShape& shape = c.shape;
   shape.ep_size = draw(random, 1, random() % 2 == 0 ? limits.most_ranks : 4);
   shape.ep_size = std::min(shape.ep_size, limits.most_ranks);
-  shape.slots_per_rank = draw(random, 1, random() % 4 == 0 ? 40 : 6);
+  shape.slots_per_rank = draw(random, 1, random() % 4 == 0 ? 80 : 6);
   if (shape.ep_size > 2 && random() % 4 == 0) {
     c.options.inactive_ranks.push_back(draw(random, 0, shape.ep_size - 1));
   }
@@ -385,10 +389,13 @@ Result<RankResults> ExchangeOnDevices::results(int rank, int call, int num_token
     }
   }
   if (!case_.prepares) return results;
-  results.counts.resize(static_cast<size_t>(case_.shape.ep_size * case_.shape.num_experts));
+  const auto experts = static_cast<size_t>(case_.shape.num_experts);
+  const auto ranks = static_cast<size_t>(case_.shape.ep_size);
+  results.counts.resize((ranks + 1) * experts);
+  WIDEEP_TRY(devices_.read(rank, results.counts.data() + ranks * experts, me.totals(),
+                           experts * sizeof(int32_t)));
   for (int source = 0; source < case_.shape.ep_size; ++source) {
     if (!case_.is_active(source)) continue;
-    const auto experts = static_cast<size_t>(case_.shape.num_experts);
     WIDEEP_TRY(devices_.read(rank, results.counts.data() + static_cast<size_t>(source) * experts,
                              me.counts_of_ranks() + static_cast<size_t>(source) * experts,
                              experts * sizeof(int32_t)));

@@ -50,7 +50,7 @@ using CallTokens = std::vector<RankTokens>;  // [ep_size]
 struct RankResults {
   std::vector<uint16_t> out;                          // [num_tokens, hidden] bits of bf16
   std::vector<std::vector<std::byte>> rows_of_slots;  // [slots_per_rank] received rows, one by one
-  std::vector<int32_t> counts;                        // [ep_size, num_experts]; of prepare
+  std::vector<int32_t> counts;  // [ep_size, num_experts] of prepare, then [num_experts] sums
 };
 using CallResults = std::vector<RankResults>;  // [ep_size]
 

@@ -14,6 +14,7 @@ struct Prepare {
   Exchange x;
   const int32_t* num_tokens = nullptr;
   const int32_t* experts = nullptr;  // [num_tokens, top_k]
+  int32_t* totals = nullptr;         // [num_experts] tokens of all ranks for each expert
   int32_t layer = 0;
 
   // Afterwards the counts of all ranks are in this rank's segment (BufferLayout::counts).
@@ -45,7 +46,15 @@ struct Prepare {
     }
     lane.sync();
     raise(lane, x, Channel::kPrepare, call);
-    await_ranks(lane, x, Channel::kPrepare, call, layer);
+    if (!await_ranks(lane, x, Channel::kPrepare, call, layer)) return;
+    for (int e = lane.thread(); e < shape.num_experts; e += lane.num_threads()) {
+      int32_t total = 0;
+      for (int source = 0; source < shape.ep_size; ++source) {
+        if (!is_active(lane, x, source)) continue;
+        total += lane.load(x.layout.counts(x.segments[x.rank], source) + e);
+      }
+      lane.store(totals + e, total);
+    }
   }
 };
 

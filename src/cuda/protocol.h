@@ -99,7 +99,8 @@ WIDEEP_DEVICE bool await_source(Lane& lane, const Exchange& x, Channel channel, 
 }
 
 // The block waits for the flags of all active ranks. Afterwards all its threads see what those
-// wrote before. False, in all threads: this rank has failed.
+// wrote before. False, in all threads: this rank has failed. A barrier has to come before the
+// control words are used again (is_last_block has one).
 template <typename Lane>
 WIDEEP_DEVICE bool await_ranks(Lane& lane, const Exchange& x, Channel channel, uint32_t call,
                                int layer) {
@@ -112,9 +113,7 @@ WIDEEP_DEVICE bool await_ranks(Lane& lane, const Exchange& x, Channel channel, u
     if (!await_source(lane, x, channel, source, call, layer)) lane.atomic_or(control, 1u);
   }
   lane.sync();
-  const bool arrived = lane.load(control) == 0;
-  lane.sync();
-  return arrived;
+  return lane.load(control) == 0;
 }
 
 // The block has done its part; whether it is the last one of the grid, in all threads. The threads
