@@ -99,7 +99,8 @@ std::vector<Status> play_with_dead_rank(int dead, int num_kernels, Status* finis
   EXPECT_TRUE(exchange.ok());
   for (int rank = 0; rank < c.shape.ep_size; ++rank) {
     const int kernels = rank == dead ? num_kernels : ExchangeOnDevices::kAllKernels;
-    EXPECT_TRUE((*exchange)->launch(rank, 0, calls[0][static_cast<size_t>(rank)], kernels).ok());
+    EXPECT_TRUE((*exchange)->write(rank, 0, calls[0][static_cast<size_t>(rank)]).ok());
+    EXPECT_TRUE((*exchange)->launch(rank, 0, kernels).ok());
   }
   *finished = devices.finish();
   std::vector<Status> statuses;
@@ -155,7 +156,8 @@ std::pair<std::string, std::string> play_wrong_slots(std::vector<int32_t> slots,
   for (int rank = 0; rank < c.shape.ep_size; ++rank) {
     if (!c.is_active(rank)) continue;
     if (rank > 0) call[static_cast<size_t>(rank)] = RankTokens{};
-    EXPECT_TRUE((*exchange)->launch(rank, 0, call[static_cast<size_t>(rank)]).ok());
+    EXPECT_TRUE((*exchange)->write(rank, 0, call[static_cast<size_t>(rank)]).ok());
+    EXPECT_TRUE((*exchange)->launch(rank, 0).ok());
   }
   EXPECT_EQ(devices.finish().message(), "");
   return {(*exchange)->failure(0).message(), (*exchange)->failure(1).message()};
@@ -281,10 +283,10 @@ std::string find_fault(const std::vector<ExchangeCase>& cases, const Mutation& m
   return {};
 }
 
-// Every operation of the kernels, at every place, with every fault. WIDEEP_CUDA_FAULTS=1: all;
-// otherwise every fifth.
+// Every operation of the kernels, at every place, with every fault. WIDEEP_CUDA_FAULTS=n: every
+// n-th, and what has found it is printed.
 TEST(CudaExchangeTest, EveryFaultInTheKernelsIsFound) {
-  const uint64_t step = from_environment("WIDEEP_CUDA_FAULTS", base::kSanitized ? 40 : 5);
+  const uint64_t step = from_environment("WIDEEP_CUDA_FAULTS", base::kSanitized ? 20 : 1);
   const std::vector<ExchangeCase> cases = cases_for_faults(24);
   uint64_t number = 0, tried = 0;
   std::string missed;

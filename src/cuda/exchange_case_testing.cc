@@ -218,8 +218,10 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
 
   // Blocks and threads such that all ranks together keep to the limit.
   const int of_rank = limits.most_device_threads / shape.ep_size;
-  c.options.num_threads = kWarpSize * draw(random, 1, std::max(1, std::min(3, of_rank / 64)));
-  const int most_blocks = std::max(1, std::min(3, of_rank / c.options.num_threads));
+  c.options.num_threads =
+      kWarpSize * draw(random, 1, std::max(1, std::min(limits.most_warps, of_rank / 64)));
+  const int most_blocks =
+      std::max(1, std::min(limits.most_blocks, of_rank / c.options.num_threads));
   c.options.num_blocks = draw(random, 1, most_blocks);
   c.options.num_receive_blocks = draw(random, 1, most_blocks);
   c.options.num_index_threads = kWarpSize * draw(random, 1, c.options.num_threads / kWarpSize);
@@ -278,10 +280,22 @@ Result<std::vector<CallResults>> run_on_cpu(const ExchangeCase& c,
 Result<std::unique_ptr<ExchangeOnDevices>> ExchangeOnDevices::create(Devices& devices,
                                                                      const ExchangeCase& c) {
   std::unique_ptr<ExchangeOnDevices> made(new ExchangeOnDevices(devices, c));
-  WIDEEP_TRY_ASSIGN(made->ranks_, DispatchCombine::create_all(devices, c.shape, c.options));
-  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
-    WIDEEP_TRY(made->allocate_buffers(rank));
+  WIDEEP_TRY_ASSIGN(std::vector<DispatchCombine> ranks,
+                    DispatchCombine::create_all(devices, c.shape, c.options));
+  for (DispatchCombine& rank : ranks) {
+    WIDEEP_TRY(made->allocate_buffers(rank.rank()));
+    made->ranks_.emplace(rank.rank(), std::move(rank));
   }
+  return made;
+}
+
+Result<std::unique_ptr<ExchangeOnDevices>> ExchangeOnDevices::create_one(
+    Devices& devices, const ExchangeCase& c, int rank, std::span<std::byte* const> segments) {
+  std::unique_ptr<ExchangeOnDevices> made(new ExchangeOnDevices(devices, c));
+  WIDEEP_TRY_ASSIGN(DispatchCombine created,
+                    DispatchCombine::create(devices, c.shape, rank, segments, c.options));
+  made->ranks_.emplace(rank, std::move(created));
+  WIDEEP_TRY(made->allocate_buffers(rank));
   return made;
 }
 
@@ -289,7 +303,7 @@ Status ExchangeOnDevices::allocate_buffers(int rank) {
   const auto bytes_for = [&](size_t bytes) { return devices_.allocate(rank, bytes, false); };
   const auto tokens = static_cast<size_t>(case_.shape.max_tokens);
   const size_t entries = tokens * static_cast<size_t>(case_.shape.top_k);
-  std::vector<Buffers>& calls = buffers_.emplace_back();
+  std::vector<Buffers>& calls = buffers_[rank];
   for (int call = 0; call < case_.num_calls; ++call) {
     Buffers& to = calls.emplace_back();
     const auto allocate = [&]<typename T>(T** place, size_t bytes) -> Status {
@@ -308,13 +322,14 @@ Status ExchangeOnDevices::allocate_buffers(int rank) {
   }
   const auto slots = static_cast<size_t>(case_.shape.slots_per_rank);
   WIDEEP_TRY_ASSIGN(std::byte* const experts, bytes_for(slots * sizeof(int32_t)));
-  slot_experts_.push_back(reinterpret_cast<int32_t*>(experts));
+  slot_experts_[rank] = reinterpret_cast<int32_t*>(experts);
   return devices_.write(rank, experts,
                         case_.slot_experts.data() + static_cast<size_t>(rank) * slots,
                         slots * sizeof(int32_t));
 }
 
-Status ExchangeOnDevices::write_tokens(int rank, const Buffers& to, const RankTokens& tokens) {
+Status ExchangeOnDevices::write(int rank, int call, const RankTokens& tokens) {
+  const Buffers& to = buffers(rank, call);
   const auto write = [&](void* place, const auto& values) {
     return devices_.write(rank, place, values.data(), values.size() * sizeof(values[0]));
   };
@@ -326,10 +341,9 @@ Status ExchangeOnDevices::write_tokens(int rank, const Buffers& to, const RankTo
   return write(to.shared, tokens.shared);
 }
 
-Status ExchangeOnDevices::launch(int rank, int call, const RankTokens& tokens, int num_kernels) {
-  const Buffers& b = buffers_[static_cast<size_t>(rank)][static_cast<size_t>(call)];
-  WIDEEP_TRY(write_tokens(rank, b, tokens));
-  DispatchCombine& me = ranks_[static_cast<size_t>(rank)];
+Status ExchangeOnDevices::launch(int rank, int call, int num_kernels) {
+  const Buffers& b = buffers(rank, call);
+  DispatchCombine& me = ranks_.at(rank);
   const Tokens on_device{b.num_tokens, b.slots, b.weights};
   const int layer = call;
   if (case_.prepares && num_kernels > 0) WIDEEP_TRY(me.prepare(b.num_tokens, b.experts, layer));
@@ -338,11 +352,11 @@ Status ExchangeOnDevices::launch(int rank, int call, const RankTokens& tokens, i
   }
   if (num_kernels > 2) {
     WIDEEP_TRY(me.receive(layer));
-    WIDEEP_TRY(devices_.launch(rank,
-                               EchoExperts{me.exchange(), me.received_rows(), me.slot_starts(),
-                                           slot_experts_[static_cast<size_t>(rank)],
-                                           case_.row_format, case_.result_format, case_.hidden},
-                               {case_.options.num_blocks, case_.options.num_threads}));
+    WIDEEP_TRY(devices_.launch(
+        rank,
+        EchoExperts{me.exchange(), me.received_rows(), me.slot_starts(), slot_experts_.at(rank),
+                    case_.row_format, case_.result_format, case_.hidden},
+        {case_.options.num_blocks, case_.options.num_threads}));
   }
   if (num_kernels > 3) {
     WIDEEP_TRY(me.combine(on_device,
@@ -358,7 +372,7 @@ Status ExchangeOnDevices::launch(int rank, int call, const RankTokens& tokens, i
 
 Result<RankResults> ExchangeOnDevices::results(int rank, int call, int num_tokens, bool with_rows) {
   RankResults results;
-  const Buffers& b = buffers_[static_cast<size_t>(rank)][static_cast<size_t>(call)];
+  const Buffers& b = buffers(rank, call);
   const auto hidden = static_cast<size_t>(case_.hidden);
   results.out.resize(static_cast<size_t>(num_tokens) * hidden);
   std::vector<std::byte> out(static_cast<size_t>(num_tokens) * out_stride());
@@ -372,7 +386,7 @@ Result<RankResults> ExchangeOnDevices::results(int rank, int call, int num_token
   }
   if (!with_rows) return results;
 
-  const DispatchCombine& me = ranks_[static_cast<size_t>(rank)];
+  const DispatchCombine& me = ranks_.at(rank);
   const auto slots = static_cast<size_t>(case_.shape.slots_per_rank);
   std::vector<int32_t> starts(slots + 1);
   WIDEEP_TRY(devices_.read(rank, starts.data(), me.slot_starts(), starts.size() * 4));
@@ -404,37 +418,47 @@ Result<RankResults> ExchangeOnDevices::results(int rank, int call, int num_token
 }
 
 Status ExchangeOnDevices::check_rest(int rank, int call, int num_tokens) const {
-  const Buffers& b = buffers_[static_cast<size_t>(rank)][static_cast<size_t>(call)];
+  const Buffers& b = buffers(rank, call);
   const std::byte* end = b.out + static_cast<size_t>(num_tokens) * out_stride();
   if (num_tokens == case_.shape.max_tokens || !devices_.is_written(end, 4)) return {};
   return failed(fmt::format("rank {}: a result beyond its {} tokens", rank, num_tokens));
+}
+
+Status compare_rank(ExchangeOnDevices& exchange, const ExchangeCase& c, int rank,
+                    const std::vector<CallResults>& expected) {
+  WIDEEP_TRY(exchange.failure(rank).at(describe(c)));
+  for (int call = 0; call < c.num_calls; ++call) {
+    const RankResults& wanted = expected[static_cast<size_t>(call)][static_cast<size_t>(rank)];
+    const int n = static_cast<int>(wanted.out.size()) / c.hidden;
+    const bool is_last = call + 1 == c.num_calls;
+    WIDEEP_TRY_ASSIGN(const RankResults found, exchange.results(rank, call, n, is_last));
+    WIDEEP_TRY(compare(c, call, rank, found, wanted, is_last));
+    WIDEEP_TRY(exchange.check_rest(rank, call, n));
+  }
+  return {};
 }
 
 Status play(Devices& devices, const ExchangeCase& c) {
   const std::vector<CallTokens> calls = random_tokens(c);
   WIDEEP_TRY_ASSIGN(const std::vector<CallResults> expected, run_on_cpu(c, calls));
   WIDEEP_TRY_ASSIGN(const auto exchange, ExchangeOnDevices::create(devices, c));
+  std::vector<int> ranks;
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    if (c.is_active(rank)) ranks.push_back(rank);
+  }
+  // All is written first: a stream that waits for other ranks would hold up the host.
   for (int call = 0; call < c.num_calls; ++call) {
-    for (int rank = 0; rank < c.shape.ep_size; ++rank) {
-      if (!c.is_active(rank)) continue;
-      WIDEEP_TRY(exchange->launch(rank, call,
-                                  calls[static_cast<size_t>(call)][static_cast<size_t>(rank)]));
+    for (const int rank : ranks) {
+      WIDEEP_TRY(
+          exchange->write(rank, call, calls[static_cast<size_t>(call)][static_cast<size_t>(rank)]));
     }
+  }
+  for (int call = 0; call < c.num_calls; ++call) {
+    for (const int rank : ranks) WIDEEP_TRY(exchange->launch(rank, call));
   }
   const Status finished = devices.finish();
   if (!finished.ok()) return failed(finished.message() + "; " + describe(c));
-  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
-    if (!c.is_active(rank)) continue;
-    WIDEEP_TRY(exchange->failure(rank).at(describe(c)));
-    for (int call = 0; call < c.num_calls; ++call) {
-      const RankResults& wanted = expected[static_cast<size_t>(call)][static_cast<size_t>(rank)];
-      const int n = calls[static_cast<size_t>(call)][static_cast<size_t>(rank)].num_tokens;
-      const bool is_last = call + 1 == c.num_calls;
-      WIDEEP_TRY_ASSIGN(const RankResults found, exchange->results(rank, call, n, is_last));
-      WIDEEP_TRY(compare(c, call, rank, found, wanted, is_last));
-      WIDEEP_TRY(exchange->check_rest(rank, call, n));
-    }
-  }
+  for (const int rank : ranks) WIDEEP_TRY(compare_rank(*exchange, c, rank, expected));
   return {};
 }
 

@@ -8,7 +8,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,6 +63,8 @@ struct CaseLimits {
   int most_device_threads = 768;  // of all ranks, their blocks and threads
   int most_hidden = 700;
   int most_tokens = 12;
+  int most_warps = 3;   // of a block
+  int most_blocks = 3;  // of a rank
 };
 ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits);
 std::vector<CallTokens> random_tokens(const ExchangeCase& c);
@@ -68,21 +73,25 @@ std::vector<CallTokens> random_tokens(const ExchangeCase& c);
 Result<std::vector<CallResults>> run_on_cpu(const ExchangeCase& c,
                                             const std::vector<CallTokens>& calls);
 
-// A group of ranks on devices, which plays a case.
+// The ranks of a group that are in this process, all or one, which play a case on devices.
 class ExchangeOnDevices {
  public:
   static Result<std::unique_ptr<ExchangeOnDevices>> create(Devices& devices, const ExchangeCase& c);
 
+  static Result<std::unique_ptr<ExchangeOnDevices>> create_one(
+      Devices& devices, const ExchangeCase& c, int rank, std::span<std::byte* const> segments);
+
+  Status write(int rank, int call, const RankTokens& tokens);
   // Launches a rank's kernels of a call, of which a rank that dies does only the first ones.
   static constexpr int kAllKernels = 100;
-  Status launch(int rank, int call, const RankTokens& tokens, int num_kernels = kAllKernels);
+  Status launch(int rank, int call, int num_kernels = kAllKernels);
   // After Devices::finish: the results of a call. The rows of slots are those of the last call.
   Result<RankResults> results(int rank, int call, int num_tokens, bool with_rows);
   // The first failure of a rank.
-  Status failure(int rank) { return ranks_[static_cast<size_t>(rank)].failure(); }
+  Status failure(int rank) { return ranks_.at(rank).failure(); }
   // What was written beyond the tokens of a call; only the emulator can tell.
   Status check_rest(int rank, int call, int num_tokens) const;
-  DispatchCombine& rank(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  DispatchCombine& rank(int rank) { return ranks_.at(rank); }
 
  private:
   struct Buffers {
@@ -97,15 +106,22 @@ class ExchangeOnDevices {
 
   ExchangeOnDevices(Devices& devices, const ExchangeCase& c) : devices_(devices), case_(c) {}
   Status allocate_buffers(int rank);
-  Status write_tokens(int rank, const Buffers& to, const RankTokens& tokens);
+
   size_t out_stride() const { return (static_cast<size_t>(case_.hidden) * 2 + 15) / 16 * 16; }
 
   Devices& devices_;
   ExchangeCase case_;
-  std::vector<DispatchCombine> ranks_;
-  std::vector<std::vector<Buffers>> buffers_;  // [ep_size][num_calls]
-  std::vector<int32_t*> slot_experts_;         // [ep_size]
+  const Buffers& buffers(int rank, int call) const {
+    return buffers_.at(rank)[static_cast<size_t>(call)];
+  }
+  std::map<int, DispatchCombine> ranks_;         // by rank, as all below
+  std::map<int, std::vector<Buffers>> buffers_;  // [num_calls]
+  std::map<int, int32_t*> slot_experts_;
 };
+
+// Compares what a rank has in the end with what the CPU path has.
+Status compare_rank(ExchangeOnDevices& exchange, const ExchangeCase& c, int rank,
+                    const std::vector<CallResults>& expected);
 
 // Plays the case and compares. Errors: what kernels did wrong (failed), or the first difference.
 Status play(Devices& devices, const ExchangeCase& c);
