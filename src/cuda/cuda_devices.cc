@@ -15,7 +15,7 @@ Status cuda_status(cudaError_t error, const char* what) {
       fmt::format("CUDA: {}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error)));
 }
 
-Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks) {
+Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks, Sharing sharing) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   int num_devices = 0;
@@ -23,7 +23,7 @@ Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks) {
   if (num_devices == 0) return failed("CUDA: no GPU");
   cudaDeviceProp properties;
   WIDEEP_TRY(cuda_status(cudaGetDeviceProperties(&properties, 0), "properties of the GPU"));
-  std::unique_ptr<CudaDevices> devices(new CudaDevices);
+  std::unique_ptr<CudaDevices> devices(new CudaDevices(sharing));
   devices->name_ = properties.name;
   devices->num_multiprocessors_ = properties.multiProcessorCount;
   WIDEEP_TRY(cuda_status(cudaSetDevice(0), "choosing the GPU"));
@@ -31,7 +31,9 @@ Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks) {
     cudaStream_t stream = nullptr;
     WIDEEP_TRY(cuda_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream"));
     devices->streams_.push_back(stream);
+    devices->ranks_.push_back(rank);
   }
+  devices->waiting_.resize(static_cast<size_t>(num_ranks));
   return devices;
 }
 
@@ -68,7 +70,29 @@ Status CudaDevices::clear(int rank, void* at, size_t num_bytes) {
 }
 
 Status CudaDevices::launch(int rank, const Kernel& kernel, const LaunchShape& shape) {
-  return cuda_status(launch_kernel(kernel, shape, stream(rank)), kernel_name(kernel));
+  if (sharing_ == Sharing::kStreams) {
+    return cuda_status(launch_kernel(kernel, shape, stream(rank)), kernel_name(kernel));
+  }
+  waiting_[static_cast<size_t>(rank)].push_back({kernel, shape});
+  return launch_waiting();
+}
+
+// As long as every rank has a kernel, launches the first ones together.
+Status CudaDevices::launch_waiting() {
+  for (;;) {
+    std::vector<Kernel> kernels;
+    for (const int rank : ranks_) {
+      const auto& waiting = waiting_[static_cast<size_t>(rank)];
+      if (waiting.empty()) return {};
+      kernels.push_back(waiting.front().kernel);
+      if (kernels.back().index() != kernels.front().index()) {
+        return failed("CUDA: ranks in one launch need the same kernels in the same order");
+      }
+    }
+    const LaunchShape shape = waiting_[static_cast<size_t>(ranks_[0])].front().shape;
+    for (const int rank : ranks_) waiting_[static_cast<size_t>(rank)].pop_front();
+    WIDEEP_TRY(cuda_status(launch_together(kernels, shape, streams_[0]), kernel_name(kernels[0])));
+  }
 }
 
 Status CudaDevices::finish() {

@@ -9,16 +9,50 @@ namespace {
 
 // Blocks have up to 1024 threads (index), so 64 registers.
 template <typename Body>
-__global__ void __launch_bounds__(1024) run_wide(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(1024, 1) run_wide(const __grid_constant__ Body body) {
   CudaLane lane;
   body(lane);
 }
 
 // Up to 512 threads: 128 registers, for the vectors that are under way.
 template <typename Body>
-__global__ void __launch_bounds__(512) run(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(512, 1) run(const __grid_constant__ Body body) {
   CudaLane lane;
   body(lane);
+}
+
+// A rank's part of a launch that several ranks share: every num_ranks-th block.
+class SharedLaunchLane : public CudaLane {
+ public:
+  __device__ __forceinline__ explicit SharedLaunchLane(int num_ranks) : num_ranks_(num_ranks) {}
+  __device__ __forceinline__ int block() const { return static_cast<int>(blockIdx.x) / num_ranks_; }
+  __device__ __forceinline__ int num_blocks() const {
+    return static_cast<int>(gridDim.x) / num_ranks_;
+  }
+
+ private:
+  int num_ranks_;
+};
+
+template <typename Body>
+struct Bodies {
+  int num_ranks;
+  Body of[kMostInLaunch];
+};
+
+template <typename Body>
+__device__ __forceinline__ void run_one(const Bodies<Body>& bodies) {
+  SharedLaunchLane lane(bodies.num_ranks);
+  bodies.of[static_cast<int>(blockIdx.x) % bodies.num_ranks](lane);
+}
+template <typename Body>
+__global__ void __launch_bounds__(1024, 1)
+    run_together_wide(const __grid_constant__ Bodies<Body> bodies) {
+  run_one(bodies);
+}
+template <typename Body>
+__global__ void __launch_bounds__(512, 1) run_together(const __grid_constant__ Bodies<Body> bodies) {
+  run_one(bodies);
 }
 
 template <typename Body>
@@ -32,6 +66,15 @@ constexpr auto* entry() {
     return &run_wide<Body>;
   } else {
     return &run<Body>;
+  }
+}
+
+template <typename Body>
+constexpr auto* shared_entry() {
+  if constexpr (is_wide<Body>()) {
+    return &run_together_wide<Body>;
+  } else {
+    return &run_together<Body>;
   }
 }
 
@@ -60,6 +103,23 @@ cudaError_t launch_kernel(const Kernel& kernel, const LaunchShape& shape, cudaSt
         return cudaGetLastError();
       },
       kernel);
+}
+
+cudaError_t launch_together(std::span<const Kernel> kernels, const LaunchShape& shape,
+                            cudaStream_t stream) {
+  if (kernels.empty() || kernels.size() > kMostInLaunch) return cudaErrorInvalidValue;
+  return std::visit(
+      [&]<typename Body>(const Body&) {
+        Bodies<Body> bodies;
+        bodies.num_ranks = static_cast<int>(kernels.size());
+        for (size_t i = 0; i < kernels.size(); ++i) bodies.of[i] = std::get<Body>(kernels[i]);
+        const auto blocks =
+            static_cast<unsigned>(shape.num_blocks) * static_cast<unsigned>(kernels.size());
+        shared_entry<Body>()<<<blocks, static_cast<unsigned>(shape.num_threads), shape.shared_bytes,
+                               stream>>>(bodies);
+        return cudaGetLastError();
+      },
+      kernels[0]);
 }
 
 cudaError_t kernel_resources(int num_threads, std::vector<KernelResources>* list) {
