@@ -15,9 +15,13 @@ Status cuda_status(cudaError_t error, const char* what) {
       fmt::format("CUDA: {}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error)));
 }
 
-Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks, Sharing sharing) {
+void CudaDevices::set_environment() {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+}
+
+Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks, Sharing sharing) {
+  set_environment();
   int num_devices = 0;
   WIDEEP_TRY(cuda_status(cudaGetDeviceCount(&num_devices), "looking for GPUs"));
   if (num_devices == 0) return failed("CUDA: no GPU");

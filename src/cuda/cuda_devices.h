@@ -54,6 +54,8 @@ enum class Sharing { kStreams, kOneLaunch };
 
 class CudaDevices final : public Devices {
  public:
+  // What the driver has to know before its first call (kStreams). create() does it, too.
+  static void set_environment();
   // Errors (failed): no driver, no GPU, not enough memory.
   static Result<std::unique_ptr<CudaDevices>> create(int num_ranks, Sharing sharing);
   ~CudaDevices() override;

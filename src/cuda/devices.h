@@ -24,6 +24,11 @@ using Kernel =
     std::variant<Prepare, IndexMessages, Dispatch, Receive, EchoExperts, Combine<RowFormat::kF32>,
                  Combine<RowFormat::kBf16>, Combine<RowFormat::kFp8>, Combine<RowFormat::kNvfp4>>;
 
+// The most threads of a block: of prepare and index, and of the others, whose threads need more
+// registers.
+inline constexpr int kMostIndexThreads = 1024;
+inline constexpr int kMostThreads = 512;
+
 struct LaunchShape {
   int num_blocks = 1;
   int num_threads = kWarpSize;  // of a block; a multiple of 32

@@ -31,13 +31,16 @@ struct Dispatch {
     for (int64_t u = int64_t{lane.block()} * lane.num_warps() + lane.warp(); u < units; u += step) {
       const auto token = static_cast<int>(u / pieces);
       const auto piece = static_cast<int>(u % pieces);
+      // The row comes while the route is looked up.
+      Vector vectors[kVectors];
+      load_piece(lane, token, piece * kPieceBytes, vectors);
       const TokenRoute route = find_route(lane, x, tokens, token);
       if (route.wrong_slots != 0) {
         refuse(lane, route, token, call);
         continue;
       }
       if (piece == 0) write_lists(lane, route, token);
-      copy_piece(lane, route, token, piece * kPieceBytes);
+      store_piece(lane, route, piece * kPieceBytes, vectors);
     }
     if (!is_last_block(lane, &x.state->blocks_sent) || has_failed(lane, x)) return;
     raise(lane, x, Channel::kDispatch, call);
@@ -76,19 +79,27 @@ struct Dispatch {
     }
   }
 
+  static constexpr int kStep = kWarpSize * static_cast<int>(sizeof(Vector));
+
   template <typename Lane>
-  WIDEEP_DEVICE void copy_piece(Lane& lane, const TokenRoute& route, int token, int begin) const {
+  WIDEEP_DEVICE void load_piece(Lane& lane, int token, int begin,
+                                Vector (&vectors)[kVectors]) const {
     const auto row_bytes = static_cast<int>(x.layout.shape().row_bytes);
     const std::byte* row = rows + static_cast<uint64_t>(token) * row_stride;
     const bool is_aligned = reinterpret_cast<uint64_t>(row) % sizeof(Vector) == 0;
     const int first = begin + lane.lane() * static_cast<int>(sizeof(Vector));
-    constexpr int kStep = kWarpSize * static_cast<int>(sizeof(Vector));
-    Vector vectors[kVectors];
     WIDEEP_UNROLL
     for (int i = 0; i < kVectors; ++i) {
       const int at = first + i * kStep;
       if (at < row_bytes) vectors[i] = load_vector(lane, row + at, row_bytes - at, is_aligned);
     }
+  }
+
+  template <typename Lane>
+  WIDEEP_DEVICE void store_piece(Lane& lane, const TokenRoute& route, int begin,
+                                 const Vector (&vectors)[kVectors]) const {
+    const auto row_bytes = static_cast<int>(x.layout.shape().row_bytes);
+    const int first = begin + lane.lane() * static_cast<int>(sizeof(Vector));
     for (uint32_t left = route.first_lanes; left != 0; left &= left - 1) {
       const int from = lowest_bit(left);
       const int to = lane.shuffle(route.rank, from);

@@ -12,10 +12,15 @@ namespace {
 constexpr size_t kMostSharedBytes = size_t{48} << 10;
 
 Status check_blocks(const ExchangeShape& shape, const DispatchCombineOptions& options) {
-  for (const int threads : {options.num_threads, options.num_index_threads}) {
-    if (threads >= kWarpSize && threads <= 1024 && threads % kWarpSize == 0) continue;
+  const auto is_block = [](int threads, int most) {
+    return threads >= kWarpSize && threads <= most && threads % kWarpSize == 0;
+  };
+  if (!is_block(options.num_threads, kMostThreads) ||
+      !is_block(options.num_index_threads, kMostIndexThreads)) {
     return invalid_input(fmt::format(
-        "exchange on GPUs: blocks of {} threads, expected a multiple of 32 up to 1024", threads));
+        "exchange on GPUs: blocks of {} threads, and of {} for the index: expected "
+        "multiples of 32, at most {} and {}",
+        options.num_threads, options.num_index_threads, kMostThreads, kMostIndexThreads));
   }
   if (options.num_blocks < 1 || options.num_receive_blocks < 1) {
     return invalid_input("exchange on GPUs: expected at least one block");

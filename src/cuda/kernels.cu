@@ -9,14 +9,15 @@ namespace {
 
 // Blocks have up to 1024 threads (index), so 64 registers.
 template <typename Body>
-__global__ void __launch_bounds__(1024, 1) run_wide(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(kMostIndexThreads, 1)
+    run_wide(const __grid_constant__ Body body) {
   CudaLane lane;
   body(lane);
 }
 
 // Up to 512 threads: 128 registers, for the vectors that are under way.
 template <typename Body>
-__global__ void __launch_bounds__(512, 1) run(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(kMostThreads, 1) run(const __grid_constant__ Body body) {
   CudaLane lane;
   body(lane);
 }
@@ -46,12 +47,13 @@ __device__ __forceinline__ void run_one(const Bodies<Body>& bodies) {
   bodies.of[static_cast<int>(blockIdx.x) % bodies.num_ranks](lane);
 }
 template <typename Body>
-__global__ void __launch_bounds__(1024, 1)
+__global__ void __launch_bounds__(kMostIndexThreads, 1)
     run_together_wide(const __grid_constant__ Bodies<Body> bodies) {
   run_one(bodies);
 }
 template <typename Body>
-__global__ void __launch_bounds__(512, 1) run_together(const __grid_constant__ Bodies<Body> bodies) {
+__global__ void __launch_bounds__(kMostThreads, 1)
+    run_together(const __grid_constant__ Bodies<Body> bodies) {
   run_one(bodies);
 }
 
@@ -83,7 +85,7 @@ cudaError_t add_resources(const char* name, int num_threads, std::vector<KernelR
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(&attributes, entry<Body>());
   if (error != cudaSuccess) return error;
-  const int threads = is_wide<Body>() ? 1024 : num_threads;
+  const int threads = is_wide<Body>() ? kMostIndexThreads : num_threads;
   int blocks = 0;
   list->push_back({name, attributes.numRegs, attributes.localSizeBytes, threads, 0});
   const cudaError_t counted =

@@ -45,10 +45,10 @@ class Fiber {
   ucontext_t caller_;
 #endif
   // For sanitizers, which have to know the stack that is in use.
-  void* sanitizer_fiber_ = nullptr;
-  void* sanitizer_caller_ = nullptr;
-  const void* caller_stack_ = nullptr;
-  size_t caller_stack_bytes_ = 0;
+  [[maybe_unused]] void* sanitizer_fiber_ = nullptr;
+  [[maybe_unused]] void* sanitizer_caller_ = nullptr;
+  [[maybe_unused]] const void* caller_stack_ = nullptr;
+  [[maybe_unused]] size_t caller_stack_bytes_ = 0;
 };
 
 }  // namespace wideep::cuda

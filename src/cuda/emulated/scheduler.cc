@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/emulated/machine.h"
-
+//
+// What machine.h declares: streams, the choice of threads, and what waits for what.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cuda/emulated/emulated_lane.h"
+#include "cuda/emulated/machine.h"
 #include "cuda/emulated/machine_parts.h"
 
 namespace wideep::cuda {
