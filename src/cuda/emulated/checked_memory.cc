@@ -157,8 +157,7 @@ void CheckedMemory::note_read(Word& word, bool is_atomic, Moment now, const Vect
   }
   if (word.more_readers == 0) {
     if (free_readers_.empty()) {
-      WIDEEP_CHECK_LT(readers_.size(), size_t{65535});
-      free_readers_.push_back(static_cast<uint16_t>(readers_.size()));
+      free_readers_.push_back(static_cast<uint32_t>(readers_.size()));
       readers_.emplace_back();
     }
     word.more_readers = free_readers_.back();

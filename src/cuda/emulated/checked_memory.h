@@ -52,6 +52,7 @@ class CheckedMemory {
   struct Word {
     uint32_t write_time;
     uint32_t read_time;
+    uint32_t more_readers;  // index in readers_, 0: none
     uint16_t write_thread;
     uint16_t read_thread;
     uint16_t run;  // of the accesses above; those of an earlier run no longer matter
@@ -59,7 +60,6 @@ class CheckedMemory {
     uint8_t is_written;
     uint8_t atomic_write;
     uint8_t atomic_read;
-    uint16_t more_readers;  // index in readers_, 0: none
   };
 
   size_t index_of(const void* at) const;
@@ -79,7 +79,7 @@ class CheckedMemory {
     bool is_atomic;
   };
   std::vector<std::vector<Reader>> readers_;
-  std::vector<uint16_t> free_readers_;
+  std::vector<uint32_t> free_readers_;
 };
 
 }  // namespace wideep::cuda

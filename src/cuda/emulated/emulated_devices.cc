@@ -18,7 +18,7 @@ Status EmulatedDevices::write(int /*rank*/, void* to, const void* from, size_t n
 }
 
 Status EmulatedDevices::read(int /*rank*/, void* to, const void* from, size_t num_bytes) {
-  std::memcpy(to, from, num_bytes);
+  if (num_bytes > 0) std::memcpy(to, from, num_bytes);
   return {};
 }
 
