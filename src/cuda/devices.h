@@ -13,6 +13,7 @@
 #include "cuda/combine.h"
 #include "cuda/dispatch.h"
 #include "cuda/echo_experts.h"
+#include "cuda/expand_rows.h"
 #include "cuda/index_messages.h"
 #include "cuda/prepare.h"
 #include "cuda/receive.h"
@@ -20,9 +21,9 @@
 
 namespace wideep::cuda {
 
-using Kernel =
-    std::variant<Prepare, IndexMessages, Dispatch, Receive, EchoExperts, Combine<RowFormat::kF32>,
-                 Combine<RowFormat::kBf16>, Combine<RowFormat::kFp8>, Combine<RowFormat::kNvfp4>>;
+using Kernel = std::variant<Prepare, IndexMessages, Dispatch, Receive, Expand, Finalize,
+                            EchoExperts, Combine<RowFormat::kF32>, Combine<RowFormat::kBf16>,
+                            Combine<RowFormat::kFp8>, Combine<RowFormat::kNvfp4>>;
 
 // The most threads of a block: of prepare and index, and of the others, whose threads need more
 // registers.

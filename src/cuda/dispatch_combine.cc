@@ -121,6 +121,29 @@ Status DispatchCombine::receive(int layer) {
                            Receive::shared_bytes(x_.layout.shape())});
 }
 
+Status DispatchCombine::check_matrix(const std::byte* matrix, size_t stride,
+                                     size_t num_bytes) const {
+  if (stride % 16 == 0 && stride >= num_bytes && reinterpret_cast<uintptr_t>(matrix) % 16 == 0) {
+    return {};
+  }
+  return invalid_input(fmt::format(
+      "a matrix of rows of {} bytes: stride {}, expected a multiple of 16 with room for "
+      "them, and an address that is one, too",
+      num_bytes, stride));
+}
+
+Status DispatchCombine::expand(std::byte* matrix, size_t stride) {
+  WIDEEP_TRY(check_matrix(matrix, stride, x_.layout.shape().row_bytes));
+  return devices_->launch(x_.rank, Expand{{x_, received_, slot_starts_, matrix, stride}},
+                          {options_.num_blocks, options_.num_threads});
+}
+
+Status DispatchCombine::finalize(std::byte* matrix, size_t stride) {
+  WIDEEP_TRY(check_matrix(matrix, stride, x_.layout.shape().result_bytes));
+  return devices_->launch(x_.rank, Finalize{{x_, received_, slot_starts_, matrix, stride}},
+                          {options_.num_blocks, options_.num_threads});
+}
+
 Status DispatchCombine::combine(const Tokens& tokens, const CombineOutput& output, int layer) {
   const size_t result_bytes = kernels::row_bytes(output.result_format, output.hidden);
   if (result_bytes != x_.layout.shape().result_bytes || output.out_stride % 16 != 0 ||

@@ -61,6 +61,11 @@ class DispatchCombine {
   // The received rows by slot, and [slots_per_rank + 1] where each slot's rows begin.
   const ReceivedRow* received_rows() const { return received_; }
   const int32_t* slot_starts() const { return slot_starts_; }
+  // Between receive and combine, for experts that take matrices: all received rows one after the
+  // other into a matrix, and results back. stride: bytes, a multiple of 16 with room for a row;
+  // matrix: 16-byte aligned, room for all rows that come.
+  Status expand(std::byte* matrix, size_t stride);
+  Status finalize(std::byte* matrix, size_t stride);
   Status combine(const Tokens& tokens, const CombineOutput& output, int layer);
 
   // The first failure of this rank since it was created. Waits for the stream.
@@ -74,6 +79,7 @@ class DispatchCombine {
   const int32_t* totals() const { return totals_; }  // [num_experts] their sums
 
  private:
+  Status check_matrix(const std::byte* matrix, size_t stride, size_t num_bytes) const;
   DispatchCombine(Devices& devices, const DispatchCombineOptions& options)
       : devices_(&devices), options_(options) {}
 

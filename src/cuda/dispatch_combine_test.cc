@@ -34,11 +34,15 @@ MachineOptions machine_for(const ExchangeCase& c, uint64_t seed) {
   const size_t rows = static_cast<size_t>(c.shape.max_tokens) *
                       (c.shape.row_bytes + static_cast<size_t>(c.hidden) * 16 +
                        static_cast<size_t>(c.shape.top_k) * 16 + ranks * 400);
-  return {.num_devices = c.shape.ep_size,
-          .max_blocks = std::max(c.options.num_blocks, c.options.num_receive_blocks),
-          .max_threads = std::max(c.options.num_threads, c.options.num_index_threads),
-          .memory_bytes = ranks * (layout.segment_bytes() + 3 * rows + (size_t{1} << 20)),
-          .seed = seed};
+  const size_t matrices = 2 * layout.segment_bytes() * 3 / 2 +
+                          static_cast<size_t>(c.shape.max_tokens) * ranks *
+                              static_cast<size_t>(layout.entries()) * 2 * (c.shape.row_bytes + 16);
+  return {
+      .num_devices = c.shape.ep_size,
+      .max_blocks = std::max(c.options.num_blocks, c.options.num_receive_blocks),
+      .max_threads = std::max(c.options.num_threads, c.options.num_index_threads),
+      .memory_bytes = ranks * (layout.segment_bytes() + matrices + 3 * rows + (size_t{1} << 20)),
+      .seed = seed};
 }
 
 std::string play_emulated(const ExchangeCase& c, uint64_t seed, const Mutation& mutation = {}) {
@@ -250,6 +254,7 @@ std::vector<ExchangeCase> cases_for_faults(int count) {
     if (c.shape.ep_size < 2) continue;
     c.prepares = true;
     c.num_calls = 2;
+    c.expands = cases.size() % 2 == 0;
     cases.push_back(c);
   }
   return cases;

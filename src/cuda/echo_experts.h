@@ -18,6 +18,10 @@ struct EchoExperts {
   const ReceivedRow* received = nullptr;
   const int32_t* slot_starts = nullptr;   // [slots_per_rank + 1]
   const int32_t* slot_experts = nullptr;  // [slots_per_rank] of this rank
+  // Matrices with a row for each received row (expand_rows.h), or null: rows where they are.
+  const std::byte* rows = nullptr;
+  std::byte* results = nullptr;
+  uint64_t stride = 0;  // of both
   RowFormat row_format = RowFormat::kBf16;
   RowFormat result_format = RowFormat::kBf16;
   int32_t hidden = 0;
@@ -29,7 +33,11 @@ struct EchoExperts {
     const int n = lane.load(slot_starts + x.layout.shape().slots_per_rank);
     for (int i = lane.block() * lane.num_warps() + lane.warp(); i < n;
          i += lane.num_blocks() * lane.num_warps()) {
-      const ReceivedRow::Places places = lane.load(&received[i].places);
+      ReceivedRow::Places places = lane.load(&received[i].places);
+      if (rows != nullptr) {
+        places = {rows + static_cast<uint64_t>(i) * stride,
+                  results + static_cast<uint64_t>(i) * stride};
+      }
       const int expert = lane.load(slot_experts + lane.load(&received[i].origin.slot));
       if (kernels::is_coded(result_format)) {
         scale(lane, places, expert);

@@ -179,12 +179,12 @@ std::string describe(const ExchangeCase& c) {
   return fmt::format(
       "case {}: {} ranks ({} active), {} experts, {} slots per rank, top-{}, {} tokens, hidden {}, "
       "{} to {}, shared expert {}, off by {} bytes, {} calls, {} blocks of {} threads, index {}, "
-      "receive {} blocks",
+      "receive {} blocks{}",
       c.seed, c.shape.ep_size, c.num_active(), c.shape.num_experts, c.shape.slots_per_rank,
       c.shape.top_k, c.shape.max_tokens, c.hidden, kernels::row_format_name(c.row_format),
       kernels::row_format_name(c.result_format), c.has_shared_expert, c.misaligned_by, c.num_calls,
       c.options.num_blocks, c.options.num_threads, c.options.num_index_threads,
-      c.options.num_receive_blocks);
+      c.options.num_receive_blocks, c.expands ? ", expanded" : "");
 }
 
 ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
@@ -213,6 +213,7 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   shape.result_bytes = static_cast<uint32_t>(kernels::row_bytes(c.result_format, c.hidden));
   c.has_shared_expert = random() % 2 == 0;
   c.prepares = random() % 2 == 0;
+  c.expands = random() % 3 == 0;
   c.misaligned_by = random() % 4 == 0 ? draw(random, 1, 15) : 0;
   c.num_calls = draw(random, 1, 3);
 
@@ -320,12 +321,25 @@ Status ExchangeOnDevices::allocate_buffers(int rank) {
     WIDEEP_TRY(allocate(&to.out, tokens * out_stride()));
     devices_.forget(to.out, tokens * out_stride());
   }
+  if (case_.expands) {
+    WIDEEP_TRY_ASSIGN(matrices_[rank], bytes_for(2 * matrix_bytes()));
+  }
   const auto slots = static_cast<size_t>(case_.shape.slots_per_rank);
   WIDEEP_TRY_ASSIGN(std::byte* const experts, bytes_for(slots * sizeof(int32_t)));
   slot_experts_[rank] = reinterpret_cast<int32_t*>(experts);
   return devices_.write(rank, experts,
                         case_.slot_experts.data() + static_cast<size_t>(rank) * slots,
                         slots * sizeof(int32_t));
+}
+
+size_t ExchangeOnDevices::matrix_stride() const {
+  return (std::max(case_.shape.row_bytes, case_.shape.result_bytes) + 15) / 16 * 16;
+}
+
+size_t ExchangeOnDevices::matrix_bytes() const {
+  const auto entries = static_cast<size_t>(std::min(case_.shape.top_k, case_.shape.slots_per_rank));
+  return static_cast<size_t>(case_.shape.ep_size) * static_cast<size_t>(case_.shape.max_tokens) *
+         entries * matrix_stride();
 }
 
 Status ExchangeOnDevices::write(int rank, int call, const RankTokens& tokens) {
@@ -352,11 +366,15 @@ Status ExchangeOnDevices::launch(int rank, int call, int num_kernels) {
   }
   if (num_kernels > 2) {
     WIDEEP_TRY(me.receive(layer));
-    WIDEEP_TRY(devices_.launch(
-        rank,
-        EchoExperts{me.exchange(), me.received_rows(), me.slot_starts(), slot_experts_.at(rank),
-                    case_.row_format, case_.result_format, case_.hidden},
-        {case_.options.num_blocks, case_.options.num_threads}));
+    std::byte* const matrix = case_.expands ? matrices_.at(rank) : nullptr;
+    std::byte* const results = case_.expands ? matrix + matrix_bytes() : nullptr;
+    if (case_.expands) WIDEEP_TRY(me.expand(matrix, matrix_stride()));
+    WIDEEP_TRY(devices_.launch(rank,
+                               EchoExperts{me.exchange(), me.received_rows(), me.slot_starts(),
+                                           slot_experts_.at(rank), matrix, results, matrix_stride(),
+                                           case_.row_format, case_.result_format, case_.hidden},
+                               {case_.options.num_blocks, case_.options.num_threads}));
+    if (case_.expands) WIDEEP_TRY(me.finalize(results, matrix_stride()));
   }
   if (num_kernels > 3) {
     WIDEEP_TRY(me.combine(on_device,

@@ -26,6 +26,7 @@ struct ExchangeCase {
   RowFormat result_format = RowFormat::kBf16;
   bool has_shared_expert = false;
   bool prepares = true;
+  bool expands = false;   // rows into a matrix for the experts
   int misaligned_by = 0;  // of the dispatched rows, bytes
   int num_calls = 1;
   DispatchCombineOptions options;
@@ -117,6 +118,9 @@ class ExchangeOnDevices {
   std::map<int, DispatchCombine> ranks_;         // by rank, as all below
   std::map<int, std::vector<Buffers>> buffers_;  // [num_calls]
   std::map<int, int32_t*> slot_experts_;
+  std::map<int, std::byte*> matrices_;  // [all rows that may come] rows, then results
+  size_t matrix_stride() const;
+  size_t matrix_bytes() const;  // of the rows
 };
 
 // Compares what a rank has in the end with what the CPU path has.

@@ -133,6 +133,8 @@ cudaError_t kernel_resources(int num_threads, std::vector<KernelResources>* list
   add("index", static_cast<const IndexMessages*>(nullptr));
   add("dispatch", static_cast<const Dispatch*>(nullptr));
   add("receive", static_cast<const Receive*>(nullptr));
+  add("expand", static_cast<const Expand*>(nullptr));
+  add("finalize", static_cast<const Finalize*>(nullptr));
   add("combine f32", static_cast<const Combine<RowFormat::kF32>*>(nullptr));
   add("combine bf16", static_cast<const Combine<RowFormat::kBf16>*>(nullptr));
   add("combine fp8", static_cast<const Combine<RowFormat::kFp8>*>(nullptr));

@@ -118,6 +118,14 @@ class Bench {
                                0);
     });
   }
+  // Of all received rows, into a matrix of each rank, and back.
+  Status allocate_matrices();
+  Status expand() {
+    return each([&](size_t r) { return ranks_[r].expand(matrices_[r], shape_.row_bytes); });
+  }
+  Status finalize() {
+    return each([&](size_t r) { return ranks_[r].finalize(matrices_[r], shape_.result_bytes); });
+  }
   Status round() {
     WIDEEP_TRY(index());
     WIDEEP_TRY(dispatch());
@@ -161,6 +169,8 @@ class Bench {
   std::vector<int32_t*> experts_;
   std::vector<std::byte*> rows_;
   std::vector<std::byte*> out_;
+  std::vector<std::byte*> matrices_;
+  std::vector<size_t> rows_to_;  // [ep_size] that each rank receives
   double dispatch_bytes_ = 0, combine_bytes_ = 0;
 };
 
@@ -209,9 +219,12 @@ Status Bench::fill_rank(int rank, const std::vector<std::byte>& bytes, std::mt19
                 all[k + random() % (kExperts - static_cast<size_t>(k))]);
     }
     slots.insert(slots.end(), all.begin(), all.begin() + kTopK);
+    rows_to_.resize(static_cast<size_t>(shape_.ep_size));
     std::vector<char> ranks(static_cast<size_t>(shape_.ep_size));
     for (int k = 0; k < kTopK; ++k) {
-      ranks[static_cast<size_t>(all[static_cast<size_t>(k)] / shape_.slots_per_rank)] = 1;
+      const auto to = static_cast<size_t>(all[static_cast<size_t>(k)] / shape_.slots_per_rank);
+      ranks[to] = 1;
+      ++rows_to_[to];
     }
     dispatch_bytes_ += shape_.row_bytes;
     dispatch_bytes_ +=
@@ -245,6 +258,16 @@ Status Bench::fill_rank(int rank, const std::vector<std::byte>& bytes, std::mt19
   return {};
 }
 
+Status Bench::allocate_matrices() {
+  const size_t stride = std::max(shape_.row_bytes, shape_.result_bytes);
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    WIDEEP_TRY_ASSIGN(std::byte* const matrix,
+                      devices_->allocate(static_cast<int>(r), (rows_to_[r] + 1) * stride, false));
+    matrices_.push_back(matrix);
+  }
+  return {};
+}
+
 Status Bench::run_experts() {
   std::vector<int32_t> experts(static_cast<size_t>(shape_.slots_per_rank));
   std::vector<int32_t*> on_device(ranks_.size());
@@ -256,11 +279,11 @@ Status Bench::run_experts() {
     WIDEEP_TRY(devices_->write(static_cast<int>(r), memory, experts.data(), experts.size() * 4));
   }
   return each([&](size_t r) {
-    return launch(
-        r,
-        EchoExperts{ranks_[r].exchange(), ranks_[r].received_rows(), ranks_[r].slot_starts(),
-                    on_device[r], setting_.row_format, setting_.result_format, kHidden},
-        {options_.num_blocks, options_.num_threads});
+    return launch(r,
+                  EchoExperts{ranks_[r].exchange(), ranks_[r].received_rows(),
+                              ranks_[r].slot_starts(), on_device[r], nullptr, nullptr, 0,
+                              setting_.row_format, setting_.result_format, kHidden},
+                  {options_.num_blocks, options_.num_threads});
   });
 }
 
@@ -278,7 +301,7 @@ Result<double> time_copy(CudaDevices& devices, double num_bytes, int steps) {
 void print_header() {
   fmt::print(
       "ranks tokens rows   results blocks threads |  index |  dispatch      GB/s    copy  ratio  "
-      "limit | receive |   combine      GB/s    copy  ratio  limit\n");
+      "limit | receive |   combine      GB/s    copy  ratio  limit |  expand finalize\n");
 }
 
 Status measure(const Setting& setting) {
@@ -301,6 +324,11 @@ Status measure(const Setting& setting) {
                     time_steps(stream, steps, [&] { return bench->receive(); }));
   WIDEEP_TRY_ASSIGN(const double combine,
                     time_steps(stream, steps, [&] { return bench->combine(); }));
+  WIDEEP_TRY(bench->allocate_matrices());
+  WIDEEP_TRY_ASSIGN(const double expand,
+                    time_steps(stream, steps, [&] { return bench->expand(); }));
+  WIDEEP_TRY_ASSIGN(const double finalize,
+                    time_steps(stream, steps, [&] { return bench->finalize(); }));
   WIDEEP_TRY(bench->failure());
   WIDEEP_TRY_ASSIGN(const double dispatch_copy, time_copy(devices, bench->dispatch_bytes(), steps));
   WIDEEP_TRY_ASSIGN(const double combine_copy, time_copy(devices, bench->combine_bytes(), steps));
@@ -310,11 +338,12 @@ Status measure(const Setting& setting) {
     return fmt::format("{:8.1f}us {:9.0f} {:7.0f} {:6.2f} {:6.2f}", us, speed, gbs(bytes, copy_us),
                        copy_us / us, speed / kLimitGbs);
   };
-  fmt::print("{:5} {:6} {:6} {:7} {:6} {:7} | {:4.1f}us | {} | {:5.1f}us | {}\n", setting.num_ranks,
-             setting.num_tokens, kernels::row_format_name(setting.row_format),
-             kernels::row_format_name(setting.result_format), setting.blocks_per_multiprocessor,
-             setting.num_threads, index, columns(dispatch, bench->dispatch_bytes(), dispatch_copy),
-             receive, columns(combine, bench->combine_bytes(), combine_copy));
+  fmt::print(
+      "{:5} {:6} {:6} {:7} {:6} {:7} | {:4.1f}us | {} | {:5.1f}us | {} | {:7.1f}us {:7.1f}us\n",
+      setting.num_ranks, setting.num_tokens, kernels::row_format_name(setting.row_format),
+      kernels::row_format_name(setting.result_format), setting.blocks_per_multiprocessor,
+      setting.num_threads, index, columns(dispatch, bench->dispatch_bytes(), dispatch_copy),
+      receive, columns(combine, bench->combine_bytes(), combine_copy), expand, finalize);
   std::fflush(stdout);
   return {};
 }

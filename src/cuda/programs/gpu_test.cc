@@ -82,6 +82,7 @@ ExchangeCase large_case(RowFormat row_format, RowFormat result_format, int num_t
   c.shape.result_bytes = static_cast<uint32_t>(kernels::row_bytes(result_format, c.hidden));
   for (int slot = 0; slot < c.shape.num_slots(); ++slot) c.slot_experts.push_back(slot);
   c.has_shared_expert = true;
+  c.expands = true;
   c.num_calls = 2;
   c.options = {
       .num_blocks = 16, .num_threads = 512, .num_index_threads = 1024, .num_receive_blocks = 4};
@@ -103,6 +104,7 @@ ExchangeCase small_case() {
   c.hidden = 256;
   c.shape.row_bytes = c.shape.result_bytes = 512;
   c.options.num_blocks = 4;
+  c.expands = false;
   c.num_calls = 1;
   c.seed = 5;
   return c;
