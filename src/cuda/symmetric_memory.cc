@@ -21,17 +21,18 @@ namespace {
 
 constexpr unsigned kDriverVersion = 12000;
 
-// The driver's function of that name and type.
+// Finds the driver's function of that name and type.
 template <typename Function>
-Result<Function> driver_function(const char* name) {
+Status find_driver_function(const char* name, Function* function) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error =
       cudaGetDriverEntryPointByVersion(name, &found, kDriverVersion, cudaEnableDefault, &result);
-  if (error == cudaSuccess && result == cudaDriverEntryPointSuccess) {
-    return reinterpret_cast<Function>(found);
+  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+    return failed(fmt::format("CUDA: the driver has no {} ({})", name, cudaGetErrorString(error)));
   }
-  return failed(fmt::format("CUDA: the driver has no {} ({})", name, cudaGetErrorString(error)));
+  *function = reinterpret_cast<Function>(found);
+  return {};
 }
 
 Status driver_status(CUresult result, const char* what) {
@@ -40,10 +41,11 @@ Status driver_status(CUresult result, const char* what) {
 }
 
 // Calls the driver's function of this name.
-#define WIDEEP_DRIVER(name, ...)                                                     \
-  do {                                                                               \
-    WIDEEP_TRY_ASSIGN(const auto function, driver_function<decltype(&name)>(#name)); \
-    WIDEEP_TRY(driver_status(function(__VA_ARGS__), #name));                         \
+#define WIDEEP_DRIVER(name, ...)                             \
+  do {                                                       \
+    decltype(&name) function = nullptr;                      \
+    WIDEEP_TRY(find_driver_function(#name, &function));      \
+    WIDEEP_TRY(driver_status(function(__VA_ARGS__), #name)); \
   } while (false)
 
 Result<CUmemAllocationProp> properties() {
@@ -103,13 +105,17 @@ Result<SymmetricMemory> SymmetricMemory::open(int file_descriptor, size_t num_by
 Status SymmetricMemory::map() {
   CUdeviceptr address = 0;
   WIDEEP_DRIVER(cuMemAddressReserve, &address, num_bytes_, 0, 0, 0);
-  const Status mapped = [&]() -> Status {
+  const auto map_there = [&]() -> Status {
     WIDEEP_DRIVER(cuMemMap, address, num_bytes_, 0, handle_, 0);
     return {};
-  }();
+  };
+  const auto give_back = [&]() -> Status {
+    WIDEEP_DRIVER(cuMemAddressFree, address, num_bytes_);
+    return {};
+  };
+  const Status mapped = map_there();
   if (!mapped.ok()) {
-    const auto release = driver_function<decltype(&cuMemAddressFree)>("cuMemAddressFree");
-    if (release.ok()) (*release)(address, num_bytes_);
+    give_back().ok();  // the first error is the one to tell
     return mapped;
   }
   address_ = address;
@@ -133,16 +139,19 @@ SymmetricMemory::SymmetricMemory(SymmetricMemory&& other) noexcept
       handle_(std::exchange(other.handle_, 0)),
       num_bytes_(other.num_bytes_) {}
 
+// Nothing can be done about errors here; the driver frees all when the process ends.
 SymmetricMemory::~SymmetricMemory() {
-  const auto unmap = driver_function<decltype(&cuMemUnmap)>("cuMemUnmap");
-  const auto release = driver_function<decltype(&cuMemRelease)>("cuMemRelease");
-  const auto free_address = driver_function<decltype(&cuMemAddressFree)>("cuMemAddressFree");
-  if (!unmap.ok() || !release.ok() || !free_address.ok()) return;
-  if (address_ != 0) {
-    (*unmap)(address_, num_bytes_);
-    (*free_address)(address_, num_bytes_);
-  }
-  if (handle_ != 0) (*release)(handle_);
+  const auto unmap = [&]() -> Status {
+    WIDEEP_DRIVER(cuMemUnmap, address_, num_bytes_);
+    WIDEEP_DRIVER(cuMemAddressFree, address_, num_bytes_);
+    return {};
+  };
+  const auto release = [&]() -> Status {
+    WIDEEP_DRIVER(cuMemRelease, handle_);
+    return {};
+  };
+  if (address_ != 0) unmap().ok();
+  if (handle_ != 0) release().ok();
 }
 
 // ---- descriptors over sockets ----

@@ -49,7 +49,9 @@ std::string run_kernel(const MachineOptions& options, int num_blocks, int num_th
                               [kernel, device](EmulatedLane& lane) { kernel(lane, device); }});
     }
     const Status status = machine.run();
-    if (seed > 1) EXPECT_EQ(status.ok(), message.empty()) << status.message();
+    if (seed > 1) {
+      EXPECT_EQ(status.ok(), message.empty()) << status.message();
+    }
     message = status.message();
   }
   return message;

@@ -32,11 +32,11 @@ class CudaGpuTest : public ::testing::TestWithParam<Sharing> {
   }
 };
 
+std::string sharing_name(const ::testing::TestParamInfo<Sharing>& tested) {
+  return tested.param == Sharing::kStreams ? "Streams" : "OneLaunch";
+}
 INSTANTIATE_TEST_SUITE_P(Sharings, CudaGpuTest,
-                         ::testing::Values(Sharing::kOneLaunch, Sharing::kStreams),
-                         [](const auto& info) {
-                           return info.param == Sharing::kStreams ? "Streams" : "OneLaunch";
-                         });
+                         ::testing::Values(Sharing::kOneLaunch, Sharing::kStreams), sharing_name);
 
 std::vector<int> active_ranks(const ExchangeCase& c) {
   std::vector<int> ranks;
