@@ -57,12 +57,14 @@ Result<std::byte*> CudaDevices::allocate(int /*rank*/, size_t num_bytes, bool /*
 }
 
 Status CudaDevices::write(int rank, void* to, const void* from, size_t num_bytes) {
+  if (num_bytes == 0) return {};
   WIDEEP_TRY(cuda_status(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyHostToDevice, stream(rank)),
                          "a copy"));
   return cuda_status(cudaStreamSynchronize(stream(rank)), "a copy to the device");
 }
 
 Status CudaDevices::read(int rank, void* to, const void* from, size_t num_bytes) {
+  if (num_bytes == 0) return {};
   WIDEEP_TRY(cuda_status(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToHost, stream(rank)),
                          "a copy"));
   return cuda_status(cudaStreamSynchronize(stream(rank)), "a copy from the device");

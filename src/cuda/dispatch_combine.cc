@@ -34,6 +34,15 @@ Status check_blocks(const ExchangeShape& shape, const DispatchCombineOptions& op
                   shape.slots_per_rank, shape.ep_size, shared, kMostSharedBytes));
 }
 
+// Of a rank that has finished calls_done calls and not failed.
+RankState first_state(int ep_size, std::span<const int> inactive_ranks, uint32_t calls_done) {
+  RankState state{};
+  state.calls_done = calls_done;
+  for (int r = 0; r < ep_size; ++r) state.active_ranks[r / 32] |= 1u << r % 32;
+  for (const int r : inactive_ranks) state.active_ranks[r / 32] &= ~(1u << r % 32);
+  return state;
+}
+
 template <typename T>
 Status allocate(Devices& devices, int rank, size_t count, T** to) {
   Result<std::byte*> memory = devices.allocate(rank, count * sizeof(T), false);
@@ -85,9 +94,7 @@ Result<DispatchCombine> DispatchCombine::create(Devices& devices, const Exchange
   WIDEEP_TRY(devices.write(rank, table, segments.data(), ranks * sizeof(std::byte*)));
   x.segments = table;
   WIDEEP_TRY(allocate(devices, rank, 1, &x.state));
-  RankState state{};
-  for (int r = 0; r < shape.ep_size; ++r) state.active_ranks[r / 32] |= 1u << r % 32;
-  for (const int r : options.inactive_ranks) state.active_ranks[r / 32] &= ~(1u << r % 32);
+  const RankState state = first_state(shape.ep_size, options.inactive_ranks, 0);
   WIDEEP_TRY(devices.write(rank, x.state, &state, sizeof(state)));
   WIDEEP_TRY(allocate(devices, rank, ranks * tokens, &x.message_of));
   WIDEEP_TRY(allocate(devices, rank, tokens * top_k, &x.ordinals));
@@ -167,6 +174,22 @@ Status DispatchCombine::combine(const Tokens& tokens, const CombineOutput& outpu
       return devices_->launch(x_.rank, Combine<RowFormat::kNvfp4>{args}, shape);
   }
   return invalid_input("combine: unknown format of results");
+}
+
+Status DispatchCombine::restart(std::span<const int> inactive_ranks, uint32_t calls_done) {
+  const RankState state = first_state(x_.layout.shape().ep_size, inactive_ranks, calls_done);
+  WIDEEP_TRY(devices_->write(x_.rank, x_.state, &state, sizeof(state)));
+  // Flags stay: they are below the number of the next call.
+  for (int source = 0; source < x_.layout.shape().ep_size; ++source) {
+    WIDEEP_TRY(devices_->clear(x_.rank, x_.layout.failure(segment(), source), sizeof(uint32_t)));
+  }
+  return {};
+}
+
+Result<uint32_t> DispatchCombine::num_calls_done() {
+  uint32_t calls_done = 0;
+  WIDEEP_TRY(devices_->read(x_.rank, &calls_done, &x_.state->calls_done, sizeof(calls_done)));
+  return calls_done;
 }
 
 Status DispatchCombine::failure() {

@@ -71,6 +71,12 @@ class DispatchCombine {
   // The first failure of this rank since it was created. Waits for the stream.
   Status failure();
 
+  // After a failure: forgets it and goes on without some ranks. calls_done: the largest of
+  // num_calls_done() of all ranks that go on, plus 1. REQUIRES: all ranks that go on are idle, do
+  // it with the same arguments, and begin their next call when all have done it.
+  Status restart(std::span<const int> inactive_ranks, uint32_t calls_done);
+  Result<uint32_t> num_calls_done();  // waits for the stream
+
   int rank() const { return x_.rank; }
   const Exchange& exchange() const { return x_; }
   std::byte* segment() const { return segments_[static_cast<size_t>(x_.rank)]; }

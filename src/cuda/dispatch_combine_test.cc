@@ -134,6 +134,78 @@ TEST(CudaExchangeTest, ADeadRankEndsTheWaitsOfAllOthersAndIsNamed) {
   }
 }
 
+TEST(CudaExchangeTest, OthersGoOnWithoutADeadRank) {
+  for (int num_kernels = 0; num_kernels < 4; ++num_kernels) {
+    constexpr int kDead = 1;
+    ExchangeCase c = small_case();
+    c.num_calls = 2;
+    ExchangeCase without = c;
+    without.options.inactive_ranks = {kDead};
+    EmulatedDevices devices(machine_for(c, 7));
+    const std::vector<CallTokens> calls = random_tokens(c), later = random_tokens(without);
+    const auto expected = run_on_cpu(without, later);
+    auto exchange = ExchangeOnDevices::create(devices, c);
+    ASSERT_TRUE(exchange.ok() && expected.ok());
+    for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+      const int kernels = rank == kDead ? num_kernels : ExchangeOnDevices::kAllKernels;
+      ASSERT_TRUE((*exchange)->write(rank, 0, calls[0][static_cast<size_t>(rank)]).ok());
+      ASSERT_TRUE((*exchange)->launch(rank, 0, kernels).ok());
+    }
+    ASSERT_EQ(devices.finish().message(), "");
+    for (const int rank : {0, 2}) {
+      DispatchCombine& survivor = (*exchange)->rank(rank);
+      EXPECT_FALSE(survivor.failure().ok());
+      EXPECT_EQ(*survivor.num_calls_done(), 0u);
+      EXPECT_TRUE(survivor.restart(without.options.inactive_ranks, 1).ok());
+      EXPECT_TRUE(survivor.failure().ok());
+      ASSERT_TRUE((*exchange)->write(rank, 1, later[1][static_cast<size_t>(rank)]).ok());
+      ASSERT_TRUE((*exchange)->launch(rank, 1).ok());
+    }
+    ASSERT_EQ(devices.finish().message(), "");
+    for (const int rank : {0, 2}) {
+      EXPECT_EQ((*exchange)->failure(rank).message(), "");
+      const RankResults& wanted = (*expected)[1][static_cast<size_t>(rank)];
+      const int n = later[1][static_cast<size_t>(rank)].num_tokens;
+      const auto found = (*exchange)->results(rank, 1, n, false);
+      ASSERT_TRUE(found.ok()) << found.status().message();
+      EXPECT_EQ(found->out, wanted.out);
+    }
+  }
+}
+
+TEST(CudaExchangeTest, NumbersOfCallsWrapAround) {
+  ExchangeCase c = small_case();
+  c.num_calls = 3;
+  EmulatedDevices devices(machine_for(c, 4));
+  const std::vector<CallTokens> calls = random_tokens(c);
+  const auto expected = run_on_cpu(c, calls);
+  auto exchange = ExchangeOnDevices::create(devices, c);
+  ASSERT_TRUE(exchange.ok() && expected.ok());
+  constexpr uint32_t kDone = 0xfffffffd;  // then come 0xfffffffe, 0xffffffff, 1
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    DispatchCombine& me = (*exchange)->rank(rank);
+    ASSERT_TRUE(me.restart({}, kDone).ok());
+    for (int source = 0; source < c.shape.ep_size; ++source) {
+      for (const Channel channel : {Channel::kPrepare, Channel::kDispatch, Channel::kCombine}) {
+        uint32_t* flag = me.exchange().layout.flag(me.segment(), channel, source);
+        ASSERT_TRUE(devices.write(rank, flag, &kDone, sizeof(kDone)).ok());
+      }
+    }
+  }
+  for (int call = 0; call < c.num_calls; ++call) {
+    for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+      const auto at = static_cast<size_t>(call);
+      ASSERT_TRUE((*exchange)->write(rank, call, calls[at][static_cast<size_t>(rank)]).ok());
+      ASSERT_TRUE((*exchange)->launch(rank, call).ok());
+    }
+  }
+  ASSERT_EQ(devices.finish().message(), "");
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    EXPECT_EQ(compare_rank(**exchange, c, rank, *expected).message(), "");
+    EXPECT_EQ(*(*exchange)->rank(rank).num_calls_done(), 1u);
+  }
+}
+
 TEST(CudaExchangeTest, RanksThatAreNotActiveAreNotAwaited) {
   ExchangeCase c = small_case();
   c.options.inactive_ranks = {1};

@@ -53,7 +53,8 @@ template <typename Lane>
 WIDEEP_DEVICE uint32_t begin_call(Lane& lane, const Exchange& x) {
   auto* control = lane.template shared<uint32_t>();
   if (lane.thread() == 0) {
-    const uint32_t call = lane.load(&x.state->calls_done) + 1;
+    const uint32_t next = lane.load(&x.state->calls_done) + 1;
+    const uint32_t call = next == 0 ? 1 : next;  // numbers wrap around; no call has number 0
     lane.store(control, has_failed(lane, x) ? 0u : call);
   }
   lane.sync();
