@@ -66,6 +66,10 @@ class CudaLane {
     return value;
   }
 
+  __device__ __forceinline__ void store_relaxed(uint32_t* to, uint32_t value) {
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+  }
+
   // In shared or in global memory.
   __device__ __forceinline__ uint32_t atomic_add(uint32_t* at, uint32_t value) {
     return atomicAdd(at, value);

@@ -7,8 +7,8 @@ namespace wideep::cuda {
 
 const char* kernel_name(const Kernel& kernel) {
   constexpr std::array<const char*, std::variant_size_v<Kernel>> kNames = {
-      "prepare", "index",       "dispatch",     "receive",     "expand",       "finalize",
-      "echo",    "combine f32", "combine bf16", "combine fp8", "combine nvfp4"};
+      "prepare",  "choose", "index",       "dispatch",     "receive",     "expand",
+      "finalize", "echo",   "combine f32", "combine bf16", "combine fp8", "combine nvfp4"};
   return kNames[kernel.index()];
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <variant>
 
+#include "cuda/choose_slots.h"
 #include "cuda/combine.h"
 #include "cuda/dispatch.h"
 #include "cuda/echo_experts.h"
@@ -21,9 +22,10 @@
 
 namespace wideep::cuda {
 
-using Kernel = std::variant<Prepare, IndexMessages, Dispatch, Receive, Expand, Finalize,
-                            EchoExperts, Combine<RowFormat::kF32>, Combine<RowFormat::kBf16>,
-                            Combine<RowFormat::kFp8>, Combine<RowFormat::kNvfp4>>;
+using Kernel =
+    std::variant<Prepare, ChooseSlots, IndexMessages, Dispatch, Receive, Expand, Finalize,
+                 EchoExperts, Combine<RowFormat::kF32>, Combine<RowFormat::kBf16>,
+                 Combine<RowFormat::kFp8>, Combine<RowFormat::kNvfp4>>;
 
 // The most threads of a block: of prepare and index, and of the others, whose threads need more
 // registers.

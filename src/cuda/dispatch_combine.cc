@@ -111,6 +111,32 @@ Status DispatchCombine::prepare(const int32_t* num_tokens, const int32_t* expert
                           {1, options_.num_index_threads, kControlBytes + counts});
 }
 
+Result<ReplicaTable> DispatchCombine::upload(const ep::SlotChooser::ReplicaTable& table) {
+  const auto upload = [&]<typename T>(const std::vector<T>& values, T** to) -> Status {
+    WIDEEP_TRY(allocate(*devices_, x_.rank, values.size(), to));
+    return devices_->write(x_.rank, *to, values.data(), values.size() * sizeof(T));
+  };
+  int32_t *first = nullptr, *slots = nullptr;
+  int64_t* parts = nullptr;
+  ReplicaTable made;
+  WIDEEP_TRY(upload(table.first, &first));
+  WIDEEP_TRY(upload(table.slots, &slots));
+  WIDEEP_TRY(upload(table.parts, &parts));
+  WIDEEP_TRY(upload(table.credit, &made.credit));
+  WIDEEP_TRY(allocate(*devices_, x_.rank, table.slots.size(), &made.quotas));
+  made.first = first;
+  made.slots = slots;
+  made.parts = parts;
+  return made;
+}
+
+Status DispatchCombine::choose_slots(const ReplicaTable& replicas, const int32_t* num_tokens,
+                                     const int32_t* experts, int32_t* slots) {
+  return devices_->launch(
+      x_.rank, ChooseSlots{x_, replicas, num_tokens, experts, slots},
+      {1, options_.num_index_threads, ChooseSlots::shared_bytes(x_.layout.shape())});
+}
+
 Status DispatchCombine::dispatch(const Tokens& tokens, const std::byte* rows, size_t row_stride,
                                  int layer) {
   const ExchangeShape& shape = x_.layout.shape();

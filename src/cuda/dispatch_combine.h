@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cuda/devices.h"
+#include "ep/slot_choice.h"
 
 namespace wideep::cuda {
 
@@ -55,6 +56,12 @@ class DispatchCombine {
 
   // All pointers are to the device's memory.
   Status prepare(const int32_t* num_tokens, const int32_t* experts, int layer);
+  // A table of replicas on the device, for choose_slots. Its credits change from call to call.
+  Result<ReplicaTable> upload(const ep::SlotChooser::ReplicaTable& table);
+  // Before dispatch: the slots of all tokens by the shares in the table. experts, slots:
+  // [num_tokens, top_k].
+  Status choose_slots(const ReplicaTable& replicas, const int32_t* num_tokens,
+                      const int32_t* experts, int32_t* slots);
   // rows: [num_tokens] rows of row_bytes, row_stride bytes apart.
   Status dispatch(const Tokens& tokens, const std::byte* rows, size_t row_stride, int layer);
   Status receive(int layer);

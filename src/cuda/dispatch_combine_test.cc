@@ -15,6 +15,7 @@
 
 #include "base/sanitized.h"
 #include "cuda/emulated/emulated_devices.h"
+#include "cuda/emulated/seeded_faults_testing.h"
 #include "cuda/exchange_case_testing.h"
 
 namespace wideep::cuda {
@@ -125,7 +126,7 @@ TEST(CudaExchangeTest, ADeadRankEndsTheWaitsOfAllOthersAndIsNamed) {
     for (const int survivor : {0, 2}) {
       EXPECT_FALSE(statuses[static_cast<size_t>(survivor)].ok());
       const std::string& message = statuses[static_cast<size_t>(survivor)].message();
-      EXPECT_THAT(message, HasSubstr(fmt::format("rank {}, layer 0", survivor)));
+      EXPECT_THAT(message, HasSubstr(fmt::format("rank {}, layer 3", survivor)));
       if (message.find("from rank 1 within the deadline") == std::string::npos) continue;
       EXPECT_THAT(message, HasSubstr(awaited[num_kernels]));
       ++named;
@@ -213,38 +214,47 @@ TEST(CudaExchangeTest, RanksThatAreNotActiveAreNotAwaited) {
   EXPECT_EQ(play_emulated(c, 1), "");
 }
 
-// The messages of ranks 0 and 1 if rank 0 has these slots for its only token.
+// The messages of ranks 0 and 1 if rank 0 has two tokens, of which the second has these slots.
 std::pair<std::string, std::string> play_wrong_slots(std::vector<int32_t> slots, int num_tokens,
-                                                     std::vector<int> inactive = {}) {
+                                                     std::vector<int> inactive = {},
+                                                     const Mutation& mutation = {},
+                                                     std::set<Site>* sites = nullptr) {
   ExchangeCase c = small_case();
   c.prepares = false;
   c.options.inactive_ranks = std::move(inactive);
   EmulatedDevices devices(machine_for(c, 2));
+  devices.machine().set_mutation(mutation);
+  devices.machine().record_sites(sites != nullptr);
   CallTokens call = random_tokens(c)[0];
   auto exchange = ExchangeOnDevices::create(devices, c);
   EXPECT_TRUE(exchange.ok());
+  const auto row = static_cast<size_t>(c.shape.row_bytes);
+  slots.insert(slots.begin(), {0, 1});
   call[0] = {.num_tokens = num_tokens,
              .slots = std::move(slots),
-             .experts = {0, 1},
-             .weights = {1.0f, 1.0f},
-             .rows = std::vector<std::byte>(c.shape.row_bytes),
-             .shared = std::vector<float>(static_cast<size_t>(c.hidden))};
+             .experts = {0, 1, 0, 1},
+             .weights = {1.0f, 1.0f, 1.0f, 1.0f},
+             .rows = std::vector<std::byte>(2 * row),
+             .shared = std::vector<float>(2 * static_cast<size_t>(c.hidden))};
   for (int rank = 0; rank < c.shape.ep_size; ++rank) {
     if (!c.is_active(rank)) continue;
     if (rank > 0) call[static_cast<size_t>(rank)] = RankTokens{};
     EXPECT_TRUE((*exchange)->write(rank, 0, call[static_cast<size_t>(rank)]).ok());
     EXPECT_TRUE((*exchange)->launch(rank, 0).ok());
   }
-  EXPECT_EQ(devices.finish().message(), "");
+  const Status finished = devices.finish();
+  if (sites != nullptr) *sites = devices.machine().sites();
+  if (mutation.fault == Fault::kNone) EXPECT_EQ(finished.message(), "");
+  if (!finished.ok()) return {finished.message(), finished.message()};
   return {(*exchange)->failure(0).message(), (*exchange)->failure(1).message()};
 }
 
 TEST(CudaExchangeTest, WrongSlotsFailTheGroup) {
   for (const std::vector<int32_t>& slots :
        {std::vector{0, 6}, std::vector{-1, 0}, std::vector{3, 3}}) {
-    const auto [mine, peers] = play_wrong_slots(slots, 1);
+    const auto [mine, peers] = play_wrong_slots(slots, 2);
     EXPECT_THAT(mine,
-                AllOf(HasSubstr("rank 0"), HasSubstr("token 0"), HasSubstr("twice the same")));
+                AllOf(HasSubstr("rank 0"), HasSubstr("token 1"), HasSubstr("twice the same")));
     EXPECT_THAT(peers, AllOf(HasSubstr("rank 1"), HasSubstr("rank 0 failed first")));
   }
 }
@@ -256,7 +266,7 @@ TEST(CudaExchangeTest, TooManyTokensFailTheGroup) {
 }
 
 TEST(CudaExchangeTest, SlotsOfRanksThatAreNotActiveFailTheGroup) {
-  const auto [mine, peers] = play_wrong_slots({0, 5}, 1, {2});
+  const auto [mine, peers] = play_wrong_slots({0, 5}, 2, {2});
   EXPECT_THAT(mine, HasSubstr("a slot of rank 2, which is not active"));
   EXPECT_THAT(peers, HasSubstr("rank 0 failed first"));
 }
@@ -280,42 +290,6 @@ TEST(CudaExchangeTest, RefusesShapesBeforeTheFirstKernel) {
 
 // ---- seeded faults ----
 
-std::vector<Fault> faults_of(Operation operation) {
-  switch (operation) {
-    case Operation::kBarrier:
-    case Operation::kWarpBarrier:
-    case Operation::kAtomic:
-      return {Fault::kDropped};
-    case Operation::kRelease:
-      return {Fault::kDropped, Fault::kRelaxed, Fault::kOneDevice};
-    case Operation::kAcquire:
-      return {Fault::kRelaxed, Fault::kOneDevice};
-    case Operation::kAtomicAcqRel:
-      return {Fault::kRelaxed};
-    case Operation::kLoad:
-    case Operation::kShuffle:
-      return {Fault::kNextPlace};
-    case Operation::kStore:
-      return {Fault::kDropped, Fault::kNextPlace};
-    case Operation::kBallot:
-    case Operation::kMatch:
-      return {};
-  }
-  return {};
-}
-
-const char* fault_name(Fault fault) {
-  constexpr const char* kNames[] = {"none", "dropped", "relaxed", "one device", "next place"};
-  return kNames[static_cast<int>(fault)];
-}
-
-const char* operation_name(Operation operation) {
-  constexpr const char* kNames[] = {"barrier", "warp barrier", "load",   "store",
-                                    "acquire", "release",      "atomic", "acq_rel",
-                                    "shuffle", "ballot",       "match"};
-  return kNames[static_cast<int>(operation)];
-}
-
 // The cases in which a fault is looked for, until one finds it.
 std::vector<ExchangeCase> cases_for_faults(int count) {
   std::mt19937_64 random(17);
@@ -334,6 +308,7 @@ std::vector<ExchangeCase> cases_for_faults(int count) {
 
 std::set<Site> sites_of(const std::vector<ExchangeCase>& cases) {
   std::set<Site> sites;
+  play_wrong_slots({3, 3}, 2, {}, {}, &sites);  // where failures are kept and told
   for (const ExchangeCase& c : cases) {
     EmulatedDevices devices(machine_for(c, 1));
     devices.machine().record_sites(true);
@@ -355,32 +330,27 @@ std::string find_fault(const std::vector<ExchangeCase>& cases, const Mutation& m
     Status finished;
     const std::vector<Status> statuses = play_with_dead_rank(1, num_kernels, &finished, mutation);
     if (!finished.ok()) return finished.message();
-    if (statuses[0].ok() || statuses[2].ok()) return "a rank that is not told of a failure";
+    bool is_named = false;
+    for (const int rank : {0, 2}) {
+      const std::string& message = statuses[static_cast<size_t>(rank)].message();
+      is_named = is_named || message.find("from rank 1 within the deadline") != std::string::npos;
+      if (message.find(fmt::format("rank {}, layer 3, call 1: ", rank)) == 0) continue;
+      return "a rank that is not told of a failure: " + message;
+    }
+    if (!is_named) return "a dead rank that is not named";
   }
-  return {};
+  const auto [mine, peers] = play_wrong_slots({3, 3}, 2, {}, mutation);
+  const auto [wanted_mine, wanted_peers] = play_wrong_slots({3, 3}, 2);
+  if (mine != wanted_mine) return mine;
+  return peers == wanted_peers ? "" : peers;
 }
 
-// Every operation of the kernels, at every place, with every fault. WIDEEP_CUDA_FAULTS=n: every
-// n-th, and what has found it is printed.
+// Every operation of the kernels, at every place, with every fault.
 TEST(CudaExchangeTest, EveryFaultInTheKernelsIsFound) {
-  const uint64_t step = from_environment("WIDEEP_CUDA_FAULTS", base::kSanitized ? 20 : 1);
   const std::vector<ExchangeCase> cases = cases_for_faults(24);
-  uint64_t number = 0, tried = 0;
-  std::string missed;
-  for (const Site& site : sites_of(cases)) {
-    for (const Fault fault : faults_of(site.operation)) {
-      if (number++ % step != 0) continue;
-      ++tried;
-      const std::string found = find_fault(cases, {fault, site});
-      const std::string name =
-          fmt::format("{}:{}:{} {} {}", site.file.substr(site.file.rfind('/') + 1), site.line,
-                      site.column, operation_name(site.operation), fault_name(fault));
-      if (found.empty()) missed += name + "\n";
-      if (std::getenv("WIDEEP_CUDA_FAULTS") != nullptr) fmt::print("{}: {}\n", name, found);
-    }
-  }
-  fmt::print("{} seeded faults of {}\n", tried, number);
-  EXPECT_EQ(missed, "");
+  EXPECT_EQ(missed_faults(sites_of(cases),
+                          [&](const Mutation& mutation) { return find_fault(cases, mutation); }),
+            "");
 }
 
 }  // namespace

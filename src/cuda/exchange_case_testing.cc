@@ -359,7 +359,7 @@ Status ExchangeOnDevices::launch(int rank, int call, int num_kernels) {
   const Buffers& b = buffers(rank, call);
   DispatchCombine& me = ranks_.at(rank);
   const Tokens on_device{b.num_tokens, b.slots, b.weights};
-  const int layer = call;
+  const int layer = kFirstLayer + call;
   if (case_.prepares && num_kernels > 0) WIDEEP_TRY(me.prepare(b.num_tokens, b.experts, layer));
   if (num_kernels > 1) {
     WIDEEP_TRY(me.dispatch(on_device, b.rows + case_.misaligned_by, case_.shape.row_bytes, layer));

@@ -83,6 +83,7 @@ class ExchangeOnDevices {
       Devices& devices, const ExchangeCase& c, int rank, std::span<std::byte* const> segments);
 
   Status write(int rank, int call, const RankTokens& tokens);
+  static constexpr int kFirstLayer = 3;  // of the first call; the others follow
   // Launches a rank's kernels of a call, of which a rank that dies does only the first ones.
   static constexpr int kAllKernels = 100;
   Status launch(int rank, int call, int num_kernels = kAllKernels);

@@ -59,7 +59,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 
 template <typename Body>
 constexpr bool is_wide() {
-  return std::is_same_v<Body, IndexMessages> || std::is_same_v<Body, Prepare>;
+  return std::is_same_v<Body, ChooseSlots> || std::is_same_v<Body, IndexMessages> ||
+         std::is_same_v<Body, Prepare>;
 }
 
 template <typename Body>
@@ -130,6 +131,7 @@ cudaError_t kernel_resources(int num_threads, std::vector<KernelResources>* list
     if (error == cudaSuccess) error = add_resources<Body>(name, num_threads, list);
   };
   add("prepare", static_cast<const Prepare*>(nullptr));
+  add("choose", static_cast<const ChooseSlots*>(nullptr));
   add("index", static_cast<const IndexMessages*>(nullptr));
   add("dispatch", static_cast<const Dispatch*>(nullptr));
   add("receive", static_cast<const Receive*>(nullptr));

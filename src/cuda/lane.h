@@ -12,15 +12,16 @@
 //                                 All memory that other threads may touch is accessed through them.
 //   sync(), sync_warp()           all threads of the block, of the warp: what one wrote before,
 //                                 all see after
-//   shuffle(v, from)              v of another lane; ballot(b): bit i is b of lane i; match(v):
-//   bits
-//                                 of the lanes with an equal v. All 32 lanes take part. They order
-//                                 no memory accesses.
+//   shuffle(v, from)              v of another lane
+//   ballot(b), match(v)           bits of the lanes whose b is true; with an equal v. All 32 lanes
+//                                 take part in these three, which order no memory accesses.
 //   load_acquire(p)               with store_release: what was written before the store is seen
 //   store_release(p, v)           after the load that returns v, by all ranks
-//   load_relaxed(p), atomic_add(p, v), atomic_or(p, v), atomic_min(p, v), compare_exchange(p, old,
-//   v)
-//                                 relaxed, on this device. The last four return the value before.
+//   load_relaxed(p)               of a word that all ranks may touch; they order nothing
+//   store_relaxed(p, v)
+//   atomic_add(p, v)              on this device; they order nothing and return the value before
+//   atomic_or(p, v)
+//   compare_exchange(p, old, v)
 //   atomic_add_acq_rel(p, v)      acquires and releases, for all ranks
 //   now_ns(), pause()             a clock for deadlines; called between two polls
 //
@@ -76,6 +77,7 @@ concept KernelLane = requires(L& lane, uint32_t* word, const uint32_t* read, Vec
   { lane.load_acquire(read) } -> std::same_as<uint32_t>;
   lane.store_release(word, 1u);
   { lane.load_relaxed(read) } -> std::same_as<uint32_t>;
+  lane.store_relaxed(word, 1u);
   { lane.atomic_add(word, 1u) } -> std::same_as<uint32_t>;
   { lane.atomic_or(word, 1u) } -> std::same_as<uint32_t>;
   { lane.compare_exchange(word, 0u, 1u) } -> std::same_as<uint32_t>;

@@ -44,7 +44,7 @@ WIDEEP_DEVICE void fail(Lane& lane, const Exchange& x, const Failure& failure) {
   lane.store(reinterpret_cast<uint32_t*>(&kept->code), static_cast<uint32_t>(failure.code));
   for (int peer = 0; peer < x.layout.shape().ep_size; ++peer) {
     if (!is_active(lane, x, peer)) continue;
-    lane.store_release(x.layout.failure(x.segments[peer], x.rank), 1u);
+    lane.store_relaxed(x.layout.failure(x.segments[peer], x.rank), 1u);
   }
 }
 

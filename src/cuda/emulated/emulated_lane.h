@@ -105,6 +105,15 @@ class EmulatedLane {
     machine_.access(me_, from, sizeof(*from), Access::kAtomicRead, where);
     return *from;
   }
+  void store_relaxed(uint32_t* to, uint32_t value, const Where& where = Where::current()) {
+    const Fault fault = fault_at(Operation::kStore, where);
+    machine_.yield(me_);
+    if (fault == Fault::kDropped) return;
+    if (fault == Fault::kNextPlace) ++to;
+    machine_.access(me_, to, sizeof(*to), Access::kAtomicWrite, where);
+    machine_.forget_released(to);
+    *to = value;
+  }
   uint32_t atomic_add(uint32_t* at, uint32_t value, const Where& where = Where::current()) {
     const uint32_t before = begin_atomic(at, where);
     if (fault_at(Operation::kAtomic, where) != Fault::kDropped) *at = before + value;

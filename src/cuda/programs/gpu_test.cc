@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 
+#include "cuda/choose_slots_testing.h"
 #include "cuda/cuda_devices.h"
 #include "cuda/exchange_case_testing.h"
 #include "cuda/programs/rank_process_testing.h"
@@ -173,6 +174,15 @@ TEST_F(CudaGpuTest, AGraphIsReplayedCallAfterCall) {
   });
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
+}
+
+TEST_F(CudaGpuTest, ChoosesTheSlotsThatTheCpuChooses) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const ChoiceCase c = random_choice(seed);
+    auto devices = CudaDevices::create(c.shape.ep_size, Sharing::kStreams);
+    ASSERT_TRUE(devices.ok()) << devices.status().message();
+    ASSERT_EQ(play_choice(**devices, c).message(), "") << "seed " << seed;
+  }
 }
 
 TEST_F(CudaGpuTest, RanksAreProcessesThatShareMemory) {
