@@ -244,7 +244,9 @@ std::pair<std::string, std::string> play_wrong_slots(std::vector<int32_t> slots,
   }
   const Status finished = devices.finish();
   if (sites != nullptr) *sites = devices.machine().sites();
-  if (mutation.fault == Fault::kNone) EXPECT_EQ(finished.message(), "");
+  if (mutation.fault == Fault::kNone) {
+    EXPECT_EQ(finished.message(), "");
+  }
   if (!finished.ok()) return {finished.message(), finished.message()};
   return {(*exchange)->failure(0).message(), (*exchange)->failure(1).message()};
 }
