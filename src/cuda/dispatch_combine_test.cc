@@ -55,7 +55,7 @@ std::string play_emulated(const ExchangeCase& c, uint64_t seed, const Mutation& 
 
 TEST(CudaExchangeTest, EqualsTheCpuPathOverRandomCases) {
   std::mt19937_64 random(from_environment("WIDEEP_CUDA_SEED", 1));
-  const uint64_t rounds = from_environment("WIDEEP_CUDA_ROUNDS", base::kSanitized ? 10 : 150);
+  const uint64_t rounds = from_environment("WIDEEP_CUDA_ROUNDS", base::kSanitized ? 10 : 80);
   for (uint64_t round = 0; round < rounds; ++round) {
     const ExchangeCase c = random_case(random, {.most_ranks = 16});
     ASSERT_EQ(play_emulated(c, random()), "") << "round " << round << ": " << describe(c);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "base/check.h"
 
@@ -35,6 +36,10 @@ namespace wideep::cuda {
 namespace {
 
 constexpr size_t kGuardBytes = 4096;
+
+// Stacks of fibers that are gone: tests make some hundred fibers for each of some thousand
+// machines.
+thread_local std::vector<std::byte*> free_stacks;
 
 Fiber* starting = nullptr;  // the fiber whose first enter() is under way
 
@@ -68,12 +73,7 @@ wideep_switch_stack:
 extern "C" void wideep_switch_stack(void** from, void* to);
 #endif
 
-Fiber::Fiber() {
-  void* mapped = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  WIDEEP_CHECK(mapped != MAP_FAILED);
-  WIDEEP_CHECK_EQ(mprotect(mapped, kGuardBytes, PROT_NONE), 0);
-  stack_ = static_cast<std::byte*>(mapped) + kGuardBytes;
+Fiber::Fiber() : stack_(take_stack()) {
 #if defined(WIDEEP_TSAN)
   sanitizer_fiber_ = __tsan_create_fiber(0);
 #endif
@@ -83,7 +83,20 @@ Fiber::~Fiber() {
 #if defined(WIDEEP_TSAN)
   __tsan_destroy_fiber(sanitizer_fiber_);
 #endif
-  munmap(stack_ - kGuardBytes, kGuardBytes + kStackBytes);
+  free_stacks.push_back(stack_);
+}
+
+std::byte* Fiber::take_stack() {
+  if (!free_stacks.empty()) {
+    std::byte* stack = free_stacks.back();
+    free_stacks.pop_back();
+    return stack;
+  }
+  void* mapped = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  WIDEEP_CHECK(mapped != MAP_FAILED);
+  WIDEEP_CHECK_EQ(mprotect(mapped, kGuardBytes, PROT_NONE), 0);
+  return static_cast<std::byte*>(mapped) + kGuardBytes;
 }
 
 void Fiber::start(void (*function)(void*), void* argument) {

@@ -32,6 +32,7 @@ class Fiber {
  private:
   static constexpr size_t kStackBytes = size_t{64} << 10;
 
+  static std::byte* take_stack();
   static void begin();
 
   std::byte* stack_;  // mapped, above a page without access
