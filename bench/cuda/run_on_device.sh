@@ -47,9 +47,9 @@ sanitize() {
 date -u >"$OUT/summary.log"
 part device.log 10 'device' nvidia-smi
 part test.log 60 'equals the CPU path, ranks in one launch' \
-  env WIDEEP_CUDA_ROUNDS=60 "$test" --gtest_filter='*OneLaunch:*Graph*'
+  env WIDEEP_CUDA_ROUNDS=300 "$test" --gtest_filter='*OneLaunch:*Graph*'
 part test.log 60 'equals the CPU path, ranks in streams; deadlines' \
-  env WIDEEP_CUDA_ROUNDS=60 WIDEEP_CUDA_SEED=2 "$test" --gtest_filter='*Streams:*DeadRank*:*ChoosesTheSlots*'
+  env WIDEEP_CUDA_ROUNDS=300 WIDEEP_CUDA_SEED=2 "$test" --gtest_filter='*Streams:*DeadRank*:*ChoosesTheSlots*'
 part bandwidth.log 60 'bandwidth' "$bench" bandwidth
 part latency.log 40 'latency' "$bench" latency
 part test.log 40 'ranks are processes' "$test" --gtest_filter='*Processes*'

@@ -3,11 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/try.h"
 
 namespace wideep::cuda {
+namespace {
+
+constexpr uint8_t kNotWritten = 0xd5;
+
+}  // namespace
 
 Status cuda_status(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
@@ -108,11 +114,18 @@ Status CudaDevices::finish() {
   return {};
 }
 
-// A GPU cannot tell what was written, but what was not must not look like what is expected.
+// A GPU cannot tell what was written, so a pattern stands for what was not.
 void CudaDevices::forget(const void* at, size_t num_bytes) {
-  if (cudaMemsetAsync(const_cast<void*>(at), 0xd5, num_bytes, streams_[0]) == cudaSuccess) {
+  if (cudaMemsetAsync(const_cast<void*>(at), kNotWritten, num_bytes, streams_[0]) == cudaSuccess) {
     cudaStreamSynchronize(streams_[0]);
   }
+}
+
+bool CudaDevices::is_written(const void* at, size_t num_bytes) const {
+  std::vector<uint8_t> bytes(num_bytes);
+  if (cudaMemcpy(bytes.data(), at, num_bytes, cudaMemcpyDeviceToHost) != cudaSuccess) return false;
+  return num_bytes == 0 ||
+         std::ranges::any_of(bytes, [](uint8_t byte) { return byte != kNotWritten; });
 }
 
 }  // namespace wideep::cuda

@@ -75,7 +75,7 @@ class CudaDevices final : public Devices {
   Status launch(int rank, const Kernel& kernel, const LaunchShape& shape) override;
   Status finish() override;
   void forget(const void* at, size_t num_bytes) override;
-  bool is_written(const void*, size_t) const override { return true; }
+  bool is_written(const void* at, size_t num_bytes) const override;
 
  private:
   struct Waiting {

@@ -59,8 +59,9 @@ class Devices {
   // Waits until all streams are empty. Errors (failed): what a kernel did wrong.
   virtual Status finish() = 0;
 
-  // The same memory may be given to others: what was in it does not count as written any more.
-  // Only the emulator can tell.
+  // The same memory may be given to others: what was in it does not count as written any more. The
+  // emulator knows of every byte whether it is written; on a GPU one of them is enough, because
+  // what was not written is only told by its value.
   virtual void forget(const void* at, size_t num_bytes) = 0;
   virtual bool is_written(const void* at, size_t num_bytes) const = 0;
 };
