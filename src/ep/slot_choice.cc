@@ -281,6 +281,29 @@ void SlotChooser::split_by_given_shares(int layer, std::span<const int32_t> coun
   }
 }
 
+SlotChooser::ReplicaTable SlotChooser::replica_table(int layer) const {
+  const Layer& entry = layers_.at(layer);
+  ReplicaTable table;
+  auto spread = entry.spread.begin();
+  for (int32_t expert = 0; expert < shape_.num_experts; ++expert) {
+    table.first.push_back(static_cast<int32_t>(table.slots.size()));
+    if (spread == entry.spread.end() || spread->expert != expert) {
+      table.slots.push_back(entry.runs[expert].slot);
+      table.parts.push_back(kWholeToken);
+      table.credit.push_back(0);
+      continue;
+    }
+    for (int32_t i = spread->begin; i < spread->end; ++i) {
+      table.slots.push_back(entry.replica_slots[i]);
+      table.parts.push_back(entry.parts[i]);
+      table.credit.push_back(entry.credit[i]);
+    }
+    ++spread;
+  }
+  table.first.push_back(static_cast<int32_t>(table.slots.size()));
+  return table;
+}
+
 void SlotChooser::start_run(const SpreadExpert& spread, Layer& layer) {
   layer.runs[spread.expert] = {.left = 0, .slot = -1, .replica = spread.begin - 1};
 }

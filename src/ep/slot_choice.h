@@ -56,6 +56,16 @@ class SlotChooser {
   // counts: [num_experts] tokens of this rank.
   void split_by_given_shares(int layer, std::span<const int32_t> counts);
 
+  // What split_by_given_shares and choose go by, for devices that do the same
+  // (cuda/choose_slots.h).
+  struct ReplicaTable {
+    std::vector<int32_t> first;   // [num_experts + 1] where each expert's replicas begin below
+    std::vector<int32_t> slots;   // [replicas] global slot ids
+    std::vector<int64_t> parts;   // [replicas] of this rank's tokens, in kWholeToken
+    std::vector<int64_t> credit;  // [replicas] now
+  };
+  ReplicaTable replica_table(int layer) const;
+
   // experts: [num_tokens × top_k] expert ids. slots: the chosen global slot ids, same shape.
   // REQUIRES: a split before; between two splits, each expert occurs at most as often as its count.
   void choose(int layer, std::span<const int32_t> experts, std::span<int32_t> slots);
