@@ -5,7 +5,7 @@
 # The *.cc files of src/<name> and its sub-folders, but for tests, benchmarks, fuzzers and programs.
 function(wideep_sources variable name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
-  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$|/programs/")
+  list(FILTER sources EXCLUDE REGEX "_(test|testing|bench|fuzz)\\.cc$|/programs/")
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
@@ -21,25 +21,25 @@ function(wideep_objects target)
 endfunction()
 
 # wideep_folder(<name> [LIBRARY <library>] [OBJECTS <target>...] [EXCLUDE <regex>] [WITH_RUN]
-#               [COMPUTING_TESTS] [DEPS <folder or library>...])
+#               [COMPUTING_TESTS] [TESTS <name>] [DEPS <folder or library>...])
 #
 # One call per folder of src/. Makes, from the files beside it:
 #   wideep_<name>    library of wideep_sources(<name>); or, of a folder that is installed as a
 #                    library of its own (LIBRARY), that library with what the folder depends on;
 #                    OBJECTS: with these (wideep_objects), whose sources are not compiled again;
 #                    EXCLUDE: without the sources whose paths match; WITH_RUN: wideep_precompile
-#   <name>_test      GoogleTest program of *_test.cc (wideep_test_program; COMPUTING_TESTS), which
-#                    ctest knows as <name>
+#   <name>_test      GoogleTest program of *_test.cc, with *_testing.cc (wideep_test_program;
+#                    COMPUTING_TESTS), which ctest knows as <name>; TESTS: under this name instead
 #   <name>_bench     Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 # Programs in a sub-folder programs/ have a CMakeLists.txt of their own.
 function(wideep_folder name)
-  cmake_parse_arguments(ARG "WITH_RUN;COMPUTING_TESTS" "LIBRARY;EXCLUDE" "OBJECTS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "WITH_RUN;COMPUTING_TESTS" "LIBRARY;EXCLUDE;TESTS" "OBJECTS;DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   list(FILTER all EXCLUDE REGEX "/programs/")
   set(tests ${all})
-  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test(ing)?\\.cc$")
   set(benches ${all})
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   set(fuzzers ${all})
@@ -88,9 +88,13 @@ function(wideep_folder name)
     if(ARG_COMPUTING_TESTS)
       set(computing COMPUTING)
     endif()
-    add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE wideep_${name})
-    wideep_test_program(${name}_test ${computing})
+    set(program ${name}_test)
+    if(ARG_TESTS)
+      set(program ${ARG_TESTS}_test)
+    endif()
+    add_executable(${program} ${tests})
+    target_link_libraries(${program} PRIVATE wideep_${name})
+    wideep_test_program(${program} ${computing})
   endif()
   if(benches AND WIDEEP_TESTS AND NOT WIDEEP_SANITIZE)
     add_executable(${name}_bench ${benches})

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/install_packages.sh packages.txt development_packages.txt
-git ls-files '*.h' '*.cc' | xargs clang-format-19 --dry-run -Werror
+git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 --dry-run -Werror
 python3 scripts/check_folder_order.py
 python3 scripts/check_markdown.py
 echo "No problems found."

@@ -69,7 +69,7 @@ run_tsan() {
 }
 
 run_gcc() {
-  local rooms=(base kernels transport ep weights online model engine run whole)
+  local rooms=(base kernels transport ep cuda_emulated weights online model engine run whole)
   build "gcc" gcc wideep "${rooms[@]/%/_test}"
   run gcc "gcc" build-gcc "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
 }

@@ -117,6 +117,25 @@ TEST_P(Online, AnswersAreTheSameBitsWhileExpertsMove) {
 }
 
 // Ranks share each batch: every rank computes a part of its heads and columns.
+// Ranks also borrow experts from the pool in prefill, and the rows are even whatever the placement.
+TEST_P(Online, RowsAreSharedOutExactly) {
+  const Model& model = GetParam();
+  GenerateOptions options = options_for(directory_.path(), 4, 24);
+  options.prompts.clear();
+  for (int i = 0; i < 8; ++i) {
+    std::string prompt;
+    for (int word = 0; word < 200; ++word) prompt += fmt::format("{} ", i * word % 7);
+    options.prompts.push_back(prompt);
+  }
+  const std::vector<std::string> expected = digests(run(options));
+  balance(options, model.moe_layers);
+  options.parallel.moe_config.load_balancer->exact_load = true;
+  make_restless(options, model, model.moe_layers);
+  EXPECT_EQ(digests(run(options)), expected);
+  options.parallel.moe_config.max_num_tokens = 300;  // several chunks
+  EXPECT_EQ(digests(run(options)), expected);
+}
+
 TEST_P(Online, RanksShareBatches) {
   const Model& model = GetParam();
   GenerateOptions options = options_for(directory_.path(), 2, 60);

@@ -86,6 +86,7 @@ Result<balance::WindowedLoad> held_out_windows(const recordings::ExpertStatistic
 void keep_settings(const balance::ModelPlacement& from, balance::ModelPlacement* to) {
   to->layer_updates_per_iter = from.layer_updates_per_iter;
   to->share_update = from.share_update;
+  to->exact_load = from.exact_load;
   to->update_policy = from.update_policy;
   to->spare_slots = from.spare_slots;
 }

@@ -63,6 +63,8 @@ struct ModelPlacement {
   int layer_updates_per_iter = 0;   // 0: the placement never changes; > 0: online balancing
   std::map<int, Placement> layers;  // by the model's layer index; all share E, S and R
   ShareUpdate share_update = ShareUpdate::kIteration;
+  // Ranks of a node share out the rows of an iteration evenly, whatever the placement (G11).
+  bool exact_load = false;
   // Of online balancing only:
   UpdatePolicyKind update_policy = UpdatePolicyKind::kWideep;
   int spare_slots = 0;  // records of a rank for experts on their way; 0: slots per rank × min(k, 2)

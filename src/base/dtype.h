@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element types, and conversions of the 8-bit and 16-bit floats.
+// Element types, and conversions of the 8-bit and 16-bit floats: constexpr, and so callable from
+// CUDA kernels, too.
 //
 // Thread safety: pure functions and plain values.
 #pragma once
@@ -60,12 +61,12 @@ struct Bf16 {
 
   Bf16() = default;
   // Round to nearest, ties to even; a NaN stays a (quiet) NaN.
-  explicit Bf16(float value) : bits(round(value)) {}
-  explicit operator float() const {
+  explicit constexpr Bf16(float value) : bits(round(value)) {}
+  explicit constexpr operator float() const {
     return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   }
 
-  static uint16_t round(float value) {
+  static constexpr uint16_t round(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     // A NaN: bit 6 makes it quiet, and keeps it a NaN if its payload lies in the lower half alone.
     if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((u >> 16) | 0x40u);
@@ -81,8 +82,8 @@ struct F8E4M3 {
   F8E4M3() = default;
   // Round to nearest, ties to even; magnitudes above 448, infinity too, become 448; a NaN stays a
   // NaN. Has no branches, so that the compiler vectorises loops over it.
-  explicit F8E4M3(float value) : bits(round(value)) {}
-  explicit operator float() const {
+  explicit constexpr F8E4M3(float value) : bits(round(value)) {}
+  explicit constexpr operator float() const {
     const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fu);
     // A subnormal is fraction × 2^-6: build 2^-6 × 1.fraction and subtract 2^-6.
     const uint32_t one = 121u << 23;
@@ -93,7 +94,7 @@ struct F8E4M3 {
     return std::bit_cast<float>(u | static_cast<uint32_t>(bits & 0x80u) << 24);
   }
 
-  static uint8_t round(float value) {
+  static constexpr uint8_t round(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     const uint32_t magnitude = u & 0x7fffffffu;
     // Below 2^-6 the codes are 2^-9 apart. The last bit of a float near 2^14 is worth 2^-9 too, so

@@ -29,6 +29,7 @@ std::array<DispatchShape::Field, DispatchShape::kNumFields> DispatchShape::field
   return {{{"ep_size", number(ep_size)},
            {"num_experts", number(num_experts)},
            {"slots_per_rank", number(slots_per_rank)},
+           {"borrowed_slots", number(borrowed_slots)},
            {"top_k", number(top_k)},
            {"row_bytes", number(row_bytes)},
            {"result_bytes", number(result_bytes)},
@@ -47,7 +48,7 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   const bool reduced = shape.combine == Combine::kReduced;
   const size_t lists = shape.top_k * (sizeof(int32_t) + (reduced ? sizeof(float) : 0));
   const size_t row_bytes = round_up(shape.row_bytes, kRowAlignment);
-  results_per_message_ = reduced ? 1 : std::min(shape.top_k, shape.slots_per_rank);
+  results_per_message_ = reduced ? 1 : std::min(shape.top_k, shape.local_slots());
   result_bytes_ = round_up(shape.result_bytes, kRowAlignment);
 
   lists_offset_ = round_up(2 * bytes_of_counts(shape), kSectionAlignment);

@@ -20,7 +20,7 @@
 //
 // To publish is to write into one's own segment, where all ranks read in place.
 //
-// entries = min(top_k, slots_per_rank): the most slots that one token can have on one rank.
+// entries = min(top_k, local slots): the most slots that one token can have on one rank.
 // max_rows = min(ep_size × max_tokens, max_group_tokens): even if all tokens go to one rank, it has
 // room. An area is as long as its source has tokens in the call.
 //
@@ -57,6 +57,9 @@ struct DispatchShape {
   int ep_size = 1;
   int num_experts = 0;
   int slots_per_rank = 0;
+  // Local slots after those, without weights of their own: in a call each may stand for an expert
+  // whose weights the rank reads elsewhere (row_sharing.h).
+  int borrowed_slots = 0;
   int top_k = 0;
   size_t row_bytes = 0;     // of a dispatched row; only the caller interprets them
   size_t result_bytes = 0;  // of a result row
@@ -74,7 +77,10 @@ struct DispatchShape {
   int num_slices = 1;
 
   int num_owners() const { return ep_size / num_slices; }
-  int num_slots() const { return num_owners() * slots_per_rank; }
+  // Slots as messages number them: slot s is local slot s % local_slots() of owner s /
+  // local_slots().
+  int local_slots() const { return slots_per_rank + borrowed_slots; }
+  int num_slots() const { return num_owners() * local_slots(); }
 
   int64_t max_rows() const;  // of one call
   // The most result rows that are sent back for one token.
@@ -85,7 +91,7 @@ struct DispatchShape {
     const char* name;
     uint64_t value;
   };
-  static constexpr size_t kNumFields = 13;
+  static constexpr size_t kNumFields = 14;
   std::array<Field, kNumFields> fields() const;
 };
 

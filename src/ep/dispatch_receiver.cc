@@ -22,7 +22,7 @@ constexpr int kListsAhead = 8;
 // Pushed messages have local slot numbers, published messages have global ones.
 DispatchReceiver::DispatchReceiver(const GroupBuffers& buffers)
     : buffers_(buffers),
-      first_slot_(buffers.publishes() ? buffers.owner * buffers.layout.shape().slots_per_rank : 0),
+      first_slot_(buffers.publishes() ? buffers.owner * buffers.layout.shape().local_slots() : 0),
       arrivals_(static_cast<size_t>(buffers.num_ranks)),
       num_arrivals_(static_cast<size_t>(buffers.num_ranks)),
       num_results_for_(static_cast<size_t>(buffers.num_ranks)) {}
@@ -30,7 +30,7 @@ DispatchReceiver::DispatchReceiver(const GroupBuffers& buffers)
 void DispatchReceiver::start(const DispatchCall& call) {
   call_ = &call;
   const DispatchShape& shape = buffers_.layout.shape();
-  slot_start_.assign(shape.slots_per_rank + 1 + shape.top_k, 0);
+  slot_start_.assign(shape.local_slots() + 1 + shape.top_k, 0);
 }
 
 DispatchReceiver::Messages DispatchReceiver::messages_of(int source) const {
@@ -79,7 +79,7 @@ DispatchReceiver::Arrival* DispatchReceiver::take_slots(const Messages& messages
   const BufferLayout& layout = buffers_.layout;
   const int32_t* slots = layout.slots(messages.segment, messages.area, index);
   const float* weights = layout.weights(messages.segment, messages.area, index);
-  const int32_t my_slots = layout.shape().slots_per_rank, top_k = layout.shape().top_k;
+  const int32_t my_slots = layout.shape().local_slots(), top_k = layout.shape().top_k;
   const int32_t first_slot = first_slot_;
   int32_t* const counts = slot_start_.data() + 1;
   const bool weighted = buffers_.reduced();
@@ -102,7 +102,7 @@ void DispatchReceiver::finish() {
   weights_.resize(buffers_.reduced() ? rows_.size() : 0);
   tokens_.resize(buffers_.reduced() ? rows_.size() : 0);  // at most
   num_messages_ = 0;
-  slot_start_.resize(buffers_.layout.shape().slots_per_rank + 1);
+  slot_start_.resize(buffers_.layout.shape().local_slots() + 1);
   if (rows_.empty()) {  // all slots start at 0, as start() has set them
     std::fill(num_results_for_.begin(), num_results_for_.end(), 0);
     return;

@@ -87,10 +87,10 @@ class DispatchReceiver {
   std::vector<std::vector<Arrival>> arrivals_;
   std::vector<int32_t> num_arrivals_;     // [ep_size]
   std::vector<int32_t> num_results_for_;  // [ep_size]
-  // [slots_per_rank + 1] index in rows_ of each slot's first row. Before finish: the number of rows
+  // [local_slots + 1] index in rows_ of each slot's first row. Before finish: the number of rows
   // of the previous slot, followed by [top_k] counters of other ranks' slots, which are not used.
   std::vector<int32_t> slot_start_;
-  std::vector<int32_t> slot_fill_;  // [slots_per_rank] index in rows_ of a slot's next row
+  std::vector<int32_t> slot_fill_;  // [local_slots] index in rows_ of a slot's next row
   std::vector<ExpertRow> rows_;     // [num_entries] by slot, then source, then message
   std::vector<float> weights_;      // [num_entries] by entry; Combine::kReduced
   int num_messages_ = 0;

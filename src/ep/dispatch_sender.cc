@@ -62,8 +62,8 @@ Status DispatchSender::invalid_slot_error(const DispatchBatch& batch, int token)
       return invalid_input(fmt::format("dispatch: token {} has slot {}, expected 0 to {}", token,
                                        slot, shape.num_slots() - 1));
     }
-    const int owner = slot / shape.slots_per_rank;
-    if (++slots_of_owner[owner] <= shape.slots_per_rank) continue;
+    const int owner = slot / shape.local_slots();
+    if (++slots_of_owner[owner] <= shape.local_slots()) continue;
     return invalid_input(
         fmt::format("dispatch: token {} has a slot of rank {} twice", token, owner));
   }

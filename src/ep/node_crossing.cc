@@ -210,7 +210,7 @@ void NodeCrossing::distribute_token(const std::byte* token, int64_t area, Pendin
     std::memcpy(&slot, token + k * sizeof(slot), sizeof(slot));
     if (slot < 0) continue;
     const std::byte* weight = reduced ? weights + static_cast<size_t>(k) * sizeof(float) : nullptr;
-    for (int rank = slot / shape.slots_per_rank; rank < shape.ep_size; rank += shape.num_owners()) {
+    for (int rank = slot / shape.local_slots(); rank < shape.ep_size; rank += shape.num_owners()) {
       Receiver& to = receivers_[static_cast<size_t>(rank)];
       if (to.segment == nullptr) continue;  // this slice is on another node
       if (to.num_slots == 0) {
@@ -218,7 +218,7 @@ void NodeCrossing::distribute_token(const std::byte* token, int64_t area, Pendin
         std::fill_n(layout_.slots(to.segment, area, to.num_messages), shape.top_k, -1);
         std::memcpy(layout_.row(to.segment, area, to.num_messages), row, shape.row_bytes);
       }
-      layout_.slots(to.segment, area, to.num_messages)[to.num_slots] = slot % shape.slots_per_rank;
+      layout_.slots(to.segment, area, to.num_messages)[to.num_slots] = slot % shape.local_slots();
       if (weight != nullptr) {
         std::memcpy(&layout_.weights(to.segment, area, to.num_messages)[to.num_slots], weight,
                     sizeof(float));

@@ -100,13 +100,13 @@ void PushDelivery::deliver(const Token& token, const TokenDestinations& to) {
 // change members.
 void PushDelivery::write_lists(const Token& token, const TokenDestinations& to) {
   const DispatchShape& shape = buffers_.layout.shape();
-  const int top_k = shape.top_k, slots_per_rank = shape.slots_per_rank;
+  const int top_k = shape.top_k, local_slots = shape.local_slots();
   for (int slice = 0; slice < shape.num_slices; ++slice) {
     const NextMessage* next_messages = next_messages_.data() + slice * buffers_.num_owners;
     for (int k = 0; k < top_k; ++k) {
       const int32_t owner = to.owner_of_slot()[k], place = to.place_of_slot()[k];
       int32_t* list = next_messages[owner].list;
-      list[place] = token.slots[k] - owner * slots_per_rank;  // as the owner numbers them
+      list[place] = token.slots[k] - owner * local_slots;  // as the owner numbers them
       if (token.weights != nullptr) buffers_.layout.weights_after(list)[place] = token.weights[k];
     }
   }

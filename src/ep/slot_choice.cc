@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -10,9 +11,10 @@
 namespace wideep::ep {
 
 SlotChooser::SlotChooser(const DispatchShape& shape, int rank)
-    : shape_(shape), me_{rank, shape.ep_size / shape.num_nodes} {
+    : shape_(shape), me_{rank, shape.ep_size / shape.num_nodes}, sharing_(shape) {
   load_.resize(static_cast<size_t>(shape.num_experts));
-  slot_shares_.resize(static_cast<size_t>(shape.num_slots()));
+  slot_shares_.resize(static_cast<size_t>(shape.num_owners() * shape.slots_per_rank));
+  borrowed_.assign(static_cast<size_t>(shape.borrowed_slots), balance::kUnusedSlot);
   counts_.resize(static_cast<size_t>(shape.ep_size));
   rank_excess_.resize(static_cast<size_t>(shape.ep_size));
 }
@@ -38,11 +40,14 @@ void SlotChooser::list_replicas(const balance::Placement& placement, Layer* laye
   for (const int32_t expert : placement.slot_to_expert) {
     if (expert != balance::kUnusedSlot) ++layer->runs[expert].left;
   }
+  layer->has_one.assign(static_cast<size_t>(placement.num_experts), 0);
   layer->spread.clear();
+  layer->lent.clear();
   int32_t num_replicas = 0;
   for (int32_t expert = 0; expert < placement.num_experts; ++expert) {
     Run& run = layer->runs[expert];
     if (run.left == 1) {
+      layer->has_one[expert] = 1;
       run.left = std::numeric_limits<int64_t>::max();  // so choose() never calls next_run
       continue;
     }
@@ -58,23 +63,25 @@ void SlotChooser::list_replicas(const balance::Placement& placement, Layer* laye
     const int32_t expert = placement.slot_to_expert[slot];
     if (expert == balance::kUnusedSlot) continue;
     Run& run = layer->runs[expert];
-    run.slot = slot;
+    const int rank = placement.rank_of_slot(slot);
+    run.slot = rank * shape_.local_slots() + slot % placement.slots_per_rank();
     if (run.replica < 0) continue;
-    layer->replica_slots[run.replica] = slot;
-    layer->replica_ranks[run.replica++] = placement.rank_of_slot(slot);
+    layer->replica_slots[run.replica] = run.slot;
+    layer->replica_ranks[run.replica++] = rank;
   }
 }
 
 void SlotChooser::set_parts(std::span<const double> shares, Layer* layer) {
   const size_t num_replicas = layer->replica_slots.size();
   layer->row.resize(num_replicas);
+  layer->quotas.resize(num_replicas);
   layer->parts.resize(num_replicas);
   layer->credit.assign(num_replicas, 0);
   for (const SpreadExpert& spread : layer->spread) {
     const size_t begin = spread.begin, size = spread.end - spread.begin;
     shares_.assign(size, 1.0 / static_cast<double>(size));
     for (size_t i = 0; i < size && !shares.empty(); ++i) {
-      shares_[i] = shares[layer->replica_slots[begin + i]];
+      shares_[i] = shares[placed_slot(layer->replica_slots[begin + i])];
     }
     const auto parts = std::span(layer->parts).subspan(begin, size);
     parts_of_equal_ranks(std::span(layer->replica_ranks).subspan(begin, size), parts);
@@ -105,44 +112,165 @@ void SlotChooser::parts_of_equal_ranks(std::span<const int32_t> replica_ranks,
 // ---- calls ----
 
 void SlotChooser::split_by_counts(int layer, std::span<const int32_t> counts) {
-  const size_t num_experts = load_.size(), num_ranks = counts_.size();
-  WIDEEP_CHECK_EQ(counts.size(), num_ranks * num_experts);
+  WIDEEP_CHECK_EQ(counts.size(), counts_.size() * load_.size());
   Layer& entry = layers_.at(layer);
-  if (entry.spread.empty()) return;
+  return_loans(entry);
+  if (entry.spread.empty() && shape_.borrowed_slots == 0) return;
+  sum_counts(counts);
+  if (!entry.spread.empty()) set_quotas(entry);
+  split_ = entry.spread;
+  lend(entry);
+  for (const SpreadExpert& spread : split_) {
+    if (counts[me_.rank * load_.size() + spread.expert] > 0) split_expert(spread, counts, entry);
+  }
+}
+
+void SlotChooser::sum_counts(std::span<const int32_t> counts) {
+  const size_t num_experts = load_.size();
   totals_.assign(counts.begin(), counts.begin() + static_cast<ptrdiff_t>(num_experts));
-  for (size_t rank = 1; rank < num_ranks; ++rank) {
+  for (size_t rank = 1; rank < counts_.size(); ++rank) {
     const int32_t* row = counts.data() + rank * num_experts;
     for (size_t e = 0; e < num_experts; ++e) totals_[e] += row[e];
-  }
-  std::copy(totals_.begin(), totals_.end(), load_.begin());
-  entry.resplitter.resplit(load_, slot_shares_);
-  std::fill(rank_excess_.begin(), rank_excess_.end(), 0.0);
-  for (const SpreadExpert& spread : entry.spread) {
-    if (totals_[spread.expert] > 0) split_expert(spread, counts, entry);
   }
 }
 
 // round_shares depends on rank_excess_ of the experts before. So every rank rounds all experts,
 // even those of which it has no tokens: only then do all ranks get the same quotas.
+void SlotChooser::set_quotas(Layer& layer) {
+  std::copy(totals_.begin(), totals_.end(), load_.begin());
+  layer.resplitter.resplit(load_, slot_shares_);
+  std::fill(rank_excess_.begin(), rank_excess_.end(), 0.0);
+  for (const SpreadExpert& spread : layer.spread) {
+    const size_t begin = spread.begin, size = spread.end - spread.begin;
+    const auto quotas = std::span(layer.quotas).subspan(begin, size);
+    std::ranges::fill(quotas, 0);
+    if (totals_[spread.expert] == 0) continue;
+    shares_.resize(size);
+    for (size_t i = 0; i < size; ++i) {
+      shares_[i] = slot_shares_[placed_slot(layer.replica_slots[begin + i])];
+    }
+    round_shares(totals_[spread.expert], shares_,
+                 std::span(std::as_const(layer).replica_ranks).subspan(begin, size), rank_excess_,
+                 quotas);
+  }
+}
+
 void SlotChooser::split_expert(const SpreadExpert& spread, std::span<const int32_t> counts,
                                Layer& layer) {
   const size_t begin = spread.begin, size = spread.end - spread.begin;
-  const auto ranks = std::span(std::as_const(layer).replica_ranks).subspan(begin, size);
-  shares_.resize(size);
-  quotas_.resize(size);
-  for (size_t i = 0; i < size; ++i) shares_[i] = slot_shares_[layer.replica_slots[begin + i]];
-  round_shares(totals_[spread.expert], shares_, ranks, rank_excess_, quotas_);
-  if (counts[me_.rank * load_.size() + spread.expert] == 0) return;
   start_run(spread, layer);
   for (size_t rank = 0; rank < counts_.size(); ++rank) {
     counts_[rank] = counts[rank * load_.size() + spread.expert];
   }
-  split_by_source(ranks, me_, counts_, quotas_, std::span(layer.row).subspan(begin, size));
+  split_by_source(std::span(std::as_const(layer).replica_ranks).subspan(begin, size), me_, counts_,
+                  std::span(layer.quotas).subspan(begin, size),
+                  std::span(layer.row).subspan(begin, size));
 }
+
+// ---- loans, for the time of a call ----
+
+void SlotChooser::return_loans(Layer& layer) {
+  for (const auto& [expert, run] : layer.lent) layer.runs[expert] = run;
+  layer.lent.clear();
+  const size_t num_replicas = layer.spread.empty() ? 0 : layer.spread.back().end;
+  layer.replica_slots.resize(num_replicas);
+  layer.replica_ranks.resize(num_replicas);
+  layer.quotas.resize(num_replicas);
+  layer.row.resize(num_replicas);
+  std::ranges::fill(borrowed_, balance::kUnusedSlot);
+}
+
+// Replaces experts of split_ that are lent by those with the borrowed slots.
+void SlotChooser::lend(Layer& layer) {
+  const int64_t all = std::accumulate(totals_.begin(), totals_.end(), int64_t{0});
+  if (!RowSharing::pays(shape_, all)) return;
+  list_rows(layer);
+  loans_.clear();
+  counts_.assign(counts_.size(), 0);  // of borrowed slots
+  for (const Loan& loan : sharing_.share(rows_)) {
+    const auto index = static_cast<int32_t>(counts_[static_cast<size_t>(loan.to)]++);
+    loans_.emplace_back(loan, loan.to * shape_.local_slots() + shape_.slots_per_rank + index);
+    if (loan.to == me_.rank) borrowed_[static_cast<size_t>(index)] = loan.expert;
+  }
+  std::ranges::sort(loans_, {},
+                    [](const auto& each) { return std::pair(each.first.expert, each.second); });
+  for (auto first = loans_.begin(); first != loans_.end();) {
+    const auto end = std::find_if(first, loans_.end(), [&](const auto& each) {
+      return each.first.expert != first->first.expert;
+    });
+    apply_loans({first, end}, layer);
+    first = end;
+  }
+}
+
+// The rows of all ranks, for RowSharing.
+void SlotChooser::list_rows(const Layer& layer) {
+  rows_.clear();
+  for (size_t e = 0; e < totals_.size(); ++e) {
+    if (!layer.has_one[e] || totals_[e] == 0) continue;
+    const int32_t rank = layer.runs[e].slot / shape_.local_slots();
+    rows_.push_back({static_cast<int32_t>(e), rank, totals_[e]});
+  }
+  for (const SpreadExpert& spread : layer.spread) {
+    for (int32_t i = spread.begin; i < spread.end; ++i) {
+      // Replicas of one rank are adjacent.
+      const int32_t rank = layer.replica_ranks[i];
+      const bool is_same = i > spread.begin && rank == layer.replica_ranks[i - 1];
+      if (is_same) {
+        rows_.back().rows += layer.quotas[i];
+      } else {
+        rows_.push_back({spread.expert, rank, layer.quotas[i]});
+      }
+    }
+  }
+}
+
+// The loans of one expert: lists all its replicas and borrowed slots anew, by slot.
+void SlotChooser::apply_loans(std::span<const std::pair<Loan, int32_t>> loans, Layer& layer) {
+  const int32_t expert = loans.front().first.expert;
+  std::vector<Replica>& replicas = replicas_;
+  replicas.clear();
+  const auto known = std::ranges::find(split_, expert, &SpreadExpert::expert);
+  if (known == split_.end()) {
+    const Run& run = layer.runs[expert];
+    layer.lent.emplace_back(expert, run);
+    replicas.push_back({run.slot, run.slot / shape_.local_slots(), totals_[expert]});
+  } else {
+    for (int32_t i = known->begin; i < known->end; ++i) {
+      replicas.push_back({layer.replica_slots[i], layer.replica_ranks[i], layer.quotas[i]});
+    }
+    split_.erase(known);
+  }
+  for (const auto& [loan, slot] : loans) {
+    int64_t left = loan.rows;
+    for (Replica& each : replicas) {
+      if (each.rank != loan.from || each.slot % shape_.local_slots() >= shape_.slots_per_rank) {
+        continue;
+      }
+      const int64_t rows = std::min(left, each.quota);
+      each.quota -= rows;
+      left -= rows;
+    }
+    WIDEEP_CHECK_EQ(left, 0);
+    replicas.push_back({slot, loan.to, loan.rows});
+  }
+  std::ranges::sort(replicas, {}, &Replica::slot);
+  const auto begin = static_cast<int32_t>(layer.replica_slots.size());
+  for (const Replica& each : replicas) {
+    layer.replica_slots.push_back(each.slot);
+    layer.replica_ranks.push_back(each.rank);
+    layer.quotas.push_back(each.quota);
+  }
+  layer.row.resize(layer.replica_slots.size());
+  split_.push_back({expert, begin, static_cast<int32_t>(layer.replica_slots.size())});
+}
+
+// ---- calls by given shares ----
 
 void SlotChooser::split_by_given_shares(int layer, std::span<const int32_t> counts) {
   WIDEEP_CHECK_EQ(counts.size(), load_.size());
   Layer& entry = layers_.at(layer);
+  return_loans(entry);
   for (const SpreadExpert& spread : entry.spread) {
     if (counts[spread.expert] == 0) continue;
     start_run(spread, entry);
@@ -151,6 +279,29 @@ void SlotChooser::split_by_given_shares(int layer, std::span<const int32_t> coun
                       std::span(entry.credit).subspan(begin, size),
                       std::span(entry.row).subspan(begin, size));
   }
+}
+
+SlotChooser::ReplicaTable SlotChooser::replica_table(int layer) const {
+  const Layer& entry = layers_.at(layer);
+  ReplicaTable table;
+  auto spread = entry.spread.begin();
+  for (int32_t expert = 0; expert < shape_.num_experts; ++expert) {
+    table.first.push_back(static_cast<int32_t>(table.slots.size()));
+    if (spread == entry.spread.end() || spread->expert != expert) {
+      table.slots.push_back(entry.runs[expert].slot);
+      table.parts.push_back(kWholeToken);
+      table.credit.push_back(0);
+      continue;
+    }
+    for (int32_t i = spread->begin; i < spread->end; ++i) {
+      table.slots.push_back(entry.replica_slots[i]);
+      table.parts.push_back(entry.parts[i]);
+      table.credit.push_back(entry.credit[i]);
+    }
+    ++spread;
+  }
+  table.first.push_back(static_cast<int32_t>(table.slots.size()));
+  return table;
 }
 
 void SlotChooser::start_run(const SpreadExpert& spread, Layer& layer) {

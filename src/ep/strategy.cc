@@ -9,7 +9,7 @@ namespace {
 // q of strategy.h as a product: the k-th choice is among the S − k slots not yet taken, of which
 // S − slots_per_rank − k are elsewhere. (The binomial coefficients themselves could overflow.)
 double probability_of_no_slot(const DispatchShape& shape) {
-  const double slots = shape.num_slots();
+  const double slots = shape.num_owners() * shape.slots_per_rank;
   double q = 1.0;
   for (int k = 0; k < shape.top_k; ++k) {
     const double elsewhere = slots - shape.slots_per_rank - k;

@@ -9,7 +9,7 @@ namespace wideep::ep {
 
 TokenDestinations::TokenDestinations(const DispatchShape& shape)
     : top_k_(shape.top_k),
-      slots_per_rank_(shape.slots_per_rank),
+      local_slots_(shape.local_slots()),
       num_owners_(shape.num_owners()),
       num_slices_(shape.num_slices),
       owner_of_(static_cast<size_t>(shape.top_k)),
@@ -17,10 +17,10 @@ TokenDestinations::TokenDestinations(const DispatchShape& shape)
       ranks_(static_cast<size_t>(shape.ep_size)),
       num_slots_(static_cast<size_t>(shape.num_owners())),
       owner_bits_(static_cast<size_t>((shape.num_owners() + kOwnersInWord - 1) / kOwnersInWord)) {
-  // A table, because dividing by slots_per_rank, which is not a constant, takes longer than a
+  // A table, because dividing by local_slots, which is not a constant, takes longer than a
   // lookup.
   for (int slot = 0; slot < shape.num_slots(); ++slot) {
-    slot_owners_.push_back(slot / shape.slots_per_rank);
+    slot_owners_.push_back(slot / shape.local_slots());
   }
 }
 
@@ -67,7 +67,7 @@ bool TokenDestinations::list_ranks() {
   for (; count < num_found_ranks_; ++count) {
     ranks_[count] = ranks_[count - num_found_owners_] + num_owners_;
   }
-  return most <= slots_per_rank_;
+  return most <= local_slots_;
 }
 
 }  // namespace wideep::ep

@@ -45,7 +45,7 @@ class TokenDestinations {
 
   bool list_ranks();
 
-  int top_k_, slots_per_rank_, num_owners_, num_slices_;
+  int top_k_, local_slots_, num_owners_, num_slices_;
   std::vector<int32_t> slot_owners_;  // [num_slots]
   std::vector<int32_t> owner_of_;     // [top_k]
   std::vector<int32_t> place_of_;     // [top_k]

@@ -49,14 +49,14 @@ void ExpertRows::place(const Compute& compute, const ep::DispatchCombine& exchan
   inputs_.clear();
   returned_.clear();
   messages_.resize(static_cast<size_t>(exchange.num_messages()));
-  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
+  for (int slot = 0; slot < shape_.local_slots(); ++slot) {
     for (const ep::ExpertRow& row : exchange.rows_of_slot(slot)) {
       messages_[row.message] = row.row;
       returned_.push_back(row.result);
     }
   }
   const kernels::InputRows inputs = received_inputs(compute, gate);
-  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
+  for (int slot = 0; slot < shape_.local_slots(); ++slot) {
     for (const ep::ExpertRow& row : exchange.rows_of_slot(slot)) {
       inputs_.push_back(inputs[row.message]);
     }
@@ -104,7 +104,7 @@ void ExpertRows::place_results(const ep::DispatchCombine& exchange) {
     return;
   }
   auto* plain = plain_results_.get<std::byte>(columns_offset_ + returned_.size() * result_bytes_);
-  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
+  for (int slot = 0; slot < shape_.local_slots(); ++slot) {
     for (const ep::ExpertRow& row : exchange.rows_of_slot(slot)) {
       results_.push_back(plain + static_cast<size_t>(row.entry) * result_bytes_);
     }

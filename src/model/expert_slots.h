@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <iterator>
 #include <map>
 #include <span>
 #include <utility>
@@ -54,6 +55,15 @@ class ExpertSlots {
     return weights::view_expert(shape_, slots_[first_slots_.at(layer) + local_slot], slice_);
   }
 
+  // For borrowed slots (ep/row_sharing.h): any expert, where the pool has it. REQUIRES: read_pool.
+  weights::GatedMlp pool_expert(int layer, int32_t expert) const {
+    const auto position = std::distance(first_slots_.begin(), first_slots_.find(layer));
+    return weights::view_expert(shape_, pool_->record({static_cast<int>(position), expert, slice_}),
+                                slice_);
+  }
+  // The pool of the slots' layers, filled; it outlives the slots.
+  void read_pool(const weights::HostPool& pool) { pool_ = &pool; }
+
   // Puts the record of another expert into a slot and returns the one that was there. Not during a
   // forward pass.
   std::byte* exchange(int layer, int local_slot, int32_t expert, std::byte* record) {
@@ -92,6 +102,7 @@ class ExpertSlots {
 
   weights::ExpertShape shape_;
   int slice_;
+  const weights::HostPool* pool_ = nullptr;
   std::vector<base::AlignedBytes> blocks_;  // memory of all records; exchange() swaps records
   std::vector<std::byte*> spare_;           // records of blocks_ that no slot needs
   std::vector<std::byte*> slots_;           // [slots of all layers] the record of each slot

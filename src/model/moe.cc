@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/cpu_time.h"
@@ -75,7 +76,7 @@ Status MoeRunner::run_chunks(Progress& progress) {
     if (shape_.calls_in_flight > 1) WIDEEP_TRY(send_chunk(progress, chunk + 1, Wait::kNo));
     if (!exchange_.rows_arrived()) run_shared(progress);
     WIDEEP_TRY(receive(progress));
-    WIDEEP_TRY(run_experts(progress));
+    WIDEEP_TRY(run_experts(progress, chunk));
     WIDEEP_TRY(exchange_.start_combine());
   }
   while (progress.reduced < progress.num_chunks) WIDEEP_TRY(reduce_chunk(progress));
@@ -87,7 +88,7 @@ Status MoeRunner::run_chunks(Progress& progress) {
 // which frees its buffers.
 Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
   if (chunk == progress.num_chunks || chunk < progress.sent) return {};
-  const bool by_counts = splits_by_counts(progress.call.layer);
+  const bool by_counts = splits_by_counts(progress);
   if (chunk == progress.begun) {
     if (chunk - progress.reduced == shape_.calls_in_flight) {
       if (wait == Wait::kNo && !exchange_.results_arrived()) return {};
@@ -160,8 +161,19 @@ Status MoeRunner::reduce_chunk(Progress& progress) {
 
 // ---- slot choice ----
 
-bool MoeRunner::splits_by_counts(int layer) const {
-  return share_update_ == balance::ShareUpdate::kIteration && chooser_.has_replicas(layer);
+bool MoeRunner::splits_by_counts(const Progress& progress) const {
+  return share_update_ == balance::ShareUpdate::kIteration &&
+         (chooser_.has_replicas(progress.call.layer) || lends(progress));
+}
+
+// Whether any chunk may have loans, as all ranks know before they have seen the counts. Where ranks
+// do not know each other's tokens, they always look.
+bool MoeRunner::lends(const Progress& progress) const {
+  const std::span<const int32_t> tokens = progress.call.tokens_of_ranks;
+  const int64_t all = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
+  const bool is_known = !tokens.empty();
+  return shape_.borrowed_slots > 0 &&
+         (!is_known || ep::RowSharing::pays(shape_, all * config_.routing.top_k));
 }
 
 // Chooses slots for all tokens of the chunk, because the split among replicas counts all of them.
@@ -169,18 +181,20 @@ bool MoeRunner::splits_by_counts(int layer) const {
 Status MoeRunner::choose_slots(const Progress& progress, ep::TokenRange tokens) {
   const int layer = progress.call.layer;
   const TraceSpan span(Span::kChooseSlots, layer);
-  if (splits_by_counts(layer)) {
+  if (splits_by_counts(progress)) {
     WIDEEP_TRY(exchange_.await_counts(progress.where()));
     chooser_.split_by_counts(layer, exchange_.counts_of_ranks());
-  } else if (chooser_.has_replicas(layer)) {
+  } else {
     chooser_.split_by_given_shares(layer, chunk_.counts);
   }
+  const std::span<const int32_t> borrowed = chooser_.borrowed_experts();
+  chunk_.borrowed[progress.sent & 1].assign(borrowed.begin(), borrowed.end());
   const std::span<const int32_t> experts = routing_.experts_of(tokens);
   chunk_.slots.resize(experts.size());
   chooser_.choose(layer, experts, chunk_.slots);
   // Every slice of an expert gets the row.
   for (const int32_t slot : chunk_.slots) {
-    const int owner = slot / shape_.slots_per_rank;
+    const int owner = slot / shape_.local_slots();
     for (int to = owner; to < shape_.ep_size; to += shape_.num_owners()) {
       ++totals_.sent_entries[to];
     }
@@ -205,11 +219,12 @@ void MoeRunner::keep_wanted_slots(ep::TokenRange tokens) {
 
 // Measures the critical path: this thread's processor time, plus what the busiest other thread
 // needed beyond it (ThreadPool::lag_cpu_ns).
-Status MoeRunner::run_experts(const Progress& progress) {
+Status MoeRunner::run_experts(const Progress& progress, int chunk) {
   const TraceSpan span(Span::kExperts, progress.call.layer);
   const base::ThreadPool& pool = progress.compute.pool();
   const int64_t before = base::thread_cpu_ns() + pool.lag_cpu_ns();
-  WIDEEP_TRY(experts_.run(progress.compute, exchange_, progress.where()));
+  WIDEEP_TRY(
+      experts_.run(progress.compute, exchange_, chunk_.borrowed[chunk & 1], progress.where()));
   totals_.experts_cpu_ns += base::thread_cpu_ns() + pool.lag_cpu_ns() - before;
   return {};
 }

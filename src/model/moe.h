@@ -23,6 +23,7 @@
 // Thread safety: one thread per rank.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -99,6 +100,8 @@ class MoeRunner {
     std::vector<int32_t> tokens_of_ranks;  // [ep_size]
     std::vector<int32_t> counts;           // [num_experts] of this rank's tokens
     std::vector<int32_t> slots;            // [wanted tokens of the chunk, top_k]
+    // [borrowed slots] of the calls in flight, by chunk & 1: the experts that this rank borrows.
+    std::array<std::vector<int32_t>, 2> borrowed;
   };
   // Sums over all chunks, as in MoeLayerRecord.
   struct Totals {
@@ -119,11 +122,12 @@ class MoeRunner {
   Status receive(const Progress& progress);
   Status reduce_chunk(Progress& progress);
 
-  bool splits_by_counts(int layer) const;
+  bool splits_by_counts(const Progress& progress) const;
+  bool lends(const Progress& progress) const;
   Status choose_slots(const Progress& progress, ep::TokenRange tokens);
   void keep_wanted_slots(ep::TokenRange tokens);
 
-  Status run_experts(const Progress& progress);
+  Status run_experts(const Progress& progress, int chunk);
   void run_shared(Progress& progress);
   void gate_shared(Progress& progress);
 

@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "kernels/kernels.h"
+#include "model/model_forms.h"
 #include "transport/rank_threads.h"
 #include "weights/random_tensors.h"
 
@@ -45,6 +46,8 @@ struct Options {
   int calls_in_flight = 1;
   bool every_third = false;  // only these tokens' outputs are wanted
   kernels::WeightFormat experts = kernels::WeightFormat::kBf16;
+  int scale = 1;  // of the numbers of tokens
+  int borrowed_slots = 0;
 };
 
 // What came out and what the observer saw, of all iterations one behind the other.
@@ -66,9 +69,9 @@ struct Outcome : MoeObserver {
   }
 };
 
-int tokens_of(int rank, int iteration) {
+int tokens_of(int rank, int iteration, int scale = 1) {
   if ((rank + iteration) % 3 == 0) return 0;  // idle
-  return 1 + (7 * rank + 11 * iteration) % kMaxTokens;
+  return scale * (1 + (7 * rank + 11 * iteration) % kMaxTokens);
 }
 
 // Of a rank's tokens, every third from its second on: none where there is one.
@@ -78,10 +81,10 @@ std::vector<int32_t> wanted_of(int num_tokens) {
   return wanted;
 }
 
-std::vector<float> input_of(int rank, int iteration, bool alike) {
+std::vector<float> input_of(int rank, int iteration, bool alike, int scale = 1) {
   std::mt19937 rng(alike ? 1 : 100 * iteration + rank);
   std::normal_distribution<float> normal;
-  std::vector<float> h(static_cast<size_t>(tokens_of(rank, iteration)) * kHidden);
+  std::vector<float> h(static_cast<size_t>(tokens_of(rank, iteration, scale)) * kHidden);
   for (size_t i = 0; i < h.size(); ++i) {
     h[i] = alike && i >= kHidden ? h[i - kHidden] : normal(rng);
   }
@@ -97,7 +100,7 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
       .num_slots = options.num_slots,
       .layers = {{0, *balance::default_placement(kExperts, kRanks, options.num_slots)}},
       .share_update = options.share_update};
-  WIDEEP_TRY_ASSIGN(const ExpertSlots slots,
+  WIDEEP_TRY_ASSIGN(ExpertSlots slots,
                     ExpertSlots::load(model, loader, placement, endpoint.rank()));
   MoeWeights weights;
   WIDEEP_TRY_ASSIGN(weights.router,
@@ -107,13 +110,20 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
                                                       kHidden, kIntermediate));
   EXPECT_TRUE(loader.run().ok());
   base::ThreadPool pool(1);
+  WIDEEP_TRY_ASSIGN(const auto host_pool,
+                    weights::HostPool::create(experts_shape(model, loader, 1), 1, kExperts));
+  const std::vector<int> layers = {0};
+  WIDEEP_TRY(fill_host_pool(layers, loader, 0, pool, *host_pool));
+  slots.read_pool(*host_pool);
   const Compute compute(*kernels::all_kernels().back(), pool);
   MoeRunner runner(model, placement, slots, endpoint, layout, options.moe);
   runner.set_observer(outcome);
   for (int iteration = 0; iteration < kIterations; ++iteration) {
     std::vector<int32_t> tokens_of_ranks;
-    for (int rank = 0; rank < kRanks; ++rank) tokens_of_ranks.push_back(tokens_of(rank, iteration));
-    const std::vector<float> h = input_of(endpoint.rank(), iteration, options.alike);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      tokens_of_ranks.push_back(tokens_of(rank, iteration, options.scale));
+    }
+    const std::vector<float> h = input_of(endpoint.rank(), iteration, options.alike, options.scale);
     std::vector<float> x = h;
     MoeCall call{.layer = 0,
                  .iteration = iteration,
@@ -134,10 +144,11 @@ std::vector<Outcome> run(const Options& options) {
   const ep::BufferLayout layout({.ep_size = kRanks,
                                  .num_experts = kExperts,
                                  .slots_per_rank = options.num_slots / kRanks,
+                                 .borrowed_slots = options.borrowed_slots,
                                  .top_k = kTopK,
                                  .row_bytes = row_bytes(options.moe.dispatch_format(), kHidden),
                                  .result_bytes = row_bytes(options.moe.combine_format(), kHidden),
-                                 .max_tokens = kMaxTokens,
+                                 .max_tokens = options.scale * kMaxTokens,
                                  .max_group_tokens = options.max_num_tokens,
                                  .combine = options.combine,
                                  .strategy = options.strategy,
@@ -206,6 +217,32 @@ TEST(MoeRunner, SameBitsWhereChunksOverlap) {
           EXPECT_EQ(found[rank].counts, expected[rank].counts);
           EXPECT_EQ(found[rank].group_counts, expected[rank].group_counts);
         }
+      }
+    }
+  }
+}
+
+// Ranks with few rows compute those of others, with experts from the pool.
+TEST(MoeRunner, SameBitsAndEvenRowsWhereRanksBorrowExperts) {
+  for (const bool alike : {false, true}) {
+    for (const int num_slots : {kExperts, 16}) {
+      Options options{.num_slots = num_slots, .alike = alike, .scale = 8};
+      const std::vector<Outcome> expected = run(options);
+      options.borrowed_slots = 4;
+      for (const int64_t max_num_tokens : {0, 301}) {
+        options.max_num_tokens = max_num_tokens;
+        options.calls_in_flight = max_num_tokens == 0 ? 1 : 2;
+        const std::vector<Outcome> found = run(options);
+        std::vector<int64_t> rows(kRanks, 0);
+        for (int rank = 0; rank < kRanks; ++rank) {
+          EXPECT_EQ(found[rank].x, expected[rank].x);
+          EXPECT_EQ(found[rank].group_counts, expected[rank].group_counts);
+          for (size_t i = 0; i < found[rank].sent.size(); ++i)
+            rows[i % kRanks] += found[rank].sent[i];
+        }
+        if (max_num_tokens > 0) continue;  // the last chunk may be too small
+        const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+        EXPECT_LE(std::ranges::max(rows) * kRanks, all * 103 / 100) << num_slots << alike;
       }
     }
   }

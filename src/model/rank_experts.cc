@@ -23,25 +23,27 @@ RankExperts::RankExperts(const ModelConfig& config, const ExpertSlots& slots,
 }
 
 Status RankExperts::run(const Compute& compute, const ep::DispatchCombine& exchange,
-                        const transport::Awaited& where) {
+                        std::span<const int32_t> borrowed, const transport::Awaited& where) {
   // All experts have one shape, so that any slot can hold any of them.
   const kernels::PackedShape gate = slots_.expert(where.layer, 0).gate.shape;
   rows_.place(compute, exchange, gate);
-  list_work(exchange, where.layer, gate.format);
+  list_work(exchange, borrowed, where.layer, gate.format);
   WIDEEP_TRY(run_work(compute, where));
   rows_.finish(compute, exchange);
   return {};
 }
 
 // Lists the experts that have rows.
-void RankExperts::list_work(const ep::DispatchCombine& exchange, int layer,
-                            kernels::WeightFormat format) {
+void RankExperts::list_work(const ep::DispatchCombine& exchange, std::span<const int32_t> borrowed,
+                            int layer, kernels::WeightFormat format) {
   work_.clear();
   size_t first = 0;
-  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
+  for (int slot = 0; slot < shape_.local_slots(); ++slot) {
     const int num_rows = static_cast<int>(exchange.rows_of_slot(slot).size());
     if (num_rows == 0) continue;
-    work_.push_back({slots_.expert(layer, slot),
+    const int own_slots = shape_.slots_per_rank;
+    work_.push_back({slot < own_slots ? slots_.expert(layer, slot)
+                                      : slots_.pool_expert(layer, borrowed[slot - own_slots]),
                      {{.pointers = rows_.inputs() + first}, num_rows, config_.hidden_size, format},
                      {.dtype = row_dtype_, .pointers = rows_.results() + first}});
     first += static_cast<size_t>(num_rows);
@@ -71,7 +73,7 @@ std::byte* RankExperts::shared_between() {
 }
 
 int64_t RankExperts::between_rows(const ep::DispatchShape& shape) {
-  return shape.calls_in_flight * shape.max_rows() * std::min(shape.top_k, shape.slots_per_rank);
+  return shape.calls_in_flight * shape.max_rows() * std::min(shape.top_k, shape.local_slots());
 }
 
 }  // namespace wideep::model

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ep/dispatch_combine.h"
@@ -34,16 +35,17 @@ class RankExperts {
   static int64_t between_rows(const ep::DispatchShape& shape);
 
   // Runs the experts of where.layer on the rows that `exchange` has received, and leaves the
-  // results where it sends them from. Collective over the shards. Errors: one of them failed or did
-  // not answer in time.
+  // results where it sends them from. borrowed: the experts of the borrowed slots. Collective over
+  // the shards. Errors: one of them failed or did not answer in time.
   Status run(const Compute& compute, const ep::DispatchCombine& exchange,
-             const transport::Awaited& where);
+             std::span<const int32_t> borrowed, const transport::Awaited& where);
 
   ExpertRows& rows() { return rows_; }
   const ExpertRows& rows() const { return rows_; }
 
  private:
-  void list_work(const ep::DispatchCombine& exchange, int layer, kernels::WeightFormat format);
+  void list_work(const ep::DispatchCombine& exchange, std::span<const int32_t> borrowed, int layer,
+                 kernels::WeightFormat format);
   Status run_work(const Compute& compute, const transport::Awaited& where);
   std::byte* shared_between();
 

@@ -22,6 +22,7 @@ using balance::UpdatePolicyKind;
 
 constexpr const char* kAssignments = "initial_global_assignments";
 constexpr const char* kShareUpdate = "share_update";
+constexpr const char* kExactLoad = "exact_load";
 constexpr const char* kUpdatePolicy = "update_policy";
 constexpr const char* kSpareSlots = "spare_slots";
 constexpr int64_t kMaxLayerUpdates = 1 << 20;
@@ -72,6 +73,21 @@ Status check_online_keys(const BalancerSettings& settings, const std::string& wh
   return invalid_input(
       fmt::format("{}: {}: has no effect with layer_updates_per_iter 0; raise that or remove {}",
                   where, key, key));
+}
+
+// What it needs: the host pool, and the counts of the iteration.
+Status check_exact_load(const BalancerSettings& settings, const std::string& where) {
+  if (!settings.exact_load.value_or(false)) return {};
+  if (settings.layer_updates_per_iter == 0) {
+    return invalid_input(
+        fmt::format("{}: {}: node reads experts from the host pool, which online balancing has; "
+                    "set layer_updates_per_iter to 1 or more, or remove {}",
+                    where, kExactLoad, kExactLoad));
+  }
+  if (settings.share_update.value_or(ShareUpdate::kIteration) == ShareUpdate::kIteration) return {};
+  return invalid_input(fmt::format(
+      "{}: {}: node needs the counts of the iteration; set {} to iteration, or remove {}", where,
+      kExactLoad, kShareUpdate, kExactLoad));
 }
 
 std::string layer_list(const std::vector<int>& layers) {
@@ -177,6 +193,7 @@ BalancerSettings take_balancer_settings(formats::YamlMap& map) {
       map.integer_or("layer_updates_per_iter", 0, {.min = 0, .max = kMaxLayerUpdates}));
   settings.share_update = take_choice<ShareUpdate>(
       map, kShareUpdate, {"iteration", ShareUpdate::kIteration}, {"window", ShareUpdate::kWindow});
+  settings.exact_load = take_choice<bool>(map, kExactLoad, {"off", false}, {"node", true});
   settings.update_policy = take_choice<UpdatePolicyKind>(
       map, kUpdatePolicy, {"wideep", UpdatePolicyKind::kWideep}, {"trt", UpdatePolicyKind::kTrt});
   if (map.has(kSpareSlots)) {
@@ -209,7 +226,9 @@ Result<ModelPlacement> resolve_placement(const BalancerSettings& settings, const
                     where, kShareUpdate, model.num_slots, kShareUpdate));
   }
   WIDEEP_TRY(check_online_keys(settings, where));
+  WIDEEP_TRY(check_exact_load(settings, where));
   model.share_update = settings.share_update.value_or(ShareUpdate::kIteration);
+  model.exact_load = settings.exact_load.value_or(false);
   model.update_policy = settings.update_policy.value_or(UpdatePolicyKind::kWideep);
   model.spare_slots = static_cast<int>(settings.spare_slots.value_or(0));
   WIDEEP_TRY(fill_layers(settings, shape, where, &model));
@@ -242,6 +261,7 @@ std::string balancer_yaml_text(const ModelPlacement& placement) {
   if (placement.share_update == ShareUpdate::kWindow) {
     text += fmt::format("{}: window\n", kShareUpdate);
   }
+  if (placement.exact_load) text += fmt::format("{}: node\n", kExactLoad);
   if (placement.update_policy == UpdatePolicyKind::kTrt) {
     text += fmt::format("{}: trt\n", kUpdatePolicy);
   }

@@ -7,6 +7,7 @@
 //     3: [138, 81, 60, ...]             # layer: expert of each global slot, num_slots values
 //   layer_updates_per_iter: 0           # 0: static; > 0: online
 //   share_update: iteration             # wideep's own; or window. Written only if it is window
+//   exact_load: node                    # wideep's own, online: or off. Written only if it is node
 //   update_policy: wideep               # wideep's own, online: or trt
 //   spare_slots: 10                     # wideep's own, online: spare records of a rank, for
 //                                       # experts that move; absent: slots per rank × min(k, 2)
@@ -50,6 +51,7 @@ struct BalancerSettings {
   int layer_updates_per_iter = 0;
   // nullopt when the key is absent
   std::optional<balance::ShareUpdate> share_update;
+  std::optional<bool> exact_load;
   std::optional<balance::UpdatePolicyKind> update_policy;
   std::optional<int64_t> spare_slots;
 };

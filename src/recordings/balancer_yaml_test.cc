@@ -145,6 +145,25 @@ TEST(BalancerYaml, RefusesBadLayerLists) {
   EXPECT_EQ(complaint_of(with_layer("3, 1, 2, 0")), "accepted");
 }
 
+TEST(BalancerYaml, ExactLoad) {
+  const auto read = [](const std::string& lines) {
+    return parse_balancer_yaml("num_slots: 8\n" + lines, "lb.yaml",
+                               {.moe_layers = {0}, .num_experts = 8, .ep_size = 2});
+  };
+  EXPECT_FALSE(read("layer_updates_per_iter: 1\n")->exact_load);
+  EXPECT_FALSE(read("exact_load: off\n")->exact_load);
+  const auto exact = read("layer_updates_per_iter: 1\nexact_load: node\n");
+  ASSERT_TRUE(exact.ok()) << exact.status().message();
+  EXPECT_TRUE(exact->exact_load);
+  EXPECT_EQ(*parse_balancer_yaml(balancer_yaml_text(*exact), "lb.yaml",
+                                 {.moe_layers = {0}, .num_experts = 8, .ep_size = 2}),
+            *exact);
+  EXPECT_THAT(read("exact_load: node\n").status().message(),
+              HasSubstr("lb.yaml: exact_load: node reads experts from the host pool"));
+  EXPECT_THAT(read("layer_updates_per_iter: 1\nexact_load: rank\n").status().message(),
+              HasSubstr("exact_load: expected off or node, found 'rank'"));
+}
+
 TEST(BalancerYaml, ShareUpdate) {
   const auto share_update = [](const std::string& line) {
     const auto model = parse_balancer_yaml("num_slots: 6\n" + line, "lb.yaml", kShape);

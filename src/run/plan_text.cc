@@ -26,6 +26,9 @@ std::string online_text(const Run& run) {
         parts.pool->in_huge_pages() ? " in reserved huge pages" : "", balancer.num_spares,
         mebibytes(parts.plan.spare_bytes_per_rank()));
   }
+  if (run.plan().dispatch.borrowed_slots > 0) {
+    text += "\nexact   rows of an iteration are shared out among the ranks of a node";
+  }
   return text;
 }
 

@@ -354,6 +354,7 @@ Status Rank::compute(const transport::Members& members) {
       stage_of(run_, world, is_elastic() ? members.ranks : plan_.mapping.stage(world.rank()));
   reporter_.set_members(members);
   WIDEEP_TRY(prepare_experts(stage, members));
+  if (online() != nullptr) slots_->read_pool(*online()->pool);
   FaultDrill::pass(FaultDrill::Step::kFilled);
   WIDEEP_TRY(transport::wait_for_weights(*stage.ranks));
 

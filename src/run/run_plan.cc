@@ -167,6 +167,9 @@ int most_layer_tokens(const RunPlan& plan) {
   return plan.limits.max_num_tokens + again * plan.limits.max_batch_size;
 }
 
+// With exact_load. A few loans per rank are enough: each brings one of two ranks to the mean.
+constexpr int kBorrowedSlots = 8;
+
 Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& options) {
   const ParallelConfig& parallel = options.parallel;
   ep::DispatchShape shape = dispatch_shape(
@@ -174,6 +177,14 @@ Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& o
       dispatched_tokens(parallel, most_layer_tokens(plan)), plan.moe,
       parallel.moe_config.max_num_tokens, combine_of(parallel), parallel.sizes.moe_tp);
   shape.num_nodes = nodes_of_stage(options);
+  if (plan.model.placement.exact_load) {
+    if (parallel.sizes.moe_tp > 1) {
+      return invalid_input(fmt::format(
+          "{}: exact_load: node needs whole experts; remove it or set moe_tensor_parallel_size 1",
+          parallel::balancer_name(parallel)));
+    }
+    shape.borrowed_slots = std::min(kBorrowedSlots, shape.num_experts);
+  }
   WIDEEP_TRY_ASSIGN(shape.strategy,
                     dispatch_strategy(parallel, shape.strategy, stages_cross_nodes(options)));
   return shape;

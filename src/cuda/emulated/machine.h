@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Several emulated devices, one per rank: each has a stream of kernel launches, which run one after
+// the other on that device and at the same time as those of the others. Every CUDA thread is a
+// fiber; all blocks of a launch are resident.
+//
+// The scheduler is adversarial: from a seed it chooses which thread continues at every barrier,
+// warp operation, atomic access and poll. Besides what CheckedMemory finds, these end a run with an
+// error that names the kernel, rank, block, thread and line: a barrier or warp operation that not
+// all threads reach, threads that wait for each other, and polling that nothing will ever end.
+//
+// Time is virtual. It stands still as long as any thread makes progress, and grows when all that is
+// left to run is polling: so a deadline passes if and only if nothing else could happen.
+//
+// What it cannot show: the order of weak memory beyond races, and time.
+//
+// Thread safety: one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <source_location>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/emulated/checked_memory.h"
+#include "cuda/emulated/clocks.h"
+#include "cuda/emulated/fiber.h"
+#include "cuda/emulated/mutation.h"
+#include "cuda/lane.h"
+#include "wideep/status.h"
+
+namespace wideep::cuda {
+
+class EmulatedLane;
+
+struct MachineOptions {
+  int num_devices = 1;
+  int max_blocks = 1;    // of a launch
+  int max_threads = 32;  // of a block
+  size_t memory_bytes = size_t{32} << 20;
+  size_t shared_bytes = size_t{48} << 10;  // of a block
+  uint64_t seed = 1;
+};
+
+struct Launch {
+  const char* name = "";
+  int num_blocks = 1;
+  int num_threads = 32;  // of a block
+  std::function<void(EmulatedLane&)> kernel;
+  int delay = 0;  // so many choices of the scheduler pass before it starts
+};
+
+class Machine {
+ public:
+  explicit Machine(const MachineOptions& options);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  CheckedMemory& memory() { return memory_; }
+  // Appends to a device's stream.
+  void launch(int device, Launch launch);
+  // Runs all streams to their ends. Errors (failed): what a kernel did wrong; the streams are then
+  // empty, and the machine can be used again.
+  Status run();
+
+  void set_mutation(const Mutation& mutation) { mutation_ = mutation; }
+  // All operations of kernels that have run since; for the tests of mutations.
+  void record_sites(bool on) { records_sites_ = on; }
+  const std::set<Site>& sites() const { return sites_; }
+  uint64_t num_switches() const { return num_switches_; }
+
+ private:
+  friend class EmulatedLane;
+  struct Thread;
+  struct Warp;
+  struct Block;
+  struct Device;
+  // What a thread finds at an address that others have released.
+  struct Released {
+    VectorClock clock;
+    bool for_all_devices;
+  };
+
+  // ---- called by lanes ----
+  bool mutated(Operation operation, const std::source_location& where, Fault* fault);
+  void access(Thread& thread, const void* at, size_t num_bytes, Access kind,
+              const std::source_location& where);
+  void barrier(Thread& thread, bool dropped, const std::source_location& where);
+  // All lanes of the warp bring a value; the values of all, by lane.
+  const uint64_t* exchange(Thread& thread, Operation operation, uint64_t value, bool orders,
+                           const std::source_location& where);
+  void acquire(Thread& thread, const void* at, bool for_all_devices);
+  void release(Thread& thread, const void* at, bool for_all_devices, bool keeps_others);
+  void forget_released(const void* at) { released_.erase(at); }
+  void yield(Thread& thread);
+  void pause(Thread& thread);
+  void note_progress() {
+    stalled_ = 0;
+    time_step_ns_ = kFirstStepNs;
+  }
+  [[noreturn]] void fail(Thread& thread, const std::string& what,
+                         const std::source_location& where);
+
+  // ---- the scheduler ----
+  static void run_thread(void* thread);
+  void end_thread(Thread& thread);
+  void start_next(Device& device);
+  void start_delayed();
+  Thread* choose();
+  void make_ready(Thread& thread);
+  void join_clocks(const std::vector<Thread*>& threads);
+  std::string describe(const Thread& thread) const;
+  std::string describe_waiting() const;
+  void reset();
+
+  static constexpr uint64_t kFirstStepNs = 1'000'000;
+
+  MachineOptions options_;
+  CheckedMemory memory_;
+  std::mt19937_64 random_;
+  Mutation mutation_;
+  bool records_sites_ = false;
+  std::set<Site> sites_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<Thread*> ready_;
+  std::unordered_map<const void*, std::map<int, Released>> released_;  // by device
+  std::string failure_;
+  int habit_ = 0;        // of the scheduler, in this run
+  int slow_device_ = 0;  // which the habit may choose seldom
+  uint64_t num_switches_ = 0;
+  uint64_t now_ns_ = 1;
+  uint64_t time_step_ns_ = kFirstStepNs;
+  uint64_t stalled_ = 0;  // polls since the last progress of any thread
+};
+
+}  // namespace wideep::cuda

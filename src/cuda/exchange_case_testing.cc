@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/exchange_case_testing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/try.h"
+#include "ep/dispatch_combine.h"
+#include "kernels/kernels.h"
+#include "transport/rank_threads.h"
+
+namespace wideep::cuda {
+namespace {
+
+int draw(std::mt19937_64& random, int least, int most) {
+  return least + static_cast<int>(random() % static_cast<uint64_t>(most - least + 1));
+}
+
+const kernels::Kernels& reference() {
+  static const kernels::Kernels* const ref = *kernels::select_kernels("ref");
+  return *ref;
+}
+
+// ---- the experts of the CPU path: the arithmetic of echo_experts.h, written once more ----
+
+void echo(const ExchangeCase& c, int expert, const std::byte* row, std::byte* result) {
+  if (kernels::is_coded(c.result_format)) {
+    std::memcpy(result, row, kernels::row_bytes(c.result_format, c.hidden));
+    size_t begin = kernels::row_scales_offset(c.result_format, c.hidden);
+    size_t end = kernels::row_scales_end(c.result_format, c.hidden);
+    if (c.result_format == RowFormat::kNvfp4) begin = std::exchange(end, end + sizeof(float));
+    for (size_t at = begin; at < end; at += sizeof(float)) {
+      float scale = 0.0f;
+      std::memcpy(&scale, row + at, sizeof(scale));
+      scale *= static_cast<float>(1 << expert % 4);
+      std::memcpy(result + at, &scale, sizeof(scale));
+    }
+    return;
+  }
+  std::vector<float> values(static_cast<size_t>(c.hidden));
+  reference().decode_row(c.row_format, row, c.hidden, Dtype::kF32, values.data());
+  for (float& value : values) value += static_cast<float>(expert % 16);
+  reference().encode_row(Dtype::kF32, values.data(), c.result_format, c.hidden, result);
+}
+
+// The state of one rank on the CPU path.
+struct CpuRank {
+  const ExchangeCase& c;
+  ep::DispatchCombine& exchange;
+  int rank;
+};
+
+RankResults take_rows(const CpuRank& me) {
+  RankResults results;
+  for (int slot = 0; slot < me.c.shape.slots_per_rank; ++slot) {
+    const int expert = me.c.slot_experts[me.rank * me.c.shape.slots_per_rank + slot];
+    std::vector<std::byte>& rows = results.rows_of_slots.emplace_back();
+    for (const ep::ExpertRow& row : me.exchange.rows_of_slot(slot)) {
+      rows.insert(rows.end(), row.row, row.row + me.c.shape.row_bytes);
+      echo(me.c, expert, row.row, row.result);
+    }
+  }
+  for (int source = 0; source < me.c.shape.ep_size; ++source) {
+    const auto counts = me.exchange.received_counts(source);
+    results.counts.insert(results.counts.end(), counts.begin(), counts.end());
+  }
+  const auto experts = static_cast<size_t>(me.c.shape.num_experts);
+  std::vector<int32_t> totals(experts);
+  for (size_t i = 0; i < results.counts.size(); ++i) totals[i % experts] += results.counts[i];
+  results.counts.insert(results.counts.end(), totals.begin(), totals.end());
+  return results;
+}
+
+void sum_up(const CpuRank& me, const RankTokens& tokens, RankResults* results) {
+  const auto hidden = static_cast<size_t>(me.c.hidden);
+  results->out.resize(static_cast<size_t>(tokens.num_tokens) * hidden);
+  std::vector<Bf16> sum(hidden);
+  for (int t = 0; t < tokens.num_tokens; ++t) {
+    const auto at = static_cast<size_t>(t);
+    reference().reduce_experts(
+        {.n = me.c.hidden,
+         .top_k = me.c.shape.top_k,
+         .format = me.c.result_format,
+         .rows = me.exchange.results(t).data(),
+         .weights = tokens.weights.data() + at * static_cast<size_t>(me.c.shape.top_k),
+         .shared = me.c.has_shared_expert ? tokens.shared.data() + at * hidden : nullptr,
+         .sum = sum.data()});
+    for (size_t i = 0; i < hidden; ++i) results->out[at * hidden + i] = sum[i].bits;
+  }
+}
+
+Status run_cpu_call(const CpuRank& me, const RankTokens& tokens, int call, RankResults* results) {
+  const transport::Awaited where{.layer = 0, .iteration = call};
+  std::vector<int32_t> counts(static_cast<size_t>(me.c.shape.num_experts));
+  for (const int32_t expert : tokens.experts) ++counts[static_cast<size_t>(expert)];
+  WIDEEP_TRY(me.exchange.begin(counts, {}));
+  WIDEEP_TRY(me.exchange.dispatch(tokens.rows.data(), me.c.shape.row_bytes, tokens.num_tokens,
+                                  tokens.slots, where));
+  *results = take_rows(me);
+  WIDEEP_TRY(me.exchange.combine(where));
+  sum_up(me, tokens, results);
+  return {};
+}
+
+// ---- random tokens ----
+
+// How a rank's tokens choose their slots.
+enum class Choice { kAny, kHot, kOneRank };
+
+std::vector<int32_t> random_slots(const ExchangeCase& c, Choice choice, std::mt19937_64& random) {
+  std::vector<int32_t> all;
+  for (int32_t slot = 0; slot < c.shape.num_slots(); ++slot) {
+    if (c.is_active(slot / c.shape.slots_per_rank)) all.push_back(slot);
+  }
+  if (choice != Choice::kHot) std::shuffle(all.begin(), all.end(), random);
+  if (choice == Choice::kOneRank) {  // the slots of one rank come first
+    const int32_t rank = all[0] / c.shape.slots_per_rank;
+    std::partition(all.begin(), all.end(),
+                   [&](int32_t slot) { return slot / c.shape.slots_per_rank == rank; });
+  }
+  all.resize(static_cast<size_t>(c.shape.top_k));
+  return all;
+}
+
+RankTokens random_rank_tokens(const ExchangeCase& c, int num_tokens, Choice choice,
+                              std::mt19937_64& random) {
+  RankTokens tokens{.num_tokens = num_tokens};
+  std::normal_distribution<float> normal(0.0f, 2.0f);
+  const size_t row_bytes = c.shape.row_bytes;
+  std::vector<float> x(static_cast<size_t>(c.hidden));
+  for (int t = 0; t < num_tokens; ++t) {
+    for (const int32_t slot : random_slots(c, choice, random)) {
+      tokens.slots.push_back(slot);
+      tokens.experts.push_back(c.slot_experts[static_cast<size_t>(slot)]);
+      tokens.weights.push_back(normal(random));
+    }
+    for (float& value : x) value = normal(random);
+    std::vector<std::byte> row(row_bytes);
+    reference().encode_row(Dtype::kF32, x.data(), c.row_format, c.hidden, row.data());
+    tokens.rows.insert(tokens.rows.end(), row.begin(), row.end());
+    for (int i = 0; i < c.hidden; ++i) tokens.shared.push_back(normal(random));
+  }
+  return tokens;
+}
+
+Status differ(const ExchangeCase& c, int call, int rank, const std::string& what) {
+  return failed(fmt::format("call {}, rank {}: {}; {}", call, rank, what, describe(c)));
+}
+
+Status compare(const ExchangeCase& c, int call, int rank, const RankResults& found,
+               const RankResults& expected, bool with_rows) {
+  for (size_t i = 0; i < expected.out.size(); ++i) {
+    if (found.out[i] == expected.out[i]) continue;
+    const auto hidden = static_cast<size_t>(c.hidden);
+    return differ(c, call, rank,
+                  fmt::format("token {}, value {}: bits {:04x}, expected {:04x}", i / hidden,
+                              i % hidden, found.out[i], expected.out[i]));
+  }
+  if (!with_rows) return {};
+  for (size_t slot = 0; slot < expected.rows_of_slots.size(); ++slot) {
+    if (found.rows_of_slots[slot] == expected.rows_of_slots[slot]) continue;
+    return differ(c, call, rank, fmt::format("the rows of slot {}", slot));
+  }
+  if (c.prepares && found.counts != expected.counts) return differ(c, call, rank, "counts");
+  return {};
+}
+
+}  // namespace
+
+bool ExchangeCase::is_active(int rank) const {
+  return std::find(options.inactive_ranks.begin(), options.inactive_ranks.end(), rank) ==
+         options.inactive_ranks.end();
+}
+
+std::string describe(const ExchangeCase& c) {
+  return fmt::format(
+      "case {}: {} ranks ({} active), {} experts, {} slots per rank, top-{}, {} tokens, hidden {}, "
+      "{} to {}, shared expert {}, off by {} bytes, {} calls, {} blocks of {} threads, index {}, "
+      "receive {} blocks{}",
+      c.seed, c.shape.ep_size, c.num_active(), c.shape.num_experts, c.shape.slots_per_rank,
+      c.shape.top_k, c.shape.max_tokens, c.hidden, kernels::row_format_name(c.row_format),
+      kernels::row_format_name(c.result_format), c.has_shared_expert, c.misaligned_by, c.num_calls,
+      c.options.num_blocks, c.options.num_threads, c.options.num_index_threads,
+      c.options.num_receive_blocks, c.expands ? ", expanded" : "");
+}
+
+ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
+  ExchangeCase c;
+  c.seed = random();
+  ExchangeShape& shape = c.shape;
+  shape.ep_size = draw(random, 1, random() % 2 == 0 ? limits.most_ranks : 4);
+  shape.ep_size = std::min(shape.ep_size, limits.most_ranks);
+  shape.slots_per_rank = draw(random, 1, random() % 4 == 0 ? 80 : 6);
+  if (shape.ep_size > 2 && random() % 4 == 0) {
+    c.options.inactive_ranks.push_back(draw(random, 0, shape.ep_size - 1));
+  }
+  const int active_slots = c.num_active() * shape.slots_per_rank;
+  shape.top_k = draw(random, 1, std::min(active_slots, random() % 8 == 0 ? 32 : 8));
+  shape.num_experts = draw(random, 1, shape.num_slots());
+  shape.max_tokens = draw(random, 1, limits.most_tokens);
+  for (int slot = 0; slot < shape.num_slots(); ++slot) {
+    c.slot_experts.push_back(draw(random, 0, shape.num_experts - 1));
+  }
+
+  c.hidden = draw(random, 1, random() % 3 == 0 ? limits.most_hidden : 80);
+  c.row_format = static_cast<RowFormat>(random() % 4);
+  c.result_format = static_cast<RowFormat>(random() % 4);
+  if (kernels::is_coded(c.result_format)) c.row_format = c.result_format;  // see echo_experts.h
+  shape.row_bytes = static_cast<uint32_t>(kernels::row_bytes(c.row_format, c.hidden));
+  shape.result_bytes = static_cast<uint32_t>(kernels::row_bytes(c.result_format, c.hidden));
+  c.has_shared_expert = random() % 2 == 0;
+  c.prepares = random() % 2 == 0;
+  c.expands = random() % 3 == 0;
+  c.misaligned_by = random() % 4 == 0 ? draw(random, 1, 15) : 0;
+  c.num_calls = draw(random, 1, 3);
+
+  // Blocks and threads such that all ranks together keep to the limit.
+  const int of_rank = limits.most_device_threads / shape.ep_size;
+  c.options.num_threads =
+      kWarpSize * draw(random, 1, std::max(1, std::min(limits.most_warps, of_rank / 64)));
+  const int most_blocks =
+      std::max(1, std::min(limits.most_blocks, of_rank / c.options.num_threads));
+  c.options.num_blocks = draw(random, 1, most_blocks);
+  c.options.num_receive_blocks = draw(random, 1, most_blocks);
+  c.options.num_index_threads = kWarpSize * draw(random, 1, c.options.num_threads / kWarpSize);
+  c.options.deadline = std::chrono::milliseconds(500);
+  return c;
+}
+
+std::vector<CallTokens> random_tokens(const ExchangeCase& c) {
+  std::mt19937_64 random(c.seed);
+  std::vector<CallTokens> calls(static_cast<size_t>(c.num_calls));
+  for (CallTokens& call : calls) {
+    const auto choice = static_cast<Choice>(random() % 3);
+    const uint64_t fill = random() % 4;  // 0: no tokens at all, 1: all that fit
+    for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+      int n = draw(random, 0, c.shape.max_tokens);
+      if (fill == 0 && random() % 4 != 0) n = 0;
+      if (fill == 1) n = c.shape.max_tokens;
+      if (!c.is_active(rank)) n = 0;
+      call.push_back(random_rank_tokens(c, n, choice, random));
+    }
+  }
+  return calls;
+}
+
+Result<std::vector<CallResults>> run_on_cpu(const ExchangeCase& c,
+                                            const std::vector<CallTokens>& calls) {
+  const ep::BufferLayout layout({.ep_size = c.shape.ep_size,
+                                 .num_experts = c.shape.num_experts,
+                                 .slots_per_rank = c.shape.slots_per_rank,
+                                 .top_k = c.shape.top_k,
+                                 .row_bytes = c.shape.row_bytes,
+                                 .result_bytes = c.shape.result_bytes,
+                                 .max_tokens = c.shape.max_tokens});
+  std::vector<CallResults> results(calls.size(), CallResults(static_cast<size_t>(c.shape.ep_size)));
+  WIDEEP_TRY_ASSIGN(const std::vector<Status> statuses,
+                    transport::run_rank_threads(
+                        {.num_ranks = c.shape.ep_size, .segment_bytes = layout.segment_bytes()},
+                        [&](transport::Endpoint& endpoint) -> Status {
+                          ep::DispatchCombine exchange(endpoint, layout);
+                          WIDEEP_TRY(exchange.open());
+                          const CpuRank me{c, exchange, endpoint.rank()};
+                          const auto rank = static_cast<size_t>(endpoint.rank());
+                          for (size_t call = 0; call < calls.size(); ++call) {
+                            WIDEEP_TRY(run_cpu_call(me, calls[call][rank], static_cast<int>(call),
+                                                    &results[call][rank]));
+                          }
+                          exchange.close();
+                          return {};
+                        }));
+  for (const Status& status : statuses) WIDEEP_TRY(status);
+  return results;
+}
+
+// ---- on devices ----
+
+Result<std::unique_ptr<ExchangeOnDevices>> ExchangeOnDevices::create(Devices& devices,
+                                                                     const ExchangeCase& c) {
+  std::unique_ptr<ExchangeOnDevices> made(new ExchangeOnDevices(devices, c));
+  WIDEEP_TRY_ASSIGN(std::vector<DispatchCombine> ranks,
+                    DispatchCombine::create_all(devices, c.shape, c.options));
+  for (DispatchCombine& rank : ranks) {
+    WIDEEP_TRY(made->allocate_buffers(rank.rank()));
+    made->ranks_.emplace(rank.rank(), std::move(rank));
+  }
+  return made;
+}
+
+Result<std::unique_ptr<ExchangeOnDevices>> ExchangeOnDevices::create_one(
+    Devices& devices, const ExchangeCase& c, int rank, std::span<std::byte* const> segments) {
+  std::unique_ptr<ExchangeOnDevices> made(new ExchangeOnDevices(devices, c));
+  WIDEEP_TRY_ASSIGN(DispatchCombine created,
+                    DispatchCombine::create(devices, c.shape, rank, segments, c.options));
+  made->ranks_.emplace(rank, std::move(created));
+  WIDEEP_TRY(made->allocate_buffers(rank));
+  return made;
+}
+
+Status ExchangeOnDevices::allocate_buffers(int rank) {
+  const auto bytes_for = [&](size_t bytes) { return devices_.allocate(rank, bytes, false); };
+  const auto tokens = static_cast<size_t>(case_.shape.max_tokens);
+  const size_t entries = tokens * static_cast<size_t>(case_.shape.top_k);
+  std::vector<Buffers>& calls = buffers_[rank];
+  for (int call = 0; call < case_.num_calls; ++call) {
+    Buffers& to = calls.emplace_back();
+    const auto allocate = [&]<typename T>(T** place, size_t bytes) -> Status {
+      WIDEEP_TRY_ASSIGN(std::byte* const memory, bytes_for(std::max<size_t>(bytes, 4)));
+      *place = reinterpret_cast<T*>(memory);
+      return {};
+    };
+    WIDEEP_TRY(allocate(&to.num_tokens, sizeof(int32_t)));
+    WIDEEP_TRY(allocate(&to.slots, entries * sizeof(int32_t)));
+    WIDEEP_TRY(allocate(&to.experts, entries * sizeof(int32_t)));
+    WIDEEP_TRY(allocate(&to.weights, entries * sizeof(float)));
+    WIDEEP_TRY(allocate(&to.rows, tokens * case_.shape.row_bytes + 16));
+    WIDEEP_TRY(allocate(&to.shared, tokens * static_cast<size_t>(case_.hidden) * sizeof(float)));
+    WIDEEP_TRY(allocate(&to.out, tokens * out_stride()));
+    devices_.forget(to.out, tokens * out_stride());
+  }
+  if (case_.expands) {
+    WIDEEP_TRY_ASSIGN(matrices_[rank], bytes_for(2 * matrix_bytes()));
+  }
+  const auto slots = static_cast<size_t>(case_.shape.slots_per_rank);
+  WIDEEP_TRY_ASSIGN(std::byte* const experts, bytes_for(slots * sizeof(int32_t)));
+  slot_experts_[rank] = reinterpret_cast<int32_t*>(experts);
+  return devices_.write(rank, experts,
+                        case_.slot_experts.data() + static_cast<size_t>(rank) * slots,
+                        slots * sizeof(int32_t));
+}
+
+size_t ExchangeOnDevices::matrix_stride() const {
+  return (std::max(case_.shape.row_bytes, case_.shape.result_bytes) + 15) / 16 * 16;
+}
+
+size_t ExchangeOnDevices::matrix_bytes() const {
+  const auto entries = static_cast<size_t>(std::min(case_.shape.top_k, case_.shape.slots_per_rank));
+  return static_cast<size_t>(case_.shape.ep_size) * static_cast<size_t>(case_.shape.max_tokens) *
+         entries * matrix_stride();
+}
+
+Status ExchangeOnDevices::write(int rank, int call, const RankTokens& tokens) {
+  const Buffers& to = buffers(rank, call);
+  const auto write = [&](void* place, const auto& values) {
+    return devices_.write(rank, place, values.data(), values.size() * sizeof(values[0]));
+  };
+  WIDEEP_TRY(devices_.write(rank, to.num_tokens, &tokens.num_tokens, sizeof(int32_t)));
+  WIDEEP_TRY(write(to.slots, tokens.slots));
+  WIDEEP_TRY(write(to.experts, tokens.experts));
+  WIDEEP_TRY(write(to.weights, tokens.weights));
+  WIDEEP_TRY(write(to.rows + case_.misaligned_by, tokens.rows));
+  return write(to.shared, tokens.shared);
+}
+
+Status ExchangeOnDevices::launch(int rank, int call, int num_kernels) {
+  const Buffers& b = buffers(rank, call);
+  DispatchCombine& me = ranks_.at(rank);
+  const Tokens on_device{b.num_tokens, b.slots, b.weights};
+  const int layer = kFirstLayer + call;
+  if (case_.prepares && num_kernels > 0) WIDEEP_TRY(me.prepare(b.num_tokens, b.experts, layer));
+  if (num_kernels > 1) {
+    WIDEEP_TRY(me.dispatch(on_device, b.rows + case_.misaligned_by, case_.shape.row_bytes, layer));
+  }
+  if (num_kernels > 2) {
+    WIDEEP_TRY(me.receive(layer));
+    std::byte* const matrix = case_.expands ? matrices_.at(rank) : nullptr;
+    std::byte* const results = case_.expands ? matrix + matrix_bytes() : nullptr;
+    if (case_.expands) WIDEEP_TRY(me.expand(matrix, matrix_stride()));
+    WIDEEP_TRY(devices_.launch(rank,
+                               EchoExperts{me.exchange(), me.received_rows(), me.slot_starts(),
+                                           slot_experts_.at(rank), matrix, results, matrix_stride(),
+                                           case_.row_format, case_.result_format, case_.hidden},
+                               {case_.options.num_blocks, case_.options.num_threads}));
+    if (case_.expands) WIDEEP_TRY(me.finalize(results, matrix_stride()));
+  }
+  if (num_kernels > 3) {
+    WIDEEP_TRY(me.combine(on_device,
+                          {.result_format = case_.result_format,
+                           .hidden = case_.hidden,
+                           .shared_expert = case_.has_shared_expert ? b.shared : nullptr,
+                           .out = b.out,
+                           .out_stride = out_stride()},
+                          layer));
+  }
+  return {};
+}
+
+Result<RankResults> ExchangeOnDevices::results(int rank, int call, int num_tokens, bool with_rows) {
+  RankResults results;
+  const Buffers& b = buffers(rank, call);
+  const auto hidden = static_cast<size_t>(case_.hidden);
+  results.out.resize(static_cast<size_t>(num_tokens) * hidden);
+  std::vector<std::byte> out(static_cast<size_t>(num_tokens) * out_stride());
+  WIDEEP_TRY(devices_.read(rank, out.data(), b.out, out.size()));
+  for (size_t t = 0; t < static_cast<size_t>(num_tokens); ++t) {
+    if (!devices_.is_written(b.out + t * out_stride(), hidden * sizeof(uint16_t))) {
+      return failed(fmt::format("rank {}: no result of token {}", rank, t));
+    }
+    std::memcpy(results.out.data() + t * hidden, out.data() + t * out_stride(),
+                hidden * sizeof(uint16_t));
+  }
+  if (!with_rows) return results;
+
+  const DispatchCombine& me = ranks_.at(rank);
+  const auto slots = static_cast<size_t>(case_.shape.slots_per_rank);
+  std::vector<int32_t> starts(slots + 1);
+  WIDEEP_TRY(devices_.read(rank, starts.data(), me.slot_starts(), starts.size() * 4));
+  std::vector<ReceivedRow> received(static_cast<size_t>(starts.back()));
+  WIDEEP_TRY(devices_.read(rank, received.data(), me.received_rows(),
+                           received.size() * sizeof(ReceivedRow)));
+  for (size_t slot = 0; slot < slots; ++slot) {
+    std::vector<std::byte>& rows = results.rows_of_slots.emplace_back();
+    for (int32_t i = starts[slot]; i < starts[slot + 1]; ++i) {
+      const size_t at = rows.size();
+      rows.resize(at + case_.shape.row_bytes);
+      WIDEEP_TRY(devices_.read(rank, rows.data() + at, received[static_cast<size_t>(i)].places.row,
+                               case_.shape.row_bytes));
+    }
+  }
+  if (!case_.prepares) return results;
+  const auto experts = static_cast<size_t>(case_.shape.num_experts);
+  const auto ranks = static_cast<size_t>(case_.shape.ep_size);
+  results.counts.resize((ranks + 1) * experts);
+  WIDEEP_TRY(devices_.read(rank, results.counts.data() + ranks * experts, me.totals(),
+                           experts * sizeof(int32_t)));
+  for (int source = 0; source < case_.shape.ep_size; ++source) {
+    if (!case_.is_active(source)) continue;
+    WIDEEP_TRY(devices_.read(rank, results.counts.data() + static_cast<size_t>(source) * experts,
+                             me.counts_of_ranks() + static_cast<size_t>(source) * experts,
+                             experts * sizeof(int32_t)));
+  }
+  return results;
+}
+
+Status ExchangeOnDevices::check_rest(int rank, int call, int num_tokens) const {
+  const Buffers& b = buffers(rank, call);
+  const std::byte* end = b.out + static_cast<size_t>(num_tokens) * out_stride();
+  if (num_tokens == case_.shape.max_tokens || !devices_.is_written(end, 4)) return {};
+  return failed(fmt::format("rank {}: a result beyond its {} tokens", rank, num_tokens));
+}
+
+Status compare_rank(ExchangeOnDevices& exchange, const ExchangeCase& c, int rank,
+                    const std::vector<CallResults>& expected) {
+  WIDEEP_TRY(exchange.failure(rank).at(describe(c)));
+  for (int call = 0; call < c.num_calls; ++call) {
+    const RankResults& wanted = expected[static_cast<size_t>(call)][static_cast<size_t>(rank)];
+    const int n = static_cast<int>(wanted.out.size()) / c.hidden;
+    const bool is_last = call + 1 == c.num_calls;
+    WIDEEP_TRY_ASSIGN(const RankResults found, exchange.results(rank, call, n, is_last));
+    WIDEEP_TRY(compare(c, call, rank, found, wanted, is_last));
+    WIDEEP_TRY(exchange.check_rest(rank, call, n));
+  }
+  return {};
+}
+
+Status play(Devices& devices, const ExchangeCase& c) {
+  const std::vector<CallTokens> calls = random_tokens(c);
+  WIDEEP_TRY_ASSIGN(const std::vector<CallResults> expected, run_on_cpu(c, calls));
+  WIDEEP_TRY_ASSIGN(const auto exchange, ExchangeOnDevices::create(devices, c));
+  std::vector<int> ranks;
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    if (c.is_active(rank)) ranks.push_back(rank);
+  }
+  // All is written first: a stream that waits for other ranks would hold up the host.
+  for (int call = 0; call < c.num_calls; ++call) {
+    for (const int rank : ranks) {
+      WIDEEP_TRY(
+          exchange->write(rank, call, calls[static_cast<size_t>(call)][static_cast<size_t>(rank)]));
+    }
+  }
+  for (int call = 0; call < c.num_calls; ++call) {
+    for (const int rank : ranks) WIDEEP_TRY(exchange->launch(rank, call));
+  }
+  const Status finished = devices.finish();
+  if (!finished.ok()) return failed(finished.message() + "; " + describe(c));
+  for (const int rank : ranks) WIDEEP_TRY(compare_rank(*exchange, c, rank, expected));
+  return {};
+}
+
+}  // namespace wideep::cuda

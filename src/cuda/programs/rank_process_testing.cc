@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/programs/rank_process_testing.h"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <vector>
+
+#include "base/try.h"
+#include "cuda/cuda_devices.h"
+#include "cuda/symmetric_memory.h"
+
+namespace wideep::cuda {
+namespace {
+
+constexpr const char* kRankVariable = "WIDEEP_CUDA_RANK";        // "1"
+constexpr const char* kSocketsVariable = "WIDEEP_CUDA_SOCKETS";  // "-1 5 7": one to each peer
+
+// Without its data, the same in all ranks. Small: processes that share a GPU take turns on it, some
+// milliseconds each, and every flag may wait for a turn.
+ExchangeCase case_of_processes(int num_ranks) {
+  ExchangeCase c;
+  c.shape = {.ep_size = num_ranks,
+             .num_experts = 8 * num_ranks,
+             .slots_per_rank = 8,
+             .top_k = 4,
+             .max_tokens = 32};
+  c.hidden = 512;
+  c.row_format = c.result_format = RowFormat::kFp8;
+  c.shape.row_bytes = c.shape.result_bytes =
+      static_cast<uint32_t>(kernels::row_bytes(c.row_format, c.hidden));
+  for (int slot = 0; slot < c.shape.num_slots(); ++slot) c.slot_experts.push_back(slot);
+  c.num_calls = 3;
+  c.options = {.deadline = std::chrono::seconds(20),
+               .num_blocks = 4,
+               .num_threads = 256,
+               .num_index_threads = 256,
+               .num_receive_blocks = 2};
+  c.seed = 99;
+  return c;
+}
+
+// All ranks have come here.
+Status meet(const std::vector<int>& sockets) {
+  char byte = 0;
+  for (const int socket : sockets) {
+    if (socket >= 0 && send(socket, &byte, 1, MSG_NOSIGNAL) != 1) return failed("a peer is gone");
+  }
+  for (const int socket : sockets) {
+    if (socket >= 0 && recv(socket, &byte, 1, 0) != 1) return failed("a peer is gone");
+  }
+  return {};
+}
+
+// The segments of all ranks in this process; owned by `memory`.
+Result<std::vector<std::byte*>> share_segments(size_t num_bytes, int rank,
+                                               const std::vector<int>& sockets,
+                                               std::vector<SymmetricMemory>* memory) {
+  std::vector<std::byte*> segments(sockets.size());
+  WIDEEP_TRY_ASSIGN(SymmetricMemory mine, SymmetricMemory::create(num_bytes));
+  segments[static_cast<size_t>(rank)] = mine.data();
+  for (const int socket : sockets) {
+    if (socket < 0) continue;
+    WIDEEP_TRY_ASSIGN(const int shared, mine.share());
+    const Status sent = send_file_descriptor(socket, shared);
+    close(shared);
+    WIDEEP_TRY(sent);
+  }
+  memory->push_back(std::move(mine));
+  for (size_t peer = 0; peer < sockets.size(); ++peer) {
+    if (sockets[peer] < 0) continue;
+    WIDEEP_TRY_ASSIGN(const int received, receive_file_descriptor(sockets[peer]));
+    WIDEEP_TRY_ASSIGN(SymmetricMemory theirs, SymmetricMemory::open(received, num_bytes));
+    segments[peer] = theirs.data();
+    memory->push_back(std::move(theirs));
+  }
+  return segments;
+}
+
+Status play_rank(int rank, const std::vector<int>& sockets) {
+  const ExchangeCase c = case_of_processes(static_cast<int>(sockets.size()));
+  const std::vector<CallTokens> calls = random_tokens(c);
+  WIDEEP_TRY_ASSIGN(const std::vector<CallResults> expected, run_on_cpu(c, calls));
+  WIDEEP_TRY_ASSIGN(const auto devices, CudaDevices::create(c.shape.ep_size, Sharing::kStreams));
+  const BufferLayout layout(c.shape);
+  std::vector<SymmetricMemory> memory;
+  WIDEEP_TRY_ASSIGN(const std::vector<std::byte*> segments,
+                    share_segments(layout.segment_bytes(), rank, sockets, &memory));
+  WIDEEP_TRY(devices->clear(rank, segments[static_cast<size_t>(rank)], layout.zeroed_bytes()));
+  WIDEEP_TRY_ASSIGN(const auto exchange,
+                    ExchangeOnDevices::create_one(*devices, c, rank, segments));
+  for (int call = 0; call < c.num_calls; ++call) {
+    WIDEEP_TRY(
+        exchange->write(rank, call, calls[static_cast<size_t>(call)][static_cast<size_t>(rank)]));
+  }
+  WIDEEP_TRY(meet(sockets));  // all segments are there
+  for (int call = 0; call < c.num_calls; ++call) WIDEEP_TRY(exchange->launch(rank, call));
+  WIDEEP_TRY(devices->finish());
+  WIDEEP_TRY(compare_rank(*exchange, c, rank, expected));
+  return meet(sockets);  // nobody reads this segment any more
+}
+
+}  // namespace
+
+std::optional<int> run_as_rank_process() {
+  const char* rank = std::getenv(kRankVariable);
+  const char* sockets = std::getenv(kSocketsVariable);
+  if (rank == nullptr || sockets == nullptr) return {};
+  std::istringstream text(sockets);
+  std::vector<int> all;
+  for (int socket = 0; text >> socket;) all.push_back(socket);
+  const Status status = play_rank(std::atoi(rank), all);
+  if (!status.ok()) fmt::print(stderr, "rank {}: {}\n", rank, status.message());
+  return status.exit_code();
+}
+
+Status run_rank_processes(int num_ranks) {
+  // sockets[a][b]: of rank a, to rank b
+  std::vector<std::vector<int>> sockets(static_cast<size_t>(num_ranks),
+                                        std::vector<int>(static_cast<size_t>(num_ranks), -1));
+  for (size_t a = 0; a < sockets.size(); ++a) {
+    for (size_t b = a + 1; b < sockets.size(); ++b) {
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return failed(std::strerror(errno));
+      sockets[a][b] = pair[0];
+      sockets[b][a] = pair[1];
+    }
+  }
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    std::string list;
+    for (const int socket : sockets[static_cast<size_t>(rank)]) list += fmt::format("{} ", socket);
+    setenv(kRankVariable, std::to_string(rank).c_str(), 1);
+    setenv(kSocketsVariable, list.c_str(), 1);
+    pid_t process = 0;
+    std::string path = "/proc/self/exe";
+    char* arguments[] = {path.data(), nullptr};
+    const int error = posix_spawn(&process, path.c_str(), nullptr, nullptr, arguments, environ);
+    if (error != 0) return failed(std::strerror(error));
+    processes.push_back(process);
+  }
+  unsetenv(kRankVariable);
+  unsetenv(kSocketsVariable);
+  for (const auto& row : sockets) {
+    for (const int socket : row) {
+      if (socket >= 0) close(socket);
+    }
+  }
+  std::string bad;
+  for (size_t rank = 0; rank < processes.size(); ++rank) {
+    int status = 0;
+    waitpid(processes[rank], &status, 0);
+    if (status != 0) bad += fmt::format(" {}", rank);
+  }
+  return bad.empty() ? Status{} : failed("ranks that did not end well:" + bad);
+}
+
+}  // namespace wideep::cuda
