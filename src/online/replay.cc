@@ -76,6 +76,23 @@ class SlidingWindow {
   ModelLoads sum_;
 };
 
+// Rows of the fullest rank and of the mean rank, in units of one rank's mean row.
+class RowSums {
+ public:
+  void add(std::span<ServedLayer> layers, const ModelLoads& loads) {
+    for (size_t l = 0; l < layers.size(); ++l) {
+      const double rows = std::accumulate(loads[l].begin(), loads[l].end(), 0.0);
+      excess_ += rows * layers[l].imbalance(loads[l]);
+      rows_ += rows;
+    }
+  }
+  double imbalance() const { return rows_ > 0.0 ? excess_ / rows_ : 0.0; }
+
+ private:
+  double excess_ = 0.0;
+  double rows_ = 0.0;
+};
+
 struct PendingUpdate {
   int64_t in_service = 0;  // from this iteration on
   LayerPlan plan;
@@ -105,11 +122,11 @@ int64_t rounded_quotient(int64_t tokens, int64_t per_iteration) {
 
 class Replayer {
  public:
-  Replayer(const RequestTrace& trace, const ReplayOptions& options)
+  Replayer(const NextIteration& next, int num_layers, int top_k, const ReplayOptions& options)
       : options_(options),
-        num_layers_(trace.shape.num_layers),
-        top_k_(trace.shape.top_k),
-        stream_(&trace, options.stream),
+        num_layers_(num_layers),
+        top_k_(top_k),
+        next_(next),
         window_iterations_(std::max<int64_t>(
             1, rounded_quotient(options.window_tokens, options.stream.iteration_tokens))),
         past_(static_cast<size_t>(window_iterations_)),
@@ -123,7 +140,7 @@ class Replayer {
     for (const Iteration& iteration : first) serve(iteration, false);
     do {
       serve(iteration_, true);
-    } while (stream_.next(&iteration_));
+    } while (next_(&iteration_));
     return finish();
   }
 
@@ -146,7 +163,7 @@ class Replayer {
   // Leaves the iteration after it in iteration_.
   Result<std::vector<Iteration>> first_window() {
     std::vector<Iteration> first;
-    while (stream_.next(&iteration_)) {
+    while (next_(&iteration_)) {
       if (static_cast<int64_t>(first.size()) == window_iterations_) return first;
       first.push_back(iteration_);
       past_.add(loads_of(iteration_, num_layers_));
@@ -199,6 +216,8 @@ class Replayer {
     const ModelLoads loads = loads_of(iteration, num_layers_);
     ReplayWindow& window = window_of(iteration);
     if (judged) judge(loads, &window);
+    if (judged || options_.start_in_order) online_rows_.add(online_, loads);
+    if (judged) planned_rows_.add(planned_, loads);
     if (judged) past_.add(loads);
     for (int l = 0; l < num_layers_; ++l) policy_->add_counts(l, iteration.counts_of(l));
     plan(&window);
@@ -272,6 +291,8 @@ class Replayer {
     }
     const auto judged = static_cast<double>(result_.num_iterations - window_iterations_);
     result_.mean = result_.mean / (num_layers_ * judged);
+    result_.online_by_tokens = online_rows_.imbalance();
+    result_.static_by_tokens = planned_rows_.imbalance();
     const int64_t tokens = options_.start_in_order ? result_.num_tokens : judged_tokens_;
     result_.moves_per_layer_and_window =
         static_cast<double>(result_.moves) / num_layers_ /
@@ -282,7 +303,7 @@ class Replayer {
   const ReplayOptions& options_;
   int num_layers_;
   int top_k_;
-  RequestStream stream_;
+  const NextIteration& next_;
   Iteration iteration_;
   int64_t window_iterations_;
   SlidingWindow past_;
@@ -294,6 +315,8 @@ class Replayer {
   std::vector<Placement> placements_;  // online
   std::vector<std::optional<PendingUpdate>> pending_;
   std::vector<uint8_t> busy_;
+  RowSums online_rows_;
+  RowSums planned_rows_;
   int64_t judged_tokens_ = 0;
   ReplayResult result_;
 };
@@ -328,10 +351,19 @@ Status check_options(const ReplayOptions& options) {
 
 }  // namespace
 
-Result<ReplayResult> replay(const RequestTrace& trace, const ReplayOptions& options) {
+Result<ReplayResult> replay(const NextIteration& next, int num_layers, int top_k,
+                            const ReplayOptions& options) {
   WIDEEP_TRY(balance::check_plan_shape(options.shape));
   WIDEEP_TRY(check_options(options));
-  return Replayer(trace, options).run();
+  return Replayer(next, num_layers, top_k, options).run();
+}
+
+Result<ReplayResult> replay(const RequestTrace& trace, const ReplayOptions& options) {
+  // Before the stream is made: it relies on valid options.
+  WIDEEP_TRY(check_options(options));
+  RequestStream stream(&trace, options.stream);
+  const NextIteration next = [&stream](Iteration* iteration) { return stream.next(iteration); };
+  return replay(next, trace.shape.num_layers, trace.shape.top_k, options);
 }
 
 }  // namespace wideep::online

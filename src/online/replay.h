@@ -66,6 +66,10 @@ struct ReplayResult {
   int64_t updates = 0;
   int64_t moves = 0;
   int64_t bytes = 0;
+  // Of the online placement, sum of max / sum of mean - 1 over the evaluated iterations, so that
+  // large iterations count as much as they cost. With start_in_order from the first iteration on.
+  double online_by_tokens = 0.0;
+  double static_by_tokens = 0.0;            // static, after the first window
   double moves_per_layer_and_window = 0.0;  // per window_tokens tokens after the first window
   double plan_seconds = 0.0;                // of all calls of the policy
   double longest_plan_seconds = 0.0;        // of one call
@@ -74,5 +78,9 @@ struct ReplayResult {
 // Errors (invalid input): as make_update_policy and balance::make_planner; numbers below their
 // range; fewer than two windows.
 Result<ReplayResult> replay(const RequestTrace& trace, const ReplayOptions& options);
+
+// The same with iterations of any origin; options.stream tells only how large they are.
+Result<ReplayResult> replay(const NextIteration& next, int num_layers, int top_k,
+                            const ReplayOptions& options);
 
 }  // namespace wideep::online
