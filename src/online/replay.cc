@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <deque>
 #include <numeric>
 #include <optional>
@@ -12,6 +12,7 @@
 
 #include "balance/window_swaps.h"
 #include "balance/windowed_load.h"
+#include "base/cpu_time.h"
 #include "base/try.h"
 #include "online/served_layer.h"
 
@@ -266,20 +267,46 @@ class Replayer {
   }
 
   void plan(ReplayWindow* window) {
+    // The balancer is still busy with older counts; these are added to the next ones.
+    if (result_.num_iterations < planning_until_) return;
     for (size_t l = 0; l < pending_.size(); ++l) busy_[l] = pending_[l] ? 1 : 0;
-    const auto begin = std::chrono::steady_clock::now();
+    // Processor time: another program on this machine must not make a plan late.
+    const int64_t begin = base::thread_cpu_ns();
     const auto updates = policy_->end_iteration(placements_, busy_);
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    result_.plan_seconds += time.count();
-    result_.longest_plan_seconds = std::max(result_.longest_plan_seconds, time.count());
+    const double seconds = 1e-9 * static_cast<double>(base::thread_cpu_ns() - begin);
+    result_.plan_seconds += seconds;
+    result_.longest_plan_seconds = std::max(result_.longest_plan_seconds, seconds);
+    planning_until_ = result_.num_iterations + std::max<int64_t>(1, iterations_of(seconds));
+    const int64_t delay =
+        std::max<int64_t>(options_.copy_iterations, iterations_of(seconds + copy_seconds(updates)));
     for (const LayerUpdate& update : updates) {
       ++window->updates;
       window->moves += static_cast<int64_t>(update.moves.size());
       result_.bytes += update.bytes;
+      result_.longest_delay = std::max(result_.longest_delay, 1 + delay);
       // A busy layer gets no update, so nothing pending is overwritten.
-      pending_[static_cast<size_t>(update.layer_idx)] = {
-          result_.num_iterations + 1 + options_.copy_iterations, update.plan};
+      pending_[static_cast<size_t>(update.layer_idx)] = {result_.num_iterations + 1 + delay,
+                                                         update.plan};
     }
+  }
+
+  // The iterations that begin while something takes so long.
+  int64_t iterations_of(double seconds) const {
+    if (options_.iteration_ms <= 0.0) return 0;
+    constexpr double kMost = 1e9;  // as good as never, and no overflow
+    return static_cast<int64_t>(std::min(kMost, std::ceil(1e3 * seconds / options_.iteration_ms)));
+  }
+
+  // Ranks copy at the same time; the one with the most moves is the last.
+  double copy_seconds(std::span<const LayerUpdate> updates) const {
+    std::vector<int64_t> moves(static_cast<size_t>(options_.shape.ep_size));
+    for (const LayerUpdate& update : updates) {
+      for (const SlotMove& move : update.moves) {
+        ++moves[static_cast<size_t>(move.slot / options_.shape.slots_per_rank())];
+      }
+    }
+    return static_cast<double>(*std::max_element(moves.begin(), moves.end())) *
+           static_cast<double>(options_.policy.bytes_per_expert) / options_.copy_bytes_per_second;
   }
 
   ReplayResult finish() {
@@ -317,6 +344,7 @@ class Replayer {
   std::vector<uint8_t> busy_;
   RowSums online_rows_;
   RowSums planned_rows_;
+  int64_t planning_until_ = 0;  // iterations before it find the balancer busy
   int64_t judged_tokens_ = 0;
   ReplayResult result_;
 };
@@ -339,6 +367,14 @@ Status check_options(const ReplayOptions& options) {
   if (options.copy_iterations < 0) {
     return invalid_input(
         fmt::format("copy_iterations: expected 0 or more, found {}", options.copy_iterations));
+  }
+  if (!(options.iteration_ms >= 0.0)) {
+    return invalid_input(
+        fmt::format("iteration_ms: expected 0 or more, found {}", options.iteration_ms));
+  }
+  if (!(options.copy_bytes_per_second > 0.0)) {
+    return invalid_input(fmt::format("copy_bytes_per_second: expected more than 0, found {}",
+                                     options.copy_bytes_per_second));
   }
   if (balance::needs_pair_counts(options.planner)) {
     return invalid_input(
