@@ -23,3 +23,6 @@ build/bench/online_goals
 
 printf '\n== online_quality\n'
 build/bench/online_quality
+
+printf '\n== online_figures\n'
+scripts/bench_online.sh

@@ -87,6 +87,15 @@ TEST_F(CommandBalanceReplay, TrtForComparison) {
   EXPECT_FALSE(trt.contains("share_update"));
 }
 
+TEST_F(CommandBalanceReplay, PlansMayBeLate) {
+  const Arguments slow = {"--model-bytes-per-expert", "40000000", "--iteration-ms", "1",
+                          "--copy-gb-per-second",     "1"};
+  const json late = balance_json(replay(slow));
+  EXPECT_EQ(late["iteration_ms"], 1.0);
+  EXPECT_GE(late["longest_delay_iterations"], 41);  // a copy takes 40 ms
+  EXPECT_THAT(balance(replay(slow)).out, HasSubstr("longer than 1 ms"));
+}
+
 TEST_F(CommandBalanceReplay, BadInput) {
   expect_refused(balance(replay({"--domains", "code,law"})), {"--domains", "prose, code", "law"});
   expect_refused(balance(replay({"--policy", "best"})), {"policy", "wideep or trt", "best"});
@@ -98,6 +107,12 @@ TEST_F(CommandBalanceReplay, BadInput) {
   expect_refused(balance(replay({"--layer-updates-per-iter", "-1"})),
                  {"layer_updates_per_iter", "1 to 2"});
   expect_refused(balance(replay({"--model-bytes-per-expert", "0"})), {"--model-bytes-per-expert"});
+  expect_refused(balance(replay({"--iteration-ms", "0"})), {"--iteration-ms", "more than 0"});
+  expect_refused(balance(replay({"--copy-gb-per-second", "5"})),
+                 {"--copy-gb-per-second", "no effect", "--iteration-ms"});
+  expect_refused(balance(replay({"--iteration-ms", "5", "--model-bytes-per-expert", "9",
+                                 "--copy-gb-per-second", "0"})),
+                 {"--copy-gb-per-second", "more than 0"});
   Arguments endless = replay();
   *std::find(endless.begin(), endless.end(), "1000") = "9223372036854775807";
   expect_refused(balance(endless), {"more than one window"});

@@ -32,6 +32,8 @@ struct ReplayCommand {
   std::optional<int64_t> horizon_tokens;
   std::optional<int> max_moves;
   std::optional<int64_t> bytes_per_expert;
+  std::optional<double> iteration_ms;
+  std::optional<double> copy_gb_per_second;
   std::vector<std::string> domains;
   online::ReplayOptions replay;
   bool json = false;
@@ -65,12 +67,33 @@ Result<online::PolicyOptions> policy_options(const ReplayCommand& command) {
   options.layer_updates_per_iter = command.layer_updates.value_or(command.trace_shape.num_layers);
   options.tolerance = command.tolerance.value_or(options.tolerance);
   options.rows_per_move = command.rows_per_move.value_or(options.rows_per_move);
-  options.horizon_tokens = command.horizon_tokens.value_or(options.horizon_tokens);
+  options.horizon_tokens =
+      command.horizon_tokens.value_or(online::default_horizon_tokens(command.replay.shape.ep_size));
   options.max_moves = command.max_moves.value_or(options.max_moves);
   options.bytes_per_expert = command.bytes_per_expert.value_or(0);
   if (!command.bytes_per_expert || options.bytes_per_expert > 0) return options;
   return invalid_input(fmt::format("--model-bytes-per-expert: expected more than 0 bytes, found {}",
                                    options.bytes_per_expert));
+}
+
+Status set_delays(ReplayCommand* command) {
+  if (command->iteration_ms && *command->iteration_ms <= 0.0) {
+    return invalid_input(fmt::format("--iteration-ms: expected more than 0 milliseconds, found {}",
+                                     *command->iteration_ms));
+  }
+  command->replay.iteration_ms = command->iteration_ms.value_or(0.0);
+  if (!command->copy_gb_per_second) return {};
+  if (*command->copy_gb_per_second <= 0.0) {
+    return invalid_input(fmt::format("--copy-gb-per-second: expected more than 0, found {}",
+                                     *command->copy_gb_per_second));
+  }
+  if (!command->iteration_ms || !command->bytes_per_expert) {
+    return invalid_input(
+        "--copy-gb-per-second: has no effect without --iteration-ms and "
+        "--model-bytes-per-expert; give both, or leave it out");
+  }
+  command->replay.copy_bytes_per_second = 1e9 * *command->copy_gb_per_second;
+  return {};
 }
 
 Result<std::vector<int>> choose_domains(const ReplayCommand& command,
@@ -94,6 +117,7 @@ Status run(ReplayCommand command) {
   options.shape.num_slots = command.num_slots.value_or(options.shape.num_experts);
   WIDEEP_TRY(balance::check_plan_shape(options.shape));
   WIDEEP_TRY_ASSIGN(options.policy, policy_options(command));
+  WIDEEP_TRY(set_delays(&command));
   WIDEEP_TRY_ASSIGN(const online::RequestTrace trace,
                     online::read_request_trace(command.trace, command.trace_shape));
   WIDEEP_TRY_ASSIGN(options.stream.domains, choose_domains(command, trace));
@@ -151,7 +175,8 @@ void add_policy_options(command_line::Command app, ReplayCommand* command) {
                  "Cost of copying an expert, as the number of rows that a rank could compute "
                  "instead (default: 32)");
   app.add_option("--horizon-tokens", command->horizon_tokens,
-                 "Tokens within which a move must save more than it costs (default: 16384)");
+                 "Tokens within which a move must save more than it costs (default: 16384 up to 8 "
+                 "ranks, 131072 for 32, as much more as there are more ranks)");
   app.add_option("--max-moves", command->max_moves,
                  "Most experts that one update of a layer may move (default: all moves that save "
                  "more than they cost)");
@@ -177,6 +202,12 @@ void add_balance_replay_command(command_line::Command balance, Status* status) {
   app.add_option(
       "--copy-iterations", replay.copy_iterations,
       "Iterations that copying experts takes, before a plan comes into use (default: 1)");
+  app.add_option("--iteration-ms", command->iteration_ms,
+                 "How long an iteration takes: plans whose computing and copying take longer come "
+                 "into use later (default: whatever they take, they need --copy-iterations)");
+  app.add_option("--copy-gb-per-second", command->copy_gb_per_second,
+                 "How fast a rank copies experts, with --iteration-ms and "
+                 "--model-bytes-per-expert (default: 10)");
   app.add_flag("--start-in-order", replay.start_in_order,
                "Start with the experts in order instead of a plan");
   app.add_option("--model-bytes-per-expert", command->bytes_per_expert,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
@@ -53,12 +54,17 @@ std::string facts(const Replayed& replayed) {
   const ReplayResult& result = *replayed.result;
   return fmt::format(
       "{} layers, {} experts: {} slots on {} ranks; {} tokens in iterations of {}, {} requests at "
-      "once.\nPolicy {}, {}, {} of {} layers may change per iteration, in service {} later.\n",
+      "once.\nPolicy {}, {}, {} of {} layers may change per iteration, in service {} later{}.\n",
       replayed.trace->shape.num_layers, options.shape.num_experts, options.shape.num_slots,
       options.shape.ep_size, result.num_tokens, options.stream.iteration_tokens,
       options.stream.in_flight, online::name_of(options.policy.policy), split_text(replayed),
       options.policy.layer_updates_per_iter, replayed.trace->shape.num_layers,
-      count_of(options.copy_iterations + 1, "iteration"));
+      count_of(options.copy_iterations + 1, "iteration"),
+      options.iteration_ms > 0.0
+          ? fmt::format(", at most {} where planning and copying take longer than {} ms",
+                        std::max<int64_t>(result.longest_delay, options.copy_iterations + 1),
+                        options.iteration_ms)
+          : "");
 }
 
 std::string figures_text(const Replayed& replayed, const ReplayFigures& figures) {
@@ -122,6 +128,7 @@ ordered_json settings_json(const Replayed& replayed) {
   if (!is_trt(replayed)) json["share_update"] = online::name_of(options.policy.share_update);
   json["layer_updates_per_iter"] = options.policy.layer_updates_per_iter;
   json["copy_iterations"] = options.copy_iterations;
+  if (options.iteration_ms > 0.0) json["iteration_ms"] = options.iteration_ms;
   json["iteration_tokens"] = options.stream.iteration_tokens;
   json["in_flight"] = options.stream.in_flight;
   json["window_tokens"] = options.window_tokens;
@@ -161,6 +168,7 @@ std::string replay_json(const Replayed& replayed) {
   if (replayed.bytes_known) root["bytes"] = result.bytes;
   root["plan_seconds"] = result.plan_seconds;
   root["longest_plan_seconds"] = result.longest_plan_seconds;
+  root["longest_delay_iterations"] = result.longest_delay;
   return json_text(root);
 }
 

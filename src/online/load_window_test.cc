@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace wideep::online {
 namespace {
 
@@ -68,6 +70,58 @@ TEST(LoadWindow, AnIterationWithoutTokensChangesNothing) {
   window.end_iteration();
   EXPECT_EQ(window.num_iterations(), 1);
   EXPECT_THAT(window.decayed(0), ElementsAre(8, 0, 0));
+}
+
+// 64 tokens of one kind of text, of a window of 16 experts in one layer.
+Counts tokens_of(int kind, std::mt19937& random, int tokens = 64) {
+  Counts counts(16);
+  for (int token = 0; token < tokens; ++token) {
+    ++counts[random() % 2 == 0 ? random() % 16 : static_cast<size_t>(kind) * 4 + random() % 2];
+  }
+  return counts;
+}
+
+TEST(LoadWindow, AnotherTextBeginsASample) {
+  LoadWindow window({.num_layers = 1, .num_experts = 16, .top_k = 1}, {.sample_tokens = 1000});
+  std::mt19937 random(2);
+  const auto iterate = [&](int kind) {
+    window.add(0, tokens_of(kind, random));
+    window.end_iteration();
+  };
+  for (int i = 0; i < 4; ++i) iterate(0);
+  EXPECT_EQ(window.num_samples(), 0);
+  EXPECT_FALSE(window.open_is_new_text());
+  iterate(1);
+  ASSERT_EQ(window.num_samples(), 1);
+  EXPECT_EQ(window.sample_tokens(0), 4 * 64);  // of the first text only
+  EXPECT_EQ(window.open_tokens(), 64);
+  EXPECT_TRUE(window.open_is_new_text());
+  for (int i = 0; i < 15; ++i) iterate(1);
+  EXPECT_EQ(window.num_samples(), 2);  // complete
+  EXPECT_EQ(window.sample_tokens(0), 1024);
+  EXPECT_FALSE(window.open_is_new_text());
+  // Too few tokens to keep.
+  iterate(0);
+  window.add(0, tokens_of(2, random, 32));
+  window.end_iteration();
+  EXPECT_EQ(window.num_samples(), 3);
+  iterate(0);
+  EXPECT_EQ(window.num_samples(), 3);
+  EXPECT_EQ(window.open_tokens(), 64);
+}
+
+// One kind of text closes no sample before it is complete: kOtherTextNoise gives one false alarm in
+// 30,000 iterations, and these are 3,000.
+TEST(LoadWindow, NoiseIsNoOtherText) {
+  for (const int tokens : {8, 64, 512}) {
+    LoadWindow window({.num_layers = 1, .num_experts = 16, .top_k = 1}, {.sample_tokens = 1024});
+    std::mt19937 random(3);
+    for (int i = 0; i < 1000; ++i) {
+      window.add(0, tokens_of(0, random, tokens));
+      window.end_iteration();
+    }
+    EXPECT_EQ(window.samples_completed(), 1000 * tokens / 1024) << tokens << " tokens";
+  }
 }
 
 TEST(LoadWindow, CountsOfOneLayerAddUp) {

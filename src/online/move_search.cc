@@ -11,8 +11,13 @@ namespace {
 using balance::kUnusedSlot;
 using balance::Placement;
 
-// Candidates of each kind that a step evaluates exactly: more gained nothing on recorded traces.
-constexpr size_t kTried = 64;
+// Imbalance above which a step tries all that is listed before it ends the search.
+constexpr double kLarge = 0.02;
+
+// Nanoseconds of one pair of slots and one sample in list_exchanges(), and of one entry of the
+// other lists.
+constexpr double kPairWork = 4.0;
+constexpr double kEntryWork = 2.0;
 
 template <typename Candidate>
 void apply(const Candidate& change, Placement* placement) {
@@ -27,11 +32,17 @@ void apply(const Candidate& change, Placement* placement) {
 
 }  // namespace
 
-MoveSearch::MoveSearch(const balance::PlanShape& shape, PlacementJudge* judge)
+MoveSearch::MoveSearch(const balance::PlanShape& shape, PlacementJudge* judge,
+                       const SearchEffort& effort)
     : shape_(shape),
+      effort_(effort),
       judge_(judge),
       replicas_(static_cast<size_t>(shape.num_experts)),
-      holds_(static_cast<size_t>(shape.ep_size) * replicas_.size()) {}
+      holds_(static_cast<size_t>(shape.ep_size) * replicas_.size()),
+      outside_(replicas_.size()),
+      stuck_(replicas_.size()),
+      most_(replicas_.size()),
+      slot_load_(static_cast<size_t>(shape.num_slots)) {}
 
 bool MoveSearch::usable(int slot) const {
   const int per_rank = shape_.slots_per_rank();
@@ -54,148 +65,297 @@ void MoveSearch::count_holders(const Placement& placement) {
   }
 }
 
-// An expert is stuck in a sample if all its replicas are on hot ranks. leaves_ is its load then,
-// and 0 for all others.
-void MoveSearch::value_experts(const SampleSet& samples, const Placement& placement) {
+void MoveSearch::find_stuck(const SampleSet& samples, const Placement& placement) {
   const size_t experts = replicas_.size();
   leaves_.assign(state_.size() * experts, 0.0);
+  for (auto& each : stuck_) each.clear();
+  std::fill(most_.begin(), most_.end(), 0.0);
   for (size_t i = 0; i < state_.size(); ++i) {
     const PlacementJudge::Sample& sample = state_[i];
     if (sample.num_hot == 0) continue;
-    const std::span<const double> load = samples.load(static_cast<int>(i));
-    double* leaves = leaves_.data() + i * experts;
-    for (size_t e = 0; e < experts; ++e) leaves[e] = load[e];
+    std::fill(outside_.begin(), outside_.end(), 0);
     for (int slot = 0; slot < placement.num_slots(); ++slot) {
       const int32_t expert = placement.slot_to_expert[static_cast<size_t>(slot)];
-      const bool hot = sample.hot[static_cast<size_t>(placement.rank_of_slot(slot))] != 0;
-      if (expert != kUnusedSlot && !hot) leaves[static_cast<size_t>(expert)] = 0.0;
+      if (expert == kUnusedSlot || is_hot(i, placement.rank_of_slot(slot))) continue;
+      outside_[static_cast<size_t>(expert)] = 1;
+    }
+    const std::span<const double> load = samples.load(static_cast<int>(i));
+    for (size_t e = 0; e < experts; ++e) {
+      if (outside_[e] != 0 || replicas_[e] == 0 || load[e] == 0.0) continue;
+      leaves_[i * experts + e] = load[e];
+      const double gain = samples.weight(static_cast<int>(i)) *
+                          std::min(load[e] / sample.num_hot, sample.imbalance);
+      stuck_[e].push_back({static_cast<int>(i), gain});
+      most_[e] += gain;
     }
   }
+  stuck_experts_.clear();
+  for (size_t e = 0; e < experts; ++e) {
+    if (!stuck_[e].empty()) stuck_experts_.push_back(static_cast<int32_t>(e));
+  }
+  std::sort(stuck_experts_.begin(), stuck_experts_.end(), [this](int32_t a, int32_t b) {
+    const double most_a = most_[static_cast<size_t>(a)], most_b = most_[static_cast<size_t>(b)];
+    return most_a != most_b ? most_a > most_b : a < b;
+  });
+  work_ += kEntryWork * static_cast<double>(state_.size()) * placement.num_slots();
 }
 
-void MoveSearch::keep_best(size_t begin) {
-  if (candidates_.size() - begin <= kTried) return;
+void MoveSearch::measure_slots(const SampleSet& samples, const Placement& placement) {
+  for (int slot = 0; slot < placement.num_slots(); ++slot) {
+    const auto index = static_cast<size_t>(slot);
+    const int32_t expert = placement.slot_to_expert[index];
+    double load = 0.0;
+    for (size_t i = 0; expert != kUnusedSlot && i < state_.size(); ++i) {
+      load += samples.weight(static_cast<int>(i)) * state_[i].shares[index] *
+              samples.load(static_cast<int>(i))[static_cast<size_t>(expert)];
+    }
+    slot_load_[index] = load;
+  }
+  work_ += kEntryWork * static_cast<double>(state_.size()) * placement.num_slots();
+}
+
+// Ties go to the lower slot: the standard does not fix the order of equal elements, and equal input
+// must give equal plans.
+bool MoveSearch::is_better(const Candidate& a, const Candidate& b) {
+  if (a.score != b.score) return a.score > b.score;
+  return std::pair(a.slot, a.expert + a.other) < std::pair(b.slot, b.expert + b.other);
+}
+
+// Of the candidates from `begin` on.
+void MoveSearch::keep_best(size_t begin, size_t most) {
+  if (candidates_.size() - begin <= most) return;
   const auto first = candidates_.begin() + static_cast<std::ptrdiff_t>(begin);
-  const auto last = first + static_cast<std::ptrdiff_t>(kTried);
-  // Ties go to the lower slot: the standard does not fix the order of equal elements, and equal
-  // input must give equal plans.
-  std::nth_element(first, last, candidates_.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.score != b.score) return a.score > b.score;
-    return std::pair(a.slot, a.expert + a.other) < std::pair(b.slot, b.expert + b.other);
-  });
+  const auto last = first + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(first, last, candidates_.end(), is_better);
   candidates_.erase(last, candidates_.end());
 }
 
-void MoveSearch::list_retargets(const SampleSet& samples, const Placement& placement) {
+void MoveSearch::list_retargets(const Placement& placement, double price) {
   const size_t begin = candidates_.size();
-  for (int32_t expert = 0; expert < shape_.num_experts; ++expert) {
+  for (const int32_t expert : stuck_experts_) {
+    const auto index = static_cast<size_t>(expert);
+    if (most_[index] <= price) break;
+    const size_t of_expert = candidates_.size();
     for (int rank = 0; rank < shape_.ep_size; ++rank) {
       if (holds(rank, expert)) continue;
-      double score = 0.0;
-      for (size_t i = 0; i < state_.size(); ++i) {
-        const PlacementJudge::Sample& sample = state_[i];
-        if (sample.num_hot == 0 || sample.hot[static_cast<size_t>(rank)] != 0) continue;
-        const double leaves = leaves_[i * replicas_.size() + static_cast<size_t>(expert)];
-        score += samples.weight(static_cast<int>(i)) *
-                 std::min(leaves / sample.num_hot, sample.imbalance);
+      double gain = most_[index];
+      for (const Stuck& stuck : stuck_[index]) {
+        if (is_hot(static_cast<size_t>(stuck.sample), rank)) gain -= stuck.gain;
       }
-      if (score <= 0.0) continue;
-      const int per_rank = shape_.slots_per_rank();
-      for (int slot = rank * per_rank; slot < (rank + 1) * per_rank; ++slot) {
-        const int32_t present = placement.slot_to_expert[static_cast<size_t>(slot)];
-        if (!usable(slot)) continue;
-        if (present != kUnusedSlot && replicas_[static_cast<size_t>(present)] < 2) continue;
-        candidates_.push_back({score, slot, expert, -1});
-      }
+      if (gain > price) add_retargets(expert, rank, gain, placement);
     }
+    work_ += kEntryWork * static_cast<double>(stuck_[index].size() + 4) * shape_.ep_size;
+    keep_best(of_expert, effort_.listed_of_expert);
   }
-  keep_best(begin);
+  keep_best(begin, effort_.listed);
 }
 
-double MoveSearch::exchange_score(const SampleSet& samples, int32_t a, int rank_a, int32_t b,
-                                  int rank_b) const {
-  const auto index_a = static_cast<size_t>(a), index_b = static_cast<size_t>(b);
-  double score = 0.0;
+// All of the rank's slots that can be spared, or the one that is missed least.
+void MoveSearch::add_retargets(int32_t expert, int rank, double gain, const Placement& placement) {
+  const int per_rank = shape_.slots_per_rank();
+  const auto add = [&](int slot) {
+    // Others must take over the slot's load, which costs a part of the gain.
+    const double lost = slot_load_[static_cast<size_t>(slot)] / 2.0;
+    candidates_.push_back({gain - std::min(gain, lost) / 2.0, gain, 0.0, slot, expert, -1});
+  };
+  int best = -1;
+  for (int slot = rank * per_rank; slot < (rank + 1) * per_rank; ++slot) {
+    const int32_t present = placement.slot_to_expert[static_cast<size_t>(slot)];
+    if (!usable(slot)) continue;
+    if (present != kUnusedSlot && replicas_[static_cast<size_t>(present)] < 2) continue;
+    if (effort_.all_slots) {
+      add(slot);
+    } else if (best < 0 ||
+               slot_load_[static_cast<size_t>(slot)] < slot_load_[static_cast<size_t>(best)]) {
+      best = slot;
+    }
+  }
+  if (best >= 0) add(best);
+}
+
+void MoveSearch::add_exchange(const SampleSet& samples, int slot, int other,
+                              const Placement& placement, double price) {
+  const int rank_a = placement.rank_of_slot(slot), rank_b = placement.rank_of_slot(other);
+  const auto a = static_cast<size_t>(placement.slot_to_expert[static_cast<size_t>(slot)]);
+  const auto b = static_cast<size_t>(placement.slot_to_expert[static_cast<size_t>(other)]);
+  const size_t experts = replicas_.size();
+  double bound = 0.0, alone = 0.0;
   for (size_t i = 0; i < state_.size(); ++i) {
     const PlacementJudge::Sample& sample = state_[i];
     if (sample.num_hot == 0) continue;
-    const bool hot_a = sample.hot[static_cast<size_t>(rank_a)] != 0;
-    const bool hot_b = sample.hot[static_cast<size_t>(rank_b)] != 0;
+    const bool hot_a = is_hot(i, rank_a), hot_b = is_hot(i, rank_b);
     if (hot_a == hot_b) continue;
     const std::span<const double> load = samples.load(static_cast<int>(i));
-    const double* leaves = leaves_.data() + i * replicas_.size();
+    const double* leaves = leaves_.data() + i * experts;
     // The load that leaves the hot ranks minus the load that comes to them. The bound must not be
     // too low, so an expert with other replicas is taken to bring nothing.
-    const double comes_a = replicas_[index_a] > 1 ? 0.0 : load[index_a];
-    const double comes_b = replicas_[index_b] > 1 ? 0.0 : load[index_b];
-    const double net = hot_a ? leaves[index_a] - comes_b : leaves[index_b] - comes_a;
-    score += samples.weight(static_cast<int>(i)) * std::min(net / sample.num_hot, sample.imbalance);
+    const double net = hot_a ? leaves[a] - (replicas_[b] > 1 ? 0.0 : load[b])
+                             : leaves[b] - (replicas_[a] > 1 ? 0.0 : load[a]);
+    const double gain = std::min(net / sample.num_hot, sample.imbalance);
+    const double weight = samples.weight(static_cast<int>(i));
+    bound += weight * gain;
+    // What is gained if no shares pass on what comes to the cool rank.
+    const double cool = sample.rank_load[static_cast<size_t>(hot_a ? rank_b : rank_a)];
+    alone += weight * std::min(gain, 1.0 + sample.imbalance - (cool + net));
   }
-  // Per move: an exchange makes two.
-  return score / 2.0;
+  bound /= 2.0;  // per move: an exchange makes two
+  if (bound <= price) return;
+  candidates_.push_back({(bound + std::max(0.0, alone / 2.0)) / 2.0, bound, 0.0,
+                         static_cast<int32_t>(slot), -1, static_cast<int32_t>(other)});
 }
 
-void MoveSearch::list_exchanges(const SampleSet& samples, const Placement& placement) {
+void MoveSearch::list_exchanges(const SampleSet& samples, const Placement& placement,
+                                double price) {
   const size_t begin = candidates_.size();
-  const int per_rank = shape_.slots_per_rank();
+  // Slots whose expert is stuck somewhere, the most promising first.
+  order_.clear();
   for (int slot = 0; slot < placement.num_slots(); ++slot) {
+    const int32_t expert = placement.slot_to_expert[static_cast<size_t>(slot)];
+    if (expert != kUnusedSlot && most_[static_cast<size_t>(expert)] > 0.0) order_.push_back(slot);
+  }
+  const auto most_at = [&](int slot) {
+    return most_[static_cast<size_t>(placement.slot_to_expert[static_cast<size_t>(slot)])];
+  };
+  const size_t most_slots = std::min(order_.size(), effort_.exchanged);
+  std::partial_sort(
+      order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(most_slots), order_.end(),
+      [&](int a, int b) { return most_at(a) != most_at(b) ? most_at(a) > most_at(b) : a < b; });
+  order_.resize(most_slots);
+  double least = price;  // what a score must exceed to be kept
+  for (const int slot : order_) {
+    const double most = most_at(slot);
+    if (most <= least) break;  // the other slot's part is at most as much
     const int32_t a = placement.slot_to_expert[static_cast<size_t>(slot)];
-    const int rank_a = slot / per_rank;
-    if (a == kUnusedSlot) continue;
-    for (int other = (rank_a + 1) * per_rank; other < placement.num_slots(); ++other) {
+    const int rank_a = placement.rank_of_slot(slot);
+    int pairs = 0;
+    for (int other = 0; other < placement.num_slots(); ++other) {
       const int32_t b = placement.slot_to_expert[static_cast<size_t>(other)];
-      if (b == kUnusedSlot || holds(rank_a, b) || holds(other / per_rank, a)) continue;
-      const double score = exchange_score(samples, a, rank_a, b, other / per_rank);
-      if (score > 0.0) candidates_.push_back({score, slot, -1, other});
+      const int rank_b = placement.rank_of_slot(other);
+      if (b == kUnusedSlot || rank_b == rank_a) continue;
+      const double most_b = most_[static_cast<size_t>(b)];
+      if ((most + most_b) / 2.0 <= least) continue;
+      // A pair of two such slots is met from the more promising one.
+      if (most_b > most || (most_b == most && other < slot)) continue;
+      if (holds(rank_a, b) || holds(rank_b, a)) continue;
+      add_exchange(samples, slot, other, placement, price);
+      ++pairs;
+    }
+    work_ +=
+        kEntryWork * placement.num_slots() + kPairWork * pairs * static_cast<double>(state_.size());
+    if (candidates_.size() - begin > effort_.listed) {
+      keep_best(begin, effort_.listed);
+      const auto first = candidates_.begin() + static_cast<std::ptrdiff_t>(begin);
+      least = std::max(price, std::max_element(first, candidates_.end(), is_better)->score);
     }
   }
-  keep_best(begin);
 }
 
-void MoveSearch::list(const SampleSet& samples, const Placement& placement) {
+void MoveSearch::list(const SampleSet& samples, const SearchGoal& goal,
+                      const Placement& placement) {
   count_holders(placement);
-  value_experts(samples, placement);
+  find_stuck(samples, placement);
+  measure_slots(samples, placement);
   candidates_.clear();
-  list_retargets(samples, placement);
-  list_exchanges(samples, placement);
-  // The best bounds first: then the sums of later candidates end early.
-  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.score != b.score) return a.score > b.score;
-    return std::pair(a.slot, a.expert + a.other) < std::pair(b.slot, b.expert + b.other);
-  });
+  list_retargets(placement, goal.price);
+  list_exchanges(samples, placement, goal.price);
+  std::sort(candidates_.begin(), candidates_.end(), is_better);
 }
 
-const MoveSearch::Candidate* MoveSearch::best_of(const SampleSet& samples, const SearchGoal& goal,
-                                                 int max_moves, double imbalance,
-                                                 const Placement& placement) {
-  const Candidate* best = nullptr;
-  double best_gain = 0.0;  // per move, after its price
-  trial_ = placement;
-  for (const Candidate& candidate : candidates_) {
-    const int moves = candidate.moves();
-    if (candidate.score - goal.price <= best_gain) break;  // the bounds descend
-    if (moves > max_moves) continue;
-    apply(candidate, &trial_);
-    // A trial with more imbalance cannot beat the best one, so its sum may stop there.
-    const double enough = imbalance - moves * (best_gain + goal.price);
-    const double gain =
-        (imbalance - judge_->imbalance(samples, trial_, enough)) / moves - goal.price;
-    trial_ = placement;
-    if (gain <= best_gain) continue;
-    best = &candidate;
-    best_gain = gain;
+double MoveSearch::gain_of(const SampleSet& samples, const SearchGoal& goal,
+                           const Candidate& candidate, double imbalance, double at_least) {
+  const int moves = candidate.moves();
+  apply(candidate, &trial_);
+  // More imbalance than this cannot gain at_least, so the sum may stop there.
+  const double enough = imbalance - moves * (at_least + goal.price);
+  const double gain = (imbalance - judge_->imbalance(samples, trial_, enough)) / moves - goal.price;
+  return gain;
+}
+
+// Evaluates the candidates and makes the best one, then those of the others that still gain nearly
+// as much: lists are expensive, and the changes of one list often concern different ranks. Returns
+// the number of moves.
+int MoveSearch::make_best(const SampleSet& samples, const SearchGoal& goal, int max_moves,
+                          double imbalance, Placement* placement) {
+  trial_ = *placement;
+  double best = 0.0;
+  int tried = 0;
+  for (Candidate& candidate : candidates_) {
+    candidate.gain = 0.0;
+    if (tried >= effort_.tried && (best > 0.0 || imbalance < kLarge)) continue;
+    const double least = effort_.nearly_as_much * best;
+    if (candidate.bound - goal.price <= least || candidate.moves() > max_moves) continue;
+    candidate.gain = gain_of(samples, goal, candidate, imbalance, least);
+    trial_ = *placement;
+    ++tried;
+    best = std::max(best, candidate.gain);
   }
-  return best;
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    return a.gain != b.gain ? a.gain > b.gain : is_better(a, b);
+  });
+  int made = 0;
+  changed_.assign(placement->slot_to_expert.size(), 0);
+  changed_experts_.assign(replicas_.size(), 0);
+  for (const Candidate& candidate : candidates_) {
+    if (made > 0 && effort_.nearly_as_much >= 1.0) break;
+    if (candidate.gain <= 0.0 || candidate.gain < effort_.nearly_as_much * best) break;
+    if (made + candidate.moves() > max_moves || touches_changed(candidate, *placement)) continue;
+    if (made > 0) {
+      const double gain =
+          gain_of(samples, goal, candidate, imbalance, effort_.nearly_as_much * candidate.gain);
+      trial_ = *placement;
+      if (gain <= 0.0 || gain < effort_.nearly_as_much * candidate.gain) continue;
+      imbalance -= candidate.moves() * (gain + goal.price);
+    } else {
+      imbalance -= candidate.moves() * (candidate.gain + goal.price);
+    }
+    note_changed(candidate, *placement);
+    apply(candidate, placement);
+    trial_ = *placement;
+    made += candidate.moves();
+  }
+  return made;
+}
+
+// Whether an earlier change of the same list concerns one of its slots or experts: then its place
+// in the list says nothing any more, and an expert could get two replicas on one rank.
+bool MoveSearch::touches_changed(const Candidate& candidate, const Placement& placement) const {
+  const auto changed = [&](int slot) {
+    const int32_t expert = placement.slot_to_expert[static_cast<size_t>(slot)];
+    return changed_[static_cast<size_t>(slot)] != 0 ||
+           (expert != kUnusedSlot && changed_experts_[static_cast<size_t>(expert)] != 0);
+  };
+  if (changed(candidate.slot)) return true;
+  return candidate.expert >= 0 ? changed_experts_[static_cast<size_t>(candidate.expert)] != 0
+                               : changed(candidate.other);
+}
+
+void MoveSearch::note_changed(const Candidate& candidate, const Placement& before) {
+  const auto note = [&](int32_t slot) {
+    changed_[static_cast<size_t>(slot)] = 1;
+    const int32_t expert = before.slot_to_expert[static_cast<size_t>(slot)];
+    if (expert != kUnusedSlot) changed_experts_[static_cast<size_t>(expert)] = 1;
+  };
+  note(candidate.slot);
+  if (candidate.expert >= 0) {
+    changed_experts_[static_cast<size_t>(candidate.expert)] = 1;
+  } else {
+    note(candidate.other);
+  }
 }
 
 double MoveSearch::run(const SampleSet& samples, const SearchGoal& goal, Placement* placement) {
+  cut_short_ = false;
+  const double before = work();
   double imbalance = judge_->examine(samples, *placement, &state_);
   for (int left = goal.max_moves; left > 0 && imbalance > goal.tolerance;) {
-    list(samples, *placement);
-    const Candidate* best = best_of(samples, goal, left, imbalance, *placement);
-    if (best == nullptr) break;
-    apply(*best, placement);
-    left -= best->moves();
+    if (left < goal.max_moves && work() - before > goal.max_work) {
+      cut_short_ = true;
+      break;
+    }
+    list(samples, goal, *placement);
+    const int made = make_best(samples, goal, left, imbalance, placement);
+    if (made == 0) break;
+    left -= made;
     imbalance = judge_->examine(samples, *placement, &state_);
   }
   return imbalance;

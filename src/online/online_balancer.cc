@@ -96,7 +96,10 @@ void OnlineBalancer::decide(const GroupLoads& loads) {
     decision->so_far.imbalance_before += update.imbalance_before / decision->open;
     decision->so_far.imbalance_after += update.imbalance_after / decision->open;
     busy_[update.layer_idx] = 1;
-    updates_.push_back({.decision = decision, .layer = update.layer_idx, .target = update.plan});
+    updates_.push_back({.decision = decision,
+                        .layer = update.layer_idx,
+                        .target = update.plan,
+                        .urgent = update.urgent});
   }
   board_.balancer().plans += decision->open;
   board_.balancer().last_plan_ns = decision->start_ns;
@@ -108,8 +111,8 @@ void OnlineBalancer::post_what_fits() {
   int posted = static_cast<int>(std::count_if(
       updates_.begin(), updates_.end(), [](const Update& each) { return each.generation != 0; }));
   for (Update& update : updates_) {
-    if (posted == options_.layers_in_flight) break;
     if (update.generation != 0) continue;
+    if (posted >= options_.layers_in_flight && !update.urgent) continue;
     if (post_step(update)) {
       ++posted;
     } else if (posted == 0) {

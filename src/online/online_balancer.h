@@ -38,8 +38,10 @@ struct Rebalance {
 };
 
 struct BalancerOptions {
-  int layers_in_flight = 1;  // layer_updates_per_iter: layers that may have a posted plan at once
-  int num_spares = 1;        // spare records of every rank
+  // layer_updates_per_iter: layers that may have a posted plan at once; urgent updates besides, as
+  // far as there are spare records.
+  int layers_in_flight = 1;
+  int num_spares = 1;                             // spare records of every rank
   std::chrono::microseconds look_interval{1000};  // while updates are under way; else longer
   std::vector<int> processors;  // of the background threads of all ranks; empty: the callers'
   std::vector<int> layers;      // the model's numbers of the layers, for traces; empty: 0, 1, ...
@@ -73,6 +75,7 @@ class OnlineBalancer {
     std::shared_ptr<Decision> decision;
     int layer = 0;
     balance::LayerPlan target;
+    bool urgent = false;
     uint32_t generation = 0;   // of the posted step; 0: not posted
     std::vector<int> records;  // [owners] spare records that the step takes
   };

@@ -29,11 +29,16 @@ class PlacementJudge {
   // The full sum, with the imbalance and the hot ranks of each sample.
   struct Sample {
     double imbalance = 0.0;
-    std::vector<char> hot;  // [R] 1: at the maximum, and no shares lower it
-    int num_hot = 0;        // 0: balanced
+    std::vector<char> hot;          // [R] 1: at the maximum, and no shares lower it
+    int num_hot = 0;                // 0: balanced
+    std::vector<double> rank_load;  // [R]
+    balance::Shares shares;         // [S]
   };
   double examine(const SampleSet& samples, const balance::Placement& placement,
                  std::vector<Sample>* found);
+
+  // Of all calls: an estimate of their nanoseconds, from what they counted.
+  double work() const { return work_; }
 
   // The shares for the expected load (equal ones for kEqual).
   void choose_shares(std::span<const double> expected, balance::LayerPlan* plan);
@@ -42,6 +47,8 @@ class PlacementJudge {
   void begin(const SampleSet& samples, const balance::Placement& placement);
   double max_load(std::span<const double> load, const balance::Placement& placement);
   void write_equal_shares(const balance::Placement& placement);
+  void load_ranks(std::span<const double> load, const balance::Placement& placement,
+                  std::vector<double>* loads) const;
   void find_hot_ranks(double max_load, Sample* sample);
 
   Sharing sharing_;
@@ -49,6 +56,7 @@ class PlacementJudge {
   std::vector<double> rank_load_;  // [R] of the last max_load(), unless kEachSample
   balance::Resplitter resplitter_;
   balance::Shares shares_;
+  double work_ = 0.0;
   std::vector<int> order_;  // of samples, greatest part of the sum first, so that sums end early
 };
 

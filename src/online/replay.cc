@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <deque>
 #include <numeric>
 #include <optional>
@@ -12,6 +12,7 @@
 
 #include "balance/window_swaps.h"
 #include "balance/windowed_load.h"
+#include "base/cpu_time.h"
 #include "base/try.h"
 #include "online/served_layer.h"
 
@@ -76,6 +77,23 @@ class SlidingWindow {
   ModelLoads sum_;
 };
 
+// Rows of the fullest rank and of the mean rank, in units of one rank's mean row.
+class RowSums {
+ public:
+  void add(std::span<ServedLayer> layers, const ModelLoads& loads) {
+    for (size_t l = 0; l < layers.size(); ++l) {
+      const double rows = std::accumulate(loads[l].begin(), loads[l].end(), 0.0);
+      excess_ += rows * layers[l].imbalance(loads[l]);
+      rows_ += rows;
+    }
+  }
+  double imbalance() const { return rows_ > 0.0 ? excess_ / rows_ : 0.0; }
+
+ private:
+  double excess_ = 0.0;
+  double rows_ = 0.0;
+};
+
 struct PendingUpdate {
   int64_t in_service = 0;  // from this iteration on
   LayerPlan plan;
@@ -105,11 +123,11 @@ int64_t rounded_quotient(int64_t tokens, int64_t per_iteration) {
 
 class Replayer {
  public:
-  Replayer(const RequestTrace& trace, const ReplayOptions& options)
+  Replayer(const NextIteration& next, int num_layers, int top_k, const ReplayOptions& options)
       : options_(options),
-        num_layers_(trace.shape.num_layers),
-        top_k_(trace.shape.top_k),
-        stream_(&trace, options.stream),
+        num_layers_(num_layers),
+        top_k_(top_k),
+        next_(next),
         window_iterations_(std::max<int64_t>(
             1, rounded_quotient(options.window_tokens, options.stream.iteration_tokens))),
         past_(static_cast<size_t>(window_iterations_)),
@@ -123,7 +141,7 @@ class Replayer {
     for (const Iteration& iteration : first) serve(iteration, false);
     do {
       serve(iteration_, true);
-    } while (stream_.next(&iteration_));
+    } while (next_(&iteration_));
     return finish();
   }
 
@@ -146,7 +164,7 @@ class Replayer {
   // Leaves the iteration after it in iteration_.
   Result<std::vector<Iteration>> first_window() {
     std::vector<Iteration> first;
-    while (stream_.next(&iteration_)) {
+    while (next_(&iteration_)) {
       if (static_cast<int64_t>(first.size()) == window_iterations_) return first;
       first.push_back(iteration_);
       past_.add(loads_of(iteration_, num_layers_));
@@ -199,6 +217,8 @@ class Replayer {
     const ModelLoads loads = loads_of(iteration, num_layers_);
     ReplayWindow& window = window_of(iteration);
     if (judged) judge(loads, &window);
+    if (judged || options_.start_in_order) online_rows_.add(online_, loads);
+    if (judged) planned_rows_.add(planned_, loads);
     if (judged) past_.add(loads);
     for (int l = 0; l < num_layers_; ++l) policy_->add_counts(l, iteration.counts_of(l));
     plan(&window);
@@ -247,20 +267,46 @@ class Replayer {
   }
 
   void plan(ReplayWindow* window) {
+    // The balancer is still busy with older counts; these are added to the next ones.
+    if (result_.num_iterations < planning_until_) return;
     for (size_t l = 0; l < pending_.size(); ++l) busy_[l] = pending_[l] ? 1 : 0;
-    const auto begin = std::chrono::steady_clock::now();
+    // Processor time: another program on this machine must not make a plan late.
+    const int64_t begin = base::thread_cpu_ns();
     const auto updates = policy_->end_iteration(placements_, busy_);
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    result_.plan_seconds += time.count();
-    result_.longest_plan_seconds = std::max(result_.longest_plan_seconds, time.count());
+    const double seconds = 1e-9 * static_cast<double>(base::thread_cpu_ns() - begin);
+    result_.plan_seconds += seconds;
+    result_.longest_plan_seconds = std::max(result_.longest_plan_seconds, seconds);
+    planning_until_ = result_.num_iterations + std::max<int64_t>(1, iterations_of(seconds));
+    const int64_t delay =
+        std::max<int64_t>(options_.copy_iterations, iterations_of(seconds + copy_seconds(updates)));
     for (const LayerUpdate& update : updates) {
       ++window->updates;
       window->moves += static_cast<int64_t>(update.moves.size());
       result_.bytes += update.bytes;
+      result_.longest_delay = std::max(result_.longest_delay, 1 + delay);
       // A busy layer gets no update, so nothing pending is overwritten.
-      pending_[static_cast<size_t>(update.layer_idx)] = {
-          result_.num_iterations + 1 + options_.copy_iterations, update.plan};
+      pending_[static_cast<size_t>(update.layer_idx)] = {result_.num_iterations + 1 + delay,
+                                                         update.plan};
     }
+  }
+
+  // The iterations that begin while something takes so long.
+  int64_t iterations_of(double seconds) const {
+    if (options_.iteration_ms <= 0.0) return 0;
+    constexpr double kMost = 1e9;  // as good as never, and no overflow
+    return static_cast<int64_t>(std::min(kMost, std::ceil(1e3 * seconds / options_.iteration_ms)));
+  }
+
+  // Ranks copy at the same time; the one with the most moves is the last.
+  double copy_seconds(std::span<const LayerUpdate> updates) const {
+    std::vector<int64_t> moves(static_cast<size_t>(options_.shape.ep_size));
+    for (const LayerUpdate& update : updates) {
+      for (const SlotMove& move : update.moves) {
+        ++moves[static_cast<size_t>(move.slot / options_.shape.slots_per_rank())];
+      }
+    }
+    return static_cast<double>(*std::max_element(moves.begin(), moves.end())) *
+           static_cast<double>(options_.policy.bytes_per_expert) / options_.copy_bytes_per_second;
   }
 
   ReplayResult finish() {
@@ -272,6 +318,8 @@ class Replayer {
     }
     const auto judged = static_cast<double>(result_.num_iterations - window_iterations_);
     result_.mean = result_.mean / (num_layers_ * judged);
+    result_.online_by_tokens = online_rows_.imbalance();
+    result_.static_by_tokens = planned_rows_.imbalance();
     const int64_t tokens = options_.start_in_order ? result_.num_tokens : judged_tokens_;
     result_.moves_per_layer_and_window =
         static_cast<double>(result_.moves) / num_layers_ /
@@ -282,7 +330,7 @@ class Replayer {
   const ReplayOptions& options_;
   int num_layers_;
   int top_k_;
-  RequestStream stream_;
+  const NextIteration& next_;
   Iteration iteration_;
   int64_t window_iterations_;
   SlidingWindow past_;
@@ -294,6 +342,9 @@ class Replayer {
   std::vector<Placement> placements_;  // online
   std::vector<std::optional<PendingUpdate>> pending_;
   std::vector<uint8_t> busy_;
+  RowSums online_rows_;
+  RowSums planned_rows_;
+  int64_t planning_until_ = 0;  // iterations before it find the balancer busy
   int64_t judged_tokens_ = 0;
   ReplayResult result_;
 };
@@ -317,6 +368,14 @@ Status check_options(const ReplayOptions& options) {
     return invalid_input(
         fmt::format("copy_iterations: expected 0 or more, found {}", options.copy_iterations));
   }
+  if (!(options.iteration_ms >= 0.0)) {
+    return invalid_input(
+        fmt::format("iteration_ms: expected 0 or more, found {}", options.iteration_ms));
+  }
+  if (!(options.copy_bytes_per_second > 0.0)) {
+    return invalid_input(fmt::format("copy_bytes_per_second: expected more than 0, found {}",
+                                     options.copy_bytes_per_second));
+  }
   if (balance::needs_pair_counts(options.planner)) {
     return invalid_input(
         fmt::format("planner: {} needs pairs of experts, which a replay does not "
@@ -328,10 +387,19 @@ Status check_options(const ReplayOptions& options) {
 
 }  // namespace
 
-Result<ReplayResult> replay(const RequestTrace& trace, const ReplayOptions& options) {
+Result<ReplayResult> replay(const NextIteration& next, int num_layers, int top_k,
+                            const ReplayOptions& options) {
   WIDEEP_TRY(balance::check_plan_shape(options.shape));
   WIDEEP_TRY(check_options(options));
-  return Replayer(trace, options).run();
+  return Replayer(next, num_layers, top_k, options).run();
+}
+
+Result<ReplayResult> replay(const RequestTrace& trace, const ReplayOptions& options) {
+  // Before the stream is made: it relies on valid options.
+  WIDEEP_TRY(check_options(options));
+  RequestStream stream(&trace, options.stream);
+  const NextIteration next = [&stream](Iteration* iteration) { return stream.next(iteration); };
+  return replay(next, trace.shape.num_layers, trace.shape.top_k, options);
 }
 
 }  // namespace wideep::online

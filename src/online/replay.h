@@ -10,6 +10,10 @@
 //   past     an ideal plan of the window before, with its shares: the best that knowledge of past
 //            load alone can give (the noise floor of share_update window)
 //
+// With iteration_ms the plan's own time counts: an update is in service later by the iterations
+// that planning and copying take, and until a plan is ready the policy gets the counts of the
+// iterations in between as one, as an engine's balancer does.
+//
 // static and online split tokens as the policy does: by the iteration's best shares, by the
 // window's, or equally (policy trt). An update planned after iteration i is in service from
 // iteration i + 1 + copy_iterations on. The first window is only for planning and is not evaluated.
@@ -36,7 +40,11 @@ struct ReplayOptions {
   StreamOptions stream;
   int64_t window_tokens = 16384;  // of one line of the report; rounded to iterations, at least 1
   int copy_iterations = 1;        // ≥ 0
-  bool start_in_order = false;    // true: online starts with the experts in order instead
+  // How long an iteration takes, ≥ 0; 0: whatever a plan takes, it is copied in copy_iterations.
+  double iteration_ms = 0.0;
+  // At which a rank copies experts while it serves, > 0; with policy.bytes_per_expert.
+  double copy_bytes_per_second = 10e9;
+  bool start_in_order = false;  // true: online starts with the experts in order instead
   std::function<void()> iteration_done = [] {};
 };
 
@@ -66,13 +74,22 @@ struct ReplayResult {
   int64_t updates = 0;
   int64_t moves = 0;
   int64_t bytes = 0;
+  // Of the online placement, sum of max / sum of mean - 1 over the evaluated iterations, so that
+  // large iterations count as much as they cost. With start_in_order from the first iteration on.
+  double online_by_tokens = 0.0;
+  double static_by_tokens = 0.0;            // static, after the first window
   double moves_per_layer_and_window = 0.0;  // per window_tokens tokens after the first window
   double plan_seconds = 0.0;                // of all calls of the policy
   double longest_plan_seconds = 0.0;        // of one call
+  int64_t longest_delay = 0;  // iterations from counts to their plan's service, the most
 };
 
 // Errors (invalid input): as make_update_policy and balance::make_planner; numbers below their
 // range; fewer than two windows.
 Result<ReplayResult> replay(const RequestTrace& trace, const ReplayOptions& options);
+
+// The same with iterations of any origin; options.stream tells only how large they are.
+Result<ReplayResult> replay(const NextIteration& next, int num_layers, int top_k,
+                            const ReplayOptions& options);
 
 }  // namespace wideep::online

@@ -189,6 +189,53 @@ TEST(Replay, StartsInOrderWhereAskedTo) {
   EXPECT_LT(result.mean.online, result.mean.off / 2);
 }
 
+// Copies that take longer than iterations are in service later.
+TEST(Replay, CopyingTimeCounts) {
+  ReplayOptions options = small_replay();
+  const ReplayResult at_once = replay(made_up_trace(), options).value();
+  EXPECT_EQ(at_once.longest_delay, 2);
+  // One move takes 3 iterations of 1 s; planning takes none of them.
+  options.iteration_ms = 1000;
+  options.policy.bytes_per_expert = 29;
+  options.copy_bytes_per_second = 10;
+  const ReplayResult late = replay(made_up_trace(), options).value();
+  EXPECT_GE(late.longest_delay, 1 + 3);
+  EXPECT_GT(late.mean.online, at_once.mean.online);
+  EXPECT_LT(late.mean.online, late.mean.planned);
+}
+
+// A balancer that is slower than the iterations gets the counts of several as one.
+TEST(Replay, PlanningTimeCounts) {
+  ReplayOptions options = small_replay();
+  options.iteration_ms = 1e-6;  // its first look takes thousands of them
+  const ReplayResult late = replay(made_up_trace(), options).value();
+  EXPECT_EQ(late.moves, 0);
+  EXPECT_DOUBLE_EQ(late.mean.online, late.mean.planned);
+}
+
+TEST(Replay, ByTokensWeighsLargeIterations) {
+  // A large iteration out of balance and small ones in balance, 4 experts on 2 ranks.
+  int next = 0;
+  const NextIteration iterations = [&next](Iteration* iteration) {
+    if (next == 6) return false;
+    const int64_t each = next == 3 ? 600 : 1;
+    iteration->num_experts = 4;
+    iteration->counts = next++ == 3 ? std::vector<int64_t>{each, each, 0, 0}
+                                    : std::vector<int64_t>{each, each, each, each};
+    iteration->num_tokens = 4 * each;
+    return true;
+  };
+  ReplayOptions options{.shape = {.num_experts = 4, .ep_size = 2, .num_slots = 4},
+                        .policy = {},
+                        .stream = {.iteration_tokens = 4},
+                        .window_tokens = 4,
+                        .start_in_order = true};
+  options.policy.rows_per_move = 1e9;
+  const ReplayResult result = replay(iterations, 1, 1, options).value();
+  EXPECT_NEAR(result.mean.online, 1.0 / 5, 1e-9);
+  EXPECT_NEAR(result.online_by_tokens, 1200.0 / (1200 + 5 * 4), 1e-9);
+}
+
 TEST(Replay, BadOptions) {
   const auto error = [](void (*change)(ReplayOptions&)) {
     ReplayOptions options = small_replay();
@@ -203,6 +250,9 @@ TEST(Replay, BadOptions) {
   EXPECT_THAT(error([](ReplayOptions& o) { o.stream.in_flight = 0; }), HasSubstr("in_flight"));
   EXPECT_THAT(error([](ReplayOptions& o) { o.copy_iterations = -1; }),
               HasSubstr("copy_iterations"));
+  EXPECT_THAT(error([](ReplayOptions& o) { o.iteration_ms = -1; }), HasSubstr("iteration_ms"));
+  EXPECT_THAT(error([](ReplayOptions& o) { o.copy_bytes_per_second = 0; }),
+              HasSubstr("copy_bytes_per_second"));
   EXPECT_THAT(error([](ReplayOptions& o) { o.planner = "cooccurrence"; }), HasSubstr("pairs"));
   EXPECT_THAT(error([](ReplayOptions& o) { o.planner = "best"; }), HasSubstr("best"));
   EXPECT_THAT(error([](ReplayOptions& o) { o.policy.layer_updates_per_iter = 3; }),

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,9 @@ struct Iteration {
 
   std::span<const int64_t> counts_of(int layer_idx) const;
 };
+
+// Where a replay gets its iterations from: false at the end.
+using NextIteration = std::function<bool(Iteration*)>;
 
 class RequestStream {
  public:

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/trace.h"
 #include "base/try.h"
+#include "online/evidence.h"
 #include "online/layer_rota.h"
 #include "online/move_search.h"
 #include "online/placement_judge.h"
@@ -64,14 +65,18 @@ class PolicyBase : public UpdatePolicy {
     window_.end_iteration();
     const bool empty = window_.num_iterations() == before;
     if (empty || window_.num_iterations() <= options_.warm_up_iterations) return updates_;
-    for (int l = rota_.first_layer(); l < shape_.num_layers; l += rota_.stride()) {
-      const auto index = static_cast<size_t>(l);
-      if (!busy.empty() && busy[index] != 0) continue;
-      const base::TraceSpan span(base::Span::kPlan, l);
+    order_.clear();
+    choose_layers(placements, busy);
+    for (const int layer : order_) {
+      if (!has_time()) break;
+      const base::TraceSpan span(base::Span::kPlan, layer);
       LayerUpdate update;
-      update.layer_idx = l;
-      if (plan_layer(placements[index], &update)) finish(placements[index], std::move(update));
+      update.layer_idx = layer;
+      const Placement& from = placements[static_cast<size_t>(layer)];
+      if (plan_layer(from, &update)) finish(from, std::move(update));
     }
+    std::sort(updates_.begin(), updates_.end(),
+              [](const LayerUpdate& a, const LayerUpdate& b) { return a.layer_idx < b.layer_idx; });
     rota_.advance();
     return updates_;
   }
@@ -79,12 +84,19 @@ class PolicyBase : public UpdatePolicy {
   const LoadWindow& window() const final { return window_; }
 
  protected:
+  // Appends to order_ the layers to plan, the most urgent first; not the busy ones.
+  virtual void choose_layers(std::span<const Placement> placements,
+                             std::span<const uint8_t> busy) = 0;
+  // That another layer may be planned in this turn.
+  virtual bool has_time() const { return true; }
   // Writes plan and imbalances. False: no change.
   virtual bool plan_layer(const Placement& from, LayerUpdate* update) = 0;
 
   PolicyShape shape_;
   PolicyOptions options_;
   LoadWindow window_;
+  LayerRota rota_;
+  std::vector<int> order_;
 
  private:
   void finish(const Placement& from, LayerUpdate update) {
@@ -93,9 +105,12 @@ class PolicyBase : public UpdatePolicy {
     updates_.push_back(std::move(update));
   }
 
-  LayerRota rota_;
   std::vector<LayerUpdate> updates_;
 };
+
+bool is_busy(std::span<const uint8_t> busy, int layer) {
+  return !busy.empty() && busy[static_cast<size_t>(layer)] != 0;
+}
 
 Sharing sharing_of(ShareUpdate update) {
   return update == ShareUpdate::kIteration ? Sharing::kEachSample : Sharing::kExpectedLoad;
@@ -112,39 +127,72 @@ class WideepPolicy : public PolicyBase {
         judge_(sharing_of(options.share_update), shape.plan.num_experts, shape.plan.ep_size),
         search_(shape.plan, &judge_),
         planner_(std::move(planner)),
-        seen_(static_cast<size_t>(shape.num_layers), -1) {
+        evidence_(options.false_alarm_rate, shape.plan, shape.num_layers),
+        layers_(static_cast<size_t>(shape.num_layers)),
+        turn_ms_(options.turn_ms > 0.0 ? options.turn_ms : default_turn_ms(shape.plan)) {
     const double rows_per_rank =
         static_cast<double>(options.horizon_tokens) * shape.top_k / num_ranks_;
     goal_ = {.tolerance = options.tolerance,
              // rows_per_move in units of imbalance: rows_per_rank rows are an imbalance of 1.
              .price = options.rows_per_move / rows_per_rank,
              .max_moves = options.max_moves};
+    price_ = goal_.price;
   }
 
   std::span<const double> expected_load(int layer_idx) override {
     if (window_.num_samples() == 0) return window_.decayed(layer_idx);
-    plain_.assign(window_, layer_idx, num_ranks_, 0.0);
+    plain_.assign(window_, layer_idx, num_ranks_, 0.0, window_.open_is_new_text());
     return plain_.expected();
   }
 
  protected:
+  void choose_layers(std::span<const Placement> placements,
+                     std::span<const uint8_t> busy) override {
+    bool any_evidence = false;
+    for (int l = 0; l < shape_.num_layers; ++l) {
+      if (is_busy(busy, l)) continue;
+      look(l, placements[static_cast<size_t>(l)]);
+      const Layer& layer = layers_[static_cast<size_t>(l)];
+      if (layer.from_open || layer.due) order_.push_back(l);
+      any_evidence = any_evidence || layer.from_open || (layer.due && layer.significant);
+    }
+    std::sort(order_.begin(), order_.end(), [this](int a, int b) {
+      const double of_a = layers_[static_cast<size_t>(a)].urgency;
+      const double of_b = layers_[static_cast<size_t>(b)].urgency;
+      return of_a != of_b ? of_a > of_b : a < b;
+    });
+    const double most = 1e6 * turn_ms_;
+    end_of_turn_ = work() + (any_evidence ? kEvidenceTurns * most : most);
+  }
+
+  bool has_time() const override { return work() < end_of_turn_; }
+
   bool plan_layer(const Placement& from, LayerUpdate* update) override {
-    // A layer that was left unchanged would be left unchanged again without a new sample.
-    int64_t& seen = seen_[static_cast<size_t>(update->layer_idx)];
-    if (seen == window_.samples_completed()) return false;
-    samples_.assign(window_, update->layer_idx, num_ranks_, options_.drift_margin);
+    Layer& layer = layers_[static_cast<size_t>(update->layer_idx)];
+    const bool with_open = layer.from_open;
+    assign(&samples_, update->layer_idx, options_.drift_margin, with_open);
+    layer.samples_seen = window_.samples_completed();
+    layer.open_seen = window_.open_tokens();
+    layer.waited = 0;
     if (samples_.size() == 0) return false;
     LayerPlan& plan = update->plan;
     plan.placement = from;
+    goal_.max_work = end_of_turn_ - work();
+    goal_.price = with_open ? kPriceOfOpen * price_ : price_;
     const double left = search_.run(samples_, goal_, &plan.placement);
-    if (left > kPlanAnewAbove) plan_anew(from, left, &plan.placement);
+    if (left > kPlanAnewAbove && !with_open && !search_.cut_short()) {
+      plan_anew(from, left, &plan.placement);
+    }
     plan.placement = balance::align_slots(from, std::move(plan.placement));
     const bool moves = plan.placement != from;
-    // With moves the layer is examined again on its next turn, from the new placement.
-    if (!moves) seen = window_.samples_completed();
+    update->urgent = layer.from_open || layer.significant;
+    // A layer that was left unchanged would be left unchanged again without a new sample. With
+    // moves it is examined again on its next turn, from the new placement.
+    layer.unchanged_at = moves ? -1 : window_.samples_completed();
+    layer.calm = moves ? 0.0 : layer.imbalance;
     if (!moves && options_.share_update == ShareUpdate::kIteration) return false;
     // The margin is for the search only; the report and the shares use the load as it was.
-    plain_.assign(window_, update->layer_idx, num_ranks_, 0.0);
+    assign(&plain_, update->layer_idx, 0.0, with_open);
     constexpr double kAll = std::numeric_limits<double>::infinity();
     update->imbalance_before = judge_.imbalance(plain_, from, kAll);
     update->imbalance_after = judge_.imbalance(plain_, plan.placement, kAll);
@@ -153,8 +201,75 @@ class WideepPolicy : public PolicyBase {
   }
 
  private:
-  // If single moves leave more than this, a plan from scratch is compared with them: greedy moves
-  // may end in a local optimum after a large change of load.
+  // What is known of a layer without a search.
+  struct Layer {
+    // Of this turn:
+    bool due = false;        // it is its turn, and there is a new sample
+    bool from_open = false;  // there is evidence in the open sample, or the text has changed
+    double imbalance = 0.0;  // of the newest sample, or of the open one
+    bool significant = false;
+    double urgency = 0.0;
+    // Of the last search:
+    int64_t unchanged_at = -1;  // samples completed when it found no moves
+    int64_t samples_seen = -1;  // samples completed, and tokens of the open one
+    double open_seen = 0.0;
+    double calm = 0.0;  // the imbalance that it found no moves against
+    int waited = 0;     // turns in which the layer was due since then
+  };
+
+  // The share of a full sample with which a new text is examined in all layers.
+  static constexpr double kFirstLook = 0.1;
+  // A sample that was examined while open is examined again when it has grown by so much.
+  static constexpr double kGrown = 1.25;
+  // Few tokens overstate what a move gains: the search fits their noise too.
+  static constexpr double kPriceOfOpen = 2.0;
+  // Of the turn's time, in a turn with evidence.
+  static constexpr double kEvidenceTurns = 4.0;
+  // Added to the urgency for each turn of waiting, so that no layer waits forever.
+  static constexpr double kUrgencyOfWaiting = 0.002;
+
+  void look(int layer_idx, const Placement& placement) {
+    Layer& layer = layers_[static_cast<size_t>(layer_idx)];
+    layer.from_open = layer.due = false;
+    const double tokens = window_.open_tokens();
+    const bool looked_at = layer.samples_seen == window_.samples_completed() &&
+                           tokens >= layer.open_seen && tokens < kGrown * layer.open_seen;
+    if (tokens > 0.0 && !looked_at && options_.false_alarm_rate > 0.0) {
+      const auto found = evidence_.look(layer_idx, placement, window_.open(layer_idx));
+      layer.imbalance = found.imbalance;
+      layer.significant = found.significant;
+      const bool new_text =
+          window_.open_is_new_text() &&
+          tokens >= kFirstLook * static_cast<double>(options_.window.sample_tokens);
+      layer.from_open = found.significant || (new_text && found.imbalance > options_.tolerance);
+    }
+    if (!layer.from_open && rota_.has_turn(layer_idx) && window_.num_samples() > 0 &&
+        layer.unchanged_at != window_.samples_completed()) {
+      layer.due = true;
+      ++layer.waited;
+      const auto found = evidence_.look(layer_idx, placement, window_.sample(layer_idx, 0));
+      layer.imbalance = found.imbalance;
+      layer.significant = found.significant;
+    }
+    layer.urgency = layer.imbalance - layer.calm + kUrgencyOfWaiting * layer.waited;
+    if (layer.from_open) layer.urgency += 1.0;
+    look_work_ += kLookWork * shape_.plan.num_slots;
+  }
+
+  void assign(SampleSet* samples, int layer_idx, double margin, bool with_open) {
+    samples->assign(window_, layer_idx, num_ranks_, margin, with_open);
+    look_work_ += kAssignWork * (window_.num_samples() + 1) * shape_.plan.num_experts;
+  }
+
+  // Estimates of nanoseconds, as MoveSearch::work(): per slot of a look, per sample and expert of a
+  // set, and per slot of a plan.
+  static constexpr double kLookWork = 6.0;
+  static constexpr double kAssignWork = 5.5;
+  static constexpr double kPlanWork = 1000.0;
+  double work() const { return search_.work() + look_work_; }
+
+  // If single moves leave more than this in complete samples, a plan from scratch is compared with
+  // them: greedy moves may end in a local optimum after a large change of load.
   static constexpr double kPlanAnewAbove = 0.05;
 
   double cost(const Placement& from, const Placement& to, double imbalance) const {
@@ -162,6 +277,7 @@ class WideepPolicy : public PolicyBase {
   }
 
   void plan_anew(const Placement& from, double imbalance, Placement* placement) {
+    look_work_ += kPlanWork * shape_.plan.num_slots;
     planner_->plan(samples_.expected(), &anew_);
     windows_.clear();
     for (int i = 0; i < samples_.size(); ++i) {
@@ -186,7 +302,12 @@ class WideepPolicy : public PolicyBase {
   std::unique_ptr<balance::LayerPlanner> planner_;
   LayerPlan anew_;
   balance::Windows windows_;
-  std::vector<int64_t> seen_;  // [L] samples completed when a layer was left alone
+  Evidence evidence_;
+  std::vector<Layer> layers_;
+  double turn_ms_;
+  double price_ = 0.0;
+  double look_work_ = 0.0;
+  double end_of_turn_ = 0.0;
 };
 
 class TrtPolicy : public PolicyBase {
@@ -200,6 +321,13 @@ class TrtPolicy : public PolicyBase {
   }
 
  protected:
+  void choose_layers(std::span<const Placement> /*placements*/,
+                     std::span<const uint8_t> busy) override {
+    for (int l = rota_.first_layer(); l < shape_.num_layers; l += rota_.stride()) {
+      if (!is_busy(busy, l)) order_.push_back(l);
+    }
+  }
+
   bool plan_layer(const Placement& from, LayerUpdate* update) override {
     const std::span<const double> load = window_.decayed(update->layer_idx);
     if (std::accumulate(load.begin(), load.end(), 0.0) == 0.0) return false;
@@ -243,6 +371,11 @@ Status check_options(const PolicyShape& shape, const PolicyOptions& options) {
   WIDEEP_TRY(check_at_least<int64_t>("horizon_tokens", options.horizon_tokens, 1));
   WIDEEP_TRY(check_at_least("tolerance", options.tolerance, 0.0));
   WIDEEP_TRY(check_at_least("rows_per_move", options.rows_per_move, 0.0));
+  if (options.false_alarm_rate < 0.0 || options.false_alarm_rate >= 1.0) {
+    return invalid_input(fmt::format("false_alarm_rate: expected 0 to less than 1, found {}",
+                                     options.false_alarm_rate));
+  }
+  WIDEEP_TRY(check_at_least("turn_ms", options.turn_ms, 0.0));
   WIDEEP_TRY(check_at_least("drift_margin", options.drift_margin, 0.0));
   return check_window(options.window);
 }
@@ -267,6 +400,16 @@ Result<ShareUpdate> parse_share_update(std::string_view name) {
     if (name == name_of(update)) return update;
   }
   return invalid_input(fmt::format("share_update: expected iteration or window, found {}", name));
+}
+
+int64_t default_horizon_tokens(int ep_size) {
+  const int64_t few_ranks = PolicyOptions{}.horizon_tokens;
+  return ep_size > 8 ? few_ranks * (ep_size / 4) : few_ranks;
+}
+
+double default_turn_ms(const balance::PlanShape& shape) {
+  if (shape.num_slots <= kMostSlotsForThorough) return 8.0;
+  return 4.0 * (1.0 + std::max(0, shape.ep_size - 32) / 96.0);
 }
 
 double rows_per_move(double bytes_per_expert, double copy_bytes_per_second,

@@ -6,11 +6,13 @@
 //
 // Policy wideep. Shares come first: an engine that re-splits an expert's tokens over its replicas
 // by the iteration's own counts (share_update iteration) follows the load without moving a byte.
-// The policy examines a layer on its turn (layer_rota.h). It computes the imbalance that the best
-// shares leave on the samples of the load window: half of the weight is on samples that resemble
-// the newest, half on all samples equally, so that the placement stays good for earlier kinds of
-// load too. Only if that imbalance exceeds the tolerance it searches for moves, those that gain
-// most first, and each must pay for itself:
+// The policy examines a layer on its turn (layer_rota.h) when a sample of the load window is
+// complete, and at once, with all layers that need it, when there is evidence in fewer tokens
+// (evidence.h) or the text has changed (load_window.h). It computes the imbalance that the best
+// shares leave on the samples of the load window: a part of the weight is on samples that resemble
+// the newest, the rest on all samples by their tokens, so that the placement stays good for earlier
+// kinds of load too. Only if that imbalance exceeds the tolerance it searches for moves, those that
+// gain most first, within the time of a turn, and each must pay for itself:
 //
 //   gain of the moves · rows per rank in horizon_tokens  ≥  moves · rows_per_move
 //
@@ -63,11 +65,21 @@ struct PolicyShape {
 struct PolicyOptions {
   PolicyKind policy = PolicyKind::kWideep;
   ShareUpdate share_update = ShareUpdate::kIteration;
-  int layer_updates_per_iter = 1;  // k: layers that may get a plan in one iteration, 1 … L
+  int layer_updates_per_iter = 1;  // k: layers whose turn an iteration is, 1 … L
   int64_t bytes_per_expert = 0;    // of one layer's expert; only reported
 
-  // Iterations (with tokens) that only gather counts. Policy wideep also waits for a sample.
-  int64_t warm_up_iterations = 1;
+  // Iterations (with tokens) that only gather counts. Policy wideep also waits for evidence.
+  int64_t warm_up_iterations = 0;
+  // A layer whose imbalance on the open sample noise does not explain is planned before the sample
+  // is complete, and out of turn. This is the probability that noise alone looks so, for a layer
+  // that is balanced, and one look; in (0, 1), or 0: never before a sample is complete.
+  double false_alarm_rate = 1e-3;
+  // Planning time of one turn, in milliseconds; four times as much if there is evidence. 0:
+  // default_turn_ms(). The layers whose imbalance has grown most come first, and in a layer the
+  // moves that gain most; what is not reached goes on in the next turn. At least one move is
+  // searched. The time is estimated from the work done, not read from a clock, so that equal input
+  // gives equal plans.
+  double turn_ms = 0.0;
   double tolerance = 0.003;                         // imbalance ratio that needs no moves, ≥ 0
   int max_moves = std::numeric_limits<int>::max();  // of one layer's update, ≥ 1
 
@@ -84,6 +96,15 @@ struct PolicyOptions {
 
   WindowOptions window = {};
 };
+
+// The horizon that suits a group of ep_size ranks: each rank of a wide group computes fewer of the
+// group's tokens, so a move takes more of them to pay for itself. 16,384 up to 8 ranks, 131,072 for
+// 32.
+int64_t default_horizon_tokens(int ep_size);
+
+// 8 ms for layers of at most 128 slots, which are searched thoroughly (move_search.h); for larger
+// ones 4 ms up to 32 ranks, and a third more for every 32 ranks above.
+double default_turn_ms(const balance::PlanShape& shape);
 
 // The price of a move from measured figures, all > 0.
 double rows_per_move(double bytes_per_expert, double copy_bytes_per_second, double seconds_per_row);
@@ -106,6 +127,8 @@ struct LayerUpdate {
   double imbalance_before = 0.0;
   double imbalance_after = 0.0;
   int64_t bytes = 0;  // moves · bytes_per_expert
+  // Noise does not explain the imbalance: the update need not wait for others.
+  bool urgent = false;
 };
 
 class UpdatePolicy {
@@ -119,8 +142,8 @@ class UpdatePolicy {
   // Ends the iteration and plans the layers whose turn it is. placements: [L] those in service (or
   // about to be, if an update was agreed), valid, of the shape. busy: [L] nonzero for layers whose
   // update is still under way, which get no plan; empty: none. Returns at most
-  // layer_updates_per_iter updates, ascending, valid until the next call. An iteration without
-  // tokens is no turn.
+  // layer_updates_per_iter updates and the urgent ones, ascending, valid until the next call. An
+  // iteration without tokens is no turn.
   virtual std::span<const LayerUpdate> end_iteration(std::span<const balance::Placement> placements,
                                                      std::span<const uint8_t> busy = {}) = 0;
 

@@ -21,10 +21,10 @@ const PolicyShape kShape{
     .plan = {.num_experts = kExperts, .ep_size = 4, .num_slots = 20}, .num_layers = 3, .top_k = 2};
 
 // Two kinds of text, in which other experts are hot.
-Counts counts_of(int kind, unsigned seed) {
+Counts counts_of(int kind, unsigned seed, int rows = 4096) {
   Counts counts(kExperts);
   std::mt19937 random(seed);
-  for (int i = 0; i < 4096; ++i) {
+  for (int i = 0; i < rows; ++i) {
     const bool hot = random() % 3 == 0;  // a third of the rows go to three experts
     const unsigned expert =
         hot ? (random() % 3) * 2 + static_cast<unsigned>(kind) * 7 : random() % kExperts;
@@ -42,10 +42,11 @@ class UpdatePolicyTest : public testing::Test {
                        balance::default_placement(kExperts, 4, 20).value());
   }
 
-  // Updates are in service at once.
-  std::vector<LayerUpdate> iterate(int kind, unsigned seed, std::vector<uint8_t> busy = {}) {
+  // Updates are in service at once. rows: of each layer, of 2 per token.
+  std::vector<LayerUpdate> iterate(int kind, unsigned seed, std::vector<uint8_t> busy = {},
+                                   int rows = 4096) {
     for (int l = 0; l < shape_.num_layers; ++l) {
-      policy_->add_counts(l, counts_of(kind, seed * 10 + static_cast<unsigned>(l)));
+      policy_->add_counts(l, counts_of(kind, seed * 10 + static_cast<unsigned>(l), rows));
     }
     const auto updates = policy_->end_iteration(placements_, busy);
     for (const LayerUpdate& update : updates) check_and_serve(update);
@@ -76,7 +77,7 @@ int moves_of(const std::vector<LayerUpdate>& updates) {
 }
 
 TEST_F(UpdatePolicyTest, BalancesAndThenStops) {
-  make({.layer_updates_per_iter = 3, .bytes_per_expert = 10});
+  make({.layer_updates_per_iter = 3, .bytes_per_expert = 10, .warm_up_iterations = 1});
   EXPECT_TRUE(iterate(0, 1).empty());  // warm-up
   const auto first = iterate(0, 2);
   ASSERT_EQ(first.size(), 3u);
@@ -116,6 +117,41 @@ TEST_F(UpdatePolicyTest, LayersTakeTurns) {
   EXPECT_TRUE(turns[3].empty());
 }
 
+// A quarter of a sample is enough, and all layers are planned at once, though one may have a turn.
+TEST_F(UpdatePolicyTest, ANewTextNeedsNoWholeSampleAndNoTurn) {
+  make({.layer_updates_per_iter = 1});
+  for (unsigned i = 0; i < 24; ++i) iterate(0, i);
+  const auto updates = iterate(1, 100, {}, 1024);
+  EXPECT_EQ(updates.size(), 3u);
+  for (const LayerUpdate& update : updates) {
+    EXPECT_GT(update.imbalance_before, update.imbalance_after);
+  }
+  make({.layer_updates_per_iter = 1, .false_alarm_rate = 0.0});
+  for (unsigned i = 0; i < 24; ++i) iterate(0, i);
+  EXPECT_LE(iterate(1, 100, {}, 1024).size(), 1u);
+}
+
+// 400 looks at small open samples of a load that does not change, in three layers: what was planned
+// from whole samples stays.
+TEST_F(UpdatePolicyTest, AStationaryLoadMovesNothingForItsNoise) {
+  make({.layer_updates_per_iter = 3});
+  for (unsigned i = 0; i < 40; ++i) iterate(0, i);
+  int moves = 0;
+  for (unsigned i = 40; i < 440; ++i) moves += moves_of(iterate(0, i, {}, 256));
+  EXPECT_LE(moves, 6);
+}
+
+TEST_F(UpdatePolicyTest, ATurnThatRunsOutOfTimeGoesOnInTheNext) {
+  make({.layer_updates_per_iter = 3, .turn_ms = 1e-6});
+  std::vector<int> planned(3);
+  for (unsigned i = 0; i < 40; ++i) {
+    const auto updates = iterate(0, i);
+    EXPECT_LE(updates.size(), 1u);
+    for (const LayerUpdate& update : updates) ++planned[static_cast<size_t>(update.layer_idx)];
+  }
+  for (const int times : planned) EXPECT_GE(times, 1);
+}
+
 TEST_F(UpdatePolicyTest, BusyLayersWait) {
   make({.layer_updates_per_iter = 3, .warm_up_iterations = 0});
   const auto updates = iterate(0, 1, {1, 0, 1});
@@ -144,7 +180,10 @@ TEST_F(UpdatePolicyTest, KeepsToTheBudgetOfMoves) {
 }
 
 TEST_F(UpdatePolicyTest, WindowSharesUpdateWithoutMoves) {
-  make({.share_update = ShareUpdate::kWindow, .layer_updates_per_iter = 3, .rows_per_move = 1e6});
+  make({.share_update = ShareUpdate::kWindow,
+        .layer_updates_per_iter = 3,
+        .warm_up_iterations = 1,
+        .rows_per_move = 1e6});
   iterate(0, 0);
   const auto updates = iterate(0, 1);
   ASSERT_EQ(updates.size(), 3u);
@@ -199,6 +238,8 @@ TEST(MakeUpdatePolicy, BadOptions) {
   EXPECT_THAT(error({.layer_updates_per_iter = 0}), HasSubstr("layer_updates_per_iter"));
   EXPECT_THAT(error({.tolerance = -1}), HasSubstr("tolerance"));
   EXPECT_THAT(error({.max_moves = 0}), HasSubstr("max_moves"));
+  EXPECT_THAT(error({.false_alarm_rate = 1.0}), HasSubstr("false_alarm_rate"));
+  EXPECT_THAT(error({.turn_ms = -1.0}), HasSubstr("turn_ms"));
   EXPECT_THAT(error({.window = {.decay = 1.5}}), HasSubstr("decay: expected 0 to 1"));
   EXPECT_THAT(error({.window = {.num_samples = 0}}), HasSubstr("num_samples"));
   PolicyShape groups = kShape;
@@ -210,6 +251,13 @@ TEST(MakeUpdatePolicy, BadOptions) {
   EXPECT_EQ(parse_policy("trt").value(), PolicyKind::kTrt);
   EXPECT_FALSE(parse_policy("best").ok());
   EXPECT_FALSE(parse_share_update("").ok());
+}
+
+TEST(DefaultHorizon, GrowsWithTheRanks) {
+  EXPECT_EQ(default_horizon_tokens(4), 16384);
+  EXPECT_EQ(default_horizon_tokens(8), 16384);
+  EXPECT_EQ(default_horizon_tokens(32), 131072);
+  EXPECT_EQ(default_horizon_tokens(64), 262144);
 }
 
 TEST(RowsPerMove, IsCopyTimeInRows) { EXPECT_DOUBLE_EQ(rows_per_move(4e6, 2e9, 1e-4), 20.0); }

@@ -90,9 +90,7 @@ Result<OnlinePlan> plan_online_stage(const weights::ExpertShape& experts,
   plan.policy.layer_updates_per_iter = updates;
   plan.policy.bytes_per_expert =
       static_cast<int64_t>(experts.record_bytes()) * (num_ranks / any.ep_size);
-  // The horizon counts tokens of the whole group, and each rank of a wide group computes fewer of
-  // them (docs/online.md).
-  if (any.ep_size > 8) plan.policy.horizon_tokens *= any.ep_size / 4;
+  plan.policy.horizon_tokens = online::default_horizon_tokens(any.ep_size);
   plan.balancer.layers_in_flight = updates;
   // Default: spares for all slots of the layers in flight, but of at most two layers.
   plan.balancer.num_spares = placement.spare_slots > 0
