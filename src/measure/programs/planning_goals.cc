@@ -26,6 +26,7 @@
 #include <memory>
 #include <random>
 
+#include "balance/assessment.h"
 #include "balance/placement_trt.h"
 #include "balance/robust.h"
 #include "command_line/command_line.h"
@@ -312,6 +313,8 @@ void compare_with_eplb() {
       LayerPlan plan, peer;
       planner->plan(load, &plan);
       eplb->plan(load, &peer);
+      // Two replicas on one rank are what wideep rules out.
+      if (balance::has_two_replicas_on_a_rank(peer.placement)) continue;
       ++plans;
       const double by = percent(plan, load) - percent(peer, load);
       if (by <= 0.1) continue;  // both within the tolerance at which the search stops
