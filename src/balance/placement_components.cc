@@ -26,6 +26,12 @@ double power(double x) {
   return x;
 }
 
+PlanShape shape_of_component(int ranks, const PlanShape& shape) {
+  const int per_rank = shape.slots_per_rank();
+  return {
+      .num_experts = ranks * (per_rank - 1) + 1, .ep_size = ranks, .num_slots = ranks * per_rank};
+}
+
 }  // namespace
 
 ComponentPlacer::ComponentPlacer(const PlanShape& shape)
@@ -34,8 +40,15 @@ ComponentPlacer::ComponentPlacer(const PlanShape& shape)
       load_(static_cast<size_t>(shape.num_experts)),
       by_load_(load_.size()),
       components_(static_cast<size_t>(shape.ep_size - (shape.num_slots - shape.num_experts))),
-      exact_(static_cast<size_t>(shape.ep_size) + 1) {
+      exact_(shape_of_component(shape.num_slots - shape.num_experts + 1, shape)) {
   WIDEEP_CHECK(components_are_needed(shape));
+  // As many as there can be, so that place() does not allocate after its first call.
+  part_load_.reserve(load_.size());
+  part_.placement.slot_to_expert.reserve(static_cast<size_t>(shape.num_slots));
+  part_.shares.reserve(static_cast<size_t>(shape.num_slots));
+  for (Component& component : components_) component.experts.reserve(load_.size());
+  best_ = components_;
+  for (Component& component : best_) component.experts.reserve(load_.size());
 }
 
 void ComponentPlacer::place(std::span<const double> load, LayerPlan* plan) {
@@ -222,17 +235,12 @@ void ComponentPlacer::write(std::span<const double> load, LayerPlan* plan) {
 
 void ComponentPlacer::write(const Component& component, std::span<const double> load, size_t slot,
                             LayerPlan* plan) {
-  std::optional<ExactPlacer>& exact = exact_[static_cast<size_t>(component.ranks)];
-  if (!exact) {
-    exact.emplace(PlanShape{.num_experts = static_cast<int>(component.experts.size()),
-                            .ep_size = component.ranks,
-                            .num_slots = component.ranks * shape_.slots_per_rank()});
-  }
+  exact_.set_shape(shape_of_component(component.ranks, shape_));
   part_load_.clear();
   for (const int32_t expert : component.experts) {
     part_load_.push_back(load[static_cast<size_t>(expert)]);
   }
-  exact->place(part_load_, &part_);
+  exact_.place(part_load_, &part_);
   for (size_t i = 0; i < part_.shares.size(); ++i, ++slot) {
     const auto expert = static_cast<size_t>(part_.placement.slot_to_expert[i]);
     plan->placement.slot_to_expert[slot] = component.experts[expert];

@@ -15,7 +15,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -68,8 +67,8 @@ class ComponentPlacer {
   std::vector<double> load_;  // [E] mean rank load 1
   std::vector<int32_t> by_load_;
   std::vector<Component> components_, best_;
-  std::vector<std::optional<ExactPlacer>> exact_;  // [ranks of a component + 1]
-  std::vector<double> part_load_;                  // of a component's experts
+  ExactPlacer exact_;              // of one component
+  std::vector<double> part_load_;  // of its experts
   LayerPlan part_;
   double unit_ = 1.0, sum_ = 0.0;  // the hottest component, and the sum of all costs
   double temperature_ = 0.0;

@@ -117,7 +117,7 @@ TEST(PlannerProperties, HoldForRandomShapesAndLoads) {
 TEST(PlannerProperties, NoPlanIsBelowTheLowerBound) {
   std::mt19937 random(12);
   int many_replicas = 0;
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     Case each;
     each.shape.ep_size = 2 + static_cast<int>(random() % 15);
     const int per_rank = 2 + static_cast<int>(random() % 2);
@@ -138,7 +138,7 @@ TEST(PlannerProperties, NoPlanIsBelowTheLowerBound) {
     const double least_share = *std::min_element(plan.shares.begin(), plan.shares.end());
     many_replicas += least_share < 1.0 / 7.5 ? 1 : 0;
   }
-  EXPECT_GT(many_replicas, 600);
+  EXPECT_GT(many_replicas, 200);
 }
 
 }  // namespace

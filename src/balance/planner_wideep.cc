@@ -14,6 +14,7 @@
 #include "balance/planner_nodes.h"
 #include "balance/search/ring.h"
 #include "balance/search/search.h"
+#include "balance/window_counts.h"
 #include "base/check.h"
 #include "base/try.h"
 #include "wideep/balancer.h"
@@ -24,6 +25,9 @@ namespace {
 using search::Board;
 using search::Goal;
 using search::Search;
+
+constexpr int kFewSlots = 48;
+constexpr int kTriesPerFewSlot = 600;  // about 1 ms
 
 class WideepPlanner : public LayerPlanner {
  public:
@@ -47,6 +51,7 @@ class WideepPlanner : public LayerPlanner {
     ring_.set_load(load.tokens);
     search_.replicate(ring_, shape_.num_slots);
     write(best_layout(), plan);
+    if (shape_.num_slots <= kFewSlots) search_few_slots(load.tokens, plan);
     if (split_ == Split::kWeighted) choose_shares(load.tokens, plan);
   }
 
@@ -112,6 +117,21 @@ class WideepPlanner : public LayerPlanner {
     to->replicas = from.replicas;
   }
 
+  // With few slots replica counts and the order of placement decide by a few per cent, and trying
+  // many takes no long time.
+  void search_few_slots(std::span<const double> load, LayerPlan* plan) {
+    const double enough = 2 * static_cast<double>(goal_.tolerance);
+    if (imbalance_ratio(plan->placement, load, plan->shares) <= enough) return;
+    window_.resize(1);
+    window_[0].assign(load.begin(), load.end());
+    if (!counts_) counts_.emplace(shape_, 1);
+    counts_->run(window_,
+                 {.tries_per_slot = kTriesPerFewSlot,
+                  .least_tries = 0,
+                  .tolerance = static_cast<double>(goal_.tolerance)},
+                 plan);
+  }
+
   void choose_shares(std::span<const double> load, LayerPlan* plan) {
     resplitter_.reset(plan->placement);
     resplitter_.resplit(load, plan->shares);
@@ -160,6 +180,8 @@ class WideepPlanner : public LayerPlanner {
   std::optional<ExactPlacer> exact_;           // where the shape allows it
   std::optional<ComponentPlacer> components_;  // where it does not
   LayerPlan other_;
+  std::optional<CountSearch> counts_;  // for few slots
+  std::vector<std::vector<double>> window_;
 };
 
 // Whole groups to nodes first, then each node for itself.

@@ -13,6 +13,7 @@
 // If the result misses the tolerance, two other starts without a ring are improved too, one of them
 // the greedy of the other planners. So the imbalance is never above theirs where they keep replicas
 // apart, or it is below twice the tolerance.
+// With up to 48 slots, simulated annealing (window_counts.h) looks for what is still missing.
 //
 // With one or two slots per rank the best placement of given replica counts is known, and neither a
 // ring nor swaps can improve it: with one slot it is any, with two there is a search over the

@@ -157,8 +157,9 @@ double value_of(const WindowFigures& figures, RobustObjective objective) {
   return objective == RobustObjective::kMean ? figures.mean : figures.worst;
 }
 
-// A method that gains almost nothing over the sum makes the plan less even for the sum itself, so
-// the sum is preferred.
+// The first method that is almost as good as the best: the sum, which is most even for the sum
+// itself, before all others; swaps, which leave replicas where new shares can follow the load,
+// before other counts.
 RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective objective,
                          double tolerance) {
   constexpr double kLeastGain = 0.05;
@@ -166,10 +167,11 @@ RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective
   const auto best =
       std::min_element(scores.begin(), scores.end(),
                        [&](const auto& a, const auto& b) { return value(a) < value(b); });
-  // scores[0] is kSum: all_methods() begins with it.
-  const double least = value(*best), sum = value(scores[0]);
-  const bool pays = least < (1.0 - kLeastGain) * sum && least < sum - tolerance;
-  return pays ? best->method : scores[0].method;
+  const auto first = std::find_if(scores.begin(), scores.end(), [&](const MethodScore& score) {
+    return (1.0 - kLeastGain) * value(score) <= value(*best) ||
+           value(score) - tolerance <= value(*best);
+  });
+  return first->method;
 }
 
 PlannedModel plan_all_layers(const WindowedLoad& load, const PlanShape& shape,
@@ -269,8 +271,9 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
   WIDEEP_TRY_ASSIGN(const auto planner, make_planner("wideep", shape, options));
   if (has_choice(load, robust)) {
     for (const RobustMethod& method : all_methods()) {
-      MethodPlanner method_planner(*planner, shape, options, method,
-                                   {kTriesToJudge, options.tolerance});
+      MethodPlanner method_planner(
+          *planner, shape, options, method,
+          {.tries_per_slot = kTriesToJudge, .tolerance = options.tolerance});
       result.scores.push_back({method, evaluate(load, method_planner, robust.layer_done)});
     }
     result.method = best_method(result.scores, robust.objective, options.tolerance);

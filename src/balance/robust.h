@@ -5,11 +5,10 @@
 //
 // The choice: windows are divided into up to eight blocks in the order of time. Each block in turn
 // is left out: each method plans on all others and is evaluated on its windows, as they would be
-// served: with equal split by equal shares, with weighted split by new shares for each window. The
-// method with the least imbalance (the mean over layers and windows, or the worst window) makes the
-// final plan from all windows. If it gains less than 5 % over method sum,
-// or less than the tolerance, sum makes the plan. Of
-// many layers, 16 are enough to choose by.
+// served: with equal split by equal shares, with weighted split by new shares for each window. What
+// counts is the mean over layers and windows, or the worst window; of many layers, 16 are enough.
+// The first method in the order below from which the best is less than 5 %, or less than the
+// tolerance, away makes the final plan from all windows.
 //
 // Thread safety: pure functions.
 //

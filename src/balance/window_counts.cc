@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "balance/search/board.h"
-#include "balance/windowed_load.h"
 
 // Vectors are passed between inlined functions only, so that no calling convention is involved.
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -26,26 +26,21 @@ constexpr int kTriesPerRefresh = 256;  // costs are linear in between
 // bring back. That is more where there are few slots: each holds more of the load, and fewer moves
 // lead around a bad one. In the end nothing.
 constexpr double kFirstTemperature = 40.0;  // / (number of slots)²
-constexpr double kLastTemperature = 5e-6, kLeastCooling = 0.01;
-constexpr int64_t kLeastTries = 20000;  // so few take no time, and few slots need them
-constexpr int kDrawsOfRank = 5;         // the hottest of so many ranks is to be cooled
-constexpr int kDrawsOfDonor = 20;       // to find a slot whose expert has other replicas
+constexpr double kLastTemperature = 5e-6, kLeastCooling = 1e-3, kMostCooling = 1e-2;
+constexpr int kDrawsOfRank = 5;    // the hottest of so many ranks is to be cooled
+constexpr int kDrawsOfDonor = 20;  // to find a slot whose expert has other replicas
 
-class CountSearch {
+}  // namespace
+
+class CountSearch::Impl {
  public:
-  CountSearch(std::span<const std::vector<double>> windows, const PlanShape& shape,
-              const CountSearchOptions& options, LayerPlan* plan)
-      : plan_(*plan),
-        slots_(plan->placement.slot_to_expert),
-        limit_(1.0 + options.tolerance),
-        num_windows_(windows.size()),
-        row_((windows.size() + kWidth - 1) / kWidth * kWidth),
+  Impl(const PlanShape& shape, size_t num_windows)
+      : num_windows_(num_windows),
+        row_((num_windows + kWidth - 1) / kWidth * kWidth),
         num_ranks_(static_cast<size_t>(shape.ep_size)),
-        per_rank_(slots_.size() / num_ranks_),
+        per_rank_(static_cast<size_t>(shape.slots_per_rank())),
         ranks_per_node_(shape.num_groups > 1 ? num_ranks_ / static_cast<size_t>(shape.num_nodes)
                                              : num_ranks_),
-        num_tries_(
-            std::max(kLeastTries, options.tries_per_slot * static_cast<int64_t>(slots_.size()))),
         expert_load_(static_cast<size_t>(shape.num_experts) * row_, 0.0f),
         rank_load_(num_ranks_ * row_, 0.0f),
         cost_(num_ranks_, 0.0f),
@@ -53,42 +48,75 @@ class CountSearch {
         price_(row_, 0.0f),
         scratch_(2 * row_, 0.0f),
         ranks_of_(static_cast<size_t>(shape.num_experts)) {
-    const Windows parts = parts_of_windows(windows);
+    // As many as there can be, so that run() does not allocate after its first call.
+    for (std::vector<size_t>& ranks : ranks_of_) ranks.reserve(num_ranks_);
+    touched_.reserve(2 * num_ranks_);
+    touched_load_.reserve(2 * num_ranks_ * row_);
+  }
+
+  void run(std::span<const std::vector<double>> windows, const CountSearchOptions& options,
+           LayerPlan* plan) {
+    set_windows(windows);
+    set_slots(plan->placement.slot_to_expert);
+    search(options);
+    plan->placement.slot_to_expert = best_slots_;
+    write_equal_shares(plan);
+  }
+
+ private:
+  // Mean rank load 1 in every window.
+  void set_windows(std::span<const std::vector<double>> windows) {
     for (size_t w = 0; w < num_windows_; ++w) {
-      for (size_t e = 0; e < parts[w].size(); ++e) {
-        expert_load_[e * row_ + w] =
-            static_cast<float>(parts[w][e] * static_cast<double>(num_ranks_));
+      const double total = std::accumulate(windows[w].begin(), windows[w].end(), 0.0);
+      const double scale = total > 0.0 ? static_cast<double>(num_ranks_) / total : 0.0;
+      for (size_t e = 0; e < windows[w].size(); ++e) {
+        expert_load_[e * row_ + w] = static_cast<float>(windows[w][e] * scale);
       }
     }
+  }
+
+  void set_slots(const std::vector<int32_t>& slots) {
+    slots_ = slots;
+    for (std::vector<size_t>& ranks : ranks_of_) ranks.clear();
     for (size_t slot = 0; slot < slots_.size(); ++slot) {
       if (slots_[slot] >= 0) ranks_of(slots_[slot]).push_back(slot / per_rank_);
     }
   }
 
-  void run() {
-    refresh();
-    double best = mean_of_hottest();
-    std::vector<int32_t> best_slots = slots_;
+  void search(const CountSearchOptions& options) {
+    random_ = 88172645463325252u;
+    const int64_t tries = std::max<int64_t>(
+        options.least_tries, options.tries_per_slot * static_cast<int64_t>(slots_.size()));
     const auto slots = static_cast<double>(slots_.size());
     double temperature = kFirstTemperature / (slots * slots);
     const double cooling =
-        std::pow(std::min(kLeastCooling, kLastTemperature / temperature),
-                 static_cast<double>(kTriesPerRefresh) / static_cast<double>(num_tries_));
-    for (int64_t done = 0; done < num_tries_ && best > limit_; done += kTriesPerRefresh) {
+        std::pow(std::clamp(kLastTemperature / temperature, kLeastCooling, kMostCooling),
+                 static_cast<double>(kTriesPerRefresh) / static_cast<double>(tries));
+    refresh();
+    double best = mean_of_hottest();
+    best_slots_ = slots_;
+    for (int64_t done = 0; done < tries && best > 1.0 + options.tolerance;
+         done += kTriesPerRefresh) {
       set_temperature(temperature);
       for (int i = 0; i < kTriesPerRefresh; ++i) try_move();
       refresh();
       if (const double now = mean_of_hottest(); now < best) {
         best = now;
-        best_slots = slots_;
+        best_slots_ = slots_;
       }
       temperature *= cooling;
     }
-    slots_ = std::move(best_slots);
-    plan_.shares = equal_shares(plan_.placement);
   }
 
- private:
+  void write_equal_shares(LayerPlan* plan) {
+    set_slots(best_slots_);
+    plan->shares.resize(slots_.size());
+    for (size_t slot = 0; slot < slots_.size(); ++slot) {
+      plan->shares[slot] =
+          slots_[slot] < 0 ? 0.0 : 1.0 / static_cast<double>(ranks_of(slots_[slot]).size());
+    }
+  }
+
   float* row_of(search::AlignedVector<float>& rows, size_t i) { return rows.data() + i * row_; }
   static Lanes& at(float* row, size_t window) { return *reinterpret_cast<Lanes*>(row + window); }
   std::vector<size_t>& ranks_of(int32_t expert) { return ranks_of_[static_cast<size_t>(expert)]; }
@@ -304,11 +332,8 @@ class CountSearch {
     return change;
   }
 
-  LayerPlan& plan_;
-  std::vector<int32_t>& slots_;
-  double limit_;
   size_t num_windows_, row_, num_ranks_, per_rank_, ranks_per_node_;
-  int64_t num_tries_;
+  std::vector<int32_t> slots_, best_slots_;
   // Rows of windows, padded to whole vectors; mean rank load 1 in every window.
   search::AlignedVector<float> expert_load_;   // [E][row]
   search::AlignedVector<float> rank_load_;     // [R][row]
@@ -321,14 +346,23 @@ class CountSearch {
   search::AlignedVector<float> touched_load_;  // [touched][row]
   double temperature_ = 0.0;
   float refused_from_ = 0.0f;  // changes that are never accepted
-  uint64_t random_ = 88172645463325252u;
+  uint64_t random_ = 0;
 };
 
-}  // namespace
+CountSearch::CountSearch(const PlanShape& shape, size_t num_windows)
+    : impl_(std::make_unique<Impl>(shape, num_windows)) {}
+CountSearch::~CountSearch() = default;
+CountSearch::CountSearch(CountSearch&&) noexcept = default;
+CountSearch& CountSearch::operator=(CountSearch&&) noexcept = default;
+
+void CountSearch::run(std::span<const std::vector<double>> windows,
+                      const CountSearchOptions& options, LayerPlan* plan) {
+  impl_->run(windows, options, plan);
+}
 
 void search_counts_for_windows(std::span<const std::vector<double>> windows, const PlanShape& shape,
                                const CountSearchOptions& options, LayerPlan* plan) {
-  CountSearch(windows, shape, options, plan).run();
+  CountSearch(shape, windows.size()).run(windows, options, plan);
 }
 
 }  // namespace wideep::balance

@@ -17,9 +17,10 @@
 // What did not help loads that are not among the windows: windows pulled towards their mean or
 // pushed away from it, one more window of the largest loads, windows with noise.
 //
-// Thread safety: pure function.
+// Thread safety: one thread at a time per CountSearch; pure function.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,13 +30,32 @@ namespace wideep::balance {
 
 struct CountSearchOptions {
   int tries_per_slot = 1000;
+  int least_tries = 20000;  // so few take no time, and few slots need them
   double tolerance = 1e-3;  // the mean imbalance over windows at which the search ends
 };
 
-// windows: [window][E], finite and ≥ 0, at least one. plan: a valid placement of the shape without
-// two replicas of an expert on a rank; gets another one and equal shares. Its mean over windows of
-// the imbalance with equal split never rises. Experts stay on their node where the shape keeps
-// groups on nodes, unused slots stay unused. Deterministic.
+// Keeps its work space.
+class CountSearch {
+ public:
+  CountSearch(const PlanShape& shape, size_t num_windows);
+  ~CountSearch();
+  CountSearch(CountSearch&&) noexcept;
+  CountSearch& operator=(CountSearch&&) noexcept;
+
+  // windows: [num_windows][E], finite and ≥ 0, at least one. plan: a valid placement of the shape
+  // without two replicas of an expert on a rank; gets another one and equal shares. Its mean over
+  // windows of the imbalance with equal split never rises. Experts stay on their node where the
+  // shape keeps groups on nodes, unused slots stay unused. Deterministic, whatever was searched
+  // before.
+  void run(std::span<const std::vector<double>> windows, const CountSearchOptions& options,
+           LayerPlan* plan);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A single CountSearch::run.
 void search_counts_for_windows(std::span<const std::vector<double>> windows, const PlanShape& shape,
                                const CountSearchOptions& options, LayerPlan* plan);
 
