@@ -22,7 +22,7 @@ using Kind = RobustMethod::Kind;
 constexpr int kMostBlocks = 8;
 constexpr size_t kMostJudgedLayers = 16;
 // A choice needs no plan that is as good as possible, only the same effort for all blocks.
-constexpr int kTriesToJudge = 200;
+constexpr int kTriesToJudge = 200, kLeastTriesToJudge = 5000;  // per slot, and in all
 constexpr double kMostZ = 100.0;
 
 const std::vector<RobustMethod>& all_methods() {
@@ -128,10 +128,14 @@ WindowFigures figures_of(std::span<const double> sums, size_t num_layers) {
   return figures;
 }
 
-// As an engine serves it: one that splits by shares computes them for each window.
+// As it is served. Engines that split by shares compute them for each window. A plan for equal
+// split is served both ways: other engines keep to equal shares, and wideep's own computes shares
+// for each iteration by default, so both count half.
 double served_imbalance(const LayerPlan& plan, Split split, std::span<const double> window) {
-  return imbalance_ratio(plan.placement, window,
-                         split == Split::kWeighted ? resplit(plan.placement, window) : plan.shares);
+  const double resplit_imbalance =
+      imbalance_ratio(plan.placement, window, resplit(plan.placement, window));
+  if (split == Split::kWeighted) return resplit_imbalance;
+  return 0.5 * (resplit_imbalance + imbalance_ratio(plan.placement, window, plan.shares));
 }
 
 WindowFigures evaluate(const WindowedLoad& load, MethodPlanner& planner,
@@ -157,21 +161,19 @@ double value_of(const WindowFigures& figures, RobustObjective objective) {
   return objective == RobustObjective::kMean ? figures.mean : figures.worst;
 }
 
-// The first method that is almost as good as the best: the sum, which is most even for the sum
-// itself, before all others; swaps, which leave replicas where new shares can follow the load,
-// before other counts.
+// A method that gains almost nothing over the sum makes the plan less even for the sum itself, so
+// the sum is preferred.
 RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective objective,
                          double tolerance) {
-  constexpr double kLeastGain = 0.05;
+  constexpr double kLeastGain = 0.02;
   const auto value = [&](const MethodScore& score) { return value_of(score.left_out, objective); };
   const auto best =
       std::min_element(scores.begin(), scores.end(),
                        [&](const auto& a, const auto& b) { return value(a) < value(b); });
-  const auto first = std::find_if(scores.begin(), scores.end(), [&](const MethodScore& score) {
-    return (1.0 - kLeastGain) * value(score) <= value(*best) ||
-           value(score) - tolerance <= value(*best);
-  });
-  return first->method;
+  // scores[0] is kSum: all_methods() begins with it.
+  const double least = value(*best), sum = value(scores[0]);
+  const bool pays = least < (1.0 - kLeastGain) * sum && least < sum - tolerance;
+  return pays ? best->method : scores[0].method;
 }
 
 PlannedModel plan_all_layers(const WindowedLoad& load, const PlanShape& shape,
@@ -271,9 +273,10 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
   WIDEEP_TRY_ASSIGN(const auto planner, make_planner("wideep", shape, options));
   if (has_choice(load, robust)) {
     for (const RobustMethod& method : all_methods()) {
-      MethodPlanner method_planner(
-          *planner, shape, options, method,
-          {.tries_per_slot = kTriesToJudge, .tolerance = options.tolerance});
+      MethodPlanner method_planner(*planner, shape, options, method,
+                                   {.tries_per_slot = kTriesToJudge,
+                                    .least_tries = kLeastTriesToJudge,
+                                    .tolerance = options.tolerance});
       result.scores.push_back({method, evaluate(load, method_planner, robust.layer_done)});
     }
     result.method = best_method(result.scores, robust.objective, options.tolerance);

@@ -4,11 +4,12 @@
 // between them by the imbalance of their plans in windows that were left out.
 //
 // The choice: windows are divided into up to eight blocks in the order of time. Each block in turn
-// is left out: each method plans on all others and is evaluated on its windows, as they would be
-// served: with equal split by equal shares, with weighted split by new shares for each window. What
-// counts is the mean over layers and windows, or the worst window; of many layers, 16 are enough.
-// The first method in the order below from which the best is less than 5 %, or less than the
-// tolerance, away makes the final plan from all windows.
+// is left out: each method plans on all others and is evaluated on its windows as they are served:
+// with weighted split by new shares for each window; with equal split half by equal shares and half
+// by new ones, for other engines do the one and wideep's own does the other. What counts is the
+// mean over layers and windows, or the worst window; of many layers, 16 are enough. The best method
+// makes the final plan from all windows. If it gains less than 2 % over method sum, or less than
+// the tolerance, sum makes the plan.
 //
 // Thread safety: pure functions.
 //

@@ -29,7 +29,7 @@
 namespace wideep::balance {
 
 struct CountSearchOptions {
-  int tries_per_slot = 1000;
+  int tries_per_slot = 2000;
   int least_tries = 20000;  // so few take no time, and few slots need them
   double tolerance = 1e-3;  // the mean imbalance over windows at which the search ends
 };

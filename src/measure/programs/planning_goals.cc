@@ -4,12 +4,14 @@
 // very small shapes: what was reached before, the goal, and what is reached now. One thread.
 //
 //   planning_goals [--rounds N] [--part robust|speed|small|bound] [--instances FILE]
+//                  [--shape E/R/S] [--split equal|weighted] [--planner NAME]
 //
 // Parts:
 //   robust  Each recording of DeepSeek-V3 in turn is the load that is served; the other seven are
 //           the windows that the plan is made from, which never sees the eighth. Imbalance with the
 //           plan's own shares (equal ones for equal split) and after new shares from the served
-//           load. Needs the recordings in WIDEEP_DATA_DIR.
+//           load. Needs the recordings in WIDEEP_DATA_DIR. Takes ten minutes; --shape, --split and
+//           --planner choose among its rows.
 //   speed   Plans where TensorRT-LLM's greedy (placement_trt.h) is hard to beat, in time divided by
 //           the greedy's in the same rounds.
 //   small   Shapes so small that the optimum is known: scripts/balance_optimum.py reads the
@@ -117,7 +119,20 @@ struct RobustGoal {
   const char* goal;
 };
 
-void measure_robust() {
+}  // namespace
+
+// Of the rows of part robust; empty: all.
+struct Filter {
+  std::string shape, split, planner;
+
+  static bool passes(const std::string& wanted, const std::string& name) {
+    return wanted.empty() || wanted == name;
+  }
+};
+
+namespace {
+
+void measure_robust(const Filter& filter) {
   const std::vector<Window> windows = deepseek_windows();
   if (windows.empty()) {
     std::puts("robust: WIDEEP_DATA_DIR has no expert_load_deepseek_v3: skipped");
@@ -131,14 +146,17 @@ void measure_robust() {
   fmt::print("{:<14}{:<10}{:<12}{:<10}{:>20}  {}\n", "shape", "split", "before", "goal", "reached",
              "planned by");
   for (const RobustGoal& each : goals) {
+    if (!Filter::passes(filter.shape, name_of(each.shape))) continue;
     for (const Split split : {Split::kEqual, Split::kWeighted}) {
+      if (!Filter::passes(filter.split, name_of(split))) continue;
       const auto print = [&](const std::string& planner, const PlanWindows& plan) {
+        if (!Filter::passes(filter.planner, planner)) return;
         const Served served = leave_one_out(windows, plan);
         fmt::print("{:<14}{:<10}{:<12}{:<10}{:>10.2f} / {:<7.2f}  {}\n", name_of(each.shape),
                    name_of(split), each.before, each.goal, served.own, served.resplit, planner);
         std::fflush(stdout);
       };
-      print("deepseek (EPLB)", other_planner("deepseek", each.shape, split));
+      print("deepseek", other_planner("deepseek", each.shape, split));
       for (const char* method : {"sum", "windows", "counts"}) {
         const auto chosen = balance::parse_robust_method(method);
         if (!chosen.ok()) continue;
@@ -352,9 +370,11 @@ void measure_bound() {
   }
 }
 
-int run(int rounds, const std::string& part, const std::string& instances) {
+}  // namespace
+
+int run(int rounds, const std::string& part, const std::string& instances, const Filter& filter) {
   const auto wanted = [&](const char* name) { return part == "all" || part == name; };
-  if (wanted("robust")) measure_robust();
+  if (wanted("robust")) measure_robust(filter);
   if (wanted("speed")) measure_speed(rounds);
   if (wanted("bound")) measure_bound();
   if (!wanted("small")) return 0;
@@ -362,7 +382,6 @@ int run(int rounds, const std::string& part, const std::string& instances) {
   return measure_small(instances);
 }
 
-}  // namespace
 }  // namespace wideep::measure
 
 int main(int argc, char** argv) {
@@ -375,6 +394,11 @@ int main(int argc, char** argv) {
       .one_of({"all", "robust", "speed", "small", "bound"});
   program.add_option("--instances", instances,
                      "File to write the small instances to, for scripts/balance_optimum.py");
+  wideep::measure::Filter filter;
+  program.add_option("--shape", filter.shape, "Of part robust only: experts/ranks/slots");
+  program.add_option("--split", filter.split, "Of part robust only: equal or weighted");
+  program.add_option("--planner", filter.planner,
+                     "Of part robust only: deepseek, sum, windows, counts or auto");
   if (const auto code = program.parse_main(argc, argv)) return *code;
-  return wideep::measure::run(rounds, part, instances);
+  return wideep::measure::run(rounds, part, instances, filter);
 }
