@@ -27,7 +27,7 @@ using search::Goal;
 using search::Search;
 
 constexpr int kFewSlots = 48;
-constexpr int kTriesPerFewSlot = 600;  // about 1 ms
+constexpr int kTriesOfFewSlots = 5000, kTimesOfFewSlots = 6;  // 2 ms
 
 class WideepPlanner : public LayerPlanner {
  public:
@@ -126,8 +126,9 @@ class WideepPlanner : public LayerPlanner {
     window_[0].assign(load.begin(), load.end());
     if (!counts_) counts_.emplace(shape_, 1);
     counts_->run(window_,
-                 {.tries_per_slot = kTriesPerFewSlot,
-                  .least_tries = 0,
+                 {.tries_per_slot = 0,
+                  .least_tries = kTriesOfFewSlots,
+                  .times = kTimesOfFewSlots,
                   .tolerance = static_cast<double>(goal_.tolerance)},
                  plan);
   }

@@ -85,6 +85,16 @@ class CountSearch::Impl {
 
   void search(const CountSearchOptions& options) {
     random_ = 88172645463325252u;
+    refresh();
+    best_ = mean_of_hottest();
+    best_slots_ = slots_;
+    for (int time = 0; time < options.times && best_ > 1.0 + options.tolerance; ++time) {
+      if (time > 0) set_slots(best_slots_);
+      anneal(options);
+    }
+  }
+
+  void anneal(const CountSearchOptions& options) {
     const int64_t tries = std::max<int64_t>(
         options.least_tries, options.tries_per_slot * static_cast<int64_t>(slots_.size()));
     const auto slots = static_cast<double>(slots_.size());
@@ -93,15 +103,13 @@ class CountSearch::Impl {
         std::pow(std::clamp(kLastTemperature / temperature, kLeastCooling, kMostCooling),
                  static_cast<double>(kTriesPerRefresh) / static_cast<double>(tries));
     refresh();
-    double best = mean_of_hottest();
-    best_slots_ = slots_;
-    for (int64_t done = 0; done < tries && best > 1.0 + options.tolerance;
+    for (int64_t done = 0; done < tries && best_ > 1.0 + options.tolerance;
          done += kTriesPerRefresh) {
       set_temperature(temperature);
       for (int i = 0; i < kTriesPerRefresh; ++i) try_move();
       refresh();
-      if (const double now = mean_of_hottest(); now < best) {
-        best = now;
+      if (const double now = mean_of_hottest(); now < best_) {
+        best_ = now;
         best_slots_ = slots_;
       }
       temperature *= cooling;
@@ -344,6 +352,7 @@ class CountSearch::Impl {
   std::vector<std::vector<size_t>> ranks_of_;  // [E]
   std::vector<size_t> touched_;                // ranks
   search::AlignedVector<float> touched_load_;  // [touched][row]
+  double best_ = 0.0;                          // mean of the hottest
   double temperature_ = 0.0;
   float refused_from_ = 0.0f;  // changes that are never accepted
   uint64_t random_ = 0;
