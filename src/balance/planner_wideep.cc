@@ -43,6 +43,11 @@ class WideepPlanner : public LayerPlanner {
         one_over_(1, 0.0) {
     if (split_ == Split::kWeighted && exact_placement_exists(shape)) exact_.emplace(shape);
     if (split_ == Split::kWeighted && components_are_needed(shape)) components_.emplace(shape);
+    // All work space now: plan() allocates on its first call only, which may not need all of it.
+    if (shape.num_slots <= kFewSlots) counts_.emplace(shape, 1);
+    window_.assign(1, std::vector<double>(static_cast<size_t>(shape.num_experts)));
+    other_.placement.slot_to_expert.reserve(static_cast<size_t>(shape.num_slots));
+    other_.shares.reserve(static_cast<size_t>(shape.num_slots));
     for (int count = 1; count <= shape.ep_size; ++count) one_over_.push_back(1.0 / count);
   }
 
@@ -122,9 +127,7 @@ class WideepPlanner : public LayerPlanner {
   void search_few_slots(std::span<const double> load, LayerPlan* plan) {
     const double enough = 2 * static_cast<double>(goal_.tolerance);
     if (imbalance_ratio(plan->placement, load, plan->shares) <= enough) return;
-    window_.resize(1);
     window_[0].assign(load.begin(), load.end());
-    if (!counts_) counts_.emplace(shape_, 1);
     counts_->run(window_,
                  {.tries_per_slot = 0,
                   .least_tries = kTriesOfFewSlots,

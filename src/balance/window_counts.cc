@@ -48,7 +48,9 @@ class CountSearch::Impl {
         price_(row_, 0.0f),
         scratch_(2 * row_, 0.0f),
         ranks_of_(static_cast<size_t>(shape.num_experts)) {
-    // As many as there can be, so that run() does not allocate after its first call.
+    // As many as there can be, so that run() allocates nothing.
+    slots_.reserve(static_cast<size_t>(shape.num_slots));
+    best_slots_.reserve(static_cast<size_t>(shape.num_slots));
     for (std::vector<size_t>& ranks : ranks_of_) ranks.reserve(num_ranks_);
     touched_.reserve(2 * num_ranks_);
     touched_load_.reserve(2 * num_ranks_ * row_);
