@@ -44,7 +44,9 @@ class WideepPlanner : public LayerPlanner {
     if (split_ == Split::kWeighted && exact_placement_exists(shape)) exact_.emplace(shape);
     if (split_ == Split::kWeighted && components_are_needed(shape)) components_.emplace(shape);
     // All work space now: plan() allocates on its first call only, which may not need all of it.
-    if (shape.num_slots <= kFewSlots) counts_.emplace(shape, 1);
+    // Where shares are chosen, a ring balances as well and follows later loads better.
+    const bool ring_is_enough = split_ == Split::kWeighted && exact_;
+    if (shape.num_slots <= kFewSlots && !ring_is_enough) counts_.emplace(shape, 1);
     window_.assign(1, std::vector<double>(static_cast<size_t>(shape.num_experts)));
     other_.placement.slot_to_expert.reserve(static_cast<size_t>(shape.num_slots));
     other_.shares.reserve(static_cast<size_t>(shape.num_slots));
@@ -56,7 +58,7 @@ class WideepPlanner : public LayerPlanner {
     ring_.set_load(load.tokens);
     search_.replicate(ring_, shape_.num_slots);
     write(best_layout(), plan);
-    if (shape_.num_slots <= kFewSlots) search_few_slots(load.tokens, plan);
+    if (counts_) search_few_slots(load.tokens, plan);
     if (split_ == Split::kWeighted) choose_shares(load.tokens, plan);
   }
 

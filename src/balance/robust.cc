@@ -49,12 +49,19 @@ void add_deviations(const Windows& parts, double z, std::vector<double>* mean) {
   }
 }
 
-// Plans layers by one method.
+bool balances_windows(const RobustMethod& method) {
+  return method.kind == Kind::kWindows || method.kind == Kind::kCounts;
+}
+
+// Plans layers by one method. Both methods that balance every window start from a plan for equal
+// split: one that weighted shares make perfect for the mean may have odd replica counts.
 class MethodPlanner {
  public:
-  MethodPlanner(LayerPlanner& planner, const PlanShape& shape, const PlannerOptions& options,
-                const RobustMethod& method, const CountSearchOptions& count_search)
-      : planner_(planner),
+  // equal_planner: for methods that go on from the plan for equal split whatever the split.
+  MethodPlanner(LayerPlanner& planner, LayerPlanner& equal_planner, const PlanShape& shape,
+                const PlannerOptions& options, const RobustMethod& method,
+                const CountSearchOptions& count_search)
+      : planner_(balances_windows(method) ? equal_planner : planner),
         shape_(shape),
         split_(options.split),
         method_(method),
@@ -68,8 +75,7 @@ class MethodPlanner {
     if (method_.kind == Kind::kCounts) {
       search_counts_for_windows(windows, shape_, count_search_, plan);
     }
-    const bool for_each_window = method_.kind == Kind::kWindows || method_.kind == Kind::kCounts;
-    if (for_each_window && split_ == Split::kWeighted) {
+    if (balances_windows(method_) && split_ == Split::kWeighted) {
       plan->shares = shares_for_windows(windows, plan->placement);
     }
   }
@@ -271,9 +277,12 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
         name_of(result.method), load.num_windows()));
   }
   WIDEEP_TRY_ASSIGN(const auto planner, make_planner("wideep", shape, options));
+  PlannerOptions equal_options = options;
+  equal_options.split = Split::kEqual;
+  WIDEEP_TRY_ASSIGN(const auto equal_planner, make_planner("wideep", shape, equal_options));
   if (has_choice(load, robust)) {
     for (const RobustMethod& method : all_methods()) {
-      MethodPlanner method_planner(*planner, shape, options, method,
+      MethodPlanner method_planner(*planner, *equal_planner, shape, options, method,
                                    {.tries_per_slot = kTriesToJudge,
                                     .least_tries = kLeastTriesToJudge,
                                     .tolerance = options.tolerance});
@@ -281,7 +290,7 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
     }
     result.method = best_method(result.scores, robust.objective, options.tolerance);
   }
-  MethodPlanner method_planner(*planner, shape, options, result.method,
+  MethodPlanner method_planner(*planner, *equal_planner, shape, options, result.method,
                                {.tolerance = options.tolerance});
   result.model = plan_all_layers(load, shape, method_planner, robust.layer_done);
   return result;
