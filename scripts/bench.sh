@@ -18,6 +18,9 @@ build/bench/grouped_gemm
 printf '\n== balance_goals\n'
 build/bench/balance_goals
 
+printf '\n== planning_goals\n'
+build/bench/planning_goals
+
 printf '\n== online_goals\n'
 build/bench/online_goals
 

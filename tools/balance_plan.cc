@@ -102,7 +102,7 @@ Result<ModelPlacement> read_before(const PlanOptions& options, PlanningInput* in
 Result<std::optional<balance::RobustOptions>> choose_robust(const PlanOptions& options,
                                                             const PlanningInput& input) {
   constexpr int kEnoughWindows =
-      4;  // with fewer, "later windows" are too few to compare methods on
+      4;  // with fewer, too little is left to plan on where one is left out
   const bool can = options.planner == "wideep" && options.from.empty();
   const bool by_default =
       options.robust.empty() && can && input.windows.num_windows() >= kEnoughWindows;
@@ -236,15 +236,17 @@ void add_options(command_line::Command command, PlanOptions* options) {
       "How the engine divides an expert's tokens among its replicas: equal (default), or weighted "
       "by the shares of --shares",
       {{"equal", Split::kEqual}, {"weighted", Split::kWeighted}});
-  command.add_option("--robust", options->robust,
-                     "How to plan from several windows of load: auto (default with 4 or more "
-                     "windows) chooses the method that was best on later windows; or one method: "
-                     "sum, mean, std:Z (mean + Z standard deviations), recent, windows (balances "
-                     "every window). off: plan on the sum, as for one window");
+  command.add_option(
+      "--robust", options->robust,
+      "How to plan from several windows of load: auto (default with 4 or more "
+      "windows) chooses the method that was best on windows left out; or one method: "
+      "sum, mean, std:Z (mean + Z standard deviations), recent, windows (balances "
+      "every window), counts (with other replica counts too). off: plan on the sum, as for one "
+      "window");
   command.add_choice<RobustObjective>(
       "--robust-objective", options->robust_objective,
-      "For --robust auto: compare methods by the mean (default) or the worst imbalance on later "
-      "windows",
+      "For --robust auto: compare methods by the mean (default) or the worst imbalance on "
+      "windows left out",
       {{"mean", RobustObjective::kMean}, {"worst", RobustObjective::kWorst}});
   command.add_option("--from", options->from,
                      "A moe_load_balancer.yaml to repair with few moves, instead of a new plan");

@@ -40,9 +40,9 @@ std::string choice_line(const RobustChoice& choice) {
   std::string text =
       fmt::format("planned from windows of load: {}", balance::name_of(choice.method));
   if (choice.scores.empty()) return text + "\n";
-  text += "; imbalance on later windows with each method:\n ";
+  text += "; imbalance on windows left out with each method:\n ";
   for (const balance::MethodScore& score : choice.scores) {
-    text += fmt::format(" {} {:.4f}", balance::name_of(score.method), score.later.mean);
+    text += fmt::format(" {} {:.4f}", balance::name_of(score.method), score.left_out.mean);
   }
   return text + "\n";
 }
@@ -86,9 +86,9 @@ ordered_json window_json(const WindowReport& report) {
 ordered_json choice_json(const RobustChoice& choice) {
   ordered_json json = {{"method", balance::name_of(choice.method)}};
   if (choice.scores.empty()) return json;
-  json["later_windows"] = ordered_json::object();
+  json["windows_left_out"] = ordered_json::object();
   for (const balance::MethodScore& score : choice.scores) {
-    json["later_windows"][balance::name_of(score.method)] = to_json(score.later);
+    json["windows_left_out"][balance::name_of(score.method)] = to_json(score.left_out);
   }
   return json;
 }

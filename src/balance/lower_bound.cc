@@ -50,6 +50,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "balance/live_ranks.h"
@@ -288,9 +289,47 @@ class WeightedSplitProof {
     if (whole < heavy || whole > shape_.num_experts) return false;
     const double heavy_load = light_.back() - light_[load_.size() - static_cast<size_t>(heavy)];
     if (heavy_load + light_[static_cast<size_t>(whole - heavy)] > level * joined) return false;
+    if (per_rank == 2 && partners_lack(level, joined)) return false;
     if (joined == shape_.ep_size) return true;
     const std::vector<double> alone(load_.begin(), load_.end() - whole);
     return packing_bound(alone, shape_.ep_size - joined) <= level;
+  }
+
+  // "partners" above, for some of the k: any are sound.
+  bool partners_lack(double level, int joined) const {
+    constexpr size_t kMostTried = 40;
+    const size_t experts = load_.size();
+    size_t pairs = 0;
+    while (pairs < experts && load_[pairs] <= level / 2) ++pairs;
+    const size_t step = std::max<size_t>(1, pairs / kMostTried);
+    for (size_t k = 0; k < pairs; k += step) {
+      const auto first_heavy = std::upper_bound(load_.begin(), load_.end(), level - load_[k]);
+      const auto heavy = static_cast<size_t>(load_.end() - first_heavy);
+      if (heavy <= k) continue;
+      if (least_joined(level, joined, k, heavy) > level * joined * (1.0 + kMargin)) return true;
+    }
+    return false;
+  }
+
+  // The least weight of the joined experts: l of the k lightest, n of the heavy ones, the rest of
+  // those in between. Infinite if there are no such experts.
+  double least_joined(double level, int joined, size_t k, size_t heavy) const {
+    const size_t experts = load_.size(), between = experts - heavy - k;
+    const auto whole = static_cast<size_t>(2 * joined - (shape_.num_slots - shape_.num_experts));
+    const auto must = static_cast<size_t>(num_heavy(level));
+    const double must_weigh = light_[experts] - light_[experts - must];
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t l = 0; l <= k; ++l) {
+      size_t n = std::max(heavy - k + l, must);
+      if (l + n > whole) break;
+      n += std::max(whole - l - n, between) - between;
+      if (n > heavy) continue;
+      const size_t rest = whole - l - n;
+      const double weight = light_[l] + light_[k + rest] - light_[k] + must_weigh +
+                            light_[experts - heavy + n - must] - light_[experts - heavy];
+      least = std::min(least, weight);
+    }
+    return least;
   }
 
   // Experts too heavy for a rank with the K − 1 lightest others.

@@ -19,8 +19,11 @@ bool lighter(const ExactPlacer::Item& a, const ExactPlacer::Item& b) {
 
 }  // namespace
 
-ExactPlacer::ExactPlacer(const PlanShape& shape) : shape_(shape) {
+ExactPlacer::ExactPlacer(const PlanShape& shape) { set_shape(shape); }
+
+void ExactPlacer::set_shape(const PlanShape& shape) {
   WIDEEP_CHECK(exact_placement_exists(shape));
+  shape_ = shape;
   const auto slots = static_cast<size_t>(shape.num_slots);
   const auto experts = static_cast<size_t>(shape.num_experts);
   items_.reserve(slots + 1);

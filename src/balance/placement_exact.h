@@ -34,6 +34,9 @@ class ExactPlacer {
   // REQUIRES: exact_placement_exists(shape), S ≤ E·R.
   explicit ExactPlacer(const PlanShape& shape);
 
+  // For another shape from now on. Allocates nothing if an earlier one was as large.
+  void set_shape(const PlanShape& shape);
+
   // load: [E], finite and ≥ 0.
   void place(std::span<const double> load, LayerPlan* plan);
 

@@ -85,7 +85,7 @@ void expect_valid(const LayerPlan& plan, const Case& each) {
 
 TEST(PlannerProperties, HoldForRandomShapesAndLoads) {
   std::mt19937 random(11);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 200; ++i) {
     Case each{.shape = random_shape(random), .load = {}};
     each.load = random_load(random, each.shape.num_experts);
     SCOPED_TRACE(testing::Message() << "case " << i << ": E " << each.shape.num_experts << ", R "
@@ -117,7 +117,7 @@ TEST(PlannerProperties, HoldForRandomShapesAndLoads) {
 TEST(PlannerProperties, NoPlanIsBelowTheLowerBound) {
   std::mt19937 random(12);
   int many_replicas = 0;
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     Case each;
     each.shape.ep_size = 2 + static_cast<int>(random() % 15);
     const int per_rank = 2 + static_cast<int>(random() % 2);
@@ -138,7 +138,7 @@ TEST(PlannerProperties, NoPlanIsBelowTheLowerBound) {
     const double least_share = *std::min_element(plan.shares.begin(), plan.shares.end());
     many_replicas += least_share < 1.0 / 7.5 ? 1 : 0;
   }
-  EXPECT_GT(many_replicas, 600);
+  EXPECT_GT(many_replicas, 100);
 }
 
 }  // namespace

@@ -9,10 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "balance/placement_components.h"
 #include "balance/placement_exact.h"
 #include "balance/planner_nodes.h"
 #include "balance/search/ring.h"
 #include "balance/search/search.h"
+#include "balance/window_counts.h"
 #include "base/check.h"
 #include "base/try.h"
 #include "wideep/balancer.h"
@@ -23,6 +25,9 @@ namespace {
 using search::Board;
 using search::Goal;
 using search::Search;
+
+constexpr int kFewSlots = 48;
+constexpr int kTriesOfFewSlots = 5000, kTimesOfFewSlots = 6;  // 2 ms
 
 class WideepPlanner : public LayerPlanner {
  public:
@@ -37,6 +42,14 @@ class WideepPlanner : public LayerPlanner {
         pairs_(ring_),
         one_over_(1, 0.0) {
     if (split_ == Split::kWeighted && exact_placement_exists(shape)) exact_.emplace(shape);
+    if (split_ == Split::kWeighted && components_are_needed(shape)) components_.emplace(shape);
+    // All work space now: plan() allocates on its first call only, which may not need all of it.
+    // Where shares are chosen, a ring balances as well and follows later loads better.
+    const bool ring_is_enough = split_ == Split::kWeighted && exact_;
+    if (shape.num_slots <= kFewSlots && !ring_is_enough) counts_.emplace(shape, 1);
+    window_.assign(1, std::vector<double>(static_cast<size_t>(shape.num_experts)));
+    other_.placement.slot_to_expert.reserve(static_cast<size_t>(shape.num_slots));
+    other_.shares.reserve(static_cast<size_t>(shape.num_slots));
     for (int count = 1; count <= shape.ep_size; ++count) one_over_.push_back(1.0 / count);
   }
 
@@ -45,6 +58,7 @@ class WideepPlanner : public LayerPlanner {
     ring_.set_load(load.tokens);
     search_.replicate(ring_, shape_.num_slots);
     write(best_layout(), plan);
+    if (counts_) search_few_slots(load.tokens, plan);
     if (split_ == Split::kWeighted) choose_shares(load.tokens, plan);
   }
 
@@ -52,10 +66,11 @@ class WideepPlanner : public LayerPlanner {
   // Returns the ring if it is good enough, or as good as any other within the tolerance; else the
   // better of the two other starts.
   const Board& best_layout() {
+    copy_counts(ring_, &rounds_);
+    if (shape_.slots_per_rank() <= 2 && fold()) return rounds_;
     const float enough = 2 * goal_.tolerance;  // other starts cost more than they could still gain
     const float ring = ring_layout();
     if (ring <= enough) return ring_;
-    copy_counts(ring_, &rounds_);
     const float rounds = layout_in_rounds();
     if (rounds <= enough) return ring <= rounds + goal_.tolerance ? ring_ : rounds_;
     copy_counts(ring_, &greedy_);
@@ -77,8 +92,18 @@ class WideepPlanner : public LayerPlanner {
     return search_.improve(ring_, goal_);
   }
 
-  float layout_in_rounds() {
+  // With one slot per rank any placement of the counts is the best, with two it is the fold, which
+  // rounds make. False: two replicas of an expert had to be separated and made it worse.
+  bool fold() {
     if (shape_.slots_per_rank() == 2) search_.choose_pairs(rounds_, pairs_);
+    rounds_.clear_slots();
+    search_.fill(rounds_);
+    const float folded = rounds_.max_rank_load();
+    search::separate_replicas(rounds_);
+    return rounds_.max_rank_load() <= folded * (1.0f + 0.1f * goal_.tolerance);
+  }
+
+  float layout_in_rounds() {
     rounds_.clear_slots();
     search_.fill(rounds_);
     // Rounds may give a rank two replicas of one expert.
@@ -99,6 +124,20 @@ class WideepPlanner : public LayerPlanner {
     to->replicas = from.replicas;
   }
 
+  // With few slots replica counts and the order of placement decide by a few per cent, and trying
+  // many takes no long time.
+  void search_few_slots(std::span<const double> load, LayerPlan* plan) {
+    const double enough = 2 * static_cast<double>(goal_.tolerance);
+    if (imbalance_ratio(plan->placement, load, plan->shares) <= enough) return;
+    window_[0].assign(load.begin(), load.end());
+    counts_->run(window_,
+                 {.tries_per_slot = 0,
+                  .least_tries = kTriesOfFewSlots,
+                  .times = kTimesOfFewSlots,
+                  .tolerance = static_cast<double>(goal_.tolerance)},
+                 plan);
+  }
+
   void choose_shares(std::span<const double> load, LayerPlan* plan) {
     resplitter_.reset(plan->placement);
     resplitter_.resplit(load, plan->shares);
@@ -106,6 +145,14 @@ class WideepPlanner : public LayerPlanner {
     // So it is the second choice.
     const bool perfect = resplitter_.bottleneck_ranks().empty();
     if (!perfect && exact_) exact_->place(load, plan);
+    if (!perfect && components_) choose_components(load, plan);
+  }
+
+  // As robust for later loads as any other placement with so few extra replicas.
+  void choose_components(std::span<const double> load, LayerPlan* plan) {
+    components_->place(load, &other_);
+    const double other = imbalance_ratio(other_.placement, load, other_.shares);
+    if (other < imbalance_ratio(plan->placement, load, plan->shares)) *plan = other_;
   }
 
   void write(const Board& board, LayerPlan* plan) const {
@@ -136,7 +183,11 @@ class WideepPlanner : public LayerPlanner {
   search::PairSearch pairs_;
   std::vector<double> one_over_;  // [replicas]
   Resplitter resplitter_;
-  std::optional<ExactPlacer> exact_;  // where the shape allows it
+  std::optional<ExactPlacer> exact_;           // where the shape allows it
+  std::optional<ComponentPlacer> components_;  // where it does not
+  LayerPlan other_;
+  std::optional<CountSearch> counts_;  // for few slots
+  std::vector<std::vector<double>> window_;
 };
 
 // Whole groups to nodes first, then each node for itself.

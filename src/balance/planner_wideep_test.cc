@@ -67,7 +67,7 @@ LayerPlan plan_once(const PlanShape& shape, std::span<const double> load) {
 TEST(WideepPlanner, IsValidAndNotWorseThanTheGreedyOnRandomShapes) {
   std::mt19937 random(1);
   int compared = 0;
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < 700; ++i) {
     const PlanShape shape = random_shape(random);
     const std::vector<double> load = random_load(random, shape.num_experts);
     const LayerPlan plan = plan_once(shape, load);
@@ -83,14 +83,15 @@ TEST(WideepPlanner, IsValidAndNotWorseThanTheGreedyOnRandomShapes) {
     const double tolerance = 2 * PlannerOptions{}.tolerance + 1e-5;
     ASSERT_LE(imbalance(plan.placement, load), std::max(imbalance(greedy, load) + 1e-5, tolerance));
   }
-  EXPECT_GT(compared, 500);
+  EXPECT_GT(compared, 230);
 }
 
 TEST(WideepPlanner, TheHeaviestReplicaIsAsLightAsTheGreedys) {
   std::mt19937 random(2);
   for (int i = 0; i < 300; ++i) {
     const PlanShape shape = random_shape(random);
-    if (shape.slots_per_rank() == 2) continue;  // has better uses for replicas: search/pairs.h
+    // Those have better uses for replicas: search/pairs.h, window_counts.h.
+    if (shape.slots_per_rank() == 2 || shape.num_slots <= 48) continue;
     std::vector<double> load = random_load(random, shape.num_experts);
     for (double& tokens : load) tokens += 1;
     const std::vector<int> counts = replicate_trt(load, shape.num_slots);

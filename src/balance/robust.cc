@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "balance/window_counts.h"
+#include "balance/window_shares.h"
 #include "balance/window_swaps.h"
 #include "base/try.h"
 
@@ -17,12 +19,16 @@ namespace {
 
 using Kind = RobustMethod::Kind;
 
-constexpr int kMostBlocks = 4;
+constexpr int kMostBlocks = 8;
+constexpr size_t kMostJudgedLayers = 16;
+// A choice needs no plan that is as good as possible, only the same effort for all blocks.
+constexpr int kTriesToJudge = 200, kLeastTriesToJudge = 5000;  // per slot, and in all
 constexpr double kMostZ = 100.0;
 
 const std::vector<RobustMethod>& all_methods() {
-  static const std::vector<RobustMethod> methods = {
-      {Kind::kSum}, {Kind::kMean}, {Kind::kStd, 1.0}, {Kind::kRecent}, {Kind::kWindows}};
+  static const std::vector<RobustMethod> methods = {{Kind::kSum},      {Kind::kMean},
+                                                    {Kind::kStd, 1.0}, {Kind::kRecent},
+                                                    {Kind::kWindows},  {Kind::kCounts}};
   return methods;
 }
 
@@ -43,43 +49,75 @@ void add_deviations(const Windows& parts, double z, std::vector<double>* mean) {
   }
 }
 
-// Plans layers by one method.
+bool balances_windows(const RobustMethod& method) {
+  return method.kind == Kind::kWindows || method.kind == Kind::kCounts;
+}
+
+// Plans layers by one method. Both methods that balance every window start from a plan for equal
+// split: one that weighted shares make perfect for the mean may have odd replica counts.
 class MethodPlanner {
  public:
-  MethodPlanner(LayerPlanner& planner, const PlanShape& shape, Split split,
-                const RobustMethod& method)
-      : planner_(planner), shape_(shape), split_(split), method_(method) {}
+  // equal_planner: for methods that go on from the plan for equal split whatever the split.
+  MethodPlanner(LayerPlanner& planner, LayerPlanner& equal_planner, const PlanShape& shape,
+                const PlannerOptions& options, const RobustMethod& method,
+                const CountSearchOptions& count_search)
+      : planner_(balances_windows(method) ? equal_planner : planner),
+        shape_(shape),
+        split_(options.split),
+        method_(method),
+        count_search_(count_search) {}
+
+  Split split() const { return split_; }
 
   void plan(std::span<const std::vector<double>> windows, LayerPlan* plan) {
-    const std::vector<double> load = expected_load(windows, method_);
-    planner_.plan(load, plan);
-    if (method_.kind != Kind::kWindows) return;
-    swap_for_windows(windows, shape_, plan);
-    if (split_ == Split::kWeighted) plan->shares = resplit(plan->placement, load);
+    planner_.plan(expected_load(windows, method_), plan);
+    if (method_.kind == Kind::kWindows) swap_for_windows(windows, shape_, plan);
+    if (method_.kind == Kind::kCounts) {
+      search_counts_for_windows(windows, shape_, count_search_, plan);
+    }
+    if (balances_windows(method_) && split_ == Split::kWeighted) {
+      plan->shares = shares_for_windows(windows, plan->placement);
+    }
   }
 
  private:
   LayerPlanner& planner_;
-  const PlanShape& shape_;
+  PlanShape shape_;
   Split split_;
   RobustMethod method_;
+  CountSearchOptions count_search_;
 };
 
-// Evaluates windows [begin, end) with plans from windows [0, begin): a plan never sees the windows
-// that it is evaluated on, nor later ones.
+// Evaluates windows [begin, end) with plans from all others: a plan never sees the windows that it
+// is evaluated on.
 struct Fold {
   size_t begin, end;
 };
 
-// Blocks of nearly equal length; the first one only serves as a past, so it is no fold.
+// Blocks of nearly equal length. Neighbours in time are alike, so they are left out together.
 std::vector<Fold> folds_of(int num_windows) {
   const int blocks = std::min(kMostBlocks, num_windows);
   std::vector<Fold> folds;
-  for (int block = 1; block < blocks; ++block) {
+  for (int block = 0; block < blocks; ++block) {
     folds.push_back({static_cast<size_t>(block * num_windows / blocks),
                      static_cast<size_t>((block + 1) * num_windows / blocks)});
   }
   return folds;
+}
+
+Windows windows_outside(const Windows& windows, const Fold& fold) {
+  Windows outside = windows;
+  outside.erase(outside.begin() + static_cast<std::ptrdiff_t>(fold.begin),
+                outside.begin() + static_cast<std::ptrdiff_t>(fold.end));
+  return outside;
+}
+
+// Evenly spaced.
+std::vector<size_t> judged_layers(size_t num_layers) {
+  const size_t count = std::min(num_layers, kMostJudgedLayers);
+  std::vector<size_t> layers;
+  for (size_t i = 0; i < count; ++i) layers.push_back(i * num_layers / count);
+  return layers;
 }
 
 // sums: [window] imbalance ratios, summed over num_layers layers.
@@ -96,22 +134,33 @@ WindowFigures figures_of(std::span<const double> sums, size_t num_layers) {
   return figures;
 }
 
+// As it is served. Engines that split by shares compute them for each window. A plan for equal
+// split is served both ways: other engines keep to equal shares, and wideep's own computes shares
+// for each iteration by default, so both count half.
+double served_imbalance(const LayerPlan& plan, Split split, std::span<const double> window) {
+  const double resplit_imbalance =
+      imbalance_ratio(plan.placement, window, resplit(plan.placement, window));
+  if (split == Split::kWeighted) return resplit_imbalance;
+  return 0.5 * (resplit_imbalance + imbalance_ratio(plan.placement, window, plan.shares));
+}
+
 WindowFigures evaluate(const WindowedLoad& load, MethodPlanner& planner,
                        const std::function<void()>& layer_done) {
   const std::vector<Fold> folds = folds_of(load.num_windows());
+  const std::vector<size_t> layers = judged_layers(load.load.size());
   std::vector<double> sums(static_cast<size_t>(load.num_windows()), 0.0);
   LayerPlan plan;
-  for (const Windows& windows : load.load) {
+  for (const size_t layer : layers) {
+    const Windows& windows = load.load[layer];
     for (const Fold& fold : folds) {
-      planner.plan(std::span(windows).first(fold.begin), &plan);
+      planner.plan(windows_outside(windows, fold), &plan);
       for (size_t w = fold.begin; w < fold.end; ++w) {
-        sums[w] += imbalance_ratio(plan.placement, windows[w], plan.shares);
+        sums[w] += served_imbalance(plan, planner.split(), windows[w]);
       }
       layer_done();
     }
   }
-  // Windows of the first block are never evaluated and have sum 0.
-  return figures_of(std::span(sums).subspan(folds[0].begin), load.load.size());
+  return figures_of(sums, layers.size());
 }
 
 double value_of(const WindowFigures& figures, RobustObjective objective) {
@@ -120,14 +169,16 @@ double value_of(const WindowFigures& figures, RobustObjective objective) {
 
 // A method that gains almost nothing over the sum makes the plan less even for the sum itself, so
 // the sum is preferred.
-RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective objective) {
-  constexpr double kLeastGain = 0.05;
-  const auto value = [&](const MethodScore& score) { return value_of(score.later, objective); };
+RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective objective,
+                         double tolerance) {
+  constexpr double kLeastGain = 0.02;
+  const auto value = [&](const MethodScore& score) { return value_of(score.left_out, objective); };
   const auto best =
       std::min_element(scores.begin(), scores.end(),
                        [&](const auto& a, const auto& b) { return value(a) < value(b); });
   // scores[0] is kSum: all_methods() begins with it.
-  const bool pays = value(*best) < (1.0 - kLeastGain) * value(scores[0]);
+  const double least = value(*best), sum = value(scores[0]);
+  const bool pays = least < (1.0 - kLeastGain) * sum && least < sum - tolerance;
   return pays ? best->method : scores[0].method;
 }
 
@@ -162,9 +213,11 @@ std::string name_of(const RobustMethod& method) {
     case Kind::kRecent:
       return "recent";
     case Kind::kWindows:
+      return "windows";
+    case Kind::kCounts:
       break;
   }
-  return "windows";
+  return "counts";
 }
 
 Result<RobustMethod> parse_robust_method(std::string_view name) {
@@ -180,9 +233,10 @@ Result<RobustMethod> parse_robust_method(std::string_view name) {
       return RobustMethod{Kind::kStd, z};
     }
   }
-  return invalid_input(fmt::format(
-      "expected auto, sum, mean, std:Z with Z from 0 to {}, recent or windows, found \"{}\"",
-      kMostZ, name));
+  return invalid_input(
+      fmt::format("expected auto, sum, mean, std:Z with Z from 0 to {}, recent, windows or counts, "
+                  "found \"{}\"",
+                  kMostZ, name));
 }
 
 std::vector<double> expected_load(std::span<const std::vector<double>> windows,
@@ -205,9 +259,11 @@ std::vector<double> expected_load(std::span<const std::vector<double>> windows,
 }
 
 int num_layer_plans(const WindowedLoad& load, const RobustOptions& robust) {
-  const size_t evaluated =
-      has_choice(load, robust) ? all_methods().size() * folds_of(load.num_windows()).size() : 0;
-  return static_cast<int>((evaluated + 1) * load.layers.size());
+  const size_t evaluated = has_choice(load, robust)
+                               ? all_methods().size() * folds_of(load.num_windows()).size() *
+                                     judged_layers(load.layers.size()).size()
+                               : 0;
+  return static_cast<int>(evaluated + load.layers.size());
 }
 
 Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
@@ -221,14 +277,21 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
         name_of(result.method), load.num_windows()));
   }
   WIDEEP_TRY_ASSIGN(const auto planner, make_planner("wideep", shape, options));
+  PlannerOptions equal_options = options;
+  equal_options.split = Split::kEqual;
+  WIDEEP_TRY_ASSIGN(const auto equal_planner, make_planner("wideep", shape, equal_options));
   if (has_choice(load, robust)) {
     for (const RobustMethod& method : all_methods()) {
-      MethodPlanner method_planner(*planner, shape, options.split, method);
+      MethodPlanner method_planner(*planner, *equal_planner, shape, options, method,
+                                   {.tries_per_slot = kTriesToJudge,
+                                    .least_tries = kLeastTriesToJudge,
+                                    .tolerance = options.tolerance});
       result.scores.push_back({method, evaluate(load, method_planner, robust.layer_done)});
     }
-    result.method = best_method(result.scores, robust.objective);
+    result.method = best_method(result.scores, robust.objective, options.tolerance);
   }
-  MethodPlanner method_planner(*planner, shape, options.split, result.method);
+  MethodPlanner method_planner(*planner, *equal_planner, shape, options, result.method,
+                               {.tolerance = options.tolerance});
   result.model = plan_all_layers(load, shape, method_planner, robust.layer_done);
   return result;
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Plans for changing load: several methods to plan from windows of recorded load, and a choice
-// between them by the imbalance of their plans in later windows.
+// between them by the imbalance of their plans in windows that were left out.
 //
-// The choice: windows are divided into up to four blocks in the order of time. For each block but
-// the first, each method plans on the blocks before it and is evaluated on its windows. The method
-// with the least imbalance (the mean over layers and windows, or the worst window) makes the final
-// plan from all windows. If it gains less than 5 % over method sum, sum makes the plan.
+// The choice: windows are divided into up to eight blocks in the order of time. Each block in turn
+// is left out: each method plans on all others and is evaluated on its windows as they are served:
+// with weighted split by new shares for each window; with equal split half by equal shares and half
+// by new ones, for other engines do the one and wideep's own does the other. What counts is the
+// mean over layers and windows, or the worst window; of many layers, 16 are enough. The best method
+// makes the final plan from all windows. If it gains less than 2 % over method sum, or less than
+// the tolerance, sum makes the plan.
 //
 // Thread safety: pure functions.
 //
@@ -35,6 +38,7 @@ struct RobustMethod {
     kStd,      // the mean plus z standard deviations, for each expert
     kRecent,   // a window counts half of what it would count a quarter of all windows later
     kWindows,  // the mean, then swaps that balance every window (window_swaps.h)
+    kCounts,   // the mean, then other replica counts and swaps for every window (window_counts.h)
   };
   Kind kind = Kind::kSum;
   double z = 0.0;  // of kStd; ≥ 0
@@ -42,7 +46,7 @@ struct RobustMethod {
   bool operator==(const RobustMethod&) const = default;
 };
 
-// "sum", "mean", "std:1.5", "recent", "windows".
+// "sum", "mean", "std:1.5", "recent", "windows", "counts".
 std::string name_of(const RobustMethod& method);
 // Errors (invalid input): another name, or a z that is no number from 0 to 100.
 Result<RobustMethod> parse_robust_method(std::string_view name);
@@ -69,7 +73,7 @@ struct WindowFigures {
 
 struct MethodScore {
   RobustMethod method;
-  WindowFigures later;  // on windows later than those of the plan
+  WindowFigures left_out;  // on windows that the plan was not made from
 };
 
 struct RobustPlan {

@@ -65,7 +65,7 @@ TEST(ExpectedLoad, EachMethod) {
 }
 
 TEST(RobustMethod, NamesAndRefusals) {
-  for (const char* name : {"sum", "mean", "std:1", "std:0.5", "recent", "windows"}) {
+  for (const char* name : {"sum", "mean", "std:1", "std:0.5", "recent", "windows", "counts"}) {
     EXPECT_EQ(name_of(parse_robust_method(name).value()), name);
   }
   for (const char* name : {"", "best", "std", "std:", "std:x", "std:-1", "std:1e9", "std:nan"}) {
@@ -81,25 +81,25 @@ TEST(PlanRobust, WindowsAreMuchBetterForAlternatingKindsOfRequests) {
   EXPECT_LT(windows, 0.5 * sum);
 }
 
-TEST(PlanRobust, ChoosesTheBestMethodOnLaterWindows) {
+TEST(PlanRobust, ChoosesTheBestMethodOnWindowsLeftOut) {
   const WindowedLoad load = taking_turns(8);
   int plans = 0;
   RobustOptions options;
   options.layer_done = [&] { ++plans; };
   const RobustPlan plan = plan_robust(load, kShape, {}, options).value();
-  EXPECT_EQ(name_of(plan.method), "windows");
-  EXPECT_EQ(plan.scores.size(), 5u);
+  EXPECT_EQ(name_of(plan.method), "counts");
+  EXPECT_EQ(plan.scores.size(), 6u);
   EXPECT_EQ(plans, num_layer_plans(load, options));
   for (const MethodScore& score : plan.scores) {
-    EXPECT_GE(score.later.worst, score.later.mean);
-    EXPECT_GE(score.later.std, 0.0);
+    EXPECT_GE(score.left_out.worst, score.left_out.mean);
+    EXPECT_GE(score.left_out.std, 0.0);
   }
   options.objective = RobustObjective::kWorst;
   const RobustPlan worst = plan_robust(load, kShape, {}, options).value();
   for (const MethodScore& score : worst.scores) {
     const auto chosen = std::find_if(worst.scores.begin(), worst.scores.end(),
                                      [&](const auto& s) { return s.method == worst.method; });
-    EXPECT_LE(0.95 * chosen->later.worst, score.later.worst);
+    EXPECT_LE(0.95 * chosen->left_out.worst, score.left_out.worst);
   }
 }
 
@@ -127,16 +127,38 @@ TEST(PlanRobust, IsDeterministic) {
   EXPECT_EQ(first.model.shares, again.model.shares);
 }
 
-TEST(PlanRobust, WeightedStaysBalancedForTheLoadPlannedOn) {
+// Shares that fit the mean load alone would be better for it and worse for its windows.
+TEST(PlanRobust, WeightedSharesServeTheWindows) {
   const WindowedLoad load = taking_turns(6);
-  const RobustMethod method{Kind::kWindows};
-  const RobustPlan plan =
-      plan_robust(load, kShape, {.split = Split::kWeighted}, {.method = method}).value();
-  for (size_t i = 0; i < load.layers.size(); ++i) {
-    const int layer = load.layers[i];
-    EXPECT_LT(imbalance_ratio(plan.model.placement.layers.at(layer),
-                              expected_load(load.load[i], method), plan.model.shares.at(layer)),
-              0.01);
+  for (const Kind kind : {Kind::kWindows, Kind::kCounts}) {
+    const RobustOptions options{.method = RobustMethod{kind}};
+    PlannedModel model =
+        plan_robust(load, kShape, {.split = Split::kWeighted}, options).value().model;
+    const double own = figures_in_windows(load, model, false).mean;
+    EXPECT_LE(figures_in_windows(load, model, true).mean, own);
+    for (auto& [layer, shares] : model.shares) {
+      shares = equal_shares(model.placement.layers.at(layer));
+    }
+    EXPECT_LT(own, figures_in_windows(load, model, false).mean);
+    for (size_t i = 0; i < load.layers.size(); ++i) {
+      const int layer = load.layers[i];
+      model.shares[layer] =
+          resplit(model.placement.layers.at(layer), expected_load(load.load[i], {Kind::kMean}));
+    }
+    EXPECT_LT(own, figures_in_windows(load, model, false).mean);
+  }
+}
+
+// What was chosen is judged by windows that no plan was made from.
+TEST(PlanRobust, AutoIsNotWorseThanTheSumOnWindowsToCome) {
+  const WindowedLoad all = taking_turns(12);
+  for (const Split split : {Split::kEqual, Split::kWeighted}) {
+    const bool resplit = split == Split::kWeighted;
+    const auto later = [&](const RobustOptions& options) {
+      const auto plan = plan_robust(part_of(all, 0, 8), kShape, {.split = split}, options).value();
+      return figures_in_windows(part_of(all, 8, 12), plan.model, resplit).mean;
+    };
+    EXPECT_LE(later({}), later({.method = RobustMethod{}}) + 0.01);
   }
 }
 

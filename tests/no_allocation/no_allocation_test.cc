@@ -77,6 +77,8 @@ const std::vector<PlanShape>& shapes() {
       {.num_experts = 64, .ep_size = 8, .num_slots = 128},  // many laps
       {.num_experts = 64, .ep_size = 8, .num_slots = 64},   // no spare slot
       {.num_experts = 20, .ep_size = 16, .num_slots = 32},  // two slots per rank
+      {.num_experts = 40, .ep_size = 16, .num_slots = 48},  // few slots, components of ranks
+      {.num_experts = 64, .ep_size = 24, .num_slots = 72},  // components of ranks
       {.num_experts = 8, .ep_size = 1, .num_slots = 8},
   };
   return all;

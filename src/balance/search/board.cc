@@ -94,18 +94,34 @@ void exchange(Board& board, int a, int slot_a, int b, int slot_b) {
   board.rank_load[size(b)] += moved;
 }
 
-// Exchanges the slot with one of the first rank that lacks its expert and has an expert that `rank`
-// lacks. False: there is none.
+// The heavier of the two ranks after an exchange.
+float most_after(Board& board, int a, int slot_a, int b, int slot_b) {
+  const float moved = board.slots_of(a)[slot_a] - board.slots_of(b)[slot_b];
+  return std::max(board.rank_load[size(a)] - moved, board.rank_load[size(b)] + moved);
+}
+
+// Exchanges the slot with one of a rank that lacks its expert and has an expert that `rank` lacks,
+// such that the heavier of both is lightest; the first one that makes neither heavier than the
+// heavier was is good enough. False: there is none.
 bool send_away(Board& board, int rank, int slot) {
-  for (int other = 0; other < board.num_ranks; ++other) {
+  int best_rank = -1, best_slot = -1;
+  float least = std::numeric_limits<float>::infinity();
+  const auto good_enough = [&] {
+    return best_rank >= 0 &&
+           least <= std::max(board.rank_load[size(rank)], board.rank_load[size(best_rank)]);
+  };
+  for (int other = 0; other < board.num_ranks && !good_enough(); ++other) {
     if (board.holds(other, board.experts_of(rank)[slot])) continue;
     for (int i = 0; i < board.filled[size(other)]; ++i) {
-      if (board.holds(rank, board.experts_of(other)[i])) continue;
-      exchange(board, rank, slot, other, i);
-      return true;
+      const float most = most_after(board, rank, slot, other, i);
+      if (most >= least || board.holds(rank, board.experts_of(other)[i])) continue;
+      least = most;
+      best_rank = other;
+      best_slot = i;
     }
   }
-  return false;
+  if (best_rank >= 0) exchange(board, rank, slot, best_rank, best_slot);
+  return best_rank >= 0;
 }
 
 }  // namespace

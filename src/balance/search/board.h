@@ -106,8 +106,9 @@ void fill_lightest_first(Board& board);
 void fill_neediest_first(Board& board);
 
 // Exchanges slots between ranks until no rank holds two replicas of an expert. Needs all replicas
-// on the board and no expert with more of them than ranks. The balance may become worse, so call it
-// before swaps. False: for ranks of unequal capacity, single exchanges may not get there.
+// on the board and no expert with more of them than ranks. The balance may become a little worse,
+// so call it before swaps. False: for ranks of unequal capacity, single exchanges may not get
+// there.
 bool separate_replicas(Board& board);
 
 }  // namespace wideep::balance::search

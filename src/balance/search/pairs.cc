@@ -12,6 +12,7 @@ PairSearch::PairSearch(const Board& board) : surplus(kGrid, 0) {
   step_by.reserve(experts * most);
   by_load.resize(experts);
   counts.resize(experts);
+  lacking.reserve(kGrid);
   donors.reserve(experts + kTriesPerLevel);
   replicas.reserve(static_cast<size_t>(board.num_ranks * board.slots_per_rank));
 }

@@ -26,8 +26,10 @@
 namespace wideep::balance::search {
 
 struct PairSearch {
-  static constexpr int kGrid = 128;
-  static constexpr int kTriesPerLevel = 3000;
+  static constexpr int kGrid = 512;
+  static constexpr int kTriesPerLevel = 800;
+
+  static constexpr int kDraws = 12;  // for one side of a move
 
   explicit PairSearch(const Board& board);
 
@@ -37,6 +39,7 @@ struct PairSearch {
   std::vector<int32_t> by_load;  // [E] heaviest first
   std::vector<int32_t> counts;   // [E] replicas now
   std::vector<int32_t> donors;   // experts with two replicas or more, and some that had two before
+  std::vector<int32_t> lacking;  // where surplus is negative
   std::vector<float> replicas;   // [S] loads, heaviest first
   AlignedVector<int16_t> surplus;  // [kGrid] partners offered minus needed
   uint32_t random = 1;
