@@ -24,17 +24,26 @@
 
 namespace wideep::online {
 
+// A layer that has gone over to new slots: to those of a decision, or of a step on the way there.
+struct LayerSwitch {
+  int layer = 0;          // the model's number
+  int64_t iteration = 0;  // the first with the new slots
+  int64_t moves = 0;      // experts copied into slots
+};
+
 // The result of one decision of the policy, when all its updates have ended.
 struct Rebalance {
   int64_t iteration = 0;  // the first with all of them
+  int64_t decided = 0;    // the last iteration whose load the decision knew
   int layers = 0;         // layers switched
   int cancelled = 0;      // layers given up: a rank's copies failed, or no step fits the spares
   int64_t moves = 0;      // experts copied into slots
   int64_t bytes = 0;
   double imbalance_before = 0.0;  // mean over the layers, as expected by the policy
   double imbalance_after = 0.0;
-  double seconds = 0.0;       // from the decision to the last switch
-  double copy_seconds = 0.0;  // copying time in that span, summed over ranks
+  double seconds = 0.0;                    // from the decision to the last switch
+  double copy_seconds = 0.0;               // copying time in that span, summed over ranks
+  std::vector<LayerSwitch> switches = {};  // in the order in which they ended
 };
 
 struct BalancerOptions {

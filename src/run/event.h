@@ -85,6 +85,12 @@ struct ExpertRecording {
 };
 // Online balancing has moved experts, or has cancelled moves.
 using Rebalance = online::Rebalance;
+// With RunOptions::expert_load, a few times a second while ranks compute: the load since the
+// last such event of these layers. Of each stage of a pipeline by its first rank.
+struct ExpertLoad {
+  int first_layer = 0;          // among the model's MoE layers
+  std::vector<int64_t> counts;  // [layers of the stage × num_experts] pairs of all ranks
+};
 // Requests were held and released (RequestWriter::submit_together), and all are answered.
 struct RanksIdle {};
 // With RunOptions::routing_log, after the last iteration: how often the tokens of a request that
@@ -116,8 +122,8 @@ struct StopRequested {
 };
 
 using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
-                           Iteration, ExpertRecording, Rebalance, RanksIdle, RequestCounts,
-                           RoutedExperts, RankEnded, StopRequested>;
+                           Iteration, ExpertRecording, Rebalance, ExpertLoad, RanksIdle,
+                           RequestCounts, RoutedExperts, RankEnded, StopRequested>;
 
 // ---- from one rank to that process ----
 
@@ -138,7 +144,7 @@ struct RoutedPart {
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
 using RankEvent =
     std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration, ExpertRecording,
-                 Rebalance, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
+                 Rebalance, ExpertLoad, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);
