@@ -16,6 +16,7 @@
 
 #include "engine/engine.h"
 #include "online/online_balancer.h"
+#include "run/background_watch.h"
 
 namespace wideep::run {
 
@@ -85,6 +86,8 @@ struct ExpertRecording {
 };
 // Online balancing has moved experts, or has cancelled moves.
 using Rebalance = online::Rebalance;
+// It rests, because moves do not pay for themselves, or tries again.
+using TrustChange = online::TrustChange;
 // Requests were held and released (RequestWriter::submit_together), and all are answered.
 struct RanksIdle {};
 // With RunOptions::routing_log, after the last iteration: how often the tokens of a request that
@@ -116,8 +119,8 @@ struct StopRequested {
 };
 
 using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
-                           Iteration, ExpertRecording, Rebalance, RanksIdle, RequestCounts,
-                           RoutedExperts, RankEnded, StopRequested>;
+                           Iteration, ExpertRecording, Rebalance, TrustChange, BackgroundSilence,
+                           RanksIdle, RequestCounts, RoutedExperts, RankEnded, StopRequested>;
 
 // ---- from one rank to that process ----
 
@@ -138,7 +141,7 @@ struct RoutedPart {
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
 using RankEvent =
     std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration, ExpertRecording,
-                 Rebalance, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
+                 Rebalance, TrustChange, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);
