@@ -268,7 +268,7 @@ class ServerSoak {
 
   void expect_moves_and_no_failures() {
     for (SoakServer* each : {&first_, &second_}) {
-      moves_ += each->server().metric("wideep_expert_moves_total");
+      moves_ += each->server().metric("wideep_ep_experts_moved_total");
       iterations_ += each->server().metric("wideep_iterations_total");
       pauses_ += each->server().metric("wideep_pauses_total");
     }

@@ -22,6 +22,7 @@
 #include "generate_output.h"
 #include "output_file.h"
 #include "prompts_file.h"
+#include "run/online_text.h"
 #include "run/plan_text.h"
 #include "run_options.h"
 #include "started.h"
@@ -150,6 +151,10 @@ Result<run::GenerateReport> generate(const run::GenerateOptions& options, bool s
   while (const auto event = generation->next()) {
     if (const auto* read = std::get_if<run::WeightsRead>(&*event)) loading.add(read->bytes);
     if (const auto* each = std::get_if<run::Rebalance>(&*event)) view.rebalanced(*each);
+    if (const auto* each = std::get_if<run::TrustChange>(&*event)) view.line(run::line_of(*each));
+    if (const auto* each = std::get_if<run::BackgroundSilence>(&*event)) {
+      view.line(run::line_of(*each, generation->run().online().size()));
+    }
     if (!std::holds_alternative<run::Token>(*event)) continue;
     lines.end_loading();
     const run::TextPiece& piece = generation->text();

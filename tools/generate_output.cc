@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "rebalance_line.h"
+#include "run/online_text.h"
 
 namespace wideep::tools {
 namespace {
@@ -103,7 +103,9 @@ void RunLines::line(const std::string& text) {
   log::info("{}", text);
 }
 
-void RunLines::rebalanced(const online::Rebalance& rebalance) { log_rebalance(rebalance); }
+void RunLines::rebalanced(const online::Rebalance& rebalance) {
+  log::info("{}", run::line_of(rebalance));
+}
 
 TextStream::TextStream(const std::vector<std::string>& prompts, const std::string& note,
                        std::FILE* out)
@@ -159,10 +161,11 @@ std::string online_text(const run::OnlineTotals& online) {
   const std::string cancelled =
       online.cancelled == 0 ? "" : fmt::format(", {} cancelled", online.cancelled);
   return fmt::format(
-      "online balancing    {} experts moved ({:.1f} MiB, {:.2f} s of copying) in {} layer updates{}"
-      "\n",
+      "online balancing    {} experts moved ({:.1f} MiB, {:.2f} s of copying) in {} layer "
+      "updates{}; "
+      "{}\n",
       online.moves, static_cast<double>(online.bytes) / (1 << 20), online.copy_seconds,
-      online.published, cancelled);
+      online.published, cancelled, run::text_of(online.ledger));
 }
 
 std::string speculation_text(const run::SpeculationTotals& speculation) {
@@ -252,6 +255,11 @@ ordered_json online_json(const GenerateReport& report) {
                        {"bytes", online.bytes},
                        {"hash_failures", online.hash_failures},
                        {"copy_seconds", online.copy_seconds},
+                       {"expected_seconds", online.ledger.expected_seconds},
+                       {"saved_seconds", online.ledger.saved_seconds},
+                       {"lost_seconds", online.ledger.lost_seconds},
+                       {"paid_seconds", online.ledger.paid_seconds},
+                       {"rests", online.resting > 0},
                        {"seconds_since_plan", online.seconds_since_plan},
                        {"seconds_since_balancer_ran", online.seconds_since_balancer_ran},
                        {"seconds_since_updater_ran", online.seconds_since_updater_ran},

@@ -68,6 +68,7 @@ struct ModelPlacement {
   // Of online balancing only:
   UpdatePolicyKind update_policy = UpdatePolicyKind::kWideep;
   int spare_slots = 0;  // records of a rank for experts on their way; 0: slots per rank × min(k, 2)
+  bool rests_when_unpaid = true;  // makes no moves for a while when the last ones have not paid
 
   bool operator==(const ModelPlacement&) const = default;
 };

@@ -342,7 +342,10 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
     WIDEEP_TRY(gather_logits(step));
     WIDEEP_TRY(sample_rows(step, yields));
   }
-  if (parts_.online != nullptr) parts_.online->end_iteration(state_.iteration);
+  if (parts_.online != nullptr) {
+    parts_.online->end_iteration(state_.iteration, recorder_.experts_rows(),
+                                 recorder_.experts_cpu_ns());
+  }
   IterationRecord& record = recorder_.end();
   last_step_tokens_ = step.num_tokens;
   last_step_had_prompts_ = step.prompt_tokens > 0;

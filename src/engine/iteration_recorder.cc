@@ -20,6 +20,7 @@ void IterationRecorder::begin(int64_t iteration, std::span<Sequence* const> owne
   record_ = {.iteration = iteration};
   owners_ = owners;
   positions_ = positions;
+  experts_rows_ = 0;
   start_ns_ = base::wall_ns();
   last_mark_cpu_ns_ = busy_cpu_ns();
 }
@@ -52,6 +53,7 @@ void IterationRecorder::count(const model::MoeLayerRecord& layer) {
   }
   LayerRecord& record = record_.layers.back();
   record.experts_cpu_ns += layer.experts_cpu_ns;
+  experts_rows_ += layer.experts_rows;
   record.other_cpu_ns += busy_cpu_ns() - last_mark_cpu_ns_ - layer.experts_cpu_ns;
   add(layer.sent_entries, std::span(record.sent).subspan(dispatch_ranks_.begin));
   add(layer.counts, record.counts);
@@ -99,6 +101,12 @@ IterationRecord& IterationRecorder::end() {
   record_.end_ns = base::wall_ns();
   record_.wall_ns = record_.end_ns - start_ns_;
   return record_;
+}
+
+int64_t IterationRecorder::experts_cpu_ns() const {
+  int64_t sum = 0;
+  for (const LayerRecord& layer : record_.layers) sum += layer.experts_cpu_ns;
+  return sum;
 }
 
 // Processor time on this rank's critical path. Waits for other ranks burn processor time too and

@@ -47,6 +47,9 @@ class IterationRecorder : public model::MoeObserver {
   void begin_pass(std::span<Sequence* const> owners) { owners_ = owners; }
   // Completes the record; the engine may add to it and move it away.
   IterationRecord& end();
+  // Of the layers so far: rows that this rank's experts have computed.
+  int64_t experts_rows() const { return experts_rows_; }
+  int64_t experts_cpu_ns() const;
 
  private:
   int64_t busy_cpu_ns() const;
@@ -73,6 +76,7 @@ class IterationRecorder : public model::MoeObserver {
     std::vector<Sequence*> owners;
   };
   Held held_;
+  int64_t experts_rows_ = 0;
   int64_t start_ns_ = 0;
   int64_t last_mark_cpu_ns_ = 0;  // busy_cpu_ns() at the end of the last layer
 };

@@ -34,7 +34,10 @@ class OnlineLayers {
 
   // layer: position among the MoE layers of the stage. counts: [num_experts] tokens of all ranks.
   void add_counts(int layer, std::span<const int32_t> counts) { rank_.add_counts(layer, counts); }
-  void end_iteration(int64_t iteration) { rank_.end_iteration(iteration); }
+  // rows, ns: as OnlineRank has them.
+  void end_iteration(int64_t iteration, int64_t rows, int64_t ns) {
+    rank_.end_iteration(iteration, rows, ns);
+  }
 
  private:
   void switch_layer(const online::PublishedLayer& published);

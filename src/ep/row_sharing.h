@@ -44,7 +44,11 @@ class RowSharing {
 
   // Whether a call with so many rows of all ranks has loans. REQUIRES: num_slices 1.
   static bool pays(const DispatchShape& shape, int64_t num_rows) {
-    return shape.borrowed_slots > 0 && num_rows >= shape.ep_size * 8 * kLeastRows;
+    return shape.borrowed_slots > 0 && num_rows >= least_rows(shape);
+  }
+  // The rows of such a call; 0: no call has loans.
+  static int64_t least_rows(const DispatchShape& shape) {
+    return shape.borrowed_slots > 0 ? shape.ep_size * 8 * kLeastRows : 0;
   }
 
   explicit RowSharing(const DispatchShape& shape);

@@ -226,6 +226,7 @@ Status MoeRunner::run_experts(const Progress& progress, int chunk) {
   WIDEEP_TRY(
       experts_.run(progress.compute, exchange_, chunk_.borrowed[chunk & 1], progress.where()));
   totals_.experts_cpu_ns += base::thread_cpu_ns() + pool.lag_cpu_ns() - before;
+  totals_.experts_rows += exchange_.num_entries();
   return {};
 }
 
@@ -273,7 +274,7 @@ void MoeRunner::start_totals() {
   totals_.counts.assign(config_.routing.num_experts, 0);
   totals_.group_counts.assign(config_.routing.num_experts, 0);
   totals_.sent_entries.assign(shape_.ep_size, 0);
-  totals_.experts_cpu_ns = 0;
+  totals_.experts_cpu_ns = totals_.experts_rows = 0;
   experts_.rows().clear_noise();
 }
 
@@ -285,6 +286,7 @@ void MoeRunner::report(const MoeCall& call) const {
                        .group_counts = totals_.group_counts,
                        .sent_entries = totals_.sent_entries,
                        .experts_cpu_ns = totals_.experts_cpu_ns,
+                       .experts_rows = totals_.experts_rows,
                        .dispatched = token_rows_.noise(),
                        .returned = experts_.rows().noise()});
 }

@@ -107,6 +107,7 @@ class MoeRunner {
   struct Totals {
     std::vector<int32_t> counts, group_counts, sent_entries;
     int64_t experts_cpu_ns = 0;
+    int64_t experts_rows = 0;
   };
   enum class Wait { kNo, kYes };
 

@@ -53,6 +53,7 @@ struct MoeLayerRecord {
   // [ep_size] (token, expert) pairs for each rank, of all tokens, wanted or not.
   std::span<const int32_t> sent_entries;
   int64_t experts_cpu_ns = 0;  // critical processor time of computing this rank's experts
+  int64_t experts_rows = 0;    // rows that they have computed, one for each (token, expert)
   // With MoeOptions::measure_noise: the coding noise of this rank's rows, and of its experts'
   // results.
   RowNoise dispatched, returned;

@@ -23,11 +23,12 @@ struct NoticeHeader {
 
 // Clocks of nodes differ, so times are sent as ages.
 struct UpdaterNotice {
-  int64_t heartbeat_age_ns, copied_experts, copied_bytes, copy_ns, hash_failures;
+  int64_t heartbeat_age_ns, copied_experts, copied_bytes, copy_ns, copy_cpu_ns, hash_failures;
 };
 struct BalancerNotice {
   int64_t heartbeat_age_ns, plan_age_ns;  // plan_age_ns −1: no plan yet
-  int64_t plans, published, cancelled, moves, bytes;
+  int64_t plans, published, cancelled, refused, moves, bytes;
+  int64_t expected_ns, saved_ns, lost_ns, paid_ns, rests;
 };
 
 template <typename T>
@@ -67,6 +68,7 @@ void store_updater_counters(const UpdaterNotice& received, UpdaterCounters& coun
   counters.copied_experts = received.copied_experts;
   counters.copied_bytes = received.copied_bytes;
   counters.copy_ns = received.copy_ns;
+  counters.copy_cpu_ns = received.copy_cpu_ns;
   counters.hash_failures = received.hash_failures;
 }
 
@@ -76,8 +78,14 @@ void store_balancer_counters(const BalancerNotice& received, BalancerCounters& c
   counters.plans = received.plans;
   counters.published = received.published;
   counters.cancelled = received.cancelled;
+  counters.refused = received.refused;
   counters.moves = received.moves;
   counters.bytes = received.bytes;
+  counters.expected_ns = received.expected_ns;
+  counters.saved_ns = received.saved_ns;
+  counters.lost_ns = received.lost_ns;
+  counters.paid_ns = received.paid_ns;
+  counters.rests = received.rests != 0;
 }
 
 int first_member(const transport::NodeMap& nodes) {
@@ -127,6 +135,7 @@ void BoardRelay::send_updater_counters() const {
                                .copied_experts = counters.copied_experts,
                                .copied_bytes = counters.copied_bytes,
                                .copy_ns = counters.copy_ns,
+                               .copy_cpu_ns = counters.copy_cpu_ns,
                                .hash_failures = counters.hash_failures});
   bridge_.notify(home_, std::move(notice));
 }
@@ -143,8 +152,14 @@ void BoardRelay::send_balancer_counters() const {
                                 .plans = counters.plans,
                                 .published = counters.published,
                                 .cancelled = counters.cancelled,
+                                .refused = counters.refused,
                                 .moves = counters.moves,
-                                .bytes = counters.bytes});
+                                .bytes = counters.bytes,
+                                .expected_ns = counters.expected_ns,
+                                .saved_ns = counters.saved_ns,
+                                .lost_ns = counters.lost_ns,
+                                .paid_ns = counters.paid_ns,
+                                .rests = counters.rests ? 1 : 0});
   bridge_.notify(home_, std::move(notice));
 }
 

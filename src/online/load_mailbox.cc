@@ -6,7 +6,9 @@
 
 namespace wideep::online {
 
-void LoadMailbox::end_iteration(int64_t iteration) {
+void LoadMailbox::end_iteration(int64_t iteration, int64_t rows, int64_t ns) {
+  filling_.first_rank_rows += rows;
+  filling_.first_rank_ns += ns;
   if (filling_.num_iterations++ == 0) filling_.first_iteration = iteration;
   // Pairs with the release in done(): the sums in handed_ are zero before the engine fills them.
   if (full_.load(std::memory_order_acquire)) return;
@@ -16,7 +18,7 @@ void LoadMailbox::end_iteration(int64_t iteration) {
 }
 
 void LoadMailbox::done() {
-  handed_.num_iterations = 0;
+  handed_.num_iterations = handed_.first_rank_rows = handed_.first_rank_ns = 0;
   std::fill(handed_.tokens.begin(), handed_.tokens.end(), 0);
   full_.store(false, std::memory_order_release);
 }

@@ -19,6 +19,9 @@ struct GroupLoads {
   int64_t first_iteration = 0;
   int64_t num_iterations = 0;
   std::vector<int64_t> tokens;  // [num_layers, num_experts] tokens that chose the expert
+  // What the first rank's experts have computed, over all layers: rows, and their processor time.
+  int64_t first_rank_rows = 0;
+  int64_t first_rank_ns = 0;
 };
 
 class LoadMailbox {
@@ -35,7 +38,8 @@ class LoadMailbox {
     int64_t* sums = filling_.tokens.data() + static_cast<size_t>(layer) * num_experts_;
     for (size_t expert = 0; expert < num_experts_; ++expert) sums[expert] += counts[expert];
   }
-  void end_iteration(int64_t iteration);
+  // rows, ns: of this rank's experts, as GroupLoads has them.
+  void end_iteration(int64_t iteration, int64_t rows, int64_t ns);
 
   // ---- the balancer's thread ----
 

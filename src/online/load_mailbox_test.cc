@@ -14,7 +14,7 @@ TEST(LoadMailbox, ALateBalancerGetsAllIterationsAtOnce) {
   EXPECT_EQ(box.look(), nullptr);
   for (int iteration = 5; iteration < 9; ++iteration) {
     box.add(1, std::vector<int32_t>{1, 0, iteration});
-    box.end_iteration(iteration);
+    box.end_iteration(iteration, 2, 10);
   }
   const GroupLoads* first = box.look();
   ASSERT_NE(first, nullptr);
@@ -23,7 +23,7 @@ TEST(LoadMailbox, ALateBalancerGetsAllIterationsAtOnce) {
   EXPECT_EQ(first->tokens, (std::vector<int64_t>{0, 0, 0, 1, 0, 5}));
   box.done();
   EXPECT_EQ(box.look(), nullptr);
-  box.end_iteration(9);
+  box.end_iteration(9, 2, 10);
   EXPECT_EQ(box.look()->first_iteration, 6);
   EXPECT_EQ(box.look()->num_iterations, 4);
   EXPECT_EQ(box.look()->tokens, (std::vector<int64_t>{0, 0, 0, 3, 0, 6 + 7 + 8}));
@@ -36,7 +36,7 @@ TEST(LoadMailbox, NothingIsLostBetweenThreads) {
   std::thread engine([&] {
     for (int i = 0; !all_seen; ++i) {
       if (i < kIterations) box.add(0, std::vector<int32_t>{1, 2, 3, 4});
-      box.end_iteration(i);
+      box.end_iteration(i, 2, 10);
     }
   });
   int64_t iterations = 0, tokens = 0;

@@ -17,6 +17,10 @@ namespace {
 // on every processor, its work slows one of them down.
 constexpr int kSleepPerWork = 1000;
 constexpr std::chrono::milliseconds kLongestSleep{50};
+// To the node that reports them, so that it sees that the thread runs.
+constexpr int64_t kSendIntervalNs = 1'000'000'000;
+
+int64_t nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
 
 }  // namespace
 
@@ -24,6 +28,7 @@ OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool
                                const WeightUpdater& own, std::vector<balance::Placement> placements,
                                UpdatePolicy& policy,
                                std::function<void(const Rebalance&)> on_rebalance,
+                               std::function<void(const TrustChange&)> on_trust_change,
                                BalancerOptions options, const BoardRelay* relay)
     : board_(board),
       pool_(pool),
@@ -31,11 +36,18 @@ OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool
       placements_(std::move(placements)),
       policy_(policy),
       on_rebalance_(std::move(on_rebalance)),
+      on_trust_change_(std::move(on_trust_change)),
       options_(std::move(options)),
       relay_(relay),
       mailbox_(pool.num_layers(), pool.num_experts()),
+      copy_cpu_ns_(static_cast<size_t>(board.shape().num_ranks)),
       busy_(placements_.size()),
+      all_busy_(placements_.size(), 1),
       free_records_(static_cast<size_t>(board.shape().owners()), options_.num_spares) {
+  if (options_.ledger.trial_rows > 0) {
+    options_.ledger.num_ranks = board.shape().owners();
+    ledger_.emplace(placements_, options_.ledger);
+  }
   thread_ = std::thread(
       [this, trace = base::trace_of_thread.on_lane(base::Lane::kBalancer, options_.layers)] {
         base::trace_of_thread = trace;
@@ -56,17 +68,20 @@ void OnlineBalancer::run() {
     // Ended steps first: they free records and layers for the decision that follows.
     settle();
     if (const GroupLoads* loads = mailbox_.look(); loads != nullptr) {
+      keep_ledger(*loads);
       decide(*loads);
       mailbox_.done();
     }
     post_what_fits();
+    if (base::wall_ns() - counters_sent_ns_ > kSendIntervalNs) send_counters();
     std::this_thread::sleep_for(sleep_after(base::thread_cpu_ns() - start_ns));
   }
   send_counters();
 }
 
-void OnlineBalancer::send_counters() const {
+void OnlineBalancer::send_counters() {
   if (relay_ != nullptr) relay_->send_balancer_counters();
+  counters_sent_ns_ = base::wall_ns();
 }
 
 std::chrono::nanoseconds OnlineBalancer::sleep_after(int64_t work_ns) const {
@@ -74,6 +89,33 @@ std::chrono::nanoseconds OnlineBalancer::sleep_after(int64_t work_ns) const {
   if (!updates_.empty()) return shortest;
   const std::chrono::nanoseconds fair(work_ns * kSleepPerWork);
   return std::max(shortest, std::min<std::chrono::nanoseconds>(fair, kLongestSleep));
+}
+
+// ---- what moves have brought ----
+
+void OnlineBalancer::keep_ledger(const GroupLoads& loads) {
+  if (!ledger_) return;
+  // Ranks copy at the same time, so the busiest one counts.
+  int64_t most_copy_ns = 0;
+  for (size_t rank = 0; rank < copy_cpu_ns_.size(); ++rank) {
+    const int64_t now_ns = board_.updater(static_cast<int>(rank)).copy_cpu_ns;
+    most_copy_ns = std::max(most_copy_ns, now_ns - copy_cpu_ns_[rank]);
+    copy_cpu_ns_[rank] = now_ns;
+  }
+  ledger_->pay(1e-9 * static_cast<double>(most_copy_ns));
+  const auto verdict = ledger_->add(loads, options_.top_k);
+  const LedgerSums& sums = ledger_->sums();
+  BalancerCounters& counters = board_.balancer();
+  counters.expected_ns = nanoseconds(sums.expected_seconds);
+  counters.saved_ns = nanoseconds(sums.saved_seconds);
+  counters.lost_ns = nanoseconds(sums.lost_seconds);
+  counters.paid_ns = nanoseconds(sums.paid_seconds);
+  counters.rests = ledger_->rests();
+  if (!verdict) return;
+  send_counters();
+  if (on_trust_change_) {
+    on_trust_change_({loads.first_iteration + loads.num_iterations, *verdict});
+  }
 }
 
 // ---- from loads to updates ----
@@ -86,24 +128,49 @@ void OnlineBalancer::decide(const GroupLoads& loads) {
                        std::span(loads.tokens).subspan(layer * num_experts, num_experts));
   }
   // Sums of several iterations count as one iteration of the policy.
-  const std::span<const LayerUpdate> updates = policy_.end_iteration(placements_, busy_);
-  if (updates.empty()) return;
+  const int64_t before_ns = base::thread_cpu_ns();
+  const std::span<const LayerUpdate> updates =
+      policy_.end_iteration(placements_, rests() ? all_busy_ : busy_);
+  if (ledger_) ledger_->pay(1e-9 * static_cast<double>(base::thread_cpu_ns() - before_ns));
+  std::vector<const LayerUpdate*> sound;
+  for (const LayerUpdate& update : updates) {
+    if (!is_sound(update)) {
+      ++board_.balancer().refused;
+      continue;
+    }
+    busy_[update.layer_idx] = 1;
+    sound.push_back(&update);
+  }
+  if (sound.empty()) return;
   const auto decision = std::make_shared<Decision>();
-  decision->open = static_cast<int>(updates.size());
+  decision->open = static_cast<int>(sound.size());
   decision->start_ns = base::wall_ns();
   decision->so_far.decided = loads.first_iteration + loads.num_iterations - 1;
   decision->copy_ns_before = copy_ns();
-  for (const LayerUpdate& update : updates) {
-    decision->so_far.imbalance_before += update.imbalance_before / decision->open;
-    decision->so_far.imbalance_after += update.imbalance_after / decision->open;
-    busy_[update.layer_idx] = 1;
+  for (const LayerUpdate* update : sound) {
+    decision->so_far.imbalance_before += update->imbalance_before / decision->open;
+    decision->so_far.imbalance_after += update->imbalance_after / decision->open;
     updates_.push_back({.decision = decision,
-                        .layer = update.layer_idx,
-                        .target = update.plan,
-                        .urgent = update.urgent});
+                        .layer = update->layer_idx,
+                        .gain = update->imbalance_before - update->imbalance_after,
+                        .target = update->plan,
+                        .urgent = update->urgent});
   }
   board_.balancer().plans += decision->open;
   board_.balancer().last_plan_ns = decision->start_ns;
+}
+
+// A policy may be anybody's. What is served stays a placement, whatever it returns.
+bool OnlineBalancer::is_sound(const LayerUpdate& update) const {
+  const auto layer = static_cast<size_t>(update.layer_idx);
+  if (update.layer_idx < 0 || layer >= placements_.size() || busy_[layer] != 0) return false;
+  const balance::Placement& now = placements_[layer];
+  const balance::Placement& target = update.plan.placement;
+  const std::vector<double>& shares = update.plan.shares;
+  return target.num_experts == now.num_experts && target.ep_size == now.ep_size &&
+         target.slot_to_expert.size() == now.slot_to_expert.size() &&
+         balance::check_placement(target).ok() &&
+         (shares.empty() || balance::check_shares(target, shares).ok());
 }
 
 // ---- from updates to placements ----
@@ -178,8 +245,10 @@ bool OnlineBalancer::settle_step(Update& update) {
   const auto posted = board_.slot_to_expert(update.layer);
   // The step is now in service: the policy and the next step start from it.
   placements_[update.layer].slot_to_expert.assign(posted.begin(), posted.end());
+  if (ledger_ && moves > 0) ledger_->switched(update.layer, placements_[update.layer], moves);
   update.generation = 0;
   if (placements_[update.layer] != update.target.placement) return false;  // its next step
+  if (ledger_) so_far.expected_seconds += ledger_->expect(update.gain);
   ++so_far.layers;
   ++board_.balancer().published;
   end(update);
@@ -200,6 +269,7 @@ void OnlineBalancer::end(Update& update) {
   Rebalance& rebalance = decision->so_far;
   rebalance.seconds = static_cast<double>(base::wall_ns() - decision->start_ns) * 1e-9;
   rebalance.copy_seconds = static_cast<double>(copy_ns() - decision->copy_ns_before) * 1e-9;
+  if (ledger_) rebalance.ledger = ledger_->sums();
   send_counters();
   if (on_rebalance_) on_rebalance_(rebalance);
 }

@@ -3,7 +3,8 @@
 // The background thread of a group's rank 0: turns loads into plans, posts them for all ranks, and
 // waits for the end of a layer's plan before it posts the layer's next one.
 //
-// If it is slow or stopped, serving goes on with the present placements.
+// If it is slow or stopped, serving goes on with the present placements. If its moves do not pay
+// for themselves, it rests (move_ledger.h).
 //
 // Thread safety: constructor and destructor on one thread; mailbox() as LoadMailbox documents.
 #pragma once
@@ -12,11 +13,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "online/board_relay.h"
 #include "online/load_mailbox.h"
+#include "online/move_ledger.h"
 #include "online/update_board.h"
 #include "online/update_policy.h"
 #include "online/weight_updater.h"
@@ -41,9 +44,18 @@ struct Rebalance {
   int64_t bytes = 0;
   double imbalance_before = 0.0;  // mean over the layers, as expected by the policy
   double imbalance_after = 0.0;
-  double seconds = 0.0;                    // from the decision to the last switch
-  double copy_seconds = 0.0;               // copying time in that span, summed over ranks
+  double seconds = 0.0;       // from the decision to the last switch
+  double copy_seconds = 0.0;  // copying time in that span, summed over ranks
+  // What its moves are expected to save in horizon_tokens, on the critical path.
+  double expected_seconds = 0.0;
+  LedgerSums ledger;                       // of all moves so far
   std::vector<LayerSwitch> switches = {};  // in the order in which they ended
+};
+
+// The balancer rests, or tries again.
+struct TrustChange {
+  int64_t iteration = 0;
+  MoveLedger::Verdict verdict;
 };
 
 struct BalancerOptions {
@@ -54,6 +66,9 @@ struct BalancerOptions {
   std::chrono::microseconds look_interval{1000};  // while updates are under way; else longer
   std::vector<int> processors;  // of the background threads of all ranks; empty: the callers'
   std::vector<int> layers;      // the model's numbers of the layers, for traces; empty: 0, 1, ...
+  // num_ranks is set by the balancer. trial_rows 0: nothing is judged, the balancer never rests.
+  LedgerOptions ledger = {.trial_rows = 0};
+  int top_k = 1;  // rows per token
 };
 
 class OnlineBalancer {
@@ -63,7 +78,8 @@ class OnlineBalancer {
   // ranks are on one node.
   OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool, const WeightUpdater& own,
                  std::vector<balance::Placement> placements, UpdatePolicy& policy,
-                 std::function<void(const Rebalance&)> on_rebalance, BalancerOptions options,
+                 std::function<void(const Rebalance&)> on_rebalance,
+                 std::function<void(const TrustChange&)> on_trust_change, BalancerOptions options,
                  const BoardRelay* relay = nullptr);
   ~OnlineBalancer();  // ends the thread
   OnlineBalancer(const OnlineBalancer&) = delete;
@@ -83,6 +99,7 @@ class OnlineBalancer {
   struct Update {
     std::shared_ptr<Decision> decision;
     int layer = 0;
+    double gain = 0.0;  // of the imbalance ratio, as expected
     balance::LayerPlan target;
     bool urgent = false;
     uint32_t generation = 0;   // of the posted step; 0: not posted
@@ -92,12 +109,15 @@ class OnlineBalancer {
   void run();
   std::chrono::nanoseconds sleep_after(int64_t work_ns) const;
   void decide(const GroupLoads& loads);
+  void keep_ledger(const GroupLoads& loads);
+  bool is_sound(const LayerUpdate& update) const;
+  bool rests() const { return ledger_ && ledger_->rests(); }
   void settle();
   void post_what_fits();
   bool post_step(Update& update);
   bool settle_step(Update& update);
   void end(Update& update);
-  void send_counters() const;
+  void send_counters();
   void cancel(Update& update);
   int64_t copy_ns() const;
 
@@ -107,12 +127,17 @@ class OnlineBalancer {
   std::vector<balance::Placement> placements_;
   UpdatePolicy& policy_;
   std::function<void(const Rebalance&)> on_rebalance_;
+  std::function<void(const TrustChange&)> on_trust_change_;
   BalancerOptions options_;
   const BoardRelay* relay_;
   LoadMailbox mailbox_;
+  std::optional<MoveLedger> ledger_;
+  std::vector<int64_t> copy_cpu_ns_;  // [ranks] that the ledger has taken into account
+  int64_t counters_sent_ns_ = 0;
 
   std::vector<Update> updates_;    // those that have not ended, oldest first
   std::vector<uint8_t> busy_;      // [num_layers] 1: the layer has one of them
+  std::vector<uint8_t> all_busy_;  // [num_layers] 1, for a balancer that rests
   std::vector<int> free_records_;  // [owners]; ranks with the same slots have equally many
 
   std::atomic<bool> stop_{false};

@@ -28,7 +28,8 @@ OnlineRank::OnlineRank(const OnlineSetup& setup, int rank)
                 .relay = setup.relay}) {
   if (rank != 0) return;
   balancer_.emplace(setup.board, setup.pool, updater_, placements_of_layers(setup.placement),
-                    setup.policy, setup.on_rebalance, setup.options, setup.relay);
+                    setup.policy, setup.on_rebalance, setup.on_trust_change, setup.options,
+                    setup.relay);
 }
 
 // The balancer first: it reads the updater's outcomes.

@@ -11,7 +11,7 @@
 //     online.write_states(words);  ... all ranks exchange their words ...
 //     online.apply(words_of_all, iteration, [&](const PublishedLayer& layer) { ... switch ... });
 //     ... run; online.add_counts(layer, counts) for each MoE layer ...
-//     online.end_iteration(iteration);
+//     online.end_iteration(iteration, rows, ns);
 //
 // Thread safety: one thread. None of these calls waits, locks, allocates or makes a system call.
 #pragma once
@@ -31,10 +31,12 @@ struct OnlineSetup {
   const weights::HostPool& pool;
   const balance::ModelPlacement& placement;
   BalancerOptions options;
-  UpdatePolicy& policy;                                // rank 0's balancer uses it
-  std::function<void(const Rebalance&)> on_rebalance;  // on a background thread of rank 0
-  CopyHook on_copy;                                    // for tests
-  const BoardRelay* relay = nullptr;                   // this rank's; null on one node
+  UpdatePolicy& policy;  // rank 0's balancer uses it
+  // On a background thread of rank 0:
+  std::function<void(const Rebalance&)> on_rebalance;
+  std::function<void(const TrustChange&)> on_trust_change = {};
+  CopyHook on_copy;                   // for tests
+  const BoardRelay* relay = nullptr;  // this rank's; null on one node
 };
 
 class OnlineRank {
@@ -57,8 +59,10 @@ class OnlineRank {
   void add_counts(int layer, std::span<const int32_t> counts) {
     if (balancer_) balancer_->mailbox().add(layer, counts);
   }
-  void end_iteration(int64_t iteration) {
-    if (balancer_) balancer_->mailbox().end_iteration(iteration);
+  // rows, ns: what this rank's experts have computed in it, over all layers, and the processor time
+  // of that.
+  void end_iteration(int64_t iteration, int64_t rows, int64_t ns) {
+    if (balancer_) balancer_->mailbox().end_iteration(iteration, rows, ns);
   }
 
  private:

@@ -138,7 +138,7 @@ class FakeEngine {
       const std::vector<int32_t> counts(kExperts, 1);
       count_system_calls([&] {
         for (int layer = 0; layer < kLayers; ++layer) online.add_counts(layer, counts);
-        online.end_iteration(n);
+        online.end_iteration(n, 8, 8000);
       });
     }
   }

@@ -26,6 +26,7 @@ struct UpdaterCounters {
   std::atomic<int64_t> copied_experts{0};  // verified
   std::atomic<int64_t> copied_bytes{0};
   std::atomic<int64_t> copy_ns{0};
+  std::atomic<int64_t> copy_cpu_ns{0};    // processor time of it
   std::atomic<int64_t> hash_failures{0};  // copies whose hash was not the pool's
 };
 
@@ -36,8 +37,12 @@ struct BalancerCounters {
   std::atomic<int64_t> plans{0};         // layers planned
   std::atomic<int64_t> published{0};     // layers whose plan all ranks have switched to
   std::atomic<int64_t> cancelled{0};     // layers given up: copies failed, or no step fits
+  std::atomic<int64_t> refused{0};       // plans that are no placement of the layer
   std::atomic<int64_t> moves{0};         // experts copied into slots, of published plans
   std::atomic<int64_t> bytes{0};         // copied for them
+  // move_ledger.h:
+  std::atomic<int64_t> expected_ns{0}, saved_ns{0}, lost_ns{0}, paid_ns{0};
+  std::atomic<bool> rests{false};
 };
 
 struct BoardShape {

@@ -169,7 +169,7 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
   const size_t bytes = pool_.shape().record_bytes();
   for (int attempt = 0; attempt < kAttempts && !stop_; ++attempt) {
     base::TraceSpan span(base::Span::kCopyExpert, layer, expert);
-    const int64_t start_ns = base::wall_ns();
+    const int64_t start_ns = base::wall_ns(), start_cpu_ns = base::thread_cpu_ns();
     uint64_t hash = base::copy_and_hash(pool_.record(source), record, bytes, [&] {
       counters.heartbeat_ns = base::wall_ns();
       return !stop_;
@@ -179,6 +179,7 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
       hash = base::content_hash(record, bytes);
     }
     counters.copy_ns += base::wall_ns() - start_ns;
+    counters.copy_cpu_ns += base::thread_cpu_ns() - start_cpu_ns;
     if (stop_) break;  // the copy may have been left in the middle
     if (hash == pool_.content_hash(source)) {
       ++counters.copied_experts;

@@ -25,6 +25,7 @@ constexpr const char* kShareUpdate = "share_update";
 constexpr const char* kExactLoad = "exact_load";
 constexpr const char* kUpdatePolicy = "update_policy";
 constexpr const char* kSpareSlots = "spare_slots";
+constexpr const char* kUnpaidMoves = "unpaid_moves";
 constexpr int64_t kMaxLayerUpdates = 1 << 20;
 
 // from_chars accepts no blanks or '+', and the whole key must be digits: "3x" is not layer 3.
@@ -66,9 +67,10 @@ std::optional<Choice> take_choice(formats::YamlMap& map, const char* key,
 // Keys of online balancing are an error without it: no setting is ignored silently.
 Status check_online_keys(const BalancerSettings& settings, const std::string& where) {
   if (settings.layer_updates_per_iter > 0) return {};
-  const char* key = settings.update_policy ? kUpdatePolicy
-                    : settings.spare_slots ? kSpareSlots
-                                           : nullptr;
+  const char* key = settings.update_policy       ? kUpdatePolicy
+                    : settings.spare_slots       ? kSpareSlots
+                    : settings.rests_when_unpaid ? kUnpaidMoves
+                                                 : nullptr;
   if (key == nullptr) return {};
   return invalid_input(
       fmt::format("{}: {}: has no effect with layer_updates_per_iter 0; raise that or remove {}",
@@ -184,7 +186,13 @@ constexpr const char* kUnusedComment =
 BalancerSettings take_balancer_settings(formats::YamlMap& map) {
   BalancerSettings settings;
   if (map.has("num_slots")) {
-    settings.num_slots = map.integer("num_slots", {.min = 1, .max = balance::kMaxSlots});
+    settings.num_slots = map.integer("num_slots", {.min = 0, .max = balance::kMaxSlots});
+    // TensorRT-LLM's documentation once said that 0 switches balancing off; its engine fails.
+    if (settings.num_slots == 0) {
+      map.complain("num_slots",
+                   "0 does not switch balancing off: every expert needs a slot; set num_slots to "
+                   "the number of experts, or do not give a load balancer");
+    }
   }
   if (map.has(kAssignments)) {
     settings.initial_global_assignments = take_assignments(map.map(kAssignments));
@@ -199,6 +207,8 @@ BalancerSettings take_balancer_settings(formats::YamlMap& map) {
   if (map.has(kSpareSlots)) {
     settings.spare_slots = map.integer(kSpareSlots, {.min = 1, .max = balance::kMaxSlots});
   }
+  settings.rests_when_unpaid =
+      take_choice<bool>(map, kUnpaidMoves, {"rest", true}, {"go_on", false});
   map.refuse_unknown_keys();
   return settings;
 }
@@ -231,6 +241,7 @@ Result<ModelPlacement> resolve_placement(const BalancerSettings& settings, const
   model.exact_load = settings.exact_load.value_or(false);
   model.update_policy = settings.update_policy.value_or(UpdatePolicyKind::kWideep);
   model.spare_slots = static_cast<int>(settings.spare_slots.value_or(0));
+  model.rests_when_unpaid = settings.rests_when_unpaid.value_or(true);
   WIDEEP_TRY(fill_layers(settings, shape, where, &model));
   return model;
 }
@@ -268,6 +279,7 @@ std::string balancer_yaml_text(const ModelPlacement& placement) {
   if (placement.spare_slots > 0) {
     text += fmt::format("{}: {}\n", kSpareSlots, placement.spare_slots);
   }
+  if (!placement.rests_when_unpaid) text += fmt::format("{}: go_on\n", kUnpaidMoves);
   return text;
 }
 

@@ -11,6 +11,8 @@
 //   update_policy: wideep               # wideep's own, online: or trt
 //   spare_slots: 10                     # wideep's own, online: spare records of a rank, for
 //                                       # experts that move; absent: slots per rank × min(k, 2)
+//   unpaid_moves: rest                  # wideep's own, online: or go_on. Written only if it is
+//   go_on
 //
 // Unused slots (kUnusedSlot, of dead ranks or ranks with less memory) are written as -1, under a
 // comment that explains them. TRT refuses such a file (expertId=-1), and so does this reader unless
@@ -54,6 +56,7 @@ struct BalancerSettings {
   std::optional<bool> exact_load;
   std::optional<balance::UpdatePolicyKind> update_policy;
   std::optional<int64_t> spare_slots;
+  std::optional<bool> rests_when_unpaid;
 };
 
 // Reads the settings from an open YAML map and refuses unknown keys. Errors are collected in the

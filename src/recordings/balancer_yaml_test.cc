@@ -104,7 +104,8 @@ TEST(BalancerYaml, RefusesUnknownAndMissingKeys) {
 
 TEST(BalancerYaml, RefusesWrongTypesAndRanges) {
   EXPECT_THAT(complaint_of("num_slots: many\n"), HasSubstr("num_slots: expected"));
-  EXPECT_THAT(complaint_of("num_slots: 0\n"), HasSubstr("num_slots: expected"));
+  EXPECT_THAT(complaint_of("num_slots: 0\n"), HasSubstr("0 does not switch balancing off"));
+  EXPECT_THAT(complaint_of("num_slots: -1\n"), HasSubstr("num_slots: expected"));
   EXPECT_THAT(complaint_of("num_slots: 6\nlayer_updates_per_iter: -1\n"),
               HasSubstr("layer_updates_per_iter: expected"));
   EXPECT_THAT(complaint_of("num_slots: 4\ninitial_global_assignments: [0, 1, 2, 3]\n"),
@@ -187,17 +188,23 @@ TEST(BalancerYaml, OnlineKeys) {
   ASSERT_TRUE(plain.ok()) << plain.status().message();
   EXPECT_EQ(plain->update_policy, UpdatePolicyKind::kWideep);
   EXPECT_EQ(plain->spare_slots, 0);
-  const auto all =
-      parse_balancer_yaml(online + "update_policy: trt\nspare_slots: 3\n", "lb.yaml", kShape);
+  EXPECT_TRUE(plain->rests_when_unpaid);
+  const auto all = parse_balancer_yaml(
+      online + "update_policy: trt\nspare_slots: 3\nunpaid_moves: go_on\n", "lb.yaml", kShape);
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_EQ(all->update_policy, UpdatePolicyKind::kTrt);
   EXPECT_EQ(all->spare_slots, 3);
+  EXPECT_FALSE(all->rests_when_unpaid);
   EXPECT_EQ(*parse_balancer_yaml(balancer_yaml_text(*all), "lb.yaml", kShape), *all);
   EXPECT_THAT(complaint_of(online + "update_policy: eplb\n"),
               HasSubstr("update_policy: expected wideep or trt, found 'eplb'"));
   EXPECT_THAT(complaint_of(online + "spare_slots: 0\n"), HasSubstr("spare_slots"));
   EXPECT_THAT(complaint_of("num_slots: 6\nspare_slots: 2\n"),
               HasSubstr("spare_slots: has no effect with layer_updates_per_iter 0"));
+  EXPECT_THAT(complaint_of(online + "unpaid_moves: stop\n"),
+              HasSubstr("unpaid_moves: expected rest or go_on, found 'stop'"));
+  EXPECT_THAT(complaint_of("num_slots: 6\nunpaid_moves: rest\n"),
+              HasSubstr("unpaid_moves: has no effect with layer_updates_per_iter 0"));
 }
 
 TEST(BalancerYaml, NamesTheMissingFile) {

@@ -48,6 +48,8 @@ void put(WireWriter& writer, const Rebalance& each) {
   writer.put(each.imbalance_after);
   writer.put(each.seconds);
   writer.put(each.copy_seconds);
+  writer.put(each.expected_seconds);
+  writer.put(each.ledger);
   writer.put_all(each.switches);
 }
 
@@ -118,6 +120,8 @@ Rebalance get<Rebalance>(WireReader& reader) {
   each.imbalance_after = reader.get<double>();
   each.seconds = reader.get<double>();
   each.copy_seconds = reader.get<double>();
+  each.expected_seconds = reader.get<double>();
+  each.ledger = reader.get<online::LedgerSums>();
   each.switches = reader.get_all<online::LayerSwitch>();
   return each;
 }

@@ -16,6 +16,7 @@
 
 #include "engine/engine.h"
 #include "online/online_balancer.h"
+#include "run/background_watch.h"
 
 namespace wideep::run {
 
@@ -85,6 +86,8 @@ struct ExpertRecording {
 };
 // Online balancing has moved experts, or has cancelled moves.
 using Rebalance = online::Rebalance;
+// It rests, because moves do not pay for themselves, or tries again.
+using TrustChange = online::TrustChange;
 // With RunOptions::expert_load, a few times a second while ranks compute: the load since the
 // last such event of these layers. Of each stage of a pipeline by its first rank.
 struct ExpertLoad {
@@ -121,9 +124,10 @@ struct StopRequested {
   int signal = 0;
 };
 
-using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
-                           Iteration, ExpertRecording, Rebalance, ExpertLoad, RanksIdle,
-                           RequestCounts, RoutedExperts, RankEnded, StopRequested>;
+using Event =
+    std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token, Iteration,
+                 ExpertRecording, Rebalance, TrustChange, BackgroundSilence, ExpertLoad, RanksIdle,
+                 RequestCounts, RoutedExperts, RankEnded, StopRequested>;
 
 // ---- from one rank to that process ----
 
@@ -142,9 +146,9 @@ struct RoutedPart {
   std::vector<int32_t> experts;     // [positions, num_layers, top_k]; −1: not routed
 };
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
-using RankEvent =
-    std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration, ExpertRecording,
-                 Rebalance, ExpertLoad, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
+using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration,
+                               ExpertRecording, Rebalance, TrustChange, ExpertLoad, RanksIdle,
+                               RequestCounts, RoutedPart, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

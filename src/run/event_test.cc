@@ -51,6 +51,8 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
                                                       .imbalance_after = 0.25,
                                                       .seconds = 1.5,
                                                       .copy_seconds = 0.75,
+                                                      .expected_seconds = 2.5,
+                                                      .ledger = {.moves = 3, .paid_seconds = 0.5},
                                                       .switches = {{3, 10, 4}, {5, 12, 5}}});
   EXPECT_EQ(rebalance.iteration, 12);
   EXPECT_EQ(rebalance.decided, 8);
@@ -62,6 +64,9 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_EQ(rebalance.imbalance_after, 0.25);
   EXPECT_EQ(rebalance.seconds, 1.5);
   EXPECT_EQ(rebalance.copy_seconds, 0.75);
+  EXPECT_EQ(rebalance.expected_seconds, 2.5);
+  EXPECT_EQ(rebalance.ledger.moves, 3);
+  EXPECT_EQ(rebalance.ledger.paid_seconds, 0.5);
   ASSERT_EQ(rebalance.switches.size(), 2u);
   EXPECT_EQ(rebalance.switches[1].layer, 5);
   EXPECT_EQ(rebalance.switches[1].iteration, 12);

@@ -45,13 +45,22 @@ double seconds_since(int64_t then_ns) {
   return static_cast<double>(base::wall_ns() - then_ns) * 1e-9;
 }
 
-void add_totals(const online::UpdateBoard& board, OnlineTotals* totals) {
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+void add_totals(const online::UpdateBoard& board, int num_ranks, OnlineTotals* totals) {
   const online::BalancerCounters& balancer = board.balancer();
   totals->plans += balancer.plans;
   totals->published += balancer.published;
   totals->cancelled += balancer.cancelled;
   totals->moves += balancer.moves;
   totals->bytes += balancer.bytes;
+  totals->refused += balancer.refused;
+  totals->ledger += {.moves = balancer.moves,
+                     .expected_seconds = seconds(balancer.expected_ns),
+                     .saved_seconds = seconds(balancer.saved_ns),
+                     .lost_seconds = seconds(balancer.lost_ns),
+                     .paid_seconds = seconds(balancer.paid_ns)};
+  totals->resting += balancer.rests ? 1 : 0;
   if (balancer.last_plan_ns > 0) {
     const double since = seconds_since(balancer.last_plan_ns);
     const bool first = totals->seconds_since_plan < 0.0;
@@ -59,10 +68,10 @@ void add_totals(const online::UpdateBoard& board, OnlineTotals* totals) {
   }
   totals->seconds_since_balancer_ran =
       std::max(totals->seconds_since_balancer_ran, seconds_since(balancer.heartbeat_ns));
-  for (int rank = 0; rank < board.shape().num_ranks; ++rank) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
     const online::UpdaterCounters& updater = board.updater(rank);
     totals->hash_failures += updater.hash_failures;
-    totals->copy_seconds += static_cast<double>(updater.copy_ns) * 1e-9;
+    totals->copy_seconds += seconds(updater.copy_ns);
     totals->seconds_since_updater_ran =
         std::max(totals->seconds_since_updater_ran, seconds_since(updater.heartbeat_ns));
   }
@@ -157,10 +166,11 @@ Status check_online_memory(std::span<const OnlineParts> stages, std::span<const 
       base::byte_size(spares), base::byte_size(all - slots), base::byte_size(usable)));
 }
 
-OnlineTotals read_totals(std::span<const OnlineParts> stages) {
+OnlineTotals read_totals(std::span<const OnlineParts> stages, int num_ranks) {
   OnlineTotals totals;
   for (const OnlineParts& stage : stages) {
-    if (stage.balances()) add_totals(*stage.board, &totals);
+    if (!stage.balances()) continue;
+    add_totals(*stage.board, num_ranks > 0 ? num_ranks : stage.board->shape().num_ranks, &totals);
   }
   return totals;
 }

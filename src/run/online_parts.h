@@ -88,11 +88,15 @@ struct OnlineTotals {
   int64_t moves = 0;      // experts copied into slots
   int64_t bytes = 0;      // copied
   int64_t hash_failures = 0;
+  int64_t refused = 0;                      // plans of a policy that were no placement of the layer
   double copy_seconds = 0.0;                // of all ranks' copying threads
+  online::LedgerSums ledger;                // what the moves have brought and cost
+  int resting = 0;                          // stages whose balancer rests
   double seconds_since_plan = -1.0;         // −1: none yet
   double seconds_since_balancer_ran = 0.0;  // heartbeat of its thread
   double seconds_since_updater_ran = 0.0;   // the oldest heartbeat of the ranks' copying threads
 };
-OnlineTotals read_totals(std::span<const OnlineParts> stages);
+// num_ranks: of each stage, now; 0: as planned.
+OnlineTotals read_totals(std::span<const OnlineParts> stages, int num_ranks = 0);
 
 }  // namespace wideep::run

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "engine/engine.h"
+#include "ep/row_sharing.h"
 #include "parallel/initial_placement.h"
 #include "run/holdings.h"
 #include "run/rank_reporter.h"
@@ -139,6 +140,18 @@ Result<std::unique_ptr<online::UpdatePolicy>> make_policy(const RunPlan& plan, c
                                      .num_layers = static_cast<int>(layers.size()),
                                      .top_k = plan.model.config.routing.top_k},
                                     online.policy);
+}
+
+online::BalancerOptions balancer_options(const RunPlan& plan, const ep::DispatchShape& dispatch,
+                                         const OnlinePlan& online) {
+  online::BalancerOptions options = online.balancer;
+  options.top_k = plan.model.config.routing.top_k;
+  options.ledger.equal_shares = online.policy.policy == online::PolicyKind::kTrt;
+  options.ledger.may_rest = plan.model.placement.rests_when_unpaid;
+  options.ledger.trial_rows = online.policy.horizon_tokens * options.top_k;
+  if (dispatch.num_nodes == 1)
+    options.ledger.even_above_rows = ep::RowSharing::least_rows(dispatch);
+  return options;
 }
 
 model::TensorGroup tensor_group(const RunPlan& plan, const Stage& stage) {
@@ -379,9 +392,11 @@ Status Rank::compute(const transport::Members& members) {
             .board = *stage.online->board,
             .pool = *stage.online->pool,
             .placement = stage.placement,
-            .options = plan.balancer,
+            .options = balancer_options(plan_, dispatch, plan),
             .policy = *policy,
             .on_rebalance = [&](const online::Rebalance& each) { reporter_.rebalanced(each); },
+            .on_trust_change =
+                [&](const online::TrustChange& change) { reporter_.trust_changed(change); },
             .on_copy = stage.online->on_copy,
             .relay = stage.relay.get()},
         stage.ranks->rank(), *slots_, moe);

@@ -16,6 +16,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/cpu_time.h"
 #include "base/try.h"
 #include "run/rank.h"
 #include "transport/keeper.h"
@@ -175,6 +176,7 @@ RankGroup::RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
       requests_(std::min(run.plan().num_request_owners(), run.plan().start_ranks), on_loss(run)),
       members_(static_cast<size_t>(run.plan().start_ranks)),
       iterations_(run.plan().mapping.world_size(), run.plan().start_ranks),
+      background_(run.online(), std::chrono::nanoseconds(run.options().background_limit).count()),
       routed_(run.plan().mapping.world_size() / run.plan().num_request_owners(),
               num_routed_layers(run.plan().model.config), run.plan().model.config.routing.top_k) {
   std::iota(members_.begin(), members_.end(), 0);
@@ -189,6 +191,7 @@ RankGroup::~RankGroup() {
 }
 
 std::optional<Event> RankGroup::next() {
+  if (const auto silence = watch()) return *silence;
   while (auto each = ranks_->next()) {
     auto event =
         std::visit([this](auto&& what) { return take(std::move(what)); }, std::move(*each));
@@ -196,6 +199,13 @@ std::optional<Event> RankGroup::next() {
   }
   feeds_->close_reading();
   return std::nullopt;
+}
+
+std::optional<BackgroundSilence> RankGroup::watch() {
+  if (!std::exchange(iteration_ended_, false)) return std::nullopt;
+  const bool is_elastic = run_.plan().is_elastic();
+  return background_.look(base::wall_ns(), is_elastic ? static_cast<int>(members_.size())
+                                                      : run_.plan().mapping.stage_size());
 }
 
 std::optional<Event> RankGroup::take(transport::RankMessage message) {
@@ -272,7 +282,9 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   if (const auto* each = std::get_if<RanksIdle>(&event)) return when_last(*each, &idle_);
   if (const auto* each = std::get_if<ExpertRecording>(&event)) return when_last(*each, &recording_);
   if (auto* each = std::get_if<RankIteration>(&event)) {
-    return iterations_.add(rank, std::move(each->record));
+    auto iteration = iterations_.add(rank, std::move(each->record));
+    iteration_ended_ = iteration_ended_ || iteration.has_value();
+    return iteration;
   }
   if (const auto* each = std::get_if<RoutedPart>(&event)) {
     auto whole = routed_.add(*each);
@@ -301,6 +313,7 @@ std::optional<Event> RankGroup::merge_change(int rank, MembersChanged change) {
   if (!iterations_.change(rank, change)) return std::nullopt;
   has_begun_ = true;  // a front that goes on where another one has died
   members_ = change.ranks;
+  background_.restart();
   change.reloaded = std::exchange(reloaded_, 0);
   if (!run_.plan().is_elastic()) routed_.clear();
   change.replayed = requests_.change_members(change.epoch, change.ranks);

@@ -26,6 +26,7 @@
 #include <set>
 #include <vector>
 
+#include "run/background_watch.h"
 #include "run/event.h"
 #include "run/iteration_summary.h"
 #include "run/request_writer.h"
@@ -96,6 +97,7 @@ class RankGroup {
   std::optional<Event> take(transport::RankDied rank);
   std::optional<Event> merge(int rank, RankEvent event);
   std::optional<Event> merge_change(int rank, MembersChanged change);
+  std::optional<BackgroundSilence> watch();
 
   // The ranks that have sent an event of which all have to send one; empty again when all have.
   using Senders = std::set<int>;
@@ -111,6 +113,8 @@ class RankGroup {
   bool has_begun_ = false;  // all ranks were ready
   int reloaded_ = 0;        // experts, by the members that have begun the next epoch
   IterationAssembler iterations_;
+  BackgroundWatch background_;
+  bool iteration_ended_ = false;  // since watch() was called
   RoutedParts routed_;
 };
 

@@ -195,6 +195,10 @@ void RankReporter::rebalanced(const online::Rebalance& rebalance) const {
   [[maybe_unused]] const Status sent = send(rebalance);
 }
 
+void RankReporter::trust_changed(const online::TrustChange& change) const {
+  [[maybe_unused]] const Status sent = send(change);
+}
+
 Status RankReporter::finish(const Status& run, const engine::RunTimes& times,
                             const NodeTraffic& traffic) {
   if (recorder_) {

@@ -3,7 +3,8 @@
 // Reports the requests and iterations of one rank: as RankEvents to the process that started the
 // ranks, and as files of expert statistics, which it writes itself.
 //
-// Thread safety: one thread, except rebalanced() and weights_read().
+// Thread safety: one thread, except rebalanced(), trust_changed() and
+// weights_read().
 #pragma once
 
 #include <map>
@@ -38,6 +39,7 @@ class RankReporter : public engine::Reporter {
   // this rank anyway.
   void weights_read(uint64_t bytes) const;
   void rebalanced(const online::Rebalance& rebalance) const;
+  void trust_changed(const online::TrustChange& change) const;
 
   // The rank is a member of a group from now on.
   void set_members(const transport::Members& members);

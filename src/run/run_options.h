@@ -73,6 +73,9 @@ struct RunOptions {
   std::string iteration_log;             // file (run/iteration_log.h); empty: none
   uint64_t iteration_log_max_bytes = 0;  // 0: no bound
 
+  // A background thread of online balancing that has not run for so long is reported.
+  std::chrono::milliseconds background_limit{10'000};
+
   // For tests: called for each pipeline stage that balances, before the ranks start.
   std::function<void(OnlineParts&)> adjust_online;
   // For tests: called while the run is planned.

@@ -119,10 +119,10 @@ std::string Metrics::text() const {
   text += counter("wideep_iteration_seconds_total", "Time in iterations.", iteration_seconds);
   text += queue_text(queue, running == 0);
   if (speculates) text += speculation_text(speculation);
-  text += counter("wideep_rebalances_total", "Rebalances that have ended.", rebalances);
-  text += counter("wideep_expert_moves_total", "Experts copied into slots.", expert_moves);
-  text += counter("wideep_expert_moved_bytes_total", "Bytes of experts copied into slots.",
-                  moved_bytes);
+  text += counter("wideep_ep_rebalances_total", "Rebalances that have ended.", rebalances);
+  text += counter("wideep_ep_experts_moved_total", "Experts copied into slots.", expert_moves);
+  text +=
+      counter("wideep_ep_moved_bytes_total", "Bytes of experts copied into slots.", moved_bytes);
   return text;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kQuantileSeconds = 60.0;
+constexpr double kQuantileSeconds = 60.0;  // of what is shown as recent
 
 ordered_json optional_json(const std::optional<double>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
@@ -92,6 +92,22 @@ void Monitor::add(const online::Rebalance& each, double now) {
                          {"imbalance_after", each.imbalance_after},
                          {"seconds", each.seconds}});
   if (rebalances_.size() > kMostRebalances) rebalances_.pop_front();
+}
+
+RecentImbalance Monitor::recent_imbalance(double now) const {
+  double sum = 0.0, initial_sum = 0.0;
+  int64_t iterations = 0, num_initial = 0;
+  for (const Second& each : seconds_) {
+    if (static_cast<double>(each.time) < now - kQuantileSeconds) continue;
+    sum += each.imbalance_sum;
+    iterations += each.iterations;
+    initial_sum += each.initial_imbalance_sum;
+    num_initial += each.num_initial;
+  }
+  RecentImbalance recent;
+  if (iterations > 0) recent.ratio = sum / static_cast<double>(iterations);
+  if (num_initial > 0) recent.without_moves = initial_sum / static_cast<double>(num_initial);
+  return recent;
 }
 
 // Iterations are numbered without gaps, so the number of dropped ones follows from the first kept.

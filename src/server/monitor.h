@@ -14,6 +14,7 @@
 
 #include "online/online_balancer.h"
 #include "run/iteration_summary.h"
+#include "server/balancer_state.h"
 #include "server/metrics.h"
 
 namespace wideep::server {
@@ -31,6 +32,8 @@ class Monitor {
   // now: seconds since 1970, here and below.
   void add(const run::IterationSummary& iteration, double now);
   void add(const online::Rebalance& rebalance, double now);
+
+  RecentImbalance recent_imbalance(double now) const;
 
   // The kept iterations after number `since` (−1: all), and how many were dropped: JSON. Takes 0.1
   // ms for a thousand.

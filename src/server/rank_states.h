@@ -35,6 +35,8 @@ class RankStates {
   void died(const run::RankDied& rank, double now);
   void started(const run::RankStarted& rank);
   void changed(const run::MembersChanged& change, double now);
+  // Another event to show.
+  void note(double now, std::string text);
 
   // Why the service is not at its full size; "": it is.
   std::string degraded() const;
@@ -45,7 +47,6 @@ class RankStates {
  private:
   enum class State : uint8_t { kActive, kDead, kStarting, kRetired };
   int count(State state) const;
-  void note(double now, std::string text);
 
   std::vector<State> states_;  // [ranks]
   int wanted_;

@@ -17,6 +17,7 @@
 #include "base/try.h"
 #include "formats/new_directories.h"
 #include "run/iteration_log.h"
+#include "run/online_text.h"
 #include "run/plan_text.h"
 #include "run/rank_group.h"
 #include "server/chat_files.h"
@@ -181,6 +182,15 @@ class Front {
       service_.metrics().moved_bytes += static_cast<uint64_t>(each.bytes);
     });
   }
+  void take(const run::TrustChange& change) {
+    http_->post([this, change] { service_.ranks().note(unix_seconds(), run::line_of(change)); });
+  }
+  void take(const run::BackgroundSilence& silence, const std::string& line) {
+    http_->post([this, silence, line] {
+      service_.balancer().take(silence);
+      service_.ranks().note(unix_seconds(), line);
+    });
+  }
 
   void take(run::ExpertLoad load) {
     http_->post([this, load = std::move(load)] { service_.load().add(load, unix_seconds()); });
@@ -206,8 +216,10 @@ class Front {
     http_->post([this, rank] { service_.ranks().started(rank); });
   }
   void take(run::MembersChanged change) {
-    http_->post(
-        [this, change = std::move(change)] { service_.ranks().changed(change, unix_seconds()); });
+    http_->post([this, change = std::move(change)] {
+      service_.ranks().changed(change, unix_seconds());
+      service_.balancer().members_changed(static_cast<int>(change.ranks.size()));
+    });
   }
 
   // Refuses new requests for text (503), and stops the ranks when the running ones have ended.
@@ -280,6 +292,7 @@ class EventPump {
     run::RunView& view;
     run::LoadingProgress& loading;
     const run::ExpertRanks& experts;
+    size_t num_stages;
     std::string serving;  // the line to print when requests are accepted
   };
   explicit EventPump(Parts parts) : parts_(std::move(parts)) {}
@@ -321,6 +334,15 @@ class EventPump {
     parts_.front.take(each);
     if (parts_.log) parts_.log->add(each);
     parts_.view.rebalanced(each);
+  }
+  void take(const run::TrustChange& change) {
+    parts_.view.line(run::line_of(change));
+    parts_.front.take(change);
+  }
+  void take(const run::BackgroundSilence& silence) {
+    const std::string line = run::line_of(silence, parts_.num_stages);
+    parts_.view.line(line);
+    parts_.front.take(silence, line);
   }
   void take(const run::StopRequested& stop) {
     // Ranks that still load have nothing to finish, but get a moment to end by themselves.
@@ -380,7 +402,11 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   service.returns_experts = options.run.routed_experts;
   service.ranks = run.plan().experts;
   service.start_ranks = run.plan().start_ranks;
-  service.balances_online = run.plan().balances_online();
+  if (run.plan().balances_online()) {
+    service.online_totals = [&run](int num_ranks) {
+      return run::read_totals(run.online(), run.plan().is_elastic() ? num_ranks : 0);
+    };
+  }
   service.timeout_seconds = std::chrono::duration<double>(options.run.timeout).count();
   return service;
 }
@@ -523,6 +549,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
                     .view = view,
                     .loading = loading,
                     .experts = run->plan().experts,
+                    .num_stages = run->online().size(),
                     .serving = serving});
     pump.run();
     const Status ended = group.result();

@@ -91,11 +91,13 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                     .vocab_size = options_.vocab_size,
                     .returns_experts = options_.returns_experts},
                    tokenizer, std::move(chat)),
-      monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.balances_online, metrics_),
+      monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.online_totals != nullptr,
+               metrics_),
       load_(options_.ranks),
       ranks_(static_cast<int>(options_.ranks.ranks.size()),
              options_.start_ranks > 0 ? options_.start_ranks
                                       : static_cast<int>(options_.ranks.ranks.size())),
+      balancer_(options_.online_totals),
       recorder_(options_.recorder, options_.ranks),
       generation_{.tokenizer = tokenizer,
                   .backend = backend,
@@ -315,7 +317,9 @@ void Service::version(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::metrics_page(const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, "text/plain; version=0.0.4; charset=utf-8", metrics_.text() + ranks_.metrics());
+  reply(exchange, "text/plain; version=0.0.4; charset=utf-8",
+        metrics_.text() + ranks_.metrics() +
+            balancer_.metrics(monitor_.recent_imbalance(unix_seconds())));
 }
 
 // ---- statistics of the engine ----
@@ -354,6 +358,7 @@ void Service::dashboard_data(const std::shared_ptr<Exchange>& exchange) {
   ordered_json data = monitor_.dashboard(*since, unix_seconds());
   data["model"] = options_.model;
   data["ranks"] = ranks_.json();
+  data["balancer"] = balancer_.json();
   data["version"] = WIDEEP_VERSION;
   data["started"] = started_;
   data["returns_experts"] = options_.returns_experts;

@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/balancer_state.h"
 #include "server/chat_files.h"
 #include "server/expert_recorder.h"
 #include "server/generation.h"
@@ -44,7 +45,8 @@ struct ServiceOptions {
   bool returns_experts = false;                      // whole replies have the experts of each token
   run::ExpertRanks ranks;
   int start_ranks = 0;  // of these; 0: all
-  bool balances_online = false;
+  // As BalancerState has it; null: experts stay where they are.
+  std::function<run::OnlineTotals(int num_ranks)> online_totals;
   double timeout_seconds = 30;  // of a rank that waits for another one
   RecorderOptions recorder;
 };
@@ -81,6 +83,7 @@ class Service {
   Monitor& monitor() { return monitor_; }
   LoadHistory& load() { return load_; }
   RankStates& ranks() { return ranks_; }
+  BalancerState& balancer() { return balancer_; }
   ExpertRecorder& recorder() { return recorder_; }
   const ExpertRecorder& recorder() const { return recorder_; }
 
@@ -135,6 +138,7 @@ class Service {
   Monitor monitor_;
   LoadHistory load_;
   RankStates ranks_;
+  BalancerState balancer_;
   ExpertRecorder recorder_;
   GenerationSetup generation_;
   int64_t started_;  // seconds since 1970

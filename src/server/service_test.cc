@@ -679,7 +679,7 @@ class MonitoredServiceTest : public ServiceTest {
     start({.model = "m",
            .max_sequence = 64,
            .ranks = two_ranks(),
-           .balances_online = true,
+           .online_totals = [](int) { return run::OnlineTotals(); },
            .recorder = {.directory = directory_.file("records"), .most_iterations = 2}});
     service_->recorder().connect([this](bool records) { switched_.push_back(records); },
                                  [this](auto call) { server_->post(std::move(call)); });

@@ -103,14 +103,30 @@ function formatDuration(seconds) {
   return minutes > 0 ? `${minutes} min` : `${Math.floor(seconds)} s`;
 }
 
+const balancerStates = {
+  resting: "Resting: moves have not paid for themselves. ",
+  silent: "A background thread of the balancer does not run. ",
+};
+
+// Of all moves: what they were, and the time on the critical path that they have saved and cost.
+function drawBalancer({balancer, rebalances, expert_moves: moves, moved_bytes: bytes}) {
+  const state = balancerStates[balancer.state] ?? "";
+  if (!rebalances) {
+    setText("moves-total", state);
+    return;
+  }
+  const cost = balancer.paid_seconds + balancer.lost_seconds;
+  setText("moves-total", `${state}${formatCount(moves)} in ${formatCount(rebalances)} rebalances, ${formatBytes(bytes)} · ` +
+                             `saved ${formatTime(1e3 * balancer.saved_seconds)}, cost ${formatTime(1e3 * cost)}`);
+}
+
 function drawBoard(state) {
   const {data} = state;
   setText("facts", `${data.model} on ${formatMany(data.num_ranks, "rank")} · up ${formatDuration(data.now - data.started)} · version ${data.version}`);
   document.title = `${data.model} · wideep`;
   document.getElementById("drafts-row").hidden = !data.speculates;
   document.getElementById("moves-keys").hidden = !data.balances_online;
-  setText("moves-total", data.rebalances > 0 ? `${formatCount(data.expert_moves)} in ${formatCount(data.rebalances)} rebalances, ` +
-                                                   formatBytes(data.moved_bytes) : "");
+  drawBalancer(data);
   drawTiles(state);
   drawRanks(state);
   drawCharts(state);

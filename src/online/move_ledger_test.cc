@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "online/move_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace wideep::online {
+namespace {
+
+using balance::Placement;
+
+constexpr int kTopK = 2;
+
+Placement of_slots(int num_experts, int ep_size, std::vector<int32_t> slots) {
+  Placement placement;
+  placement.num_experts = num_experts;
+  placement.ep_size = ep_size;
+  placement.slot_to_expert = std::move(slots);
+  return placement;
+}
+
+// Of one iteration, in which a row takes 1 ms.
+GroupLoads loads_of(std::vector<int64_t> tokens, int64_t num_iterations = 1) {
+  return {.num_iterations = num_iterations,
+          .tokens = std::move(tokens),
+          .first_rank_rows = 5,
+          .first_rank_ns = 5'000'000};
+}
+
+// Two ranks with two slots each. Experts 0 and 1 have most of the load.
+const Placement kHot = of_slots(4, 2, {0, 1, 2, 3});
+const Placement kEven = of_slots(4, 2, {0, 2, 1, 3});
+const std::vector<int64_t> kLoad = {40, 40, 10, 10};
+
+LedgerOptions options_for(int64_t trial_rows) {
+  return {.num_ranks = 2, .trial_rows = trial_rows, .judged_moves = 2};
+}
+
+TEST(MoveLedger, ASwitchSavesTheRowsOfTheFullestRank) {
+  MoveLedger ledger(std::vector{kHot}, options_for(1000));
+  ledger.add(loads_of(kLoad), kTopK);
+  EXPECT_EQ(ledger.sums().saved_seconds, 0.0);  // nothing has moved
+  ledger.switched(0, kEven, 2);
+  ledger.add(loads_of(kLoad), kTopK);
+  EXPECT_DOUBLE_EQ(ledger.sums().saved_seconds, 0.030);  // 80 rows → 50
+  EXPECT_EQ(ledger.sums().lost_seconds, 0.0);
+  ledger.add(loads_of({40, 10, 40, 10}), kTopK);  // another text: 50 rows → 80
+  EXPECT_DOUBLE_EQ(ledger.sums().lost_seconds, 0.030);
+  ledger.pay(0.25);
+  EXPECT_DOUBLE_EQ(ledger.sums().net_seconds(), -0.25);
+  EXPECT_EQ(ledger.sums().moves, 2);
+}
+
+TEST(MoveLedger, WhatIsExpectedIsOfAWholeTrial) {
+  MoveLedger ledger(std::vector{kHot}, options_for(1000));
+  ledger.add(loads_of(kLoad), kTopK);
+  // 500 rows for each rank, of which 0.6 fewer on the fullest.
+  EXPECT_DOUBLE_EQ(ledger.expect(0.6), 0.3);
+  EXPECT_DOUBLE_EQ(ledger.sums().expected_seconds, 0.3);
+}
+
+TEST(MoveLedger, NothingIsCountedAfterTheTrial) {
+  MoveLedger ledger(std::vector{kHot}, options_for(200));
+  ledger.switched(0, kEven, 2);
+  for (int i = 0; i < 10; ++i) ledger.add(loads_of(kLoad), kTopK);
+  EXPECT_DOUBLE_EQ(ledger.sums().saved_seconds, 2 * 0.030);
+}
+
+TEST(MoveLedger, SwitchesOnTrialTogetherSaveWhatAllOfThemSave) {
+  constexpr int kExperts = 12, kRanks = 4, kSlots = 16;
+  std::mt19937 rng(3);
+  const auto random_placement = [&] {
+    std::vector<int32_t> slots(kSlots);
+    for (int i = 0; i < kSlots; ++i)
+      slots[i] = i < kExperts ? i : static_cast<int>(rng() % kExperts);
+    std::shuffle(slots.begin(), slots.end(), rng);
+    return of_slots(kExperts, kRanks, slots);
+  };
+  for (const bool equal_shares : {false, true}) {
+    const Placement first = random_placement();
+    MoveLedger ledger(std::vector{first}, {.equal_shares = equal_shares,
+                                           .num_ranks = kRanks,
+                                           .trial_rows = 1'000'000'000,
+                                           .judged_moves = 1'000'000});
+    Placement now = first;
+    for (int i = 0; i < 6; ++i) {
+      now = random_placement();
+      ledger.switched(0, now, 1);
+    }
+    std::vector<int64_t> tokens(kExperts);
+    for (int64_t& each : tokens) each = rng() % 100;
+    const std::vector<double> load(tokens.begin(), tokens.end());
+    const Sharing sharing = equal_shares ? Sharing::kEqual : Sharing::kEachSample;
+    const auto fullest = [&](const Placement& placement) {
+      ServedLayer served(sharing, {placement, balance::equal_shares(placement)});
+      return (1.0 + served.imbalance(load)) * std::accumulate(load.begin(), load.end(), 0.0) /
+             kRanks;
+    };
+    ledger.add(loads_of(tokens), kTopK);
+    EXPECT_NEAR(ledger.sums().saved_seconds - ledger.sums().lost_seconds,
+                1e-3 * (fullest(first) - fullest(now)), 1e-9);
+  }
+}
+
+TEST(MoveLedger, ExactLoadLeavesNothingToSave) {
+  LedgerOptions options = options_for(1000);
+  options.even_above_rows = 100;
+  MoveLedger ledger(std::vector{kHot}, options);
+  ledger.switched(0, kEven, 2);
+  ledger.add(loads_of(kLoad), kTopK);
+  EXPECT_EQ(ledger.sums().saved_seconds, 0.0);
+  ledger.add(loads_of(kLoad, 2), kTopK);  // two iterations of 50 rows
+  EXPECT_GT(ledger.sums().saved_seconds, 0.0);
+}
+
+// Rows of a layer until the balancer tries again.
+int64_t rest_of(MoveLedger& ledger) {
+  int64_t rows = 0;
+  while (ledger.rests()) {
+    rows += 100;
+    const auto verdict = ledger.add(loads_of(kLoad), kTopK);
+    EXPECT_EQ(verdict.has_value(), !ledger.rests());
+    if (verdict) {
+      EXPECT_FALSE(verdict->rests);
+    }
+  }
+  return rows;
+}
+
+TEST(MoveLedger, RestsAfterMovesThatDidNotPayAndEachTimeLonger) {
+  MoveLedger ledger(std::vector{kHot}, options_for(100));
+  int64_t rest = 400;
+  for (int i = 0; i < 9; ++i) {
+    ledger.switched(0, i % 2 == 0 ? kEven : kHot, 2);
+    ledger.pay(1.0);
+    const auto verdict = ledger.add(loads_of(kLoad), kTopK);
+    ASSERT_TRUE(verdict && verdict->rests);
+    EXPECT_EQ(verdict->sums.moves, 2);
+    EXPECT_EQ(verdict->sums.paid_seconds, 1.0);
+    EXPECT_EQ(verdict->rest_tokens, rest / kTopK);
+    EXPECT_EQ(rest_of(ledger), rest);
+    if (i < 6) rest *= 2;  // then the longest
+  }
+}
+
+TEST(MoveLedger, GoesOnWhileMovesPayAndForgetsTheRests) {
+  MoveLedger ledger(std::vector{kHot}, options_for(100));
+  ledger.switched(0, kEven, 2);
+  ledger.pay(1.0);
+  ASSERT_TRUE(ledger.add(loads_of(kLoad), kTopK));
+  EXPECT_EQ(rest_of(ledger), 400);
+  ledger.switched(0, kHot, 2);  // loses 30 ms, the next one saves as much
+  ledger.switched(0, kEven, 2);
+  ledger.switched(0, of_slots(4, 2, {0, 2, 3, 1}), 1);
+  EXPECT_TRUE(ledger.add(loads_of(kLoad), kTopK));  // nothing gained
+  EXPECT_EQ(rest_of(ledger), 800);
+  ledger.switched(0, kHot, 2);
+  ledger.switched(0, kEven, 2);
+  MoveLedger paying(std::vector{kHot}, options_for(100));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(paying.add(loads_of(kLoad), kTopK));
+    EXPECT_FALSE(paying.rests());
+    if (i == 3) paying.switched(0, kEven, 2);
+  }
+}
+
+TEST(MoveLedger, FewMovesAreJudgedTooAndNoneNever) {
+  LedgerOptions options = options_for(100);
+  options.judged_moves = 1000;
+  MoveLedger ledger(std::vector{kHot}, options);
+  ledger.pay(5.0);
+  for (int i = 0; i < 50; ++i) EXPECT_FALSE(ledger.add(loads_of(kLoad), kTopK));
+  ledger.switched(0, of_slots(4, 2, {1, 0, 2, 3}), 2);
+  EXPECT_TRUE(ledger.add(loads_of(kLoad), kTopK));
+}
+
+TEST(MoveLedger, NeverRestsIfItMayNot) {
+  LedgerOptions options = options_for(100);
+  options.may_rest = false;
+  MoveLedger ledger(std::vector{kEven}, options);
+  for (int i = 0; i < 20; ++i) {
+    ledger.switched(0, i % 2 == 0 ? kHot : kEven, 2);
+    ledger.pay(1.0);
+    EXPECT_FALSE(ledger.add(loads_of(kLoad), kTopK));
+    EXPECT_FALSE(ledger.rests());
+  }
+}
+
+// A layer that switches in every iteration keeps few placements.
+TEST(MoveLedger, OldTrialsEndEarly) {
+  MoveLedger ledger(std::vector{kHot}, options_for(1'000'000));
+  for (int i = 0; i < 100; ++i) ledger.switched(0, i % 2 == 0 ? kEven : kHot, 2);
+  ledger.add(loads_of(kLoad), kTopK);
+  EXPECT_NEAR(ledger.sums().saved_seconds, 4 * 0.030, 1e-9);
+  EXPECT_NEAR(ledger.sums().lost_seconds, 4 * 0.030, 1e-9);
+}
+
+}  // namespace
+}  // namespace wideep::online

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/balancer_state.h"
+
+#include <fmt/format.h>
+
+namespace wideep::server {
+namespace {
+
+using State = BalancerState::State;
+
+template <typename T>
+std::string metric(std::string_view name, std::string_view type, std::string_view help, T value) {
+  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n{0} {3}\n", name, type, help, value);
+}
+
+}  // namespace
+
+std::string_view name_of(State state) {
+  switch (state) {
+    case State::kOff:
+      return "off";
+    case State::kActive:
+      return "active";
+    case State::kResting:
+      return "resting";
+    case State::kSilent:
+      break;
+  }
+  return "silent";
+}
+
+void BalancerState::take(const run::BackgroundSilence& silence) {
+  const std::pair thread(silence.stage, silence.rank);
+  if (silence.is_over) {
+    silent_.erase(thread);
+  } else {
+    silent_.insert(thread);
+  }
+}
+
+void BalancerState::members_changed(int num_ranks) {
+  num_ranks_ = num_ranks;
+  silent_.clear();
+}
+
+// Another group counts from zero, also if nobody has told yet. What was counted after the last
+// reading of the one before is lost.
+online::LedgerSums BalancerState::ledger() const {
+  const online::LedgerSums now = totals().ledger;
+  if (now.paid_seconds < last_.paid_seconds) before_ += last_;
+  last_ = now;
+  online::LedgerSums all = before_;
+  all += now;
+  return all;
+}
+
+State BalancerState::state() const {
+  if (!read_) return State::kOff;
+  if (!silent_.empty()) return State::kSilent;
+  return totals().resting > 0 ? State::kResting : State::kActive;
+}
+
+std::string BalancerState::metrics(const RecentImbalance& imbalance) const {
+  std::string text =
+      metric("wideep_ep_imbalance", "gauge",
+             "Load of the busiest rank over the mean, less 1: mean over layers, last "
+             "minute.",
+             imbalance.ratio);
+  if (imbalance.without_moves) {
+    text += metric("wideep_ep_imbalance_without_moves", "gauge",
+                   "The same with experts in their initial slots.", *imbalance.without_moves);
+  }
+  constexpr std::string_view kState = "wideep_ep_balancer_state";
+  text += fmt::format("# HELP {0} 1: the state of online balancing.\n# TYPE {0} gauge\n", kState);
+  for (const State each : {State::kOff, State::kActive, State::kResting, State::kSilent}) {
+    text += fmt::format("{}{{state=\"{}\"}} {}\n", kState, name_of(each), each == state() ? 1 : 0);
+  }
+  if (!read_) return text;
+  const online::LedgerSums sums = ledger();
+  return text +
+         metric("wideep_ep_expected_gain_seconds_total", "counter",
+                "Critical-path time that moves were expected to save.", sums.expected_seconds) +
+         metric("wideep_ep_gain_seconds_total", "counter",
+                "Critical-path time that moves have saved.", sums.saved_seconds) +
+         metric("wideep_ep_loss_seconds_total", "counter",
+                "Critical-path time of iterations that moves have made slower.",
+                sums.lost_seconds) +
+         metric("wideep_ep_cost_seconds_total", "counter",
+                "Processor time of planning and of the rank that copied most.", sums.paid_seconds) +
+         metric("wideep_ep_copies_with_wrong_hash_total", "counter",
+                "Copies of experts that were thrown away.", totals().hash_failures);
+}
+
+nlohmann::ordered_json BalancerState::json() const {
+  nlohmann::ordered_json json = {{"state", name_of(state())}};
+  if (!read_) return json;
+  const online::LedgerSums sums = ledger();
+  json["expected_seconds"] = sums.expected_seconds;
+  json["saved_seconds"] = sums.saved_seconds;
+  json["lost_seconds"] = sums.lost_seconds;
+  json["paid_seconds"] = sums.paid_seconds;
+  return json;
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether online balancing works, and whether its moves pay for themselves: for /metrics and the
+// dashboard.
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "run/background_watch.h"
+#include "run/online_parts.h"
+
+namespace wideep::server {
+
+// Means over layers and the iterations of the last minute.
+struct RecentImbalance {
+  double ratio = 0.0;
+  std::optional<double> without_moves;  // as with experts in their initial slots
+};
+
+class BalancerState {
+ public:
+  // read: the totals of the present group of num_ranks per stage; null: experts stay where they
+  // are.
+  explicit BalancerState(std::function<run::OnlineTotals(int num_ranks)> read)
+      : read_(std::move(read)) {}
+
+  void take(const run::BackgroundSilence& silence);
+  // The group has other members, so many per stage; its totals begin at zero.
+  void members_changed(int num_ranks);
+
+  enum class State { kOff, kActive, kResting, kSilent };
+  State state() const;
+  // In Prometheus' text format.
+  std::string metrics(const RecentImbalance& imbalance) const;
+  nlohmann::ordered_json json() const;
+
+ private:
+  run::OnlineTotals totals() const { return read_(num_ranks_); }
+  online::LedgerSums ledger() const;
+
+  std::function<run::OnlineTotals(int)> read_;
+  int num_ranks_ = 0;  // 0: as planned
+  // Mutable: reading a group's totals may find that they are of another one.
+  mutable online::LedgerSums before_;     // of earlier groups
+  mutable online::LedgerSums last_;       // of this one, when it was last read
+  std::set<std::pair<int, int>> silent_;  // stage and rank of threads
+};
+
+std::string_view name_of(BalancerState::State state);
+
+}  // namespace wideep::server
