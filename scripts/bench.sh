@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every microbenchmark of the release build, each line for MIN_TIME seconds (default 0.1), then
-# the experts' matrix products next to their limits, what calls cost beside rows, and the tables of
-# the balancer's goals. Arguments go to the microbenchmarks alone:
+# the experts' matrix products next to their limits, and the tables of the balancer's goals. Arguments go to the
+# microbenchmarks alone:
 # scripts/bench.sh --benchmark_filter=MatMul
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,9 +14,6 @@ for program in $(find build -name '*_bench' -type f -executable | sort); do
 done
 printf '\n== grouped_gemm\n'
 build/bench/grouped_gemm
-
-printf '\n== auxiliary_cost\n'
-build/bench/auxiliary_cost
 
 printf '\n== balance_goals\n'
 build/bench/balance_goals
