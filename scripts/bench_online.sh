@@ -32,6 +32,16 @@ print(f"{most / mean - 1:.3f}")
 EOF
 }
 
+# What it was with whole samples of 2,048 tokens, and the goal.
+earlier() {
+  case $1 in
+    online-40-whole) echo "before 0.756" ;;
+    online-40-512) echo "before 0.654, goal 0.15" ;;
+    online-64-whole) echo "before 0.253" ;;
+    online-64-512) echo "before 0.197, goal 0.06" ;;
+  esac
+}
+
 logs=()
 for slots in 40 64; do
   for prefill in whole 512; do
@@ -45,8 +55,9 @@ for slots in 40 64; do
         --max-tokens 150 --max-batch-size 3 --temperature 0.9 --seed 1 --ranks 8 --logits-digest \
         --load-balancer "$out/$name.yaml" "${tokens[@]}" --routing-log "$out/$name.json" \
         >"$out/$name.txt" 2>"$out/$name.err"
-      printf 'demo, %s slots, prefill %-6s %-7s by tokens %s  %s\n' "$slots" "$prefill," "$mode" \
-        "$(by_tokens "$out/$name.json")" "$(grep -o '[0-9]* experts moved' "$out/$name.txt" || true)"
+      printf 'demo, %s slots, prefill %-6s %-7s by tokens %s  %-20s%s\n' "$slots" "$prefill," "$mode" \
+        "$(by_tokens "$out/$name.json")" "$(grep -o '[0-9]* experts moved' "$out/$name.txt" || true)" \
+        "$(earlier "$name")"
     done
     if ! diff <(grep ^digest "$out/static-$slots-$prefill.txt") \
       <(grep ^digest "$out/online-$slots-$prefill.txt") >/dev/null; then
