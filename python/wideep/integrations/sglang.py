@@ -67,8 +67,8 @@ class DeepSeekVec:
         num_nodes: int,
         enable_hierarchical: bool,
     ) -> Maps:
-        """tokens_per_expert: [steps, L, E]. Returns int32; the inverse has room for as many replicas
-        as an expert can have."""
+        """tokens_per_expert: [steps, L, E]. Returns int32, but for a hierarchical placement, which is
+        int64 as SGLang's; the inverse has room for as many replicas as an expert can have."""
         phy2log, log2phy, count = DeepSeek.rebalance_experts(
             tokens_per_expert.sum(0),
             num_physical_experts,
@@ -79,8 +79,10 @@ class DeepSeekVec:
         )
         most = num_physical_experts - np.shape(count)[1] + 1
         placement, replicas = to_numpy(phy2log), to_numpy(count)
-        arrays = placement, maps.invert(placement, replicas, width=most), replicas
-        return tuple(like(phy2log, array.astype(np.int32)) for array in arrays)  # type: ignore
+        arrays = [maps.invert(placement, replicas, width=most), replicas]
+        if not enable_hierarchical:
+            phy2log = like(phy2log, placement.astype(np.int32))
+        return (phy2log, *(like(phy2log, array.astype(np.int32)) for array in arrays))
 
 
 class ElasticityAware:
