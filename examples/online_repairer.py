@@ -2,7 +2,7 @@
 """Replays routing window by window: wideep.Repairer beside vLLM's policy. Each window is served by
 what was known before it, with an equal split; moves are experts that a rank has to copy.
 
-    pip install . && python examples/online_repairer.py     # WIDEEP_DATA_DIR: a recorded trace
+    pip install . && python examples/online_repairer.py     # WIDEEP_DATA_DIR: with recorded traces
 """
 
 import os
@@ -14,20 +14,25 @@ import wideep
 
 EXPERTS, TOP_K, RANKS, SLOTS, WINDOW = 64, 6, 8, 72, 2048
 
+# One array [tokens, layers, top_k] for each kind of text: DeepSeek-V2-Lite's, or made up.
 files = sorted(pathlib.Path(os.environ.get("WIDEEP_DATA_DIR", ".")).glob("*v2lite/*.ids.u8"))
-if files:  # DeepSeek-V2-Lite, one file for each kind of text: [tokens, layers, top_k]
-    texts = [np.fromfile(file, np.uint8).reshape(-1, 26, TOP_K) for file in files]
-else:
-    rng = np.random.default_rng(0)
-    scores = np.log(rng.lognormal(0, 1, (3, 1, 4, EXPERTS)))  # three kinds of text, 4 layers
-    texts = [np.argsort(-(s + rng.gumbel(size=(20 * WINDOW, 4, EXPERTS))))[..., :TOP_K] for s in scores]
-tokens = [text[i : i + WINDOW] for text in texts for i in range(0, len(text) - WINDOW + 1, WINDOW)]
-windows = [np.array([np.bincount(layer, minlength=EXPERTS) for layer in t.swapaxes(0, 1).reshape(t.shape[1], -1)]) for t in tokens]
+texts = [np.fromfile(file, np.uint8).reshape(-1, 26, TOP_K) for file in files]
+rng = np.random.default_rng(0)
+for _ in range(0 if texts else 3):
+    scores = rng.normal(size=(4, EXPERTS)) + rng.gumbel(size=(20 * WINDOW, 4, EXPERTS))
+    texts.append(np.argsort(-scores)[..., :TOP_K])
+starts = [(text, start) for text in texts for start in range(0, len(text) - WINDOW + 1, WINDOW)]
+
+
+def count(tokens):  # [layers, experts]
+    return np.stack([np.bincount(layer.ravel(), minlength=EXPERTS) for layer in tokens.swapaxes(0, 1)])
+
+
+windows = [count(text[start : start + WINDOW]) for text, start in starts]
 
 
 def replay(name, update):
-    placement = wideep.plan(windows[0], SLOTS, RANKS).placement
-    imbalance, moves = [], 0
+    placement, moves, imbalance = wideep.plan(windows[0], SLOTS, RANKS).placement, 0, []
     for i, load in enumerate(windows[1:], start=1):
         imbalance.append(wideep.imbalance(placement, load, RANKS).mean())
         old, placement = placement, update(placement, i)
@@ -35,15 +40,15 @@ def replay(name, update):
     print(f"{name:<28}imbalance {np.mean(imbalance):.3f}, {moves:6.1f} moves per layer")
 
 
-def as_vllm(every):  # plans from scratch from the last windows; wideep.integrations.vllm has proof
+def as_vllm(every):
+    """vLLM's placements (wideep.integrations.vllm): planned from scratch from the last windows."""
+
     def update(placement, i):
-        last = np.sum(windows[max(0, i + 1 - every) : i + 1], axis=0)
-        return placement if i % every else wideep.plan(last, SLOTS, RANKS, planner="deepseek").placement
+        if i % every:
+            return placement
+        return wideep.plan(sum(windows[i + 1 - every : i + 1]), SLOTS, RANKS, "deepseek").placement
 
     return update
-
-
-repairer = wideep.Repairer(wideep.plan(windows[0], SLOTS, RANKS).placement, EXPERTS, RANKS, TOP_K)
 
 
 def repair(placement, i):
@@ -55,4 +60,5 @@ print(f"{len(windows)} windows of {WINDOW} tokens, {len(windows[0])} layers of {
 replay("planned once", lambda placement, i: placement)
 for every in (1, 4, 16):
     replay(f"vLLM's policy, every {every}", as_vllm(every))
+repairer = wideep.Repairer(wideep.plan(windows[0], SLOTS, RANKS).placement, EXPERTS, RANKS, TOP_K)
 replay("wideep.Repairer", repair)

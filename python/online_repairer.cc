@@ -49,8 +49,8 @@ Placement to_placement(const PlanShape& shape, const int32_t* row) {
 PythonRepairer* create(int num_experts, int ep_size, std::vector<int> rank_slots, int top_k,
                        bool weighted, bool by_window, double tolerance, int max_moves,
                        double rows_per_move, int64_t horizon_tokens, double false_alarm_rate,
-                       int64_t sample_tokens, int num_samples, int64_t bytes_per_expert,
-                       const Matrix<const int32_t>& placements) {
+                       int64_t sample_tokens, int num_samples, double turn_ms,
+                       int64_t bytes_per_expert, const Matrix<const int32_t>& placements) {
   const PlanShape shape{.num_experts = num_experts,
                         .ep_size = ep_size,
                         .num_slots = static_cast<int>(placements.shape(1)),
@@ -70,6 +70,7 @@ PythonRepairer* create(int num_experts, int ep_size, std::vector<int> rank_slots
       .false_alarm_rate = false_alarm_rate,
       .sample_tokens = sample_tokens,
       .num_samples = num_samples,
+      .turn_ms = turn_ms,
       .bytes_per_expert = bytes_per_expert};
   const RepairerShape all{shape, static_cast<int>(placements.shape(0)), top_k};
   return new PythonRepairer{shape,

@@ -182,7 +182,8 @@ typedef struct wideep_online_options {
   double rows_per_move;    /* its price: rows that a rank computes in the time of a copy; 0: 32 */
   double tolerance;        /* imbalance that needs no moves; 0: 0.01 equal, 0.003 weighted */
   double false_alarm_rate; /* of a balanced layer in one step; 0: 0.001 */
-  int64_t reserved[6];
+  double turn_ms;          /* planning time of one step, weighted split; 0: docs/online.md */
+  int64_t reserved[5];
 } wideep_online_options;
 
 /* A slot that gets another expert: one copy of weights. */

@@ -52,6 +52,7 @@ class Repairer:
         false_alarm_rate: float = 1e-3,
         sample_tokens: int = 2048,
         num_samples: int = 32,
+        turn_ms: Optional[float] = None,
         bytes_per_expert: int = 0,
         rank_slots: Optional[Sequence[int]] = None,
     ) -> None:
@@ -67,6 +68,8 @@ class Repairer:
             critical path within so many tokens. None: 16384, or 4096 per rank above 8 ranks.
         false_alarm_rate: of a balanced layer looking unbalanced in one step.
         sample_tokens, num_samples: how counts are gathered, and how many samples are remembered.
+        turn_ms: planning time of one step of a weighted split, four times as much when the text has
+            changed; the rest follows in the next steps. None: as docs/online.md says.
         rank_slots: [R] usable slots of each rank, 0 for a dead one; None: all.
         """
         if split not in ("equal", "weighted"):
@@ -90,6 +93,7 @@ class Repairer:
             false_alarm_rate,
             sample_tokens,
             num_samples,
+            turn_ms or 0.0,
             bytes_per_expert,
             placements,
         )

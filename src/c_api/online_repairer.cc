@@ -44,6 +44,7 @@ Result<RepairerOptions> to_options(const wideep_online_options* given) {
   options.horizon_tokens = given->horizon_tokens;
   if (given->rows_per_move != 0.0) options.rows_per_move = given->rows_per_move;
   options.tolerance = given->tolerance;
+  options.turn_ms = given->turn_ms;
   if (given->false_alarm_rate != 0.0) options.false_alarm_rate = given->false_alarm_rate;
   return options;
 }

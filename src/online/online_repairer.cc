@@ -32,6 +32,7 @@ PolicyOptions to_policy_options(const RepairerShape& shape, const RepairerOption
   policy.rows_per_move = options.rows_per_move;
   policy.horizon_tokens = options.horizon_tokens != 0 ? options.horizon_tokens
                                                       : default_horizon_tokens(shape.plan.ep_size);
+  policy.turn_ms = options.turn_ms;
   policy.window.sample_tokens = options.sample_tokens;
   policy.window.num_samples = options.num_samples;
   return policy;

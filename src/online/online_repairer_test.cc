@@ -218,6 +218,17 @@ TEST(OnlineRepairer, WeightedSplitIsTheEnginesPolicy) {
   EXPECT_GT(moves, 0);
 }
 
+TEST(OnlineRepairer, AShortTurnGoesOnInTheNextStep) {
+  const RepairerOptions options = {.split = Split::kWeighted};
+  RepairerOptions hurried = options;
+  hurried.turn_ms = 1e-6;
+  OnlineRepairer unhurried = make(options), in_turns = make(hurried);
+  const int all = step(unhurried, counts_of(0, 1)), first = step(in_turns, counts_of(0, 1));
+  EXPECT_GT(first, 0);
+  EXPECT_LT(first, all);
+  EXPECT_GT(step(in_turns, counts_of(0, 2)), 0);
+}
+
 TEST(OnlineRepairer, EqualCallsGiveEqualUpdates) {
   OnlineRepairer one = make({}), other = make({});
   for (unsigned seed = 0; seed < 10; ++seed) {
