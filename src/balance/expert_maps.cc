@@ -184,10 +184,11 @@ class Check {
       return;
     }
     for (int64_t expert = 0; expert < num_experts_; ++expert) {
-      int64_t received = 0;
+      uint64_t total = 0;  // as in sum()
       for (const int64_t slot : held(expert)) {
-        received += maps_.tokens_of_slot[static_cast<size_t>(slot)];
+        total += static_cast<uint64_t>(maps_.tokens_of_slot[static_cast<size_t>(slot)]);
       }
+      const auto received = static_cast<int64_t>(total);
       const int64_t chosen = maps_.tokens_of_expert[static_cast<size_t>(expert)];
       if (received == chosen) continue;
       report(MapFaultKind::kTokens, [&] {

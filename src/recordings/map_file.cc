@@ -184,25 +184,25 @@ size_t experts_listed(const ExpertMaps& maps) {
 }
 
 Status set_sizes(const std::string& name, int num_experts, int ep_size, ModelMaps* model) {
-  int64_t experts = num_experts;
-  if (experts == 0) {
+  int64_t last = static_cast<int64_t>(num_experts) - 1;  // the last expert's id
+  if (last < 0) {
     for (const ExpertMaps& maps : model->maps) {
-      experts = std::max(experts, static_cast<int64_t>(experts_listed(maps)));
+      last = std::max(last, static_cast<int64_t>(experts_listed(maps)) - 1);
     }
   }
-  if (experts == 0) {
+  if (last < 0) {
     model->guessed_experts = true;
     for (const ExpertMaps& maps : model->maps) {
-      for (const int64_t expert : maps.slot_to_expert) experts = std::max(experts, expert + 1);
+      for (const int64_t expert : maps.slot_to_expert) last = std::max(last, expert);
     }
   }
-  if (experts < 1 || experts > kMostExperts) {
+  if (last < 0 || last >= kMostExperts) {
     return invalid_input(
         fmt::format("{}: expected expert ids from 0 to {}, found {} as the largest", name,
-                    kMostExperts - 1, experts - 1));
+                    kMostExperts - 1, last));
   }
   for (ExpertMaps& maps : model->maps) {
-    maps.num_experts = static_cast<int>(experts);
+    maps.num_experts = static_cast<int>(last + 1);
     maps.ep_size = ep_size;
   }
   return {};

@@ -77,6 +77,11 @@ TEST(MapFile, ReadsTensorRtLlmsYaml) {
           .ok());
   EXPECT_THAT(read_map_file(path, 0, 0).status().message(),
               HasSubstr("initial_global_assignments.3: expected 4 slots (num_slots), found 3"));
+  ASSERT_TRUE(
+      formats::write_file(path, "initial_global_assignments:\n  3: [0, 9223372036854775807]\n")
+          .ok());
+  EXPECT_THAT(read_map_file(path, 0, 0).status().message(),
+              HasSubstr("found 9223372036854775807 as the largest"));
   ASSERT_TRUE(formats::write_file(path, "num_slots: 4\n").ok());
   EXPECT_THAT(read_map_file(path, 0, 0).status().message(), HasSubstr("no layer to check"));
 }
