@@ -3,16 +3,17 @@
 # The dashboard in headless Chromium while `wideep serve` serves: the numbers on the page are those
 # of the server. Exits with 77 and a line with the reason if there is no Chromium.
 #
-#   scripts/test_dashboard.sh <path of wideep> <work directory> [picture.png]
+#   scripts/test_dashboard.sh <path of wideep> <work directory> [picture.png [load.png]]
 #
 # With a third argument it serves the texts of demo/changing_prompts.jsonl for a minute first, and
-# keeps the picture.
+# keeps the picture; with a fourth also that of the experts' load, which is further down.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "$1")
 mkdir -p "$2"
 work=$(realpath "$2")
 picture=${3:-}
+picture_of_load=${4:-}
 source "$root/scripts/testing.sh"
 
 command -v chromium >/dev/null || skip "no chromium"
@@ -29,7 +30,7 @@ END
 # A rank that is killed dies again whenever it has loaded, ever more seldom, so it stays away.
 WIDEEP_FAULT_DRILL=$(seq -s , -f 'loaded:%g' 9 24)
 export WIDEEP_FAULT_DRILL
-start_server --config "$work/config.yaml"
+start_server --config "$work/config.yaml" --enable-return-routed-experts
 page=${url%/v1}/dashboard
 
 # browse <fragment> <options>: loads the page and lets its clock run for three seconds.
@@ -46,6 +47,8 @@ traffic=$!
 sleep "$([[ -n $picture ]] && echo 84 || echo 3)"
 browse "#key=secret" --dump-dom >"$work/page.html"
 [[ -n $picture ]] && browse "#key=secret" --screenshot="$picture" >/dev/null
+python3 "$root/tests/clients/dashboard_request.py" "$page#key=secret" "$work/profile2" \
+  ${picture_of_load:+"$picture_of_load"} || fail "the page in use"
 kill -KILL "$(ps --ppid $server -o pid=,comm= | sed -n 's/ *\([0-9]*\) wideep-rank-3$/\1/p')"
 sleep 2
 browse "#key=secret" --dump-dom >"$work/dead.html"
@@ -55,4 +58,4 @@ browse "#key=wrong" --dump-dom >"$work/wrong.html"
 python3 "$root/tests/clients/dashboard.py" "$work" || fail "the page"
 
 stop_server
-rm -rf "$work/profile"
+rm -rf "$work/profile" "$work/profile2"

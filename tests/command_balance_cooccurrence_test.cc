@@ -85,6 +85,22 @@ TEST_F(CommandBalanceCooccurrence, TheTableShowsRanks) {
   EXPECT_THAT(balance(plan(csv(), 24)).out, Not(HasSubstr("cover")));
 }
 
+TEST_F(CommandBalanceCooccurrence, SavesMessagesBetweenNodesFirst) {
+  const auto crossings = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--nodes", "2"});
+    const json mean = balance_json(plan(trace(), 24, traced(more)))["mean"];
+    EXPECT_LE(mean["imbalance_equal"].get<double>(), 0.1 + 1e-9);
+    return mean["crossings_per_token"].get<double>();
+  };
+  EXPECT_LT(crossings({"--planner", "cooccurrence", "--cooccurrence-tolerance", "0.1"}),
+            0.9 * crossings({}));
+  const std::string table =
+      balance(plan(trace(), 24, traced({"--nodes", "2", "--holdout", trace()}))).out;
+  EXPECT_THAT(table, HasSubstr("   cover   nodes  ranks-held  cover-held  nodes-held"));
+  EXPECT_THAT(balance(compare({"--nodes", "2"})).out, HasSubstr("   cover   nodes"));
+  EXPECT_THAT(balance(plan(trace(), 24, trace_shape())).out, Not(HasSubstr("nodes")));
+}
+
 TEST_F(CommandBalanceCooccurrence, RefusesWrongInput) {
   const auto refuse = [&](std::vector<std::string> arguments, const char* part) {
     const CommandEnd end = balance(arguments);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <random>
 
 #include "base/proc_file.h"
@@ -70,6 +71,19 @@ struct Moved {
   size_t rebalances = 0;  // in the reports of all runs
 };
 
+// Every rebalance tells when each of its layers went over to new slots.
+void expect_switches(const run::Rebalance& rebalance) {
+  int64_t moves = 0, last = 0;
+  for (const online::LayerSwitch& each : rebalance.switches) {
+    EXPECT_GT(each.iteration, rebalance.decided);
+    moves += each.moves;
+    last = std::max(last, each.iteration);
+  }
+  EXPECT_EQ(moves, rebalance.moves);
+  EXPECT_GE(rebalance.iteration, last);
+  EXPECT_GE(rebalance.switches.size(), static_cast<size_t>(rebalance.layers));
+}
+
 // The number of moves in a run depends on how busy the machine is, so this runs again until `moves`
 // are reached and a decision has ended, and compares every answer of every run with the expected
 // one.
@@ -87,6 +101,7 @@ Moved run_until_moved(const GenerateOptions& options, int64_t moves,
     moved.moves += report.online->moves;
     moved.updates += report.online->published;
     moved.rebalances += report.rebalances.size();
+    for (const run::Rebalance& each : report.rebalances) expect_switches(each);
   }
   EXPECT_GE(moved.moves, moves);
   EXPECT_GT(moved.rebalances, 0u);
@@ -135,6 +150,46 @@ TEST_P(Online, RowsAreSharedOutExactly) {
   EXPECT_EQ(digests(run(options)), expected);
   options.parallel.moe_config.max_num_tokens = 300;  // several chunks
   EXPECT_EQ(digests(run(options)), expected);
+}
+
+// The moves in the routing log, for its pictures; and the load of experts as events, for those of
+// the dashboard, a few times a second: all but what came since the last one.
+TEST_P(Online, TheRoutingLogHasTheMovesAndEventsHaveTheLoad) {
+  const Model& model = GetParam();
+  GenerateOptions options = options_for(directory_.path(), 2, 500);
+  balance(options, 2);
+  make_restless(options, model, 2);
+  options.routing_log = true;
+  options.expert_load = true;
+  std::vector<int64_t> reported;
+  size_t moved_layers = 0;
+  for (int i = 0; i < kMostRuns && (moved_layers == 0 || reported.empty()); ++i) {
+    reported.clear();
+    const auto report = run::generate(options, [&](const run::Event& event) {
+      const auto* each = std::get_if<run::ExpertLoad>(&event);
+      if (each == nullptr) return;
+      EXPECT_EQ(each->first_layer, 0);
+      reported.resize(each->counts.size());
+      std::ranges::transform(reported, each->counts, reported.begin(), std::plus<>());
+    });
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    ASSERT_TRUE(report->routing_log);
+    const recordings::RoutingLog& log = *report->routing_log;
+    EXPECT_TRUE(recordings::check_routing_log(log).ok())
+        << recordings::check_routing_log(log).message();
+    moved_layers = log.layer_updates.size();
+    ASSERT_EQ(reported.size() % log.layers.size(), 0u);
+    for (size_t at = 0; at < reported.size(); ++at) {
+      const size_t layer = at / kExperts, expert = at % kExperts;
+      int64_t all = 0;
+      for (const auto& iteration : log.iterations) {
+        for (const auto& rank : iteration.counts[layer]) all += rank[expert];
+      }
+      EXPECT_LE(reported[at], all);
+    }
+  }
+  EXPECT_GT(moved_layers, 0u);
+  EXPECT_GT(std::accumulate(reported.begin(), reported.end(), int64_t{0}), 0);
 }
 
 TEST_P(Online, RanksShareBatches) {

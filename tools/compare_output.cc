@@ -42,8 +42,11 @@ size_t name_width(const Comparison& comparison) {
 
 std::string head_line(const Comparison& comparison) {
   std::string spread;
+  const bool crosses = comparison.input.shape.num_nodes > 1;
   if (comparison.input.trace) spread += fmt::format("{:>8}{:>8}", "ranks", "cover");
+  if (comparison.input.trace && crosses) spread += fmt::format("{:>8}", "nodes");
   if (comparison.input.held_out_trace) spread += fmt::format("{:>12}", "ranks-held");
+  if (comparison.input.held_out_trace && crosses) spread += fmt::format("{:>12}", "nodes-held");
   return fmt::format("{:<{}}{:<10}{:>10}{:>10}{}{:>10}{}{:>9}{}{:>12}\n", "planner",
                      name_width(comparison), "split", "now", "planned",
                      comparison.input.held_out
@@ -53,14 +56,16 @@ std::string head_line(const Comparison& comparison) {
                      comparison.bytes_per_expert ? fmt::format("{:>12}", "bytes") : "", "time");
 }
 
-std::string spread_columns(const Figures& mean) {
+std::string spread_columns(const Figures& mean, bool crosses) {
   std::string text;
   if (mean.spread) {
     text +=
         fmt::format("{:>8.3f}{:>8.3f}", mean.spread->ranks_by_shares, mean.spread->ranks_by_cover);
+    if (crosses) text += fmt::format("{:>8.3f}", mean.spread->crossings);
   }
   if (mean.spread_held_out) {
     text += fmt::format("{:>12.3f}", mean.spread_held_out->ranks_by_shares);
+    if (crosses) text += fmt::format("{:>12.3f}", mean.spread_held_out->crossings);
   }
   return text;
 }
@@ -74,8 +79,9 @@ std::string line_of(const Comparison& comparison, const ComparedPlan& plan) {
     line += fmt::format("{:>10.6f}{:>10.6f}{:>10.6f}", *mean.imbalance_now_held_out,
                         *mean.imbalance_held_out, *mean.imbalance_held_out_resplit);
   }
-  line += fmt::format("{:>10.6f}{}{:>9.0f}", mean.lower_bound, spread_columns(mean),
-                      plan.total_moves());
+  line +=
+      fmt::format("{:>10.6f}{}{:>9.0f}", mean.lower_bound,
+                  spread_columns(mean, comparison.input.shape.num_nodes > 1), plan.total_moves());
   if (comparison.bytes_per_expert) {
     const double bytes = *comparison.bytes_per_expert * plan.total_moves();
     line += fmt::format("{:>12}", base::byte_size(static_cast<uint64_t>(bytes)));
@@ -173,6 +179,10 @@ std::string compare_table(const Comparison& comparison) {
       (comparison.input.trace ? "ranks: per token, replicas chosen by shares; cover: the same, but "
                                 "replicas on ranks that the token goes to anyway are preferred.\n"
                               : "") +
+      (comparison.input.trace && comparison.input.shape.num_nodes > 1
+           ? fmt::format("nodes: other nodes that a token's row crosses to, of {} nodes.\n",
+                         comparison.input.shape.num_nodes)
+           : "") +
       head_line(comparison);
   for (const ComparedPlan& plan : comparison.plans) text += line_of(comparison, plan);
   return text;

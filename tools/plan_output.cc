@@ -11,35 +11,38 @@ namespace {
 using balance::Figures;
 using nlohmann::ordered_json;
 
-std::string head_line(const Figures& mean) {
+std::string head_line(const Figures& mean, bool crosses) {
   return fmt::format(
-      "{:<8}{:>12}{:>12}{:>12}{}{:>10}{}{}\n", "layer", "now", "planned", "bound",
+      "{:<8}{:>12}{:>12}{:>12}{}{:>10}{}{}{}{}\n", "layer", "now", "planned", "bound",
       mean.imbalance_held_out ? fmt::format("{:>12}{:>12}", "held-out", "re-split") : "", "moves",
       mean.spread ? fmt::format("{:>8}{:>8}", "ranks", "cover") : "",
-      mean.spread_held_out ? fmt::format("{:>12}{:>12}", "ranks-held", "cover-held") : "");
+      mean.spread && crosses ? fmt::format("{:>8}", "nodes") : "",
+      mean.spread_held_out ? fmt::format("{:>12}{:>12}", "ranks-held", "cover-held") : "",
+      mean.spread_held_out && crosses ? fmt::format("{:>12}", "nodes-held") : "");
 }
 
-std::string spread_columns(const Figures& figures) {
+std::string spread_columns(const Figures& figures, bool crosses) {
   std::string text;
-  if (figures.spread) {
-    text += fmt::format("{:>8.3f}{:>8.3f}", figures.spread->ranks_by_shares,
-                        figures.spread->ranks_by_cover);
-  }
-  if (figures.spread_held_out) {
-    text += fmt::format("{:>12.3f}{:>12.3f}", figures.spread_held_out->ranks_by_shares,
-                        figures.spread_held_out->ranks_by_cover);
-  }
+  const auto add = [&](const std::optional<balance::Spread>& spread, int width) {
+    if (!spread) return;
+    text += fmt::format("{:>{}.3f}{:>{}.3f}", spread->ranks_by_shares, width,
+                        spread->ranks_by_cover, width);
+    if (crosses) text += fmt::format("{:>{}.3f}", spread->crossings, width);
+  };
+  add(figures.spread, 8);
+  add(figures.spread_held_out, 12);
   return text;
 }
 
-std::string line_of(const std::string& label, const Figures& figures, balance::Split split) {
+std::string line_of(const std::string& label, const Figures& figures, balance::Split split,
+                    bool crosses) {
   std::string line = fmt::format("{:<8}{:>12.6f}{:>12.6f}{:>12.6f}", label, figures.imbalance_now,
                                  figures.imbalance(split), figures.lower_bound);
   if (figures.imbalance_held_out) {
     line += fmt::format("{:>12.6f}{:>12.6f}", *figures.imbalance_held_out,
                         *figures.imbalance_held_out_resplit);
   }
-  return line + fmt::format("{:>10.6g}{}\n", figures.moves, spread_columns(figures));
+  return line + fmt::format("{:>10.6g}{}\n", figures.moves, spread_columns(figures, crosses));
 }
 
 std::string what_is_shown(const PlanningInput& input, const PlanResult& result) {
@@ -54,6 +57,10 @@ std::string what_is_shown(const PlanningInput& input, const PlanResult& result) 
     text +=
         "ranks:    per token, replicas chosen by shares\n"
         "cover:    the same, but replicas on ranks that the token goes to anyway are preferred\n";
+  }
+  if (input.trace && input.shape.num_nodes > 1) {
+    text += fmt::format("nodes:    other nodes that a token's row crosses to, of {} nodes\n",
+                        input.shape.num_nodes);
   }
   if (!input.held_out) return text;
   return text + fmt::format(
@@ -78,6 +85,7 @@ std::string summary_line(const PlanResult& result) {
 }
 
 void add_spread_json(const balance::Spread& spread, const std::string& suffix, ordered_json* json) {
+  (*json)["crossings_per_token" + suffix] = spread.crossings;
   (*json)["ranks_per_token" + suffix] = spread.ranks_by_shares;
   (*json)["ranks_per_token_cover" + suffix] = spread.ranks_by_cover;
   (*json)["within_rank_ratio" + suffix] = spread.within_rank_ratio;
@@ -87,12 +95,13 @@ void add_spread_json(const balance::Spread& spread, const std::string& suffix, o
 }  // namespace
 
 std::string plan_table(const PlanningInput& input, const PlanResult& result) {
-  std::string text = what_is_shown(input, result) + head_line(result.assessment.mean);
+  const bool crosses = input.shape.num_nodes > 1;
+  std::string text = what_is_shown(input, result) + head_line(result.assessment.mean, crosses);
   for (size_t i = 0; i < input.load.layers.size(); ++i) {
-    text +=
-        line_of(fmt::format("{}", input.load.layers[i]), result.assessment.layers[i], result.split);
+    text += line_of(fmt::format("{}", input.load.layers[i]), result.assessment.layers[i],
+                    result.split, crosses);
   }
-  text += line_of("mean", result.assessment.mean, result.split) + summary_line(result);
+  text += line_of("mean", result.assessment.mean, result.split, crosses) + summary_line(result);
   text += window_lines(result.windows, result.choice);
   text += fmt::format(
       "wrote {}{}\n", result.output,

@@ -55,10 +55,6 @@ Status check_numbers(const PlanningOptions& options) {
   if (options.groups && !options.nodes) {
     return invalid_input("--groups: has no effect on one node; give --nodes too");
   }
-  if (options.nodes.value_or(1) > 1 && !options.groups) {
-    return invalid_input(
-        "--nodes: has no effect without expert groups to keep on a node; give --groups too");
-  }
   return {};
 }
 
@@ -105,8 +101,11 @@ void add_planning_options(command_line::Command command, PlanningOptions* option
   command.add_option(
       "--num-slots", options->num_slots,
       "Slots per layer over all ranks, a multiple of --ep-size (default: one per expert)");
-  command.add_option("--nodes", options->nodes,
-                     "Number of nodes, a divisor of --ep-size (default: 1)");
+  command.add_option(
+      "--nodes", options->nodes,
+      "Number of nodes, a divisor of --ep-size (default: 1). With a per-token trace, "
+      "messages between nodes are counted, and planner cooccurrence saves those "
+      "first");
   command.add_option(
       "--groups", options->groups,
       "Number of the router's expert groups, each of which is kept on one node (default: 1)");
@@ -147,6 +146,11 @@ Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
     input.num_held_out_iterations = split.held_out->num_iterations();
   }
   input.trace = std::move(split.planned_on_trace);
+  if (input.shape.num_nodes > 1 && !options.groups && !input.trace) {
+    return invalid_input(
+        "--nodes: has no effect without expert groups to keep on a node (give --groups too), or "
+        "without a per-token trace, of which the messages between nodes are counted");
+  }
   input.held_out_trace = std::move(split.held_out_trace);
   return input;
 }
@@ -164,8 +168,9 @@ Status count_input_pairs(PlanningInput* input) {
 Status add_input_spread(const PlanningInput& input, const balance::PlannedModel& plan,
                         balance::Assessment* assessment) {
   if (!input.trace) return {};
-  return recordings::add_spread(
-      *input.trace, input.held_out_trace ? &*input.held_out_trace : nullptr, plan, assessment);
+  return recordings::add_spread(*input.trace,
+                                input.held_out_trace ? &*input.held_out_trace : nullptr, plan,
+                                input.shape.num_nodes, assessment);
 }
 
 int TimedPlan::num_doubled_layers() const {

@@ -184,7 +184,8 @@ class LayerPlanner {
 //             (planner_wideep.h); with kWeighted exact where exact_placement_exists
 //   trt       TensorRT-LLM's greedy (placement_trt.h)
 //   deepseek  DeepSeek's, hierarchical where groups divide among nodes (placement_deepseek.h)
-//   cooccurrence  experts that tokens choose together live together (planner_cooccurrence.h)
+//   cooccurrence  experts that tokens choose together live together, on nodes first
+//             (planner_cooccurrence.h)
 // All serve shapes with dead ranks, as if the live ones were alone. Unequal memory (live ranks with
 // different numbers of usable slots) is for wideep only (planner_memory.h).
 //

@@ -89,7 +89,8 @@ def plan(
         choose together share ranks).
     split: how the engine divides an expert's tokens among its replicas: "equal" or "weighted" (by
         the shares of the plan).
-    num_nodes, num_groups: with both above 1 the experts of a group stay on one node.
+    num_nodes, num_groups: with both above 1 the experts of a group stay on one node. With nodes
+        alone planner "cooccurrence" saves messages between nodes first.
     tolerance: the imbalance at which planner wideep stops its search.
     rank_slots: [R] usable slots of each rank, 0 for a dead one; None: all.
     pair_counts: [L, E, E] tokens that chose both experts; planner "cooccurrence" needs them.

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "balance/affinity.h"
+#include "balance/node_affinity.h"
 #include "balance/planner_wideep.h"
 #include "base/check.h"
 #include "base/try.h"
@@ -19,6 +21,8 @@ constexpr double kFirstThreshold = 4e-3;  // part of all pairs that an exchange 
 constexpr double kLeastGain = 1e-9;       // less is rounding
 constexpr double kFirstPenalty = 0.05;    // pairs that offset an overload of one mean rank load
 constexpr double kLastPenalty = 2.0;
+// With several nodes: what a message within a node counts beside one between nodes.
+constexpr double kWithinNode = 0.1;
 
 // A fixed sequence that is the same everywhere (splitmix64).
 class Sequence {
@@ -47,11 +51,15 @@ class CooccurrencePlanner : public LayerPlanner {
         tolerance_(options.cooccurrence_tolerance),
         ranks_of_domain_(shape.num_groups > 1 ? shape.ep_size / shape.num_nodes : shape.ep_size),
         balanced_(std::move(balanced)),
-        affinity_(shape) {}
+        affinity_(shape) {
+    // Groups that are kept on nodes leave nothing to choose between nodes.
+    if (shape.num_nodes > 1 && shape.num_groups == 1) between_nodes_.emplace(shape);
+  }
 
   void plan(const LayerLoad& load, LayerPlan* plan) override {
     balanced_->plan(load.tokens, plan);
     affinity_.reset(load, plan->placement);
+    if (between_nodes_) between_nodes_->reset(load, plan->placement);
     // The starting plan may be above the tolerance; the search must not make it worse. 1e-12 is for
     // the rounding of loads that exchanges update.
     limit_ = std::max(1.0 + tolerance_, affinity_.max_rank_load()) + 1e-12;
@@ -69,12 +77,30 @@ class CooccurrencePlanner : public LayerPlanner {
   void search(std::span<const int32_t> start) {
     hill_climb();
     best_.assign(affinity_.slot_to_expert().begin(), affinity_.slot_to_expert().end());
-    const double climbed = affinity_.within_rank_ratio();
-    affinity_.place(start);
+    const double climbed = worth();
+    place(start);
     threshold_search();
     hill_climb();
-    const bool better = affinity_.within_rank_ratio() > climbed + kLeastGain;
-    if (!better || affinity_.max_rank_load() > limit_) affinity_.place(best_);
+    const bool better = worth() > climbed + kLeastGain;
+    if (!better || affinity_.max_rank_load() > limit_) place(best_);
+  }
+
+  // What the search maximises.
+  double worth() const {
+    if (!between_nodes_) return affinity_.within_rank_ratio();
+    return between_nodes_->saved() + kWithinNode * affinity_.within_rank_ratio();
+  }
+  double gain(int slot_a, int slot_b) const {
+    if (!between_nodes_) return affinity_.gain(slot_a, slot_b);
+    return between_nodes_->gain(slot_a, slot_b) + kWithinNode * affinity_.gain(slot_a, slot_b);
+  }
+  void exchange(int slot_a, int slot_b) {
+    affinity_.exchange(slot_a, slot_b);
+    if (between_nodes_) between_nodes_->exchange(slot_a, slot_b);
+  }
+  void place(std::span<const int32_t> slot_to_expert) {
+    affinity_.place(slot_to_expert);
+    if (between_nodes_) between_nodes_->place(slot_to_expert);
   }
 
   // Ranks that may exchange experts.
@@ -106,8 +132,8 @@ class CooccurrencePlanner : public LayerPlanner {
       const int a = random.below(slots), b = random.below(slots);
       const double threshold = kFirstThreshold * left * left * random.unit();
       if (!same_domain(a, b) || !affinity_.may_exchange(a, b)) continue;
-      const double gain = affinity_.gain(a, b) - penalty * added_overload(a, b);
-      if (gain > -threshold) affinity_.exchange(a, b);
+      const double net = gain(a, b) - penalty * added_overload(a, b);
+      if (net > -threshold) exchange(a, b);
     }
   }
 
@@ -123,7 +149,7 @@ class CooccurrencePlanner : public LayerPlanner {
     for (int a = 0; a < affinity_.num_slots(); ++a) {
       for (int b = a + 1; b < affinity_.num_slots(); ++b) {
         if (!same_domain(a, b) || !affinity_.may_exchange(a, b) || !helps(a, b)) continue;
-        affinity_.exchange(a, b);
+        exchange(a, b);
         improved = true;
       }
     }
@@ -133,7 +159,7 @@ class CooccurrencePlanner : public LayerPlanner {
   bool helps(int a, int b) const {
     const double added = added_overload(a, b);
     if (added != 0.0) return added < -kLeastGain;
-    return affinity_.gain(a, b) > kLeastGain;
+    return gain(a, b) > kLeastGain;
   }
 
   void write(Placement* placement, Shares* shares) const {
@@ -161,6 +187,7 @@ class CooccurrencePlanner : public LayerPlanner {
   int ranks_of_domain_;
   std::unique_ptr<LayerPlanner> balanced_;
   Affinity affinity_;
+  std::optional<NodeAffinity> between_nodes_;
   double limit_ = 0.0;  // of rank loads, mean 1
   std::vector<int32_t> best_;
   LayerPlan moved_;

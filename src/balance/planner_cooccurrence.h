@@ -10,6 +10,10 @@
 // that takes replicas in turn (ep/slot_choice.h). A token that prefers ranks it goes to anyway
 // visits fewer ranks than that (token_spread.h measures both).
 //
+// With several nodes and without groups that are kept on them, messages between nodes come first:
+// it maximises what the placement saves of them (node_affinity.h), by replicas on distinct nodes
+// and by experts that meet on a node; ranks within a node count a tenth.
+//
 // The imbalance with an equal split stays within PlannerOptions::cooccurrence_tolerance, or that of
 // the starting plan if it is larger; with a weighted split the same holds for the best shares. No
 // two replicas of an expert share a rank. If groups are kept on nodes, experts change ranks within

@@ -10,6 +10,7 @@
 
 #include "balance/affinity.h"
 #include "balance/assessment.h"
+#include "balance/node_affinity.h"
 
 namespace wideep::balance {
 namespace {
@@ -136,6 +137,45 @@ TEST(PlannerCooccurrence, WeightedStaysWithinTheToleranceToo) {
   EXPECT_FALSE(has_two_replicas_on_a_rank(plan.placement));
   EXPECT_GT(pairs_within_ranks(plan.placement, layer),
             pairs_within_ranks(plan_once("wideep", kShape, options, layer).placement, layer));
+}
+
+// Families of which two fit on a node: what a token needs is on one node or spread over both.
+TEST(PlannerCooccurrence, NodesComeBeforeRanks) {
+  for (const int nodes : {2, 4}) {
+    PlanShape shape{.num_experts = 32, .ep_size = 8, .num_slots = 40, .num_nodes = nodes};
+    for (uint32_t seed = 1; seed <= 3; ++seed) {
+      const Layer layer = layer_of_families(32, 4, seed);
+      const auto saved = [&](const LayerPlan& plan) {
+        NodeAffinity affinity(shape);
+        affinity.reset({layer.load, layer.pairs}, plan.placement);
+        return affinity.saved();
+      };
+      const LayerPlan plan = plan_once("cooccurrence", shape, {}, layer);
+      const LayerPlan balanced = plan_once("wideep", shape, {}, layer);
+      PlanShape flat = shape;
+      flat.num_nodes = 1;
+      const LayerPlan by_ranks = plan_once("cooccurrence", flat, {}, layer);
+      EXPECT_TRUE(check_placement(plan.placement).ok());
+      EXPECT_FALSE(has_two_replicas_on_a_rank(plan.placement));
+      EXPECT_LE(imbalance(plan, layer), std::max(0.02, imbalance(balanced, layer)) + 1e-9);
+      EXPECT_GT(saved(plan), saved(balanced) + 0.05);
+      EXPECT_GT(saved(plan), saved(by_ranks));
+    }
+  }
+}
+
+// Families of equal load, each as large as a node: the best placement is known.
+TEST(PlannerCooccurrence, FindsGroupsThatFitTheNodes) {
+  Layer layer{std::vector<double>(16, 1.0), std::vector<int64_t>(256)};
+  for (int a = 0; a < 16; ++a) {
+    for (int b = 0; b < 16; ++b) layer.pairs[at(a * 16 + b)] = a != b && a % 4 == b % 4 ? 10 : 0;
+  }
+  const PlanShape shape{.num_experts = 16, .ep_size = 8, .num_slots = 16, .num_nodes = 4};
+  const LayerPlan plan = plan_once("cooccurrence", shape, {}, layer);
+  for (int slot = 0; slot < 16; ++slot) {
+    EXPECT_EQ(plan.placement.slot_to_expert[at(slot)] % 4,
+              plan.placement.slot_to_expert[at(slot / 4 * 4)] % 4);
+  }
 }
 
 TEST(PlannerCooccurrence, GroupsStayOnTheirNode) {

@@ -13,11 +13,13 @@ size_t idx(int i) { return static_cast<size_t>(i); }
 
 }  // namespace
 
-LayerSpread::LayerSpread(const Placement& placement, std::span<const double> shares)
+LayerSpread::LayerSpread(const Placement& placement, std::span<const double> shares, int num_nodes)
     : num_ranks_(placement.ep_size),
       absent_(idx(placement.ep_size), 1.0),
       meeting_(idx(placement.ep_size), 0.0),
       visited_(idx(placement.ep_size), 0),
+      num_nodes_(idx(num_nodes)),
+      crossings_from_(idx(num_nodes)),
       received_(idx(placement.ep_size), 0.0) {
   WIDEEP_CHECK_EQ(shares.size(), placement.slot_to_expert.size());
   const RoutingTable table = make_routing_table(placement);
@@ -32,6 +34,42 @@ LayerSpread::LayerSpread(const Placement& placement, std::span<const double> sha
     }
   }
   start_.push_back(parts_.size());
+  if (num_nodes > 1) set_crossing(placement, num_nodes);
+}
+
+// Each node has 1 / N of an expert's tokens. A node whose share is s serves min(s, 1 / N) of its
+// own, and max(0, s − 1 / N) of the others'.
+void LayerSpread::set_crossing(const Placement& placement, int num_nodes) {
+  WIDEEP_CHECK_EQ(placement.ep_size % num_nodes, 0);
+  const int ranks_per_node = placement.ep_size / num_nodes;
+  const double own = 1.0 / num_nodes;
+  std::vector<double> shares(num_nodes_);
+  for (int expert = 0; expert < placement.num_experts; ++expert) {
+    std::ranges::fill(shares, 0.0);
+    for (const Part& part : parts(static_cast<uint16_t>(expert))) {
+      shares[idx(part.rank / ranks_per_node)] += part.share;
+    }
+    double surplus = 0.0;
+    for (const double share : shares) surplus += std::max(0.0, share - own);
+    for (size_t from = 0; from < num_nodes_; ++from) {
+      const double leaves = 1.0 - std::min(1.0, shares[from] / own);
+      for (size_t to = 0; to < num_nodes_; ++to) {
+        const double part = surplus > 0.0 ? std::max(0.0, shares[to] - own) / surplus : 0.0;
+        stays_away_.push_back(from == to ? 1.0 : 1.0 - leaves * part);
+      }
+    }
+  }
+}
+
+void LayerSpread::add_crossings(std::span<const uint16_t> experts) {
+  for (size_t from = 0; from < num_nodes_; ++from) {
+    std::ranges::fill(crossings_from_, 1.0);
+    for (const uint16_t expert : experts) {
+      const double* away = stays_away_.data() + (expert * num_nodes_ + from) * num_nodes_;
+      for (size_t to = 0; to < num_nodes_; ++to) crossings_from_[to] *= away[to];
+    }
+    for (const double away : crossings_from_) crossings_ += 1.0 - away;
+  }
 }
 
 std::span<const LayerSpread::Part> LayerSpread::parts(uint16_t expert) const {
@@ -42,6 +80,7 @@ std::span<const LayerSpread::Part> LayerSpread::parts(uint16_t expert) const {
 void LayerSpread::add(int64_t token, std::span<const uint16_t> experts) {
   ++num_tokens_;
   add_by_shares(experts);
+  if (num_nodes_ > 1) add_crossings(experts);
   add_by_cover(token, experts);
 }
 
@@ -141,7 +180,8 @@ Spread LayerSpread::spread() const {
   return {.ranks_by_shares = ranks_by_shares_ / tokens,
           .ranks_by_cover = static_cast<double>(ranks_by_cover_) / tokens,
           .within_rank_ratio = num_pairs_ > 0.0 ? pairs_within_ / num_pairs_ : 0.0,
-          .imbalance_by_cover = imbalance_ratio(received_by_live_ranks())};
+          .imbalance_by_cover = imbalance_ratio(received_by_live_ranks()),
+          .crossings = crossings_ / (tokens * static_cast<double>(num_nodes_))};
 }
 
 Spread mean_spread(std::span<const Spread> spreads) {
@@ -151,6 +191,7 @@ Spread mean_spread(std::span<const Spread> spreads) {
     mean.ranks_by_shares += weight * spread.ranks_by_shares;
     mean.ranks_by_cover += weight * spread.ranks_by_cover;
     mean.within_rank_ratio += weight * spread.within_rank_ratio;
+    mean.crossings += weight * spread.crossings;
     mean.imbalance_by_cover += weight * spread.imbalance_by_cover;
   }
   return mean;

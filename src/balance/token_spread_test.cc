@@ -112,6 +112,56 @@ TEST(TokenSpread, CoverPrefersRanksThatATokenGoesToAnyway) {
   EXPECT_NEAR(spread.imbalance_by_cover, 4.0 / 3.0 - 1.0, 1e-12);
 }
 
+// Every way to serve the experts of a token from node `from`: chances[expert][node].
+double distinct_others(const std::vector<std::vector<double>>& chances, const Choice& choice,
+                       size_t from, size_t index = 0, std::set<size_t> others = {}) {
+  if (index == choice.size()) return static_cast<double>(others.size());
+  double sum = 0;
+  const std::vector<double>& chance = chances[choice[index]];
+  for (size_t node = 0; node < chance.size(); ++node) {
+    if (chance[node] == 0) continue;
+    std::set<size_t> more = others;
+    if (node != from) more.insert(node);
+    sum += chance[node] * distinct_others(chances, choice, from, index + 1, more);
+  }
+  return sum;
+}
+
+// Nodes keep what their share allows of their own tokens, and take the rest of nodes that are
+// below: the chances by hand.
+TEST(TokenSpread, CountsTheOtherNodesOfAToken) {
+  // Expert 0 on nodes 0 and 1 of 4 in equal parts, 1 on all, 2 on node 2, 3 on node 2 with 0.1
+  // on 3.
+  const Placement placement{
+      .num_experts = 4, .ep_size = 4, .slot_to_expert = {0, 1, -1, 0, 1, -1, 2, 1, 3, 1, 3, -1}};
+  const Shares shares = {0.5, 0.25, 0, 0.5, 0.25, 0, 1, 0.25, 0.9, 0.25, 0.1, 0};
+  const std::vector<Choice> choices = {{0, 1, 2}, {2, 3, 1}, {3, 0, 2}};
+  LayerSpread layer(placement, shares, 4);
+  double expected = 0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    layer.add(static_cast<int64_t>(i), choices[i]);
+    for (size_t from = 0; from < 4; ++from) {
+      const bool is_low = from < 2;
+      const std::vector<double> of_0 =
+          is_low ? std::vector<double>{from == 0 ? 1.0 : 0.0, from == 1 ? 1.0 : 0.0, 0, 0}
+                 : std::vector<double>{0.5, 0.5, 0, 0};
+      std::vector<double> of_1(4), of_2 = {0, 0, 1, 0}, of_3 = {0, 0, 1, 0};
+      of_1[from] = 1;
+      if (from == 3) of_3 = {0, 0, 0.6, 0.4};  // 0.1 of the 0.25 tokens of node 3
+      expected += distinct_others({of_0, of_1, of_2, of_3}, choices[i], from) / 4;
+    }
+  }
+  EXPECT_NEAR(layer.spread().crossings, expected / 3, 1e-12);
+}
+
+TEST(TokenSpread, OneNodeHasNoCrossings) {
+  const Placement placement{.num_experts = 2, .ep_size = 2, .slot_to_expert = {0, 1}};
+  EXPECT_EQ(spread_of(placement, {1.0, 1.0}, {{0, 1}}).crossings, 0.0);
+  LayerSpread two_nodes(placement, std::vector<double>{1.0, 1.0}, 2);
+  two_nodes.add(0, Choice{0, 1});
+  EXPECT_DOUBLE_EQ(two_nodes.spread().crossings, 1.0);
+}
+
 TEST(TokenSpread, DeadRanksDoNotCount) {
   const Placement placement{.num_experts = 2, .ep_size = 3, .slot_to_expert = {0, kUnusedSlot, 1}};
   const Spread spread = spread_of(placement, {1.0, 0.0, 1.0}, {{0, 1}});

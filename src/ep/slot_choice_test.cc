@@ -8,7 +8,10 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <set>
 #include <vector>
+
+#include "balance/token_spread.h"
 
 namespace wideep::ep {
 namespace {
@@ -105,6 +108,47 @@ TEST(SlotChooser, ChoosesReplicasOfTheExpertAndMeetsTheBestShares) {
       EXPECT_LT(std::abs(tokens[slot] - exact), 1.0 + 1e-9);
     }
   }
+}
+
+// balance/token_spread.h predicts how many other nodes a token goes to from shares alone; here the
+// slots are those that an engine chooses.
+TEST(SlotChooser, TokensGoToAsManyNodesAsPredicted) {
+  constexpr int kRanks = 8, kNodes = 2, kExperts = 32, kTopK = 4, kTokens = 2000;
+  std::mt19937 rng(11);
+  std::vector<double> load(kExperts);
+  Routing routing(kRanks);
+  for (auto& of_rank : routing) {
+    for (int token = 0; token < kTokens; ++token) {
+      std::set<int32_t> chosen;
+      while (chosen.size() < kTopK) {
+        const auto any = [&] { return rng() % kExperts; };
+        chosen.insert(static_cast<int32_t>(std::min({any(), any(), any()})));
+      }
+      for (const int32_t expert : chosen) load[static_cast<size_t>(expert)] += 1.0;
+      of_rank.insert(of_rank.end(), chosen.begin(), chosen.end());
+    }
+  }
+  balance::LayerPlan plan;
+  const balance::PlanShape shape{.num_experts = kExperts, .ep_size = kRanks, .num_slots = 48};
+  balance::make_planner("wideep", shape, {}).value()->plan(load, &plan);
+  balance::LayerSpread predicted(plan.placement, balance::resplit(plan.placement, load), kNodes);
+  const Routing slots = Group(plan.placement, {}, kNodes).choose(routing, true);
+  int64_t crossings = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (size_t at = 0; at < slots[rank].size(); at += kTopK) {
+      bool crosses = false;  // there is one other node
+      std::vector<uint16_t> experts;
+      for (size_t k = at; k < at + kTopK; ++k) {
+        crosses |= slots[rank][k] / (48 / kNodes) != rank / (kRanks / kNodes);
+        experts.push_back(static_cast<uint16_t>(routing[rank][k]));
+      }
+      crossings += crosses;
+      predicted.add(static_cast<int64_t>(at), experts);
+    }
+  }
+  const double measured = static_cast<double>(crossings) / (kRanks * kTokens);
+  EXPECT_GT(measured, 0.3);
+  EXPECT_NEAR(predicted.spread().crossings, measured, 0.03 * measured);
 }
 
 // split_by_counts sends two tokens of each expert to either rank. With given equal shares every

@@ -150,6 +150,7 @@ void OnlineBalancer::decide(const GroupLoads& loads) {
   const auto decision = std::make_shared<Decision>();
   decision->open = static_cast<int>(sound.size());
   decision->start_ns = base::wall_ns();
+  decision->so_far.decided = loads.first_iteration + loads.num_iterations - 1;
   decision->copy_ns_before = copy_ns();
   for (const LayerUpdate* update : sound) {
     decision->so_far.imbalance_before += update->imbalance_before / decision->open;
@@ -241,6 +242,8 @@ bool OnlineBalancer::settle_step(Update& update) {
   const int64_t copies = int64_t{moves} * (board_.shape().num_ranks / board_.shape().owners());
   const int64_t bytes = copies * static_cast<int64_t>(pool_.shape().record_bytes());
   so_far.moves += moves;
+  const int layer = options_.layers.empty() ? update.layer : options_.layers[update.layer];
+  so_far.switches.push_back({layer, outcome.iteration, moves});
   so_far.bytes += bytes;
   board_.balancer().moves += moves;
   board_.balancer().bytes += bytes;

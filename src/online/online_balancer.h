@@ -27,9 +27,17 @@
 
 namespace wideep::online {
 
+// A layer that has gone over to new slots: to those of a decision, or of a step on the way there.
+struct LayerSwitch {
+  int layer = 0;          // the model's number
+  int64_t iteration = 0;  // the first with the new slots
+  int64_t moves = 0;      // experts copied into slots
+};
+
 // The result of one decision of the policy, when all its updates have ended.
 struct Rebalance {
   int64_t iteration = 0;  // the first with all of them
+  int64_t decided = 0;    // the last iteration whose load the decision knew
   int layers = 0;         // layers switched
   int cancelled = 0;      // layers given up: a rank's copies failed, or no step fits the spares
   int64_t moves = 0;      // experts copied into slots
@@ -40,7 +48,8 @@ struct Rebalance {
   double copy_seconds = 0.0;  // copying time in that span, summed over ranks
   // What its moves are expected to save in horizon_tokens, on the critical path.
   double expected_seconds = 0.0;
-  LedgerSums ledger;  // of all moves so far
+  LedgerSums ledger;                       // of all moves so far
+  std::vector<LayerSwitch> switches = {};  // in the order in which they ended
 };
 
 // The balancer rests, or tries again.

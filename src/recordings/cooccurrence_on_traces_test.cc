@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -131,43 +133,104 @@ struct RecordedCase {
   TraceShape shape;
   int ep_size;
   int num_slots;
+  int num_nodes = 2;
+};
+
+// The first layers of a recorded trace, of its first tokens.
+class RecordedLayers {
+ public:
+  static constexpr int kLayers = 4;
+
+  explicit RecordedLayers(const RecordedCase& c) : case_(c) {
+    const char* data = std::getenv("WIDEEP_DATA_DIR");
+    if (data != nullptr) trace_.path = std::string(data) + "/" + c.file;
+    trace_.shape = c.shape;
+    trace_.end = 6000;
+  }
+  bool exists() const { return !trace_.path.empty() && std::filesystem::exists(trace_.path); }
+
+  Layer layer(int index) {
+    if (!pairs_) pairs_ = count_pairs(trace_).value();
+    const auto matrix = pairs_->matrix(index);
+    Layer layer{{}, {matrix.begin(), matrix.end()}};
+    for (int e = 0; e < case_.shape.num_experts; ++e) {
+      const auto row = pairs_->row(index, e);
+      layer.load.push_back(
+          static_cast<double>(std::accumulate(row.begin(), row.end(), int64_t{0})));
+    }
+    return layer;
+  }
+
+  // Of the tokens that the layers are of, or of as many after them.
+  balance::Spread spread(int index, const LayerPlan& plan, int num_nodes, bool later) const {
+    LayerSpread spread(plan.placement, plan.shares, num_nodes);
+    TracePart part = trace_;
+    if (later) part = {trace_.path, trace_.shape, trace_.end, 2 * trace_.end};
+    const auto visited = visit_trace(trace_.path, trace_.shape, [&](const TokenChoice& choice) {
+      if (choice.layer_idx == index && part.contains(choice.token)) {
+        spread.add(choice.token, choice.experts);
+      }
+    });
+    EXPECT_TRUE(visited.ok());
+    return spread.spread();
+  }
+
+ private:
+  RecordedCase case_;
+  TracePart trace_;
+  std::optional<PairCounts> pairs_;
 };
 
 class PlannerCooccurrenceOnTraces : public ::testing::TestWithParam<RecordedCase> {};
 
 TEST_P(PlannerCooccurrenceOnTraces, IsNeverWorseThanTheAlphaGreedy) {
   const RecordedCase& c = GetParam();
-  const char* data = std::getenv("WIDEEP_DATA_DIR");
-  if (data == nullptr) GTEST_SKIP() << "WIDEEP_DATA_DIR is not set: no recorded traces to read";
-  const std::string path = std::string(data) + "/" + c.file;
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " does not exist";
-  const TracePart trace{.path = path, .shape = c.shape, .begin = 0, .end = 6000};
-  const Result<PairCounts> pairs = count_pairs(trace);
-  const Result<TraceStatistics> statistics = read_trace(path, c.shape);
-  ASSERT_TRUE(pairs.ok() && statistics.ok());
+  RecordedLayers recorded(c);
+  if (!recorded.exists()) GTEST_SKIP() << "no " << c.file << " in WIDEEP_DATA_DIR";
   const PlanShape shape{
       .num_experts = c.shape.num_experts, .ep_size = c.ep_size, .num_slots = c.num_slots};
-  for (int i = 0; i < 4; ++i) {
-    const auto matrix = pairs->matrix(i);
-    Layer layer{{}, {matrix.begin(), matrix.end()}};
-    for (int e = 0; e < c.shape.num_experts; ++e) {
-      const auto row = pairs->row(i, e);
-      layer.load.push_back(
-          static_cast<double>(std::accumulate(row.begin(), row.end(), int64_t{0})));
-    }
+  for (int i = 0; i < RecordedLayers::kLayers; ++i) {
+    const Layer layer = recorded.layer(i);
     const LayerPlan ours = plan_once("cooccurrence", shape, layer);
     const LayerPlan greedy =
         AlphaGreedy(plan_once("trt", shape, layer), layer).plan(shape.num_experts);
     ASSERT_TRUE(check_placement(greedy.placement).ok());
     EXPECT_LE(imbalance(ours, layer), std::max(imbalance(greedy, layer), 0.02 + 1e-9));
-    LayerSpread our_spread(ours.placement, ours.shares);
-    LayerSpread greedy_spread(greedy.placement, greedy.shares);
-    ASSERT_TRUE(visit_trace(path, c.shape, [&](const TokenChoice& choice) {
-                  if (choice.layer_idx != i || !trace.contains(choice.token)) return;
-                  our_spread.add(choice.token, choice.experts);
-                  greedy_spread.add(choice.token, choice.experts);
-                }).ok());
-    EXPECT_LT(our_spread.spread().ranks_by_shares, greedy_spread.spread().ranks_by_shares);
+    EXPECT_LT(recorded.spread(i, ours, 1, false).ranks_by_shares,
+              recorded.spread(i, greedy, 1, false).ranks_by_shares);
+  }
+}
+
+TEST_P(PlannerCooccurrenceOnTraces, CrossesToFewerNodesWhereItKnowsThem) {
+  const RecordedCase& c = GetParam();
+  RecordedLayers recorded(c);
+  if (!recorded.exists()) GTEST_SKIP() << "no " << c.file << " in WIDEEP_DATA_DIR";
+  const PlanShape flat{
+      .num_experts = c.shape.num_experts, .ep_size = c.ep_size, .num_slots = c.num_slots};
+  PlanShape shape = flat;
+  shape.num_nodes = c.num_nodes;
+  for (const bool later : {false, true}) {
+    double with_nodes = 0, by_ranks = 0, balanced = 0;
+    for (int i = 0; i < RecordedLayers::kLayers; ++i) {
+      const Layer layer = recorded.layer(i);
+      const auto crossings = [&](const char* planner, const PlanShape& planned) {
+        const LayerPlan plan = plan_once(planner, planned, layer);
+        if (planned.num_nodes > 1) {
+          EXPECT_LE(imbalance(plan, layer), 0.02 + 1e-9);
+        }
+        return recorded.spread(i, plan, c.num_nodes, later).crossings / RecordedLayers::kLayers;
+      };
+      with_nodes += crossings("cooccurrence", shape);
+      by_ranks += crossings("cooccurrence", flat);
+      balanced += crossings("wideep", flat);
+    }
+    std::printf(
+        "  %s, %d ranks, %d slots, %d nodes%s: other nodes of a token %.3f, by ranks alone "
+        "%.3f, by load alone %.3f\n",
+        c.file, c.ep_size, c.num_slots, c.num_nodes, later ? ", later tokens" : "", with_nodes,
+        by_ranks, balanced);
+    EXPECT_LT(with_nodes, by_ranks);
+    EXPECT_LT(with_nodes, 0.95 * balanced);
   }
 }
 
@@ -178,6 +241,11 @@ INSTANTIATE_TEST_SUITE_P(
                      {.num_layers = 26, .top_k = 6, .num_experts = 64, .first_layer = 1},
                      8,
                      72},
+        RecordedCase{"routing_trace_deepseek_v2lite/summary.ids.u8",
+                     {.num_layers = 26, .top_k = 6, .num_experts = 64, .first_layer = 1},
+                     16,
+                     80,
+                     4},
         RecordedCase{"routing_trace_deepseek_v2lite/law.ids.u8",
                      {.num_layers = 26, .top_k = 6, .num_experts = 64, .first_layer = 1},
                      8,
@@ -185,7 +253,12 @@ INSTANTIATE_TEST_SUITE_P(
         RecordedCase{"routing_trace_gptoss20b/trace_ids.u8",
                      {.num_layers = 24, .top_k = 4, .num_experts = 32},
                      4,
-                     40}));
+                     40},
+        RecordedCase{"routing_trace_gptoss20b/trace_ids.u8",
+                     {.num_layers = 24, .top_k = 4, .num_experts = 32},
+                     8,
+                     40,
+                     4}));
 
 }  // namespace
 }  // namespace wideep::recordings

@@ -137,6 +137,23 @@ Status check_iterations(const RoutingLog& log) {
   return {};
 }
 
+Status check_layer_updates(const RoutingLog& log) {
+  int64_t at_least = 0;
+  for (size_t i = 0; i < log.layer_updates.size(); ++i) {
+    const RoutingLog::LayerUpdate& update = log.layer_updates[i];
+    const std::string where = fmt::format("layer_updates[{}]", i);
+    if (!std::ranges::binary_search(log.layers, update.layer)) {
+      return wrong(where + ".layer", "one of `layers`", update.layer);
+    }
+    WIDEEP_TRY(check_range(where + ".decided", update.decided, 0, kMaxTokens));
+    WIDEEP_TRY(check_range(where + ".switched", update.switched,
+                           std::max(at_least, update.decided + 1), kMaxTokens));
+    WIDEEP_TRY(check_range(where + ".moves", update.moves, 0, kMaxTokens));
+    at_least = update.switched;
+  }
+  return {};
+}
+
 Status check_requests(const RoutingLog& log) {
   WIDEEP_TRY(
       check_size("request_counts", log.request_counts.size(), log.requests.size(), "requests"));
@@ -161,6 +178,7 @@ Status check_routing_log(const RoutingLog& log) {
   WIDEEP_TRY(check_time("critical_path_ms", log.critical_path_ms));
   WIDEEP_TRY(check_time("wall_ms", log.wall_ms));
   WIDEEP_TRY(check_iterations(log));
+  WIDEEP_TRY(check_layer_updates(log));
   return check_requests(log);
 }
 

@@ -40,6 +40,16 @@ struct RoutingLog {
     bool operator==(const Iteration&) const = default;
   };
 
+  // A layer's slots have changed: experts were copied, then all ranks went over to them.
+  struct LayerUpdate {
+    int layer = 0;         // the model's index, one of `layers`
+    int64_t decided = 0;   // the last iteration whose load the decision knew
+    int64_t switched = 0;  // the first iteration with the new slots, > decided
+    int64_t moves = 0;     // experts copied
+
+    bool operator==(const LayerUpdate&) const = default;
+  };
+
   std::string model;  // name of the model's directory
   int ep_size = 0;
   int num_experts = 0;
@@ -50,7 +60,8 @@ struct RoutingLog {
   double tokens_per_second = 0;       // generated tokens / wall time
   double critical_path_ms = 0;        // sum of critical_path_us over layers and iterations
   double wall_ms = 0;
-  std::vector<Iteration> iterations;  // iteration ascending; at least one
+  std::vector<Iteration> iterations;       // iteration ascending; at least one
+  std::vector<LayerUpdate> layer_updates;  // of online balancing, `switched` ascending
   // [requests][L][E] pairs over the whole life of each request.
   std::vector<std::vector<std::vector<int64_t>>> request_counts;
 

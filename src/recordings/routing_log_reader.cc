@@ -71,6 +71,7 @@ Status read_value(const json& value, const Place& place, std::string* out) {
 }
 
 Status read_value(const json& value, const Place& place, RoutingLog::Iteration* out);
+Status read_value(const json& value, const Place& place, RoutingLog::LayerUpdate* out);
 
 template <typename T>
 Status read_value(const json& value, const Place& place, std::vector<T>* out) {
@@ -95,6 +96,13 @@ class Keys {
     const auto found = object_.find(key);
     status_ = found == object_.end() ? invalid_input(place.text() + ": this key is missing")
                                      : read_value(*found, place, out);
+  }
+
+  // A key that files of earlier builds do not have.
+  template <typename T>
+  void read_if_there(std::string_view key, T* out) {
+    if (object_.contains(key)) return read(key, out);
+    known_.emplace_back(key);
   }
 
   // The first error; call it after the last read().
@@ -128,6 +136,16 @@ Status read_value(const json& value, const Place& place, RoutingLog::Iteration* 
   return keys.finish();
 }
 
+Status read_value(const json& value, const Place& place, RoutingLog::LayerUpdate* out) {
+  if (!value.is_object()) return wrong(place, "an object", value);
+  Keys keys(value, &place);
+  keys.read("layer", &out->layer);
+  keys.read("decided", &out->decided);
+  keys.read("switched", &out->switched);
+  keys.read("moves", &out->moves);
+  return keys.finish();
+}
+
 // Checked before the keys: a file of a later version may have other keys, and its version is the
 // clearer error.
 Status check_version(const json& root) {
@@ -154,6 +172,7 @@ Status read_root(const json& root, RoutingLog* log) {
   keys.read("critical_path_ms", &log->critical_path_ms);
   keys.read("wall_ms", &log->wall_ms);
   keys.read("iterations", &log->iterations);
+  keys.read_if_there("layer_updates", &log->layer_updates);
   keys.read("request_counts", &log->request_counts);
   WIDEEP_TRY(keys.finish());
   return check_routing_log(*log);

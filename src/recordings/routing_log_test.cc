@@ -74,6 +74,29 @@ TEST(RoutingLog, ReadsWhatItWrote) {
   EXPECT_EQ(*again, log);
 }
 
+TEST(RoutingLog, KeepsTheUpdatesOfLayers) {
+  RoutingLog log = small_log();
+  log.layer_updates = {{1, 0, 1, 3}, {1, 4, 9, 0}};
+  const std::string text = format_routing_log(log);
+  EXPECT_THAT(text, HasSubstr("\"layer_updates\":[\n"
+                              "{\"layer\":1,\"decided\":0,\"switched\":1,\"moves\":3},\n"));
+  const Result<RoutingLog> again = parse_routing_log(text, "log.json");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(*again, log);
+}
+
+TEST(RoutingLog, ChecksTheUpdatesOfLayers) {
+  const auto error = [](RoutingLog::LayerUpdate update) {
+    return check_error([&](RoutingLog* log) { log->layer_updates = {{1, 3, 5, 1}, update}; });
+  };
+  EXPECT_EQ(error({1, 5, 6, 0}), "");
+  EXPECT_EQ(error({2, 5, 6, 0}), "layer_updates[1].layer: expected one of `layers`, found 2");
+  EXPECT_THAT(error({1, 6, 6, 0}), StartsWith("layer_updates[1].switched: expected an integer"));
+  EXPECT_THAT(error({1, 2, 4, 0}), HasSubstr("from 5 to"));  // ascending
+  EXPECT_THAT(error({1, -1, 6, 0}), StartsWith("layer_updates[1].decided: "));
+  EXPECT_THAT(error({1, 5, 6, -2}), StartsWith("layer_updates[1].moves: "));
+}
+
 TEST(RoutingLog, WritesTheFileOfTheDocumentation) {
   EXPECT_EQ(format_routing_log(small_log()), R"({"version":1,
 "model":"tiny",

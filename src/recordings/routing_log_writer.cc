@@ -23,7 +23,14 @@ ordered_json to_json(const RoutingLog::Iteration& iteration) {
           {"critical_path_us", iteration.critical_path_us}};
 }
 
-// The keys before the two long lists, without braces. Those lists are written one element per line,
+ordered_json to_json(const RoutingLog::LayerUpdate& update) {
+  return {{"layer", update.layer},
+          {"decided", update.decided},
+          {"switched", update.switched},
+          {"moves", update.moves}};
+}
+
+// The keys before the long lists, without braces. Those lists are written one element per line,
 // so that a person can read and compare the file.
 std::string head_text(const RoutingLog& log) {
   const ordered_json head = {{"version", kRoutingLogVersion},
@@ -60,6 +67,11 @@ std::string format_routing_log(const RoutingLog& log) {
   std::string text = "{" + head_text(log) + "\"iterations\":";
   text += one_a_line(log.iterations,
                      [](const auto& iteration) { return formats::json_text(to_json(iteration)); });
+  if (!log.layer_updates.empty()) {  // without them a file is as earlier builds wrote it
+    text += ",\n\"layer_updates\":";
+    text += one_a_line(log.layer_updates,
+                       [](const auto& update) { return formats::json_text(to_json(update)); });
+  }
   text += ",\n\"request_counts\":";
   text += one_a_line(log.request_counts,
                      [](const auto& counts) { return formats::json_text(ordered_json(counts)); });

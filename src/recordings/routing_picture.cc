@@ -11,6 +11,7 @@
 
 #include "formats/page.h"
 #include "recordings/routing_summary.h"
+#include "recordings/shown_moves.h"
 
 namespace wideep::recordings {
 namespace {
@@ -29,12 +30,12 @@ ordered_json to_json(const RoutingImbalance& imbalance) {
           {"weighted", imbalance.weighted}};
 }
 
-// 1, 2, 5, 10, 20, ... iterations, so that `span` of them make at most kMaxPictureWindows windows.
-int64_t window_size(int64_t span) {
+// 1, 2, 5, 10, 20, ... iterations, so that `span` of them make at most `most` windows.
+int64_t window_size(int64_t span, int64_t most) {
   int64_t decade = 1;
   while (true) {
     for (const int64_t factor : {1, 2, 5}) {
-      if (span <= factor * decade * kMaxPictureWindows) return factor * decade;
+      if (span <= factor * decade * most) return factor * decade;
     }
     decade *= 10;
   }
@@ -45,10 +46,10 @@ int64_t iterations_spanned(const RoutingLog& log) {
 }
 
 // Both runs use the same windows, so that their heat maps are comparable.
-int64_t window_size(const Picture& picture) {
+int64_t window_size(const Picture& picture, int64_t most) {
   const int64_t before = iterations_spanned(picture.before.log);
   const int64_t after = picture.after ? iterations_spanned(picture.after->log) : 0;
-  return window_size(std::max(before, after));
+  return window_size(std::max(before, after), most);
 }
 
 template <typename T>
@@ -74,17 +75,47 @@ ordered_json windows_json(const RoutingLog& log, int64_t size) {
   return list;
 }
 
-// [L][R][R] summed over iterations.
-std::vector<Grid> total_sent(const RoutingLog& log) {
-  std::vector<Grid> total(log.layers.size(), Grid(static_cast<size_t>(log.ep_size)));
+// How many windows of [L][R][R] the page has room for.
+int64_t most_sent_windows(const RoutingLog& log) {
+  const int64_t cells =
+      int64_t{log.ep_size} * log.ep_size * static_cast<int64_t>(log.layers.size());
+  return std::clamp<int64_t>(kMaxPictureSent / cells, 1, kMaxPictureWindows);
+}
+
+// [L][R][R], by the first iteration of the window.
+ordered_json sent_json(const RoutingLog& log, int64_t size) {
+  std::map<int64_t, std::vector<Grid>> windows;
   for (const RoutingLog::Iteration& iteration : log.iterations) {
-    for (size_t layer = 0; layer < total.size(); ++layer) {
-      for (size_t rank = 0; rank < total[layer].size(); ++rank) {
-        add_to(&total[layer][rank], iteration.sent[layer][rank]);
+    std::vector<Grid>& sums = windows[iteration.iteration / size * size];
+    sums.resize(log.layers.size(), Grid(static_cast<size_t>(log.ep_size)));
+    for (size_t layer = 0; layer < sums.size(); ++layer) {
+      for (size_t rank = 0; rank < sums[layer].size(); ++rank) {
+        add_to(&sums[layer][rank], iteration.sent[layer][rank]);
       }
     }
   }
-  return total;
+  ordered_json list = ordered_json::array();
+  for (const auto& [start, sent] : windows) list.push_back({{"start", start}, {"sent", sent}});
+  return list;
+}
+
+ordered_json moves_json(const RoutingLog& log) {
+  ordered_json list = ordered_json::array();
+  for (const ShownMove& move : shown_moves(log, kMaxPictureMoves, kPictureAroundMove)) {
+    ordered_json phases = ordered_json::array();
+    for (const ShownMove::Phase& phase : move.phases) {
+      phases.push_back({{"first", phase.first},
+                        {"last", phase.last},
+                        {"iterations", phase.num_recorded},
+                        {"sent", phase.sent}});
+    }
+    list.push_back({{"layer", move.layer_idx},
+                    {"decided", move.decided},
+                    {"switched", move.switched},
+                    {"moves", move.moves},
+                    {"phases", std::move(phases)}});
+  }
+  return list;
 }
 
 ordered_json iterations_json(const RoutingLog& log) {
@@ -125,7 +156,7 @@ ordered_json summary_json(const RoutingLog& log) {
           {"wall_ms", log.wall_ms}};
 }
 
-ordered_json run_json(const PictureRun& run, int64_t window) {
+ordered_json run_json(const PictureRun& run, int64_t window, int64_t sent_window) {
   const RoutingLog& log = run.log;
   return {{"file", run.file},
           {"name", run.name},
@@ -137,7 +168,8 @@ ordered_json run_json(const PictureRun& run, int64_t window) {
           {"layers", log.layers},
           {"summary", summary_json(log)},
           {"iterations", iterations_json(log)},
-          {"sent", total_sent(log)},
+          {"sent", sent_json(log, sent_window)},
+          {"moves", moves_json(log)},
           {"windows", windows_json(log, window)},
           {"num_requests", log.requests.size()},
           {"requests", requests_json(log)}};
@@ -201,11 +233,15 @@ std::string picture_summary(const Picture& picture) {
 }
 
 std::string picture_data(const Picture& picture) {
-  const int64_t window = window_size(picture);
+  const int64_t window = window_size(picture, kMaxPictureWindows);
+  const int64_t sent_window = window_size(picture, most_sent_windows(picture.before.log));
   ordered_json runs = ordered_json::array();
-  runs.push_back(run_json(picture.before, window));
-  if (picture.after) runs.push_back(run_json(*picture.after, window));
-  const ordered_json root = {{"title", title_of(picture)}, {"window", window}, {"runs", runs}};
+  runs.push_back(run_json(picture.before, window, sent_window));
+  if (picture.after) runs.push_back(run_json(*picture.after, window, sent_window));
+  const ordered_json root = {{"title", title_of(picture)},
+                             {"window", window},
+                             {"sent_window", sent_window},
+                             {"runs", runs}};
   return formats::script_json(root);
 }
 

@@ -21,6 +21,14 @@ inline constexpr size_t kMaxPictureRequests = 200;
 // Iterations are summed in windows of 1, 2, 5, 10, ... iterations, at most about this many windows.
 inline constexpr int kMaxPictureWindows = 32;
 
+// Numbers from rank to rank on the page, of one run: fewer and longer windows for them where ranks
+// or layers are many.
+inline constexpr int64_t kMaxPictureSent = int64_t{1} << 20;
+// The selector of moves offers at most this many, those of the most experts; so many iterations are
+// shown before and after a move.
+inline constexpr size_t kMaxPictureMoves = 100;
+inline constexpr int64_t kPictureAroundMove = 20;
+
 struct PictureRun {
   std::string file;  // shown on the page
   std::string name;  // of the run beside another one: "before", "static"

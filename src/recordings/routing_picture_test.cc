@@ -50,7 +50,9 @@ TEST(RoutingPicture, DataHoldsSumsOfTheLog) {
   EXPECT_EQ(root["title"], "Expert load of tiny");
   EXPECT_EQ(root["window"], 1);
   const json& run = root["runs"][0];
-  EXPECT_EQ(run["sent"], json::parse("[[[3,0],[0,0]]]"));
+  EXPECT_EQ(root["sent_window"], 1);
+  ASSERT_EQ(run["sent"].size(), 3u);
+  EXPECT_EQ(run["sent"][2], json::parse(R"({"start":2,"sent":[[[1,0],[0,0]]]})"));
   EXPECT_EQ(run["iterations"][2]["received"], json::parse("[[1,0]]"));
   EXPECT_EQ(run["windows"].size(), 3u);
   EXPECT_EQ(run["summary"]["layers"][0]["average"], 1.0);
@@ -68,6 +70,38 @@ TEST(RoutingPicture, WindowsGrowWithTheRun) {
   EXPECT_EQ(root["runs"][0]["windows"].size(), 14u);
   EXPECT_EQ(root["runs"][0]["windows"][1], json::parse(R"({"start":5,"experts":[[5,0]]})"));
   EXPECT_EQ(windows(330)["window"], 20);
+}
+
+// The page must not grow with the square of the ranks and with the layers.
+TEST(RoutingPicture, ManyRanksHaveFewerWindowsOfWhatTheySent) {
+  PictureRun run = small_run(40);
+  run.log.ep_size = 512;
+  run.log.num_slots = 512;
+  for (RoutingLog::Iteration& each : run.log.iterations) {
+    each.sent = {std::vector<std::vector<int32_t>>(512, std::vector<int32_t>(512))};
+    each.sent[0][0][1] = 1;
+    each.counts = {std::vector<std::vector<int32_t>>(512, std::vector<int32_t>(2))};
+    each.counts[0][0][0] = 1;
+  }
+  ASSERT_TRUE(check_routing_log(run.log).ok());
+  const json root = json::parse(picture_data(picture_of(std::move(run))));
+  EXPECT_EQ(root["window"], 2);
+  EXPECT_EQ(root["sent_window"], 10);
+  EXPECT_EQ(root["runs"][0]["sent"].size(), 4u);
+  EXPECT_EQ(root["runs"][0]["sent"][3]["sent"][0][0][1], 10);
+}
+
+TEST(RoutingPicture, MovesHaveWhatWasSentBeforeDuringAndAfter) {
+  PictureRun run = small_run(9);
+  run.log.layer_updates = {{3, 2, 4, 1}};
+  const json moves = json::parse(picture_data(picture_of(std::move(run))))["runs"][0]["moves"];
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ(moves[0]["layer"], 0);
+  EXPECT_EQ(moves[0]["decided"], 2);
+  EXPECT_EQ(moves[0]["switched"], 4);
+  EXPECT_EQ(moves[0]["phases"][0]["sent"], json({{3, 0}, {0, 0}}));
+  EXPECT_EQ(moves[0]["phases"][1]["sent"], json({{1, 0}, {0, 0}}));
+  EXPECT_EQ(moves[0]["phases"][2]["iterations"], 5);
 }
 
 TEST(RoutingPicture, OffersALimitedNumberOfRequests) {

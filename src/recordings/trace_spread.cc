@@ -15,9 +15,9 @@ using balance::LayerSpread;
 using balance::PlannedModel;
 using balance::Spread;
 
-Status add_spread_of(const TracePart& trace, const PlannedModel& plan,
+Status add_spread_of(const TracePart& trace, const PlannedModel& plan, int num_nodes,
                      std::optional<Spread> Figures::* member, Assessment* assessment) {
-  WIDEEP_TRY_ASSIGN(const std::vector<Spread> spreads, measure_spread(trace, plan));
+  WIDEEP_TRY_ASSIGN(const std::vector<Spread> spreads, measure_spread(trace, plan, num_nodes));
   WIDEEP_CHECK_EQ(spreads.size(), assessment->layers.size());
   for (size_t i = 0; i < spreads.size(); ++i) assessment->layers[i].*member = spreads[i];
   assessment->mean.*member = balance::mean_spread(spreads);
@@ -26,11 +26,12 @@ Status add_spread_of(const TracePart& trace, const PlannedModel& plan,
 
 }  // namespace
 
-Result<std::vector<Spread>> measure_spread(const TracePart& trace, const PlannedModel& plan) {
+Result<std::vector<Spread>> measure_spread(const TracePart& trace, const PlannedModel& plan,
+                                           int num_nodes) {
   std::vector<LayerSpread> layers;
   for (int i = 0; i < trace.shape.num_layers; ++i) {
     const int layer = trace.shape.first_layer + i;
-    layers.emplace_back(plan.placement.layers.at(layer), plan.shares.at(layer));
+    layers.emplace_back(plan.placement.layers.at(layer), plan.shares.at(layer), num_nodes);
   }
   WIDEEP_TRY(visit_trace(trace.path, trace.shape, [&](const TokenChoice& choice) {
                if (!trace.contains(choice.token)) return;
@@ -42,10 +43,10 @@ Result<std::vector<Spread>> measure_spread(const TracePart& trace, const Planned
 }
 
 Status add_spread(const TracePart& planned_on, const TracePart* held_out, const PlannedModel& plan,
-                  Assessment* assessment) {
-  WIDEEP_TRY(add_spread_of(planned_on, plan, &Figures::spread, assessment));
+                  int num_nodes, Assessment* assessment) {
+  WIDEEP_TRY(add_spread_of(planned_on, plan, num_nodes, &Figures::spread, assessment));
   if (held_out == nullptr) return {};
-  return add_spread_of(*held_out, plan, &Figures::spread_held_out, assessment);
+  return add_spread_of(*held_out, plan, num_nodes, &Figures::spread_held_out, assessment);
 }
 
 }  // namespace wideep::recordings

@@ -37,6 +37,27 @@ void put(WireWriter& writer, const RankIteration& record) {
   writer.put_text(engine::encode(record.record));
 }
 
+void put(WireWriter& writer, const Rebalance& each) {
+  writer.put(each.iteration);
+  writer.put(each.decided);
+  writer.put(each.layers);
+  writer.put(each.cancelled);
+  writer.put(each.moves);
+  writer.put(each.bytes);
+  writer.put(each.imbalance_before);
+  writer.put(each.imbalance_after);
+  writer.put(each.seconds);
+  writer.put(each.copy_seconds);
+  writer.put(each.expected_seconds);
+  writer.put(each.ledger);
+  writer.put_all(each.switches);
+}
+
+void put(WireWriter& writer, const ExpertLoad& load) {
+  writer.put(load.first_layer);
+  writer.put_all(load.counts);
+}
+
 void put(WireWriter& writer, const RequestCounts& counts) {
   writer.put(counts.request_index);
   writer.put_all(counts.counts);
@@ -84,6 +105,31 @@ MembersChanged get<MembersChanged>(WireReader& reader) {
 template <>
 RankIteration get<RankIteration>(WireReader& reader) {
   return {engine::decode_iteration(reader.get_text())};
+}
+
+template <>
+Rebalance get<Rebalance>(WireReader& reader) {
+  Rebalance each;
+  each.iteration = reader.get<int64_t>();
+  each.decided = reader.get<int64_t>();
+  each.layers = reader.get<int>();
+  each.cancelled = reader.get<int>();
+  each.moves = reader.get<int64_t>();
+  each.bytes = reader.get<int64_t>();
+  each.imbalance_before = reader.get<double>();
+  each.imbalance_after = reader.get<double>();
+  each.seconds = reader.get<double>();
+  each.copy_seconds = reader.get<double>();
+  each.expected_seconds = reader.get<double>();
+  each.ledger = reader.get<online::LedgerSums>();
+  each.switches = reader.get_all<online::LayerSwitch>();
+  return each;
+}
+
+template <>
+ExpertLoad get<ExpertLoad>(WireReader& reader) {
+  const int first_layer = reader.get<int>();
+  return {first_layer, reader.get_all<int64_t>()};
 }
 
 template <>

@@ -88,6 +88,12 @@ struct ExpertRecording {
 using Rebalance = online::Rebalance;
 // It rests, because moves do not pay for themselves, or tries again.
 using TrustChange = online::TrustChange;
+// With RunOptions::expert_load, a few times a second while ranks compute: the load since the
+// last such event of these layers. Of each stage of a pipeline by its first rank.
+struct ExpertLoad {
+  int first_layer = 0;          // among the model's MoE layers
+  std::vector<int64_t> counts;  // [layers of the stage × num_experts] pairs of all ranks
+};
 // Requests were held and released (RequestWriter::submit_together), and all are answered.
 struct RanksIdle {};
 // With RunOptions::routing_log, after the last iteration: how often the tokens of a request that
@@ -118,9 +124,10 @@ struct StopRequested {
   int signal = 0;
 };
 
-using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
-                           Iteration, ExpertRecording, Rebalance, TrustChange, BackgroundSilence,
-                           RanksIdle, RequestCounts, RoutedExperts, RankEnded, StopRequested>;
+using Event =
+    std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token, Iteration,
+                 ExpertRecording, Rebalance, TrustChange, BackgroundSilence, ExpertLoad, RanksIdle,
+                 RequestCounts, RoutedExperts, RankEnded, StopRequested>;
 
 // ---- from one rank to that process ----
 
@@ -139,9 +146,9 @@ struct RoutedPart {
   std::vector<int32_t> experts;     // [positions, num_layers, top_k]; −1: not routed
 };
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
-using RankEvent =
-    std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration, ExpertRecording,
-                 Rebalance, TrustChange, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
+using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration,
+                               ExpertRecording, Rebalance, TrustChange, ExpertLoad, RanksIdle,
+                               RequestCounts, RoutedPart, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

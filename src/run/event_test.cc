@@ -41,7 +41,39 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_TRUE(std::holds_alternative<RanksReady>(decode(encode(RanksReady()))));
   EXPECT_TRUE(std::holds_alternative<RanksIdle>(decode(encode(RanksIdle()))));
   EXPECT_EQ(over_the_pipe(RequestCounts{2, {4, 5, 6}}).counts, (std::vector<int64_t>{4, 5, 6}));
-  EXPECT_EQ(over_the_pipe(Rebalance{.moves = 9}).moves, 9);
+  const Rebalance rebalance = over_the_pipe(Rebalance{.iteration = 12,
+                                                      .decided = 8,
+                                                      .layers = 2,
+                                                      .cancelled = 1,
+                                                      .moves = 9,
+                                                      .bytes = 99,
+                                                      .imbalance_before = 0.5,
+                                                      .imbalance_after = 0.25,
+                                                      .seconds = 1.5,
+                                                      .copy_seconds = 0.75,
+                                                      .expected_seconds = 2.5,
+                                                      .ledger = {.moves = 3, .paid_seconds = 0.5},
+                                                      .switches = {{3, 10, 4}, {5, 12, 5}}});
+  EXPECT_EQ(rebalance.iteration, 12);
+  EXPECT_EQ(rebalance.decided, 8);
+  EXPECT_EQ(rebalance.layers, 2);
+  EXPECT_EQ(rebalance.cancelled, 1);
+  EXPECT_EQ(rebalance.moves, 9);
+  EXPECT_EQ(rebalance.bytes, 99);
+  EXPECT_EQ(rebalance.imbalance_before, 0.5);
+  EXPECT_EQ(rebalance.imbalance_after, 0.25);
+  EXPECT_EQ(rebalance.seconds, 1.5);
+  EXPECT_EQ(rebalance.copy_seconds, 0.75);
+  EXPECT_EQ(rebalance.expected_seconds, 2.5);
+  EXPECT_EQ(rebalance.ledger.moves, 3);
+  EXPECT_EQ(rebalance.ledger.paid_seconds, 0.5);
+  ASSERT_EQ(rebalance.switches.size(), 2u);
+  EXPECT_EQ(rebalance.switches[1].layer, 5);
+  EXPECT_EQ(rebalance.switches[1].iteration, 12);
+  EXPECT_EQ(rebalance.switches[1].moves, 5);
+  const ExpertLoad load = over_the_pipe(ExpertLoad{2, {7, 8}});
+  EXPECT_EQ(load.first_layer, 2);
+  EXPECT_EQ(load.counts, (std::vector<int64_t>{7, 8}));
   const RoutedPart part = over_the_pipe(RoutedPart{.request_index = 5,
                                                    .first_layer = 1,
                                                    .num_layers = 2,

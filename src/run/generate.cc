@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "base/content_hash.h"
@@ -277,6 +278,15 @@ recordings::RoutingLog Generation::routing_log() const {
   log.critical_path_ms = report_.load.critical_path_experts_ms;
   log.wall_ms = report_.wall_seconds * 1e3;
   log.iterations = iterations_;
+  for (const Rebalance& each : report_.rebalances) {
+    for (const online::LayerSwitch& one : each.switches) {
+      if (!std::ranges::binary_search(log.layers, one.layer)) continue;
+      log.layer_updates.push_back({one.layer, each.decided, one.iteration, one.moves});
+    }
+  }
+  std::ranges::sort(log.layer_updates, [](const auto& a, const auto& b) {
+    return std::tie(a.switched, a.layer) < std::tie(b.switched, b.layer);
+  });
   for (size_t i = 0; i < request_counts_.size(); ++i) {
     log.requests.push_back(first_characters(options_->prompts[i], kLabelCharacters));
     auto& layers =

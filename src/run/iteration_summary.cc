@@ -67,9 +67,17 @@ void add_layer(const StageLayer& layer, const Iteration& iteration, const Expert
   const int num_ranks = ranks_of_stage(iteration, all);
   // Ranks record what they send; a column of this matrix is what a rank receives.
   std::vector<int64_t> received(static_cast<size_t>(num_ranks));
+  const auto of_stage = [&](int index) {
+    return static_cast<size_t>(iteration.rank(static_cast<size_t>(layer.first_rank + index)) %
+                               all.stage_size);
+  };
   for (int rank = 0; rank < num_ranks; ++rank) {
     const std::vector<int32_t>& sent = layer[rank].sent;
-    for (size_t to = 0; to < sent.size(); ++to) received[to] += sent[to];
+    std::vector<int64_t>& sums = summary->sent[of_stage(rank)];
+    for (size_t to = 0; to < sent.size(); ++to) {
+      received[to] += sent[to];
+      sums[of_stage(static_cast<int>(to))] += sent[to];
+    }
   }
   const std::vector<double> loads(received.begin(), received.end());
   summary->imbalance_ratios.push_back(balance::summarize_loads(loads).imbalance_ratio);
@@ -79,7 +87,7 @@ void add_layer(const StageLayer& layer, const Iteration& iteration, const Expert
     const int rank = iteration.rank(static_cast<size_t>(layer.first_rank + index));
     const int64_t pairs = received[static_cast<size_t>(index)];
     summary->rank_load[static_cast<size_t>(rank)] += pairs;
-    by_rank[static_cast<size_t>(rank % all.stage_size)] = pairs;
+    by_rank[of_stage(index)] = pairs;
   }
   // Every layer has two waits for the slowest rank, for the rows and for the results. So the maxima
   // of the two parts add up (engine/iteration_record.h).
@@ -137,11 +145,14 @@ IterationSummary summarize(const Iteration& iteration, const ExpertRanks& expert
   IterationSummary summary{.iteration = iteration.ranks[0].iteration,
                            .queue = {},
                            .received = {},
+                           .sent = {},
                            .imbalance_ratios = {},
                            .rank_load = std::vector<int64_t>(experts.ranks.size()),
                            .members = iteration.members,
                            .initial_imbalance = {},
                            .speculation = {}};
+  const auto stage_size = static_cast<size_t>(experts.stage_size);
+  summary.sent.assign(stage_size, std::vector<int64_t>(stage_size));
   for (const IterationRecord& rank : iteration.ranks) {
     summary.prompt_tokens += rank.prompt_tokens;
     summary.generated_tokens += rank.generated_tokens;

@@ -56,6 +56,8 @@ struct IterationSummary {
   // [MoE layers, ascending][ranks of the stage] (token, expert) pairs that the rank computed; 0 for
   // ranks that were no members.
   std::vector<std::vector<int64_t>> received;
+  // [ranks of the stage][ranks of the stage] pairs from a rank to a rank, over all MoE layers.
+  std::vector<std::vector<int64_t>> sent;
   std::vector<double> imbalance_ratios;  // [MoE layers] max / mean − 1 of `received`
   std::vector<int64_t> rank_load;        // [ranks of the run] pairs over all MoE layers of the rank
   std::vector<int> members;              // the ranks that took part; empty: all

@@ -119,7 +119,9 @@ TEST(IterationSummary, StagesOfAPipelineReportTheirOwnLayers) {
   run.add(0, record(0, {1, 2}, 10, 20, 30));
   run.add(3, later);
   EXPECT_EQ(run.totals().num_iterations, 0);
-  run.add(1, record(0, {3, 6}, 10, 20, 30));
+  const auto summary = run.add(1, record(0, {3, 6}, 10, 20, 30));
+  ASSERT_TRUE(summary);
+  EXPECT_EQ(summary->sent, (std::vector<std::vector<int64_t>>{{1 + 2 * 2, 2}, {3 + 2 * 2, 6}}));
   const LoadTotals totals = run.totals();
   EXPECT_EQ(totals.num_iterations, 1);
   EXPECT_EQ(totals.prompt_tokens, 6);
@@ -162,6 +164,7 @@ TEST(IterationSummary, CountsForTheRanksThatWereThere) {
   const IterationSummary summary = summarize(iteration, experts);
   EXPECT_EQ(summary.rank_load, (std::vector<int64_t>{6, 0, 8}));
   EXPECT_EQ(summary.received, (std::vector<std::vector<int64_t>>{{6, 0, 8}}));
+  EXPECT_EQ(summary.sent, (std::vector<std::vector<int64_t>>{{2, 0, 3}, {0, 0, 0}, {4, 0, 5}}));
   EXPECT_NEAR(summary.imbalance_ratios[0], 8.0 / 7.0 - 1.0, 1e-9);  // of those two
 }
 

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/rank_reporter.h"
 
+#include <algorithm>
+
 #include "balance/load_summary.h"
+#include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/try.h"
 
 namespace wideep::run {
+namespace {
+
+// A second of the engine is several reports, so little of it is left when the ranks are idle.
+constexpr int64_t kReportLoadNs = 250'000'000;
+
+}  // namespace
 
 RankReporter::RankReporter(const Run& run, int rank, const transport::Messenger& messenger)
     : run_(run), messenger_(messenger), rank_(rank) {
@@ -20,6 +29,11 @@ RankReporter::RankReporter(const Run& run, int rank, const transport::Messenger&
   if (options.statistics) {
     const int file = plan.experts.ranks[static_cast<size_t>(rank)].file;
     recorder_.emplace(*options.statistics, file, plan.experts.statistics);
+  }
+  if (const auto& layers = plan.experts.ranks[static_cast<size_t>(rank)].moe_layers;
+      options.expert_load && !layers.empty()) {
+    load_.first_layer = layer_index_.at(layers.front());
+    load_.counts.resize(layers.size() * static_cast<size_t>(plan.model.config.routing.num_experts));
   }
   if (options.routed_experts) {
     std::vector<int> layers = plan.experts.ranks[static_cast<size_t>(rank)].moe_layers;
@@ -39,6 +53,7 @@ void RankReporter::chosen(const engine::ChosenExperts& layer) {
   const bool is_first =
       plan.is_elastic() ? rank_ == members_.ranks.front() : rank_ % plan.experts.stage_size == 0;
   if (plan.balances_online() && is_first) note_initial_imbalance(layer);
+  if (is_first && !load_.counts.empty()) add_load(layer);
   if (run_.options().keeps_ranks) add_expert_loads(layer);
   // chosen() cannot return an error; end_iteration() returns recording_.
   if (recorder_ && recording_.ok()) {
@@ -81,6 +96,24 @@ void RankReporter::add_expert_loads(const engine::ChosenExperts& layer) {
     loads[expert] += layer.group_counts[expert];
     if (index == 0) loads_of_ += layer.group_counts[expert];
   }
+}
+
+void RankReporter::add_load(const engine::ChosenExperts& layer) {
+  const auto index = static_cast<size_t>(layer_index_.at(layer.layer) - load_.first_layer);
+  int64_t* sums = load_.counts.data() + index * layer.group_counts.size();
+  for (size_t expert = 0; expert < layer.group_counts.size(); ++expert) {
+    sums[expert] += layer.group_counts[expert];
+  }
+}
+
+Status RankReporter::report_load() {
+  const int64_t now = base::wall_ns();
+  if (load_.counts.empty() || now - load_since_ns_ < kReportLoadNs) return {};
+  load_since_ns_ = now;
+  if (std::ranges::all_of(load_.counts, [](int64_t each) { return each == 0; })) return {};
+  WIDEEP_TRY(send_with_next(load_));
+  std::ranges::fill(load_.counts, 0);
+  return {};
 }
 
 // The imbalance that this iteration would have with the experts in their initial slots.
@@ -134,6 +167,7 @@ Status RankReporter::end_iteration(engine::IterationRecord record) {
     record.layers[i].initial_imbalance = initial_imbalances_[i];
   }
   initial_imbalances_.clear();
+  WIDEEP_TRY(report_load());
   const RankIteration event{std::move(record)};
   return reports_when_idle_ ? send_with_next(event) : send(event);
 }

@@ -62,6 +62,8 @@ class RankReporter : public engine::Reporter {
     return messenger_.send_with_next(encode(event));
   }
   void add_expert_loads(const engine::ChosenExperts& layer);
+  void add_load(const engine::ChosenExperts& layer);
+  Status report_load();
   void note_initial_imbalance(const engine::ChosenExperts& layer);
   void add_request_counts(const engine::ChosenExperts& layer);
 
@@ -78,6 +80,8 @@ class RankReporter : public engine::Reporter {
   transport::Members members_;
   int reloaded_ = 0;
   std::vector<double> expert_loads_;
+  ExpertLoad load_;                      // since the last report; without counts: nobody wants it
+  int64_t load_since_ns_ = 0;            // when that was
   int64_t loads_of_ = 0;                 // (token, expert) pairs of the first layer in it
   std::map<int, base::Sha256> digests_;  // by request
   std::map<int, std::vector<int64_t>> request_counts_;  // by request: [MoE layers × experts]

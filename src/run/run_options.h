@@ -67,6 +67,7 @@ struct RunOptions {
   bool routing_log = false;
   // Events RoutedExperts, for requests that want them.
   bool routed_experts = false;
+  bool expert_load = false;  // events ExpertLoad
   std::optional<StatisticsRequest> statistics;
   std::optional<ProfileRequest> profile;
   std::string iteration_log;             // file (run/iteration_log.h); empty: none

@@ -176,6 +176,7 @@ class Front {
   void take(const run::Rebalance& each) {
     http_->post([this, each] {
       service_.monitor().add(each, unix_seconds());
+      service_.load().add(each);
       ++service_.metrics().rebalances;
       service_.metrics().expert_moves += static_cast<uint64_t>(each.moves);
       service_.metrics().moved_bytes += static_cast<uint64_t>(each.bytes);
@@ -189,6 +190,10 @@ class Front {
       service_.balancer().take(silence);
       service_.ranks().note(unix_seconds(), line);
     });
+  }
+
+  void take(run::ExpertLoad load) {
+    http_->post([this, load = std::move(load)] { service_.load().add(load, unix_seconds()); });
   }
 
   // The request's last token may not be posted yet.
@@ -263,6 +268,7 @@ class Front {
     service_.metrics().speculation += summary.speculation;
     service_.iteration_ended(summary.wall_ms * 1e-3);
     service_.monitor().add(summary, unix_seconds());
+    service_.load().add(summary, unix_seconds());
     service_.recorder().add(iteration);
   }
 
@@ -322,6 +328,7 @@ class EventPump {
     if (parts_.log) log(run::summarize(iteration, parts_.experts));
     parts_.front.take(std::move(iteration));
   }
+  void take(run::ExpertLoad load) { parts_.front.take(std::move(load)); }
   void take(const run::ExpertRecording& recording) { parts_.front.take(recording); }
   void take(const run::Rebalance& each) {
     parts_.front.take(each);

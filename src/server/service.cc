@@ -75,6 +75,7 @@ const Service::Endpoint Service::kEndpoints[] = {
     {"GET", "/perf_metrics", false, &Service::perf_metrics},
     {"GET", "/dashboard", true, &Service::dashboard},
     {"GET", "/dashboard/data", false, &Service::dashboard_data},
+    {"GET", "/dashboard/load", false, &Service::dashboard_load},
     {"POST", "/start_expert_distribution_record", false, &Service::start_record},
     {"POST", "/stop_expert_distribution_record", false, &Service::stop_record},
     {"POST", "/dump_expert_distribution_record", false, &Service::dump_record},
@@ -92,6 +93,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                    tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.online_totals != nullptr,
                metrics_),
+      load_(options_.ranks),
       ranks_(static_cast<int>(options_.ranks.ranks.size()),
              options_.start_ranks > 0 ? options_.start_ranks
                                       : static_cast<int>(options_.ranks.ranks.size())),
@@ -322,23 +324,24 @@ void Service::metrics_page(const std::shared_ptr<Exchange>& exchange) {
 
 // ---- statistics of the engine ----
 
-// The value of "?since=…". nullopt: it is not a number, and an error was sent.
-std::optional<int64_t> Service::read_since(const std::shared_ptr<Exchange>& exchange,
-                                           const char* what, int64_t by_default) {
-  const std::string since = exchange->query("since");
-  if (since.empty()) return by_default;
+// The value of "?name=…". nullopt: it is not a number, and an error was sent.
+std::optional<int64_t> Service::read_number(const std::shared_ptr<Exchange>& exchange,
+                                            const std::string& name, const char* what,
+                                            int64_t by_default) {
+  const std::string text = exchange->query(name);
+  if (text.empty()) return by_default;
   int64_t value = 0;
-  const auto [end, error] = std::from_chars(since.data(), since.data() + since.size(), value);
-  if (error == std::errc() && end == since.data() + since.size()) return value;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return value;
   refuse(exchange,
-         {.message = fmt::format("since: expected {}, an integer, found '{}'", what, since),
-          .param = "since"});
+         {.message = fmt::format("{}: expected {}, an integer, found '{}'", name, what, text),
+          .param = name});
   return std::nullopt;
 }
 
 void Service::perf_metrics(const std::shared_ptr<Exchange>& exchange) {
   constexpr int64_t kBeforeTheFirst = -1;
-  const auto since = read_since(exchange, "the number of an iteration", kBeforeTheFirst);
+  const auto since = read_number(exchange, "since", "the number of an iteration", kBeforeTheFirst);
   if (!since) return;
   reply(exchange, kJson, monitor_.iterations(std::max(*since, kBeforeTheFirst)));
 }
@@ -350,7 +353,7 @@ void Service::dashboard(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::dashboard_data(const std::shared_ptr<Exchange>& exchange) {
-  const auto since = read_since(exchange, "seconds since 1970", 0);
+  const auto since = read_number(exchange, "since", "seconds since 1970", 0);
   if (!since) return;
   ordered_json data = monitor_.dashboard(*since, unix_seconds());
   data["model"] = options_.model;
@@ -358,7 +361,26 @@ void Service::dashboard_data(const std::shared_ptr<Exchange>& exchange) {
   data["balancer"] = balancer_.json();
   data["version"] = WIDEEP_VERSION;
   data["started"] = started_;
+  data["returns_experts"] = options_.returns_experts;
   reply(exchange, kJson, json_text(data));
+}
+
+void Service::dashboard_load(const std::shared_ptr<Exchange>& exchange) {
+  const std::vector<int>& layers = load_.layers();
+  const auto layer = read_number(exchange, "layer", "the number of a MoE layer",
+                                 layers.empty() ? 0 : layers.front());
+  if (!layer) return;
+  const auto since = read_number(exchange, "since", "seconds since 1970", 0);
+  if (!since) return;
+  const auto found = std::ranges::find(layers, *layer);
+  if (found == layers.end() && !layers.empty()) {
+    return refuse(exchange, {.message = fmt::format("layer: expected one of the MoE layers {}, "
+                                                    "found {}",
+                                                    fmt::join(layers, ", "), *layer),
+                             .param = "layer"});
+  }
+  const auto index = static_cast<size_t>(found - layers.begin());
+  reply(exchange, kJson, json_text(load_.json(index, *since)));
 }
 
 void Service::start_record(const std::shared_ptr<Exchange>& exchange) {

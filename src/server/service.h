@@ -3,9 +3,9 @@
 // The HTTP endpoints: which function answers which path, and which requests are refused.
 //
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
-//   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, server/monitor.h)
-//   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
-//   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
+//   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, server/monitor.h,
+//   load_history.h) POST /start_, /stop_, /dump_expert_distribution_record
+//   (server/expert_recorder.h) POST /scale_elastic_ep, /is_scaling_elastic_ep (as vLLM has them)
 //
 // HEAD is answered wherever GET is, OPTIONS everywhere.
 //
@@ -25,6 +25,7 @@
 #include "server/expert_recorder.h"
 #include "server/generation.h"
 #include "server/iteration_watch.h"
+#include "server/load_history.h"
 #include "server/monitor.h"
 #include "server/preparation.h"
 #include "server/rank_states.h"
@@ -80,6 +81,7 @@ class Service {
   bool idle() const { return metrics_.running == 0 && in_preparation_.empty(); }
   Metrics& metrics() { return metrics_; }
   Monitor& monitor() { return monitor_; }
+  LoadHistory& load() { return load_; }
   RankStates& ranks() { return ranks_; }
   BalancerState& balancer() { return balancer_; }
   ExpertRecorder& recorder() { return recorder_; }
@@ -102,11 +104,12 @@ class Service {
   void health(const std::shared_ptr<Exchange>& exchange);
   void version(const std::shared_ptr<Exchange>& exchange);
   void metrics_page(const std::shared_ptr<Exchange>& exchange);
-  std::optional<int64_t> read_since(const std::shared_ptr<Exchange>& exchange, const char* what,
-                                    int64_t by_default);
+  std::optional<int64_t> read_number(const std::shared_ptr<Exchange>& exchange,
+                                     const std::string& name, const char* what, int64_t by_default);
   void perf_metrics(const std::shared_ptr<Exchange>& exchange);
   void dashboard(const std::shared_ptr<Exchange>& exchange);
   void dashboard_data(const std::shared_ptr<Exchange>& exchange);
+  void dashboard_load(const std::shared_ptr<Exchange>& exchange);
   void start_record(const std::shared_ptr<Exchange>& exchange);
   void stop_record(const std::shared_ptr<Exchange>& exchange);
   void dump_record(const std::shared_ptr<Exchange>& exchange);
@@ -133,6 +136,7 @@ class Service {
   const Preparation preparation_;
   Metrics metrics_;
   Monitor monitor_;
+  LoadHistory load_;
   RankStates ranks_;
   BalancerState balancer_;
   ExpertRecorder recorder_;

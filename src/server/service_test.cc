@@ -815,6 +815,27 @@ TEST_F(MonitoredServiceTest, TheDashboardTakesNothingAway) {
   EXPECT_EQ(ask("GET", "/perf_metrics").body_json()["iterations"].size(), 2u);
 }
 
+TEST_F(MonitoredServiceTest, TheDashboardHasTheLoadOfALayer) {
+  EXPECT_EQ(ask("GET", "/dashboard/load").body_json()["windows"], json::array());
+  add_iteration(0);
+  on_server([&] {
+    service_->load().add(*summary_of(run::Iteration{{record(0, {3, 1}), record(0, {2, 2})}, {}}),
+                         unix_seconds());
+    service_->load().add(run::ExpertLoad{.first_layer = 0, .counts = {5, 2, 1}}, unix_seconds());
+    return true;
+  });
+  const json data = ask("GET", "/dashboard/load?layer=1").body_json();
+  EXPECT_EQ(data["layers"], json({1}));
+  EXPECT_EQ(data["windows"][0]["sent"], json({{3, 1}, {2, 2}}));
+  EXPECT_EQ(data["windows"].back()["experts"], json({5, 2, 1}));
+  EXPECT_EQ(ask("GET", "/dashboard/load?since=99999999999").body_json()["windows"], json::array());
+  const Reply wrong = ask("GET", "/dashboard/load?layer=2");
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_THAT(wrong.body, HasSubstr("layer: expected one of the MoE layers 1, found 2"));
+  EXPECT_EQ(ask("GET", "/dashboard/load?layer=x").status, 400);
+  EXPECT_EQ(ask("GET", "/dashboard/load?since=x").status, 400);
+}
+
 // Not 0: it would count for the mean of the ranks, and look like an idle one.
 TEST_F(MonitoredServiceTest, ARankThatIsNoMemberHasNoLoadOnTheDashboard) {
   const run::MembersChanged alone{.epoch = 2, .ranks = {0}};
@@ -981,7 +1002,7 @@ TEST(StopStringsTest, KeepBackTextThatMayBecomeAStopString) {
 // HEAD is as GET without the body; every 405 names the methods.
 TEST_F(ServiceTest, MethodsOfEveryEndpoint) {
   for (const char* path : {"/health", "/v1/models", "/v1/models/m", "/metrics", "/dashboard",
-                           "/dashboard/data", "/perf_metrics", "/version"}) {
+                           "/dashboard/data", "/dashboard/load", "/perf_metrics", "/version"}) {
     SCOPED_TRACE(path);
     const Reply head = ask("HEAD", path);
     EXPECT_EQ(head.status, 200);

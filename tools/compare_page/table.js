@@ -32,6 +32,12 @@ function tableColumns(data) {
     columns.push({title: "ranks per token", value: (plan) => plan.mean.ranks_per_token, text: formatRanks},
                  {title: "… by cover", value: (plan) => plan.mean.ranks_per_token_cover, text: formatRanks});
   }
+  if (data.plans[0].mean.crossings_per_token) {
+    columns.push({title: "nodes crossed to", value: (plan) => plan.mean.crossings_per_token, text: formatRanks});
+  }
+  if (data.plans[0].mean.crossings_per_token_held_out) {
+    columns.push({title: "… held out", value: (plan) => plan.mean.crossings_per_token_held_out, text: formatRanks});
+  }
   if (data.plans[0].mean.ranks_per_token_held_out) {
     columns.push({title: "… held out", value: (plan) => plan.mean.ranks_per_token_held_out, text: formatRanks},
                  {title: "… by cover, held out", value: (plan) => plan.mean.ranks_per_token_cover_held_out, text: formatRanks});

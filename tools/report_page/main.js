@@ -20,14 +20,16 @@ function addImbalance(runs) {
   });
 }
 
-function showReport({runs, window: windowSize}) {
+function showReport({runs, window: windowSize, sent_window: sentWindow}) {
   document.getElementById("facts").textContent = factsText(runs[0]);
   installPalette();
   addSummary(runs);
   addImbalance(runs);
   addLayerRank(runs);
   addRankIteration(runs);
-  addSenderReceiver(runs);
+  addSenderReceiver(runs, sentWindow);
+  addSentOverTime(runs, sentWindow);
+  addMove(runs);
   addExperts(runs, windowSize);
   addRequest(runs);
   document.getElementById("footer").textContent =

@@ -188,50 +188,7 @@ function addRankIteration(runs) {
   });
 }
 
-// ---- Sender × receiver ----
-
-function sentPairs(run, layer) {
-  if (layer !== "all") return run.sent[Number(layer)];
-  return run.sent[0].map((row, from) => row.map((_, to) => sum(run.sent.map((each) => each[from][to]))));
-}
-
-function sentPanel(runs, index, {sent, busiest}) {
-  const run = runs[index];
-  const received = sent[0].map((_, to) => sum(sent.map((row) => row[to])));
-  const map = {
-    rows: run.ep_size, cols: run.ep_size,
-    value: (row, col) => sent[row][col],
-    rowLabel: String, colLabel: String, rowTitle: "sending rank", colTitle: "receiving rank",
-    notes: {title: "sent", text: (row) => formatShort(sum(sent[row]))},
-    bars: {title: "received (dashed: even share)", values: received, max: busiest, mean: sum(received) / run.ep_size},
-    format: formatShort,
-  };
-  return panelOf(runs, index, hottest(received), map);
-}
-
-function addSenderReceiver(runs) {
-  addSection({
-    title: "Pairs from each rank to each rank, all iterations",
-    hint: "<b>Look for hot columns:</b> a receiver to which every rank sends much holds popular experts. Hot rows are ranks with more tokens of their own; the diagonal stays on its rank and costs no transfer.",
-    controls: [layerControl(runs[0], [{value: "all", text: "all layers together"}])],
-    draw: ({layer}, parts) => {
-      const sent = runs.map((run) => sentPairs(run, layer));
-      const busiest = maxOf(sent.flatMap((each) => each[0].map((_, to) => sum(each.map((row) => row[to])))));
-      drawHeatMaps(parts, {
-        shown: runs.map((_, i) => sentPanel(runs, i, {sent: sent[i], busiest})),
-        unit: "pairs sent, sum over iterations",
-        where: (row, col) => (row === col ? `Rank ${row} to itself` : `Rank ${row} to rank ${col}`),
-        exact: (value) => pairs(value),
-      });
-    },
-  });
-}
-
 // ---- Experts over time ----
-
-function windowStarts(runs) {
-  return [...new Set(runs.flatMap((run) => run.windows.map((each) => each.start)))].sort((a, b) => a - b);
-}
 
 // [window] of [expert] counts or null; `running`: accumulated from the first window on.
 function windowCounts(run, starts, layer, running) {
@@ -277,7 +234,7 @@ function windowLabels(starts, size) {
 }
 
 function addExperts(runs, windowSize) {
-  const starts = windowStarts(runs);
+  const starts = startsOf(runs, "windows");
   const labels = windowLabels(starts, windowSize);
   const shown = runsToShow(runs, (run) => run.windows);
   addSection({

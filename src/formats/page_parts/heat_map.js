@@ -3,6 +3,7 @@
 // map: {rows, cols, value(row, col) (null: nothing was recorded),
 //       rowLabel(row), colLabel(col), rowTitle, colTitle,
 //       notes: {title, text(row)}             a column of text at the right, optional
+//       marks: [{col, text}]                  lines before columns, with texts above, optional
 //       bars: {title, values: [cols], max, mean}   a strip of bars above, optional; mean: dashed line
 //       joined                                 whether columns touch, as seconds do, optional
 //       format(value)                          for numbers in cells}
@@ -11,13 +12,14 @@
 const kRowHeight = 30;
 const kTallest = 340;   // pixels that many rows share
 const kShortest = 90;   // pixels that few rows share: room for the axis title
+const kMarkTexts = 76;  // pixels above the plot: the texts of marks are above the bars
 const kThinnest = 2.5;  // pixels of a row when even these do not suffice
 
 function heatLayout(map, width) {
   const longest = maxOf(Array.from({length: map.rows}, (_, row) => map.rowLabel(row).length));
   const left = 32 + longest * 6.6;
   const right = map.notes ? 74 : 2;
-  const top = map.bars ? 62 : map.notes ? 20 : 4;
+  const top = map.marks ? kMarkTexts + 2 : map.bars ? 62 : map.notes ? 20 : 4;
   const cellHeight = Math.max(kThinnest, Math.min(Math.max(kRowHeight, kShortest / map.rows), kTallest / map.rows));
   const cellWidth = (width - left - right) / map.cols;
   const plotWidth = cellWidth * map.cols;
@@ -29,7 +31,7 @@ function heatMapSvg(map, scale, width, label) {
   const layout = heatLayout(map, width);
   return `<svg viewBox="0 0 ${width} ${layout.height.toFixed(1)}" role="img" aria-label="${escapeText(label)}">` +
       cellsSvg(map, layout, scale) + cellTextSvg(map, layout, scale) + rowAxisSvg(map, layout) + colAxisSvg(map, layout) +
-      (map.notes ? notesSvg(map, layout) : "") + (map.bars ? barsSvg(map, layout) : "") +
+      (map.notes ? notesSvg(map, layout) : "") + (map.bars ? barsSvg(map, layout) : "") + (map.marks ? marksSvg(map, layout) : "") +
       `<rect class="cursor" visibility="hidden" width="${layout.cellWidth}" height="${layout.cellHeight}"/></svg>`;
 }
 
@@ -136,6 +138,16 @@ function barsSvg(map, layout) {
   let svg = `<path class="sum" d="${d}"/><text x="${layout.left}" y="${base - height - 6}">${escapeText(title)}</text>`;
   if (mean) svg += `<path class="mean" d="M${layout.left} ${(base - mean / max * height).toFixed(1)}h${layout.plotWidth}"/>`;
   return svg;
+}
+
+// The text of a mark is at its left if another one follows, else at its right.
+function marksSvg(map, {left, top, cellWidth, plotHeight}) {
+  const marks = map.marks.filter(({col}) => col >= 0);
+  return marks.map(({col, text}, i) => {
+    const x = left + col * cellWidth, leans = i + 1 < marks.length;
+    return `<path class="mark" d="M${x.toFixed(1)} ${top - kMarkTexts}V${(top + plotHeight).toFixed(1)}"/>` +
+        `<text class="strong" x="${(x + (leans ? -5 : 5)).toFixed(1)}" y="${top - kMarkTexts + 10}" text-anchor="${leans ? "end" : "start"}">${escapeText(text)}</text>`;
+  }).join("");
 }
 
 // The cell under the pointer, or null. layout: of the map that `svg` shows.

@@ -31,7 +31,7 @@ function addSection({title, hint, controls, draw}) {
 // Gives the panels so many columns, where there is room, and returns the width to draw one with: its
 // own, so that texts keep their size on every screen. A panel narrower than `least` scrolls.
 function layOutPanels(panels, columns, least) {
-  panels.className = columns === 1 ? "panels single" : "panels";
+  panels.className = columns === 1 ? "panels single" : columns === 3 ? "panels thirds" : "panels";
   const width = Math.floor(parseFloat(getComputedStyle(panels).gridTemplateColumns));
   panels.classList.toggle("scroll", width < least);
   panels.style.setProperty("--least", `${least}px`);

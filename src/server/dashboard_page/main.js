@@ -19,16 +19,23 @@ function askForKey(wasWrong) {
   setState("", "waiting for the key");
 }
 
-async function ask() {
+function keyHeaders() {
   const key = sessionStorage.getItem(kKeyName);
-  const path = location.pathname.replace(/\/+$/, "");
-  const reply = await fetch(`${path}/data?since=${state.newest}`, {
-    headers: key ? {Authorization: `Bearer ${key}`} : {},
+  return key ? {Authorization: `Bearer ${key}`} : {};
+}
+
+function askServer(path) {
+  return fetch(location.pathname.replace(/\/+$/, "") + path, {
+    headers: keyHeaders(),
     cache: "no-store",
     signal: AbortSignal.timeout(kPatienceMs),
   });
+}
+
+async function ask() {
+  const reply = await askServer(`/data?since=${state.newest}`);
   if (reply.status === 401) {
-    askForKey(key !== null);
+    askForKey(sessionStorage.getItem(kKeyName) !== null);
     return null;
   }
   if (!reply.ok) throw new Error(`status ${reply.status}`);
@@ -67,6 +74,8 @@ async function poll() {
     document.getElementById("board").hidden = false;
     take(data);
     redraw();
+    offerRequest(state);
+    if (load.timer === 0) askForLoad();
     const isDegraded = data.ranks.degraded !== "";
     setState(isDegraded ? "degraded" : "live",
              (isDegraded ? "degraded" : "live") + (data.answers_running > 0 ? "" : ", idle"));
