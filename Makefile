@@ -2,7 +2,7 @@
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
 # scripts/test_packages.txt for the rest).
-.PHONY: help build demo test test-all test-others check-models times soak soak-faults fuzz bench format check tidy clean
+.PHONY: help build demo test test-all test-others check-models test-integrations times soak soak-faults fuzz bench bench-balance format check tidy clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
@@ -29,6 +29,9 @@ check-models: ## compare random models of every family with transformers (COUNT=
 	@scripts/check_models.sh build/src/model_test build/check_models $(or $(COUNT),30) \
 	  $(or $(SEED),1) $(FAMILY)
 
+test-integrations: ## run vLLM's and SGLang's published policy modules and tests beside wideep's; downloads them
+	@scripts/test_integrations.sh build/integrations
+
 times: ## where the time of the last build and of its tests went
 	@scripts/build_times.py
 
@@ -43,6 +46,9 @@ fuzz: ## look for inputs that break a reader (FUZZ_SECONDS=60 for each)
 
 bench: ## run the microbenchmarks
 	@scripts/bench.sh
+
+bench-balance: ## every figure on balancing: before, goal, now
+	@scripts/bench_balance.sh
 
 format: ## format the sources
 	@scripts/install_packages.sh packages.txt development_packages.txt

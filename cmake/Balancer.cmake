@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The balancer as other programs embed it, and its installation:
-#   wideep::balancer  static library for C++: wideep/balancer.h
+#   wideep::balancer  static library for C++: wideep/balancer.h, wideep/online_repairer.h
 #   wideep::c_api     libwideep.so for C and every language that can call C: wideep/c_api.h
 # Neither needs anything but fmt. `cmake --install` also writes the package that
 # find_package(wideep) finds.
@@ -8,8 +8,14 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 wideep_objects(wideep_check base/check.cc)
+# What of src/online chooses moves, without the threads and the copies of a running engine.
+wideep_objects(wideep_online_policy online/equal_policy.cc online/evidence.cc online/layer_rota.cc
+               online/load_window.cc online/move_search.cc online/online_repairer.cc
+               online/placement_judge.cc online/sample_set.cc online/update_policy.cc)
 wideep_sources(sources balance)
-add_library(wideep_balancer STATIC ${sources} $<TARGET_OBJECTS:wideep_check>)
+add_library(wideep_balancer STATIC ${sources} $<TARGET_OBJECTS:wideep_check>
+                                   $<TARGET_OBJECTS:wideep_exchange_base>
+                                   $<TARGET_OBJECTS:wideep_online_policy>)
 target_include_directories(wideep_balancer
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>

@@ -4,15 +4,14 @@
 # wideep::c_api has them too. It needs nothing but fmt and wideep::balancer.
 include(GNUInstallDirs)
 
-# The folder src/ep, and what it uses of base and transport: the other files there need more than
-# fmt, or start ranks, which the embedding program does.
+# The folder src/ep, and what it uses of base (which wideep::balancer has, too) and transport: the
+# other files there need more than fmt, or start ranks, which the embedding program does.
 wideep_objects(wideep_exchange_base base/shared_bytes.cc base/trace.cc)
 wideep_objects(wideep_exchange_transport transport/bridge.cc transport/endpoint.cc
                transport/flag.cc transport/node_map.cc transport/shared_memory.cc)
 
 wideep_sources(sources ep)
-add_library(wideep_communicator STATIC ${sources} $<TARGET_OBJECTS:wideep_exchange_base>
-                                       $<TARGET_OBJECTS:wideep_exchange_transport>)
+add_library(wideep_communicator STATIC ${sources} $<TARGET_OBJECTS:wideep_exchange_transport>)
 target_include_directories(wideep_communicator
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Python package as a user would, into an environment of its own, and runs its tests
-# and its example. Exits with 77 (skipped) if Python or the packages that build it are missing.
+# and its examples. Exits with 77 (skipped) if Python or the packages that build it are missing.
 #
 #   scripts/test_python.sh <work directory>
 set -euo pipefail
@@ -27,3 +27,4 @@ pip install --no-build-isolation --no-deps --force-reinstall \
 cd "$work"
 venv/bin/python -m unittest discover --start-directory "$source/python/tests"
 venv/bin/python "$source/examples/balancer.py"
+venv/bin/python "$source/examples/online_repairer.py"

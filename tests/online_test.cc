@@ -85,11 +85,12 @@ void expect_switches(const run::Rebalance& rebalance) {
 }
 
 // The number of moves in a run depends on how busy the machine is, so this runs again until `moves`
-// are reached, and compares every answer of every run with the expected one.
+// are reached and a decision has ended, and compares every answer of every run with the expected
+// one.
 Moved run_until_moved(const GenerateOptions& options, int64_t moves,
                       const std::vector<std::string>& expected) {
   Moved moved;
-  for (int i = 0; i < kMostRuns && moved.moves < moves; ++i) {
+  for (int i = 0; i < kMostRuns && (moved.moves < moves || moved.rebalances == 0); ++i) {
     const GenerateReport report = run(options);
     EXPECT_EQ(digests(report), expected);
     EXPECT_TRUE(report.online);
@@ -292,6 +293,42 @@ TEST_P(Online, IterationsGoOnWhileTheBalancersThreadsAreStopped) {
     moves = report->online->moves;
   }
   EXPECT_GT(moves, 0);
+}
+
+// Shuffling experts cannot pay for itself.
+TEST_P(Online, ABalancerWhoseMovesDoNotPayRests) {
+  const Model& model = GetParam();
+  GenerateOptions options = options_for(directory_.path(), 2, 500);
+  const std::vector<std::string> expected = digests(run(options));
+  balance(options, 2);
+  make_restless(options, model, 2);
+  const auto adjust = options.adjust_online;
+  options.adjust_online = [&](run::OnlineParts& parts) {
+    adjust(parts);
+    parts.plan.policy.horizon_tokens = 20;
+  };
+  std::vector<run::TrustChange> changes;
+  int64_t moved_at_rest = 0, moves = 0;
+  for (int i = 0; i < kMostRuns && changes.size() < 2; ++i) {
+    moves = 0;
+    changes.clear();
+    const auto report = run::generate(options, [&](const run::Event& event) {
+      if (const auto* each = std::get_if<run::Rebalance>(&event)) {
+        moves += each->moves;
+        // What was under way when it began to rest may end.
+        if (!changes.empty() && changes.back().verdict.rests) moved_at_rest += each->moves;
+      }
+      if (const auto* each = std::get_if<run::TrustChange>(&event)) changes.push_back(*each);
+    });
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(digests(*report), expected);
+  }
+  ASSERT_GE(changes.size(), 2u);
+  for (size_t i = 0; i < changes.size(); ++i) EXPECT_EQ(changes[i].verdict.rests, i % 2 == 0) << i;
+  EXPECT_LE(changes[0].verdict.sums.net_seconds(), 0.0);
+  EXPECT_EQ(changes[0].verdict.rest_tokens, 4 * 20);
+  EXPECT_GE(changes[1].iteration, changes[0].iteration + 30);  // at most two tokens in each
+  EXPECT_LT(moved_at_rest, moves);
 }
 
 // With every format of weights that has its own kind of record, and with dispatch in small chunks.

@@ -102,7 +102,7 @@ std::string restless(int ranks) {
   return fmt::format(
       "tensor_parallel_size: {0}\nmoe_expert_parallel_size: {0}\nenable_attention_dp: true\n"
       "moe_config:\n  load_balancer: {{num_slots: 24, layer_updates_per_iter: 2, "
-      "update_policy: trt}}\n"
+      "update_policy: trt, exact_load: node, unpaid_moves: go_on}}\n"
       "kv_cache_config: {{max_tokens: {1}}}\n"
       "speculative_config: {{decoding_type: auto, max_pool_bytes: 262144}}\n",
       ranks, kCacheTokens);

@@ -92,16 +92,20 @@ TEST(Soak, RandomTrafficWhileExpertsMove) {
                      {.family = "deepseek_v3", .num_layers = 4, .num_predicting = 1});
   Traffic traffic(directory.path());
   const auto end = Clock::now() + std::chrono::duration<double>(soak_seconds());
-  int64_t runs = 0, iterations = 0, moves = 0, spoilt = 0, bytes_at_start = 0;
+  int64_t runs = 0, iterations = 0, moves = 0, spoilt = 0, at_rest = 0, bytes_at_start = 0;
   while (Clock::now() < end) {
     run::GenerateOptions options = traffic.next();
     const int k = static_cast<int>(runs % 4);  // 0: static
-    options.parallel.moe_config.load_balancer = {.num_slots = 24, .layer_updates_per_iter = k};
+    recordings::BalancerSettings balancer = {.num_slots = 24, .layer_updates_per_iter = k};
+    if (k > 0 && runs % 3 != 0) balancer.exact_load = true;
+    options.parallel.moe_config.load_balancer = balancer;
+    const bool rests = runs % 7 == 1;  // because the policy's moves do not pay
     options.adjust_online = [&](run::OnlineParts& parts) {
       parts.make_policy = [&, layers = parts.plan.num_layers] {
         return std::make_unique<RestlessPolicy>(layers, 16, k, runs);
       };
       parts.plan.balancer.look_interval = std::chrono::microseconds(100);
+      if (rests) parts.plan.policy.horizon_tokens = 20;
       parts.on_copy = troublesome_copies();
     };
     using Type = parallel::SpeculativeConfig::Type;
@@ -128,11 +132,15 @@ TEST(Soak, RandomTrafficWhileExpertsMove) {
       moves += report->online->moves;
       spoilt += report->online->hash_failures;
       EXPECT_EQ(report->online->cancelled, 0);
+      if (report->online->resting > 0) ++at_rest;
     }
     if (++runs == 20) bytes_at_start = used_bytes();
   }
-  fmt::print("  {} runs, {} iterations, {} moves, {} spoilt copies noticed, {} answers compared\n",
-             runs, iterations, moves, spoilt, traffic.compared());
+  fmt::print(
+      "  {} runs, {} iterations, {} moves, {} spoilt copies noticed, {} balancers at rest, {} "
+      "answers "
+      "compared\n",
+      runs, iterations, moves, spoilt, at_rest, traffic.compared());
   EXPECT_GT(moves, 0);
   EXPECT_GT(traffic.compared(), 0);
   if (runs > 100) {

@@ -18,6 +18,8 @@ void add_serve_command(command_line::Command app, const Started& started, Status
 void add_route_command(command_line::Command app, Status* status);
 void add_balance_report_command(command_line::Command balance,
                                 Status* status);  // wideep balance report
+void add_balance_check_command(command_line::Command balance,
+                               Status* status);  // wideep balance check
 void add_balance_plan_command(command_line::Command balance,
                               Status* status);  // wideep balance plan
 void add_balance_resplit_command(command_line::Command balance,

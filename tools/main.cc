@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   tools::add_balance_compare_command(balance, &status);
   tools::add_balance_picture_command(balance, &status);
   tools::add_balance_replay_command(balance, &status);
+  tools::add_balance_check_command(balance, &status);
   const command_line::Command bench =
       program.add_command("bench", "Measure speed, next to this machine's limits");
   bench.require_command();

@@ -12,7 +12,7 @@
  * default. New members will replace a part of `reserved`, so sizes stay the same. A library refuses
  * a struct whose `reserved` is not 0: it sets a member that this version does not have.
  *
- * Thread safety: one thread at a time per handle (planner, resplitter, repairer, communicator);
+ * Thread safety: one thread at a time per handle (planner, resplitter, repairers, communicator);
  * all other functions, those of groups included, may be called from any thread. Handles keep their
  * work space between calls; wideep_resplitter_run never allocates.
  *
@@ -163,6 +163,64 @@ WIDEEP_EXPORT int wideep_repairer_repair(wideep_repairer* repairer, int32_t num_
                                          const double* load, const int32_t* from,
                                          const double* from_shares, int32_t* to, double* to_shares,
                                          wideep_repair_report* reports);
+
+/* The online balancer: windows of load in, few moves out (wideep/online_repairer.h,
+ * docs/online.md). It remembers the loads of earlier steps and the placement of all layers. */
+enum {
+  WIDEEP_SHARES_OF_ITERATION =
+      0,                       /* the engine computes them in each iteration: wideep_resplitter */
+  WIDEEP_SHARES_OF_UPDATE = 1, /* it takes them from the repairer */
+};
+
+typedef struct wideep_online_options {
+  int32_t split;           /* WIDEEP_SPLIT_*: equal, if not set */
+  int32_t share_update;    /* WIDEEP_SHARES_*, with a weighted split */
+  int32_t max_moves;       /* of a layer in one step; 0: no limit */
+  int32_t num_samples;     /* of load that are remembered; 0: 32 */
+  int64_t sample_tokens;   /* tokens that make a sample; 0: 2048. A step of more is one sample */
+  int64_t horizon_tokens;  /* within which a move must pay; 0: 16,384, or 4,096 per rank above 8 */
+  double rows_per_move;    /* its price: rows that a rank computes in the time of a copy; 0: 32 */
+  double tolerance;        /* imbalance that needs no moves; 0: 0.01 equal, 0.003 weighted */
+  double false_alarm_rate; /* of a balanced layer in one step; 0: 0.001 */
+  double turn_ms;          /* planning time of one step, weighted split; 0: docs/online.md */
+  int64_t reserved[5];
+} wideep_online_options;
+
+/* A slot that gets another expert: one copy of weights. */
+typedef struct wideep_slot_move {
+  int32_t layer;
+  int32_t slot;
+  int32_t expert;
+  int32_t reserved;
+} wideep_slot_move;
+
+typedef struct wideep_online_repairer wideep_online_repairer;
+
+/* top_k: experts per token. slot_to_expert: [num_layers, S] in service. options: NULL for the
+ * defaults. */
+WIDEEP_EXPORT int wideep_online_repairer_create(const wideep_plan_shape* shape, int32_t num_layers,
+                                                int32_t top_k, const wideep_online_options* options,
+                                                const int32_t* slot_to_expert,
+                                                wideep_online_repairer** repairer);
+/* NULL is allowed. */
+WIDEEP_EXPORT void wideep_online_repairer_destroy(wideep_online_repairer* repairer);
+
+/* Ends an iteration, or a window of iterations. counts: [num_layers, E] tokens of all ranks, >= 0.
+ * busy: [num_layers] nonzero for layers whose copies are still under way, which get no moves; NULL:
+ * none. moves: [num_moves] out, by layer, valid until the repairer's next call; they count as made
+ * from then on. */
+WIDEEP_EXPORT int wideep_online_repairer_step(wideep_online_repairer* repairer,
+                                              const int64_t* counts, const uint8_t* busy,
+                                              const wideep_slot_move** moves, int32_t* num_moves);
+
+/* slot_to_expert: [num_layers, S] out, with all moves so far. shares: [num_layers, S] out, of each
+ * layer's last update, equal ones before that; NULL when not wanted. */
+WIDEEP_EXPORT int wideep_online_repairer_placement(const wideep_online_repairer* repairer,
+                                                   int32_t* slot_to_expert, double* shares);
+/* Where the engine did not make the moves of a layer: what it serves instead, [S]. */
+WIDEEP_EXPORT int wideep_online_repairer_set_placement(wideep_online_repairer* repairer,
+                                                       int32_t layer,
+                                                       const int32_t* slot_to_expert);
 
 /* max rank load / mean - 1, over the ranks in use, of slot_to_expert [S] with shares [S] (NULL:
  * equal) under load [E]. */

@@ -5,7 +5,12 @@
     shares = wideep.resplit(plan.placement, new_load, ep_size=32)           # no weights move
     repair = wideep.repair(plan.placement, newer_load, ep_size=32, split="weighted")  # a few do
 
-or, as a replacement for DeepSeek's EPLB:
+or while an engine serves, from windows of load:
+
+    repairer = wideep.Repairer(plan.placement, num_experts=256, ep_size=32, top_k=8)
+    updates = repairer.step(window)                                         # few moves
+
+or, as a replacement for DeepSeek's EPLB (for vLLM, SGLang and TensorRT-LLM: wideep.integrations):
 
     phy2log, log2phy, expert_count = wideep.rebalance_experts(
         weight, num_replicas, num_groups, num_nodes, num_gpus)
@@ -25,11 +30,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _balancer
+from ._arrays import as_integers as _as_integers
+from ._arrays import matrix as _matrix
 from .eplb import rebalance_experts
+from .maps import MapFault, check_maps, count_moves
+from .repairer import Repairer, Update
 
 __all__ = [
+    "MapFault",
     "Plan",
     "Repair",
+    "Repairer",
+    "Update",
+    "check_maps",
+    "count_moves",
     "imbalance",
     "lower_bound",
     "plan",
@@ -172,27 +186,6 @@ def lower_bound(
     result = np.empty(len(loads))
     _balancer.lower_bound(shape, _is_weighted(split), loads, result)
     return result
-
-
-def _matrix(name: str, values: ArrayLike, dtype: type) -> np.ndarray:
-    array = np.asarray(values)
-    if array.ndim != 2:
-        raise ValueError(f"{name}: expected an array [layers, n], found {array.ndim} dimension(s)")
-    if np.issubdtype(dtype, np.integer):
-        return _as_integers(name, array, dtype)
-    return np.ascontiguousarray(array, dtype=dtype)
-
-
-def _as_integers(name: str, values: ArrayLike, dtype: type) -> np.ndarray:
-    """Refuses values that the conversion to dtype would change."""
-    array = np.asarray(values)
-    if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{name}: expected integers, found {array.dtype}")
-    limits = np.iinfo(dtype)
-    if array.size and (array.min() < limits.min or array.max() > limits.max):
-        found = f"{array.min()} to {array.max()}"
-        raise ValueError(f"{name}: expected {limits.min} to {limits.max}, found {found}")
-    return np.ascontiguousarray(array, dtype=dtype)
 
 
 def _pair_counts(pair_counts: Optional[ArrayLike], shape: tuple[int, int]) -> np.ndarray:

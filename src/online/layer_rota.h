@@ -8,6 +8,9 @@
 //
 //   L = 6, k = 4:  {0, 2, 4} {1, 3, 5} {}        L = 5, k = 2:  {0, 3} {1, 4} {2}
 //
+// Without rests there is no empty group: whoever plans from windows of many iterations has waited
+// long enough.
+//
 // Thread safety: plain value.
 #pragma once
 
@@ -16,7 +19,7 @@ namespace wideep::online {
 class LayerRota {
  public:
   // REQUIRES: num_layers ≥ 1, 1 ≤ layers_per_turn.
-  LayerRota(int num_layers, int layers_per_turn);
+  LayerRota(int num_layers, int layers_per_turn, bool rests = true);
 
   int num_turns() const { return num_turns_; }  // of one round, including the empty one
   int turn() const { return turn_; }

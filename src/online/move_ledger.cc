@@ -2,6 +2,7 @@
 #include "online/move_ledger.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -10,8 +11,7 @@
 namespace wideep::online {
 namespace {
 
-// Of one layer. Older ones end early: a layer that switches in every iteration must not make the
-// ledger slow.
+// Of one layer: one that switches in every iteration must not make the ledger slow.
 constexpr size_t kMostTrials = 8;
 // Trials are judged after so many times trial_rows, even if few moves were made.
 constexpr double kJudgedTrials = 4.0;
@@ -46,10 +46,11 @@ std::unique_ptr<ServedLayer> MoveLedger::served(const balance::Placement& placem
 
 void MoveLedger::switched(int layer, const balance::Placement& placement, int64_t moves) {
   Layer& at = layers_[static_cast<size_t>(layer)];
-  if (at.trials.size() == kMostTrials) end_trial(at);
+  if (at.trials.size() == kMostTrials) merge_oldest(at);
   at.placements.push_back(served(placement));
   Trial& trial = at.trials.emplace_back();
   trial.sums.moves = moves;
+  trial.sums.paid_seconds = std::exchange(unassigned_seconds_, 0.0);
   sums_.moves += moves;
 }
 
@@ -62,7 +63,7 @@ double MoveLedger::expect(double imbalance_gained) {
 
 void MoveLedger::pay(double seconds) {
   sums_.paid_seconds += seconds;
-  judged_.paid_seconds += seconds;
+  unassigned_seconds_ += seconds;
 }
 
 std::optional<MoveLedger::Verdict> MoveLedger::add(const GroupLoads& loads, int top_k) {
@@ -105,6 +106,16 @@ void MoveLedger::add_layer(Layer& layer, std::span<const int64_t> tokens, int64_
          layer.trials.front().rows >= static_cast<double>(options_.trial_rows)) {
     end_trial(layer);
   }
+}
+
+// Two switches become one, from the placement before both to the one after both: it saves what both
+// have saved.
+void MoveLedger::merge_oldest(Layer& layer) {
+  Trial& second = layer.trials[1];
+  second.sums += layer.trials[0].sums;
+  second.rows = (layer.trials[0].rows + second.rows) / 2.0;
+  layer.trials.pop_front();
+  layer.placements.erase(layer.placements.begin() + 1);
 }
 
 // The oldest one.

@@ -68,6 +68,7 @@ class MoveLedger {
   void switched(int layer, const balance::Placement& placement, int64_t moves);
   // What the policy expects of an update, the imbalance ratio falls by so much, in seconds saved.
   double expect(double imbalance_gained);
+  // Planning or copying, for the next switch.
   void pay(double seconds);
 
   // Why the balancer's state has changed.
@@ -96,6 +97,7 @@ class MoveLedger {
 
   std::unique_ptr<ServedLayer> served(const balance::Placement& placement) const;
   void add_layer(Layer& layer, std::span<const int64_t> tokens, int64_t num_iterations);
+  static void merge_oldest(Layer& layer);
   void end_trial(Layer& layer);
   std::optional<Verdict> judge(double rows, int top_k);
 
@@ -103,9 +105,10 @@ class MoveLedger {
   std::vector<Layer> layers_;
   double seconds_per_row_ = 0.0;  // of the iterations that are being added, or before
   LedgerSums sums_;
-  LedgerSums judged_;       // of ended trials, and what was paid, since the last verdict
-  double rows_ = 0.0;       // of a layer, since the last verdict
-  double rest_rows_ = 0.0;  // of a layer; > 0: rests for so many more
+  LedgerSums judged_;                // of ended trials, since the last verdict
+  double unassigned_seconds_ = 0.0;  // paid, but not yet for a switch
+  double rows_ = 0.0;                // of a layer, since the last verdict
+  double rest_rows_ = 0.0;           // of a layer; > 0: rests for so many more
   int rests_in_a_row_ = 0;
   std::vector<double> load_;     // [E] scratch
   std::vector<double> fullest_;  // [placements of a layer] scratch

@@ -65,6 +65,7 @@ void OnlineBalancer::run() {
   while (!stop_) {
     const int64_t start_ns = base::thread_cpu_ns();
     board_.balancer().heartbeat_ns = base::wall_ns();
+    pay_for_copies();
     // Ended steps first: they free records and layers for the decision that follows.
     settle();
     if (const GroupLoads* loads = mailbox_.look(); loads != nullptr) {
@@ -93,9 +94,9 @@ std::chrono::nanoseconds OnlineBalancer::sleep_after(int64_t work_ns) const {
 
 // ---- what moves have brought ----
 
-void OnlineBalancer::keep_ledger(const GroupLoads& loads) {
+// Ranks copy at the same time, so the busiest one counts.
+void OnlineBalancer::pay_for_copies() {
   if (!ledger_) return;
-  // Ranks copy at the same time, so the busiest one counts.
   int64_t most_copy_ns = 0;
   for (size_t rank = 0; rank < copy_cpu_ns_.size(); ++rank) {
     const int64_t now_ns = board_.updater(static_cast<int>(rank)).copy_cpu_ns;
@@ -103,6 +104,10 @@ void OnlineBalancer::keep_ledger(const GroupLoads& loads) {
     copy_cpu_ns_[rank] = now_ns;
   }
   ledger_->pay(1e-9 * static_cast<double>(most_copy_ns));
+}
+
+void OnlineBalancer::keep_ledger(const GroupLoads& loads) {
+  if (!ledger_) return;
   const auto verdict = ledger_->add(loads, options_.top_k);
   const LedgerSums& sums = ledger_->sums();
   BalancerCounters& counters = board_.balancer();

@@ -109,6 +109,7 @@ class OnlineBalancer {
   void run();
   std::chrono::nanoseconds sleep_after(int64_t work_ns) const;
   void decide(const GroupLoads& loads);
+  void pay_for_copies();
   void keep_ledger(const GroupLoads& loads);
   bool is_sound(const LayerUpdate& update) const;
   bool rests() const { return ledger_ && ledger_->rests(); }

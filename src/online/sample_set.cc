@@ -51,8 +51,9 @@ double noise_distance(std::span<const double> a, std::span<const double> b, doub
 
 }  // namespace
 
-SampleSet::SampleSet(int num_experts, int max_samples)
+SampleSet::SampleSet(int num_experts, int max_samples, double memory)
     : num_experts_(static_cast<size_t>(num_experts)),
+      memory_(memory),
       loads_(num_experts_ * (static_cast<size_t>(max_samples) + 1)),
       expected_(num_experts_),
       mean_(num_experts_) {
@@ -93,7 +94,7 @@ void SampleSet::weigh() {
     sum += weight_[i] = similarity(distance) * tokens_[i];
   }
   const double tokens = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
-  const double memory = open_ ? kMemoryBesideOpen : kMemory;
+  const double memory = memory_ * (open_ ? kMemoryBesideOpen : kMemory);
   for (size_t i = 0; i < weight_.size(); ++i) {
     weight_[i] = (1.0 - memory) * weight_[i] / sum + memory * tokens_[i] / tokens;
   }

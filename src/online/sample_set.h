@@ -28,7 +28,8 @@ namespace wideep::online {
 
 class SampleSet {
  public:
-  SampleSet(int num_experts, int max_samples);
+  // memory: multiplies the part of the weight that all samples share, in (0, 1].
+  SampleSet(int num_experts, int max_samples, double memory = 1.0);
 
   // Takes the layer's samples, except those without a token. Scales each to a mean rank load of 1.
   // drift_margin: increases a sample's distance from the mean of all samples by this part.
@@ -52,6 +53,7 @@ class SampleSet {
   void widen(double drift_margin);
 
   size_t num_experts_;
+  double memory_;
   double num_ranks_ = 1.0;
   bool open_ = false;             // row 0 is the open sample
   std::vector<double> loads_;     // [size, E]

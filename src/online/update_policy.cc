@@ -48,7 +48,7 @@ class PolicyBase : public UpdatePolicy {
                  .num_experts = shape.plan.num_experts,
                  .top_k = shape.top_k},
                 options.window),
-        rota_(shape.num_layers, options.layer_updates_per_iter) {}
+        rota_(shape.num_layers, options.layer_updates_per_iter, options.rests) {}
 
   void add_counts(int layer_idx, std::span<const int64_t> counts) final {
     window_.add(layer_idx, counts);

@@ -41,6 +41,7 @@
 
 #include "online/load_window.h"
 #include "wideep/balancer.h"
+#include "wideep/online_repairer.h"  // LayerUpdate, SlotMove
 #include "wideep/status.h"
 
 namespace wideep::online {
@@ -66,6 +67,7 @@ struct PolicyOptions {
   PolicyKind policy = PolicyKind::kWideep;
   ShareUpdate share_update = ShareUpdate::kIteration;
   int layer_updates_per_iter = 1;  // k: layers whose turn an iteration is, 1 … L
+  bool rests = true;               // LayerRota: an empty turn follows equal groups
   int64_t bytes_per_expert = 0;    // of one layer's expert; only reported
 
   // Iterations (with tokens) that only gather counts. Policy wideep also waits for evidence.
@@ -108,28 +110,6 @@ double default_turn_ms(const balance::PlanShape& shape);
 
 // The price of a move from measured figures, all > 0.
 double rows_per_move(double bytes_per_expert, double copy_bytes_per_second, double seconds_per_row);
-
-// A slot that gets another expert: one copy of weights.
-struct SlotMove {
-  int slot = 0;    // global
-  int expert = 0;  // new
-  bool operator==(const SlotMove&) const = default;
-};
-
-struct LayerUpdate {
-  int layer_idx = 0;        // from 0
-  balance::LayerPlan plan;  // the whole target; its shares are those of the expected load
-  // The slots that differ between the target and the given placement; empty if only shares change
-  // (share_update window). Experts that stay on a rank keep their slots.
-  std::vector<SlotMove> moves;
-  // Imbalance ratio expected of the present placement and of the target: weighted mean over the
-  // window's samples, with the shares of the policy and of share_update.
-  double imbalance_before = 0.0;
-  double imbalance_after = 0.0;
-  int64_t bytes = 0;  // moves · bytes_per_expert
-  // Noise does not explain the imbalance: the update need not wait for others.
-  bool urgent = false;
-};
 
 class UpdatePolicy {
  public:

@@ -350,12 +350,17 @@ Status Rank::regroup(Stage& stage) {
 
 // Of the members' placement.
 Result<OnlinePlan> Rank::online_plan(const Stage& stage) const {
-  const OnlinePlan& planned = online()->plan;
-  if (!is_elastic()) return planned;
-  base::Machine machine;
-  machine.allowed = planned.balancer.processors;
-  WIDEEP_TRY_ASSIGN(OnlinePlan plan, plan_online_stage(planned.experts, stage.placement,
-                                                       stage.ranks->num_ranks(), machine));
+  OnlinePlan plan = online()->plan;
+  if (!is_elastic()) return plan;
+  const balance::Placement& any = stage.placement.layers.begin()->second;
+  const bool is_as_planned =
+      any.ep_size == plan.board.owners() && any.num_slots() == plan.board.num_slots;
+  if (!is_as_planned) {
+    base::Machine machine;
+    machine.allowed = plan.balancer.processors;
+    WIDEEP_TRY_ASSIGN(
+        plan, plan_online_stage(plan.experts, stage.placement, stage.ranks->num_ranks(), machine));
+  }
   online()->board->reshape(plan.board);
   return plan;
 }
