@@ -90,6 +90,7 @@ TEST_F(CommandBalanceCheck, ReplicasOnOneRankAreNoFault) {
   const std::string path = write("two.json", R"({"physical_to_logical_map": [0, 0, 1, 2]})");
   const CommandEnd end = balance({"check", "--map", path, "--ep-size", "2"});
   EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr(": 1 layer, 4 slots, 3 experts (largest id + 1; --num-experts"));
   EXPECT_THAT(end.out, HasSubstr("layer 0: note: same-rank: expert 0: slots 0 and 1 are both on "
                                  "rank 0"));
 }

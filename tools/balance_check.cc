@@ -81,8 +81,9 @@ std::string fault_lines(const CheckOptions& options, const std::vector<ModelMaps
   for (size_t i = 0; i < models.size(); ++i) {
     const ModelMaps& model = models[i];
     const ExpertMaps& maps = model.maps.front();
-    text += fmt::format("{}: {} layers, {} slots, {} experts{}: {}\n", options.maps[i],
-                        model.layers.size(), maps.slot_to_expert.size(), maps.num_experts,
+    text += fmt::format("{}: {} layer{}, {} slots, {} experts{}: {}\n", options.maps[i],
+                        model.layers.size(), model.layers.size() == 1 ? "" : "s",
+                        maps.slot_to_expert.size(), maps.num_experts,
                         model.guessed_experts ? " (largest id + 1; --num-experts tells)" : "",
                         fmt::join(model.found, ", "));
     if (!model.not_read.empty()) {
