@@ -103,21 +103,16 @@ function formatDuration(seconds) {
   return minutes > 0 ? `${minutes} min` : `${Math.floor(seconds)} s`;
 }
 
-const balancerStates = {
-  resting: "Resting: moves have not paid for themselves. ",
-  silent: "A background thread of the balancer does not run. ",
-};
-
 // Of all moves: what they were, and the time on the critical path that they have saved and cost.
 function drawBalancer({balancer, rebalances, expert_moves: moves, moved_bytes: bytes}) {
-  const state = balancerStates[balancer.state] ?? "";
-  if (!rebalances) {
-    setText("moves-total", state);
-    return;
+  const parts = [];
+  if (rebalances) {
+    const cost = balancer.paid_seconds + balancer.lost_seconds;
+    parts.push(`${formatMany(moves, "move")}, ${formatBytes(bytes)}`,
+               `saved ${formatTime(1e3 * balancer.saved_seconds)}, cost ${formatTime(1e3 * cost)}`);
   }
-  const cost = balancer.paid_seconds + balancer.lost_seconds;
-  setText("moves-total", `${state}${formatCount(moves)} in ${formatCount(rebalances)} rebalances, ${formatBytes(bytes)} · ` +
-                             `saved ${formatTime(1e3 * balancer.saved_seconds)}, cost ${formatTime(1e3 * cost)}`);
+  if (balancer.state === "resting" || balancer.state === "silent") parts.push(`<b>${balancer.state}</b>`);
+  document.getElementById("moves-total").innerHTML = parts.join(" · ");
 }
 
 function drawBoard(state) {
