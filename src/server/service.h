@@ -3,9 +3,9 @@
 // The HTTP endpoints: which function answers which path, and which requests are refused.
 //
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
-//   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, server/monitor.h,
-//   load_history.h) POST /start_, /stop_, /dump_expert_distribution_record
-//   (server/expert_recorder.h) POST /scale_elastic_ep, /is_scaling_elastic_ep (as vLLM has them)
+//   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, monitor.h, load_history.h)
+//   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
+//   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
 //
 // HEAD is answered wherever GET is, OPTIONS everywhere.
 //
