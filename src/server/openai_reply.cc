@@ -120,26 +120,9 @@ void add_number(int64_t value, std::string* out) {
   out->append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// The escape sequence of a control character, a quote or a backslash.
-std::string escape(char each) {
-  constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t", kNames = "\"\\bfnrt";
-  if (const size_t at = kSpecial.find(each); at != kSpecial.npos) return {'\\', kNames[at]};
-  constexpr const char* kDigits = "0123456789abcdef";
-  return {'\\', 'u', '0', '0', kDigits[each >> 4], kDigits[each & 15]};
-}
-
-// A JSON string. Written by hand, because this runs for every token of a stream.
 void add_quoted(std::string_view text, std::string* out) {
   *out += '"';
-  size_t done = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char each = text[at];
-    if (static_cast<unsigned char>(each) >= 0x20 && each != '"' && each != '\\') continue;
-    *out += text.substr(done, at - done);
-    *out += escape(each);
-    done = at + 1;
-  }
-  *out += text.substr(done);
+  formats::add_json_characters(text, out);
   *out += '"';
 }
 

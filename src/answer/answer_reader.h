@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the text that a model generates to what a chat's reply has: reasoning, content and calls of
+// tools, token by token.
+//
+//   AnswerParts parts(settings.format.holds_space());
+//   const auto reader = AnswerReader::make(settings);
+//   while (auto text = next()) reader->add_text(*text, parts);
+//   reader->finish(false, parts);
+//
+// However the text is cut, the parts are the same.
+//
+// Not thread safe; one per answer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "answer/answer_parts.h"
+#include "answer/call_format.h"
+#include "answer/reasoning_format.h"
+#include "answer/tool_list.h"
+
+namespace wideep::answer {
+
+// What a model's answers are written in.
+struct AnswerFormat {
+  const ReasoningFormat* reasoning = nullptr;  // null: nothing in an answer is reasoning
+  const CallFormat* calls = nullptr;           // null: nothing is a call
+  // OpenAI's, with channels for both (harmony_answer.h); then the others are null.
+  bool is_harmony = false;
+
+  // For AnswerParts.
+  bool holds_space() const {
+    return calls != nullptr || (reasoning != nullptr && !reasoning->content_end.empty());
+  }
+  bool is_plain() const { return reasoning == nullptr && calls == nullptr && !is_harmony; }
+  // The texts that decide where a part of an answer begins or ends.
+  std::vector<std::string_view> markers() const;
+  // "tool calls: hermes, reasoning: qwen3"
+  std::string description() const;
+};
+
+struct AnswerSettings {
+  AnswerFormat format;
+  std::shared_ptr<const ToolList> tools;  // never null; empty: nothing is a call
+  bool begins_in_reasoning = false;       // opens_reasoning()
+};
+
+class AnswerReader {
+ public:
+  // The settings outlive it.
+  static std::unique_ptr<AnswerReader> make(const AnswerSettings& settings);
+  virtual ~AnswerReader() = default;
+
+  // Text of the answer. REQUIRES: UTF-8.
+  virtual void add_text(std::string_view text, AnswerParts& parts) = 0;
+  // A special token that is one of the markers, or a part of one.
+  virtual void add_special(std::string_view token, AnswerParts& parts) = 0;
+  // The answer has ended. is_cut: by a limit; else what the model has begun is completed.
+  virtual void finish(bool is_cut, AnswerParts& parts) = 0;
+};
+
+}  // namespace wideep::answer
