@@ -4,7 +4,7 @@
 // tools, token by token.
 //
 //   AnswerParts parts(settings.format.holds_space());
-//   const auto reader = AnswerReader::make(settings);
+//   const auto reader = make_answer_reader(settings);
 //   while (auto text = next()) reader->add_text(*text, parts);
 //   reader->finish(false, parts);
 //
@@ -14,34 +14,13 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
+#include "answer/answer_format.h"
 #include "answer/answer_parts.h"
-#include "answer/call_format.h"
-#include "answer/reasoning_format.h"
 #include "answer/tool_list.h"
 
 namespace wideep::answer {
-
-// What a model's answers are written in.
-struct AnswerFormat {
-  const ReasoningFormat* reasoning = nullptr;  // null: nothing in an answer is reasoning
-  const CallFormat* calls = nullptr;           // null: nothing is a call
-  // OpenAI's, with channels for both (harmony_answer.h); then the others are null.
-  bool is_harmony = false;
-
-  // For AnswerParts.
-  bool holds_space() const {
-    return calls != nullptr || (reasoning != nullptr && !reasoning->content_end.empty());
-  }
-  bool is_plain() const { return reasoning == nullptr && calls == nullptr && !is_harmony; }
-  // The texts that decide where a part of an answer begins or ends.
-  std::vector<std::string_view> markers() const;
-  // "tool calls: hermes, reasoning: qwen3"
-  std::string description() const;
-};
 
 struct AnswerSettings {
   AnswerFormat format;
@@ -51,8 +30,6 @@ struct AnswerSettings {
 
 class AnswerReader {
  public:
-  // The settings outlive it.
-  static std::unique_ptr<AnswerReader> make(const AnswerSettings& settings);
   virtual ~AnswerReader() = default;
 
   // Text of the answer. REQUIRES: UTF-8.

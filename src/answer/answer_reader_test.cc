@@ -289,7 +289,7 @@ TEST(AnswerReaderTest, StreamsArguments) {
   const AnswerSettings settings =
       settings_of(nullptr, find_call_format("qwen3_coder"), some_tools());
   AnswerParts parts(true);
-  const auto reader = AnswerReader::make(settings);
+  const auto reader = make_answer_reader(settings);
   reader->add_text("<tool_call>\n<function=f>\n<parameter=s>\nint main", parts);
   const std::vector<CallPart> calls = parts.take_calls();
   ASSERT_EQ(calls.size(), 1u);

@@ -13,6 +13,7 @@
 
 #include "answer/answer_reader.h"
 #include "answer/call_formats.h"
+#include "answer/make_answer_reader.h"
 
 namespace wideep::answer {
 
@@ -48,7 +49,7 @@ inline AnswerSettings settings_of(const ReasoningFormat* reasoning, const CallFo
 inline ReadAnswer read_answer(const AnswerSettings& settings, std::string_view text,
                               const std::vector<size_t>& pieces = {}, bool is_cut = false) {
   AnswerParts parts(settings.format.holds_space());
-  const auto reader = AnswerReader::make(settings);
+  const auto reader = make_answer_reader(settings);
   ReadAnswer answer;
   for (const size_t bytes : pieces) {
     reader->add_text(text.substr(0, bytes), parts);

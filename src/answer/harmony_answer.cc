@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::string_view kStart = "<|start|>", kChannel = "<|channel|>", kMessage = "<|message|>",
                            kEnd = "<|end|>", kConstrain = "<|constrain|>", kCall = "<|call|>";
-constexpr std::string_view kTokens[] = {kStart, kChannel, kMessage, kEnd, kConstrain, kCall};
 
 constexpr std::string_view kTo = " to=";
 
@@ -27,8 +26,6 @@ std::string_view called_function(std::string_view header) {
 }
 
 }  // namespace
-
-std::span<const std::string_view> harmony_tokens() { return kTokens; }
 
 void HarmonyAnswer::add_special(std::string_view token, AnswerParts& parts) {
   if (token == kStart) {

@@ -19,7 +19,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,9 +26,6 @@
 #include "answer/arguments.h"
 
 namespace wideep::answer {
-
-// The special tokens of the format. A model whose tokenizer has all of them writes it.
-std::span<const std::string_view> harmony_tokens();
 
 class HarmonyAnswer : public AnswerReader {
  public:

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "answer/answer_reader.h"
+#include "answer/answer_format.h"
 
 #include <fmt/format.h>
 
-#include "answer/harmony_answer.h"
-#include "answer/tagged_answer.h"
-
 namespace wideep::answer {
+namespace {
+
+constexpr std::string_view kHarmonyTokens[] = {"<|start|>", "<|channel|>",   "<|message|>",
+                                               "<|end|>",   "<|constrain|>", "<|call|>"};
+
+}  // namespace
+
+std::span<const std::string_view> harmony_tokens() { return kHarmonyTokens; }
 
 std::vector<std::string_view> AnswerFormat::markers() const {
   std::vector<std::string_view> all;
@@ -39,11 +44,6 @@ std::string AnswerFormat::description() const {
   if (is_harmony) return "tool calls: openai, reasoning: openai_gptoss";
   return fmt::format("tool calls: {}, reasoning: {}", calls == nullptr ? "none" : calls->name,
                      reasoning == nullptr ? "none" : reasoning->name);
-}
-
-std::unique_ptr<AnswerReader> AnswerReader::make(const AnswerSettings& settings) {
-  if (settings.format.is_harmony) return std::make_unique<HarmonyAnswer>(settings);
-  return std::make_unique<TaggedAnswer>(settings);
 }
 
 }  // namespace wideep::answer
