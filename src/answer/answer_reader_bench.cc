@@ -78,27 +78,31 @@ void read_in_tokens(benchmark::State& state, const AnswerSettings& settings, std
     collect(parts, &answer);
     if (answer.calls.size() != calls) state.SkipWithError("another number of calls");
   }
-  state.counters["ns/token"] =
-      benchmark::Counter(static_cast<double>(num_tokens) * 1e-9,
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.SetItemsProcessed(num_tokens);
 }
 
-void register_all() {
-  for (const CallFormat* format : call_formats()) {
-    const std::string name(format->name);
-    const auto settings = settings_of(find_reasoning_format("qwen3"), format, some_tools());
-    const std::string call = call_in(name, long_text("Berlin is a city, <b> it is. "));
-    benchmark::RegisterBenchmark(("answer/call/" + name).c_str(), [=](benchmark::State& state) {
-      read_in_tokens(state, settings, call, 1);
-    });
-    const std::string content = long_text("A < b, and {c} is [d]; the rest follows.\n");
-    benchmark::RegisterBenchmark(("answer/content/" + name).c_str(), [=](benchmark::State& state) {
-      read_in_tokens(state, settings, content, 0);
-    });
-  }
+const CallFormat& format_of(benchmark::State& state) {
+  const CallFormat& format = *call_formats()[static_cast<size_t>(state.range(0))];
+  state.SetLabel(std::string(format.name));
+  return format;
 }
 
-const bool kRegistered = (register_all(), true);
+void every_format(benchmark::internal::Benchmark* benchmark) { benchmark->DenseRange(0, 12); }
+
+void Call(benchmark::State& state) {
+  const CallFormat& format = format_of(state);
+  const auto settings = settings_of(find_reasoning_format("qwen3"), &format, some_tools());
+  read_in_tokens(state, settings,
+                 call_in(std::string(format.name), long_text("Berlin is a city, <b> it is. ")), 1);
+}
+BENCHMARK(Call)->Apply(every_format);
+
+void Content(benchmark::State& state) {
+  const auto settings =
+      settings_of(find_reasoning_format("qwen3"), &format_of(state), some_tools());
+  read_in_tokens(state, settings, long_text("A < b, and {c} is [d]; the rest follows.\n"), 0);
+}
+BENCHMARK(Content)->Apply(every_format);
 
 }  // namespace
 }  // namespace wideep::answer

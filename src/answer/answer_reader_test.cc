@@ -102,6 +102,8 @@ const std::vector<Example>& examples() {
        "",
        {{"f", "", "{\"l\": [1, \"it's\", null], \"o\": {\"k\": [1, 2.5]}, \"n\": \"é\"}"}}},
       {"pythonic", "[f(a=<3>)]", "", {{"f", "", "{\"a\": \"<3>\"}"}}},
+      {"pythonic", "[f(a=, s=\"x\")]", "", {{"f", "", "{\"a\": \"\", \"s\": \"x\"}"}}},
+      {"qwen3_coder", "<function=f>\n<parameter=s></function>", "", {{"f", "", "{\"s\": \"\"}"}}},
       {"pythonic", "[1, 2, 3]", "[1, 2, 3]", {}},
       {"pythonic", "[f(1)]", "[f(1)]", {}},
       {"lfm2",

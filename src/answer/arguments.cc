@@ -67,8 +67,12 @@ size_t JsonArguments::take_raw(std::string_view text, bool is_all, AnswerParts& 
 // ---- tags ----
 
 size_t TaggedArguments::take(std::string_view text, bool is_all, AnswerParts& out) {
-  return place_ == Place::kBetween ? take_between(text, is_all, out)
-                                   : take_value(text, is_all, out);
+  for (;;) {
+    const Place before = place_;
+    const size_t bytes =
+        place_ == Place::kBetween ? take_between(text, is_all, out) : take_value(text, is_all, out);
+    if (bytes > 0 || is_done_ || place_ == before) return bytes;
+  }
 }
 
 size_t TaggedArguments::take_between(std::string_view text, bool is_all, AnswerParts& out) {
@@ -159,8 +163,9 @@ size_t PythonArguments::take(std::string_view text, bool is_all, AnswerParts& ou
   size_t end = 0;
   while (end < text.size() && !scanner_.ends_at(text[end])) ++end;
   value_ += text.substr(0, end);
-  if (end < text.size()) end_value(out);
-  return end;
+  if (end == text.size()) return end;
+  end_value(out);
+  return end > 0 ? end : take_name(text, is_all, out);
 }
 
 // From the comma to the "=", or the call's end.

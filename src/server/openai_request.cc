@@ -31,9 +31,9 @@ constexpr size_t kMostMembers = 512;
 
 // Fields of OpenAI's reference that would change the answer and are not supported. Null is "not
 // given", as for every field.
-constexpr const char* kUnsupported[] = {"audio",      "function_call",     "functions",
-                                        "prediction", "reasoning_effort",  "verbosity",
-                                        "moderation", "web_search_options"};
+constexpr const char* kUnsupported[] = {
+    "audio",     "function_call", "functions",         "prediction",
+    "verbosity", "moderation",    "web_search_options"};
 // Accepted and ignored: they identify the client or the record, and change no answer.
 constexpr const char* kWithoutEffect[] = {"user",
                                           "metadata",
@@ -128,6 +128,8 @@ class BodyReader {
     }
     return text;
   }
+
+  bool is_valid() const { return !error_; }
 
   // After everything was taken.
   std::optional<ApiError> finish() {
@@ -293,6 +295,13 @@ std::vector<Prompt> read_prompts(BodyReader& body) {
   return prompts;
 }
 
+// The member, or null if there is none.
+const ordered_json& member_of(const ordered_json& object, const char* name) {
+  static const ordered_json kAbsent;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found == object.end() ? kAbsent : *found;
+}
+
 // Parts of text become one text; every other kind of part is refused.
 void join_text_parts(BodyReader& body, ordered_json& message) {
   const auto content = message.find("content");
@@ -332,6 +341,15 @@ void read_message(BodyReader& body, size_t index, ordered_json& message) {
     return complain("content: expected a string, or a list of parts");
   }
   join_text_parts(body, message);
+  if (const ordered_json& calls = member_of(message, "tool_calls"); !calls.is_null()) {
+    const bool are_calls =
+        calls.is_array() && std::all_of(calls.begin(), calls.end(), [](const ordered_json& call) {
+          return member_of(member_of(call, "function"), "name").is_string();
+        });
+    if (!are_calls) {
+      return complain("tool_calls: expected a list of {\"function\": {\"name\", \"arguments\"}}");
+    }
+  }
   // Null is "not given". Templates may look for a null content, though.
   for (auto member = message.begin(); member != message.end();) {
     const bool absent = member->is_null() && member.key() != "content";
@@ -349,14 +367,87 @@ ordered_json read_messages(BodyReader& body) {
   return messages;
 }
 
-ordered_json read_tools(BodyReader& body) {
-  const ordered_json& tools = body.take("tools");
-  const ordered_json choice = body.take("tool_choice");
-  if (!tools.is_null() && !tools.is_array()) body.complain("tools", "expected a list");
-  if (!choice.is_null() && choice != "auto" && choice != "none") {
-    body.complain("tool_choice", "expected \"auto\" or \"none\"");
+void check_tool(BodyReader& body, size_t index, const ordered_json& tool) {
+  const auto complain = [&](const char* member, const std::string& what) {
+    body.complain("tools", fmt::format("tools[{}]{}: {}", index, member, what));
+  };
+  if (!tool.is_object()) return complain("", "expected an object");
+  if (const ordered_json& type = member_of(tool, "type"); type != "function") {
+    return complain(".type", "expected \"function\", found " + BodyReader::shown(type));
   }
-  return choice == "none" || tools.empty() ? ordered_json() : tools;
+  const ordered_json& function = member_of(tool, "function");
+  const ordered_json& name = member_of(function, "name");
+  if (!name.is_string() || name.get_ref<const std::string&>().empty()) {
+    return complain(".function.name", "expected a name, found " + BodyReader::shown(name));
+  }
+  const ordered_json& parameters = member_of(function, "parameters");
+  if (!parameters.is_null() && !parameters.is_object()) {
+    complain(".function.parameters",
+             "expected a JSON schema, an object, found " + BodyReader::shown(parameters));
+  }
+}
+
+// "none", "auto", "required", or {"type": "function", "function": {"name": …}}.
+void read_tool_choice(BodyReader& body, ChatRequest& request) {
+  const ordered_json& choice = body.take("tool_choice");
+  const auto is_called = [&](const ordered_json& name) {
+    return std::any_of(request.tools.begin(), request.tools.end(), [&](const ordered_json& tool) {
+      return member_of(tool["function"], "name") == name;
+    });
+  };
+  if (choice.is_null() || choice == "auto") return;
+  if (choice == "none") {
+    request.tool_choice = ToolChoice::kNone;
+    request.tools = nullptr;
+  } else if (request.tools.is_null()) {
+    body.complain("tool_choice", "expected tools beside it, or \"none\" or \"auto\"");
+  } else if (choice == "required") {
+    request.tool_choice = ToolChoice::kRequired;
+  } else if (const ordered_json& name = member_of(member_of(choice, "function"), "name");
+             member_of(choice, "type") == "function" && name.is_string()) {
+    if (!is_called(name)) {
+      return body.complain(
+          "tool_choice", "expected the name of one of the tools, found " + BodyReader::shown(name));
+    }
+    request.tool_choice = ToolChoice::kNamed;
+    request.named_tool = name;
+  } else {
+    body.complain("tool_choice",
+                  "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", "
+                  "\"function\": {\"name\": …}}, found " +
+                      BodyReader::shown(choice));
+  }
+}
+
+void read_tools(BodyReader& body, ChatRequest& request) {
+  const ordered_json& tools = body.take("tools");
+  if (!tools.is_null() && !tools.is_array()) return body.complain("tools", "expected a list");
+  for (size_t i = 0; i < tools.size() && body.is_valid(); ++i) check_tool(body, i, tools[i]);
+  if (!body.is_valid()) return;
+  if (!tools.empty()) request.tools = tools;
+  read_tool_choice(body, request);
+  if (const ordered_json& parallel = body.take("parallel_tool_calls"); !parallel.is_null()) {
+    if (!parallel.is_boolean()) body.complain("parallel_tool_calls", "expected true or false");
+    request.parallel_tool_calls = parallel != false;
+  }
+}
+
+void read_reasoning(BodyReader& body, ChatRequest& request) {
+  constexpr const char* kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  const ordered_json& effort = body.take("reasoning_effort");
+  if (!effort.is_null()) {
+    if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts)) {
+      return body.complain("reasoning_effort",
+                           fmt::format("expected {}, found {}", fmt::join(kEfforts, ", "),
+                                       BodyReader::shown(effort)));
+    }
+    request.reasoning_effort = effort;
+  }
+  const ordered_json& include = body.take("include_reasoning");
+  if (!include.is_null() && !include.is_boolean()) {
+    body.complain("include_reasoning", "expected true or false");
+  }
+  request.include_reasoning = include != false;
 }
 
 // What a template is given anyway would be taken no notice of.
@@ -403,7 +494,8 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
 Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   BodyReader body(text);
   ChatRequest request{.options = read_options(body), .messages = read_messages(body)};
-  request.tools = read_tools(body);
+  read_tools(body, request);
+  read_reasoning(body, request);
   request.variables = read_variables(body);
   request.chat_template = body.string("chat_template");
   if (const auto most = body.integer("max_completion_tokens", 1, kMostTokens)) {
@@ -418,7 +510,6 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   }
   body.only("response_format", {{"type", "text"}}, "a format of the answer");
   body.only("modalities", ordered_json::array({"text"}), "another modality");
-  body.take("parallel_tool_calls");  // whether a model calls tools side by side is its own affair
   return finish(body, std::move(request));
 }
 

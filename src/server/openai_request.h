@@ -5,13 +5,14 @@
 // A field of OpenAI's reference that wideep does not support is refused by name if it would change
 // the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
 // ignore_eos (generate max_tokens even after an end token), speculative ("off": without drafts),
-// chat_template_kwargs, chat_template (the name of one of the model's templates) and
-// routed_experts_prompt_start (the first token whose experts are returned).
+// chat_template_kwargs, chat_template (the name of one of the model's templates), include_reasoning
+// and routed_experts_prompt_start (the first token whose experts are returned).
 //
 // Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ namespace wideep::server {
 // Text, or the ids of tokens.
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
 
+struct AnswerPlan;
+
 struct GenerationOptions {
   std::string model;
   std::optional<int> max_tokens;
@@ -40,7 +43,10 @@ struct GenerationOptions {
   bool speculates = true;
   std::optional<int> experts_start;  // routed_experts_prompt_start
   std::vector<std::string> stop;
+  std::shared_ptr<const AnswerPlan> answer;  // of a chat, once its template is known; else null
 };
+
+enum class ToolChoice { kNone, kAuto, kRequired, kNamed };
 
 struct CompletionRequest {
   GenerationOptions options;
@@ -49,8 +55,13 @@ struct CompletionRequest {
 
 struct ChatRequest {
   GenerationOptions options;
-  nlohmann::ordered_json messages;   // an array of objects with a role
-  nlohmann::ordered_json tools;      // null: none
+  nlohmann::ordered_json messages;  // an array of objects with a role
+  nlohmann::ordered_json tools;     // null: none, or none may be called
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string named_tool;  // of kNamed; one of the tools
+  bool parallel_tool_calls = true;
+  std::string reasoning_effort;  // "": not given
+  bool include_reasoning = true;
   nlohmann::ordered_json variables;  // chat_template_kwargs, or null
   std::string chat_template;         // the name of one of the model's; "": the usual one
 };

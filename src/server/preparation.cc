@@ -30,6 +30,58 @@ size_t longest_token(const tokenizer::Tokenizer& tokenizer) {
   return longest;
 }
 
+// A call that must come needs a grammar that lets no other answer be sampled. Where there is one,
+// this is the place that makes it from request.tools and style.format.
+std::optional<ApiError> check_choice(const ChatRequest& request, const AnswerStyle& style) {
+  const bool is_forced =
+      request.tool_choice == ToolChoice::kRequired || request.tool_choice == ToolChoice::kNamed;
+  if (!is_forced) return {};
+  return ApiError{
+      .message = style.calls_tools
+                     ? "tool_choice: a call that must come needs decoding under a grammar, which "
+                       "this server does not have; expected \"auto\" or \"none\""
+                     : "tool_choice: this model's chat template shows no known format of calls; "
+                       "expected \"auto\" or \"none\", or start the server with "
+                       "--tool-call-parser",
+      .param = "tool_choice"};
+}
+
+AnswerPlan plan_of(const ChatRequest& request, const ChosenTemplate& chosen) {
+  const bool calls = chosen.style->calls_tools && !request.tools.is_null();
+  return {.style = chosen.style,
+          .settings = {.format = chosen.style->format,
+                       .tools = calls ? std::make_shared<const answer::ToolList>(request.tools)
+                                      : std::make_shared<const answer::ToolList>()},
+          .one_call = !request.parallel_tool_calls,
+          .returns_reasoning = request.include_reasoning};
+}
+
+// The names under which templates know how much to reason, and earlier reasoning. A name that a
+// template does not know has no effect.
+void set_reasoning(ChatRequest& request, const AnswerStyle& style) {
+  const auto set = [&](const char* name, const nlohmann::ordered_json& value) {
+    if (!request.variables.contains(name)) request.variables[name] = value;
+  };
+  if (request.reasoning_effort == "none") {
+    set("enable_thinking", false);
+    set("thinking", false);
+  } else if (!request.reasoning_effort.empty()) {
+    set("reasoning_effort", request.reasoning_effort);
+  }
+  for (nlohmann::ordered_json& message : request.messages) {
+    if (message.contains("reasoning") && !message.contains("reasoning_content")) {
+      message["reasoning_content"] = message["reasoning"];
+    }
+    // GPT-OSS's template takes either content or reasoning beside calls.
+    const bool has_both = message.contains("tool_calls") && message.contains("content") &&
+                          !message["content"].is_null() && message["content"] != "";
+    if (style.reads_thinking && message.contains("reasoning_content") &&
+        !message.contains("thinking") && !has_both) {
+      message["thinking"] = message["reasoning_content"];
+    }
+  }
+}
+
 }  // namespace
 
 Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer,
@@ -64,33 +116,40 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ChatRequest& request = std::get<ChatRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
+  const auto chosen = chat_.templates.choose(request.chat_template, !request.tools.is_null());
+  if (!chosen.ok()) {
+    return ApiError{.message = chosen.status().message(),
+                    .param = request.chat_template.empty() ? "messages" : "chat_template"};
+  }
+  if (const auto error = check_choice(request, *chosen->style)) return *error;
+  AnswerPlan plan = plan_of(request, *chosen);
+  set_reasoning(request, *chosen->style);
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
-  const auto prompt = chat_prompt(std::move(request));
+  const auto prompt = chat_prompt(chosen->chat, std::move(request));
   if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
   const std::string& text = std::get<std::string>(prompt);
   if (const auto error = check_length(text, "messages")) return *error;
+  if (const auto* reasoning = plan.style->format.reasoning) {
+    plan.settings.begins_in_reasoning = answer::opens_reasoning(*reasoning, text);
+  }
+  prepared.options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
   // false: no special tokens are added; the template has written them already.
   prepared.prompts.push_back(tokenizer_.encode(text, false));
   return with_room(std::move(prepared));
 }
 
 // What the model's chat template makes of the messages.
-Parsed<std::string> Preparation::chat_prompt(ChatRequest request) const {
-  const bool has_tools = !request.tools.is_null();
-  const auto chosen = chat_.templates.choose(request.chat_template, has_tools);
-  if (!chosen.ok()) {
-    return ApiError{.message = chosen.status().message(),
-                    .param = request.chat_template.empty() ? "messages" : "chat_template"};
-  }
+Parsed<std::string> Preparation::chat_prompt(const chat::ChatTemplate& chat,
+                                             ChatRequest request) const {
   for (const auto& [name, token] : chat_.special_tokens.items()) {
     if (!request.variables.contains(name)) continue;
     const std::string param = "chat_template_kwargs." + name;
     return ApiError{.message = param + ": is the server's to set; leave it out", .param = param};
   }
-  const Result<std::string> text = chosen->render({.messages = std::move(request.messages),
-                                                   .tools = std::move(request.tools),
-                                                   .variables = std::move(request.variables),
-                                                   .special_tokens = chat_.special_tokens});
+  const Result<std::string> text = chat.render({.messages = std::move(request.messages),
+                                                .tools = std::move(request.tools),
+                                                .variables = std::move(request.variables),
+                                                .special_tokens = chat_.special_tokens});
   if (text.ok()) return *text;
   return ApiError{.message = text.status().message(), .param = "messages"};
 }

@@ -44,7 +44,7 @@ class Preparation {
  private:
   Parsed<Prepared> prepare_completion(std::string_view body) const;
   Parsed<Prepared> prepare_chat(std::string_view body) const;
-  Parsed<std::string> chat_prompt(ChatRequest request) const;
+  Parsed<std::string> chat_prompt(const chat::ChatTemplate& chat, ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;

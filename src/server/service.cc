@@ -101,8 +101,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                   .stream_interval = options_.stream_interval,
                   .draft_metrics = options_.draft_metrics,
                   .most_drafts = options_.most_drafts,
-                  .returns_experts = options_.returns_experts,
-                  .harmony = HarmonyTokens::find(tokenizer)},
+                  .returns_experts = options_.returns_experts},
       started_(std::time(nullptr)),
       watch_(options_.timeout_seconds) {
   metrics_.speculates = options_.most_drafts > 0;
