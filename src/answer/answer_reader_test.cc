@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "answer/answer_testing.h"
 
 namespace wideep::answer {
@@ -278,10 +283,12 @@ TEST(AnswerReaderTest, RandomTextsGiveTheSameHoweverTheyAreCut) {
       for (auto n = random() % 24; n > 0; --n) text += pieces[random() % pieces.size()];
       settings.begins_in_reasoning = random() % 4 == 0;
       const bool is_cut = random() % 2 == 0;
-      const std::string whole = described(read_answer(settings, text, {}, is_cut));
+      const ReadAnswer whole = read_answer(settings, text, {}, is_cut);
       ASSERT_EQ(described(read_answer(settings, text, random_pieces(text.size(), random), is_cut)),
-                whole)
+                described(whole))
           << format->name << ": " << text;
+      const bool makes_json = format->form != ArgumentsForm::kJson && !is_cut;
+      ASSERT_TRUE(!makes_json || has_json_arguments(whole)) << format->name << ": " << text;
     }
   }
 }
@@ -398,6 +405,51 @@ TEST(CallFormatsTest, AreChosenByTemplates) {
   }
   EXPECT_EQ(call_format_of_template("{{ messages }}"), nullptr);
   EXPECT_EQ(find_call_format("nobody"), nullptr);
+}
+
+// The published templates that scripts/test_chat_templates.sh fetches: a part of the file's name,
+// the formats of its calls and of its reasoning.
+struct Published {
+  const char* name;
+  const char* calls;
+  const char* reasoning;
+};
+constexpr Published kPublished[] = {
+    {"DeepSeek-R1-Distill-Llama", "deepseek_v3", "think"},
+    {"DeepSeek-V3.1", "deepseek_v31", "think"},
+    {"deepseek-r1", "deepseek_v3", "think"},
+    {"GLM-4.6", "glm45", "think"},
+    {"GLM-4.7", "glm47", "think"},
+    {"Kimi-K2-Instruct", "kimi_k2", ""},
+    {"Kimi-K2-Thinking", "kimi_k2", "think"},
+    {"LFM2-8B-A1B", "lfm2", ""},
+    {"LFM2.5-8B-A1B", "lfm2", "think"},
+    {"Llama-3.3", "llama3_json", ""},
+    {"MiniMax-M2", "minimax_m2", "think"},
+    {"QwQ-32B", "hermes", "think"},
+    {"Qwen2.5-7B", "hermes", ""},
+    {"Qwen3-0.6B", "hermes", "think"},
+    {"Qwen3-Coder", "qwen3_coder", ""},
+    {"Qwen3.5-4B", "qwen3_coder", "think"},
+    {"granite-4", "hermes", ""},
+};
+
+TEST(CallFormatsTest, AreThoseOfPublishedTemplates) {
+  const char* folder = std::getenv("WIDEEP_PUBLISHED_TEMPLATES");
+  if (folder == nullptr) GTEST_SKIP() << "WIDEEP_PUBLISHED_TEMPLATES is not set";
+  int found = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    std::ifstream in(file.path());
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    for (const Published& each : kPublished) {
+      if (file.path().filename().string().find(each.name) == std::string::npos) continue;
+      ++found;
+      EXPECT_EQ(call_format_of_template(text), find_call_format(each.calls)) << file.path();
+      const ReasoningFormat* reasoning = reasoning_format_of_template(text);
+      EXPECT_EQ(reasoning == nullptr ? "" : "think", std::string(each.reasoning)) << file.path();
+    }
+  }
+  EXPECT_GE(found, 15);
 }
 
 // Work is proportional to the text, also where a call's arguments come before its name.

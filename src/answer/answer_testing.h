@@ -3,6 +3,7 @@
 // For tests: a whole answer read at once or in pieces, as one text that can be compared.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -60,6 +61,14 @@ inline ReadAnswer read_answer(const AnswerSettings& settings, std::string_view t
   reader->finish(is_cut, parts);
   collect(parts, &answer);
   return answer;
+}
+
+// Whether the arguments of all calls are JSON objects, as those of a format that is not JSON itself
+// always are, unless the answer was cut.
+inline bool has_json_arguments(const ReadAnswer& answer) {
+  return std::all_of(answer.calls.begin(), answer.calls.end(), [](const ReadCall& call) {
+    return call.arguments.starts_with('{') && nlohmann::json::accept(call.arguments);
+  });
 }
 
 template <typename Random>
