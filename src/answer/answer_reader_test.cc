@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 
 #include "answer/answer_testing.h"
+#include "answer/written_calls_testing.h"
 
 namespace wideep::answer {
 namespace {
@@ -289,6 +291,82 @@ TEST(AnswerReaderTest, RandomTextsGiveTheSameHoweverTheyAreCut) {
           << format->name << ": " << text;
       const bool makes_json = format->form != ArgumentsForm::kJson && !is_cut;
       ASSERT_TRUE(!makes_json || has_json_arguments(whole)) << format->name << ": " << text;
+    }
+  }
+}
+
+// A value of a type, of random size; of texts also what looks like the format's own marks.
+nlohmann::ordered_json random_value(Types type, const std::vector<std::string_view>& marks,
+                                    std::mt19937& random, int depth = 0) {
+  using nlohmann::ordered_json;
+  constexpr const char* kPieces[] = {"a", " ", "é", "\"", "\\", "\n",
+                                     "'", "{", "]", ", ", "0",  "<"};
+  constexpr Types kTypes[] = {kText, kNumber, kBoolean, kNull, kObject, kList};
+  const auto any = [&] {
+    return random_value(kTypes[random() % (depth > 2 ? 4 : 6)], marks, random, depth + 1);
+  };
+  switch (type) {
+    case kText: {
+      std::string text;
+      for (auto n = random() % 8; n > 0; --n) {
+        const bool is_mark = random() % 6 == 0 && !marks.empty();
+        text += is_mark ? marks[random() % marks.size()] : kPieces[random() % 12];
+      }
+      return text;
+    }
+    case kNumber:
+      if (random() % 2 == 0) return static_cast<int>(random() % 2000) - 1000;
+      return static_cast<double>(random() % 1000) / 8 - 50;
+    case kBoolean:
+      return random() % 2 == 0;
+    case kObject: {
+      ordered_json object = ordered_json::object();
+      for (auto n = random() % 4; n > 0; --n) object["k" + std::to_string(n)] = any();
+      return object;
+    }
+    case kList: {
+      ordered_json list = ordered_json::array();
+      for (auto n = random() % 4; n > 0; --n) list.push_back(any());
+      return list;
+    }
+    default:
+      return nullptr;
+  }
+}
+
+// What a model writes by the shape of its format is read as what it meant.
+TEST(AnswerReaderTest, ReadsWhatIsWritten) {
+  std::mt19937 random(3);
+  for (const CallFormat* format : call_formats()) {
+    const AnswerSettings settings = settings_of(nullptr, format, some_tools());
+    // Between tags, their ends cannot be told from the text.
+    std::vector<std::string_view> marks;
+    if (format->form != ArgumentsForm::kTags) marks = settings.format.markers();
+    for (int i = 0; i < 300; ++i) {
+      std::vector<CallToWrite> calls;
+      std::vector<ReadCall> expected;
+      for (auto n = 1 + random() % 3; n > 0; --n) {
+        nlohmann::ordered_json arguments = nlohmann::ordered_json::object();
+        const std::pair<const char*, Types> all[] = {{"a", kNumber},  {"s", kText},
+                                                     {"b", kBoolean}, {"l", kList},
+                                                     {"o", kObject},  {"n", kNull}};
+        for (const auto& [name, type] : all) {
+          if (random() % 2 == 0) arguments[name] = random_value(type, marks, random);
+        }
+        const bool has_index = format->shape.before_arguments.find("{index}") != std::string::npos;
+        const std::string id =
+            has_index ? "functions.f:" + std::to_string(calls.size()) : std::string();
+        calls.push_back({"f", arguments});
+        expected.push_back({"f", id, arguments.dump()});
+      }
+      const std::string text = calls_text(*format, calls);
+      ReadAnswer answer = read_answer(settings, text, random_pieces(text.size(), random));
+      for (ReadCall& call : answer.calls) {  // but for white space
+        ASSERT_TRUE(nlohmann::json::accept(call.arguments)) << text << "\n" << described(answer);
+        call.arguments = nlohmann::ordered_json::parse(call.arguments).dump();
+      }
+      const ReadAnswer meant{.reasoning = {}, .content = {}, .calls = std::move(expected)};
+      ASSERT_EQ(described(answer), described(meant)) << format->name << ": " << text;
     }
   }
 }

@@ -41,6 +41,20 @@ struct TagSyntax {
   bool strips_line_feeds = false;  // one at each end of a value belongs to the format
   // What comes between a name's end and KEY_END: ` string="true"`, or "false" for JSON.
   bool says_whether_text = false;
+
+  // For whoever makes a model write a call: what it writes between KEY_END and VALUE_BEGIN, at both
+  // ends of a value, and after VALUE_END.
+  std::string_view after_key = {}, around_value = {}, after_value = {};
+};
+
+// How a model writes calls, for whoever makes it write them: BEGIN, then for each call BEFORE_NAME
+// name BEFORE_ARGUMENTS arguments AFTER_ARGUMENTS, with BETWEEN two calls, then END. "{index}"
+// stands for the number of the call.
+struct CallShape {
+  std::string_view begin = {};
+  std::string_view before_name = {}, before_arguments = {}, after_arguments = {};
+  std::string_view between = {};
+  std::string_view end = {};
 };
 
 struct CallFormat {
@@ -65,6 +79,7 @@ struct CallFormat {
   std::vector<std::string_view> tail;
   // The beginning of a call ends reasoning that has no end of its own.
   bool ends_reasoning = false;
+  CallShape shape = {};
   // Ids as the model's template wants them: nine letters and digits.
   bool has_short_ids = false;
 };

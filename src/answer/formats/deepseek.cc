@@ -44,13 +44,20 @@ void read_v31_head(Cursor& in, CallHead& head) {
 
 }  // namespace
 
-const CallFormat kDeepSeekV3 = {.name = "deepseek_v3",
-                                .more_names = {},
-                                .begins = {kCallsBegin, kCallBegin},
-                                .read_head = read_v3_head,
-                                .call_end = kCallEnd,
-                                .inner = {kSeparator},
-                                .tail = {"```", kCallEnd, kCallsEnd}};
+const CallFormat kDeepSeekV3 = {
+    .name = "deepseek_v3",
+    .more_names = {},
+    .begins = {kCallsBegin, kCallBegin},
+    .read_head = read_v3_head,
+    .call_end = kCallEnd,
+    .inner = {kSeparator},
+    .tail = {"```", kCallEnd, kCallsEnd},
+    .shape = {.begin = kCallsBegin,
+              .before_name = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+              .before_arguments = "\n```json\n",
+              .after_arguments = "\n```<｜tool▁call▁end｜>",
+              .between = "\n",
+              .end = kCallsEnd}};
 
 const CallFormat kDeepSeekV31 = {.name = "deepseek_v31",
                                  .more_names = {},
@@ -58,6 +65,12 @@ const CallFormat kDeepSeekV31 = {.name = "deepseek_v31",
                                  .read_head = read_v31_head,
                                  .call_end = kCallEnd,
                                  .inner = {kSeparator},
-                                 .tail = {kCallEnd, kCallsEnd}};
+                                 .tail = {kCallEnd, kCallsEnd},
+                                 .shape = {.begin = kCallsBegin,
+                                           .before_name = kCallBegin,
+                                           .before_arguments = kSeparator,
+                                           .after_arguments = kCallEnd,
+                                           .between = "",
+                                           .end = kCallsEnd}};
 
 }  // namespace wideep::answer

@@ -35,7 +35,13 @@ const CallFormat kDeepSeekV32 = {
              .value_begin = "",
              .value_end = "</｜DSML｜parameter>",
              .call_end = "</｜DSML｜invoke>",
-             .says_whether_text = true},
-    .tail = {"</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"}};
+             .says_whether_text = true,
+             .after_value = "\n"},
+    .tail = {"</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"},
+    .shape = {.begin = "<｜DSML｜function_calls>\n",
+              .before_name = "<｜DSML｜invoke name=\"",
+              .before_arguments = "\">\n",
+              .after_arguments = "</｜DSML｜invoke>\n",
+              .end = "</｜DSML｜function_calls>"}};
 
 }  // namespace wideep::answer

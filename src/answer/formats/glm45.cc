@@ -30,7 +30,13 @@ const CallFormat kGlm45 = {.name = "glm45",
                                     .key_end = "</arg_key>",
                                     .value_begin = "<arg_value>",
                                     .value_end = "</arg_value>",
-                                    .call_end = "</tool_call>"},
-                           .tail = {}};
+                                    .call_end = "</tool_call>",
+                                    .after_key = "\n",
+                                    .after_value = "\n"},
+                           .tail = {},
+                           .shape = {.before_name = "<tool_call>",
+                                     .before_arguments = "\n",
+                                     .after_arguments = "</tool_call>",
+                                     .between = "\n"}};
 
 }  // namespace wideep::answer

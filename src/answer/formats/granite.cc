@@ -23,6 +23,12 @@ const CallFormat kGranite = {.name = "granite",
                              .read_head = read_head,
                              .read_next = read_listed_call,
                              .call_end = "</tool_call>",
-                             .tail = {"]", "</tool_call>"}};
+                             .tail = {"]", "</tool_call>"},
+                             .shape = {.begin = "<|tool_call|>[",
+                                       .before_name = "{\"name\": \"",
+                                       .before_arguments = "\", \"arguments\": ",
+                                       .after_arguments = "}",
+                                       .between = ", ",
+                                       .end = "]"}};
 
 }  // namespace wideep::answer

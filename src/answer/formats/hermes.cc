@@ -26,6 +26,10 @@ const CallFormat kHermes = {.name = "hermes",
                             .read_head = read_head,
                             .read_next = read_listed_call,
                             .call_end = "</tool_call>",
-                            .tail = {"]", "</tool_call>"}};
+                            .tail = {"]", "</tool_call>"},
+                            .shape = {.before_name = "<tool_call>\n{\"name\": \"",
+                                      .before_arguments = "\", \"arguments\": ",
+                                      .after_arguments = "}\n</tool_call>",
+                                      .between = "\n"}};
 
 }  // namespace wideep::answer

@@ -30,6 +30,12 @@ const CallFormat kHunyuan = {.name = "hunyuan_a13b",
                              .read_head = read_head,
                              .read_next = read_next,
                              .call_end = "</tool_calls>",
-                             .tail = {"]", "</tool_calls>"}};
+                             .tail = {"]", "</tool_calls>"},
+                             .shape = {.begin = "<tool_calls>[",
+                                       .before_name = "{\"name\": \"",
+                                       .before_arguments = "\", \"arguments\": ",
+                                       .after_arguments = "}",
+                                       .between = ", ",
+                                       .end = "]</tool_calls>"}};
 
 }  // namespace wideep::answer

@@ -37,6 +37,12 @@ const CallFormat kKimiK2 = {.name = "kimi_k2",
                             .call_end = "<|tool_call_end|>",
                             .inner = {kArguments},
                             .tail = {"<|tool_call_end|>", "<|tool_calls_section_end|>"},
-                            .ends_reasoning = true};
+                            .ends_reasoning = true,
+                            .shape = {.begin = kSection,
+                                      .before_name = "<|tool_call_begin|>functions.",
+                                      .before_arguments = ":{index}<|tool_call_argument_begin|>",
+                                      .after_arguments = "<|tool_call_end|>",
+                                      .between = "",
+                                      .end = "<|tool_calls_section_end|>"}};
 
 }  // namespace wideep::answer

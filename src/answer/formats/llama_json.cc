@@ -33,6 +33,10 @@ const CallFormat kLlamaJson = {.name = "llama3_json",
                                .bare_begin = '{',
                                .read_head = read_head,
                                .read_next = read_next,
-                               .tail = {}};
+                               .tail = {},
+                               .shape = {.before_name = "{\"name\": \"",
+                                         .before_arguments = "\", \"parameters\": ",
+                                         .after_arguments = "}",
+                                         .between = "; "}};
 
 }  // namespace wideep::answer

@@ -33,7 +33,12 @@ const CallFormat kMiniMaxM2 = {.name = "minimax_m2",
                                         .value_begin = "",
                                         .value_end = "</parameter>",
                                         .call_end = "</invoke>",
-                                        .strips_line_feeds = true},
-                               .tail = {"</minimax:tool_call>"}};
+                                        .after_value = "\n"},
+                               .tail = {"</minimax:tool_call>"},
+                               .shape = {.begin = "<minimax:tool_call>\n",
+                                         .before_name = "<invoke name=\"",
+                                         .before_arguments = "\">\n",
+                                         .after_arguments = "</invoke>\n",
+                                         .end = "</minimax:tool_call>"}};
 
 }  // namespace wideep::answer

@@ -34,6 +34,12 @@ const CallFormat kMistral = {.name = "mistral",
                              .call_end = "[TOOL_CALLS]",
                              .inner = {"[CALL_ID]", "[ARGS]"},
                              .tail = {"]"},
+                             .shape = {.begin = "[TOOL_CALLS][",
+                                       .before_name = "{\"name\": \"",
+                                       .before_arguments = "\", \"arguments\": ",
+                                       .after_arguments = "}",
+                                       .between = ", ",
+                                       .end = "]"},
                              .has_short_ids = true};
 
 }  // namespace wideep::answer

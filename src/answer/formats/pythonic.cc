@@ -48,6 +48,11 @@ const CallFormat kPythonic = {.name = "pythonic",
                               .read_head = read_head,
                               .read_next = read_next,
                               .form = ArgumentsForm::kPython,
-                              .tail = {"]", "<|python_end|>", "<|tool_call_end|>"}};
+                              .tail = {"]", "<|python_end|>", "<|tool_call_end|>"},
+                              .shape = {.begin = "[",
+                                        .before_arguments = "(",
+                                        .after_arguments = ")",
+                                        .between = ", ",
+                                        .end = "]"}};
 
 }  // namespace wideep::answer

@@ -37,7 +37,13 @@ const CallFormat kQwen3Coder = {.name = "qwen3_coder",
                                          .value_begin = "",
                                          .value_end = "</parameter>",
                                          .call_end = "</function>",
-                                         .strips_line_feeds = true},
-                                .tail = {"</tool_call>"}};
+                                         .strips_line_feeds = true,
+                                         .around_value = "\n",
+                                         .after_value = "\n"},
+                                .tail = {"</tool_call>"},
+                                .shape = {.before_name = "<tool_call>\n<function=",
+                                          .before_arguments = ">\n",
+                                          .after_arguments = "</function>\n</tool_call>",
+                                          .between = "\n"}};
 
 }  // namespace wideep::answer
