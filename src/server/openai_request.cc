@@ -10,8 +10,10 @@
 #include <iterator>
 #include <limits>
 
+#include "base/check.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
+#include "server/request_fields.h"
 
 namespace wideep::server {
 namespace {
@@ -29,41 +31,27 @@ constexpr size_t kMostStopBytes = 1024;  // of each
 // With 512 members a body of 8 MiB takes a second at worst (formats/json_parse.h).
 constexpr size_t kMostMembers = 512;
 
-// Fields of OpenAI's reference that would change the answer and are not supported. Null is "not
-// given", as for every field.
-constexpr const char* kUnsupported[] = {
-    "audio",     "function_call", "functions",         "prediction",
-    "verbosity", "moderation",    "web_search_options"};
-// Accepted and ignored: they identify the client or the record, and change no answer.
-constexpr const char* kWithoutEffect[] = {"user",
-                                          "metadata",
-                                          "store",
-                                          "service_tier",
-                                          "safety_identifier",
-                                          "prompt_cache_key",
-                                          "prompt_cache_retention"};
-
 constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
-// The fields of a body, each taken once: what is left over is unknown. The first complaint stays.
+// The fields of a body, by the table of request_fields.h. The first complaint stays.
 class BodyReader {
  public:
-  explicit BodyReader(std::string_view text) { read(text); }
+  BodyReader(Bodies kind, std::string_view text) : kind_(kind) { read(text); }
 
-  // The value of a field, or null if it is absent. Fields that are never taken are refused as
-  // unknown.
+  // The value of a field, or null if it is absent. REQUIRES: the table has it for this body.
   const ordered_json& take(const char* name) {
     static const ordered_json kAbsent;
+    WIDEEP_CHECK(find_request_field(name, kind_) != nullptr);
     taken_.push_back(name);
     const auto found = body_.find(name);
     return found == body_.end() ? kAbsent : *found;
   }
 
-  bool flag(const char* name) {
+  bool flag(const char* name, bool by_default = false) {
     const ordered_json& value = take(name);
     if (value.is_boolean()) return value.get<bool>();
     if (!value.is_null()) complain(name, "expected true or false");
-    return false;
+    return by_default;
   }
 
   std::optional<int64_t> integer(const char* name, int64_t least, int64_t most) {
@@ -104,13 +92,6 @@ class BodyReader {
                                formats::json_text(harmless), shown(value)));
   }
 
-  // Where no value but null is supported.
-  void refuse(const char* name) {
-    const ordered_json& value = take(name);
-    if (value.is_null()) return;
-    complain(name, fmt::format("is not supported: expected nothing, found {}", shown(value)));
-  }
-
   void complain(const std::string& param, const std::string& what) {
     if (error_) return;
     error_ = ApiError{.status = 400,
@@ -134,8 +115,14 @@ class BodyReader {
   // After everything was taken.
   std::optional<ApiError> finish() {
     for (const auto& [name, value] : body_.items()) {
-      if (std::find(taken_.begin(), taken_.end(), name) == taken_.end()) {
+      const RequestField* field = find_request_field(name, kind_);
+      const bool is_taken = std::find(taken_.begin(), taken_.end(), name) != taken_.end();
+      const bool should_be = field != nullptr && (field->use == FieldUse::kHonoured ||
+                                                  field->use == FieldUse::kOneValue);
+      if (field == nullptr || (should_be && !is_taken)) {
         complain(name, "this field is not known");
+      } else if (field->use == FieldUse::kRefused && !value.is_null()) {
+        complain(name, fmt::format("is not supported: expected nothing, found {}", shown(value)));
       }
     }
     return error_;
@@ -152,6 +139,7 @@ class BodyReader {
     body_ = std::move(*parsed);
   }
 
+  Bodies kind_;
   ordered_json body_ = ordered_json::object();
   std::vector<std::string> taken_;
   std::optional<ApiError> error_;
@@ -253,8 +241,6 @@ GenerationOptions read_options(BodyReader& body) {
     body.only(name, 0, "a penalty");
   }
   body.only("logit_bias", ordered_json::object(), "a bias");
-  for (const char* name : kUnsupported) body.refuse(name);
-  for (const char* name : kWithoutEffect) body.take(name);
   return options;
 }
 
@@ -426,10 +412,7 @@ void read_tools(BodyReader& body, ChatRequest& request) {
   if (!body.is_valid()) return;
   if (!tools.empty()) request.tools = tools;
   read_tool_choice(body, request);
-  if (const ordered_json& parallel = body.take("parallel_tool_calls"); !parallel.is_null()) {
-    if (!parallel.is_boolean()) body.complain("parallel_tool_calls", "expected true or false");
-    request.parallel_tool_calls = parallel != false;
-  }
+  request.parallel_tool_calls = body.flag("parallel_tool_calls", true);
 }
 
 void read_reasoning(BodyReader& body, ChatRequest& request) {
@@ -443,11 +426,7 @@ void read_reasoning(BodyReader& body, ChatRequest& request) {
     }
     request.reasoning_effort = effort;
   }
-  const ordered_json& include = body.take("include_reasoning");
-  if (!include.is_null() && !include.is_boolean()) {
-    body.complain("include_reasoning", "expected true or false");
-  }
-  request.include_reasoning = include != false;
+  request.include_reasoning = body.flag("include_reasoning", true);
 }
 
 // What a template is given anyway would be taken no notice of.
@@ -479,7 +458,7 @@ Parsed<Request> finish(BodyReader& body, Request request) {
 }  // namespace
 
 Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
-  BodyReader body(text);
+  BodyReader body(kCompletionBody, text);
   CompletionRequest request{.options = read_options(body), .prompts = read_prompts(body)};
   if (const auto count = body.integer("logprobs", 0, kMostLogprobs)) {
     request.options.logprobs = true;
@@ -492,7 +471,7 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
 }
 
 Parsed<ChatRequest> parse_chat_request(std::string_view text) {
-  BodyReader body(text);
+  BodyReader body(kChatBody, text);
   ChatRequest request{.options = read_options(body), .messages = read_messages(body)};
   read_tools(body, request);
   read_reasoning(body, request);
@@ -513,9 +492,38 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   return finish(body, std::move(request));
 }
 
+Parsed<TokenizeRequest> parse_tokenize_request(std::string_view text) {
+  BodyReader body(kTokenizeBody, text);
+  TokenizeRequest request;
+  request.model = body.string("model");
+  const bool has_prompt = !body.take("prompt").is_null();
+  request.is_chat = !body.take("messages").is_null();
+  if (has_prompt == request.is_chat) body.complain("prompt", "expected a text, or messages");
+  if (has_prompt) request.prompt = body.string("prompt");
+  request.chat.messages = request.is_chat ? read_messages(body) : ordered_json();
+  read_tools(body, request.chat);
+  read_reasoning(body, request.chat);
+  request.chat.variables = read_variables(body);
+  request.chat.chat_template = body.string("chat_template");
+  request.add_special_tokens = body.flag("add_special_tokens", !request.is_chat);
+  request.chat.add_generation_prompt = body.flag("add_generation_prompt", true);
+  request.returns_strings = body.flag("return_token_strs");
+  return finish(body, std::move(request));
+}
+
+Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view text) {
+  BodyReader body(kDetokenizeBody, text);
+  DetokenizeRequest request{.model = body.string("model"), .tokens = {}};
+  const ordered_json& tokens = body.take("tokens");
+  auto ids = tokens.is_array() ? token_ids(tokens) : std::nullopt;
+  if (!ids) body.complain("tokens", "expected a list of token ids");
+  request.tokens = std::move(ids).value_or(std::vector<int32_t>());
+  return finish(body, std::move(request));
+}
+
 Parsed<ScaleRequest> parse_scale_request(std::string_view text) {
   constexpr int64_t kMostRanks = 1024, kMostSeconds = 24 * 3600;
-  BodyReader body(text);
+  BodyReader body(kScaleBody, text);
   ScaleRequest request;
   const auto num_ranks = body.integer("new_data_parallel_size", 1, kMostRanks);
   if (!num_ranks) body.complain("new_data_parallel_size", "expected the number of ranks");

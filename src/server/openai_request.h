@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bodies of /v1/completions, /v1/chat/completions and vLLM's /scale_elastic_ep.
-//
-// A field of OpenAI's reference that wideep does not support is refused by name if it would change
-// the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
-// ignore_eos (generate max_tokens even after an end token), speculative ("off": without drafts),
-// chat_template_kwargs, chat_template (the name of one of the model's templates), include_reasoning
-// and routed_experts_prompt_start (the first token whose experts are returned).
+// The bodies of /v1/completions, /v1/chat/completions and vLLM's /tokenize, /detokenize and
+// /scale_elastic_ep. Their fields are those of request_fields.h; unknown ones are refused.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -62,8 +57,23 @@ struct ChatRequest {
   bool parallel_tool_calls = true;
   std::string reasoning_effort;  // "": not given
   bool include_reasoning = true;
-  nlohmann::ordered_json variables;  // chat_template_kwargs, or null
-  std::string chat_template;         // the name of one of the model's; "": the usual one
+  nlohmann::ordered_json variables;   // chat_template_kwargs, or null
+  std::string chat_template;          // the name of one of the model's; "": the usual one
+  bool add_generation_prompt = true;  // always, but to be tokenised
+};
+
+struct TokenizeRequest {
+  std::string model;  // "": not given
+  bool is_chat = false;
+  std::string prompt;  // else
+  ChatRequest chat;
+  bool add_special_tokens = true;
+  bool returns_strings = false;  // the tokens as texts, too
+};
+
+struct DetokenizeRequest {
+  std::string model;  // "": not given
+  std::vector<int32_t> tokens;
 };
 
 struct ScaleRequest {
@@ -76,6 +86,8 @@ template <typename Request>
 using Parsed = std::variant<Request, ApiError>;
 Parsed<CompletionRequest> parse_completion_request(std::string_view body);
 Parsed<ChatRequest> parse_chat_request(std::string_view body);
+Parsed<TokenizeRequest> parse_tokenize_request(std::string_view body);
+Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view body);
 Parsed<ScaleRequest> parse_scale_request(std::string_view body);
 
 }  // namespace wideep::server

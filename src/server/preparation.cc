@@ -10,6 +10,8 @@
 namespace wideep::server {
 namespace {
 
+using nlohmann::ordered_json;
+
 constexpr int kDefaultCompletionTokens = 16;  // OpenAI's
 
 // Normalisation may make fewer bytes of a text before it is tokenised: composed, three letters of a
@@ -59,7 +61,7 @@ AnswerPlan plan_of(const ChatRequest& request, const ChosenTemplate& chosen) {
 // The names under which templates know how much to reason, and earlier reasoning. A name that a
 // template does not know has no effect.
 void set_reasoning(ChatRequest& request, const AnswerStyle& style) {
-  const auto set = [&](const char* name, const nlohmann::ordered_json& value) {
+  const auto set = [&](const char* name, const ordered_json& value) {
     if (!request.variables.contains(name)) request.variables[name] = value;
   };
   if (request.reasoning_effort == "none") {
@@ -68,7 +70,7 @@ void set_reasoning(ChatRequest& request, const AnswerStyle& style) {
   } else if (!request.reasoning_effort.empty()) {
     set("reasoning_effort", request.reasoning_effort);
   }
-  for (nlohmann::ordered_json& message : request.messages) {
+  for (ordered_json& message : request.messages) {
     if (message.contains("reasoning") && !message.contains("reasoning_content")) {
       message["reasoning_content"] = message["reasoning"];
     }
@@ -116,16 +118,14 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ChatRequest& request = std::get<ChatRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
-  const auto chosen = chat_.templates.choose(request.chat_template, !request.tools.is_null());
-  if (!chosen.ok()) {
-    return ApiError{.message = chosen.status().message(),
-                    .param = request.chat_template.empty() ? "messages" : "chat_template"};
-  }
-  if (const auto error = check_choice(request, *chosen->style)) return *error;
-  AnswerPlan plan = plan_of(request, *chosen);
-  set_reasoning(request, *chosen->style);
+  const auto found = choose_template(request);
+  if (const auto* error = std::get_if<ApiError>(&found)) return *error;
+  const ChosenTemplate& chosen = std::get<ChosenTemplate>(found);
+  if (const auto error = check_choice(request, *chosen.style)) return *error;
+  AnswerPlan plan = plan_of(request, chosen);
+  set_reasoning(request, *chosen.style);
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
-  const auto prompt = chat_prompt(chosen->chat, std::move(request));
+  const auto prompt = chat_prompt(chosen.chat, std::move(request));
   if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
   const std::string& text = std::get<std::string>(prompt);
   if (const auto error = check_length(text, "messages")) return *error;
@@ -138,6 +138,13 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   return with_room(std::move(prepared));
 }
 
+Parsed<ChosenTemplate> Preparation::choose_template(const ChatRequest& request) const {
+  auto chosen = chat_.templates.choose(request.chat_template, !request.tools.is_null());
+  if (chosen.ok()) return std::move(chosen).value();
+  return ApiError{.message = chosen.status().message(),
+                  .param = request.chat_template.empty() ? "messages" : "chat_template"};
+}
+
 // What the model's chat template makes of the messages.
 Parsed<std::string> Preparation::chat_prompt(const chat::ChatTemplate& chat,
                                              ChatRequest request) const {
@@ -146,10 +153,12 @@ Parsed<std::string> Preparation::chat_prompt(const chat::ChatTemplate& chat,
     const std::string param = "chat_template_kwargs." + name;
     return ApiError{.message = param + ": is the server's to set; leave it out", .param = param};
   }
-  const Result<std::string> text = chat.render({.messages = std::move(request.messages),
-                                                .tools = std::move(request.tools),
-                                                .variables = std::move(request.variables),
-                                                .special_tokens = chat_.special_tokens});
+  const Result<std::string> text =
+      chat.render({.messages = std::move(request.messages),
+                   .tools = std::move(request.tools),
+                   .variables = std::move(request.variables),
+                   .add_generation_prompt = request.add_generation_prompt,
+                   .special_tokens = chat_.special_tokens});
   if (text.ok()) return *text;
   return ApiError{.message = text.status().message(), .param = "messages"};
 }
@@ -168,12 +177,15 @@ std::optional<ApiError> Preparation::check(const GenerationOptions& options) con
                         "start it with --enable-return-routed-experts, or leave it out",
                     .param = "routed_experts_prompt_start"};
   }
-  if (options.model == options_.model) return {};
-  return ApiError{
-      .status = 404,
-      .message = fmt::format("model: expected '{}', found '{}'", options_.model, options.model),
-      .param = "model",
-      .code = "model_not_found"};
+  return check_model(options.model);
+}
+
+std::optional<ApiError> Preparation::check_model(const std::string& model) const {
+  if (model == options_.model) return {};
+  return ApiError{.status = 404,
+                  .message = fmt::format("model: expected '{}', found '{}'", options_.model, model),
+                  .param = "model",
+                  .code = "model_not_found"};
 }
 
 // Refuses what is too long whatever its tokens are: they would take a second to find.
@@ -192,14 +204,20 @@ Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const 
     return tokenizer_.encode(*text);
   }
   const auto& ids = std::get<std::vector<int32_t>>(prompt);
+  if (const auto error = check_tokens(ids, "prompt")) return *error;
+  return ids;
+}
+
+std::optional<ApiError> Preparation::check_tokens(const std::vector<int32_t>& ids,
+                                                  const char* param) const {
   // Ids above the tokenizer's are rows of the embedding too, and read as no text.
   const int limit = std::max(options_.vocab_size, tokenizer_.id_limit());
   const auto unknown =
       std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id >= limit; });
-  if (unknown == ids.end()) return ids;
-  return ApiError{.message = fmt::format("prompt: the model has no token {}; expected 0 to {}",
+  if (unknown == ids.end()) return {};
+  return ApiError{.message = fmt::format("{}: the model has no token {}; expected 0 to {}", param,
                                          *unknown, limit - 1),
-                  .param = "prompt"};
+                  .param = param};
 }
 
 // Checks that prompt and answer fit into the context. Without max_tokens a chat may go on to the
@@ -217,6 +235,48 @@ std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
                              length, options.max_tokens.value_or(1), options_.max_sequence),
       .param = "max_tokens",
       .code = "context_length_exceeded"};
+}
+
+// ---- tokens without an answer ----
+
+Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
+  auto parsed = parse_tokenize_request(body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+  TokenizeRequest& request = std::get<TokenizeRequest>(parsed);
+  if (!request.model.empty()) {
+    if (const auto error = check_model(request.model)) return *error;
+  }
+  if (request.is_chat) {
+    const auto chosen = choose_template(request.chat);
+    if (const auto* error = std::get_if<ApiError>(&chosen)) return *error;
+    set_reasoning(request.chat, *std::get<ChosenTemplate>(chosen).style);
+    auto text = chat_prompt(std::get<ChosenTemplate>(chosen).chat, std::move(request.chat));
+    if (const auto* error = std::get_if<ApiError>(&text)) return *error;
+    request.prompt = std::get<std::string>(std::move(text));
+  }
+  const std::vector<int32_t> tokens = tokenizer_.encode(request.prompt, request.add_special_tokens);
+  ordered_json reply = {{"count", tokens.size()},
+                        {"max_model_len", options_.max_sequence},
+                        {"tokens", tokens},
+                        {"token_strs", nullptr}};
+  if (request.returns_strings) {
+    reply["token_strs"] = ordered_json::array();
+    for (const int32_t token : tokens) {
+      reply["token_strs"].push_back(std::string(tokenizer_.id_to_token(token)));
+    }
+  }
+  return reply;
+}
+
+Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
+  const auto parsed = parse_detokenize_request(body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+  const DetokenizeRequest& request = std::get<DetokenizeRequest>(parsed);
+  if (!request.model.empty()) {
+    if (const auto error = check_model(request.model)) return *error;
+  }
+  if (const auto error = check_tokens(request.tokens, "tokens")) return *error;
+  return ordered_json{{"prompt", tokenizer_.decode(request.tokens, false)}};
 }
 
 }  // namespace wideep::server

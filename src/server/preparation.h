@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,9 @@ class Preparation {
   Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat);
 
   Parsed<Prepared> prepare(Api api, std::string_view body) const;
+  // The replies of /tokenize and /detokenize to these bodies.
+  Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
+  Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
 
  private:
   Parsed<Prepared> prepare_completion(std::string_view body) const;
@@ -47,8 +51,11 @@ class Preparation {
   Parsed<std::string> chat_prompt(const chat::ChatTemplate& chat, ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;
+  std::optional<ApiError> check_model(const std::string& model) const;
+  Parsed<ChosenTemplate> choose_template(const ChatRequest& request) const;
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
   std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
+  std::optional<ApiError> check_tokens(const std::vector<int32_t>& ids, const char* param) const;
   Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;
 
   PreparationOptions options_;

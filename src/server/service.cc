@@ -67,6 +67,8 @@ uint64_t fresh_seed() {
 const Service::Endpoint Service::kEndpoints[] = {
     {"POST", "/v1/completions", false, &Service::completions},
     {"POST", "/v1/chat/completions", false, &Service::chat_completions},
+    {"POST", "/tokenize", false, &Service::tokenize},
+    {"POST", "/detokenize", false, &Service::detokenize},
     {"GET", "/v1/models", false, &Service::models},
     {"GET", "/v1/models/", false, &Service::model},
     {"GET", "/health", true, &Service::health},
@@ -181,10 +183,40 @@ void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
   answer(exchange, Api::kChat);
 }
 
-// A short body is prepared at once, in less than a millisecond; a long one on the work thread,
+void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
+  work_on_body(exchange, [this, api](std::string_view body) -> Rest {
+    auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body));
+    return [this, api, prepared](const std::shared_ptr<Exchange>& each) {
+      generate(each, api, std::move(*prepared));
+    };
+  });
+}
+
+void Service::tokenize(const std::shared_ptr<Exchange>& exchange) {
+  reply_with(exchange, &Preparation::tokenize);
+}
+
+void Service::detokenize(const std::shared_ptr<Exchange>& exchange) {
+  reply_with(exchange, &Preparation::detokenize);
+}
+
+void Service::reply_with(const std::shared_ptr<Exchange>& exchange,
+                         Parsed<ordered_json> (Preparation::*make)(std::string_view) const) {
+  work_on_body(exchange, [this, make](std::string_view body) -> Rest {
+    const Parsed<ordered_json> made = (preparation_.*make)(body);
+    if (const auto* error = std::get_if<ApiError>(&made)) {
+      return [this, error = *error](const std::shared_ptr<Exchange>& each) { refuse(each, error); };
+    }
+    return [this, text = json_text(std::get<ordered_json>(made))](
+               const std::shared_ptr<Exchange>& each) { reply(each, kJson, text); };
+  });
+}
+
+// A short body is worked on at once, in less than a millisecond; a long one on the work thread,
 // while this thread goes on with the streams. An exchange stays on this thread, where its client
 // may leave.
-void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
+void Service::work_on_body(const std::shared_ptr<Exchange>& exchange,
+                           std::function<Rest(std::string_view body)> work) {
   const std::string encoding = exchange->header("Content-Encoding");
   if (!encoding.empty() && encoding != "identity") {
     return refuse(exchange,
@@ -193,18 +225,18 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
                                           base::printable(encoding, 40))});
   }
   if (post_ == nullptr || exchange->body().size() <= kMostBytesAtOnce) {
-    return generate(exchange, api, preparation_.prepare(api, exchange->body()));
+    return work(exchange->body())(exchange);
   }
   if (in_preparation_.size() >= static_cast<size_t>(options_.max_queue)) {
     return refuse(exchange, queue_full(1));
   }
   const uint64_t id = next_preparation_++;
   in_preparation_[id] = exchange;
-  work_.add([this, id, api, body = std::make_shared<std::string>(exchange->take_body())] {
-    auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, *body));
-    post_([this, id, api, prepared] {
+  work_.add([this, id, work = std::move(work),
+             body = std::make_shared<std::string>(exchange->take_body())] {
+    post_([this, id, rest = work(*body)] {
       const auto waiting = in_preparation_.extract(id);
-      if (!waiting.mapped()->gone()) generate(waiting.mapped(), api, std::move(*prepared));
+      if (!waiting.mapped()->gone()) rest(waiting.mapped());
     });
   });
 }

@@ -1280,6 +1280,42 @@ TEST_F(ServiceTest, TextsThatCannotFitAreRefusedByTheirLength) {
               HasSubstr("messages: 1048"));
 }
 
+TEST_F(ServiceTest, TextsBecomeTokensAndBack) {
+  const std::string text = "One two three";
+  const json tokens = tokenizer_.encode(text);
+  const json reply =
+      ask("POST", "/tokenize", json{{"prompt", text}, {"return_token_strs", true}}.dump())
+          .body_json();
+  EXPECT_EQ(reply["tokens"], tokens);
+  EXPECT_EQ(reply["count"], tokens.size());
+  EXPECT_EQ(reply["max_model_len"], 64);
+  EXPECT_EQ(reply["token_strs"].size(), tokens.size());
+  const json chat = {{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
+  EXPECT_EQ(ask("POST", "/tokenize", chat.dump()).body_json()["tokens"],
+            json(tokenizer_.encode("<s>[user] Hi", false)));
+  EXPECT_EQ(ask("POST", "/detokenize", json{{"tokens", tokens}}.dump()).body_json(),
+            (json{{"prompt", "<｜begin▁of▁sentence｜>" + text}}));
+  const auto complaint = [&](const char* path, const json& body) {
+    const Reply refused = ask("POST", path, body.dump());
+    EXPECT_GE(refused.status, 400);
+    return refused.body_json()["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(complaint("/tokenize", json::object()), "prompt: expected a text, or messages");
+  EXPECT_EQ(complaint("/tokenize", {{"prompt", "x"}, {"stream", true}}),
+            "stream: this field is not known");
+  EXPECT_EQ(complaint("/detokenize", {{"tokens", {1, "x"}}}),
+            "tokens: expected a list of token ids");
+  EXPECT_THAT(complaint("/detokenize", {{"tokens", {1 << 30}}}), HasSubstr("has no token"));
+  EXPECT_THAT(complaint("/detokenize", {{"model", "x"}, {"tokens", {1}}}),
+              HasSubstr("expected 'm'"));
+  // On the work thread.
+  const std::string large(10'000, 'x');
+  finish();
+  start({.model = "m", .max_sequence = 64}, size_t{8} << 20);
+  EXPECT_EQ(ask("POST", "/tokenize", json{{"prompt", large}}.dump()).body_json()["tokens"],
+            json(tokenizer_.encode(large)));
+}
+
 // ---- calls of tools and reasoning ----
 
 // What the client puts together of a stream's deltas; the same as the message of a whole reply.
