@@ -52,8 +52,9 @@ Expression nothing();  // matches no text, not even the empty one
 Expression special_token(std::string_view name);
 // The same as a token or spelled out: whether a model's marks have text differs between models.
 Expression marker(std::string_view name);
-// Texts of any length that do not contain `end`, but may end with a part of it. REQUIRES: not empty.
-// Where `end` follows and does not end with what it begins with, it comes there for the first time.
+// Texts of any length that do not contain `end`, but may end with a part of it. REQUIRES: not
+// empty. Where `end` follows and does not end with what it begins with, it comes there for the
+// first time.
 Expression text_without(std::string_view end);
 
 // Code points.

@@ -146,50 +146,66 @@ NumberBounds above_zero(NumberBounds bounds) {
   return bounds;
 }
 
-Expression integers_from_zero(const NumberBounds& bounds) {
-  const Bound& least = *bounds.least;
-  std::string low = least.value.whole;
-  if (!least.value.fraction.empty() || least.is_exclusive) low = plus_one(low);
-  if (!bounds.most) return from_to(low, std::nullopt, 0);
-  std::string high = bounds.most->value.whole;
-  if (bounds.most->is_exclusive && bounds.most->value.fraction.empty()) {
-    if (high == "0") return nothing();
-    high = minus_one(high);
-  }
-  return compare(low, high) <= 0 ? from_to(low, high, 0) : nothing();
+// What a bound says of numbers with so many digits behind the point, as whole numbers. nullopt:
+// none is that small.
+std::string least_with(const Bound& least, size_t behind) {
+  const std::string& fraction = least.value.fraction;
+  const bool is_cut = fraction.size() > behind;
+  const std::string digits = trimmed(least.value.whole + fraction.substr(0, behind) +
+                                     std::string(behind - std::min(behind, fraction.size()), '0'));
+  return is_cut || least.is_exclusive ? plus_one(digits) : digits;
+}
+std::optional<std::string> most_with(const Bound& most, size_t behind) {
+  const std::string& fraction = most.value.fraction;
+  const bool is_cut = fraction.size() > behind;
+  const std::string digits = trimmed(most.value.whole + fraction.substr(0, behind) +
+                                     std::string(behind - std::min(behind, fraction.size()), '0'));
+  if (is_cut || !most.is_exclusive) return digits;
+  if (digits == "0") return {};
+  return minus_one(digits);
 }
 
-// With a point and as many digits behind it as the bounds have, or more.
+Expression with_digits(const NumberBounds& bounds, size_t behind) {
+  const std::string low = least_with(*bounds.least, behind);
+  if (!bounds.most) return from_to(low, std::nullopt, behind);
+  const auto high = most_with(*bounds.most, behind);
+  return high && compare(low, *high) <= 0 ? from_to(low, high, behind) : nothing();
+}
+
+Expression integers_from_zero(const NumberBounds& bounds) { return with_digits(bounds, 0); }
+
+// With a point. Fewer digits behind it than the bounds have, or as many; or more, which are any if
+// the number before them is not the upper bound, and is not excluded as the lower one.
 Expression fractions_from_zero(const NumberBounds& bounds) {
   const Bound& least = *bounds.least;
   size_t behind = std::max<size_t>(1, least.value.fraction.size());
   if (bounds.most) behind = std::max(behind, bounds.most->value.fraction.size());
-  const auto scaled = [&](const Decimal& value) {
-    std::string all = value.whole + value.fraction;
-    all.append(behind - value.fraction.size(), '0');
-    return trimmed(all);
-  };
   std::vector<Expression> all;
-  const std::string low = scaled(least.value);
-  // The lower bound itself, with more behind it.
-  const Expression not_zero = sequence({digits(), byte_range('1', '9'), digits()});
-  const auto exactly = [&](const std::string& value, Expression more) {
-    all.push_back(sequence({from_to(value, value, behind), std::move(more)}));
-  };
-  const bool has_room = !bounds.most || compare(low, scaled(bounds.most->value)) < 0;
-  if (has_room) exactly(low, least.is_exclusive ? not_zero : digits());
-  const std::string next = plus_one(low);
-  if (!bounds.most) {
-    all.push_back(sequence({from_to(next, std::nullopt, behind), digits()}));
-    return choice(std::move(all));
+  for (size_t fewer = 1; fewer <= behind; ++fewer) all.push_back(with_digits(bounds, fewer));
+  NumberBounds before_more{.least = Bound{least.value, false}, .most = {}};
+  if (bounds.most) before_more.most = Bound{bounds.most->value, true};
+  const std::string low = least_with(*before_more.least, behind);
+  const bool has_room =
+      !bounds.most || compare(low, most_with(*before_more.most, behind).value_or("0")) <= 0;
+  const bool excludes_all =
+      bounds.most && bounds.most->value.is_zero();  // nothing is below zero here
+  if (has_room && !excludes_all) {
+    if (least.is_exclusive) {
+      const Expression not_zero = sequence({digits(), byte_range('1', '9'), digits()});
+      all.push_back(sequence({from_to(low, low, behind), not_zero}));
+      before_more.least->is_exclusive = true;
+    }
+    all.push_back(sequence({with_digits(before_more, behind), digits()}));
   }
-  const std::string high = scaled(bounds.most->value);
-  if (has_room && compare(next, high) < 0) {
-    all.push_back(sequence({from_to(next, minus_one(high), behind), digits()}));
+  // The upper bound, with zeros.
+  if (bounds.most && !bounds.most->is_exclusive) {
+    const Bound exactly{bounds.most->value, false};
+    NumberBounds only = bounds;
+    only.least = compare(least_with(least, behind), *most_with(exactly, behind)) <= 0
+                     ? exactly
+                     : Bound{bounds.most->value, true};
+    all.push_back(sequence({with_digits(only, behind), repeat(text("0"), 0, kNoMost)}));
   }
-  const bool has_high =
-      !bounds.most->is_exclusive && (has_room || (compare(low, high) == 0 && !least.is_exclusive));
-  if (has_high) exactly(high, repeat(text("0"), 0, kNoMost));
   return choice(std::move(all));
 }
 

@@ -362,17 +362,25 @@ class Compiler {
                               std::ranges::find(schema["enum"], each) != schema["enum"].end();
       const bool fits = std::ranges::any_of(
           types, [&](const std::string& type) { return is_of_type(each, type); });
-      if (fits && is_in_enum) all.push_back(text(written(each)));
+      if (fits && is_in_enum) all.push_back(written(each));
     }
     if (all.empty()) return refused(where, "no value of these satisfies the schema");
     return choice(std::move(all));
   }
-  // Integers of any size have all their digits.
-  static std::string written(const ordered_json& value) {
+  Expression written(const ordered_json& value) const {
     if (const auto* digits = formats::large_integer(value)) {
-      return {digits->begin(), digits->end()};
+      return text(std::string(digits->begin(), digits->end()));
     }
-    return formats::json_text(value);
+    if (!value.is_structured() || value.empty()) return text(formats::json_text(value));
+    std::vector<Expression> parts = {text(value.is_object() ? "{" : "["), json_.space()};
+    for (const auto& [name, each] : value.items()) {
+      if (parts.size() > 2) parts.push_back(json_.separator());
+      if (value.is_object()) parts.push_back(json_.key(name));
+      parts.push_back(written(each));
+    }
+    parts.push_back(json_.space());
+    parts.push_back(text(value.is_object() ? "}" : "]"));
+    return sequence(std::move(parts));
   }
 
   // ---- types ----
@@ -581,6 +589,10 @@ class Compiler {
     if (members.empty()) {
       if (!other) {
         return number.least == 0 ? sequence({text("{"), json_.space(), text("}")}) : nothing();
+      }
+      if (number.least > 1) {
+        return refused(pointer(place, "minProperties"),
+                       "expected 0 or 1: a grammar cannot tell that names differ");
       }
       return json_.list("{", *other, "}", number.least, number.most);
     }
