@@ -34,4 +34,15 @@ Vocabulary::Vocabulary(std::vector<std::string> texts, std::vector<int32_t> end_
   trie_ = trie_of(texts_);
 }
 
+Vocabulary Vocabulary::of(const tokenizer::Tokenizer& tokenizer, int size,
+                          std::vector<int32_t> end_tokens) {
+  std::vector<std::string> texts(static_cast<size_t>(size));
+  for (int32_t id = 0; id < std::min(size, tokenizer.id_limit()); ++id) {
+    texts[static_cast<size_t>(id)] = tokenizer.is_special(id)
+                                         ? special_bytes(tokenizer.id_to_token(id))
+                                         : std::string(tokenizer.bytes(id));
+  }
+  return Vocabulary(std::move(texts), std::move(end_tokens));
+}
+
 }  // namespace wideep::grammar

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "grammar/token_trie.h"
+#include "tokenizer/tokenizer.h"
 
 namespace wideep::grammar {
 
@@ -20,6 +21,10 @@ class Vocabulary {
   // texts: [tokens] the bytes of each; of special tokens special_bytes() of the name; "": the token
   // has none and is never sampled. end_tokens: end an answer, have no text.
   Vocabulary(std::vector<std::string> texts, std::vector<int32_t> end_tokens);
+
+  // Of a model with so many tokens.
+  static Vocabulary of(const tokenizer::Tokenizer& tokenizer, int size,
+                       std::vector<int32_t> end_tokens);
 
   int size() const { return static_cast<int>(texts_.size()); }
   std::string_view text(int32_t token) const {

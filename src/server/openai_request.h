@@ -5,8 +5,9 @@
 // A field of OpenAI's reference that wideep does not support is refused by name if it would change
 // the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
 // ignore_eos (generate max_tokens even after an end token), speculative ("off": without drafts),
-// chat_template_kwargs, chat_template (the name of one of the model's templates) and
-// routed_experts_prompt_start (the first token whose experts are returned).
+// chat_template_kwargs, chat_template (the name of one of the model's templates),
+// routed_experts_prompt_start (the first token whose experts are returned), and vLLM's names for
+// what the answer has to be: structured_outputs, guided_json and its kin, beside response_format.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "grammar/output_format.h"
 #include "server/api_error.h"
 
 namespace wideep::server {
@@ -40,6 +42,8 @@ struct GenerationOptions {
   bool speculates = true;
   std::optional<int> experts_start;  // routed_experts_prompt_start
   std::vector<std::string> stop;
+  std::optional<grammar::OutputFormat> format;  // of the answer
+  engine::SharedGrammar grammar = nullptr;      // the same, compiled (server/preparation.h)
 };
 
 struct CompletionRequest {

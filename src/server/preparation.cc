@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <variant>
+
+#include "grammar/grammar.h"
+#include "server/harmony_format.h"
 
 namespace wideep::server {
 namespace {
@@ -37,6 +41,7 @@ Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer&
     : options_(std::move(options)),
       tokenizer_(tokenizer),
       chat_(std::move(chat)),
+      harmony_(HarmonyTokens::find(tokenizer)),
       most_text_bytes_(static_cast<size_t>(options_.max_sequence) * longest_token(tokenizer) *
                        kMostShrinking) {}
 
@@ -49,6 +54,7 @@ Parsed<Prepared> Preparation::prepare_completion(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   CompletionRequest& request = std::get<CompletionRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
+  if (const auto error = compile_format(Api::kCompletion, request.options)) return *error;
   if (!request.options.max_tokens) request.options.max_tokens = kDefaultCompletionTokens;
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
   for (const Prompt& prompt : request.prompts) {
@@ -64,6 +70,7 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ChatRequest& request = std::get<ChatRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
+  if (const auto error = compile_format(Api::kChat, request.options)) return *error;
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
   const auto prompt = chat_prompt(std::move(request));
   if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
@@ -115,6 +122,26 @@ std::optional<ApiError> Preparation::check(const GenerationOptions& options) con
       .message = fmt::format("model: expected '{}', found '{}'", options_.model, options.model),
       .param = "model",
       .code = "model_not_found"};
+}
+
+// A chat with a model that writes harmony: the format is that of its final message.
+std::optional<ApiError> Preparation::compile_format(Api api, GenerationOptions& options) const {
+  if (!options.format) return {};
+  const std::string& place = options.format->place;
+  const auto refused = [&](const std::string& message) {
+    return ApiError{.message = message, .param = place};
+  };
+  if (!options_.has_end_tokens) {
+    return refused(place + ": the model has no end token, without which no format ends");
+  }
+  grammar::Rules rules;
+  auto answer = grammar::add_output(*options.format, &rules);
+  if (!answer.ok()) return refused(answer.status().message());
+  if (api == Api::kChat && harmony_) *answer = in_harmony(std::move(*answer));
+  auto grammar = grammar::build_grammar(rules, rules.add("answer", std::move(*answer)));
+  if (!grammar.ok()) return refused(grammar.status().at(place).message());
+  options.grammar = std::make_shared<const std::string>(grammar->encode());
+  return {};
 }
 
 // Refuses what is too long whatever its tokens are: they would take a second to find.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the body of a request to what the engine needs: parses it, fills the chat template, and
-// makes token ids of the text. Takes about a second for the largest bodies; what can be refused
-// without tokens (another model, a text that is too long for the context) is refused before.
+// From the body of a request to what the engine needs: parses it, fills the chat template, makes
+// token ids of the text, and a grammar of the format that the answer has to have. Takes about a
+// second for the largest bodies; what can be refused without tokens (another model, a text that is
+// too long for the context) is refused before.
 //
 // Thread safety: immutable; prepare() may run on any thread.
 #pragma once
@@ -16,6 +17,7 @@
 
 #include "engine/request.h"
 #include "server/chat_files.h"
+#include "server/harmony_channels.h"
 #include "server/openai_reply.h"
 #include "server/openai_request.h"
 #include "tokenizer/tokenizer.h"
@@ -27,6 +29,7 @@ struct PreparationOptions {
   int max_sequence = 0;  // tokens of a prompt and its answer together
   int vocab_size = 0;    // of the model, which may have more tokens than the tokenizer
   bool returns_experts = false;
+  bool has_end_tokens = true;  // the model; else no format of an answer could end it
 };
 
 // max_tokens of the options is set.
@@ -47,6 +50,7 @@ class Preparation {
   Parsed<std::string> chat_prompt(ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;
+  std::optional<ApiError> compile_format(Api api, GenerationOptions& options) const;
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
   std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
   Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;
@@ -54,6 +58,7 @@ class Preparation {
   PreparationOptions options_;
   const tokenizer::Tokenizer& tokenizer_;
   ChatFiles chat_;
+  std::optional<HarmonyTokens> harmony_;
   size_t most_text_bytes_;  // a longer text has more tokens than max_sequence
 };
 
