@@ -118,10 +118,11 @@ void expect_people(const GenerateReport& report) {
 }
 
 TEST_F(Constrained, AnswersFollowTheSchemaInEveryLayout) {
-  const std::vector<Layout> layouts = {{"ep 2, online", sizes_of(2, 1, 1), true, true, 19},
-                                       {"tp 2, etp 2", sizes_of(2, 1, 1, 2)},
-                                       {"pp 2, ep 2, chunks of 33", sizes_of(2, 2, 1), true, false, 33},
-                                       {"cp 2", sizes_of(1, 1, 2)}};
+  const std::vector<Layout> layouts = {
+      {"ep 2, online", sizes_of(2, 1, 1), true, true, 19},
+      {"tp 2, etp 2", sizes_of(2, 1, 1, 2)},
+      {"pp 2, ep 2, chunks of 33", sizes_of(2, 2, 1), true, false, 33},
+      {"cp 2", sizes_of(1, 1, 2)}};
   for (const float temperature : {0.0f, 1.0f}) {
     const GenerateReport alone = run(options({"alone", sizes_of(1, 1, 1)}, temperature));
     expect_people(alone);
@@ -140,8 +141,9 @@ TEST_F(Constrained, AnswersFollowTheSchemaInEveryLayout) {
 
 TEST_F(Constrained, DraftsChangeNothing) {
   for (const float temperature : {0.0f, 1.0f}) {
-    for (const Layout& layout : {Layout{"alone", sizes_of(1, 1, 1)}, Layout{"pp 2", sizes_of(1, 2, 1)},
-                                 Layout{"cp 2", sizes_of(1, 1, 2)}}) {
+    for (const Layout& layout :
+         {Layout{"alone", sizes_of(1, 1, 1)}, Layout{"pp 2", sizes_of(1, 2, 1)},
+          Layout{"cp 2", sizes_of(1, 1, 2)}}) {
       SCOPED_TRACE(fmt::format("{}, temperature {}", layout.name, temperature));
       GenerateOptions plain = options(layout, temperature);
       const GenerateReport without = run(plain);
