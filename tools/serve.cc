@@ -63,6 +63,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                      ? server::DraftMetrics::kDetailed
                                      : server::DraftMetrics::kNone;
   result.run.started = started.ranks();
+  result.run.takes_grammars = true;
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
   // A launcher watches its ranks itself.
   result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr;

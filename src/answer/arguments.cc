@@ -196,8 +196,11 @@ size_t PythonArguments::take_name(std::string_view text, bool is_all, AnswerPart
 }
 
 void PythonArguments::end_value(AnswerParts& out) {
-  const std::optional<std::string> json = python_literal_json(value_);
-  out.add_arguments(json ? *json : quoted(trimmed(value_)));
+  // JSON's escapes are not all Python's.
+  const std::string_view value = trimmed(value_);
+  const std::optional<std::string> json =
+      is_json(value) ? std::string(value) : python_literal_json(value);
+  out.add_arguments(json ? *json : quoted(value));
   value_.clear();
   in_value_ = false;
 }

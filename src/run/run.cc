@@ -137,6 +137,11 @@ Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
     std::optional<parallel::LayerRange> layers;
     if (started != nullptr) layers = plan_.layers_of(started->rank());
     WIDEEP_TRY_ASSIGN(weights_, model::ModelWeights::load(plan_.model.config, loader, layers));
+    // Here, so that forked ranks share it.
+    if (options_.takes_grammars) {
+      const model::ModelConfig& config = plan_.model.config;
+      vocabulary_ = grammar::Vocabulary::of(tokenizer(), config.vocab_size, config.eos_token_ids);
+    }
     return {};
   };
   return agree_on(options_, load_here());

@@ -97,6 +97,9 @@ Result<AnswerStyle> answer_style(std::string_view text, const tokenizer::Tokeniz
   }
   style.calls_tools = format.calls != nullptr || (format.is_harmony && names.tool_calls != "none");
   style.markers = tokens_in(format.markers(), tokenizer);
+  for (const int32_t token : style.markers) {
+    style.marker_names.emplace_back(tokenizer.id_to_token(token));
+  }
   style.reads_thinking = text.find("message.thinking") != text.npos;
   return style;
 }

@@ -34,6 +34,7 @@ struct AnswerStyle {
   // Special tokens that are markers of the format, or parts of one: they have text in an answer.
   // Ascending.
   std::vector<int32_t> markers;
+  std::vector<std::string> marker_names;  // of these
   // Earlier reasoning is read as message.thinking, not message.reasoning_content.
   bool reads_thinking = false;
 

@@ -31,6 +31,8 @@ constexpr size_t kMostStopBytes = 1024;  // of each
 // With 512 members a body of 8 MiB takes a second at worst (formats/json_parse.h).
 constexpr size_t kMostMembers = 512;
 
+constexpr size_t kMostChoices = 10'000;
+
 constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
 // The fields of a body, by the table of request_fields.h. The first complaint stays.
@@ -223,6 +225,139 @@ std::optional<int> read_experts_start(BodyReader& body, bool stream) {
   return static_cast<int>(*start);
 }
 
+// ---- what the answer has to be ----
+
+using grammar::OutputFormat;
+
+// One of these may be given.
+void set_format(BodyReader& body, OutputFormat format, GenerationOptions& options) {
+  if (options.format) {
+    return body.complain(format.place,
+                         fmt::format("beside {}: expected one of them", options.format->place));
+  }
+  options.format = std::move(format);
+}
+
+// A schema, or its text.
+void read_schema(BodyReader& body, const ordered_json& value, const std::string& place,
+                 GenerationOptions& options) {
+  OutputFormat format{.kind = OutputFormat::Kind::kJsonSchema, .schema = value, .place = place};
+  if (value.is_string()) {
+    auto parsed =
+        formats::parse_exact_json(value.get_ref<const std::string&>(), place, kMostMembers);
+    if (!parsed.ok()) return body.complain("", parsed.status().message());
+    format.schema = std::move(*parsed);
+  }
+  if (!format.schema.is_object() && !format.schema.is_boolean()) {
+    return body.complain(place, "expected a JSON schema, an object");
+  }
+  set_format(body, std::move(format), options);
+}
+
+void read_pattern(BodyReader& body, const ordered_json& value, OutputFormat::Kind kind,
+                  const std::string& place, GenerationOptions& options) {
+  if (!value.is_string()) return body.complain(place, "expected a string");
+  set_format(body, {.kind = kind, .texts = {value.get<std::string>()}, .place = place}, options);
+}
+
+void read_choices(BodyReader& body, const ordered_json& value, const std::string& place,
+                  GenerationOptions& options) {
+  const bool is_list =
+      value.is_array() && !value.empty() && value.size() <= kMostChoices &&
+      std::ranges::all_of(value, [](const auto& each) { return each.is_string(); });
+  if (!is_list) {
+    return body.complain(place, fmt::format("expected a list of 1 to {} strings", kMostChoices));
+  }
+  set_format(body,
+             {.kind = OutputFormat::Kind::kChoice,
+              .texts = value.get<std::vector<std::string>>(),
+              .place = place},
+             options);
+}
+
+// OpenAI's.
+void read_response_format(BodyReader& body, GenerationOptions& options) {
+  const ordered_json& value = body.take("response_format");
+  if (value.is_null()) return;
+  const ordered_json type =
+      value.is_object() ? value.value("type", ordered_json()) : ordered_json();
+  if (type == "text") return;
+  if (type == "json_object") {
+    return set_format(body, {.kind = OutputFormat::Kind::kJsonObject, .place = "response_format"},
+                      options);
+  }
+  if (type != "json_schema") {
+    return body.complain(
+        "response_format.type",
+        fmt::format("expected \"text\", \"json_object\" or \"json_schema\", found {}",
+                    BodyReader::shown(type)));
+  }
+  const ordered_json inner = value.value("json_schema", ordered_json());
+  if (!inner.is_object() || !inner.contains("schema")) {
+    return body.complain("response_format.json_schema", "expected an object with a schema");
+  }
+  for (const auto& [name, each] : inner.items()) {
+    // Strict or not, the answer satisfies the schema.
+    const bool is_known = name == "name" || name == "description" || name == "strict";
+    if (!is_known && name != "schema") {
+      return body.complain("response_format.json_schema." + name, "this field is not known");
+    }
+  }
+  read_schema(body, inner["schema"], "response_format.json_schema.schema", options);
+}
+
+void read_constraint(BodyReader& body, const std::string& kind, const ordered_json& value,
+                     const std::string& place, GenerationOptions& options) {
+  using Kind = OutputFormat::Kind;
+  if (kind == "json") return read_schema(body, value, place, options);
+  if (kind == "regex") return read_pattern(body, value, Kind::kRegex, place, options);
+  if (kind == "grammar") return read_pattern(body, value, Kind::kGrammar, place, options);
+  if (kind == "choice") return read_choices(body, value, place, options);
+  if (value == true) set_format(body, {.kind = Kind::kJsonObject, .place = place}, options);
+  if (!value.is_boolean()) body.complain(place, "expected true or false");
+}
+
+// vLLM's guided_json and so on, and their later form, members of structured_outputs.
+void read_structured_outputs(BodyReader& body, GenerationOptions& options) {
+  constexpr const char* kKinds[] = {"json", "regex", "choice", "grammar", "json_object"};
+  std::optional<std::string> whitespace;
+  const auto read_whitespace = [&](const ordered_json& value, const std::string& place) {
+    if (value.is_null()) return;
+    if (!value.is_string()) return body.complain(place, "expected a regular expression");
+    whitespace = value.get<std::string>();
+  };
+  for (const char* kind : kKinds) {
+    const std::string place = fmt::format("guided_{}", kind);
+    const ordered_json& value = body.take(place.c_str());
+    if (!value.is_null()) read_constraint(body, kind, value, place, options);
+  }
+  read_whitespace(body.take("guided_whitespace_pattern"), "guided_whitespace_pattern");
+  bool is_compact = false, is_open = false;
+  const ordered_json& all = body.take("structured_outputs");
+  if (!all.is_null() && !all.is_object()) {
+    return body.complain("structured_outputs", "expected an object");
+  }
+  for (const auto& [name, value] : all.items()) {
+    const std::string place = "structured_outputs." + name;
+    if (value.is_null()) continue;
+    if (std::ranges::find(kKinds, name) != std::end(kKinds)) {
+      read_constraint(body, name, value, place, options);
+    } else if (name == "whitespace_pattern") {
+      read_whitespace(value, place);
+    } else if (name == "disable_any_whitespace") {
+      is_compact = value == true;
+    } else if (name == "disable_additional_properties") {
+      is_open = value == false;
+    } else if (name != "disable_fallback") {
+      body.complain(place, "this field is not known");
+    }
+  }
+  if (!options.format) return;
+  if (is_compact) whitespace = "";
+  options.format->whitespace = whitespace;
+  options.format->allows_more_members = is_open;
+}
+
 GenerationOptions read_options(BodyReader& body) {
   GenerationOptions options;
   options.model = body.string("model");
@@ -241,6 +376,8 @@ GenerationOptions read_options(BodyReader& body) {
     body.only(name, 0, "a penalty");
   }
   body.only("logit_bias", ordered_json::object(), "a bias");
+  read_response_format(body, options);
+  read_structured_outputs(body, options);
   return options;
 }
 
@@ -487,7 +624,6 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
       body.complain("top_logprobs", "expected logprobs: true beside it");
     }
   }
-  body.only("response_format", {{"type", "text"}}, "a format of the answer");
   body.only("modalities", ordered_json::array({"text"}), "another modality");
   return finish(body, std::move(request));
 }

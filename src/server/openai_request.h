@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "grammar/output_format.h"
 #include "server/api_error.h"
 
 namespace wideep::server {
@@ -38,7 +39,9 @@ struct GenerationOptions {
   bool speculates = true;
   std::optional<int> experts_start;  // routed_experts_prompt_start
   std::vector<std::string> stop;
-  std::shared_ptr<const AnswerPlan> answer;  // of a chat, once its template is known; else null
+  std::shared_ptr<const AnswerPlan> answer;     // of a chat, once its template is known; else null
+  std::optional<grammar::OutputFormat> format;  // of the answer
+  engine::SharedGrammar grammar = nullptr;      // the same, compiled (server/preparation.h)
 };
 
 enum class ToolChoice { kNone, kAuto, kRequired, kNamed };

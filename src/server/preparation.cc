@@ -4,8 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <variant>
+
+#include "grammar/grammar.h"
+#include "server/call_grammar.h"
+#include "server/harmony_format.h"
 
 namespace wideep::server {
 namespace {
@@ -30,22 +35,6 @@ size_t longest_token(const tokenizer::Tokenizer& tokenizer) {
     longest = std::max({longest, tokenizer.bytes(id).size(), tokenizer.id_to_token(id).size()});
   }
   return longest;
-}
-
-// A call that must come needs a grammar that lets no other answer be sampled. Where there is one,
-// this is the place that makes it from request.tools and style.format.
-std::optional<ApiError> check_choice(const ChatRequest& request, const AnswerStyle& style) {
-  const bool is_forced =
-      request.tool_choice == ToolChoice::kRequired || request.tool_choice == ToolChoice::kNamed;
-  if (!is_forced) return {};
-  return ApiError{
-      .message = style.calls_tools
-                     ? "tool_choice: a call that must come needs decoding under a grammar, which "
-                       "this server does not have; expected \"auto\" or \"none\""
-                     : "tool_choice: this model's chat template shows no known format of calls; "
-                       "expected \"auto\" or \"none\", or start the server with "
-                       "--tool-call-parser",
-      .param = "tool_choice"};
 }
 
 AnswerPlan plan_of(const ChatRequest& request, const ChosenTemplate& chosen) {
@@ -103,6 +92,13 @@ Parsed<Prepared> Preparation::prepare_completion(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   CompletionRequest& request = std::get<CompletionRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
+  grammar::Rules rules;
+  auto wanted = wanted_answer(request.options, &rules);
+  if (const auto* error = std::get_if<ApiError>(&wanted)) return *error;
+  if (const auto error =
+          set_grammar(std::get<grammar::Expression>(wanted), rules, request.options)) {
+    return *error;
+  }
   if (!request.options.max_tokens) request.options.max_tokens = kDefaultCompletionTokens;
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
   for (const Prompt& prompt : request.prompts) {
@@ -121,7 +117,9 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   const auto found = choose_template(request);
   if (const auto* error = std::get_if<ApiError>(&found)) return *error;
   const ChosenTemplate& chosen = std::get<ChosenTemplate>(found);
-  if (const auto error = check_choice(request, *chosen.style)) return *error;
+  grammar::Rules rules;
+  auto wanted = wanted_chat_answer(request, *chosen.style, &rules);
+  if (const auto* error = std::get_if<ApiError>(&wanted)) return *error;
   AnswerPlan plan = plan_of(request, chosen);
   set_reasoning(request, *chosen.style);
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
@@ -131,6 +129,14 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   if (const auto error = check_length(text, "messages")) return *error;
   if (const auto* reasoning = plan.style->format.reasoning) {
     plan.settings.begins_in_reasoning = answer::opens_reasoning(*reasoning, text);
+    auto& answer = std::get<grammar::Expression>(wanted);
+    if (answer != nullptr) {
+      answer = after_reasoning(std::move(answer), *reasoning, plan.settings.begins_in_reasoning);
+    }
+  }
+  if (const auto error =
+          set_grammar(std::get<grammar::Expression>(wanted), rules, prepared.options)) {
+    return *error;
   }
   prepared.options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
   // false: no special tokens are added; the template has written them already.
@@ -186,6 +192,66 @@ std::optional<ApiError> Preparation::check_model(const std::string& model) const
                   .message = fmt::format("model: expected '{}', found '{}'", options_.model, model),
                   .param = "model",
                   .code = "model_not_found"};
+}
+
+// ---- what the answer has to be ----
+
+Parsed<grammar::Expression> Preparation::wanted_answer(const GenerationOptions& options,
+                                                       grammar::Rules* rules) const {
+  if (!options.format) return grammar::Expression();
+  auto answer = grammar::add_output(*options.format, rules);
+  if (answer.ok()) return std::move(answer).value();
+  return ApiError{.message = answer.status().message(), .param = options.format->place};
+}
+
+// A chat with a model that writes harmony: the format is that of its final message.
+Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& request,
+                                                            const AnswerStyle& style,
+                                                            grammar::Rules* rules) const {
+  const bool must_call =
+      request.tool_choice == ToolChoice::kRequired || request.tool_choice == ToolChoice::kNamed;
+  if (!must_call) {
+    auto answer = wanted_answer(request.options, rules);
+    auto* expression = std::get_if<grammar::Expression>(&answer);
+    if (expression == nullptr || *expression == nullptr || !style.format.is_harmony) return answer;
+    return in_harmony(std::move(*expression));
+  }
+  constexpr const char* kParam = "tool_choice";
+  if (request.options.format) {
+    return ApiError{.message = std::string("tool_choice: a call that must come, and ") +
+                               request.options.format->place + ": expected one of them",
+                    .param = kParam};
+  }
+  if (!style.calls_tools) {
+    return ApiError{.message =
+                        "tool_choice: this model's chat template shows no known format of "
+                        "calls; expected \"auto\" or \"none\", or start the server with "
+                        "--tool-call-parser",
+                    .param = kParam};
+  }
+  auto calls = required_calls({.style = style,
+                               .tools = request.tools,
+                               .name = request.named_tool,
+                               .one_call = !request.parallel_tool_calls},
+                              rules);
+  if (calls.ok()) return std::move(calls).value();
+  return ApiError{.message = calls.status().message(), .param = "tools"};
+}
+
+std::optional<ApiError> Preparation::set_grammar(grammar::Expression answer, grammar::Rules& rules,
+                                                 GenerationOptions& options) const {
+  if (answer == nullptr) return {};
+  const std::string place = options.format ? options.format->place : "tool_choice";
+  const auto refused = [&](const std::string& message) {
+    return ApiError{.message = message, .param = place};
+  };
+  if (!options_.has_end_tokens) {
+    return refused(place + ": the model has no end token, without which no format ends");
+  }
+  auto grammar = grammar::build_grammar(rules, rules.add("answer", std::move(answer)));
+  if (!grammar.ok()) return refused(grammar.status().at(place).message());
+  options.grammar = std::make_shared<const std::string>(grammar->encode());
+  return {};
 }
 
 // Refuses what is too long whatever its tokens are: they would take a second to find.

@@ -368,6 +368,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   // The name is part of every answer, so that nobody takes the texts for the model's own.
   if (options.run.perfect_router) service.model += " (perfect router: means nothing)";
   service.vocab_size = run.plan().model.config.vocab_size;
+  service.has_end_tokens = !run.plan().model.config.eos_token_ids.empty();
   service.max_sequence = run.plan().longest_sequence();
   service.most_drafts = run.plan().speculation.max_draft_len;
   service.returns_experts = options.run.routed_experts;

@@ -33,9 +33,10 @@
 namespace wideep::server {
 
 struct ServiceOptions {
-  std::string model;        // the name that clients use
-  std::string api_key;      // "": no key is required
-  int vocab_size = 0;       // of the model, which may have more tokens than the tokenizer
+  std::string model;    // the name that clients use
+  std::string api_key;  // "": no key is required
+  int vocab_size = 0;   // of the model, which may have more tokens than the tokenizer
+  bool has_end_tokens = true;
   int max_sequence = 0;     // tokens of a prompt and its answer together
   int max_queue = 1024;     // answers running and waiting; more are refused with 429
   int stream_interval = 1;  // tokens per chunk of a stream

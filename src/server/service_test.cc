@@ -1498,12 +1498,28 @@ TEST_F(CallServiceTest, MistakesInToolsAreNamed) {
               HasSubstr("expected tools beside it"));
   const json named = {{"type", "function"}, {"function", {{"name", "nobody"}}}};
   EXPECT_THAT(complaint({{"tool_choice", named}}), HasSubstr("found \"nobody\""));
-  EXPECT_THAT(complaint({{"tool_choice", tool("find")}}), HasSubstr("under a grammar"));
-  EXPECT_THAT(complaint({{"tool_choice", "required"}}), HasSubstr("under a grammar"));
+  EXPECT_THAT(complaint({{"tool_choice", "required"}, {"chat_template", "default"}}),
+              HasSubstr("--tool-call-parser"));
+  EXPECT_THAT(complaint({{"tool_choice", "required"}, {"guided_regex", "a"}}),
+              HasSubstr("a call that must come, and guided_regex: expected one of them"));
   EXPECT_EQ(complaint({{"parallel_tool_calls", 3}}), "parallel_tool_calls: expected true or false");
   EXPECT_THAT(complaint({{"reasoning_effort", "huge"}}), HasSubstr("found \"huge\""));
   const json message = {{"role", "assistant"}, {"tool_calls", {{{"name", "f"}}}}};
   EXPECT_THAT(complaint({{"messages", {message}}}), HasSubstr("messages[0]: tool_calls: expected"));
+}
+
+// A grammar that lets nothing else be sampled goes to the ranks.
+TEST_F(CallServiceTest, CallsThatMustComeHaveAGrammar) {
+  json body = request();
+  for (const json& choice : {json("required"), tool("stop")}) {
+    body["tool_choice"] = choice;
+    const json answer = chat(body).body_json()["choices"][0];
+    EXPECT_EQ(answer["finish_reason"], "tool_calls");
+    EXPECT_NE(backend_.last_request.grammar, nullptr);
+  }
+  body["tool_choice"] = "auto";
+  EXPECT_EQ(chat(body).status, 200);
+  EXPECT_EQ(backend_.last_request.grammar, nullptr);
 }
 
 // Ten thousand tools are a matter of milliseconds.
