@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "base/try.h"
