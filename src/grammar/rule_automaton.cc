@@ -16,7 +16,7 @@ namespace {
 
 using Kind = ExpressionNode::Kind;
 
-constexpr size_t kMostSteps = size_t{1} << 23;  // some tenths of a second
+constexpr size_t kMostSteps = size_t{1} << 21;  // a tenth of a second
 // A repeated part is written out if that takes so many states; else its repetitions are counted.
 constexpr size_t kMostWrittenOut = 64;
 
