@@ -17,16 +17,23 @@ std::shared_ptr<grammar::Constraint> Constraints::find(const std::string& gramma
 }
 
 void Constraints::begin_step() {
-  for (auto& [bytes, each] : known_) each.constraint->begin_step();
-  if (known_.size() <= kMostUnused) return;
-  auto oldest = known_.end();
-  for (auto each = known_.begin(); each != known_.end(); ++each) {
-    if (each->second.constraint.use_count() > 1) continue;  // a request follows it
-    if (oldest == known_.end() || each->second.last_found < oldest->second.last_found) {
-      oldest = each;
-    }
+  size_t bytes = 0;
+  for (auto& [grammar, each] : known_) {
+    each.constraint->begin_step();
+    bytes += each.constraint->bytes();
   }
-  if (oldest != known_.end()) known_.erase(oldest);
+  while (known_.size() > kMostKnown || bytes > kMostBytes) {
+    auto oldest = known_.end();
+    for (auto each = known_.begin(); each != known_.end(); ++each) {
+      if (each->second.constraint.use_count() > 1) continue;  // a request follows it
+      const bool is_older =
+          oldest == known_.end() || each->second.last_found < oldest->second.last_found;
+      if (is_older) oldest = each;
+    }
+    if (oldest == known_.end()) return;
+    bytes -= oldest->second.constraint->bytes();
+    known_.erase(oldest);
+  }
 }
 
 }  // namespace wideep::engine

@@ -30,12 +30,13 @@ class Constraints {
   // grammar: Request::grammar. What is returned must not outlive this.
   std::shared_ptr<grammar::Constraint> find(const std::string& grammar);
 
-  // Forgets grammars that have not been used for long, and frees memory. REQUIRES: no other call at
-  // the same time.
+  // Forgets grammars that no request follows if there are many, or they are large, those first that
+  // have not been used for long. REQUIRES: no other call at the same time.
   void begin_step();
 
  private:
-  static constexpr size_t kMostUnused = 32;
+  static constexpr size_t kMostKnown = 64;
+  static constexpr size_t kMostBytes = size_t{128} << 20;
   struct Known {
     std::shared_ptr<grammar::Constraint> constraint;
     uint64_t last_found = 0;

@@ -14,6 +14,7 @@
 #include "base/cpu_time.h"
 #include "base/trace.h"
 #include "base/try.h"
+#include "engine/constraints.h"
 
 namespace wideep::engine {
 namespace {

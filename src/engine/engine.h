@@ -32,7 +32,6 @@
 #include <span>
 #include <vector>
 
-#include "engine/constraints.h"
 #include "engine/iteration_recorder.h"
 #include "engine/online_layers.h"
 #include "engine/pipeline.h"

@@ -11,8 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "grammar/constraint.h"
+#include "grammar/progress.h"
 #include "model/kv_layout.h"
+
+namespace wideep::grammar {
+class Constraint;
+}
 
 namespace wideep::engine {
 
@@ -82,7 +86,7 @@ struct Sequence {
   // If the request has a grammar (engine/constraints.h), on ranks that sample: how far the answer
   // has followed it. It follows from the tokens alone.
   std::shared_ptr<grammar::Constraint> constraint;
-  grammar::Constraint::Progress followed;
+  grammar::Progress followed;
   model::PageList pages;
   std::vector<int32_t> page_ids;  // [pages] in the PageCache
   uint64_t prefix = 0;            // PageCache::Prefix of the last full page

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "engine/constraints.h"
 
 namespace wideep::engine {
 
@@ -16,7 +17,7 @@ std::vector<Verdict> Verifier::verify(
   }
   follow_grammar(sequence);
   bool thinks = sequence.thinks;
-  grammar::Constraint::Progress followed = sequence.followed;
+  grammar::Progress followed = sequence.followed;
   std::vector<Verdict> verdicts;
   for (int i = 0; i <= sequence.num_verifying; ++i) {
     verdicts.push_back(verdict(sequence, i, logits_after(i), thinks, followed));
@@ -43,7 +44,7 @@ void Verifier::follow_grammar(Sequence& sequence) const {
 }
 
 Sampled Verifier::sample_allowed(const Sequence& sequence, int step, std::span<const float> logits,
-                                 const grammar::Constraint::Progress& followed) const {
+                                 const grammar::Progress& followed) const {
   const Request& request = sequence.request;
   grammar::Constraint& constraint = *sequence.constraint;
   grammar::TokenBits bits;
@@ -57,7 +58,7 @@ Sampled Verifier::sample_allowed(const Sequence& sequence, int step, std::span<c
 }
 
 Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const float> logits,
-                          bool thinks, const grammar::Constraint::Progress& followed) const {
+                          bool thinks, const grammar::Progress& followed) const {
   const Request& request = sequence.request;
   const int step = sequence.num_generated() + index;
   Verdict verdict{.sampled = sequence.constraint

@@ -14,13 +14,14 @@
 #include <span>
 #include <vector>
 
-#include "engine/constraints.h"
 #include "engine/reporter.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
 #include "engine/speculation/relaxed_acceptance.h"
 
 namespace wideep::engine {
+
+class Constraints;
 
 // A token that a step yields.
 struct Verdict {
@@ -54,9 +55,9 @@ class Verifier {
  private:
   // followed: its grammar, if it has one.
   Verdict verdict(const Sequence& sequence, int index, std::span<const float> logits, bool thinks,
-                  const grammar::Constraint::Progress& followed) const;
+                  const grammar::Progress& followed) const;
   Sampled sample_allowed(const Sequence& sequence, int step, std::span<const float> logits,
-                         const grammar::Constraint::Progress& followed) const;
+                         const grammar::Progress& followed) const;
   void follow_grammar(Sequence& sequence) const;
   std::optional<Sampled> keep_draft(const Sequence& sequence, int index,
                                     std::span<const float> logits) const;

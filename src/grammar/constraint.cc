@@ -19,7 +19,7 @@ void Constraint::follow(std::span<const int32_t> generated, Progress* progress) 
   while (progress->tokens < generated.size()) take(generated[progress->tokens], progress);
 }
 
-Constraint::Progress Constraint::after(const Progress& progress, int32_t token) {
+Progress Constraint::after(const Progress& progress, int32_t token) {
   const std::lock_guard lock(mutex_);
   Progress next = progress;
   take(token, &next);

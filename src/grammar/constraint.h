@@ -7,7 +7,7 @@
 // Where no other token may follow (the vocabulary cannot spell what the grammar wants), end tokens
 // may, too.
 //
-//   Constraint::Progress progress;
+//   Progress progress;
 //   constraint.follow(generated, &progress);
 //   if (!constraint.allows(progress, likeliest)) constraint.find_allowed(progress, &bits);
 //
@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "grammar/automaton.h"
+#include "grammar/progress.h"
 #include "grammar/token_masks.h"
 #include "grammar/vocabulary.h"
 
@@ -33,13 +34,6 @@ class Constraint {
   // References outlive this.
   Constraint(Grammar grammar, const Vocabulary& vocabulary, PartMasks& parts);
 
-  // How far an answer has followed. A value: of tokens that are rejected keep the one before them.
-  struct Progress {
-    uint64_t generation = 0;
-    Automaton::State state = Automaton::kDead;
-    size_t tokens = 0;
-    bool has_ended = false;  // an end token has come
-  };
   // To the end of these tokens, all that were generated.
   void follow(std::span<const int32_t> generated, Progress* progress);
   Progress after(const Progress& progress, int32_t token);
@@ -58,7 +52,7 @@ class Constraint {
   void take(int32_t token, Progress* progress);
   bool may_end(const Progress& progress);
 
-  static constexpr size_t kMostBytes = size_t{64} << 20;
+  static constexpr size_t kMostBytes = size_t{32} << 20;
 
   const Grammar grammar_;
   const Vocabulary& vocabulary_;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "grammar/byte_kinds.h"
 #include "grammar/grammar.h"
 
 namespace wideep::grammar {
@@ -15,7 +16,7 @@ namespace {
 
 using Kind = ExpressionNode::Kind;
 
-constexpr size_t kMostSteps = size_t{1} << 23;  // some tenths of a second
+constexpr size_t kMostSteps = size_t{1} << 21;  // a tenth of a second
 // A repeated part is written out if that takes so many states; else its repetitions are counted.
 constexpr size_t kMostWrittenOut = 64;
 
@@ -148,16 +149,9 @@ class NfaBuilder {
   // The automaton of Knuth, Morris and Pratt: how many bytes of `end` the text ends with. Beside
   // it, how many bytes its last character lacks, so that the text is UTF-8.
   int append_without(const std::string& end, int from) {
-    struct Lack {                   // of the last character
-      uint8_t first = 0, last = 0;  // the next byte
-      int more = 0;                 // bytes after that
-      bool operator<(const Lack& other) const {
-        return std::tie(first, last, more) < std::tie(other.first, other.last, other.more);
-      }
-    };
-    std::map<std::pair<size_t, Lack>, int> states;
-    std::vector<std::pair<size_t, Lack>> open;
-    const auto state_of = [&](size_t seen, const Lack& lack) {
+    std::map<std::pair<size_t, CharacterRest>, int> states;
+    std::vector<std::pair<size_t, CharacterRest>> open;
+    const auto state_of = [&](size_t seen, const CharacterRest& lack) {
       const auto [found, is_new] = states.try_emplace({seen, lack}, 0);
       if (is_new) {
         found->second = add();
@@ -172,23 +166,10 @@ class NfaBuilder {
       const auto [seen, lack] = open.back();
       open.pop_back();
       const int at = states.at({seen, lack});
-      const bool is_whole = lack.last == 0;
-      if (is_whole) nfa_.connect(at, out);
-      for (int byte = 0; byte < 0xf5; ++byte) {
-        Lack next;
-        if (!is_whole) {
-          if (byte < lack.first || byte > lack.last) continue;
-          if (lack.more > 0) next = {0x80, 0xbf, lack.more - 1};
-        } else if (byte >= 0xc2) {
-          const bool is_three = byte >= 0xe0, is_four = byte >= 0xf0;
-          next = {0x80, 0xbf, is_four ? 2 : is_three ? 1 : 0};
-          if (byte == 0xe0) next.first = 0xa0;
-          if (byte == 0xed) next.last = 0x9f;  // no surrogates
-          if (byte == 0xf0) next.first = 0x90;
-          if (byte == 0xf4) next.last = 0x8f;
-        } else if (byte >= 0x80) {
-          continue;
-        }
+      if (lack.is_whole()) nfa_.connect(at, out);
+      for (int byte = 0; byte < 256; ++byte) {
+        CharacterRest next = lack;
+        if (!next.take(static_cast<uint8_t>(byte))) continue;
         size_t length = seen;
         while (length > 0 && static_cast<uint8_t>(end[length]) != byte) length = borders[length];
         if (static_cast<uint8_t>(end[length]) == byte) ++length;

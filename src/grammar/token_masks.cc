@@ -2,8 +2,11 @@
 #include "grammar/token_masks.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
+
+#include "grammar/byte_kinds.h"
 
 namespace wideep::grammar {
 namespace {
@@ -13,15 +16,41 @@ using State = Automaton::State;
 constexpr size_t kMostShortNodes = 4096;          // of a walk that needs no PartMask
 constexpr size_t kMostLeaving = size_t{1} << 16;  // ends of tokens
 
+// The kinds of bytes that a state takes and stays the same.
+uint16_t find_kept_kinds(Automaton& automaton, State state) {
+  uint16_t kinds = UINT16_MAX & ~kBrokenBytes;
+  for (int byte = 0; byte < 0x80; ++byte) {
+    const auto value = static_cast<uint8_t>(byte);
+    if (automaton.next(state, value) != state) kinds &= ~ascii_kind(value);
+  }
+  // Every character, by the states between its bytes; there are few of these.
+  std::set<std::pair<CharacterRest, State>> seen;
+  std::vector<std::pair<CharacterRest, State>> open = {{{}, state}};
+  while (!open.empty()) {
+    const auto [rest, from] = open.back();
+    open.pop_back();
+    for (int byte = 0x80; byte < 0x100; ++byte) {
+      CharacterRest behind = rest;
+      const auto value = static_cast<uint8_t>(byte);
+      if (!behind.take(value)) continue;
+      const State to = automaton.next(from, value);
+      if (to == Automaton::kDead || (behind.is_whole() && to != state)) return kinds & ~kCharacters;
+      if (!behind.is_whole() && seen.emplace(behind, to).second) open.emplace_back(behind, to);
+    }
+  }
+  return kinds;
+}
+
 // A walk from one state over a trie. on_node(node, state) is called for each beginning of a token
-// that leads somewhere, on_dead(node) for each that does not, but not for those below it. Returns
-// false where it has met more than most_nodes.
+// that leads somewhere, on_all(node) instead if it is sure that all tokens below it do, too, and
+// on_dead(node) for each that does not; then not for those below it. Returns false where it has met
+// more than most_nodes, and tokens below on_all().
 class Walk {
  public:
   Walk(Automaton& automaton, const TokenTrie& trie) : automaton_(automaton), trie_(trie) {}
 
-  template <typename OnNode, typename OnDead>
-  bool from(State start, size_t most_nodes, OnNode on_node, OnDead on_dead) {
+  template <typename OnNode, typename OnAll, typename OnDead>
+  bool from(State start, size_t most_nodes, OnNode on_node, OnAll on_all, OnDead on_dead) {
     const std::span<const TokenTrie::Node> nodes = trie_.nodes();
     path_.assign(static_cast<size_t>(trie_.depth()) + 1, Automaton::kDead);
     path_[0] = start;
@@ -35,6 +64,13 @@ class Walk {
         at = node.end;
         continue;
       }
+      if (node.ends_character && node.end > at + 1 && (node.kinds_below & ~kept_kinds(next)) == 0) {
+        seen += trie_.tokens_from(at).size();
+        if (seen > most_nodes) return false;
+        on_all(at);
+        at = node.end;
+        continue;
+      }
       path_[node.depth] = next;
       on_node(at, next);
       ++at;
@@ -43,20 +79,40 @@ class Walk {
   }
 
  private:
+  // What this walk knows of a state.
+  struct Seen {
+    uint32_t visits = 0;
+    uint16_t kept_kinds = 0;
+  };
+
   bool may_see(State state, int depth) {
     const auto number = static_cast<size_t>(state);
-    if (number >= is_seen_.size()) is_seen_.resize(std::max(number + 1, 2 * is_seen_.size()));
-    if (is_seen_[number]) return true;
-    if (num_seen_ >= kMostWalkStates && depth > 1) return false;
+    if (number >= seen_.size()) seen_.resize(std::max(number + 1, 2 * seen_.size()));
+    if (++seen_[number].visits > 1) return true;
+    if (num_seen_ >= kMostWalkStates && depth > 1) {
+      seen_[number].visits = 0;
+      return false;
+    }
     ++num_seen_;
-    is_seen_[number] = true;
     return true;
+  }
+
+  // To find them takes some hundred steps: worth it for states that are met often.
+  uint16_t kept_kinds(State state) {
+    constexpr uint32_t kOften = 64;
+    Seen& seen = seen_[static_cast<size_t>(state)];
+    if (seen.visits == kOften) {
+      const uint16_t kinds = find_kept_kinds(automaton_, state);
+      seen_[static_cast<size_t>(state)].kept_kinds = kinds;
+      return kinds;
+    }
+    return seen.kept_kinds;
   }
 
   Automaton& automaton_;
   const TokenTrie& trie_;
   std::vector<State> path_;
-  std::vector<bool> is_seen_;
+  std::vector<Seen> seen_;  // by state
   size_t num_seen_ = 0;
 };
 
@@ -104,6 +160,9 @@ PartMasks::Part TokenMasks::part_of(Automaton& automaton, Automaton::Item item) 
     for (const int32_t token : trie.tokens_of(at)) allow(token, &part->inside);
     if (automaton.leaves(state)) ends.push_back(node.depth);
   };
+  const auto on_all = [&](uint32_t at) {
+    for (const int32_t token : trie.tokens_from(at)) allow(token, &part->inside);
+  };
   const auto on_dead = [&](uint32_t at) {
     shorten(trie.nodes()[at].depth);
     if (ends.empty()) return;
@@ -116,7 +175,7 @@ PartMasks::Part TokenMasks::part_of(Automaton& automaton, Automaton::Item item) 
       }
     }
   };
-  Walk(automaton, trie).from(automaton.open(item), SIZE_MAX, on_node, on_dead);
+  Walk(automaton, trie).from(automaton.open(item), SIZE_MAX, on_node, on_all, on_dead);
   if (part->is_whole) part->leaving = TokenTrie(std::move(leaving));
   parts_.add(where, part);
   return part;
@@ -127,12 +186,16 @@ PartMasks::Part TokenMasks::part_of(Automaton& automaton, Automaton::Item item) 
 TokenMasks::Mask TokenMasks::find(Automaton& automaton, State state) {
   const TokenTrie& trie = vocabulary_.trie();
   Mask mask;
-  const auto take_from = [&](const TokenTrie& tokens) {
-    return [&](uint32_t at, State) {
-      for (const int32_t token : tokens.tokens_of(at)) mask.tokens.push_back(token);
+  const auto walk = [&](const TokenTrie& tokens, State from, size_t most_nodes) {
+    const auto take = [&](std::span<const int32_t> more) {
+      mask.tokens.insert(mask.tokens.end(), more.begin(), more.end());
     };
+    return Walk(automaton, tokens)
+        .from(
+            from, most_nodes, [&](uint32_t at, State) { take(tokens.tokens_of(at)); },
+            [&](uint32_t at) { take(tokens.tokens_from(at)); }, kIgnore);
   };
-  if (Walk(automaton, trie).from(state, kMostShortNodes, take_from(trie), kIgnore)) return mask;
+  if (walk(trie, state, kMostShortNodes)) return mask;
   mask.tokens.clear();
   const std::vector<Automaton::Item> items(automaton.items(state).begin(),
                                            automaton.items(state).end());
@@ -144,17 +207,20 @@ TokenMasks::Mask TokenMasks::find(Automaton& automaton, State state) {
   if (!is_whole) {
     mask.parts.clear();
     mask.all.resize((static_cast<size_t>(vocabulary_.size()) + 63) / 64);
-    const auto take = [&](uint32_t at, State) {
-      for (const int32_t token : trie.tokens_of(at)) allow(token, &mask.all);
+    const auto take = [&](std::span<const int32_t> tokens) {
+      for (const int32_t token : tokens) allow(token, &mask.all);
     };
-    Walk(automaton, trie).from(state, SIZE_MAX, take, kIgnore);
+    Walk(automaton, trie)
+        .from(
+            state, SIZE_MAX, [&](uint32_t at, State) { take(trie.tokens_of(at)); },
+            [&](uint32_t at) { take(trie.tokens_from(at)); }, kIgnore);
     return mask;
   }
   for (size_t i = 0; i < items.size(); ++i) {
     const TokenTrie& leaving = mask.parts[i]->leaving;
     if (leaving.empty()) continue;
     const State behind = automaton.behind(items[i]);
-    Walk(automaton, leaving).from(behind, SIZE_MAX, take_from(leaving), kIgnore);
+    walk(leaving, behind, SIZE_MAX);
   }
   return mask;
 }

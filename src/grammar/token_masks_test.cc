@@ -157,7 +157,7 @@ TEST(Constraint, EndsWhereTheTextIsWhole) {
   Constraint constraint(*build_grammar(rules, root), vocabulary, parts);
   TokenBits bits;
   const auto allowed = [&](std::vector<int32_t> generated) {
-    Constraint::Progress progress;
+    Progress progress;
     constraint.follow(generated, &progress);
     constraint.find_allowed(progress, 70, &bits);
     std::vector<int32_t> tokens;
@@ -181,7 +181,7 @@ TEST(Constraint, EndsWhereNothingCanFollow) {
   const Vocabulary vocabulary({"a", "b", "<end>"}, {2});
   PartMasks parts;
   Constraint constraint(*build_grammar(rules, root), vocabulary, parts);
-  Constraint::Progress progress;
+  Progress progress;
   constraint.follow(std::vector<int32_t>{0}, &progress);
   TokenBits bits;
   constraint.find_allowed(progress, 3, &bits);
@@ -197,7 +197,7 @@ TEST(Constraint, SpecialTokensAreNoText) {
       {"<", "call>", special_bytes("<call>"), "x", special_bytes("<end>"), "<end>", "\xff"}, {});
   PartMasks parts;
   Constraint constraint(*build_grammar(rules, root), vocabulary, parts);
-  Constraint::Progress progress;
+  Progress progress;
   const auto allowed = [&](std::vector<int32_t> generated) {
     constraint.follow(generated, &progress);
     TokenBits bits;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tokens by their bytes, as a tree in one array: a node for each beginning of a token. A walk that
-// leaves out what cannot be takes the nodes in order and jumps over what is below one.
+// leaves out what cannot be takes the nodes in order and jumps over what is below one; and over
+// what is sure to be, as far as the kinds of bytes below it tell.
 //
 // Thread safety: immutable.
 #pragma once
@@ -18,10 +19,12 @@ namespace wideep::grammar {
 class TokenTrie {
  public:
   struct Node {
-    uint8_t byte = 0;          // its last one
-    uint16_t depth = 0;        // bytes up to it, itself included: from 1 on
-    uint32_t end = 0;          // the first node that is not below it
-    uint32_t first_token = 0;  // in order(): those of this node, then those below it
+    uint8_t byte = 0;             // its last one
+    bool ends_character = false;  // if the token begins with one
+    uint16_t depth = 0;           // bytes up to it, itself included: from 1 on
+    uint16_t kinds_below = 0;     // ByteKind of all bytes below it
+    uint32_t end = 0;             // the first node that is not below it
+    uint32_t first_token = 0;     // in order(): those of this node, then those below it
   };
 
   TokenTrie() = default;

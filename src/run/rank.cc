@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "engine/constraints.h"
 #include "engine/engine.h"
 #include "parallel/initial_placement.h"
 #include "run/holdings.h"

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "base/machine.h"
 #include "base/try.h"
 #include "formats/chrome_trace.h"
+#include "grammar/vocabulary.h"
 
 namespace wideep::run {
 namespace {
@@ -140,7 +142,8 @@ Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
     // Here, so that forked ranks share it.
     if (options_.takes_grammars) {
       const model::ModelConfig& config = plan_.model.config;
-      vocabulary_ = grammar::Vocabulary::of(tokenizer(), config.vocab_size, config.eos_token_ids);
+      vocabulary_ = std::make_shared<const grammar::Vocabulary>(
+          grammar::Vocabulary::of(tokenizer(), config.vocab_size, config.eos_token_ids));
     }
     return {};
   };

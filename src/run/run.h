@@ -17,10 +17,13 @@
 #include <vector>
 
 #include "base/trace.h"
-#include "grammar/vocabulary.h"
 #include "model/model.h"
 #include "run/run_inputs.h"
 #include "run/run_plan.h"
+
+namespace wideep::grammar {
+class Vocabulary;
+}
 
 namespace wideep::run {
 
@@ -48,7 +51,7 @@ class Run {
   const RunPlan& plan() const { return plan_; }
   const model::ModelWeights& weights() const { return weights_; }
   // With RunOptions::takes_grammars, once loaded; else null.
-  const grammar::Vocabulary* vocabulary() const { return vocabulary_ ? &*vocabulary_ : nullptr; }
+  const grammar::Vocabulary* vocabulary() const { return vocabulary_.get(); }
   std::span<const OnlineParts> online() const { return online_; }  // of each stage, or empty
   const base::TraceBuffer* trace() const { return trace_ ? &*trace_ : nullptr; }
   // What all ranks must have in common.
@@ -71,7 +74,7 @@ class Run {
   RunInputs inputs_;
   RunPlan plan_;
   model::ModelWeights weights_;
-  std::optional<grammar::Vocabulary> vocabulary_;
+  std::shared_ptr<const grammar::Vocabulary> vocabulary_;
   std::vector<OnlineParts> online_;
   std::optional<base::TraceBuffer> trace_;
 };

@@ -26,6 +26,12 @@ const ordered_json& member_of(const ordered_json& object, const char* name) {
   return found == object.end() ? kAbsent : *found;
 }
 
+// What OpenAI means by a tool without parameters: no arguments.
+ordered_json schema_of(const ordered_json& parameters) {
+  if (parameters.is_object()) return parameters;
+  return {{"type", "object"}, {"additionalProperties", false}};
+}
+
 Expression white_space() {
   return grammar::repeat(grammar::choice({grammar::text(" "), grammar::text("\n")}), 0, 4);
 }
@@ -82,7 +88,7 @@ class CallWriter {
 
   Result<Expression> arguments_of(const ordered_json& parameters, const std::string& place) const {
     if (format_.form == answer::ArgumentsForm::kJson) {
-      return json(parameters.is_object() ? parameters : ordered_json{{"type", "object"}}, place);
+      return json(schema_of(parameters), place);
     }
     const ordered_json& properties = member_of(parameters, "properties");
     const ordered_json& required = member_of(parameters, "required");
@@ -176,15 +182,13 @@ Result<Expression> harmony_call(const RequiredCalls& wanted, grammar::Rules* rul
     const std::string name = function["name"];
     if (!wanted.name.empty() && name != wanted.name) continue;
     const ordered_json& parameters = member_of(function, "parameters");
-    WIDEEP_TRY_ASSIGN(
-        Expression arguments,
-        grammar::add_output(
-            {.kind = grammar::OutputFormat::Kind::kJsonSchema,
-             .schema = parameters.is_object() ? parameters : ordered_json{{"type", "object"}},
-             .texts = {},
-             .whitespace = {},
-             .place = place_of(i)},
-            rules));
+    WIDEEP_TRY_ASSIGN(Expression arguments,
+                      grammar::add_output({.kind = grammar::OutputFormat::Kind::kJsonSchema,
+                                           .schema = schema_of(parameters),
+                                           .texts = {},
+                                           .whitespace = {},
+                                           .place = place_of(i)},
+                                          rules));
     calls.push_back(
         grammar::sequence({text(" to=functions." + name + " "), special_token("<|constrain|>"),
                            text("json"), special_token("<|message|>"), std::move(arguments)}));

@@ -95,10 +95,11 @@ class BodyReader {
   }
 
   void complain(const std::string& param, const std::string& what) {
-    if (error_) return;
-    error_ = ApiError{.status = 400,
-                      .message = param.empty() ? what : fmt::format("{}: {}", param, what),
-                      .param = param};
+    refuse(param, param.empty() ? what : fmt::format("{}: {}", param, what));
+  }
+  // With a message that names the field already.
+  void refuse(const std::string& param, const std::string& message) {
+    if (!error_) error_ = ApiError{.status = 400, .message = message, .param = param};
   }
 
   static std::string shown(const ordered_json& value) {
@@ -245,7 +246,7 @@ void read_schema(BodyReader& body, const ordered_json& value, const std::string&
   if (value.is_string()) {
     auto parsed =
         formats::parse_exact_json(value.get_ref<const std::string&>(), place, kMostMembers);
-    if (!parsed.ok()) return body.complain("", parsed.status().message());
+    if (!parsed.ok()) return body.refuse(place, parsed.status().message());
     format.schema = std::move(*parsed);
   }
   if (!format.schema.is_object() && !format.schema.is_boolean()) {

@@ -55,7 +55,7 @@ constexpr RequestField kFields[] = {
     {"modalities", kChatBody, kOneValue, "but `[\"text\"]`"},
     {"presence_penalty", kText, kOneValue, "but 0"},
     {"frequency_penalty", kText, kOneValue, "but 0"},
-    {"logit_bias", kText, kHonoured, "only `{}`"},
+    {"logit_bias", kText, kOneValue, "but `{}`"},
     {"best_of", kCompletionBody, kOneValue, "but the value of `n`"},
     {"echo", kCompletionBody, kOneValue, "but false"},
     {"suffix", kCompletionBody, kOneValue, "but an empty one"},

@@ -22,6 +22,16 @@ using nlohmann::ordered_json;
 constexpr size_t kMostBytesAtOnce = 4 << 10;
 constexpr const char* kJson = "application/json";
 
+// A format of the answer may take a tenth of a second, however short it is. What might name one
+// counts as if it did; "\\u00": names may have letters as escapes.
+bool is_quick(std::string_view body) {
+  if (body.size() > kMostBytesAtOnce) return false;
+  constexpr std::string_view kSigns[] = {"response_format", "guided_", "structured_outputs",
+                                         "tool_choice", "\\u00"};
+  return std::ranges::none_of(
+      kSigns, [&](std::string_view sign) { return body.find(sign) != std::string_view::npos; });
+}
+
 // Takes the same time for every wrong key of the right length, so that timing does not reveal how
 // much of a guess is right.
 bool same_text(std::string_view a, std::string_view b) {
@@ -225,7 +235,7 @@ void Service::work_on_body(const std::shared_ptr<Exchange>& exchange,
                                           "body as it is",
                                           base::printable(encoding, 40))});
   }
-  if (post_ == nullptr || exchange->body().size() <= kMostBytesAtOnce) {
+  if (post_ == nullptr || is_quick(exchange->body())) {
     return work(exchange->body())(exchange);
   }
   if (in_preparation_.size() >= static_cast<size_t>(options_.max_queue)) {

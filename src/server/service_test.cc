@@ -21,6 +21,7 @@
 #include "formats/base64.h"
 #include "formats/files.h"
 #include "formats/npy.h"
+#include "grammar/constraint_testing.h"
 #include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
@@ -1099,6 +1100,118 @@ TEST_F(ServiceTest, BodiesThatAreNoJsonAreExplained) {
       ask("POST", "/v1/completions", start + "\"x\"}", "Content-Encoding: gzip\r\n");
   EXPECT_EQ(compressed.status, 400);
   EXPECT_THAT(compressed.body, HasSubstr("Content-Encoding: expected none, found 'gzip'"));
+}
+
+// ---- what the answer has to be ----
+
+// The text of a grammar that the engine got, matched byte by byte.
+bool takes(const engine::SharedGrammar& bytes, std::string_view text) {
+  return bytes != nullptr &&
+         grammar::match(grammar::Grammar::decode(*bytes), text) == grammar::Match::kWhole;
+}
+
+TEST_F(ServiceTest, FormatsBecomeGrammars) {
+  const auto grammar_of = [&](const json& more) {
+    json body = {
+        {"model", "m"}, {"max_tokens", 2}, {"messages", {{{"role", "user"}, {"content", "a"}}}}};
+    body.update(more);
+    const Reply reply = ask("POST", "/v1/chat/completions", body.dump());
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return std::exchange(backend_.last_request.grammar, nullptr);
+  };
+  const json schema = {
+      {"type", "object"}, {"properties", {{"a", {{"type", "integer"}}}}}, {"required", {"a"}}};
+  EXPECT_EQ(grammar_of({{"response_format", {{"type", "text"}}}}), nullptr);
+  EXPECT_TRUE(takes(grammar_of({{"response_format", {{"type", "json_object"}}}}), R"({"x": [1]})"));
+  for (const json& more :
+       {json{{"response_format",
+              {{"type", "json_schema"},
+               {"json_schema", {{"name", "n"}, {"strict", true}, {"schema", schema}}}}}},
+        json{{"guided_json", schema}}, json{{"guided_json", schema.dump()}},
+        json{{"structured_outputs", {{"json", schema}}}}}) {
+    const auto grammar = grammar_of(more);
+    EXPECT_TRUE(takes(grammar, R"({"a": 1})")) << more;
+    EXPECT_TRUE(takes(grammar, R"({"a":1})")) << more;
+    EXPECT_FALSE(takes(grammar, R"({"a": "1"})")) << more;
+  }
+  const auto compact =
+      grammar_of({{"structured_outputs", {{"json", schema}, {"disable_any_whitespace", true}}}});
+  EXPECT_TRUE(takes(compact, R"({"a":1})"));
+  EXPECT_FALSE(takes(compact, R"({"a": 1})"));
+  EXPECT_TRUE(takes(grammar_of({{"guided_json", schema}, {"guided_whitespace_pattern", " {3}"}}),
+                    "{   \"a\":   1   }"));
+  EXPECT_TRUE(takes(grammar_of({{"structured_outputs",
+                                 {{"json", schema}, {"disable_additional_properties", false}}}}),
+                    R"({"a": 1, "b": 2})"));
+  EXPECT_TRUE(takes(grammar_of({{"guided_regex", "[ab]+"}}), "abba"));
+  EXPECT_TRUE(takes(grammar_of({{"guided_choice", {"x", "yes"}}}), "yes"));
+  EXPECT_TRUE(takes(grammar_of({{"guided_grammar", "root ::= \"a\" root?"}}), "aaa"));
+  EXPECT_TRUE(
+      takes(grammar_of({{"structured_outputs", {{"choice", {"x"}}, {"json", nullptr}}}}), "x"));
+}
+
+// All answers to all prompts share it.
+TEST_F(ServiceTest, FormatsOfCompletionsWithSeveralAnswers) {
+  const Reply reply = ask("POST", "/v1/completions",
+                          json{{"model", "m"},
+                               {"prompt", {"a", "b"}},
+                               {"n", 2},
+                               {"max_tokens", 2},
+                               {"guided_choice", {"x", "yes"}}}
+                              .dump());
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  EXPECT_TRUE(takes(backend_.last_request.grammar, "x"));
+}
+
+TEST_F(ServiceTest, FormatsThatCannotBeAreRefusedWithThePlace) {
+  const auto error_of = [&](const json& more) {
+    json body = {{"model", "m"}, {"prompt", "a"}};
+    body.update(more);
+    const Reply reply = ask("POST", "/v1/completions", body.dump());
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    const json error = json::parse(reply.body)["error"];
+    return fmt::format("{} ({})", error["message"].get<std::string>(),
+                       error["param"].get<std::string>());
+  };
+  const auto format_of = [](const json& schema) {
+    return json{{"response_format",
+                 {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}}}};
+  };
+  EXPECT_EQ(
+      error_of(format_of({{"properties", {{"a/b", {{"not", json::object()}}}}}})),
+      "response_format.json_schema.schema: #/properties/a~1b/not: this keyword is not supported "
+      "(response_format.json_schema.schema)");
+  EXPECT_EQ(error_of(format_of({{"type", "integer"}, {"minimum", 2}, {"maximum", 1}})),
+            "response_format.json_schema.schema: rule '#': no text matches it "
+            "(response_format.json_schema.schema)");
+  EXPECT_EQ(error_of({{"response_format", {{"type", "xml"}}}}),
+            "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", found "
+            "\"xml\" (response_format.type)");
+  EXPECT_EQ(error_of({{"response_format", {{"type", "json_schema"}}}}),
+            "response_format.json_schema: expected an object with a schema "
+            "(response_format.json_schema)");
+  EXPECT_EQ(error_of({{"guided_regex", "a("}}),
+            "guided_regex: at byte 2: expected ) (guided_regex)");
+  EXPECT_EQ(error_of({{"guided_regex", "a"}, {"guided_choice", {"b"}}}),
+            "guided_choice: beside guided_regex: expected one of them (guided_choice)");
+  EXPECT_EQ(error_of({{"guided_choice", json::array()}}),
+            "guided_choice: expected a list of 1 to 10000 strings (guided_choice)");
+  EXPECT_EQ(error_of({{"guided_grammar", "root ::= root \"a\" | \"b\""}}),
+            "guided_grammar: rule 'root' begins with itself (left recursion); write it as a "
+            "repetition (guided_grammar)");
+  EXPECT_EQ(error_of({{"structured_outputs", {{"structural_tag", "x"}}}}),
+            "structured_outputs.structural_tag: this field is not known "
+            "(structured_outputs.structural_tag)");
+  EXPECT_EQ(error_of({{"guided_json", "{\"a\""}}).substr(0, 12), "guided_json:");
+}
+
+TEST_F(ServiceTest, FormatsNeedAnEndToken) {
+  finish();
+  start({.model = "m", .has_end_tokens = false, .max_sequence = 64, .max_queue = 8});
+  const Reply reply = ask("POST", "/v1/completions",
+                          json{{"model", "m"}, {"prompt", "a"}, {"guided_regex", "a"}}.dump());
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("guided_regex: the model has no end token"));
 }
 
 TEST_F(ServiceTest, NullIsNotGiven) {
