@@ -254,8 +254,8 @@ void read_schema(BodyReader& body, const ordered_json& value, const std::string&
   OutputFormat format{.kind = OutputFormat::Kind::kJsonSchema, .schema = value, .place = place};
   if (value.is_string()) {
     auto parsed =
-        formats::parse_exact_json(value.get_ref<const std::string&>(), place, kMostMembers);
-    if (!parsed.ok()) return body.complain("", parsed.status().message());
+        formats::parse_exact_json(value.get_ref<const std::string&>(), "text", kMostMembers);
+    if (!parsed.ok()) return body.complain(place, parsed.status().message());
     format.schema = std::move(*parsed);
   }
   if (!format.schema.is_object() && !format.schema.is_boolean()) {
