@@ -95,11 +95,10 @@ class BodyReader {
   }
 
   void complain(const std::string& param, const std::string& what) {
-    refuse(param, param.empty() ? what : fmt::format("{}: {}", param, what));
-  }
-  // With a message that names the field already.
-  void refuse(const std::string& param, const std::string& message) {
-    if (!error_) error_ = ApiError{.status = 400, .message = message, .param = param};
+    if (error_) return;
+    error_ = ApiError{.status = 400,
+                      .message = param.empty() ? what : fmt::format("{}: {}", param, what),
+                      .param = param};
   }
 
   static std::string shown(const ordered_json& value) {
@@ -245,8 +244,8 @@ void read_schema(BodyReader& body, const ordered_json& value, const std::string&
   OutputFormat format{.kind = OutputFormat::Kind::kJsonSchema, .schema = value, .place = place};
   if (value.is_string()) {
     auto parsed =
-        formats::parse_exact_json(value.get_ref<const std::string&>(), place, kMostMembers);
-    if (!parsed.ok()) return body.refuse(place, parsed.status().message());
+        formats::parse_exact_json(value.get_ref<const std::string&>(), "text", kMostMembers);
+    if (!parsed.ok()) return body.complain(place, parsed.status().message());
     format.schema = std::move(*parsed);
   }
   if (!format.schema.is_object() && !format.schema.is_boolean()) {

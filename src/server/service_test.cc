@@ -1202,7 +1202,7 @@ TEST_F(ServiceTest, FormatsThatCannotBeAreRefusedWithThePlace) {
   EXPECT_EQ(error_of({{"structured_outputs", {{"structural_tag", "x"}}}}),
             "structured_outputs.structural_tag: this field is not known "
             "(structured_outputs.structural_tag)");
-  EXPECT_EQ(error_of({{"guided_json", "{\"a\""}}).substr(0, 12), "guided_json:");
+  EXPECT_EQ(error_of({{"guided_json", "{\"a\""}}).substr(0, 18), "guided_json: text:");
 }
 
 TEST_F(ServiceTest, FormatsNeedAnEndToken) {
