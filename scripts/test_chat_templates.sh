@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares the published chat templates of the model families that wideep runs with Python's jinja2.
+# Compares the published chat templates of the model families that wideep runs with Python's jinja2,
+# and checks that they show the formats of calls and reasoning.
 # This repository does not contain them; they come from llama-cpp-python's source on PyPI, and from
 # the folder $WIDEEP_CHAT_TEMPLATES, if it is set: *.jinja of further models. Exits with 77 and a
 # line with the reason if they cannot be downloaded.
@@ -31,5 +32,7 @@ fi
   "$work/golden.json"
 WIDEEP_CHAT_GOLDEN=$work/golden.json "$chat_test" --gtest_filter='*RealTemplates*' |
   tee "$work/chat_test.log"
+WIDEEP_PUBLISHED_TEMPLATES=$work/templates "$(dirname "$chat_test")/answer_test" \
+  --gtest_filter='*PublishedTemplates*'
 if grep --quiet "refused by name" "$work/chat_test.log"; then exit 1; fi
 echo "$(find "$work/templates" -type f | wc -l) published templates give the same output as with jinja2."

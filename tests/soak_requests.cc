@@ -325,7 +325,7 @@ std::vector<RefusedRequest> chats_that_are_wrong() {
     }
   };
   add("messages", messages_that_are_wrong());
-  add("response_format", {json({{"type", "json_object"}}), "text", list});
+  add("response_format", {json({{"type", "xml"}}), json({{"type", "json_schema"}}), "text", list});
   add("tool_choice", {"required", "f", 1, object});
   add("tools", {object, "x", 1});
   add("chat_template", {"none such", 1});

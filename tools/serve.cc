@@ -57,12 +57,14 @@ Status check_nodes(server::ServeOptions* result) {
 
 Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
   server::ServeOptions result = options.serve;
+  WIDEEP_TRY(options.serve.parsers.check());
   result.service.draft_metrics = options.draft_metrics == "summary" ? server::DraftMetrics::kSummary
                                  : options.draft_metrics == "detailed"
                                      ? server::DraftMetrics::kDetailed
                                      : server::DraftMetrics::kNone;
   result.run.started = started.ranks();
   result.run.expert_load = true;
+  result.run.takes_grammars = true;
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
   // A launcher watches its ranks itself.
   result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr;
@@ -118,6 +120,21 @@ void add_address_options(command_line::Command command, Options& options) {
       .add_option("--stream-interval", options.serve.service.stream_interval,
                   "Tokens per streamed chunk")
       .range(1, 1 << 20)
+      .show_default();
+}
+
+void add_parser_options(command_line::Command command, Options& options) {
+  server::ParserNames& parsers = options.serve.parsers;
+  command
+      .add_option(
+          "--tool-call-parser", parsers.tool_calls,
+          "How the model writes calls of tools, by vLLM's names (hermes, qwen3_coder, ...); "
+          "auto: as its chat template shows; none: calls stay text")
+      .show_default();
+  command
+      .add_option("--reasoning-parser", parsers.reasoning,
+                  "How the model marks its reasoning, by vLLM's names (qwen3, deepseek_r1, ...); "
+                  "auto: as its chat template shows; none: it stays in the content")
       .show_default();
 }
 
@@ -180,6 +197,7 @@ void add_serve_command(command_line::Command app, const Started& started, Status
   add_engine_options(command, *options);
   add_node_options(command, *options);
   add_address_options(command, *options);
+  add_parser_options(command, *options);
   add_record_options(command, *options);
   command.on_run([options, &started, status] { *status = run(*options, started); });
 }

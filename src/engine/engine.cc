@@ -14,6 +14,7 @@
 #include "base/cpu_time.h"
 #include "base/trace.h"
 #include "base/try.h"
+#include "engine/constraints.h"
 
 namespace wideep::engine {
 namespace {
@@ -81,7 +82,7 @@ Engine::Engine(EngineParts parts, EngineState& state)
       speculation_(state.speculation),
       gate_(parts_.limits.balance),
       verifier_(parts_.compute.kernels(), parts_.config.eos_token_ids, parts_.speculation.relaxed,
-                reports_tokens()),
+                reports_tokens(), parts_.constraints),
       recorder_(parts_.model, parts_.compute, parts_.stage, parts_.dispatch_ranks,
                 parts_.config.num_layers, parts_.online, parts_.reporter),
       in_flight_(static_cast<size_t>(parts_.pipeline.micro_batches())) {
@@ -400,6 +401,7 @@ std::span<const float> Engine::logits_of(int row) const {
 // made afterwards on this thread, because the reporter expects them in order.
 Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields) {
   const base::TraceSpan span(base::Span::kSampling);
+  if (parts_.constraints != nullptr) parts_.constraints->begin_step();
   verdicts_.resize(step.sampled.size());
   parts_.compute.pool().parallel_for(
       static_cast<int64_t>(verdicts_.size()), 1, [&](int64_t begin, int64_t end) {

@@ -62,7 +62,8 @@ struct EngineParts {
   ep::TokenRange dispatch_ranks;  // ranks of the stage that dispatch rows to each other
   ContextPlace context_place;     // among the ranks that share sequences
   Pipeline& pipeline;
-  OnlineLayers* online = nullptr;  // null: placements never change
+  OnlineLayers* online = nullptr;      // null: placements never change
+  Constraints* constraints = nullptr;  // null: no request has a grammar
   RequestFeed& feed;
   Reporter& reporter;
 };

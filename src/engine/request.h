@@ -7,10 +7,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "grammar/progress.h"
 #include "model/kv_layout.h"
+
+namespace wideep::grammar {
+class Constraint;
+}
 
 namespace wideep::engine {
 
@@ -37,6 +43,9 @@ struct SamplingParams {
   uint64_t seed = 0;              // seed, Request::draw and the step determine every random number
 };
 
+// What an answer may be, as bytes (grammar::Grammar) that all copies share; null: anything.
+using SharedGrammar = std::shared_ptr<const std::string>;
+
 struct Request {
   int index = 0;        // chosen by the caller, unique in a run
   SharedTokens prompt;  // not empty
@@ -45,6 +54,7 @@ struct Request {
   int cached_on = -1;  // the rank whose cache likely has them; −1: none (only for its choice)
   int max_tokens = 0;  // to generate, those included; at least 1
   SamplingParams sampling;
+  SharedGrammar grammar = nullptr;
   int draw = 0;             // distinguishes the random numbers of requests with the same seed
   bool ignore_eos = false;  // generate max_tokens even after an end token
   bool speculates = true;   // may be drafted for (engine/speculation)
@@ -73,6 +83,10 @@ struct Sequence {
   // after the first thought_to tokens.
   bool thinks = false;
   size_t thought_to = 0;
+  // If the request has a grammar (engine/constraints.h), on ranks that sample: how far the answer
+  // has followed it. It follows from the tokens alone.
+  std::shared_ptr<grammar::Constraint> constraint;
+  grammar::Progress followed;
   model::PageList pages;
   std::vector<int32_t> page_ids;  // [pages] in the PageCache
   uint64_t prefix = 0;            // PageCache::Prefix of the last full page

@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/try.h"
@@ -29,8 +32,14 @@ constexpr milliseconds kBridgeInterval{2};
 constexpr std::chrono::microseconds kBurstGap{300};
 constexpr milliseconds kMostBurst{3};
 
-// last_prompt: of the submit before, for those that repeat it.
-Command decode(std::string_view message, SharedTokens* last_prompt) {
+// Empty: none.
+SharedGrammar read_grammar(WireReader& reader) {
+  std::string bytes = reader.get_text();
+  return bytes.empty() ? nullptr : std::make_shared<const std::string>(std::move(bytes));
+}
+
+// last_prompt, last_grammar: of the submit before, for those that repeat it.
+Command decode(std::string_view message, SharedTokens* last_prompt, SharedGrammar* last_grammar) {
   WireReader reader(message);
   Command command;
   command.kind = reader.get<Command::Kind>();
@@ -39,6 +48,8 @@ Command decode(std::string_view message, SharedTokens* last_prompt) {
   request.index = reader.get<int>();
   if (!reader.get<bool>()) *last_prompt = reader.get_all<int32_t>();
   request.prompt = *last_prompt;
+  if (!reader.get<bool>()) *last_grammar = read_grammar(reader);
+  request.grammar = *last_grammar;
   request.answered = reader.get_all<int32_t>();
   request.max_tokens = reader.get<int>();
   request.sampling = reader.get<SamplingParams>();
@@ -68,6 +79,13 @@ std::string CommandEncoder::encode(const Command& command) {
   writer.put(command.request.index);
   writer.put(repeats);
   if (!repeats) writer.put_all(prompt.ids());
+  const SharedGrammar& grammar = command.request.grammar;
+  const bool repeats_grammar = command.kind != Command::Kind::kSubmit || grammar == last_grammar_;
+  writer.put(repeats_grammar);
+  if (!repeats_grammar) {
+    writer.put_text(grammar ? *grammar : std::string());
+    last_grammar_ = grammar;
+  }
   writer.put_all(command.request.answered);
   writer.put(command.request.max_tokens);
   writer.put(command.request.sampling);
@@ -128,7 +146,7 @@ void RequestFeed::parse_inbox() {
 
 void RequestFeed::add(std::string_view message) {
   ++received_;
-  Command command = decode(message, &last_prompt_);
+  Command command = decode(message, &last_prompt_, &last_grammar_);
   if (command.kind == Command::Kind::kMembers) {
     mark_ = command.epoch;
     seen_ = 0;

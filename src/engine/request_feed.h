@@ -49,14 +49,15 @@ struct Command {
   uint32_t epoch = 1;  // kMembers: that begins; of others: in which it was sent
 };
 
-// Makes the bytes of MessagePipe messages: all of one log, in order. A prompt that is a copy of
-// that of the submit before is not sent again.
+// Makes the bytes of MessagePipe messages: all of one log, in order. A prompt, or a grammar, that
+// is a copy of that of the submit before is not sent again.
 class CommandEncoder {
  public:
   std::string encode(const Command& command);
 
  private:
   SharedTokens last_prompt_;
+  SharedGrammar last_grammar_;
 };
 
 class RequestFeed {
@@ -110,8 +111,9 @@ class RequestFeed {
   std::string inbox_;
   std::deque<Command> commands_;
   SharedTokens last_prompt_;  // of the last submit in the log
-  uint32_t epoch_ = 1;        // of the rank
-  uint32_t mark_ = 1;         // the last epoch that began in the log, as far as it was received
+  SharedGrammar last_grammar_;
+  uint32_t epoch_ = 1;  // of the rank
+  uint32_t mark_ = 1;   // the last epoch that began in the log, as far as it was received
   bool drops_earlier_ = false;
   bool has_lost_writer_ = false;
   uint64_t received_ = 0;  // all that were ever received

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "base/try.h"
@@ -111,6 +113,25 @@ TEST_F(RequestFeedTest, ARepeatedPromptIsSentOnce) {
     EXPECT_EQ(each.request.prompt.ids(), std::vector<int32_t>(1000, 3));
     EXPECT_EQ(each.request.draw, index == 2 ? 3 : 2);
   }
+}
+
+TEST_F(RequestFeedTest, ARepeatedGrammarIsSentOnce) {
+  Command with = submit(0, 1, {3});
+  with.request.grammar = std::make_shared<const std::string>(5000, 'g');
+  Command again = submit(1, 2, {4});
+  again.request.grammar = with.request.grammar;
+  const Command without = submit(1, 3, {5});
+  CommandEncoder encoder;
+  EXPECT_GT(encoder.encode(with).size(), 5000u);
+  EXPECT_LT(encoder.encode(again).size(), 150u);
+  for (const Command& each : {with, again, without, again}) send(each);
+  ASSERT_TRUE(feed_.wait_for(4, endpoint_).ok());
+  const auto first = feed_.take().request.grammar, second = feed_.take().request.grammar;
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(*first, std::string(5000, 'g'));
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(feed_.take().request.grammar, nullptr);
+  EXPECT_EQ(*feed_.take().request.grammar, std::string(5000, 'g'));
 }
 
 TEST_F(RequestFeedTest, WaitsEnd) {

@@ -2,6 +2,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -29,14 +30,39 @@ double log_sum_exp(const kernels::Kernels& kernels, std::span<const float> logit
   return largest + std::log(sum);
 }
 
-// Token ids by descending logit, ties to the lower id; only as many as may be sampled, and none
-// whose logit is NaN.
-std::vector<int32_t> candidates(std::span<const float> logits, int top_k) {
-  std::vector<int32_t> order;
-  order.reserve(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isnan(logits[i])) order.push_back(static_cast<int32_t>(i));
+using Bits = std::span<const uint64_t>;  // of the allowed tokens; empty: all
+
+// Calls each(token) for those that may be sampled and whose logit is no NaN, in order.
+template <typename Each>
+void for_allowed(std::span<const float> logits, Bits allowed, Each each) {
+  if (allowed.empty()) {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (!std::isnan(logits[i])) each(static_cast<int32_t>(i));
+    }
+    return;
   }
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    for (uint64_t rest = allowed[word]; rest != 0; rest &= rest - 1) {
+      const size_t i = 64 * word + static_cast<size_t>(std::countr_zero(rest));
+      if (!std::isnan(logits[i])) each(static_cast<int32_t>(i));
+    }
+  }
+}
+
+// Ties to the lower id. fallback: where no allowed token has a logit.
+int32_t best_of(std::span<const float> logits, Bits allowed, int32_t fallback) {
+  int32_t best = -1;
+  for_allowed(logits, allowed, [&](int32_t token) {
+    if (best < 0 || logits[token] > logits[best]) best = token;
+  });
+  return best < 0 ? fallback : best;
+}
+
+// Token ids by descending logit, ties to the lower id; only as many as may be sampled.
+std::vector<int32_t> candidates(std::span<const float> logits, int top_k, Bits allowed) {
+  std::vector<int32_t> order;
+  if (allowed.empty()) order.reserve(logits.size());
+  for_allowed(logits, allowed, [&](int32_t token) { order.push_back(token); });
   const size_t count =
       top_k > 0 ? std::min<size_t>(static_cast<size_t>(top_k), order.size()) : order.size();
   std::partial_sort(
@@ -47,9 +73,10 @@ std::vector<int32_t> candidates(std::span<const float> logits, int top_k) {
 }
 
 // The smallest set of most likely candidates whose probability reaches top_p, and one of them
-// drawn. REQUIRES: the largest logit is finite.
-int32_t draw(std::span<const float> logits, const SamplingParams& params, double random) {
-  const std::vector<int32_t> order = candidates(logits, params.top_k);
+// drawn. REQUIRES: the largest logit of these is finite.
+int32_t draw(std::span<const float> logits, const SamplingParams& params, double random,
+             Bits allowed) {
+  const std::vector<int32_t> order = candidates(logits, params.top_k, allowed);
   std::vector<double> weights(order.size());
   const double largest = logits[order[0]];
   double total = 0.0;
@@ -97,15 +124,23 @@ std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<cons
 }
 
 Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
-               const SamplingParams& params, int request, int step) {
-  const int32_t best = kernels.argmax(logits.data(), static_cast<int>(logits.size()));
+               const SamplingParams& params, int request, int step, const AllowedTokens* allowed) {
+  const int32_t likeliest = kernels.argmax(logits.data(), static_cast<int>(logits.size()));
+  const float largest = logits[likeliest];
+  int32_t best = likeliest;
+  Bits bits;
+  // Greedy, the likeliest token of all is the likeliest allowed one if it is allowed.
+  if (allowed != nullptr && (params.temperature > 0.0f || !allowed->has(likeliest))) {
+    bits = allowed->bits();
+    best = best_of(logits, bits, likeliest);
+  }
   Sampled sampled{best, 0.0f};
   // Without a finite maximum (a broken model) softmax is undefined; the largest logit is returned.
   if (params.temperature > 0.0f && std::isfinite(logits[best])) {
-    sampled.token = draw(logits, params, uniform(params.seed, request, step));
+    sampled.token = draw(logits, params, uniform(params.seed, request, step), bits);
   }
   sampled.log_probability =
-      static_cast<float>(logits[sampled.token] - log_sum_exp(kernels, logits, logits[best]));
+      static_cast<float>(logits[sampled.token] - log_sum_exp(kernels, logits, largest));
   return sampled;
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -19,12 +20,21 @@ namespace wideep::engine {
 
 struct Sampled {
   int32_t token = 0;
-  float log_probability = 0.0f;  // of the token under softmax(logits), before temperature and cuts
+  // Of the token under softmax(logits) of all tokens, before temperature and cuts.
+  float log_probability = 0.0f;
+};
+
+// Which tokens may be sampled. Both say the same; asking for one token costs less than for all.
+struct AllowedTokens {
+  std::function<bool(int32_t token)> has;
+  std::function<std::span<const uint64_t>()> bits;  // [vocab / 64]; REQUIRES: one is set
 };
 
 // logits: [vocab]. request: Request::draw. step: how many tokens the request has generated before.
+// allowed: null: all tokens. Temperature and cuts then apply to the allowed ones among themselves.
 Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
-               const SamplingParams& params, int request, int step);
+               const SamplingParams& params, int request, int step,
+               const AllowedTokens* allowed = nullptr);
 
 // The `count` most likely tokens (fewer if the vocabulary is smaller), the likeliest first, with
 // log probabilities as in sample(). REQUIRES: count ≥ 1.

@@ -142,5 +142,58 @@ TEST(Sampler, SeedRequestAndStepAreAllThatMatters) {
   EXPECT_EQ(sequences.size(), 16u);
 }
 
+// ---- allowed tokens ----
+
+AllowedTokens allowed_of(const std::vector<uint64_t>& bits) {
+  return {.has = [&bits](int32_t token) { return (bits[token / 64] >> (token % 64) & 1) != 0; },
+          .bits = [&bits]() -> std::span<const uint64_t> { return bits; }};
+}
+
+// As if the others had no probability at all: of their own, they are drawn as without the others.
+TEST(Sampler, AllowedTokensAreDrawnAmongThemselves) {
+  const std::vector<uint64_t> bits = {0b1101};
+  const AllowedTokens allowed = allowed_of(bits);
+  const Sampled greedy = sample(kernels(), kLogits, {}, 0, 0, &allowed);
+  EXPECT_EQ(greedy.token, 3);
+  EXPECT_NEAR(greedy.log_probability, std::log(0.3), 1e-6);
+  std::vector<float> others = kLogits;
+  others[1] = -INFINITY;
+  for (int step = 0; step < 500; ++step) {
+    for (const SamplingParams& params :
+         {SamplingParams{.temperature = 1.0f}, SamplingParams{.temperature = 0.7f, .top_k = 2},
+          SamplingParams{.temperature = 1.5f, .top_p = 0.7f}}) {
+      const Sampled masked = sample(kernels(), kLogits, params, 0, step, &allowed);
+      ASSERT_EQ(masked.token, sample(kernels(), others, params, 0, step).token);
+      ASSERT_NEAR(masked.log_probability, kLogits[static_cast<size_t>(masked.token)], 1e-6);
+    }
+  }
+}
+
+TEST(Sampler, AllowedTokensOfAnyVocabularyAreThoseOfMaskedLogits) {
+  std::mt19937 rng(3);
+  std::normal_distribution<float> normal(0.0f, 4.0f);
+  for (int round = 0; round < 200; ++round) {
+    const size_t vocab = 1 + rng() % 300;
+    std::vector<float> logits(vocab);
+    for (float& logit : logits) logit = std::round(normal(rng));  // with ties
+    if (round % 5 == 0) logits[rng() % vocab] = NAN;
+    std::vector<uint64_t> bits((vocab + 63) / 64);
+    std::vector<float> masked(vocab, -INFINITY);
+    for (size_t i = 0; i < vocab; ++i) {
+      if (rng() % 4 != 0 || std::isnan(logits[i])) continue;
+      bits[i / 64] |= uint64_t{1} << (i % 64);
+      masked[i] = logits[i];
+    }
+    const auto is_set = [](uint64_t word) { return word != 0; };
+    if (std::ranges::none_of(bits, is_set)) continue;
+    const AllowedTokens allowed = allowed_of(bits);
+    for (const float temperature : {0.0f, 1.0f}) {
+      const SamplingParams params{.temperature = temperature, .top_k = round % 3, .top_p = 0.9f};
+      ASSERT_EQ(sample(kernels(), logits, params, 1, round, &allowed).token,
+                sample(kernels(), masked, params, 1, round).token);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace wideep::engine

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "engine/constraints.h"
+
 namespace wideep::engine {
 
 std::vector<Verdict> Verifier::verify(
@@ -12,26 +15,56 @@ std::vector<Verdict> Verifier::verify(
     sequence.thinks = relaxed_->thinks_after(sequence.thinks, text.subspan(sequence.thought_to));
     sequence.thought_to = text.size();
   }
+  follow_grammar(sequence);
   bool thinks = sequence.thinks;
+  grammar::Progress followed = sequence.followed;
   std::vector<Verdict> verdicts;
   for (int i = 0; i <= sequence.num_verifying; ++i) {
-    verdicts.push_back(verdict(sequence, i, logits_after(i), thinks));
+    verdicts.push_back(verdict(sequence, i, logits_after(i), thinks, followed));
     const int32_t token = verdicts.back().sampled.token;
     if (verdicts.back().reason != FinishReason::kNotFinished || i == sequence.num_verifying ||
         token != sequence.drafts[static_cast<size_t>(i)]) {
       break;
     }
     if (relaxed_) thinks = relaxed_->thinks_after(thinks, std::span(&token, 1));
+    if (sequence.constraint) followed = sequence.constraint->after(followed, token);
   }
   return verdicts;
 }
 
+// Also the tokens that another rank has sampled, or this one before the sequence was paused.
+void Verifier::follow_grammar(Sequence& sequence) const {
+  if (sequence.request.grammar == nullptr) return;
+  if (sequence.constraint == nullptr) {
+    WIDEEP_CHECK(constraints_ != nullptr);
+    sequence.constraint = constraints_->find(*sequence.request.grammar);
+  }
+  const std::span<const int32_t> text = sequence.tokens;
+  sequence.constraint->follow(text.subspan(sequence.request.prompt.size()), &sequence.followed);
+}
+
+Sampled Verifier::sample_allowed(const Sequence& sequence, int step, std::span<const float> logits,
+                                 const grammar::Progress& followed) const {
+  const Request& request = sequence.request;
+  grammar::Constraint& constraint = *sequence.constraint;
+  grammar::TokenBits bits;
+  const AllowedTokens allowed{
+      .has = [&](int32_t token) { return constraint.allows(followed, token); },
+      .bits = [&]() -> std::span<const uint64_t> {
+        constraint.find_allowed(followed, static_cast<int>(logits.size()), &bits);
+        return bits;
+      }};
+  return sample(kernels_, logits, request.sampling, request.draw, step, &allowed);
+}
+
 Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const float> logits,
-                          bool thinks) const {
+                          bool thinks, const grammar::Progress& followed) const {
   const Request& request = sequence.request;
   const int step = sequence.num_generated() + index;
-  Verdict verdict{.sampled = sample(kernels_, logits, request.sampling, request.draw, step)};
-  if (thinks) {
+  Verdict verdict{.sampled = sequence.constraint
+                                 ? sample_allowed(sequence, step, logits, followed)
+                                 : sample(kernels_, logits, request.sampling, request.draw, step)};
+  if (thinks && !sequence.constraint) {
     if (const auto kept = keep_draft(sequence, index, logits)) verdict.sampled = *kept;
   }
   verdict.reason = reason_to_finish(sequence, verdict.sampled.token, index);

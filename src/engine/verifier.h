@@ -3,7 +3,8 @@
 // Which tokens a step yields for a sequence: the one sampled after its last token, and one more for
 // each draft that is the token sampled before it. Every token is sampled with the random numbers of
 // its place in the answer, so drafts change none, but for relaxed acceptance
-// (engine/speculation/relaxed_acceptance.h).
+// (engine/speculation/relaxed_acceptance.h). A request with a grammar gets only tokens that the
+// grammar allows after those before them, drafts included; its acceptance is never relaxed.
 //
 // Thread safety: verify() may be called from several threads, for different sequences.
 #pragma once
@@ -20,6 +21,8 @@
 
 namespace wideep::engine {
 
+class Constraints;
+
 // A token that a step yields.
 struct Verdict {
   Sampled sampled;
@@ -29,13 +32,19 @@ struct Verdict {
 
 class Verifier {
  public:
-  // end_tokens: of the model. reports: whether Verdict::likely is wanted. References outlive this.
+  // end_tokens: of the model. reports: whether Verdict::likely is wanted. constraints: null: no
+  // request has a grammar. References outlive this.
   Verifier(const kernels::Kernels& kernels, const std::vector<int>& end_tokens,
-           const std::optional<RelaxedAcceptance>& relaxed, bool reports)
-      : kernels_(kernels), end_tokens_(end_tokens), relaxed_(relaxed), reports_(reports) {}
+           const std::optional<RelaxedAcceptance>& relaxed, bool reports,
+           Constraints* constraints = nullptr)
+      : kernels_(kernels),
+        end_tokens_(end_tokens),
+        relaxed_(relaxed),
+        reports_(reports),
+        constraints_(constraints) {}
 
   // logits_after(i): after the sequence's last token (0) and its num_verifying drafts. Notes in the
-  // sequence whether it thinks.
+  // sequence whether it thinks, and how far it has followed its grammar.
   std::vector<Verdict> verify(Sequence& sequence,
                               const std::function<std::span<const float>(int)>& logits_after) const;
 
@@ -44,8 +53,12 @@ class Verifier {
   FinishReason reason_to_finish(const Sequence& sequence, int32_t token, int before) const;
 
  private:
-  Verdict verdict(const Sequence& sequence, int index, std::span<const float> logits,
-                  bool thinks) const;
+  // followed: its grammar, if it has one.
+  Verdict verdict(const Sequence& sequence, int index, std::span<const float> logits, bool thinks,
+                  const grammar::Progress& followed) const;
+  Sampled sample_allowed(const Sequence& sequence, int step, std::span<const float> logits,
+                         const grammar::Progress& followed) const;
+  void follow_grammar(Sequence& sequence) const;
   std::optional<Sampled> keep_draft(const Sequence& sequence, int index,
                                     std::span<const float> logits) const;
 
@@ -53,6 +66,7 @@ class Verifier {
   const std::vector<int>& end_tokens_;
   const std::optional<RelaxedAcceptance>& relaxed_;
   bool reports_;
+  Constraints* constraints_;
 };
 
 }  // namespace wideep::engine

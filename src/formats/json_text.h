@@ -9,11 +9,16 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace wideep::formats {
 
 // indent: spaces per level; −1: everything on one line.
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
+
+// Appends a text as it stands between the quotes of a JSON string. By hand, because this runs for
+// every token of a stream. REQUIRES: UTF-8.
+void add_json_characters(std::string_view text, std::string* out);
 
 }  // namespace wideep::formats

@@ -33,6 +33,7 @@ Result<std::vector<Request>> make_requests(const GenerateOptions& options, const
                     .prompt = inputs.tokenizer->encode(prompt),
                     .max_tokens = options.max_tokens,
                     .sampling = options.sampling,
+                    .grammar = options.grammar,
                     .draw = index};
     const int length = static_cast<int>(request.prompt.size());
     if (length == 0) return invalid_input(fmt::format("prompt {}: has no tokens", index));

@@ -32,6 +32,7 @@ struct GenerateOptions : RunOptions {
   std::vector<std::string> prompts;
   int max_tokens = 64;
   engine::SamplingParams sampling;
+  engine::SharedGrammar grammar = nullptr;  // of all answers; needs takes_grammars
 };
 
 struct PromptResult {

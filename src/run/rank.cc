@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "engine/constraints.h"
 #include "engine/engine.h"
 #include "ep/row_sharing.h"
 #include "parallel/initial_placement.h"
@@ -222,7 +223,9 @@ class Rank {
         feed_(seat.commands(),
               plan_.joint ? std::nullopt : std::optional(seat.rank() % plan_.mapping.sizes().tp),
               // Where members may change, each rank has a pipe of its own.
-              seat.may_change() ? nullptr : seat.bridge()) {}
+              seat.may_change() ? nullptr : seat.bridge()) {
+    if (run.vocabulary() != nullptr) constraints_.emplace(*run.vocabulary());
+  }
 
   Status run() {
     WIDEEP_TRY(load());
@@ -270,6 +273,7 @@ class Rank {
   model::StateLayout states_;
   engine::RequestFeed feed_;
   std::optional<model::ExpertSlots> slots_;
+  std::optional<engine::Constraints> constraints_;  // outlives the requests of state_
   std::optional<engine::EngineState> state_;
   bool has_finished_ = false;
 };
@@ -423,6 +427,7 @@ Status Rank::compute(const transport::Members& members) {
       .context_place = context_place(plan_, stage),
       .pipeline = pipeline,
       .online = online_layers ? &*online_layers : nullptr,
+      .constraints = constraints_ ? &*constraints_ : nullptr,
       .feed = feed_,
       .reporter = reporter_};
   // Ranks that compute requests together have lost what one of them has lost.

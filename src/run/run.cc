@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "base/machine.h"
 #include "base/try.h"
 #include "formats/chrome_trace.h"
+#include "grammar/vocabulary.h"
 
 namespace wideep::run {
 namespace {
@@ -137,6 +139,12 @@ Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
     std::optional<parallel::LayerRange> layers;
     if (started != nullptr) layers = plan_.layers_of(started->rank());
     WIDEEP_TRY_ASSIGN(weights_, model::ModelWeights::load(plan_.model.config, loader, layers));
+    // Here, so that forked ranks share it.
+    if (options_.takes_grammars) {
+      const model::ModelConfig& config = plan_.model.config;
+      vocabulary_ = std::make_shared<const grammar::Vocabulary>(
+          grammar::Vocabulary::of(tokenizer(), config.vocab_size, config.eos_token_ids));
+    }
     return {};
   };
   return agree_on(options_, load_here());

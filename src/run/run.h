@@ -21,6 +21,10 @@
 #include "run/run_inputs.h"
 #include "run/run_plan.h"
 
+namespace wideep::grammar {
+class Vocabulary;
+}
+
 namespace wideep::run {
 
 class Run {
@@ -46,6 +50,8 @@ class Run {
   const RunInputs& inputs() const { return inputs_; }
   const RunPlan& plan() const { return plan_; }
   const model::ModelWeights& weights() const { return weights_; }
+  // With RunOptions::takes_grammars, once loaded; else null.
+  const grammar::Vocabulary* vocabulary() const { return vocabulary_.get(); }
   std::span<const OnlineParts> online() const { return online_; }  // of each stage, or empty
   const base::TraceBuffer* trace() const { return trace_ ? &*trace_ : nullptr; }
   // What all ranks must have in common.
@@ -68,6 +74,7 @@ class Run {
   RunInputs inputs_;
   RunPlan plan_;
   model::ModelWeights weights_;
+  std::shared_ptr<const grammar::Vocabulary> vocabulary_;
   std::vector<OnlineParts> online_;
   std::optional<base::TraceBuffer> trace_;
 };

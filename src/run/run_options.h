@@ -36,6 +36,7 @@ struct RunOptions {
   // tokenizer.json of the directory are read; model_dir may also be a config.json itself.
   std::optional<uint64_t> random_weights;
   bool needs_tokenizer = true;        // false: requests are token ids, the tokenizer may be missing
+  bool takes_grammars = false;        // engine::Request::grammar; needs the tokenizer
   parallel::ParallelConfig parallel;  // has passed parallel::check_supported
   int threads_per_rank = 0;           // 0: cores / ranks, at least 1
   // Of matrices in memory; nullopt: as they are stored, floats in bf16.

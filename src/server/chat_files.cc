@@ -125,21 +125,34 @@ Status ChatTemplates::add(const std::string& name, const std::string& text,
   Result<chat::ChatTemplate> parsed = chat::ChatTemplate::parse(text, source);
   const bool used_unasked = name == "default" || name == "tool_use";
   if (used_unasked && !parsed.ok()) return parsed.status();
-  by_name_.insert_or_assign(name, std::move(parsed));
+  by_name_.insert_or_assign(name, Entry{.chat = std::move(parsed),
+                                        .text = text,
+                                        .style = std::make_shared<const AnswerStyle>()});
+  return {};
+}
+
+Status ChatTemplates::find_styles(const tokenizer::Tokenizer& tokenizer, const ParserNames& names) {
+  for (auto& [name, entry] : by_name_) {
+    WIDEEP_TRY_ASSIGN(AnswerStyle style, answer_style(entry.text, tokenizer, names));
+    entry.style = std::make_shared<const AnswerStyle>(std::move(style));
+  }
   return {};
 }
 
 std::string ChatTemplates::names() const {
   std::string all;
-  for (const auto& [name, parsed] : by_name_) all += (all.empty() ? "" : ", ") + name;
+  for (const auto& [name, entry] : by_name_) all += (all.empty() ? "" : ", ") + name;
   return all;
 }
 
-Result<chat::ChatTemplate> ChatTemplates::choose(const std::string& name, bool has_tools) const {
+Result<ChosenTemplate> ChatTemplates::choose(const std::string& name, bool has_tools) const {
   if (empty()) return invalid_input("this model has no chat template; use /v1/completions");
   const bool for_tools = name.empty() && has_tools && by_name_.contains("tool_use");
   const auto found = by_name_.find(!name.empty() ? name : for_tools ? "tool_use" : "default");
-  if (found != by_name_.end()) return found->second;
+  if (found != by_name_.end()) {
+    WIDEEP_TRY_ASSIGN(chat::ChatTemplate chat, found->second.chat);
+    return ChosenTemplate{.chat = std::move(chat), .style = found->second.style};
+  }
   return invalid_input(
       name.empty() ? fmt::format("this model has no chat template named 'default'; name one with "
                                  "\"chat_template\": {}",

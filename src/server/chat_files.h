@@ -12,13 +12,20 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "chat/chat_template.h"
+#include "server/answer_style.h"
 #include "wideep/status.h"
 
 namespace wideep::server {
+
+struct ChosenTemplate {
+  chat::ChatTemplate chat;
+  std::shared_ptr<const AnswerStyle> style;  // never null
+};
 
 // A model's chat templates by name.
 class ChatTemplates {
@@ -27,6 +34,9 @@ class ChatTemplates {
   // Another such template is an error of the requests that name it.
   Status add(const std::string& name, const std::string& text, const std::string& source);
 
+  // Finds out how the answers to each are read; before, they are content. Errors: answer_style().
+  Status find_styles(const tokenizer::Tokenizer& tokenizer, const ParserNames& names);
+
   bool empty() const { return by_name_.empty(); }
   bool has_default() const { return by_name_.contains("default"); }
   // "default, tool_use"
@@ -34,10 +44,15 @@ class ChatTemplates {
 
   // name: what the request asks for; "": "tool_use", if there are tools and such a template, else
   // "default". Errors (invalid input): there is none; the message names those that there are.
-  Result<chat::ChatTemplate> choose(const std::string& name, bool has_tools) const;
+  Result<ChosenTemplate> choose(const std::string& name, bool has_tools) const;
 
  private:
-  std::map<std::string, Result<chat::ChatTemplate>> by_name_;
+  struct Entry {
+    Result<chat::ChatTemplate> chat;
+    std::string text;
+    std::shared_ptr<const AnswerStyle> style;
+  };
+  std::map<std::string, Entry> by_name_;
 };
 
 struct ChatFiles {

@@ -39,7 +39,7 @@ class ChatFilesTest : public testing::Test {
   static std::string prompt(const ChatFiles& files, const std::string& name, bool has_tools) {
     const auto chosen = files.templates.choose(name, has_tools);
     if (!chosen.ok()) return chosen.status().message();
-    const auto text = chosen->render({.special_tokens = files.special_tokens});
+    const auto text = chosen->chat.render({.special_tokens = files.special_tokens});
     return text.ok() ? *text : text.status().message();
   }
 

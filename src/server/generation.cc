@@ -18,7 +18,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 
+#include "answer/make_answer_reader.h"
+#include "base/content_hash.h"
 #include "base/cpu_time.h"
 #include "engine/wire.h"
 #include "formats/base64.h"
@@ -71,6 +75,16 @@ std::pair<size_t, run::Token> decode_token(std::string_view record) {
 
 }  // namespace
 
+Generation::Answer::Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops,
+                           const AnswerPlan* plan)
+    : decoder(tokenizer),
+      stop(std::move(stops)),
+      parts(plan != nullptr && plan->settings.format.holds_space()) {
+  if (plan != nullptr && !plan->settings.format.is_plain()) {
+    reader = answer::make_answer_reader(plan->settings);
+  }
+}
+
 void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                        GenerationOptions options, std::vector<engine::SharedTokens> prompts) {
   Past past;
@@ -109,10 +123,8 @@ void Generation::begin(const Past& past) {
   running_ = prompts_.size() * n;
   setup_.metrics.running += static_cast<int64_t>(running_);
   const StopStrings stops(std::move(options_.stop));
-  std::optional<HarmonyChannels> channels;
-  if (setup_.harmony && head_.api == Api::kChat) channels.emplace(*setup_.harmony);
   for (size_t i = 0; i < prompts_.size() * n; ++i) {
-    Answer& answer = answers_.emplace_back(setup_.tokenizer, stops, channels);
+    Answer& answer = answers_.emplace_back(setup_.tokenizer, stops, options_.answer.get());
     answer.awaits_experts = setup_.returns_experts && !options_.stream;
     // OpenAI's chat streams begin with a chunk that has only the role.
     if (options_.stream && head_.api == Api::kChat) {
@@ -134,7 +146,8 @@ void Generation::submit(size_t index) {
                           .answered = answer.tokens,
                           .cached_on = answer.rank,
                           .max_tokens = *options_.max_tokens,
-                          .sampling = options_.sampling};
+                          .sampling = options_.sampling,
+                          .grammar = options_.grammar};
   // The n answers share the seed but must differ.
   request.draw = static_cast<int>(index % static_cast<size_t>(options_.n));
   request.ignore_eos = options_.ignore_eos;
@@ -176,10 +189,12 @@ void Generation::token(size_t index, const run::Token& each) {
   ++usage_.completion_tokens;
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
   ++setup_.metrics.generated_tokens;
-  take_text(answer, each);
-  // Only the server knows stop strings; the engine would go on to max_tokens.
-  answer.finish_reason = answer.stop.found() ? FinishReason::kStop : each.finish_reason;
-  if (answer.stop.found() && each.finish_reason == FinishReason::kNotFinished && answer.id) {
+  take_text(index, each);
+  // Only the server knows stop strings and calls; the engine would go on to max_tokens.
+  const bool ends_here =
+      answer.stop.found() || (answer.parts.num_ended_calls() > 0 && options_.answer->one_call);
+  answer.finish_reason = ends_here ? FinishReason::kStop : each.finish_reason;
+  if (ends_here && each.finish_reason == FinishReason::kNotFinished && answer.id) {
     answer.is_cut = answer.awaits_experts;
     answer.is_cut ? setup_.backend.cut(*answer.id) : setup_.backend.cancel(*answer.id);
   }
@@ -187,7 +202,7 @@ void Generation::token(size_t index, const run::Token& each) {
   note_times(answer, each.step_drafts < 0, last);
   if (answer.has_ended()) note_end();
   // Tokens without text (a part of a character, a possible stop string) wait for the next chunk.
-  const bool has_text = !answer.text.empty() || !answer.reasoning.empty();
+  const bool has_text = !answer.text.empty() || !answer.reasoning.empty() || !answer.calls.empty();
   const bool due = answer.num_tokens() - answer.sent_tokens >= setup_.stream_interval;
   if (options_.stream && (last || (due && has_text))) send_part(index);
   if (finished()) end();
@@ -231,43 +246,74 @@ void Generation::note_cached(size_t index, int tokens) {
   setup_.metrics.cached_prompts += tokens > 0 ? 1 : 0;
 }
 
-// Appends the token's text to answer.text, as far as it is decoded and certain not to be a stop
-// string, or to answer.reasoning, in which no stop strings are looked for.
-void Generation::take_text(Answer& answer, const run::Token& each) {
+// Appends what the token adds to answer.text, as far as it is decoded and certain not to be a stop
+// string; to answer.reasoning and answer.calls, in which no stop strings are looked for.
+void Generation::take_text(size_t index, const run::Token& each) {
+  Answer& answer = answers_[index];
   if (options_.logprobs) note_logprob(answer, each);
-  answer.text += answer.stop.push(content_of(answer, each));
   const bool last = each.finish_reason != FinishReason::kNotFinished;
+  if (answer.reader != nullptr) {
+    read_token(answer, each);
+    const std::string reasoning = answer.parts.take_reasoning();
+    if (options_.answer->returns_reasoning) answer.reasoning += reasoning;
+    take_calls(index);
+    answer.text += answer.stop.push(answer.parts.take_content());
+  } else {
+    // An end token (kStop) has no text.
+    std::string text;
+    if (each.finish_reason != FinishReason::kStop) text = answer.decoder.push(each.sampled.token);
+    if (last) text += answer.decoder.flush();
+    answer.text += answer.stop.push(text);
+  }
   if (last && !answer.stop.found()) answer.text += answer.stop.flush();
 }
 
-// The token's content, as far as it is decoded. Appends its reasoning to answer.reasoning. An end
-// token (kStop) has no text.
-std::string Generation::content_of(Answer& answer, const run::Token& each) {
-  const bool last = each.finish_reason != FinishReason::kNotFinished;
-  const bool has_text = each.finish_reason != FinishReason::kStop;
-  if (!answer.channels) {
-    std::string text;
-    if (has_text) text = answer.decoder.push(each.sampled.token);
-    if (last) text += answer.decoder.flush();
-    return text;
+// Lets the answer's reader read the token: its text, or, of a special token that marks a part of
+// the answer, its name, which plain answers leave out.
+void Generation::read_token(Answer& answer, const run::Token& each) {
+  const int32_t token = each.sampled.token;
+  answer::AnswerReader& reader = *answer.reader;
+  if (each.finish_reason != FinishReason::kStop) {
+    if (options_.answer->style->marks(token)) {
+      reader.add_text(answer.decoder.flush(), answer.parts);
+      reader.add_special(setup_.tokenizer.id_to_token(token), answer.parts);
+    } else {
+      reader.add_text(answer.decoder.push(token), answer.parts);
+    }
   }
-  std::string content;
-  const auto take = [&](const HarmonyText& text) {
-    answer.reasoning += text.reasoning;
-    content += text.content;
-  };
-  HarmonyChannels& channels = *answer.channels;
-  if (has_text && channels.marks(each.sampled.token)) {
-    take(channels.text(answer.decoder.flush()));
-    take(channels.mark(each.sampled.token));
-  } else if (has_text) {
-    take(channels.text(answer.decoder.push(each.sampled.token)));
+  if (each.finish_reason != FinishReason::kNotFinished) {
+    reader.add_text(answer.decoder.flush(), answer.parts);
+    reader.finish(each.finish_reason != FinishReason::kStop, answer.parts);
   }
-  if (last) {
-    take(channels.text(answer.decoder.flush()));
-    take(channels.finish());
+}
+
+// Appends what has come of the calls to answer.calls: parts of one call become one.
+void Generation::take_calls(size_t index) {
+  Answer& answer = answers_[index];
+  for (answer::CallPart& part : answer.parts.take_calls()) {
+    if (options_.answer->one_call && part.index > 0) return;
+    if (part.begins && part.id.empty()) part.id = call_id(index, part.index);
+    if (!answer.calls.empty() && answer.calls.back().index == part.index) {
+      answer.calls.back().arguments += part.arguments;
+    } else {
+      answer.calls.push_back(std::move(part));
+    }
   }
-  return content;
+}
+
+// The same whichever process makes it, and another one for every call.
+std::string Generation::call_id(size_t index, int call) const {
+  const std::string unique =
+      fmt::format("{}-{}-{}", head_.id.substr(head_.id.find('-') + 1), index, call);
+  const answer::CallFormat* format = options_.answer->settings.format.calls;
+  if (format == nullptr || !format->has_short_ids) return "call_" + unique;
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  std::string id;
+  for (uint64_t hash = base::content_hash(std::as_bytes(std::span(unique)).data(), unique.size());
+       id.size() < 9; hash /= kDigits.size()) {
+    id += kDigits[hash % kDigits.size()];
+  }
+  return id;
 }
 
 TokenLogprob Generation::logprob_of(const engine::Sampled& sampled, int64_t text_offset) const {
@@ -308,12 +354,15 @@ void Generation::send_part(size_t index) {
   const ReplyPart part{.index = static_cast<int>(index),
                        .text = answer.text,
                        .reasoning = answer.reasoning,
+                       .calls = &answer.calls,
+                       .has_called = answer.parts.num_calls() > 0,
                        .logprobs = options_.logprobs ? &answer.logprobs : nullptr,
                        .finish_reason = answer.finish_reason};
   events_.add_chunk(part, &event_);
   send_event();
   answer.text.clear();
   answer.reasoning.clear();
+  answer.calls.clear();
   answer.logprobs.clear();
   answer.sent_tokens = answer.num_tokens();
 }
@@ -362,6 +411,8 @@ void Generation::end() {
     parts.push_back({.index = static_cast<int>(i),
                      .text = answers_[i].text,
                      .reasoning = answers_[i].reasoning,
+                     .calls = &answers_[i].calls,
+                     .has_called = answers_[i].parts.num_calls() > 0,
                      .logprobs = options_.logprobs ? &answers_[i].logprobs : nullptr,
                      .finish_reason = answers_[i].finish_reason,
                      .routed_experts = setup_.returns_experts ? &answers_[i].experts : nullptr});

@@ -13,9 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "answer/answer_reader.h"
 #include "server/answer_drafts.h"
+#include "server/answer_style.h"
 #include "server/backend.h"
-#include "server/harmony_channels.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
 #include "server/openai_reply.h"
@@ -34,10 +35,8 @@ struct GenerationSetup {
   Metrics& metrics;
   int stream_interval = 1;  // tokens per chunk of a stream
   DraftMetrics draft_metrics = DraftMetrics::kNone;
-  int most_drafts = 0;           // of a request in a step
-  bool returns_experts = false;  // in whole replies
-  // Of a model that writes harmony: its chats' reasoning is told from their content.
-  std::optional<HarmonyTokens> harmony = {};
+  int most_drafts = 0;                 // of a request in a step
+  bool returns_experts = false;        // in whole replies
   std::set<Generation*> running = {};  // those that have not ended
 };
 
@@ -56,9 +55,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
  private:
   struct Answer {
-    Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops,
-           std::optional<HarmonyChannels> split)
-        : decoder(tokenizer), stop(std::move(stops)), channels(std::move(split)) {}
+    // plan: null: all text is content.
+    Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops, const AnswerPlan* plan);
 
     // Complete, but for what the reply still needs.
     bool has_all_tokens() const { return finish_reason != engine::FinishReason::kNotFinished; }
@@ -68,13 +66,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::optional<int64_t> id;  // Backend::submit; nullopt: not submitted
     tokenizer::StreamDecoder decoder;
     StopStrings stop;
-    std::optional<HarmonyChannels> channels;
-    std::string text;                    // not sent yet; of a whole reply, all of it
-    std::string reasoning;               // likewise
-    std::vector<TokenLogprob> logprobs;  // of the tokens of `text` and `reasoning`
-    int64_t characters = 0;              // code points of all earlier tokens
-    std::vector<int32_t> tokens;         // received
-    int rank = -1;                       // that has sampled the last one
+    std::unique_ptr<answer::AnswerReader> reader;  // null: all text is content
+    answer::AnswerParts parts;                     // from the reader
+    std::string text;                              // not sent yet; of a whole reply, all of it
+    std::string reasoning;                         // likewise
+    std::vector<answer::CallPart> calls;           // likewise
+    std::vector<TokenLogprob> logprobs;            // of the tokens of `text` and `reasoning`
+    int64_t characters = 0;                        // code points of all earlier tokens
+    std::vector<int32_t> tokens;                   // received
+    int rank = -1;                                 // that has sampled the last one
     int sent_tokens = 0;
     bool awaits_experts = false;
     bool is_cut = false;  // Backend::cut, since it was submitted
@@ -98,8 +98,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void token(size_t index, const run::Token& token);
   void experts(size_t index, const run::RoutedExperts& routed);
   void note_cached(size_t index, int tokens);
-  void take_text(Answer& answer, const run::Token& token);
-  std::string content_of(Answer& answer, const run::Token& token);
+  void take_text(size_t index, const run::Token& token);
+  void read_token(Answer& answer, const run::Token& token);
+  void take_calls(size_t index);
+  std::string call_id(size_t index, int call) const;
   void note_logprob(Answer& answer, const run::Token& token);
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
   void note_times(Answer& answer, bool with_last, bool last);

@@ -10,11 +10,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// DeepSeek's name for it, and OpenAI's open models'; servers have either, clients look for either.
+constexpr const char* kReasoning[] = {"reasoning_content", "reasoning"};
+
 // As JSON text.
-std::string_view reason_text(engine::FinishReason reason) {
-  switch (reason) {
+std::string_view reason_text(const ReplyPart& part) {
+  switch (part.finish_reason) {
     case engine::FinishReason::kStop:
-      return "\"stop\"";
+      return part.has_called ? "\"tool_calls\"" : "\"stop\"";
     case engine::FinishReason::kLength:
       return "\"length\"";
     default:
@@ -23,8 +26,8 @@ std::string_view reason_text(engine::FinishReason reason) {
 }
 
 // As a JSON value.
-ordered_json reason_json(engine::FinishReason reason) {
-  const std::string_view text = reason_text(reason);
+ordered_json reason_json(const ReplyPart& part) {
+  const std::string_view text = reason_text(part);
   if (text == "null") return nullptr;
   return std::string(text.substr(1, text.size() - 2));
 }
@@ -95,14 +98,28 @@ ordered_json metrics_json(const Usage& usage) {
   return {{"speculative_decoding", usage.speculation}};
 }
 
+// The whole calls of an answer.
+ordered_json calls_json(const std::vector<answer::CallPart>& parts) {
+  ordered_json calls = ordered_json::array();
+  for (const answer::CallPart& part : parts) {
+    calls.push_back({{"id", part.id},
+                     {"type", "function"},
+                     {"function", {{"name", part.name}, {"arguments", part.arguments}}}});
+  }
+  return calls;
+}
+
 // The text of an answer, in the field that the API has for it.
 ordered_json content_json(Api api, const ReplyPart& part) {
   const std::string text(part.text);
   if (api == Api::kCompletion) return {{"text", text}};
   ordered_json message = {{"role", "assistant"}};
-  if (!part.reasoning.empty()) message["reasoning_content"] = std::string(part.reasoning);
-  message["content"] = text;
+  for (const char* name : kReasoning) {
+    if (!part.reasoning.empty()) message[name] = std::string(part.reasoning);
+  }
+  message["content"] = text.empty() && part.has_called ? ordered_json() : ordered_json(text);
   message["refusal"] = nullptr;
+  if (part.has_called) message["tool_calls"] = calls_json(*part.calls);
   return {{"message", std::move(message)}};
 }
 
@@ -110,7 +127,7 @@ ordered_json choice_json(Api api, const ReplyPart& part) {
   ordered_json choice = {{"index", part.index}};
   choice.update(content_json(api, part));
   choice["logprobs"] = logprobs_json(api, part);
-  choice["finish_reason"] = reason_json(part.finish_reason);
+  choice["finish_reason"] = reason_json(part);
   if (part.routed_experts != nullptr) choice["routed_experts"] = *part.routed_experts;
   return choice;
 }
@@ -120,27 +137,34 @@ void add_number(int64_t value, std::string* out) {
   out->append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// The escape sequence of a control character, a quote or a backslash.
-std::string escape(char each) {
-  constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t", kNames = "\"\\bfnrt";
-  if (const size_t at = kSpecial.find(each); at != kSpecial.npos) return {'\\', kNames[at]};
-  constexpr const char* kDigits = "0123456789abcdef";
-  return {'\\', 'u', '0', '0', kDigits[each >> 4], kDigits[each & 15]};
-}
-
-// A JSON string. Written by hand, because this runs for every token of a stream.
 void add_quoted(std::string_view text, std::string* out) {
   *out += '"';
-  size_t done = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char each = text[at];
-    if (static_cast<unsigned char>(each) >= 0x20 && each != '"' && each != '\\') continue;
-    *out += text.substr(done, at - done);
-    *out += escape(each);
-    done = at + 1;
-  }
-  *out += text.substr(done);
+  formats::add_json_characters(text, out);
   *out += '"';
+}
+
+void add_calls(const std::vector<answer::CallPart>& parts, std::string* out) {
+  *out += "\"tool_calls\":[";
+  const char* comma = "";
+  for (const answer::CallPart& part : parts) {
+    *out += comma;
+    *out += "{\"index\":";
+    add_number(part.index, out);
+    if (part.begins) {
+      *out += ",\"id\":";
+      add_quoted(part.id, out);
+      *out += ",\"type\":\"function\",\"function\":{\"name\":";
+      add_quoted(part.name, out);
+      *out += ',';
+    } else {
+      *out += ",\"function\":{";
+    }
+    *out += "\"arguments\":";
+    add_quoted(part.arguments, out);
+    *out += "}}";
+    comma = ",";
+  }
+  *out += ']';
 }
 
 void add_delta(const ReplyPart& part, std::string* out) {
@@ -151,15 +175,23 @@ void add_delta(const ReplyPart& part, std::string* out) {
     comma = ",";
   }
   if (!part.reasoning.empty()) {
-    *out += comma;
-    *out += "\"reasoning_content\":";
-    add_quoted(part.reasoning, out);
-    comma = ",";
+    for (const char* name : kReasoning) {
+      *out += comma;
+      add_quoted(name, out);
+      *out += ':';
+      add_quoted(part.reasoning, out);
+      comma = ",";
+    }
   }
   if (part.first || !part.text.empty()) {
     *out += comma;
     *out += "\"content\":";
     add_quoted(part.text, out);
+    comma = ",";
+  }
+  if (part.calls != nullptr && !part.calls->empty()) {
+    *out += comma;
+    add_calls(*part.calls, out);
   }
   *out += '}';
 }
@@ -200,7 +232,7 @@ void EventWriter::add_chunk(const ReplyPart& part, std::string* events) const {
   *events += ",\"logprobs\":";
   *events += part.logprobs == nullptr ? "null" : formats::json_text(logprobs_json(api_, part));
   *events += ",\"finish_reason\":";
-  *events += reason_text(part.finish_reason);
+  *events += reason_text(part);
   *events += '}';
   *events += end_;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "answer/answer_parts.h"
 #include "engine/engine.h"
 #include "server/api_error.h"
 
@@ -37,8 +38,12 @@ struct TokenLogprob {
 struct ReplyPart {
   int index = 0;  // of the answer
   std::string_view text;
-  std::string_view reasoning = {};                      // of a chat; before `text`
-  bool first = false;                                   // of a stream: contains the role
+  std::string_view reasoning = {};  // of a chat; before `text`
+  // Of a chat: the calls of tools, or what has come of them; null: none. Each begins in the part
+  // that has its first CallPart, whose id is set.
+  const std::vector<answer::CallPart>* calls = nullptr;
+  bool has_called = false;  // a tool, in this part or before: that is then why it has finished
+  bool first = false;       // of a stream: contains the role
   const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not requested
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   const std::string* routed_experts = nullptr;  // null: not returned

@@ -53,11 +53,38 @@ TEST(EventWriterTest, ChatsContainTheRoleOnce) {
             R"("finish_reason":null})");
   EXPECT_EQ(choice({.index = 1, .text = "x"}),
             R"({"index":1,"delta":{"content":"x"},"logprobs":null,"finish_reason":null})");
-  EXPECT_EQ(choice({.index = 1, .text = "x", .reasoning = "r"}),
-            R"({"index":1,"delta":{"reasoning_content":"r","content":"x"},"logprobs":null,)"
-            R"("finish_reason":null})");
+  EXPECT_EQ(
+      choice({.index = 1, .text = "x", .reasoning = "r"}),
+      R"({"index":1,"delta":{"reasoning_content":"r","reasoning":"r","content":"x"},"logprobs":null,)"
+      R"("finish_reason":null})");
   EXPECT_EQ(choice({.index = 0, .text = {}, .finish_reason = engine::FinishReason::kLength}),
             R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"length"})");
+}
+
+TEST(EventWriterTest, CallsComeInParts) {
+  const std::vector<answer::CallPart> calls = {
+      {.index = 0, .begins = false, .id = {}, .name = {}, .arguments = "1}"},
+      {.index = 1, .begins = true, .id = "c1", .name = "f", .arguments = "{\"a\": "}};
+  const ReplyPart part{.text = {},
+                       .calls = &calls,
+                       .has_called = true,
+                       .finish_reason = engine::FinishReason::kStop};
+  EXPECT_EQ(ordered_json::parse(chunk(kChat, part))["choices"][0].dump(),
+            R"({"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}},)"
+            R"({"index":1,"id":"c1","type":"function","function":{"name":"f","arguments":)"
+            R"("{\"a\": "}}]},"logprobs":null,"finish_reason":"tool_calls"})");
+  const std::vector<answer::CallPart> whole = {
+      {.index = 0, .begins = true, .id = "c", .name = "f", .arguments = "{}"}};
+  const ordered_json reply = whole_reply(kChat,
+                                         {{.text = {},
+                                           .calls = &whole,
+                                           .has_called = true,
+                                           .finish_reason = engine::FinishReason::kStop}},
+                                         {});
+  EXPECT_EQ(reply["choices"][0]["message"].dump(),
+            R"({"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"c",)"
+            R"("type":"function","function":{"name":"f","arguments":"{}"}}]})");
+  EXPECT_EQ(reply["choices"][0]["finish_reason"], "tool_calls");
 }
 
 TEST(EventWriterTest, LogprobsAreThoseOfWholeReplies) {

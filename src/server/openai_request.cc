@@ -10,8 +10,10 @@
 #include <iterator>
 #include <limits>
 
+#include "base/check.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
+#include "server/request_fields.h"
 
 namespace wideep::server {
 namespace {
@@ -29,41 +31,29 @@ constexpr size_t kMostStopBytes = 1024;  // of each
 // With 512 members a body of 8 MiB takes a second at worst (formats/json_parse.h).
 constexpr size_t kMostMembers = 512;
 
-// Fields of OpenAI's reference that would change the answer and are not supported. Null is "not
-// given", as for every field.
-constexpr const char* kUnsupported[] = {"audio",      "function_call",     "functions",
-                                        "prediction", "reasoning_effort",  "verbosity",
-                                        "moderation", "web_search_options"};
-// Accepted and ignored: they identify the client or the record, and change no answer.
-constexpr const char* kWithoutEffect[] = {"user",
-                                          "metadata",
-                                          "store",
-                                          "service_tier",
-                                          "safety_identifier",
-                                          "prompt_cache_key",
-                                          "prompt_cache_retention"};
+constexpr size_t kMostChoices = 10'000;
 
 constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
-// The fields of a body, each taken once: what is left over is unknown. The first complaint stays.
+// The fields of a body, by the table of request_fields.h. The first complaint stays.
 class BodyReader {
  public:
-  explicit BodyReader(std::string_view text) { read(text); }
+  BodyReader(Bodies kind, std::string_view text) : kind_(kind) { read(text); }
 
-  // The value of a field, or null if it is absent. Fields that are never taken are refused as
-  // unknown.
+  // The value of a field, or null if it is absent. REQUIRES: the table has it for this body.
   const ordered_json& take(const char* name) {
     static const ordered_json kAbsent;
+    WIDEEP_CHECK(find_request_field(name, kind_) != nullptr);
     taken_.push_back(name);
     const auto found = body_.find(name);
     return found == body_.end() ? kAbsent : *found;
   }
 
-  bool flag(const char* name) {
+  bool flag(const char* name, bool by_default = false) {
     const ordered_json& value = take(name);
     if (value.is_boolean()) return value.get<bool>();
     if (!value.is_null()) complain(name, "expected true or false");
-    return false;
+    return by_default;
   }
 
   std::optional<int64_t> integer(const char* name, int64_t least, int64_t most) {
@@ -104,13 +94,6 @@ class BodyReader {
                                formats::json_text(harmless), shown(value)));
   }
 
-  // Where no value but null is supported.
-  void refuse(const char* name) {
-    const ordered_json& value = take(name);
-    if (value.is_null()) return;
-    complain(name, fmt::format("is not supported: expected nothing, found {}", shown(value)));
-  }
-
   void complain(const std::string& param, const std::string& what) {
     if (error_) return;
     error_ = ApiError{.status = 400,
@@ -129,11 +112,19 @@ class BodyReader {
     return text;
   }
 
+  bool is_valid() const { return !error_; }
+
   // After everything was taken.
   std::optional<ApiError> finish() {
     for (const auto& [name, value] : body_.items()) {
-      if (std::find(taken_.begin(), taken_.end(), name) == taken_.end()) {
+      const RequestField* field = find_request_field(name, kind_);
+      const bool is_taken = std::find(taken_.begin(), taken_.end(), name) != taken_.end();
+      const bool should_be = field != nullptr && (field->use == FieldUse::kHonoured ||
+                                                  field->use == FieldUse::kOneValue);
+      if (field == nullptr || (should_be && !is_taken)) {
         complain(name, "this field is not known");
+      } else if (field->use == FieldUse::kRefused && !value.is_null()) {
+        complain(name, fmt::format("is not supported: expected nothing, found {}", shown(value)));
       }
     }
     return error_;
@@ -150,6 +141,7 @@ class BodyReader {
     body_ = std::move(*parsed);
   }
 
+  Bodies kind_;
   ordered_json body_ = ordered_json::object();
   std::vector<std::string> taken_;
   std::optional<ApiError> error_;
@@ -233,6 +225,139 @@ std::optional<int> read_experts_start(BodyReader& body, bool stream) {
   return static_cast<int>(*start);
 }
 
+// ---- what the answer has to be ----
+
+using grammar::OutputFormat;
+
+// One of these may be given.
+void set_format(BodyReader& body, OutputFormat format, GenerationOptions& options) {
+  if (options.format) {
+    return body.complain(format.place,
+                         fmt::format("beside {}: expected one of them", options.format->place));
+  }
+  options.format = std::move(format);
+}
+
+// A schema, or its text.
+void read_schema(BodyReader& body, const ordered_json& value, const std::string& place,
+                 GenerationOptions& options) {
+  OutputFormat format{.kind = OutputFormat::Kind::kJsonSchema, .schema = value, .place = place};
+  if (value.is_string()) {
+    auto parsed =
+        formats::parse_exact_json(value.get_ref<const std::string&>(), "text", kMostMembers);
+    if (!parsed.ok()) return body.complain(place, parsed.status().message());
+    format.schema = std::move(*parsed);
+  }
+  if (!format.schema.is_object() && !format.schema.is_boolean()) {
+    return body.complain(place, "expected a JSON schema, an object");
+  }
+  set_format(body, std::move(format), options);
+}
+
+void read_pattern(BodyReader& body, const ordered_json& value, OutputFormat::Kind kind,
+                  const std::string& place, GenerationOptions& options) {
+  if (!value.is_string()) return body.complain(place, "expected a string");
+  set_format(body, {.kind = kind, .texts = {value.get<std::string>()}, .place = place}, options);
+}
+
+void read_choices(BodyReader& body, const ordered_json& value, const std::string& place,
+                  GenerationOptions& options) {
+  const bool is_list =
+      value.is_array() && !value.empty() && value.size() <= kMostChoices &&
+      std::ranges::all_of(value, [](const auto& each) { return each.is_string(); });
+  if (!is_list) {
+    return body.complain(place, fmt::format("expected a list of 1 to {} strings", kMostChoices));
+  }
+  set_format(body,
+             {.kind = OutputFormat::Kind::kChoice,
+              .texts = value.get<std::vector<std::string>>(),
+              .place = place},
+             options);
+}
+
+// OpenAI's.
+void read_response_format(BodyReader& body, GenerationOptions& options) {
+  const ordered_json& value = body.take("response_format");
+  if (value.is_null()) return;
+  const ordered_json type =
+      value.is_object() ? value.value("type", ordered_json()) : ordered_json();
+  if (type == "text") return;
+  if (type == "json_object") {
+    return set_format(body, {.kind = OutputFormat::Kind::kJsonObject, .place = "response_format"},
+                      options);
+  }
+  if (type != "json_schema") {
+    return body.complain(
+        "response_format.type",
+        fmt::format("expected \"text\", \"json_object\" or \"json_schema\", found {}",
+                    BodyReader::shown(type)));
+  }
+  const ordered_json inner = value.value("json_schema", ordered_json());
+  if (!inner.is_object() || !inner.contains("schema")) {
+    return body.complain("response_format.json_schema", "expected an object with a schema");
+  }
+  for (const auto& [name, each] : inner.items()) {
+    // Strict or not, the answer satisfies the schema.
+    const bool is_known = name == "name" || name == "description" || name == "strict";
+    if (!is_known && name != "schema") {
+      return body.complain("response_format.json_schema." + name, "this field is not known");
+    }
+  }
+  read_schema(body, inner["schema"], "response_format.json_schema.schema", options);
+}
+
+void read_constraint(BodyReader& body, const std::string& kind, const ordered_json& value,
+                     const std::string& place, GenerationOptions& options) {
+  using Kind = OutputFormat::Kind;
+  if (kind == "json") return read_schema(body, value, place, options);
+  if (kind == "regex") return read_pattern(body, value, Kind::kRegex, place, options);
+  if (kind == "grammar") return read_pattern(body, value, Kind::kGrammar, place, options);
+  if (kind == "choice") return read_choices(body, value, place, options);
+  if (value == true) set_format(body, {.kind = Kind::kJsonObject, .place = place}, options);
+  if (!value.is_boolean()) body.complain(place, "expected true or false");
+}
+
+// vLLM's guided_json and so on, and their later form, members of structured_outputs.
+void read_structured_outputs(BodyReader& body, GenerationOptions& options) {
+  constexpr const char* kKinds[] = {"json", "regex", "choice", "grammar", "json_object"};
+  std::optional<std::string> whitespace;
+  const auto read_whitespace = [&](const ordered_json& value, const std::string& place) {
+    if (value.is_null()) return;
+    if (!value.is_string()) return body.complain(place, "expected a regular expression");
+    whitespace = value.get<std::string>();
+  };
+  for (const char* kind : kKinds) {
+    const std::string place = fmt::format("guided_{}", kind);
+    const ordered_json& value = body.take(place.c_str());
+    if (!value.is_null()) read_constraint(body, kind, value, place, options);
+  }
+  read_whitespace(body.take("guided_whitespace_pattern"), "guided_whitespace_pattern");
+  bool is_compact = false, is_open = false;
+  const ordered_json& all = body.take("structured_outputs");
+  if (!all.is_null() && !all.is_object()) {
+    return body.complain("structured_outputs", "expected an object");
+  }
+  for (const auto& [name, value] : all.items()) {
+    const std::string place = "structured_outputs." + name;
+    if (value.is_null()) continue;
+    if (std::ranges::find(kKinds, name) != std::end(kKinds)) {
+      read_constraint(body, name, value, place, options);
+    } else if (name == "whitespace_pattern") {
+      read_whitespace(value, place);
+    } else if (name == "disable_any_whitespace") {
+      is_compact = value == true;
+    } else if (name == "disable_additional_properties") {
+      is_open = value == false;
+    } else if (name != "disable_fallback") {
+      body.complain(place, "this field is not known");
+    }
+  }
+  if (!options.format) return;
+  if (is_compact) whitespace = "";
+  options.format->whitespace = whitespace;
+  options.format->allows_more_members = is_open;
+}
+
 GenerationOptions read_options(BodyReader& body) {
   GenerationOptions options;
   options.model = body.string("model");
@@ -251,8 +376,8 @@ GenerationOptions read_options(BodyReader& body) {
     body.only(name, 0, "a penalty");
   }
   body.only("logit_bias", ordered_json::object(), "a bias");
-  for (const char* name : kUnsupported) body.refuse(name);
-  for (const char* name : kWithoutEffect) body.take(name);
+  read_response_format(body, options);
+  read_structured_outputs(body, options);
   return options;
 }
 
@@ -291,6 +416,13 @@ std::vector<Prompt> read_prompts(BodyReader& body) {
                                         prompts.size()));
   }
   return prompts;
+}
+
+// The member, or null if there is none.
+const ordered_json& member_of(const ordered_json& object, const char* name) {
+  static const ordered_json kAbsent;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found == object.end() ? kAbsent : *found;
 }
 
 // Parts of text become one text; every other kind of part is refused.
@@ -332,6 +464,15 @@ void read_message(BodyReader& body, size_t index, ordered_json& message) {
     return complain("content: expected a string, or a list of parts");
   }
   join_text_parts(body, message);
+  if (const ordered_json& calls = member_of(message, "tool_calls"); !calls.is_null()) {
+    const bool are_calls =
+        calls.is_array() && std::all_of(calls.begin(), calls.end(), [](const ordered_json& call) {
+          return member_of(member_of(call, "function"), "name").is_string();
+        });
+    if (!are_calls) {
+      return complain("tool_calls: expected a list of {\"function\": {\"name\", \"arguments\"}}");
+    }
+  }
   // Null is "not given". Templates may look for a null content, though.
   for (auto member = message.begin(); member != message.end();) {
     const bool absent = member->is_null() && member.key() != "content";
@@ -349,14 +490,80 @@ ordered_json read_messages(BodyReader& body) {
   return messages;
 }
 
-ordered_json read_tools(BodyReader& body) {
-  const ordered_json& tools = body.take("tools");
-  const ordered_json choice = body.take("tool_choice");
-  if (!tools.is_null() && !tools.is_array()) body.complain("tools", "expected a list");
-  if (!choice.is_null() && choice != "auto" && choice != "none") {
-    body.complain("tool_choice", "expected \"auto\" or \"none\"");
+void check_tool(BodyReader& body, size_t index, const ordered_json& tool) {
+  const auto complain = [&](const char* member, const std::string& what) {
+    body.complain("tools", fmt::format("tools[{}]{}: {}", index, member, what));
+  };
+  if (!tool.is_object()) return complain("", "expected an object");
+  if (const ordered_json& type = member_of(tool, "type"); type != "function") {
+    return complain(".type", "expected \"function\", found " + BodyReader::shown(type));
   }
-  return choice == "none" || tools.empty() ? ordered_json() : tools;
+  const ordered_json& function = member_of(tool, "function");
+  const ordered_json& name = member_of(function, "name");
+  if (!name.is_string() || name.get_ref<const std::string&>().empty()) {
+    return complain(".function.name", "expected a name, found " + BodyReader::shown(name));
+  }
+  const ordered_json& parameters = member_of(function, "parameters");
+  if (!parameters.is_null() && !parameters.is_object()) {
+    complain(".function.parameters",
+             "expected a JSON schema, an object, found " + BodyReader::shown(parameters));
+  }
+}
+
+// "none", "auto", "required", or {"type": "function", "function": {"name": …}}.
+void read_tool_choice(BodyReader& body, ChatRequest& request) {
+  const ordered_json& choice = body.take("tool_choice");
+  const auto is_called = [&](const ordered_json& name) {
+    return std::any_of(request.tools.begin(), request.tools.end(), [&](const ordered_json& tool) {
+      return member_of(tool["function"], "name") == name;
+    });
+  };
+  if (choice.is_null() || choice == "auto") return;
+  if (choice == "none") {
+    request.tool_choice = ToolChoice::kNone;
+    request.tools = nullptr;
+  } else if (request.tools.is_null()) {
+    body.complain("tool_choice", "expected tools beside it, or \"none\" or \"auto\"");
+  } else if (choice == "required") {
+    request.tool_choice = ToolChoice::kRequired;
+  } else if (const ordered_json& name = member_of(member_of(choice, "function"), "name");
+             member_of(choice, "type") == "function" && name.is_string()) {
+    if (!is_called(name)) {
+      return body.complain(
+          "tool_choice", "expected the name of one of the tools, found " + BodyReader::shown(name));
+    }
+    request.tool_choice = ToolChoice::kNamed;
+    request.named_tool = name;
+  } else {
+    body.complain("tool_choice",
+                  "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", "
+                  "\"function\": {\"name\": …}}, found " +
+                      BodyReader::shown(choice));
+  }
+}
+
+void read_tools(BodyReader& body, ChatRequest& request) {
+  const ordered_json& tools = body.take("tools");
+  if (!tools.is_null() && !tools.is_array()) return body.complain("tools", "expected a list");
+  for (size_t i = 0; i < tools.size() && body.is_valid(); ++i) check_tool(body, i, tools[i]);
+  if (!body.is_valid()) return;
+  if (!tools.empty()) request.tools = tools;
+  read_tool_choice(body, request);
+  request.parallel_tool_calls = body.flag("parallel_tool_calls", true);
+}
+
+void read_reasoning(BodyReader& body, ChatRequest& request) {
+  constexpr const char* kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  const ordered_json& effort = body.take("reasoning_effort");
+  if (!effort.is_null()) {
+    if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts)) {
+      return body.complain("reasoning_effort",
+                           fmt::format("expected {}, found {}", fmt::join(kEfforts, ", "),
+                                       BodyReader::shown(effort)));
+    }
+    request.reasoning_effort = effort;
+  }
+  request.include_reasoning = body.flag("include_reasoning", true);
 }
 
 // What a template is given anyway would be taken no notice of.
@@ -388,7 +595,7 @@ Parsed<Request> finish(BodyReader& body, Request request) {
 }  // namespace
 
 Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
-  BodyReader body(text);
+  BodyReader body(kCompletionBody, text);
   CompletionRequest request{.options = read_options(body), .prompts = read_prompts(body)};
   if (const auto count = body.integer("logprobs", 0, kMostLogprobs)) {
     request.options.logprobs = true;
@@ -401,9 +608,10 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
 }
 
 Parsed<ChatRequest> parse_chat_request(std::string_view text) {
-  BodyReader body(text);
+  BodyReader body(kChatBody, text);
   ChatRequest request{.options = read_options(body), .messages = read_messages(body)};
-  request.tools = read_tools(body);
+  read_tools(body, request);
+  read_reasoning(body, request);
   request.variables = read_variables(body);
   request.chat_template = body.string("chat_template");
   if (const auto most = body.integer("max_completion_tokens", 1, kMostTokens)) {
@@ -416,15 +624,42 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
       body.complain("top_logprobs", "expected logprobs: true beside it");
     }
   }
-  body.only("response_format", {{"type", "text"}}, "a format of the answer");
   body.only("modalities", ordered_json::array({"text"}), "another modality");
-  body.take("parallel_tool_calls");  // whether a model calls tools side by side is its own affair
+  return finish(body, std::move(request));
+}
+
+Parsed<TokenizeRequest> parse_tokenize_request(std::string_view text) {
+  BodyReader body(kTokenizeBody, text);
+  TokenizeRequest request;
+  request.model = body.string("model");
+  const bool has_prompt = !body.take("prompt").is_null();
+  request.is_chat = !body.take("messages").is_null();
+  if (has_prompt == request.is_chat) body.complain("prompt", "expected a text, or messages");
+  if (has_prompt) request.prompt = body.string("prompt");
+  request.chat.messages = request.is_chat ? read_messages(body) : ordered_json();
+  read_tools(body, request.chat);
+  read_reasoning(body, request.chat);
+  request.chat.variables = read_variables(body);
+  request.chat.chat_template = body.string("chat_template");
+  request.add_special_tokens = body.flag("add_special_tokens", !request.is_chat);
+  request.chat.add_generation_prompt = body.flag("add_generation_prompt", true);
+  request.returns_strings = body.flag("return_token_strs");
+  return finish(body, std::move(request));
+}
+
+Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view text) {
+  BodyReader body(kDetokenizeBody, text);
+  DetokenizeRequest request{.model = body.string("model"), .tokens = {}};
+  const ordered_json& tokens = body.take("tokens");
+  auto ids = tokens.is_array() ? token_ids(tokens) : std::nullopt;
+  if (!ids) body.complain("tokens", "expected a list of token ids");
+  request.tokens = std::move(ids).value_or(std::vector<int32_t>());
   return finish(body, std::move(request));
 }
 
 Parsed<ScaleRequest> parse_scale_request(std::string_view text) {
   constexpr int64_t kMostRanks = 1024, kMostSeconds = 24 * 3600;
-  BodyReader body(text);
+  BodyReader body(kScaleBody, text);
   ScaleRequest request;
   const auto num_ranks = body.integer("new_data_parallel_size", 1, kMostRanks);
   if (!num_ranks) body.complain("new_data_parallel_size", "expected the number of ranks");

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bodies of /v1/completions, /v1/chat/completions and vLLM's /scale_elastic_ep.
-//
-// A field of OpenAI's reference that wideep does not support is refused by name if it would change
-// the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
-// ignore_eos (generate max_tokens even after an end token), speculative ("off": without drafts),
-// chat_template_kwargs, chat_template (the name of one of the model's templates) and
-// routed_experts_prompt_start (the first token whose experts are returned).
+// The bodies of /v1/completions, /v1/chat/completions and vLLM's /tokenize, /detokenize and
+// /scale_elastic_ep. Their fields are those of request_fields.h; unknown ones are refused.
 //
 // Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -20,12 +16,15 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "grammar/output_format.h"
 #include "server/api_error.h"
 
 namespace wideep::server {
 
 // Text, or the ids of tokens.
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
+
+struct AnswerPlan;
 
 struct GenerationOptions {
   std::string model;
@@ -40,7 +39,12 @@ struct GenerationOptions {
   bool speculates = true;
   std::optional<int> experts_start;  // routed_experts_prompt_start
   std::vector<std::string> stop;
+  std::shared_ptr<const AnswerPlan> answer;     // of a chat, once its template is known; else null
+  std::optional<grammar::OutputFormat> format;  // of the answer
+  engine::SharedGrammar grammar = nullptr;      // the same, compiled (server/preparation.h)
 };
+
+enum class ToolChoice { kNone, kAuto, kRequired, kNamed };
 
 struct CompletionRequest {
   GenerationOptions options;
@@ -49,10 +53,30 @@ struct CompletionRequest {
 
 struct ChatRequest {
   GenerationOptions options;
-  nlohmann::ordered_json messages;   // an array of objects with a role
-  nlohmann::ordered_json tools;      // null: none
-  nlohmann::ordered_json variables;  // chat_template_kwargs, or null
-  std::string chat_template;         // the name of one of the model's; "": the usual one
+  nlohmann::ordered_json messages;  // an array of objects with a role
+  nlohmann::ordered_json tools;     // null: none, or none may be called
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string named_tool;  // of kNamed; one of the tools
+  bool parallel_tool_calls = true;
+  std::string reasoning_effort;  // "": not given
+  bool include_reasoning = true;
+  nlohmann::ordered_json variables;   // chat_template_kwargs, or null
+  std::string chat_template;          // the name of one of the model's; "": the usual one
+  bool add_generation_prompt = true;  // always, but to be tokenised
+};
+
+struct TokenizeRequest {
+  std::string model;  // "": not given
+  bool is_chat = false;
+  std::string prompt;  // else
+  ChatRequest chat;
+  bool add_special_tokens = true;
+  bool returns_strings = false;  // the tokens as texts, too
+};
+
+struct DetokenizeRequest {
+  std::string model;  // "": not given
+  std::vector<int32_t> tokens;
 };
 
 struct ScaleRequest {
@@ -65,6 +89,8 @@ template <typename Request>
 using Parsed = std::variant<Request, ApiError>;
 Parsed<CompletionRequest> parse_completion_request(std::string_view body);
 Parsed<ChatRequest> parse_chat_request(std::string_view body);
+Parsed<TokenizeRequest> parse_tokenize_request(std::string_view body);
+Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view body);
 Parsed<ScaleRequest> parse_scale_request(std::string_view body);
 
 }  // namespace wideep::server

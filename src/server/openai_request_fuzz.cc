@@ -13,5 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return error == nullptr || nlohmann::json::accept(error->json()) ? 0 : 1;
   };
   return look_at(wideep::server::parse_completion_request(body)) +
-         look_at(wideep::server::parse_chat_request(body));
+         look_at(wideep::server::parse_chat_request(body)) +
+         look_at(wideep::server::parse_tokenize_request(body)) +
+         look_at(wideep::server::parse_detokenize_request(body));
 }

@@ -4,11 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <variant>
 
+#include "grammar/grammar.h"
+#include "server/call_grammar.h"
+#include "server/harmony_format.h"
+
 namespace wideep::server {
 namespace {
+
+using nlohmann::ordered_json;
 
 constexpr int kDefaultCompletionTokens = 16;  // OpenAI's
 
@@ -30,6 +37,42 @@ size_t longest_token(const tokenizer::Tokenizer& tokenizer) {
   return longest;
 }
 
+AnswerPlan plan_of(const ChatRequest& request, const ChosenTemplate& chosen) {
+  const bool calls = chosen.style->calls_tools && !request.tools.is_null();
+  return {.style = chosen.style,
+          .settings = {.format = chosen.style->format,
+                       .tools = calls ? std::make_shared<const answer::ToolList>(request.tools)
+                                      : std::make_shared<const answer::ToolList>()},
+          .one_call = !request.parallel_tool_calls,
+          .returns_reasoning = request.include_reasoning};
+}
+
+// The names under which templates know how much to reason, and earlier reasoning. A name that a
+// template does not know has no effect.
+void set_reasoning(ChatRequest& request, const AnswerStyle& style) {
+  const auto set = [&](const char* name, const ordered_json& value) {
+    if (!request.variables.contains(name)) request.variables[name] = value;
+  };
+  if (request.reasoning_effort == "none") {
+    set("enable_thinking", false);
+    set("thinking", false);
+  } else if (!request.reasoning_effort.empty()) {
+    set("reasoning_effort", request.reasoning_effort);
+  }
+  for (ordered_json& message : request.messages) {
+    if (message.contains("reasoning") && !message.contains("reasoning_content")) {
+      message["reasoning_content"] = message["reasoning"];
+    }
+    // GPT-OSS's template takes either content or reasoning beside calls.
+    const bool has_both = message.contains("tool_calls") && message.contains("content") &&
+                          !message["content"].is_null() && message["content"] != "";
+    if (style.reads_thinking && message.contains("reasoning_content") &&
+        !message.contains("thinking") && !has_both) {
+      message["thinking"] = message["reasoning_content"];
+    }
+  }
+}
+
 }  // namespace
 
 Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer,
@@ -49,6 +92,13 @@ Parsed<Prepared> Preparation::prepare_completion(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   CompletionRequest& request = std::get<CompletionRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
+  grammar::Rules rules;
+  auto wanted = wanted_answer(request.options, &rules);
+  if (const auto* error = std::get_if<ApiError>(&wanted)) return *error;
+  if (const auto error =
+          set_grammar(std::get<grammar::Expression>(wanted), rules, request.options)) {
+    return *error;
+  }
   if (!request.options.max_tokens) request.options.max_tokens = kDefaultCompletionTokens;
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
   for (const Prompt& prompt : request.prompts) {
@@ -64,33 +114,57 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ChatRequest& request = std::get<ChatRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
+  const auto found = choose_template(request);
+  if (const auto* error = std::get_if<ApiError>(&found)) return *error;
+  const ChosenTemplate& chosen = std::get<ChosenTemplate>(found);
+  grammar::Rules rules;
+  auto wanted = wanted_chat_answer(request, *chosen.style, &rules);
+  if (const auto* error = std::get_if<ApiError>(&wanted)) return *error;
+  AnswerPlan plan = plan_of(request, chosen);
+  set_reasoning(request, *chosen.style);
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
-  const auto prompt = chat_prompt(std::move(request));
+  const auto prompt = chat_prompt(chosen.chat, std::move(request));
   if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
   const std::string& text = std::get<std::string>(prompt);
   if (const auto error = check_length(text, "messages")) return *error;
+  if (const auto* reasoning = plan.style->format.reasoning) {
+    plan.settings.begins_in_reasoning = answer::opens_reasoning(*reasoning, text);
+    auto& answer = std::get<grammar::Expression>(wanted);
+    if (answer != nullptr) {
+      answer = after_reasoning(std::move(answer), *reasoning, plan.settings.begins_in_reasoning);
+    }
+  }
+  if (const auto error =
+          set_grammar(std::get<grammar::Expression>(wanted), rules, prepared.options)) {
+    return *error;
+  }
+  prepared.options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
   // false: no special tokens are added; the template has written them already.
   prepared.prompts.push_back(tokenizer_.encode(text, false));
   return with_room(std::move(prepared));
 }
 
+Parsed<ChosenTemplate> Preparation::choose_template(const ChatRequest& request) const {
+  auto chosen = chat_.templates.choose(request.chat_template, !request.tools.is_null());
+  if (chosen.ok()) return std::move(chosen).value();
+  return ApiError{.message = chosen.status().message(),
+                  .param = request.chat_template.empty() ? "messages" : "chat_template"};
+}
+
 // What the model's chat template makes of the messages.
-Parsed<std::string> Preparation::chat_prompt(ChatRequest request) const {
-  const bool has_tools = !request.tools.is_null();
-  const auto chosen = chat_.templates.choose(request.chat_template, has_tools);
-  if (!chosen.ok()) {
-    return ApiError{.message = chosen.status().message(),
-                    .param = request.chat_template.empty() ? "messages" : "chat_template"};
-  }
+Parsed<std::string> Preparation::chat_prompt(const chat::ChatTemplate& chat,
+                                             ChatRequest request) const {
   for (const auto& [name, token] : chat_.special_tokens.items()) {
     if (!request.variables.contains(name)) continue;
     const std::string param = "chat_template_kwargs." + name;
     return ApiError{.message = param + ": is the server's to set; leave it out", .param = param};
   }
-  const Result<std::string> text = chosen->render({.messages = std::move(request.messages),
-                                                   .tools = std::move(request.tools),
-                                                   .variables = std::move(request.variables),
-                                                   .special_tokens = chat_.special_tokens});
+  const Result<std::string> text =
+      chat.render({.messages = std::move(request.messages),
+                   .tools = std::move(request.tools),
+                   .variables = std::move(request.variables),
+                   .add_generation_prompt = request.add_generation_prompt,
+                   .special_tokens = chat_.special_tokens});
   if (text.ok()) return *text;
   return ApiError{.message = text.status().message(), .param = "messages"};
 }
@@ -109,12 +183,75 @@ std::optional<ApiError> Preparation::check(const GenerationOptions& options) con
                         "start it with --enable-return-routed-experts, or leave it out",
                     .param = "routed_experts_prompt_start"};
   }
-  if (options.model == options_.model) return {};
-  return ApiError{
-      .status = 404,
-      .message = fmt::format("model: expected '{}', found '{}'", options_.model, options.model),
-      .param = "model",
-      .code = "model_not_found"};
+  return check_model(options.model);
+}
+
+std::optional<ApiError> Preparation::check_model(const std::string& model) const {
+  if (model == options_.model) return {};
+  return ApiError{.status = 404,
+                  .message = fmt::format("model: expected '{}', found '{}'", options_.model, model),
+                  .param = "model",
+                  .code = "model_not_found"};
+}
+
+// ---- what the answer has to be ----
+
+Parsed<grammar::Expression> Preparation::wanted_answer(const GenerationOptions& options,
+                                                       grammar::Rules* rules) const {
+  if (!options.format) return grammar::Expression();
+  auto answer = grammar::add_output(*options.format, rules);
+  if (answer.ok()) return std::move(answer).value();
+  return ApiError{.message = answer.status().message(), .param = options.format->place};
+}
+
+// A chat with a model that writes harmony: the format is that of its final message.
+Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& request,
+                                                            const AnswerStyle& style,
+                                                            grammar::Rules* rules) const {
+  const bool must_call =
+      request.tool_choice == ToolChoice::kRequired || request.tool_choice == ToolChoice::kNamed;
+  if (!must_call) {
+    auto answer = wanted_answer(request.options, rules);
+    auto* expression = std::get_if<grammar::Expression>(&answer);
+    if (expression == nullptr || *expression == nullptr || !style.format.is_harmony) return answer;
+    return in_harmony(std::move(*expression));
+  }
+  constexpr const char* kParam = "tool_choice";
+  if (request.options.format) {
+    return ApiError{.message = std::string("tool_choice: a call that must come, and ") +
+                               request.options.format->place + ": expected one of them",
+                    .param = kParam};
+  }
+  if (!style.calls_tools) {
+    return ApiError{.message =
+                        "tool_choice: this model's chat template shows no known format of "
+                        "calls; expected \"auto\" or \"none\", or start the server with "
+                        "--tool-call-parser",
+                    .param = kParam};
+  }
+  auto calls = required_calls({.style = style,
+                               .tools = request.tools,
+                               .name = request.named_tool,
+                               .one_call = !request.parallel_tool_calls},
+                              rules);
+  if (calls.ok()) return std::move(calls).value();
+  return ApiError{.message = calls.status().message(), .param = "tools"};
+}
+
+std::optional<ApiError> Preparation::set_grammar(grammar::Expression answer, grammar::Rules& rules,
+                                                 GenerationOptions& options) const {
+  if (answer == nullptr) return {};
+  const std::string place = options.format ? options.format->place : "tool_choice";
+  const auto refused = [&](const std::string& message) {
+    return ApiError{.message = message, .param = place};
+  };
+  if (!options_.has_end_tokens) {
+    return refused(place + ": the model has no end token, without which no format ends");
+  }
+  auto grammar = grammar::build_grammar(rules, rules.add("answer", std::move(answer)));
+  if (!grammar.ok()) return refused(grammar.status().at(place).message());
+  options.grammar = std::make_shared<const std::string>(grammar->encode());
+  return {};
 }
 
 // Refuses what is too long whatever its tokens are: they would take a second to find.
@@ -133,14 +270,20 @@ Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const 
     return tokenizer_.encode(*text);
   }
   const auto& ids = std::get<std::vector<int32_t>>(prompt);
+  if (const auto error = check_tokens(ids, "prompt")) return *error;
+  return ids;
+}
+
+std::optional<ApiError> Preparation::check_tokens(const std::vector<int32_t>& ids,
+                                                  const char* param) const {
   // Ids above the tokenizer's are rows of the embedding too, and read as no text.
   const int limit = std::max(options_.vocab_size, tokenizer_.id_limit());
   const auto unknown =
       std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id >= limit; });
-  if (unknown == ids.end()) return ids;
-  return ApiError{.message = fmt::format("prompt: the model has no token {}; expected 0 to {}",
+  if (unknown == ids.end()) return {};
+  return ApiError{.message = fmt::format("{}: the model has no token {}; expected 0 to {}", param,
                                          *unknown, limit - 1),
-                  .param = "prompt"};
+                  .param = param};
 }
 
 // Checks that prompt and answer fit into the context. Without max_tokens a chat may go on to the
@@ -158,6 +301,48 @@ std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
                              length, options.max_tokens.value_or(1), options_.max_sequence),
       .param = "max_tokens",
       .code = "context_length_exceeded"};
+}
+
+// ---- tokens without an answer ----
+
+Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
+  auto parsed = parse_tokenize_request(body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+  TokenizeRequest& request = std::get<TokenizeRequest>(parsed);
+  if (!request.model.empty()) {
+    if (const auto error = check_model(request.model)) return *error;
+  }
+  if (request.is_chat) {
+    const auto chosen = choose_template(request.chat);
+    if (const auto* error = std::get_if<ApiError>(&chosen)) return *error;
+    set_reasoning(request.chat, *std::get<ChosenTemplate>(chosen).style);
+    auto text = chat_prompt(std::get<ChosenTemplate>(chosen).chat, std::move(request.chat));
+    if (const auto* error = std::get_if<ApiError>(&text)) return *error;
+    request.prompt = std::get<std::string>(std::move(text));
+  }
+  const std::vector<int32_t> tokens = tokenizer_.encode(request.prompt, request.add_special_tokens);
+  ordered_json reply = {{"count", tokens.size()},
+                        {"max_model_len", options_.max_sequence},
+                        {"tokens", tokens},
+                        {"token_strs", nullptr}};
+  if (request.returns_strings) {
+    reply["token_strs"] = ordered_json::array();
+    for (const int32_t token : tokens) {
+      reply["token_strs"].push_back(std::string(tokenizer_.id_to_token(token)));
+    }
+  }
+  return reply;
+}
+
+Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
+  const auto parsed = parse_detokenize_request(body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+  const DetokenizeRequest& request = std::get<DetokenizeRequest>(parsed);
+  if (!request.model.empty()) {
+    if (const auto error = check_model(request.model)) return *error;
+  }
+  if (const auto error = check_tokens(request.tokens, "tokens")) return *error;
+  return ordered_json{{"prompt", tokenizer_.decode(request.tokens, false)}};
 }
 
 }  // namespace wideep::server

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the body of a request to what the engine needs: parses it, fills the chat template, and
-// makes token ids of the text. Takes about a second for the largest bodies; what can be refused
-// without tokens (another model, a text that is too long for the context) is refused before.
+// From the body of a request to what the engine needs: parses it, fills the chat template, makes
+// token ids of the text, and a grammar of the format that the answer has to have. Takes about a
+// second for the largest bodies; what can be refused without tokens (another model, a text that is
+// too long for the context) is refused before.
 //
 // Thread safety: immutable; prepare() may run on any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/request.h"
+#include "grammar/expression.h"
 #include "server/chat_files.h"
 #include "server/openai_reply.h"
 #include "server/openai_request.h"
@@ -27,6 +30,7 @@ struct PreparationOptions {
   int max_sequence = 0;  // tokens of a prompt and its answer together
   int vocab_size = 0;    // of the model, which may have more tokens than the tokenizer
   bool returns_experts = false;
+  bool has_end_tokens = true;  // the model; else no format of an answer could end it
 };
 
 // max_tokens of the options is set.
@@ -40,15 +44,29 @@ class Preparation {
   Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat);
 
   Parsed<Prepared> prepare(Api api, std::string_view body) const;
+  // The replies of /tokenize and /detokenize to these bodies.
+  Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
+  Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
 
  private:
   Parsed<Prepared> prepare_completion(std::string_view body) const;
   Parsed<Prepared> prepare_chat(std::string_view body) const;
-  Parsed<std::string> chat_prompt(ChatRequest request) const;
+  Parsed<std::string> chat_prompt(const chat::ChatTemplate& chat, ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;
+  std::optional<ApiError> check_model(const std::string& model) const;
+  Parsed<ChosenTemplate> choose_template(const ChatRequest& request) const;
+  // What the answer has to be, before its reasoning is known; null: anything.
+  Parsed<grammar::Expression> wanted_answer(const GenerationOptions& options,
+                                            grammar::Rules* rules) const;
+  Parsed<grammar::Expression> wanted_chat_answer(const ChatRequest& request,
+                                                 const AnswerStyle& style,
+                                                 grammar::Rules* rules) const;
+  std::optional<ApiError> set_grammar(grammar::Expression answer, grammar::Rules& rules,
+                                      GenerationOptions& options) const;
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
   std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
+  std::optional<ApiError> check_tokens(const std::vector<int32_t>& ids, const char* param) const;
   Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;
 
   PreparationOptions options_;

@@ -397,6 +397,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   // The name is part of every answer, so that nobody takes the texts for the model's own.
   if (options.run.perfect_router) service.model += " (perfect router: means nothing)";
   service.vocab_size = run.plan().model.config.vocab_size;
+  service.has_end_tokens = !run.plan().model.config.eos_token_ids.empty();
   service.max_sequence = run.plan().longest_sequence();
   service.most_drafts = run.plan().speculation.max_draft_len;
   service.returns_experts = options.run.routed_experts;
@@ -411,10 +412,14 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   return service;
 }
 
-// What chats will miss, for the line that tells the address; "": nothing.
+// How chats are answered, or what they will miss, for the line that tells the address.
 std::string note_on(const ChatTemplates& templates) {
   if (templates.empty()) return "; no chat template: completions only";
-  if (templates.has_default()) return "";
+  if (templates.has_default()) {
+    const auto chosen = templates.choose("", true);
+    const bool says = chosen.ok() && !chosen->style->format.is_plain();
+    return says ? "; " + chosen->style->format.description() : "";
+  }
   return fmt::format("; no chat template named 'default': requests have to name one, of {}",
                      templates.names());
 }
@@ -431,9 +436,10 @@ Status check_dumps(const std::string& directory) {
   return formats::NewDirectories::create(directory).status().at("--expert-statistic-path");
 }
 
-Result<Opened> open_files_of(const ServeOptions& options) {
+Result<Opened> open_files_of(const ServeOptions& options, const tokenizer::Tokenizer& tokenizer) {
   Opened opened;
   WIDEEP_TRY_ASSIGN(opened.chat, read_chat_files(options.run.model_dir));
+  WIDEEP_TRY(opened.chat.templates.find_styles(tokenizer, options.parsers));
   WIDEEP_TRY_ASSIGN(opened.log, run::create_iteration_log(options.run));
   WIDEEP_TRY(check_dumps(options.service.recorder.directory));
   return opened;
@@ -524,7 +530,7 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
 Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run::RunView& view) {
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<run::Run> run, run::Run::prepare(options.run));
   if (nodes != nullptr) nodes->set_settings(run->settings());
-  Result<Opened> opened = open_files_of(options);
+  Result<Opened> opened = open_files_of(options, run->tokenizer());
   WIDEEP_TRY(run::agree_on(options.run, opened.status()));
   ChatFiles chat = std::move(opened->chat);
   const ServiceOptions service = service_options(options, *run);

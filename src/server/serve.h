@@ -29,6 +29,7 @@ struct ServeOptions {
   run::RunOptions run;
   NodeOptions nodes;
   HttpOptions http;
+  ParserNames parsers;
   ServiceOptions service;  // model "": the directory's name; tokens and limits are filled in
 };
 

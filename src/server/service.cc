@@ -22,6 +22,16 @@ using nlohmann::ordered_json;
 constexpr size_t kMostBytesAtOnce = 4 << 10;
 constexpr const char* kJson = "application/json";
 
+// A format of the answer may take a tenth of a second, however short it is. What might name one
+// counts as if it did; "\\u00": names may have letters as escapes.
+bool is_quick(std::string_view body) {
+  if (body.size() > kMostBytesAtOnce) return false;
+  constexpr std::string_view kSigns[] = {"response_format", "guided_", "structured_outputs",
+                                         "tool_choice", "\\u00"};
+  return std::ranges::none_of(
+      kSigns, [&](std::string_view sign) { return body.find(sign) != std::string_view::npos; });
+}
+
 // Takes the same time for every wrong key of the right length, so that timing does not reveal how
 // much of a guess is right.
 bool same_text(std::string_view a, std::string_view b) {
@@ -67,6 +77,8 @@ uint64_t fresh_seed() {
 const Service::Endpoint Service::kEndpoints[] = {
     {"POST", "/v1/completions", false, &Service::completions},
     {"POST", "/v1/chat/completions", false, &Service::chat_completions},
+    {"POST", "/tokenize", false, &Service::tokenize},
+    {"POST", "/detokenize", false, &Service::detokenize},
     {"GET", "/v1/models", false, &Service::models},
     {"GET", "/v1/models/", false, &Service::model},
     {"GET", "/health", true, &Service::health},
@@ -89,7 +101,8 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
       preparation_({.model = options_.model,
                     .max_sequence = options_.max_sequence,
                     .vocab_size = options_.vocab_size,
-                    .returns_experts = options_.returns_experts},
+                    .returns_experts = options_.returns_experts,
+                    .has_end_tokens = options_.has_end_tokens},
                    tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.online_totals != nullptr,
                metrics_),
@@ -105,8 +118,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                   .stream_interval = options_.stream_interval,
                   .draft_metrics = options_.draft_metrics,
                   .most_drafts = options_.most_drafts,
-                  .returns_experts = options_.returns_experts,
-                  .harmony = HarmonyTokens::find(tokenizer)},
+                  .returns_experts = options_.returns_experts},
       started_(std::time(nullptr)),
       watch_(options_.timeout_seconds) {
   metrics_.speculates = options_.most_drafts > 0;
@@ -186,10 +198,40 @@ void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
   answer(exchange, Api::kChat);
 }
 
-// A short body is prepared at once, in less than a millisecond; a long one on the work thread,
+void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
+  work_on_body(exchange, [this, api](std::string_view body) -> Rest {
+    auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body));
+    return [this, api, prepared](const std::shared_ptr<Exchange>& each) {
+      generate(each, api, std::move(*prepared));
+    };
+  });
+}
+
+void Service::tokenize(const std::shared_ptr<Exchange>& exchange) {
+  reply_with(exchange, &Preparation::tokenize);
+}
+
+void Service::detokenize(const std::shared_ptr<Exchange>& exchange) {
+  reply_with(exchange, &Preparation::detokenize);
+}
+
+void Service::reply_with(const std::shared_ptr<Exchange>& exchange,
+                         Parsed<ordered_json> (Preparation::*make)(std::string_view) const) {
+  work_on_body(exchange, [this, make](std::string_view body) -> Rest {
+    const Parsed<ordered_json> made = (preparation_.*make)(body);
+    if (const auto* error = std::get_if<ApiError>(&made)) {
+      return [this, error = *error](const std::shared_ptr<Exchange>& each) { refuse(each, error); };
+    }
+    return [this, text = json_text(std::get<ordered_json>(made))](
+               const std::shared_ptr<Exchange>& each) { reply(each, kJson, text); };
+  });
+}
+
+// A short body is worked on at once, in less than a millisecond; a long one on the work thread,
 // while this thread goes on with the streams. An exchange stays on this thread, where its client
 // may leave.
-void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
+void Service::work_on_body(const std::shared_ptr<Exchange>& exchange,
+                           std::function<Rest(std::string_view body)> work) {
   const std::string encoding = exchange->header("Content-Encoding");
   if (!encoding.empty() && encoding != "identity") {
     return refuse(exchange,
@@ -197,19 +239,19 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
                                           "body as it is",
                                           base::printable(encoding, 40))});
   }
-  if (post_ == nullptr || exchange->body().size() <= kMostBytesAtOnce) {
-    return generate(exchange, api, preparation_.prepare(api, exchange->body()));
+  if (post_ == nullptr || is_quick(exchange->body())) {
+    return work(exchange->body())(exchange);
   }
   if (in_preparation_.size() >= static_cast<size_t>(options_.max_queue)) {
     return refuse(exchange, queue_full(1));
   }
   const uint64_t id = next_preparation_++;
   in_preparation_[id] = exchange;
-  work_.add([this, id, api, body = std::make_shared<std::string>(exchange->take_body())] {
-    auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, *body));
-    post_([this, id, api, prepared] {
+  work_.add([this, id, work = std::move(work),
+             body = std::make_shared<std::string>(exchange->take_body())] {
+    post_([this, id, rest = work(*body)] {
       const auto waiting = in_preparation_.extract(id);
-      if (!waiting.mapped()->gone()) generate(waiting.mapped(), api, std::move(*prepared));
+      if (!waiting.mapped()->gone()) rest(waiting.mapped());
     });
   });
 }

@@ -3,7 +3,10 @@
 // The HTTP endpoints: which function answers which path, and which requests are refused.
 //
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
+//   POST /tokenize, /detokenize                                       (as vLLM has them)
 //   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, monitor.h, load_history.h)
+//   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
+//   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
 //   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
 //   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
 //
@@ -34,9 +37,10 @@
 namespace wideep::server {
 
 struct ServiceOptions {
-  std::string model;        // the name that clients use
-  std::string api_key;      // "": no key is required
-  int vocab_size = 0;       // of the model, which may have more tokens than the tokenizer
+  std::string model;    // the name that clients use
+  std::string api_key;  // "": no key is required
+  int vocab_size = 0;   // of the model, which may have more tokens than the tokenizer
+  bool has_end_tokens = true;
   int max_sequence = 0;     // tokens of a prompt and its answer together
   int max_queue = 1024;     // answers running and waiting; more are refused with 429
   int stream_interval = 1;  // tokens per chunk of a stream
@@ -99,6 +103,8 @@ class Service {
 
   void completions(const std::shared_ptr<Exchange>& exchange);
   void chat_completions(const std::shared_ptr<Exchange>& exchange);
+  void tokenize(const std::shared_ptr<Exchange>& exchange);
+  void detokenize(const std::shared_ptr<Exchange>& exchange);
   void models(const std::shared_ptr<Exchange>& exchange);
   void model(const std::shared_ptr<Exchange>& exchange);
   void health(const std::shared_ptr<Exchange>& exchange);
@@ -126,7 +132,13 @@ class Service {
   std::optional<ApiError> check(const GenerationOptions& options, size_t num_answers) const;
   ApiError queue_full(size_t num_answers) const;
   ReplyHead head_for(Api api);
+  // What is left to do for an exchange once its body was worked on.
+  using Rest = std::function<void(const std::shared_ptr<Exchange>& exchange)>;
+  void work_on_body(const std::shared_ptr<Exchange>& exchange,
+                    std::function<Rest(std::string_view body)> work);
   void answer(const std::shared_ptr<Exchange>& exchange, Api api);
+  void reply_with(const std::shared_ptr<Exchange>& exchange,
+                  Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
   void generate(const std::shared_ptr<Exchange>& exchange, Api api, Parsed<Prepared> parsed);
   void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error);
   void reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,

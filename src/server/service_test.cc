@@ -21,6 +21,7 @@
 #include "formats/base64.h"
 #include "formats/files.h"
 #include "formats/npy.h"
+#include "grammar/constraint_testing.h"
 #include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
@@ -165,9 +166,17 @@ class ServiceTest : public testing::Test {
          "{%- for k, v in c.function.arguments | items -%}<{{ k }}>{{ v }}</{{ k }}>{%- endfor -%}"
          "{%- endfor -%}{{ m.content }}{%- endfor -%}"},
         {"broken", "{{ nothing"},
+        {"qwen",
+         "{# <tool_call> #}{{ tools | tojson }}{% for m in messages %}{{ m.role }}:"
+         "{{ m.reasoning_content }}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>"
+         "{{ c.function.arguments | tojson }}{% endfor %};{% endfor %}"
+         "{{ reasoning_effort }}{% if enable_thinking is defined and not enable_thinking %}"
+         "<think></think>{% endif %}"},
+        {"mistral", "[TOOL_CALLS]"},
     };
     for (const auto& [name, text] : templates)
       EXPECT_TRUE(chat.templates.add(name, text, name).ok());
+    EXPECT_TRUE(chat.templates.find_styles(tokenizer_, {}).ok());
     service_.emplace(options, tokenizer_, std::move(chat), backend_);
     server_ = HttpServer::listen({.port = 0,
                                   .most_body_bytes = most_body_bytes,
@@ -279,23 +288,25 @@ TEST_F(ServiceTest, CallsComeAsTextAndTemplatesGoThroughThem) {
 }
 
 TEST_F(ServiceTest, ToolsHaveTheirOwnTemplateAndKeepAllDigits) {
+  finish();
+  start({.model = "m", .max_sequence = 256});
   const auto with = [&](const std::string& fields) {
     return ask("POST", "/v1/chat/completions",
                R"({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}])" +
                    fields + "}");
   };
-  const std::string tools = R"(, "tools": [{"most": 18446744073709551615, )"
-                            R"("least": -9223372036854775809}])";
+  const std::string tool = R"({"type": "function", "function": {"name": "f", "parameters": )"
+                           R"({"most": 18446744073709551615, "least": -9223372036854775809}}})";
+  const std::string tools = ", \"tools\": [" + tool + "]";
   EXPECT_EQ(with(tools).status, 200);
-  EXPECT_EQ(backend_.last_request.prompt.ids(),
-            tokenizer_.encode(
-                R"([{"most": 18446744073709551615, "least": -9223372036854775809}]<p>)", false));
+  EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("[" + tool + "]<p>", false));
   EXPECT_EQ(with(tools + R"(, "chat_template": "default")").status, 200);
   EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
   EXPECT_EQ(with("").status, 200);
   EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
-  EXPECT_THAT(with(R"(, "chat_template": "rag")").body,
-              HasSubstr("no chat template 'rag', only: broken, calls, default, tool_use"));
+  EXPECT_THAT(
+      with(R"(, "chat_template": "rag")").body,
+      HasSubstr("no chat template 'rag', only: broken, calls, default, mistral, qwen, tool_use"));
   EXPECT_THAT(with(R"(, "chat_template": "broken")").body, HasSubstr("the tag has no end"));
 }
 
@@ -1112,6 +1123,118 @@ TEST_F(ServiceTest, BodiesThatAreNoJsonAreExplained) {
   EXPECT_THAT(compressed.body, HasSubstr("Content-Encoding: expected none, found 'gzip'"));
 }
 
+// ---- what the answer has to be ----
+
+// The text of a grammar that the engine got, matched byte by byte.
+bool takes(const engine::SharedGrammar& bytes, std::string_view text) {
+  return bytes != nullptr &&
+         grammar::match(grammar::Grammar::decode(*bytes), text) == grammar::Match::kWhole;
+}
+
+TEST_F(ServiceTest, FormatsBecomeGrammars) {
+  const auto grammar_of = [&](const json& more) {
+    json body = {
+        {"model", "m"}, {"max_tokens", 2}, {"messages", {{{"role", "user"}, {"content", "a"}}}}};
+    body.update(more);
+    const Reply reply = ask("POST", "/v1/chat/completions", body.dump());
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return std::exchange(backend_.last_request.grammar, nullptr);
+  };
+  const json schema = {
+      {"type", "object"}, {"properties", {{"a", {{"type", "integer"}}}}}, {"required", {"a"}}};
+  EXPECT_EQ(grammar_of({{"response_format", {{"type", "text"}}}}), nullptr);
+  EXPECT_TRUE(takes(grammar_of({{"response_format", {{"type", "json_object"}}}}), R"({"x": [1]})"));
+  for (const json& more :
+       {json{{"response_format",
+              {{"type", "json_schema"},
+               {"json_schema", {{"name", "n"}, {"strict", true}, {"schema", schema}}}}}},
+        json{{"guided_json", schema}}, json{{"guided_json", schema.dump()}},
+        json{{"structured_outputs", {{"json", schema}}}}}) {
+    const auto grammar = grammar_of(more);
+    EXPECT_TRUE(takes(grammar, R"({"a": 1})")) << more;
+    EXPECT_TRUE(takes(grammar, R"({"a":1})")) << more;
+    EXPECT_FALSE(takes(grammar, R"({"a": "1"})")) << more;
+  }
+  const auto compact =
+      grammar_of({{"structured_outputs", {{"json", schema}, {"disable_any_whitespace", true}}}});
+  EXPECT_TRUE(takes(compact, R"({"a":1})"));
+  EXPECT_FALSE(takes(compact, R"({"a": 1})"));
+  EXPECT_TRUE(takes(grammar_of({{"guided_json", schema}, {"guided_whitespace_pattern", " {3}"}}),
+                    "{   \"a\":   1   }"));
+  EXPECT_TRUE(takes(grammar_of({{"structured_outputs",
+                                 {{"json", schema}, {"disable_additional_properties", false}}}}),
+                    R"({"a": 1, "b": 2})"));
+  EXPECT_TRUE(takes(grammar_of({{"guided_regex", "[ab]+"}}), "abba"));
+  EXPECT_TRUE(takes(grammar_of({{"guided_choice", {"x", "yes"}}}), "yes"));
+  EXPECT_TRUE(takes(grammar_of({{"guided_grammar", "root ::= \"a\" root?"}}), "aaa"));
+  EXPECT_TRUE(
+      takes(grammar_of({{"structured_outputs", {{"choice", {"x"}}, {"json", nullptr}}}}), "x"));
+}
+
+// All answers to all prompts share it.
+TEST_F(ServiceTest, FormatsOfCompletionsWithSeveralAnswers) {
+  const Reply reply = ask("POST", "/v1/completions",
+                          json{{"model", "m"},
+                               {"prompt", {"a", "b"}},
+                               {"n", 2},
+                               {"max_tokens", 2},
+                               {"guided_choice", {"x", "yes"}}}
+                              .dump());
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  EXPECT_TRUE(takes(backend_.last_request.grammar, "x"));
+}
+
+TEST_F(ServiceTest, FormatsThatCannotBeAreRefusedWithThePlace) {
+  const auto error_of = [&](const json& more) {
+    json body = {{"model", "m"}, {"prompt", "a"}};
+    body.update(more);
+    const Reply reply = ask("POST", "/v1/completions", body.dump());
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    const json error = json::parse(reply.body)["error"];
+    return fmt::format("{} ({})", error["message"].get<std::string>(),
+                       error["param"].get<std::string>());
+  };
+  const auto format_of = [](const json& schema) {
+    return json{{"response_format",
+                 {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}}}};
+  };
+  EXPECT_EQ(
+      error_of(format_of({{"properties", {{"a/b", {{"not", json::object()}}}}}})),
+      "response_format.json_schema.schema: #/properties/a~1b/not: this keyword is not supported "
+      "(response_format.json_schema.schema)");
+  EXPECT_EQ(error_of(format_of({{"type", "integer"}, {"minimum", 2}, {"maximum", 1}})),
+            "response_format.json_schema.schema: rule '#': no text matches it "
+            "(response_format.json_schema.schema)");
+  EXPECT_EQ(error_of({{"response_format", {{"type", "xml"}}}}),
+            "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", found "
+            "\"xml\" (response_format.type)");
+  EXPECT_EQ(error_of({{"response_format", {{"type", "json_schema"}}}}),
+            "response_format.json_schema: expected an object with a schema "
+            "(response_format.json_schema)");
+  EXPECT_EQ(error_of({{"guided_regex", "a("}}),
+            "guided_regex: at byte 2: expected ) (guided_regex)");
+  EXPECT_EQ(error_of({{"guided_regex", "a"}, {"guided_choice", {"b"}}}),
+            "guided_choice: beside guided_regex: expected one of them (guided_choice)");
+  EXPECT_EQ(error_of({{"guided_choice", json::array()}}),
+            "guided_choice: expected a list of 1 to 10000 strings (guided_choice)");
+  EXPECT_EQ(error_of({{"guided_grammar", "root ::= root \"a\" | \"b\""}}),
+            "guided_grammar: rule 'root' begins with itself (left recursion); write it as a "
+            "repetition (guided_grammar)");
+  EXPECT_EQ(error_of({{"structured_outputs", {{"structural_tag", "x"}}}}),
+            "structured_outputs.structural_tag: this field is not known "
+            "(structured_outputs.structural_tag)");
+  EXPECT_EQ(error_of({{"guided_json", "{\"a\""}}).substr(0, 18), "guided_json: text:");
+}
+
+TEST_F(ServiceTest, FormatsNeedAnEndToken) {
+  finish();
+  start({.model = "m", .has_end_tokens = false, .max_sequence = 64, .max_queue = 8});
+  const Reply reply = ask("POST", "/v1/completions",
+                          json{{"model", "m"}, {"prompt", "a"}, {"guided_regex", "a"}}.dump());
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("guided_regex: the model has no end token"));
+}
+
 TEST_F(ServiceTest, NullIsNotGiven) {
   json body = {{"model", "m"}, {"max_tokens", 2}};
   for (const char* name : {"audio",
@@ -1160,8 +1283,8 @@ TEST_F(ServiceTest, NullIsNotGiven) {
     completion[name] = nullptr;
   }
   EXPECT_EQ(complete(completion).status, 200);
-  body["reasoning_effort"] = "high";
-  EXPECT_THAT(chat(body).body, HasSubstr("reasoning_effort: is not supported"));
+  body["functions"] = json::array();
+  EXPECT_THAT(chat(body).body, HasSubstr("functions: is not supported"));
 }
 
 TEST_F(ServiceTest, ObfuscationHasNoEffect) {
@@ -1291,6 +1414,295 @@ TEST_F(ServiceTest, TextsThatCannotFitAreRefusedByTheirLength) {
               HasSubstr("messages: 1048"));
 }
 
+TEST_F(ServiceTest, TextsBecomeTokensAndBack) {
+  const std::string text = "One two three";
+  const json tokens = tokenizer_.encode(text);
+  const json reply =
+      ask("POST", "/tokenize", json{{"prompt", text}, {"return_token_strs", true}}.dump())
+          .body_json();
+  EXPECT_EQ(reply["tokens"], tokens);
+  EXPECT_EQ(reply["count"], tokens.size());
+  EXPECT_EQ(reply["max_model_len"], 64);
+  EXPECT_EQ(reply["token_strs"].size(), tokens.size());
+  const json chat = {{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
+  EXPECT_EQ(ask("POST", "/tokenize", chat.dump()).body_json()["tokens"],
+            json(tokenizer_.encode("<s>[user] Hi", false)));
+  EXPECT_EQ(ask("POST", "/detokenize", json{{"tokens", tokens}}.dump()).body_json(),
+            (json{{"prompt", "<｜begin▁of▁sentence｜>" + text}}));
+  const auto complaint = [&](const char* path, const json& body) {
+    const Reply refused = ask("POST", path, body.dump());
+    EXPECT_GE(refused.status, 400);
+    return refused.body_json()["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(complaint("/tokenize", json::object()), "prompt: expected a text, or messages");
+  EXPECT_EQ(complaint("/tokenize", {{"prompt", "x"}, {"stream", true}}),
+            "stream: this field is not known");
+  EXPECT_EQ(complaint("/detokenize", {{"tokens", {1, "x"}}}),
+            "tokens: expected a list of token ids");
+  EXPECT_THAT(complaint("/detokenize", {{"tokens", {1 << 30}}}), HasSubstr("has no token"));
+  EXPECT_THAT(complaint("/detokenize", {{"model", "x"}, {"tokens", {1}}}),
+              HasSubstr("expected 'm'"));
+  // On the work thread.
+  const std::string large(10'000, 'x');
+  finish();
+  start({.model = "m", .max_sequence = 64}, size_t{8} << 20);
+  EXPECT_EQ(ask("POST", "/tokenize", json{{"prompt", large}}.dump()).body_json()["tokens"],
+            json(tokenizer_.encode(large)));
+}
+
+// ---- calls of tools and reasoning ----
+
+// What the client puts together of a stream's deltas; the same as the message of a whole reply.
+json message_of(const std::vector<json>& events) {
+  json message = {{"content", ""}, {"tool_calls", json::array()}};
+  for (const json& event : events) {
+    if (event["choices"].empty()) continue;
+    const json& delta = event["choices"][0]["delta"];
+    for (const char* name : {"content", "reasoning_content", "reasoning"}) {
+      if (!delta.contains(name) || delta[name].is_null()) continue;
+      message[name] = message.value(name, "") + delta[name].get<std::string>();
+    }
+    for (const json& part : delta.value("tool_calls", json::array())) {
+      json& calls = message["tool_calls"];
+      const size_t index = part["index"];
+      if (part.contains("id")) {
+        EXPECT_EQ(index, calls.size());
+        calls.push_back({{"id", part["id"]},
+                         {"type", part["type"]},
+                         {"function", {{"name", part["function"]["name"]}, {"arguments", ""}}}});
+      }
+      json& arguments = calls.at(index)["function"]["arguments"];
+      arguments = arguments.get<std::string>() + part["function"]["arguments"].get<std::string>();
+    }
+  }
+  return message;
+}
+
+class CallServiceTest : public ServiceTest {
+ protected:
+  static constexpr const char* kAnswer =
+      "<think>\nHm, so.\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": "
+      "{\"what\": \"a \\\"b\\\"\", \"n\": 3}}\n</tool_call>\n<tool_call>\n{\"name\": \"stop\", "
+      "\"arguments\": {}}\n</tool_call>";
+
+  CallServiceTest() : CallServiceTest(kAnswer) {}
+  explicit CallServiceTest(const std::string& answer)
+      : ServiceTest(tokenizer::Tokenizer::read(WIDEEP_SOURCE_DIR "/models/reference").value(),
+                    answer) {
+    finish();
+    start({.model = "m", .max_sequence = 2048, .max_queue = 8}, size_t{8} << 20);
+  }
+
+  static json tool(const std::string& name) {
+    return {{"type", "function"}, {"function", {{"name", name}}}};
+  }
+  static json request() {
+    return {{"model", "m"},
+            {"chat_template", "qwen"},
+            {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+            {"tools", {tool("find"), tool("stop")}}};
+  }
+  std::string prompt() { return tokenizer_.decode(backend_.last_request.prompt.ids()); }
+};
+
+TEST_F(CallServiceTest, CallsAndReasoningHaveFields) {
+  const json choice = chat(request()).body_json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  const json& message = choice["message"];
+  EXPECT_EQ(message["reasoning_content"], "Hm, so.");
+  EXPECT_EQ(message["reasoning"], "Hm, so.");
+  EXPECT_EQ(message["content"], "I look.");
+  const json& calls = message["tool_calls"];
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0]["type"], "function");
+  EXPECT_EQ(calls[0]["function"]["name"], "find");
+  EXPECT_EQ(calls[0]["function"]["arguments"], R"({"what": "a \"b\"", "n": 3})");
+  EXPECT_EQ(calls[1]["function"]["name"], "stop");
+  EXPECT_NE(calls[0]["id"], calls[1]["id"]);
+  EXPECT_THAT(calls[0]["id"].get<std::string>(), StartsWith("call_"));
+}
+
+TEST_F(CallServiceTest, StreamsAreTheSameInParts) {
+  const json whole = chat(request()).body_json()["choices"][0]["message"];
+  json body = request();
+  body["stream"] = true;
+  const std::vector<json> events = chat(body).events();
+  json streamed = message_of(events);
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "tool_calls");
+  EXPECT_GT(events.size(), 20u);
+  for (const char* name : {"content", "reasoning_content", "reasoning"}) {
+    EXPECT_EQ(streamed[name], whole[name]);
+  }
+  ASSERT_EQ(streamed["tool_calls"].size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(streamed["tool_calls"][i]["function"], whole["tool_calls"][i]["function"]);
+  }
+}
+
+TEST_F(CallServiceTest, OneCallEndsTheAnswer) {
+  json body = request();
+  body["parallel_tool_calls"] = false;
+  for (const bool stream : {false, true}) {
+    body["stream"] = stream;
+    const Reply reply = chat(body);
+    const json message =
+        stream ? message_of(reply.events()) : reply.body_json()["choices"][0]["message"];
+    EXPECT_EQ(message["tool_calls"].size(), 1u);
+    if (!stream) EXPECT_EQ(reply.body_json()["choices"][0]["finish_reason"], "tool_calls");
+  }
+  EXPECT_EQ(on_server([&] { return backend_.cancelled.load(); }), 2);
+}
+
+// Without tools, or with tools that it does not know, the model's text is the content.
+TEST_F(CallServiceTest, WhatIsNoCallIsContent) {
+  for (const json& changed : {json{{"tools", nullptr}}, json{{"tool_choice", "none"}},
+                              json{{"tools", {tool("other")}}}}) {
+    json body = request();
+    body.update(changed);
+    const json choice = chat(body).body_json()["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], "stop");
+    EXPECT_FALSE(choice["message"].contains("tool_calls"));
+    EXPECT_THAT(choice["message"]["content"].get<std::string>(),
+                StartsWith("I look.\n<tool_call>"));
+  }
+}
+
+TEST_F(CallServiceTest, ReasoningMayBeLeftOut) {
+  json body = request();
+  body["include_reasoning"] = false;
+  const json message = chat(body).body_json()["choices"][0]["message"];
+  EXPECT_FALSE(message.contains("reasoning"));
+  EXPECT_EQ(message["content"], "I look.");
+}
+
+// An answer that a limit cuts in the middle of a call has its beginning.
+TEST_F(CallServiceTest, LimitsCutCalls) {
+  json body = request();
+  const std::string_view text = kAnswer;
+  const auto cut = tokenizer_.encode(text.substr(0, text.find("\"n\"")), false).size();
+  body["max_tokens"] = cut;
+  const json choice = chat(body).body_json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_THAT(choice["message"]["tool_calls"][0]["function"]["arguments"].get<std::string>(),
+              StartsWith("{\"what\": \"a \\\"b\\\"\""));
+}
+
+TEST_F(CallServiceTest, TemplatesGetWhatWasCalledAndThought) {
+  json body = request();
+  body["tools"] = json::array({tool("find")});
+  body["reasoning_effort"] = "high";
+  body["messages"] = {
+      {{"role", "user"}, {"content", "x"}},
+      {{"role", "assistant"},
+       {"content", nullptr},
+       {"reasoning", "thought"},
+       {"tool_calls",
+        {{{"id", "1"},
+          {"type", "function"},
+          {"function", {{"name", "find"}, {"arguments", "{\"n\": 1}"}}}}}}},
+      {{"role", "tool"}, {"tool_call_id", "1"}, {"content", {{{"type", "text"}, {"text", "5"}}}}}};
+  ASSERT_EQ(chat(body).status, 200) << chat(body).body;
+  EXPECT_THAT(prompt(),
+              testing::EndsWith(R"(user:x;assistant:thought<tool_call>{"n": 1};tool:5;high)"));
+  body["reasoning_effort"] = "none";
+  ASSERT_EQ(chat(body).status, 200);
+  EXPECT_THAT(prompt(), testing::EndsWith("tool:5;<think></think>"));
+}
+
+TEST_F(CallServiceTest, MistakesInToolsAreNamed) {
+  const auto complaint = [&](const json& changed) {
+    json body = request();
+    body.update(changed);
+    const Reply reply = chat(body);
+    EXPECT_EQ(reply.status, 400) << changed;
+    return reply.body_json()["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(complaint({{"tools", 5}}), "tools: expected a list");
+  EXPECT_EQ(complaint({{"tools", {tool("a"), 5}}}), "tools: tools[1]: expected an object");
+  EXPECT_EQ(complaint({{"tools", {{{"type", "web_search"}}}}}),
+            "tools: tools[0].type: expected \"function\", found \"web_search\"");
+  EXPECT_EQ(complaint({{"tools", {{{"type", "function"}, {"function", json::object()}}}}}),
+            "tools: tools[0].function.name: expected a name, found null");
+  EXPECT_EQ(
+      complaint({{"tools",
+                  {{{"type", "function"}, {"function", {{"name", "a"}, {"parameters", "x"}}}}}}}),
+      "tools: tools[0].function.parameters: expected a JSON schema, an object, found \"x\"");
+  EXPECT_THAT(complaint({{"tool_choice", "any"}}), HasSubstr("found \"any\""));
+  EXPECT_THAT(complaint({{"tool_choice", "required"}, {"tools", nullptr}}),
+              HasSubstr("expected tools beside it"));
+  const json named = {{"type", "function"}, {"function", {{"name", "nobody"}}}};
+  EXPECT_THAT(complaint({{"tool_choice", named}}), HasSubstr("found \"nobody\""));
+  EXPECT_THAT(complaint({{"tool_choice", "required"}, {"chat_template", "default"}}),
+              HasSubstr("--tool-call-parser"));
+  EXPECT_THAT(complaint({{"tool_choice", "required"}, {"guided_regex", "a"}}),
+              HasSubstr("a call that must come, and guided_regex: expected one of them"));
+  EXPECT_EQ(complaint({{"parallel_tool_calls", 3}}), "parallel_tool_calls: expected true or false");
+  EXPECT_THAT(complaint({{"reasoning_effort", "huge"}}), HasSubstr("found \"huge\""));
+  const json message = {{"role", "assistant"}, {"tool_calls", {{{"name", "f"}}}}};
+  EXPECT_THAT(complaint({{"messages", {message}}}), HasSubstr("messages[0]: tool_calls: expected"));
+}
+
+// A grammar that lets nothing else be sampled goes to the ranks.
+TEST_F(CallServiceTest, CallsThatMustComeHaveAGrammar) {
+  json body = request();
+  for (const json& choice : {json("required"), tool("stop")}) {
+    body["tool_choice"] = choice;
+    const json answer = chat(body).body_json()["choices"][0];
+    EXPECT_EQ(answer["finish_reason"], "tool_calls");
+    EXPECT_NE(backend_.last_request.grammar, nullptr);
+  }
+  body["tool_choice"] = "auto";
+  EXPECT_EQ(chat(body).status, 200);
+  EXPECT_EQ(backend_.last_request.grammar, nullptr);
+}
+
+// Ten thousand tools are a matter of milliseconds.
+TEST_F(CallServiceTest, ManyTools) {
+  json body = request();
+  body["tools"] = json::array();
+  body["chat_template"] = "default";
+  for (int i = 0; i < 10'000; ++i) body["tools"].push_back(tool("tool_" + std::to_string(i)));
+  const int64_t begin = process_cpu_ns();
+  EXPECT_EQ(chat(body).status, 200);
+  if (!base::kSanitized) EXPECT_LT(process_cpu_ns() - begin, 3'000'000'000);
+}
+
+// A marker that is a special token is no part of a plain answer, but of this one.
+class SpecialCallServiceTest : public ServiceTest {
+ protected:
+  static tokenizer::Tokenizer with_special_token() {
+    const std::string path = WIDEEP_SOURCE_DIR "/models/reference/tokenizer.json";
+    json file = json::parse(formats::read_file(path).value());
+    file["added_tokens"].push_back({{"id", 8192},
+                                    {"content", "[TOOL_CALLS]"},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+    return tokenizer::Tokenizer::parse(file.dump(), path).value();
+  }
+  SpecialCallServiceTest()
+      : ServiceTest(with_special_token(),
+                    "Yes.[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]") {}
+};
+
+TEST_F(SpecialCallServiceTest, SpecialTokensMarkCalls) {
+  json body = {{"model", "m"},
+               {"chat_template", "mistral"},
+               {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+               {"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}}};
+  const json message = chat(body).body_json()["choices"][0]["message"];
+  EXPECT_EQ(message["content"], "Yes.");
+  ASSERT_EQ(message["tool_calls"].size(), 1u);
+  const std::string id = message["tool_calls"][0]["id"];
+  EXPECT_EQ(id.size(), 9u);
+  EXPECT_EQ(id.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz"), id.npos);
+  body["chat_template"] = "default";
+  EXPECT_EQ(chat(body).body_json()["choices"][0]["message"]["content"],
+            "Yes.[{\"name\": \"f\", \"arguments\": {}}]");
+}
+
 // ---- chats with a model that writes harmony ----
 
 // The reference's tokenizer with harmony's special tokens.
@@ -1357,6 +1769,33 @@ TEST_F(HarmonyServiceTest, StopStringsEndTheContentOnly) {
   const json message = chat(stopped).body_json()["choices"][0]["message"];
   EXPECT_EQ(message["reasoning_content"], "Hm, so.");
   EXPECT_EQ(message["content"], "Yes, ");
+}
+
+class HarmonyCallServiceTest : public ServiceTest {
+ protected:
+  HarmonyCallServiceTest()
+      : ServiceTest(
+            harmony_tokenizer(),
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary"
+            " to=functions.f <|constrain|>json<|message|>{\"a\": 1}<|call|>") {}
+};
+
+TEST_F(HarmonyCallServiceTest, MessagesToFunctionsAreCalls) {
+  json body = {{"model", "m"},
+               {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+               {"chat_template", "default"},
+               {"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}}};
+  const json whole = chat(body).body_json()["choices"][0];
+  EXPECT_EQ(whole["finish_reason"], "tool_calls");
+  EXPECT_EQ(whole["message"]["reasoning"], "Hm.");
+  EXPECT_EQ(whole["message"]["content"], nullptr);
+  body["stream"] = true;
+  const json streamed = message_of(chat(body).events());
+  for (const json& message : {whole["message"], streamed}) {
+    ASSERT_EQ(message["tool_calls"].size(), 1u);
+    EXPECT_EQ(message["tool_calls"][0]["function"],
+              (json{{"name", "f"}, {"arguments", "{\"a\": 1}"}}));
+  }
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 
 import asyncio
 import sys
+import typing
 import urllib.request
 
 import openai
+import pydantic
 from prometheus_client.parser import text_string_to_metric_families
 
 URL, KEY = sys.argv[1:]
@@ -66,6 +68,35 @@ def likely_tokens():
         check("no token is more likely than the most likely one", logprob <= max(top.values()))
 
 
+class Person(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=12)
+    age: int = pydantic.Field(ge=0, le=150)
+    mood: typing.Literal["calm", "merry"] | None
+    scores: list[typing.Annotated[float, pydantic.Field(ge=0, lt=10)]] = \
+        pydantic.Field(min_length=1, max_length=3)
+
+
+def formats():
+    question = [{"role": "user", "content": "Das Programm"}]
+    several = client.chat.completions.parse(model=MODEL, messages=question, max_tokens=200, n=4, seed=1,
+                                            response_format=Person)
+    for choice in several.choices:
+        check("an answer is a person", isinstance(choice.message.parsed, Person))
+    check("answers differ", len({choice.message.content for choice in several.choices}) > 1)
+    with client.chat.completions.stream(model=MODEL, messages=question, max_tokens=200,
+                                        temperature=0, response_format=Person) as stream:
+        check("a stream is a person", isinstance(stream.get_final_completion().choices[0].message.parsed,
+                                                 Person))
+    for kind, value, fits in [("guided_choice", ["yes", "no"], lambda text: text in ("yes", "no")),
+                              ("guided_regex", "[ab]{3}", lambda text: len(text) == 3),
+                              ("structured_outputs", {"grammar": 'root ::= "x" [0-9] "!"'},
+                               lambda text: text.startswith("x") and text.endswith("!"))]:
+        reply = client.completions.create(model=MODEL, prompt="Once", max_tokens=20, seed=2,
+                                          extra_body={kind: value})
+        check(f"{kind} is followed", fits(reply.choices[0].text))
+        check(f"{kind} ends the answer", reply.choices[0].finish_reason == "stop")
+
+
 def refusals():
     def refused(kind, **request):
         try:
@@ -76,6 +107,9 @@ def refusals():
 
     check("an unknown model", refused(openai.NotFoundError, model="x").code == "model_not_found")
     check("a wrong value", refused(openai.BadRequestError, model=MODEL, n=0).param == "n")
+    nonsense = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "x"}}}
+    error = refused(openai.BadRequestError, model=MODEL, extra_body={"response_format": nonsense})
+    check("a schema that is none", "#/type" in error.message)
     check("too many logprobs", refused(openai.BadRequestError, model=MODEL, logprobs=6).param == "logprobs")
     try:
         openai.OpenAI(base_url=URL, api_key="wrong", max_retries=0).models.list()
@@ -116,6 +150,7 @@ check("and found by name", client.models.retrieve(MODEL).id == MODEL)
 chats()
 completions()
 likely_tokens()
+formats()
 refusals()
 asyncio.run(many())
 metrics()

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer/harmony_answer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "answer/cursor.h"
+
+namespace wideep::answer {
+namespace {
+
+constexpr std::string_view kStart = "<|start|>", kChannel = "<|channel|>", kMessage = "<|message|>",
+                           kEnd = "<|end|>", kConstrain = "<|constrain|>", kCall = "<|call|>";
+
+constexpr std::string_view kTo = " to=";
+
+// "f" of "… to=functions.f …"; "": the message is to nobody, or to no function.
+std::string_view called_function(std::string_view header) {
+  constexpr std::string_view kFunctions = "functions.";
+  const size_t to = header.find(kTo);
+  if (to == header.npos) return {};
+  std::string_view recipient = header.substr(to + kTo.size());
+  recipient = recipient.substr(0, recipient.find_first_of(" <"));
+  if (!recipient.starts_with(kFunctions)) return {};
+  return recipient.substr(kFunctions.size());
+}
+
+}  // namespace
+
+void HarmonyAnswer::add_special(std::string_view token, AnswerParts& parts) {
+  if (token == kStart) {
+    if (field_ == Field::kCall) end_message(parts);
+    place_ = Place::kRole;
+    header_.clear();
+    channel_.clear();
+  } else if (token == kChannel) {
+    place_ = Place::kChannel;
+    header_ += kChannel;
+  } else if (token == kConstrain && place_ != Place::kMessage) {
+    header_ += kConstrain;
+  } else if (token == kMessage) {
+    begin_message(parts);
+  } else if (token == kEnd || token == kCall) {
+    end_message(parts);
+  }
+}
+
+void HarmonyAnswer::add_text(std::string_view text, AnswerParts& parts) {
+  if (text.empty()) return;
+  if (place_ == Place::kMessage) return write(text, parts);
+  header_ += text;
+  if (place_ == Place::kChannel) channel_ += text;
+  const size_t known = std::min(header_.size(), kTo.size());
+  if (place_ == Place::kBegin && header_.substr(0, known) != kTo.substr(0, known)) {
+    take_header(parts);
+  }
+}
+
+void HarmonyAnswer::finish(bool is_cut, AnswerParts& parts) {
+  take_header(parts);
+  if (field_ == Field::kCall && !is_cut) end_message(parts);
+  parts.end_reasoning();
+  parts.end_answer();
+}
+
+// What begins the answer and has no message is the text of a model that does not keep to the
+// format. A later header without a message has no text.
+void HarmonyAnswer::take_header(AnswerParts& parts) {
+  if (place_ != Place::kBegin) return;
+  place_ = Place::kMessage;
+  write(header_, parts);
+}
+
+void HarmonyAnswer::begin_message(AnswerParts& parts) {
+  if (field_ == Field::kCall) end_message(parts);
+  place_ = Place::kMessage;
+  const std::string_view function = called_function(header_);
+  if (tools_.find(function) != nullptr) return begin_call(function, parts);
+  const bool to_tool = header_.find(kTo) != header_.npos;
+  field_ = !to_tool && channel_.starts_with("analysis") ? Field::kReasoning : Field::kContent;
+  separate_ = field_ == Field::kReasoning ? has_reasoning_ : has_content_;
+  if (!to_tool) return;
+  // A role that was not in the prompt is in the header.
+  const bool has_role = header_.starts_with("assistant");
+  write(std::string(kStart) + (has_role ? "" : "assistant") + header_ + std::string(kMessage),
+        parts);
+}
+
+void HarmonyAnswer::begin_call(std::string_view name, AnswerParts& parts) {
+  field_ = Field::kCall;
+  arguments_.emplace("");
+  has_arguments_ = false;
+  parts.begin_call(std::string(name), "");
+}
+
+// What may follow without a <|start|> is content.
+void HarmonyAnswer::end_message(AnswerParts& parts) {
+  take_header(parts);
+  if (field_ == Field::kCall) {
+    if (!has_arguments_) parts.add_arguments("{}");
+    parts.end_call();
+  }
+  place_ = Place::kMessage;
+  field_ = Field::kContent;
+  separate_ = has_content_;
+}
+
+void HarmonyAnswer::write(std::string_view text, AnswerParts& parts) {
+  if (text.empty()) return;
+  if (field_ == Field::kCall) return write_arguments(text, parts);
+  const bool reasons = field_ == Field::kReasoning;
+  const std::string separated = separate_ ? "\n" + std::string(text) : std::string(text);
+  separate_ = false;
+  reasons ? parts.add_reasoning(separated) : parts.add_content(separated);
+  (reasons ? has_reasoning_ : has_content_) = true;
+}
+
+// White space around the object is not passed on; what else is there, is.
+void HarmonyAnswer::write_arguments(std::string_view text, AnswerParts& parts) {
+  if (!has_arguments_) text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  while (!text.empty() && !arguments_->is_done()) {
+    has_arguments_ = true;
+    text.remove_prefix(arguments_->take(text, false, parts));
+  }
+  parts.add_arguments(trimmed(text));
+}
+
+}  // namespace wideep::answer

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer/reasoning_format.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "answer/cursor.h"
+
+namespace wideep::answer {
+namespace {
+
+// The first one whose texts a template contains is taken for it.
+constexpr ReasoningFormat kFormats[] = {
+    {.name = "mistral", .begin = "[THINK]", .end = "[/THINK]"},
+    {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>"},
+    {.name = "granite", .content_begin = "<response>", .content_end = "</response>"},
+    {.name = "hunyuan_a13b", .content_begin = "<answer>", .content_end = "</answer>"},
+    {.name = "ernie45", .content_begin = "<response>", .content_end = "</response>"},
+    {.name = "qwen3"},
+    {.name = "deepseek_r1", .is_always_open = true},
+    {.name = "deepseek_v3"},
+    {.name = "deepseek_v4"},
+    {.name = "glm45"},
+    {.name = "glm47"},
+    {.name = "kimi_k2"},
+    {.name = "minimax_m2"},
+    {.name = "nemotron_v3"},
+    {.name = "olmo3"},
+    {.name = "step3", .is_always_open = true},
+    {.name = "step3p5"},
+};
+
+}  // namespace
+
+std::span<const ReasoningFormat> reasoning_formats() { return kFormats; }
+
+const ReasoningFormat* find_reasoning_format(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                   [&](const ReasoningFormat& each) { return each.name == name; });
+  return found == std::end(kFormats) ? nullptr : found;
+}
+
+// A template may name only the end, to cut earlier reasoning off.
+const ReasoningFormat* reasoning_format_of_template(std::string_view text) {
+  const auto contains = [&](std::string_view part) { return text.find(part) != text.npos; };
+  const auto* found =
+      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const ReasoningFormat& each) {
+        return (contains(each.begin) || contains(each.end)) && contains(each.content_begin);
+      });
+  return found == std::end(kFormats) ? nullptr : found;
+}
+
+bool opens_reasoning(const ReasoningFormat& format, std::string_view prompt) {
+  const std::string_view end =
+      trimmed(prompt.substr(prompt.size() - std::min<size_t>(prompt.size(), 64)));
+  if (end.ends_with(format.begin)) return true;
+  return format.is_always_open && !end.ends_with(format.end);
+}
+
+}  // namespace wideep::answer

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An answer that consists of reasoning between tags, then content and calls of a CallFormat.
+//
+// The reasoning's beginning may be in the prompt. A tag in the middle of the content is content,
+// and a beginning of reasoning whose end is missing makes all of the answer reasoning.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "answer/answer_reader.h"
+#include "answer/call_reader.h"
+
+namespace wideep::answer {
+
+class TaggedAnswer : public AnswerReader {
+ public:
+  explicit TaggedAnswer(const AnswerSettings& settings);
+
+  void add_text(std::string_view text, AnswerParts& parts) override;
+  // What the model writes as a special token, others write as text.
+  void add_special(std::string_view token, AnswerParts& parts) override { add_text(token, parts); }
+  void finish(bool is_cut, AnswerParts& parts) override;
+
+ private:
+  enum class Place { kBegin, kReasoning, kAfterReasoning, kContent };
+
+  void take_all(bool is_all, AnswerParts& parts);
+  size_t step(std::string_view text, bool is_all, AnswerParts& parts);
+  size_t take_begin(std::string_view text, bool is_all);
+  size_t take_reasoning(std::string_view text, bool is_all, AnswerParts& parts);
+  size_t take_after_reasoning(std::string_view text, bool is_all);
+  size_t take_content(std::string_view text, bool is_all, AnswerParts& parts);
+
+  const ReasoningFormat* reasoning_;
+  const CallFormat* ends_reasoning_;  // its calls do; null: they do not
+  CallReader calls_;
+  Place place_;
+  bool is_open_;             // the prompt has begun the reasoning
+  bool is_wrapped_ = false;  // content_begin was there
+  std::string pending_;      // text that is not certain yet
+};
+
+}  // namespace wideep::answer

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer/tool_list.h"
+
+#include <optional>
+#include <utility>
+
+#include "answer/cursor.h"
+#include "answer/json_walker.h"
+#include "answer/python_literal.h"
+#include "formats/json_text.h"
+
+namespace wideep::answer {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kMostReferences = 8;  // of schemas that refer to others, or contain them
+
+// The member, or null if there is none.
+const ordered_json& member_of(const ordered_json& object, std::string_view name) {
+  static const ordered_json kAbsent;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found == object.end() ? kAbsent : *found;
+}
+
+Types types_named(const ordered_json& name) {
+  constexpr std::pair<const char*, Types> kNames[] = {
+      {"string", kText}, {"integer", kNumber}, {"number", kNumber}, {"boolean", kBoolean},
+      {"null", kNull},   {"object", kObject},  {"array", kList}};
+  for (const auto& [known, types] : kNames) {
+    if (name == known) return types;
+  }
+  return 0;
+}
+
+Types type_of(const ordered_json& value) {
+  if (value.is_string()) return kText;
+  if (value.is_boolean()) return kBoolean;
+  if (value.is_null()) return kNull;
+  if (value.is_object()) return kObject;
+  return value.is_array() ? kList : kNumber;
+}
+
+// 0: it does not say.
+Types types_in(const ordered_json& schema, const ordered_json& root, int references) {
+  if (references > kMostReferences) return 0;
+  const ordered_json& type = member_of(schema, "type");
+  Types types = types_named(type);
+  if (type.is_array()) {
+    for (const ordered_json& each : type) types |= types_named(each);
+  }
+  if (types != 0) return types;
+  if (const ordered_json& values = member_of(schema, "enum"); values.is_array()) {
+    for (const ordered_json& each : values) types |= type_of(each);
+    return types;
+  }
+  if (schema.is_object() && schema.contains("const")) return type_of(schema["const"]);
+  for (const char* name : {"anyOf", "oneOf", "allOf"}) {
+    const ordered_json& choices = member_of(schema, name);
+    if (!choices.is_array()) continue;
+    for (const ordered_json& each : choices) {
+      const Types of_each = types_in(each, root, references + 1);
+      if (of_each == 0) return 0;
+      types |= of_each;
+    }
+    return types;
+  }
+  const ordered_json& reference = member_of(schema, "$ref");
+  for (const std::string_view place : {"$defs", "definitions"}) {
+    const std::string start = "#/" + std::string(place) + "/";
+    if (!reference.is_string()) break;
+    const auto& text = reference.get_ref<const std::string&>();
+    if (!text.starts_with(start)) continue;
+    return types_in(member_of(member_of(root, place), text.substr(start.size())), root,
+                    references + 1);
+  }
+  return 0;
+}
+
+Tool tool_of(const ordered_json& parameters) {
+  Tool tool;
+  const ordered_json& properties = member_of(parameters, "properties");
+  if (!properties.is_object()) return tool;
+  for (const auto& [name, schema] : properties.items()) {
+    const Types types = types_in(schema, parameters, 0);
+    tool.arguments[name] = types == 0 ? kAnyType : types;
+  }
+  return tool;
+}
+
+Types type_of_json(std::string_view text) {
+  switch (text.front()) {
+    case '{':
+      return kObject;
+    case '[':
+      return kList;
+    case '"':
+      return 0;  // models write texts without quotes
+    case 't':
+    case 'f':
+      return kBoolean;
+    case 'n':
+      return kNull;
+    default:
+      return kNumber;
+  }
+}
+
+}  // namespace
+
+ToolList::ToolList(const ordered_json& tools) {
+  if (!tools.is_array()) return;
+  for (const ordered_json& each : tools) {
+    const ordered_json& function = member_of(each, "function");
+    const ordered_json& name = member_of(function, "name");
+    if (!name.is_string()) continue;
+    by_name_.try_emplace(name.get<std::string>(), tool_of(member_of(function, "parameters")));
+  }
+}
+
+std::string argument_json(std::string_view text, Types types) {
+  const std::string_view inner = trimmed(text);
+  if (types != kText && !inner.empty()) {
+    if (is_json(inner) && (type_of_json(inner) & types) != 0) return std::string(inner);
+    const std::optional<std::string> json = python_literal_json(inner);
+    if (json && (type_of_json(*json) & types) != 0) return *json;
+  }
+  std::string json = "\"";
+  formats::add_json_characters(text, &json);
+  return json + '"';
+}
+
+}  // namespace wideep::answer

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests: what a model writes to call tools, by the shape of its format. The opposite of reading
+// it, made from other parts of the format.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "answer/call_format.h"
+
+namespace wideep::answer {
+
+struct CallToWrite {
+  std::string name;
+  nlohmann::ordered_json arguments;  // an object
+};
+
+inline std::string python_text(const nlohmann::ordered_json& value) {
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (!value.is_structured()) return value.dump();
+  std::string text;
+  for (const auto& [key, each] : value.items()) {
+    text += text.empty() ? "" : ", ";
+    if (value.is_object()) text += nlohmann::ordered_json(key).dump() + ": ";
+    text += python_text(each);
+  }
+  return value.is_object() ? "{" + text + "}" : "[" + text + "]";
+}
+
+inline std::string arguments_text(const CallFormat& format,
+                                  const nlohmann::ordered_json& arguments) {
+  if (format.form == ArgumentsForm::kJson) return arguments.dump();
+  std::string all;
+  const TagSyntax& tags = format.tags;
+  const auto add = [&](std::string_view text) { all += text; };
+  for (const auto& [key, value] : arguments.items()) {
+    if (format.form == ArgumentsForm::kPython) {
+      add(all.empty() ? "" : ", ");
+      add(key + "=" + python_text(value));
+      continue;
+    }
+    add(tags.key_begin);
+    add(key);
+    if (tags.says_whether_text)
+      add(value.is_string() ? "\" string=\"true\"" : "\" string=\"false\"");
+    add(tags.key_end);
+    add(tags.after_key);
+    add(tags.value_begin);
+    add(tags.around_value);
+    add(value.is_string() ? value.get<std::string>() : value.dump());
+    add(tags.around_value);
+    add(tags.value_end);
+    add(tags.after_value);
+  }
+  return all;
+}
+
+inline std::string calls_text(const CallFormat& format, const std::vector<CallToWrite>& calls) {
+  const CallShape& shape = format.shape;
+  std::string all(shape.begin);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (i > 0) all += shape.between;
+    all += shape.before_name;
+    all += calls[i].name;
+    std::string before(shape.before_arguments);
+    if (const size_t index = before.find("{index}"); index != before.npos) {
+      before.replace(index, 7, std::to_string(i));
+    }
+    all += before + arguments_text(format, calls[i].arguments);
+    all += shape.after_arguments;
+  }
+  all += shape.end;
+  return all;
+}
+
+}  // namespace wideep::answer

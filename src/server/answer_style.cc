@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/answer_style.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "answer/call_formats.h"
+#include "base/try.h"
+
+namespace wideep::server {
+namespace {
+
+constexpr std::string_view kHarmonyCalls = "openai", kHarmonyReasoning = "openai_gptoss";
+
+bool has_harmony_tokens(const tokenizer::Tokenizer& tokenizer) {
+  const auto names = answer::harmony_tokens();
+  return std::all_of(names.begin(), names.end(), [&](std::string_view name) {
+    const auto id = tokenizer.token_to_id(name);
+    return id && tokenizer.is_special(*id);
+  });
+}
+
+Status unknown(const char* option, const std::string& name, std::vector<std::string_view> known) {
+  std::sort(known.begin(), known.end());
+  return invalid_input(
+      fmt::format("{}: expected auto, none, {}, found '{}'", option, fmt::join(known, ", "), name));
+}
+
+bool is_general(const std::string& name) { return name == "auto" || name == "none"; }
+
+// Special tokens that are a part of a marker, as "｜DSML｜" of "<｜DSML｜invoke".
+std::vector<int32_t> tokens_in(const std::vector<std::string_view>& markers,
+                               const tokenizer::Tokenizer& tokenizer) {
+  std::vector<int32_t> tokens;
+  for (int32_t id = 0; id < tokenizer.id_limit(); ++id) {
+    if (!tokenizer.is_special(id)) continue;
+    const std::string_view text = tokenizer.id_to_token(id);
+    const bool marks = std::any_of(markers.begin(), markers.end(), [&](std::string_view marker) {
+      return !text.empty() && marker.find(text) != marker.npos;
+    });
+    if (marks) tokens.push_back(id);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+Status ParserNames::check() const {
+  if (!is_general(tool_calls) && tool_calls != kHarmonyCalls &&
+      answer::find_call_format(tool_calls) == nullptr) {
+    std::vector<std::string_view> known = {kHarmonyCalls};
+    for (const answer::CallFormat* each : answer::call_formats()) {
+      known.push_back(each->name);
+      known.insert(known.end(), each->more_names.begin(), each->more_names.end());
+    }
+    return unknown("--tool-call-parser", tool_calls, std::move(known));
+  }
+  if (!is_general(reasoning) && reasoning != kHarmonyReasoning &&
+      answer::find_reasoning_format(reasoning) == nullptr) {
+    std::vector<std::string_view> known = {kHarmonyReasoning};
+    for (const answer::ReasoningFormat& each : answer::reasoning_formats()) {
+      known.push_back(each.name);
+    }
+    return unknown("--reasoning-parser", reasoning, std::move(known));
+  }
+  return {};
+}
+
+bool AnswerStyle::marks(int32_t token) const {
+  return std::binary_search(markers.begin(), markers.end(), token);
+}
+
+Result<AnswerStyle> answer_style(std::string_view text, const tokenizer::Tokenizer& tokenizer,
+                                 const ParserNames& names) {
+  AnswerStyle style;
+  const bool has_tokens = has_harmony_tokens(tokenizer);
+  const bool names_harmony =
+      names.tool_calls == kHarmonyCalls || names.reasoning == kHarmonyReasoning;
+  if (names_harmony && !has_tokens) {
+    return invalid_input(
+        fmt::format("{}: expected a model whose tokenizer has the special tokens {}; leave the "
+                    "option out",
+                    names.tool_calls == kHarmonyCalls ? "--tool-call-parser openai"
+                                                      : "--reasoning-parser openai_gptoss",
+                    fmt::join(answer::harmony_tokens(), " ")));
+  }
+  const bool is_other = !is_general(names.tool_calls) || !is_general(names.reasoning);
+  answer::AnswerFormat& format = style.format;
+  format.is_harmony = names_harmony || (has_tokens && !is_other && names.reasoning != "none");
+  if (!format.is_harmony) {
+    format.calls = names.tool_calls == "auto" ? answer::call_format_of_template(text)
+                                              : answer::find_call_format(names.tool_calls);
+    format.reasoning = names.reasoning == "auto" ? answer::reasoning_format_of_template(text)
+                                                 : answer::find_reasoning_format(names.reasoning);
+  }
+  style.calls_tools = format.calls != nullptr || (format.is_harmony && names.tool_calls != "none");
+  style.markers = tokens_in(format.markers(), tokenizer);
+  for (const int32_t token : style.markers) {
+    style.marker_names.emplace_back(tokenizer.id_to_token(token));
+  }
+  style.reads_thinking = text.find("message.thinking") != text.npos;
+  return style;
+}
+
+}  // namespace wideep::server

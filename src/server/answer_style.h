@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the answers to chats are read: for each chat template of a model, which format its answers
+// have and which special tokens mark their parts; for each request, what of it is wanted.
+//
+// Thread safety: pure functions; the structs are immutable once they are made.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "answer/answer_reader.h"
+#include "tokenizer/tokenizer.h"
+#include "wideep/status.h"
+
+namespace wideep::server {
+
+// The formats, by vLLM's names; "auto": as the template shows; "none": nothing is told apart.
+struct ParserNames {
+  std::string tool_calls = "auto";
+  std::string reasoning = "auto";
+
+  // Errors (invalid input): a name that there is not; the message has all.
+  Status check() const;
+};
+
+// Of a chat template.
+struct AnswerStyle {
+  answer::AnswerFormat format;
+  bool calls_tools = false;  // a request's tools can be called
+  // Special tokens that are markers of the format, or parts of one: they have text in an answer.
+  // Ascending.
+  std::vector<int32_t> markers;
+  std::vector<std::string> marker_names;  // of these
+  // Earlier reasoning is read as message.thinking, not message.reasoning_content.
+  bool reads_thinking = false;
+
+  bool marks(int32_t token) const;
+};
+
+// REQUIRES: names.check() has passed. Errors (invalid input): a format that the tokenizer lacks the
+// tokens of.
+Result<AnswerStyle> answer_style(std::string_view template_text,
+                                 const tokenizer::Tokenizer& tokenizer, const ParserNames& names);
+
+// Of a request for a chat.
+struct AnswerPlan {
+  std::shared_ptr<const AnswerStyle> style;  // never null
+  answer::AnswerSettings settings;
+  bool one_call = false;          // the answer ends with its first call
+  bool returns_reasoning = true;  // else it is left out
+};
+
+}  // namespace wideep::server

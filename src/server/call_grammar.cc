@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/call_grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "answer/call_format.h"
+#include "base/try.h"
+#include "formats/json_text.h"
+#include "grammar/output_format.h"
+
+namespace wideep::server {
+namespace {
+
+using grammar::Expression;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kIndex = "{index}";  // CallShape
+
+const ordered_json& member_of(const ordered_json& object, const char* name) {
+  static const ordered_json kAbsent;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found == object.end() ? kAbsent : *found;
+}
+
+// What OpenAI means by a tool without parameters: no arguments.
+ordered_json schema_of(const ordered_json& parameters) {
+  if (parameters.is_object()) return parameters;
+  return {{"type", "object"}, {"additionalProperties", false}};
+}
+
+Expression white_space() {
+  return grammar::repeat(grammar::choice({grammar::text(" "), grammar::text("\n")}), 0, 4);
+}
+
+Expression number() { return grammar::repeat(grammar::byte_range('0', '9'), 1, 3); }
+
+// One call after the other, of one format.
+class CallWriter {
+ public:
+  CallWriter(const AnswerStyle& style, grammar::Rules* rules)
+      : style_(style), format_(*style.format.calls), rules_(rules) {}
+
+  // A part of the shape: its special tokens are tokens, or spelled out.
+  Expression written(std::string_view text) const {
+    std::vector<Expression> parts;
+    while (!text.empty()) {
+      size_t first = text.size();
+      std::string_view token = kIndex;
+      first = std::min(text.find(kIndex), text.size());
+      for (const std::string& each : style_.marker_names) {
+        const size_t found = text.find(each);
+        if (found >= first) continue;
+        first = found;
+        token = each;
+      }
+      if (first > 0) parts.push_back(grammar::text(text.substr(0, first)));
+      if (first < text.size()) {
+        parts.push_back(token == kIndex ? number() : grammar::marker(token));
+        first += token.size();
+      }
+      text.remove_prefix(first);
+    }
+    return grammar::sequence(std::move(parts));
+  }
+
+  Result<Expression> call(const std::string& name, const ordered_json& parameters,
+                          const std::string& place) const {
+    const answer::CallShape& shape = format_.shape;
+    WIDEEP_TRY_ASSIGN(Expression arguments, arguments_of(parameters, place));
+    return grammar::sequence({written(shape.before_name), grammar::text(name),
+                              written(shape.before_arguments), std::move(arguments),
+                              written(shape.after_arguments)});
+  }
+
+ private:
+  Result<Expression> json(const ordered_json& schema, const std::string& place) const {
+    return grammar::add_output({.kind = grammar::OutputFormat::Kind::kJsonSchema,
+                                .schema = schema,
+                                .texts = {},
+                                .whitespace = {},
+                                .place = place},
+                               rules_);
+  }
+
+  Result<Expression> arguments_of(const ordered_json& parameters, const std::string& place) const {
+    if (format_.form == answer::ArgumentsForm::kJson) {
+      return json(schema_of(parameters), place);
+    }
+    const ordered_json& properties = member_of(parameters, "properties");
+    const ordered_json& required = member_of(parameters, "required");
+    std::vector<Expression> arguments;
+    bool is_first = true;  // one that must come has come: the next ones have a comma
+    for (const auto& [name, schema] : properties.items()) {
+      WIDEEP_TRY_ASSIGN(Expression value, value_of(name, schema, parameters, place));
+      const bool is_required = required.is_array() &&
+                               std::find(required.begin(), required.end(), name) != required.end();
+      if (format_.form == answer::ArgumentsForm::kPython) {
+        // Its commas would need a way for every subset: all arguments are written.
+        if (!is_first) arguments.push_back(grammar::text(", "));
+        is_first = false;
+        arguments.push_back(std::move(value));
+      } else {
+        arguments.push_back(is_required ? std::move(value) : grammar::optional(std::move(value)));
+      }
+    }
+    return grammar::sequence(std::move(arguments));
+  }
+
+  // An argument with its name.
+  Result<Expression> value_of(const std::string& name, const ordered_json& schema,
+                              const ordered_json& parameters, const std::string& place) const {
+    const answer::TagSyntax& tags = format_.tags;
+    const std::string where = fmt::format("{}.properties.{}", place, name);
+    const bool is_text = may_be_text(schema);
+    if (format_.form == answer::ArgumentsForm::kPython) {
+      WIDEEP_TRY_ASSIGN(Expression value, json(with_definitions(schema, parameters), where));
+      return grammar::sequence({grammar::text(name + "="), std::move(value)});
+    }
+    Expression value;
+    if (!is_text) {
+      WIDEEP_TRY_ASSIGN(value, json(with_definitions(schema, parameters), where));
+    } else if (const ordered_json& values = member_of(schema, "enum"); values.is_array()) {
+      std::vector<Expression> texts;
+      for (const ordered_json& each : values) {
+        texts.push_back(
+            grammar::text(each.is_string() ? each.get<std::string>() : formats::json_text(each)));
+      }
+      value = grammar::choice(std::move(texts));
+    } else {
+      value = grammar::text_without(tags.value_end);
+    }
+    std::string key_end(tags.key_end);
+    if (tags.says_whether_text)
+      key_end = std::string("\" string=\"") + (is_text ? "true" : "false") + "\">";
+    return grammar::sequence(
+        {written(tags.key_begin), grammar::text(name), written(key_end), written(tags.after_key),
+         written(tags.value_begin), written(tags.around_value), std::move(value),
+         written(tags.around_value), written(tags.value_end), written(tags.after_value)});
+  }
+
+  // Whether the value may be a text, which is written without JSON's quotes. One that may be
+  // something else, too, is read as what it looks like.
+  static bool may_be_text(const ordered_json& schema) {
+    const nlohmann::ordered_json parameters = {{"properties", {{"x", schema}}}};
+    const nlohmann::ordered_json tool = {{"function", {{"name", "f"}, {"parameters", parameters}}}};
+    const answer::ToolList list(nlohmann::ordered_json::array({tool}));
+    return (list.find("f")->types_of("x") & answer::kText) != 0;
+  }
+
+  // A property's schema alone, which may refer to definitions beside it.
+  static ordered_json with_definitions(const ordered_json& schema, const ordered_json& parameters) {
+    ordered_json all = schema;
+    for (const char* name : {"$defs", "definitions"}) {
+      if (all.is_object() && parameters.contains(name)) all[name] = parameters[name];
+    }
+    return all;
+  }
+
+  const AnswerStyle& style_;
+  const answer::CallFormat& format_;
+  grammar::Rules* rules_;
+};
+
+std::string place_of(size_t tool) { return fmt::format("tools[{}].function.parameters", tool); }
+
+// GPT-OSS: one call, in a message of its own, after reasoning.
+Result<Expression> harmony_call(const RequiredCalls& wanted, grammar::Rules* rules) {
+  using grammar::special_token;
+  using grammar::text;
+  const Expression any =
+      grammar::repeat(grammar::characters({{0, grammar::kLastCharacter}}), 0, grammar::kNoMost);
+  const Expression analysis = grammar::sequence(
+      {special_token("<|channel|>"), text("analysis"), special_token("<|message|>"), any,
+       special_token("<|end|>"), special_token("<|start|>"), text("assistant")});
+  std::vector<Expression> calls;
+  for (size_t i = 0; i < wanted.tools.size(); ++i) {
+    const ordered_json& function = wanted.tools[i]["function"];
+    const std::string name = function["name"];
+    if (!wanted.name.empty() && name != wanted.name) continue;
+    const ordered_json& parameters = member_of(function, "parameters");
+    WIDEEP_TRY_ASSIGN(Expression arguments,
+                      grammar::add_output({.kind = grammar::OutputFormat::Kind::kJsonSchema,
+                                           .schema = schema_of(parameters),
+                                           .texts = {},
+                                           .whitespace = {},
+                                           .place = place_of(i)},
+                                          rules));
+    calls.push_back(
+        grammar::sequence({text(" to=functions." + name + " "), special_token("<|constrain|>"),
+                           text("json"), special_token("<|message|>"), std::move(arguments)}));
+  }
+  return grammar::sequence({grammar::optional(analysis), special_token("<|channel|>"),
+                            text("commentary"), grammar::choice(std::move(calls))});
+}
+
+}  // namespace
+
+Result<Expression> required_calls(const RequiredCalls& wanted, grammar::Rules* rules) {
+  if (wanted.style.format.is_harmony) return harmony_call(wanted, rules);
+  const answer::CallShape& shape = wanted.style.format.calls->shape;
+  const CallWriter writer(wanted.style, rules);
+  std::vector<Expression> calls;
+  for (size_t i = 0; i < wanted.tools.size(); ++i) {
+    const ordered_json& function = wanted.tools[i]["function"];
+    const std::string name = function["name"];
+    if (!wanted.name.empty() && name != wanted.name) continue;
+    WIDEEP_TRY_ASSIGN(Expression call,
+                      writer.call(name, member_of(function, "parameters"), place_of(i)));
+    calls.push_back(std::move(call));
+  }
+  const int any = rules->add("call", grammar::choice(std::move(calls)));
+  std::vector<Expression> parts = {writer.written(shape.begin), grammar::call(any)};
+  if (!wanted.one_call && wanted.name.empty()) {
+    parts.push_back(
+        grammar::repeat(grammar::sequence({writer.written(shape.between), grammar::call(any)}), 0,
+                        grammar::kNoMost));
+  }
+  parts.push_back(writer.written(shape.end));
+  return grammar::sequence(std::move(parts));
+}
+
+Expression after_reasoning(Expression answer, const answer::ReasoningFormat& format, bool is_open) {
+  const Expression rest = grammar::sequence(
+      {grammar::text_without(format.end), grammar::marker(format.end), white_space()});
+  if (is_open) return grammar::sequence({rest, std::move(answer)});
+  return grammar::sequence(
+      {grammar::optional(grammar::sequence({white_space(), grammar::marker(format.begin), rest})),
+       std::move(answer)});
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An answer that must call a tool (tool_choice "required", or a tool's name), as a grammar: what a
+// model writes by the shape of its format (answer/call_format.h), with arguments that satisfy the
+// tool's schema. And an answer that may reason before it has to be something.
+//
+// Of arguments between tags, texts may be any that do not contain the end of a value; of schemas
+// only the types, enum and what is in values of other types are kept to then.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "answer/reasoning_format.h"
+#include "grammar/expression.h"
+#include "server/answer_style.h"
+#include "wideep/status.h"
+
+namespace wideep::server {
+
+struct RequiredCalls {
+  const AnswerStyle& style;             // calls_tools
+  const nlohmann::ordered_json& tools;  // as in a request
+  std::string name;                     // of the only one that may be called; "": any of them
+  bool one_call = false;                // not several
+};
+
+// Adds its rules; returns what the answer is, without reasoning. Errors (invalid input): a schema
+// that cannot be kept to, with its place.
+Result<grammar::Expression> required_calls(const RequiredCalls& wanted, grammar::Rules* rules);
+
+// The answer after reasoning, if there is any. is_open: the prompt has begun it.
+grammar::Expression after_reasoning(grammar::Expression answer,
+                                    const answer::ReasoningFormat& format, bool is_open);
+
+}  // namespace wideep::server

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/call_grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "answer/call_formats.h"
+#include "answer/make_answer_reader.h"
+#include "grammar/automaton.h"
+#include "grammar/constraint_testing.h"
+#include "grammar/grammar.h"
+
+namespace wideep::server {
+namespace {
+
+using grammar::Automaton;
+using nlohmann::ordered_json;
+
+const ordered_json& tools() {
+  static const auto all = ordered_json::parse(R"([
+    {"type": "function", "function": {"name": "find", "parameters": {"type": "object",
+      "properties": {"a": {"type": "integer"}, "s": {"type": "string"}, "b": {"type": "boolean"},
+        "k": {"type": "string", "enum": ["one", "two"]}, "o": {"$ref": "#/$defs/thing"},
+        "n": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+      "required": ["s", "a"],
+      "$defs": {"thing": {"type": "object", "properties": {"x": {"type": "number"}}}}}}},
+    {"type": "function", "function": {"name": "stop"}}])");
+  return all;
+}
+
+AnswerStyle style_of(const answer::CallFormat& format) {
+  AnswerStyle style;
+  style.format.calls = &format;
+  style.calls_tools = true;
+  return style;
+}
+
+Result<grammar::Grammar> grammar_of(const AnswerStyle& style, const std::string& name = "",
+                                    bool one_call = false) {
+  grammar::Rules rules;
+  auto calls = required_calls(
+      {.style = style, .tools = tools(), .name = name, .one_call = one_call}, &rules);
+  if (!calls.ok()) return calls.status();
+  return grammar::build_grammar(rules, rules.add("answer", *calls));
+}
+
+Automaton::State after(Automaton& automaton, Automaton::State state, std::string_view text) {
+  for (const char byte : text) {
+    if (state != Automaton::kDead) state = automaton.next(state, static_cast<uint8_t>(byte));
+  }
+  return state;
+}
+
+// A text of the grammar: random for a while, then what ends strings, objects and values, until the
+// text is whole.
+std::string random_text(Automaton& automaton, const answer::CallFormat& format,
+                        std::mt19937& random) {
+  constexpr int kBytesOfText = 0xf8;  // larger ones are in no UTF-8
+  std::string text;
+  Automaton::State state = automaton.start();
+  const auto take = [&](std::string_view more) {
+    const Automaton::State next = after(automaton, state, more);
+    if (next == Automaton::kDead) return false;
+    state = next;
+    text += more;
+    return true;
+  };
+  const auto take_any = [&] {
+    for (int tries = 0; tries < 8; ++tries) {
+      if (take(std::string(1, static_cast<char>(random() % 128)))) return true;
+    }
+    for (int byte = 0; byte < kBytesOfText; ++byte) {
+      if (take(std::string(1, static_cast<char>(byte)))) return true;
+    }
+    return false;
+  };
+  for (auto steps = random() % 100; steps > 0 && take_any(); --steps) continue;
+  const std::string value_end =
+      std::string(format.tags.around_value) + std::string(format.tags.value_end);
+  constexpr std::string_view kEnds[] = {"\"", "}", "]"};
+  for (int steps = 0; steps < 5000 && !automaton.accepts(state); ++steps) {
+    if (!value_end.empty() && take(value_end)) continue;
+    if (random() % 3 == 0 && !format.shape.end.empty() && take(format.shape.end)) continue;
+    if (!take(kEnds[random() % 3]) && !take_any()) break;
+  }
+  EXPECT_TRUE(automaton.accepts(state)) << text;
+  return text;
+}
+
+struct Call {
+  std::string name, arguments;
+};
+
+std::vector<Call> read_calls(const answer::CallFormat& format, std::string_view text) {
+  const answer::AnswerSettings settings{.format = {.calls = &format},
+                                        .tools = std::make_shared<answer::ToolList>(tools())};
+  answer::AnswerParts parts(true);
+  const auto reader = answer::make_answer_reader(settings);
+  reader->add_text(text, parts);
+  reader->finish(false, parts);
+  EXPECT_EQ(parts.take_content(), "") << text;
+  std::vector<Call> calls;
+  for (const answer::CallPart& part : parts.take_calls()) {
+    if (part.begins) calls.push_back({part.name, ""});
+    calls.back().arguments += part.arguments;
+  }
+  return calls;
+}
+
+// Whatever is sampled under the grammar is read as calls whose arguments satisfy their schemas, in
+// what these tools' ask for.
+TEST(CallGrammarTest, EveryTextIsReadAsCalls) {
+  std::mt19937 random(5);
+  for (const answer::CallFormat* format : answer::call_formats()) {
+    const AnswerStyle style = style_of(*format);
+    const auto grammar = grammar_of(style);
+    ASSERT_TRUE(grammar.ok()) << format->name << ": " << grammar.status().message();
+    Automaton automaton(*grammar);
+    for (int i = 0; i < 40; ++i) {
+      const std::string text = random_text(automaton, *format, random);
+      const std::vector<Call> calls = read_calls(*format, text);
+      EXPECT_FALSE(calls.empty()) << format->name << ": " << text;
+      for (const Call& call : calls) {
+        const ordered_json arguments = ordered_json::parse(call.arguments, nullptr, false);
+        ASSERT_TRUE(arguments.is_object()) << format->name << ": " << text;
+        if (call.name == "stop") continue;
+        EXPECT_EQ(call.name, "find");
+        ASSERT_TRUE(arguments.contains("s") && arguments.contains("a")) << text;
+        EXPECT_TRUE(arguments["s"].is_string()) << text;
+        EXPECT_TRUE(arguments["a"].is_number()) << text;
+        if (arguments.contains("b")) EXPECT_TRUE(arguments["b"].is_boolean()) << text;
+        if (arguments.contains("o")) EXPECT_TRUE(arguments["o"].is_object()) << text;
+        if (arguments.contains("k")) {
+          EXPECT_TRUE(arguments["k"] == "one" || arguments["k"] == "two") << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(CallGrammarTest, NamesAndNumbersOfCalls) {
+  const AnswerStyle style = style_of(*answer::find_call_format("hermes"));
+  const auto call = [](const std::string& name, const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments +
+           "}\n</tool_call>";
+  };
+  const std::string stop = call("stop", "{}"), find = call("find", R"({"a": 1, "s": "x"})");
+  const auto any = grammar_of(style).value();
+  EXPECT_EQ(match(any, stop), grammar::Match::kWhole);
+  EXPECT_EQ(match(any, find + "\n" + stop), grammar::Match::kWhole);
+  EXPECT_EQ(match(any, call("other", "{}")), grammar::Match::kNone);
+  EXPECT_EQ(match(any, call("find", R"({"s": "x"})")), grammar::Match::kNone);
+  EXPECT_EQ(match(any, "I think " + stop), grammar::Match::kNone);
+  const auto one = grammar_of(style, "", true).value();
+  EXPECT_EQ(match(one, find), grammar::Match::kWhole);
+  EXPECT_EQ(match(one, find + "\n" + stop), grammar::Match::kNone);
+  const auto named = grammar_of(style, "stop").value();
+  EXPECT_EQ(match(named, stop), grammar::Match::kWhole);
+  EXPECT_EQ(match(named, find), grammar::Match::kNone);
+}
+
+TEST(CallGrammarTest, ReasoningMayComeBefore) {
+  const answer::ReasoningFormat& format = *answer::find_reasoning_format("qwen3");
+  const auto grammar = [&](bool is_open) {
+    grammar::Rules rules;
+    const auto answer = after_reasoning(grammar::text("yes"), format, is_open);
+    return grammar::build_grammar(rules, rules.add("answer", answer)).value();
+  };
+  EXPECT_EQ(match(grammar(true), "hm</think>\n\nyes"), grammar::Match::kWhole);
+  EXPECT_EQ(match(grammar(true), "yes"), grammar::Match::kBegins);
+  EXPECT_EQ(match(grammar(false), "yes"), grammar::Match::kWhole);
+  EXPECT_EQ(match(grammar(false), "<think>hm</think>yes"), grammar::Match::kWhole);
+  EXPECT_EQ(match(grammar(false), "hm</think>yes"), grammar::Match::kNone);
+}
+
+TEST(CallGrammarTest, SchemasThatCannotBeKeptAreNamed) {
+  const AnswerStyle style = style_of(*answer::find_call_format("hermes"));
+  const auto broken = ordered_json::parse(R"([{"type": "function", "function": {"name": "f",
+      "parameters": {"type": "object", "properties": {"x": {"type": "what"}}}}}])");
+  grammar::Rules rules;
+  const auto calls =
+      required_calls({.style = style, .tools = broken, .name = "", .one_call = false}, &rules);
+  ASSERT_FALSE(calls.ok());
+  EXPECT_TRUE(calls.status().message().starts_with("tools[0].function.parameters"))
+      << calls.status().message();
+}
+
+}  // namespace
+}  // namespace wideep::server
