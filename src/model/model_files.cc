@@ -29,17 +29,26 @@ ModelFiles::ModelFiles(weights::Checkpoint checkpoint, const ModelConfig& config
       tensors_(std::make_unique<OwnedTensors>(checkpoint_, config)) {}
 
 Result<ModelFiles> ModelFiles::open(const std::string& model_dir, ModelConfig* config) {
+  if (formats::is_gguf(model_dir)) {
+    WIDEEP_TRY_ASSIGN(auto tensors, GgufTensors::open(model_dir, config));
+    return ModelFiles(std::move(tensors));
+  }
   WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
   WIDEEP_TRY(match_tensors(checkpoint, checkpoint.names(), model_dir, config));
   return ModelFiles(std::move(checkpoint), *config);
 }
 
 Result<ModelFiles> ModelFiles::reopen(const std::string& model_dir, const ModelConfig& config) {
+  if (formats::is_gguf(model_dir)) {
+    WIDEEP_TRY_ASSIGN(auto tensors, GgufTensors::reopen(model_dir, config));
+    return ModelFiles(std::move(tensors));
+  }
   WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
   return ModelFiles(std::move(checkpoint), config);
 }
 
 uint64_t ModelFiles::bytes_of(const ListedTensor& tensor) const {
+  if (gguf_ != nullptr) return gguf_->bytes_of(tensor.name, tensor.num_elements());
   const formats::TensorEntry* entry = tensors_->find(tensor.name);
   if (!tensor.name.ends_with(".weight")) {
     return entry == nullptr

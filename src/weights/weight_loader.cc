@@ -96,6 +96,7 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
 
 Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
                           std::byte* out) const {
+  if (tensors_.row_sources() != nullptr) return decoded_rows(name, n, k, dtype, out);
   WIDEEP_TRY_ASSIGN(const TensorSlice slice, tensors_.slice(name, {n, k}));
   queue_->add(
       {.sources = {source_bytes(slice)},
@@ -106,6 +107,28 @@ Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
          copy_rows(slice, begin, end, dtype, out + static_cast<size_t>(begin) * row_bytes);
          return Status();
        }});
+  return {};
+}
+
+Status WeightLoader::decoded_rows(const std::string& name, int n, int k, Dtype dtype,
+                                  std::byte* out) const {
+  WIDEEP_TRY_ASSIGN(StoredMatrix matrix, StoredMatrix::open(tensors_, name, n, k));
+  LoadJob job{.sources = matrix.sources(), .num_units = n, .load = {}};
+  job.load = [matrix = std::move(matrix), k, dtype, out](int64_t begin, int64_t end) {
+    std::vector<float> values(static_cast<size_t>(k));
+    for (auto row = static_cast<int>(begin); row < static_cast<int>(end); ++row) {
+      WIDEEP_TRY(matrix.to_finite(row, row + 1, values.data()));
+      std::byte* to = out + static_cast<size_t>(row) * values.size() * dtype_bytes(dtype);
+      for (const float value : values) {
+        const Bf16 rounded(value);
+        const bool whole = dtype == Dtype::kF32;
+        std::memcpy(to, whole ? static_cast<const void*>(&value) : &rounded, dtype_bytes(dtype));
+        to += dtype_bytes(dtype);
+      }
+    }
+    return Status();
+  };
+  queue_->add(std::move(job));
   return {};
 }
 

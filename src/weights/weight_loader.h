@@ -96,6 +96,9 @@ class WeightLoader {
   static Matrix pack_rows(kernels::WeightFormat format, const float* rows, int n, int k);
 
  private:
+  // rows() of a source that has row_sources().
+  Status decoded_rows(const std::string& name, int n, int k, Dtype dtype, std::byte* out) const;
+
   const TensorSource& tensors_;
   std::optional<kernels::WeightFormat> format_;
   std::function<void(uint64_t)> progress_;
