@@ -49,6 +49,26 @@ void read_experts(GgufKeys& keys, const char* count, const char* width) {
   keys.copy_or(width, "expert_feed_forward_length", keys.value("feed_forward_length"));
 }
 
+bool is_moe(const GgufKeys& keys, int64_t layer) {
+  return keys.has_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", layer));
+}
+
+// The layers of one kind; more layers than any model has are an error of the reader of config.json.
+Json layers_of(const GgufKeys& keys, bool moe) {
+  Json layers = Json::array();
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    if (is_moe(keys, layer) == moe) layers.push_back(layer);
+  }
+  return layers;
+}
+
+// The tensors say it, whatever the metadata; files without any layer follow the metadata.
+int64_t num_leading_dense(const GgufKeys& keys) {
+  const int64_t said = keys.integer_or("leading_dense_block_count", 0);
+  const Json moe = layers_of(keys, true);
+  return moe.empty() ? said : moe.front().get<int64_t>();
+}
+
 // Rotary scaling in the spelling of transformers; nothing: none.
 Json rope_scaling(const GgufKeys& keys) {
   const double linear = keys.number_or("rope.scale_linear", 1.0);
@@ -104,6 +124,8 @@ void read_qwen3moe(GgufKeys& keys) {
   keys.copy_or("intermediate_size", "feed_forward_length",
                keys.value("expert_feed_forward_length"));
   keys.config["norm_topk_prob"] = true;
+  const Json dense = layers_of(keys, false);
+  if (!dense.empty()) keys.config["mlp_only_layers"] = dense;
 }
 
 void read_shared_expert_of_qwen(GgufKeys& keys) {
@@ -191,7 +213,7 @@ void read_gpt_oss(GgufKeys& keys) {
 void read_lfm2moe(GgufKeys& keys) {
   read_experts(keys, "num_experts", "moe_intermediate_size");
   keys.copy("intermediate_size", "feed_forward_length");
-  keys.copy("num_dense_layers", "leading_dense_block_count");
+  keys.config["num_dense_layers"] = num_leading_dense(keys);
   keys.copy("conv_L_cache", "shortconv.l_cache");
   keys.copy_or("routed_scaling_factor", "expert_weights_scale", 1.0);
   keys.has("expert_gating_func");
@@ -211,7 +233,7 @@ void read_grouped_experts(GgufKeys& keys) {
   read_experts(keys, "n_routed_experts", "moe_intermediate_size");
   keys.copy("intermediate_size", "feed_forward_length");
   keys.copy_or("n_shared_experts", "expert_shared_count", 0);
-  keys.copy_or("first_k_dense_replace", "leading_dense_block_count", 0);
+  keys.config["first_k_dense_replace"] = num_leading_dense(keys);
   keys.copy_or("norm_topk_prob", "expert_weights_norm", false);
   keys.config["routed_scaling_factor"] =
       scales_weights(keys) ? keys.value("expert_weights_scale") : Json(1.0);
@@ -233,7 +255,7 @@ void read_latent(GgufKeys& keys) {
   Json& config = keys.config;
   config["num_key_value_heads"] = keys.value("attention.head_count");
   config.erase("head_dim");
-  config.erase("attention_bias");
+  config["attention_bias"] = keys.some_layer_has("attn_kv_a_mqa.bias");
   keys.copy("q_lora_rank", "attention.q_lora_rank");
   keys.copy("kv_lora_rank", "attention.kv_lora_rank");
   keys.copy("qk_rope_head_dim", "rope.dimension_count");
@@ -293,7 +315,7 @@ void read_ernie(GgufKeys& keys) {
   config.erase("attention_bias");
   keys.copy("intermediate_size", "feed_forward_length");
   keys.copy_or("moe_layer_interval", "interleave_moe_layer_step", 1);
-  keys.copy_or("moe_layer_start_index", "leading_dense_block_count", 0);
+  config["moe_layer_start_index"] = num_leading_dense(keys);
   config["moe_use_aux_free"] = keys.some_layer_has("exp_probs_b.bias");
   // expert_shared_feed_forward_length is not the width of the tensors.
   keys.has("expert_shared_feed_forward_length");
@@ -331,6 +353,7 @@ void read_llama4(GgufKeys& keys) {
   keys.copy("intermediate_size_mlp", "feed_forward_length");
   keys.copy_or("interleave_moe_layer_step", "interleave_moe_layer_step", 1);
   Json& config = keys.config;
+  config["moe_layers"] = layers_of(keys, true);
   config["use_qk_norm"] = keys.integer_or("expert_count", 0) != 128;
   const bool has_chunks = keys.integer_or("attention.sliding_window", 8192) != 0;
   config["no_rope_layer_interval"] = has_chunks ? int64_t{4} : keys.num_layers() + 1;
