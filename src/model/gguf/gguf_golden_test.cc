@@ -2,7 +2,8 @@
 //
 // The golden models of tests/golden/family_models and models as GGUF files, converted by llama.cpp
 // (tests/golden/make_gguf_models.py): the answers must be those of transformers.
-// $WIDEEP_GOLDEN_GGUF names another directory of such files.
+// $WIDEEP_GOLDEN_GGUF names another directory of files; what lies beside MODEL.gguf as
+// MODEL.safetensors are then the expected answers (scripts/test_gguf.sh: those of llama.cpp).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -34,6 +35,8 @@ std::vector<std::string> model_names() {
 }
 
 std::string golden_of(const std::string& model) {
+  const std::string beside = files_dir() + "/" + model + ".safetensors";
+  if (fs::exists(beside)) return beside;
   const std::string golden = WIDEEP_SOURCE_DIR "/tests/golden/";
   for (const char* folder : {"family_models/", "models/"}) {
     const std::string path = golden + folder + model + "/golden.safetensors";
