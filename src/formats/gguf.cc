@@ -152,6 +152,7 @@ class GgufReader {
     WIDEEP_TRY(read_metadata(&file->metadata_));
     WIDEEP_TRY(read_alignment(file->metadata_));
     WIDEEP_TRY(read_tensors());
+    file->header_ = all_.first(position());
     return place_tensors(&file->tensors_);
   }
 

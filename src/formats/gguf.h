@@ -107,12 +107,15 @@ class GgufFile {
 
   // nullptr: there is none.
   const GgufValue* find(std::string_view key) const;
+  // The bytes before the tensors' data.
+  std::span<const std::byte> header() const { return header_; }
 
  private:
   friend class GgufReader;
 
   std::string path_;
   MappedFile mapping_;  // empty when parsed from memory
+  std::span<const std::byte> header_;
   Metadata metadata_;
   Tensors tensors_;
 };
