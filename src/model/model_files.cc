@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "model/gguf/packing_notes.h"
 #include "model/match_tensors.h"
 #include "weights/stored_matrix.h"
 
@@ -45,6 +46,12 @@ Result<ModelFiles> ModelFiles::reopen(const std::string& model_dir, const ModelC
   }
   WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
   return ModelFiles(std::move(checkpoint), config);
+}
+
+std::vector<std::string> ModelFiles::packing_notes(const ModelConfig& config,
+                                                   const ModelForms& forms) const {
+  if (gguf_ == nullptr) return {};
+  return model::packing_notes(config, forms, *gguf_);
 }
 
 uint64_t ModelFiles::bytes_of(const ListedTensor& tensor) const {

@@ -9,9 +9,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model/config.h"
 #include "model/gguf/gguf_tensors.h"
+#include "model/model_forms.h"
 #include "model/tensor_list.h"
 #include "weights/checkpoint.h"
 #include "weights/named_tensors.h"
@@ -30,6 +32,11 @@ class ModelFiles {
   const weights::TensorSource& tensors() const { return *tensors_; }
   // The tensors with the files that they need.
   std::unique_ptr<weights::TensorSource> take_tensors() && { return std::move(tensors_); }
+
+  // What becomes of the types of a GGUF file in these forms; empty for a checkpoint.
+  std::vector<std::string> packing_notes(const ModelConfig& config, const ModelForms& forms) const;
+  // nullptr: a checkpoint.
+  const GgufTensors* gguf() const { return gguf_; }
 
   // The bytes of the files that loading this tensor reads. A part of a larger tensor counts for its
   // share. 0 if the files do not have it.

@@ -180,6 +180,11 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
   WIDEEP_TRY(open_tensors(options, &inputs));
   inputs.model.forms = model::model_forms(inputs.model.config,
                                           weights::WeightLoader(inputs.tensors(), options.format));
+  if (inputs.files && !options.format) {
+    for (std::string& note : inputs.files->packing_notes(inputs.model.config, inputs.model.forms)) {
+      inputs.model.config.notes.push_back(std::move(note));
+    }
+  }
   if (options.statistics) {
     WIDEEP_TRY_ASSIGN(inputs.statistics_directory,
                       recordings::prepare_statistics_directory(options.statistics->directory));

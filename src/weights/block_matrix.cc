@@ -89,17 +89,26 @@ MatrixForm BlockMatrix::form_of(BlockType type) {
       return {WeightFormat::kInt4, 16};
     case BlockType::kMxfp4:
       return default_form(WeightFormat::kMxfp4);
+    case BlockType::kQ4K:
+      return default_form(WeightFormat::kInt4m);
     case BlockType::kF32:
     case BlockType::kF16:
     case BlockType::kBf16:
     case BlockType::kQ4_1:
     case BlockType::kQ5_1:
     case BlockType::kQ2K:
-    case BlockType::kQ4K:
     case BlockType::kQ5K:
       break;
   }
   return default_form(WeightFormat::kBf16);
+}
+
+MatrixForm BlockMatrix::packed_form(BlockType type) {
+  if (type == BlockType::kQ2K) return {WeightFormat::kInt4, 16};
+  if (type == BlockType::kQ4_1 || type == BlockType::kQ5_1 || type == BlockType::kQ5K) {
+    return {WeightFormat::kInt8, 32};
+  }
+  return form_of(type);
 }
 
 BlockMatrix::BlockMatrix(BlockRows rows, int n, int k) : rows_(std::move(rows)), n_(n), k_(k) {
@@ -109,9 +118,11 @@ BlockMatrix::BlockMatrix(BlockRows rows, int n, int k) : rows_(std::move(rows)),
     WIDEEP_CHECK_EQ(part->columns(), k_);
     if (part->type != type) form_ = default_form(WeightFormat::kBf16);
   }
+  // Blocks of Q4_K are larger than heads.
+  const bool splits_blocks = !rows_.columns.empty() && form_.format == WeightFormat::kInt4m;
   const bool splits_groups =
       !rows_.columns.empty() && rows_.column_step % std::max(form_.group, 1) != 0;
-  if (splits_groups) form_ = default_form(WeightFormat::kBf16);
+  if (splits_groups || splits_blocks) form_ = default_form(WeightFormat::kBf16);
 }
 
 BlockRow BlockMatrix::row_of(int row) const {
@@ -139,7 +150,39 @@ void BlockMatrix::to_float32(int begin, int end, float* out) const {
   }
 }
 
+// As rows(), for Q4_K.
+CodedSource::Rows BlockMatrix::rows_of_minimums(int begin, int end) const {
+  constexpr int kBlock = 256, kGroups = kernels::kGroupsOfInt4mBlock;
+  CodedSource::Rows coded;
+  coded.view = {.format = form_.format, .n = end - begin, .k = k_, .group = form_.group};
+  const size_t bytes = formats::block_type_info(BlockType::kQ4K).bytes;
+  const size_t row_bytes = coded.view.row_bytes();
+  coded.codes.resize(static_cast<size_t>(end - begin) * row_bytes);
+  std::byte* codes = coded.codes.data();
+  const auto append = [](const uint8_t* from, std::vector<std::byte>* to) {
+    const auto* first = reinterpret_cast<const std::byte*>(from);
+    to->insert(to->end(), first, first + kGroups);
+  };
+  Q4kBlock block;
+  for (int row = begin; row < end; ++row) {
+    const std::byte* from = bytes_of(row_of(row));
+    for (int at = 0; at < k_; at += kBlock, from += bytes, codes += kBlock / 2) {
+      unpack_q4k(from, &block);
+      put_codes(block.codes, kBlock, 0, form_.format, codes);
+      append(block.scales, &coded.scales);
+      append(block.minimums, &coded.minimums);
+      coded.block_scales.insert(coded.block_scales.end(), {block.d, block.dmin});
+    }
+  }
+  coded.view.codes = coded.codes.data();
+  coded.view.scales = coded.scales.data();
+  coded.view.minimums = coded.minimums.data();
+  coded.view.block_scales = coded.block_scales.data();
+  return coded;
+}
+
 CodedSource::Rows BlockMatrix::rows(int begin, int end) const {
+  if (form_.format == WeightFormat::kInt4m) return rows_of_minimums(begin, end);
   const BlockType type = rows_.parts.front()->type;
   const auto count = static_cast<size_t>(end - begin);
   CodedSource::Rows coded;

@@ -11,6 +11,10 @@
 //   Q4_0                                    int4 in groups of 32
 //   Q3_K                                    int4 in groups of 16
 //   MXFP4                                   mxfp4
+//   Q4_K                                    int4m
+//
+// The others are packed in the nearest format with at least as many bits: Q2_K as int4 in groups of
+// 16, Q4_1, Q5_1 and Q5_K as int8 in groups of 32.
 //
 // Thread safety: immutable after it was made.
 #pragma once
@@ -52,12 +56,15 @@ class BlockMatrix : public RowSource {
   MatrixForm form() const override { return form_; }
   std::vector<std::span<const std::byte>> sources() const override;
 
-  // The form of a tensor of this type with equal values.
+  // The form of a tensor of this type with equal values; bf16: there is none, or it has floats.
   static MatrixForm form_of(formats::BlockType type);
+  // The form in which it is packed: the same, or the nearest one.
+  static MatrixForm packed_form(formats::BlockType type);
 
  private:
   BlockRow row_of(int row) const;
   const std::byte* bytes_of(const BlockRow& row) const;
+  CodedSource::Rows rows_of_minimums(int begin, int end) const;
 
   BlockRows rows_;
   int n_, k_;

@@ -264,6 +264,17 @@ void unpack_block(BlockType type, const std::byte* block, UnpackedBlock* out) {
   WIDEEP_CHECK(group_of(type) > 0 && type != BlockType::kMxfp4);
 }
 
+void unpack_q4k(const std::byte* block, Q4kBlock* out) {
+  out->d = half_at(block);
+  out->dmin = half_at(block + 2);
+  for (int j = 0; j < 8; ++j) {
+    const auto [scale, minimum] = six_bits(block + 4, j);
+    out->scales[j] = static_cast<uint8_t>(scale);
+    out->minimums[j] = static_cast<uint8_t>(minimum);
+  }
+  nibbles_of_256(block + 16, out->codes);
+}
+
 uint8_t unpack_mxfp4(const std::byte* block, uint8_t* codes) {
   nibbles_of_32(block + 1, codes);
   return static_cast<uint8_t>(byte_at(block, 0));

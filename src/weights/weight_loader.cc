@@ -73,7 +73,19 @@ MatrixForm WeightLoader::common_form(const std::vector<NameAndWidth>& matrices) 
     const bool finer = common.group > 0 && each.group % common.group == 0;
     return each.format == common.format && (each.group == common.group || finer);
   });
-  return all ? common : floats;
+  if (all) return common;
+  return tensors_.row_sources() == nullptr || format_ ? floats : nearest_form(forms);
+}
+
+// GGUF files mix types of about the same size: int8 in the smallest groups holds them all about as
+// well, while bf16 would take several times as much memory.
+MatrixForm WeightLoader::nearest_form(const std::vector<MatrixForm>& forms) {
+  MatrixForm nearest{WeightFormat::kInt8, 32};
+  for (const MatrixForm& each : forms) {
+    if (!kernels::is_coded(each.format)) return default_form(WeightFormat::kBf16);
+    if (each.format == WeightFormat::kInt8) nearest.group = std::min(nearest.group, each.group);
+  }
+  return nearest;
 }
 
 Result<std::vector<float>> WeightLoader::floats(const std::string& name,

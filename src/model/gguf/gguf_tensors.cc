@@ -24,6 +24,7 @@ namespace {
 using formats::BlockType;
 using formats::GgufTensor;
 using formats::TensorEntry;
+using kernels::WeightFormat;
 using weights::BlockMatrix;
 using weights::BlockRow;
 using weights::BlockRows;
@@ -91,6 +92,15 @@ Result<std::unique_ptr<GgufTensors>> GgufTensors::reopen(const std::string& path
 Result<std::unique_ptr<GgufTensors>> GgufTensors::open(const std::string& path,
                                                        ModelConfig* config) {
   WIDEEP_TRY_ASSIGN(auto tensors, reopen(path, *config));
+  WIDEEP_TRY(tensors->match(config));
+  return tensors;
+}
+
+Result<std::unique_ptr<GgufTensors>> GgufTensors::of(formats::GgufFiles files,
+                                                     ModelConfig* config) {
+  WIDEEP_TRY_ASSIGN(const GgufConfig found, gguf_config(files));
+  std::unique_ptr<GgufTensors> tensors(
+      new GgufTensors(std::move(files), *config, found.moves_rotated_rows));
   WIDEEP_TRY(tensors->match(config));
   return tensors;
 }
@@ -348,6 +358,14 @@ Result<std::shared_ptr<const weights::RowSource>> GgufTensors::open_rows(const s
 }
 
 MatrixForm GgufTensors::form_of(const std::string& name) const {
+  return form_by(name, BlockMatrix::packed_form);
+}
+
+MatrixForm GgufTensors::exact_form_of(const std::string& name) const {
+  return form_by(name, BlockMatrix::form_of);
+}
+
+MatrixForm GgufTensors::form_by(const std::string& name, FormOfType* form_of_type) const {
   const TensorName parsed = TensorName::parse(name);
   const Located located = locate(parsed);
   const MatrixForm floats = weights::default_form(kernels::WeightFormat::kBf16);
@@ -356,11 +374,14 @@ MatrixForm GgufTensors::form_of(const std::string& name) const {
   for (const GgufTensor* part : located.tensors) {
     if (part->type != type) return floats;
   }
-  const MatrixForm form = BlockMatrix::form_of(type);
+  const MatrixForm form = form_of_type(type);
   const DeltaNetConfig& net = config_.delta_net;
   const bool reorders_columns = parsed.module == "linear_attn.out_proj" && !net.fused_projections &&
                                 net.num_value_heads > net.num_key_heads;
-  return reorders_columns && form.group > 0 && net.value_dim % form.group != 0 ? floats : form;
+  if (!reorders_columns || form.group == 0) return form;
+  // Blocks of Q4_K are larger than heads.
+  const bool splits = net.value_dim % form.group != 0 || form.format == WeightFormat::kInt4m;
+  return splits ? floats : form;
 }
 
 std::vector<std::string> GgufTensors::names_of(const std::string& name) const {
@@ -378,12 +399,32 @@ uint64_t GgufTensors::bytes_of(const std::string& name, int64_t num_elements) co
                                static_cast<double>(elements));
 }
 
+std::string GgufTensors::type_of(const std::string& name) const {
+  std::set<std::string_view> types;
+  for (const GgufTensor* tensor : locate(TensorName::parse(name)).tensors) {
+    types.insert(formats::block_type_name(tensor->type));
+  }
+  return fmt::format("{}", fmt::join(types, " and "));
+}
+
 // ---- the comparison with the metadata ----
 
 Status GgufTensors::match(ModelConfig* config) const {
   std::set<std::string> used = {"rope_freqs.weight"};
-  for (const ListedTensor& tensor : all_tensors(*config)) {
-    for (std::string& name : names_of(tensor.name)) used.insert(std::move(name));
+  const auto use = [&](const std::vector<ListedTensor>& tensors) {
+    for (const ListedTensor& tensor : tensors) {
+      for (std::string& name : names_of(tensor.name)) used.insert(std::move(name));
+    }
+  };
+  use(outer_tensors(*config));
+  for (int layer = 0; layer < config->num_all_layers(); ++layer) {
+    use(layer_tensors(*config, layer));
+    if (!config->is_moe(layer)) continue;
+    // One tensor holds all experts, except in old files.
+    const bool merged = locate({"mlp.experts.gate_proj", ".weight", layer, 0}).of_all_experts;
+    for (int expert = 0; expert < (merged ? 1 : config->routing.num_experts); ++expert) {
+      use(expert_tensors(*config, layer, expert));
+    }
   }
   std::vector<std::string> unused;
   int num_mtp = 0;

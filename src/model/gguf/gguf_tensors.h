@@ -40,7 +40,14 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
   static Result<std::unique_ptr<GgufTensors>> reopen(const std::string& path,
                                                      const ModelConfig& config);
 
+  // As open(), for files that are open.
+  static Result<std::unique_ptr<GgufTensors>> of(formats::GgufFiles files, ModelConfig* config);
+
   const formats::GgufFiles& files() const { return files_; }
+  // The form with equal values, of a tensor of codes; else bf16.
+  weights::MatrixForm exact_form_of(const std::string& name) const;
+  // "Q4_K"; "": missing.
+  std::string type_of(const std::string& name) const;
 
   // ---- TensorSource: vectors, as slices of floats ----
 
@@ -56,7 +63,7 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
 
   Result<std::shared_ptr<const weights::RowSource>> open_rows(const std::string& name, int n,
                                                               int k) const override;
-  weights::MatrixForm form_of(const std::string& name) const override;
+  weights::MatrixForm form_of(const std::string& name) const override;  // exact, or the nearest
   std::vector<std::string> names_of(const std::string& name) const override;
 
   // The bytes of the files that loading this tensor reads: of tensors that hold several, its share.
@@ -73,6 +80,8 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
 
   GgufTensors(formats::GgufFiles files, const ModelConfig& config, bool moves_rotated_rows);
 
+  using FormOfType = weights::MatrixForm(formats::BlockType type);
+  weights::MatrixForm form_by(const std::string& name, FormOfType* form_of_type) const;
   const formats::GgufTensor* find_gguf(const std::string& name) const;
   Located locate(const TensorName& name) const;
   Status match(ModelConfig* config) const;
