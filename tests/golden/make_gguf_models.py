@@ -20,11 +20,12 @@ import sys
 
 GOLDEN = pathlib.Path(__file__).parent
 MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
-          "ernie4_5_moe_interval", "glm4_moe_lite_plain", "glm4_moe_norm_bias", "glm_moe_dsa_shared",
+          "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain", "glm4_moe_norm_bias", "glm_moe_dsa_shared",
           "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
           "hunyuan_v1_moe_minimal", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
           "minimax_m2_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain",
-          "qwen3_5_moe_plain", "qwen3_gqa", "qwen3_next_plain"]
+          "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_gqa", "qwen3_next_plain",
+          "qwen3_next_square"]
 
 
 def load_converter(source):
@@ -51,6 +52,10 @@ def complete(config, model):
     if model.startswith("llama4"):
         text = config.get("text_config", config)
         text.setdefault("interleave_moe_layer_step", 1)
+    if model.startswith(("deepseek_", "kimi", "glm4_moe_lite", "glm_moe_dsa")):
+        # Published configs have it, and llama.cpp takes softmax for none.
+        softmax = model.startswith("deepseek_v2")
+        config.setdefault("scoring_func", "softmax" if softmax else "sigmoid")
     if model.startswith("qwen2_moe") or model.startswith("qwen3"):
         config.setdefault("num_key_value_heads", config.get("num_attention_heads"))
     return config

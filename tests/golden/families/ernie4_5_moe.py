@@ -33,6 +33,8 @@ FAMILIES = [
         ),
         shapes={
             "plain": dict(_minimal=True),
+            # Shared experts of the width for which llama.cpp takes a fraction of the dense one's.
+            "published": dict(intermediate_size=24),
             "interval": dict(
                 num_hidden_layers=5,
                 moe_layer_start_index=1,

@@ -110,6 +110,8 @@ FAMILIES = [
         base=BASE | {"intermediate_size": 20},
         shapes={
             "plain": dict(_minimal=True),
+            # Keys and values of one size, which llama.cpp asks for.
+            "square": dict(_minimal=True, linear_value_head_dim=8),
             "alternate": dict(
                 num_hidden_layers=3,
                 layer_types=[*TWO, "linear_attention"],
@@ -163,6 +165,11 @@ FAMILIES = [
         base=BASE | {"_rope": "new"},
         shapes={
             "plain": dict(_keys={"mlp_only_layers": [], "mtp_num_hidden_layers": 1}, _extra=MTP),
+            "square": dict(
+                _keys={"mlp_only_layers": [], "mtp_num_hidden_layers": 1},
+                _extra=MTP,
+                linear_value_head_dim=8,
+            ),
             "minimal": dict(_minimal=True, _extra={"model.visual.pos_embed.weight": (4, 4)}),
             "per_expert": dict(
                 _fused=False,
