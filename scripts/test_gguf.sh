@@ -3,12 +3,12 @@
 # Compares the logits of small models in GGUF files with those of llama.cpp: the committed ones
 # (tests/golden/gguf/models), decoded to float32, so that both compute the same products. llama.cpp
 # refuses some of them (sizes for which it has no kernels); these are named. Exits with 77 and a line
-# with the reason if llama-cpp-python cannot be built.
+# with the reason if there is no llama.cpp, whose building takes minutes.
 #
 #   scripts/test_gguf.sh <path of model_test> <work directory>
 #
-# WIDEEP_LLAMA_PYTHON: a Python that has llama-cpp-python 0.3.36, gguf and numpy, instead of a new
-# environment (building it takes minutes).
+# WIDEEP_LLAMA_PYTHON: a Python that has llama-cpp-python 0.3.36, gguf 0.19.0 and numpy, as
+# bench/compare_llama_cpp.py has.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 model_test=$(realpath "$1")
@@ -16,12 +16,8 @@ work=$2
 source "$root/scripts/testing.sh"
 
 python=${WIDEEP_LLAMA_PYTHON:-}
-if [[ -z $python ]]; then
-  make_environment
-  pip install llama-cpp-python==0.3.36 gguf==0.19.0 numpy ||
-    skip "no llama-cpp-python: $(tail -n 1 "$work/pip.log")"
-  python=$work/venv/bin/python
-fi
+[[ -n $python ]] || skip "WIDEEP_LLAMA_PYTHON is not set"
+"$python" -c "import gguf, llama_cpp, numpy" || skip "$python has no llama-cpp-python, gguf or numpy"
 rm -rf "$work/models"
 mkdir -p "$work/models"
 "$python" "$root/scripts/gguf_to_float32.py" "$root/tests/golden/gguf/models" "$work/models"

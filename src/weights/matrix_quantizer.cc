@@ -51,9 +51,9 @@ Quantized MatrixQuantizer::gather() {
   all.matrix.view = parts_.front().view;
   all.matrix.view.n = stored_.n();
   for (size_t i = 0; i < parts_.size(); ++i) {
-    auto& [view, codes, scales] = parts_[i];
-    all.matrix.codes.insert(all.matrix.codes.end(), codes.begin(), codes.end());
-    all.matrix.scales.insert(all.matrix.scales.end(), scales.begin(), scales.end());
+    const kernels::QuantizedMatrix& part = parts_[i];
+    all.matrix.codes.insert(all.matrix.codes.end(), part.codes.begin(), part.codes.end());
+    all.matrix.scales.insert(all.matrix.scales.end(), part.scales.begin(), part.scales.end());
     power.signal += powers_[i].signal;
     power.noise += powers_[i].noise;
   }

@@ -20,7 +20,8 @@ import sys
 
 GOLDEN = pathlib.Path(__file__).parent
 MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
-          "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain", "glm4_moe_norm_bias", "glm_moe_dsa_shared",
+          "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain",
+          "glm4_moe_norm_bias", "glm_moe_dsa_shared",
           "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
           "hunyuan_v1_moe_minimal", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
           "minimax_m2_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain",

@@ -33,8 +33,6 @@ FAMILIES = [
         ),
         shapes={
             "plain": dict(_minimal=True),
-            # Shared experts of the width for which llama.cpp takes a fraction of the dense one's.
-            "published": dict(intermediate_size=24),
             "interval": dict(
                 num_hidden_layers=5,
                 moe_layer_start_index=1,
@@ -65,6 +63,10 @@ FAMILIES = [
                 _keys={"moe_use_aux_free": True},
                 _extra={"model.mtp_block.0.input_layernorm.weight": (36,)},
             ),
+        },
+        later_shapes={
+            # Shared experts of the width for which llama.cpp takes a fraction of the dense one's.
+            "published": dict(intermediate_size=24),
         },
         options=dict(
             hidden_size=[32, 48, 64],

@@ -66,12 +66,6 @@ FAMILIES = [
         ),
         shapes={
             "scout": dict(rope_parameters=LLAMA3, use_qk_norm=True, attn_scale=0.3),
-            # The settings of published models, which a GGUF file does not hold.
-            "published": dict(
-                rope_parameters=LLAMA3 | {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
-                attention_chunk_size=8192,
-                floor_scale=8192,
-            ),
             "maverick": dict(
                 interleave_moe_layer_step=2,
                 use_qk_norm=False,
@@ -107,6 +101,14 @@ FAMILIES = [
                 attn_temperature_tuning=False,
                 attention_chunk_size=64,
                 rope_parameters=LLAMA3 | {"high_freq_factor": 4.0, "factor": 8.0},
+            ),
+        },
+        later_shapes={
+            # The settings of published models, which a GGUF file does not hold.
+            "published": dict(
+                rope_parameters=LLAMA3 | {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+                attention_chunk_size=8192,
+                floor_scale=8192,
             ),
         },
         options=dict(

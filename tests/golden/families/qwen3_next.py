@@ -110,8 +110,6 @@ FAMILIES = [
         base=BASE | {"intermediate_size": 20},
         shapes={
             "plain": dict(_minimal=True),
-            # Keys and values of one size, which llama.cpp asks for.
-            "square": dict(_minimal=True, linear_value_head_dim=8),
             "alternate": dict(
                 num_hidden_layers=3,
                 layer_types=[*TWO, "linear_attention"],
@@ -155,6 +153,10 @@ FAMILIES = [
                 rope_parameters=rope(1e3, 0.6),
             ),
         },
+        later_shapes={
+            # Keys and values of one size, which llama.cpp asks for.
+            "square": dict(_minimal=True, linear_value_head_dim=8),
+        },
         options=OPTIONS | {"mlp_only_layers": [[], [0]], "norm_topk_prob": [True, False]},
         complete=complete,
         draw=draw,
@@ -165,11 +167,6 @@ FAMILIES = [
         base=BASE | {"_rope": "new"},
         shapes={
             "plain": dict(_keys={"mlp_only_layers": [], "mtp_num_hidden_layers": 1}, _extra=MTP),
-            "square": dict(
-                _keys={"mlp_only_layers": [], "mtp_num_hidden_layers": 1},
-                _extra=MTP,
-                linear_value_head_dim=8,
-            ),
             "minimal": dict(_minimal=True, _extra={"model.visual.pos_embed.weight": (4, 4)}),
             "per_expert": dict(
                 _fused=False,
@@ -201,6 +198,13 @@ FAMILIES = [
                 tie_word_embeddings=True,
                 rms_norm_eps=1e-3,
                 rope_parameters=rope(1e3, 0.6),
+            ),
+        },
+        later_shapes={
+            "square": dict(
+                _keys={"mlp_only_layers": [], "mtp_num_hidden_layers": 1},
+                _extra=MTP,
+                linear_value_head_dim=8,
             ),
         },
         options=OPTIONS,
