@@ -74,7 +74,9 @@ void add_bench_load_command(command_line::Command bench, Status* status) {
   auto options = std::make_shared<Options>();
   const command_line::Command command =
       bench.add_command("load", "Time loading a model from the page cache, next to its limits");
-  command.add_option("--model", options->bench.model_dir, "Model directory (Hugging Face layout)")
+  command
+      .add_option("--model", options->bench.model_dir,
+                  "Model directory (Hugging Face layout), or a GGUF file")
       .required();
   command.add_option("--threads", options->bench.threads, "Threads that load; 0: one per core")
       .range(0, 4096);

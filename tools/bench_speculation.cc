@@ -151,7 +151,8 @@ void add_bench_speculation_command(command_line::Command bench, Status* status) 
   auto options = std::make_shared<Options>();
   options->plan.batches = {1, 4, 8, 32};
   command
-      .add_option("--model", options->plan.run.model_dir, "Model directory (Hugging Face layout)")
+      .add_option("--model", options->plan.run.model_dir,
+                  "Model directory (Hugging Face layout), or a GGUF file")
       .required();
   add_rank_run_options(command, &options->ranks);
   command.add_option("--prompts", options->prompts_file,

@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "doctor_report.h"
+#include "formats/gguf.h"
 #include "formats/json_text.h"
 #include "model/model_forms.h"
 #include "model_run.h"
@@ -32,8 +33,15 @@ struct Options {
 std::optional<run::Advice> missing_files(const std::string& model_dir) {
   std::vector<std::string> missing;
   if (!has_weights(model_dir)) missing.push_back("model.safetensors (or its index)");
-  if (!tokenizer::Tokenizer::is_in(model_dir)) missing.push_back("tokenizer.json");
+  const bool is_gguf = formats::is_gguf(model_dir);
+  if (!tokenizer::Tokenizer::is_in(model_dir)) {
+    missing.push_back(is_gguf ? "tokenizer in its metadata" : "tokenizer.json");
+  }
   if (missing.empty()) return {};
+  if (is_gguf) {
+    return run::Advice{fmt::format("{} is not complete: no {}", model_dir, missing.front()),
+                       "take a file that has one; only `bench model` needs none"};
+  }
   return run::Advice{fmt::format("{} is not complete: no {}; the sizes follow from config.json",
                                  model_dir, fmt::join(missing, ", no ")),
                      "download the whole model before you run it"};
@@ -51,8 +59,8 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
       plan.kept_nodes = transport::NodeMap::even(plan.mapping.world_size(), options.num_nodes);
     }
     report->recovery = run::forecast_recovery(
-        plan, model::experts_shape(plan.model.config, plan.model.forms.experts,
-                                   plan.mapping.sizes().moe_tp));
+        plan,
+        model::experts_shape(plan.model.config, plan.model.forms, plan.mapping.sizes().moe_tp));
   }
   if (const auto missing = missing_files(options.model_dir)) report->warnings.push_back(*missing);
   if (!report->fit->advice) return {};
@@ -99,7 +107,8 @@ void add_doctor_command(command_line::Command app, Status* status) {
   const command_line::Command command =
       app.add_command("doctor", "Check this machine, and with --model whether it can run a model");
   auto options = std::make_shared<Options>();
-  command.add_option("--model", options->model_dir, "Model directory; config.json is enough");
+  command.add_option("--model", options->model_dir,
+                     "Model directory (config.json is enough), or a GGUF file");
   add_parallel_options(command, &options->parallel);
   command.add_flag("--recovery", options->recovery,
                    "With --model: what the loss of a rank or of the node would mean");

@@ -198,7 +198,9 @@ std::string no_sign(const std::string& text) {
 }
 
 void add_what_options(command_line::Command command, Options& options) {
-  command.add_option("--model", options.engine.model_dir, "Model directory (Hugging Face layout)")
+  command
+      .add_option("--model", options.engine.model_dir,
+                  "Model directory (Hugging Face layout), or a GGUF file")
       .required();
   command.add_option("--prompt", options.prompts, "A prompt; repeat the option for several prompts")
       .one_value_each();  // else the prompt "[a, b]" would be read as a list of two

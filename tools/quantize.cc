@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 
 #include "base/machine.h"
@@ -12,13 +14,18 @@
 #include "base/try.h"
 #include "commands.h"
 #include "formats/files.h"
+#include "formats/gguf.h"
 #include "formats/json_text.h"
 #include "held_out_text.h"
 #include "measure/score.h"
 #include "model/config.h"
+#include "model/gguf/gguf_config.h"
+#include "model/gguf/gguf_tensors.h"
 #include "model/tensor_list.h"
 #include "run/thread_plan.h"
+#include "tokenizer/gguf_tokenizer.h"
 #include "weights/quantize_checkpoint.h"
+#include "weights/quantize_source.h"
 
 namespace wideep::tools {
 namespace {
@@ -124,6 +131,64 @@ std::vector<weights::ListedMatrix> matrices_of(const model::ModelConfig& config)
   return matrices;
 }
 
+// What a GGUF file's chat settings are in a directory.
+std::string tokenizer_config(const formats::GgufFile& file) {
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  const auto text_of = [&](const char* key) -> std::optional<std::string_view> {
+    const formats::GgufValue* found = file.find(key);
+    return found == nullptr || found->is_list() ? std::nullopt : found->text();
+  };
+  if (const auto text = text_of("tokenizer.chat_template")) config["chat_template"] = *text;
+  const formats::GgufValue* tokens = file.find("tokenizer.ggml.tokens");
+  for (const char* name : {"bos_token", "eos_token"}) {
+    const formats::GgufValue* id = file.find(fmt::format("tokenizer.ggml.{}_id", name));
+    if (id == nullptr || tokens == nullptr || id->is_list()) continue;
+    const int64_t index = id->integer().value_or(-1);
+    if (index < 0 || index >= static_cast<int64_t>(tokens->size())) continue;
+    if (const auto text = tokens->text(static_cast<size_t>(index))) config[name] = *text;
+  }
+  return formats::json_text(config, 2) + "\n";
+}
+
+// The model of a GGUF file as a checkpoint, under the names that its family publishes.
+Result<weights::QuantizeReport> quantize_gguf(const Options& options, model::ModelConfig config,
+                                              base::ThreadPool& pool,
+                                              const std::function<void(int64_t, int64_t)>& step) {
+  WIDEEP_TRY_ASSIGN(const auto tensors,
+                    model::GgufTensors::open(options.quantize.model_dir, &config));
+  WIDEEP_TRY_ASSIGN(const model::GgufConfig found, model::gguf_config(tensors->files()));
+  const formats::GgufFile& file = tensors->files().first();
+  weights::QuantizeSourceOptions to{.output_dir = options.quantize.output_dir,
+                                    .format = options.quantize.format,
+                                    .config = nlohmann::ordered_json::parse(found.json)};
+  for (const formats::GgufFile& each : tensors->files().files()) {
+    for (const auto& [name, tensor] : each.tensors()) to.bytes_before += tensor.bytes.size();
+  }
+  if (tokenizer::has_gguf_tokenizer(file)) {
+    WIDEEP_TRY_ASSIGN(std::string json, tokenizer::gguf_tokenizer_json(file));
+    to.files.emplace_back("tokenizer.json", std::move(json));
+    to.files.emplace_back("tokenizer_config.json", tokenizer_config(file));
+  }
+  std::vector<weights::SourceTensor> list;
+  for (const model::ListedTensor& tensor : model::all_tensors(config)) {
+    // The first name that is a tensor of its own.
+    std::string own = tensor.name;
+    for (const weights::PublishedTensor& each : config.tensor_names.published(tensor.name)) {
+      if (!each.is_whole()) continue;
+      own = each.name;
+      break;
+    }
+    const bool is_float =
+        tensor.use == model::TensorUse::kVector || tensor.use == model::TensorUse::kFloat;
+    list.push_back({.asked = tensor.name,
+                    .own = own,
+                    .shape = tensor.shape,
+                    .quantizes = model::is_quantizable(tensor.use),
+                    .dtype = is_float ? Dtype::kF32 : Dtype::kBf16});
+  }
+  return weights::quantize_source(*tensors, list, to, pool, step);
+}
+
 Status run(const Options& given) {
   Options options = given;
   options.quantize.format = *kernels::weight_format_from_name(options.format);
@@ -135,11 +200,13 @@ Status run(const Options& given) {
   const run::ThreadPlan threads = run::plan_threads(base::read_machine(), 1, 0);
   base::ThreadPool pool(threads.of_rank(0));
   std::optional<base::Progress> progress;
-  const auto report =
-      weights::quantize_checkpoint(options.quantize, pool, [&](int64_t, int64_t all) {
-        if (!progress) progress.emplace("quantising", all, "tensors");
-        progress->step();
-      });
+  const auto step = [&](int64_t, int64_t all) {
+    if (!progress) progress.emplace("quantising", all, "tensors");
+    progress->step();
+  };
+  const auto report = formats::is_gguf(options.quantize.model_dir)
+                          ? quantize_gguf(options, config, pool, step)
+                          : weights::quantize_checkpoint(options.quantize, pool, step);
   progress.reset();
   if (!report.ok()) return report.status();
   std::optional<Quality> quality;
@@ -158,7 +225,7 @@ void add_quantize_command(command_line::Command app, Status* status) {
   auto options = std::make_shared<Options>();
   command
       .add_option("--model", options->quantize.model_dir,
-                  "Directory of a checkpoint with float weights")
+                  "Directory of a checkpoint with float weights, or a GGUF file of any types")
       .required();
   command.add_option("--to", options->format, "Precision of the matrices")
       .required()

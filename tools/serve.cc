@@ -170,7 +170,8 @@ void add_record_options(command_line::Command command, Options& options) {
 
 void add_engine_options(command_line::Command command, Options& options) {
   command
-      .add_option("--model", options.serve.run.model_dir, "Model directory (Hugging Face layout)")
+      .add_option("--model", options.serve.run.model_dir,
+                  "Model directory (Hugging Face layout), or a GGUF file")
       .required();
   add_rank_run_options(command, &options.ranks);
   command

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/printable.h"
@@ -190,59 +184,15 @@ Result<std::map<std::string, std::string>> read_metadata(const json& value,
   return metadata;
 }
 
-std::string reason(int error) { return std::system_category().message(error); }
-
 }  // namespace
-
-struct SafetensorsFile::Mapping {
-  void* address = nullptr;
-  size_t size = 0;
-
-  Mapping(void* mapped, size_t num_bytes) : address(mapped), size(num_bytes) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { ::munmap(address, size); }
-
-  std::span<const std::byte> bytes() const {
-    return {static_cast<const std::byte*>(address), size};
-  }
-
-  // Null for an empty file, which cannot be mapped.
-  static Result<std::unique_ptr<Mapping>> map(int fd, const std::string& path) {
-    struct stat info{};
-    if (::fstat(fd, &info) != 0) return unreadable(path, reason(errno));
-    // A directory or a pipe has no size to map.
-    if (!S_ISREG(info.st_mode)) return unreadable(path, "not a regular file");
-    const auto num_bytes = static_cast<size_t>(info.st_size);
-    if (num_bytes == 0) return std::unique_ptr<Mapping>();
-    void* address = ::mmap(nullptr, num_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (address == MAP_FAILED) return unreadable(path, reason(errno));
-    return std::make_unique<Mapping>(address, num_bytes);
-  }
-
-  static Status unreadable(const std::string& path, const std::string& why) {
-    return invalid_input(fmt::format("{}: cannot be read: {}", path, why));
-  }
-};
-
-SafetensorsFile::SafetensorsFile() = default;
-SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
-SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
-SafetensorsFile::~SafetensorsFile() = default;
 
 int64_t TensorEntry::num_elements() const {
   return static_cast<int64_t>(bytes.size() / dtype_bytes(dtype));
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Mapping::unreadable(path, reason(errno));
-  auto mapped = Mapping::map(fd, path);
-  ::close(fd);  // the mapping remains valid
-  WIDEEP_TRY_ASSIGN(std::unique_ptr<Mapping> mapping, std::move(mapped));
-  WIDEEP_TRY_ASSIGN(
-      SafetensorsFile file,
-      parse(mapping == nullptr ? std::span<const std::byte>() : mapping->bytes(), path));
+  WIDEEP_TRY_ASSIGN(MappedFile mapping, MappedFile::open(path));
+  WIDEEP_TRY_ASSIGN(SafetensorsFile file, parse(mapping.bytes(), path));
   file.mapping_ = std::move(mapping);
   return file;
 }

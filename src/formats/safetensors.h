@@ -16,12 +16,12 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
+#include "formats/mapped_file.h"
 #include "wideep/status.h"
 
 namespace wideep::formats {
@@ -44,10 +44,6 @@ class SafetensorsFile {
   // The same for bytes in memory, which must outlive the object. Errors name `name`.
   static Result<SafetensorsFile> parse(std::span<const std::byte> bytes, const std::string& name);
 
-  SafetensorsFile(SafetensorsFile&&) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
-  ~SafetensorsFile();
-
   const std::string& path() const { return path_; }
   const std::map<std::string, TensorEntry>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -56,11 +52,10 @@ class SafetensorsFile {
   const TensorEntry* find(const std::string& name) const;
 
  private:
-  struct Mapping;
-  SafetensorsFile();
+  SafetensorsFile() = default;
 
   std::string path_;
-  std::unique_ptr<Mapping> mapping_;  // null when parsed from memory
+  MappedFile mapping_;  // empty when parsed from memory
   std::map<std::string, TensorEntry> tensors_;
   std::map<std::string, std::string> metadata_;
 };

@@ -9,6 +9,8 @@
 //   int4     [k / 2] code + 8, low nibble first  float32
 //   mxfp4    [k / 2] e2m1, low nibble first      e8m0
 //   nvfp4    [k / 2] e2m1, low nibble first      e4m3, and one float32 for the matrix
+//   int4m    [k / 2] code, low nibble first      a byte, and a byte for the minimum; float32 d and
+//                                                dmin of eight groups
 //
 // Thread safety: plain values, pure functions.
 #pragma once
@@ -27,11 +29,12 @@ constexpr bool is_coded(WeightFormat format) {
 }
 constexpr bool is_four_bit(WeightFormat format) {
   return format == WeightFormat::kInt4 || format == WeightFormat::kMxfp4 ||
-         format == WeightFormat::kNvfp4;
+         format == WeightFormat::kNvfp4 || format == WeightFormat::kInt4m;
 }
 // Whether scales are bytes, not float32.
 constexpr bool has_byte_scales(WeightFormat format) {
-  return format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;
+  return format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4 ||
+         format == WeightFormat::kInt4m;
 }
 
 // A view of a coded matrix; does not own the bytes.
@@ -44,7 +47,11 @@ struct CodedMatrix {
   const void* scales = nullptr;  // [ceil(n / scale_rows)][num_groups] float32 or bytes
   int scale_rows = 1;            // rows that share scales: 128 for fp8
   float scale = 1.0f;            // of the whole matrix: nvfp4
+  // int4m only:
+  const std::byte* minimums = nullptr;  // like scales
+  const float* block_scales = nullptr;  // [n][num_blocks][2]: d, dmin
 
+  int num_blocks() const { return (num_groups() + kGroupsOfInt4mBlock - 1) / kGroupsOfInt4mBlock; }
   int num_groups() const { return (k + group - 1) / group; }
   size_t row_bytes() const { return static_cast<size_t>(is_four_bit(format) ? (k + 1) / 2 : k); }
   size_t scale_index(int row, int group_index) const {
@@ -55,6 +62,13 @@ struct CodedMatrix {
   CodedMatrix slice(int begin, int end) const;
   // The scale of a group, without the scale of the whole matrix.
   float group_scale(int row, int group_index) const;
+  // What is subtracted from a group's scaled codes: int4m, else 0.
+  float group_minimum(int row, int group_index) const;
+  // d and dmin of the group. REQUIRES: int4m
+  const float* block_scale(int row, int group_index) const {
+    return block_scales + 2 * (static_cast<size_t>(row) * static_cast<size_t>(num_blocks()) +
+                               static_cast<size_t>(group_index / kGroupsOfInt4mBlock));
+  }
   // The value of a code without scales; for int8 and int4 the code minus its offset.
   float element(int row, int at) const;
 };
@@ -64,6 +78,8 @@ struct QuantizedMatrix {
   CodedMatrix view;  // of the vectors below
   std::vector<std::byte> codes;
   std::vector<std::byte> scales;
+  std::vector<std::byte> minimums;  // int4m
+  std::vector<float> block_scales;
 };
 
 // Quantises float32 rows [n, k] (stride k):
@@ -71,6 +87,8 @@ struct QuantizedMatrix {
 //   int8    scale = max |x| / 127 of the group
 //   int4    16 candidates from max |x| / 7 down; the one with the least squared error
 //   mxfp4   scale = 2^(⌊log2 max |x|⌋ − 2) of the group (OCP Microscaling Formats 1.0, section 6.3)
+//   int4m   scale = (max x − min x) / 15 of the group, minimum −min x; both in 63 steps of the
+//           largest of eight groups
 //   nvfp4   matrix scale = max |x| / (6 · 448), group scale = max |x| / 6 / matrix scale
 // REQUIRES: all values are finite. Elements are rounded to the nearest. Scales of int8 and int4 are
 // exact in bf16, so that a checkpoint may store them as bf16. matrix_scale: nvfp4 only, the matrix

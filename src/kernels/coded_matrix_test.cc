@@ -19,8 +19,9 @@
 namespace wideep::kernels {
 namespace {
 
-constexpr WeightFormat kCoded[] = {WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4,
-                                   WeightFormat::kMxfp4, WeightFormat::kNvfp4};
+constexpr WeightFormat kCoded[] = {WeightFormat::kFp8,   WeightFormat::kInt8,
+                                   WeightFormat::kInt4,  WeightFormat::kMxfp4,
+                                   WeightFormat::kNvfp4, WeightFormat::kInt4m};
 
 std::vector<float> random_floats(int count, std::mt19937& rng) {
   std::normal_distribution<float> normal;

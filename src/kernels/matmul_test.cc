@@ -20,9 +20,9 @@
 namespace wideep::kernels {
 namespace {
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBf16, WeightFormat::kFp8,
-                                     WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kMxfp4,
-                                     WeightFormat::kNvfp4};
+constexpr WeightFormat kFormats[] = {
+    WeightFormat::kF32,  WeightFormat::kBf16,  WeightFormat::kFp8,   WeightFormat::kInt8,
+    WeightFormat::kInt4, WeightFormat::kMxfp4, WeightFormat::kNvfp4, WeightFormat::kInt4m};
 
 // int8 and int4 in groups of any size that checkpoints have.
 std::vector<int> groups_of(WeightFormat format) {

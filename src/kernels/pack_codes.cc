@@ -68,6 +68,7 @@ void place_codes(const PackedShape& shape, const uint8_t* bytes, int lane, std::
     case WeightFormat::kInt4:
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
+    case WeightFormat::kInt4m:
       return spread<uint32_t>(bytes, shape.block_k() / 8, lane, out, nibbles_to_halves);
     case WeightFormat::kF32:
     case WeightFormat::kBf16:
@@ -108,6 +109,24 @@ void pack_block_of_groups(const PackedShape& shape, const CodedMatrix& matrix, i
   place_codes(shape, codes.bytes, lane, block + kGroupsOfBlock * kPanelWidth);
 }
 
+// For int4m: scales and minimums of groups before the codes, dmin and d behind.
+void pack_block_of_minimums(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0,
+                            int lane, std::byte* block) {
+  const BlockCodes codes(matrix, shape, row, k0);
+  constexpr size_t kScales = size_t{kGroupsOfInt4mBlock} * kPanelWidth;
+  for (int i = 0; i < kGroupsOfInt4mBlock && k0 + i * shape.group < shape.k; ++i) {
+    const size_t from = matrix.scale_index(row, k0 / shape.group + i);
+    const size_t to = static_cast<size_t>(i) * kPanelWidth + static_cast<size_t>(lane);
+    block[to] = static_cast<const std::byte*>(matrix.scales)[from];
+    block[kScales + to] = matrix.minimums[from];
+  }
+  place_codes(shape, codes.bytes, lane, block + 2 * kScales);
+  const float* scales = matrix.block_scale(row, k0 / shape.group);
+  auto* ends = reinterpret_cast<float*>(block + shape.block_bytes() - 2 * kScaleBytes);
+  ends[lane] = scales[1];
+  ends[kPanelWidth + lane] = scales[0];
+}
+
 }  // namespace
 
 void begin_pack(const PackedShape& shape, int first_panel, int last_panel, std::byte* out) {
@@ -126,7 +145,9 @@ void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_r
   WIDEEP_CHECK(shape.format == matrix.format);
   WIDEEP_CHECK_EQ(shape.k, matrix.k);
   WIDEEP_CHECK_EQ(matrix.group % shape.group == 0 || matrix.group >= matrix.k, true);
-  const auto pack = has_byte_scales(shape.format) ? pack_block_of_groups : pack_block;
+  const auto pack = shape.format == WeightFormat::kInt4m ? pack_block_of_minimums
+                    : has_byte_scales(shape.format)      ? pack_block_of_groups
+                                                         : pack_block;
   for (int row = 0; row < matrix.n; ++row) {
     const int target = first_row + row;
     std::byte* panel = out + static_cast<size_t>(target / kPanelWidth) * shape.panel_bytes();

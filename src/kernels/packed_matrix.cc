@@ -14,6 +14,7 @@ int default_group(WeightFormat format) {
     case WeightFormat::kInt4:
       return 64;
     case WeightFormat::kMxfp4:
+    case WeightFormat::kInt4m:
       return 32;
     case WeightFormat::kNvfp4:
       return 16;
@@ -34,6 +35,8 @@ int PackedShape::block_k() const {
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
       return kGroupsOfBlock * group;
+    case WeightFormat::kInt4m:
+      return kGroupsOfInt4mBlock * group;
   }
   return 0;
 }
@@ -53,6 +56,8 @@ size_t PackedShape::block_bytes() const {
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
       return kGroupsOfBlock * kPanelWidth + values / 2;
+    case WeightFormat::kInt4m:
+      return 2 * kGroupsOfInt4mBlock * kPanelWidth + values / 2 + 2 * kScaleBytes;
   }
   return 0;
 }

@@ -14,6 +14,8 @@
 //                                                k + 4 … k + 7
 //   mxfp4         128 (four groups)              [4][16] e8m0 of half the scale, codes like int4
 //   nvfp4         64 (four groups)               [4][16] e5m3 (e5m3.h), codes like int4
+//   int4m         256 (eight groups)             [8][16] scales, [8][16] minimums, codes like int4,
+//                                                [16] float32 dmin, [16] float32 d
 //
 // Scales are before or after the codes, in the order in which a product reads them, since memory is
 // prefetched in that order. Columns from n on and values from k on are zero. The packed form is the
@@ -38,6 +40,8 @@ inline constexpr size_t kScaleBytes = kPanelWidth * sizeof(float);
 
 // Number of groups in a block of mxfp4 or nvfp4.
 inline constexpr int kGroupsOfBlock = 4;
+// The same for int4m.
+inline constexpr int kGroupsOfInt4mBlock = 8;
 
 // Determines the layout and size of a packed matrix.
 struct PackedShape {
@@ -57,8 +61,8 @@ struct PackedShape {
   bool operator==(const PackedShape&) const = default;
 };
 
-// The default group of quantisation: fp8 128, int8 128, int4 64, mxfp4 32, nvfp4 16; 0 for f32 and
-// bf16.
+// The default group of quantisation: fp8 128, int8 128, int4 64, mxfp4 32, nvfp4 16, int4m 32; 0
+// for f32 and bf16.
 int default_group(WeightFormat format);
 
 inline PackedShape packed_shape(WeightFormat format, int n, int k) {

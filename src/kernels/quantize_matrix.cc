@@ -63,9 +63,15 @@ struct Output {
       }
     }
   }
-  QuantizedMatrix finish() {
+  // What the view points to so far.
+  void update_view() {
     matrix.view.codes = matrix.codes.data();
     matrix.view.scales = matrix.scales.data();
+    matrix.view.minimums = matrix.minimums.data();
+    matrix.view.block_scales = matrix.block_scales.data();
+  }
+  QuantizedMatrix finish() {
+    update_view();
     return std::move(matrix);
   }
 };
@@ -181,6 +187,49 @@ QuantizedMatrix quantize_nvfp4(int group, const float* rows, int n, int k, float
   return out.finish();
 }
 
+// Codes, scales and minimums are not negative, so that groups of positive values have no minimum.
+QuantizedMatrix quantize_int4m(int group, const float* rows, int n, int k) {
+  constexpr float kLevels = 15.0f, kSteps = 63.0f;
+  Output out(WeightFormat::kInt4m, group, n, k, 1);
+  const CodedMatrix& view = out.matrix.view;
+  out.matrix.minimums.resize(out.matrix.scales.size());
+  out.matrix.block_scales.resize(2 * static_cast<size_t>(n) *
+                                 static_cast<size_t>(view.num_blocks()));
+  out.update_view();
+  // The scale and the minimum of a group.
+  const auto range = [&](const float* x, int count) {
+    const auto [least, most] = std::minmax_element(x, x + count);
+    const float minimum = std::max(0.0f, -*least);
+    return std::pair((std::max(0.0f, *most) + minimum) / kLevels, minimum);
+  };
+  const auto scales_of = [&](int row, int index) {
+    return out.matrix.block_scales.data() + (view.block_scale(row, index) - view.block_scales);
+  };
+  for_each_group(view, rows, [&](int row, int index, const float* x, int count) {
+    const auto [scale, minimum] = range(x, count);
+    float* of_block = scales_of(row, index);
+    of_block[0] = std::max(of_block[0], scale / kSteps);
+    of_block[1] = std::max(of_block[1], minimum / kSteps);
+  });
+  // Few bits, so that products with steps and codes are exact.
+  for (float& scale : out.matrix.block_scales) scale = round_to_bf16(scale);
+  for_each_group(view, rows, [&](int row, int index, const float* x, int count) {
+    const auto [scale, minimum] = range(x, count);
+    const float* of_block = scales_of(row, index);
+    const auto steps = [&](float value, float step) {
+      return static_cast<uint8_t>(std::min(kSteps, round_small(value * inverse_of(step))));
+    };
+    out.set_scale(row, index, steps(scale, of_block[0]));
+    out.matrix.minimums[view.scale_index(row, index)] = std::byte{steps(minimum, of_block[1])};
+    const float inverse = inverse_of(view.group_scale(row, index));
+    const float added = view.group_minimum(row, index);
+    out.set_nibbles(row, index * group, count, [&](int i) {
+      return static_cast<int>(std::clamp(round_small((x[i] + added) * inverse), 0.0f, kLevels));
+    });
+  });
+  return out.finish();
+}
+
 }  // namespace
 
 CodedMatrix CodedMatrix::slice(int begin, int end) const {
@@ -189,6 +238,10 @@ CodedMatrix CodedMatrix::slice(int begin, int end) const {
   part.codes = codes + static_cast<size_t>(begin) * row_bytes();
   part.scales = static_cast<const std::byte*>(scales) +
                 scale_index(begin, 0) * (has_byte_scales(format) ? 1 : sizeof(float));
+  if (format == WeightFormat::kInt4m) {
+    part.minimums = minimums + scale_index(begin, 0);
+    part.block_scales = block_scale(begin, 0);
+  }
   return part;
 }
 
@@ -196,6 +249,9 @@ float CodedMatrix::group_scale(int row, int group_index) const {
   const auto* bytes = static_cast<const uint8_t*>(scales);
   const size_t at = scale_index(row, group_index);
   if (format == WeightFormat::kMxfp4) return bytes[at] == 0 ? 0.0f : float_from_e8m0(bytes[at]);
+  if (format == WeightFormat::kInt4m) {
+    return block_scale(row, group_index)[0] * static_cast<float>(bytes[at]);
+  }
   if (format == WeightFormat::kNvfp4) {
     F8E4M3 value;
     value.bits = bytes[at];
@@ -204,6 +260,12 @@ float CodedMatrix::group_scale(int row, int group_index) const {
   float value;
   std::memcpy(&value, bytes + at * sizeof(value), sizeof(value));
   return value;
+}
+
+float CodedMatrix::group_minimum(int row, int group_index) const {
+  if (format != WeightFormat::kInt4m) return 0.0f;
+  const auto byte = std::to_integer<uint8_t>(minimums[scale_index(row, group_index)]);
+  return block_scale(row, group_index)[1] * static_cast<float>(byte);
 }
 
 float CodedMatrix::element(int row, int at) const {
@@ -220,6 +282,8 @@ float CodedMatrix::element(int row, int at) const {
       return static_cast<float>(bytes[at] - 128);
     case WeightFormat::kInt4:
       return static_cast<float>(static_cast<int>(nibble) - 8);
+    case WeightFormat::kInt4m:
+      return static_cast<float>(nibble);
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
       return float_from_e2m1(nibble);
@@ -245,6 +309,8 @@ QuantizedMatrix quantize_matrix(WeightFormat format, int group, const float* row
       return quantize_int8(group, rows, n, k);
     case WeightFormat::kInt4:
       return quantize_int4(group, rows, n, k);
+    case WeightFormat::kInt4m:
+      return quantize_int4m(group, rows, n, k);
     case WeightFormat::kMxfp4:
       return quantize_mxfp4(group, rows, n, k);
     case WeightFormat::kNvfp4:
@@ -262,7 +328,10 @@ void dequantize_rows(const CodedMatrix& matrix, int begin, int end, float* out) 
     for (int group = 0; group < matrix.num_groups(); ++group) {
       const float scale = matrix.group_scale(row, group) * matrix.scale;
       const int last = std::min(matrix.k, (group + 1) * matrix.group);
-      for (int k = group * matrix.group; k < last; ++k) *out++ = scale * matrix.element(row, k);
+      const float minimum = matrix.group_minimum(row, group);
+      for (int k = group * matrix.group; k < last; ++k) {
+        *out++ = scale * matrix.element(row, k) - minimum;
+      }
     }
   }
 }

@@ -7,7 +7,7 @@
 namespace wideep::kernels {
 namespace {
 
-constexpr std::array<std::pair<WeightFormat, std::string_view>, 7> kNames = {{
+constexpr std::array<std::pair<WeightFormat, std::string_view>, 8> kNames = {{
     {WeightFormat::kF32, "f32"},
     {WeightFormat::kBf16, "bf16"},
     {WeightFormat::kFp8, "fp8"},
@@ -15,6 +15,7 @@ constexpr std::array<std::pair<WeightFormat, std::string_view>, 7> kNames = {{
     {WeightFormat::kInt4, "int4"},
     {WeightFormat::kMxfp4, "mxfp4"},
     {WeightFormat::kNvfp4, "nvfp4"},
+    {WeightFormat::kInt4m, "int4m"},
 }};
 
 }  // namespace

@@ -8,6 +8,10 @@
 //   fp8      e4m3 · float32 scale of a 128 × 128 block           128  bf16 rows   (DeepSeek-V3)
 //   int8     (code − 128) · float32 scale                   8 … 256  quantised rows
 //   int4     (code − 8) · float32 scale                     8 … 256  quantised rows
+//   int4m    d · scale · code − dmin · minimum, with byte        32  quantised rows   (Q4_K of
+//   ggml)
+//            scales and minimums of groups, and float32 d
+//            and dmin of eight groups
 //   mxfp4    e2m1 · 2^(e8m0 scale)                                32  quantised rows   (OCP MX)
 //   nvfp4    e2m1 · e4m3 scale · one float32 for the matrix       16  quantised rows   (ModelOpt)
 //
@@ -25,16 +29,17 @@
 
 namespace wideep::kernels {
 
-enum class WeightFormat : uint8_t { kF32, kBf16, kFp8, kInt8, kInt4, kMxfp4, kNvfp4 };
+enum class WeightFormat : uint8_t { kF32, kBf16, kFp8, kInt8, kInt4, kMxfp4, kNvfp4, kInt4m };
 
-// "f32", "bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4".
+// "f32", "bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4", "int4m".
 std::string_view weight_format_name(WeightFormat format);
 std::optional<WeightFormat> weight_format_from_name(std::string_view name);
 
 // Whether products take rows that are quantised to int8 (quantized_rows.h).
 constexpr bool takes_quantized_rows(WeightFormat format) {
   return format == WeightFormat::kInt8 || format == WeightFormat::kInt4 ||
-         format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;
+         format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4 ||
+         format == WeightFormat::kInt4m;
 }
 
 // The dtype of activation rows in dispatch, and of the KV cache, with weights of this format.

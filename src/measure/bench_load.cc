@@ -12,11 +12,13 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <system_error>
 
 #include "base/machine.h"
 #include "base/try.h"
+#include "formats/gguf.h"
 #include "model/model.h"
 #include "model/model_files.h"
 #include "run/memory_plan.h"
@@ -89,12 +91,39 @@ Result<std::vector<formats::SafetensorsFile>> open_files(const std::string& mode
   return files;
 }
 
-Result<double> measure_read(const LoadBenchOptions& options, base::ThreadPool& pool) {
-  WIDEEP_TRY_ASSIGN(const auto files, open_files(options.model_dir));
-  std::vector<std::span<const std::byte>> chunks;
-  for (const auto& file : files) {
-    for (const auto& [name, entry] : file.tensors()) cut(entry.bytes, &chunks);
+// The tensors' bytes, in files that stay open.
+struct TensorBytes {
+  std::vector<formats::SafetensorsFile> safetensors;
+  std::optional<formats::GgufFiles> gguf;
+  std::vector<std::span<const std::byte>> spans;
+
+  uint64_t total() const {
+    uint64_t bytes = 0;
+    for (const auto& span : spans) bytes += span.size();
+    return bytes;
   }
+};
+
+Result<TensorBytes> tensor_bytes(const std::string& model_dir) {
+  TensorBytes bytes;
+  if (formats::is_gguf(model_dir)) {
+    WIDEEP_TRY_ASSIGN(bytes.gguf, formats::GgufFiles::open(model_dir));
+    for (const formats::GgufFile& file : bytes.gguf->files()) {
+      for (const auto& [name, tensor] : file.tensors()) bytes.spans.push_back(tensor.bytes);
+    }
+    return bytes;
+  }
+  WIDEEP_TRY_ASSIGN(bytes.safetensors, open_files(model_dir));
+  for (const auto& file : bytes.safetensors) {
+    for (const auto& [name, entry] : file.tensors()) bytes.spans.push_back(entry.bytes);
+  }
+  return bytes;
+}
+
+Result<double> measure_read(const LoadBenchOptions& options, base::ThreadPool& pool) {
+  WIDEEP_TRY_ASSIGN(const TensorBytes bytes, tensor_bytes(options.model_dir));
+  std::vector<std::span<const std::byte>> chunks;
+  for (const auto& span : bytes.spans) cut(span, &chunks);
   // Tensors are listed by name; in the order of addresses, threads read each file front to back.
   std::sort(chunks.begin(), chunks.end(),
             [](const auto& a, const auto& b) { return a.data() < b.data(); });
@@ -210,8 +239,13 @@ Result<LoadBenchReport> run_load_bench(const LoadBenchOptions& given,
   LoadBenchOptions options = given;
   if (options.threads == 0) options.threads = base::read_machine().usable_cores();
   LoadBenchReport report{.threads = options.threads, .packed_bytes = packed_bytes(options)};
-  WIDEEP_TRY_ASSIGN(const auto checkpoint, weights::Checkpoint::open(options.model_dir));
-  report.file_bytes = checkpoint.total_bytes();
+  if (formats::is_gguf(options.model_dir)) {
+    WIDEEP_TRY_ASSIGN(const TensorBytes bytes, tensor_bytes(options.model_dir));
+    report.file_bytes = bytes.total();
+  } else {
+    WIDEEP_TRY_ASSIGN(const auto checkpoint, weights::Checkpoint::open(options.model_dir));
+    report.file_bytes = checkpoint.total_bytes();
+  }
   // Brings the checkpoint into the page cache; not a measurement.
   WIDEEP_TRY(measure_in_child(measure_read, options).status());
   for (int i = 0; i < options.rounds; ++i) {

@@ -223,7 +223,8 @@ struct ModelConfig {
   }
 };
 
-// Reads `model_dir`/config.json, and generation_config.json, if present, for the end tokens.
+// Reads `model_dir`/config.json, and generation_config.json, if present, for the end tokens; or the
+// metadata of a GGUF file.
 // Errors (invalid input): a missing file or key, a value that is out of range or contradictory, a
 // family or feature that wideep does not support. The message is one line with file and key.
 // An accepted config has these properties: all sizes of its parts are positive; heads × head size

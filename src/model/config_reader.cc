@@ -14,6 +14,7 @@
 #include "formats/json.h"
 #include "model/config_fields.h"
 #include "model/families/family.h"
+#include "model/gguf/gguf_config.h"
 
 namespace wideep::model {
 namespace {
@@ -247,6 +248,10 @@ Result<ModelConfig> parse_model_config(const std::string& json, const std::strin
 }
 
 Result<ModelConfig> read_model_config(const std::string& model_dir) {
+  if (formats::is_gguf(model_dir)) {
+    WIDEEP_TRY_ASSIGN(const formats::GgufFiles files, formats::GgufFiles::open(model_dir));
+    return read_gguf_config(files);
+  }
   const std::filesystem::path dir = model_dir;
   const std::string file = dir / "config.json";
   WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(file));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "model/gguf/packing_notes.h"
 #include "model/match_tensors.h"
 #include "weights/stored_matrix.h"
 
@@ -29,17 +30,32 @@ ModelFiles::ModelFiles(weights::Checkpoint checkpoint, const ModelConfig& config
       tensors_(std::make_unique<OwnedTensors>(checkpoint_, config)) {}
 
 Result<ModelFiles> ModelFiles::open(const std::string& model_dir, ModelConfig* config) {
+  if (formats::is_gguf(model_dir)) {
+    WIDEEP_TRY_ASSIGN(auto tensors, GgufTensors::open(model_dir, config));
+    return ModelFiles(std::move(tensors));
+  }
   WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
   WIDEEP_TRY(match_tensors(checkpoint, checkpoint.names(), model_dir, config));
   return ModelFiles(std::move(checkpoint), *config);
 }
 
 Result<ModelFiles> ModelFiles::reopen(const std::string& model_dir, const ModelConfig& config) {
+  if (formats::is_gguf(model_dir)) {
+    WIDEEP_TRY_ASSIGN(auto tensors, GgufTensors::reopen(model_dir, config));
+    return ModelFiles(std::move(tensors));
+  }
   WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
   return ModelFiles(std::move(checkpoint), config);
 }
 
+std::vector<std::string> ModelFiles::packing_notes(const ModelConfig& config,
+                                                   const ModelForms& forms) const {
+  if (gguf_ == nullptr) return {};
+  return model::packing_notes(config, forms, *gguf_);
+}
+
 uint64_t ModelFiles::bytes_of(const ListedTensor& tensor) const {
+  if (gguf_ != nullptr) return gguf_->bytes_of(tensor.name, tensor.num_elements());
   const formats::TensorEntry* entry = tensors_->find(tensor.name);
   if (!tensor.name.ends_with(".weight")) {
     return entry == nullptr

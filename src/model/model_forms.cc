@@ -31,6 +31,7 @@ std::string ModelForms::format_names() const {
     const std::string_view name = kernels::weight_format_name(form.format);
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
+  if (expert_down) add(*expert_down);
   for (const LayerForms& layer : layers) {
     for (const MatrixForm* form : {&layer.input, &layer.gates, &layer.q_b, &layer.index_query,
                                    &layer.index_key, &layer.output, &layer.mlp, &layer.prediction})
@@ -57,6 +58,7 @@ ModelForms model_forms(const ModelConfig& config, const WeightLoader& loader) {
   const weights::ExpertShape experts = experts_shape(config, loader);
   ModelForms forms{.row_dtype = loader.row_dtype(),
                    .experts = {experts.format, experts.group},
+                   .expert_down = experts.down_form,
                    .lm_head = loader.form(config.head_tensor(), config.hidden_size),
                    .layers = {}};
   for (int layer = 0; layer < config.num_all_layers(); ++layer) {
@@ -69,6 +71,7 @@ ModelForms uniform_forms(const ModelConfig& config, kernels::WeightFormat format
   const MatrixForm form = weights::default_form(format);
   return {.row_dtype = kernels::row_dtype(format),
           .experts = form,
+          .expert_down = std::nullopt,
           .lm_head = form,
           .layers = std::vector<LayerForms>(static_cast<size_t>(config.num_all_layers()),
                                             {form, form, form, form, form, form, form, form})};
@@ -85,18 +88,19 @@ weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader
   }
   const weights::ExpertShape shape =
       weights::expert_shape(loader, prefixes, config.hidden_size, config.moe_intermediate_size);
-  return experts_shape(config, MatrixForm{shape.format, shape.group}, num_slices);
+  return experts_shape(config, MatrixForm{shape.format, shape.group}, num_slices, shape.down_form);
 }
 
 weights::ExpertShape experts_shape(const ModelConfig& config, const MatrixForm& form,
-                                   int num_slices) {
+                                   int num_slices, const std::optional<MatrixForm>& down) {
   return {.format = form.format,
           .hidden = config.hidden_size,
           .intermediate = config.moe_intermediate_size,
           .group = form.group,
           .num_slices = num_slices,
           .biased = config.expert_bias,
-          .activation = config.activation};
+          .activation = config.activation,
+          .down_form = down};
 }
 
 }  // namespace wideep::model

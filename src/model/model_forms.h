@@ -5,6 +5,7 @@
 // Thread safety: plain values; pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct LayerForms {
 struct ModelForms {
   Dtype row_dtype = Dtype::kBf16;  // of the embedding, and of activations between products
   weights::MatrixForm experts;
+  std::optional<weights::MatrixForm> expert_down = std::nullopt;  // where it differs
   weights::MatrixForm lm_head;
   std::vector<LayerForms> layers;
 
@@ -47,8 +49,13 @@ ModelForms uniform_forms(const ModelConfig& config, kernels::WeightFormat format
 // num_slices: the number of slices of each expert.
 weights::ExpertShape experts_shape(const ModelConfig& config, const weights::WeightLoader& loader,
                                    int num_slices = 1);
-// The same in a given form.
+// The same in given forms.
 weights::ExpertShape experts_shape(const ModelConfig& config, const weights::MatrixForm& form,
-                                   int num_slices = 1);
+                                   int num_slices = 1,
+                                   const std::optional<weights::MatrixForm>& down = std::nullopt);
+inline weights::ExpertShape experts_shape(const ModelConfig& config, const ModelForms& forms,
+                                          int num_slices = 1) {
+  return experts_shape(config, forms.experts, num_slices, forms.expert_down);
+}
 
 }  // namespace wideep::model

@@ -36,8 +36,8 @@ uint64_t gated_mlp_bytes(const MatrixForm& form, int hidden, int intermediate) {
       .record_bytes();
 }
 
-uint64_t expert_bytes(const ModelConfig& config, const MatrixForm& form, int slices) {
-  return model::experts_shape(config, form, slices).record_bytes();
+uint64_t expert_bytes(const ModelConfig& config, const ModelForms& forms, int slices) {
+  return model::experts_shape(config, forms, slices).record_bytes();
 }
 
 // ---- weights ----
@@ -238,7 +238,8 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
   const uint64_t streams = floats(2 * hidden) + cast;
   // Assumes balanced ranks, which receive as many rows as they send: top_k per token.
   const uint64_t experts =
-      config.routing.top_k * between_row(forms.experts, config.moe_intermediate_size);
+      config.routing.top_k *
+      between_row(forms.expert_down.value_or(forms.experts), config.moe_intermediate_size);
   // What the layer predicts from, and both halves of its input.
   const uint64_t prediction = predicts ? floats(3 * hidden) : 0;
   const uint64_t weighted = config.weight_on_input ? floats(hidden) : 0;
@@ -273,7 +274,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape
   const model::KvLayout kv(config, cache, layers, joint ? shape.ep_size : 1);
   return {.num_ranks = shape.ep_size,
           .dense_weights = dense_weights(config, forms, layers),
-          .slots_per_rank = slots * expert_bytes(config, forms.experts, shape.num_slices),
+          .slots_per_rank = slots * expert_bytes(config, forms, shape.num_slices),
           .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes() + pipeline.bytes(),
           .joint_memory = joint ? joint->bytes() : 0,
           .shard_memory = shards ? uint64_t(shape.num_owners()) * shards->bytes() : 0,

@@ -10,6 +10,7 @@
 #include "base/content_hash.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "formats/gguf.h"
 #include "model/perfect_router.h"
 #include "model/tensor_list.h"
 #include "parallel/initial_placement.h"
@@ -94,8 +95,27 @@ std::string hash_of_file(const std::string& path) {
   return content.ok() ? base::content_hash_hex(*content) : "unreadable";
 }
 
+// Of the metadata and the list of tensors: a few megabytes before gigabytes of tensors.
+std::string hash_of_gguf(const std::string& path) {
+  const auto files = formats::GgufFiles::open(path);
+  if (!files.ok()) return "unreadable";
+  std::string hashes;
+  for (const formats::GgufFile& file : files->files()) {
+    const auto header = file.header();
+    hashes +=
+        base::content_hash_hex({reinterpret_cast<const char*>(header.data()), header.size()}) + " ";
+  }
+  return base::content_hash_hex(hashes);
+}
+
+std::string hash_of_config(const std::string& model_dir) {
+  if (formats::is_gguf(model_dir)) return hash_of_gguf(model_dir);
+  return hash_of_file(model_dir + "/config.json");
+}
+
 // Of the files that token ids follow from.
 std::string hash_of_tokenizer(const std::string& model_dir) {
+  if (formats::is_gguf(model_dir)) return "in the model";
   std::string hashes;
   for (const std::string& file : tokenizer::Tokenizer::file_names()) {
     hashes += hash_of_file(model_dir + "/" + file) + " ";
@@ -160,6 +180,11 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
   WIDEEP_TRY(open_tensors(options, &inputs));
   inputs.model.forms = model::model_forms(inputs.model.config,
                                           weights::WeightLoader(inputs.tensors(), options.format));
+  if (inputs.files && !options.format) {
+    for (std::string& note : inputs.files->packing_notes(inputs.model.config, inputs.model.forms)) {
+      inputs.model.config.notes.push_back(std::move(note));
+    }
+  }
   if (options.statistics) {
     WIDEEP_TRY_ASSIGN(inputs.statistics_directory,
                       recordings::prepare_statistics_directory(options.statistics->directory));
@@ -171,7 +196,7 @@ transport::Settings fingerprints(const RunOptions& options, const RunInputs& inp
   return {{"the version of wideep", WIDEEP_VERSION},
           {"the program (its content)", hash_of_file("/proc/self/exe")},
           {"the kernels (WIDEEP_ISA)", std::string(inputs.kernels->isa)},
-          {"the model (config.json)", hash_of_file(options.model_dir + "/config.json")},
+          {"the model (config.json)", hash_of_config(options.model_dir)},
           {fmt::format("the tokenizer ({})", fmt::join(tokenizer::Tokenizer::file_names(), ", ")),
            hash_of_tokenizer(options.model_dir)},
           {"--random-weights", options.random_weights ? "true" : "false"},

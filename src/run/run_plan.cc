@@ -265,7 +265,7 @@ ExpertRanks plan_experts(const RunPlan& plan) {
 }
 
 weights::ExpertShape expert_shape(const ModelFacts& model, int num_slices) {
-  return model::experts_shape(model.config, model.forms.experts, num_slices);
+  return model::experts_shape(model.config, model.forms, num_slices);
 }
 
 }  // namespace

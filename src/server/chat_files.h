@@ -8,6 +8,9 @@
 // tokens: tokenizer_config.json and, for models without "added_tokens_decoder",
 // special_tokens_map.json.
 //
+// In a GGUF file: tokenizer.chat_template, tokenizer.chat_template.NAME for those that
+// tokenizer.chat_templates lists, and the tokens that tokenizer.ggml.*_token_id name.
+//
 // Thread safety: pure functions; a ChatTemplates is immutable once it is filled.
 #pragma once
 
@@ -62,6 +65,7 @@ struct ChatFiles {
 };
 
 // Errors (invalid input): a file with wrong contents; ChatTemplates::add().
+// model_dir: the directory, or a GGUF file.
 Result<ChatFiles> read_chat_files(const std::string& model_dir);
 
 }  // namespace wideep::server

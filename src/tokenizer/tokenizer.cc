@@ -10,7 +10,9 @@
 #include "base/check.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "formats/gguf.h"
 #include "tokenizer/byte_level.h"
+#include "tokenizer/gguf_tokenizer.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/parts.h"
 #include "tokenizer/tiktoken_reader.h"
@@ -86,6 +88,11 @@ class Encoder {
 }  // namespace
 
 Result<Tokenizer> Tokenizer::read(const std::string& path, int32_t id_limit) {
+  if (formats::is_gguf(path)) {
+    WIDEEP_TRY_ASSIGN(const formats::GgufFiles files, formats::GgufFiles::open(path));
+    WIDEEP_TRY_ASSIGN(auto parts, read_gguf_tokenizer(files.first()));
+    return Tokenizer(std::move(parts));
+  }
   std::error_code error;
   const bool is_directory = std::filesystem::is_directory(path, error);
   const std::string file = is_directory ? path + "/tokenizer.json" : path;
@@ -125,6 +132,10 @@ Result<Tokenizer> Tokenizer::parse_ranks(std::string_view text, const std::strin
 }
 
 bool Tokenizer::is_in(const std::string& model_dir) {
+  if (formats::is_gguf(model_dir)) {
+    const auto files = formats::GgufFiles::open(model_dir);
+    return files.ok() && has_gguf_tokenizer(files->first());
+  }
   std::error_code error;
   return std::filesystem::exists(model_dir + "/tokenizer.json", error) ||
          find_tiktoken_family(model_dir) != nullptr;

@@ -41,10 +41,10 @@ class Tokenizer {
  public:
   // Reads "<path>/tokenizer.json", or where there is none the file of a family of tiktoken's kind,
   // and, as transformers does, the tokens of other files beside it (more_tokens.h); or `path`
-  // alone, a tokenizer.json, where it is no directory. id_limit: the model's tokens; special tokens
-  // that other files name without an id are left out where they would be beyond it. Errors: see
-  // parse; a missing or unreadable file is invalid input as well; a token of another file with an
-  // id that does not follow from tokenizer.json.
+  // alone, a tokenizer.json or a GGUF file (gguf_tokenizer.h), where it is no directory. id_limit:
+  // the model's tokens; special tokens that other files name without an id are left out where they
+  // would be beyond it. Errors: see parse; a missing or unreadable file is invalid input as well; a
+  // token of another file with an id that does not follow from tokenizer.json.
   static Result<Tokenizer> read(const std::string& path,
                                 int32_t id_limit = std::numeric_limits<int32_t>::max());
 
@@ -59,7 +59,7 @@ class Tokenizer {
   // tiktoken_reader.h.
   static Result<Tokenizer> parse_ranks(std::string_view text, const std::string& name);
 
-  // Whether a directory has one of the files that read() starts with.
+  // Whether a directory has one of the files that read() starts with, or a GGUF file a tokenizer.
   static bool is_in(const std::string& model_dir);
   // The names of all files that read() may use.
   static std::vector<std::string> file_names();

@@ -2,7 +2,6 @@
 #include "weights/checkpoint.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -143,7 +142,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   WIDEEP_TRY_ASSIGN(checkpoint.shards_, open_files(model_dir));
   for (size_t shard = 0; shard < checkpoint.shards_.size(); ++shard) {
     const SafetensorsFile& file = checkpoint.shards_[shard];
-    checkpoint.states_.push_back(state_of(file.path()));
+    checkpoint.states_.push_back(formats::file_state(file.path()));
     for (const auto& [name, entry] : file.tensors()) {
       if (entry.bytes.empty()) continue;  // says nothing, as in a model without shared experts
       const auto [found, inserted] = checkpoint.tensors_.emplace(name, Location{shard, &entry});
@@ -182,23 +181,11 @@ const TensorEntry* Checkpoint::find(const std::string& name) const {
   return found == tensors_.end() ? nullptr : found->second.entry;
 }
 
-Checkpoint::FileState Checkpoint::state_of(const std::string& path) {
-  struct stat found;
-  if (::stat(path.c_str(), &found) != 0) return {};
-  return {.device = found.st_dev,
-          .inode = found.st_ino,
-          .bytes = found.st_size,
-          .modified_ns = found.st_mtim.tv_sec * int64_t{1'000'000'000} + found.st_mtim.tv_nsec};
-}
-
 // Weights are read from the mapped files for seconds to minutes. If somebody replaces a file in
 // that time, the loaded weights may be a mixture of two versions.
 Status Checkpoint::check_unchanged() const {
   for (size_t shard = 0; shard < shards_.size(); ++shard) {
-    if (state_of(shards_[shard].path()) == states_[shard]) continue;
-    return failed(fmt::format(
-        "{}: the file changed while it was read; start again when no process writes to it",
-        shards_[shard].path()));
+    WIDEEP_TRY(formats::check_unchanged(shards_[shard].path(), states_[shard]));
   }
   return {};
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/file_state.h"
 #include "formats/safetensors.h"
 #include "weights/tensor_source.h"
 #include "wideep/status.h"
@@ -46,19 +47,9 @@ class Checkpoint : public TensorSource {
  private:
   Status missing(const std::string& name) const;
 
-  // Two states of a file are equal unless the file was changed or replaced.
-  struct FileState {
-    uint64_t device = 0;
-    uint64_t inode = 0;
-    int64_t bytes = -1;  // −1: no such file
-    int64_t modified_ns = 0;
-    bool operator==(const FileState&) const = default;
-  };
-  static FileState state_of(const std::string& path);
-
   std::string model_dir_;
   std::vector<formats::SafetensorsFile> shards_;
-  std::vector<FileState> states_;  // states of the shards when they were opened
+  std::vector<formats::FileState> states_;  // states of the shards when they were opened
   struct Location {
     size_t shard;
     const formats::TensorEntry* entry;

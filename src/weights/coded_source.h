@@ -49,6 +49,8 @@ struct CodedSource {
   struct Rows {
     kernels::CodedMatrix view;
     std::vector<std::byte> codes, scales;
+    std::vector<std::byte> minimums;  // of int4m
+    std::vector<float> block_scales;
   };
   // Rows [begin, end). REQUIRES: has_format().
   Rows rows(int begin, int end) const;

@@ -59,15 +59,20 @@ Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const s
 
 ExpertShape expert_shape(const WeightLoader& loader, const std::vector<std::string>& prefixes,
                          int hidden, int intermediate) {
-  std::vector<WeightLoader::NameAndWidth> matrices;
+  const bool apart = loader.packs_down_apart();
+  std::vector<WeightLoader::NameAndWidth> matrices, downs;
   for (const std::string& prefix : prefixes) {
     matrices.push_back({prefix + ".gate_proj.weight", hidden});
     matrices.push_back({prefix + ".up_proj.weight", hidden});
-    matrices.push_back({prefix + ".down_proj.weight", intermediate});
+    (apart ? downs : matrices).push_back({prefix + ".down_proj.weight", intermediate});
   }
   const MatrixForm form = loader.common_form(matrices);
-  return {
+  ExpertShape shape{
       .format = form.format, .hidden = hidden, .intermediate = intermediate, .group = form.group};
+  if (!apart) return shape;
+  const MatrixForm down = loader.common_form(downs);
+  if (down != form) shape.down_form = down;
+  return shape;
 }
 
 Result<MlpRecord> load_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "base/aligned_bytes.h"
@@ -37,9 +38,13 @@ struct ExpertShape {
   int num_slices = 1;
   bool biased = false;
   kernels::Activation activation = {};
+  // Of down, where it differs from gate and up, as in GGUF files.
+  std::optional<MatrixForm> down_form = std::nullopt;
 
   kernels::PackedShape gate() const { return {format, intermediate, hidden, group}; }  // also of up
-  kernels::PackedShape down() const { return {format, hidden, intermediate, group}; }
+  kernels::PackedShape down() const {
+    return down_form.value_or(MatrixForm{format, group}).shape(hidden, intermediate);
+  }
   size_t up_offset() const { return slice_bytes(gate()); }
   size_t down_offset() const { return 2 * slice_bytes(gate()); }
   size_t scales_offset() const { return down_offset() + slice_bytes(down()); }
@@ -87,7 +92,8 @@ GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slic
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
                    std::byte* record, int slice = 0);
 
-// The shape of records for the whole MLPs of these prefixes, all in one form (common_form).
+// The shape of records for the whole MLPs of these prefixes, all in one form (common_form); in a
+// source with row_sources() gate and up in one, and down in one.
 ExpertShape expert_shape(const WeightLoader& loader, const std::vector<std::string>& prefixes,
                          int hidden, int intermediate);
 

@@ -198,6 +198,7 @@ MatrixForm StoredLayout::form(int64_t k) const {
     }
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
+    case WeightFormat::kInt4m:
       return default_form(format);
     case WeightFormat::kF32:
     case WeightFormat::kBf16:

@@ -37,6 +37,7 @@ StoredLayout layout_of(const TensorSource& tensors, const std::string& name, int
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind(".weight")); }
 
 std::vector<std::string> stored_names(const TensorSource& tensors, const std::string& name) {
+  if (const RowSources* rows = tensors.row_sources()) return rows->names_of(name);
   return layout_of(tensors, name, 0).names();
 }
 
@@ -48,14 +49,21 @@ bool has_module(const TensorSource& source, const std::string& module) {
 }
 
 MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int k) {
+  if (const RowSources* rows = tensors.row_sources()) return rows->form_of(name);
   return layout_of(tensors, name, k).form(k);
 }
 
 Result<StoredMatrix> StoredMatrix::open(const TensorSource& tensors, const std::string& name, int n,
                                         int k) {
+  StoredMatrix matrix(n, k);
+  if (const RowSources* sources = tensors.row_sources()) {
+    WIDEEP_TRY_ASSIGN(matrix.rows_, sources->open_rows(name, n, k));
+    matrix.sources_ = matrix.rows_->sources();
+    matrix.where_ = tensors.where(name);
+    return matrix;
+  }
   const StoredModule module = tensors.module(module_of(name));
   const StoredLayout layout = stored_layout(module, k);
-  StoredMatrix matrix(n, k);
   if (layout.kind == Kind::kMissing || layout.kind == Kind::kFloats) {
     WIDEEP_TRY_ASSIGN(matrix.plain_, tensors.slice(name, {n, k}));
     matrix.sources_ = {source_bytes(*matrix.plain_)};
@@ -72,13 +80,18 @@ Result<StoredMatrix> StoredMatrix::open(const TensorSource& tensors, const std::
 // Whether codes can be copied: the groups of `shape` are equal to the stored ones or parts of them,
 // since all parts of a group have its scale.
 bool StoredMatrix::is_stored_in(const PackedShape& shape) const {
+  if (rows_ != nullptr) {
+    const MatrixForm form = rows_->form();
+    return kernels::is_coded(form.format) && form.format == shape.format &&
+           form.group % shape.group == 0;
+  }
   if (!coded_ || coded_->format != shape.format || !coded_->has_format()) return false;
   return coded_->group % shape.group == 0 || coded_->group >= k_;
 }
 
 float StoredMatrix::matrix_scale(const PackedShape& shape) const {
   if (shape.format != WeightFormat::kNvfp4) return 1.0f;
-  if (is_stored_in(shape)) return coded_->scale;
+  if (is_stored_in(shape)) return rows_ != nullptr ? 1.0f : coded_->scale;
   float largest = 0.0f;
   std::vector<float> row(static_cast<size_t>(k_));
   for (int i = 0; i < n_; ++i) {
@@ -89,6 +102,7 @@ float StoredMatrix::matrix_scale(const PackedShape& shape) const {
 }
 
 void StoredMatrix::to_float32(int begin, int end, float* out) const {
+  if (rows_ != nullptr) return rows_->to_float32(begin, end, out);
   if (coded_) return coded_->to_float32(begin, end, out);
   copy_rows(*plain_, begin, end, Dtype::kF32, reinterpret_cast<std::byte*>(out));
 }
@@ -133,7 +147,7 @@ Status StoredMatrix::pack(const PackedShape& shape, float scale, int first, int 
   PackedShape part = shape;
   part.n = std::min(n_, last * kernels::kPanelWidth) - begin;
   if (is_stored_in(shape)) {
-    const CodedSource::Rows rows = coded_->rows(begin, begin + part.n);
+    const CodedSource::Rows rows = coded_rows(begin, begin + part.n);
     WIDEEP_TRY(check_codes(rows, begin));
     kernels::begin_pack(part, 0, part.num_panels(), panels);
     kernels::pack_codes(part, rows.view, 0, panels);

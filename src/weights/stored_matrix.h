@@ -40,6 +40,8 @@
 // (StoredModule). Scales of activations (input_scale) are not read: activations are never quantised
 // as the file says.
 //
+// Matrices of GGUF files: block_matrix.h.
+//
 // "packed as" is the format with equal values. Where there is none, values are rounded to bf16:
 // fp8 with blocks narrower than 128 columns, and 8 bits with zero points. 4 bits with zero points
 // other than 8 are packed as int8, whose codes hold the differences exactly.
@@ -47,12 +49,14 @@
 // Thread safety: immutable after open.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "weights/coded_source.h"
+#include "weights/row_source.h"
 #include "weights/stored_layout.h"
 #include "weights/tensor_source.h"
 #include "wideep/status.h"
@@ -83,7 +87,7 @@ class StoredMatrix {
 
   int n() const { return n_; }
   int k() const { return k_; }
-  bool is_coded() const { return coded_.has_value(); }
+  bool is_coded() const { return coded_.has_value(); }  // in a layout of the table above
   const CodedSource& coded() const { return *coded_; }  // REQUIRES: is_coded()
   // The bytes of its tensors, in the order of its rows. Of tensors that hold several matrices, a
   // part of the right size.
@@ -114,6 +118,9 @@ class StoredMatrix {
   Status pack_floats(const kernels::PackedShape& part, float scale, int begin,
                      std::byte* out) const;
   bool is_stored_in(const kernels::PackedShape& shape) const;
+  CodedSource::Rows coded_rows(int begin, int end) const {
+    return rows_ != nullptr ? rows_->rows(begin, end) : coded_->rows(begin, end);
+  }
   // fp8 only: the other codes have no NaN.
   Status check_codes(const CodedSource::Rows& rows, int begin) const;
 
@@ -123,6 +130,7 @@ class StoredMatrix {
   // One of them.
   std::optional<TensorSlice> plain_;
   std::optional<CodedSource> coded_;
+  std::shared_ptr<const RowSource> rows_;  // of a source that has row_sources()
 };
 
 }  // namespace wideep::weights

@@ -24,6 +24,7 @@
 
 namespace wideep::weights {
 
+class RowSources;
 class TensorSource;
 
 // A matrix of floats that is a part of a stored tensor. Element (i, j) is element
@@ -98,6 +99,10 @@ class TensorSource {
     stored.name = module;
     return stored;
   }
+
+  // Of a source with matrices that are no safetensors; then module() is not asked, and slice() only
+  // for vectors. nullptr: there are none.
+  virtual const RowSources* row_sources() const { return nullptr; }
 
   // ---- overridden by sources that contain codes and scales; the defaults are for floats only ----
 

@@ -73,7 +73,19 @@ MatrixForm WeightLoader::common_form(const std::vector<NameAndWidth>& matrices) 
     const bool finer = common.group > 0 && each.group % common.group == 0;
     return each.format == common.format && (each.group == common.group || finer);
   });
-  return all ? common : floats;
+  if (all) return common;
+  return tensors_.row_sources() == nullptr || format_ ? floats : nearest_form(forms);
+}
+
+// GGUF files mix types of about the same size: int8 in the smallest groups holds them all about as
+// well, while bf16 would take several times as much memory.
+MatrixForm WeightLoader::nearest_form(const std::vector<MatrixForm>& forms) {
+  MatrixForm nearest{WeightFormat::kInt8, 32};
+  for (const MatrixForm& each : forms) {
+    if (!kernels::is_coded(each.format)) return default_form(WeightFormat::kBf16);
+    if (each.format == WeightFormat::kInt8) nearest.group = std::min(nearest.group, each.group);
+  }
+  return nearest;
 }
 
 Result<std::vector<float>> WeightLoader::floats(const std::string& name,
@@ -96,6 +108,7 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
 
 Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
                           std::byte* out) const {
+  if (tensors_.row_sources() != nullptr) return decoded_rows(name, n, k, dtype, out);
   WIDEEP_TRY_ASSIGN(const TensorSlice slice, tensors_.slice(name, {n, k}));
   queue_->add(
       {.sources = {source_bytes(slice)},
@@ -106,6 +119,28 @@ Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
          copy_rows(slice, begin, end, dtype, out + static_cast<size_t>(begin) * row_bytes);
          return Status();
        }});
+  return {};
+}
+
+Status WeightLoader::decoded_rows(const std::string& name, int n, int k, Dtype dtype,
+                                  std::byte* out) const {
+  WIDEEP_TRY_ASSIGN(StoredMatrix matrix, StoredMatrix::open(tensors_, name, n, k));
+  LoadJob job{.sources = matrix.sources(), .num_units = n, .load = {}};
+  job.load = [matrix = std::move(matrix), k, dtype, out](int64_t begin, int64_t end) {
+    std::vector<float> values(static_cast<size_t>(k));
+    for (auto row = static_cast<int>(begin); row < static_cast<int>(end); ++row) {
+      WIDEEP_TRY(matrix.to_finite(row, row + 1, values.data()));
+      std::byte* to = out + static_cast<size_t>(row) * values.size() * dtype_bytes(dtype);
+      for (const float value : values) {
+        const Bf16 rounded(value);
+        const bool whole = dtype == Dtype::kF32;
+        std::memcpy(to, whole ? static_cast<const void*>(&value) : &rounded, dtype_bytes(dtype));
+        to += dtype_bytes(dtype);
+      }
+    }
+    return Status();
+  };
+  queue_->add(std::move(job));
   return {};
 }
 

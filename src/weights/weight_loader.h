@@ -59,7 +59,12 @@ class WeightLoader {
     std::string name;
     int k;
   };
+  // In a source with row_sources(): int8, if all are codes.
   MatrixForm common_form(const std::vector<NameAndWidth>& matrices) const;
+
+  // Whether the down matrices of experts get a form of their own: GGUF files often have more bits
+  // there.
+  bool packs_down_apart() const { return tensors_.row_sources() != nullptr && !format_; }
 
   // All elements of a tensor as float32, row-major; codes are dequantised. Loaded at once by the
   // calling thread: for small tensors.
@@ -96,6 +101,10 @@ class WeightLoader {
   static Matrix pack_rows(kernels::WeightFormat format, const float* rows, int n, int k);
 
  private:
+  static MatrixForm nearest_form(const std::vector<MatrixForm>& forms);
+  // rows() of a source that has row_sources().
+  Status decoded_rows(const std::string& name, int n, int k, Dtype dtype, std::byte* out) const;
+
   const TensorSource& tensors_;
   std::optional<kernels::WeightFormat> format_;
   std::function<void(uint64_t)> progress_;

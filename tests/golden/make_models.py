@@ -397,6 +397,7 @@ def make_families(names, out):
         if family.has_fused_layout:
             first = next(iter(family.shapes.values()))
             shapes["fused"] = (first | {"_fused": True}, record.FUSED_LENGTHS)
+        shapes |= {name: (shape, record.LENGTHS) for name, shape in family.later_shapes.items()}
         for index, (name, (shape, lengths)) in enumerate(shapes.items()):
             full_name = f"{family.name}_{name}"
             if names is None or names in (family.name, full_name):

@@ -44,6 +44,7 @@ struct InBlock {
   }
 };
 constexpr size_t kByteScales = kGroupsOfBlock * kPanelWidth;  // bytes of scales before the codes
+constexpr size_t kInt4mScales = kGroupsOfInt4mBlock * kPanelWidth;  // and as many of minimums
 
 // A four-bit code. codes: offset of the codes in the block.
 unsigned nibble(const InBlock& in, size_t codes) {
@@ -78,6 +79,8 @@ float packed_element(const PackedMatrix& w, int row, int k) {
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
       return 2.0f * float_from_e2m1(nibble(in, kByteScales));
+    case WeightFormat::kInt4m:
+      return static_cast<float>(nibble(in, 2 * kInt4mScales));
   }
   return 0.0f;
 }
@@ -109,6 +112,33 @@ float integer_dot(const std::byte* codes, const PackedMatrix& w, int column, int
   return static_cast<float>(sum);
 }
 
+// The sum of a group's codes of x.
+float sum_of_codes(const std::byte* codes, int begin, int count) {
+  int32_t sum = 0;
+  for (int k = begin; k < begin + count; ++k) sum += std::to_integer<int8_t>(codes[k]);
+  return static_cast<float>(sum);
+}
+
+// Of int4m: adds a block of k to `sum`.
+float add_int4m_block(const std::byte* codes, float x_scale, const PackedMatrix& w, int column,
+                      int begin, float sum) {
+  float scaled = 0.0f, lows = 0.0f;
+  const InBlock block(w, column, begin);
+  const size_t ends = w.shape.block_bytes() - 2 * kScaleBytes;
+  for (int i = 0; i < kGroupsOfInt4mBlock; ++i) {
+    const int k = begin + i * w.shape.group;
+    const size_t at = static_cast<size_t>(i) * kPanelWidth + block.lane;
+    const auto scale = static_cast<float>(block.value<uint8_t>(0, at));
+    const auto minimum = static_cast<float>(block.value<uint8_t>(kInt4mScales, at));
+    scaled = std::fma(integer_dot(codes, w, column, k, k + w.shape.group), scale, scaled);
+    lows = std::fma(minimum, sum_of_codes(codes, k, w.shape.group), lows);
+  }
+  const float d = block.value<float>(ends + kScaleBytes, block.lane);
+  const float dmin = block.value<float>(ends, block.lane);
+  sum = std::fma(scaled, d * x_scale, sum);
+  return std::fma(lows, dmin * -x_scale, sum);
+}
+
 float quantized_dot(const void* x, const PackedMatrix& w, int column) {
   const QuantizedRowShape row = quantized_row_shape(w.shape);
   const auto* codes = static_cast<const std::byte*>(x);
@@ -116,6 +146,10 @@ float quantized_dot(const void* x, const PackedMatrix& w, int column) {
   float sum = 0.0f;
   for (int group = 0; group < row.num_groups(); ++group) {
     const int begin = group * row.group, end = begin + row.group;
+    if (w.shape.format == WeightFormat::kInt4m) {
+      sum = add_int4m_block(codes, scales[group], w, column, begin, sum);
+      continue;
+    }
     if (!has_byte_scales(w.shape.format)) {
       const float scale = InBlock(w, column, begin).scale(w) * scales[group];
       sum = std::fma(integer_dot(codes, w, column, begin, end), scale, sum);

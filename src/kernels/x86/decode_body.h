@@ -25,6 +25,11 @@
 //                    a group is kLinesOfGroup lines of codes, and the scales (group_scales) are
 //                    bytes before all codes.
 
+// 16 bytes as numbers.
+inline F32x16 floats_of_codes(const std::byte* bytes) {
+  return to_f32(bits_of(floats_of_bytes<0>(bytes, 0)));
+}
+
 // f32, bf16 and int8: codes are operands already.
 struct PlainCodes {
   static constexpr int kParts = 1, kGroups = 1, kStrip = 1;
@@ -68,6 +73,17 @@ struct Nvfp4Codes : E2m1Codes {
   static F32x16 group_scales(const std::byte* bytes) {
     return floats_of_bytes<20>(bytes, kHalfE5m3Offset);
   }
+};
+
+// Minimums lie between the scales and the codes, and are not read here (FoldMinimums).
+struct Int4mCodes {
+  static constexpr int kParts = 2, kGroups = kGroupsOfInt4mBlock, kStrip = 4;
+  static constexpr int kLinesOfGroup = 4;
+  static constexpr bool kExpandsInTiles = false;
+  static constexpr int kNarrowRows = 2, kTallRows = 10, kUnhintedRows = 2;
+  static constexpr size_t kScaleSize = kPanelWidth, kFirstLine = 2 * kGroups * kScaleSize;
+  static void expand(Line codes, Line (&out)[2]) { expand_int4(codes, out); }
+  static F32x16 group_scales(const std::byte* bytes) { return floats_of_codes(bytes); }
 };
 
 // The result of decode_block for formats with several groups: scales are floats.

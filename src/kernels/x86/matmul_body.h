@@ -241,6 +241,60 @@ struct FoldGroups {
 };
 
 #include "kernels/x86/decode_body.h"
+
+// As FoldGroups, for codes without an offset and groups with a minimum (int4m): a block ends with
+// the products of minimums and sums of x's codes.
+struct FoldMinimums {
+  using Step = StepSmall;
+  using Acc = F32x16;
+  static constexpr bool kChains = false;
+  static constexpr int kGroups = kGroupsOfInt4mBlock;
+  explicit FoldMinimums(const Cut& cut)
+      : scales_at(cut.words.scales),
+        sums_at(cut.words.sums),
+        minimums_before(cut.block_bytes - kScaleBytes - size_t{kGroups} * kPanelWidth) {}
+  template <int Panels, typename X>
+  static void begin(X, int, int, const F32x16*, F32x16* acc) {
+    for (int p = 0; p < Panels; ++p) acc[p] = zero();
+  }
+  template <int Panels, typename X>
+  static void begin_group(X, int, int, I32x16* codes) {
+    for (int p = 0; p < Panels; ++p) codes[p] = set1_i32(0);
+  }
+  template <int Panels>
+  static void end_group(const F32x16* scales, const I32x16* codes, F32x16* acc) {
+    for (int p = 0; p < Panels; ++p) acc[p] = fma(to_f32(codes[p]), scales[p], acc[p]);
+  }
+  // The last line of a block is d, the line before it dmin.
+  template <int Panels>
+  static ScaleLines scales(const ScaleLines& lines) {
+    return lines;
+  }
+  template <int Panels, typename X>
+  void end(X x, int row, int index, const ScaleLines& lines, const F32x16* acc,
+           F32x16* sums) const {
+    const float scale = x.template value<float>(scales_at + index, row);
+    F32x16 lows[Panels];
+    for (int p = 0; p < Panels; ++p) lows[p] = zero();
+    for (int i = 0; i < kGroups; ++i) {
+      const F32x16 of_x =
+          to_f32(set1_i32(x.template value<int32_t>(sums_at + index * kGroups + i, row)));
+      for (int p = 0; p < Panels; ++p) {
+        const std::byte* minimums =
+            lines.panels[p] + lines.at - minimums_before + static_cast<size_t>(i) * kPanelWidth;
+        lows[p] = fma(floats_of_codes(minimums), of_x, lows[p]);
+      }
+    }
+    const ScaleLines dmin = {lines.panels, lines.at - kScaleBytes};
+    for (int p = 0; p < Panels; ++p) {
+      sums[p] = fma(acc[p], mul(lines[p], set1(scale)), sums[p]);
+      sums[p] = fma(lows[p], mul(dmin[p], set1(-scale)), sums[p]);
+    }
+  }
+  int scales_at, sums_at;  // words
+  size_t minimums_before;  // bytes from the minimums to the last line
+};
+
 //
 #include "kernels/x86/one_tile_body.h"
 #include "kernels/x86/tiles_body.h"
@@ -261,6 +315,8 @@ inline auto with_format(WeightFormat format, const With& with) {
       return with.template operator()<FoldScaled, Fp8Codes>();
     case WeightFormat::kMxfp4:
       return with.template operator()<FoldGroups, Mxfp4Codes>();
+    case WeightFormat::kInt4m:
+      return with.template operator()<FoldMinimums, Int4mCodes>();
     case WeightFormat::kNvfp4:
       break;
   }

@@ -177,7 +177,17 @@ inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cu
   int word = 0;
   for (int index = 0; index < cut.whole_blocks; ++index) {
     if constexpr (kHints) {
-      for (int p = 0; p < Width; ++p) prefetch_line<Tuned>(fetch[p], fetch_at + scales_at);
+      for (int p = 0; p < Width; ++p) {
+        prefetch_line<Tuned>(fetch[p], fetch_at + scales_at);
+        // Of int4m: minimums, and the lines behind the codes.
+        if constexpr (Codes::kFirstLine > 2 * sizeof(Line) && Codes::kParts > 1) {
+          for (size_t more = sizeof(Line); more < Codes::kFirstLine; more += sizeof(Line)) {
+            prefetch_line<Tuned>(fetch[p], fetch_at + more);
+          }
+          prefetch_line<Tuned>(fetch[p], fetch_at + cut.block_bytes - sizeof(Line));
+          prefetch_line<Tuned>(fetch[p], fetch_at + cut.block_bytes - 2 * sizeof(Line));
+        }
+      }
     }
     typename Fold::Acc acc[Rows][Width];
     for (int r = 0; r < Rows; ++r) fold.template begin<Width>(x, r, index, sum[r], acc[r]);

@@ -34,6 +34,11 @@ struct RowWords {
     num_sums = row.num_sums();
     count = sums + num_sums;
     row_bytes = static_cast<size_t>(count) * kWordBytes;
+    // Codes of int4m have no offset; its minimums are multiplied with the sums themselves.
+    if (w.format == WeightFormat::kInt4m) {
+      sum_factor = 1;
+      return;
+    }
     sum_factor = -(w.format == WeightFormat::kInt8   ? 128
                    : w.format == WeightFormat::kInt4 ? 8
                                                      : kE2m1Offset);

@@ -64,6 +64,10 @@ FAMILIES = [
                 _extra={"model.mtp_block.0.input_layernorm.weight": (36,)},
             ),
         },
+        later_shapes={
+            # Shared experts of the width for which llama.cpp takes a fraction of the dense one's.
+            "published": dict(intermediate_size=24),
+        },
         options=dict(
             hidden_size=[32, 48, 64],
             moe_intermediate_size=[12, 16, 33],

@@ -38,6 +38,7 @@ class Family:
     shapes: dict  # name of a shape: its changes
     options: dict  # config key: values among which a random model chooses
     complete: Callable = unchanged  # makes values that were chosen one by one fit together
+    later_shapes: dict = dataclasses.field(default_factory=dict)  # their seeds follow the others'
     has_fused_layout: bool = True
     published_keys: Callable = unchanged  # values of config.json as published files spell them
     published_names: Callable = unchanged  # a tensor's name as saved -> as published

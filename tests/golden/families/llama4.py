@@ -103,6 +103,14 @@ FAMILIES = [
                 rope_parameters=LLAMA3 | {"high_freq_factor": 4.0, "factor": 8.0},
             ),
         },
+        later_shapes={
+            # The settings of published models, which a GGUF file does not hold.
+            "published": dict(
+                rope_parameters=LLAMA3 | {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+                attention_chunk_size=8192,
+                floor_scale=8192,
+            ),
+        },
         options=dict(
             hidden_size=[32, 48, 64],
             intermediate_size=[12, 16, 33],

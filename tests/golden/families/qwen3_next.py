@@ -153,6 +153,10 @@ FAMILIES = [
                 rope_parameters=rope(1e3, 0.6),
             ),
         },
+        later_shapes={
+            # Keys and values of one size, which llama.cpp asks for.
+            "square": dict(_minimal=True, linear_value_head_dim=8),
+        },
         options=OPTIONS | {"mlp_only_layers": [[], [0]], "norm_topk_prob": [True, False]},
         complete=complete,
         draw=draw,
@@ -194,6 +198,13 @@ FAMILIES = [
                 tie_word_embeddings=True,
                 rms_norm_eps=1e-3,
                 rope_parameters=rope(1e3, 0.6),
+            ),
+        },
+        later_shapes={
+            "square": dict(
+                _keys={"mlp_only_layers": [], "mtp_num_hidden_layers": 1},
+                _extra=MTP,
+                linear_value_head_dim=8,
             ),
         },
         options=OPTIONS,

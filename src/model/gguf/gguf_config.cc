@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/gguf/gguf_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "base/printable.h"
+#include "base/try.h"
+#include "formats/json_text.h"
+#include "model/gguf/gguf_keys.h"
+
+namespace wideep::model {
+namespace {
+
+using Json = GgufKeys::Json;
+
+// ---- what most architectures have ----
+
+constexpr int64_t kSigmoid = 2;  // expert_gating_func
+
+void read_attention(GgufKeys& keys) {
+  keys.copy("num_attention_heads", "attention.head_count");
+  keys.copy_or("num_key_value_heads", "attention.head_count_kv",
+               keys.value("attention.head_count"));
+  keys.copy("head_dim", "attention.key_length");
+  keys.has("attention.value_length");
+  keys.config["attention_bias"] = keys.some_layer_has("attn_q.bias");
+}
+
+// A share of the head's dimensions that is rotated.
+void read_partial_rotary(GgufKeys& keys) {
+  const double heads = std::max(1.0, keys.number_or("attention.head_count", 1));
+  const double dim =
+      keys.number_or("attention.key_length", keys.number_or("embedding_length", 0) / heads);
+  const double rotated = keys.number_or("rope.dimension_count", dim);
+  if (dim > 0) keys.config["partial_rotary_factor"] = rotated / dim;
+}
+
+void read_experts(GgufKeys& keys, const char* count, const char* width) {
+  keys.copy(count, "expert_count");
+  keys.copy("num_experts_per_tok", "expert_used_count");
+  // Files of old converters give the width of experts as that of layers.
+  keys.copy_or(width, "expert_feed_forward_length", keys.value("feed_forward_length"));
+}
+
+bool is_moe(const GgufKeys& keys, int64_t layer) {
+  return keys.has_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", layer));
+}
+
+// The layers of one kind; more layers than any model has are an error of the reader of config.json.
+Json layers_of(const GgufKeys& keys, bool moe) {
+  Json layers = Json::array();
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    if (is_moe(keys, layer) == moe) layers.push_back(layer);
+  }
+  return layers;
+}
+
+// The tensors say it, whatever the metadata; files without any layer follow the metadata.
+int64_t num_leading_dense(const GgufKeys& keys) {
+  const int64_t said = keys.integer_or("leading_dense_block_count", 0);
+  const Json moe = layers_of(keys, true);
+  return moe.empty() ? said : moe.front().get<int64_t>();
+}
+
+// Rotary scaling in the spelling of transformers; nothing: none.
+Json rope_scaling(const GgufKeys& keys) {
+  const double linear = keys.number_or("rope.scale_linear", 1.0);
+  const double factor = keys.number_or("rope.scaling.factor", linear);
+  const std::string type = keys.text_or("rope.scaling.type", "linear");
+  keys.has("rope.scaling.finetuned");
+  if (type == "none" || (type == "linear" && factor == 1.0)) return nullptr;
+  Json scaling = {{"rope_type", type}, {"factor", factor}};
+  if (type != "yarn") return scaling;  // another type than linear is refused by its reader
+  const auto copy = [&](const char* key, std::string_view from) {
+    if (keys.has(from)) scaling[key] = keys.value(from);
+  };
+  copy("original_max_position_embeddings", "rope.scaling.original_context_length");
+  copy("beta_fast", "rope.scaling.yarn_beta_fast");
+  copy("beta_slow", "rope.scaling.yarn_beta_slow");
+  copy("attention_factor", "rope.scaling.attn_factor");
+  copy("attention_factor", "rope.scaling.yarn_attn_factor");
+  return scaling;
+}
+
+void read_rope(GgufKeys& keys) {
+  keys.copy_or("rope_theta", "rope.freq_base", 10000.0);
+  const Json scaling = rope_scaling(keys);
+  if (!scaling.is_null()) keys.config["rope_scaling"] = scaling;
+  for (const char* known : {"rope.dimension_count", "rope.dimension_sections"}) keys.has(known);
+}
+
+void read_common(GgufKeys& keys) {
+  Json& config = keys.config;
+  keys.copy("hidden_size", "embedding_length");
+  config["num_hidden_layers"] = keys.num_layers();
+  keys.copy("max_position_embeddings", "context_length");
+  keys.copy("rms_norm_eps", "attention.layer_norm_rms_epsilon");
+  if (const auto* embedding = keys.tensor("token_embd.weight")) {
+    config["vocab_size"] = embedding->shape.front();
+  }
+  config["tie_word_embeddings"] = !keys.has_tensor("output.weight");
+  keys.has("vocab_size");
+  read_attention(keys);
+  read_rope(keys);
+}
+
+// expert_weights_scale where llama.cpp computes it, and not every reader of config.json has a key.
+bool scales_weights(const GgufKeys& keys) {
+  const double scale = keys.number_or("expert_weights_scale", 1.0);
+  return scale != 1.0 && scale != 0.0;  // llama.cpp takes 0 for none
+}
+
+// ---- the architectures ----
+
+void read_qwen3moe(GgufKeys& keys) {
+  read_experts(keys, "num_experts", "moe_intermediate_size");
+  keys.copy_or("intermediate_size", "feed_forward_length",
+               keys.value("expert_feed_forward_length"));
+  keys.config["norm_topk_prob"] = true;
+  const Json dense = layers_of(keys, false);
+  if (!dense.empty()) keys.config["mlp_only_layers"] = dense;
+}
+
+void read_shared_expert_of_qwen(GgufKeys& keys) {
+  read_qwen3moe(keys);
+  keys.copy_or("shared_expert_intermediate_size", "expert_shared_feed_forward_length",
+               keys.value("expert_feed_forward_length"));
+}
+
+void read_qwen2moe(GgufKeys& keys) {
+  read_shared_expert_of_qwen(keys);
+  keys.config["norm_topk_prob"] = false;
+  keys.config["qkv_bias"] = keys.config["attention_bias"];
+  keys.config.erase("attention_bias");
+}
+
+// Gated delta nets in most layers.
+void read_qwen3next(GgufKeys& keys) {
+  read_shared_expert_of_qwen(keys);
+  read_partial_rotary(keys);
+  Json& config = keys.config;
+  const int64_t heads = std::max<int64_t>(1, keys.integer_or("ssm.time_step_rank", 1));
+  keys.copy("linear_num_value_heads", "ssm.time_step_rank");
+  keys.copy("linear_num_key_heads", "ssm.group_count");
+  keys.copy("linear_key_head_dim", "ssm.state_size");
+  keys.copy("linear_conv_kernel_dim", "ssm.conv_kernel");
+  if (keys.has("ssm.inner_size")) {
+    config["linear_value_head_dim"] = keys.integer_or("ssm.inner_size", 0) / heads;
+  }
+  const std::vector<int64_t> recurrent = keys.integers("attention.recurrent_layers");
+  const int64_t interval = std::max<int64_t>(1, keys.integer_or("full_attention_interval", 4));
+  Json types = Json::array();
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    const bool listed = layer < static_cast<int64_t>(recurrent.size());
+    const bool is_linear =
+        listed ? recurrent[static_cast<size_t>(layer)] != 0 : (layer + 1) % interval != 0;
+    types.push_back(is_linear ? "linear_attention" : "full_attention");
+  }
+  config["layer_types"] = types;
+  config["mtp_num_hidden_layers"] = keys.num_predicting();
+}
+
+void read_qwen35moe(GgufKeys& keys) {
+  read_qwen3next(keys);
+  keys.config.erase("intermediate_size");
+}
+
+void read_mixtral(GgufKeys& keys) {
+  read_experts(keys, "num_local_experts", "intermediate_size");
+  keys.config.erase("attention_bias");
+}
+
+void read_granitemoe(GgufKeys& keys) {
+  read_experts(keys, "num_local_experts", "intermediate_size");
+  const double dim = keys.number_or("attention.key_length",
+                                    keys.number_or("embedding_length", 1) /
+                                        std::max(1.0, keys.number_or("attention.head_count", 1)));
+  keys.copy_or("attention_multiplier", "attention.scale", 1.0 / std::sqrt(std::max(dim, 1.0)));
+  keys.copy("embedding_multiplier", "embedding_scale");
+  keys.copy("residual_multiplier", "residual_scale");
+  keys.copy("logits_scaling", "logit_scale");
+  keys.copy("shared_intermediate_size", "expert_shared_feed_forward_length");
+  if (keys.config.contains("shared_intermediate_size")) {
+    keys.config["architectures"] = {"GraniteMoeSharedForCausalLM"};
+    keys.config["model_type"] = "granitemoeshared";
+  }
+}
+
+void read_olmoe(GgufKeys& keys) {
+  read_experts(keys, "num_experts", "intermediate_size");
+  keys.config["norm_topk_prob"] = false;
+  keys.copy("clip_qkv", "attention.clamp_kqv");
+}
+
+// llama.cpp computes the activation, and windows in every second layer, for all files.
+void read_gpt_oss(GgufKeys& keys) {
+  read_experts(keys, "num_local_experts", "intermediate_size");
+  keys.copy("sliding_window", "attention.sliding_window");
+  Json& config = keys.config;
+  // Without scaling its reader takes that of the published models.
+  if (!config.contains("rope_scaling")) config["rope_scaling"] = {{"rope_type", "default"}};
+  // The published models do not round, and the file cannot say it.
+  if (config["rope_scaling"]["rope_type"] == "yarn") config["rope_scaling"]["truncate"] = false;
+}
+
+void read_lfm2moe(GgufKeys& keys) {
+  read_experts(keys, "num_experts", "moe_intermediate_size");
+  keys.copy("intermediate_size", "feed_forward_length");
+  keys.config["num_dense_layers"] = num_leading_dense(keys);
+  keys.copy("conv_L_cache", "shortconv.l_cache");
+  keys.copy_or("routed_scaling_factor", "expert_weights_scale", 1.0);
+  keys.has("expert_gating_func");
+  Json& config = keys.config;
+  config.erase("attention_bias");
+  config["norm_topk_prob"] = true;
+  config["use_expert_bias"] = keys.some_layer_has("exp_probs_b.bias");
+  config["conv_bias"] = keys.some_layer_has("shortconv.in_proj.bias");
+  Json types = Json::array();
+  for (const int64_t heads : keys.integers("attention.head_count_kv")) {
+    types.push_back(heads == 0 ? "conv" : "full_attention");
+  }
+  config["layer_types"] = types;
+}
+
+void read_grouped_experts(GgufKeys& keys) {
+  read_experts(keys, "n_routed_experts", "moe_intermediate_size");
+  keys.copy("intermediate_size", "feed_forward_length");
+  keys.copy_or("n_shared_experts", "expert_shared_count", 0);
+  keys.config["first_k_dense_replace"] = num_leading_dense(keys);
+  keys.copy_or("norm_topk_prob", "expert_weights_norm", false);
+  keys.config["routed_scaling_factor"] =
+      scales_weights(keys) ? keys.value("expert_weights_scale") : Json(1.0);
+  keys.copy_or("n_group", "expert_group_count", 1);
+  keys.copy_or("topk_group", "expert_group_used_count", 1);
+  keys.has("expert_gating_func");
+  keys.config["num_nextn_predict_layers"] = keys.num_predicting();
+}
+
+void read_glm4moe(GgufKeys& keys) {
+  read_grouped_experts(keys);
+  read_partial_rotary(keys);
+  keys.config["use_qk_norm"] = keys.some_layer_has("attn_q_norm.weight");
+}
+
+// Latent attention. Older converters do not give the sizes of the expanded heads apart.
+void read_latent(GgufKeys& keys) {
+  read_grouped_experts(keys);
+  Json& config = keys.config;
+  config["num_key_value_heads"] = keys.value("attention.head_count");
+  config.erase("head_dim");
+  config["attention_bias"] = keys.some_layer_has("attn_kv_a_mqa.bias");
+  keys.copy("q_lora_rank", "attention.q_lora_rank");
+  keys.copy("kv_lora_rank", "attention.kv_lora_rank");
+  keys.copy("qk_rope_head_dim", "rope.dimension_count");
+  const int64_t rope = keys.integer_or("rope.dimension_count", 0);
+  const int64_t key =
+      keys.integer_or("attention.key_length_mla", keys.integer_or("attention.key_length", 0));
+  config["qk_nope_head_dim"] = key - rope;
+  config["v_head_dim"] =
+      keys.integer_or("attention.value_length_mla", keys.integer_or("attention.value_length", 0));
+  if (!config.contains("rope_scaling")) return;
+  // The converter writes 0.1 · mscale_all_dim and not mscale; both are equal in all published
+  // models.
+  const double weight = keys.number_or("rope.scaling.yarn_log_multiplier", 0.0) / 0.1;
+  if (weight <= 0.0) return;
+  const double rounded = std::round(weight * 1e5) / 1e5;  // of a float32
+  config["rope_scaling"]["mscale"] = config["rope_scaling"]["mscale_all_dim"] = rounded;
+}
+
+// DeepSeek-V2 has no gating function in older files, and no bias of the choice.
+void read_deepseek2(GgufKeys& keys) {
+  read_latent(keys);
+  const int64_t gating = keys.integer_or("expert_gating_func", 0);
+  if (gating == kSigmoid || (gating == 0 && keys.some_layer_has("exp_probs_b.bias"))) return;
+  Json& config = keys.config;
+  config["architectures"] = {"DeepseekV2ForCausalLM"};
+  config["model_type"] = "deepseek_v2";
+  config["scoring_func"] = "softmax";
+  config["topk_method"] = config["n_group"] == 1 ? "greedy" : "group_limited_greedy";
+}
+
+void read_indexer(GgufKeys& keys) {
+  read_latent(keys);
+  keys.copy("index_n_heads", "attention.indexer.head_count");
+  keys.copy("index_head_dim", "attention.indexer.key_length");
+  keys.copy("index_topk", "attention.indexer.top_k");
+}
+
+void read_glm_dsa(GgufKeys& keys) {
+  read_indexer(keys);
+  const std::vector<int64_t> listed = keys.integers("attention.indexer.types");
+  Json types = Json::array();
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    const auto index = static_cast<size_t>(layer);
+    const bool is_full = index < listed.size()
+                             ? listed[index] != 0
+                             : keys.has_tensor(fmt::format("blk.{}.indexer.attn_k.weight", layer));
+    types.push_back(is_full ? "full" : "shared");
+  }
+  keys.config["indexer_types"] = types;
+}
+
+void read_ernie(GgufKeys& keys) {
+  read_experts(keys, "moe_num_experts", "moe_intermediate_size");
+  Json& config = keys.config;
+  config["moe_k"] = config["num_experts_per_tok"];
+  config.erase("num_experts_per_tok");
+  config.erase("attention_bias");
+  keys.copy("intermediate_size", "feed_forward_length");
+  keys.copy_or("moe_layer_interval", "interleave_moe_layer_step", 1);
+  config["moe_layer_start_index"] = num_leading_dense(keys);
+  config["moe_use_aux_free"] = keys.some_layer_has("exp_probs_b.bias");
+  // expert_shared_feed_forward_length is not the width of the tensors.
+  keys.has("expert_shared_feed_forward_length");
+  keys.copy_or("moe_num_shared_experts", "expert_shared_count", 0);
+}
+
+void read_hunyuan(GgufKeys& keys) {
+  read_experts(keys, "num_experts", "moe_intermediate_size");
+  Json& config = keys.config;
+  config["moe_topk"] = config["num_experts_per_tok"];
+  config.erase("num_experts_per_tok");
+  keys.copy("intermediate_size", "feed_forward_length");
+  keys.copy_or("num_shared_expert", "expert_shared_count", 1);
+  keys.has("expert_shared_feed_forward_length");
+  for (const char* known : {"rope.scaling.factor", "rope.scaling.original_context_length"}) {
+    keys.has(known);
+  }
+}
+
+void read_minimax(GgufKeys& keys) {
+  read_experts(keys, "num_local_experts", "intermediate_size");
+  Json& config = keys.config;
+  config.erase("attention_bias");
+  keys.copy("rotary_dim", "rope.dimension_count");
+  config["scoring_func"] = keys.integer_or("expert_gating_func", kSigmoid) == kSigmoid
+                               ? "sigmoid"
+                               : "another than sigmoid";
+  config["use_mtp"] = false;
+}
+
+// llama.cpp's constants: chunks and the floor of the temperature are 8192 positions, every fourth
+// layer attends to all of them. The model with 128 experts has no norms.
+void read_llama4(GgufKeys& keys) {
+  read_experts(keys, "num_local_experts", "intermediate_size");
+  keys.copy("intermediate_size_mlp", "feed_forward_length");
+  keys.copy_or("interleave_moe_layer_step", "interleave_moe_layer_step", 1);
+  Json& config = keys.config;
+  config["moe_layers"] = layers_of(keys, true);
+  config["use_qk_norm"] = keys.integer_or("expert_count", 0) != 128;
+  const bool has_chunks = keys.integer_or("attention.sliding_window", 8192) != 0;
+  config["no_rope_layer_interval"] = has_chunks ? int64_t{4} : keys.num_layers() + 1;
+  config["attention_chunk_size"] = has_chunks ? Json(8192) : Json(nullptr);
+  config["attn_temperature_tuning"] = has_chunks;
+}
+
+struct Architecture {
+  std::string_view name;
+  std::string_view class_name;
+  std::string_view model_type;
+  void (*read)(GgufKeys& keys);
+  bool moves_rotated_rows = false;
+};
+
+constexpr std::array kArchitectures = {
+    Architecture{"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe", read_qwen3moe},
+    Architecture{"qwen2moe", "Qwen2MoeForCausalLM", "qwen2_moe", read_qwen2moe},
+    Architecture{"qwen3next", "Qwen3NextForCausalLM", "qwen3_next", read_qwen3next},
+    Architecture{"qwen35moe", "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", read_qwen35moe},
+    Architecture{"deepseek2", "DeepseekV3ForCausalLM", "deepseek_v3", read_deepseek2},
+    Architecture{"deepseek32", "DeepseekV32ForCausalLM", "deepseek_v32", read_indexer},
+    Architecture{"gpt-oss", "GptOssForCausalLM", "gpt_oss", read_gpt_oss},
+    Architecture{"glm4moe", "Glm4MoeForCausalLM", "glm4_moe", read_glm4moe},
+    Architecture{"glm-dsa", "GlmMoeDsaForCausalLM", "glm_moe_dsa", read_glm_dsa},
+    Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
+    Architecture{"llama4", "Llama4ForCausalLM", "llama4_text", read_llama4},
+    Architecture{"llama", "MixtralForCausalLM", "mixtral", read_mixtral, true},
+    Architecture{"olmoe", "OlmoeForCausalLM", "olmoe", read_olmoe},
+    Architecture{"granitemoe", "GraniteMoeForCausalLM", "granitemoe", read_granitemoe, true},
+    Architecture{"ernie4_5-moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", read_ernie},
+    Architecture{"hunyuan-moe", "HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", read_hunyuan},
+    Architecture{"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe", read_lfm2moe},
+};
+
+Result<const Architecture*> find_architecture(const formats::GgufFile& file) {
+  constexpr const char* kKey = "general.architecture";
+  const formats::GgufValue* found = file.find(kKey);
+  const std::string name(found == nullptr || found->is_list() ? "" : found->text().value_or(""));
+  const auto known = std::ranges::find(kArchitectures, name, &Architecture::name);
+  if (known != kArchitectures.end()) return &*known;
+  return invalid_input(fmt::format("{}: {}: {} is not supported; supported: {}", file.path(), kKey,
+                                   name.empty() ? "missing" : base::printable(name),
+                                   gguf_architectures()));
+}
+
+// ---- Llama 3's rotary scaling ----
+
+// The converter writes what each frequency is divided by instead of the four parameters. Any
+// parameters with these divisors are as good.
+Result<Json> llama3_scaling(const GgufKeys& keys, const formats::GgufTensor& divisors,
+                            const std::string& path) {
+  const auto count = static_cast<size_t>(divisors.num_elements());
+  const auto refuse = [&](std::string_view why) {
+    return invalid_input(
+        fmt::format("{}: rope_freqs.weight: expected the divisors of Llama 3's "
+                    "rotary scaling, found {}",
+                    path, why));
+  };
+  if (divisors.type != formats::BlockType::kF32 || count == 0 || divisors.shape.size() != 1) {
+    return refuse("another type or shape");
+  }
+  std::vector<float> values(count);
+  std::memcpy(values.data(), divisors.bytes.data(), divisors.bytes.size());
+  const double theta = keys.number_or("rope.freq_base", 10000.0);
+  const double factor = *std::ranges::max_element(values);
+  if (!(factor >= 1.0) || !std::isfinite(factor)) return refuse("numbers below 1");
+  const auto wavelength = [&](size_t i) {
+    return 2 * std::numbers::pi *
+           std::pow(theta, 2.0 * static_cast<double>(i) / (2.0 * static_cast<double>(count)));
+  };
+  // Between the undivided and those divided by the factor, 1 / divisor is linear in
+  // 1 / wavelength.
+  std::vector<size_t> between;
+  size_t undivided = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (values[i] == 1.0f) undivided = i + 1;
+    if (values[i] != 1.0f && values[i] != static_cast<float>(factor)) between.push_back(i);
+  }
+  // Only its ratio to the two factors matters, which are at least 1 if it is large.
+  constexpr double kOriginal = 1 << 24;
+  double low = 0.0, high = 0.0;
+  if (between.size() >= 2) {
+    const auto smooth = [&](size_t i) {
+      return (1.0 / values[i] - 1.0 / factor) / (1.0 - 1.0 / factor);
+    };
+    const double a = kOriginal / wavelength(between.front());
+    const double b = kOriginal / wavelength(between.back());
+    const double slope = (smooth(between.front()) - smooth(between.back())) / (a - b);
+    low = a - smooth(between.front()) / slope;
+    high = low + 1.0 / slope;
+  } else {
+    // All are divided or not: any wavelength between both is a bound.
+    const size_t last = undivided == 0 ? 0 : undivided - 1;
+    low = high =
+        kOriginal / std::sqrt(wavelength(last) * wavelength(std::min(undivided, count - 1)));
+  }
+  if (!(low >= 1.0) || !(high >= low) || !std::isfinite(high)) return refuse("other divisors");
+  return Json{{"rope_type", "llama3"},
+              {"factor", factor},
+              {"low_freq_factor", low},
+              {"high_freq_factor", high},
+              {"original_max_position_embeddings", static_cast<int64_t>(kOriginal)}};
+}
+
+// ---- tokens ----
+
+void read_tokens(const formats::GgufFile& file, GgufKeys& keys) {
+  const auto id_of = [&](const char* key) -> Json {
+    const formats::GgufValue* found = file.find(fmt::format("tokenizer.ggml.{}", key));
+    return found == nullptr ? Json(nullptr) : to_json(*found);
+  };
+  if (const Json bos = id_of("bos_token_id"); !bos.is_null()) keys.config["bos_token_id"] = bos;
+  // A chat model ends a turn with another token than a text: both end an answer.
+  Json ends = Json::array();
+  for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
+    const Json id = id_of(key);
+    if (!id.is_null() && std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  }
+  if (!ends.empty()) keys.config["eos_token_id"] = ends;
+}
+
+}  // namespace
+
+std::string gguf_architectures() {
+  std::vector<std::string_view> names;
+  for (const Architecture& each : kArchitectures) names.push_back(each.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Result<GgufConfig> gguf_config(const formats::GgufFiles& files) {
+  const formats::GgufFile& file = files.first();
+  WIDEEP_TRY_ASSIGN(const Architecture* architecture, find_architecture(file));
+  GgufKeys keys(files, std::string(architecture->name));
+  if (!keys.has("expert_count")) {
+    return invalid_input(
+        fmt::format("{}: {}.expert_count: missing: a model without experts; wideep "
+                    "serves Mixture-of-Experts models",
+                    file.path(), architecture->name));
+  }
+  keys.config["architectures"] = {std::string(architecture->class_name)};
+  keys.config["model_type"] = architecture->model_type;
+  read_common(keys);
+  architecture->read(keys);
+  if (const formats::GgufTensor* divisors = keys.tensor("rope_freqs.weight")) {
+    WIDEEP_TRY_ASSIGN(keys.config["rope_scaling"], llama3_scaling(keys, *divisors, file.path()));
+  }
+  if (scales_weights(keys) && !keys.config.contains("routed_scaling_factor")) {
+    return invalid_input(
+        fmt::format("{}: {}.expert_weights_scale: expected 1 or none (the models of "
+                    "this architecture do not scale), found {}",
+                    file.path(), architecture->name, keys.number_or("expert_weights_scale", 1.0)));
+  }
+  read_tokens(file, keys);
+  GgufConfig result;
+  result.architecture = architecture->name;
+  result.json = formats::json_text(keys.config, 2) + "\n";
+  result.moves_rotated_rows = architecture->moves_rotated_rows;
+  if (const std::vector<std::string> unasked = keys.unasked(); !unasked.empty()) {
+    result.notes.push_back(
+        fmt::format("{}: keys that wideep does not read: {}", file.path(),
+                    base::printable(fmt::format("{}", fmt::join(unasked, ", ")), 300)));
+  }
+  return result;
+}
+
+Result<ModelConfig> read_gguf_config(const formats::GgufFiles& files) {
+  WIDEEP_TRY_ASSIGN(const GgufConfig found, gguf_config(files));
+  WIDEEP_TRY_ASSIGN(ModelConfig config, parse_model_config(found.json, files.first().path()));
+  config.notes.insert(config.notes.end(), found.notes.begin(), found.notes.end());
+  return config;
+}
+
+}  // namespace wideep::model

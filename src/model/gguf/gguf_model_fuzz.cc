@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes must give a one-line error, or a model of which every tensor that loading asks for is a
+// one-line error or values within the file; and likewise a tokenizer, which encodes and decodes.
+#include <cstdint>
+
+#include "base/check.h"
+#include "formats/gguf.h"
+#include "model/gguf/gguf_config.h"
+#include "model/gguf/gguf_tensors.h"
+#include "model/tensor_list.h"
+#include "weights/weight_loader.h"
+
+using namespace wideep;  // NOLINT: a program of its own
+
+namespace {
+
+void expect_one_line(const Status& status) {
+  WIDEEP_CHECK_EQ(status.exit_code(), 2);
+  WIDEEP_CHECK_EQ(status.message().find('\n'), std::string::npos);
+}
+
+// Small models only: the others have as many tensors as their numbers say.
+bool is_small(const model::ModelConfig& config) {
+  return config.num_all_layers() <= 4 && config.routing.num_experts <= 8 &&
+         config.hidden_size <= 512 && config.moe_intermediate_size <= 512 &&
+         config.vocab_size <= 4096 && config.num_heads <= 32 && config.head_dim <= 256 &&
+         config.dense_intermediate_size <= 512 && config.shared_intermediate_size <= 512 &&
+         config.q_lora_rank <= 256 && config.kv_lora_rank <= 256 && config.v_head_dim <= 256;
+}
+
+void load(const weights::TensorSource& source, const model::ListedTensor& tensor) {
+  const weights::WeightLoader loader(source, {});
+  const auto floats = loader.floats(tensor.name, tensor.shape);
+  if (!floats.ok()) return expect_one_line(floats.status());
+  WIDEEP_CHECK_EQ(static_cast<int64_t>(floats->size()), tensor.num_elements());
+  if (tensor.shape.size() != 2) return;
+  const auto matrix = loader.matrix(tensor.name, static_cast<int>(tensor.shape[0]),
+                                    static_cast<int>(tensor.shape[1]));
+  if (!matrix.ok()) return expect_one_line(matrix.status());
+  const Status packed = loader.run();
+  if (!packed.ok()) expect_one_line(packed);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  auto file = formats::GgufFile::parse(bytes, "fuzz");
+  if (!file.ok()) {
+    expect_one_line(file.status());
+    return 0;
+  }
+  formats::GgufFiles files(std::move(*file));
+  auto config = model::read_gguf_config(files);
+  if (!config.ok()) {
+    expect_one_line(config.status());
+    return 0;
+  }
+  if (!is_small(*config)) return 0;
+  const auto tensors = model::GgufTensors::of(std::move(files), &*config);
+  if (!tensors.ok()) {
+    expect_one_line(tensors.status());
+    return 0;
+  }
+  for (const model::ListedTensor& tensor : model::all_tensors(*config)) load(**tensors, tensor);
+  return 0;
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/blocks.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/dtype.h"
+#include "base/microscaling.h"
+
+namespace wideep::weights {
+namespace {
+
+using formats::BlockType;
+
+template <typename T>
+T read(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+float half_at(const std::byte* from) { return float_from_f16(read<uint16_t>(from)); }
+unsigned byte_at(const std::byte* from, int index) {
+  return std::to_integer<unsigned>(from[index]);
+}
+
+// The values of IQ4's codes, plus 128: a table of ggml's (kvalues_iq4nl).
+constexpr int kTableOffset = 128;
+constexpr uint8_t kIq4Table[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                   129, 141, 153, 166, 181, 197, 217, 241};
+
+// 16 bytes with codes i in the low and i + 16 in the high nibbles.
+void nibbles_of_32(const std::byte* from, uint8_t* codes) {
+  for (int i = 0; i < 16; ++i) {
+    codes[i] = static_cast<uint8_t>(byte_at(from, i) & 15u);
+    codes[i + 16] = static_cast<uint8_t>(byte_at(from, i) >> 4);
+  }
+}
+
+void add_fifth_bits(uint32_t bits, uint8_t* codes) {
+  for (int i = 0; i < 32; ++i) codes[i] = static_cast<uint8_t>(codes[i] | (bits >> i & 1u) << 4);
+}
+
+// The scale and minimum of group j of Q4_K and Q5_K: 6 bits each. The first four of both have bytes
+// of their own, whose upper two bits belong to the last four.
+struct ScaleAndMinimum {
+  unsigned scale, minimum;
+};
+ScaleAndMinimum six_bits(const std::byte* packed, int j) {
+  if (j < 4) return {byte_at(packed, j) & 63u, byte_at(packed, j + 4) & 63u};
+  const unsigned low = byte_at(packed, j + 4);
+  return {(low & 15u) | byte_at(packed, j - 4) >> 6 << 4, low >> 4 | byte_at(packed, j) >> 6 << 4};
+}
+
+// d, dmin, 12 bytes of scales.
+void scales_of_k(const std::byte* block, UnpackedBlock* out) {
+  const float d = half_at(block), dmin = half_at(block + 2);
+  for (int j = 0; j < 8; ++j) {
+    const auto [scale, minimum] = six_bits(block + 4, j);
+    out->scales[j] = d * static_cast<float>(scale);
+    out->minimums[j] = -(dmin * static_cast<float>(minimum));
+  }
+}
+
+// Codes of 4 bits: 64 codes are 32 bytes, the first 32 in the low nibbles.
+void nibbles_of_256(const std::byte* from, uint8_t* codes) {
+  for (int i = 0; i < 256; ++i) {
+    const unsigned byte = byte_at(from, i / 64 * 32 + i % 32);
+    codes[i] = static_cast<uint8_t>(i % 64 < 32 ? byte & 15u : byte >> 4);
+  }
+}
+
+// Codes of 2 bits: 128 codes are 32 bytes, four codes in each that are 32 apart.
+unsigned two_bits(const std::byte* from, int i) {
+  return byte_at(from, i / 128 * 32 + i % 32) >> (i % 128 / 32 * 2) & 3u;
+}
+
+void unpack_q2k(const std::byte* block, UnpackedBlock* out) {
+  const float d = half_at(block + 80), dmin = half_at(block + 82);
+  for (int j = 0; j < 16; ++j) {
+    const unsigned both = byte_at(block, j);
+    out->scales[j] = d * static_cast<float>(both & 15u);
+    out->minimums[j] = -(dmin * static_cast<float>(both >> 4));
+  }
+  for (int i = 0; i < 256; ++i) out->codes[i] = static_cast<uint8_t>(two_bits(block + 16, i));
+}
+
+// hmask[32], qs[64], scales[12], d
+void unpack_q3k(const std::byte* block, UnpackedBlock* out) {
+  const float d = half_at(block + 108);
+  const std::byte* packed = block + 96;
+  for (int j = 0; j < 16; ++j) {
+    const unsigned low = j < 8 ? byte_at(packed, j) & 15u : byte_at(packed, j - 8) >> 4;
+    const unsigned high = byte_at(packed, 8 + j % 4) >> (j / 4 * 2) & 3u;
+    out->scales[j] = d * static_cast<float>(static_cast<int>(low | high << 4) - 32);
+  }
+  for (int i = 0; i < 256; ++i) {
+    const unsigned third = byte_at(block, i % 32) >> (i / 32) & 1u;
+    out->codes[i] = static_cast<uint8_t>(two_bits(block + 32, i) | third << 2);
+  }
+}
+
+// d, dmin, scales[12], qh[32], qs[128]
+void unpack_q5k(const std::byte* block, UnpackedBlock* out) {
+  scales_of_k(block, out);
+  nibbles_of_256(block + 48, out->codes);
+  for (int i = 0; i < 256; ++i) {
+    const unsigned fifth = byte_at(block + 16, i % 32) >> (i / 32) & 1u;
+    out->codes[i] = static_cast<uint8_t>(out->codes[i] | fifth << 4);
+  }
+}
+
+// ql[128], qh[64], scales[16], d
+void unpack_q6k(const std::byte* block, UnpackedBlock* out) {
+  const float d = half_at(block + 208);
+  for (int j = 0; j < 16; ++j) {
+    out->scales[j] = d * static_cast<float>(read<int8_t>(block + 192 + j));
+  }
+  for (int i = 0; i < 256; ++i) {
+    const unsigned byte = byte_at(block, i / 128 * 64 + i % 64);
+    const unsigned low = i % 128 < 64 ? byte & 15u : byte >> 4;
+    out->codes[i] = static_cast<uint8_t>(low | two_bits(block + 128, i) << 4);
+  }
+}
+
+// d, scales_h u16, scales_l[4], qs[128]
+void unpack_iq4xs(const std::byte* block, UnpackedBlock* out) {
+  const float d = half_at(block);
+  const unsigned high = read<uint16_t>(block + 2);
+  for (int j = 0; j < 8; ++j) {
+    const unsigned low = byte_at(block + 4, j / 2) >> (j % 2 * 4) & 15u;
+    const auto scale = static_cast<int>(low | (high >> (2 * j) & 3u) << 4);
+    out->scales[j] = d * static_cast<float>(scale - 32);
+    nibbles_of_32(block + 8 + 16 * j, out->codes + 32 * j);
+  }
+}
+
+void look_up_iq4(int count, uint8_t* codes) {
+  for (int i = 0; i < count; ++i) codes[i] = kIq4Table[codes[i]];
+}
+
+// Half of 2^(e − 127), as ggml has it: for e = 255 a number, too.
+float half_of_e8m0(uint8_t e) {
+  return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (uint32_t{e} - 1) << 23);
+}
+
+template <typename Stored, typename Convert>
+void convert(const std::byte* from, int64_t count, float* out, Convert to_float) {
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = to_float(read<Stored>(from + i * static_cast<int64_t>(sizeof(Stored))));
+  }
+}
+
+}  // namespace
+
+int group_of(BlockType type) {
+  switch (type) {
+    case BlockType::kF32:
+    case BlockType::kF16:
+    case BlockType::kBf16:
+      return 0;
+    case BlockType::kQ2K:
+    case BlockType::kQ3K:
+    case BlockType::kQ6K:
+      return 16;
+    case BlockType::kQ8_0:
+    case BlockType::kQ4_0:
+    case BlockType::kQ4_1:
+    case BlockType::kQ5_0:
+    case BlockType::kQ5_1:
+    case BlockType::kQ4K:
+    case BlockType::kQ5K:
+    case BlockType::kIq4Nl:
+    case BlockType::kIq4Xs:
+    case BlockType::kMxfp4:
+      break;
+  }
+  return 32;
+}
+
+int offset_of(BlockType type) {
+  switch (type) {
+    case BlockType::kQ8_0:
+    case BlockType::kIq4Nl:
+    case BlockType::kIq4Xs:
+      return kTableOffset;
+    case BlockType::kQ4_0:
+      return 8;
+    case BlockType::kQ5_0:
+      return 16;
+    case BlockType::kQ3K:
+      return 4;
+    case BlockType::kQ6K:
+      return 32;
+    case BlockType::kF32:
+    case BlockType::kF16:
+    case BlockType::kBf16:
+    case BlockType::kQ4_1:
+    case BlockType::kQ5_1:
+    case BlockType::kQ2K:
+    case BlockType::kQ4K:
+    case BlockType::kQ5K:
+    case BlockType::kMxfp4:
+      break;
+  }
+  return 0;
+}
+
+bool has_minimums(BlockType type) {
+  return type == BlockType::kQ4_1 || type == BlockType::kQ5_1 || type == BlockType::kQ2K ||
+         type == BlockType::kQ4K || type == BlockType::kQ5K;
+}
+
+void unpack_block(BlockType type, const std::byte* block, UnpackedBlock* out) {
+  switch (type) {
+    case BlockType::kQ8_0:
+      out->scales[0] = half_at(block);
+      for (int i = 0; i < 32; ++i) {
+        out->codes[i] = static_cast<uint8_t>(byte_at(block, 2 + i) ^ 0x80u);
+      }
+      return;
+    case BlockType::kQ4_0:
+      out->scales[0] = half_at(block);
+      return nibbles_of_32(block + 2, out->codes);
+    case BlockType::kQ4_1:
+      out->scales[0] = half_at(block);
+      out->minimums[0] = half_at(block + 2);
+      return nibbles_of_32(block + 4, out->codes);
+    case BlockType::kQ5_0:
+      out->scales[0] = half_at(block);
+      nibbles_of_32(block + 6, out->codes);
+      return add_fifth_bits(read<uint32_t>(block + 2), out->codes);
+    case BlockType::kQ5_1:
+      out->scales[0] = half_at(block);
+      out->minimums[0] = half_at(block + 2);
+      nibbles_of_32(block + 8, out->codes);
+      return add_fifth_bits(read<uint32_t>(block + 4), out->codes);
+    case BlockType::kQ2K:
+      return unpack_q2k(block, out);
+    case BlockType::kQ3K:
+      return unpack_q3k(block, out);
+    case BlockType::kQ4K:
+      scales_of_k(block, out);
+      return nibbles_of_256(block + 16, out->codes);
+    case BlockType::kQ5K:
+      return unpack_q5k(block, out);
+    case BlockType::kQ6K:
+      return unpack_q6k(block, out);
+    case BlockType::kIq4Nl:
+      out->scales[0] = half_at(block);
+      nibbles_of_32(block + 2, out->codes);
+      return look_up_iq4(32, out->codes);
+    case BlockType::kIq4Xs:
+      unpack_iq4xs(block, out);
+      return look_up_iq4(256, out->codes);
+    case BlockType::kF32:
+    case BlockType::kF16:
+    case BlockType::kBf16:
+    case BlockType::kMxfp4:
+      break;
+  }
+  WIDEEP_CHECK(group_of(type) > 0 && type != BlockType::kMxfp4);
+}
+
+void unpack_q4k(const std::byte* block, Q4kBlock* out) {
+  out->d = half_at(block);
+  out->dmin = half_at(block + 2);
+  for (int j = 0; j < 8; ++j) {
+    const auto [scale, minimum] = six_bits(block + 4, j);
+    out->scales[j] = static_cast<uint8_t>(scale);
+    out->minimums[j] = static_cast<uint8_t>(minimum);
+  }
+  nibbles_of_256(block + 16, out->codes);
+}
+
+uint8_t unpack_mxfp4(const std::byte* block, uint8_t* codes) {
+  nibbles_of_32(block + 1, codes);
+  return static_cast<uint8_t>(byte_at(block, 0));
+}
+
+void dequantize_blocks(BlockType type, const std::byte* blocks, int64_t count, float* out) {
+  switch (type) {
+    case BlockType::kF32:
+      return convert<float>(blocks, count, out, [](float value) { return value; });
+    case BlockType::kF16:
+      return convert<uint16_t>(blocks, count, out, float_from_f16);
+    case BlockType::kBf16:
+      return convert<Bf16>(blocks, count, out,
+                           [](Bf16 value) { return static_cast<float>(value); });
+    default:
+      break;
+  }
+  const formats::BlockTypeInfo& info = formats::block_type_info(type);
+  WIDEEP_CHECK_EQ(count % info.elements, 0);
+  UnpackedBlock block;
+  const int group = group_of(type), offset = offset_of(type);
+  const bool adds = has_minimums(type);
+  for (int64_t i = 0; i < count; i += info.elements, blocks += info.bytes) {
+    if (type == BlockType::kMxfp4) {
+      const float scale = half_of_e8m0(unpack_mxfp4(blocks, block.codes));
+      for (int j = 0; j < info.elements; ++j) {
+        // ggml's elements are integers, which have no −0.
+        const int twice = static_cast<int>(2.0f * float_from_e2m1(block.codes[j]));
+        *out++ = scale * static_cast<float>(twice);
+      }
+      continue;
+    }
+    unpack_block(type, blocks, &block);
+    for (int j = 0; j < info.elements; ++j) {
+      const auto code = static_cast<float>(block.codes[j] - offset);
+      const float value = block.scales[j / group] * code;
+      *out++ = adds ? value + block.minimums[j / group] : value;
+    }
+  }
+}
+
+}  // namespace wideep::weights

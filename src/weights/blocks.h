@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decodes the blocks of GGUF tensors (formats/block_type.h), with the arithmetic of ggml: the
+// float32 values are those of the package gguf, bit for bit. Sources: ggml-common.h and
+// ggml-quants.c of ggml, quants.py of the package.
+//
+//   type             value of an element                        scales
+//   Q8_0             d · code                                   d f16 per 32; code int8
+//   Q4_0, Q5_0       d · (code − 8), d · (code − 16)            d f16 per 32
+//   Q4_1, Q5_1       d · code + m                               d and m f16 per 32
+//   Q2_K, Q4_K, Q5_K d · scale · code − dmin · minimum          d, dmin f16 per 256; scales and
+//                                                               minimums of 4 or 6 bits per 16
+//                                                               (Q2_K) or 32
+//   Q3_K             d · (scale − 32) · (code − 4)              d f16 per 256; scales per 16
+//   Q6_K             d · scale · (code − 32)                    d f16 per 256; int8 scales per 16
+//   IQ4_NL           d · table[code]                            d f16 per 32
+//   IQ4_XS           d · (scale − 32) · table[code]             d f16 per 256; scales per 32
+//   MXFP4            2^(e − 128) · twice e2m1                   e8m0 per 32
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "formats/block_type.h"
+
+namespace wideep::weights {
+
+// A block of codes, one byte each. Element i is
+// scales[i / group] · (codes[i] − offset) + minimums[i / group] in float32, in this order.
+struct UnpackedBlock {
+  uint8_t codes[formats::kMaxBlockElements];
+  float scales[16];
+  float minimums[16];  // only if has_minimums(type)
+};
+
+// The elements that share a scale; 0: plain elements.
+int group_of(formats::BlockType type);
+// What is subtracted from codes of this type.
+int offset_of(formats::BlockType type);
+bool has_minimums(formats::BlockType type);
+
+// REQUIRES: group_of(type) > 0, and type is not MXFP4.
+void unpack_block(formats::BlockType type, const std::byte* block, UnpackedBlock* out);
+
+// A block of Q4_K as its parts: value = d · scale · code − dmin · minimum.
+struct Q4kBlock {
+  uint8_t codes[formats::kMaxBlockElements];
+  uint8_t scales[8];
+  uint8_t minimums[8];
+  float d = 0.0f;
+  float dmin = 0.0f;
+};
+void unpack_q4k(const std::byte* block, Q4kBlock* out);
+
+// The codes and the scale of a block of MXFP4: e2m1 in the lower four bits of each of 32 bytes.
+uint8_t unpack_mxfp4(const std::byte* block, uint8_t* codes);
+
+// Decodes `count` elements from the begin of a row on. REQUIRES: whole blocks.
+void dequantize_blocks(formats::BlockType type, const std::byte* blocks, int64_t count, float* out);
+
+}  // namespace wideep::weights

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Converts golden models to GGUF files with llama.cpp's own converter.
+
+    tests/golden/make_gguf_models.py --llama-cpp DIR [--all] [--type f32] [--output DIR] [MODEL ...]
+
+DIR is llama.cpp's source (in llama-cpp-python's on PyPI: vendor/llama.cpp); needs torch and
+transformers as make_models.py does. Without models those of MODELS, which are committed in
+gguf/models: at least one of each architecture that llama.cpp writes for a family of wideep. --all:
+every golden model that the converter takes. The files have no tokenizer.
+
+Two kinds of golden models cannot be GGUF files: converters refuse some, and some have settings that
+the format does not hold (llama.cpp computes the published models' for all), so that the answers
+differ. --all says which were refused.
+"""
+import argparse
+import logging
+import pathlib
+import sys
+
+GOLDEN = pathlib.Path(__file__).parent
+MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
+          "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain",
+          "glm4_moe_norm_bias", "glm_moe_dsa_shared",
+          "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
+          "hunyuan_v1_moe_minimal", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
+          "minimax_m2_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain",
+          "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_gqa", "qwen3_next_plain",
+          "qwen3_next_square"]
+
+
+def load_converter(source):
+    sys.path[:0] = [str(source), str(source / "gguf-py")]
+    import conversion
+    logging.disable(logging.CRITICAL)
+    return conversion
+
+
+def complete(config, model):
+    """Adds keys that the converter asks for and that these configs leave out: their defaults."""
+    layers = config.get("num_hidden_layers")
+    if model.startswith("hunyuan"):
+        config.setdefault("moe_intermediate_size", config["intermediate_size"])
+        for key in ("moe_intermediate_size", "moe_topk", "num_shared_expert"):
+            value = config.get(key, 1)
+            config[key] = value if isinstance(value, list) else [value] * layers
+        if isinstance(config.get("num_experts"), list):
+            config["num_experts"] = config["num_experts"][0]
+    if model.startswith("minimax") and "rotary_dim" not in config:
+        rope = config.get("rope_parameters", {})
+        share = rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1))
+        config["rotary_dim"] = int(share * config.get("head_dim", 128))
+    if model.startswith("llama4"):
+        text = config.get("text_config", config)
+        text.setdefault("interleave_moe_layer_step", 1)
+    if model.startswith(("deepseek_", "kimi", "glm4_moe_lite", "glm_moe_dsa")):
+        # Published configs have it, and llama.cpp takes softmax for none.
+        softmax = model.startswith("deepseek_v2")
+        config.setdefault("scoring_func", "softmax" if softmax else "sigmoid")
+    if model.startswith("qwen2_moe") or model.startswith("qwen3"):
+        config.setdefault("num_key_value_heads", config.get("num_attention_heads"))
+    return config
+
+
+def convert(conversion, path, output, kind):
+    import gguf
+    import torch
+
+    hparams = complete(conversion.ModelBase.load_hparams(path, False), path.name)
+    architecture = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
+    model_class = conversion.get_model_class(architecture)
+
+    def no_tokens(self):
+        self.gguf_writer.add_tokenizer_model("none")
+        # llama.cpp takes the size from here, where there are no tokens.
+        if not any(key.endswith(".vocab_size") for key in self.gguf_writer.kv_data[0]):
+            self.gguf_writer.add_vocab_size(self.hparams["vocab_size"])
+
+    model_class.set_vocab = no_tokens
+    for cache in ("_experts_cache",):
+        if hasattr(model_class, cache):
+            setattr(model_class, cache, {})
+    if hasattr(model_class, "no_mtp"):
+        model_class.no_mtp = True
+    original = conversion.ModelBase.load_hparams
+    conversion.ModelBase.load_hparams = staticmethod(
+        lambda directory, is_mistral_format=False: complete(
+            original(directory, is_mistral_format), path.name))
+    try:
+        with torch.inference_mode():
+            types = {"f32": "ALL_F32", "bf16": "MOSTLY_BF16", "f16": "MOSTLY_F16",
+                     "q8_0": "MOSTLY_Q8_0"}
+            model = model_class(path, gguf.LlamaFileType[types[kind]], output, eager=True,
+                                hparams=complete(original(path, False), path.name))
+            model.write()
+    finally:
+        conversion.ModelBase.load_hparams = original
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--llama-cpp", type=pathlib.Path, required=True)
+    parser.add_argument("--output", type=pathlib.Path, default=GOLDEN / "gguf" / "models")
+    parser.add_argument("--type", default="bf16", choices=["f32", "bf16", "f16", "q8_0"])
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("models", nargs="*")
+    options = parser.parse_args()
+    conversion = load_converter(options.llama_cpp)
+    options.output.mkdir(parents=True, exist_ok=True)
+    folders = [GOLDEN / "family_models", GOLDEN / "models"]
+    found = {path.name: path for folder in folders for path in sorted(folder.iterdir())}
+    refused = 0
+    for name in options.models or (sorted(found) if options.all else MODELS):
+        target = options.output / f"{name}.gguf"
+        try:
+            convert(conversion, found[name], target, options.type)
+        except Exception as error:  # whatever the converter finds wrong
+            if not options.all:
+                raise
+            refused += 1
+            target.unlink(missing_ok=True)
+            print(f"{name}: not converted: {error!r}"[:150])
+    if options.all:
+        print(f"{len(found) - refused} of {len(found)} converted")
+
+
+if __name__ == "__main__":
+    main()
