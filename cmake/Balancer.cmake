@@ -11,7 +11,7 @@ wideep_objects(wideep_check base/check.cc)
 # What of src/online chooses moves, without the threads and the copies of a running engine.
 wideep_objects(wideep_online_policy online/equal_policy.cc online/evidence.cc online/layer_rota.cc
                online/load_window.cc online/move_search.cc online/online_repairer.cc
-               online/placement_judge.cc online/sample_set.cc online/update_policy.cc)
+               online/placement_judge.cc online/sample_set.cc online/update_policies.cc)
 wideep_sources(sources balance)
 add_library(wideep_balancer STATIC ${sources} $<TARGET_OBJECTS:wideep_check>
                                    $<TARGET_OBJECTS:wideep_exchange_base>

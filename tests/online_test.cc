@@ -54,12 +54,15 @@ void balance(GenerateOptions& options, int layer_updates) {
                                                .layer_updates_per_iter = layer_updates};
 }
 
-void make_restless(GenerateOptions& options, const Model& model, int layer_updates) {
+// more: what else the test changes.
+void make_restless(GenerateOptions& options, const Model& model, int layer_updates,
+                   std::function<void(run::OnlineParts&)> more = {}) {
   options.adjust_online = [=](run::OnlineParts& parts) {
     parts.make_policy = [=] {
       return std::make_unique<RestlessPolicy>(model.moe_layers, kExperts, layer_updates);
     };
     parts.plan.balancer.look_interval = std::chrono::microseconds(100);
+    if (more) more(parts);
   };
 }
 
@@ -221,12 +224,8 @@ TEST_P(Online, ManyRanksAndOneSpareRecordEach) {
   GenerateOptions options = options_for(directory_.path(), 8, 100);
   const std::vector<std::string> expected = digests(run(options));
   balance(options, 2);
-  make_restless(options, model, 2);
-  const auto adjust = options.adjust_online;
-  options.adjust_online = [=](run::OnlineParts& parts) {
-    adjust(parts);
-    parts.plan.balancer.num_spares = 1;
-  };
+  make_restless(options, model, 2,
+                [](run::OnlineParts& parts) { parts.plan.balancer.num_spares = 1; });
   run_until_moved(options, 20, expected);
 }
 
@@ -301,12 +300,8 @@ TEST_P(Online, ABalancerWhoseMovesDoNotPayRests) {
   GenerateOptions options = options_for(directory_.path(), 2, 500);
   const std::vector<std::string> expected = digests(run(options));
   balance(options, 2);
-  make_restless(options, model, 2);
-  const auto adjust = options.adjust_online;
-  options.adjust_online = [&](run::OnlineParts& parts) {
-    adjust(parts);
-    parts.plan.policy.horizon_tokens = 20;
-  };
+  make_restless(options, model, 2,
+                [](run::OnlineParts& parts) { parts.plan.policy.horizon_tokens = 20; });
   std::vector<run::TrustChange> changes;
   int64_t moved_at_rest = 0, moves = 0;
   for (int i = 0; i < kMostRuns && changes.size() < 2; ++i) {

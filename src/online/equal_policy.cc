@@ -8,10 +8,9 @@
 #include <utility>
 
 #include "balance/moves.h"
-#include "base/check.h"
 #include "base/try.h"
-#include "online/layer_rota.h"
 #include "online/placement_judge.h"
+#include "online/policy_base.h"
 #include "online/sample_set.h"
 
 namespace wideep::online {
@@ -22,32 +21,20 @@ using balance::Placement;
 
 constexpr double kAll = std::numeric_limits<double>::infinity();
 
-// As policy wideep: a new text is examined from this part of a sample on; an open sample again when
-// it has grown by so much; and moves from an open sample, whose noise they fit too, must gain more.
-constexpr double kFirstLook = 0.1;
-constexpr double kGrown = 1.25;
-constexpr double kPriceOfOpen = 2.0;
-
 // Of policy wideep's memory of all kinds of text. With equal shares a placement that is good for
 // all of them is good for none: half the memory leaves 0.090 instead of 0.136 where text changes
 // for good, and 0.108 instead of 0.113 where it comes back (three made-up kinds, 64 experts on 8
 // ranks).
 constexpr double kMemory = 0.5;
 
-class EqualPolicy : public UpdatePolicy {
+class EqualPolicy : public PolicyBase {
  public:
   EqualPolicy(const PolicyShape& shape, const PolicyOptions& options)
-      : shape_(shape),
-        options_(options),
+      : PolicyBase(shape, options),
         num_ranks_(shape.plan.num_live_ranks()),
         needed_(-std::log(options.false_alarm_rate) + std::log(num_ranks_)),
         price_(options.rows_per_move * num_ranks_ /
                (static_cast<double>(options.horizon_tokens) * shape.top_k)),
-        window_({.num_layers = shape.num_layers,
-                 .num_experts = shape.plan.num_experts,
-                 .top_k = shape.top_k},
-                options.window),
-        rota_(shape.num_layers, options.layer_updates_per_iter, options.rests),
         samples_(shape.plan.num_experts, options.window.num_samples, kMemory),
         judge_(Sharing::kEqual, shape.plan.num_experts, shape.plan.ep_size),
         layers_(static_cast<size_t>(shape.num_layers)) {}
@@ -64,49 +51,63 @@ class EqualPolicy : public UpdatePolicy {
     }
   }
 
-  void add_counts(int layer_idx, std::span<const int64_t> counts) final {
-    window_.add(layer_idx, counts);
-  }
-  void add_counts(int layer_idx, std::span<const int32_t> counts) final {
-    window_.add(layer_idx, counts);
-  }
-
-  std::span<const LayerUpdate> end_iteration(std::span<const Placement> placements,
-                                             std::span<const uint8_t> busy) final {
-    WIDEEP_CHECK_EQ(placements.size(), static_cast<size_t>(shape_.num_layers));
-    updates_.clear();
-    const int64_t before = window_.num_iterations();
-    window_.end_iteration();
-    const bool empty = window_.num_iterations() == before;
-    if (empty || window_.num_iterations() <= options_.warm_up_iterations) return updates_;
-    for (int l = 0; l < shape_.num_layers; ++l) {
-      if (!busy.empty() && busy[static_cast<size_t>(l)] != 0) continue;
-      const Placement& from = placements[static_cast<size_t>(l)];
-      const Look found = look(l, from);
-      if (found.due || found.from_open) plan_layer(l, from, found);
-    }
-    rota_.advance();
-    return updates_;
-  }
-
-  const LoadWindow& window() const final { return window_; }
-
   std::span<const double> expected_load(int layer_idx) final {
     if (window_.num_samples() == 0) return window_.decayed(layer_idx);
     samples_.assign(window_, layer_idx, num_ranks_, 0.0, window_.open_is_new_text());
     return samples_.expected();
   }
 
+ protected:
+  void choose_layers(std::span<const Placement> placements, std::span<const uint8_t> busy) final {
+    for (int l = 0; l < shape_.num_layers; ++l) {
+      if (is_busy(busy, l)) continue;
+      Layer& layer = layers_[static_cast<size_t>(l)];
+      layer.found = look(l, placements[static_cast<size_t>(l)]);
+      if (layer.found.due || layer.found.from_open) order_.push_back(l);
+    }
+  }
+
+  bool plan_layer(const Placement& from, LayerUpdate* update) final {
+    Layer& layer = layers_[static_cast<size_t>(update->layer_idx)];
+    const Look found = layer.found;
+    layer.samples_seen = window_.samples_completed();
+    layer.open_seen = window_.open_tokens();
+    samples_.assign(window_, update->layer_idx, num_ranks_, 0.0, found.from_open);
+    if (samples_.size() == 0) return false;
+    update->urgent = found.from_open || found.significant;
+    update->imbalance_before = judge_.imbalance(samples_, from, kAll);
+    if (update->imbalance_before <= options_.tolerance) return false;
+    const double price = found.from_open ? kPriceOfOpen * price_ : price_;
+    double best_net = 0.0;
+    int last_moves = -1;
+    for (const auto& repairer : repairers_) {
+      from_.placement = from;
+      const auto report = repairer->repair(samples_.expected(), from_, &trial_);
+      if (report.moves == last_moves) break;  // the limit no longer matters
+      last_moves = report.moves;
+      const double after = judge_.imbalance(samples_, trial_.placement, kAll);
+      const double net = update->imbalance_before - after - price * report.moves;
+      if (net <= best_net) continue;
+      best_net = net;
+      update->plan = trial_;
+      update->imbalance_after = after;
+    }
+    if (best_net <= 0.0) return false;
+    balance::align_slots(from, &update->plan);
+    return true;
+  }
+
  private:
-  // What was known when a layer was last examined.
-  struct Layer {
-    int64_t samples_seen = -1;  // complete ones
-    double open_seen = 0.0;     // tokens of the open one
-  };
   struct Look {
     bool due = false;        // its turn, and there is evidence in complete samples
     bool from_open = false;  // the open sample is reason enough
     bool significant = false;
+  };
+  struct Layer {
+    Look found;  // in this turn
+    // When it was last planned for:
+    int64_t samples_seen = -1;  // complete ones
+    double open_seen = 0.0;     // tokens of the open one
   };
   struct Evidence {
     double imbalance = 0.0;
@@ -157,54 +158,9 @@ class EqualPolicy : public UpdatePolicy {
     return found;
   }
 
-  void plan_layer(int layer_idx, const Placement& from, const Look& found) {
-    layers_[static_cast<size_t>(layer_idx)] = {window_.samples_completed(), window_.open_tokens()};
-    samples_.assign(window_, layer_idx, num_ranks_, 0.0, found.from_open);
-    if (samples_.size() == 0) return;
-    const double before = judge_.imbalance(samples_, from, kAll);
-    if (before <= options_.tolerance) return;
-    const double price = found.from_open ? kPriceOfOpen * price_ : price_;
-    double best_net = 0.0;
-    LayerUpdate update;
-    int last_moves = -1;
-    for (const auto& repairer : repairers_) {
-      from_.placement = from;
-      const auto report = repairer->repair(samples_.expected(), from_, &trial_);
-      if (report.moves == last_moves) break;  // the limit no longer matters
-      last_moves = report.moves;
-      const double after = judge_.imbalance(samples_, trial_.placement, kAll);
-      const double net = before - after - price * report.moves;
-      if (net <= best_net) continue;
-      best_net = net;
-      update.plan = trial_;
-      update.imbalance_after = after;
-    }
-    if (best_net <= 0.0) return;
-    finish(layer_idx, from, before, found.from_open || found.significant, std::move(update));
-  }
-
-  void finish(int layer_idx, const Placement& from, double before, bool urgent,
-              LayerUpdate update) {
-    update.layer_idx = layer_idx;
-    update.imbalance_before = before;
-    update.urgent = urgent;
-    balance::align_slots(from, &update.plan);
-    const std::vector<int32_t>& to = update.plan.placement.slot_to_expert;
-    for (size_t slot = 0; slot < to.size(); ++slot) {
-      if (to[slot] == balance::kUnusedSlot || to[slot] == from.slot_to_expert[slot]) continue;
-      update.moves.push_back({static_cast<int>(slot), to[slot]});
-    }
-    update.bytes = static_cast<int64_t>(update.moves.size()) * options_.bytes_per_expert;
-    updates_.push_back(std::move(update));
-  }
-
-  PolicyShape shape_;
-  PolicyOptions options_;
   int num_ranks_;  // live ones
   double needed_;  // evidence
   double price_;   // of a move, in imbalance
-  LoadWindow window_;
-  LayerRota rota_;
   SampleSet samples_;
   PlacementJudge judge_;
   std::vector<std::unique_ptr<balance::Repairer>> repairers_;  // by their limits: 1, 2, 4, …
@@ -213,7 +169,6 @@ class EqualPolicy : public UpdatePolicy {
   LayerPlan from_;
   LayerPlan trial_;
   std::vector<Layer> layers_;
-  std::vector<LayerUpdate> updates_;
 };
 
 }  // namespace

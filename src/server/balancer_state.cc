@@ -72,8 +72,9 @@ std::string BalancerState::metrics(const RecentImbalance& imbalance) const {
   }
   constexpr std::string_view kState = "wideep_ep_balancer_state";
   text += fmt::format("# HELP {0} 1: the state of online balancing.\n# TYPE {0} gauge\n", kState);
+  const State now = state();
   for (const State each : {State::kOff, State::kActive, State::kResting, State::kSilent}) {
-    text += fmt::format("{}{{state=\"{}\"}} {}\n", kState, name_of(each), each == state() ? 1 : 0);
+    text += fmt::format("{}{{state=\"{}\"}} {}\n", kState, name_of(each), each == now ? 1 : 0);
   }
   if (!read_) return text;
   const online::LedgerSums sums = ledger();

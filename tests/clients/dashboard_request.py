@@ -26,6 +26,9 @@ with Browser(sys.argv[2]) as browser:
     choose(browser, "experts-layer", 1)
     check("experts of another layer", browser.wait_for(
         "load.windows.size > 0 && load.facts.layer === load.facts.layers[1] && document.querySelector('#experts-map svg')"))
+    # Until then all of them together are the last one alone.
+    check("a second window of time", browser.wait_for(
+        "windowsWithSent().filter((each) => sum(each.sent.flat()) > 0).length > 1", 30))
     before = browser.run("document.getElementById('sent-map').innerHTML")
     choose(browser, "sent-window", 1)  # all of them together
     check("another time is another picture",

@@ -38,8 +38,13 @@ namespace {
 constexpr size_t kGuardBytes = 4096;
 
 // Stacks of fibers that are gone: tests make some hundred fibers for each of some thousand
-// machines.
-thread_local std::vector<std::byte*> free_stacks;
+// machines. The address sanitizer keeps a stack of its own beside each of them, for variables that
+// are used after their function has returned; made anew for each fiber they would fill the memory.
+struct FreeStack {
+  std::byte* stack;
+  void* of_sanitizer;  // null: none yet
+};
+thread_local std::vector<FreeStack> free_stacks;
 
 Fiber* starting = nullptr;  // the fiber whose first enter() is under way
 
@@ -73,7 +78,8 @@ wideep_switch_stack:
 extern "C" void wideep_switch_stack(void** from, void* to);
 #endif
 
-Fiber::Fiber() : stack_(take_stack()) {
+Fiber::Fiber() {
+  take_stack();
 #if defined(WIDEEP_TSAN)
   sanitizer_fiber_ = __tsan_create_fiber(0);
 #endif
@@ -83,20 +89,27 @@ Fiber::~Fiber() {
 #if defined(WIDEEP_TSAN)
   __tsan_destroy_fiber(sanitizer_fiber_);
 #endif
-  free_stacks.push_back(stack_);
+#if defined(WIDEEP_ASAN)
+  free_stacks.push_back({stack_, sanitizer_fiber_});
+#else
+  free_stacks.push_back({stack_, nullptr});
+#endif
 }
 
-std::byte* Fiber::take_stack() {
+void Fiber::take_stack() {
   if (!free_stacks.empty()) {
-    std::byte* stack = free_stacks.back();
+    stack_ = free_stacks.back().stack;
+#if defined(WIDEEP_ASAN)
+    sanitizer_fiber_ = free_stacks.back().of_sanitizer;
+#endif
     free_stacks.pop_back();
-    return stack;
+    return;
   }
   void* mapped = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   WIDEEP_CHECK(mapped != MAP_FAILED);
   WIDEEP_CHECK_EQ(mprotect(mapped, kGuardBytes, PROT_NONE), 0);
-  return static_cast<std::byte*>(mapped) + kGuardBytes;
+  stack_ = static_cast<std::byte*>(mapped) + kGuardBytes;
 }
 
 void Fiber::start(void (*function)(void*), void* argument) {
@@ -104,7 +117,6 @@ void Fiber::start(void (*function)(void*), void* argument) {
   argument_ = argument;
 #if defined(WIDEEP_ASAN)
   __asan_unpoison_memory_region(stack_, kStackBytes);  // what an abandoned function left there
-  sanitizer_fiber_ = nullptr;
 #endif
 #if defined(__x86_64__)
   // As wideep_switch_stack leaves a stack: six registers, then the address to return to. At that
@@ -126,7 +138,8 @@ void Fiber::start(void (*function)(void*), void* argument) {
 void Fiber::begin() {
   Fiber* self = starting;
 #if defined(WIDEEP_ASAN)
-  __sanitizer_finish_switch_fiber(nullptr, &self->caller_stack_, &self->caller_stack_bytes_);
+  __sanitizer_finish_switch_fiber(self->sanitizer_fiber_, &self->caller_stack_,
+                                  &self->caller_stack_bytes_);
 #endif
   self->function_(self->argument_);
   WIDEEP_CHECK(false);  // it has to leave

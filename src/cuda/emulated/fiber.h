@@ -32,10 +32,10 @@ class Fiber {
  private:
   static constexpr size_t kStackBytes = size_t{64} << 10;
 
-  static std::byte* take_stack();
+  void take_stack();
   static void begin();
 
-  std::byte* stack_;  // mapped, above a page without access
+  std::byte* stack_ = nullptr;  // mapped, above a page without access
   void (*function_)(void*) = nullptr;
   void* argument_ = nullptr;
 #if defined(__x86_64__)

@@ -107,8 +107,7 @@ class Machine {
     stalled_ = 0;
     time_step_ns_ = kFirstStepNs;
   }
-  [[noreturn]] void fail(Thread& thread, const std::string& what,
-                         const std::source_location& where);
+  [[noreturn]] void fail(Thread& thread, std::string what, const std::source_location& where);
 
   // ---- the scheduler ----
   static void run_thread(void* thread);

@@ -216,9 +216,14 @@ std::string Machine::describe(const Thread& thread) const {
                      thread.block->device->index, thread.block->index, thread.index);
 }
 
-void Machine::fail(Thread& thread, const std::string& what, const std::source_location& where) {
-  if (failure_.empty()) {
-    failure_ = fmt::format("{}: {} ({}:{})", describe(thread), what, file_of(where), where.line());
+void Machine::fail(Thread& thread, std::string what, const std::source_location& where) {
+  {
+    // The fiber never returns to where `what` would be destroyed.
+    const std::string owned = std::move(what);
+    if (failure_.empty()) {
+      failure_ =
+          fmt::format("{}: {} ({}:{})", describe(thread), owned, file_of(where), where.line());
+    }
   }
   for (;;) thread.fiber.leave();
 }
@@ -249,8 +254,8 @@ bool Machine::mutated(Operation operation, const std::source_location& where, Fa
 
 void Machine::access(Thread& thread, const void* at, size_t num_bytes, Access kind,
                      const std::source_location& where) {
-  const std::string wrong = memory_.access(at, num_bytes, kind, thread.now(), thread.clock);
-  if (!wrong.empty()) fail(thread, wrong, where);
+  std::string wrong = memory_.access(at, num_bytes, kind, thread.now(), thread.clock);
+  if (!wrong.empty()) fail(thread, std::move(wrong), where);
   if (kind == Access::kWrite || kind == Access::kAtomicWrite) note_progress();
 }
 
