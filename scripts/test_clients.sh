@@ -13,7 +13,7 @@ source "$root/scripts/testing.sh"
 make_environment
 pip install openai prometheus_client || skip "pip cannot install openai: $(tail -n 1 "$work/pip.log")"
 
-start_server --ranks 2
+start_server --ranks 2 --tool-call-parser hermes
 "$work/venv/bin/python" "$root/tests/clients/openai_client.py" "$url" secret || fail "openai"
 
 if command -v curl >/dev/null; then

@@ -36,15 +36,25 @@ class SharedTokens {
 };
 
 struct SamplingParams {
-  float temperature = 0.0f;       // 0: greedy
-  int top_k = 0;                  // 0: all tokens
-  float top_p = 1.0f;             // in (0, 1]
-  int top_log_probabilities = 0;  // how many likely tokens are reported beside the sampled one
-  uint64_t seed = 0;              // seed, Request::draw and the step determine every random number
+  float temperature = 0.0f;  // 0: greedy
+  int top_k = 0;             // 0: all tokens
+  float top_p = 1.0f;        // in (0, 1]
+  float min_p = 0.0f;        // least probability, as a share of the likeliest token's
+  // engine/logit_changes.h
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  float repetition_penalty = 1.0f;  // above 0
+  int top_log_probabilities = 0;    // how many likely tokens are reported beside the sampled one
+  uint64_t seed = 0;  // seed, Request::draw and the step determine every random number
 };
 
 // What an answer may be, as bytes (grammar::Grammar) that all copies share; null: anything.
 using SharedGrammar = std::shared_ptr<const std::string>;
+
+struct TokenBias {
+  int32_t token = 0;
+  float bias = 0.0f;  // of its logit
+};
 
 struct Request {
   int index = 0;        // chosen by the caller, unique in a run
@@ -55,6 +65,7 @@ struct Request {
   int max_tokens = 0;  // to generate, those included; at least 1
   SamplingParams sampling;
   SharedGrammar grammar = nullptr;
+  std::vector<TokenBias> bias = {};
   int draw = 0;             // distinguishes the random numbers of requests with the same seed
   bool ignore_eos = false;  // generate max_tokens even after an end token
   bool speculates = true;   // may be drafted for (engine/speculation)

@@ -53,6 +53,7 @@ Command decode(std::string_view message, SharedTokens* last_prompt, SharedGramma
   request.answered = reader.get_all<int32_t>();
   request.max_tokens = reader.get<int>();
   request.sampling = reader.get<SamplingParams>();
+  request.bias = reader.get_all<TokenBias>();
   request.draw = reader.get<int>();
   request.ignore_eos = reader.get<bool>();
   request.speculates = reader.get<bool>();
@@ -89,6 +90,7 @@ std::string CommandEncoder::encode(const Command& command) {
   writer.put_all(command.request.answered);
   writer.put(command.request.max_tokens);
   writer.put(command.request.sampling);
+  writer.put_all(command.request.bias);
   writer.put(command.request.draw);
   writer.put(command.request.ignore_eos);
   writer.put(command.request.speculates);

@@ -80,13 +80,19 @@ int32_t draw(std::span<const float> logits, const SamplingParams& params, double
   std::vector<double> weights(order.size());
   const double largest = logits[order[0]];
   double total = 0.0;
-  for (size_t i = 0; i < order.size(); ++i) {
-    total += weights[i] = std::exp((logits[order[i]] - largest) / params.temperature);
+  size_t likely = order.size();  // candidates that min_p leaves
+  for (size_t i = 0; i < likely; ++i) {
+    weights[i] = std::exp((logits[order[i]] - largest) / params.temperature);
+    if (weights[i] < params.min_p) {
+      likely = i;
+    } else {
+      total += weights[i];
+    }
   }
   // Nucleus sampling (Holtzman et al. 2020): the most likely candidates up to top_p of the mass.
   double kept = 0.0;
   size_t count = 0;
-  while (count < order.size() && kept < params.top_p * total) kept += weights[count++];
+  while (count < likely && kept < params.top_p * total) kept += weights[count++];
   // Inverse of the cumulative distribution over the kept candidates. The last one takes the rest,
   // so that rounding cannot run past the end.
   double target = random * kept;
@@ -98,6 +104,12 @@ int32_t draw(std::span<const float> logits, const SamplingParams& params, double
 }
 
 }  // namespace
+
+float log_probability(const kernels::Kernels& kernels, std::span<const float> logits,
+                      int32_t token) {
+  const float largest = logits[kernels.argmax(logits.data(), static_cast<int>(logits.size()))];
+  return static_cast<float>(logits[token] - log_sum_exp(kernels, logits, largest));
+}
 
 std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<const float> logits,
                                  int count) {

@@ -36,6 +36,10 @@ Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
                const SamplingParams& params, int request, int step,
                const AllowedTokens* allowed = nullptr);
 
+// As Sampled::log_probability.
+float log_probability(const kernels::Kernels& kernels, std::span<const float> logits,
+                      int32_t token);
+
 // The `count` most likely tokens (fewer if the vocabulary is smaller), the likeliest first, with
 // log probabilities as in sample(). REQUIRES: count ≥ 1.
 std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<const float> logits,

@@ -101,6 +101,11 @@ TEST(Sampler, TopKAndTopPKeepTheMostLikely) {
   const auto nucleus = frequencies({.temperature = 1.0f, .top_p = 0.65f}, 5'000);
   EXPECT_EQ(nucleus.size(), 2u);  // 0.4 + 0.3 reach it
   EXPECT_EQ(frequencies({.temperature = 1.0f, .top_p = 1e-6f}, 100).size(), 1u);
+  // 0.3 is three quarters of 0.4, 0.2 half of it.
+  const auto likely = frequencies({.temperature = 1.0f, .min_p = 0.7f}, 5'000);
+  EXPECT_EQ(likely.size(), 2u);
+  EXPECT_NEAR(likely.at(1), 4.0 / 7, 0.03);
+  EXPECT_EQ(frequencies({.temperature = 1.0f, .min_p = 1.0f}, 100).size(), 1u);
 }
 
 TEST(Sampler, MostLikelyTokensInOrder) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "engine/constraints.h"
+#include "engine/logit_changes.h"
 
 namespace wideep::engine {
 
@@ -61,10 +62,22 @@ Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const f
                           bool thinks, const grammar::Progress& followed) const {
   const Request& request = sequence.request;
   const int step = sequence.num_generated() + index;
+  // Log-probabilities are those of the logits before.
+  const bool changes = changes_logits(request);
+  std::vector<float> changed;
+  if (changes) {
+    changed.assign(logits.begin(), logits.end());
+    change_logits(request, std::span(sequence.tokens).subspan(request.prompt.size()),
+                  std::span(sequence.drafts).first(static_cast<size_t>(index)), changed);
+  }
+  const std::span<const float> used = changes ? std::span<const float>(changed) : logits;
   Verdict verdict{.sampled = sequence.constraint
-                                 ? sample_allowed(sequence, step, logits, followed)
-                                 : sample(kernels_, logits, request.sampling, request.draw, step)};
-  if (thinks && !sequence.constraint) {
+                                 ? sample_allowed(sequence, step, used, followed)
+                                 : sample(kernels_, used, request.sampling, request.draw, step)};
+  if (changes) {
+    verdict.sampled.log_probability = log_probability(kernels_, logits, verdict.sampled.token);
+  }
+  if (thinks && !sequence.constraint && !changes) {
     if (const auto kept = keep_draft(sequence, index, logits)) verdict.sampled = *kept;
   }
   verdict.reason = reason_to_finish(sequence, verdict.sampled.token, index);

@@ -147,7 +147,8 @@ void Generation::submit(size_t index) {
                           .cached_on = answer.rank,
                           .max_tokens = *options_.max_tokens,
                           .sampling = options_.sampling,
-                          .grammar = options_.grammar};
+                          .grammar = options_.grammar,
+                          .bias = options_.bias};
   // The n answers share the seed but must differ.
   request.draw = static_cast<int>(index % static_cast<size_t>(options_.n));
   request.ignore_eos = options_.ignore_eos;

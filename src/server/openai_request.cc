@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -178,6 +179,18 @@ void read_sampling(BodyReader& body, GenerationOptions& options) {
       static_cast<float>(body.number("temperature", 0.0, 100.0).value_or(1.0));
   options.sampling.top_p = static_cast<float>(body.number("top_p", 0.0, 1.0).value_or(1.0));
   if (options.sampling.top_p <= 0.0f) body.complain("top_p", "expected a number above 0");
+  const auto real = [&](const char* name, double least, double most, double by_default) {
+    return static_cast<float>(body.number(name, least, most).value_or(by_default));
+  };
+  constexpr double kMostPenalty = 2;  // OpenAI's
+  options.sampling.min_p = real("min_p", 0, 1, 0);
+  options.sampling.presence_penalty = real("presence_penalty", -kMostPenalty, kMostPenalty, 0);
+  options.sampling.frequency_penalty = real("frequency_penalty", -kMostPenalty, kMostPenalty, 0);
+  options.sampling.repetition_penalty = real("repetition_penalty", 0, 100, 1);
+  if (options.sampling.repetition_penalty <= 0.0f) {
+    body.complain("repetition_penalty", "expected a number above 0");
+  }
+  options.bias = read_bias(body);
   // −1, as other servers have it: all tokens.
   options.sampling.top_k =
       static_cast<int>(std::max<int64_t>(0, body.integer("top_k", -1, kMostTokens).value_or(0)));
@@ -185,6 +198,29 @@ void read_sampling(BodyReader& body, GenerationOptions& options) {
     options.has_seed = true;
     options.sampling.seed = static_cast<uint64_t>(*seed);
   }
+}
+
+// {"token id": bias}.
+std::vector<engine::TokenBias> read_bias(BodyReader& body) {
+  constexpr double kMostBias = 100;  // OpenAI's
+  std::vector<engine::TokenBias> biases;
+  const ordered_json& value = body.take("logit_bias");
+  if (value.is_null()) return biases;
+  if (!value.is_object()) body.complain("logit_bias", "expected an object");
+  for (const auto& [name, bias] : value.items()) {
+    int32_t token = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
+    const bool is_id = error == std::errc() && end == name.data() + name.size() && token >= 0;
+    if (!is_id || !bias.is_number() || std::abs(bias.get<double>()) > kMostBias) {
+      body.complain(
+          "logit_bias",
+          fmt::format("expected token ids with numbers from {} to {}, found {}: {}", -kMostBias,
+                      kMostBias, BodyReader::shown(ordered_json(name)), BodyReader::shown(bias)));
+      return {};
+    }
+    biases.push_back({.token = token, .bias = bias.get<float>()});
+  }
+  return biases;
 }
 
 bool read_include_usage(BodyReader& body, bool stream) {
@@ -372,10 +408,6 @@ GenerationOptions read_options(BodyReader& body) {
   options.speculates = read_speculates(body);
   options.experts_start = read_experts_start(body, options.stream);
   options.stop = read_stop(body);
-  for (const char* name : {"presence_penalty", "frequency_penalty"}) {
-    body.only(name, 0, "a penalty");
-  }
-  body.only("logit_bias", ordered_json::object(), "a bias");
   read_response_format(body, options);
   read_structured_outputs(body, options);
   return options;

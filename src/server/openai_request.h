@@ -30,6 +30,7 @@ struct GenerationOptions {
   std::string model;
   std::optional<int> max_tokens;
   engine::SamplingParams sampling;  // seed is 0 unless has_seed
+  std::vector<engine::TokenBias> bias;
   bool has_seed = false;
   int n = 1;  // answers to each prompt
   bool stream = false;

@@ -183,6 +183,14 @@ std::optional<ApiError> Preparation::check(const GenerationOptions& options) con
                         "start it with --enable-return-routed-experts, or leave it out",
                     .param = "routed_experts_prompt_start"};
   }
+  const int limit = std::max(options_.vocab_size, tokenizer_.id_limit());
+  for (const engine::TokenBias& each : options.bias) {
+    if (each.token < limit) continue;
+    return ApiError{
+        .message = fmt::format("logit_bias: the model has no token {}; expected 0 to {}",
+                               each.token, limit - 1),
+        .param = "logit_bias"};
+  }
   return check_model(options.model);
 }
 
@@ -204,38 +212,39 @@ Parsed<grammar::Expression> Preparation::wanted_answer(const GenerationOptions& 
   return ApiError{.message = answer.status().message(), .param = options.format->place};
 }
 
-// A chat with a model that writes harmony: the format is that of its final message.
+// A chat with a model that writes harmony: the format is that of its final message. An answer with
+// a format may call tools instead.
 Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& request,
                                                             const AnswerStyle& style,
                                                             grammar::Rules* rules) const {
   const bool must_call =
       request.tool_choice == ToolChoice::kRequired || request.tool_choice == ToolChoice::kNamed;
-  if (!must_call) {
-    auto answer = wanted_answer(request.options, rules);
-    auto* expression = std::get_if<grammar::Expression>(&answer);
-    if (expression == nullptr || *expression == nullptr || !style.format.is_harmony) return answer;
-    return in_harmony(std::move(*expression));
-  }
   constexpr const char* kParam = "tool_choice";
-  if (request.options.format) {
+  if (must_call && request.options.format) {
     return ApiError{.message = std::string("tool_choice: a call that must come, and ") +
                                request.options.format->place + ": expected one of them",
                     .param = kParam};
   }
-  if (!style.calls_tools) {
-    return ApiError{.message =
-                        "tool_choice: this model's chat template shows no known format of "
-                        "calls; expected \"auto\" or \"none\", or start the server with "
-                        "--tool-call-parser",
+  if (must_call && !style.calls_tools) {
+    return ApiError{.message = "tool_choice: this model's chat template shows no known format of "
+                               "calls; expected \"auto\" or \"none\", or start the server with "
+                               "--tool-call-parser",
                     .param = kParam};
   }
+  auto wanted = wanted_answer(request.options, rules);
+  if (std::holds_alternative<ApiError>(wanted)) return wanted;
+  grammar::Expression answer = std::get<grammar::Expression>(std::move(wanted));
+  if (answer != nullptr && style.format.is_harmony) answer = in_harmony(std::move(answer));
+  const bool may_call = style.calls_tools && !request.tools.is_null();
+  if (!must_call && (answer == nullptr || !may_call)) return answer;
   auto calls = required_calls({.style = style,
                                .tools = request.tools,
                                .name = request.named_tool,
                                .one_call = !request.parallel_tool_calls},
                               rules);
-  if (calls.ok()) return std::move(calls).value();
-  return ApiError{.message = calls.status().message(), .param = "tools"};
+  if (!calls.ok()) return ApiError{.message = calls.status().message(), .param = "tools"};
+  if (answer == nullptr) return std::move(calls).value();
+  return grammar::choice({std::move(answer), std::move(calls).value()});
 }
 
 std::optional<ApiError> Preparation::set_grammar(grammar::Expression answer, grammar::Rules& rules,

@@ -22,6 +22,7 @@
 #include "formats/files.h"
 #include "formats/npy.h"
 #include "grammar/constraint_testing.h"
+#include "grammar/constraint_testing.h"
 #include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
@@ -488,7 +489,12 @@ TEST_F(ServiceTest, MistakesAreNamed) {
   EXPECT_THAT(complaint(with("prompt", json::array())), HasSubstr("prompt: expected"));
   EXPECT_THAT(complaint(with("prompt", {1, -2})), HasSubstr("prompt: expected"));
   EXPECT_THAT(complaint(with("prompt", {1, 999999})), HasSubstr("no token 999999"));
-  EXPECT_THAT(complaint(with("presence_penalty", 1)), HasSubstr("a penalty is not supported"));
+  EXPECT_THAT(complaint(with("presence_penalty", 3)), HasSubstr("expected a number from -2 to 2"));
+  EXPECT_THAT(complaint(with("repetition_penalty", 0)), HasSubstr("expected a number above 0"));
+  EXPECT_THAT(complaint(with("logit_bias", {{"x", 1}})), HasSubstr("found \"x\": 1"));
+  EXPECT_THAT(complaint(with("logit_bias", {{"1", 101}})), HasSubstr("found \"1\": 101"));
+  EXPECT_THAT(complaint(with("logit_bias", {{"99999999", 1}})), HasSubstr("no token 99999999"));
+  EXPECT_THAT(complaint(with("echo", true)), HasSubstr("repeating the prompt is not supported"));
   EXPECT_THAT(complaint(with("best_of", 3)), HasSubstr("best_of"));
   EXPECT_THAT(complaint(with("sead", 3)), HasSubstr("sead: this field is not known"));
   EXPECT_THAT(complaint(with("max_tokens", 64)), HasSubstr("exceed the context of 64 tokens"));
@@ -1414,6 +1420,25 @@ TEST_F(ServiceTest, TextsThatCannotFitAreRefusedByTheirLength) {
               HasSubstr("messages: 1048"));
 }
 
+TEST_F(ServiceTest, WhatChangesLogitsGoesToTheRanks) {
+  const Reply reply = complete({{"model", "m"},
+                                {"prompt", "x"},
+                                {"min_p", 0.25},
+                                {"presence_penalty", -1},
+                                {"frequency_penalty", 0.5},
+                                {"repetition_penalty", 1.5},
+                                {"logit_bias", {{"7", -100}}}});
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  const engine::Request& request = backend_.last_request;
+  EXPECT_EQ(request.sampling.min_p, 0.25f);
+  EXPECT_EQ(request.sampling.presence_penalty, -1.0f);
+  EXPECT_EQ(request.sampling.frequency_penalty, 0.5f);
+  EXPECT_EQ(request.sampling.repetition_penalty, 1.5f);
+  ASSERT_EQ(request.bias.size(), 1u);
+  EXPECT_EQ(request.bias[0].token, 7);
+  EXPECT_EQ(request.bias[0].bias, -100.0f);
+}
+
 TEST_F(ServiceTest, TextsBecomeTokensAndBack) {
   const std::string text = "One two three";
   const json tokens = tokenizer_.encode(text);
@@ -1654,6 +1679,22 @@ TEST_F(CallServiceTest, CallsThatMustComeHaveAGrammar) {
   body["tool_choice"] = "auto";
   EXPECT_EQ(chat(body).status, 200);
   EXPECT_EQ(backend_.last_request.grammar, nullptr);
+}
+
+// After reasoning, an answer has its format or calls a tool.
+TEST_F(CallServiceTest, FormatsLeaveReasoningAndCallsFree) {
+  json body = request();
+  body["guided_choice"] = {"yes", "no"};
+  ASSERT_EQ(chat(body).status, 200);
+  ASSERT_NE(backend_.last_request.grammar, nullptr);
+  const auto grammar = grammar::Grammar::decode(*backend_.last_request.grammar);
+  for (const std::string before : {"", "<think>Hm.</think>\n\n"}) {
+    EXPECT_EQ(match(grammar, before + "no"), grammar::Match::kWhole);
+    EXPECT_EQ(match(grammar,
+                    before + "<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_call>"),
+              grammar::Match::kWhole);
+    EXPECT_EQ(match(grammar, before + "maybe"), grammar::Match::kNone);
+  }
 }
 
 // Ten thousand tools are a matter of milliseconds.

@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import json
 import sys
 import typing
 import urllib.request
@@ -97,6 +98,34 @@ def formats():
         check(f"{kind} ends the answer", reply.choices[0].finish_reason == "stop")
 
 
+def agent():
+    """Ten turns with three tools, of which one must be called each time; every other one streamed."""
+    number = {"type": "integer", "minimum": 0, "maximum": 99}
+    tools = [{"type": "function", "function": {"name": name, "parameters": {
+        "type": "object", "properties": properties, "required": list(properties)}}}
+        for name, properties in {"add": {"a": number, "b": number}, "mark": {"on": {"type": "boolean"}},
+                                 "paint": {"color": {"enum": ["red", "green \"1\""]}}}.items()]
+    messages = [{"role": "user", "content": "What is 3 + 4?"}]
+    for turn in range(10):
+        request = dict(model=MODEL, messages=messages, tools=tools, tool_choice="required",
+                       parallel_tool_calls=False, max_tokens=100, seed=turn)
+        if turn % 2:
+            with client.chat.completions.stream(**request) as events:
+                choice = events.until_done().get_final_completion().choices[0]
+        else:
+            choice = client.chat.completions.create(**request).choices[0]
+        check("a call ends the answer", choice.finish_reason == "tool_calls")
+        [call] = choice.message.tool_calls
+        [properties] = [each["function"]["parameters"]["properties"] for each in tools
+                        if each["function"]["name"] == call.function.name]
+        check("arguments are those of the tool",
+              set(json.loads(call.function.arguments)) == set(properties))
+        messages.append({"role": "assistant", "content": choice.message.content,
+                         "tool_calls": [{"id": call.id, "type": "function", "function": {
+                             "name": call.function.name, "arguments": call.function.arguments}}]})
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": "7"})
+
+
 def refusals():
     def refused(kind, **request):
         try:
@@ -151,6 +180,7 @@ chats()
 completions()
 likely_tokens()
 formats()
+agent()
 refusals()
 asyncio.run(many())
 metrics()
