@@ -31,8 +31,8 @@ import venv
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "wideep-bench"
 PACKAGES = ["llama-cpp-python==0.3.36", "gguf", "numpy"]
-# llama.cpp's name of a format, and wideep's format with as many bits.
-FORMATS = {"bf16": "bf16", "q8_0": "int8", "q4_0": "int4", "mxfp4": "mxfp4"}
+# llama.cpp's name of a format, and wideep's format with as many bits. Only a file has int4m.
+FORMATS = {"bf16": "bf16", "q8_0": "int8", "q4_0": "int4", "q4_k": "int4m", "mxfp4": "mxfp4"}
 # By config.json's model_type, without --formats; GPT-OSS is published in MXFP4.
 USUAL_FORMATS = {"gpt_oss": ["bf16", "mxfp4"]}
 
@@ -155,17 +155,18 @@ def prepare_gguf(python, options, config, quantization):
     return path
 
 
-def test_arguments(options, config):
-    return ["--config", config, "--threads", str(options.threads),
-            "--prompt", str(options.prompt), "--generate", str(options.generate),
-            "--depth", str(options.depth), "--batch", ",".join(map(str, options.batch))]
+def test_arguments(options):
+    return ["--threads", str(options.threads), "--prompt", str(options.prompt),
+            "--generate", str(options.generate), "--depth", str(options.depth),
+            "--batch", ",".join(map(str, options.batch))]
 
 
-def run_wideep(options, config, dtype, seed):
+def run_wideep(options, config, gguf, dtype, seed):
     """The report's JSON; None if this wideep does not support the format."""
-    result = subprocess.run([options.wideep, "bench", "model", "--random-weights", "--dtype", dtype,
-                             "--repeat", "1", "--seed", str(seed), "--json",
-                             *test_arguments(options, config)],
+    model = (["--model", gguf] if options.same_file or dtype == "int4m" else
+             ["--config", config, "--random-weights", "--dtype", dtype])
+    result = subprocess.run([options.wideep, "bench", "model", *model, "--repeat", "1", "--seed", str(seed),
+                             "--json", *test_arguments(options)],
                             capture_output=True, text=True)
     if result.returncode == 2 and "--dtype" in result.stderr:
         return None
@@ -175,8 +176,8 @@ def run_wideep(options, config, dtype, seed):
 
 
 def run_llama(python, options, config, gguf, seed):
-    result = subprocess.run([python, __file__, "--role", "measure", "--gguf", gguf, "--seed", str(seed),
-                             *test_arguments(options, config)], capture_output=True, text=True)
+    result = subprocess.run([python, __file__, "--role", "measure", "--gguf", gguf, "--config", config,
+                             "--seed", str(seed), *test_arguments(options)], capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(result.stderr.strip())
     return json.loads(result.stdout)
@@ -194,7 +195,7 @@ def compare(python, options, config, quantization):
     rounds = []
     for seed in range(1, options.rounds + 1):
         load = os.getloadavg()[0]
-        rounds.append({"load": load, "wideep": run_wideep(options, config, dtype, seed),
+        rounds.append({"load": load, "wideep": run_wideep(options, config, gguf, dtype, seed),
                        "llama.cpp": run_llama(python, options, config, gguf, seed)})
     print_rounds(rounds, pathlib.Path(config).stem, quantization, dtype)
     return rounds
@@ -241,6 +242,8 @@ def parse_arguments():
     parser.add_argument("--depth", type=int, default=16, help="tokens before a decode test")
     parser.add_argument("--batch", type=numbers, default=[1, 8, 32], help="A,B,C")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--same-file", action="store_true",
+                        help="wideep runs llama.cpp's file too, as it always does in q4_k")
     parser.add_argument("--cache", type=pathlib.Path, default=CACHE, help="for llama.cpp and its models")
     parser.add_argument("--json", type=pathlib.Path, help="file for all figures")
     # How the program calls itself inside the venv.

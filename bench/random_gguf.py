@@ -141,11 +141,25 @@ class RandomGguf:
     def matrix_bytes(self, shape):
         columns = shape[-1]
         if columns not in self.pools:
-            values = self.random.standard_normal((-(-POOL // columns), columns), dtype=self.numpy.float32)
-            self.pools[columns] = self.gguf.quants.quantize(values / math.sqrt(columns), self.format)
+            rows = -(-POOL // columns)
+            self.pools[columns] = (
+                self.random_q4_k(rows, columns) if self.format == self.gguf.GGMLQuantizationType.Q4_K
+                else self.quantized(rows, columns))
         pool = self.pools[columns]
         start = int(self.random.integers(len(pool)))  # so that no two matrices are the same
         return self.numpy.resize(self.numpy.roll(pool, start, axis=0), (*shape[:-1], pool.shape[-1]))
+
+    def quantized(self, rows, columns):
+        values = self.random.standard_normal((rows, columns), dtype=self.numpy.float32)
+        return self.gguf.quants.quantize(values / math.sqrt(columns), self.format)
+
+    def random_q4_k(self, rows, columns):
+        """Random codes, scales and minimums, which the package gguf cannot make of numbers: a scale of
+        6 bits times a code of 4 deviates by 220 from its mean of 240, which 7.5 minimums are."""
+        blocks = self.random.integers(0, 256, (rows, columns // 256, 144), dtype=self.numpy.uint8)
+        scale = 1 / (260 * math.sqrt(columns))
+        blocks[..., :4] = self.numpy.array([scale, 7.5 * scale], self.numpy.float16).view(self.numpy.uint8)
+        return blocks.reshape(rows, -1)
 
     def vector(self, name, size, mean=1.0, deviation=0.0):
         self.floats(name, (size,), mean, deviation)
@@ -258,7 +272,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--config", required=True, type=pathlib.Path,
                         help=f"a config.json; model_type one of {', '.join(FAMILIES)}")
-    parser.add_argument("--format", required=True, choices=["bf16", "q8_0", "q4_0", "mxfp4"])
+    parser.add_argument("--format", required=True, choices=["bf16", "q8_0", "q4_0", "q4_k", "mxfp4"])
     parser.add_argument("--output", required=True, type=pathlib.Path)
     options = parser.parse_args()
     config = json.loads(options.config.read_text())

@@ -58,8 +58,8 @@ std::vector<std::string> names() {
 
 class GgufTokens : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Golden, GgufTokens, testing::ValuesIn(names()), [](const auto& info) {
-  std::string name = info.param;
+INSTANTIATE_TEST_SUITE_P(Golden, GgufTokens, testing::ValuesIn(names()), [](const auto& test) {
+  std::string name = test.param;
   std::ranges::replace_if(
       name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;

@@ -48,7 +48,7 @@ std::string golden_of(const std::string& model) {
 class GgufGolden : public testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(Model, GgufGolden, testing::ValuesIn(model_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GgufGolden);
 
 TEST_P(GgufGolden, Float32LogitsAreTransformers) {
