@@ -174,6 +174,29 @@ std::vector<std::string> read_stop(BodyReader& body) {
   return stops;
 }
 
+// {"token id": bias}.
+std::vector<engine::TokenBias> read_bias(BodyReader& body) {
+  constexpr double kMostBias = 100;  // OpenAI's
+  std::vector<engine::TokenBias> biases;
+  const ordered_json& value = body.take("logit_bias");
+  if (value.is_null()) return biases;
+  if (!value.is_object()) body.complain("logit_bias", "expected an object");
+  for (const auto& [name, bias] : value.items()) {
+    int32_t token = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
+    const bool is_id = error == std::errc() && end == name.data() + name.size() && token >= 0;
+    if (!is_id || !bias.is_number() || std::abs(bias.get<double>()) > kMostBias) {
+      body.complain(
+          "logit_bias",
+          fmt::format("expected token ids with numbers from {} to {}, found {}: {}", -kMostBias,
+                      kMostBias, BodyReader::shown(ordered_json(name)), BodyReader::shown(bias)));
+      return {};
+    }
+    biases.push_back({.token = token, .bias = bias.get<float>()});
+  }
+  return biases;
+}
+
 void read_sampling(BodyReader& body, GenerationOptions& options) {
   options.sampling.temperature =
       static_cast<float>(body.number("temperature", 0.0, 100.0).value_or(1.0));
@@ -198,29 +221,6 @@ void read_sampling(BodyReader& body, GenerationOptions& options) {
     options.has_seed = true;
     options.sampling.seed = static_cast<uint64_t>(*seed);
   }
-}
-
-// {"token id": bias}.
-std::vector<engine::TokenBias> read_bias(BodyReader& body) {
-  constexpr double kMostBias = 100;  // OpenAI's
-  std::vector<engine::TokenBias> biases;
-  const ordered_json& value = body.take("logit_bias");
-  if (value.is_null()) return biases;
-  if (!value.is_object()) body.complain("logit_bias", "expected an object");
-  for (const auto& [name, bias] : value.items()) {
-    int32_t token = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
-    const bool is_id = error == std::errc() && end == name.data() + name.size() && token >= 0;
-    if (!is_id || !bias.is_number() || std::abs(bias.get<double>()) > kMostBias) {
-      body.complain(
-          "logit_bias",
-          fmt::format("expected token ids with numbers from {} to {}, found {}: {}", -kMostBias,
-                      kMostBias, BodyReader::shown(ordered_json(name)), BodyReader::shown(bias)));
-      return {};
-    }
-    biases.push_back({.token = token, .bias = bias.get<float>()});
-  }
-  return biases;
 }
 
 bool read_include_usage(BodyReader& body, bool stream) {
