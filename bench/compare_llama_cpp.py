@@ -31,8 +31,10 @@ import venv
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "wideep-bench"
 PACKAGES = ["llama-cpp-python==0.3.36", "gguf", "numpy"]
-# llama.cpp's name of a format, and wideep's format with as many bits. Only a file has int4m.
-FORMATS = {"bf16": "bf16", "q8_0": "int8", "q4_0": "int4", "q4_k": "int4m", "mxfp4": "mxfp4"}
+# llama.cpp's name of a format, and wideep's format with as many bits, or in which it packs it.
+FORMATS = {"bf16": "bf16", "q8_0": "int8", "q4_0": "int4", "mxfp4": "mxfp4", "q4_k": "int4m",
+           "q5_k": "int8m", "q4_1": "int4h", "q5_1": "int8h"}
+ONLY_IN_FILES = ["int4m", "int8m", "int4h", "int8h"]
 # By config.json's model_type, without --formats; GPT-OSS is published in MXFP4.
 USUAL_FORMATS = {"gpt_oss": ["bf16", "mxfp4"]}
 
@@ -163,7 +165,7 @@ def test_arguments(options):
 
 def run_wideep(options, config, gguf, dtype, seed):
     """The report's JSON; None if this wideep does not support the format."""
-    model = (["--model", gguf] if options.same_file or dtype == "int4m" else
+    model = (["--model", gguf] if options.same_file or dtype in ONLY_IN_FILES else
              ["--config", config, "--random-weights", "--dtype", dtype])
     result = subprocess.run([options.wideep, "bench", "model", *model, "--repeat", "1", "--seed", str(seed),
                              "--json", *test_arguments(options)],
@@ -243,7 +245,7 @@ def parse_arguments():
     parser.add_argument("--batch", type=numbers, default=[1, 8, 32], help="A,B,C")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--same-file", action="store_true",
-                        help="wideep runs llama.cpp's file too, as it always does in q4_k")
+                        help="wideep runs llama.cpp's file too, as it always does of types with minimums")
     parser.add_argument("--cache", type=pathlib.Path, default=CACHE, help="for llama.cpp and its models")
     parser.add_argument("--json", type=pathlib.Path, help="file for all figures")
     # How the program calls itself inside the venv.

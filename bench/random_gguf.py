@@ -142,9 +142,8 @@ class RandomGguf:
         columns = shape[-1]
         if columns not in self.pools:
             rows = -(-POOL // columns)
-            self.pools[columns] = (
-                self.random_q4_k(rows, columns) if self.format == self.gguf.GGMLQuantizationType.Q4_K
-                else self.quantized(rows, columns))
+            make = self.random_k if self.format.name in self.K_BYTES else self.quantized
+            self.pools[columns] = make(rows, columns)
         pool = self.pools[columns]
         start = int(self.random.integers(len(pool)))  # so that no two matrices are the same
         return self.numpy.resize(self.numpy.roll(pool, start, axis=0), (*shape[:-1], pool.shape[-1]))
@@ -153,12 +152,18 @@ class RandomGguf:
         values = self.random.standard_normal((rows, columns), dtype=self.numpy.float32)
         return self.gguf.quants.quantize(values / math.sqrt(columns), self.format)
 
-    def random_q4_k(self, rows, columns):
-        """Random codes, scales and minimums, which the package gguf cannot make of numbers: a scale of
-        6 bits times a code of 4 deviates by 220 from its mean of 240, which 7.5 minimums are."""
-        blocks = self.random.integers(0, 256, (rows, columns // 256, 144), dtype=self.numpy.uint8)
-        scale = 1 / (260 * math.sqrt(columns))
-        blocks[..., :4] = self.numpy.array([scale, 7.5 * scale], self.numpy.float16).view(self.numpy.uint8)
+    # Bytes of a block of 256.
+    K_BYTES = {"Q4_K": 144, "Q5_K": 176}
+
+    def random_k(self, rows, columns):
+        """Random codes, scales and minimums, which the package gguf cannot make of numbers. Scales and
+        minimums have 6 bits: with codes of 4, a scale times a code deviates by 220 from its mean of 240,
+        which 7.5 minimums are; with codes of 5, all this is twice as much."""
+        size, twice = self.K_BYTES[self.format.name], self.format.name == "Q5_K"
+        blocks = self.random.integers(0, 256, (rows, columns // 256, size), dtype=self.numpy.uint8)
+        scale = 1 / (260 * (1 + twice) * math.sqrt(columns))
+        minimum = 7.5 * (1 + twice) * scale
+        blocks[..., :4] = self.numpy.array([scale, minimum], self.numpy.float16).view(self.numpy.uint8)
         return blocks.reshape(rows, -1)
 
     def vector(self, name, size, mean=1.0, deviation=0.0):
@@ -272,7 +277,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--config", required=True, type=pathlib.Path,
                         help=f"a config.json; model_type one of {', '.join(FAMILIES)}")
-    parser.add_argument("--format", required=True, choices=["bf16", "q8_0", "q4_0", "q4_k", "mxfp4"])
+    parser.add_argument("--format", required=True,
+                        choices=["bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_1", "q5_k", "mxfp4"])
     parser.add_argument("--output", required=True, type=pathlib.Path)
     options = parser.parse_args()
     config = json.loads(options.config.read_text())

@@ -4,132 +4,44 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
 #include "command_server.h"
 #include "formats/files.h"
-#include "formats/gguf_testing.h"
+#include "gguf_model.h"
+#include "model/config.h"
+#include "model/model_files.h"
+#include "model/tensor_list.h"
+#include "weights/weight_loader.h"
 
 namespace wideep::tests {
 namespace {
 
-using formats::GgufBuilder;
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kQ8_0 = 8, kQ4_1 = 3;
-constexpr int kHidden = 64, kIntermediate = 32, kExperts = 4, kKvWidth = 32, kLayers = 2;
-
-// A Mixtral of random weights with a token for each byte and each letter.
-class Made {
- public:
-  explicit Made(uint32_t type_of_down) {
-    metadata();
-    tokenizer();
-    tensors(type_of_down);
-  }
-  std::string file() const { return builder_.file(); }
-
- private:
-  void metadata() {
-    builder_.string("general.architecture", "llama")
-        .integer("llama.block_count", kLayers)
-        .integer("llama.context_length", 256)
-        .integer("llama.embedding_length", kHidden)
-        .integer("llama.feed_forward_length", kIntermediate)
-        .integer("llama.attention.head_count", 4)
-        .integer("llama.attention.head_count_kv", 2)
-        .number("llama.rope.freq_base", 1e4f)
-        .number("llama.attention.layer_norm_rms_epsilon", 1e-5f)
-        .integer("llama.expert_count", kExperts)
-        .integer("llama.expert_used_count", 2);
-  }
-
-  void add_token(const std::string& token, float score, int32_t type) {
-    tokens_.push_back(token);
-    scores_.push_back(score);
-    types_.push_back(type);
-  }
-
-  void tokenizer() {
-    constexpr int32_t kNormal = 1, kUnknown = 2, kControl = 3, kByte = 6;
-    add_token("<unk>", 0.0f, kUnknown);
-    add_token("<s>", 0.0f, kControl);
-    add_token("</s>", 0.0f, kControl);
-    for (int byte = 0; byte < 256; ++byte) add_token(fmt::format("<0x{:02X}>", byte), 0.0f, kByte);
-    add_token("\u2581", -1.0f, kNormal);
-    for (char letter = 'a'; letter <= 'z'; ++letter) {
-      add_token(std::string(1, letter), -2.0f, kNormal);
-    }
-    builder_.string("tokenizer.ggml.model", "llama")
-        .texts("tokenizer.ggml.tokens", tokens_)
-        .list("tokenizer.ggml.scores", GgufBuilder::Type::kF32, scores_)
-        .list("tokenizer.ggml.token_type", GgufBuilder::Type::kI32, types_)
-        .integer("tokenizer.ggml.bos_token_id", 1)
-        .integer("tokenizer.ggml.eos_token_id", 2)
-        .integer("tokenizer.ggml.unknown_token_id", 0)
-        .string("tokenizer.chat_template",
-                "{% for message in messages %}{{ message['content'] }} {% endfor %}");
-  }
-
-  void floats(const std::string& name, const std::vector<uint64_t>& shape, bool norm = false) {
-    size_t count = 1;
-    for (const uint64_t size : shape) count *= size;
-    std::vector<float> values(count);
-    std::normal_distribution<float> normal(norm ? 1.0f : 0.0f, norm ? 0.1f : 0.15f);
-    for (float& value : values) value = normal(random_);
-    builder_.floats(name, shape, values);
-  }
-
-  // Blocks of 32: a scale, for Q4_1 a minimum, and codes.
-  void blocks(const std::string& name, uint32_t type, const std::vector<uint64_t>& shape) {
-    size_t count = 1;
-    for (const uint64_t size : shape) count *= size;
-    std::string bytes;
-    for (size_t block = 0; block < count / 32; ++block) {
-      bytes += type == kQ8_0 ? std::string("\x40\x14", 2) : std::string("\x40\x20\x40\xA8", 4);
-      for (int i = 0; i < (type == kQ8_0 ? 32 : 16); ++i) bytes += static_cast<char>(random_());
-    }
-    builder_.tensor(name, type, shape, bytes);
-  }
-
-  void tensors(uint32_t type_of_down) {
-    floats("token_embd.weight", {tokens_.size(), kHidden});
-    floats("output.weight", {tokens_.size(), kHidden});
-    floats("output_norm.weight", {kHidden}, true);
-    for (int layer = 0; layer < kLayers; ++layer) {
-      const std::string block = fmt::format("blk.{}.", layer);
-      floats(block + "attn_norm.weight", {kHidden}, true);
-      floats(block + "ffn_norm.weight", {kHidden}, true);
-      floats(block + "attn_q.weight", {kHidden, kHidden});
-      floats(block + "attn_k.weight", {kKvWidth, kHidden});
-      floats(block + "attn_v.weight", {kKvWidth, kHidden});
-      floats(block + "attn_output.weight", {kHidden, kHidden});
-      floats(block + "ffn_gate_inp.weight", {kExperts, kHidden});
-      blocks(block + "ffn_gate_exps.weight", kQ8_0, {kExperts, kIntermediate, kHidden});
-      blocks(block + "ffn_up_exps.weight", kQ8_0, {kExperts, kIntermediate, kHidden});
-      blocks(block + "ffn_down_exps.weight", type_of_down, {kExperts, kHidden, kIntermediate});
-    }
-  }
-
-  GgufBuilder builder_;
-  std::vector<std::string> tokens_;
-  std::vector<float> scores_;
-  std::vector<int32_t> types_;
-  std::minstd_rand random_{1};
-};
-
 class CommandGguf : public testing::Test {
  protected:
-  std::string model(uint32_t type_of_down = kQ8_0) const {
+  std::string model(const GgufModelOptions& options = {}) const {
     const std::string path = scratch_.file("model.gguf");
-    EXPECT_TRUE(formats::write_file(path, Made(type_of_down).file()).ok());
+    EXPECT_TRUE(formats::write_file(path, gguf_model(options).file()).ok());
+    return path;
+  }
+  std::string model_of(uint32_t type, uint32_t type_of_down) const {
+    GgufModelOptions options;
+    options.type = type;
+    options.type_of_down = type_of_down;
+    return model(options);
+  }
+  std::string yaml(const std::string& content) const {
+    const std::string path = scratch_.file("parallel.yaml");
+    EXPECT_TRUE(formats::write_file(path, content).ok());
     return path;
   }
 
@@ -140,16 +52,38 @@ json generated(const std::string& model, std::vector<std::string> more) {
   more.insert(more.end(), {"--json", "--logits-digest"});
   const CommandEnd end = run_command(generate(model, more));
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  return json::parse(end.out, nullptr, false);
+  const json answer = json::parse(end.out, nullptr, false);
+  return answer.is_object() ? answer.at("results") : json();
 }
 
-TEST_F(CommandGguf, OneAndTwoRanksAnswerAlike) {
+// ---- layouts ----
+
+TEST_F(CommandGguf, EveryLayoutAnswersAlike) {
   const std::string path = model();
-  const json one = generated(path, {"--ranks", "1"}), two = generated(path, {"--ranks", "2"});
-  ASSERT_TRUE(one.is_object() && two.is_object());
-  EXPECT_EQ(one.at("results"), two.at("results"));
-  EXPECT_EQ(one.at("results").size(), 1u);
+  const json one = generated(path, {"--ranks", "1"});
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one, generated(path, {"--ranks", "2"}));
+  EXPECT_EQ(one, generated(path, {"--ranks", "4"}));
+  const std::string shared =
+      "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n"
+      "enable_attention_dp: true\n";
+  for (const std::string& config :
+       {shared + "moe_config: {load_balancer: {num_slots: 6}}\n",
+        shared + "moe_config: {load_balancer: {num_slots: 6, layer_updates_per_iter: 2}}\n",
+        std::string("pipeline_parallel_size: 2\n"), std::string("context_parallel_size: 2\n"),
+        std::string("tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n")}) {
+    EXPECT_EQ(one, generated(path, {"--config", yaml(config)})) << config;
+  }
 }
+
+TEST_F(CommandGguf, PartsAnswerAsOneFile) {
+  const std::vector<std::string> parts = write_gguf_parts(scratch_.file("parts"), 3);
+  const json one = generated(model(), {});
+  EXPECT_EQ(one, generated(parts[0], {}));
+  EXPECT_EQ(one, generated(parts[2], {"--ranks", "2"}));
+}
+
+// ---- the server ----
 
 TEST_F(CommandGguf, ServesCompletionsAndChat) {
   const std::string path = model();
@@ -160,36 +94,115 @@ TEST_F(CommandGguf, ServesCompletionsAndChat) {
   const server::Reply completion = server.complete({{"prompt", "The cat"}});
   EXPECT_EQ(json::parse(completion.body).at("choices")[0].at("text"),
             json::parse(end.out).at("results")[0].at("text"));
-  const server::Reply chat = server::ask(
-      server.port(), "POST", "/v1/chat/completions",
-      R"({"model":"m","max_tokens":4,"messages":[{"role":"user","content":"the cat"}]})");
-  EXPECT_EQ(chat.status, 200) << chat.body;
+  const auto post = [&](const char* target, const json& body) {
+    const server::Reply reply = server::ask(server.port(), "POST", target, body.dump());
+    EXPECT_EQ(reply.status, 200) << target << ": " << reply.body;
+    return json::parse(reply.body, nullptr, false);
+  };
+  const json message = {{"role", "user"}, {"content", "the cat"}};
+  const json chat =
+      post("/v1/chat/completions", {{"model", "m"}, {"max_tokens", 4}, {"messages", {message}}});
+  // "▁the▁cat▁", of which each letter is a token.
+  EXPECT_EQ(chat.at("usage").at("prompt_tokens"), 9);
+  const json tokens = post("/tokenize", {{"model", "m"}, {"prompt", "a cat"}});
+  ASSERT_EQ(tokens.at("tokens").size(), 7u) << tokens;
+  const json text = post("/detokenize", {{"model", "m"}, {"tokens", tokens.at("tokens")}});
+  EXPECT_THAT(text.at("prompt").get<std::string>(), HasSubstr("a cat"));
 }
 
-TEST_F(CommandGguf, NamesWhatIsQuantisedAgain) {
-  const CommandEnd end = run_command(generate(model(kQ4_1)));
+// ---- what is said of a file ----
+
+TEST_F(CommandGguf, NamesTheFormatsOfTypes) {
+  const CommandEnd end = run_command(generate(model_of(kGgmlQ8_0, kGgmlQ4_1)));
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.err, AllOf(HasSubstr("Q4_1"), HasSubstr("int8"), HasSubstr("dB")));
+  EXPECT_THAT(end.err, AllOf(HasSubstr("Q8_0 as int8"), HasSubstr("Q4_1 as int")));
 }
 
 TEST_F(CommandGguf, DoctorDescribesIt) {
-  const CommandEnd end = run_command({.arguments = {"doctor", "--model", model()}});
+  const std::string path = model_of(kGgmlQ8_0, kGgmlQ4_1);
+  const CommandEnd end = run_command({.arguments = {"doctor", "--model", path}});
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.out, HasSubstr("4 experts"));
+  EXPECT_THAT(end.out, AllOf(HasSubstr("GGUF file of llama.cpp's architecture llama, "),
+                             HasSubstr("4 experts"), HasSubstr("Q4_1"), HasSubstr("  note "),
+                             HasSubstr("it fits")));
+  const CommandEnd as_json = run_command({.arguments = {"doctor", "--model", path, "--json"}});
+  const json gguf = json::parse(as_json.out, nullptr, false).at("model").at("gguf");
+  EXPECT_EQ(gguf.at("architecture"), "llama");
+  EXPECT_EQ(gguf.at("files"), 1);
+  // Down of two layers: four experts of 64 rows of one block of 20 bytes.
+  EXPECT_EQ(gguf.at("bytes_by_type").at("Q4_1"), 2 * 4 * 64 * 20);
+}
+
+TEST_F(CommandGguf, DoctorCountsParts) {
+  const std::vector<std::string> parts = write_gguf_parts(scratch_.file("parts"), 3);
+  const CommandEnd end = run_command({.arguments = {"doctor", "--model", parts[1]}});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("3 GGUF files of llama.cpp's architecture llama"));
+}
+
+TEST_F(CommandGguf, DoctorMissesATokenizer) {
+  GgufModelOptions options;
+  options.left_out = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores"};
+  const CommandEnd end = run_command({.arguments = {"doctor", "--model", model(options)}});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("no tokenizer in its metadata"));
+}
+
+// ---- quantize ----
+
+std::string quantized(const std::string& model, const std::string& format,
+                      const std::string& output) {
+  const CommandEnd end = run_command(
+      {.arguments = {"quantize", "--model", model, "--to", format, "--output", output}});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  return output;
 }
 
 TEST_F(CommandGguf, QuantizeWritesADirectoryThatRuns) {
-  const std::string out = scratch_.file("out"), path = model();
-  const CommandEnd end =
-      run_command({.arguments = {"quantize", "--model", path, "--to", "int8", "--output", out}});
-  ASSERT_EQ(end.exit_code, 0) << end.err;
-  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors.index.json"}) {
-    EXPECT_TRUE(std::filesystem::exists(out + "/" + name)) << name;
+  const std::string path = model();
+  const json from_file = generated(path, {});
+  ASSERT_EQ(from_file.size(), 1u);
+  for (const std::string format : {"int8", "int4", "fp8", "mxfp4", "nvfp4"}) {
+    const std::string out = quantized(path, format, scratch_.file("as_" + format));
+    for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+      EXPECT_TRUE(std::filesystem::exists(out + "/" + name)) << name;
+    }
+    const json from_directory = generated(out, {});
+    ASSERT_EQ(from_directory.size(), 1u) << format;
+    EXPECT_EQ(from_file[0].at("num_prompt_tokens"), from_directory[0].at("num_prompt_tokens"));
+    EXPECT_EQ(from_directory, generated(out, {"--ranks", "2"})) << format;
   }
-  const json from_file = generated(path, {}), from_directory = generated(out, {});
-  ASSERT_TRUE(from_file.is_object() && from_directory.is_object());
-  EXPECT_EQ(from_file.at("results")[0].at("prompt_tokens"),
-            from_directory.at("results")[0].at("prompt_tokens"));
+}
+
+// Experts that are MXFP4 in the file are the same MXFP4 in the directory; what is not quantised is
+// the file's, rounded to bf16.
+TEST_F(CommandGguf, QuantizeKeepsValues) {
+  const std::string path = model_of(kGgmlMxfp4, kGgmlMxfp4);
+  const std::string out = quantized(path, "mxfp4", scratch_.file("out"));
+  auto config = model::read_model_config(path);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  auto written_config = model::read_model_config(out);
+  ASSERT_TRUE(written_config.ok()) << written_config.status().message();
+  const auto file = model::ModelFiles::open(path, &*config);
+  const auto directory = model::ModelFiles::open(out, &*written_config);
+  ASSERT_TRUE(file.ok() && directory.ok()) << directory.status().message();
+  int num_experts = 0;
+  for (const model::ListedTensor& tensor : model::all_tensors(*config)) {
+    const auto stored =
+        weights::WeightLoader(file->tensors(), {}).floats(tensor.name, tensor.shape);
+    const auto written =
+        weights::WeightLoader(directory->tensors(), {}).floats(tensor.name, tensor.shape);
+    ASSERT_TRUE(stored.ok() && written.ok()) << tensor.name << written.status().message();
+    if (tensor.use == model::TensorUse::kExpert) {
+      EXPECT_EQ(*stored, *written) << tensor.name;
+      ++num_experts;
+    } else if (!model::is_quantizable(tensor.use)) {
+      for (size_t i = 0; i < stored->size(); ++i) {
+        ASSERT_NEAR((*stored)[i], (*written)[i], std::abs((*stored)[i]) / 256) << tensor.name;
+      }
+    }
+  }
+  EXPECT_EQ(num_experts, 2 * 4 * 3);
 }
 
 TEST_F(CommandGguf, BenchModelMeasuresIt) {
@@ -197,17 +210,9 @@ TEST_F(CommandGguf, BenchModelMeasuresIt) {
       {.arguments = {"bench", "model", "--threads", "1", "--model", model(), "--prompt", "24",
                      "--generate", "3", "--batch", "1", "--repeat", "2", "--json"}});
   ASSERT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_EQ(json::parse(end.out).at("tests").size(), 2u);
-}
-
-TEST_F(CommandGguf, OneLineForWhatIsNoModel) {
-  const std::string whole = Made(kQ8_0).file(), path = scratch_.file("bad.gguf");
-  for (const size_t size : {size_t{3}, size_t{20}, whole.size() / 2}) {
-    ASSERT_TRUE(formats::write_file(path, whole.substr(0, size)).ok());
-    const CommandEnd end = run_command(generate(path));
-    EXPECT_EQ(end.exit_code, 2) << end.err;
-    EXPECT_EQ(end.error_lines().size(), 1u) << end.err;
-  }
+  const json report = json::parse(end.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << end.out;
+  EXPECT_EQ(report.at("tests").size(), 2u);
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ Status run(const Options& given) {
   WIDEEP_TRY_ASSIGN(options.bench.config, read_config(options));
   WIDEEP_TRY_ASSIGN(auto tensors, open_tensors(options));
   options.bench.precision = options.precision.format().value_or(options.bench.config.stored_format);
+  options.bench.as_stored = !options.precision.format() && !options.random_weights;
   if (options.kv_cache_dtype != "auto") {
     options.bench.precision.cache = options.kv_cache_dtype == "fp8" ? Dtype::kF8E4M3 : Dtype::kBf16;
   }
@@ -96,7 +97,7 @@ Status run(const Options& given) {
   const BenchedModel model{
       .name = std::filesystem::path(path).lexically_normal().string(),
       .random_weights = options.random_weights,
-      .precision = std::string(kernels::weight_format_name(options.bench.precision.weights)),
+      .precision = report->formats,
       .options = options.bench,
   };
   const std::string text = options.json ? formats::json_text(bench_json(model, *report), 2) + "\n"

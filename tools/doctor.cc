@@ -53,6 +53,9 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
                     model_run(options.model_dir, options.parallel.format(), parallel));
   WIDEEP_TRY_ASSIGN(report->fit, run::judge_fit(run.model, run.options, report->machine));
   report->model_dir = options.model_dir;
+  if (formats::is_gguf(options.model_dir)) {
+    WIDEEP_TRY_ASSIGN(report->gguf, gguf_content(options.model_dir));
+  }
   if (options.recovery) {
     run::RunPlan plan = report->fit->plan;
     if (options.num_nodes > 1) {

@@ -191,7 +191,9 @@ std::string state_line(const run::ModelFit& fit) {
 // What the files say and a run does not use.
 std::string note_lines(const model::ModelConfig& config) {
   std::string lines;
-  for (const std::string& note : config.notes) lines += line("note", note);
+  for (const std::string& note : config.notes) {
+    lines += wrapped(fmt::format("  {:<17} ", "note"), note);
+  }
   return lines;
 }
 
@@ -199,6 +201,7 @@ std::string model_lines(const DoctorReport& report) {
   const std::string ranks =
       report.num_ranks == 1 ? "in all" : fmt::format("all {}", report.num_ranks);
   return fmt::format("\nModel {}\n", report.model_dir) +
+         (report.gguf ? wrapped(fmt::format("  {:<17} ", "files"), report.gguf->text()) : "") +
          line("shape", shape_text(report.fit->plan)) +
          fmt::format("  {:<17} {:>12} {:>12}\n", "memory", "each rank", ranks) +
          memory_lines(*report.fit) + line("KV cache", cache_text(*report.fit)) +
@@ -322,6 +325,7 @@ ordered_json machine_json(const Machine& machine, const kernels::Kernels* chosen
 ordered_json model_json(const DoctorReport& report) {
   const run::ModelFit& fit = *report.fit;
   return {{"dir", report.model_dir},
+          {"gguf", report.gguf ? report.gguf->json() : ordered_json(nullptr)},
           {"num_slots", fit.plan.model.placement.num_slots},
           {"max_num_tokens", fit.plan.dispatch.max_tokens},
           {"dtype", fit.plan.model.forms.format_names()},

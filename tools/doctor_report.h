@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/machine.h"
+#include "gguf_content.h"
 #include "kernels/kernels.h"
 #include "run/advice.h"
 #include "run/recovery.h"
@@ -22,6 +23,7 @@ struct DoctorReport {
 
   // With --model:
   std::string model_dir;
+  std::optional<GgufContent> gguf;  // if it is one
   std::optional<run::ModelFit> fit;
   std::optional<run::RecoveryForecast> recovery;  // if it was asked for
   Status outcome;                                 // why the model cannot run as asked

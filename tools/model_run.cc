@@ -32,7 +32,11 @@ Result<model::ModelForms> forms_of(const std::string& model_dir,
   }
   WIDEEP_TRY_ASSIGN(const model::ModelFiles files, model::ModelFiles::open(model_dir, config));
   if (format) return model::uniform_forms(*config, *format);
-  return model::model_forms(*config, weights::WeightLoader(files.tensors(), {}));
+  model::ModelForms forms = model::model_forms(*config, weights::WeightLoader(files.tensors(), {}));
+  for (std::string& note : files.packing_notes(*config, forms)) {
+    config->notes.push_back(std::move(note));
+  }
+  return forms;
 }
 
 }  // namespace

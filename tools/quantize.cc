@@ -154,6 +154,10 @@ std::string tokenizer_config(const formats::GgufFile& file) {
 Result<weights::QuantizeReport> quantize_gguf(const Options& options, model::ModelConfig config,
                                               base::ThreadPool& pool,
                                               const std::function<void(int64_t, int64_t)>& step) {
+  // Those that predict further tokens are written, too.
+  if (config.num_mtp_layers > 0) {
+    WIDEEP_TRY(model::add_prediction_layers(config.num_mtp_layers, &config));
+  }
   WIDEEP_TRY_ASSIGN(const auto tensors,
                     model::GgufTensors::open(options.quantize.model_dir, &config));
   WIDEEP_TRY_ASSIGN(const model::GgufConfig found, model::gguf_config(tensors->files()));

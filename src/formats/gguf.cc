@@ -491,6 +491,13 @@ Result<GgufFiles> GgufFiles::open(const std::string& path) {
   GgufFiles all;
   for (int64_t i = 0; i < split.count; ++i) {
     const std::string each = begin + ending_of(i, split.count);
+    std::error_code error;
+    if (!std::filesystem::exists(each, error)) {
+      return invalid_input(
+          fmt::format("{}: missing: {} says that the model has {} files; put all of them into one "
+                      "directory",
+                      each, path, split.count));
+    }
     WIDEEP_TRY_ASSIGN(GgufFile file, GgufFile::open(each));
     WIDEEP_TRY_ASSIGN(const Split found, split_of(file));
     if (found.index != i || found.count != split.count) {

@@ -19,9 +19,10 @@
 namespace wideep::kernels {
 namespace {
 
-constexpr WeightFormat kCoded[] = {WeightFormat::kFp8,   WeightFormat::kInt8,
-                                   WeightFormat::kInt4,  WeightFormat::kMxfp4,
-                                   WeightFormat::kNvfp4, WeightFormat::kInt4m};
+constexpr WeightFormat kCoded[] = {
+    WeightFormat::kFp8,   WeightFormat::kInt8,  WeightFormat::kInt4,
+    WeightFormat::kMxfp4, WeightFormat::kNvfp4, WeightFormat::kInt4m,
+    WeightFormat::kInt8m, WeightFormat::kInt4h, WeightFormat::kInt8h};
 
 std::vector<float> random_floats(int count, std::mt19937& rng) {
   std::normal_distribution<float> normal;
@@ -57,7 +58,12 @@ void expect_same_weights(const CodedMatrix& coded, const PackedMatrix& packed) {
     for (int k = 0; k < coded.k; ++k) {
       const std::vector<float> got = weights_at(*kernels, packed, k);
       for (int row = 0; row < coded.n; ++row) {
-        ASSERT_EQ(got[row], expected[static_cast<size_t>(row) * coded.k + k])
+        const float value = expected[static_cast<size_t>(row) * coded.k + k];
+        // Of formats with minimums a product rounds once where decoding rounds twice.
+        const int group = k / coded.group;
+        const float parts = std::abs(coded.group_scale(row, group) * coded.element(row, k)) +
+                            std::abs(coded.group_minimum(row, group));
+        ASSERT_NEAR(got[row], value, has_minimums(coded.format) ? parts * 0x1p-23f : 0.0f)
             << kernels->isa << " " << weight_format_name(coded.format) << " row " << row << " k "
             << k;
       }
@@ -72,6 +78,21 @@ TEST(CodedMatrix, PackedCodesDecodeToTheSameWeights) {
     const auto rows = random_floats(n * k, rng);
     const PackedShape shape = packed_shape(format, n, k);
     const QuantizedMatrix coded = quantize_matrix(format, shape.group, rows.data(), n, k);
+    base::AlignedBytes bytes(shape.bytes());
+    begin_pack(shape, 0, shape.num_panels(), bytes.data());
+    pack_codes(shape, coded.view, 0, bytes.data());
+    expect_same_weights(coded.view, {shape, bytes.data()});
+  }
+}
+
+// Groups of 32 in a matrix with groups of 16, for a matrix beside it that has such groups.
+TEST(CodedMatrix, GroupsOfTwoLevelsMayBeSplit) {
+  std::mt19937 rng(5);
+  const int n = 21, k = 300;
+  for (const WeightFormat format : {WeightFormat::kInt4m, WeightFormat::kInt8m}) {
+    const auto rows = random_floats(n * k, rng);
+    const QuantizedMatrix coded = quantize_matrix(format, 32, rows.data(), n, k);
+    const PackedShape shape = {format, n, k, 16};
     base::AlignedBytes bytes(shape.bytes());
     begin_pack(shape, 0, shape.num_panels(), bytes.data());
     pack_codes(shape, coded.view, 0, bytes.data());
@@ -187,6 +208,10 @@ TEST(Quantize, ErrorIsWithinTheFormatsStep) {
   EXPECT_GT(decibels(WeightFormat::kFp8), 31.0);
   EXPECT_GT(decibels(WeightFormat::kInt4), 19.5);
   EXPECT_GT(decibels(WeightFormat::kNvfp4), 19.5);
+  EXPECT_GT(decibels(WeightFormat::kInt4m), 19.5);
+  EXPECT_GT(decibels(WeightFormat::kInt4h), 19.5);
+  EXPECT_GT(decibels(WeightFormat::kInt8m), 35.0);
+  EXPECT_GT(decibels(WeightFormat::kInt8h), 43.0);
   EXPECT_GT(decibels(WeightFormat::kMxfp4), 17.0);
 }
 
@@ -201,7 +226,9 @@ TEST(Quantize, KeepsTheLargestValueAndZeros) {
     EXPECT_NEAR(back[3], -3.5f, format == WeightFormat::kMxfp4 ? 0.5 : 0.02)
         << weight_format_name(format);
     back[3] = 0.0f;
-    EXPECT_THAT(back, testing::Each(0.0f));
+    // Zero is the minimum plus the highest code, and d and dmin are rounded to bf16: 2^-8 of 3.5.
+    const float step = has_minimums(format) ? 3.5f * 0x1p-7f : 0.0f;
+    EXPECT_THAT(back, testing::Each(testing::FloatNear(0.0f, step))) << weight_format_name(format);
   }
 }
 

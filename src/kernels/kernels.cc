@@ -27,11 +27,15 @@ constexpr Kernels kRef = {.isa = "ref",
                           .supported = [] { return true; },
                           WIDEEP_KERNELS_OF(ref)};
 #if defined(__x86_64__)
-constexpr Kernels kAvx2 = {
-    .isa = "avx2",
-    .description = "AVX2 with FMA",
-    .supported = [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); },
-    WIDEEP_KERNELS_OF(avx2)};
+constexpr Kernels kAvx2 = {.isa = "avx2",
+                           .description = "AVX2 with FMA",
+                           .supported =
+                               [] {
+                                 return __builtin_cpu_supports("avx2") &&
+                                        __builtin_cpu_supports("fma") &&
+                                        __builtin_cpu_supports("f16c");
+                               },
+                           WIDEEP_KERNELS_OF(avx2)};
 constexpr Kernels kAvx512 = {
     .isa = "avx512",
     .description = "AVX-512 with BF16 and VNNI",

@@ -13,10 +13,13 @@
 //                     processor has vdpbf16ps, that instruction's step over pairs of k
 //   fp8               the same within a group from zero, then sum = fma(group scale, acc, sum)
 //   int8, int4        exact in integers within a group, then sum = fma(acc, scale · x's scale, sum)
-//   int4m             the codes as mxfp4's, block = fma(acc, scale, block); with the sum of x's
-//   codes
-//                     lows = fma(minimum, sum, lows); then sum = fma(block, d · x's scale, sum) and
-//                     sum = fma(lows, −dmin · x's scale, sum)
+//   int4h, int8h      exact in integers within a group; with the sum of x's codes
+//                     group = fma(acc, scale, minimum · sum), then sum = fma(group, x's scale, sum)
+//   int4m, int8m      exact in integers within a group, of which 256 values make a block: from
+//   zero,
+//                     block = fma(acc, scale, block) and lows = fma(minimum, sum, lows); then
+//                     sum = fma(block, d · x's scale, sum) and sum = fma(lows, −dmin · x's scale,
+//                     sum)
 //   mxfp4, nvfp4      exact in integers (twice the element) within a group, of which four make a
 //                     block: from zero, block = fma(acc, scale / 2, block), then
 //                     sum = fma(block, x's scale, sum)

@@ -21,12 +21,14 @@ namespace wideep::kernels {
 namespace {
 
 constexpr WeightFormat kFormats[] = {
-    WeightFormat::kF32,  WeightFormat::kBf16,  WeightFormat::kFp8,   WeightFormat::kInt8,
-    WeightFormat::kInt4, WeightFormat::kMxfp4, WeightFormat::kNvfp4, WeightFormat::kInt4m};
+    WeightFormat::kF32,   WeightFormat::kBf16,  WeightFormat::kFp8,   WeightFormat::kInt8,
+    WeightFormat::kInt4,  WeightFormat::kMxfp4, WeightFormat::kNvfp4, WeightFormat::kInt4m,
+    WeightFormat::kInt8m, WeightFormat::kInt4h, WeightFormat::kInt8h};
 
-// int8 and int4 in groups of any size that checkpoints have.
+// int8 and int4, also with minimums, in groups of any size that files have.
 std::vector<int> groups_of(WeightFormat format) {
-  if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4) {
+  if (has_two_levels(format)) return {16, 32};
+  if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4 || has_half_scales(format)) {
     return {8, 24, 32, 64, 120, 128, 256};
   }
   return {default_group(format)};

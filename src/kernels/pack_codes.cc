@@ -13,11 +13,11 @@ namespace {
 // value k + i in its low and k + 4 + i in its high nibble. So a mask and a shift expand a line of
 // codes into two lines of int8 operands.
 uint32_t nibbles_to_halves(uint32_t nibbles) {
-  uint32_t bytes = 0;
-  for (uint32_t i = 0; i < 4; ++i) {
-    bytes |= (nibbles >> 4 * i & 15u) << 8 * i | (nibbles >> (4 * i + 16) & 15u) << (8 * i + 4);
-  }
-  return bytes;
+  const auto to_bytes = [](uint32_t four) {
+    four = (four | four << 8) & 0x00ff00ffu;
+    return (four | four << 4) & 0x0f0f0f0fu;
+  };
+  return to_bytes(nibbles & 0xffffu) | to_bytes(nibbles >> 16) << 4;
 }
 
 // The byte whose code, or two codes, mean zero.
@@ -64,11 +64,14 @@ void place_codes(const PackedShape& shape, const uint8_t* bytes, int lane, std::
     case WeightFormat::kFp8:
       return spread<uint16_t>(bytes, shape.block_k() / 2, lane, out, same);
     case WeightFormat::kInt8:
+    case WeightFormat::kInt8m:
+    case WeightFormat::kInt8h:
       return spread<uint32_t>(bytes, shape.block_k() / 4, lane, out, same);
     case WeightFormat::kInt4:
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
     case WeightFormat::kInt4m:
+    case WeightFormat::kInt4h:
       return spread<uint32_t>(bytes, shape.block_k() / 8, lane, out, nibbles_to_halves);
     case WeightFormat::kF32:
     case WeightFormat::kBf16:
@@ -77,12 +80,21 @@ void place_codes(const PackedShape& shape, const uint8_t* bytes, int lane, std::
   WIDEEP_CHECK(is_coded(shape.format));
 }
 
-// For formats with one float32 scale per block, after the codes.
+// For formats with one scale per block, after the codes: a float32, or half floats of which all
+// columns' scales are before all columns' minimums.
 void pack_block(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0, int lane,
                 std::byte* block) {
   const BlockCodes codes(matrix, shape, row, k0);
   std::byte* scales = block + shape.block_bytes() - kScaleBytes;
-  reinterpret_cast<float*>(scales)[lane] = matrix.group_scale(row, k0 / matrix.group);
+  const int group = k0 / matrix.group;
+  if (has_half_scales(shape.format)) {
+    const auto* halves =
+        static_cast<const uint16_t*>(matrix.scales) + 2 * matrix.scale_index(row, group);
+    reinterpret_cast<uint16_t*>(scales)[lane] = halves[0];
+    reinterpret_cast<uint16_t*>(scales)[kPanelWidth + lane] = halves[1];
+  } else {
+    reinterpret_cast<float*>(scales)[lane] = matrix.group_scale(row, group);
+  }
   place_codes(shape, codes.bytes, lane, block);
 }
 
@@ -109,19 +121,20 @@ void pack_block_of_groups(const PackedShape& shape, const CodedMatrix& matrix, i
   place_codes(shape, codes.bytes, lane, block + kGroupsOfBlock * kPanelWidth);
 }
 
-// For int4m: scales and minimums of groups before the codes, dmin and d behind.
-void pack_block_of_minimums(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0,
-                            int lane, std::byte* block) {
+// For formats of two levels: scales and minimums of groups before the codes, dmin and d behind.
+// Groups of the matrix may be divided.
+void pack_two_levels(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0, int lane,
+                     std::byte* block) {
   const BlockCodes codes(matrix, shape, row, k0);
-  constexpr size_t kScales = size_t{kGroupsOfInt4mBlock} * kPanelWidth;
-  for (int i = 0; i < kGroupsOfInt4mBlock && k0 + i * shape.group < shape.k; ++i) {
-    const size_t from = matrix.scale_index(row, k0 / shape.group + i);
-    const size_t to = static_cast<size_t>(i) * kPanelWidth + static_cast<size_t>(lane);
+  const size_t all_scales = static_cast<size_t>(shape.groups_of_block()) * kPanelWidth;
+  for (int k = k0; k < std::min(k0 + kTwoLevelBlock, shape.k); k += shape.group) {
+    const size_t from = matrix.scale_index(row, k / matrix.group);
+    const size_t to = static_cast<size_t>((k - k0) / shape.group) * kPanelWidth + size_t(lane);
     block[to] = static_cast<const std::byte*>(matrix.scales)[from];
-    block[kScales + to] = matrix.minimums[from];
+    block[all_scales + to] = matrix.minimums[from];
   }
-  place_codes(shape, codes.bytes, lane, block + 2 * kScales);
-  const float* scales = matrix.block_scale(row, k0 / shape.group);
+  place_codes(shape, codes.bytes, lane, block + 2 * all_scales);
+  const float* scales = matrix.block_scale(row, k0 / matrix.group);
   auto* ends = reinterpret_cast<float*>(block + shape.block_bytes() - 2 * kScaleBytes);
   ends[lane] = scales[1];
   ends[kPanelWidth + lane] = scales[0];
@@ -145,9 +158,9 @@ void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_r
   WIDEEP_CHECK(shape.format == matrix.format);
   WIDEEP_CHECK_EQ(shape.k, matrix.k);
   WIDEEP_CHECK_EQ(matrix.group % shape.group == 0 || matrix.group >= matrix.k, true);
-  const auto pack = shape.format == WeightFormat::kInt4m ? pack_block_of_minimums
-                    : has_byte_scales(shape.format)      ? pack_block_of_groups
-                                                         : pack_block;
+  const auto pack = has_two_levels(shape.format)    ? pack_two_levels
+                    : has_byte_scales(shape.format) ? pack_block_of_groups
+                                                    : pack_block;
   for (int row = 0; row < matrix.n; ++row) {
     const int target = first_row + row;
     std::byte* panel = out + static_cast<size_t>(target / kPanelWidth) * shape.panel_bytes();

@@ -15,6 +15,9 @@ int default_group(WeightFormat format) {
       return 64;
     case WeightFormat::kMxfp4:
     case WeightFormat::kInt4m:
+    case WeightFormat::kInt8m:
+    case WeightFormat::kInt4h:
+    case WeightFormat::kInt8h:
       return 32;
     case WeightFormat::kNvfp4:
       return 16;
@@ -31,12 +34,15 @@ int PackedShape::block_k() const {
     case WeightFormat::kFp8:
     case WeightFormat::kInt8:
     case WeightFormat::kInt4:
+    case WeightFormat::kInt4h:
+    case WeightFormat::kInt8h:
       return group;
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
       return kGroupsOfBlock * group;
     case WeightFormat::kInt4m:
-      return kGroupsOfInt4mBlock * group;
+    case WeightFormat::kInt8m:
+      return kTwoLevelBlock;
   }
   return 0;
 }
@@ -50,14 +56,19 @@ size_t PackedShape::block_bytes() const {
       return values * sizeof(Bf16);
     case WeightFormat::kFp8:
     case WeightFormat::kInt8:
+    case WeightFormat::kInt8h:
       return kScaleBytes + values;
     case WeightFormat::kInt4:
+    case WeightFormat::kInt4h:
       return kScaleBytes + values / 2;
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
       return kGroupsOfBlock * kPanelWidth + values / 2;
     case WeightFormat::kInt4m:
-      return 2 * kGroupsOfInt4mBlock * kPanelWidth + values / 2 + 2 * kScaleBytes;
+    case WeightFormat::kInt8m: {
+      const auto scales = 2 * static_cast<size_t>(groups_of_block()) * kPanelWidth;
+      return scales + (format == WeightFormat::kInt8m ? values : values / 2) + 2 * kScaleBytes;
+    }
   }
   return 0;
 }

@@ -14,8 +14,10 @@
 //                                                k + 4 … k + 7
 //   mxfp4         128 (four groups)              [4][16] e8m0 of half the scale, codes like int4
 //   nvfp4         64 (four groups)               [4][16] e5m3 (e5m3.h), codes like int4
-//   int4m         256 (eight groups)             [8][16] scales, [8][16] minimums, codes like int4,
-//                                                [16] float32 dmin, [16] float32 d
+//   int4h, int8h  group                          codes like int4 and, without an offset, int8;
+//                                                [16] half scales, [16] half minimums
+//   int4m, int8m  256 (8 or 16 groups)           [groups][16] scales, [groups][16] minimums, codes
+//                                                as above, [16] float32 dmin, [16] float32 d
 //
 // Scales are before or after the codes, in the order in which a product reads them, since memory is
 // prefetched in that order. Columns from n on and values from k on are zero. The packed form is the
@@ -40,19 +42,21 @@ inline constexpr size_t kScaleBytes = kPanelWidth * sizeof(float);
 
 // Number of groups in a block of mxfp4 or nvfp4.
 inline constexpr int kGroupsOfBlock = 4;
-// The same for int4m.
-inline constexpr int kGroupsOfInt4mBlock = 8;
+// Number of values of k in a block of int4m or int8m.
+inline constexpr int kTwoLevelBlock = 256;
 
 // Determines the layout and size of a packed matrix.
 struct PackedShape {
   WeightFormat format = WeightFormat::kF32;
   int n = 0;  // output features (rows of the checkpoint's [n, k] matrix)
   int k = 0;  // input features
-  // int8 and int4: a multiple of 8, at most 256; other formats: default_group.
+  // int8, int4, int8h and int4h: a multiple of 8, at most 256; int8m and int4m: 32 or 16; other
+  // formats: default_group.
   int group = 0;
 
   int num_panels() const { return (n + kPanelWidth - 1) / kPanelWidth; }
   int block_k() const;  // k of a block
+  int groups_of_block() const { return group > 0 ? block_k() / group : 1; }
   int num_blocks() const { return (k + block_k() - 1) / block_k(); }
   size_t block_bytes() const;
   size_t panel_bytes() const { return block_bytes() * static_cast<size_t>(num_blocks()); }
@@ -61,8 +65,8 @@ struct PackedShape {
   bool operator==(const PackedShape&) const = default;
 };
 
-// The default group of quantisation: fp8 128, int8 128, int4 64, mxfp4 32, nvfp4 16, int4m 32; 0
-// for f32 and bf16.
+// The default group of quantisation: fp8 128, int8 128, int4 64, mxfp4 32, nvfp4 16, formats with
+// minimums 32; 0 for f32 and bf16.
 int default_group(WeightFormat format);
 
 inline PackedShape packed_shape(WeightFormat format, int n, int k) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/dtype.h"
+#include "base/half.h"
 #include "base/microscaling.h"
 #include "kernels/coded_matrix.h"
 #include "kernels/kernels.h"
@@ -37,11 +38,16 @@ struct Output {
     matrix.codes.resize(static_cast<size_t>(n) * view.row_bytes());
     const size_t scales =
         static_cast<size_t>((n + scale_rows - 1) / scale_rows) * size_t(view.num_groups());
-    matrix.scales.resize(scales * (has_byte_scales(format) ? 1 : sizeof(float)));
+    matrix.scales.resize(scales * scale_bytes(format));
   }
   void set_scale(int row, int group, float scale) {
     std::memcpy(matrix.scales.data() + matrix.view.scale_index(row, group) * sizeof(float), &scale,
                 sizeof(scale));
+  }
+  void set_scale(int row, int group, uint16_t scale, uint16_t minimum) {
+    const uint16_t halves[2] = {scale, minimum};
+    std::memcpy(matrix.scales.data() + matrix.view.scale_index(row, group) * sizeof(halves), halves,
+                sizeof(halves));
   }
   void set_scale(int row, int group, uint8_t scale) {
     matrix.scales[matrix.view.scale_index(row, group)] = std::byte{scale};
@@ -187,10 +193,44 @@ QuantizedMatrix quantize_nvfp4(int group, const float* rows, int n, int k, float
   return out.finish();
 }
 
+// The largest code of a format with minimums.
+float levels_of(WeightFormat format) { return is_four_bit(format) ? 15.0f : 255.0f; }
+
+// The codes of a group, which start at -added.
+void set_codes(int row, int k, const float* x, int count, float inverse, float added, Output* out) {
+  const WeightFormat format = out->matrix.view.format;
+  const auto code = [&](int i) {
+    return static_cast<int>(
+        std::clamp(round_small((x[i] + added) * inverse), 0.0f, levels_of(format)));
+  };
+  if (is_four_bit(format)) return out->set_nibbles(row, k, count, code);
+  uint8_t* codes = out->bytes(row, k);
+  for (int i = 0; i < count; ++i) codes[i] = static_cast<uint8_t>(code(i));
+}
+
+// Ranges beyond what a half float holds are clamped.
+QuantizedMatrix quantize_with_halves(WeightFormat format, int group, const float* rows, int n,
+                                     int k) {
+  constexpr float kLargest = 65504.0f;
+  Output out(format, group, n, k, 1);
+  out.update_view();
+  for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
+    const auto [least, most] = std::minmax_element(x, x + count);
+    const float low = std::clamp(*least, -kLargest, kLargest);
+    const float scale = std::min((*most - low) / levels_of(format), kLargest);
+    out.set_scale(row, index, f16_from_float(scale), f16_from_float(low));
+    set_codes(row, index * group, x, count, inverse_of(out.matrix.view.group_scale(row, index)),
+              out.matrix.view.group_minimum(row, index), &out);
+  });
+  return out.finish();
+}
+
 // Codes, scales and minimums are not negative, so that groups of positive values have no minimum.
-QuantizedMatrix quantize_int4m(int group, const float* rows, int n, int k) {
-  constexpr float kLevels = 15.0f, kSteps = 63.0f;
-  Output out(WeightFormat::kInt4m, group, n, k, 1);
+QuantizedMatrix quantize_two_levels(WeightFormat format, int group, const float* rows, int n,
+                                    int k) {
+  constexpr float kSteps = 63.0f;
+  const float levels = levels_of(format);
+  Output out(format, group, n, k, 1);
   const CodedMatrix& view = out.matrix.view;
   out.matrix.minimums.resize(out.matrix.scales.size());
   out.matrix.block_scales.resize(2 * static_cast<size_t>(n) *
@@ -200,7 +240,7 @@ QuantizedMatrix quantize_int4m(int group, const float* rows, int n, int k) {
   const auto range = [&](const float* x, int count) {
     const auto [least, most] = std::minmax_element(x, x + count);
     const float minimum = std::max(0.0f, -*least);
-    return std::pair((std::max(0.0f, *most) + minimum) / kLevels, minimum);
+    return std::pair((std::max(0.0f, *most) + minimum) / levels, minimum);
   };
   const auto scales_of = [&](int row, int index) {
     return out.matrix.block_scales.data() + (view.block_scale(row, index) - view.block_scales);
@@ -221,11 +261,8 @@ QuantizedMatrix quantize_int4m(int group, const float* rows, int n, int k) {
     };
     out.set_scale(row, index, steps(scale, of_block[0]));
     out.matrix.minimums[view.scale_index(row, index)] = std::byte{steps(minimum, of_block[1])};
-    const float inverse = inverse_of(view.group_scale(row, index));
-    const float added = view.group_minimum(row, index);
-    out.set_nibbles(row, index * group, count, [&](int i) {
-      return static_cast<int>(std::clamp(round_small((x[i] + added) * inverse), 0.0f, kLevels));
-    });
+    set_codes(row, index * group, x, count, inverse_of(view.group_scale(row, index)),
+              view.group_minimum(row, index), &out);
   });
   return out.finish();
 }
@@ -236,22 +273,36 @@ CodedMatrix CodedMatrix::slice(int begin, int end) const {
   CodedMatrix part = *this;
   part.n = end - begin;
   part.codes = codes + static_cast<size_t>(begin) * row_bytes();
-  part.scales = static_cast<const std::byte*>(scales) +
-                scale_index(begin, 0) * (has_byte_scales(format) ? 1 : sizeof(float));
-  if (format == WeightFormat::kInt4m) {
+  part.scales = static_cast<const std::byte*>(scales) + scale_index(begin, 0) * scale_bytes(format);
+  if (has_two_levels(format)) {
     part.minimums = minimums + scale_index(begin, 0);
     part.block_scales = block_scale(begin, 0);
   }
   return part;
 }
 
+namespace {
+
+// The scale (0) or the minimum (1) of a group of a format with half floats.
+float half_of_group(const CodedMatrix& matrix, int row, int group_index, size_t which) {
+  uint16_t halves[2];
+  std::memcpy(halves,
+              static_cast<const std::byte*>(matrix.scales) +
+                  matrix.scale_index(row, group_index) * sizeof(halves),
+              sizeof(halves));
+  return float_from_f16(halves[which]);
+}
+
+}  // namespace
+
 float CodedMatrix::group_scale(int row, int group_index) const {
   const auto* bytes = static_cast<const uint8_t*>(scales);
   const size_t at = scale_index(row, group_index);
   if (format == WeightFormat::kMxfp4) return bytes[at] == 0 ? 0.0f : float_from_e8m0(bytes[at]);
-  if (format == WeightFormat::kInt4m) {
+  if (has_two_levels(format)) {
     return block_scale(row, group_index)[0] * static_cast<float>(bytes[at]);
   }
+  if (has_half_scales(format)) return half_of_group(*this, row, group_index, 0);
   if (format == WeightFormat::kNvfp4) {
     F8E4M3 value;
     value.bits = bytes[at];
@@ -263,7 +314,8 @@ float CodedMatrix::group_scale(int row, int group_index) const {
 }
 
 float CodedMatrix::group_minimum(int row, int group_index) const {
-  if (format != WeightFormat::kInt4m) return 0.0f;
+  if (has_half_scales(format)) return -half_of_group(*this, row, group_index, 1);
+  if (!has_two_levels(format)) return 0.0f;
   const auto byte = std::to_integer<uint8_t>(minimums[scale_index(row, group_index)]);
   return block_scale(row, group_index)[1] * static_cast<float>(byte);
 }
@@ -283,7 +335,11 @@ float CodedMatrix::element(int row, int at) const {
     case WeightFormat::kInt4:
       return static_cast<float>(static_cast<int>(nibble) - 8);
     case WeightFormat::kInt4m:
+    case WeightFormat::kInt4h:
       return static_cast<float>(nibble);
+    case WeightFormat::kInt8m:
+    case WeightFormat::kInt8h:
+      return static_cast<float>(bytes[at]);
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
       return float_from_e2m1(nibble);
@@ -310,7 +366,11 @@ QuantizedMatrix quantize_matrix(WeightFormat format, int group, const float* row
     case WeightFormat::kInt4:
       return quantize_int4(group, rows, n, k);
     case WeightFormat::kInt4m:
-      return quantize_int4m(group, rows, n, k);
+    case WeightFormat::kInt8m:
+      return quantize_two_levels(format, group, rows, n, k);
+    case WeightFormat::kInt4h:
+    case WeightFormat::kInt8h:
+      return quantize_with_halves(format, group, rows, n, k);
     case WeightFormat::kMxfp4:
       return quantize_mxfp4(group, rows, n, k);
     case WeightFormat::kNvfp4:

@@ -7,7 +7,7 @@
 namespace wideep::kernels {
 namespace {
 
-constexpr std::array<std::pair<WeightFormat, std::string_view>, 8> kNames = {{
+constexpr std::array<std::pair<WeightFormat, std::string_view>, 11> kNames = {{
     {WeightFormat::kF32, "f32"},
     {WeightFormat::kBf16, "bf16"},
     {WeightFormat::kFp8, "fp8"},
@@ -16,6 +16,9 @@ constexpr std::array<std::pair<WeightFormat, std::string_view>, 8> kNames = {{
     {WeightFormat::kMxfp4, "mxfp4"},
     {WeightFormat::kNvfp4, "nvfp4"},
     {WeightFormat::kInt4m, "int4m"},
+    {WeightFormat::kInt8m, "int8m"},
+    {WeightFormat::kInt4h, "int4h"},
+    {WeightFormat::kInt8h, "int8h"},
 }};
 
 }  // namespace

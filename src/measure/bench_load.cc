@@ -40,11 +40,18 @@ balance::ModelPlacement every_expert_once(const model::ModelConfig& config) {
   return placement;
 }
 
-uint64_t packed_bytes(const LoadBenchOptions& options) {
-  const run::MemoryPlan plan = run::plan_memory(
-      options.config,
-      run::dispatch_shape(options.config, 1, options.config.routing.num_experts, 1, options.format),
-      options.format, Dtype::kBf16);
+// Loads each matrix as stored, floats in bf16.
+weights::WeightLoader loader_of(const model::ModelFiles& files, base::ThreadPool* pool) {
+  return {files.tensors(), {}, [](uint64_t) {}, pool};
+}
+
+Result<uint64_t> packed_bytes(const LoadBenchOptions& options) {
+  WIDEEP_TRY_ASSIGN(const auto files, model::ModelFiles::reopen(options.model_dir, options.config));
+  const run::MemoryPlan plan =
+      run::plan_memory(options.config,
+                       run::dispatch_shape(options.config, 1, options.config.routing.num_experts, 1,
+                                           kernels::WeightFormat::kBf16),
+                       model::model_forms(options.config, loader_of(files, nullptr)), Dtype::kBf16);
   return plan.dense_weights + plan.slots_per_rank;
 }
 
@@ -133,7 +140,8 @@ Result<double> measure_read(const LoadBenchOptions& options, base::ThreadPool& p
 }
 
 Result<double> measure_touch(const LoadBenchOptions& options, base::ThreadPool& pool) {
-  base::AlignedBytes memory(packed_bytes(options));
+  WIDEEP_TRY_ASSIGN(const uint64_t size, packed_bytes(options));
+  base::AlignedBytes memory(size);
   std::vector<std::span<std::byte>> chunks;
   cut(std::span(memory.data(), memory.size()), &chunks);
   return time_chunks(pool, chunks, [](std::span<std::byte> chunk) {
@@ -145,7 +153,7 @@ Result<double> measure_load(const LoadBenchOptions& options, base::ThreadPool& p
   const auto placement = every_expert_once(options.config);
   const auto start = Clock::now();
   WIDEEP_TRY_ASSIGN(const auto files, model::ModelFiles::reopen(options.model_dir, options.config));
-  const weights::WeightLoader loader(files.tensors(), options.format, [](uint64_t) {}, &pool);
+  const weights::WeightLoader loader = loader_of(files, &pool);
   WIDEEP_TRY_ASSIGN(const auto dense, model::ModelWeights::load(options.config, loader));
   WIDEEP_TRY_ASSIGN(const auto slots,
                     model::ExpertSlots::load(options.config, loader, placement, 0));
@@ -238,7 +246,8 @@ Result<LoadBenchReport> run_load_bench(const LoadBenchOptions& given,
                                        const std::function<void()>& on_round) {
   LoadBenchOptions options = given;
   if (options.threads == 0) options.threads = base::read_machine().usable_cores();
-  LoadBenchReport report{.threads = options.threads, .packed_bytes = packed_bytes(options)};
+  LoadBenchReport report{.threads = options.threads};
+  WIDEEP_TRY_ASSIGN(report.packed_bytes, packed_bytes(options));
   if (formats::is_gguf(options.model_dir)) {
     WIDEEP_TRY_ASSIGN(const TensorBytes bytes, tensor_bytes(options.model_dir));
     report.file_bytes = bytes.total();

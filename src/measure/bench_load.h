@@ -19,8 +19,7 @@ namespace wideep::measure {
 struct LoadBenchOptions {
   model::ModelConfig config;
   std::string model_dir;  // holds the weights
-  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
-  int threads = 0;  // 0: one per core
+  int threads = 0;        // 0: one per core
   int rounds = 7;
 };
 

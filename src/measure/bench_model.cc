@@ -22,7 +22,7 @@ namespace {
 Result<run::RunOptions> run_options(const ModelBenchOptions& options, const BenchPlan& plan) {
   run::RunOptions run;
   run.threads_per_rank = options.threads_per_rank;
-  run.format = options.precision.weights;
+  if (!options.as_stored) run.format = options.precision.weights;
   run.timeout = options.timeout;
   WIDEEP_TRY_ASSIGN(run.parallel, parallel::parallel_config_for_ranks(options.num_ranks));
   run.parallel.max_batch_size = plan.limits.max_batch_size;
@@ -42,7 +42,9 @@ Result<run::RunInputs> run_inputs(const ModelBenchOptions& options,
   run::ModelFacts& model = inputs.model;
   model.config = options.config;
   model.config.eos_token_ids.clear();  // sequences must not end before the test's last step
-  model.forms = model::uniform_forms(model.config, options.precision.weights);
+  model.forms = options.precision.forms
+                    ? *options.precision.forms
+                    : model::uniform_forms(model.config, options.precision.weights);
   WIDEEP_TRY_ASSIGN(model.placement, parallel::initial_placement(
                                          run_options.parallel, {run::moe_layers(model.config),
                                                                 model.config.routing.num_experts}));
@@ -56,6 +58,15 @@ Status check_memory(const run::ModelFacts& model, const run::RunOptions& options
   return failed(fit.advice->finding + "; " + fit.advice->remedy);
 }
 
+// The precision of tensors as they are stored, with cached keys and values as in `given`.
+Precision stored_precision(const ModelBenchOptions& given, const weights::TensorSource& tensors) {
+  Precision precision = given.precision;
+  precision.forms = std::make_shared<const model::ModelForms>(
+      model::model_forms(given.config, weights::WeightLoader(tensors, {})));
+  precision.weights = precision.forms->experts.format;
+  return precision;
+}
+
 // For the progress line: bytes of the tensors in a bf16 checkpoint, without biases and norms.
 uint64_t bytes_to_load(const ModelBenchReport& report) {
   return static_cast<uint64_t>(report.parameters.all) * dtype_bytes(Dtype::kBf16);
@@ -65,6 +76,7 @@ ModelBenchReport begin_report(const run::Run& run) {
   const run::MemoryPlan& memory = run.plan().memory[0];
   ModelBenchReport report;
   report.isa = run.inputs().kernels->isa;
+  report.formats = run.inputs().model.forms.format_names();
   report.threads_per_rank = run.plan().threads.threads_per_rank;
   report.parameters = count_parameters(run.plan().model.config);
   report.weight_bytes = memory.dense_weights + memory.all_ranks() * memory.slots_per_rank;
@@ -177,9 +189,11 @@ Status measure(const ModelBenchOptions& options, const BenchPlan& plan, const ru
 
 }  // namespace
 
-Result<ModelBenchReport> run_model_bench(const ModelBenchOptions& options,
+Result<ModelBenchReport> run_model_bench(const ModelBenchOptions& given,
                                          std::unique_ptr<weights::TensorSource> tensors,
                                          ModelBenchView& view) {
+  ModelBenchOptions options = given;
+  if (options.as_stored) options.precision = stored_precision(given, *tensors);
   WIDEEP_TRY_ASSIGN(const BenchPlan plan,
                     make_plan(options.bench, options.config, options.num_ranks));
   WIDEEP_TRY_ASSIGN(const run::RunOptions settings, run_options(options, plan));

@@ -21,6 +21,7 @@ namespace wideep::measure {
 struct ModelBenchOptions {
   model::ModelConfig config;
   Precision precision = kernels::WeightFormat::kBf16;
+  bool as_stored = false;  // matrices as the tensors store them; sets `precision`
   int num_ranks = 1;
   int threads_per_rank = 0;  // 0: cores / ranks, at least 1
   BenchOptions bench;
@@ -34,7 +35,8 @@ struct ModelBenchReport {
   uint64_t weight_bytes = 0;  // packed weights of all ranks
   double load_seconds = 0.0;
   limits::Limits limits;        // means of the first and the last probe; flag: median of all probes
-  limits::Operation operation;  // the operation whose peak limits this precision
+  std::string formats;          // of the matrices: "int8", or "int4m, int8m"
+  limits::Operation operation;  // the operation whose peak limits the experts' precision
   std::vector<TestReport> tests;
 };
 

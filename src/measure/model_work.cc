@@ -101,7 +101,8 @@ Work work_of(const ModelConfig& config, const Precision& precision, const StepSh
   // Bytes in packed form come from the engine's own memory plan. With one rank and one slot per
   // layer, its slots hold exactly one expert of every MoE layer.
   const run::MemoryPlan plan = run::plan_memory(
-      config, run::dispatch_shape(config, 1, 1, 1, format), format, precision.cache);
+      config, run::dispatch_shape(config, 1, 1, 1, format),
+      precision.forms ? *precision.forms : model::uniform_forms(config, format), precision.cache);
   const double row =
       static_cast<double>(config.hidden_size) * dtype_bytes(kernels::row_dtype(format));
   const double dense = static_cast<double>(plan.dense_weights) - row * config.vocab_size;

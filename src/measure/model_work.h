@@ -20,9 +20,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "kernels/weight_format.h"
 #include "model/config.h"
+#include "model/model_forms.h"
 
 namespace wideep::measure {
 
@@ -51,6 +53,8 @@ struct Work {
 };
 
 // Precision of the weights, and of cached keys and values (default: that of dispatched rows).
+// forms: those of a model whose matrices differ; `weights` is then the format of its experts. Null:
+// all have `weights`.
 struct Precision {
   Precision(kernels::WeightFormat format)  // NOLINT(google-explicit-constructor): the usual case
       : Precision(format, kernels::row_dtype(format)) {}
@@ -58,6 +62,7 @@ struct Precision {
 
   kernels::WeightFormat weights;
   Dtype cache;
+  std::shared_ptr<const model::ModelForms> forms = nullptr;
 };
 
 // The work of a step, or of num_steps steps whose shapes were added up: the weights outside the

@@ -221,7 +221,7 @@ Status read_generation_config(const std::string& path, ModelConfig* config) {
 Status add_prediction_layers(int count, ModelConfig* config) {
   if (config->num_mtp_layers == 0) {
     return invalid_input(
-        fmt::format("a model of {} whose config.json has no layers that predict further tokens "
+        fmt::format("a model of {} whose files have no layers that predict further tokens "
                     "(num_nextn_predict_layers); choose another decoding_type",
                     config->family));
   }
@@ -247,12 +247,34 @@ Result<ModelConfig> parse_model_config(const std::string& json, const std::strin
   return read_document(document, name);
 }
 
+namespace {
+
+// Many repositories hold GGUF files only, of several precisions, with or without a config.json.
+Status refuse_directory_of_gguf(const std::filesystem::path& dir) {
+  std::error_code absent;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (std::filesystem::exists(dir / name, absent)) return {};
+  }
+  std::string file;  // the first by name
+  for (const auto& entry : std::filesystem::directory_iterator(dir, absent)) {
+    const std::string path = entry.path().string();
+    if (formats::is_gguf(path) && (file.empty() || path < file)) file = path;
+  }
+  if (file.empty()) return {};
+  return invalid_input(fmt::format(
+      "{}: a directory of GGUF files without model.safetensors: name the file, for example {}",
+      dir.string(), file));
+}
+
+}  // namespace
+
 Result<ModelConfig> read_model_config(const std::string& model_dir) {
   if (formats::is_gguf(model_dir)) {
     WIDEEP_TRY_ASSIGN(const formats::GgufFiles files, formats::GgufFiles::open(model_dir));
     return read_gguf_config(files);
   }
   const std::filesystem::path dir = model_dir;
+  WIDEEP_TRY(refuse_directory_of_gguf(dir));
   const std::string file = dir / "config.json";
   WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(file));
   WIDEEP_TRY_ASSIGN(ModelConfig config, read_document(document, file));

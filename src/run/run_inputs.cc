@@ -46,9 +46,11 @@ Result<std::optional<tokenizer::Tokenizer>> read_tokenizer(const RunOptions& opt
   WIDEEP_TRY_ASSIGN(tokenizer::Tokenizer tokenizer,
                     tokenizer::Tokenizer::read(directory, config.vocab_size));
   if (tokenizer.id_limit() <= config.vocab_size) return std::optional(std::move(tokenizer));
-  return invalid_input(
-      fmt::format("{}: the tokenizer has token ids up to {}, but config.json: vocab_size is {}",
-                  directory, tokenizer.id_limit() - 1, config.vocab_size));
+  return invalid_input(fmt::format("{}: the tokenizer has token ids up to {}, but {} {}", directory,
+                                   tokenizer.id_limit() - 1,
+                                   formats::is_gguf(directory) ? "the rows of token_embd.weight are"
+                                                               : "config.json: vocab_size is",
+                                   config.vocab_size));
 }
 
 Result<model::ModelConfig> read_config(const RunOptions& options) {

@@ -140,7 +140,13 @@ Result<ChatFiles> read_gguf_chat(const std::string& path) {
   WIDEEP_TRY(add_gguf_template(file, "default", kKey, files.templates));
   if (const formats::GgufValue* names = file.find("tokenizer.chat_templates")) {
     for (size_t i = 0; i < names->size(); ++i) {
-      const std::string name(names->text(i).value_or(""));
+      const auto text = names->text(i);
+      if (!names->is_list() || !text) {
+        return invalid_input(
+            fmt::format("{}: tokenizer.chat_templates: expected a list of texts, found {}",
+                        file.path(), names->describe()));
+      }
+      const std::string name(*text);
       WIDEEP_TRY(add_gguf_template(file, name, fmt::format("{}.{}", kKey, name), files.templates));
     }
   }

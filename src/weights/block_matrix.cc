@@ -2,9 +2,11 @@
 #include "weights/block_matrix.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/half.h"
 #include "weights/blocks.h"
 
 namespace wideep::weights {
@@ -14,27 +16,49 @@ using formats::BlockType;
 using formats::GgufTensor;
 using kernels::WeightFormat;
 
-// The codes and scales of a whole row, one byte for each code.
+// The scale and the minimum of a group as half floats, which they are in the file. Types without
+// minimums have codes with an offset: a power of two, so that the product is exact.
+uint32_t halves_of_group(BlockType type, const UnpackedBlock& block, int index) {
+  const float scale = block.scales[index];
+  const float minimum =
+      has_minimums(type) ? block.minimums[index] : -scale * static_cast<float>(offset_of(type));
+  return f16_from_float(scale) | uint32_t{f16_from_float(minimum)} << 16;
+}
+
+// What turns a code of the type into one of the format.
+int shift_of(BlockType type, WeightFormat format) {
+  if (format == WeightFormat::kInt8) return 128 - offset_of(type);
+  return format == WeightFormat::kInt4 ? 8 - offset_of(type) : 0;
+}
+
+// The codes and scales of a whole row for a form, one byte for each code.
 struct UnpackedRow {
   std::vector<uint8_t> codes;
-  std::vector<float> scales;
+  std::vector<uint32_t> scales;      // float32, or a pair of half floats
   std::vector<uint8_t> byte_scales;  // of MXFP4
 
   explicit UnpackedRow(int k) : codes(static_cast<size_t>(k)) {}
 
-  void read(BlockType type, const std::byte* row) {
+  void read(BlockType type, const std::byte* row, const MatrixForm& form) {
     const formats::BlockTypeInfo& info = formats::block_type_info(type);
-    const int group = group_of(type), groups = info.elements / group;
+    const int shift = shift_of(type, form.format), group = group_of(type);
     scales.clear();
     byte_scales.clear();
     UnpackedBlock block;
     for (size_t at = 0; at < codes.size(); at += static_cast<size_t>(info.elements)) {
+      uint8_t* const to = codes.data() + at;
       if (type == BlockType::kMxfp4) {
-        byte_scales.push_back(unpack_mxfp4(row, codes.data() + at));
+        byte_scales.push_back(unpack_mxfp4(row, to));
       } else {
         unpack_block(type, row, &block);
-        std::copy_n(block.codes, info.elements, codes.data() + at);
-        scales.insert(scales.end(), block.scales, block.scales + groups);
+        for (int i = 0; i < info.elements; ++i) {
+          to[i] = static_cast<uint8_t>(block.codes[i] + shift);
+        }
+        for (int i = 0; i < info.elements; i += form.group) {
+          scales.push_back(kernels::has_half_scales(form.format)
+                               ? halves_of_group(type, block, i / group)
+                               : std::bit_cast<uint32_t>(block.scales[i / group]));
+        }
       }
       row += info.bytes;
     }
@@ -49,32 +73,18 @@ void reorder(const std::vector<T>& from, const std::vector<int32_t>& order, size
   }
 }
 
-// What turns a code of the type into one of the format.
-int shift_of(BlockType type, WeightFormat format) {
-  if (format == WeightFormat::kInt8) return 128 - offset_of(type);
-  return format == WeightFormat::kInt4 ? 8 - offset_of(type) : 0;
-}
-
-void put_codes(const uint8_t* codes, int k, int shift, WeightFormat format, std::byte* out) {
+void put_codes(const uint8_t* codes, int k, WeightFormat format, std::byte* out) {
   if (!kernels::is_four_bit(format)) {
-    for (int i = 0; i < k; ++i) out[i] = static_cast<std::byte>(codes[i] + shift);
+    std::memcpy(out, codes, static_cast<size_t>(k));
     return;
   }
   for (int i = 0; i < k; i += 2) {
-    const auto low = static_cast<unsigned>(codes[i] + shift);
-    const auto high = static_cast<unsigned>(codes[i + 1] + shift);
-    out[i / 2] = static_cast<std::byte>(low | high << 4);
+    out[i / 2] = static_cast<std::byte>(codes[i] | codes[i + 1] << 4);
   }
 }
 
-}  // namespace
-
-CodedSource::Rows RowSource::rows(int, int) const {
-  WIDEEP_CHECK(kernels::is_coded(form().format));  // a source of codes has rows of its own
-  return {};
-}
-
-MatrixForm BlockMatrix::form_of(BlockType type) {
+// The form of one type. Of those that hold it, not the smallest, but that with the fewest products.
+MatrixForm own_form(BlockType type) {
   switch (type) {
     case BlockType::kQ8_0:
     case BlockType::kQ5_0:
@@ -88,41 +98,104 @@ MatrixForm BlockMatrix::form_of(BlockType type) {
     case BlockType::kQ3K:
       return {WeightFormat::kInt4, 16};
     case BlockType::kMxfp4:
-      return default_form(WeightFormat::kMxfp4);
+      return {WeightFormat::kMxfp4, 32};
+    case BlockType::kQ4_1:
+      return {WeightFormat::kInt4h, 32};
+    case BlockType::kQ5_1:
+      return {WeightFormat::kInt8h, 32};
     case BlockType::kQ4K:
-      return default_form(WeightFormat::kInt4m);
+      return {WeightFormat::kInt4m, 32};
+    case BlockType::kQ5K:
+      return {WeightFormat::kInt8m, 32};
+    case BlockType::kQ2K:
+      return {WeightFormat::kInt4m, 16};
     case BlockType::kF32:
     case BlockType::kF16:
     case BlockType::kBf16:
-    case BlockType::kQ4_1:
-    case BlockType::kQ5_1:
-    case BlockType::kQ2K:
-    case BlockType::kQ5K:
       break;
   }
   return default_form(WeightFormat::kBf16);
 }
 
-MatrixForm BlockMatrix::packed_form(BlockType type) {
-  if (type == BlockType::kQ2K) return {WeightFormat::kInt4, 16};
-  if (type == BlockType::kQ4_1 || type == BlockType::kQ5_1 || type == BlockType::kQ5K) {
-    return {WeightFormat::kInt8, 32};
+// From the smallest to the largest: 4.75, 5, 5, 5.25, 6, 8.75, 9, 9, 9.25 and 10 bits an element.
+constexpr MatrixForm kForms[] = {
+    {WeightFormat::kInt4m, 32}, {WeightFormat::kInt4, 32},  {WeightFormat::kInt4h, 32},
+    {WeightFormat::kInt4m, 16}, {WeightFormat::kInt4, 16},  {WeightFormat::kInt8m, 32},
+    {WeightFormat::kInt8, 32},  {WeightFormat::kInt8h, 32}, {WeightFormat::kInt8m, 16},
+    {WeightFormat::kInt8, 16},
+};
+
+}  // namespace
+
+CodedSource::Rows RowSource::rows(int, int, const MatrixForm& form) const {
+  WIDEEP_CHECK(holds(form));  // a source that holds a form has rows of its own
+  return {};
+}
+
+bool BlockMatrix::holds(BlockType type, const MatrixForm& form, int column_step) {
+  const int group = group_of(type);
+  if (group == 0 || form.group == 0 || group % form.group != 0) return false;
+  if (column_step % group != 0) return false;  // or it would split groups
+  const bool by_32 = !weights::has_two_levels(type) && type != BlockType::kMxfp4;
+  // Kernels have these groups of two levels. Columns that move take d and dmin with them.
+  const bool by_256 = weights::has_two_levels(type) && form.group >= 16 && column_step == 0;
+  const bool four_bits = type == BlockType::kQ4_0 || type == BlockType::kQ4_1 ||
+                         type == BlockType::kQ2K || type == BlockType::kQ3K ||
+                         type == BlockType::kQ4K;
+  switch (form.format) {
+    case WeightFormat::kMxfp4:
+      return type == BlockType::kMxfp4 && form.group == 32;
+    case WeightFormat::kInt4:
+      return type == BlockType::kQ4_0 || type == BlockType::kQ3K;
+    case WeightFormat::kInt8:
+      return !has_minimums(type) && type != BlockType::kMxfp4;
+    case WeightFormat::kInt4h:
+      return by_32 && four_bits;
+    case WeightFormat::kInt8h:
+      // An offset of 128 might not fit a half float after the product with the scale.
+      return by_32 && offset_of(type) < 128;
+    case WeightFormat::kInt4m:
+      return by_256 && four_bits;
+    case WeightFormat::kInt8m:
+      return by_256;
+    case WeightFormat::kF32:
+    case WeightFormat::kBf16:
+    case WeightFormat::kFp8:
+    case WeightFormat::kNvfp4:
+      break;
   }
-  return form_of(type);
+  return false;
+}
+
+MatrixForm BlockMatrix::form_of(std::span<const BlockType> types, int column_step) {
+  const auto all_in = [&](const MatrixForm& form) {
+    return std::ranges::all_of(types,
+                               [&](BlockType type) { return holds(type, form, column_step); });
+  };
+  const MatrixForm floats = default_form(WeightFormat::kBf16);
+  if (types.empty()) return floats;
+  if (const MatrixForm own = own_form(types.front()); all_in(own)) return own;
+  for (const MatrixForm& form : kForms) {
+    if (all_in(form)) return form;
+  }
+  // Some are quantised again: in int8, with more bits than all that no format holds together, and
+  // in the groups of those that it holds.
+  MatrixForm nearest{WeightFormat::kInt8, 32};
+  for (const BlockType type : types) {
+    if (group_of(type) == 0) return floats;
+    nearest.group = std::min(nearest.group, group_of(type));
+  }
+  return column_step % nearest.group == 0 ? nearest : floats;
 }
 
 BlockMatrix::BlockMatrix(BlockRows rows, int n, int k) : rows_(std::move(rows)), n_(n), k_(k) {
-  const BlockType type = rows_.parts.front()->type;
-  form_ = form_of(type);
-  for (const GgufTensor* part : rows_.parts) {
-    WIDEEP_CHECK_EQ(part->columns(), k_);
-    if (part->type != type) form_ = default_form(WeightFormat::kBf16);
-  }
-  // Blocks of Q4_K are larger than heads.
-  const bool splits_blocks = !rows_.columns.empty() && form_.format == WeightFormat::kInt4m;
-  const bool splits_groups =
-      !rows_.columns.empty() && rows_.column_step % std::max(form_.group, 1) != 0;
-  if (splits_groups || splits_blocks) form_ = default_form(WeightFormat::kBf16);
+  for (const GgufTensor* part : rows_.parts) WIDEEP_CHECK_EQ(part->columns(), k_);
+}
+
+bool BlockMatrix::holds(const MatrixForm& form) const {
+  const int step = rows_.columns.empty() ? 0 : rows_.column_step;
+  return std::ranges::all_of(rows_.parts,
+                             [&](const GgufTensor* part) { return holds(part->type, form, step); });
 }
 
 BlockRow BlockMatrix::row_of(int row) const {
@@ -139,7 +212,7 @@ void BlockMatrix::to_float32(int begin, int end, float* out) const {
   std::vector<float> stored;
   for (int row = begin; row < end; ++row, out += k_) {
     const BlockRow at = row_of(row);
-    const BlockType type = rows_.parts[static_cast<size_t>(at.part)]->type;
+    const BlockType type = type_of(at);
     if (rows_.columns.empty()) {
       dequantize_blocks(type, bytes_of(at), k_, out);
       continue;
@@ -150,27 +223,31 @@ void BlockMatrix::to_float32(int begin, int end, float* out) const {
   }
 }
 
-// As rows(), for Q4_K.
-CodedSource::Rows BlockMatrix::rows_of_minimums(int begin, int end) const {
-  constexpr int kBlock = 256, kGroups = kernels::kGroupsOfInt4mBlock;
+CodedSource::Rows BlockMatrix::two_level_rows(int begin, int end, const MatrixForm& form) const {
+  constexpr int kBlock = kernels::kTwoLevelBlock;
   CodedSource::Rows coded;
-  coded.view = {.format = form_.format, .n = end - begin, .k = k_, .group = form_.group};
-  const size_t bytes = formats::block_type_info(BlockType::kQ4K).bytes;
-  const size_t row_bytes = coded.view.row_bytes();
-  coded.codes.resize(static_cast<size_t>(end - begin) * row_bytes);
-  std::byte* codes = coded.codes.data();
-  const auto append = [](const uint8_t* from, std::vector<std::byte>* to) {
-    const auto* first = reinterpret_cast<const std::byte*>(from);
-    to->insert(to->end(), first, first + kGroups);
-  };
-  Q4kBlock block;
+  coded.view = {.format = form.format, .n = end - begin, .k = k_, .group = form.group};
+  const size_t block_bytes = kernels::is_four_bit(form.format) ? kBlock / 2 : kBlock;
+  const auto count = static_cast<size_t>(end - begin);
+  coded.codes.resize(count * coded.view.row_bytes());
+  coded.scales.resize(count * static_cast<size_t>(coded.view.num_groups()));
+  coded.minimums.resize(coded.scales.size());
+  std::byte *codes = coded.codes.data(), *scales = coded.scales.data();
+  std::byte* minimums = coded.minimums.data();
+  TwoLevelBlock block;
   for (int row = begin; row < end; ++row) {
-    const std::byte* from = bytes_of(row_of(row));
-    for (int at = 0; at < k_; at += kBlock, from += bytes, codes += kBlock / 2) {
-      unpack_q4k(from, &block);
-      put_codes(block.codes, kBlock, 0, form_.format, codes);
-      append(block.scales, &coded.scales);
-      append(block.minimums, &coded.minimums);
+    const BlockRow at = row_of(row);
+    const BlockType type = type_of(at);
+    const int group = group_of(type);
+    const std::byte* from = bytes_of(at);
+    for (int k = 0; k < k_; k += kBlock, codes += block_bytes) {
+      unpack_two_levels(type, from, &block);
+      from += formats::block_type_info(type).bytes;
+      put_codes(block.codes, kBlock, form.format, codes);
+      for (int i = 0; i < kBlock; i += form.group) {
+        *scales++ = std::byte{block.scales[i / group]};
+        *minimums++ = std::byte{block.minimums[i / group]};
+      }
       coded.block_scales.insert(coded.block_scales.end(), {block.d, block.dmin});
     }
   }
@@ -181,41 +258,35 @@ CodedSource::Rows BlockMatrix::rows_of_minimums(int begin, int end) const {
   return coded;
 }
 
-CodedSource::Rows BlockMatrix::rows(int begin, int end) const {
-  if (form_.format == WeightFormat::kInt4m) return rows_of_minimums(begin, end);
-  const BlockType type = rows_.parts.front()->type;
+CodedSource::Rows BlockMatrix::rows(int begin, int end, const MatrixForm& form) const {
+  WIDEEP_CHECK(holds(form));
+  if (kernels::has_two_levels(form.format)) return two_level_rows(begin, end, form);
   const auto count = static_cast<size_t>(end - begin);
   CodedSource::Rows coded;
-  coded.view = {.format = form_.format, .n = end - begin, .k = k_, .group = form_.group};
+  coded.view = {.format = form.format, .n = end - begin, .k = k_, .group = form.group};
   const size_t row_bytes = coded.view.row_bytes();
-  const auto groups = static_cast<size_t>(coded.view.num_groups());
-  const bool bytes = kernels::has_byte_scales(form_.format);
-  const size_t scales_of_row = groups * (bytes ? 1 : sizeof(float));
+  const bool bytes = kernels::has_byte_scales(form.format);
+  const size_t scales_of_row =
+      static_cast<size_t>(coded.view.num_groups()) * kernels::scale_bytes(form.format);
   coded.codes.resize(count * row_bytes);
   coded.scales.resize(count * scales_of_row);
   UnpackedRow row(k_);
-  std::vector<uint8_t> codes(row.codes.size());
-  std::vector<float> scales(groups);
   const auto step = static_cast<size_t>(rows_.column_step);
-  const int shift = shift_of(type, form_.format);
+  const auto move_columns = [&](auto* values, size_t size) {
+    const auto stored = *values;
+    reorder(stored, rows_.columns, size, values->data());
+  };
   for (size_t i = 0; i < count; ++i) {
-    row.read(type, bytes_of(row_of(begin + static_cast<int>(i))));
-    std::byte* to_codes = coded.codes.data() + i * row_bytes;
-    std::byte* to_scales = coded.scales.data() + i * scales_of_row;
+    const BlockRow at = row_of(begin + static_cast<int>(i));
+    row.read(type_of(at), bytes_of(at), form);
     if (!rows_.columns.empty()) {
-      const size_t groups_of_step = step / static_cast<size_t>(form_.group);
-      codes = row.codes;
-      reorder(codes, rows_.columns, step, row.codes.data());
-      if (bytes) {
-        const std::vector<uint8_t> stored = row.byte_scales;
-        reorder(stored, rows_.columns, groups_of_step, row.byte_scales.data());
-      } else {
-        scales = row.scales;
-        reorder(scales, rows_.columns, groups_of_step, row.scales.data());
-      }
+      const size_t groups_of_step = step / static_cast<size_t>(form.group);
+      move_columns(&row.codes, step);
+      bytes ? move_columns(&row.byte_scales, groups_of_step)
+            : move_columns(&row.scales, groups_of_step);
     }
-    put_codes(row.codes.data(), k_, shift, form_.format, to_codes);
-    std::memcpy(to_scales,
+    put_codes(row.codes.data(), k_, form.format, coded.codes.data() + i * row_bytes);
+    std::memcpy(coded.scales.data() + i * scales_of_row,
                 bytes ? static_cast<const void*>(row.byte_scales.data()) : row.scales.data(),
                 scales_of_row);
   }

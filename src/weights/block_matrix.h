@@ -4,23 +4,26 @@
 // another order, with their columns in another order in steps of whole heads: converters of
 // llama.cpp rearrange some matrices, and here that is undone without a copy of the matrix.
 //
-//   type                                    form with equal values (formats of 4 bits take two
-//                                           codes a byte)
+//   type                                    form with equal values
 //   Q8_0, Q5_0, IQ4_NL, IQ4_XS              int8 in groups of 32
 //   Q6_K                                    int8 in groups of 16
 //   Q4_0                                    int4 in groups of 32
 //   Q3_K                                    int4 in groups of 16
 //   MXFP4                                   mxfp4
-//   Q4_K                                    int4m
+//   Q4_1, Q5_1                              int4h, int8h in groups of 32
+//   Q4_K, Q5_K                              int4m, int8m in groups of 32
+//   Q2_K                                    int4m in groups of 16
 //
-// The others are packed in the nearest format with at least as many bits: Q2_K as int4 in groups of
-// 16, Q4_1, Q5_1 and Q5_K as int8 in groups of 32.
+// Matrices that must have one form get the smallest that holds them all. So int4m in groups of 16
+// holds Q2_K, Q3_K and Q4_K, and int8m all types with blocks of 256, with the products of whole
+// numbers that their values are.
 //
 // Thread safety: immutable after it was made.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "formats/gguf.h"
@@ -52,23 +55,26 @@ class BlockMatrix : public RowSource {
   BlockMatrix(BlockRows rows, int n, int k);
 
   void to_float32(int begin, int end, float* out) const override;
-  CodedSource::Rows rows(int begin, int end) const override;
-  MatrixForm form() const override { return form_; }
+  bool holds(const MatrixForm& form) const override;
+  CodedSource::Rows rows(int begin, int end, const MatrixForm& form) const override;
   std::vector<std::span<const std::byte>> sources() const override;
 
-  // The form of a tensor of this type with equal values; bf16: there is none, or it has floats.
-  static MatrixForm form_of(formats::BlockType type);
-  // The form in which it is packed: the same, or the nearest one.
-  static MatrixForm packed_form(formats::BlockType type);
+  // Whether the form holds all values of the type. column_step: as in BlockRows; 0: as stored.
+  static bool holds(formats::BlockType type, const MatrixForm& form, int column_step = 0);
+  // The form in which tensors of these types are packed if they must have one: the smallest that
+  // holds them, or int8 in the smallest groups of all; bf16 for floats.
+  static MatrixForm form_of(std::span<const formats::BlockType> types, int column_step = 0);
 
  private:
   BlockRow row_of(int row) const;
+  formats::BlockType type_of(const BlockRow& row) const {
+    return rows_.parts[static_cast<size_t>(row.part)]->type;
+  }
   const std::byte* bytes_of(const BlockRow& row) const;
-  CodedSource::Rows rows_of_minimums(int begin, int end) const;
+  CodedSource::Rows two_level_rows(int begin, int end, const MatrixForm& form) const;
 
   BlockRows rows_;
   int n_, k_;
-  MatrixForm form_;
 };
 
 }  // namespace wideep::weights

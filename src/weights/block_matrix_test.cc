@@ -7,8 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
-#include <numeric>
+#include <cmath>
 #include <vector>
 
 #include "kernels/coded_matrix.h"
@@ -24,6 +25,8 @@ using kernels::WeightFormat;
 
 constexpr int kRows = 3, kColumns = 256;
 
+MatrixForm form_of(BlockType type) { return BlockMatrix::form_of({&type, 1}); }
+
 class EveryType : public testing::Test {
  protected:
   void SetUp() override {
@@ -35,12 +38,13 @@ class EveryType : public testing::Test {
   void for_each_coded(Visit visit) const {
     int count = 0;
     for (const auto& [name, tensor] : file_->tensors()) {
-      if (!kernels::is_coded(BlockMatrix::form_of(tensor.type).format)) continue;
+      const MatrixForm form = form_of(tensor.type);
+      if (!kernels::is_coded(form.format)) continue;
       SCOPED_TRACE(name);
-      visit(tensor);
+      visit(tensor, form);
       ++count;
     }
-    EXPECT_EQ(count, 9);
+    EXPECT_EQ(count, 13);  // all but F32, F16 and BF16
   }
 
   std::optional<GgufFile> file_;
@@ -62,19 +66,50 @@ std::vector<float> decoded(const CodedSource::Rows& rows) {
 }
 
 TEST_F(EveryType, CodesHaveTheDecodedValues) {
-  for_each_coded([](const GgufTensor& tensor) {
+  for_each_coded([](const GgufTensor& tensor, const MatrixForm& form) {
     const BlockMatrix matrix({.parts = {&tensor}}, kRows, kColumns);
     std::vector<float> expected(kRows * kColumns);
     matrix.to_float32(0, kRows, expected.data());
-    expect_close(decoded(matrix.rows(0, kRows)), expected);
+    expect_close(decoded(matrix.rows(0, kRows, form)), expected);
     // A part, as threads ask for them.
     const std::vector<float> last(expected.end() - kColumns, expected.end());
-    expect_close(decoded(matrix.rows(kRows - 1, kRows)), last);
+    expect_close(decoded(matrix.rows(kRows - 1, kRows, form)), last);
   });
 }
 
+// Forms that types share with others. Differences are those of float32 sums: a value that is the
+// difference of a code and its minimum has an ulp of these.
+TEST_F(EveryType, EveryFormThatHoldsItHasTheDecodedValues) {
+  int count = 0;
+  for_each_coded([&](const GgufTensor& tensor, const MatrixForm&) {
+    const BlockMatrix matrix({.parts = {&tensor}}, kRows, kColumns);
+    std::vector<float> expected(kRows * kColumns);
+    matrix.to_float32(0, kRows, expected.data());
+    for (const WeightFormat format :
+         {WeightFormat::kInt4, WeightFormat::kInt8, WeightFormat::kMxfp4, WeightFormat::kInt4m,
+          WeightFormat::kInt8m, WeightFormat::kInt4h, WeightFormat::kInt8h}) {
+      for (const int group : {8, 16, 32}) {
+        const MatrixForm form = {format, group};
+        if (!matrix.holds(form)) continue;
+        ++count;
+        const CodedSource::Rows rows = matrix.rows(0, kRows, form);
+        const std::vector<float> values = decoded(rows);
+        for (int i = 0; i < kRows * kColumns; ++i) {
+          const int row = i / kColumns, of_group = i % kColumns / group;
+          const float minimum = std::abs(rows.view.group_minimum(row, of_group));
+          const auto at = static_cast<size_t>(i);
+          const float ulp = 2 * (std::abs(expected[at]) + minimum) * 0x1p-24f + 6 * 0x1p-127f;
+          ASSERT_NEAR(values[at], expected[at], ulp)
+              << kernels::weight_format_name(format) << " in groups of " << group << " at " << i;
+        }
+      }
+    }
+  });
+  EXPECT_GT(count, 50);
+}
+
 TEST_F(EveryType, RowsAndColumnsInAnotherOrder) {
-  for_each_coded([](const GgufTensor& tensor) {
+  for_each_coded([](const GgufTensor& tensor, const MatrixForm& form) {
     BlockRows rows{.parts = {&tensor, &tensor}, .map = {{1, 2}, {0, 0}, {1, 1}, {0, 2}}};
     rows.column_step = 64;
     rows.columns = {2, 0, 3, 1};
@@ -91,34 +126,57 @@ TEST_F(EveryType, RowsAndColumnsInAnotherOrder) {
                       rows.map[static_cast<size_t>(row)].index * kColumns + from)]));
       }
     }
-    // Heads of 64 are whole groups of all types, but not whole blocks of Q4_K.
-    if (tensor.type == BlockType::kQ4K) {
-      EXPECT_FALSE(kernels::is_coded(ordered.form().format));
+    // Heads of 64 are whole groups of all types, but not whole blocks of 256 with minimums.
+    if (kernels::has_two_levels(form.format)) {
+      EXPECT_FALSE(ordered.holds(form));
+      EXPECT_EQ(BlockMatrix::form_of({&tensor.type, 1}, 64),
+                (MatrixForm{WeightFormat::kInt8, form.group}));
       return;
     }
-    ASSERT_TRUE(kernels::is_coded(ordered.form().format));
-    expect_close(decoded(ordered.rows(0, 4)), values);
+    ASSERT_TRUE(ordered.holds(form));
+    EXPECT_EQ(BlockMatrix::form_of({&tensor.type, 1}, 64), form);
+    expect_close(decoded(ordered.rows(0, 4, form)), values);
   });
 }
 
-TEST_F(EveryType, TypesThatDifferAreFloats) {
-  const GgufTensor& a = file_->tensors().at("Q8_0");
-  const GgufTensor& b = file_->tensors().at("Q4_0");
+TEST_F(EveryType, RowsOfSeveralTypesHaveAFormOfBoth) {
+  const GgufTensor& a = file_->tensors().at("Q4_K");
+  const GgufTensor& b = file_->tensors().at("Q6_K");
   const BlockMatrix matrix({.parts = {&a, &b}, .map = {{0, 0}, {1, 1}}}, 2, kColumns);
-  EXPECT_FALSE(kernels::is_coded(matrix.form().format));
-  std::vector<float> values(2 * kColumns), expected(kColumns);
-  matrix.to_float32(0, 2, values.data());
-  dequantize_blocks(b.type, b.bytes.data() + b.row_bytes(), kColumns, expected.data());
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), values.begin() + kColumns));
+  EXPECT_FALSE(matrix.holds({WeightFormat::kInt4m, 32}));
+  EXPECT_FALSE(matrix.holds({WeightFormat::kInt8, 16}));
+  const std::vector<float> values = decoded(matrix.rows(0, 2, {WeightFormat::kInt8m, 16}));
+  std::vector<float> expected(2 * kColumns);
+  matrix.to_float32(0, 2, expected.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float largest =
+        *std::ranges::max_element(expected, {}, [](float x) { return std::abs(x); });
+    ASSERT_NEAR(values[i], expected[i], std::abs(largest) * 0x1p-22f) << i;
+  }
+  const GgufTensor& c = file_->tensors().at("F16");
+  EXPECT_FALSE(BlockMatrix({.parts = {&a, &c}, .map = {{0, 0}, {1, 1}}}, 2, kColumns)
+                   .holds({WeightFormat::kInt8m, 16}));
 }
 
-TEST(BlockMatrix, NearestFormsHaveAtLeastAsManyBits) {
-  for (const BlockType type : {BlockType::kQ4_1, BlockType::kQ5_1, BlockType::kQ5K}) {
-    EXPECT_EQ(BlockMatrix::packed_form(type), (MatrixForm{WeightFormat::kInt8, 32}));
-    EXPECT_FALSE(kernels::is_coded(BlockMatrix::form_of(type).format));
-  }
-  EXPECT_EQ(BlockMatrix::packed_form(BlockType::kQ2K), (MatrixForm{WeightFormat::kInt4, 16}));
-  EXPECT_EQ(BlockMatrix::packed_form(BlockType::kQ4K), (MatrixForm{WeightFormat::kInt4m, 32}));
+TEST(BlockMatrix, TypesThatMustHaveOneFormGetTheSmallestThatHoldsThem) {
+  using enum BlockType;
+  const auto form = [](std::initializer_list<BlockType> types) {
+    return BlockMatrix::form_of({types.begin(), types.size()});
+  };
+  const auto is = [](WeightFormat format, int group) { return MatrixForm{format, group}; };
+  EXPECT_EQ(form({kQ4K, kQ5K}), is(WeightFormat::kInt8m, 32));
+  EXPECT_EQ(form({kQ4K, kQ6K}), is(WeightFormat::kInt8m, 16));
+  EXPECT_EQ(form({kQ2K, kQ3K, kQ4K}), is(WeightFormat::kInt4m, 16));
+  EXPECT_EQ(form({kIq4Xs, kQ5K}), is(WeightFormat::kInt8m, 32));
+  EXPECT_EQ(form({kQ4_0, kQ4_1}), is(WeightFormat::kInt4h, 32));
+  EXPECT_EQ(form({kQ4_1, kQ5_1}), is(WeightFormat::kInt8h, 32));
+  EXPECT_EQ(form({kQ4_0, kQ8_0}), is(WeightFormat::kInt8, 32));
+  EXPECT_EQ(form({kQ6K, kQ8_0}), is(WeightFormat::kInt8, 16));
+  // No form holds both.
+  EXPECT_EQ(form({kQ4K, kQ8_0}), is(WeightFormat::kInt8, 32));
+  EXPECT_EQ(form({kMxfp4, kQ8_0}), is(WeightFormat::kInt8, 32));
+  EXPECT_EQ(form({kQ2K, kQ8_0}), is(WeightFormat::kInt8, 16));
+  EXPECT_EQ(form({kQ4K, kF16}).format, WeightFormat::kBf16);
 }
 
 }  // namespace

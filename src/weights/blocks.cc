@@ -66,15 +66,38 @@ void scales_of_k(const std::byte* block, UnpackedBlock* out) {
 
 // Codes of 4 bits: 64 codes are 32 bytes, the first 32 in the low nibbles.
 void nibbles_of_256(const std::byte* from, uint8_t* codes) {
-  for (int i = 0; i < 256; ++i) {
-    const unsigned byte = byte_at(from, i / 64 * 32 + i % 32);
-    codes[i] = static_cast<uint8_t>(i % 64 < 32 ? byte & 15u : byte >> 4);
+  for (int part = 0; part < 4; ++part, from += 32, codes += 64) {
+    for (int i = 0; i < 32; ++i) {
+      codes[i] = static_cast<uint8_t>(byte_at(from, i) & 15u);
+      codes[i + 32] = static_cast<uint8_t>(byte_at(from, i) >> 4);
+    }
   }
 }
 
-// Codes of 2 bits: 128 codes are 32 bytes, four codes in each that are 32 apart.
-unsigned two_bits(const std::byte* from, int i) {
-  return byte_at(from, i / 128 * 32 + i % 32) >> (i % 128 / 32 * 2) & 3u;
+// Codes of 2 bits: 128 codes are 32 bytes, four codes in each that are 32 apart. Adds each, times
+// 2^up, to the codes.
+void add_two_bits(const std::byte* from, int up, uint8_t* codes) {
+  for (int part = 0; part < 8; ++part) {
+    const std::byte* bytes = from + part / 4 * 32;
+    for (int i = 0; i < 32; ++i) {
+      const unsigned code = byte_at(bytes, i) >> (part % 4 * 2) & 3u;
+      codes[part * 32 + i] = static_cast<uint8_t>(codes[part * 32 + i] | code << up);
+    }
+  }
+}
+// Codes' bit number `up`, of 32 codes in each bit of 32 bytes.
+void add_bits(const std::byte* from, int up, uint8_t* codes) {
+  for (int part = 0; part < 8; ++part) {
+    for (int i = 0; i < 32; ++i) {
+      const unsigned bit = byte_at(from, i) >> part & 1u;
+      codes[part * 32 + i] = static_cast<uint8_t>(codes[part * 32 + i] | bit << up);
+    }
+  }
+}
+
+void codes_of_q2k(const std::byte* block, uint8_t* codes) {
+  std::fill_n(codes, 256, uint8_t{0});
+  add_two_bits(block + 16, 0, codes);
 }
 
 void unpack_q2k(const std::byte* block, UnpackedBlock* out) {
@@ -84,32 +107,29 @@ void unpack_q2k(const std::byte* block, UnpackedBlock* out) {
     out->scales[j] = d * static_cast<float>(both & 15u);
     out->minimums[j] = -(dmin * static_cast<float>(both >> 4));
   }
-  for (int i = 0; i < 256; ++i) out->codes[i] = static_cast<uint8_t>(two_bits(block + 16, i));
+  codes_of_q2k(block, out->codes);
+}
+
+int scale_of_q3k(const std::byte* block, int j) {
+  const std::byte* packed = block + 96;
+  const unsigned low = j < 8 ? byte_at(packed, j) & 15u : byte_at(packed, j - 8) >> 4;
+  const unsigned high = byte_at(packed, 8 + j % 4) >> (j / 4 * 2) & 3u;
+  return static_cast<int>(low | high << 4) - 32;
 }
 
 // hmask[32], qs[64], scales[12], d
 void unpack_q3k(const std::byte* block, UnpackedBlock* out) {
   const float d = half_at(block + 108);
-  const std::byte* packed = block + 96;
-  for (int j = 0; j < 16; ++j) {
-    const unsigned low = j < 8 ? byte_at(packed, j) & 15u : byte_at(packed, j - 8) >> 4;
-    const unsigned high = byte_at(packed, 8 + j % 4) >> (j / 4 * 2) & 3u;
-    out->scales[j] = d * static_cast<float>(static_cast<int>(low | high << 4) - 32);
-  }
-  for (int i = 0; i < 256; ++i) {
-    const unsigned third = byte_at(block, i % 32) >> (i / 32) & 1u;
-    out->codes[i] = static_cast<uint8_t>(two_bits(block + 32, i) | third << 2);
-  }
+  for (int j = 0; j < 16; ++j) out->scales[j] = d * static_cast<float>(scale_of_q3k(block, j));
+  std::fill_n(out->codes, 256, uint8_t{0});
+  add_two_bits(block + 32, 0, out->codes);
+  add_bits(block, 2, out->codes);
 }
 
 // d, dmin, scales[12], qh[32], qs[128]
-void unpack_q5k(const std::byte* block, UnpackedBlock* out) {
-  scales_of_k(block, out);
-  nibbles_of_256(block + 48, out->codes);
-  for (int i = 0; i < 256; ++i) {
-    const unsigned fifth = byte_at(block + 16, i % 32) >> (i / 32) & 1u;
-    out->codes[i] = static_cast<uint8_t>(out->codes[i] | fifth << 4);
-  }
+void codes_of_q5k(const std::byte* block, uint8_t* codes) {
+  nibbles_of_256(block + 48, codes);
+  add_bits(block + 16, 4, codes);
 }
 
 // ql[128], qh[64], scales[16], d
@@ -118,21 +138,28 @@ void unpack_q6k(const std::byte* block, UnpackedBlock* out) {
   for (int j = 0; j < 16; ++j) {
     out->scales[j] = d * static_cast<float>(read<int8_t>(block + 192 + j));
   }
-  for (int i = 0; i < 256; ++i) {
-    const unsigned byte = byte_at(block, i / 128 * 64 + i % 64);
-    const unsigned low = i % 128 < 64 ? byte & 15u : byte >> 4;
-    out->codes[i] = static_cast<uint8_t>(low | two_bits(block + 128, i) << 4);
+  for (int part = 0; part < 2; ++part) {
+    const std::byte* bytes = block + part * 64;
+    uint8_t* codes = out->codes + part * 128;
+    for (int i = 0; i < 64; ++i) {
+      codes[i] = static_cast<uint8_t>(byte_at(bytes, i) & 15u);
+      codes[i + 64] = static_cast<uint8_t>(byte_at(bytes, i) >> 4);
+    }
   }
+  add_two_bits(block + 128, 4, out->codes);
+}
+
+int scale_of_iq4xs(const std::byte* block, int j) {
+  const unsigned low = byte_at(block + 4, j / 2) >> (j % 2 * 4) & 15u;
+  const unsigned high = static_cast<unsigned>(read<uint16_t>(block + 2)) >> (2 * j) & 3u;
+  return static_cast<int>(low | high << 4) - 32;
 }
 
 // d, scales_h u16, scales_l[4], qs[128]
 void unpack_iq4xs(const std::byte* block, UnpackedBlock* out) {
   const float d = half_at(block);
-  const unsigned high = read<uint16_t>(block + 2);
   for (int j = 0; j < 8; ++j) {
-    const unsigned low = byte_at(block + 4, j / 2) >> (j % 2 * 4) & 15u;
-    const auto scale = static_cast<int>(low | (high >> (2 * j) & 3u) << 4);
-    out->scales[j] = d * static_cast<float>(scale - 32);
+    out->scales[j] = d * static_cast<float>(scale_of_iq4xs(block, j));
     nibbles_of_32(block + 8 + 16 * j, out->codes + 32 * j);
   }
 }
@@ -245,7 +272,8 @@ void unpack_block(BlockType type, const std::byte* block, UnpackedBlock* out) {
       scales_of_k(block, out);
       return nibbles_of_256(block + 16, out->codes);
     case BlockType::kQ5K:
-      return unpack_q5k(block, out);
+      scales_of_k(block, out);
+      return codes_of_q5k(block, out->codes);
     case BlockType::kQ6K:
       return unpack_q6k(block, out);
     case BlockType::kIq4Nl:
@@ -264,7 +292,33 @@ void unpack_block(BlockType type, const std::byte* block, UnpackedBlock* out) {
   WIDEEP_CHECK(group_of(type) > 0 && type != BlockType::kMxfp4);
 }
 
-void unpack_q4k(const std::byte* block, Q4kBlock* out) {
+bool has_two_levels(BlockType type) {
+  return formats::block_type_info(type).elements == formats::kMaxBlockElements;
+}
+
+namespace {
+
+// Where scales have signs and codes an offset: d · scale · (code − offset).
+template <typename ScaleOf>
+void unpack_signed(BlockType type, const std::byte* block, float d, ScaleOf scale_of,
+                   TwoLevelBlock* out) {
+  UnpackedBlock unpacked;
+  unpack_block(type, block, &unpacked);
+  const int offset = offset_of(type), group = group_of(type);
+  out->d = d;
+  out->dmin = d * static_cast<float>(offset);  // exact: the offset is a power of two
+  for (int j = 0; j < formats::kMaxBlockElements / group; ++j) {
+    const int scale = scale_of(block, j);
+    out->scales[j] = out->minimums[j] = static_cast<uint8_t>(scale < 0 ? -scale : scale);
+    for (int i = j * group; i < (j + 1) * group; ++i) {
+      const int code = unpacked.codes[i];
+      out->codes[i] = static_cast<uint8_t>(scale < 0 ? 2 * offset - code : code);
+    }
+  }
+}
+
+// Of Q4_K and Q5_K.
+void unpack_six_bits(const std::byte* block, TwoLevelBlock* out) {
   out->d = half_at(block);
   out->dmin = half_at(block + 2);
   for (int j = 0; j < 8; ++j) {
@@ -272,7 +326,38 @@ void unpack_q4k(const std::byte* block, Q4kBlock* out) {
     out->scales[j] = static_cast<uint8_t>(scale);
     out->minimums[j] = static_cast<uint8_t>(minimum);
   }
-  nibbles_of_256(block + 16, out->codes);
+}
+
+}  // namespace
+
+void unpack_two_levels(BlockType type, const std::byte* block, TwoLevelBlock* out) {
+  switch (type) {
+    case BlockType::kQ2K:
+      out->d = half_at(block + 80);
+      out->dmin = half_at(block + 82);
+      for (int j = 0; j < 16; ++j) {
+        out->scales[j] = static_cast<uint8_t>(byte_at(block, j) & 15u);
+        out->minimums[j] = static_cast<uint8_t>(byte_at(block, j) >> 4);
+      }
+      return codes_of_q2k(block, out->codes);
+    case BlockType::kQ4K:
+      unpack_six_bits(block, out);
+      return nibbles_of_256(block + 16, out->codes);
+    case BlockType::kQ5K:
+      unpack_six_bits(block, out);
+      return codes_of_q5k(block, out->codes);
+    case BlockType::kQ3K:
+      return unpack_signed(type, block, half_at(block + 108), scale_of_q3k, out);
+    case BlockType::kQ6K:
+      return unpack_signed(
+          type, block, half_at(block + 208),
+          [](const std::byte* from, int j) -> int { return read<int8_t>(from + 192 + j); }, out);
+    case BlockType::kIq4Xs:
+      return unpack_signed(type, block, half_at(block), scale_of_iq4xs, out);
+    default:
+      break;
+  }
+  WIDEEP_CHECK(has_two_levels(type));
 }
 
 uint8_t unpack_mxfp4(const std::byte* block, uint8_t* codes) {

@@ -44,15 +44,20 @@ bool has_minimums(formats::BlockType type);
 // REQUIRES: group_of(type) > 0, and type is not MXFP4.
 void unpack_block(formats::BlockType type, const std::byte* block, UnpackedBlock* out);
 
-// A block of Q4_K as its parts: value = d · scale · code − dmin · minimum.
-struct Q4kBlock {
+// A block of 256 as its whole numbers: element i is
+// d · scales[i / group] · codes[i] − dmin · minimums[i / group].
+struct TwoLevelBlock {
   uint8_t codes[formats::kMaxBlockElements];
-  uint8_t scales[8];
-  uint8_t minimums[8];
+  uint8_t scales[16];
+  uint8_t minimums[16];
   float d = 0.0f;
   float dmin = 0.0f;
 };
-void unpack_q4k(const std::byte* block, Q4kBlock* out);
+// Whether blocks have two levels of scales: Q2_K to Q6_K and IQ4_XS.
+bool has_two_levels(formats::BlockType type);
+// Of types without minimums, these are scale · offset, and where the file's scale is negative, the
+// code is counted from above. REQUIRES: has_two_levels(type).
+void unpack_two_levels(formats::BlockType type, const std::byte* block, TwoLevelBlock* out);
 
 // The codes and the scale of a block of MXFP4: e2m1 in the lower four bits of each of 32 bytes.
 uint8_t unpack_mxfp4(const std::byte* block, uint8_t* codes);

@@ -49,7 +49,7 @@ struct CodedSource {
   struct Rows {
     kernels::CodedMatrix view;
     std::vector<std::byte> codes, scales;
-    std::vector<std::byte> minimums;  // of int4m
+    std::vector<std::byte> minimums;  // of int4m and int8m
     std::vector<float> block_scales;
   };
   // Rows [begin, end). REQUIRES: has_format().

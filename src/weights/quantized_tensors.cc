@@ -109,7 +109,10 @@ std::vector<NamedTensor> quantized_tensors(const std::string& module,
       return nvfp4_tensors(module, matrix);
     case WeightFormat::kF32:
     case WeightFormat::kBf16:
-    case WeightFormat::kInt4m:  // no checkpoint has it
+    case WeightFormat::kInt4m:  // no checkpoint has these
+    case WeightFormat::kInt8m:
+    case WeightFormat::kInt4h:
+    case WeightFormat::kInt8h:
       break;
   }
   WIDEEP_CHECK(matrix.view.format == WeightFormat::kNvfp4);

@@ -25,10 +25,10 @@ class RowSource {
 
   // Rows [begin, end) as float32, [end − begin][k].
   virtual void to_float32(int begin, int end, float* out) const = 0;
-  // Rows [begin, end) as codes of form(). REQUIRES: form() is a format of codes.
-  virtual CodedSource::Rows rows(int begin, int end) const;
-  // The form with equal values; bf16: there is none, or the rows are floats.
-  virtual MatrixForm form() const { return default_form(kernels::WeightFormat::kBf16); }
+  // Whether codes of this form have the values of all rows.
+  virtual bool holds(const MatrixForm&) const { return false; }
+  // Rows [begin, end) as such codes. REQUIRES: holds(form).
+  virtual CodedSource::Rows rows(int begin, int end, const MatrixForm& form) const;
   // The bytes that rows are made of, about in their order.
   virtual std::vector<std::span<const std::byte>> sources() const = 0;
 };
@@ -42,8 +42,10 @@ class RowSources {
   // shape. The result must not outlive the source.
   virtual Result<std::shared_ptr<const RowSource>> open_rows(const std::string& name, int n,
                                                              int k) const = 0;
-  // As stored_form() and stored_names() (stored_matrix.h).
-  virtual MatrixForm form_of(const std::string& name) const = 0;
+  // The form in which all of these are packed if they must have one: the smallest that holds them,
+  // or else int8; bf16, if one has floats.
+  virtual MatrixForm form_of(const std::vector<std::string>& names) const = 0;
+  // As stored_names() (stored_matrix.h).
   virtual std::vector<std::string> names_of(const std::string& name) const = 0;
 };
 

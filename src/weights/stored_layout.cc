@@ -199,6 +199,9 @@ MatrixForm StoredLayout::form(int64_t k) const {
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
     case WeightFormat::kInt4m:
+    case WeightFormat::kInt8m:
+    case WeightFormat::kInt4h:
+    case WeightFormat::kInt8h:
       return default_form(format);
     case WeightFormat::kF32:
     case WeightFormat::kBf16:

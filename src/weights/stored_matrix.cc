@@ -32,6 +32,37 @@ StoredLayout layout_of(const TensorSource& tensors, const std::string& name, int
   return stored_layout(tensors.module(module_of(name)), k);
 }
 
+// Tests all values without an early exit, so that the compiler vectorises the loop.
+bool all_finite(const float* values, int64_t count) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  bool finite = true;
+  for (int64_t i = 0; i < count; ++i) {
+    finite &= (std::bit_cast<uint32_t>(values[i]) & kExponent) != kExponent;
+  }
+  return finite;
+}
+
+// Whether elements are finite whatever their codes are: a code is at most 255, and a half float
+// times 255 is a number.
+bool has_finite_scales(const kernels::CodedMatrix& view) {
+  if (view.format == WeightFormat::kInt8 || view.format == WeightFormat::kInt4) {
+    return all_finite(static_cast<const float*>(view.scales), int64_t{view.n} * view.num_groups());
+  }
+  if (view.block_scales != nullptr) {
+    return all_finite(view.block_scales, int64_t{2} * view.n * view.num_blocks());
+  }
+  for (int row = 0; row < view.n; ++row) {
+    for (int group = 0; group < view.num_groups(); ++group) {
+      constexpr float kLargest = 6.0f;  // of mxfp4, whose scales may be near the largest float
+      if (!std::isfinite(view.group_scale(row, group) * kLargest) ||
+          !std::isfinite(view.group_minimum(row, group))) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind(".weight")); }
@@ -49,7 +80,7 @@ bool has_module(const TensorSource& source, const std::string& module) {
 }
 
 MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int k) {
-  if (const RowSources* rows = tensors.row_sources()) return rows->form_of(name);
+  if (const RowSources* rows = tensors.row_sources()) return rows->form_of({name});
   return layout_of(tensors, name, k).form(k);
 }
 
@@ -80,11 +111,7 @@ Result<StoredMatrix> StoredMatrix::open(const TensorSource& tensors, const std::
 // Whether codes can be copied: the groups of `shape` are equal to the stored ones or parts of them,
 // since all parts of a group have its scale.
 bool StoredMatrix::is_stored_in(const PackedShape& shape) const {
-  if (rows_ != nullptr) {
-    const MatrixForm form = rows_->form();
-    return kernels::is_coded(form.format) && form.format == shape.format &&
-           form.group % shape.group == 0;
-  }
+  if (rows_ != nullptr) return rows_->holds({shape.format, shape.group});
   if (!coded_ || coded_->format != shape.format || !coded_->has_format()) return false;
   return coded_->group % shape.group == 0 || coded_->group >= k_;
 }
@@ -110,13 +137,7 @@ void StoredMatrix::to_float32(int begin, int end, float* out) const {
 Status StoredMatrix::to_finite(int begin, int end, float* out) const {
   to_float32(begin, end, out);
   const int64_t count = int64_t{end - begin} * k_;
-  // Tests all values without an early exit, so that the compiler vectorises the loop.
-  bool all_finite = true;
-  for (int64_t i = 0; i < count; ++i) {
-    constexpr uint32_t kExponent = 0x7f800000;
-    all_finite &= (std::bit_cast<uint32_t>(out[i]) & kExponent) != kExponent;
-  }
-  if (all_finite) return {};
+  if (all_finite(out, count)) return {};
   const int64_t at =
       std::find_if_not(out, out + count, [](float x) { return std::isfinite(x); }) - out;
   return not_finite(where_, out[at], int64_t{begin} * k_ + at, k_);
@@ -132,7 +153,13 @@ int StoredMatrix::panels_together(const PackedShape& shape) const {
   return blocks || lines || transposed ? 128 / kernels::kPanelWidth : 1;
 }
 
+// Scales of sources of modules were checked when they were opened; those between the codes of row
+// sources are checked here.
 Status StoredMatrix::check_codes(const CodedSource::Rows& rows, int begin) const {
+  if (rows_ != nullptr && !has_finite_scales(rows.view)) {
+    std::vector<float> values(static_cast<size_t>(rows.view.n) * static_cast<size_t>(k_));
+    return to_finite(begin, begin + rows.view.n, values.data());
+  }
   if (rows.view.format != WeightFormat::kFp8) return {};
   const TensorEntry codes = {
       Dtype::kF8E4M3,
@@ -147,7 +174,9 @@ Status StoredMatrix::pack(const PackedShape& shape, float scale, int first, int 
   PackedShape part = shape;
   part.n = std::min(n_, last * kernels::kPanelWidth) - begin;
   if (is_stored_in(shape)) {
-    const CodedSource::Rows rows = coded_rows(begin, begin + part.n);
+    const CodedSource::Rows rows =
+        rows_ != nullptr ? rows_->rows(begin, begin + part.n, {shape.format, shape.group})
+                         : coded_->rows(begin, begin + part.n);
     WIDEEP_TRY(check_codes(rows, begin));
     kernels::begin_pack(part, 0, part.num_panels(), panels);
     kernels::pack_codes(part, rows.view, 0, panels);

@@ -118,9 +118,6 @@ class StoredMatrix {
   Status pack_floats(const kernels::PackedShape& part, float scale, int begin,
                      std::byte* out) const;
   bool is_stored_in(const kernels::PackedShape& shape) const;
-  CodedSource::Rows coded_rows(int begin, int end) const {
-    return rows_ != nullptr ? rows_->rows(begin, end) : coded_->rows(begin, end);
-  }
   // fp8 only: the other codes have no NaN.
   Status check_codes(const CodedSource::Rows& rows, int begin) const;
 

@@ -65,6 +65,12 @@ MatrixForm WeightLoader::form(const std::string& name, int k) const {
 MatrixForm WeightLoader::common_form(const std::vector<NameAndWidth>& matrices) const {
   const MatrixForm floats = default_form(format_.value_or(WeightFormat::kBf16));
   if (matrices.empty()) return floats;
+  const RowSources* const sources = tensors_.row_sources();
+  if (sources != nullptr && !format_) {
+    std::vector<std::string> names;
+    for (const NameAndWidth& matrix : matrices) names.push_back(matrix.name);
+    return sources->form_of(names);
+  }
   std::vector<MatrixForm> forms;
   for (const NameAndWidth& matrix : matrices) forms.push_back(form(matrix.name, matrix.k));
   MatrixForm common = forms.front();
@@ -73,19 +79,7 @@ MatrixForm WeightLoader::common_form(const std::vector<NameAndWidth>& matrices) 
     const bool finer = common.group > 0 && each.group % common.group == 0;
     return each.format == common.format && (each.group == common.group || finer);
   });
-  if (all) return common;
-  return tensors_.row_sources() == nullptr || format_ ? floats : nearest_form(forms);
-}
-
-// GGUF files mix types of about the same size: int8 in the smallest groups holds them all about as
-// well, while bf16 would take several times as much memory.
-MatrixForm WeightLoader::nearest_form(const std::vector<MatrixForm>& forms) {
-  MatrixForm nearest{WeightFormat::kInt8, 32};
-  for (const MatrixForm& each : forms) {
-    if (!kernels::is_coded(each.format)) return default_form(WeightFormat::kBf16);
-    if (each.format == WeightFormat::kInt8) nearest.group = std::min(nearest.group, each.group);
-  }
-  return nearest;
+  return all ? common : floats;
 }
 
 Result<std::vector<float>> WeightLoader::floats(const std::string& name,

@@ -59,7 +59,7 @@ class WeightLoader {
     std::string name;
     int k;
   };
-  // In a source with row_sources(): int8, if all are codes.
+  // In a source with row_sources(), and without a format: RowSources::form_of.
   MatrixForm common_form(const std::vector<NameAndWidth>& matrices) const;
 
   // Whether the down matrices of experts get a form of their own: GGUF files often have more bits
@@ -101,7 +101,6 @@ class WeightLoader {
   static Matrix pack_rows(kernels::WeightFormat format, const float* rows, int n, int k);
 
  private:
-  static MatrixForm nearest_form(const std::vector<MatrixForm>& forms);
   // rows() of a source that has row_sources().
   Status decoded_rows(const std::string& name, int n, int k, Dtype dtype, std::byte* out) const;
 

@@ -44,9 +44,18 @@ struct InBlock {
   }
 };
 constexpr size_t kByteScales = kGroupsOfBlock * kPanelWidth;  // bytes of scales before the codes
-constexpr size_t kInt4mScales = kGroupsOfInt4mBlock * kPanelWidth;  // and as many of minimums
 
-// A four-bit code. codes: offset of the codes in the block.
+// Bytes of the scales of a block of two levels; as many of minimums follow.
+size_t two_level_scales(const PackedShape& shape) {
+  return static_cast<size_t>(shape.groups_of_block()) * kPanelWidth;
+}
+
+// A code of a byte. codes: offset of the codes in the block.
+unsigned byte_code(const InBlock& in, size_t codes) {
+  return in.value<uint8_t>(codes, (in.at / 4 * kPanelWidth + in.lane) * 4 + in.at % 4);
+}
+
+// A four-bit code.
 unsigned nibble(const InBlock& in, size_t codes) {
   const size_t in_row = in.at % 8;
   const auto byte = in.value<uint8_t>(codes, (in.at / 8 * kPanelWidth + in.lane) * 4 + in_row % 4);
@@ -73,14 +82,20 @@ float packed_element(const PackedMatrix& w, int row, int k) {
     case WeightFormat::kFp8:
       return static_cast<float>(in.value<F8E4M3>(0, pair));
     case WeightFormat::kInt8:
-      return in.value<uint8_t>(0, (in.at / 4 * kPanelWidth + in.lane) * 4 + in.at % 4) - 128.0f;
+      return static_cast<float>(byte_code(in, 0)) - 128.0f;
     case WeightFormat::kInt4:
       return static_cast<float>(nibble(in, 0)) - 8.0f;
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
       return 2.0f * float_from_e2m1(nibble(in, kByteScales));
+    case WeightFormat::kInt4h:
+      return static_cast<float>(nibble(in, 0));
+    case WeightFormat::kInt8h:
+      return static_cast<float>(byte_code(in, 0));
     case WeightFormat::kInt4m:
-      return static_cast<float>(nibble(in, 2 * kInt4mScales));
+      return static_cast<float>(nibble(in, 2 * two_level_scales(w.shape)));
+    case WeightFormat::kInt8m:
+      return static_cast<float>(byte_code(in, 2 * two_level_scales(w.shape)));
   }
   return 0.0f;
 }
@@ -119,17 +134,30 @@ float sum_of_codes(const std::byte* codes, int begin, int count) {
   return static_cast<float>(sum);
 }
 
-// Of int4m: adds a block of k to `sum`.
-float add_int4m_block(const std::byte* codes, float x_scale, const PackedMatrix& w, int column,
-                      int begin, float sum) {
+// Adds a block of k to `sum`, of a format with half floats.
+float add_block_of_halves(const std::byte* codes, float x_scale, const PackedMatrix& w, int column,
+                          int begin, float sum) {
+  const InBlock block(w, column, begin);
+  const size_t halves = w.shape.block_bytes() - kScaleBytes;
+  const float scale = float_from_f16(block.value<uint16_t>(halves, block.lane));
+  const float minimum = float_from_f16(block.value<uint16_t>(halves, kPanelWidth + block.lane));
+  const float low = minimum * sum_of_codes(codes, begin, w.shape.group);
+  const float scaled =
+      std::fma(integer_dot(codes, w, column, begin, begin + w.shape.group), scale, low);
+  return std::fma(scaled, x_scale, sum);
+}
+
+// The same of a format of two levels.
+float add_two_level_block(const std::byte* codes, float x_scale, const PackedMatrix& w, int column,
+                          int begin, float sum) {
   float scaled = 0.0f, lows = 0.0f;
   const InBlock block(w, column, begin);
   const size_t ends = w.shape.block_bytes() - 2 * kScaleBytes;
-  for (int i = 0; i < kGroupsOfInt4mBlock; ++i) {
+  for (int i = 0; i < w.shape.groups_of_block(); ++i) {
     const int k = begin + i * w.shape.group;
     const size_t at = static_cast<size_t>(i) * kPanelWidth + block.lane;
     const auto scale = static_cast<float>(block.value<uint8_t>(0, at));
-    const auto minimum = static_cast<float>(block.value<uint8_t>(kInt4mScales, at));
+    const auto minimum = static_cast<float>(block.value<uint8_t>(two_level_scales(w.shape), at));
     scaled = std::fma(integer_dot(codes, w, column, k, k + w.shape.group), scale, scaled);
     lows = std::fma(minimum, sum_of_codes(codes, k, w.shape.group), lows);
   }
@@ -146,8 +174,9 @@ float quantized_dot(const void* x, const PackedMatrix& w, int column) {
   float sum = 0.0f;
   for (int group = 0; group < row.num_groups(); ++group) {
     const int begin = group * row.group, end = begin + row.group;
-    if (w.shape.format == WeightFormat::kInt4m) {
-      sum = add_int4m_block(codes, scales[group], w, column, begin, sum);
+    if (has_minimums(w.shape.format)) {
+      const auto add = has_two_levels(w.shape.format) ? add_two_level_block : add_block_of_halves;
+      sum = add(codes, scales[group], w, column, begin, sum);
       continue;
     }
     if (!has_byte_scales(w.shape.format)) {

@@ -21,9 +21,9 @@
 //   kTallRows        the most rows of one tile
 //   kExpandsInTiles  with high tiles, each tile expands codes itself
 //   kUnhintedRows    for Zen 4, see ForZen5 (one_tile_body.h)
-//   kGroups          groups of scales in a block. 1: float32 scales after the codes, if any. More:
-//                    a group is kLinesOfGroup lines of codes, and the scales (group_scales) are
-//                    bytes before all codes.
+//   kGroups          groups of scales in a block. 1: scales after the codes, if any. More: a group
+//                    is kLinesOfGroup lines of codes, and the scales (group_scales) are bytes
+//                    before all codes.
 
 // 16 bytes as numbers.
 inline F32x16 floats_of_codes(const std::byte* bytes) {
@@ -75,14 +75,15 @@ struct Nvfp4Codes : E2m1Codes {
   }
 };
 
-// Minimums lie between the scales and the codes, and are not read here (FoldMinimums).
-struct Int4mCodes {
-  static constexpr int kParts = 2, kGroups = kGroupsOfInt4mBlock, kStrip = 4;
-  static constexpr int kLinesOfGroup = 4;
+// Codes of int4m or int8m, in groups of `Group`. Minimums lie between the scales and the codes, and
+// are not read here (FoldTwoLevels).
+template <typename Codes, int Group>
+struct TwoLevelCodes : Codes {
+  static constexpr int kGroups = kTwoLevelBlock / Group;
+  static constexpr int kLinesOfGroup = Group / (4 * Codes::kParts);
   static constexpr bool kExpandsInTiles = false;
-  static constexpr int kNarrowRows = 2, kTallRows = 10, kUnhintedRows = 2;
+  static constexpr int kTallRows = 10;
   static constexpr size_t kScaleSize = kPanelWidth, kFirstLine = 2 * kGroups * kScaleSize;
-  static void expand(Line codes, Line (&out)[2]) { expand_int4(codes, out); }
   static F32x16 group_scales(const std::byte* bytes) { return floats_of_codes(bytes); }
 };
 

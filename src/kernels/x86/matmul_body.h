@@ -242,14 +242,53 @@ struct FoldGroups {
 
 #include "kernels/x86/decode_body.h"
 
-// As FoldGroups, for codes without an offset and groups with a minimum (int4m): a block ends with
-// the products of minimums and sums of x's codes.
-struct FoldMinimums {
-  using Step = StepSmall;
+// Integer sums within a group, of codes without an offset. The group's half floats are a scale and
+// a minimum, which is multiplied with the sum of x's codes (int4h, int8h).
+template <typename StepT>
+struct FoldHalves {
+  using Step = StepT;
+  using Acc = I32x16;
+  static constexpr bool kChains = false;
+  explicit FoldHalves(const Cut& cut) : scales_at(cut.words.scales), sums_at(cut.words.sums) {}
+  template <int Panels, typename X>
+  static void begin(X, int, int, const F32x16*, I32x16* acc) {
+    for (int p = 0; p < Panels; ++p) acc[p] = set1_i32(0);
+  }
+  template <int Panels>
+  struct ScalesAndMinimums {
+    F32x16 scales[Panels], minimums[Panels];
+  };
+  template <int Panels>
+  static ScalesAndMinimums<Panels> scales(const ScaleLines& lines) {
+    ScalesAndMinimums<Panels> both;
+    for (int p = 0; p < Panels; ++p) {
+      const std::byte* halves = lines.panels[p] + lines.at;
+      both.scales[p] = load_halves(halves);
+      both.minimums[p] = load_halves(halves + kScaleBytes / 2);
+    }
+    return both;
+  }
+  template <int Panels, typename X>
+  void end(X x, int row, int group, const ScalesAndMinimums<Panels>& of_w, const I32x16* acc,
+           F32x16* sums) const {
+    const F32x16 x_scale = set1(x.template value<float>(scales_at + group, row));
+    const F32x16 x_sum = to_f32(set1_i32(x.template value<int32_t>(sums_at + group, row)));
+    for (int p = 0; p < Panels; ++p) {
+      const F32x16 scaled = fma(to_f32(acc[p]), of_w.scales[p], mul(of_w.minimums[p], x_sum));
+      sums[p] = fma(scaled, x_scale, sums[p]);
+    }
+  }
+  int scales_at, sums_at;  // words
+};
+
+// As FoldGroups, for codes without an offset and groups with a minimum (int4m, int8m): a block ends
+// with the products of minimums and sums of x's codes.
+template <typename StepT, int kGroups>
+struct FoldTwoLevels {
+  using Step = StepT;
   using Acc = F32x16;
   static constexpr bool kChains = false;
-  static constexpr int kGroups = kGroupsOfInt4mBlock;
-  explicit FoldMinimums(const Cut& cut)
+  explicit FoldTwoLevels(const Cut& cut)
       : scales_at(cut.words.scales),
         sums_at(cut.words.sums),
         minimums_before(cut.block_bytes - kScaleBytes - size_t{kGroups} * kPanelWidth) {}
@@ -299,10 +338,19 @@ struct FoldMinimums {
 #include "kernels/x86/one_tile_body.h"
 #include "kernels/x86/tiles_body.h"
 
+// Calls with<Fold, Codes>() with the types of a format of two levels.
+template <typename Step, typename Codes, typename With>
+inline auto with_two_levels(const PackedShape& w, const With& with) {
+  if (w.group == 16) {
+    return with.template operator()<FoldTwoLevels<Step, 16>, TwoLevelCodes<Codes, 16>>();
+  }
+  return with.template operator()<FoldTwoLevels<Step, 8>, TwoLevelCodes<Codes, 32>>();
+}
+
 // Calls with<Fold, Codes>() with the types of the format.
 template <typename With>
-inline auto with_format(WeightFormat format, const With& with) {
-  switch (format) {
+inline auto with_format(const PackedShape& w, const With& with) {
+  switch (w.format) {
     case WeightFormat::kF32:
       return with.template operator()<FoldChain<StepF32>, PlainCodes>();
     case WeightFormat::kBf16:
@@ -315,8 +363,14 @@ inline auto with_format(WeightFormat format, const With& with) {
       return with.template operator()<FoldScaled, Fp8Codes>();
     case WeightFormat::kMxfp4:
       return with.template operator()<FoldGroups, Mxfp4Codes>();
+    case WeightFormat::kInt4h:
+      return with.template operator()<FoldHalves<StepSmall>, Int4Codes>();
+    case WeightFormat::kInt8h:
+      return with.template operator()<FoldHalves<StepInt8>, PlainCodes>();
     case WeightFormat::kInt4m:
-      return with.template operator()<FoldMinimums, Int4mCodes>();
+      return with_two_levels<StepSmall, Int4Codes>(w, with);
+    case WeightFormat::kInt8m:
+      return with_two_levels<StepInt8, PlainCodes>(w, with);
     case WeightFormat::kNvfp4:
       break;
   }
@@ -465,8 +519,9 @@ inline void multiply_runs(const Product& product, const Cut& cut) {
 }
 
 template <typename Tuned, typename Product>
-inline void multiply_all(const Product& product, const Cut& cut) {
-  with_format(cut.format, [&]<typename Fold, typename Codes>() {
+inline void multiply_all(const Product& product, const PackedShape& w) {
+  const Cut cut(w);
+  with_format(w, [&]<typename Fold, typename Codes>() {
     if constexpr (Codes::kGroups > 1) {
       constexpr int kLines = Codes::kGroups * Codes::kLinesOfGroup;
       WIDEEP_CHECK_EQ(cut.block_k, kLines * Codes::kParts * Fold::Step::kStep);
@@ -479,10 +534,10 @@ inline void multiply_all(const Product& product, const Cut& cut) {
 // The products for one tuning; files of an instruction set choose among them.
 template <typename Tuned>
 inline void matmul_for(const MatmulArgs& args) {
-  if (args.m > 0) multiply_all<Tuned>(PlainProduct{args}, Cut(args.w.shape));
+  if (args.m > 0) multiply_all<Tuned>(PlainProduct{args}, args.w.shape);
 }
 
 template <typename Tuned>
 inline void gated_matmul_for(const GatedMatmulArgs& args) {
-  if (args.m > 0) multiply_all<Tuned>(GatedProduct{args}, Cut(args.gate.shape));
+  if (args.m > 0) multiply_all<Tuned>(GatedProduct{args}, args.gate.shape);
 }

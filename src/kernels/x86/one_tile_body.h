@@ -179,8 +179,8 @@ inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cu
     if constexpr (kHints) {
       for (int p = 0; p < Width; ++p) {
         prefetch_line<Tuned>(fetch[p], fetch_at + scales_at);
-        // Of int4m: minimums, and the lines behind the codes.
-        if constexpr (Codes::kFirstLine > 2 * sizeof(Line) && Codes::kParts > 1) {
+        // Of two levels: minimums, and the lines behind the codes.
+        if constexpr (Codes::kFirstLine > 2 * sizeof(Line)) {
           for (size_t more = sizeof(Line); more < Codes::kFirstLine; more += sizeof(Line)) {
             prefetch_line<Tuned>(fetch[p], fetch_at + more);
           }

@@ -34,8 +34,8 @@ struct RowWords {
     num_sums = row.num_sums();
     count = sums + num_sums;
     row_bytes = static_cast<size_t>(count) * kWordBytes;
-    // Codes of int4m have no offset; its minimums are multiplied with the sums themselves.
-    if (w.format == WeightFormat::kInt4m) {
+    // Minimums are multiplied with the sums themselves.
+    if (has_minimums(w.format)) {
       sum_factor = 1;
       return;
     }

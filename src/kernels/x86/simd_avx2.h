@@ -57,6 +57,11 @@ inline __m256 scale_by_power_of_two(__m256 v, __m256 n) {
   return _mm256_castsi256_ps(
       _mm256_add_epi32(_mm256_castps_si256(v), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
 }
+inline F32x16 load_halves(const std::byte* p) {
+  const auto* eight = reinterpret_cast<const __m128i*>(p);
+  return {_mm256_cvtph_ps(_mm_loadu_si128(eight)), _mm256_cvtph_ps(_mm_loadu_si128(eight + 1))};
+}
+
 // v · 2ⁿ for integers n, if neither v nor the result is subnormal.
 inline F32x16 scale_by_power_of_two(F32x16 v, F32x16 n) {
   return {scale_by_power_of_two(v.lo, n.lo), scale_by_power_of_two(v.hi, n.hi)};

@@ -31,6 +31,10 @@ inline F32x16 load(const Bf16* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
+inline F32x16 load_halves(const std::byte* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
 // v · 2ⁿ for integers n.
 inline F32x16 scale_by_power_of_two(F32x16 v, F32x16 n) { return _mm512_scalef_ps(v, n); }
 inline F32x16 round_to_nearest(F32x16 v) {

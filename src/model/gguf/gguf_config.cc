@@ -70,16 +70,20 @@ int64_t num_leading_dense(const GgufKeys& keys) {
 }
 
 // Rotary scaling in the spelling of transformers; nothing: none.
-Json rope_scaling(const GgufKeys& keys) {
+Json rope_scaling(GgufKeys& keys) {
   const double linear = keys.number_or("rope.scale_linear", 1.0);
   const double factor = keys.number_or("rope.scaling.factor", linear);
   const std::string type = keys.text_or("rope.scaling.type", "linear");
   keys.has("rope.scaling.finetuned");
+  keys.set_origin("rope_scaling.rope_type", "rope.scaling.type");
+  keys.set_origin("rope_scaling.factor", "rope.scaling.factor");
   if (type == "none" || (type == "linear" && factor == 1.0)) return nullptr;
   Json scaling = {{"rope_type", type}, {"factor", factor}};
   if (type != "yarn") return scaling;  // another type than linear is refused by its reader
   const auto copy = [&](const char* key, std::string_view from) {
-    if (keys.has(from)) scaling[key] = keys.value(from);
+    if (!keys.has(from)) return;
+    scaling[key] = keys.value(from);
+    keys.set_origin(fmt::format("rope_scaling.{}", key), from);
   };
   copy("original_max_position_embeddings", "rope.scaling.original_context_length");
   copy("beta_fast", "rope.scaling.yarn_beta_fast");
@@ -100,8 +104,10 @@ void read_common(GgufKeys& keys) {
   Json& config = keys.config;
   keys.copy("hidden_size", "embedding_length");
   config["num_hidden_layers"] = keys.num_layers();
+  keys.set_origin("num_hidden_layers", "block_count");
   keys.copy("max_position_embeddings", "context_length");
   keys.copy("rms_norm_eps", "attention.layer_norm_rms_epsilon");
+  keys.set_origin_tensor("vocab_size", "token_embd.weight");
   if (const auto* embedding = keys.tensor("token_embd.weight")) {
     config["vocab_size"] = embedding->shape.front();
   }
@@ -137,8 +143,7 @@ void read_shared_expert_of_qwen(GgufKeys& keys) {
 void read_qwen2moe(GgufKeys& keys) {
   read_shared_expert_of_qwen(keys);
   keys.config["norm_topk_prob"] = false;
-  keys.config["qkv_bias"] = keys.config["attention_bias"];
-  keys.config.erase("attention_bias");
+  keys.rename("attention_bias", "qkv_bias");
 }
 
 // Gated delta nets in most layers.
@@ -153,6 +158,7 @@ void read_qwen3next(GgufKeys& keys) {
   keys.copy("linear_conv_kernel_dim", "ssm.conv_kernel");
   if (keys.has("ssm.inner_size")) {
     config["linear_value_head_dim"] = keys.integer_or("ssm.inner_size", 0) / heads;
+    keys.set_origin("linear_value_head_dim", "ssm.inner_size");
   }
   const std::vector<int64_t> recurrent = keys.integers("attention.recurrent_layers");
   const int64_t interval = std::max<int64_t>(1, keys.integer_or("full_attention_interval", 4));
@@ -263,6 +269,8 @@ void read_latent(GgufKeys& keys) {
   const int64_t key =
       keys.integer_or("attention.key_length_mla", keys.integer_or("attention.key_length", 0));
   config["qk_nope_head_dim"] = key - rope;
+  keys.set_origin("qk_nope_head_dim", "attention.key_length_mla");
+  keys.set_origin("v_head_dim", "attention.value_length_mla");
   config["v_head_dim"] =
       keys.integer_or("attention.value_length_mla", keys.integer_or("attention.value_length", 0));
   if (!config.contains("rope_scaling")) return;
@@ -310,8 +318,7 @@ void read_glm_dsa(GgufKeys& keys) {
 void read_ernie(GgufKeys& keys) {
   read_experts(keys, "moe_num_experts", "moe_intermediate_size");
   Json& config = keys.config;
-  config["moe_k"] = config["num_experts_per_tok"];
-  config.erase("num_experts_per_tok");
+  keys.rename("num_experts_per_tok", "moe_k");
   config.erase("attention_bias");
   keys.copy("intermediate_size", "feed_forward_length");
   keys.copy_or("moe_layer_interval", "interleave_moe_layer_step", 1);
@@ -324,9 +331,7 @@ void read_ernie(GgufKeys& keys) {
 
 void read_hunyuan(GgufKeys& keys) {
   read_experts(keys, "num_experts", "moe_intermediate_size");
-  Json& config = keys.config;
-  config["moe_topk"] = config["num_experts_per_tok"];
-  config.erase("num_experts_per_tok");
+  keys.rename("num_experts_per_tok", "moe_topk");
   keys.copy("intermediate_size", "feed_forward_length");
   keys.copy_or("num_shared_expert", "expert_shared_count", 1);
   keys.has("expert_shared_feed_forward_length");
@@ -459,6 +464,22 @@ Result<Json> llama3_scaling(const GgufKeys& keys, const formats::GgufTensor& div
               {"original_max_position_embeddings", static_cast<int64_t>(kOriginal)}};
 }
 
+// ---- errors ----
+
+// "m.gguf: num_attention_heads: …" becomes "m.gguf: num_attention_heads (llama.attention.
+// head_count): …".
+Status with_key_of_file(const Status& status, const std::string& path,
+                        const std::map<std::string, std::string>& origins) {
+  const std::string& message = status.message();
+  const std::string begin = path + ": ";
+  if (!message.starts_with(begin)) return status;
+  const size_t end = std::min(message.find(':', begin.size()), message.size());
+  const auto origin = origins.find(message.substr(begin.size(), end - begin.size()));
+  if (origin == origins.end()) return status;
+  return {status.code(),
+          fmt::format("{} ({}){}", message.substr(0, end), origin->second, message.substr(end))};
+}
+
 // ---- tokens ----
 
 void read_tokens(const formats::GgufFile& file, GgufKeys& keys) {
@@ -512,6 +533,7 @@ Result<GgufConfig> gguf_config(const formats::GgufFiles& files) {
   result.architecture = architecture->name;
   result.json = formats::json_text(keys.config, 2) + "\n";
   result.moves_rotated_rows = architecture->moves_rotated_rows;
+  result.origins = keys.origins();
   if (const std::vector<std::string> unasked = keys.unasked(); !unasked.empty()) {
     result.notes.push_back(
         fmt::format("{}: keys that wideep does not read: {}", file.path(),
@@ -522,7 +544,10 @@ Result<GgufConfig> gguf_config(const formats::GgufFiles& files) {
 
 Result<ModelConfig> read_gguf_config(const formats::GgufFiles& files) {
   WIDEEP_TRY_ASSIGN(const GgufConfig found, gguf_config(files));
-  WIDEEP_TRY_ASSIGN(ModelConfig config, parse_model_config(found.json, files.first().path()));
+  const std::string& path = files.first().path();
+  auto parsed = parse_model_config(found.json, path);
+  if (!parsed.ok()) return with_key_of_file(parsed.status(), path, found.origins);
+  ModelConfig config = std::move(*parsed);
   config.notes.insert(config.notes.end(), found.notes.begin(), found.notes.end());
   return config;
 }

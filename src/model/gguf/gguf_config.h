@@ -7,6 +7,7 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,15 +23,16 @@ struct GgufConfig {
   // Converters have moved the rows of queries and keys, from (i, i + d/2) to (2 i, 2 i + 1) of each
   // head, where rotation takes pairs.
   bool moves_rotated_rows = false;
+  // Keys of config.json and the keys of the file that they come from.
+  std::map<std::string, std::string> origins;
   std::vector<std::string> notes;
 };
 
 // Errors (invalid input): an architecture that wideep does not know, or rotary parameters that it
-// does not compute. Wrong values of keys are errors of parse_model_config(), which calls them by
-// the names of config.json.
+// does not compute. Wrong values of keys are errors of parse_model_config().
 Result<GgufConfig> gguf_config(const formats::GgufFiles& files);
 
-// The model's description.
+// The model's description. Errors name keys as config.json does, with the file's own behind.
 Result<ModelConfig> read_gguf_config(const formats::GgufFiles& files);
 
 // "qwen3moe, qwen2moe, …"

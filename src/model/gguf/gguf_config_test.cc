@@ -90,6 +90,23 @@ TEST(GgufConfig, BadInputIsOneLine) {
               HasSubstr("rope_freqs.weight"));
 }
 
+// Keys are called as in config.json, with the file's own behind.
+TEST(GgufConfig, ErrorsNameTheKeyOfTheFile) {
+  const auto small = [] {
+    GgufBuilder builder;
+    return builder.string("general.architecture", "qwen3moe").integer("qwen3moe.expert_count", 4);
+  };
+  EXPECT_THAT(error_of(small()), HasSubstr("m: vocab_size (token_embd.weight): missing"));
+  EXPECT_THAT(error_of(small().floats("token_embd.weight", {1, 1}, {1})),
+              HasSubstr("m: hidden_size (qwen3moe.embedding_length): missing"));
+  EXPECT_THAT(error_of(mixtral().number("llama.rope.freq_base", -1.0f)),
+              HasSubstr("m: rope_theta (llama.rope.freq_base): "));
+  EXPECT_THAT(error_of(mixtral()
+                           .string("llama.rope.scaling.type", "yarn")
+                           .number("llama.rope.scaling.factor", -2.0f)),
+              HasSubstr("rope_scaling.factor (llama.rope.scaling.factor): "));
+}
+
 TEST(GgufConfig, UnknownKeysAreNoted) {
   const Parsed parsed(mixtral().integer("llama.some.new_key", 1));
   const auto config = read_gguf_config(*parsed.files);
@@ -127,27 +144,59 @@ TEST(GgufConfig, DivisorsOfLlama3AreItsParameters) {
   }
 }
 
-TEST(GgufTensors, NameWhatIsMissing) {
-  Parsed parsed(mixtral());
+// All tensors of mixtral() but one, which has other rows if there are any.
+GgufBuilder with_tensors(const std::string& other = "", uint64_t rows = 0) {
+  GgufBuilder builder = mixtral();
+  const auto add = [&](const std::string& name, std::vector<uint64_t> shape) {
+    if (name == other && rows == 0) return;
+    if (name == other) shape.front() = rows;
+    size_t count = 1;
+    for (const uint64_t size : shape) count *= size;
+    builder.floats(name, shape, std::vector<float>(count, 1.0f));
+  };
+  add("output_norm.weight", {32});
+  for (const std::string block : {"blk.0.", "blk.1."}) {
+    add(block + "attn_norm.weight", {32});
+    add(block + "ffn_norm.weight", {32});
+    add(block + "attn_q.weight", {32, 32});
+    add(block + "attn_k.weight", {16, 32});
+    add(block + "attn_v.weight", {16, 32});
+    add(block + "attn_output.weight", {32, 32});
+    add(block + "ffn_gate_inp.weight", {4, 32});
+    add(block + "ffn_gate_exps.weight", {4, 16, 32});
+    add(block + "ffn_up_exps.weight", {4, 16, 32});
+    add(block + "ffn_down_exps.weight", {4, 32, 16});
+  }
+  return builder;
+}
+
+Status opened(const GgufBuilder& builder) {
+  Parsed parsed(builder);
   auto config = read_gguf_config(*parsed.files);
-  ASSERT_TRUE(config.ok()) << config.status().message();
-  const auto tensors = GgufTensors::of(std::move(*parsed.files), &*config);
-  ASSERT_TRUE(tensors.ok()) << tensors.status().message();
-  const auto rows = (*tensors)->open_rows("model.layers.0.self_attn.q_proj.weight", 32, 32);
-  ASSERT_FALSE(rows.ok());
-  EXPECT_EQ(rows.status().message(), "m: tensor 'blk.0.attn_q.weight': missing");
-  const auto other = (*tensors)->open_rows("model.embed_tokens.weight", 8, 16);
-  ASSERT_FALSE(other.ok());
-  EXPECT_THAT(other.status().message(), HasSubstr("expected 8 rows of 16, found [8, 32]"));
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  if (!config.ok()) return config.status();
+  return GgufTensors::of(std::move(*parsed.files), &*config).status();
+}
+
+TEST(GgufTensors, NameWhatIsMissingOrHasAnotherShape) {
+  EXPECT_TRUE(opened(with_tensors()).ok()) << opened(with_tensors()).message();
+  for (const std::string name : {"output_norm.weight", "blk.0.attn_norm.weight",
+                                 "blk.1.attn_q.weight", "blk.1.ffn_gate_inp.weight"}) {
+    EXPECT_EQ(opened(with_tensors(name)).message(), "m: tensor '" + name + "': missing");
+  }
+  EXPECT_EQ(opened(with_tensors("blk.1.attn_k.weight", 8)).message(),
+            "m: tensor 'blk.1.attn_k.weight': expected 16 rows of 32, found [8, 32]");
+  EXPECT_EQ(opened(with_tensors("blk.1.ffn_up_exps.weight", 3)).message(),
+            "m: tensor 'blk.1.ffn_up_exps.weight': expected 64 rows of 32, found [3, 16, 32]");
+  EXPECT_EQ(opened(with_tensors("blk.0.ffn_norm.weight", 31)).message(),
+            "m: tensor 'blk.0.ffn_norm.weight': expected [32] of F32, F16 or BF16, found [31] of "
+            "F32");
 }
 
 TEST(GgufTensors, RefuseTensorsThatWouldChangeResults) {
-  Parsed parsed(mixtral().floats("blk.0.attn_output.bias", {32}, std::vector<float>(32)));
-  auto config = read_gguf_config(*parsed.files);
-  ASSERT_TRUE(config.ok()) << config.status().message();
-  const auto tensors = GgufTensors::of(std::move(*parsed.files), &*config);
-  ASSERT_FALSE(tensors.ok());
-  EXPECT_THAT(tensors.status().message(), HasSubstr("tensor 'blk.0.attn_output.bias'"));
+  GgufBuilder builder = with_tensors();
+  builder.floats("blk.0.attn_output.bias", {32}, std::vector<float>(32));
+  EXPECT_THAT(opened(builder).message(), HasSubstr("tensor 'blk.0.attn_output.bias'"));
 }
 
 }  // namespace

@@ -59,7 +59,9 @@ Json GgufKeys::value(std::string_view key) const {
 
 int64_t GgufKeys::integer_or(std::string_view key, int64_t otherwise) const {
   const GgufValue* found = find(key);
-  return found == nullptr || found->is_list() ? otherwise : found->integer().value_or(otherwise);
+  if (found == nullptr || found->is_list()) return otherwise;
+  constexpr int64_t kMost = int64_t{1} << 53;
+  return std::clamp(found->integer().value_or(otherwise), -kMost, kMost);
 }
 
 double GgufKeys::number_or(std::string_view key, double otherwise) const {
@@ -104,11 +106,24 @@ bool GgufKeys::some_layer_has(std::string_view name) const {
 }
 
 void GgufKeys::copy(const char* key, std::string_view from) {
+  set_origin(key, from);
   if (has(from)) config[key] = value(from);
 }
 
 void GgufKeys::copy_or(const char* key, std::string_view from, const Json& otherwise) {
+  set_origin(key, from);
   config[key] = has(from) ? value(from) : otherwise;
+}
+
+void GgufKeys::rename(const char* from, const char* to) {
+  config[to] = config[from];
+  config.erase(from);
+  const auto origin = origins_.extract(from);
+  if (!origin.empty()) origins_.insert_or_assign(to, origin.mapped());
+}
+
+void GgufKeys::set_origin(const std::string& key, std::string_view from) {
+  origins_.insert_or_assign(key, fmt::format("{}.{}", architecture_, from));
 }
 
 int64_t GgufKeys::num_layers() const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -34,7 +35,8 @@ class GgufKeys {
   // The value; null: absent. Other lists than those of equal numbers stay lists; of lists with
   // zeros (layers without attention) the largest number is taken.
   Json value(std::string_view key) const;
-  // A number that is an integer; `otherwise` if it is absent or something else.
+  // A number that is an integer; `otherwise` if it is absent or something else. Those beyond ±2^53
+  // are cut to it, so that sums of two cannot overflow: readers of config.json refuse both.
   int64_t integer_or(std::string_view key, int64_t otherwise) const;
   double number_or(std::string_view key, double otherwise) const;
   // The elements of a list of integers or booleans; empty: absent, or something else.
@@ -53,6 +55,15 @@ class GgufKeys {
   void copy(const char* key, std::string_view from);
   // The same with a value for files without it.
   void copy_or(const char* key, std::string_view from, const Json& otherwise);
+  // The same value under another key.
+  void rename(const char* from, const char* to);
+
+  // Where a key of config.json has its value from, for messages: a key of the file, or a tensor.
+  void set_origin(const std::string& key, std::string_view from);
+  void set_origin_tensor(const std::string& key, const std::string& name) {
+    origins_.insert_or_assign(key, name);
+  }
+  const std::map<std::string, std::string>& origins() const { return origins_; }
 
   // Layers without those that predict further tokens, and those.
   int64_t num_layers() const;
@@ -67,6 +78,7 @@ class GgufKeys {
   const formats::GgufFiles& files_;
   std::string architecture_;
   mutable std::set<std::string> asked_;
+  std::map<std::string, std::string> origins_;
 };
 
 }  // namespace wideep::model

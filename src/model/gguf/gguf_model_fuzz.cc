@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Any bytes must give a one-line error, or a model of which every tensor that loading asks for is a
-// one-line error or values within the file; and likewise a tokenizer, which encodes and decodes.
+// one-line error or values within the file.
 #include <cstdint>
 
 #include "base/check.h"
@@ -20,13 +20,15 @@ void expect_one_line(const Status& status) {
   WIDEEP_CHECK_EQ(status.message().find('\n'), std::string::npos);
 }
 
-// Small models only: the others have as many tensors as their numbers say.
+// Small models only: the others have as many tensors as their numbers say, and loading takes as
+// long as they are large.
 bool is_small(const model::ModelConfig& config) {
-  return config.num_all_layers() <= 4 && config.routing.num_experts <= 8 &&
-         config.hidden_size <= 512 && config.moe_intermediate_size <= 512 &&
-         config.vocab_size <= 4096 && config.num_heads <= 32 && config.head_dim <= 256 &&
-         config.dense_intermediate_size <= 512 && config.shared_intermediate_size <= 512 &&
-         config.q_lora_rank <= 256 && config.kv_lora_rank <= 256 && config.v_head_dim <= 256;
+  return config.num_all_layers() <= 4 && config.routing.num_experts <= 4 &&
+         config.hidden_size <= 256 && config.moe_intermediate_size <= 64 &&
+         config.vocab_size <= 64 && config.num_heads <= 8 && config.num_kv_heads <= 8 &&
+         config.head_dim <= 64 && config.dense_intermediate_size <= 64 &&
+         config.shared_intermediate_size <= 64 && config.q_lora_rank <= 64 &&
+         config.kv_lora_rank <= 64 && config.v_head_dim <= 64;
 }
 
 void load(const weights::TensorSource& source, const model::ListedTensor& tensor) {

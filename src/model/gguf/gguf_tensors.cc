@@ -324,10 +324,8 @@ Result<BlockRows> GgufTensors::rows_of(const TensorName& name, const Located& lo
   for (const int32_t row : order) {
     rows.map.push_back({0, static_cast<int32_t>(rows.first) + row});
   }
-  const bool reorders_columns = name.module == "linear_attn.out_proj" && !net.fused_projections &&
-                                net.num_value_heads > net.num_key_heads;
-  if (reorders_columns) {
-    rows.column_step = net.value_dim;
+  if (const int step = column_step(name); step > 0) {
+    rows.column_step = step;
     rows.columns = heads_by_key_head(net, 1, 0);
   }
   return rows;
@@ -357,31 +355,36 @@ Result<std::shared_ptr<const weights::RowSource>> GgufTensors::open_rows(const s
       std::make_shared<BlockMatrix>(std::move(rows), n, k));
 }
 
-MatrixForm GgufTensors::form_of(const std::string& name) const {
-  return form_by(name, BlockMatrix::packed_form);
+int GgufTensors::column_step(const TensorName& name) const {
+  const DeltaNetConfig& net = config_.delta_net;
+  const bool by_value_head = name.module == "linear_attn.out_proj" && !net.fused_projections &&
+                             net.num_value_heads > net.num_key_heads;
+  return by_value_head ? net.value_dim : 0;
 }
 
-MatrixForm GgufTensors::exact_form_of(const std::string& name) const {
-  return form_by(name, BlockMatrix::form_of);
-}
-
-MatrixForm GgufTensors::form_by(const std::string& name, FormOfType* form_of_type) const {
+bool GgufTensors::holds(const std::string& name, const MatrixForm& form) const {
   const TensorName parsed = TensorName::parse(name);
   const Located located = locate(parsed);
-  const MatrixForm floats = weights::default_form(kernels::WeightFormat::kBf16);
-  if (located.tensors.empty() || located.kind == Located::Kind::kKeyValueB) return floats;
-  const BlockType type = located.tensors.front()->type;
-  for (const GgufTensor* part : located.tensors) {
-    if (part->type != type) return floats;
+  if (located.kind == Located::Kind::kKeyValueB) return false;
+  const int step = column_step(parsed);
+  return std::ranges::all_of(located.tensors, [&](const GgufTensor* tensor) {
+    return BlockMatrix::holds(tensor->type, form, step);
+  });
+}
+
+MatrixForm GgufTensors::form_of(const std::vector<std::string>& names) const {
+  std::set<BlockType> types;
+  int step = 0;
+  for (const std::string& name : names) {
+    const TensorName parsed = TensorName::parse(name);
+    const Located located = locate(parsed);
+    if (located.tensors.empty() || located.kind == Located::Kind::kKeyValueB) {
+      return weights::default_form(WeightFormat::kBf16);
+    }
+    for (const GgufTensor* tensor : located.tensors) types.insert(tensor->type);
+    step = std::max(step, column_step(parsed));
   }
-  const MatrixForm form = form_of_type(type);
-  const DeltaNetConfig& net = config_.delta_net;
-  const bool reorders_columns = parsed.module == "linear_attn.out_proj" && !net.fused_projections &&
-                                net.num_value_heads > net.num_key_heads;
-  if (!reorders_columns || form.group == 0) return form;
-  // Blocks of Q4_K are larger than heads.
-  const bool splits = net.value_dim % form.group != 0 || form.format == WeightFormat::kInt4m;
-  return splits ? floats : form;
+  return BlockMatrix::form_of(std::vector<BlockType>(types.begin(), types.end()), step);
 }
 
 std::vector<std::string> GgufTensors::names_of(const std::string& name) const {
@@ -411,19 +414,27 @@ std::string GgufTensors::type_of(const std::string& name) const {
 
 Status GgufTensors::match(ModelConfig* config) const {
   std::set<std::string> used = {"rope_freqs.weight"};
-  const auto use = [&](const std::vector<ListedTensor>& tensors) {
+  // Shapes are compared here, before ranks start.
+  const auto use = [&](const std::vector<ListedTensor>& tensors) -> Status {
     for (const ListedTensor& tensor : tensors) {
       for (std::string& name : names_of(tensor.name)) used.insert(std::move(name));
+      if (tensor.shape.size() != 2) {
+        WIDEEP_TRY(slice(tensor.name, tensor.shape).status());
+        continue;
+      }
+      const auto n = static_cast<int>(tensor.shape[0]), k = static_cast<int>(tensor.shape[1]);
+      WIDEEP_TRY(open_rows(tensor.name, n, k).status());
     }
+    return {};
   };
-  use(outer_tensors(*config));
+  WIDEEP_TRY(use(outer_tensors(*config)));
   for (int layer = 0; layer < config->num_all_layers(); ++layer) {
-    use(layer_tensors(*config, layer));
+    WIDEEP_TRY(use(layer_tensors(*config, layer)));
     if (!config->is_moe(layer)) continue;
     // One tensor holds all experts, except in old files.
     const bool merged = locate({"mlp.experts.gate_proj", ".weight", layer, 0}).of_all_experts;
     for (int expert = 0; expert < (merged ? 1 : config->routing.num_experts); ++expert) {
-      use(expert_tensors(*config, layer, expert));
+      WIDEEP_TRY(use(expert_tensors(*config, layer, expert)));
     }
   }
   std::vector<std::string> unused;

@@ -33,8 +33,9 @@ namespace wideep::model {
 class GgufTensors : public weights::TensorSource, public weights::RowSources {
  public:
   // Opens the files and compares their tensors with the config. Appends to config->notes: tensors
-  // that are not used. Errors (invalid input): as GgufFiles::open; a tensor that the metadata leave
-  // out and that would change results.
+  // that are not used. Errors (invalid input): as GgufFiles::open; a tensor that is missing or has
+  // another shape than the config says, or that the metadata leave out and that would change
+  // results.
   static Result<std::unique_ptr<GgufTensors>> open(const std::string& path, ModelConfig* config);
   // The same without the comparison.
   static Result<std::unique_ptr<GgufTensors>> reopen(const std::string& path,
@@ -44,8 +45,8 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
   static Result<std::unique_ptr<GgufTensors>> of(formats::GgufFiles files, ModelConfig* config);
 
   const formats::GgufFiles& files() const { return files_; }
-  // The form with equal values, of a tensor of codes; else bf16.
-  weights::MatrixForm exact_form_of(const std::string& name) const;
+  // Whether the form has the values of this matrix.
+  bool holds(const std::string& name, const weights::MatrixForm& form) const;
   // "Q4_K"; "": missing.
   std::string type_of(const std::string& name) const;
 
@@ -63,7 +64,7 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
 
   Result<std::shared_ptr<const weights::RowSource>> open_rows(const std::string& name, int n,
                                                               int k) const override;
-  weights::MatrixForm form_of(const std::string& name) const override;  // exact, or the nearest
+  weights::MatrixForm form_of(const std::vector<std::string>& names) const override;
   std::vector<std::string> names_of(const std::string& name) const override;
 
   // The bytes of the files that loading this tensor reads: of tensors that hold several, its share.
@@ -80,8 +81,8 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
 
   GgufTensors(formats::GgufFiles files, const ModelConfig& config, bool moves_rotated_rows);
 
-  using FormOfType = weights::MatrixForm(formats::BlockType type);
-  weights::MatrixForm form_by(const std::string& name, FormOfType* form_of_type) const;
+  // As BlockRows::column_step of this matrix; 0: columns are as stored.
+  int column_step(const TensorName& name) const;
   const formats::GgufTensor* find_gguf(const std::string& name) const;
   Located locate(const TensorName& name) const;
   Status match(ModelConfig* config) const;

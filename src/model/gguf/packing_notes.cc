@@ -64,9 +64,10 @@ const MatrixForm* form_of(const ModelForms& forms, int layer, const ListedTensor
 
 std::string describe(const MatrixForm& form) {
   const std::string_view name = kernels::weight_format_name(form.format);
-  if (form.format != kernels::WeightFormat::kInt8 && form.format != kernels::WeightFormat::kInt4) {
-    return std::string(name);
-  }
+  const bool integers = form.format == kernels::WeightFormat::kInt8 ||
+                        form.format == kernels::WeightFormat::kInt4 ||
+                        kernels::has_minimums(form.format);
+  if (!integers) return std::string(name);
   return fmt::format("{} in groups of {}", name, form.group);
 }
 
@@ -110,10 +111,7 @@ std::vector<std::string> packing_notes(const ModelConfig& config, const ModelFor
     kind.packed_bytes +=
         count *
         form->shape(static_cast<int>(tensor.shape[0]), static_cast<int>(tensor.shape[1])).bytes();
-    const MatrixForm exact = tensors.exact_form_of(tensor.name);
-    const bool same =
-        exact.format == form->format &&
-        (exact.group == form->group || (form->group > 0 && exact.group % form->group == 0));
+    const bool same = tensors.holds(tensor.name, *form);
     // bf16 of F32 and F16 is what all checkpoints of floats get.
     kind.keeps_values &=
         same || (!kernels::is_coded(form->format) && type.starts_with('F')) || type == "BF16";
