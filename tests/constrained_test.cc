@@ -160,6 +160,44 @@ TEST_F(Constrained, DraftsChangeNothing) {
   }
 }
 
+// Ranks that share the attention of each request, and sample alike: sums are split, so that the
+// tokens are those of the same layout, whatever else is on.
+TEST_F(Constrained, RanksThatComputeTogetherAgreeWithDraftsAndMoves) {
+  const Layout joint{"tp 2, etp 2", sizes_of(2, 1, 1, 2)};
+  const Layout moving{"tp 2, ep 2, online", sizes_of(2, 1, 1), false, true};
+  for (const float temperature : {0.0f, 1.0f}) {
+    for (const Layout& layout : {joint, moving}) {
+      SCOPED_TRACE(fmt::format("{}, temperature {}", layout.name, temperature));
+      Layout still = layout;
+      still.online = false;
+      const GenerateReport plain = run(options(still, temperature));
+      expect_people(plain);
+      GenerateOptions more = options(layout, temperature);
+      more.parallel.speculative_config = {.type = parallel::SpeculativeConfig::Type::kSuffix,
+                                          .max_draft_len = 6};
+      more.adjust_speculation = [](engine::SpeculationOptions& speculation) {
+        speculation.make_drafter = [] { return std::make_unique<JsonDrafter>(); };
+      };
+      const GenerateReport with = run(more);
+      EXPECT_EQ(tokens_of(with), tokens_of(plain));
+      EXPECT_GT(with.load.speculation.accepted, 0);
+    }
+  }
+}
+
+// Answers of one prompt that are drawn each on its own (n > 1) are the same in every layout.
+TEST_F(Constrained, SeveralAnswersOfOnePrompt) {
+  const auto several = [&](const Layout& layout) {
+    GenerateOptions all = options(layout, 1.0f);
+    all.prompts = {"The captain", "The captain", "The captain", "The captain"};
+    return all;
+  };
+  const GenerateReport alone = run(several({"alone", sizes_of(1, 1, 1)}));
+  expect_people(alone);
+  const Layout online{"ep 2, online", sizes_of(2, 1, 1), true, true};
+  EXPECT_EQ(tokens_of(run(several(online))), tokens_of(alone));
+}
+
 TEST_F(Constrained, ChoicesAndPatterns) {
   GenerateOptions here = options({"alone", sizes_of(1, 1, 1)}, 1.0f);
   here.grammar = compiled({.kind = OutputFormat::Kind::kChoice, .texts = {"yes", "no", "perhaps"}});

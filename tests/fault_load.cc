@@ -134,6 +134,9 @@ json FaultLoad::body_of(int request) const {
                {"seed", 1000 + request},
                {"ignore_eos", true},
                {"stream", request % 4 != 3}};
+  // What depends on the tokens before.
+  if (request % 5 == 0) body["frequency_penalty"] = 0.5;
+  if (request % 5 == 1) body["repetition_penalty"] = 1.2;
   if (is_chat(request)) {
     body["messages"] = json::array({{{"role", "user"}, {"content", prompt}}});
   } else {

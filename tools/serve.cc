@@ -121,6 +121,18 @@ void add_address_options(command_line::Command command, Options& options) {
                   "Tokens per streamed chunk")
       .range(1, 1 << 20)
       .show_default();
+  server::ResponseStoreLimits& stored = options.serve.service.stored_responses;
+  command
+      .add_option("--max-stored-responses", stored.count,
+                  "Most responses that are kept for clients that say store: true; the oldest make "
+                  "room")
+      .range(uint64_t{0}, uint64_t{1} << 20)
+      .show_default();
+  command
+      .add_option("--max-stored-response-bytes", stored.bytes,
+                  "Most bytes of them together, as JSON text")
+      .range(uint64_t{0}, uint64_t{1} << 36)
+      .show_default();
 }
 
 void add_parser_options(command_line::Command command, Options& options) {

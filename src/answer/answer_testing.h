@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,9 +66,32 @@ inline ReadAnswer read_answer(const AnswerSettings& settings, std::string_view t
 
 // Whether the arguments of all calls are JSON objects, as those of a format that is not JSON itself
 // always are, unless the answer was cut.
+// JSON with 0 for each number: nlohmann's reader refuses those that no double holds, which JSON
+// does not.
+inline std::string without_numbers(std::string_view json) {
+  static const std::regex number("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][-+]?[0-9]+)?");
+  std::string text;
+  bool in_string = false;
+  for (size_t at = 0; at < json.size();) {
+    const size_t end = std::min(json.find_first_not_of("-+.0123456789eE", at), json.size());
+    const bool begins = json[at] == '-' || (json[at] >= '0' && json[at] <= '9');
+    if (!in_string && begins) {
+      const std::string word(json.substr(at, end - at));
+      text += std::regex_match(word, number) ? "0" : word;
+      at = end;
+      continue;
+    }
+    if (json[at] == '"') in_string = !in_string;
+    if (in_string && json[at] == '\\' && at + 1 < json.size()) text += json[at++];
+    text += json[at++];
+  }
+  return text;
+}
+
 inline bool has_json_arguments(const ReadAnswer& answer) {
   return std::all_of(answer.calls.begin(), answer.calls.end(), [](const ReadCall& call) {
-    return call.arguments.starts_with('{') && nlohmann::json::accept(call.arguments);
+    return call.arguments.starts_with('{') &&
+           nlohmann::json::accept(without_numbers(call.arguments));
   });
 }
 

@@ -5,6 +5,18 @@
 
 namespace wideep::engine {
 
+void Constraints::expect(const std::string& grammar) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (known_.contains(grammar)) return;
+  }
+  find(grammar);
+  preparation_.add([this, grammar] {
+    grammar::prepare_masks(grammar::Grammar::decode(grammar), vocabulary_, parts_,
+                           [this] { return !ends_; });
+  });
+}
+
 std::shared_ptr<grammar::Constraint> Constraints::find(const std::string& grammar) {
   const std::lock_guard lock(mutex_);
   Known& known = known_[grammar];

@@ -169,8 +169,12 @@ Status Engine::apply(Command command) {
         state_.first_request_ns = base::wall_ns();
         waited_before_ns_ = parts_.pipeline.waited_ns();
       }
-      return parts_.feed.is_mine(command) ? scheduler_.submit(std::move(command.request))
-                                          : Status();
+      if (!parts_.feed.is_mine(command)) return {};
+      if (parts_.constraints != nullptr && parts_.pipeline.is_last() &&
+          command.request.grammar != nullptr) {
+        parts_.constraints->expect(*command.request.grammar);
+      }
+      return scheduler_.submit(std::move(command.request));
     case Kind::kCancel:
       return scheduler_.cancel(command.request.index) ? note_end(command.request.index) : Status();
     case Kind::kHold:

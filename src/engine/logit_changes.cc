@@ -2,28 +2,67 @@
 #include "engine/logit_changes.h"
 
 #include <cstddef>
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 namespace wideep::engine {
 namespace {
 
-// Which tokens have come.
-class SeenTokens {
- public:
-  explicit SeenTokens(size_t vocab) : bits_(vocab / 64 + 1) {}
+using Tokens = std::span<const int32_t>;
 
-  // Whether this is the first time.
-  bool add(int32_t token) {
-    uint64_t& word = bits_[static_cast<size_t>(token) / 64];
-    const uint64_t bit = uint64_t{1} << (token % 64);
-    const bool is_new = (word & bit) == 0;
-    word |= bit;
-    return is_new;
+// How often each token comes in parts of a text.
+class TokenCounts {
+ public:
+  explicit TokenCounts(size_t vocab) : counts_(vocab) {}
+
+  void add(Tokens text) {
+    for (const int32_t token : text) {
+      if (knows(token)) ++counts_[static_cast<size_t>(token)];
+    }
+  }
+
+  // Calls each(token, count) once for every token of the text that has been added and not been
+  // taken: a walk over the text instead of over the vocabulary, which is longer.
+  template <typename Each>
+  void take(Tokens text, Each each) {
+    for (const int32_t token : text) {
+      if (!knows(token)) continue;
+      const uint32_t count = std::exchange(counts_[static_cast<size_t>(token)], 0);
+      if (count > 0) each(static_cast<size_t>(token), count);
+    }
   }
 
  private:
-  std::vector<uint64_t> bits_;
+  bool knows(int32_t token) const {
+    return token >= 0 && static_cast<size_t>(token) < counts_.size();
+  }
+
+  std::vector<uint32_t> counts_;  // [vocab]
 };
+
+void repeat_less(float penalty, std::initializer_list<Tokens> text, std::span<float> logits) {
+  TokenCounts counts(logits.size());
+  for (const Tokens part : text) counts.add(part);
+  for (const Tokens part : text) {
+    counts.take(part, [&](size_t token, uint32_t) {
+      float& logit = logits[token];
+      logit = logit > 0.0f ? logit / penalty : logit * penalty;
+    });
+  }
+}
+
+void subtract_penalties(const SamplingParams& params, std::initializer_list<Tokens> answer,
+                        std::span<float> logits) {
+  TokenCounts counts(logits.size());
+  for (const Tokens part : answer) counts.add(part);
+  for (const Tokens part : answer) {
+    counts.take(part, [&](size_t token, uint32_t count) {
+      logits[token] -= params.frequency_penalty * static_cast<float>(count);
+      logits[token] -= params.presence_penalty;
+    });
+  }
+}
 
 }  // namespace
 
@@ -33,36 +72,17 @@ bool changes_logits(const Request& request) {
          params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f;
 }
 
-void change_logits(const Request& request, std::span<const int32_t> answer,
-                   std::span<const int32_t> drafts, std::span<float> logits) {
-  const SamplingParams& params = request.sampling;
-  const auto is_known = [&](int32_t token) {
-    return token >= 0 && static_cast<size_t>(token) < logits.size();
-  };
+void change_logits(const Request& request, Tokens answer, Tokens drafts, std::span<float> logits) {
   for (const TokenBias& each : request.bias) {
-    if (is_known(each.token)) logits[static_cast<size_t>(each.token)] += each.bias;
+    const auto token = static_cast<size_t>(each.token);
+    if (each.token >= 0 && token < logits.size()) logits[token] += each.bias;
   }
+  const SamplingParams& params = request.sampling;
   if (params.repetition_penalty != 1.0f) {
-    SeenTokens seen(logits.size());
-    for (const std::span<const int32_t> part :
-         {std::span<const int32_t>(request.prompt.ids()), answer, drafts}) {
-      for (const int32_t token : part) {
-        if (!is_known(token) || !seen.add(token)) continue;
-        float& logit = logits[static_cast<size_t>(token)];
-        logit =
-            logit > 0.0f ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-      }
-    }
+    repeat_less(params.repetition_penalty, {request.prompt.ids(), answer, drafts}, logits);
   }
-  if (params.frequency_penalty == 0.0f && params.presence_penalty == 0.0f) return;
-  SeenTokens seen(logits.size());
-  for (const std::span<const int32_t> part : {answer, drafts}) {
-    for (const int32_t token : part) {
-      if (!is_known(token)) continue;
-      float& logit = logits[static_cast<size_t>(token)];
-      logit -= params.frequency_penalty;
-      if (seen.add(token)) logit -= params.presence_penalty;
-    }
+  if (params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f) {
+    subtract_penalties(params, {answer, drafts}, logits);
   }
 }
 

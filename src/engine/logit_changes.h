@@ -5,7 +5,7 @@
 //
 //   logit_bias           l += bias
 //   repetition_penalty   of tokens of the prompt or the answer: l > 0 ? l / r : l · r
-//   frequency_penalty    of tokens of the answer: l −= f for each time
+//   frequency_penalty    of tokens of the answer: l −= f · times
 //   presence_penalty     of tokens of the answer: l −= p
 //
 // The result depends on the tokens before alone, so that drafts, pauses and the death of ranks do

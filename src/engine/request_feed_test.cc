@@ -31,7 +31,13 @@ Command submit(int owner, int index, std::vector<int32_t> prompt) {
           .request = {.index = index,
                       .prompt = std::move(prompt),
                       .max_tokens = 7,
-                      .sampling = {.temperature = 0.5f, .top_k = 3, .top_p = 0.9f, .seed = 11},
+                      .sampling = {.temperature = 0.5f,
+                                   .top_k = 3,
+                                   .top_p = 0.9f,
+                                   .min_p = 0.1f,
+                                   .repetition_penalty = 1.5f,
+                                   .seed = 11},
+                      .bias = {{.token = 4, .bias = -2.5f}},
                       .draw = 2,
                       .ignore_eos = true,
                       .returns_experts = true}};
@@ -85,6 +91,11 @@ TEST_F(RequestFeedTest, CommandsComeWholeAndInOrder) {
   EXPECT_EQ(second.request.index, 6);
   EXPECT_EQ(second.request.max_tokens, 7);
   EXPECT_EQ(second.request.sampling.seed, 11u);
+  EXPECT_EQ(second.request.sampling.min_p, 0.1f);
+  EXPECT_EQ(second.request.sampling.repetition_penalty, 1.5f);
+  ASSERT_EQ(second.request.bias.size(), 1u);
+  EXPECT_EQ(second.request.bias[0].token, 4);
+  EXPECT_EQ(second.request.bias[0].bias, -2.5f);
   EXPECT_EQ(second.request.draw, 2);
   EXPECT_TRUE(second.request.ignore_eos);
   EXPECT_TRUE(second.request.returns_experts);

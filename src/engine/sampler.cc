@@ -49,12 +49,25 @@ void for_allowed(std::span<const float> logits, Bits allowed, Each each) {
   }
 }
 
-// Ties to the lower id. fallback: where no allowed token has a logit.
-int32_t best_of(std::span<const float> logits, Bits allowed, int32_t fallback) {
+// Ties to the lower id. fallback: where no allowed token has a logit. Most blocks have no logit
+// above the best one so far, whether it is allowed or not: the kernel finds that in a tenth of the
+// time that it takes to look at each allowed token.
+int32_t best_of(const kernels::Kernels& kernels, std::span<const float> logits, Bits allowed,
+                int32_t fallback) {
+  constexpr size_t kBlock = 8;  // words
   int32_t best = -1;
-  for_allowed(logits, allowed, [&](int32_t token) {
-    if (best < 0 || logits[token] > logits[best]) best = token;
-  });
+  for (size_t word = 0; word < allowed.size(); word += kBlock) {
+    const Bits bits = allowed.subspan(word, std::min(kBlock, allowed.size() - word));
+    if (std::ranges::none_of(bits, [](uint64_t each) { return each != 0; })) continue;
+    const size_t begin = 64 * word;
+    const auto block = logits.subspan(begin, std::min(64 * kBlock, logits.size() - begin));
+    const float largest = block[kernels.argmax(block.data(), static_cast<int>(block.size()))];
+    if (best >= 0 && !(largest > logits[best])) continue;
+    for_allowed(block, bits, [&](int32_t token) {
+      const int32_t id = static_cast<int32_t>(begin) + token;
+      if (best < 0 || logits[id] > logits[best]) best = id;
+    });
+  }
   return best < 0 ? fallback : best;
 }
 
@@ -144,7 +157,7 @@ Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
   // Greedy, the likeliest token of all is the likeliest allowed one if it is allowed.
   if (allowed != nullptr && (params.temperature > 0.0f || !allowed->has(likeliest))) {
     bits = allowed->bits();
-    best = best_of(logits, bits, likeliest);
+    best = best_of(kernels, logits, bits, likeliest);
   }
   Sampled sampled{best, 0.0f};
   // Without a finite maximum (a broken model) softmax is undefined; the largest logit is returned.

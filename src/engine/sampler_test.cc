@@ -178,7 +178,7 @@ TEST(Sampler, AllowedTokensOfAnyVocabularyAreThoseOfMaskedLogits) {
   std::mt19937 rng(3);
   std::normal_distribution<float> normal(0.0f, 4.0f);
   for (int round = 0; round < 200; ++round) {
-    const size_t vocab = 1 + rng() % 300;
+    const size_t vocab = 1 + rng() % 3000;
     std::vector<float> logits(vocab);
     for (float& logit : logits) logit = std::round(normal(rng));  // with ties
     if (round % 5 == 0) logits[rng() % vocab] = NAN;

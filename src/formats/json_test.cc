@@ -257,6 +257,16 @@ TEST(JsonFile, ReadsPublishedConfigs) {
   }
 }
 
+TEST(JsonTest, TextsKeepAllDigits) {
+  for (const char* text :
+       {R"({"b":-123456789012345678901234567890,"a":[[],{},[1,2.5,"x\"",null,true]],"\u0001":""})",
+        "98765432109876543210", "-7", "[]"}) {
+    const auto value = parse_exact_json(text, "t");
+    ASSERT_TRUE(value.ok()) << text;
+    EXPECT_EQ(exact_json_text(*value), text);
+  }
+}
+
 TEST(JsonTest, MembersKeepTheirOrder) {
   const auto value = parse_exact_json(R"({"b":1,"a":{"d":[{"z":1,"y":2}],"c":3}})", "t", 2);
   ASSERT_TRUE(value.ok());

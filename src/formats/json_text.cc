@@ -2,6 +2,7 @@
 #include "formats/json_text.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace wideep::formats {
 namespace {
@@ -14,6 +15,30 @@ std::string escape(char each) {
   return {'\\', 'u', '0', '0', kDigits[each >> 4], kDigits[each & 15]};
 }
 
+void add_exact(const nlohmann::ordered_json& value, std::string* out) {
+  const char* comma = "";
+  if (value.is_binary()) {  // the digits of a large integer (large_integer() of json_parse.h)
+    out->append(value.get_binary().begin(), value.get_binary().end());
+  } else if (value.is_array()) {
+    *out += '[';
+    for (const auto& each : value) {
+      *out += std::exchange(comma, ",");
+      add_exact(each, out);
+    }
+    *out += ']';
+  } else if (value.is_object()) {
+    *out += '{';
+    for (const auto& [name, each] : value.items()) {
+      *out += std::exchange(comma, ",");
+      *out += json_text(nlohmann::ordered_json(name)) + ':';
+      add_exact(each, out);
+    }
+    *out += '}';
+  } else {
+    *out += json_text(value);
+  }
+}
+
 }  // namespace
 
 std::string json_text(const nlohmann::json& value, int indent) {
@@ -22,6 +47,12 @@ std::string json_text(const nlohmann::json& value, int indent) {
 
 std::string json_text(const nlohmann::ordered_json& value, int indent) {
   return value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string exact_json_text(const nlohmann::ordered_json& value) {
+  std::string text;
+  add_exact(value, &text);
+  return text;
 }
 
 void add_json_characters(std::string_view text, std::string* out) {

@@ -17,6 +17,9 @@ namespace wideep::formats {
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 
+// On one line, with all digits of integers as parse_exact_json() reads them.
+std::string exact_json_text(const nlohmann::ordered_json& value);
+
 // Appends a text as it stands between the quotes of a JSON string. By hand, because this runs for
 // every token of a stream. REQUIRES: UTF-8.
 void add_json_characters(std::string_view text, std::string* out);

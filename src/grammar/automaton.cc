@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 namespace wideep::grammar {
@@ -57,6 +58,12 @@ uint32_t Automaton::frame(Frame frame) {
     hash = mixed(mixed(hash, each.state), frames_[each.frame].hash);
   }
   frame.hash = hash;
+  for (const Item& each : frame.returns) {
+    // Within a repetition, one more has begun than have ended.
+    const bool is_open = frames_[each.frame].kind == Frame::Kind::kOpen && is_loop(each.state);
+    const int32_t here = begun(each) + (is_open ? 1 : 0);
+    frame.begun = &each == frame.returns.data() ? here : std::min(frame.begun, here);
+  }
   const auto [begin, end] = frame_numbers_.equal_range(hash);
   for (auto each = begin; each != end; ++each) {
     const Frame& other = frames_[each->second];
@@ -78,7 +85,11 @@ Automaton::State Automaton::number_of(Arrivals arrivals) {
   std::ranges::sort(items, order);
   items.erase(std::unique(items.begin(), items.end()), items.end());
   if (items.size() > kMostItems) items.resize(kMostItems);
-  uint64_t hash = (arrivals.accepts ? 1u : 0u) + (arrivals.leaves ? 2u : 0u);
+  std::ranges::sort(arrivals.leaves);
+  arrivals.leaves.erase(std::unique(arrivals.leaves.begin(), arrivals.leaves.end()),
+                        arrivals.leaves.end());
+  uint64_t hash = arrivals.accepts ? 1u : 0u;
+  for (const int32_t each : arrivals.leaves) hash = mixed(hash, static_cast<uint64_t>(each) + 2);
   for (const Item& each : items) hash = mixed(mixed(hash, each.state), each.frame);
   const auto [begin, end] = state_numbers_.equal_range(hash);
   for (auto each = begin; each != end; ++each) {
@@ -96,7 +107,7 @@ Automaton::State Automaton::number_of(Arrivals arrivals) {
                      .expanded = {},
                      .is_expanded = false,
                      .accepts = arrivals.accepts,
-                     .leaves = arrivals.leaves});
+                     .leaves = std::move(arrivals.leaves)});
   next_.resize(states_.size() * num_classes_, is_dead ? kDead : kUnknown);
   state_numbers_.emplace(hash, number);
   return number;
@@ -135,7 +146,7 @@ void Automaton::arrive(Item item, Arrivals* arrivals) {
 void Automaton::leave(uint32_t number, Arrivals* arrivals) {
   const Frame& frame = frames_[number];
   arrivals->accepts |= frame.kind == Frame::Kind::kWhole;
-  arrivals->leaves |= frame.kind == Frame::Kind::kOpen;
+  if (frame.kind == Frame::Kind::kOpen) arrivals->leaves.push_back(frame.count);
   arrivals->open.insert(arrivals->open.end(), frame.returns.begin(), frame.returns.end());
 }
 
@@ -158,13 +169,16 @@ void Automaton::settle(Arrivals* arrivals) {
 void Automaton::repeat(Item item, Arrivals* arrivals) {
   const Grammar::Loop& loop = loop_of(item.state);
   Frame next = frames_[item.frame];
+  const bool is_open = next.kind == Frame::Kind::kOpen;
   // Beyond what is needed nothing has to be counted if there may be any number.
-  const bool counts = loop.most != kNoMost || next.count < loop.least;
+  const bool counts = is_open || loop.most != kNoMost || next.count < loop.least;
   if (counts) ++next.count;
   const int32_t count = next.count;
   const uint32_t number = counts ? frame(std::move(next)) : item.frame;
-  if (loop.most == kNoMost || count < loop.most) arrivals->items.push_back({item.state, number});
-  if (count >= loop.least) leave(number, arrivals);
+  if (is_open || loop.most == kNoMost || count < loop.most) {
+    arrivals->items.push_back({item.state, number});
+  }
+  if (is_open || count >= loop.least) leave(number, arrivals);
 }
 
 // ---- beginnings of rules ----
@@ -224,33 +238,35 @@ void Automaton::expand(State state) {
 
 // ---- parts ----
 
-Automaton::Within Automaton::within(Item item, int span) const {
-  const auto described = [&](uint32_t rule) {
-    return Within{.rule = {grammar_.rules[rule].identity[0], grammar_.rules[rule].identity[1]}};
-  };
-  if (!is_loop(item.state)) {
-    const uint32_t rule = grammar_.states[item.state].rule;
-    Within within = described(rule);
-    within.place = item.state - grammar_.rules[rule].first_state;
-    return within;
-  }
+Automaton::Within Automaton::within(Item item) const {
+  const bool is_of_loop = is_loop(item.state);
+  const uint32_t rule = is_of_loop ? loop_of(item.state).rule : grammar_.states[item.state].rule;
+  const Grammar::Rule& found = grammar_.rules[rule];
+  return {.rule = {found.identity[0], found.identity[1]},
+          .place = is_of_loop ? 0 : item.state - found.first_state,
+          .is_loop = is_of_loop ? 1 : 0};
+}
+
+Automaton::Repeats Automaton::repeats(Item item) const {
+  if (!is_loop(item.state)) return {};
   const Grammar::Loop& loop = loop_of(item.state);
   const int32_t count = frames_[item.frame].count;
-  Within within = described(loop.rule);
-  within.is_loop = 1;
-  within.least = std::clamp(loop.least - count, 0, span);
-  if (loop.most != kNoMost && loop.most - count <= span) within.most = loop.most - count;
-  return within;
+  return {.least = std::max(loop.least - count, 0),
+          .most = loop.most == kNoMost ? kNoMost : loop.most - count};
 }
 
 Automaton::State Automaton::open(Item item) {
-  uint32_t number = open_frame_;
-  if (is_loop(item.state)) {
-    number = frame({.kind = Frame::Kind::kOpen,
-                    .callee = frames_[item.frame].callee,
-                    .count = frames_[item.frame].count});
-  }
+  if (!is_loop(item.state)) return number_of({.items = {{item.state, open_frame_}}});
+  const uint32_t callee = frames_[item.frame].callee;
+  const uint32_t number = frame({.kind = Frame::Kind::kOpen, .callee = callee});
   return number_of({.items = {{item.state, number}}});
+}
+
+int32_t Automaton::repeats_begun(State state) const {
+  const Data& data = data_of(state);
+  int32_t least = data.leaves.empty() ? std::numeric_limits<int32_t>::max() : data.leaves.front();
+  for (const Item& each : data.kernel) least = std::min(least, begun(each));
+  return least;
 }
 
 Automaton::State Automaton::behind(Item item) {

@@ -51,20 +51,27 @@ class Automaton {
   };
   // The kernel. Valid until the next call of another function.
   std::span<const Item> items(State state) const { return data_of(state).kernel; }
-  // What the item may take within its frame.
+  // What the item may take within its frame, but for how many repetitions.
   struct Within {
     uint64_t rule[2] = {};  // Grammar::Rule::identity, of a loop that of its rule
     uint32_t place = 0;     // state of the rule, counted from its first one
     int32_t is_loop = 0;
-    int32_t least = 0, most = kNoMost;  // repetitions that a loop still takes
     auto operator<=>(const Within&) const = default;
   };
-  // span: more repetitions than that are as many as there may be.
-  Within within(Item item, int span) const;
-  // A state with that item alone, of which only the frame is known, but not where it returns to …
+  Within within(Item item) const;
+  // Repetitions that an item of a loop still takes.
+  struct Repeats {
+    int32_t least = 0, most = kNoMost;
+  };
+  Repeats repeats(Item item) const;
+  // A state with that item alone, of which only the frame is known, but not where it returns to;
+  // of a loop, as if it took any number of repetitions …
   State open(Item item);
-  // … so that the bytes behind the frame's end are not found; this says where that is.
-  bool leaves(State state) const { return data_of(state).leaves; }
+  // … so that the bytes behind the frame's end are not found. This says where that is: after how
+  // many repetitions, in order; 0 where it is no loop; none: not here.
+  std::span<const int32_t> leaves(State state) const { return data_of(state).leaves; }
+  // As many have to begin so that the state is reached.
+  int32_t repeats_begun(State state) const;
   // The state behind the end of the item's frame.
   State behind(Item item);
 
@@ -78,21 +85,24 @@ class Automaton {
   struct Frame {
     enum class Kind : uint8_t { kCall, kWhole, kOpen };  // kWhole: the answer
     Kind kind = Kind::kCall;
-    uint32_t callee = 0;        // as Grammar::Call
-    int32_t count = 0;          // of a loop: repetitions that have ended
-    std::vector<Item> returns;  // sorted
-    uint64_t hash = 0;          // of all that, whatever its number is
+    uint32_t callee = 0;             // as Grammar::Call
+    int32_t count = 0;               // of a loop: repetitions that have ended
+    std::vector<Item> returns = {};  // sorted
+    uint64_t hash = 0;               // of all that, whatever its number is
+    int32_t begun = 0;               // repetitions of the loop of the kOpen frame around it
   };
   struct Data {
     std::vector<Item> kernel;    // sorted
     std::vector<Item> expanded;  // that take bytes; with those of frames that begin here
     bool is_expanded = false;
-    bool accepts = false, leaves = false;
+    bool accepts = false;
+    std::vector<int32_t> leaves = {};
   };
   // Where a byte leads, before it has a number.
   struct Arrivals {
     std::vector<Item> items;
-    bool accepts = false, leaves = false;
+    bool accepts = false;
+    std::vector<int32_t> leaves = {};
     std::vector<Item> open = {};
   };
   bool is_loop(uint32_t state) const { return state >= num_rule_states_; }
@@ -104,6 +114,11 @@ class Automaton {
 
   void find_classes();
   bool before(const Item& a, const Item& b) const;
+  // Repetitions of the open loop that have to begin for the item.
+  int32_t begun(Item item) const {
+    const Frame& frame = frames_[item.frame];
+    return frame.kind == Frame::Kind::kOpen ? frame.count : frame.begun;
+  }
   uint32_t frame(Frame frame);
   State number_of(Arrivals arrivals);
   State find_next(State from, uint8_t byte);

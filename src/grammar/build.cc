@@ -32,7 +32,8 @@ class RuleFacts {
   explicit RuleFacts(const Rules& rules)
       : rules_(rules), empty_(index(rules.size()), false), some_(index(rules.size()), false) {}
 
-  Status find(int root) {
+  // Errors (invalid input): a rule that is not defined; more than `most_steps`.
+  Status find(int root, size_t most_steps) {
     WIDEEP_TRY(find_order(root));
     size_t steps = 0;
     for (bool changed = true; changed;) {
@@ -43,8 +44,7 @@ class RuleFacts {
         if (!empty_[index(rule)] && matches_empty(body)) empty_[index(rule)] = changed = true;
         steps += 1 + callees_[index(rule)].size();
       }
-      constexpr size_t kMostSteps = 20'000'000;
-      if (steps > kMostSteps) return invalid_input("has too many rules that call each other");
+      if (steps > most_steps) return invalid_input("has too many rules that call each other");
     }
     return {};
   }
@@ -135,7 +135,8 @@ class RuleFacts {
 
 class Builder {
  public:
-  Builder(const Rules& rules, const RuleFacts& facts) : rules_(rules), facts_(facts) {}
+  Builder(const Rules& rules, const RuleFacts& facts, const BuildLimits& limits)
+      : rules_(rules), facts_(facts), work_{.limits = limits} {}
 
   Result<Grammar> build(int root) {
     number_of(root);
@@ -365,13 +366,13 @@ class Builder {
 
 }  // namespace
 
-Result<Grammar> build_grammar(const Rules& rules, int root) {
+Result<Grammar> build_grammar(const Rules& rules, int root, const BuildLimits& limits) {
   RuleFacts facts(rules);
-  WIDEEP_TRY(facts.find(root));
+  WIDEEP_TRY(facts.find(root, 8 * limits.steps));
   if (!facts.matches_some(root)) {
     return invalid_input(fmt::format("rule '{}': no text matches it", facts.culprit()));
   }
-  return Builder(rules, facts).build(root);
+  return Builder(rules, facts, limits).build(root);
 }
 
 }  // namespace wideep::grammar

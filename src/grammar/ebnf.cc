@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMostDepth = 128;
 constexpr int kMostRepeats = 1'000'000;
+constexpr size_t kMostBytes = size_t{1} << 17;  // a class of four bytes may take 5 kB
 
 bool is_name(char byte) {
   return std::isalnum(static_cast<unsigned char>(byte)) != 0 || byte == '-' || byte == '_';
@@ -26,6 +27,9 @@ class Parser {
   Parser(std::string_view text, Rules* rules) : reader_(text), rules_(rules) {}
 
   Result<int> parse() {
+    if (reader_.rest().size() > kMostBytes) {
+      return invalid_input(fmt::format("a grammar of more than {} bytes", kMostBytes));
+    }
     skip_space();
     while (!reader_.at_end()) WIDEEP_TRY(rule());
     const auto root = numbers_.find("root");

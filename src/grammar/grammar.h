@@ -62,11 +62,14 @@ struct Grammar {
   static Grammar decode(std::string_view bytes);
 };
 
-// Errors (invalid input), which name the rule: no text matches `root`; a rule calls itself before
-// anything else; a rule that is not defined; more states than kMostStates, or more work than they
-// take. Bounded in time and memory, whatever the rules are.
-Result<Grammar> build_grammar(const Rules& rules, int root);
+// What building may take, so that it is bounded in time and memory whatever the rules are.
+struct BuildLimits {
+  size_t states = size_t{1} << 17;  // of the grammar; twice as many on the way to it
+  size_t steps = size_t{1} << 21;   // members of the sets that become states: a tenth of a second
+};
 
-inline constexpr size_t kMostStates = size_t{1} << 17;  // of a grammar
+// Errors (invalid input), which name the rule: no text matches `root`; a rule calls itself before
+// anything else; a rule that is not defined; the limits are exceeded.
+Result<Grammar> build_grammar(const Rules& rules, int root, const BuildLimits& limits = {});
 
 }  // namespace wideep::grammar

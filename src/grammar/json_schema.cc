@@ -167,6 +167,7 @@ class Compiler {
     if (schema == true) return json_.any_value();
     if (schema == false) return nothing();
     if (!schema.is_object()) return refused(place, "expected an object, true or false");
+    WIDEEP_TRY(work_.add(schema, place));
     for (const auto& [key, each] : schema.items()) {
       const bool is_known = kOfAll.contains(key) || kOfNumbers.contains(key) ||
                             kOfStrings.contains(key) || kOfArrays.contains(key) ||
@@ -200,7 +201,7 @@ class Compiler {
     if (!constrains(rest)) return refer(target, where);
     WIDEEP_TRY_ASSIGN(const ordered_json* found, target_of(target, where));
     if (!found->is_object()) return refused(where, "beside other keywords: expected an object");
-    WIDEEP_TRY_ASSIGN(const ordered_json both, merge_schemas(*found, rest, place));
+    WIDEEP_TRY_ASSIGN(const ordered_json both, merge_schemas(*found, rest, place, &work_));
     return value(both, place, depth + 1);
   }
 
@@ -221,7 +222,7 @@ class Compiler {
       if (has(each, "$ref")) {
         WIDEEP_TRY_ASSIGN(each, with_target(each, pointer(where, i), depth));
       }
-      WIDEEP_TRY_ASSIGN(all, merge_schemas(all, each, place));
+      WIDEEP_TRY_ASSIGN(all, merge_schemas(all, each, place, &work_));
     }
     return value(all, place, depth + 1);
   }
@@ -235,7 +236,7 @@ class Compiler {
       WIDEEP_TRY_ASSIGN(const ordered_json* found,
                         target_of(schema["$ref"].get<std::string>(), where));
       if (!found->is_object()) return refused(where, "expected an object there");
-      WIDEEP_TRY_ASSIGN(schema, merge_schemas(*found, without(schema, "$ref"), place));
+      WIDEEP_TRY_ASSIGN(schema, merge_schemas(*found, without(schema, "$ref"), place, &work_));
     }
     return schema;
   }
@@ -258,7 +259,8 @@ class Compiler {
           WIDEEP_TRY_ASSIGN(plain, with_target(each, here, depth));
         }
         for (size_t j = 0; j < resolved.size(); ++j) {
-          if (are_disjoint(resolved[j], plain)) continue;
+          WIDEEP_TRY_ASSIGN(const bool differ, are_disjoint(resolved[j], plain, here));
+          if (differ) continue;
           return refused(
               here,
               "a value might satisfy this schema and number {} of oneOf, too; use anyOf, "
@@ -271,7 +273,7 @@ class Compiler {
         if (is_reference) {
           WIDEEP_TRY_ASSIGN(each, with_target(each, here, depth));
         }
-        WIDEEP_TRY_ASSIGN(each, merge_schemas(rest, each, here));
+        WIDEEP_TRY_ASSIGN(each, merge_schemas(rest, each, here, &work_));
       }
       WIDEEP_TRY_ASSIGN(Expression alternative, called(each, here, depth + 1));
       all.push_back(std::move(alternative));
@@ -280,35 +282,49 @@ class Compiler {
   }
 
   // Certainly no value satisfies both.
-  static bool are_disjoint(const ordered_json& a, const ordered_json& b) {
+  Result<bool> are_disjoint(const ordered_json& a, const ordered_json& b,
+                            const std::string& place) {
+    WIDEEP_TRY(work_.add(8, place));
     if (a == false || b == false) return true;
     if (!a.is_object() || !b.is_object()) return false;
-    const auto first = values_of(a), second = values_of(b);
-    if (first && second) {
-      return std::ranges::none_of(*first, [&](const ordered_json& each) {
-        return std::ranges::find(*second, each) != second->end();
+    const std::vector<const ordered_json*> first = values_of(a), second = values_of(b);
+    if (!first.empty() && !second.empty()) {
+      WIDEEP_TRY(work_.add_pairs(first.size(), second.size(), place));
+      return std::ranges::none_of(first, [&](const ordered_json* each) {
+        return std::ranges::any_of(second,
+                                   [&](const ordered_json* other) { return *each == *other; });
       });
     }
     if (types_differ(a, b)) return true;
-    if (a.value("type", ordered_json()) != "object" ||
-        b.value("type", ordered_json()) != "object") {
-      return false;
+    if (!is_object_schema(a) || !is_object_schema(b)) return false;
+    const std::vector<std::string> names = required_in(a), others = required_in(b);
+    WIDEEP_TRY(work_.add_pairs(names.size(), others.size(), place));
+    for (const std::string& name : names) {
+      if (std::ranges::find(others, name) == others.end()) continue;
+      const ordered_json *of_a = property(a, name), *of_b = property(b, name);
+      if (of_a == nullptr || of_b == nullptr) continue;
+      WIDEEP_TRY_ASSIGN(const bool differ, are_disjoint(*of_a, *of_b, place));
+      if (differ) return true;
     }
-    return std::ranges::any_of(required_in(a), [&](const std::string& name) {
-      const std::vector<std::string> others = required_in(b);
-      if (std::ranges::find(others, name) == others.end()) return false;
-      const auto of = [&](const ordered_json& schema) {
-        const ordered_json properties = schema.value("properties", ordered_json::object());
-        return properties.is_object() ? properties.value(name, ordered_json(true))
-                                      : ordered_json(true);
-      };
-      return are_disjoint(of(a), of(b));
-    });
+    return false;
   }
-  static std::optional<ordered_json> values_of(const ordered_json& schema) {
-    if (has(schema, "const")) return ordered_json::array({schema["const"]});
-    if (has(schema, "enum") && schema["enum"].is_array()) return schema["enum"];
-    return {};
+  // Those that `const` or `enum` list; none: it lists none.
+  static std::vector<const ordered_json*> values_of(const ordered_json& schema) {
+    if (has(schema, "const")) return {&schema["const"]};
+    std::vector<const ordered_json*> values;
+    if (has(schema, "enum") && schema["enum"].is_array()) {
+      for (const ordered_json& each : schema["enum"]) values.push_back(&each);
+    }
+    return values;
+  }
+  static bool is_object_schema(const ordered_json& schema) {
+    return has(schema, "type") && schema["type"] == "object";
+  }
+  // Null: it may be anything.
+  static const ordered_json* property(const ordered_json& schema, const std::string& name) {
+    if (!has(schema, "properties") || !schema["properties"].is_object()) return nullptr;
+    const auto found = schema["properties"].find(name);
+    return found != schema["properties"].end() ? &*found : nullptr;
   }
   static bool types_differ(const ordered_json& a, const ordered_json& b) {
     const auto first = types_of(a, ""), second = types_of(b, "");
@@ -381,6 +397,11 @@ class Compiler {
     parts.push_back(json_.space());
     parts.push_back(text(value.is_object() ? "}" : "]"));
     return sequence(std::move(parts));
+  }
+
+  // Expressions of patterns are larger than their texts.
+  Status add_pattern(const std::string& pattern, const std::string& place) {
+    return work_.add(64 * pattern.size(), place);
   }
 
   // ---- types ----
@@ -508,6 +529,7 @@ class Compiler {
         return refused(where, "beside minLength, maxLength or format is not supported");
       }
       if (!schema["pattern"].is_string()) return refused(where, "expected a string");
+      WIDEEP_TRY(add_pattern(schema["pattern"].get_ref<const std::string&>(), where));
       auto inside = parse_regex(schema["pattern"].get_ref<const std::string&>(),
                                 {.characters = JsonText::characters, .searches = true});
       if (!inside.ok()) return inside.status().at(where);
@@ -670,6 +692,7 @@ class Compiler {
       }
       const std::string& pattern = patterns.begin().key();
       where = pointer(where, pattern);
+      WIDEEP_TRY(add_pattern(pattern, where));
       auto inside = parse_regex(pattern, {.characters = JsonText::characters, .searches = true});
       if (!inside.ok()) return inside.status().at(where);
       key = JsonText::quoted(std::move(*inside));
@@ -726,6 +749,7 @@ class Compiler {
   std::map<std::string, int> references_;
   std::deque<Open> open_;
   size_t num_schemas_ = 0;
+  SchemaWork work_;
 };
 
 }  // namespace

@@ -64,10 +64,10 @@ Result<Expression> add_output(const OutputFormat& format, Rules* rules) {
   return all;
 }
 
-Result<Grammar> compile_output(const OutputFormat& format) {
+Result<Grammar> compile_output(const OutputFormat& format, const BuildLimits& limits) {
   Rules rules;
   WIDEEP_TRY_ASSIGN(Expression all, add_output(format, &rules));
-  auto grammar = build_grammar(rules, rules.add("answer", std::move(all)));
+  auto grammar = build_grammar(rules, rules.add("answer", std::move(all)), limits);
   if (!grammar.ok()) return grammar.status().at(format.place);
   return grammar;
 }

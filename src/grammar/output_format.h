@@ -35,6 +35,6 @@ struct OutputFormat {
 Result<Expression> add_output(const OutputFormat& format, Rules* rules);
 
 // That alone, as a grammar. Errors: also those of build_grammar().
-Result<Grammar> compile_output(const OutputFormat& format);
+Result<Grammar> compile_output(const OutputFormat& format, const BuildLimits& limits = {});
 
 }  // namespace wideep::grammar

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMostDepth = 128;
 constexpr int kMostRepeats = 1'000'000;
+constexpr size_t kMostBytes = size_t{1} << 16;  // a class of four bytes may take 5 kB
 
 const CharacterRanges kDigits = {{'0', '9'}};
 const CharacterRanges kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -51,6 +52,9 @@ class Parser {
       : options_(options), reader_(pattern) {}
 
   Result<Expression> parse() {
+    if (reader_.rest().size() > kMostBytes) {
+      return invalid_input(fmt::format("a pattern of more than {} bytes", kMostBytes));
+    }
     WIDEEP_TRY_ASSIGN(Expression all, alternatives(true));
     if (!reader_.at_end()) return error("a ) without its (");
     return all;

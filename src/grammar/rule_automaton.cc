@@ -9,14 +9,12 @@
 #include <utility>
 
 #include "grammar/byte_kinds.h"
-#include "grammar/grammar.h"
 
 namespace wideep::grammar {
 namespace {
 
 using Kind = ExpressionNode::Kind;
 
-constexpr size_t kMostSteps = size_t{1} << 21;  // a tenth of a second
 // A repeated part is written out if that takes so many states; else its repetitions are counted.
 constexpr size_t kMostWrittenOut = 64;
 
@@ -345,8 +343,6 @@ void trim(RuleAutomaton* rule) {
 }
 
 }  // namespace
-
-bool BuildWork::exceeds() const { return states > 2 * kMostStates || steps > kMostSteps; }
 
 Result<RuleAutomaton> build_rule(const Expression& body, const CallNames& names, BuildWork* work) {
   NfaBuilder builder(names, work);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "grammar/expression.h"
+#include "grammar/grammar.h"
 #include "wideep/status.h"
 
 namespace wideep::grammar {
@@ -18,9 +19,10 @@ namespace wideep::grammar {
 // What was spent on all rules of a grammar. Everything that could grow beyond what its text
 // suggests counts.
 struct BuildWork {
+  BuildLimits limits;
   size_t states = 0;  // before and after the sets were built
   size_t steps = 0;   // members of these sets
-  bool exceeds() const;
+  bool exceeds() const { return states > 2 * limits.states || steps > limits.steps; }
 };
 
 struct RuleAutomaton {

@@ -122,7 +122,36 @@ Result<ordered_json> merge_keyword(const std::string& key, const ordered_json& a
       key));
 }
 
+// Values of a schema, inner ones too.
+size_t parts_of(const ordered_json& value) {
+  if (value.is_string()) return 1 + value.get_ref<const std::string&>().size() / 64;
+  size_t parts = 1;
+  if (!value.is_structured()) return parts;
+  for (const ordered_json& each : value) parts += parts_of(each);
+  return parts;
+}
+
+size_t members_of(const ordered_json& schema, const std::string& key) {
+  const auto found = schema.find(key);
+  return found != schema.end() && found->is_structured() ? found->size() : 0;
+}
+
 }  // namespace
+
+Status SchemaWork::add(size_t more, const std::string& place) {
+  steps += std::min(more, kMost + 1);
+  if (steps <= kMost) return {};
+  return invalid_input(
+      fmt::format("{}: the schema takes too much work to put together; make it smaller", place));
+}
+
+Status SchemaWork::add(const ordered_json& copied, const std::string& place) {
+  return add(parts_of(copied), place);
+}
+
+Status SchemaWork::add_pairs(size_t a, size_t b, const std::string& place) {
+  return b > 0 && a > kMost / b ? add(kMost + 1, place) : add(a * b, place);
+}
 
 bool is_annotation(const std::string& keyword) {
   return keyword.starts_with("x-") ||
@@ -148,7 +177,12 @@ Result<std::vector<std::string>> types_of(const ordered_json& schema, const std:
 }
 
 Result<ordered_json> merge_schemas(const ordered_json& a, const ordered_json& b,
-                                   const std::string& place) {
+                                   const std::string& place, SchemaWork* work) {
+  WIDEEP_TRY(work->add(a, place));
+  WIDEEP_TRY(work->add(b, place));
+  for (const char* const key : {"enum", "required", "properties"}) {
+    WIDEEP_TRY(work->add_pairs(members_of(a, key), members_of(b, key), place));
+  }
   if (!closes_members(a, b) || !closes_members(b, a)) {
     return invalid_input(
         fmt::format("{}: additionalProperties: false, beside members of another schema that has to "

@@ -5,8 +5,10 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "wideep/status.h"
 
@@ -17,11 +19,23 @@ namespace wideep::grammar {
 Result<std::vector<std::string>> types_of(const nlohmann::ordered_json& schema,
                                           const std::string& place);
 
+// What was spent on a schema beyond reading it once: parts of schemas that were copied, and pairs
+// of values that were compared. Schemas that refer to others can ask for any number of both.
+struct SchemaWork {
+  static constexpr size_t kMost = size_t{1} << 22;  // some tenths of a second
+  size_t steps = 0;
+
+  // Errors (invalid input): more than kMost.
+  Status add(size_t more, const std::string& place);
+  Status add(const nlohmann::ordered_json& copied, const std::string& place);
+  Status add_pairs(size_t a, size_t b, const std::string& place);
+};
+
 // Objects both. Errors (invalid input): a keyword whose two values cannot become one, with the
-// place.
+// place; too much work.
 Result<nlohmann::ordered_json> merge_schemas(const nlohmann::ordered_json& a,
                                              const nlohmann::ordered_json& b,
-                                             const std::string& place);
+                                             const std::string& place, SchemaWork* work);
 
 // Keywords that say nothing about a value's text.
 bool is_annotation(const std::string& keyword);

@@ -9,9 +9,11 @@
 // there before.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -91,11 +93,32 @@ const Vocabulary& vocabulary() {
   return kVocabulary;
 }
 
-OutputFormat schema_of(const char* text) {
+OutputFormat schema_of(const char* text, const char* name) {
   return {.kind = OutputFormat::Kind::kJsonSchema,
           .schema = *formats::parse_exact_json(text, "schema"),
-          .place = "schema"};
+          .place = name};
 }
+
+OutputFormat regex_of(const char* pattern, const char* name) {
+  return {.kind = OutputFormat::Kind::kRegex, .texts = {pattern}, .place = name};
+}
+
+// A small language, with white space, comments, strings and expressions.
+constexpr const char* kLanguage = R"GBNF(
+root ::= ws statement*
+statement ::= "let " ws name ws "=" ws expr ";" ws | "if " ws expr block ("else " ws block)?
+  | "while " ws expr block | "fn " ws name "(" ws (name ws ("," ws name ws)*)? ")" ws block
+  | "return " ws expr ";" ws | expr ";" ws
+block ::= "{" ws statement* "}" ws
+expr ::= unary (op ws unary)*
+op ::= "+" | "-" | "*" | "/" | "%" | "==" | "!=" | "<" "="? | ">" "="? | "&&" | "||"
+unary ::= [-!]? primary (("(" ws (expr ("," ws expr)*)? ")" | "[" ws expr "]" | "." name) ws)*
+primary ::= number ws | string ws | name ws | "(" ws expr ")" ws
+name ::= [a-zA-Z_] [a-zA-Z0-9_]*
+number ::= [0-9]+ ("." [0-9]+)?
+string ::= "\"" ([^"\\\n] | "\\" [nrt"\\])* "\""
+ws ::= ([ \t\n] | "//" [^\n]* "\n")*
+)GBNF";
 
 OutputFormat format_of(int64_t number) {
   switch (number) {
@@ -108,30 +131,46 @@ OutputFormat format_of(int64_t number) {
           "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 5},
           "address": {"type": "object", "properties": {"street": {"type": "string"}, "zip":
           {"type": "string", "pattern": "^[0-9]{5}$"}}, "required": ["street", "zip"]}},
-          "required": ["name", "age", "email", "note", "tags", "address"]})");
+          "required": ["name", "age", "email", "note", "tags", "address"]})",
+                       "schema: a person");
     case 2:
       return schema_of(R"({"$defs": {"node": {"type": "object", "properties": {"value": {"anyOf":
           [{"type": "number"}, {"type": "string"}]}, "children": {"type": "array", "items": {"$ref":
-          "#/$defs/node"}}}, "required": ["value", "children"]}}, "$ref": "#/$defs/node"})");
+          "#/$defs/node"}}}, "required": ["value", "children"]}}, "$ref": "#/$defs/node"})",
+                       "schema: a tree");
     case 3:
-      return {.kind = OutputFormat::Kind::kRegex,
-              .texts = {"[A-Z][a-z]+( [a-z]+){3,20}\\."},
-              .place = "regex"};
-    default:
+      return regex_of("[A-Z][a-z]+( [a-z]+){3,20}\\.", "regex: a sentence");
+    case 4:
+      return regex_of("[\\w.]+@[\\w.]+\\.[a-z]{2,6}|\\+\\d{1,3} \\(\\d{3}\\) \\d{3}-\\d{4}",
+                      "regex: an address or a number");
+    case 5:
+      return regex_of("[^\\n]{10,200}\\n(- [^\\n]{5,80}\\n){2,9}", "regex: a list");
+    case 6: {
+      std::mt19937 rng(1);
+      OutputFormat format{.kind = OutputFormat::Kind::kChoice, .place = "choice of 1,000"};
+      while (format.texts.size() < 1000) {
+        std::string text;
+        for (size_t i = 5 + rng() % 40; i > 0; --i) text += " aeinorst"[rng() % 9];
+        format.texts.push_back(std::move(text));
+      }
+      return format;
+    }
+    case 7:
       return {.kind = OutputFormat::Kind::kGrammar,
               .texts = {"root ::= expr\nexpr ::= term ([-+*/] term)*\n"
                         "term ::= [0-9]+ | \"(\" expr \")\" | [a-z]+ \"(\" expr \")\"\n"},
-              .place = "grammar"};
+              .place = "grammar: sums"};
+    default:
+      return {.kind = OutputFormat::Kind::kGrammar,
+              .texts = {kLanguage},
+              .place = "grammar: a language"};
   }
 }
+constexpr int64_t kLastFormat = 8;
 
-struct Cost {
-  double us = 0, most_us = 0;
-  int tokens = 0;
-};
-
-// Answers of at most 200 tokens, drawn of those that are allowed; the time of the grammar alone.
-Cost generate(Constraint& constraint, unsigned seed, Cost cost) {
+// Answers of at most 200 tokens, drawn of those that are allowed. Adds the microseconds of the
+// grammar alone, token by token.
+void generate(Constraint& constraint, unsigned seed, std::vector<double>* us) {
   std::mt19937 rng(seed);
   std::vector<int32_t> answer;
   Progress progress;
@@ -140,17 +179,13 @@ Cost generate(Constraint& constraint, unsigned seed, Cost cost) {
     const int64_t start = base::thread_cpu_ns();
     constraint.follow(answer, &progress);
     constraint.find_allowed(progress, vocabulary().size(), &bits);
-    const double us = static_cast<double>(base::thread_cpu_ns() - start) * 1e-3;
-    cost.us += us;
-    cost.most_us = std::max(cost.most_us, us);
-    ++cost.tokens;
+    us->push_back(static_cast<double>(base::thread_cpu_ns() - start) * 1e-3);
     std::vector<int32_t> allowed;
     for (int32_t token = 0; token < vocabulary().size(); ++token) {
       if (is_allowed(bits, token)) allowed.push_back(token);
     }
     answer.push_back(allowed[rng() % allowed.size()]);
   }
-  return cost;
 }
 
 void BM_CompileFormat(benchmark::State& state) {
@@ -160,32 +195,58 @@ void BM_CompileFormat(benchmark::State& state) {
   state.SetLabel(format.place);
   state.counters["bytes"] = static_cast<double>(bytes);
 }
-BENCHMARK(BM_CompileFormat)->DenseRange(0, 4)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_CompileFormat)->DenseRange(0, kLastFormat)->Unit(benchmark::kMicrosecond);
 
-// us: processor time of a token, on average; most_us: of the slowest one.
-void generate_answers(benchmark::State& state, bool again) {
+// us: processor time of a token, on average; of the slowest of two, of a hundred, of all.
+enum class Known { kNothing, kPrepared, kAnswers };
+void generate_answers(benchmark::State& state, Known known) {
   const OutputFormat format = format_of(state.range(0));
   const Grammar grammar = *compile_output(format);
-  Cost cost;
+  std::vector<double> us;
+  unsigned seed = 1;
+  double prepare_ms = 0;
   for (auto _ : state) {
     PartMasks parts;
     Constraint constraint(grammar, vocabulary(), parts);
-    if (!again) {
-      cost = generate(constraint, 1, cost);
+    if (known == Known::kPrepared) {
+      const int64_t start = base::thread_cpu_ns();
+      prepare_masks(grammar, vocabulary(), parts, [] { return true; });
+      prepare_ms += static_cast<double>(base::thread_cpu_ns() - start) * 1e-6;
+    }
+    if (known != Known::kAnswers) {
+      generate(constraint, seed++, &us);
       continue;
     }
-    for (unsigned seed = 1; seed <= 16; ++seed) generate(constraint, seed, {});
-    for (unsigned seed = 17; seed <= 32; ++seed) cost = generate(constraint, seed, cost);
+    std::vector<double> before;
+    for (; seed <= 16; ++seed) generate(constraint, seed, &before);
+    for (; seed <= 32; ++seed) generate(constraint, seed, &us);
     state.counters["MB"] = static_cast<double>(constraint.bytes() + parts.bytes()) * 1e-6;
   }
   state.SetLabel(format.place);
-  state.counters["us"] = cost.us / cost.tokens;
-  state.counters["most_us"] = cost.most_us;
+  std::ranges::sort(us);
+  const auto count = static_cast<double>(us.size());
+  state.counters["us"] = std::accumulate(us.begin(), us.end(), 0.0) / count;
+  state.counters["p50_us"] = us[us.size() / 2];
+  state.counters["p99_us"] = us[us.size() * 99 / 100];
+  state.counters["most_us"] = us.back();
+  state.counters["tokens"] = count;
+  if (known == Known::kPrepared) state.counters["prepare_ms"] = prepare_ms / 16;
 }
-void BM_FirstAnswer(benchmark::State& state) { generate_answers(state, false); }
-void BM_AnswersAgain(benchmark::State& state) { generate_answers(state, true); }
-BENCHMARK(BM_FirstAnswer)->DenseRange(0, 4)->Iterations(5)->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_AnswersAgain)->DenseRange(0, 4)->Iterations(1)->Unit(benchmark::kMillisecond);
+void BM_FirstAnswer(benchmark::State& state) { generate_answers(state, Known::kNothing); }
+void BM_FirstPrepared(benchmark::State& state) { generate_answers(state, Known::kPrepared); }
+void BM_AnswersAgain(benchmark::State& state) { generate_answers(state, Known::kAnswers); }
+BENCHMARK(BM_FirstAnswer)
+    ->DenseRange(0, kLastFormat)
+    ->Iterations(16)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_FirstPrepared)
+    ->DenseRange(0, kLastFormat)
+    ->Iterations(16)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_AnswersAgain)
+    ->DenseRange(0, kLastFormat)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 void BM_BuildVocabulary(benchmark::State& state) {
   std::vector<std::string> tokens;

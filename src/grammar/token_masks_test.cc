@@ -30,10 +30,14 @@ std::vector<int32_t> allowed_slowly(const Grammar& grammar, const Vocabulary& vo
                                     const std::string& text) {
   std::vector<int32_t> tokens;
   Automaton automaton(grammar);
+  const auto after = [&](Automaton::State state, std::string_view bytes) {
+    for (const char byte : bytes) state = automaton.next(state, static_cast<uint8_t>(byte));
+    return state;
+  };
+  const Automaton::State here = after(automaton.start(), text);
   for (int32_t token = 0; token < vocabulary.size(); ++token) {
     const std::string_view bytes = vocabulary.text(token);
-    if (bytes.empty()) continue;
-    if (match(automaton, text + std::string(bytes)) != Match::kNone) tokens.push_back(token);
+    if (!bytes.empty() && after(here, bytes) != Automaton::kDead) tokens.push_back(token);
   }
   return tokens;
 }
@@ -54,10 +58,10 @@ std::vector<int32_t> allowed_fast(Automaton& automaton, TokenMasks& masks,
 
 // Walks through texts by random allowed tokens, and compares all masks on the way.
 void compare(const Grammar& grammar, const Vocabulary& vocabulary, PartMasks& parts, unsigned seed,
-             int texts, int most_tokens) {
+             int texts, int most_tokens, const TokenMasks::Limits& limits = {}) {
   RandomRules random(seed);
   Automaton automaton(grammar);
-  TokenMasks masks(vocabulary, parts);
+  TokenMasks masks(vocabulary, parts, limits);
   for (int i = 0; i < texts; ++i) {
     std::string text;
     for (int step = 0; step < most_tokens; ++step) {
@@ -70,18 +74,47 @@ void compare(const Grammar& grammar, const Vocabulary& vocabulary, PartMasks& pa
   }
 }
 
+// By whole walks; by places in rules; by places and what follows them, which few tokens may leave.
 TEST(TokenMasks, OfRandomRulesAreThoseOfEachToken) {
-  int compared = 0;
-  for (unsigned seed = 0; seed < 300; ++seed) {
-    RandomRules random(seed);
-    auto grammar = build_grammar(random.make(), 0);
-    if (!grammar.ok()) continue;
-    const Vocabulary vocabulary(random.vocabulary(200), {});
-    PartMasks parts;
-    compare(*grammar, vocabulary, parts, seed, 3, 8);
-    ++compared;
+  const std::vector<TokenMasks::Limits> all_limits = {
+      {},
+      {.short_nodes = 0, .leaving = 1000, .leaving_there = 1000},
+      {.short_nodes = 0, .leaving = 0, .leaving_there = 1000},
+      {.short_nodes = 20, .leaving = 10, .leaving_there = 20}};
+  for (const TokenMasks::Limits& limits : all_limits) {
+    int compared = 0;
+    for (unsigned seed = 0; seed < 300; ++seed) {
+      RandomRules random(seed);
+      auto grammar = build_grammar(random.make(), 0);
+      if (!grammar.ok()) continue;
+      const Vocabulary vocabulary(random.vocabulary(200), {});
+      PartMasks parts;
+      compare(*grammar, vocabulary, parts, seed, 3, 8, limits);
+      ++compared;
+    }
+    EXPECT_GT(compared, 100);
   }
-  EXPECT_GT(compared, 100);
+}
+
+// Loops that are counted, with what they may leave to at each count.
+TEST(TokenMasks, OfCountedLoopsAreThoseOfEachToken) {
+  const Vocabulary vocabulary(RandomRules(3).vocabulary(400), {});
+  std::vector<Expression> parts_of_loops = {
+      byte_range('a', 'c'), sequence({text("a"), repeat(byte_range('b', 'c'), 0, kNoMost)}),
+      choice({text("ab"), text("c"), text("abc")}),
+      repeat(sequence({text("a"), repeat(text("b"), 1, 70)}), 1, 70)};
+  for (const Expression& part : parts_of_loops) {
+    for (const int most : {70, 73, 90, kNoMost}) {
+      for (const char* const behind : {"d", "a", "cd"}) {
+        Rules rules;
+        const int root = rules.add("root", sequence({repeat(part, 66, most), text(behind)}));
+        const auto grammar = build_grammar(rules, root);
+        ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+        PartMasks parts;
+        compare(*grammar, vocabulary, parts, 5, 1, 80, {.short_nodes = 0, .leaving = 0});
+      }
+    }
+  }
 }
 
 // A vocabulary so large that whole walks are given up, and places in rules are used instead. All

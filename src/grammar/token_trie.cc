@@ -19,7 +19,7 @@ struct Place {
 
 }  // namespace
 
-TokenTrie::TokenTrie(std::vector<std::pair<std::string, int32_t>> tokens) {
+TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens) {
   std::erase_if(tokens, [](const auto& token) {
     return token.first.empty() || token.first.size() > std::numeric_limits<uint16_t>::max();
   });

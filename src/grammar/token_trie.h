@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -29,7 +28,7 @@ class TokenTrie {
 
   TokenTrie() = default;
   // Tokens without bytes are in no node. Longer ones than 65535 bytes are left out.
-  explicit TokenTrie(std::vector<std::pair<std::string, int32_t>> tokens);
+  explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
   std::span<const Node> nodes() const { return {nodes_.data(), nodes_.size() - 1}; }
   // Tokens that end in the node.

@@ -15,7 +15,7 @@ bool could_spell_special(std::string_view text) {
 }
 
 TokenTrie trie_of(const std::vector<std::string>& texts) {
-  std::vector<std::pair<std::string, int32_t>> tokens;
+  std::vector<std::pair<std::string_view, int32_t>> tokens;
   for (size_t id = 0; id < texts.size(); ++id) {
     if (!texts[id].empty()) tokens.emplace_back(texts[id], static_cast<int32_t>(id));
   }

@@ -101,6 +101,7 @@ Result<AnswerStyle> answer_style(std::string_view text, const tokenizer::Tokeniz
     style.marker_names.emplace_back(tokenizer.id_to_token(token));
   }
   style.reads_thinking = text.find("message.thinking") != text.npos;
+  style.knows_developer = text.find("developer") != text.npos;
   return style;
 }
 

@@ -37,6 +37,7 @@ struct AnswerStyle {
   std::vector<std::string> marker_names;  // of these
   // Earlier reasoning is read as message.thinking, not message.reasoning_content.
   bool reads_thinking = false;
+  bool knows_developer = false;  // the role
 
   bool marks(int32_t token) const;
 };

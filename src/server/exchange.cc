@@ -51,6 +51,7 @@ const char* reason_of(int status) {
       {503, "Service Unavailable"},
       {504, "Gateway Timeout"},
       {505, "HTTP Version Not Supported"},
+      {529, "Overloaded"},
   };
   const auto* found = std::find_if(std::begin(kReasons), std::end(kReasons),
                                    [&](const auto& each) { return each.first == status; });

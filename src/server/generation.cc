@@ -45,11 +45,12 @@ double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // The records of an exchange: first what else would be different in another process, then each
 // token with the index of its answer.
-std::string encode_head(const ReplyHead& head, uint64_t seed) {
+std::string encode_head(const ReplyHead& head, uint64_t seed, const std::string& kept) {
   engine::WireWriter writer;
   writer.put_text(head.id);
   writer.put(head.created);
   writer.put(seed);
+  writer.put_text(kept);
   return writer.take();
 }
 
@@ -85,12 +86,22 @@ Generation::Answer::Answer(const tokenizer::Tokenizer& tokenizer, StopStrings st
   }
 }
 
+std::string Generation::kept_of(const Exchange& exchange) {
+  const std::vector<std::string> records = exchange.records();
+  if (records.empty()) return "";
+  engine::WireReader reader(records.front());
+  reader.get_text();  // the id
+  reader.get<decltype(ReplyHead::created)>();
+  reader.get<uint64_t>();  // the seed
+  return std::string(reader.get_text());
+}
+
 void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                        GenerationOptions options, std::vector<engine::SharedTokens> prompts) {
   Past past;
   const std::vector<std::string> records = exchange->records();
   if (records.empty()) {
-    exchange->add_record(encode_head(head, options.sampling.seed));
+    exchange->add_record(encode_head(head, options.sampling.seed, options.kept));
   } else {
     decode_head(records.front(), &head, &options.sampling.seed);
     for (size_t i = 1; i < records.size(); ++i) past.tokens.push_back(decode_token(records[i]));
@@ -109,7 +120,9 @@ Generation::Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
       head_(std::move(head)),
       options_(std::move(options)),
       prompts_(std::move(prompts)),
-      events_(head_, options_.include_usage),
+      writer_(options_.make_writer != nullptr
+                  ? options_.make_writer(head_)
+                  : std::make_unique<OpenAiReply>(head_, options_.include_usage)),
       start_ns_(base::wall_ns()) {
   setup_.running.insert(this);
 }
@@ -125,14 +138,10 @@ void Generation::begin(const Past& past) {
   const StopStrings stops(std::move(options_.stop));
   for (size_t i = 0; i < prompts_.size() * n; ++i) {
     Answer& answer = answers_.emplace_back(setup_.tokenizer, stops, options_.answer.get());
-    answer.awaits_experts = setup_.returns_experts && !options_.stream;
-    // OpenAI's chat streams begin with a chunk that has only the role.
-    if (options_.stream && head_.api == Api::kChat) {
-      const ReplyPart role{.index = static_cast<int>(i), .text = {}, .first = true};
-      events_.add_chunk(role, &event_);
-      send_event();
-    }
+    answer.awaits_experts = returns_experts();
   }
+  writer_->begin(answers_.size(), usage_, events());
+  send_event();
   for (const auto& [index, token] : past.tokens) this->token(index, token);
   for (size_t i = 0; i < answers_.size(); ++i) {
     if (!answers_[i].has_ended()) submit(i);
@@ -203,9 +212,9 @@ void Generation::token(size_t index, const run::Token& each) {
   note_times(answer, each.step_drafts < 0, last);
   if (answer.has_ended()) note_end();
   // Tokens without text (a part of a character, a possible stop string) wait for the next chunk.
-  const bool has_text = !answer.text.empty() || !answer.reasoning.empty() || !answer.calls.empty();
   const bool due = answer.num_tokens() - answer.sent_tokens >= setup_.stream_interval;
-  if (options_.stream && (last || (due && has_text))) send_part(index);
+  const bool sends = options_.stream || writer_->takes_parts();
+  if (sends && (last || (due && answer.has_news()))) send_part(index);
   if (finished()) end();
 }
 
@@ -251,14 +260,20 @@ void Generation::note_cached(size_t index, int tokens) {
 // string; to answer.reasoning and answer.calls, in which no stop strings are looked for.
 void Generation::take_text(size_t index, const run::Token& each) {
   Answer& answer = answers_[index];
-  if (options_.logprobs) note_logprob(answer, each);
   const bool last = each.finish_reason != FinishReason::kNotFinished;
   if (answer.reader != nullptr) {
     read_token(answer, each);
-    const std::string reasoning = answer.parts.take_reasoning();
-    if (options_.answer->returns_reasoning) answer.reasoning += reasoning;
-    take_calls(index);
-    answer.text += answer.stop.push(answer.parts.take_content());
+    std::string reasoning = answer.parts.take_reasoning();
+    const std::string content = answer.parts.take_content();
+    std::vector<answer::CallPart> calls = answer.parts.take_calls();
+    note_reasoning(answer, !reasoning.empty(), !content.empty() || !calls.empty());
+    if (!options_.answer->returns_reasoning) reasoning.clear();
+    if (writer_->takes_parts()) {
+      send_other_kinds(index, !reasoning.empty(), !content.empty(), !calls.empty());
+    }
+    answer.reasoning += reasoning;
+    add_calls(index, std::move(calls));
+    answer.text += answer.stop.push(content);
   } else {
     // An end token (kStop) has no text.
     std::string text;
@@ -267,6 +282,31 @@ void Generation::take_text(size_t index, const run::Token& each) {
     answer.text += answer.stop.push(text);
   }
   if (last && !answer.stop.found()) answer.text += answer.stop.flush();
+  if (options_.logprobs) note_logprob(answer, each);
+}
+
+// A part that waits to be sent keeps the order of the answer by being of one kind. What one token
+// brings may be of several; answers do not show the order inside of a token.
+void Generation::send_other_kinds(size_t index, bool has_reasoning, bool has_content,
+                                  bool has_calls) {
+  const Answer& answer = answers_[index];
+  const bool is_new = has_reasoning || has_content || has_calls;
+  const bool is_same = !answer.reasoning.empty() == has_reasoning &&
+                       !answer.text.empty() == has_content && !answer.calls.empty() == has_calls;
+  if (is_new && !is_same && answer.has_news()) send_part(index);
+}
+
+// The marks of a format count with the reasoning that they begin, not with what follows it.
+void Generation::note_reasoning(Answer& answer, bool has_reasoning, bool has_more) {
+  if (has_reasoning) {
+    usage_.reasoning_tokens += std::exchange(answer.unclear_tokens, 0) + 1;
+    answer.in_reasoning = true;
+  } else if (answer.in_reasoning) {
+    ++answer.unclear_tokens;
+  }
+  if (!has_more) return;
+  answer.in_reasoning = false;
+  answer.unclear_tokens = 0;
 }
 
 // Lets the answer's reader read the token: its text, or, of a special token that marks a part of
@@ -289,9 +329,9 @@ void Generation::read_token(Answer& answer, const run::Token& each) {
 }
 
 // Appends what has come of the calls to answer.calls: parts of one call become one.
-void Generation::take_calls(size_t index) {
+void Generation::add_calls(size_t index, std::vector<answer::CallPart> parts) {
   Answer& answer = answers_[index];
-  for (answer::CallPart& part : answer.parts.take_calls()) {
+  for (answer::CallPart& part : parts) {
     if (options_.answer->one_call && part.index > 0) return;
     if (part.begins && part.id.empty()) part.id = call_id(index, part.index);
     if (!answer.calls.empty() && answer.calls.back().index == part.index) {
@@ -305,9 +345,11 @@ void Generation::take_calls(size_t index) {
 // The same whichever process makes it, and another one for every call.
 std::string Generation::call_id(size_t index, int call) const {
   const std::string unique =
-      fmt::format("{}-{}-{}", head_.id.substr(head_.id.find('-') + 1), index, call);
+      fmt::format("{}-{}-{}", head_.id.substr(head_.id.find_first_of("-_") + 1), index, call);
   const answer::CallFormat* format = options_.answer->settings.format.calls;
-  if (format == nullptr || !format->has_short_ids) return "call_" + unique;
+  if (format == nullptr || !format->has_short_ids) {
+    return (head_.api == Api::kMessages ? "toolu_" : "call_") + unique;
+  }
   constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
   std::string id;
   for (uint64_t hash = base::content_hash(std::as_bytes(std::span(unique)).data(), unique.size());
@@ -358,8 +400,10 @@ void Generation::send_part(size_t index) {
                        .calls = &answer.calls,
                        .has_called = answer.parts.num_calls() > 0,
                        .logprobs = options_.logprobs ? &answer.logprobs : nullptr,
-                       .finish_reason = answer.finish_reason};
-  events_.add_chunk(part, &event_);
+                       .finish_reason = answer.finish_reason,
+                       .stop_string = answer.stop.match(),
+                       .fills_context = options_.is_clipped};
+  writer_->add(part, events());
   send_event();
   answer.text.clear();
   answer.reasoning.clear();
@@ -369,23 +413,22 @@ void Generation::send_part(size_t index) {
 }
 
 void Generation::send_event() {
+  if (event_.empty()) return;
   exchange_->send(event_);
   event_.clear();
 }
 
-void Generation::count_reply(int status) {
-  ++setup_.metrics
-        .replies[{head_.api == Api::kChat ? "/v1/chat/completions" : "/v1/completions", status}];
-}
+void Generation::count_reply(int status) { ++setup_.metrics.replies[{path_of(head_.api), status}]; }
 
 void Generation::fail(const ApiError& error) {
   const std::shared_ptr<Generation> kept = shared_from_this();  // the callbacks may be the last
   count_reply(error.status);
   exchange_->on_gone(nullptr);
   cancel_all();
-  if (!options_.stream) return exchange_->reply(error.status, "application/json", error.json());
-  EventWriter::add_error(error, &event_);
-  EventWriter::add_last(&event_);
+  if (!options_.stream) {
+    return exchange_->reply(error.status, "application/json", writer_->error(error));
+  }
+  writer_->fail(error, &event_);
   send_event();
   exchange_->end();
 }
@@ -401,14 +444,13 @@ void Generation::end() {
     usage_.speculation = all.json(setup_.draft_metrics, setup_.most_drafts);
   }
   if (options_.stream) {
-    if (options_.include_usage) events_.add_usage(usage_, &event_);
-    EventWriter::add_last(&event_);
+    writer_->end(usage_, &event_);
     send_event();
     exchange_->end();
     return;
   }
   std::vector<ReplyPart> parts;
-  for (size_t i = 0; i < answers_.size(); ++i) {
+  for (size_t i = 0; i < answers_.size() && !writer_->takes_parts(); ++i) {
     parts.push_back({.index = static_cast<int>(i),
                      .text = answers_[i].text,
                      .reasoning = answers_[i].reasoning,
@@ -416,9 +458,9 @@ void Generation::end() {
                      .has_called = answers_[i].parts.num_calls() > 0,
                      .logprobs = options_.logprobs ? &answers_[i].logprobs : nullptr,
                      .finish_reason = answers_[i].finish_reason,
-                     .routed_experts = setup_.returns_experts ? &answers_[i].experts : nullptr});
+                     .routed_experts = returns_experts() ? &answers_[i].experts : nullptr});
   }
-  exchange_->reply(200, "application/json", json_text(whole_reply(head_, parts, usage_)));
+  exchange_->reply(200, "application/json", writer_->whole(parts, usage_));
 }
 
 // The client has left, or the ranks have failed. Tokens that arrive later find their answers ended.

@@ -21,6 +21,7 @@
 #include "server/metrics.h"
 #include "server/openai_reply.h"
 #include "server/openai_request.h"
+#include "server/reply_writer.h"
 #include "server/stop_strings.h"
 #include "tokenizer/stream_decoder.h"
 
@@ -49,6 +50,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                     GenerationOptions options, std::vector<engine::SharedTokens> prompts);
 
+  // GenerationOptions::kept of the process that has died in the middle of the reply; "": there was
+  // none.
+  static std::string kept_of(const Exchange& exchange);
+
   // Ends it with this error instead of its further tokens: an event before [DONE] in a stream, else
   // the reply.
   void fail(const ApiError& error);
@@ -61,6 +66,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     // Complete, but for what the reply still needs.
     bool has_all_tokens() const { return finish_reason != engine::FinishReason::kNotFinished; }
     bool has_ended() const { return has_all_tokens() && !awaits_experts; }
+    bool has_news() const { return !text.empty() || !reasoning.empty() || !calls.empty(); }
     int num_tokens() const { return static_cast<int>(tokens.size()); }
 
     std::optional<int64_t> id;  // Backend::submit; nullopt: not submitted
@@ -76,6 +82,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<int32_t> tokens;                   // received
     int rank = -1;                                 // that has sampled the last one
     int sent_tokens = 0;
+    int64_t unclear_tokens = 0;  // since the last ones that had text of any kind
+    bool in_reasoning = true;    // these have been reasoning, or there were none
     bool awaits_experts = false;
     bool is_cut = false;  // Backend::cut, since it was submitted
     std::string experts;  // as the reply has them
@@ -100,7 +108,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void note_cached(size_t index, int tokens);
   void take_text(size_t index, const run::Token& token);
   void read_token(Answer& answer, const run::Token& token);
-  void take_calls(size_t index);
+  void send_other_kinds(size_t index, bool has_reasoning, bool has_content, bool has_calls);
+  void add_calls(size_t index, std::vector<answer::CallPart> parts);
+  void note_reasoning(Answer& answer, bool has_reasoning, bool has_more);
   std::string call_id(size_t index, int call) const;
   void note_logprob(Answer& answer, const run::Token& token);
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
@@ -108,17 +118,22 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void note_end();
   void send_part(size_t index);
   void send_event();
+  // Null: the reply is no stream.
+  std::string* events() { return options_.stream ? &event_ : nullptr; }
   void end();
   void count_reply(int status);
   void cancel_all();
   bool finished() const { return running_ == 0; }
+  bool returns_experts() const {
+    return setup_.returns_experts && !options_.stream && !writer_->takes_parts();
+  }
 
   GenerationSetup& setup_;
   std::shared_ptr<Exchange> exchange_;
   ReplyHead head_;
   GenerationOptions options_;
   const std::vector<engine::SharedTokens> prompts_;
-  EventWriter events_;
+  const std::unique_ptr<ReplyWriter> writer_;
   std::string event_;            // not sent yet
   std::vector<Answer> answers_;  // [prompts × n], the n answers to a prompt side by side
   Usage usage_;

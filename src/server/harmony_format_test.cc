@@ -6,22 +6,10 @@
 #include <string>
 
 #include "grammar/constraint_testing.h"
-#include "grammar/special_bytes.h"
+#include "server/harmony_testing.h"
 
 namespace wideep::server {
 namespace {
-
-// Names of special tokens become what stands for them in a text.
-std::string with_tokens(std::string text) {
-  for (const std::string name :
-       {"<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|constrain|>"}) {
-    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-      if (at > 0 && text[at - 1] == grammar::kSpecialBegin) continue;
-      text.replace(at, name.size(), grammar::special_bytes(name));
-    }
-  }
-  return text;
-}
 
 TEST(HarmonyFormat, TheFinalMessageHasTheFormat) {
   grammar::Rules rules;
@@ -29,7 +17,7 @@ TEST(HarmonyFormat, TheFinalMessageHasTheFormat) {
   const auto grammar = grammar::build_grammar(rules, rules.add("answer", answer));
   ASSERT_TRUE(grammar.ok()) << grammar.status().message();
   const auto match = [&](const std::string& text) {
-    return grammar::match(*grammar, with_tokens(text));
+    return grammar::match(*grammar, with_special_tokens(text));
   };
   EXPECT_EQ(match("<|channel|>final<|message|>{}"), grammar::Match::kWhole);
   EXPECT_EQ(match("<|channel|>final <|constrain|>json<|message|>{}"), grammar::Match::kWhole);

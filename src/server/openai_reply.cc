@@ -248,4 +248,33 @@ void EventWriter::add_usage(const Usage& usage, std::string* events) const {
   *events += "}\n\n";
 }
 
+OpenAiReply::OpenAiReply(ReplyHead head, bool includes_usage)
+    : head_(std::move(head)), includes_usage_(includes_usage), events_(head_, includes_usage) {}
+
+// OpenAI's chat streams begin with a chunk that has only the role.
+void OpenAiReply::begin(size_t num_answers, const Usage&, std::string* events) {
+  if (events == nullptr || head_.api != Api::kChat) return;
+  for (size_t i = 0; i < num_answers; ++i) {
+    events_.add_chunk({.index = static_cast<int>(i), .text = {}, .first = true}, events);
+  }
+}
+
+void OpenAiReply::add(const ReplyPart& part, std::string* events) {
+  events_.add_chunk(part, events);
+}
+
+void OpenAiReply::end(const Usage& usage, std::string* events) {
+  if (includes_usage_) events_.add_usage(usage, events);
+  EventWriter::add_last(events);
+}
+
+void OpenAiReply::fail(const ApiError& error, std::string* events) {
+  EventWriter::add_error(error, events);
+  EventWriter::add_last(events);
+}
+
+std::string OpenAiReply::whole(const std::vector<ReplyPart>& answers, const Usage& usage) {
+  return json_text(whole_reply(head_, answers, usage));
+}
+
 }  // namespace wideep::server

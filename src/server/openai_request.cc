@@ -6,14 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <iterator>
 #include <limits>
 
-#include "base/check.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
+#include "server/body_reader.h"
+#include "server/generation_fields.h"
 #include "server/request_fields.h"
 
 namespace wideep::server {
@@ -23,130 +22,13 @@ using nlohmann::ordered_json;
 
 constexpr int kMostAnswers = 128;  // n, and prompts of one request
 constexpr size_t kMostStops = 16;
-constexpr int kMostTokens = 1 << 24;
-constexpr int kMostTopLogprobs = 20;  // of a chat; a completion has at most kMostLogprobs
-constexpr int kMostLogprobs = 5;
+constexpr int kMostLogprobs = 5;  // of a completion
 
 constexpr size_t kMostStopBytes = 1024;  // of each
-
-// With 512 members a body of 8 MiB takes a second at worst (formats/json_parse.h).
-constexpr size_t kMostMembers = 512;
 
 constexpr size_t kMostChoices = 10'000;
 
 constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
-
-// The fields of a body, by the table of request_fields.h. The first complaint stays.
-class BodyReader {
- public:
-  BodyReader(Bodies kind, std::string_view text) : kind_(kind) { read(text); }
-
-  // The value of a field, or null if it is absent. REQUIRES: the table has it for this body.
-  const ordered_json& take(const char* name) {
-    static const ordered_json kAbsent;
-    WIDEEP_CHECK(find_request_field(name, kind_) != nullptr);
-    taken_.push_back(name);
-    const auto found = body_.find(name);
-    return found == body_.end() ? kAbsent : *found;
-  }
-
-  bool flag(const char* name, bool by_default = false) {
-    const ordered_json& value = take(name);
-    if (value.is_boolean()) return value.get<bool>();
-    if (!value.is_null()) complain(name, "expected true or false");
-    return by_default;
-  }
-
-  std::optional<int64_t> integer(const char* name, int64_t least, int64_t most) {
-    const ordered_json& value = take(name);
-    if (value.is_null()) return {};
-    const bool whole = value.is_number_integer() &&
-                       !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX);
-    const int64_t number = whole ? value.get<int64_t>() : 0;
-    if (whole && number >= least && number <= most) return number;
-    complain(name,
-             fmt::format("expected an integer from {} to {}, found {}", least, most, shown(value)));
-    return {};
-  }
-
-  std::optional<double> number(const char* name, double least, double most) {
-    const ordered_json& value = take(name);
-    if (value.is_null()) return {};
-    if (value.is_number() && value.get<double>() >= least && value.get<double>() <= most) {
-      return value.get<double>();
-    }
-    complain(name,
-             fmt::format("expected a number from {} to {}, found {}", least, most, shown(value)));
-    return {};
-  }
-
-  std::string string(const char* name) {
-    const ordered_json& value = take(name);
-    if (value.is_string()) return value.get<std::string>();
-    if (!value.is_null()) complain(name, fmt::format("expected a string, found {}", shown(value)));
-    return "";
-  }
-
-  // Where only one value, or none, changes nothing.
-  void only(const char* name, const ordered_json& harmless, const char* what) {
-    const ordered_json& value = take(name);
-    if (value.is_null() || value == harmless) return;
-    complain(name, fmt::format("{} is not supported: expected {} or nothing, found {}", what,
-                               formats::json_text(harmless), shown(value)));
-  }
-
-  void complain(const std::string& param, const std::string& what) {
-    if (error_) return;
-    error_ = ApiError{.status = 400,
-                      .message = param.empty() ? what : fmt::format("{}: {}", param, what),
-                      .param = param};
-  }
-
-  static std::string shown(const ordered_json& value) {
-    if (const auto* digits = formats::large_integer(value)) return {digits->begin(), digits->end()};
-    std::string text = formats::json_text(value);
-    constexpr size_t kMostShown = 60;
-    if (text.size() > kMostShown) {
-      return value.is_array() ? fmt::format("a list of {}", value.size())
-                              : fmt::format("a value of type {}", value.type_name());
-    }
-    return text;
-  }
-
-  bool is_valid() const { return !error_; }
-
-  // After everything was taken.
-  std::optional<ApiError> finish() {
-    for (const auto& [name, value] : body_.items()) {
-      const RequestField* field = find_request_field(name, kind_);
-      const bool is_taken = std::find(taken_.begin(), taken_.end(), name) != taken_.end();
-      const bool should_be = field != nullptr && (field->use == FieldUse::kHonoured ||
-                                                  field->use == FieldUse::kOneValue);
-      if (field == nullptr || (should_be && !is_taken)) {
-        complain(name, "this field is not known");
-      } else if (field->use == FieldUse::kRefused && !value.is_null()) {
-        complain(name, fmt::format("is not supported: expected nothing, found {}", shown(value)));
-      }
-    }
-    return error_;
-  }
-
- private:
-  void read(std::string_view text) {
-    constexpr std::string_view kGzip = "\x1f\x8b";
-    if (text.starts_with(kGzip)) return complain("", "the body is compressed: expected plain JSON");
-    // Exact: tools and arguments may have integers of any size, which the model should see.
-    auto parsed = formats::parse_exact_json(text, "body", kMostMembers);
-    if (!parsed.ok()) return complain("", parsed.status().message());
-    if (!parsed->is_object()) return complain("", "the body is no JSON object");
-    body_ = std::move(*parsed);
-  }
-
-  Bodies kind_;
-  ordered_json body_ = ordered_json::object();
-  std::vector<std::string> taken_;
-  std::optional<ApiError> error_;
-};
 
 std::vector<std::string> read_stop(BodyReader& body) {
   const ordered_json& value = body.take("stop");
@@ -174,55 +56,6 @@ std::vector<std::string> read_stop(BodyReader& body) {
   return stops;
 }
 
-// {"token id": bias}.
-std::vector<engine::TokenBias> read_bias(BodyReader& body) {
-  constexpr double kMostBias = 100;  // OpenAI's
-  std::vector<engine::TokenBias> biases;
-  const ordered_json& value = body.take("logit_bias");
-  if (value.is_null()) return biases;
-  if (!value.is_object()) body.complain("logit_bias", "expected an object");
-  for (const auto& [name, bias] : value.items()) {
-    int32_t token = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
-    const bool is_id = error == std::errc() && end == name.data() + name.size() && token >= 0;
-    if (!is_id || !bias.is_number() || std::abs(bias.get<double>()) > kMostBias) {
-      body.complain(
-          "logit_bias",
-          fmt::format("expected token ids with numbers from {} to {}, found {}: {}", -kMostBias,
-                      kMostBias, BodyReader::shown(ordered_json(name)), BodyReader::shown(bias)));
-      return {};
-    }
-    biases.push_back({.token = token, .bias = bias.get<float>()});
-  }
-  return biases;
-}
-
-void read_sampling(BodyReader& body, GenerationOptions& options) {
-  options.sampling.temperature =
-      static_cast<float>(body.number("temperature", 0.0, 100.0).value_or(1.0));
-  options.sampling.top_p = static_cast<float>(body.number("top_p", 0.0, 1.0).value_or(1.0));
-  if (options.sampling.top_p <= 0.0f) body.complain("top_p", "expected a number above 0");
-  const auto real = [&](const char* name, double least, double most, double by_default) {
-    return static_cast<float>(body.number(name, least, most).value_or(by_default));
-  };
-  constexpr double kMostPenalty = 2;  // OpenAI's
-  options.sampling.min_p = real("min_p", 0, 1, 0);
-  options.sampling.presence_penalty = real("presence_penalty", -kMostPenalty, kMostPenalty, 0);
-  options.sampling.frequency_penalty = real("frequency_penalty", -kMostPenalty, kMostPenalty, 0);
-  options.sampling.repetition_penalty = real("repetition_penalty", 0, 100, 1);
-  if (options.sampling.repetition_penalty <= 0.0f) {
-    body.complain("repetition_penalty", "expected a number above 0");
-  }
-  options.bias = read_bias(body);
-  // −1, as other servers have it: all tokens.
-  options.sampling.top_k =
-      static_cast<int>(std::max<int64_t>(0, body.integer("top_k", -1, kMostTokens).value_or(0)));
-  if (const auto seed = body.integer("seed", INT64_MIN, INT64_MAX)) {
-    options.has_seed = true;
-    options.sampling.seed = static_cast<uint64_t>(*seed);
-  }
-}
-
 bool read_include_usage(BodyReader& body, bool stream) {
   const ordered_json& value = body.take("stream_options");
   if (value.is_null()) return false;
@@ -239,16 +72,6 @@ bool read_include_usage(BodyReader& body, bool stream) {
     }
   }
   return value.value("include_usage", ordered_json(false)) == true;
-}
-
-// "off" or false; "on", true or nothing: as the server does.
-bool read_speculates(BodyReader& body) {
-  const ordered_json& value = body.take("speculative");
-  if (value.is_null() || value == true || value == "on") return true;
-  if (value != false && value != "off") {
-    body.complain("speculative", "expected \"on\" or \"off\"");
-  }
-  return false;
 }
 
 std::optional<int> read_experts_start(BodyReader& body, bool stream) {
@@ -279,8 +102,8 @@ void read_schema(BodyReader& body, const ordered_json& value, const std::string&
                  GenerationOptions& options) {
   OutputFormat format{.kind = OutputFormat::Kind::kJsonSchema, .schema = value, .place = place};
   if (value.is_string()) {
-    auto parsed =
-        formats::parse_exact_json(value.get_ref<const std::string&>(), "text", kMostMembers);
+    auto parsed = formats::parse_exact_json(value.get_ref<const std::string&>(), "text",
+                                            BodyReader::kMostMembers);
     if (!parsed.ok()) return body.complain(place, parsed.status().message());
     format.schema = std::move(*parsed);
   }
@@ -408,6 +231,7 @@ GenerationOptions read_options(BodyReader& body) {
   options.speculates = read_speculates(body);
   options.experts_start = read_experts_start(body, options.stream);
   options.stop = read_stop(body);
+  options.without_effect = body.without_effect();
   read_response_format(body, options);
   read_structured_outputs(body, options);
   return options;
@@ -448,13 +272,6 @@ std::vector<Prompt> read_prompts(BodyReader& body) {
                                         prompts.size()));
   }
   return prompts;
-}
-
-// The member, or null if there is none.
-const ordered_json& member_of(const ordered_json& object, const char* name) {
-  static const ordered_json kAbsent;
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return found == object.end() ? kAbsent : *found;
 }
 
 // Parts of text become one text; every other kind of part is refused.
@@ -585,37 +402,8 @@ void read_tools(BodyReader& body, ChatRequest& request) {
 }
 
 void read_reasoning(BodyReader& body, ChatRequest& request) {
-  constexpr const char* kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-  const ordered_json& effort = body.take("reasoning_effort");
-  if (!effort.is_null()) {
-    if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts)) {
-      return body.complain("reasoning_effort",
-                           fmt::format("expected {}, found {}", fmt::join(kEfforts, ", "),
-                                       BodyReader::shown(effort)));
-    }
-    request.reasoning_effort = effort;
-  }
+  request.reasoning_effort = read_effort(body, "reasoning_effort", body.take("reasoning_effort"));
   request.include_reasoning = body.flag("include_reasoning", true);
-}
-
-// What a template is given anyway would be taken no notice of.
-ordered_json read_variables(BodyReader& body) {
-  ordered_json variables = body.take("chat_template_kwargs");
-  if (!variables.is_null() && !variables.is_object()) {
-    body.complain("chat_template_kwargs", "expected an object");
-  }
-  if (!variables.is_object()) return {};
-  if (variables.value("add_generation_prompt", ordered_json()) == true) {
-    variables.erase("add_generation_prompt");  // as it is without
-  }
-  for (const char* name : {"add_generation_prompt", "messages", "tools", "documents", "bos_token",
-                           "eos_token", "strftime_now"}) {
-    if (variables.contains(name)) {
-      body.complain(fmt::format("chat_template_kwargs.{}", name),
-                    "is the server's to set; leave it out");
-    }
-  }
-  return variables;
 }
 
 template <typename Request>

@@ -7,43 +7,19 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "engine/request.h"
-#include "grammar/output_format.h"
 #include "server/api_error.h"
+#include "server/generation_options.h"
 
 namespace wideep::server {
 
 // Text, or the ids of tokens.
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
-
-struct AnswerPlan;
-
-struct GenerationOptions {
-  std::string model;
-  std::optional<int> max_tokens;
-  engine::SamplingParams sampling;  // seed is 0 unless has_seed
-  std::vector<engine::TokenBias> bias;
-  bool has_seed = false;
-  int n = 1;  // answers to each prompt
-  bool stream = false;
-  bool include_usage = false;
-  bool logprobs = false;
-  bool ignore_eos = false;
-  bool speculates = true;
-  std::optional<int> experts_start;  // routed_experts_prompt_start
-  std::vector<std::string> stop;
-  std::shared_ptr<const AnswerPlan> answer;     // of a chat, once its template is known; else null
-  std::optional<grammar::OutputFormat> format;  // of the answer
-  engine::SharedGrammar grammar = nullptr;      // the same, compiled (server/preparation.h)
-};
 
 enum class ToolChoice { kNone, kAuto, kRequired, kNamed };
 
@@ -54,8 +30,9 @@ struct CompletionRequest {
 
 struct ChatRequest {
   GenerationOptions options;
-  nlohmann::ordered_json messages;  // an array of objects with a role
-  nlohmann::ordered_json tools;     // null: none, or none may be called
+  nlohmann::ordered_json messages;         // an array of objects with a role
+  const char* messages_name = "messages";  // for messages of errors
+  nlohmann::ordered_json tools;            // null: none, or none may be called
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::string named_tool;  // of kNamed; one of the tools
   bool parallel_tool_calls = true;
@@ -63,7 +40,10 @@ struct ChatRequest {
   bool include_reasoning = true;
   nlohmann::ordered_json variables;   // chat_template_kwargs, or null
   std::string chat_template;          // the name of one of the model's; "": the usual one
+  std::string prefill;                // how the answer begins, as the client has it; "": anyhow
   bool add_generation_prompt = true;  // always, but to be tokenised
+  // Where the template fails with messages of role system after others, they become the user's.
+  bool folds_systems = false;
 };
 
 struct TokenizeRequest {

@@ -8,9 +8,17 @@
 #include <utility>
 #include <variant>
 
+#include "base/check.h"
+#include "formats/json_text.h"
 #include "grammar/grammar.h"
 #include "server/call_grammar.h"
 #include "server/harmony_format.h"
+#include "server/messages_reply.h"
+#include "server/messages_request.h"
+#include "server/response_store.h"
+#include "server/responses_reply.h"
+#include "server/responses_request.h"
+#include "server/turn_messages.h"
 
 namespace wideep::server {
 namespace {
@@ -47,9 +55,9 @@ AnswerPlan plan_of(const ChatRequest& request, const ChosenTemplate& chosen) {
           .returns_reasoning = request.include_reasoning};
 }
 
-// The names under which templates know how much to reason, and earlier reasoning. A name that a
-// template does not know has no effect.
-void set_reasoning(ChatRequest& request, const AnswerStyle& style) {
+// Roles as the template knows them, and the names under which templates know how much to reason,
+// and earlier reasoning. A name that a template does not know has no effect.
+void suit_template(ChatRequest& request, const AnswerStyle& style) {
   const auto set = [&](const char* name, const ordered_json& value) {
     if (!request.variables.contains(name)) request.variables[name] = value;
   };
@@ -60,6 +68,8 @@ void set_reasoning(ChatRequest& request, const AnswerStyle& style) {
     set("reasoning_effort", request.reasoning_effort);
   }
   for (ordered_json& message : request.messages) {
+    // A template that does not know the role would refuse the message, or leave it out.
+    if (message["role"] == "developer" && !style.knows_developer) message["role"] = "system";
     if (message.contains("reasoning") && !message.contains("reasoning_content")) {
       message["reasoning_content"] = message["reasoning"];
     }
@@ -84,7 +94,50 @@ Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer&
                        kMostShrinking) {}
 
 Parsed<Prepared> Preparation::prepare(Api api, std::string_view body) const {
-  return api == Api::kChat ? prepare_chat(body) : prepare_completion(body);
+  if (api == Api::kCompletion) return prepare_completion(body);
+  if (api == Api::kResponses) return prepare_response(body);
+  auto parsed = api == Api::kMessages ? parse_messages_request(body) : parse_chat_request(body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+  ChatRequest& request = std::get<ChatRequest>(parsed);
+  if (api == Api::kMessages) {
+    request.options.make_writer = [](const ReplyHead& head) {
+      return std::make_unique<MessagesWriter>(head);
+    };
+  }
+  return prepare_chat(std::move(request));
+}
+
+Parsed<Prepared> Preparation::prepare_response(std::string_view body) const {
+  WIDEEP_CHECK(options_.responses != nullptr);
+  auto parsed = parse_responses_request(body, *options_.responses);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+  ResponsesRequest& request = std::get<ResponsesRequest>(parsed);
+  GenerationOptions& options = request.chat.options;
+  if (const ordered_json& previous = request.repeated["previous_response_id"];
+      previous.is_string()) {
+    options.kept = options_.responses->record_of(previous);
+  }
+  auto plan = std::make_shared<ResponsePlan>();
+  plan->repeated = std::move(request.repeated);
+  if (request.store) {
+    plan->store = options_.responses;
+    plan->conversation = formats::json_text(request.conversation);
+    if (!options_.responses->may_keep(plan->conversation.size())) {
+      const ResponseStoreLimits& limits = options_.responses->limits();
+      return ApiError{
+          .message = fmt::format("store: at most {} responses of {} bytes are kept, and "
+                                 "this one has {}; leave it out, or start the server "
+                                 "with higher --max-stored-responses and "
+                                 "--max-stored-response-bytes",
+                                 limits.count, limits.bytes, plan->conversation.size()),
+          .param = "store"};
+    }
+  }
+  options.make_writer =
+      [plan = std::shared_ptr<const ResponsePlan>(std::move(plan))](const ReplyHead& head) {
+        return std::make_unique<ResponsesWriter>(head, plan);
+      };
+  return prepare_chat(std::move(request.chat));
 }
 
 Parsed<Prepared> Preparation::prepare_completion(std::string_view body) const {
@@ -109,10 +162,7 @@ Parsed<Prepared> Preparation::prepare_completion(std::string_view body) const {
   return with_room(std::move(prepared));
 }
 
-Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
-  auto parsed = parse_chat_request(body);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
-  ChatRequest& request = std::get<ChatRequest>(parsed);
+Parsed<Prepared> Preparation::prepare_chat(ChatRequest request) const {
   if (const auto error = check(request.options)) return *error;
   const auto found = choose_template(request);
   if (const auto* error = std::get_if<ApiError>(&found)) return *error;
@@ -121,13 +171,16 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   auto wanted = wanted_chat_answer(request, *chosen.style, &rules);
   if (const auto* error = std::get_if<ApiError>(&wanted)) return *error;
   AnswerPlan plan = plan_of(request, chosen);
-  set_reasoning(request, *chosen.style);
+  suit_template(request, *chosen.style);
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
-  const auto prompt = chat_prompt(chosen.chat, std::move(request));
+  const char* const messages_name = request.messages_name;
+  const std::string prefill = request.prefill;
+  auto prompt = chat_prompt(chosen.chat, std::move(request));
   if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
-  const std::string& text = std::get<std::string>(prompt);
-  if (const auto error = check_length(text, "messages")) return *error;
-  if (const auto* reasoning = plan.style->format.reasoning) {
+  std::string& text = std::get<std::string>(prompt);
+  if (const auto error = add_prefill(prefill, *plan.style, &text)) return *error;
+  if (const auto error = check_length(text, messages_name)) return *error;
+  if (const auto* reasoning = plan.style->format.reasoning; reasoning && prefill.empty()) {
     plan.settings.begins_in_reasoning = answer::opens_reasoning(*reasoning, text);
     auto& answer = std::get<grammar::Expression>(wanted);
     if (answer != nullptr) {
@@ -148,7 +201,7 @@ Parsed<ChosenTemplate> Preparation::choose_template(const ChatRequest& request) 
   auto chosen = chat_.templates.choose(request.chat_template, !request.tools.is_null());
   if (chosen.ok()) return std::move(chosen).value();
   return ApiError{.message = chosen.status().message(),
-                  .param = request.chat_template.empty() ? "messages" : "chat_template"};
+                  .param = request.chat_template.empty() ? request.messages_name : "chat_template"};
 }
 
 // What the model's chat template makes of the messages.
@@ -159,14 +212,43 @@ Parsed<std::string> Preparation::chat_prompt(const chat::ChatTemplate& chat,
     const std::string param = "chat_template_kwargs." + name;
     return ApiError{.message = param + ": is the server's to set; leave it out", .param = param};
   }
-  const Result<std::string> text =
-      chat.render({.messages = std::move(request.messages),
-                   .tools = std::move(request.tools),
-                   .variables = std::move(request.variables),
-                   .add_generation_prompt = request.add_generation_prompt,
-                   .special_tokens = chat_.special_tokens});
+  const char* const messages_name = request.messages_name;
+  ordered_json folded;
+  if (request.folds_systems) folded = with_systems_folded(request.messages);
+  chat::ChatInput input{.messages = std::move(request.messages),
+                        .tools = std::move(request.tools),
+                        .variables = std::move(request.variables),
+                        .add_generation_prompt = request.add_generation_prompt,
+                        .special_tokens = chat_.special_tokens};
+  Result<std::string> text = chat.render(input);
+  if (!text.ok() && !folded.is_null()) {
+    input.messages = std::move(folded);
+    text = chat.render(input);
+  }
   if (text.ok()) return *text;
-  return ApiError{.message = text.status().message(), .param = "messages"};
+  return ApiError{.message = text.status().message(), .param = messages_name};
+}
+
+// What a client has begun of the answer is content: reasoning that the template has begun is ended.
+std::optional<ApiError> Preparation::add_prefill(const std::string& prefill,
+                                                 const AnswerStyle& style,
+                                                 std::string* prompt) const {
+  if (prefill.empty()) return {};
+  if (style.format.is_harmony) {
+    return ApiError{.message =
+                        "messages: the last one, of role assistant, would be continued, "
+                        "which is not supported for a model that writes harmony: expected "
+                        "one of role user",
+                    .param = "messages"};
+  }
+  const auto* reasoning = style.format.reasoning;
+  if (reasoning != nullptr && answer::opens_reasoning(*reasoning, *prompt)) {
+    prompt->resize(prompt->find_last_not_of('\n') + 1);
+    if (!prompt->ends_with(reasoning->begin)) *prompt += reasoning->begin;
+    *prompt += fmt::format("\n\n{}\n\n", reasoning->end);
+  }
+  *prompt += prefill;
+  return {};
 }
 
 Parsed<Prepared> Preparation::with_room(Prepared prepared) const {
@@ -226,9 +308,10 @@ Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& r
                     .param = kParam};
   }
   if (must_call && !style.calls_tools) {
-    return ApiError{.message = "tool_choice: this model's chat template shows no known format of "
-                               "calls; expected \"auto\" or \"none\", or start the server with "
-                               "--tool-call-parser",
+    return ApiError{.message =
+                        "tool_choice: this model's chat template shows no known format of "
+                        "calls; expected \"auto\" or \"none\", or start the server with "
+                        "--tool-call-parser",
                     .param = kParam};
   }
   auto wanted = wanted_answer(request.options, rules);
@@ -302,13 +385,15 @@ std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
   const int length = static_cast<int>(prompt.size());
   if (length == 0) return ApiError{.message = "prompt: has no tokens", .param = "prompt"};
   const int room = options_.max_sequence - length;
-  if (!options.max_tokens && room > 0) options.max_tokens = room;
+  options.is_clipped = options.clips_to_context && room > 0 && options.max_tokens > room;
+  if ((!options.max_tokens || options.is_clipped) && room > 0) options.max_tokens = room;
   if (room > 0 && *options.max_tokens <= room) return {};
   return ApiError{
       .message = fmt::format("{} tokens of the prompt and {} to generate exceed the context of {} "
-                             "tokens; shorten the prompt or lower max_tokens",
-                             length, options.max_tokens.value_or(1), options_.max_sequence),
-      .param = "max_tokens",
+                             "tokens; shorten the prompt or lower {}",
+                             length, options.max_tokens.value_or(1), options_.max_sequence,
+                             options.max_tokens_name),
+      .param = options.max_tokens_name,
       .code = "context_length_exceeded"};
 }
 
@@ -324,7 +409,7 @@ Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
   if (request.is_chat) {
     const auto chosen = choose_template(request.chat);
     if (const auto* error = std::get_if<ApiError>(&chosen)) return *error;
-    set_reasoning(request.chat, *std::get<ChosenTemplate>(chosen).style);
+    suit_template(request.chat, *std::get<ChosenTemplate>(chosen).style);
     auto text = chat_prompt(std::get<ChosenTemplate>(chosen).chat, std::move(request.chat));
     if (const auto* error = std::get_if<ApiError>(&text)) return *error;
     request.prompt = std::get<std::string>(std::move(text));
@@ -352,6 +437,23 @@ Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
   }
   if (const auto error = check_tokens(request.tokens, "tokens")) return *error;
   return ordered_json{{"prompt", tokenizer_.decode(request.tokens, false)}};
+}
+
+Parsed<ordered_json> Preparation::count_tokens(std::string_view body) const {
+  auto parsed = parse_count_tokens_request(body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+  ChatRequest& request = std::get<ChatRequest>(parsed);
+  if (const auto error = check_model(request.options.model)) return *error;
+  const auto found = choose_template(request);
+  if (const auto* error = std::get_if<ApiError>(&found)) return *error;
+  const ChosenTemplate& chosen = std::get<ChosenTemplate>(found);
+  suit_template(request, *chosen.style);
+  const std::string prefill = request.prefill;
+  auto prompt = chat_prompt(chosen.chat, std::move(request));
+  if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
+  std::string& text = std::get<std::string>(prompt);
+  if (const auto error = add_prefill(prefill, *chosen.style, &text)) return *error;
+  return ordered_json{{"input_tokens", tokenizer_.encode(text, false).size()}};
 }
 
 }  // namespace wideep::server

@@ -25,12 +25,15 @@
 
 namespace wideep::server {
 
+class ResponseStore;
+
 struct PreparationOptions {
   std::string model;     // the name that clients use
   int max_sequence = 0;  // tokens of a prompt and its answer together
   int vocab_size = 0;    // of the model, which may have more tokens than the tokenizer
   bool returns_experts = false;
-  bool has_end_tokens = true;  // the model; else no format of an answer could end it
+  ResponseStore* responses = nullptr;  // outlives the preparation; null: none are asked for
+  bool has_end_tokens = true;          // the model; else no format of an answer could end it
 };
 
 // max_tokens of the options is set.
@@ -44,13 +47,17 @@ class Preparation {
   Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat);
 
   Parsed<Prepared> prepare(Api api, std::string_view body) const;
-  // The replies of /tokenize and /detokenize to these bodies.
+  // The replies of /tokenize, /detokenize and /v1/messages/count_tokens to these bodies.
   Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
+  Parsed<nlohmann::ordered_json> count_tokens(std::string_view body) const;
 
  private:
   Parsed<Prepared> prepare_completion(std::string_view body) const;
-  Parsed<Prepared> prepare_chat(std::string_view body) const;
+  Parsed<Prepared> prepare_chat(ChatRequest request) const;
+  Parsed<Prepared> prepare_response(std::string_view body) const;
+  std::optional<ApiError> add_prefill(const std::string& prefill, const AnswerStyle& style,
+                                      std::string* prompt) const;
   Parsed<std::string> chat_prompt(const chat::ChatTemplate& chat, ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+
+#include "server/messages_fields.h"
+#include "server/responses_fields.h"
 
 namespace wideep::server {
 namespace {
@@ -56,7 +58,7 @@ constexpr RequestField kFields[] = {
     {"min_p", kText, kHonoured, "beyond OpenAI, as vLLM's"},
     {"presence_penalty", kText, kHonoured, "−2 to 2"},
     {"frequency_penalty", kText, kHonoured, "−2 to 2"},
-    {"repetition_penalty", kText, kHonoured, "beyond OpenAI, as vLLM's; above 0"},
+    {"repetition_penalty", kText, kHonoured, "beyond OpenAI, as vLLM's; above 0, up to 100"},
     {"logit_bias", kText, kHonoured, "up to 512 tokens, −100 to 100"},
     {"best_of", kCompletionBody, kOneValue, "but the value of `n`"},
     {"echo", kCompletionBody, kOneValue, "but false"},
@@ -83,8 +85,10 @@ constexpr RequestField kFields[] = {
     {"drain_timeout", kScaleBody, kHonoured, ""},
 };
 
-std::string_view text_of(FieldUse use) {
-  return use == kHonoured ? "yes" : use == kWithoutEffect ? "no effect" : "refused";
+std::span<const RequestField> fields_of(Bodies body) {
+  if (body == kResponsesBody) return responses_fields();
+  const bool is_anthropic = (body & (kMessagesBody | kCountTokensBody)) != 0;
+  return is_anthropic ? messages_fields() : request_fields();
 }
 
 }  // namespace
@@ -92,10 +96,11 @@ std::string_view text_of(FieldUse use) {
 std::span<const RequestField> request_fields() { return kFields; }
 
 const RequestField* find_request_field(std::string_view name, Bodies body) {
-  const auto* found = std::find_if(
-      std::begin(kFields), std::end(kFields),
-      [&](const RequestField& each) { return each.name == name && (each.bodies & body) != 0; });
-  return found == std::end(kFields) ? nullptr : found;
+  const std::span<const RequestField> fields = fields_of(body);
+  const auto found = std::ranges::find_if(fields, [&](const RequestField& each) {
+    return each.name == name && (each.bodies & body) != 0;
+  });
+  return found == fields.end() ? nullptr : &*found;
 }
 
 std::string request_fields_markdown() {

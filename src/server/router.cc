@@ -4,7 +4,7 @@
 //
 //   try_next → connect, send → headers, bytes (streams go to the client at once) → finish_attempt
 //      ▲                                                                               │
-//      └─────────── failed, 503 or 429, no stream begun, another replica left ─────────┘
+//      └──────── failed, 503, 429 or 529, no stream begun, another replica left ───────┘
 //
 // A libevent connection must not be freed inside its own callbacks. So every step that frees one is
 // posted, and a Forward lives until the posted step has run.
@@ -28,6 +28,7 @@
 
 #include "base/try.h"
 #include "server/api_error.h"
+#include "server/messages_reply.h"
 
 namespace wideep::server {
 namespace {
@@ -51,9 +52,10 @@ constexpr int kReplySeconds = 600;
 constexpr std::chrono::seconds kShortReply{5};
 // Headers that are forwarded: of the request, and of the reply beside its type. Those of origins
 // are not where the router decides about them itself.
-constexpr const char* kForwardedHeaders[] = {"Content-Type", "Content-Encoding", "Authorization",
-                                             "Accept"};
-constexpr const char* kReturnedHeaders[] = {"Allow", "WWW-Authenticate"};
+constexpr const char* kForwardedHeaders[] = {"Content-Type",  "Content-Encoding",
+                                             "Authorization", "Accept",
+                                             "x-api-key",     "anthropic-version"};
+constexpr const char* kReturnedHeaders[] = {"Allow", "WWW-Authenticate", "request-id"};
 constexpr const char* kForwardedOfOrigins[] = {"Origin", "Access-Control-Request-Method",
                                                "Access-Control-Request-Headers"};
 constexpr const char* kReturnedOfOrigins[] = {
@@ -74,8 +76,12 @@ std::optional<evhttp_cmd_type> method_of(std::string_view name) {
   return std::nullopt;
 }
 
+std::string error_body(const Exchange& exchange, const ApiError& error) {
+  return is_anthropic(exchange) ? messages_error(error, "") : error.json();
+}
+
 void refuse(Exchange& exchange, const ApiError& error) {
-  exchange.reply(error.status, "application/json", error.json());
+  exchange.reply(error.status, "application/json", error_body(exchange, error));
 }
 
 std::string text_of(evbuffer* buffer) {
@@ -337,7 +343,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
 
   // whole: the replica has sent a complete reply. Tries another replica, or replies to the client.
   void finish_attempt(bool whole) {
-    const bool refused = !whole || status_ == 503 || status_ == 429;
+    const bool refused = !whole || status_ == 503 || status_ == 429 || status_ == 529;
     if (!whole || status_ == 503) {
       ++replica_->failures;
       replica_->up = false;
@@ -359,7 +365,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     end();
   }
 
-  // What follows the part of a stream that has come: OpenAI's clients raise it as an error. It
+  // What follows the part of a stream that has come: clients raise it as an error. It
   // begins with the end of an event that may have been cut.
   std::string lost_in_stream() const {
     const ApiError error{.status = 503,
@@ -367,6 +373,9 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
                                                 "complete",
                                                 replica_->address.url()),
                          .code = "replica_lost"};
+    if (is_anthropic(*exchange_)) {
+      return "\n\nevent: error\ndata: " + messages_error(error, "") + "\n";
+    }
     return "\n\ndata: " + error.json() + "\ndata: [DONE]\n\n";
   }
 
@@ -384,7 +393,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   void give_up() {
     const ApiError error{.status = 503,
                          .message = "none of the replicas answers: " + router_.urls()};
-    exchange_->reply(error.status, "application/json", error.json(), "1");
+    exchange_->reply(error.status, "application/json", error_body(*exchange_, error), "1");
     end();
   }
 

@@ -139,6 +139,23 @@ TEST(ReplicaAddress, IsReadOrRefused) {
   }
 }
 
+TEST_F(RouterTest, AnthropicsRequestsHaveTheirHeadersAndErrors) {
+  Replica full([](const auto& exchange) { exchange->reply(529, "application/json", "{}"); });
+  Replica free([](const auto& exchange) {
+    exchange->add_header("request-id", "req_1");
+    exchange->reply(200, "text/plain",
+                    exchange->header("x-api-key") + " " + exchange->header("anthropic-version"));
+  });
+  route_to({full.port(), free.port()});
+  const std::string headers = "x-api-key: key\r\nanthropic-version: 2023-06-01\r\n";
+  for (int i = 0; i < 2; ++i) {
+    const Reply reply = ask(router_->port(), "POST", "/v1/messages", "{}", headers);
+    EXPECT_EQ(reply.body, "key 2023-06-01");
+    EXPECT_THAT(reply.head, HasSubstr("request-id: req_1"));
+  }
+  EXPECT_GE(full.asked, 1);
+}
+
 TEST_F(RouterTest, RequestsAreDistributedAndRepliesAreUnchanged) {
   Replica first([](const auto& exchange) { reply_with(exchange, "first"); });
   Replica second([](const auto& exchange) {
@@ -355,6 +372,25 @@ TEST_F(RouterTest, AStreamThatIsCutEndsWithAnError) {
   EXPECT_THAT(first, HasSubstr("200 OK"));
   replica.server().post([&] { stream.reset(); });
   expect_lost(first + client.receive_all(), replica.port());
+}
+
+TEST_F(RouterTest, AnthropicsStreamsEndWithTheirErrors) {
+  std::shared_ptr<Exchange> stream;
+  Replica lost([&](const auto& exchange) {
+    stream = exchange;
+    exchange->start_stream("text/event-stream");
+    exchange->send("event: ping\ndata: {}\n\n");
+  });
+  route_to({lost.port()});
+  Socket client(router_->port());
+  client.send(
+      "POST /v1/messages HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+  const std::string first = client.receive();
+  EXPECT_THAT(first, HasSubstr("200 OK"));
+  lost.server().post([&] { stream.reset(); });
+  EXPECT_THAT(
+      first + client.receive_all(),
+      HasSubstr("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\""));
 }
 
 // Its thread is stuck in the middle of a stream, while a whole request waits for it too.

@@ -10,8 +10,12 @@
 #include <random>
 
 #include "base/cpu_time.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "server/dashboard_page.h"
+#include "server/messages_reply.h"
+#include "server/openai_reply.h"
+#include "server/responses_items.h"
 
 namespace wideep::server {
 namespace {
@@ -26,8 +30,8 @@ constexpr const char* kJson = "application/json";
 // counts as if it did; "\\u00": names may have letters as escapes.
 bool is_quick(std::string_view body) {
   if (body.size() > kMostBytesAtOnce) return false;
-  constexpr std::string_view kSigns[] = {"response_format", "guided_", "structured_outputs",
-                                         "tool_choice", "\\u00"};
+  constexpr std::string_view kSigns[] = {"format\"",    "guided_", "structured_outputs",  "output_",
+                                         "tool_choice", "\\u00",   "previous_response_id"};
   return std::ranges::none_of(
       kSigns, [&](std::string_view sign) { return body.find(sign) != std::string_view::npos; });
 }
@@ -67,9 +71,50 @@ bool is_at(std::string_view path, std::string_view endpoint) {
 
 double now_seconds() { return static_cast<double>(base::wall_ns()) * 1e-9; }
 
+// Of the ids of replies.
+const char* id_start(Api api) {
+  switch (api) {
+    case Api::kCompletion:
+      return "cmpl-";
+    case Api::kChat:
+      return "chatcmpl-";
+    default:
+      return "msg_";
+  }
+}
+
 uint64_t fresh_seed() {
   static std::random_device device;
   return uint64_t{device()} << 32 | device();
+}
+
+// Who knows the id of a stored response can read it: it cannot be guessed.
+std::string response_id() {
+  const uint64_t begin = fresh_seed();
+  return fmt::format("resp_{:016x}{:016x}", begin, fresh_seed());
+}
+
+// What follows "/v1/responses/".
+struct StoredPath {
+  std::string id;
+  std::string rest;  // after the id and a slash
+};
+
+StoredPath stored_path(const Exchange& exchange) {
+  std::string_view path = path_of(exchange);
+  path.remove_prefix(std::string_view("/v1/responses/").size());
+  const size_t slash = std::min(path.find('/'), path.size());
+  return {.id = std::string(path.substr(0, slash)),
+          .rest = std::string(path.substr(std::min(slash + 1, path.size())))};
+}
+
+ApiError response_not_found(const std::string& id) {
+  return {.status = 404,
+          .message = fmt::format("there is no stored response '{}'; it was not sent with store: "
+                                 "true, or has made room for newer ones",
+                                 base::printable(id, 60)),
+          .param = "response_id",
+          .code = "response_not_found"};
 }
 
 }  // namespace
@@ -77,6 +122,11 @@ uint64_t fresh_seed() {
 const Service::Endpoint Service::kEndpoints[] = {
     {"POST", "/v1/completions", false, &Service::completions},
     {"POST", "/v1/chat/completions", false, &Service::chat_completions},
+    {"POST", "/v1/responses", false, &Service::responses},
+    {"GET", "/v1/responses/", false, &Service::stored_response},
+    {"DELETE", "/v1/responses/", false, &Service::delete_response},
+    {"POST", "/v1/messages", false, &Service::messages},
+    {"POST", "/v1/messages/count_tokens", false, &Service::count_tokens},
     {"POST", "/tokenize", false, &Service::tokenize},
     {"POST", "/detokenize", false, &Service::detokenize},
     {"GET", "/v1/models", false, &Service::models},
@@ -98,10 +148,12 @@ const Service::Endpoint Service::kEndpoints[] = {
 Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
                  Backend& backend)
     : options_(std::move(options)),
+      responses_(options_.stored_responses),
       preparation_({.model = options_.model,
                     .max_sequence = options_.max_sequence,
                     .vocab_size = options_.vocab_size,
                     .returns_experts = options_.returns_experts,
+                    .responses = &responses_,
                     .has_end_tokens = options_.has_end_tokens},
                    tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.online_totals != nullptr,
@@ -134,7 +186,7 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     if (!endpoint.is_public && !may_pass(*exchange)) {
       return refuse(exchange, {.status = 401,
                                .message = "expected the server's API key as \"Authorization: "
-                                          "Bearer <key>\"",
+                                          "Bearer <key>\" or \"x-api-key: <key>\"",
                                .code = "invalid_api_key"});
     }
     return (this->*endpoint.handler)(exchange);
@@ -154,7 +206,8 @@ std::string Service::allowed_methods(std::string_view path) {
   std::string methods;
   for (const Endpoint& endpoint : kEndpoints) {
     if (!is_at(path, endpoint.path)) continue;
-    methods += std::string_view(endpoint.method) == "GET" ? "GET, HEAD, " : "POST, ";
+    methods += fmt::format("{}, ", endpoint.method);
+    if (std::string_view(endpoint.method) == "GET") methods += "HEAD, ";
   }
   return methods.empty() ? "" : methods + "OPTIONS";
 }
@@ -163,7 +216,8 @@ std::string Service::allowed_methods(std::string_view path) {
 // question has no key.
 void Service::answer_options(const std::shared_ptr<Exchange>& exchange) {
   const std::string_view path = path_of(*exchange);
-  const std::string allowed = path == "*" ? "GET, HEAD, POST, OPTIONS" : allowed_methods(path);
+  const std::string allowed =
+      path == "*" ? "GET, HEAD, POST, DELETE, OPTIONS" : allowed_methods(path);
   if (allowed.empty()) {
     return refuse(exchange, {.status = 404, .message = fmt::format("no endpoint {}", path)});
   }
@@ -185,7 +239,8 @@ void Service::iteration_ended(double seconds) { watch_.ended(now_seconds(), seco
 bool Service::may_pass(const Exchange& exchange) const {
   if (options_.api_key.empty()) return true;
   const std::string authorization = exchange.header("Authorization");
-  return same_text(bearer_key(authorization), options_.api_key);
+  return same_text(bearer_key(authorization), options_.api_key) ||
+         same_text(exchange.header("x-api-key"), options_.api_key);
 }
 
 // ---- generation ----
@@ -199,12 +254,56 @@ void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
+  if (api == Api::kResponses) responses_.restore(Generation::kept_of(*exchange));
   work_on_body(exchange, [this, api](std::string_view body) -> Rest {
     auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body));
     return [this, api, prepared](const std::shared_ptr<Exchange>& each) {
       generate(each, api, std::move(*prepared));
     };
   });
+}
+
+void Service::responses(const std::shared_ptr<Exchange>& exchange) {
+  answer(exchange, Api::kResponses);
+}
+
+void Service::stored_response(const std::shared_ptr<Exchange>& exchange) {
+  const StoredPath path = stored_path(*exchange);
+  const auto found = responses_.find(path.id);
+  if (found == nullptr) return refuse(exchange, response_not_found(path.id));
+  if (path.rest.empty()) {
+    if (exchange->query("stream") != "true") return reply(exchange, kJson, found->response + "\n");
+    return refuse(exchange, {.message = "stream: a stored response comes whole; leave it out",
+                             .param = "stream"});
+  }
+  if (path.rest != "input_items") {
+    return refuse(exchange,
+                  {.status = 404, .message = fmt::format("no endpoint {}", path_of(*exchange))});
+  }
+  constexpr int64_t kDefault = 20;
+  const auto limit = read_number(exchange, "limit", "1 to 100", kDefault);
+  if (!limit) return;
+  const auto page = item_page(
+      found->conversation,
+      {.after = exchange->query("after"), .order = exchange->query("order"), .limit = *limit});
+  if (const auto* error = std::get_if<ApiError>(&page)) return refuse(exchange, *error);
+  reply(exchange, kJson, json_text(std::get<ordered_json>(page)));
+}
+
+void Service::delete_response(const std::shared_ptr<Exchange>& exchange) {
+  const StoredPath path = stored_path(*exchange);
+  if (!path.rest.empty() || !responses_.erase(path.id)) {
+    return refuse(exchange, response_not_found(path.id));
+  }
+  reply(exchange, kJson, json_text({{"id", path.id}, {"object", "response"}, {"deleted", true}}));
+}
+
+void Service::messages(const std::shared_ptr<Exchange>& exchange) {
+  answer(exchange, Api::kMessages);
+}
+
+void Service::count_tokens(const std::shared_ptr<Exchange>& exchange) {
+  reply_with(exchange, &Preparation::count_tokens);
 }
 
 void Service::tokenize(const std::shared_ptr<Exchange>& exchange) {
@@ -270,10 +369,21 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
   GenerationOptions& options = prepared.options;
   const size_t num_answers = prepared.prompts.size() * static_cast<size_t>(options.n);
   if (const auto error = check(options, num_answers)) return refuse(exchange, *error);
+  log_without_effect(options);
   if (!options.has_seed) options.sampling.seed = fresh_seed();
   if (metrics_.running == 0) watch_.began(now_seconds());
-  Generation::start(generation_, exchange, head_for(api), std::move(options),
+  ReplyHead head = head_for(api);
+  if (api == Api::kMessages) exchange->add_header("request-id", request_id_of(head.id));
+  Generation::start(generation_, exchange, std::move(head), std::move(options),
                     std::move(prepared.prompts));
+}
+
+// Once for each field: clients send the same ones with every request.
+void Service::log_without_effect(const GenerationOptions& options) {
+  for (const std::string_view name : options.without_effect) {
+    if (!without_effect_.insert(name).second) continue;
+    log::info("http: a request has {}, which has no effect here; this is said once", name);
+  }
 }
 
 std::optional<ApiError> Service::check(const GenerationOptions& options, size_t num_answers) const {
@@ -305,10 +415,14 @@ ApiError Service::queue_full(size_t num_answers) const {
 
 ReplyHead Service::head_for(Api api) {
   return {.api = api,
-          .id = fmt::format("{}-{:x}{}-{}", api == Api::kChat ? "chatcmpl" : "cmpl", started_,
-                            restarts_ > 0 ? fmt::format(".{}", restarts_) : "", replies_begun_++),
+          .id = api == Api::kResponses ? response_id() : id_with(id_start(api)),
           .created = std::time(nullptr),
           .model = options_.model};
+}
+
+std::string Service::id_with(std::string_view start) {
+  return fmt::format("{}{:x}{}-{}", start, started_,
+                     restarts_ > 0 ? fmt::format(".{}", restarts_) : "", replies_begun_++);
 }
 
 // ---- replies that need no engine ----
@@ -322,13 +436,20 @@ ordered_json Service::model_json() const {
 }
 
 void Service::models(const std::shared_ptr<Exchange>& exchange) {
+  if (is_anthropic(*exchange)) {
+    return reply(exchange, kJson,
+                 json_text(anthropic_models(options_.model, started_, options_.max_sequence)));
+  }
   reply(exchange, kJson,
         json_text({{"object", "list"}, {"data", ordered_json::array({model_json()})}}));
 }
 
 void Service::model(const std::shared_ptr<Exchange>& exchange) {
   if (path_of(*exchange) == "/v1/models/" + options_.model) {
-    return reply(exchange, kJson, json_text(model_json()));
+    return reply(exchange, kJson,
+                 json_text(is_anthropic(*exchange)
+                               ? anthropic_model(options_.model, started_, options_.max_sequence)
+                               : model_json()));
   }
   refuse(exchange, {.status = 404,
                     .message = fmt::format("the model here is '{}'", options_.model),
@@ -360,7 +481,7 @@ void Service::version(const std::shared_ptr<Exchange>& exchange) {
 
 void Service::metrics_page(const std::shared_ptr<Exchange>& exchange) {
   reply(exchange, "text/plain; version=0.0.4; charset=utf-8",
-        metrics_.text() + ranks_.metrics() +
+        metrics_.text() + ranks_.metrics() + responses_.metrics() +
             balancer_.metrics(monitor_.recent_imbalance(unix_seconds())));
 }
 
@@ -509,8 +630,16 @@ void Service::reply(const std::shared_ptr<Exchange>& exchange, std::string_view 
 }
 
 void Service::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
-  count_reply(*exchange, error.status);
-  exchange->reply(error.status, kJson, error.json(), error.status == 429 ? "1" : "");
+  const std::string retry_after = error.status == 429 ? "1" : "";
+  if (!is_anthropic(*exchange)) {
+    count_reply(*exchange, error.status);
+    return exchange->reply(error.status, kJson, error.json(), retry_after);
+  }
+  const std::string id = id_with("req_");
+  const int status = messages_status(error);
+  count_reply(*exchange, status);
+  exchange->add_header("request-id", id);
+  exchange->reply(status, kJson, messages_error(error, id), retry_after);
 }
 
 // Counts unknown paths as "other": clients could otherwise fill the memory with invented paths.

@@ -3,6 +3,8 @@
 // The HTTP endpoints: which function answers which path, and which requests are refused.
 //
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
+//   POST /v1/responses        GET, DELETE /v1/responses/ID        GET /v1/responses/ID/input_items
+//   POST /v1/messages, /v1/messages/count_tokens                      (Anthropic's)
 //   POST /tokenize, /detokenize                                       (as vLLM has them)
 //   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, monitor.h, load_history.h)
 //   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
@@ -20,9 +22,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "base/work_thread.h"
 #include "server/balancer_state.h"
 #include "server/chat_files.h"
 #include "server/expert_recorder.h"
@@ -32,7 +36,7 @@
 #include "server/monitor.h"
 #include "server/preparation.h"
 #include "server/rank_states.h"
-#include "server/work_thread.h"
+#include "server/response_store.h"
 
 namespace wideep::server {
 
@@ -44,6 +48,7 @@ struct ServiceOptions {
   int max_sequence = 0;     // tokens of a prompt and its answer together
   int max_queue = 1024;     // answers running and waiting; more are refused with 429
   int stream_interval = 1;  // tokens per chunk of a stream
+  ResponseStoreLimits stored_responses;
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
   int most_drafts = 0;                               // of a request in a step; 0: there are none
   bool returns_experts = false;                      // whole replies have the experts of each token
@@ -103,6 +108,11 @@ class Service {
 
   void completions(const std::shared_ptr<Exchange>& exchange);
   void chat_completions(const std::shared_ptr<Exchange>& exchange);
+  void responses(const std::shared_ptr<Exchange>& exchange);
+  void stored_response(const std::shared_ptr<Exchange>& exchange);
+  void delete_response(const std::shared_ptr<Exchange>& exchange);
+  void messages(const std::shared_ptr<Exchange>& exchange);
+  void count_tokens(const std::shared_ptr<Exchange>& exchange);
   void tokenize(const std::shared_ptr<Exchange>& exchange);
   void detokenize(const std::shared_ptr<Exchange>& exchange);
   void models(const std::shared_ptr<Exchange>& exchange);
@@ -132,6 +142,7 @@ class Service {
   std::optional<ApiError> check(const GenerationOptions& options, size_t num_answers) const;
   ApiError queue_full(size_t num_answers) const;
   ReplyHead head_for(Api api);
+  std::string id_with(std::string_view start);
   // What is left to do for an exchange once its body was worked on.
   using Rest = std::function<void(const std::shared_ptr<Exchange>& exchange)>;
   void work_on_body(const std::shared_ptr<Exchange>& exchange,
@@ -140,11 +151,13 @@ class Service {
   void reply_with(const std::shared_ptr<Exchange>& exchange,
                   Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
   void generate(const std::shared_ptr<Exchange>& exchange, Api api, Parsed<Prepared> parsed);
+  void log_without_effect(const GenerationOptions& options);
   void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error);
   void reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,
              std::string_view body);
 
   ServiceOptions options_;
+  ResponseStore responses_;
   const Preparation preparation_;
   Metrics metrics_;
   Monitor monitor_;
@@ -155,6 +168,7 @@ class Service {
   GenerationSetup generation_;
   int64_t started_;  // seconds since 1970
   uint64_t replies_begun_ = 0;
+  std::set<std::string_view> without_effect_;  // fields of requests that a line has named
   bool draining_ = false;
   std::optional<ApiError> failure_;  // why the ranks have ended
   IterationWatch watch_;
@@ -165,7 +179,7 @@ class Service {
   int restarts_ = 0;
   std::map<uint64_t, std::shared_ptr<Exchange>> in_preparation_;
   uint64_t next_preparation_ = 0;
-  WorkThread work_;  // last: it uses the members above
+  base::WorkThread work_;  // last: it uses the members above
 };
 
 }  // namespace wideep::server

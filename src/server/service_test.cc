@@ -22,7 +22,6 @@
 #include "formats/files.h"
 #include "formats/npy.h"
 #include "grammar/constraint_testing.h"
-#include "grammar/constraint_testing.h"
 #include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
@@ -140,6 +139,13 @@ int64_t process_cpu_ns() {
   return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
 }
 
+// The most that this process has had.
+int64_t most_resident_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} << 10;
+}
+
 class ServiceTest : public testing::Test {
  protected:
   static constexpr const char* kText = "One two three, and more.";
@@ -174,6 +180,10 @@ class ServiceTest : public testing::Test {
          "{{ reasoning_effort }}{% if enable_thinking is defined and not enable_thinking %}"
          "<think></think>{% endif %}"},
         {"mistral", "[TOOL_CALLS]"},
+        {"strict",
+         "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+         "{{ raise_exception('system') }}{% endif %}{{ m.role }}:{{ m.content }};{% endfor %}"},
+        {"opens", "{{ messages[0].content }}<think>\n"},
     };
     for (const auto& [name, text] : templates)
       EXPECT_TRUE(chat.templates.add(name, text, name).ok());
@@ -305,9 +315,9 @@ TEST_F(ServiceTest, ToolsHaveTheirOwnTemplateAndKeepAllDigits) {
   EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
   EXPECT_EQ(with("").status, 200);
   EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
-  EXPECT_THAT(
-      with(R"(, "chat_template": "rag")").body,
-      HasSubstr("no chat template 'rag', only: broken, calls, default, mistral, qwen, tool_use"));
+  EXPECT_THAT(with(R"(, "chat_template": "rag")").body,
+              HasSubstr("no chat template 'rag', only: broken, calls, default, mistral, opens, "
+                        "qwen, strict, tool_use"));
   EXPECT_THAT(with(R"(, "chat_template": "broken")").body, HasSubstr("the tag has no end"));
 }
 
@@ -1010,10 +1020,16 @@ TEST(StopStringsTest, KeepBackTextThatMayBecomeAStopString) {
   EXPECT_FALSE(stop.found());
   EXPECT_EQ(stop.push(">after"), "");
   EXPECT_TRUE(stop.found());
+  EXPECT_EQ(stop.match(), "<END>");
   EXPECT_EQ(stop.push("more"), "");
+  EXPECT_EQ(stop.match(), "<END>");
+  StopStrings first({"yz", "x"});  // where it begins counts
+  EXPECT_EQ(first.push("wxyz"), "w");
+  EXPECT_EQ(first.match(), "x");
   StopStrings other({"xyz"});
   EXPECT_EQ(other.push("axy"), "a");
   EXPECT_EQ(other.flush(), "xy");
+  EXPECT_EQ(other.match(), "");
 }
 
 // HEAD is as GET without the body; every 405 names the methods.
@@ -1291,6 +1307,21 @@ TEST_F(ServiceTest, NullIsNotGiven) {
   EXPECT_EQ(complete(completion).status, 200);
   body["functions"] = json::array();
   EXPECT_THAT(chat(body).body, HasSubstr("functions: is not supported"));
+}
+
+TEST_F(ServiceTest, FieldsWithoutEffectAreNamedOnce) {
+  const auto lines_after = [&](const json& more) {
+    json body = {{"model", "m"}, {"prompt", "x"}};
+    body.update(more);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(complete(body).status, 200);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(lines_after({{"service_tier", nullptr}, {"top_p", 0.5}}), "");
+  EXPECT_EQ(lines_after({{"service_tier", "auto"}}),
+            "http: a request has service_tier, which has no effect here; this is said once\n");
+  EXPECT_EQ(lines_after({{"service_tier", "flex"}}), "");
+  EXPECT_THAT(lines_after({{"user", "u"}, {"service_tier", "flex"}}), HasSubstr("user, which"));
 }
 
 TEST_F(ServiceTest, ObfuscationHasNoEffect) {
@@ -1573,7 +1604,7 @@ TEST_F(CallServiceTest, OneCallEndsTheAnswer) {
     const json message =
         stream ? message_of(reply.events()) : reply.body_json()["choices"][0]["message"];
     EXPECT_EQ(message["tool_calls"].size(), 1u);
-    if (!stream) EXPECT_EQ(reply.body_json()["choices"][0]["finish_reason"], "tool_calls");
+    EXPECT_TRUE(stream || reply.body_json()["choices"][0]["finish_reason"] == "tool_calls");
   }
   EXPECT_EQ(on_server([&] { return backend_.cancelled.load(); }), 2);
 }
@@ -1703,9 +1734,207 @@ TEST_F(CallServiceTest, ManyTools) {
   body["tools"] = json::array();
   body["chat_template"] = "default";
   for (int i = 0; i < 10'000; ++i) body["tools"].push_back(tool("tool_" + std::to_string(i)));
-  const int64_t begin = process_cpu_ns();
+  const int64_t begin = process_cpu_ns(), resident = most_resident_bytes();
   EXPECT_EQ(chat(body).status, 200);
-  if (!base::kSanitized) EXPECT_LT(process_cpu_ns() - begin, 3'000'000'000);
+  if (base::kSanitized) return;
+  EXPECT_LT(process_cpu_ns() - begin, 3'000'000'000);
+  EXPECT_LT(most_resident_bytes() - resident, int64_t{256} << 20);
+}
+
+// ---- /v1/responses ----
+
+class ResponsesServiceTest : public CallServiceTest {
+ protected:
+  ResponsesServiceTest() : CallServiceTest(std::string(kAnswer) + "\nDone.") {}
+
+  static json response_request(const json& more = json::object()) {
+    json body = {
+        {"model", "m"},
+        {"chat_template", "qwen"},
+        {"input", "Hi"},
+        {"tools",
+         {{{"type", "function"}, {"name", "find"}}, {{"type", "function"}, {"name", "stop"}}}}};
+    body.update(more);
+    return body;
+  }
+  Reply respond(const json& more = json::object()) {
+    return ask("POST", "/v1/responses", response_request(more).dump());
+  }
+  static std::vector<json> events_of(const Reply& reply) {
+    std::vector<json> events;
+    constexpr std::string_view kData = "\ndata: ";
+    for (size_t at = reply.body.find(kData); at != reply.body.npos;
+         at = reply.body.find(kData, at + 1)) {
+      const size_t begin = at + kData.size();
+      events.push_back(
+          json::parse(reply.body.substr(begin, reply.body.find("\n\n", begin) - begin)));
+      EXPECT_EQ(events.back()["sequence_number"], events.size() - 1);
+    }
+    return events;
+  }
+  // What a reply says whatever its ids and times are.
+  static std::string output_of(const json& response) {
+    std::string text;
+    for (const json& item : response["output"]) {
+      text += item["type"].get<std::string>() + ":";
+      text += item["type"] == "function_call"
+                  ? item["name"].get<std::string>() + item["arguments"].get<std::string>()
+                  : item["content"][0]["text"].get<std::string>();
+      text += ";";
+    }
+    return text;
+  }
+  static constexpr const char* kOutput =
+      "reasoning:Hm, so.;message:I look.;function_call:find{\"what\": \"a \\\"b\\\"\", "
+      "\"n\": 3};function_call:stop{};message:Done.;";
+};
+
+TEST_F(ResponsesServiceTest, AnswersAreItems) {
+  backend_.cached_tokens = 2;
+  const json response = respond({{"user", "u"}}).body_json();
+  EXPECT_EQ(output_of(response), kOutput);
+  EXPECT_EQ(response["object"], "response");
+  EXPECT_EQ(response["status"], "completed");
+  EXPECT_EQ(response["user"], "u");
+  EXPECT_EQ(response["store"], false);
+  EXPECT_THAT(response["id"].get<std::string>(), StartsWith("resp_"));
+  EXPECT_THAT(response["output"][2]["call_id"].get<std::string>(), StartsWith("call_"));
+  EXPECT_NE(response["output"][2]["call_id"], response["output"][3]["call_id"]);
+  const json& usage = response["usage"];
+  EXPECT_EQ(usage["input_tokens"], backend_.last_request.prompt.size());
+  EXPECT_EQ(usage["input_tokens_details"]["cached_tokens"], 2);
+  // From <think> to the last word, without </think>.
+  EXPECT_EQ(usage["output_tokens_details"]["reasoning_tokens"],
+            tokenizer_.encode("<think>\nHm, so.", false).size());
+  EXPECT_EQ(on_server([&] { return service_->metrics().replies[{"/v1/responses", 200}]; }), 1);
+}
+
+TEST_F(ResponsesServiceTest, StreamsHaveTheSameItems) {
+  for (const int interval : {1, 2, 3, 5, 50}) {
+    finish();
+    start({.model = "m", .max_sequence = 2048, .max_queue = 8, .stream_interval = interval},
+          size_t{8} << 20);
+    const std::vector<json> events = events_of(respond({{"stream", true}}));
+    ASSERT_GT(events.size(), 20u);
+    EXPECT_EQ(events.front()["type"], "response.created");
+    EXPECT_EQ(events.back()["type"], "response.completed");
+    EXPECT_EQ(output_of(events.back()["response"]), kOutput) << interval;
+    std::map<std::string, std::string> texts;  // by the ids of items
+    for (const json& event : events) {
+      if (event.contains("delta")) texts[event["item_id"]] += event["delta"].get<std::string>();
+    }
+    for (const json& item : events.back()["response"]["output"]) {
+      const json& text =
+          item["type"] == "function_call" ? item["arguments"] : item["content"][0]["text"];
+      EXPECT_EQ(json(texts[item["id"]]), text);
+    }
+  }
+}
+
+TEST_F(ResponsesServiceTest, ReasoningMayBeLeftOut) {
+  const json response = respond({{"include_reasoning", false}}).body_json();
+  EXPECT_THAT(output_of(response), StartsWith("message:I look.;"));
+}
+
+TEST_F(ResponsesServiceTest, LimitsMakeThemIncomplete) {
+  const json response = respond({{"max_output_tokens", 3}}).body_json();
+  EXPECT_EQ(response["status"], "incomplete");
+  EXPECT_EQ(response["incomplete_details"]["reason"], "max_output_tokens");
+}
+
+TEST_F(ResponsesServiceTest, NothingIsStoredUnlessItIsAskedFor) {
+  const json response = respond().body_json();
+  const std::string path = "/v1/responses/" + response["id"].get<std::string>();
+  const Reply missing = ask("GET", path);
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(missing.body_json()["error"]["code"], "response_not_found");
+  const Reply next = respond({{"previous_response_id", response["id"]}});
+  EXPECT_EQ(next.status, 404);
+  EXPECT_EQ(next.body_json()["error"]["param"], "previous_response_id");
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nwideep_stored_responses 0\n"));
+}
+
+TEST_F(ResponsesServiceTest, StoredResponsesGoOn) {
+  for (const bool stream : {false, true}) {
+    const Reply reply = respond({{"store", true}, {"stream", stream}, {"instructions", "Be kind"}});
+    const json response = stream ? events_of(reply).back()["response"] : reply.body_json();
+    EXPECT_EQ(response["store"], true);
+    const std::string path = "/v1/responses/" + response["id"].get<std::string>();
+    EXPECT_EQ(ask("GET", path).body_json(), response);
+    const json items = ask("GET", path + "/input_items").body_json();
+    ASSERT_EQ(items["data"].size(), 1u);
+    EXPECT_EQ(items["data"][0]["content"][0]["text"], "Hi");
+    EXPECT_EQ(ask("GET", path + "/input_items?limit=x").status, 400);
+    EXPECT_EQ(ask("GET", path + "/nothing").status, 404);
+    EXPECT_EQ(ask("GET", path + "?stream=true").status, 400);
+    const Reply next = respond({{"previous_response_id", response["id"]},
+                                {"input",
+                                 {{{"type", "function_call_output"},
+                                   {"call_id", response["output"][2]["call_id"]},
+                                   {"output", "5"}},
+                                  {{"type", "function_call_output"},
+                                   {"call_id", response["output"][3]["call_id"]},
+                                   {"output", "6"}}}},
+                                {"tools", {{{"type", "function"}, {"name", "find"}}}}});
+    ASSERT_EQ(next.status, 200) << next.body;
+    EXPECT_EQ(next.body_json()["previous_response_id"], response["id"]);
+    EXPECT_THAT(prompt(), testing::EndsWith(
+                              R"(user:Hi;assistant:Hm, so.I look.<tool_call>{"what": "a \"b\"", )"
+                              R"("n": 3}<tool_call>{};assistant:Done.;tool:5;tool:6;)"));
+    EXPECT_EQ(ask("DELETE", path).body_json(),
+              json({{"id", response["id"]}, {"object", "response"}, {"deleted", true}}));
+    EXPECT_EQ(ask("DELETE", path).status, 404);
+    EXPECT_EQ(ask("GET", path).status, 404);
+  }
+}
+
+TEST_F(ResponsesServiceTest, TheStoreIsBounded) {
+  finish();
+  start({.model = "m",
+         .max_sequence = 2048,
+         .max_queue = 8,
+         .stored_responses = {.count = 2, .bytes = 1 << 20}},
+        size_t{8} << 20);
+  std::vector<std::string> paths;
+  for (int i = 0; i < 3; ++i) {
+    paths.push_back("/v1/responses/" +
+                    respond({{"store", true}}).body_json()["id"].get<std::string>());
+  }
+  EXPECT_EQ(ask("GET", paths[0]).status, 404);
+  EXPECT_EQ(ask("GET", paths[1]).status, 200);
+  EXPECT_EQ(ask("GET", paths[2]).status, 200);
+  EXPECT_THAT(ask("GET", "/metrics").body,
+              HasSubstr("\nwideep_stored_responses_evicted_total 1\n"));
+  const Reply large = respond({{"store", true}, {"input", std::string(1 << 20, ' ')}});
+  EXPECT_EQ(large.status, 400);
+  EXPECT_EQ(large.body_json()["error"]["param"], "store");
+}
+
+TEST_F(ResponsesServiceTest, DevelopersAreSystemsForTemplatesWithoutThem) {
+  ASSERT_EQ(
+      respond({{"input",
+                {{{"role", "developer"}, {"content", "a"}}, {{"role", "user"}, {"content", "b"}}}}})
+          .status,
+      200);
+  EXPECT_THAT(prompt(), HasSubstr("system:a;user:b;"));
+}
+
+TEST_F(ResponsesServiceTest, MistakesAreNamed) {
+  const auto error = [&](const json& more) { return respond(more).body_json()["error"]; };
+  EXPECT_EQ(error({{"model", "x"}})["code"], "model_not_found");
+  EXPECT_EQ(error({{"input", std::string(1 << 20, 'x')}})["param"], "input");
+  EXPECT_EQ(error({{"max_output_tokens", 5000}})["param"], "max_output_tokens");
+  EXPECT_THAT(error({{"max_output_tokens", 5000}})["message"].get<std::string>(),
+              HasSubstr("lower max_output_tokens"));
+  const json format = {{"format",
+                        {{"type", "json_schema"},
+                         {"name", "n"},
+                         {"schema", {{"type", "object"}, {"not", json::object()}}}}}};
+  EXPECT_EQ(error({{"text", format}, {"tools", json::array()}})["param"], "text.format.schema");
+  EXPECT_EQ(ask("GET", "/v1/responses").status, 405);
+  EXPECT_THAT(ask("OPTIONS", "/v1/responses/x").head,
+              HasSubstr("Allow: GET, HEAD, DELETE, OPTIONS"));
+  EXPECT_EQ(ask("PUT", "/v1/responses/x").status, 405);
 }
 
 // A marker that is a special token is no part of a plain answer, but of this one.
@@ -1837,6 +2066,343 @@ TEST_F(HarmonyCallServiceTest, MessagesToFunctionsAreCalls) {
     EXPECT_EQ(message["tool_calls"][0]["function"],
               (json{{"name", "f"}, {"arguments", "{\"a\": 1}"}}));
   }
+}
+
+// ---- Anthropic's messages ----
+
+// The events of a stream, each with its name, which the data has too.
+std::vector<json> named_events(const Reply& reply) {
+  std::vector<json> events;
+  std::string_view rest = reply.body;
+  while (!rest.empty()) {
+    const size_t line = rest.find('\n'), end = rest.find("\n\n");
+    EXPECT_TRUE(rest.starts_with("event: ") && end != rest.npos) << rest;
+    if (end == rest.npos) break;
+    const std::string_view data = rest.substr(line + 1, end - line - 1);
+    EXPECT_TRUE(data.starts_with("data: ")) << data;
+    events.push_back(json::parse(data.substr(6)));
+    EXPECT_EQ(events.back()["type"], rest.substr(7, line - 7));
+    rest.remove_prefix(end + 2);
+  }
+  return events;
+}
+
+// What a client puts together of the events, as the reply without a stream.
+json message_of_named(const std::vector<json>& events) {
+  json message;
+  std::vector<std::string> inputs;
+  for (const json& event : events) {
+    const std::string type = event["type"];
+    if (type == "message_start") message = event["message"];
+    if (type == "content_block_start") {
+      EXPECT_EQ(event["index"], message["content"].size());
+      message["content"].push_back(event["content_block"]);
+      inputs.emplace_back();
+    }
+    if (type == "content_block_delta") {
+      const size_t index = event["index"];
+      const json& delta = event["delta"];
+      json& block = message["content"][index];
+      if (delta["type"] == "input_json_delta") inputs[index] += delta["partial_json"];
+      for (const char* name : {"text", "thinking", "signature"}) {
+        if (delta.contains(name)) {
+          block[name] = block[name].get<std::string>() + delta[name].get<std::string>();
+        }
+      }
+    }
+    if (type == "content_block_stop" && !inputs.back().empty()) {
+      message["content"].back()["input"] = json::parse(inputs.back());
+    }
+    if (type == "message_delta") {
+      message.update(event["delta"]);
+      message["usage"] = event["usage"];
+    }
+  }
+  return message;
+}
+
+class MessagesServiceTest : public CallServiceTest {
+ protected:
+  using CallServiceTest::CallServiceTest;
+
+  static json tool(const std::string& name) {
+    return {{"name", name}, {"input_schema", {{"type", "object"}}}};
+  }
+  static json request() {
+    return {{"model", "m"},
+            {"max_tokens", 500},
+            {"chat_template", "qwen"},
+            {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}},
+            {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+            {"tools", {tool("find"), tool("stop")}}};
+  }
+  static json with(const json& changed) {
+    json body = request();
+    body.update(changed);
+    return body;
+  }
+  Reply send(const json& body, const std::string& headers = "") {
+    return ask("POST", "/v1/messages?beta=true", body.dump(), headers);
+  }
+};
+
+TEST_F(MessagesServiceTest, ThinkingTextAndCallsAreBlocks) {
+  backend_.cached_tokens = 3;
+  const Reply reply = send(request());
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const json body = reply.body_json();
+  EXPECT_EQ(body["type"], "message");
+  EXPECT_EQ(body["role"], "assistant");
+  EXPECT_EQ(body["model"], "m");
+  const std::string id = body["id"];
+  EXPECT_THAT(id, StartsWith("msg_"));
+  EXPECT_THAT(reply.head, HasSubstr("request-id: req_" + id.substr(4)));
+  EXPECT_EQ(body["stop_reason"], "tool_use");
+  EXPECT_TRUE(body["stop_sequence"].is_null());
+  const json& content = body["content"];
+  ASSERT_EQ(content.size(), 4u);
+  EXPECT_EQ(content[0], (json{{"type", "thinking"}, {"thinking", "Hm, so."}, {"signature", id}}));
+  EXPECT_EQ(content[1], (json{{"type", "text"}, {"text", "I look."}}));
+  EXPECT_EQ(content[2]["type"], "tool_use");
+  EXPECT_EQ(content[2]["name"], "find");
+  EXPECT_EQ(content[2]["input"], (json{{"what", "a \"b\""}, {"n", 3}}));
+  EXPECT_EQ(content[3]["name"], "stop");
+  EXPECT_EQ(content[3]["input"], json::object());
+  EXPECT_NE(content[2]["id"], content[3]["id"]);
+  EXPECT_THAT(content[2]["id"].get<std::string>(), StartsWith("toolu_"));
+  const json& usage = body["usage"];
+  EXPECT_EQ(usage["cache_read_input_tokens"], 3);
+  EXPECT_EQ(usage["cache_creation_input_tokens"], 0);
+  EXPECT_EQ(usage["input_tokens"].get<size_t>() + 3, backend_.last_request.prompt.size());
+  EXPECT_EQ(usage["output_tokens"], tokenizer_.encode(kAnswer, false).size() + 1);
+}
+
+TEST_F(MessagesServiceTest, StreamsAreTheSameInNamedEvents) {
+  for (const int interval : {1, 3, 1000}) {
+    finish();
+    start({.model = "m", .max_sequence = 2048, .max_queue = 8, .stream_interval = interval},
+          size_t{8} << 20);
+    json whole = send(request()).body_json();
+    const std::vector<json> events = named_events(send(with({{"stream", true}})));
+    std::vector<std::string> order;
+    for (const json& event : events) {
+      const std::string type = event["type"];
+      if (order.empty() || order.back() != type) order.push_back(type);
+    }
+    const std::vector<std::string> block = {"content_block_start", "content_block_delta",
+                                            "content_block_stop"};
+    std::vector<std::string> expected = {"message_start", "content_block_start", "ping",
+                                         "content_block_delta", "content_block_stop"};
+    for (int i = 0; i < 3; ++i) expected.insert(expected.end(), block.begin(), block.end());
+    expected.insert(expected.end(), {"message_delta", "message_stop"});
+    EXPECT_EQ(order, expected) << interval;
+    json streamed = message_of_named(events);
+    EXPECT_EQ(streamed["content"][0]["signature"], streamed["id"]);
+    for (json* message : {&whole, &streamed}) {
+      message->erase("id");
+      (*message)["content"][0].erase("signature");
+      (*message)["content"][2].erase("id");
+      (*message)["content"][3].erase("id");
+    }
+    EXPECT_EQ(streamed, whole) << interval;
+  }
+}
+
+TEST_F(MessagesServiceTest, TheTemplateSeesOpenAisMessages) {
+  const json history = {
+      {"system", {{{"type", "text"}, {"text", "S"}, {"cache_control", {{"type", "ephemeral"}}}}}},
+      {"messages",
+       {{{"role", "user"}, {"content", "Hi"}},
+        {{"role", "assistant"},
+         {"content",
+          {{{"type", "thinking"}, {"thinking", "T"}, {"signature", "x"}},
+           {{"type", "text"}, {"text", "A"}},
+           {{"type", "tool_use"}, {"id", "i"}, {"name", "find"}, {"input", {{"n", 3}}}}}}},
+        {{"role", "user"},
+         {"content",
+          {{{"type", "tool_result"}, {"tool_use_id", "i"}, {"content", "R"}},
+           {{"type", "text"}, {"text", "U"}}}}}}},
+      {"tools", {tool("find")}},
+      {"output_config", {{"effort", "low"}}}};
+  ASSERT_EQ(send(with(history)).status, 200);
+  EXPECT_EQ(prompt(),
+            "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": "
+            "{\"type\": \"object\"}}}]system:S;user:Hi;assistant:TA<tool_call>{\"n\": 3};tool:R;"
+            "user:U;low");
+}
+
+// Some templates know a system message only at the beginning.
+TEST_F(MessagesServiceTest, LaterSystemMessagesAreTheUsersWhereTheTemplateFails) {
+  json body = with({{"chat_template", "strict"}, {"tools", nullptr}});
+  body["messages"].push_back({{"role", "system"}, {"content", "Be short."}});
+  ASSERT_EQ(send(body).status, 200);
+  EXPECT_EQ(prompt(), "user:Hi\n\nBe short.;");
+  body["chat_template"] = "qwen";
+  ASSERT_EQ(send(body).status, 200);
+  EXPECT_THAT(prompt(), HasSubstr("user:Hi;system:Be short.;"));
+}
+
+// Who does not ask for thinking expects text first.
+TEST_F(MessagesServiceTest, WithoutThinkingTheTemplateIsToldAndNoneIsReturned) {
+  const Reply reply = send(with({{"thinking", nullptr}}));
+  EXPECT_EQ(reply.body_json()["content"][0]["type"], "text");
+  EXPECT_THAT(prompt(), testing::EndsWith("<think></think>"));
+  send(request());
+  EXPECT_THAT(prompt(), Not(HasSubstr("<think>")));
+}
+
+TEST_F(MessagesServiceTest, OneCallMayEndTheMessage) {
+  const json body =
+      send(with({{"tool_choice", {{"type", "auto"}, {"disable_parallel_tool_use", true}}}}))
+          .body_json();
+  EXPECT_EQ(body["content"].size(), 3u);
+  EXPECT_EQ(body["stop_reason"], "tool_use");
+}
+
+TEST_F(MessagesServiceTest, CallsMayHaveToCome) {
+  for (const json& choice : {json{{"type", "any"}}, json{{"type", "tool"}, {"name", "find"}}}) {
+    ASSERT_EQ(send(with({{"tool_choice", choice}})).status, 200);
+    EXPECT_NE(on_server([&] { return backend_.last_request.grammar; }), nullptr);
+  }
+  ASSERT_EQ(send(request()).status, 200);
+  EXPECT_EQ(on_server([&] { return backend_.last_request.grammar; }), nullptr);
+}
+
+TEST_F(MessagesServiceTest, WhyAMessageHasEnded) {
+  const json stopped = send(with({{"stop_sequences", {"zz", "oo"}}})).body_json();
+  EXPECT_EQ(stopped["stop_reason"], "stop_sequence");
+  EXPECT_EQ(stopped["stop_sequence"], "oo");
+  EXPECT_EQ(stopped["content"][1]["text"], "I l");
+  EXPECT_EQ(send(with({{"max_tokens", 2}})).body_json()["stop_reason"], "max_tokens");
+  EXPECT_EQ(send(with({{"tools", nullptr}})).body_json()["stop_reason"], "end_turn");
+
+  finish();
+  start({.model = "m", .max_sequence = 128, .max_queue = 8});
+  const json plain = {{"chat_template", "default"}, {"tools", nullptr}, {"max_tokens", 4000}};
+  backend_.endless = true;
+  const json clipped = send(with(plain)).body_json();
+  EXPECT_EQ(clipped["stop_reason"], "model_context_window_exceeded");
+  EXPECT_EQ(
+      clipped["usage"]["input_tokens"].get<int>() + clipped["usage"]["output_tokens"].get<int>(),
+      128);
+  json too_long = with(plain);
+  too_long["messages"][0]["content"] = std::string(200, '7');
+  const Reply refused = send(too_long);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body_json()["error"]["message"].get<std::string>(),
+              StartsWith("prompt is too long: "));
+}
+
+TEST_F(MessagesServiceTest, ALastMessageOfTheAssistantIsContinued) {
+  json body = with({{"chat_template", "default"}, {"tools", nullptr}});
+  body["messages"].push_back({{"role", "assistant"}, {"content", "So:"}});
+  ASSERT_EQ(send(body).status, 200);
+  EXPECT_THAT(prompt(), testing::EndsWith("[user] HiSo:"));
+  // Reasoning that the template begins is ended before.
+  body["chat_template"] = "opens";
+  ASSERT_EQ(send(body).status, 200);
+  EXPECT_THAT(prompt(), testing::EndsWith("Hi<think>\n\n</think>\n\nSo:"));
+}
+
+TEST_F(MessagesServiceTest, TokensAreCounted) {
+  const json whole = send(request()).body_json();
+  json body = request();
+  body.erase("max_tokens");
+  const Reply reply = ask("POST", "/v1/messages/count_tokens", body.dump());
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(reply.body_json(), (json{{"input_tokens", whole["usage"]["input_tokens"]}}));
+  body["model"] = "other";
+  EXPECT_EQ(ask("POST", "/v1/messages/count_tokens", body.dump()).status, 404);
+}
+
+TEST_F(MessagesServiceTest, ErrorsHaveAnthropicsForm) {
+  const auto refused = [&](const Reply& reply, int status, const std::string& type) {
+    EXPECT_EQ(reply.status, status) << reply.body;
+    const json body = reply.body_json();
+    EXPECT_EQ(body["type"], "error");
+    EXPECT_EQ(body["error"]["type"], type);
+    const std::string id = body["request_id"];
+    EXPECT_THAT(id, StartsWith("req_"));
+    EXPECT_THAT(reply.head, HasSubstr("request-id: " + id));
+    return body["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(refused(send(with({{"model", "other"}})), 404, "not_found_error"),
+            "model: expected 'm', found 'other'");
+  EXPECT_EQ(refused(send(with({{"n", 2}})), 400, "invalid_request_error"),
+            "n: this field is not known");
+  EXPECT_THAT(refused(ask("POST", "/v1/messages", "{"), 400, "invalid_request_error"),
+              HasSubstr("body:1:1"));
+  refused(ask("GET", "/v1/messages"), 405, "invalid_request_error");
+  refused(ask("POST", "/v1/messages/batches", "{}"), 404, "not_found_error");
+  EXPECT_TRUE(ask("POST", "/v1/chat/completions", "{").body_json()["error"].contains("param"));
+
+  finish();
+  start({.model = "m", .api_key = "secret", .max_sequence = 2048});
+  refused(send(request()), 401, "authentication_error");
+  refused(send(request(), "x-api-key: secrex\r\n"), 401, "authentication_error");
+  for (const char* key : {"x-api-key: secret\r\n", "Authorization: Bearer secret\r\n"}) {
+    refused(send(with({{"model", "other"}}), key), 404, "not_found_error");
+  }
+  on_server([&] {
+    service_->drain();
+    return 0;
+  });
+  refused(send(request(), "x-api-key: secret\r\n"), 503, "api_error");
+}
+
+TEST_F(MessagesServiceTest, AFullQueueIsOverloaded) {
+  finish();
+  start({.model = "m", .max_sequence = 2048, .max_queue = 1}, size_t{8} << 20);
+  backend_.endless = true;
+  Socket running(server_->port());
+  const std::string body = with({{"stream", true}, {"max_tokens", 2000}}).dump();
+  running.send("POST /v1/messages HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_THAT(running.receive(), StartsWith("HTTP/1.1 200"));
+  const Reply refused = send(request());
+  EXPECT_EQ(refused.status, 529);
+  EXPECT_EQ(refused.body_json()["error"]["type"], "overloaded_error");
+  EXPECT_THAT(refused.head, HasSubstr("Retry-After: 1"));
+}
+
+TEST_F(MessagesServiceTest, FailuresAreEventsOfAStream) {
+  backend_.endless = true;
+  Socket running(server_->port());
+  const std::string body = with({{"stream", true}, {"max_tokens", 1500}}).dump();
+  running.send("POST /v1/messages HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_THAT(running.receive(), StartsWith("HTTP/1.1 200"));
+  on_server([&] { return service_->fail("rank 1 has died"); });
+  const std::string rest = running.receive_all();
+  EXPECT_THAT(rest, HasSubstr("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":"
+                              "\"api_error\",\"message\":\"rank 1 has died\"},\"request_id\":"));
+  EXPECT_THAT(rest, Not(HasSubstr("[DONE]")));
+}
+
+TEST_F(MessagesServiceTest, ModelsAsAnthropicHasThem) {
+  const std::string version = "anthropic-version: 2023-06-01\r\n";
+  const json list = ask("GET", "/v1/models", "", version).body_json();
+  EXPECT_EQ(list["data"][0]["type"], "model");
+  EXPECT_EQ(list["data"][0]["id"], "m");
+  EXPECT_EQ(list["has_more"], false);
+  EXPECT_EQ(ask("GET", "/v1/models/m", "", version).body_json(), list["data"][0]);
+  EXPECT_EQ(ask("GET", "/v1/models/x", "", version).body_json()["error"]["type"],
+            "not_found_error");
+  EXPECT_EQ(ask("GET", "/v1/models").body_json()["object"], "list");
+}
+
+TEST_F(HarmonyServiceTest, MessagesHaveThinkingAndCannotBeContinued) {
+  json body = request();
+  body["max_tokens"] = 60;
+  body["thinking"] = {{"type", "adaptive"}};
+  const json content = ask("POST", "/v1/messages", body.dump()).body_json()["content"];
+  ASSERT_EQ(content.size(), 2u);
+  EXPECT_EQ(content[0]["thinking"], "Hm, so.");
+  EXPECT_EQ(content[1]["text"], "Yes, so it is.");
+  body["messages"].push_back({{"role", "assistant"}, {"content", "So"}});
+  const Reply refused = ask("POST", "/v1/messages", body.dump());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("writes harmony"));
 }
 
 }  // namespace

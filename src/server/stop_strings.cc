@@ -5,16 +5,24 @@
 
 namespace wideep::server {
 
+std::string_view StopStrings::match() const {
+  return found() ? std::string_view(*match_) : std::string_view();
+}
+
 std::string StopStrings::push(std::string_view text) {
-  if (found_) return "";
+  if (found()) return "";
   if (stops_->empty()) return std::string(text);
   kept_ += text;
   size_t first = kept_.npos;
-  for (const std::string& stop : *stops_) first = std::min(first, kept_.find(stop));
-  found_ = first != kept_.npos;
-  const size_t certain = found_ ? first : kept_.size() - longest_prefix_at_end();
+  for (const std::string& stop : *stops_) {
+    const size_t place = kept_.find(stop);
+    if (place >= first) continue;
+    first = place;
+    match_ = &stop;
+  }
+  const size_t certain = found() ? first : kept_.size() - longest_prefix_at_end();
   std::string out = kept_.substr(0, certain);
-  kept_ = found_ ? "" : kept_.substr(certain);
+  kept_ = found() ? "" : kept_.substr(certain);
   return out;
 }
 

@@ -21,7 +21,8 @@ class StopStrings {
 
   // Adds text. Returns the text that is now certain not to belong to a stop string.
   std::string push(std::string_view text);
-  bool found() const { return found_; }
+  bool found() const { return match_ != nullptr; }
+  std::string_view match() const;  // the stop string that was found; "": none
   // The reply has ended without a stop string: returns the text that was kept back.
   std::string flush();
 
@@ -30,7 +31,7 @@ class StopStrings {
 
   std::shared_ptr<const std::vector<std::string>> stops_;
   std::string kept_;
-  bool found_ = false;
+  const std::string* match_ = nullptr;  // one of stops_
 };
 
 }  // namespace wideep::server

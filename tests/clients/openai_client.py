@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uses `wideep serve` of the reference model through the openai package, as its users do.
+"""Chats, completions, streams, likely tokens, structured answers, an agent's calls of tools, errors,
+64 requests at once; and `/metrics` through `prometheus_client`.
 
     openai_client.py <base URL> <API key>
 """

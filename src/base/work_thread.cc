@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/work_thread.h"
+#include "base/work_thread.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <utility>
 
-namespace wideep::server {
+namespace wideep::base {
 namespace {
 
 // Weighs about a tenth of a thread of niceness 0.
@@ -48,4 +48,4 @@ void WorkThread::run() {
   }
 }
 
-}  // namespace wideep::server
+}  // namespace wideep::base

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs calls one after the other on a thread of its own, for work that would delay the serving
-// thread. Its niceness is raised, so that it takes at most about a tenth of a processor that a rank
-// wants too. The thread begins with the first call: ranks are forked from a process without
-// threads.
+// Runs calls one after the other on a thread of its own, for work that would delay the thread
+// that adds them. Its niceness is raised, so that it takes at most about a tenth of a processor
+// that a rank wants too. The thread begins with the first call: ranks are forked from a process
+// without threads.
 //
 // Thread safety: add() and join() by one thread, that which made it.
 #pragma once
@@ -14,7 +14,7 @@
 #include <mutex>
 #include <thread>
 
-namespace wideep::server {
+namespace wideep::base {
 
 class WorkThread {
  public:
@@ -37,4 +37,4 @@ class WorkThread {
   std::thread thread_;                       // last: it uses the members above
 };
 
-}  // namespace wideep::server
+}  // namespace wideep::base

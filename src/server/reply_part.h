@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a reply to a request for text consists of, whichever protocol it is written in.
+//
+// Thread safety: plain values.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "answer/answer_parts.h"
+#include "engine/engine.h"
+
+namespace wideep::server {
+
+// Which of the endpoints a reply is for.
+enum class Api { kCompletion, kChat, kResponses, kMessages };
+
+const char* path_of(Api api);
+
+// The fields that all chunks of a reply have in common.
+struct ReplyHead {
+  Api api = Api::kCompletion;
+  std::string id;       // "cmpl-…", "chatcmpl-…", "resp_…", "msg_…"
+  int64_t created = 0;  // seconds since 1970
+  std::string model;
+};
+
+struct TokenLogprob {
+  std::string token;  // its text; U+FFFD for a token that is a part of a character
+  std::string bytes;
+  float logprob = 0.0f;
+  int64_t text_offset = 0;        // in the answer, in code points
+  std::vector<TokenLogprob> top;  // [top_log_probabilities] the likeliest tokens at this position
+};
+
+// A part of an answer, or all of it.
+struct ReplyPart {
+  int index = 0;  // of the answer
+  std::string_view text;
+  std::string_view reasoning = {};  // of a chat; before `text`
+  // Of a chat: the calls of tools, or what has come of them; null: none. Each begins in the part
+  // that has its first CallPart, whose id is set.
+  const std::vector<answer::CallPart>* calls = nullptr;
+  bool has_called = false;  // a tool, in this part or before: that is then why it has finished
+  bool first = false;       // of a stream: contains the role
+  const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not requested
+  engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
+  std::string_view stop_string = {};            // that has ended it; "": something else
+  bool fills_context = false;                   // of kLength: the context ends here, not max_tokens
+  const std::string* routed_experts = nullptr;  // null: not returned
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;                // prompt tokens that were found in the KV cache
+  int64_t reasoning_tokens = 0;             // of the completion tokens
+  nlohmann::ordered_json speculation = {};  // AnswerDrafts::json(); null: not reported
+};
+
+}  // namespace wideep::server

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/response_store.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "engine/wire.h"
+
+namespace wideep::server {
+
+void ResponseStore::add(const std::string& id, StoredResponse response) {
+  const std::lock_guard lock(mutex_);
+  if (const auto before = entries_.find(id); before != entries_.end()) drop(before);
+  if (!may_keep(response.bytes())) {
+    ++evicted_;
+    return;
+  }
+  bytes_ += response.bytes();
+  entries_[id] = {std::make_shared<const StoredResponse>(std::move(response)), num_added_};
+  ids_[num_added_++] = id;
+  while (entries_.size() > limits_.count || bytes_ > limits_.bytes) {
+    drop(entries_.find(ids_.begin()->second));
+    ++evicted_;
+  }
+}
+
+std::shared_ptr<const StoredResponse> ResponseStore::find(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? nullptr : found->second.response;
+}
+
+bool ResponseStore::erase(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return false;
+  drop(found);
+  return true;
+}
+
+std::string ResponseStore::record_of(const std::string& id) const {
+  const auto found = find(id);
+  if (found == nullptr) return "";
+  engine::WireWriter writer;
+  writer.put_text(id);
+  writer.put_text(found->response);
+  writer.put_text(found->conversation);
+  return writer.take();
+}
+
+void ResponseStore::restore(std::string_view record) {
+  if (record.empty()) return;
+  engine::WireReader reader(record);
+  const std::string id(reader.get_text());
+  StoredResponse response;
+  response.response = reader.get_text();
+  response.conversation = reader.get_text();
+  if (find(id) == nullptr) add(id, std::move(response));
+}
+
+void ResponseStore::drop(Entries::iterator entry) {
+  bytes_ -= entry->second.response->bytes();
+  ids_.erase(entry->second.number);
+  entries_.erase(entry);
+}
+
+size_t ResponseStore::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+size_t ResponseStore::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+std::string ResponseStore::metrics() const {
+  const std::lock_guard lock(mutex_);
+  const auto metric = [](const char* name, const char* kind, const char* help, uint64_t value) {
+    return fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, kind, value);
+  };
+  return metric("wideep_stored_responses", "gauge", "Responses that clients have stored.",
+                entries_.size()) +
+         metric("wideep_stored_response_bytes", "gauge", "Bytes of these, as JSON.", bytes_) +
+         metric("wideep_stored_responses_evicted_total", "counter",
+                "Stored responses that have made room for newer ones.", evicted_);
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Responses that clients have asked to store (store: true), for GET /v1/responses/{id} and for
+// previous_response_id. They are in the memory of the serving process, as JSON text, and bounded:
+// the oldest ones make room for new ones.
+//
+// Thread safety: all functions may be called on any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace wideep::server {
+
+struct StoredResponse {
+  std::string response;      // the object, as its reply had it
+  std::string conversation;  // the items that it answers, earlier ones included: a list
+
+  size_t bytes() const { return response.size() + conversation.size(); }
+};
+
+struct ResponseStoreLimits {
+  uint64_t count = 1000;
+  uint64_t bytes = uint64_t{64} << 20;  // of JSON text, all of them together
+};
+
+class ResponseStore {
+ public:
+  explicit ResponseStore(ResponseStoreLimits limits) : limits_(limits) {}
+
+  // Whether one of at least so many bytes may be kept.
+  bool may_keep(size_t bytes) const { return limits_.count > 0 && bytes <= limits_.bytes; }
+  const ResponseStoreLimits& limits() const { return limits_; }
+
+  // One that is larger than all may be is not kept.
+  void add(const std::string& id, StoredResponse response);
+  // Null: there is none of this id, or no longer.
+  std::shared_ptr<const StoredResponse> find(const std::string& id) const;
+  bool erase(const std::string& id);  // false: there was none
+
+  // For another process, which goes on with a reply that depends on the stored response: what this
+  // one has, "" for nothing.
+  std::string record_of(const std::string& id) const;
+  void restore(std::string_view record);
+
+  size_t size() const;
+  size_t bytes() const;
+  // For Prometheus.
+  std::string metrics() const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<const StoredResponse> response;
+    uint64_t number = 0;  // of the call of add()
+  };
+  using Entries = std::map<std::string, Entry>;
+  void drop(Entries::iterator entry);
+
+  const ResponseStoreLimits limits_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  Entries entries_;
+  std::map<uint64_t, std::string> ids_;  // by number: from the oldest to the newest
+  uint64_t num_added_ = 0;
+  size_t bytes_ = 0;
+  uint64_t evicted_ = 0;
+};
+
+}  // namespace wideep::server

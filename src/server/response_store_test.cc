@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/response_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace wideep::server {
+namespace {
+
+using testing::HasSubstr;
+
+StoredResponse of_bytes(size_t bytes) {
+  return {.response = std::string(bytes / 2, 'r'),
+          .conversation = std::string(bytes - bytes / 2, 'c')};
+}
+
+TEST(ResponseStoreTest, TheOldestMakeRoom) {
+  ResponseStore store({.count = 2, .bytes = 100});
+  store.add("a", of_bytes(10));
+  store.add("b", of_bytes(20));
+  store.add("c", of_bytes(30));
+  EXPECT_EQ(store.find("a"), nullptr);
+  ASSERT_NE(store.find("b"), nullptr);
+  EXPECT_EQ(store.find("b")->bytes(), 20u);
+  EXPECT_EQ(store.bytes(), 50u);
+  store.add("d", of_bytes(90));
+  EXPECT_EQ(store.size(), 1u);
+  EXPECT_THAT(store.metrics(), HasSubstr("wideep_stored_responses_evicted_total 3\n"));
+  EXPECT_THAT(store.metrics(), HasSubstr("wideep_stored_response_bytes 90\n"));
+}
+
+TEST(ResponseStoreTest, WhatIsLargerThanAllIsNotKept) {
+  ResponseStore store({.count = 2, .bytes = 100});
+  store.add("a", of_bytes(10));
+  store.add("b", of_bytes(101));
+  EXPECT_EQ(store.find("b"), nullptr);
+  EXPECT_NE(store.find("a"), nullptr);
+  EXPECT_TRUE(store.may_keep(100));
+  EXPECT_FALSE(store.may_keep(101));
+  EXPECT_FALSE(ResponseStore({.count = 0}).may_keep(1));
+}
+
+TEST(ResponseStoreTest, AReaderKeepsWhatIsErased) {
+  ResponseStore store({});
+  store.add("a", of_bytes(10));
+  const auto kept = store.find("a");
+  EXPECT_TRUE(store.erase("a"));
+  EXPECT_FALSE(store.erase("a"));
+  EXPECT_EQ(kept->bytes(), 10u);
+  EXPECT_EQ(store.bytes(), 0u);
+}
+
+TEST(ResponseStoreTest, AnotherProcessGetsOne) {
+  ResponseStore store({}), other({});
+  store.add("a", {.response = "{}", .conversation = "[1]"});
+  EXPECT_EQ(store.record_of("b"), "");
+  other.restore(store.record_of("b"));
+  other.restore(store.record_of("a"));
+  ASSERT_NE(other.find("a"), nullptr);
+  EXPECT_EQ(other.find("a")->response, "{}");
+  EXPECT_EQ(other.find("a")->conversation, "[1]");
+  EXPECT_EQ(other.size(), 1u);
+}
+
+// Held against a plain list.
+TEST(ResponseStoreTest, KeepsItsLimitsInAnyOrder) {
+  std::mt19937 random(7);
+  ResponseStore store({.count = 5, .bytes = 200});
+  std::vector<std::pair<std::string, size_t>> expected;
+  const auto total = [&] {
+    size_t sum = 0;
+    for (const auto& each : expected) sum += each.second;
+    return sum;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const std::string id = std::to_string(random() % 12);
+    const bool is_known =
+        std::erase_if(expected, [&](const auto& each) { return each.first == id; }) > 0;
+    if (random() % 3 == 0) {
+      EXPECT_EQ(store.erase(id), is_known);
+    } else {
+      const size_t bytes = random() % 90;
+      store.add(id, of_bytes(bytes));
+      expected.emplace_back(id, bytes);
+      while (expected.size() > 5 || total() > 200) expected.erase(expected.begin());
+    }
+    ASSERT_EQ(store.size(), expected.size()) << i;
+    ASSERT_EQ(store.bytes(), total()) << i;
+    for (const auto& each : expected) ASSERT_NE(store.find(each.first), nullptr) << i;
+  }
+}
+
+}  // namespace
+}  // namespace wideep::server

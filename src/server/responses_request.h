@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The body of OpenAI's /v1/responses: becomes a chat, with what its reply repeats. Its fields are
+// those of responses_fields.h; unknown ones are refused.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "server/openai_request.h"
+#include "server/response_store.h"
+
+namespace wideep::server {
+
+struct ResponsesRequest {
+  ChatRequest chat;
+  bool store = false;
+  nlohmann::ordered_json repeated;      // fields of the reply that say what was asked for
+  nlohmann::ordered_json conversation;  // the items that are answered, earlier ones included
+};
+
+// stored: where previous_response_id is looked up; status 404 if it is not there.
+Parsed<ResponsesRequest> parse_responses_request(std::string_view body,
+                                                 const ResponseStore& stored);
+
+}  // namespace wideep::server
