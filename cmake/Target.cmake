@@ -159,16 +159,26 @@ endfunction()
 function(wideep_embed_page target folder)
   cmake_parse_arguments(ARG "" "HEADER;NAMESPACE" "" ${ARGN})
   get_filename_component(name ${folder} NAME)
-  set(directory ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
   set(parts ${PROJECT_SOURCE_DIR}/src/formats/page_parts)
-  set(script ${PROJECT_SOURCE_DIR}/cmake/embed_page.cmake)
-  set(output ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
-  file(GLOB files CONFIGURE_DEPENDS ${directory}/* ${parts}/*)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/* ${parts}/*)
+  wideep_embed_file(${target} ${folder}/page.html FUNCTION ${name} HEADER ${ARG_HEADER}
+                    NAMESPACE ${ARG_NAMESPACE} PARTS ${parts} DEPENDS ${files})
+endfunction()
+
+# wideep_embed_file(<target> <file> FUNCTION <name> HEADER <header> NAMESPACE <name>
+#                   [PARTS <folder>] [DEPENDS <file>...])
+#
+# Puts the text of the file into the target, as the function that is declared in the header.
+function(wideep_embed_file target file)
+  cmake_parse_arguments(ARG "" "FUNCTION;HEADER;NAMESPACE;PARTS" "DEPENDS" ${ARGN})
+  set(input ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  set(script ${PROJECT_SOURCE_DIR}/cmake/embed_file.cmake)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${ARG_FUNCTION}.cc)
   add_custom_command(
     OUTPUT ${output}
-    COMMAND ${CMAKE_COMMAND} -DINPUT=${directory}/page.html -DPARTS=${parts} -DFUNCTION=${name}
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DPARTS=${ARG_PARTS} -DFUNCTION=${ARG_FUNCTION}
             -DNAMESPACE=${ARG_NAMESPACE} -DHEADER=${ARG_HEADER} -DOUTPUT=${output} -P ${script}
-    DEPENDS ${files} ${script}
+    DEPENDS ${input} ${ARG_DEPENDS} ${script}
     VERBATIM)
   target_sources(${target} PRIVATE ${output})
 endfunction()

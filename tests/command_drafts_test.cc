@@ -87,7 +87,7 @@ TEST_F(CommandDrafts, DoctorKnowsThePredictionLayer) {
 TEST_F(CommandDrafts, SaysWhyAModelPredictsNothing) {
   const std::string mtp = "speculative_config: {decoding_type: MTP}\n";
   expect_refused(generate(small_model(), mtp), {"parallel.yaml", "decoding_type MTP",
-                                                "has no layers that predict further tokens"});
+                                                "have no layers that predict further tokens"});
   const CommandEnd plain = generate(kReference, "max_batch_size: 2\n", {"--max-tokens", "2"});
   EXPECT_THAT(plain.err, HasSubstr("tensors of 1 layer that predict further tokens are not run"));
   expect_refused(generate(kReference,

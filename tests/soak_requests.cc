@@ -236,8 +236,8 @@ std::vector<json> wrong_options() {
                object,
                json(std::vector<std::string>(17, "s"))});
   add("logprobs", {text, 6, object});
-  add("presence_penalty", {1, text});
-  add("logit_bias", {{{"1", 1}}, text});
+  add("presence_penalty", {2.5, text, object});
+  add("logit_bias", {{{"x", 1}}, {{"1", 101}}, text});
   add("unknown", {1, text, object});
   add("", {1});
   add("a\nb\x01", {1});

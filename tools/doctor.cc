@@ -7,14 +7,18 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
 #include "doctor_report.h"
+#include "formats/files.h"
 #include "formats/gguf.h"
 #include "formats/json_text.h"
 #include "model/model_forms.h"
 #include "model_run.h"
+#include "output_file.h"
 #include "parallel_options.h"
+#include "simulate_inputs.h"
 #include "tokenizer/tokenizer.h"
 
 namespace wideep::tools {
@@ -25,6 +29,7 @@ struct Options {
   std::string model_dir;
   bool recovery = false;
   int num_nodes = 1;
+  std::string hardware;  // file to write
   bool json = false;
 };
 
@@ -74,7 +79,17 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
   return failed(report->fit->advice->finding + "; " + report->fit->advice->remedy);
 }
 
+// What `wideep advise` predicts with.
+Status write_hardware(const std::string& path) {
+  WIDEEP_TRY(check_output_file(path, "--write-hardware"));
+  WIDEEP_TRY_ASSIGN(const simulate::Hardware hardware, measure_hardware());
+  WIDEEP_TRY(formats::write_file(path, simulate::hardware_text(hardware)));
+  log::info("wrote {}", path);
+  return {};
+}
+
 Status run(const Options& options) {
+  if (!options.hardware.empty()) return write_hardware(options.hardware);
   if (options.recovery && options.model_dir.empty()) {
     return invalid_input("--recovery: depends on the model; add --model");
   }
@@ -121,6 +136,10 @@ void add_doctor_command(command_line::Command app, Status* status) {
           "With --recovery: as if the ranks were spread over so many nodes (serve --nnodes)")
       .range(1, 1024)
       .show_default();
+  command.add_option(
+      "--write-hardware", options->hardware,
+      "Only measure this machine, for half a minute, and write its description to this "
+      "file, for wideep advise");
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   tools::add_generate_command(program, started, &status);
   tools::add_serve_command(program, started, &status);
   tools::add_route_command(program, &status);
+  tools::add_advise_command(program, &status);
   const command_line::Command balance =
       program.add_command("balance", "Measure and plan the placement of experts");
   balance.require_command();
@@ -77,6 +78,11 @@ int main(int argc, char** argv) {
   tools::add_bench_speculation_command(bench, &status);
   tools::add_bench_serving_command(bench, &status);
   tools::add_bench_throughput_command(bench, &status);
+  const command_line::Command simulate =
+      program.add_command("simulate", "Predict what a machine and a load would do");
+  simulate.require_command();
+  tools::add_simulate_imbalance_command(simulate, &status);
+  tools::add_simulate_moves_command(simulate, &status);
   const command_line::Command parallel =
       program.add_command("parallel", "Show how a model is spread over ranks");
   parallel.require_command();

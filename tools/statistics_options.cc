@@ -112,14 +112,14 @@ std::optional<double> parse_number(const std::string& text) {
 
 }  // namespace
 
-void add_statistics_options(command_line::Command command, StatisticsOptions* options) {
-  command
-      .add_option(
-          "--stats,--expert-statistic-path", options->path,
-          "Recorded expert statistics: a directory (meta_info.json, rank*.safetensors), a JSON "
-          "file {\"logical_count\": [[...], ...]}, a table FILE.csv (layer,e0,e1,...), or a "
-          "per-token trace FILE.u8 or FILE.u16")
-      .required();
+void add_statistics_options(command_line::Command command, StatisticsOptions* options,
+                            bool optional) {
+  command_line::Option path = command.add_option(
+      "--stats,--expert-statistic-path", options->path,
+      "Recorded expert statistics: a directory (meta_info.json, rank*.safetensors), a JSON "
+      "file {\"logical_count\": [[...], ...]}, a table FILE.csv (layer,e0,e1,...), or a "
+      "per-token trace FILE.u8 or FILE.u16");
+  if (!optional) path.required();
   command.add_option("--iter-start", options->iter_start, "First iteration to use (default: all)");
   command.add_option("--iter-stop", options->iter_stop, "One past the last iteration to use");
   command.add_option("--ep-size", options->ep_size,

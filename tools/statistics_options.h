@@ -33,8 +33,9 @@ struct StatisticsOptions {
 };
 
 // Adds --stats (also under TensorRT-LLM's name), --iter-start, --iter-stop, --ep-size and the shape
-// of a trace. `options` must outlive the parsing.
-void add_statistics_options(command_line::Command command, StatisticsOptions* options);
+// of a trace. `options` must outlive the parsing. optional: they need not be given.
+void add_statistics_options(command_line::Command command, StatisticsOptions* options,
+                            bool optional = false);
 
 Result<recordings::ExpertStatistics> read_statistics(const StatisticsOptions& options);
 

@@ -109,6 +109,10 @@ bool YamlMap::boolean_or(std::string_view key, bool fallback) {
   return boolean.value_or(fallback);
 }
 
+double YamlMap::number(std::string_view key, NumberRange range) {
+  return require(key, formats::describe(range)) ? number_or(key, 0.0, range) : 0.0;
+}
+
 double YamlMap::number_or(std::string_view key, double fallback, NumberRange range) {
   const std::optional<YAML::Node> value = find(key);
   if (!value) return fallback;

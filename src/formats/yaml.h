@@ -44,6 +44,7 @@ class YamlMap {
   int64_t integer(std::string_view key, IntegerRange range = {});
   int64_t integer_or(std::string_view key, int64_t fallback, IntegerRange range = {});
   bool boolean_or(std::string_view key, bool fallback);
+  double number(std::string_view key, NumberRange range = {});
   double number_or(std::string_view key, double fallback, NumberRange range = {});
   std::string string_or(std::string_view key, std::string fallback);
   std::vector<int64_t> integers(std::string_view key, IntegerRange range = {});

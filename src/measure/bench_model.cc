@@ -2,61 +2,17 @@
 #include "measure/bench_model.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "base/cpu_time.h"
 #include "base/machine.h"
 #include "base/try.h"
-#include "parallel/initial_placement.h"
-#include "run/advice.h"
-#include "run/rank_group.h"
+#include "measure/bench_ranks.h"
 
 namespace wideep::measure {
 namespace {
 
 // ---- what runs ----
-
-// Run settings that give every rank the limits of the plan, and nothing else: no shared prefix
-// pages, which would skip work that the test must measure.
-Result<run::RunOptions> run_options(const ModelBenchOptions& options, const BenchPlan& plan) {
-  run::RunOptions run;
-  run.threads_per_rank = options.threads_per_rank;
-  if (!options.as_stored) run.format = options.precision.weights;
-  run.timeout = options.timeout;
-  WIDEEP_TRY_ASSIGN(run.parallel, parallel::parallel_config_for_ranks(options.num_ranks));
-  run.parallel.max_batch_size = plan.limits.max_batch_size;
-  run.parallel.max_num_tokens = plan.limits.max_num_tokens;
-  run.parallel.kv_cache_config.max_tokens = int64_t{plan.limits.max_pages} * kernels::kPageTokens;
-  run.parallel.kv_cache_config.enable_block_reuse = false;
-  if (options.precision.cache == Dtype::kF8E4M3) run.parallel.kv_cache_config.dtype = "FP8";
-  if (options.precision.cache == Dtype::kBf16) run.parallel.kv_cache_config.dtype = "BF16";
-  return run;
-}
-
-Result<run::RunInputs> run_inputs(const ModelBenchOptions& options,
-                                  const run::RunOptions& run_options,
-                                  std::unique_ptr<weights::TensorSource> tensors) {
-  run::RunInputs inputs;
-  WIDEEP_TRY_ASSIGN(inputs.kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
-  run::ModelFacts& model = inputs.model;
-  model.config = options.config;
-  model.config.eos_token_ids.clear();  // sequences must not end before the test's last step
-  model.forms = options.precision.forms
-                    ? *options.precision.forms
-                    : model::uniform_forms(model.config, options.precision.weights);
-  WIDEEP_TRY_ASSIGN(model.placement, parallel::initial_placement(
-                                         run_options.parallel, {run::moe_layers(model.config),
-                                                                model.config.routing.num_experts}));
-  inputs.own_tensors = std::move(tensors);
-  return inputs;
-}
-
-Status check_memory(const run::ModelFacts& model, const run::RunOptions& options) {
-  WIDEEP_TRY_ASSIGN(const run::ModelFit fit, run::judge_fit(model, options, base::read_machine()));
-  if (fit.fits()) return {};
-  return failed(fit.advice->finding + "; " + fit.advice->remedy);
-}
 
 // The precision of tensors as they are stored, with cached keys and values as in `given`.
 Precision stored_precision(const ModelBenchOptions& given, const weights::TensorSource& tensors) {
@@ -67,9 +23,15 @@ Precision stored_precision(const ModelBenchOptions& given, const weights::Tensor
   return precision;
 }
 
-// For the progress line: bytes of the tensors in a bf16 checkpoint, without biases and norms.
-uint64_t bytes_to_load(const ModelBenchReport& report) {
-  return static_cast<uint64_t>(report.parameters.all) * dtype_bytes(Dtype::kBf16);
+Result<BenchRanksOptions> ranks_options(const ModelBenchOptions& options, const BenchPlan& plan) {
+  BenchRanksOptions ranks{.config = options.config,
+                          .precision = options.precision,
+                          .as_stored = options.as_stored,
+                          .limits = plan.limits,
+                          .threads_per_rank = options.threads_per_rank,
+                          .timeout = options.timeout};
+  WIDEEP_TRY_ASSIGN(ranks.parallel, parallel::parallel_config_for_ranks(options.num_ranks));
+  return ranks;
 }
 
 ModelBenchReport begin_report(const run::Run& run) {
@@ -128,27 +90,6 @@ limits::Limits mean_of(const limits::Limits& a, const limits::Limits& b,
           .flag_one_way_ns = figure_of(std::move(flags)).median};
 }
 
-// Waits for the next event of the ranks. If the ranks end before the benchmark has asked them to,
-// that is an error.
-Result<run::Event> next_event(run::RankGroup& group) {
-  if (auto event = group.next()) return std::move(*event);
-  WIDEEP_TRY(group.result());
-  return interrupted("interrupted");
-}
-
-// One run of a test: submits all requests together and returns their iterations. The ranks send
-// their records only when idle, so that sending does not disturb the run.
-Result<std::vector<run::Iteration>> run_requests(run::RankGroup& group,
-                                                 std::vector<engine::Request> requests) {
-  group.requests().submit_together(std::move(requests), run::RequestWriter::Reports::kWhenIdle);
-  std::vector<run::Iteration> iterations;
-  for (;;) {
-    WIDEEP_TRY_ASSIGN(run::Event event, next_event(group));
-    if (std::holds_alternative<run::RanksIdle>(event)) return iterations;
-    if (auto* each = std::get_if<run::Iteration>(&event)) iterations.push_back(std::move(*each));
-  }
-}
-
 Result<TestReport> report_test(const ModelBenchOptions& options, const BenchPlan& plan, int test,
                                const std::vector<std::optional<BenchSample>>& samples,
                                const std::vector<QuickLimits>& limits) {
@@ -163,16 +104,16 @@ Result<TestReport> report_test(const ModelBenchOptions& options, const BenchPlan
 }
 
 // All runs of the plan, with a probe of the limits before each and after the last.
-Status measure(const ModelBenchOptions& options, const BenchPlan& plan, const run::Run& run,
-               run::RankGroup& group, ModelBenchView& view, ModelBenchReport* report) {
-  LimitsProbe probe(options, run.plan());
+Status measure(const ModelBenchOptions& options, const BenchPlan& plan, BenchRanks& ranks,
+               ModelBenchView& view, ModelBenchReport* report) {
+  LimitsProbe probe(options, ranks.prepared().plan());
   const limits::Limits first = probe.measure();
   report->operation = probe.operation();
   std::vector<QuickLimits> limits = {probe.measure_quickly()};
   std::vector<std::optional<BenchSample>> samples(plan.runs.size());  // of warm-ups: none
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     WIDEEP_TRY_ASSIGN(const auto iterations,
-                      run_requests(group, make_requests(plan, run.plan().model.config, i)));
+                      ranks.run(make_requests(plan, ranks.prepared().plan().model.config, i)));
     limits.push_back(probe.measure_quickly());
     view.run_done(static_cast<int>(i) + 1, static_cast<int>(plan.runs.size()));
     if (plan.runs[i].is_warm_up) continue;
@@ -196,27 +137,15 @@ Result<ModelBenchReport> run_model_bench(const ModelBenchOptions& given,
   if (options.as_stored) options.precision = stored_precision(given, *tensors);
   WIDEEP_TRY_ASSIGN(const BenchPlan plan,
                     make_plan(options.bench, options.config, options.num_ranks));
-  WIDEEP_TRY_ASSIGN(const run::RunOptions settings, run_options(options, plan));
-  WIDEEP_TRY_ASSIGN(run::RunInputs inputs, run_inputs(options, settings, std::move(tensors)));
-  WIDEEP_TRY(check_memory(inputs.model, settings));
-  WIDEEP_TRY_ASSIGN(const auto run, run::Run::prepare(settings, std::move(inputs)));
-  ModelBenchReport report = begin_report(*run);
-  run::LoadingProgress loading(view, bytes_to_load(report));
+  WIDEEP_TRY_ASSIGN(const BenchRanksOptions settings, ranks_options(options, plan));
+  ModelBenchReport report;
   const int64_t start_ns = base::wall_ns();
-  WIDEEP_TRY(run->load([&](uint64_t bytes) { loading.add(bytes); }));
-  WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run));
-  group->requests().record_experts(true);
-  for (bool ready = false; !ready;) {
-    WIDEEP_TRY_ASSIGN(const run::Event event, next_event(*group));
-    if (const auto* read = std::get_if<run::WeightsRead>(&event)) loading.add(read->bytes);
-    ready = std::holds_alternative<run::RanksReady>(event);
-  }
+  WIDEEP_TRY_ASSIGN(const auto ranks,
+                    BenchRanks::start(settings, std::move(tensors), view,
+                                      [&](const run::Run& run) { report = begin_report(run); }));
   report.load_seconds = static_cast<double>(base::wall_ns() - start_ns) * 1e-9;
-  WIDEEP_TRY(measure(options, plan, *run, *group, view, &report));
-  group->requests().finish();
-  while (group->next()) {
-  }
-  WIDEEP_TRY(group->result());
+  WIDEEP_TRY(measure(options, plan, *ranks, view, &report));
+  WIDEEP_TRY(ranks->finish());
   return report;
 }
 

@@ -26,20 +26,13 @@ int64_t elements_of(const ModelConfig& config, int layer, Uses... uses) {
   return elements;
 }
 
-int64_t mixer_elements(const ModelConfig& config, int layer) {
-  return elements_of(config, layer, TensorUse::kInput, TensorUse::kGates, TensorUse::kQueryB,
-                     TensorUse::kLatent, TensorUse::kIndexQuery, TensorUse::kIndexKey,
-                     TensorUse::kOutput);
-}
-
-// Multiply-adds of one layer for one attended position: a score is a product of head_dim elements,
-// its value a sum of value_dim. Windows and choices of positions are not counted: an upper bound.
+// A score is a product of head_dim elements, its value a sum of value_dim. Windows and choices of
+// positions are not counted: an upper bound.
 int64_t attended_elements(const ModelConfig& config, int layer) {
   if (!config.is_cached(layer)) return 0;
   return int64_t{config.num_heads} * (config.head_dim + config.value_dim());
 }
 
-// Multiply-adds of a layer for one token's step of its state.
 int64_t state_elements(const ModelConfig& config, int layer) {
   constexpr int64_t kPerElement = 3;  // the delta rule: Sᵀ k, the update, Sᵀ q
   return config.is_cached(layer)
@@ -49,9 +42,8 @@ int64_t state_elements(const ModelConfig& config, int layer) {
 }
 
 // Weights that one token is multiplied with in the feed-forward part of a layer.
-int64_t feed_forward_elements(const ModelConfig& config, int layer) {
-  return elements_of(config, layer, TensorUse::kFloat, TensorUse::kMlp) +
-         (config.is_moe(layer) ? config.routing.top_k * expert_elements(config) : 0);
+int64_t feed_forward_elements(const ModelConfig& config, const LayerElements& layer) {
+  return layer.router + layer.mlp + config.routing.top_k * layer.expert;
 }
 
 double operations_of(const ModelConfig& config, const StepShape& shape) {
@@ -61,15 +53,29 @@ double operations_of(const ModelConfig& config, const StepShape& shape) {
   };
   for (int layer = 0; layer < config.num_layers; ++layer) {
     const bool is_last = layer + 1 == config.num_layers;
-    add(shape.num_tokens, mixer_elements(config, layer) + state_elements(config, layer));
-    add(shape.attended, attended_elements(config, layer));
-    add(is_last ? shape.num_logit_rows : shape.num_tokens, feed_forward_elements(config, layer));
+    const LayerElements elements = elements_of_layer(config, layer);
+    add(shape.num_tokens, elements.mixer + elements.state);
+    add(shape.attended, elements.attended);
+    add(is_last ? shape.num_logit_rows : shape.num_tokens, feed_forward_elements(config, elements));
   }
   add(shape.num_logit_rows, int64_t{config.vocab_size} * config.hidden_size);
   return 2.0 * multiply_adds;
 }
 
 }  // namespace
+
+LayerElements elements_of_layer(const ModelConfig& config, int layer) {
+  return {
+      .mixer = elements_of(config, layer, TensorUse::kInput, TensorUse::kGates, TensorUse::kQueryB,
+                           TensorUse::kLatent, TensorUse::kIndexQuery, TensorUse::kIndexKey,
+                           TensorUse::kOutput),
+      .state = state_elements(config, layer),
+      .attended = attended_elements(config, layer),
+      .router = elements_of(config, layer, TensorUse::kFloat),
+      .mlp = elements_of(config, layer, TensorUse::kMlp),
+      .expert = config.is_moe(layer) ? expert_elements(config) : 0,
+  };
+}
 
 StepShape& StepShape::operator+=(const StepShape& other) {
   num_tokens += other.num_tokens;
@@ -123,11 +129,11 @@ ParameterCount count_parameters(const ModelConfig& config) {
       .all = config.tie_word_embeddings ? embedding : 2 * embedding,
       .active = embedding};  // the LM head; the one row of the embedding is negligible
   for (int layer = 0; layer < config.num_layers; ++layer) {
-    const int64_t used = mixer_elements(config, layer) + feed_forward_elements(config, layer);
-    const int64_t idle_experts =
-        config.is_moe(layer) ? config.routing.num_experts - config.routing.top_k : 0;
+    const LayerElements elements = elements_of_layer(config, layer);
+    const int64_t used = elements.mixer + feed_forward_elements(config, elements);
+    const int64_t idle_experts = config.routing.num_experts - config.routing.top_k;
     count.active += used;
-    count.all += used + idle_experts * expert_elements(config);
+    count.all += used + idle_experts * elements.expert;
   }
   return count;
 }

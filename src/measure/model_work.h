@@ -70,6 +70,17 @@ struct Precision {
 Work work_of(const model::ModelConfig& config, const Precision& precision, const StepShape& shape,
              int64_t num_steps = 1);
 
+// Multiply-adds of one layer, by part. But for `attended`, for each token.
+struct LayerElements {
+  int64_t mixer = 0;     // weights of attention, or what a layer has in its place
+  int64_t state = 0;     // a step of its state; 0: it keeps none
+  int64_t attended = 0;  // for each position that a token attends to, all heads together
+  int64_t router = 0;    // weights
+  int64_t mlp = 0;       // weights of the dense MLP or the shared expert
+  int64_t expert = 0;    // weights of one expert; 0: the layer has none
+};
+LayerElements elements_of_layer(const model::ModelConfig& config, int layer);
+
 // Number of weights: elements of all matrices, embedding included, and of the matrices that one
 // token is multiplied with.
 struct ParameterCount {

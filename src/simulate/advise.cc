@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/try.h"
+#include "measure/arrivals.h"
+#include "model/kv_layout.h"
+#include "simulate/sweep.h"
+
+namespace wideep::simulate {
+namespace {
+
+using balance::ModelLoad;
+using model::ModelConfig;
+
+// Errors of the parts of a prediction, as shares: medians of those on measurements that the
+// constants have not seen (docs/advisor.md); of assumed constants what peaks and rooflines usually
+// miss.
+constexpr double kExpertError = 0.09;
+constexpr double kExchangeError = 0.13;
+constexpr double kAssumedError = 0.35;
+constexpr double kCalibratedError = 0.10;
+
+Status check_load(const ModelConfig& config, const ModelLoad& load) {
+  if (static_cast<int>(load.layers.size()) != config.num_moe_layers() ||
+      load.num_experts != config.routing.num_experts) {
+    return invalid_input(fmt::format(
+        "statistics: {} layers of {} experts, but the model has {} MoE layers of {}; take "
+        "statistics of this model",
+        load.layers.size(), load.num_experts, config.num_moe_layers(), config.routing.num_experts));
+  }
+  return {};
+}
+
+// Placed layers by the shape of placements, which many layouts share.
+class Placements {
+ public:
+  Placements(const ModelConfig& config, const ModelLoad& planned, const ModelLoad& load,
+             bool weighted)
+      : config_(config), planned_(planned), load_(load), weighted_(weighted) {}
+
+  Result<const std::vector<PlacedLayer>*> get(const Layout& layout) {
+    const std::pair key{layout.ep, layout.num_slots};
+    if (const auto found = known_.find(key); found != known_.end()) return &found->second;
+    std::vector<PlacedLayer> layers;
+    const balance::PlanShape shape{
+        .num_experts = load_.num_experts, .ep_size = layout.ep, .num_slots = layout.num_slots};
+    for (size_t i = 0; i < load_.load.size(); ++i) {
+      WIDEEP_TRY_ASSIGN(PlacedLayer layer, place_layer(planned_.load[i], load_.load[i],
+                                                       config_.routing.top_k, shape, weighted_));
+      layers.push_back(std::move(layer));
+    }
+    return &known_.emplace(key, std::move(layers)).first->second;
+  }
+
+ private:
+  const ModelConfig& config_;
+  const ModelLoad& planned_;
+  const ModelLoad& load_;
+  bool weighted_;
+  std::map<std::pair<int, int>, std::vector<PlacedLayer>> known_;
+};
+
+double mean_imbalance(const std::vector<PlacedLayer>& layers) {
+  double sum = 0.0;
+  for (const PlacedLayer& layer : layers) sum += imbalance_of(layer);
+  return layers.empty() ? 0.0 : sum / static_cast<double>(layers.size());
+}
+
+double error_of(const Hardware& hardware, const StepTime& step) {
+  const double rest = hardware.calibrated_dense ? kCalibratedError : kAssumedError;
+  const double all = step.seconds();
+  return std::hypot(kExpertError * step.experts,
+                    kExchangeError * (step.dispatch + step.combine + step.joint),
+                    rest * (step.attention + step.dense + step.fixed)) /
+         all;
+}
+
+measure::StepShape generating(int batch, const Workload& workload) {
+  const int64_t context = workload.isl + workload.osl / 2;
+  return measure::decode_step(batch, context, 0);
+}
+
+// The same, and a chunk of prompts, in the middle of them.
+measure::StepShape with_chunk(measure::StepShape shape, int64_t chunk, const Workload& workload) {
+  shape.num_tokens += chunk;
+  shape.num_logit_rows += std::max<int64_t>(1, chunk / workload.isl);
+  shape.attended += chunk * workload.isl / 2;
+  shape.cached += workload.isl / 2;
+  return shape;
+}
+
+Candidate predict(const StepCost& cost, int batch, const Workload& workload,
+                  const Choices& choices) {
+  const Layout& layout = cost.layout();
+  Candidate candidate{.layout = layout, .batch = batch};
+  // Each of the micro-batches that fill a pipeline has a part of the requests.
+  const int micro_batch = (batch + layout.stages - 1) / layout.stages;
+  const measure::StepShape plain = generating(micro_batch, workload);
+  candidate.step = cost.step(plain);
+  const int64_t room = std::max<int64_t>(1, choices.max_num_tokens - micro_batch);
+  const double arriving = static_cast<double>(micro_batch) * workload.isl / workload.osl;
+  // Of all iterations, the part that has a chunk; a full chunk in every one is not enough for
+  // more prompts than that.
+  const int64_t chunk = std::min(room, std::max<int64_t>(workload.isl, std::llround(arriving)));
+  const double part = std::max(1.0, arriving / static_cast<double>(chunk)) > 1.0
+                          ? arriving / static_cast<double>(chunk)
+                          : std::min(1.0, arriving / static_cast<double>(chunk));
+  const double with = cost.step(with_chunk(plain, chunk, workload)).seconds();
+  const double without = candidate.step.seconds();
+  candidate.tpot = part <= 1.0 ? part * with + (1.0 - part) * without : part * with;
+  const double chunks = std::ceil(static_cast<double>(workload.isl) / static_cast<double>(chunk));
+  candidate.ttft = candidate.tpot / 2.0 + chunks * with;
+  candidate.tokens_per_user = 1.0 / candidate.tpot;
+  candidate.tokens_per_rank =
+      static_cast<double>(batch) * layout.num_batches() / (candidate.tpot * layout.num_ranks());
+  return candidate;
+}
+
+bool meets(const Candidate& candidate, const Workload& workload) {
+  if (workload.most_tpot && candidate.tpot > *workload.most_tpot) return false;
+  if (workload.most_ttft && candidate.ttft > *workload.most_ttft) return false;
+  if (!workload.rate) return true;
+  const double requests = candidate.tokens_per_rank * candidate.layout.num_ranks() / workload.osl;
+  return requests >= *workload.rate;
+}
+
+// With a rate the fewest ranks that carry it; else the most tokens of a rank.
+bool is_better(const Candidate& a, const Candidate& b, const Workload& workload) {
+  if (workload.rate && a.layout.num_ranks() != b.layout.num_ranks()) {
+    return a.layout.num_ranks() < b.layout.num_ranks();
+  }
+  return a.tokens_per_rank > b.tokens_per_rank;
+}
+
+std::vector<Candidate> pareto_of(std::vector<Candidate> all) {
+  std::ranges::sort(all, [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.tokens_per_user, a.tokens_per_rank) >
+           std::pair(b.tokens_per_user, b.tokens_per_rank);
+  });
+  std::vector<Candidate> best;
+  for (Candidate& candidate : all) {
+    if (best.empty() || candidate.tokens_per_rank > best.back().tokens_per_rank) {
+      best.push_back(std::move(candidate));
+    }
+  }
+  return best;
+}
+
+std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
+
+std::string nearest_of(const std::vector<Candidate>& all, const Workload& workload) {
+  const auto by = [&](auto member) { return *std::ranges::min_element(all, {}, member); };
+  if (workload.most_tpot) {
+    const Candidate least = by(&Candidate::tpot);
+    if (least.tpot > *workload.most_tpot) {
+      return fmt::format("no layout has {} between tokens; nearest: {} with {} ({} requests)",
+                         milliseconds(*workload.most_tpot), milliseconds(least.tpot),
+                         text_of(least.layout), least.requests());
+    }
+  }
+  if (workload.most_ttft) {
+    const Candidate least = by(&Candidate::ttft);
+    if (least.ttft > *workload.most_ttft) {
+      return fmt::format("no layout has {} to the first token; nearest: {} with {} ({} requests)",
+                         milliseconds(*workload.most_ttft), milliseconds(least.ttft),
+                         text_of(least.layout), least.requests());
+    }
+  }
+  if (workload.rate) {
+    const auto carried = [&](const Candidate& each) {
+      return each.tokens_per_rank * each.layout.num_ranks() / workload.osl;
+    };
+    const Candidate most = *std::ranges::max_element(all, {}, carried);
+    return fmt::format(
+        "no layout serves {} requests per second within the limits; nearest: {:.2f} with {}",
+        *workload.rate, carried(most), text_of(most.layout));
+  }
+  return "no layout meets all limits at once";
+}
+
+// The same layout with other slots, with the batch that is best then.
+void add_slot_reasons(const std::vector<Candidate>& all, const Workload& workload, Advice* advice) {
+  const Candidate& best = *advice->best;
+  std::map<int, Candidate> by_slots;
+  for (const Candidate& each : all) {
+    Layout same = each.layout;
+    same.num_slots = best.layout.num_slots;
+    if (same != best.layout || !meets(each, workload)) continue;
+    const auto [place, is_new] = by_slots.emplace(each.layout.num_slots, each);
+    if (!is_new && is_better(each, place->second, workload)) place->second = each;
+  }
+  const Candidate* before = nullptr;
+  for (const auto& [slots, each] : by_slots) {
+    if (before != nullptr) {
+      advice->reasons.push_back(fmt::format(
+          "slots {}: imbalance {:.3f} -> {:.3f}, {:+.1f} % tokens of a rank against {} slots",
+          slots, before->imbalance, each.imbalance,
+          100.0 * (each.tokens_per_rank / before->tokens_per_rank - 1.0),
+          before->layout.num_slots));
+    }
+    before = &each;
+  }
+}
+
+void add_limit(Advice* advice) {
+  const StepTime& step = advice->best->step;
+  const std::pair<const char*, double> parts[] = {
+      {"experts", step.experts},     {"attention", step.attention}, {"dense products", step.dense},
+      {"dispatch", step.dispatch},   {"combine", step.combine},     {"all-reduces", step.joint},
+      {"the fixed part", step.fixed}};
+  const auto largest =
+      *std::ranges::max_element(parts, {}, [](const auto& part) { return part.second; });
+  advice->reasons.push_back(fmt::format("limited by {}: {:.0f} % of an iteration of {}",
+                                        largest.first, 100.0 * largest.second / step.seconds(),
+                                        milliseconds(step.seconds())));
+}
+
+}  // namespace
+
+Result<StepCost> step_cost(const Hardware& hardware, const ModelConfig& config,
+                           const ModelLoad& planned, const ModelLoad& load, const Layout& layout,
+                           const Choices& choices) {
+  WIDEEP_TRY(check_load(config, load));
+  WIDEEP_TRY(check_load(config, planned));
+  Placements placements(config, planned, load, choices.weighted_shares);
+  WIDEEP_TRY_ASSIGN(const std::vector<PlacedLayer>* placed, placements.get(layout));
+  return StepCost(hardware, config, layout, *placed);
+}
+
+Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const StepCost& cost,
+                                            const Workload& workload, const Choices& choices,
+                                            int num_requests) {
+  std::vector<SimulatedRequest> requests(
+      static_cast<size_t>(num_requests),
+      SimulatedRequest{.isl = workload.isl, .osl = workload.osl});
+  if (workload.rate) {
+    const std::vector<double> times =
+        measure::arrival_times({.request_rate = *workload.rate}, num_requests);
+    for (size_t i = 0; i < times.size(); ++i) requests[i].arrival = times[i];
+  }
+  const int pages = (workload.isl + workload.osl + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  SimulationOptions options{
+      .num_batches = candidate.layout.num_batches(),
+      .limits = {.max_batch_size = candidate.batch,
+                 .max_num_tokens = std::max(choices.max_num_tokens, candidate.batch),
+                 .max_pages = candidate.batch * (pages + 1)}};
+  if (!workload.rate) options.concurrency = static_cast<int>(candidate.requests());
+  return simulate_serving(requests, options, [&](std::span<const measure::StepShape> batches) {
+    return cost.step(batches).seconds();
+  });
+}
+
+RankMemory memory_of(const ModelConfig& config, const Layout& layout) {
+  const double weight = bytes_per_weight(layout.format);
+  const double parts = layout.attention_parts();
+  const double slots = static_cast<double>(layout.num_slots) / layout.ep;
+  double dense = 0.0, experts = 0.0;
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    const measure::LayerElements elements = measure::elements_of_layer(config, layer);
+    dense += static_cast<double>(elements.mixer + elements.mlp + elements.router) * weight / parts;
+    experts += slots * static_cast<double>(elements.expert) * weight / layout.expert_slices;
+  }
+  const double embedding = 2.0 * config.vocab_size * config.hidden_size;  // bf16
+  const double heads = (config.tie_word_embeddings ? 1.0 : 2.0) * embedding / parts;
+  const model::KvLayout kv(config, layout.cache, layout.attention_parts());
+  return {.weights = (dense + experts) / layout.stages + heads,
+          .token = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / layout.stages};
+}
+
+Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const ModelLoad& planned,
+                      const ModelLoad& load, const Workload& workload, const Choices& choices) {
+  WIDEEP_TRY(check_load(config, load));
+  WIDEEP_TRY(check_load(config, planned));
+  Advice advice;
+  std::vector<Candidate> all;
+  Placements placements(config, planned, load, choices.weighted_shares);
+  for (const Layout& layout : layouts_of(hardware, config, choices)) {
+    ++advice.num_layouts;
+    const RankMemory memory = memory_of(config, layout);
+    const double request = memory.token * (workload.isl + workload.osl);
+    const double room = hardware.memory_bytes * choices.memory_share - memory.weights;
+    int most = static_cast<int>(std::clamp(room / std::max(request, 1.0), 0.0, 1024.0));
+    most = std::min(most, choices.max_num_tokens);
+    if (workload.concurrency) {
+      most =
+          std::min(most, static_cast<int>(std::ceil(*workload.concurrency / layout.num_batches())));
+    }
+    if (most < 1) {
+      ++advice.num_too_large;
+      continue;
+    }
+    WIDEEP_TRY_ASSIGN(const std::vector<PlacedLayer>* placed, placements.get(layout));
+    const StepCost cost(hardware, config, layout, *placed);
+    for (const int batch : batches_up_to(most)) {
+      Candidate candidate = predict(cost, batch, workload, choices);
+      candidate.memory = memory.weights + batch * request;
+      candidate.imbalance = mean_imbalance(*placed);
+      candidate.error = error_of(hardware, candidate.step);
+      all.push_back(candidate);
+    }
+  }
+  if (all.empty()) {
+    return invalid_input(fmt::format(
+        "no layout on at most {} ranks of {} fits their memory ({:.0f} GB each); allow more ranks",
+        choices.most_ranks, hardware.name, hardware.memory_bytes / 1e9));
+  }
+  for (const Candidate& candidate : all) {
+    if (!meets(candidate, workload)) continue;
+    if (!advice.best || is_better(candidate, *advice.best, workload)) advice.best = candidate;
+  }
+  if (advice.best) {
+    add_limit(&advice);
+    add_slot_reasons(all, workload, &advice);
+  } else {
+    advice.nearest = nearest_of(all, workload);
+  }
+  advice.pareto = pareto_of(std::move(all));
+  return advice;
+}
+
+}  // namespace wideep::simulate

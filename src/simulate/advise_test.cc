@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/advise.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "parallel/parallel_config.h"
+#include "recordings/balancer_yaml.h"
+#include "run/layouts.h"
+#include "simulate/config_files.h"
+#include "simulate/sweep.h"
+
+namespace wideep::simulate {
+namespace {
+
+using kernels::WeightFormat;
+using testing::HasSubstr;
+
+// A mixture of 16 layers with 64 experts.
+model::ModelConfig mixture() {
+  const auto config = model::parse_model_config(R"({
+    "model_type": "qwen3_moe", "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 16,
+    "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128,
+    "intermediate_size": 4096, "moe_intermediate_size": 1024, "num_experts": 64,
+    "num_experts_per_tok": 4, "norm_topk_prob": true, "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": false,
+    "decoder_sparse_step": 1, "mlp_only_layers": []})",
+                                                "config.json");
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return *config;
+}
+
+Hardware h100() { return shipped_hardware("h100_sxm").value(); }
+
+// The busiest expert gets `power` times as steep a share.
+balance::ModelLoad load_of(const model::ModelConfig& config, double power) {
+  balance::ModelLoad load = uniform_load(config.routing.num_experts, run::moe_layers(config));
+  for (auto& layer : load.load) {
+    for (size_t e = 0; e < layer.size(); ++e)
+      layer[e] = std::pow(1.0 + static_cast<double>(e), -power);
+  }
+  return load;
+}
+
+StepCost cost_of(const Layout& layout, const balance::ModelLoad& load) {
+  const model::ModelConfig config = mixture();
+  std::vector<PlacedLayer> placed;
+  for (const auto& layer : load.load) {
+    placed.push_back(place_layer(layer, layer, config.routing.top_k,
+                                 {.num_experts = config.routing.num_experts,
+                                  .ep_size = layout.ep,
+                                  .num_slots = layout.num_slots},
+                                 true)
+                         .value());
+  }
+  return {h100(), config, layout, std::move(placed)};
+}
+
+constexpr Layout kEp8{.ep = 8, .num_slots = 64, .format = WeightFormat::kFp8};
+
+TEST(StepCost, GrowsWithTokensAndContext) {
+  const StepCost cost = cost_of(kEp8, load_of(mixture(), 0.0));
+  const auto seconds = [&](int batch, int cached) {
+    return cost.step(measure::decode_step(batch, cached, 0)).seconds();
+  };
+  EXPECT_LT(seconds(1, 100), seconds(64, 100));
+  EXPECT_LT(seconds(64, 100), seconds(64, 10000));
+  // Twice the tokens cost less than twice the time: weights are read once.
+  EXPECT_LT(seconds(64, 100), 1.9 * seconds(32, 100));
+}
+
+TEST(StepCost, ASkewedLoadCostsExpertsAndReplicasGiveItBack) {
+  const balance::ModelLoad skewed = load_of(mixture(), 0.7);
+  const measure::StepShape batch = measure::decode_step(2048, 100, 0);
+  const double even = cost_of(kEp8, load_of(mixture(), 0.0)).step(batch).experts;
+  const double hot = cost_of(kEp8, skewed).step(batch).experts;
+  Layout replicas = kEp8;
+  replicas.num_slots = 80;
+  const double balanced = cost_of(replicas, skewed).step(batch).experts;
+  EXPECT_GT(hot, 1.2 * even);
+  EXPECT_LT(balanced, 0.9 * hot);
+}
+
+TEST(StepCost, OneRankExchangesNothing) {
+  const Layout alone{.ep = 1, .num_slots = 64, .format = WeightFormat::kFp8};
+  const StepTime time = cost_of(alone, load_of(mixture(), 0.0)).step(measure::decode_step(8, 9, 0));
+  EXPECT_EQ(time.dispatch, 0.0);
+  EXPECT_EQ(time.joint, 0.0);
+  EXPECT_GT(time.experts, 0.0);
+}
+
+TEST(Memory, IsDividedAmongRanks) {
+  const model::ModelConfig config = mixture();
+  Layout layout{.ep = 1, .num_slots = 64, .format = WeightFormat::kBf16};
+  const RankMemory alone = memory_of(config, layout);
+  // All parameters in bf16, but for norms.
+  const double all = 2.0 * static_cast<double>(measure::count_parameters(config).all);
+  EXPECT_NEAR(alone.weights / all, 1.0, 0.01);
+  EXPECT_DOUBLE_EQ(alone.token, 16 * 2 * 4 * 128 * 2.0);
+  layout.ep = 8;
+  const RankMemory shared = memory_of(config, layout);
+  EXPECT_LT(shared.weights, alone.weights / 3);
+  EXPECT_DOUBLE_EQ(shared.token, alone.token);
+  layout.stages = 2;
+  EXPECT_DOUBLE_EQ(memory_of(config, layout).token, alone.token / 2);
+}
+
+TEST(Sweep, HasEveryCombinationOnce) {
+  const std::vector<Layout> layouts = layouts_of(h100(), mixture(), {.most_ranks = 16});
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    EXPECT_LE(layouts[i].num_ranks(), 16);
+    EXPECT_EQ(layouts[i].num_slots % layouts[i].ep, 0);
+    EXPECT_GE(layouts[i].num_slots, 64);
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(layouts[i], layouts[j]);
+  }
+  EXPECT_THAT(layouts, testing::Contains(kEp8));
+}
+
+TEST(Sweep, BatchesReachTheMost) {
+  EXPECT_EQ(batches_up_to(1), (std::vector<int>{1}));
+  EXPECT_EQ(batches_up_to(10), (std::vector<int>{1, 2, 3, 4, 6, 8, 10}));
+  EXPECT_TRUE(batches_up_to(0).empty());
+}
+
+Result<Advice> advice_for(const Workload& workload, double power = 0.5, int most_ranks = 16) {
+  const model::ModelConfig config = mixture();
+  const balance::ModelLoad load = load_of(config, power);
+  return advise(h100(), config, load, load, workload,
+                {.most_ranks = most_ranks, .formats = {WeightFormat::kFp8}});
+}
+
+TEST(Advise, ParetoImprovesInOneAsItLosesTheOther) {
+  const auto advice = advice_for({});
+  ASSERT_TRUE(advice.ok()) << advice.status().message();
+  ASSERT_GE(advice->pareto.size(), 3u);
+  for (size_t i = 1; i < advice->pareto.size(); ++i) {
+    EXPECT_LT(advice->pareto[i].tokens_per_user, advice->pareto[i - 1].tokens_per_user);
+    EXPECT_GT(advice->pareto[i].tokens_per_rank, advice->pareto[i - 1].tokens_per_rank);
+  }
+  // Without a limit the recommendation is its end.
+  ASSERT_TRUE(advice->best.has_value());
+  EXPECT_EQ(advice->best->layout, advice->pareto.back().layout);
+}
+
+TEST(Advise, KeepsTheLimits) {
+  const auto free = advice_for({});
+  ASSERT_TRUE(free.ok());
+  const double limit = free->best->tpot / 2;
+  const auto limited = advice_for({.most_tpot = limit});
+  ASSERT_TRUE(limited.ok());
+  ASSERT_TRUE(limited->best.has_value()) << limited->nearest;
+  EXPECT_LE(limited->best->tpot, limit);
+  EXPECT_LT(limited->best->tokens_per_rank, free->best->tokens_per_rank);
+  EXPECT_THAT(limited->reasons, testing::Contains(HasSubstr("limited by")));
+}
+
+TEST(Advise, SaysWhatIsNearestToAnImpossibleLimit) {
+  const auto advice = advice_for({.most_tpot = 1e-6});
+  ASSERT_TRUE(advice.ok());
+  EXPECT_FALSE(advice->best.has_value());
+  EXPECT_THAT(advice->nearest, HasSubstr("no layout has 0.0 ms between tokens; nearest:"));
+  const auto rate = advice_for({.rate = 1e9});
+  EXPECT_THAT(rate->nearest, HasSubstr("no layout serves 1000000000 requests per second"));
+}
+
+TEST(Advise, ARateTakesTheFewestRanks) {
+  const auto one = advice_for({.rate = 1.0});
+  ASSERT_TRUE(one.ok() && one->best);
+  EXPECT_EQ(one->best->layout.num_ranks(), 1);
+}
+
+TEST(Advise, RefusesStatisticsOfAnotherModel) {
+  const model::ModelConfig config = mixture();
+  const balance::ModelLoad other = uniform_load(32, run::moe_layers(config));
+  const auto advice = advise(h100(), config, other, other, {}, {});
+  ASSERT_FALSE(advice.ok());
+  EXPECT_THAT(advice.status().message(), HasSubstr("16 layers of 32 experts, but the model has"));
+}
+
+TEST(ConfigFiles, AreReadBack) {
+  const model::ModelConfig config = mixture();
+  const balance::ModelLoad load = load_of(config, 0.5);
+  Layout layout = kEp8;
+  layout.num_slots = 72;
+  layout.stages = 2;
+  const Workload workload{.isl = 100, .osl = 200};
+  const auto files = config_files({.layout = layout, .batch = 24}, load, workload, {}, "b.yaml");
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  const auto read = parallel::parse_parallel_config(files->parallel, "parallel_config.yaml");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->sizes.tp, 8);
+  EXPECT_EQ(read->sizes.pp, 2);
+  EXPECT_EQ(read->sizes.moe_ep, 8);
+  EXPECT_TRUE(read->enable_attention_dp);
+  EXPECT_EQ(read->max_batch_size, 24);
+  EXPECT_EQ(read->moe_config.load_balancer_path, "b.yaml");
+  const auto placement = recordings::parse_balancer_yaml(
+      recordings::balancer_yaml_text(files->placement), "b.yaml",
+      {.moe_layers = run::moe_layers(config), .num_experts = 64, .ep_size = 8});
+  ASSERT_TRUE(placement.ok()) << placement.status().message();
+  EXPECT_EQ(placement->num_slots, 72);
+  EXPECT_EQ(*placement, files->placement);
+}
+
+}  // namespace
+}  // namespace wideep::simulate

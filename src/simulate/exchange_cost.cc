@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/exchange_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace wideep::simulate {
+
+RowsAway rows_away(const Hardware& hardware, int num_ranks) {
+  const double ranks = num_ranks;
+  const double near = std::min(num_ranks, hardware.node_link_ranks);
+  return {.node = (near - 1.0) / ranks, .network = (ranks - near) / ranks};
+}
+
+double exchange_seconds(const Hardware& hardware, const ExchangeKernel& kernel,
+                        const ExchangeWork& work) {
+  const RowsAway away = rows_away(hardware, work.num_ranks);
+  const double bytes = work.rows * work.row_bytes;
+  double latency = hardware.node_link.latency;
+  double links = bytes * away.node / (hardware.node_link.bandwidth * kernel.link);
+  if (away.network > 0.0) {
+    WIDEEP_CHECK(hardware.network.bandwidth > 0.0);
+    latency = std::max(latency, hardware.network.latency);
+    links = std::max(links, bytes * away.network / (hardware.network.bandwidth * kernel.link));
+  }
+  return kernel.overhead + kernel.latency * latency +
+         std::hypot(links, kernel.serial * work.serial);
+}
+
+}  // namespace wideep::simulate

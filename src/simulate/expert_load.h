@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the experts of a layer are loaded, and the work that this makes for the busiest rank: from a
+// user's statistics and a placement.
+//
+// A token chooses expert e with probability p_e, Σ p_e = top_k, and a slot of it gets the share s.
+// For B tokens a slot has B·p·s rows on average and is reached with probability 1 − (1 − p·s)^B. A
+// rank's rows vary with the tokens, so that the busiest rank has more than the busiest mean, the
+// more the fewer the tokens are.
+//
+// Thread safety: plain values; pure functions.
+#pragma once
+
+#include <vector>
+
+#include "balance/model_plan.h"
+#include "simulate/expert_cost.h"
+#include "wideep/balancer.h"
+#include "wideep/status.h"
+
+namespace wideep::simulate {
+
+// A layer's slots, on ranks.
+struct PlacedLayer {
+  int num_ranks = 1;
+  std::vector<double> choices;  // [slots] probability that a token has a row there; by rank
+
+  int slots_per_rank() const { return static_cast<int>(choices.size()) / num_ranks; }
+};
+
+// The same load for every expert.
+balance::ModelLoad uniform_load(int num_experts, std::vector<int> layers);
+
+// Experts placed for `planned` (tokens of each expert), judged by `load`. weighted: replicas get
+// the shares that are best for `load`, else equal ones.
+// Errors (invalid input): a shape that the planner cannot serve.
+Result<PlacedLayer> place_layer(const std::vector<double>& planned, const std::vector<double>& load,
+                                int top_k, const balance::PlanShape& shape, bool weighted);
+
+// A placement as it is, with the shares that are best for the load. load: [experts], any unit.
+PlacedLayer placed_as(const balance::Placement& placement, const std::vector<double>& load,
+                      int top_k);
+
+// The work of the rank that is busiest, on average, with `num_tokens` tokens of all ranks.
+// dispersion: the variance of a slot's rows is this times what independent tokens would have.
+ExpertWork busiest_work(const PlacedLayer& layer, double num_tokens, int tile,
+                        double dispersion = 1.0);
+
+// The same, the mean over all ranks.
+ExpertWork mean_work(const PlacedLayer& layer, double num_tokens, int tile);
+
+// max / mean − 1 of the ranks' mean rows.
+double imbalance_of(const PlacedLayer& layer);
+
+}  // namespace wideep::simulate

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a cost model has to know of a machine: processors, memory, links between ranks, and which
+// share of them kernels reach. A YAML file describes one machine; several GPUs are shipped, and
+// `wideep doctor --write-hardware` writes the file of the machine that it runs on.
+//
+//   name: h100_sxm
+//   device: NVIDIA H100 SXM
+//   devices_per_node: 8
+//   processors: 132                        # of a device: multiprocessors, or cores
+//   memory: {bytes: 80e9, bandwidth: 3.35e12}   # of a device
+//   peak: {bf16: 989e12, fp8: 1979e12}     # operations per second; a multiply-add is two
+//   node_link: {latency: 10.7e-6, bandwidth: 360e9, ranks: 8}
+//   network: {latency: 12e-6, bandwidth: 50e9}
+//   host_link: {latency: 10e-6, bandwidth: 64e9}
+//   kernels:
+//     experts: {overhead: 45e-6, memory: 0.85, compute: 0.25, row_traffic: 4.0, tile: 64}
+//     dispatch: {overhead: 2e-6, latency: 1.1, link: 0.7, serial: 2.2e-6}
+//     combine: {latency: 1.1, link: 0.75, serial: 0.1e-6}
+//     bulk_dispatch: {latency: 2.5, link: 0.9, serial: 0}     # of many tokens
+//     bulk_combine: {latency: 4.5, link: 0.9, serial: 0}
+//
+// Of a machine of cores, `divisible: true` and the key memory.node_bandwidth say that ranks share
+// them, memory.cached and memory.cached_node how fast the same bytes are read again ({4e6: 1.1e11,
+// …}), and kernels.formats may have constants for each format: {bf16: {experts: …, dense: …}}.
+//
+// All values are in seconds, bytes, bytes per second and operations per second; shares are of the
+// limit above them, and may exceed 1 where a limit is a measured one.
+//
+// Thread safety: plain values; pure functions.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/weight_format.h"
+#include "wideep/status.h"
+
+namespace wideep::simulate {
+
+struct Link {
+  double latency = 0.0;    // of the smallest exchange between all its ranks
+  double bandwidth = 0.0;  // bytes per second that a device sends while it receives as many
+
+  bool operator==(const Link&) const = default;
+};
+
+// Matrix products: those of a rank's experts in one layer (expert_cost.h), or a dense one.
+struct ProductKernel {
+  double overhead = 0.0;     // seconds for each layer
+  double memory = 1.0;       // share of the memory's bandwidth
+  double compute = 1.0;      // share of the peak
+  double row_traffic = 1.0;  // copies of a row that are read or written beside the products
+  int tile = 1;              // rows of an expert are computed in multiples of this
+
+  bool operator==(const ProductKernel&) const = default;
+};
+
+// Scores and values over cached positions, in one layer.
+struct AttentionKernel {
+  double overhead = 0.0;  // seconds
+  double memory = 1.0;    // share of the memory's bandwidth, reading keys and values
+  double compute = 1.0;   // share of the bf16 peak
+
+  bool operator==(const AttentionKernel&) const = default;
+};
+
+// A dispatch or a combine (exchange_cost.h).
+struct ExchangeKernel {
+  double overhead = 0.0;  // seconds, whatever the link
+  double latency = 1.0;   // × that of the link
+  double link = 1.0;      // share of the link's bandwidth
+  double serial = 0.0;    // seconds for each row, or in bulk each byte, that one processor handles
+
+  bool operator==(const ExchangeKernel&) const = default;
+};
+
+// Where products of a format have constants of their own.
+struct FormatKernels {
+  ProductKernel experts, dense;
+
+  bool operator==(const FormatKernels&) const = default;
+};
+
+struct Hardware {
+  std::string name;
+  std::string device;  // for people
+  int devices_per_node = 1;
+  // Devices are cores: the ranks of a node divide them among each other, several for each rank or
+  // several ranks for each core, and share the memory's bandwidth.
+  bool divisible = false;
+  int processors = 1;             // of a device
+  double memory_bytes = 0.0;      // of a device
+  double memory_bandwidth = 0.0;  // of a device
+  double node_bandwidth = 0.0;    // of the memory that divisible devices share
+  // Reading the same bytes again and again: bytes per second of one device, and of all of a node
+  // together, by the number of bytes; caches are faster than memory. Empty: as above, whatever the
+  // number.
+  std::map<double, double> cached_bandwidth, cached_node_bandwidth;
+  std::map<kernels::WeightFormat, double> peak;
+  Link node_link;           // between the devices of a node, or of a rack with one switch
+  int node_link_ranks = 1;  // devices that it joins
+  Link network;             // between those; bandwidth 0: there is none
+  Link host_link;           // from the host's memory, for experts that move; bandwidth 0: unknown
+  ProductKernel experts;
+  ProductKernel dense;  // all other matrices
+  std::map<kernels::WeightFormat, FormatKernels> of_formats;
+  AttentionKernel attention;
+  double iteration = 0.0;         // seconds of an iteration beside its layers
+  double dispersion = 1.0;        // of routed rows (expert_load.h)
+  bool calibrated_dense = false;  // dense, attention and iteration are measured, not assumed
+  // For few tokens each expert's row travels by itself; for many (bulk) a rank gets a token once.
+  ExchangeKernel dispatch, combine;
+  ExchangeKernel bulk_dispatch, bulk_combine;
+
+  // Whether its products take weights of this format.
+  bool supports(kernels::WeightFormat format) const { return peak.contains(format); }
+  // Of one device, and of a node, that reads so many bytes in every iteration.
+  double bandwidth_of(double bytes) const;
+  double node_bandwidth_of(double bytes) const;
+  const ProductKernel& experts_in(kernels::WeightFormat format) const {
+    const auto own = of_formats.find(format);
+    return own == of_formats.end() ? experts : own->second.experts;
+  }
+  const ProductKernel& dense_in(kernels::WeightFormat format) const {
+    const auto own = of_formats.find(format);
+    return own == of_formats.end() ? dense : own->second.dense;
+  }
+
+  bool operator==(const Hardware&) const = default;
+};
+
+// Errors (invalid input): the file cannot be read; a missing, unknown or impossible value, with its
+// line; values that contradict each other.
+Result<Hardware> read_hardware(const std::string& path);
+Result<Hardware> parse_hardware(const std::string& text, const std::string& name);
+
+// The text of a file that describes it.
+std::string hardware_text(const Hardware& hardware);
+
+// The machines that come with the program, and their names in alphabetical order.
+// Errors (invalid input): there is none of this name.
+Result<Hardware> shipped_hardware(std::string_view name);
+std::vector<std::string> shipped_hardware_names();
+
+}  // namespace wideep::simulate

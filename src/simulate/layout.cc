@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/layout.h"
+
+#include <fmt/format.h>
+
+namespace wideep::simulate {
+
+std::string text_of(const Layout& layout) {
+  std::string text = fmt::format("EP {}", layout.ep);
+  if (layout.expert_slices > 1) text += fmt::format(" × {} slices", layout.expert_slices);
+  if (layout.stages > 1) text += fmt::format(", {} stages", layout.stages);
+  text += layout.attention_dp ? ", attention DP" : ", attention TP";
+  text += fmt::format(", {} slots{}, {}", layout.num_slots, layout.online ? " (online)" : "",
+                      kernels::weight_format_name(layout.format));
+  return text;
+}
+
+}  // namespace wideep::simulate

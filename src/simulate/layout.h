@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layout that the advisor weighs: which ranks share what, in which precision.
+//
+// Thread safety: plain values; pure functions.
+#pragma once
+
+#include <string>
+
+#include "base/dtype.h"
+#include "kernels/weight_format.h"
+
+namespace wideep::simulate {
+
+// Ranks: ep × expert_slices in each of `stages` pipeline stages. With attention_dp each rank has
+// requests of its own; else all ranks of a stage compute each request together (tensor
+// parallelism).
+struct Layout {
+  int ep = 1;             // ranks that share the experts
+  int expert_slices = 1;  // moe_tensor_parallel_size
+  int stages = 1;         // pipeline_parallel_size
+  bool attention_dp = true;
+  int num_slots = 0;    // of a layer
+  bool online = false;  // experts move while the model serves
+  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+  Dtype cache = Dtype::kBf16;
+
+  int stage_ranks() const { return ep * expert_slices; }
+  int num_ranks() const { return stage_ranks() * stages; }
+  // Groups of requests in a stage, each with a batch of its own.
+  int num_batches() const { return attention_dp ? stage_ranks() : 1; }
+  int attention_parts() const { return attention_dp ? 1 : stage_ranks(); }
+
+  bool operator==(const Layout&) const = default;
+};
+
+// "EP 32, attention DP, 288 slots, fp8"
+std::string text_of(const Layout& layout);
+
+}  // namespace wideep::simulate

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/serving_simulation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wideep::simulate {
+namespace {
+
+using measure::StepShape;
+
+SimulationOptions options(int num_batches = 1) {
+  return {.num_batches = num_batches,
+          .limits = {.max_batch_size = 8, .max_num_tokens = 64, .max_pages = 64}};
+}
+
+// A millisecond for each token of the fullest batch.
+double by_tokens(std::span<const StepShape> batches) {
+  int64_t most = 0;
+  for (const StepShape& batch : batches) most = std::max(most, batch.num_tokens);
+  return 1e-3 * static_cast<double>(most);
+}
+
+TEST(ServingSimulation, OneRequestTakesItsChunksAndTokens) {
+  const std::vector<SimulatedRequest> requests = {{.arrival = 5.0, .isl = 100, .osl = 3}};
+  const auto served = simulate_serving(requests, options(), by_tokens);
+  ASSERT_TRUE(served.ok()) << served.status().message();
+  // Chunks of 64 and 36 tokens, the second with the first token; then one token each.
+  EXPECT_EQ(served->iterations, 4);
+  EXPECT_NEAR(served->ttft.median, 0.100, 1e-9);
+  EXPECT_NEAR(served->tpot.median, 0.001, 1e-9);
+  EXPECT_NEAR(served->end_to_end.median, 0.102, 1e-9);
+  EXPECT_NEAR(served->output_tokens_per_second, 3 / 0.102, 1e-6);
+}
+
+TEST(ServingSimulation, TellsWhatAnIterationReadsAndComputes) {
+  std::vector<StepShape> seen;
+  const std::vector<SimulatedRequest> requests = {{.isl = 70, .osl = 2}};
+  const auto record = [&](std::span<const StepShape> batches) {
+    seen.push_back(batches[0]);
+    return 1.0;
+  };
+  ASSERT_TRUE(simulate_serving(requests, options(), record).ok());
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen[0], measure::StepShape({.num_tokens = 64, .attended = 64 * 65 / 2}));
+  EXPECT_EQ(seen[1], measure::StepShape({.num_tokens = 6,
+                                         .num_logit_rows = 1,
+                                         .attended = 65 + 66 + 67 + 68 + 69 + 70,
+                                         .cached = 64}));
+  EXPECT_EQ(seen[2], measure::decode_step(1, 70, 0));
+}
+
+TEST(ServingSimulation, RequestsWaitForTheIterationUnderWay) {
+  const std::vector<SimulatedRequest> requests = {{.arrival = 0.0, .isl = 1, .osl = 2},
+                                                  {.arrival = 0.5, .isl = 1, .osl = 1}};
+  const auto served =
+      simulate_serving(requests, options(), [](std::span<const StepShape>) { return 1.0; });
+  ASSERT_TRUE(served.ok());
+  // The first ends at 2; the second begins with the iteration at 1 and ends at 2, too.
+  EXPECT_EQ(served->iterations, 2);
+  EXPECT_NEAR(served->ttft.maximum, 1.5, 1e-9);
+}
+
+TEST(ServingSimulation, BatchesShareRequestsAndWaitForEachOther) {
+  const std::vector<SimulatedRequest> requests(4, {.isl = 32, .osl = 1});
+  const auto served = simulate_serving(requests, options(2), by_tokens);
+  ASSERT_TRUE(served.ok());
+  EXPECT_EQ(served->iterations, 1);  // two prompts of 32 on each
+  EXPECT_NEAR(served->seconds, 0.064, 1e-9);
+}
+
+TEST(ServingSimulation, AClosedLoopKeepsItsNumberOfRequests) {
+  const std::vector<SimulatedRequest> requests(6, {.arrival = 100.0, .isl = 1, .osl = 4});
+  SimulationOptions closed = options();
+  closed.concurrency = 2;
+  int64_t most = 0;
+  const auto served = simulate_serving(requests, closed, [&](std::span<const StepShape> batches) {
+    most = std::max(most, batches[0].num_tokens);
+    return 1.0;
+  });
+  ASSERT_TRUE(served.ok());
+  EXPECT_EQ(most, 2);
+  EXPECT_EQ(served->iterations, 12);
+}
+
+TEST(ServingSimulation, ARequestThatNeverFitsIsAnError) {
+  const std::vector<SimulatedRequest> requests = {{.isl = 100000, .osl = 1}};
+  EXPECT_FALSE(simulate_serving(requests, options(), by_tokens).ok());
+}
+
+}  // namespace
+}  // namespace wideep::simulate

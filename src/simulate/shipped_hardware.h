@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The text of shipped_hardware.yaml: a map from names to descriptions (hardware.h).
+#pragma once
+
+#include <string_view>
+
+namespace wideep::simulate {
+
+std::string_view shipped_hardware_file();
+
+}  // namespace wideep::simulate

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "model/kv_layout.h"
+#include "simulate/layer_cost.h"
+
+namespace wideep::simulate {
+namespace {
+
+using measure::StepShape;
+using model::ModelConfig;
+
+constexpr double kActivationBytes = 2.0;   // bf16
+constexpr double kIndexBytes = 16.0;       // of a row's slots and weights
+constexpr double kScaleBytes = 4.0 / 128;  // of an fp8 element
+
+double fp8_row(double hidden) { return hidden * (1.0 + kScaleBytes) + kIndexBytes; }
+
+// What a rank has of a machine whose ranks share its cores: as many cores as there are for it, at
+// least one, and its part of the memory's bandwidth while as many ranks run as there are cores.
+// working_set: bytes that all ranks read in an iteration.
+Hardware rank_hardware(Hardware hardware, int num_ranks, double working_set) {
+  if (!hardware.divisible) return hardware;
+  const double cores = hardware.devices_per_node;
+  const double own = std::max(1.0, cores / num_ranks);
+  const double running = std::min<double>(cores, num_ranks);
+  for (auto& [format, peak] : hardware.peak) peak *= own;
+  hardware.memory_bandwidth = std::min(hardware.bandwidth_of(working_set / running) * own,
+                                       hardware.node_bandwidth_of(working_set) / running);
+  return hardware;
+}
+
+// How many ranks take turns on a core.
+double turns(const Hardware& hardware, int num_ranks) {
+  if (!hardware.divisible) return 1.0;
+  return std::max(1.0, static_cast<double>(num_ranks) / hardware.devices_per_node);
+}
+
+}  // namespace
+
+StepTime& StepTime::operator+=(const StepTime& other) {
+  attention += other.attention;
+  dense += other.dense;
+  experts += other.experts;
+  dispatch += other.dispatch;
+  combine += other.combine;
+  joint += other.joint;
+  fixed += other.fixed;
+  return *this;
+}
+
+StepTime& StepTime::operator*=(double factor) {
+  for (double* part : {&attention, &dense, &experts, &dispatch, &combine, &joint, &fixed}) {
+    *part *= factor;
+  }
+  return *this;
+}
+
+StepCost::StepCost(const Hardware& hardware, const ModelConfig& config, const Layout& layout,
+                   std::vector<PlacedLayer> experts)
+    : hardware_(hardware),
+      config_(config),
+      layout_(layout),
+      turns_(turns(hardware, layout.num_ranks())),
+      experts_(std::move(experts)) {
+  WIDEEP_CHECK(hardware_.supports(layout_.format));
+  WIDEEP_CHECK_EQ(static_cast<int>(experts_.size()), config_.num_moe_layers());
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    layers_.push_back(measure::elements_of_layer(config_, layer));
+  }
+  const model::KvLayout kv(config_, layout_.cache, layout_.attention_parts());
+  if (kv.num_cached > 0) {
+    kv_bytes_ = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / kv.num_cached;
+  }
+}
+
+double StepCost::dense_seconds(const Hardware& hardware, double weights, double rows,
+                               bool has_overhead) const {
+  ProductKernel kernel = hardware.dense_in(layout_.format);
+  if (!has_overhead) kernel.overhead = 0.0;
+  return product_seconds(hardware, kernel, layout_.format, weights, rows, config_.hidden_size);
+}
+
+// A ring over the ranks that compute a batch together: each sends twice its part of all rows.
+double StepCost::all_reduce_seconds(double tokens) const {
+  const int ranks = layout_.stage_ranks();
+  if (layout_.attention_dp || ranks == 1) return 0.0;
+  const bool one_node = ranks <= hardware_.node_link_ranks;
+  const Link& link = one_node ? hardware_.node_link : hardware_.network;
+  const double bytes = 2.0 * tokens * config_.hidden_size * kActivationBytes * (ranks - 1) / ranks;
+  return link.latency + bytes / link.bandwidth;
+}
+
+void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
+                           double all_tokens, StepTime* time) const {
+  const ExpertShape shape{.hidden = config_.hidden_size,
+                          .intermediate = config_.moe_intermediate_size / layout_.expert_slices,
+                          .format = layout_.format};
+  const ProductKernel& kernel = hardware.experts_in(layout_.format);
+  // Ranks that take turns on a core make up for each other.
+  const ExpertWork work = turns_ > 1.0
+                              ? mean_work(placed, all_tokens, kernel.tile)
+                              : busiest_work(placed, all_tokens, kernel.tile, hardware.dispersion);
+  time->experts += expert_time(hardware, kernel, shape, work).seconds();
+  if (layout_.ep == 1) return;
+
+  // What a rank sends: of its own tokens, or of its part of the tokens that all ranks know.
+  const double sent = layout_.attention_dp ? tokens : tokens / layout_.stage_ranks();
+  const int top_k = config_.routing.top_k;
+  const double spread = std::min(config_.routing.num_experts, hardware.processors);
+  const double hidden = config_.hidden_size;
+  ExchangeWork dispatch{.num_ranks = layout_.ep,
+                        .rows = sent * top_k,
+                        .row_bytes = fp8_row(hidden),
+                        .serial = sent / spread};
+  ExchangeWork combine{.num_ranks = layout_.ep,
+                       .rows = sent * top_k,
+                       .row_bytes = hidden * kActivationBytes,
+                       .serial = sent * top_k / spread};
+  const double few_dispatch = exchange_seconds(hardware, hardware.dispatch, dispatch);
+  const double few_combine = exchange_seconds(hardware, hardware.combine, combine);
+  // In bulk a token travels once to each rank, and a few processors carry all bytes.
+  const double ranks = layout_.ep * (1.0 - std::pow(1.0 - 1.0 / layout_.ep, top_k));
+  constexpr double kBulkProcessors = 24.0;
+  dispatch.rows = combine.rows = sent * ranks;
+  dispatch.serial = dispatch.rows * dispatch.row_bytes / kBulkProcessors;
+  combine.serial = combine.rows * combine.row_bytes / kBulkProcessors;
+  time->dispatch +=
+      std::min(few_dispatch, exchange_seconds(hardware, hardware.bulk_dispatch, dispatch));
+  time->combine +=
+      std::min(few_combine, exchange_seconds(hardware, hardware.bulk_combine, combine));
+}
+
+StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepShape& batch,
+                              double used) const {
+  const measure::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+  const double parts = layout_.attention_parts();
+  const auto tokens = static_cast<double>(batch.num_tokens);
+  StepTime time;
+  time.attention =
+      dense_seconds(hardware, static_cast<double>(elements.mixer) / parts, tokens, true);
+  if (config_.is_cached(layer)) {
+    time.attention += attention_seconds(
+        hardware, static_cast<double>(batch.cached) * kv_bytes_,
+        static_cast<double>(batch.attended) * static_cast<double>(elements.attended) / parts);
+  }
+  const auto mlp = static_cast<double>(elements.mlp + elements.router);
+  if (mlp > 0.0)
+    time.dense = dense_seconds(hardware, mlp / parts, tokens * used, !config_.is_moe(layer));
+  time.joint = 2.0 * all_reduce_seconds(tokens);
+  return time;
+}
+
+StepTime StepCost::step(const StepShape& batch) const {
+  return step(batch, static_cast<double>(batch.num_tokens) * layout_.num_batches());
+}
+
+StepTime StepCost::step(std::span<const StepShape> batches) const {
+  StepShape most;
+  int64_t all_tokens = 0;
+  for (const StepShape& batch : batches) {
+    most.num_tokens = std::max(most.num_tokens, batch.num_tokens);
+    most.num_logit_rows = std::max(most.num_logit_rows, batch.num_logit_rows);
+    most.attended = std::max(most.attended, batch.attended);
+    most.cached = std::max(most.cached, batch.cached);
+    all_tokens += batch.num_tokens;
+  }
+  return step(most, static_cast<double>(all_tokens));
+}
+
+double StepCost::working_set(const StepShape& batch, double all_tokens) const {
+  const double weight = bytes_per_weight(layout_.format);
+  double bytes = static_cast<double>(config_.vocab_size) * config_.hidden_size * weight;
+  size_t moe = 0;
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    const measure::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+    bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
+    if (config_.is_cached(layer)) {
+      bytes += static_cast<double>(batch.cached) * kv_bytes_ * layout_.num_batches();
+    }
+    if (!config_.is_moe(layer)) continue;
+    const ExpertWork work = mean_work(experts_[moe++], all_tokens, 1);
+    bytes += work.experts * layout_.ep * static_cast<double>(elements.expert) * weight;
+  }
+  return bytes;
+}
+
+StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
+  const double read = hardware_.divisible ? working_set(batch, all_tokens) : 0.0;
+  const Hardware hardware = rank_hardware(hardware_, layout_.num_ranks(), read);
+  StepTime time;
+  size_t moe = 0;
+  const auto tokens = static_cast<double>(batch.num_tokens);
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    // No result of the last layer is used but those of the rows whose logits are wanted.
+    const bool is_last = layer + 1 == config_.num_layers;
+    const double used =
+        is_last ? std::min(1.0, static_cast<double>(batch.num_logit_rows) / tokens) : 1.0;
+    time += layer_time(hardware, layer, batch, used);
+    if (!config_.is_moe(layer)) continue;
+    add_experts(hardware, experts_[moe++], tokens * used, all_tokens * used, &time);
+  }
+  const double head = static_cast<double>(config_.vocab_size) * config_.hidden_size;
+  time.dense += dense_seconds(hardware, head / layout_.attention_parts(),
+                              static_cast<double>(batch.num_logit_rows), true);
+  if (layout_.stages > 1) {
+    const Link& link =
+        layout_.num_ranks() <= hardware_.node_link_ranks ? hardware_.node_link : hardware_.network;
+    const double bytes = tokens * config_.hidden_size * kActivationBytes;
+    time.joint += (layout_.stages - 1) * (link.latency + bytes / link.bandwidth);
+  }
+  time.fixed = hardware_.iteration;
+  time *= turns_;
+  return time;
+}
+
+}  // namespace wideep::simulate

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How long an iteration takes: the sum over layers of what the busiest rank does.
+//
+//   attention  projections (dense products), keys and values of earlier positions read once, scores
+//   dense      dense MLPs, shared experts, routers, LM head
+//   experts    of the rank with the most rows (expert_load.h, expert_cost.h)
+//   exchange   dispatch and combine (exchange_cost.h); all-reduces of ranks that compute a batch
+//              together; rows to the next pipeline stage
+//   fixed      of an iteration: scheduling, sampling, launches
+//
+// Thread safety: const methods may run at the same time.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "measure/model_work.h"
+#include "model/config.h"
+#include "simulate/exchange_cost.h"
+#include "simulate/expert_load.h"
+#include "simulate/layout.h"
+
+namespace wideep::simulate {
+
+// Seconds.
+struct StepTime {
+  double attention = 0.0, dense = 0.0, experts = 0.0, dispatch = 0.0, combine = 0.0, joint = 0.0,
+         fixed = 0.0;
+
+  double seconds() const {
+    return attention + dense + experts + dispatch + combine + joint + fixed;
+  }
+  StepTime& operator+=(const StepTime& other);
+  StepTime& operator*=(double factor);
+};
+
+class StepCost {
+ public:
+  // experts: [MoE layers of the config, in order]. REQUIRES: hardware supports layout.format; the
+  // placed layers have layout.ep ranks.
+  StepCost(const Hardware& hardware, const model::ModelConfig& config, const Layout& layout,
+           std::vector<PlacedLayer> experts);
+
+  // The iteration of one batch through all stages, if every batch of a stage has this shape. With
+  // `stages` micro-batches under way, one ends every stages-th part of it.
+  StepTime step(const measure::StepShape& batch) const;
+  // The same for batches of different shapes: ranks wait for each other in every layer, so each
+  // part takes as long as on the rank that has the most of it. REQUIRES: there is a batch.
+  StepTime step(std::span<const measure::StepShape> batches) const;
+
+  const Layout& layout() const { return layout_; }
+
+ private:
+  StepTime step(const measure::StepShape& batch, double all_tokens) const;
+  // hardware: of a rank, for what all read. used: of the batch's tokens, the part whose
+  // feed-forward results are used.
+  StepTime layer_time(const Hardware& hardware, int layer, const measure::StepShape& batch,
+                      double used) const;
+  double dense_seconds(const Hardware& hardware, double weights, double rows,
+                       bool has_overhead) const;
+  void add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
+                   double all_tokens, StepTime* time) const;
+  double all_reduce_seconds(double tokens) const;
+
+  // Bytes that all ranks read in an iteration.
+  double working_set(const measure::StepShape& batch, double all_tokens) const;
+
+  Hardware hardware_;
+  model::ModelConfig config_;
+  Layout layout_;
+  double turns_ = 1.0;  // ranks that share a core
+  std::vector<PlacedLayer> experts_;
+  std::vector<measure::LayerElements> layers_;
+  double kv_bytes_ = 0.0;  // of a position in one layer, on a rank
+};
+
+}  // namespace wideep::simulate

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/sweep.h"
+
+#include <algorithm>
+
+namespace wideep::simulate {
+namespace {
+
+constexpr int kMostStages = 8;
+constexpr int kMostSlices = 4;
+
+// Redundant slots of a rank that are worth a look; more take memory from the cache.
+constexpr int kRedundantPerRank[] = {0, 1, 2, 4};
+
+bool divides_heads(const model::ModelConfig& config, int parts) {
+  return config.num_heads % parts == 0 && config.hidden_size % parts == 0;
+}
+
+std::vector<int> slot_counts(int num_experts, int ep) {
+  const int least = (num_experts + ep - 1) / ep;
+  std::vector<int> counts;
+  for (const int more : kRedundantPerRank) {
+    // A rank alone has every expert already, and no more than one slot for each is of use.
+    if (more > 0 && (ep == 1 || least + more > num_experts)) continue;
+    counts.push_back((least + more) * ep);
+  }
+  return counts;
+}
+
+}  // namespace
+
+std::vector<int> batches_up_to(int most) {
+  std::vector<int> batches;
+  for (int power = 1; power <= most; power *= 2) {
+    batches.push_back(power);
+    if (power >= 2 && power + power / 2 <= most) batches.push_back(power + power / 2);
+  }
+  if (most > 0 && batches.back() != most) batches.push_back(most);
+  return batches;
+}
+
+std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfig& config,
+                               const Choices& choices) {
+  std::vector<kernels::WeightFormat> formats = choices.formats;
+  if (formats.empty()) {
+    for (const auto& [format, peak] : hardware.peak) formats.push_back(format);
+  }
+  const int experts = config.num_moe_layers() > 0 ? config.routing.num_experts : 1;
+  std::vector<Layout> layouts;
+  for (int stages = 1; stages <= std::min(kMostStages, config.num_layers); stages *= 2) {
+    for (int slices = 1; slices <= kMostSlices; slices *= 2) {
+      if (config.moe_intermediate_size % (slices * 128) != 0 && slices > 1) continue;
+      for (int ep = 1; ep * slices * stages <= choices.most_ranks && ep <= experts; ep *= 2) {
+        // Without a network, ranks of different nodes do not reach each other.
+        const bool one_node = ep * slices * stages <= hardware.node_link_ranks;
+        if (!one_node && hardware.network.bandwidth <= 0.0) continue;
+        for (const bool attention_dp : {true, false}) {
+          const int parts = ep * slices;
+          if (!attention_dp && (parts == 1 || !divides_heads(config, parts))) continue;
+          for (const int slots : slot_counts(experts, ep)) {
+            for (const auto format : formats) {
+              layouts.push_back({.ep = ep,
+                                 .expert_slices = slices,
+                                 .stages = stages,
+                                 .attention_dp = attention_dp,
+                                 .num_slots = slots,
+                                 .format = format,
+                                 .cache = choices.cache});
+            }
+          }
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
+}  // namespace wideep::simulate

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The layouts that the advisor weighs.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <vector>
+
+#include "model/config.h"
+#include "simulate/hardware.h"
+#include "simulate/layout.h"
+#include "simulate/workload.h"
+
+namespace wideep::simulate {
+
+// Every combination of expert parallelism, slices of experts, stages, attention DP or TP, slots and
+// formats that the model can be cut into, on at most choices.most_ranks ranks.
+std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfig& config,
+                               const Choices& choices);
+
+// The batch sizes that are weighed: 1, 2, 3, 4, 6, 8, … up to `most`, and `most`.
+std::vector<int> batches_up_to(int most);
+
+}  // namespace wideep::simulate

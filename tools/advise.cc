@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// wideep advise: which layout, how many slots, which machine, with what is predicted of them.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "commands.h"
+#include "formats/files.h"
+#include "formats/json_text.h"
+#include "output_file.h"
+#include "precision_option.h"
+#include "recordings/balancer_yaml.h"
+#include "simulate/advise.h"
+#include "simulate/config_files.h"
+#include "simulate_inputs.h"
+
+namespace wideep::tools {
+namespace {
+
+using simulate::Candidate;
+
+struct AdviseOptions {
+  std::string model;
+  std::string hardware;
+  StatisticsOptions statistics;
+  simulate::Workload workload;
+  simulate::Choices choices;
+  std::optional<double> ttft_ms, tpot_ms;
+  PrecisionOption precision;
+  std::string output;
+  int simulated = 0;  // requests
+  bool json = false;
+};
+
+std::string row(const Candidate& each) {
+  return fmt::format("{:9.1f} {:9.1f} {:8.1f} {:8.0f} {:8} {:6} {:6.3f}  {}\n",
+                     each.tokens_per_rank, each.tokens_per_user, each.tpot * 1e3, each.ttft * 1e3,
+                     each.requests(), each.layout.num_ranks(), each.imbalance,
+                     simulate::text_of(each.layout));
+}
+
+constexpr const char* kHeading =
+    " tokens/s  tokens/s     TPOT     TTFT requests  ranks  imba-\n"
+    "   a rank    a user       ms       ms                  lance  layout\n";
+
+void print_parts(const Candidate& best) {
+  const simulate::StepTime& step = best.step;
+  fmt::print(
+      "iteration    {:.2f} ms without prompts: attention {:.2f}, dense {:.2f}, experts {:.2f}, "
+      "dispatch {:.2f}, combine {:.2f}, all-reduces {:.2f}, fixed {:.2f}\n",
+      step.seconds() * 1e3, step.attention * 1e3, step.dense * 1e3, step.experts * 1e3,
+      step.dispatch * 1e3, step.combine * 1e3, step.joint * 1e3, step.fixed * 1e3);
+}
+
+void print_advice(const simulate::Hardware& hardware, const simulate::Advice& advice) {
+  fmt::print("hardware     {} ({})\n", hardware.name, hardware.device);
+  fmt::print("weighed      {} layouts, {} of them without room for a request\n\n",
+             advice.num_layouts, advice.num_too_large);
+  fmt::print("{}", kHeading);
+  for (const Candidate& each : advice.pareto) fmt::print("{}", row(each));
+  if (!advice.best) return;
+  const Candidate& best = *advice.best;
+  fmt::print("\nrecommended\n{}{}", kHeading, row(best));
+  fmt::print("predicted within about {:.0f} % (docs/advisor.md)\n", 100.0 * best.error);
+  print_parts(best);
+  fmt::print("memory       {:.1f} GB of {:.0f} GB of a rank\n", best.memory / 1e9,
+             hardware.memory_bytes / 1e9);
+  for (const std::string& reason : advice.reasons) fmt::print("because      {}\n", reason);
+}
+
+std::string quantiles(const measure::Percentiles& seconds) {
+  return fmt::format("median {:.1f} ms, p90 {:.1f}, p99 {:.1f}", seconds.median * 1e3,
+                     seconds.p90 * 1e3, seconds.p99 * 1e3);
+}
+
+void print_served(const simulate::SimulatedServing& served, int requests, int ranks) {
+  fmt::print("\nsimulated    {} requests, {} iterations, {:.1f} s: {:.1f} tokens/s of a rank\n",
+             requests, served.iterations, served.seconds, served.output_tokens_per_second / ranks);
+  fmt::print("  TTFT       {}\n", quantiles(served.ttft));
+  fmt::print("  TPOT       {}\n", quantiles(served.tpot));
+  fmt::print("  all        {}\n", quantiles(served.end_to_end));
+}
+
+nlohmann::ordered_json json_of(const Candidate& each) {
+  const simulate::Layout& layout = each.layout;
+  return {{"ranks", layout.num_ranks()},
+          {"ep", layout.ep},
+          {"moe_tp", layout.expert_slices},
+          {"pp", layout.stages},
+          {"attention_dp", layout.attention_dp},
+          {"num_slots", layout.num_slots},
+          {"dtype", kernels::weight_format_name(layout.format)},
+          {"requests", each.requests()},
+          {"tokens_per_second_per_rank", each.tokens_per_rank},
+          {"tokens_per_second_per_user", each.tokens_per_user},
+          {"tpot_ms", each.tpot * 1e3},
+          {"ttft_ms", each.ttft * 1e3},
+          {"imbalance", each.imbalance},
+          {"memory_bytes", each.memory},
+          {"relative_error", each.error}};
+}
+
+void print_json(const simulate::Hardware& hardware, const simulate::Advice& advice) {
+  nlohmann::ordered_json json = {{"hardware", hardware.name},
+                                 {"layouts", advice.num_layouts},
+                                 {"pareto", nlohmann::ordered_json::array()},
+                                 {"recommended", nullptr},
+                                 {"nearest", advice.nearest},
+                                 {"reasons", advice.reasons}};
+  for (const Candidate& each : advice.pareto) json["pareto"].push_back(json_of(each));
+  if (advice.best) json["recommended"] = json_of(*advice.best);
+  fmt::print("{}\n", formats::json_text(json, 2));
+}
+
+// parallel_config.yaml and moe_load_balancer.yaml in the directory --output.
+Status write_files(const AdviseOptions& options, const Candidate& best,
+                   const balance::ModelLoad& load) {
+  const std::string balancer = options.output + "/moe_load_balancer.yaml";
+  const std::string parallel = options.output + "/parallel_config.yaml";
+  WIDEEP_TRY_ASSIGN(
+      const simulate::ConfigFiles files,
+      simulate::config_files(best, load, options.workload, options.choices, balancer));
+  WIDEEP_TRY(recordings::write_balancer_yaml(balancer, files.placement));
+  WIDEEP_TRY(formats::write_file(parallel, files.parallel));
+  log::info("wrote {} and {}; wideep serve --config {} --dtype {}", parallel, balancer, parallel,
+            kernels::weight_format_name(best.layout.format));
+  return {};
+}
+
+Status check_options(const AdviseOptions& options) {
+  if (options.output.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(options.output, error);
+  if (error) {
+    return invalid_input(
+        fmt::format("--output: {}: cannot be made: {}", options.output, error.message()));
+  }
+  return {};
+}
+
+Status run(AdviseOptions options) {
+  WIDEEP_TRY(check_options(options));
+  const auto seconds = [](std::optional<double> ms) -> std::optional<double> {
+    if (!ms) return {};
+    return *ms * 1e-3;
+  };
+  options.workload.most_ttft = seconds(options.ttft_ms);
+  options.workload.most_tpot = seconds(options.tpot_ms);
+  if (const auto format = options.precision.format()) options.choices.formats = {*format};
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
+  WIDEEP_TRY_ASSIGN(const simulate::Hardware hardware, find_hardware(options.hardware));
+  for (const auto format : options.choices.formats) {
+    if (!hardware.supports(format)) {
+      return invalid_input(fmt::format("--dtype: {} has no products of {}", hardware.name,
+                                       kernels::weight_format_name(format)));
+    }
+  }
+  WIDEEP_TRY_ASSIGN(const balance::ModelLoad load, read_load(options.statistics, config));
+  WIDEEP_TRY_ASSIGN(
+      const simulate::Advice advice,
+      simulate::advise(hardware, config, load, load, options.workload, options.choices));
+  options.json ? print_json(hardware, advice) : print_advice(hardware, advice);
+  if (!advice.best) return failed(advice.nearest);
+  if (options.simulated > 0) {
+    WIDEEP_TRY_ASSIGN(
+        const simulate::StepCost cost,
+        simulate::step_cost(hardware, config, load, load, advice.best->layout, options.choices));
+    WIDEEP_TRY_ASSIGN(const simulate::SimulatedServing served,
+                      simulate::simulate_candidate(*advice.best, cost, options.workload,
+                                                   options.choices, options.simulated));
+    print_served(served, options.simulated, advice.best->layout.num_ranks());
+  }
+  return options.output.empty() ? Status() : write_files(options, *advice.best, load);
+}
+
+}  // namespace
+
+void add_advise_command(command_line::Command app, Status* status) {
+  auto options = std::make_shared<AdviseOptions>();
+  const command_line::Command command = app.add_command(
+      "advise", "Recommend a layout for a model, a machine and a workload, with what is predicted");
+  add_model_and_hardware(command, &options->model, &options->hardware);
+  add_statistics_options(command, &options->statistics, true);
+  command.add_option("--isl", options->workload.isl, "Tokens of a prompt")
+      .range(1, 1 << 20)
+      .show_default();
+  command.add_option("--osl", options->workload.osl, "Tokens of an answer")
+      .range(1, 1 << 20)
+      .show_default();
+  command.add_option("--rate", options->workload.rate, "Requests per second, over all ranks")
+      .positive();
+  command
+      .add_option("--concurrency", options->workload.concurrency,
+                  "Requests at the same time, over all ranks")
+      .positive();
+  command.add_option("--ttft", options->ttft_ms, "Longest time to the first token, in ms")
+      .positive();
+  command.add_option("--tpot", options->tpot_ms, "Longest time between two tokens, in ms")
+      .positive();
+  command.add_option("--ranks-max", options->choices.most_ranks, "Most ranks of a layout")
+      .range(1, 1 << 16)
+      .show_default();
+  command
+      .add_option("--max-num-tokens", options->choices.max_num_tokens,
+                  "Tokens of a rank's iteration")
+      .range(1, 1 << 20)
+      .show_default();
+  add_precision_option(command, &options->precision);
+  command.add_option("--output", options->output,
+                     "Directory for the configuration of `wideep serve`");
+  command
+      .add_option("--simulate", options->simulated,
+                  "Also serve so many requests in simulated time, with the engine's scheduler")
+      .not_negative();
+  command.add_flag("--json", options->json, "Only JSON on stdout");
+  command.on_run([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools
