@@ -2,6 +2,7 @@
 #include "measure/bench_ranks.h"
 
 #include <cstdlib>
+#include <random>
 #include <utility>
 
 #include "base/machine.h"
@@ -60,6 +61,23 @@ uint64_t bytes_to_load(const model::ModelConfig& config) {
 }
 
 }  // namespace
+
+std::vector<engine::Request> random_requests(int count, int prompt, int tokens, int vocabulary,
+                                             uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<engine::Request> requests(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    std::vector<int32_t> ids(static_cast<size_t>(prompt));
+    for (int32_t& id : ids) {
+      id = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
+    }
+    engine::Request& request = requests[static_cast<size_t>(i)];
+    request.index = i;
+    request.prompt = std::move(ids);
+    request.max_tokens = tokens;
+  }
+  return requests;
+}
 
 Result<std::unique_ptr<BenchRanks>> BenchRanks::start(
     const BenchRanksOptions& options, std::unique_ptr<weights::TensorSource> tensors,

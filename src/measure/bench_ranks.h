@@ -36,6 +36,11 @@ struct BenchRanksOptions {
   std::chrono::milliseconds timeout{120'000};  // for any wait of a rank for another rank
 };
 
+// Requests with prompts of `prompt` random tokens each, which the seed determines, and `tokens` to
+// generate.
+std::vector<engine::Request> random_requests(int count, int prompt, int tokens, int vocabulary,
+                                             uint32_t seed);
+
 class BenchRanks {
  public:
   // loading: gets the progress of reading weights. prepared: is called with the run before anything

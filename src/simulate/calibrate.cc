@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <random>
 
 #include "base/machine.h"
 #include "base/try.h"
@@ -77,19 +76,7 @@ constexpr Shape kShapes[] = {{16, 10, 1}, {16, 10, 2}, {16, 10, 4},  {16, 10, 8}
 constexpr int kMostTokens = 512;
 
 std::vector<engine::Request> requests_of(const Shape& shape, int vocabulary, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<engine::Request> requests(static_cast<size_t>(shape.requests));
-  for (int i = 0; i < shape.requests; ++i) {
-    std::vector<int32_t> prompt(static_cast<size_t>(shape.prompt));
-    for (int32_t& id : prompt) {
-      id = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
-    }
-    engine::Request& request = requests[static_cast<size_t>(i)];
-    request.index = i;
-    request.prompt = std::move(prompt);
-    request.max_tokens = shape.tokens;
-  }
-  return requests;
+  return measure::random_requests(shape.requests, shape.prompt, shape.tokens, vocabulary, seed);
 }
 
 // ---- what is measured ----

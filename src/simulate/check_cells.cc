@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "base/try.h"
 #include "measure/bench_ranks.h"
@@ -23,23 +22,6 @@ constexpr int kMostTokens = 512;  // of a rank's iteration
 double median_of(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
-}
-
-std::vector<engine::Request> requests_of(int count, int prompt, int tokens, int vocabulary,
-                                         uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<engine::Request> requests(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) {
-    std::vector<int32_t> ids(static_cast<size_t>(prompt));
-    for (int32_t& id : ids) {
-      id = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
-    }
-    engine::Request& request = requests[static_cast<size_t>(i)];
-    request.index = i;
-    request.prompt = std::move(ids);
-    request.max_tokens = tokens;
-  }
-  return requests;
 }
 
 int64_t end_of(const run::Iteration& iteration) {
@@ -129,9 +111,9 @@ Result<std::vector<CheckedCell>> check_layout(const Hardware& hardware, const Ch
     for (Cell& cell : cells) {
       const int count = cell.is_prompt ? batches : cell.size * batches;
       WIDEEP_TRY_ASSIGN(const auto iterations,
-                        ranks->run(requests_of(count, cell.is_prompt ? cell.size : kContext,
-                                               cell.is_prompt ? 1 : kGenerated,
-                                               layout.config.vocab_size, ++seed)));
+                        ranks->run(measure::random_requests(
+                            count, cell.is_prompt ? cell.size : kContext,
+                            cell.is_prompt ? 1 : kGenerated, layout.config.vocab_size, ++seed)));
       add_counts(iterations, &load);
       if (repetition < 0) continue;
       cell.seconds.push_back(cell.is_prompt ? prompt_seconds(iterations)
