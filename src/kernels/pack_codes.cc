@@ -26,22 +26,58 @@ uint8_t zero_byte(WeightFormat format) {
   return format == WeightFormat::kInt4 ? 0x88 : 0;
 }
 
+// A matrix and its packed shape, with what both compute for every block.
+struct Blocks {
+  const CodedMatrix& matrix;
+  PackedShape shape;
+  int block_k;
+  int codes_per_byte;
+  size_t block_bytes;
+  size_t row_bytes;
+  size_t num_groups;
+
+  Blocks(const CodedMatrix& from, const PackedShape& to)
+      : matrix(from),
+        shape(to),
+        block_k(to.block_k()),
+        codes_per_byte(is_four_bit(to.format) ? 2 : 1),
+        block_bytes(to.block_bytes()),
+        row_bytes(from.row_bytes()),
+        num_groups(static_cast<size_t>(from.num_groups())) {}
+};
+
+// A row of the matrix, and the column of its panel (lane) that it becomes.
+struct Row {
+  const uint8_t* codes;
+  size_t first_scale;  // index of the scale of its first group
+  const float* block_scales;
+  int lane;
+
+  Row(const Blocks& blocks, int row, int to)
+      : codes(reinterpret_cast<const uint8_t*>(blocks.matrix.codes) +
+              static_cast<size_t>(row) * blocks.row_bytes),
+        first_scale(static_cast<size_t>(row / blocks.matrix.scale_rows) * blocks.num_groups),
+        block_scales(has_two_levels(blocks.shape.format) ? blocks.matrix.block_scale(row, 0)
+                                                         : nullptr),
+        lane(to) {}
+};
+
 // The codes of one row in one block, padded with zero codes to block_k.
 struct BlockCodes {
   static constexpr int kMaxBytes = 1024;
   uint8_t bytes[kMaxBytes];
 
-  BlockCodes(const CodedMatrix& matrix, const PackedShape& shape, int row, int k0) {
-    const int per_byte = is_four_bit(shape.format) ? 2 : 1;
-    const int whole = shape.block_k() / per_byte;
-    const int count = (std::min(shape.block_k(), shape.k - k0) + per_byte - 1) / per_byte;
+  BlockCodes(const Blocks& blocks, const Row& row, int k0) {
+    const int per_byte = blocks.codes_per_byte, k = blocks.shape.k;
+    const int whole = blocks.block_k / per_byte;
+    const int count = (std::min(blocks.block_k, k - k0) + per_byte - 1) / per_byte;
+    const uint8_t zero = zero_byte(blocks.shape.format);
     WIDEEP_CHECK(whole <= kMaxBytes);
-    std::memset(bytes, zero_byte(shape.format), static_cast<size_t>(whole));
-    const std::byte* from = matrix.codes + static_cast<size_t>(row) * matrix.row_bytes();
-    std::memcpy(bytes, from + k0 / per_byte, static_cast<size_t>(count));
-    if (per_byte == 2 && shape.k % 2 != 0 && k0 + shape.block_k() >= shape.k) {
+    std::memcpy(bytes, row.codes + k0 / per_byte, static_cast<size_t>(count));
+    std::memset(bytes + count, zero, static_cast<size_t>(whole - count));
+    if (per_byte == 2 && k % 2 != 0 && k0 + blocks.block_k >= k) {
       uint8_t& last = bytes[count - 1];  // k is odd: its upper nibble has no value
-      last = static_cast<uint8_t>((last & 0x0f) | (zero_byte(shape.format) & 0xf0));
+      last = static_cast<uint8_t>((last & 0x0f) | (zero & 0xf0));
     }
   }
 };
@@ -58,44 +94,50 @@ void spread(const uint8_t* bytes, int num_units, int lane, std::byte* out, Chang
   }
 }
 
-void place_codes(const PackedShape& shape, const uint8_t* bytes, int lane, std::byte* out) {
+void place_codes(const Blocks& blocks, const uint8_t* bytes, int lane, std::byte* out) {
   const auto same = [](auto unit) { return unit; };
-  switch (shape.format) {
+  switch (blocks.shape.format) {
     case WeightFormat::kFp8:
-      return spread<uint16_t>(bytes, shape.block_k() / 2, lane, out, same);
+      return spread<uint16_t>(bytes, blocks.block_k / 2, lane, out, same);
     case WeightFormat::kInt8:
     case WeightFormat::kInt8m:
     case WeightFormat::kInt8h:
-      return spread<uint32_t>(bytes, shape.block_k() / 4, lane, out, same);
+      return spread<uint32_t>(bytes, blocks.block_k / 4, lane, out, same);
     case WeightFormat::kInt4:
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
     case WeightFormat::kInt4m:
     case WeightFormat::kInt4h:
-      return spread<uint32_t>(bytes, shape.block_k() / 8, lane, out, nibbles_to_halves);
+      return spread<uint32_t>(bytes, blocks.block_k / 8, lane, out, nibbles_to_halves);
     case WeightFormat::kF32:
     case WeightFormat::kBf16:
       break;
   }
-  WIDEEP_CHECK(is_coded(shape.format));
+  WIDEEP_CHECK(is_coded(blocks.shape.format));
+}
+
+// Codes that fill the block are placed as they are stored.
+void place_stored_codes(const Blocks& blocks, const Row& row, int k0, std::byte* out) {
+  if (k0 + blocks.block_k <= blocks.shape.k) {
+    return place_codes(blocks, row.codes + k0 / blocks.codes_per_byte, row.lane, out);
+  }
+  place_codes(blocks, BlockCodes(blocks, row, k0).bytes, row.lane, out);
 }
 
 // For formats with one scale per block, after the codes: a float32, or half floats of which all
-// columns' scales are before all columns' minimums.
-void pack_block(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0, int lane,
-                std::byte* block) {
-  const BlockCodes codes(matrix, shape, row, k0);
-  std::byte* scales = block + shape.block_bytes() - kScaleBytes;
-  const int group = k0 / matrix.group;
-  if (has_half_scales(shape.format)) {
-    const auto* halves =
-        static_cast<const uint16_t*>(matrix.scales) + 2 * matrix.scale_index(row, group);
-    reinterpret_cast<uint16_t*>(scales)[lane] = halves[0];
-    reinterpret_cast<uint16_t*>(scales)[kPanelWidth + lane] = halves[1];
+// columns' scales are before all columns' minimums. Scales of a checkpoint need not be aligned.
+void pack_block(const Blocks& blocks, const Row& row, int k0, std::byte* block) {
+  std::byte* scales = block + blocks.block_bytes - kScaleBytes;
+  const size_t at = row.first_scale + static_cast<size_t>(k0 / blocks.matrix.group);
+  const std::byte* scale = static_cast<const std::byte*>(blocks.matrix.scales) + at * sizeof(float);
+  const auto lane = static_cast<size_t>(row.lane);
+  if (has_half_scales(blocks.shape.format)) {
+    std::memcpy(scales + 2 * lane, scale, 2);
+    std::memcpy(scales + 2 * (kPanelWidth + lane), scale + 2, 2);
   } else {
-    reinterpret_cast<float*>(scales)[lane] = matrix.group_scale(row, group);
+    std::memcpy(scales + sizeof(float) * lane, scale, sizeof(float));
   }
-  place_codes(shape, codes.bytes, lane, block);
+  place_stored_codes(blocks, row, k0, block);
 }
 
 // Converts a checkpoint's byte scale: nvfp4 to e5m3; mxfp4 to half the scale, one exponent less,
@@ -107,37 +149,37 @@ std::byte packed_scale(WeightFormat format, std::byte scale) {
 }
 
 // For formats with byte scales, one per group, before the codes.
-void pack_block_of_groups(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0,
-                          int lane, std::byte* block) {
-  BlockCodes codes(matrix, shape, row, k0);
+void pack_block_of_groups(const Blocks& blocks, const Row& row, int k0, std::byte* block) {
+  const PackedShape& shape = blocks.shape;
+  BlockCodes codes(blocks, row, k0);
+  const auto* stored = static_cast<const std::byte*>(blocks.matrix.scales) + row.first_scale;
   for (int i = 0; i < kGroupsOfBlock && k0 + i * shape.group < shape.k; ++i) {
-    const int group = k0 / shape.group + i;
-    const std::byte scale = packed_scale(
-        shape.format, static_cast<const std::byte*>(matrix.scales)[matrix.scale_index(row, group)]);
-    block[static_cast<size_t>(i) * kPanelWidth + size_t(lane)] = scale;
+    const std::byte scale = packed_scale(shape.format, stored[k0 / shape.group + i]);
+    block[static_cast<size_t>(i) * kPanelWidth + size_t(row.lane)] = scale;
     const int bytes = shape.group / 2;
     if (scale == std::byte{0}) std::memset(codes.bytes + i * bytes, 0, static_cast<size_t>(bytes));
   }
-  place_codes(shape, codes.bytes, lane, block + kGroupsOfBlock * kPanelWidth);
+  place_codes(blocks, codes.bytes, row.lane, block + kGroupsOfBlock * kPanelWidth);
 }
 
 // For formats of two levels: scales and minimums of groups before the codes, dmin and d behind.
 // Groups of the matrix may be divided.
-void pack_two_levels(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0, int lane,
-                     std::byte* block) {
-  const BlockCodes codes(matrix, shape, row, k0);
-  const size_t all_scales = static_cast<size_t>(shape.groups_of_block()) * kPanelWidth;
-  for (int k = k0; k < std::min(k0 + kTwoLevelBlock, shape.k); k += shape.group) {
-    const size_t from = matrix.scale_index(row, k / matrix.group);
-    const size_t to = static_cast<size_t>((k - k0) / shape.group) * kPanelWidth + size_t(lane);
-    block[to] = static_cast<const std::byte*>(matrix.scales)[from];
-    block[all_scales + to] = matrix.minimums[from];
+void pack_two_levels(const Blocks& blocks, const Row& row, int k0, std::byte* block) {
+  const int group = blocks.shape.group, stored_group = blocks.matrix.group;
+  const size_t all_scales = static_cast<size_t>(kTwoLevelBlock / group) * kPanelWidth;
+  const auto* scales = static_cast<const std::byte*>(blocks.matrix.scales) + row.first_scale;
+  const std::byte* minimums = blocks.matrix.minimums + row.first_scale;
+  const int end = std::min(k0 + kTwoLevelBlock, blocks.shape.k);
+  std::byte* to = block + row.lane;
+  for (int k = k0; k < end; k += group, to += kPanelWidth) {
+    to[0] = scales[k / stored_group];
+    to[all_scales] = minimums[k / stored_group];
   }
-  place_codes(shape, codes.bytes, lane, block + 2 * all_scales);
-  const float* scales = matrix.block_scale(row, k0 / matrix.group);
-  auto* ends = reinterpret_cast<float*>(block + shape.block_bytes() - 2 * kScaleBytes);
-  ends[lane] = scales[1];
-  ends[kPanelWidth + lane] = scales[0];
+  place_stored_codes(blocks, row, k0, block + 2 * all_scales);
+  const float* of_block = row.block_scales + 2 * (k0 / kTwoLevelBlock);
+  auto* ends = reinterpret_cast<float*>(block + blocks.block_bytes - 2 * kScaleBytes);
+  ends[row.lane] = of_block[1];
+  ends[kPanelWidth + row.lane] = of_block[0];
 }
 
 }  // namespace
@@ -161,12 +203,15 @@ void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_r
   const auto pack = has_two_levels(shape.format)    ? pack_two_levels
                     : has_byte_scales(shape.format) ? pack_block_of_groups
                                                     : pack_block;
-  for (int row = 0; row < matrix.n; ++row) {
-    const int target = first_row + row;
-    std::byte* panel = out + static_cast<size_t>(target / kPanelWidth) * shape.panel_bytes();
-    for (int i = 0; i < shape.num_blocks(); ++i) {
-      pack(shape, matrix, row, i * shape.block_k(), target % kPanelWidth,
-           panel + static_cast<size_t>(i) * shape.block_bytes());
+  const Blocks blocks(matrix, shape);
+  const int num_blocks = shape.num_blocks();
+  const size_t panel_bytes = shape.panel_bytes();
+  for (int i = 0; i < matrix.n; ++i) {
+    const int target = first_row + i;
+    const Row row(blocks, i, target % kPanelWidth);
+    std::byte* block = out + static_cast<size_t>(target / kPanelWidth) * panel_bytes;
+    for (int b = 0; b < num_blocks; ++b, block += blocks.block_bytes) {
+      pack(blocks, row, b * blocks.block_k, block);
     }
   }
 }

@@ -18,10 +18,8 @@ using kernels::WeightFormat;
 
 // The scale and the minimum of a group as half floats, which they are in the file. Types without
 // minimums have codes with an offset: a power of two, so that the product is exact.
-uint32_t halves_of_group(BlockType type, const UnpackedBlock& block, int index) {
-  const float scale = block.scales[index];
-  const float minimum =
-      has_minimums(type) ? block.minimums[index] : -scale * static_cast<float>(offset_of(type));
+uint32_t halves_of_group(BlockType type, float scale, float minimum) {
+  if (!has_minimums(type)) minimum = -scale * static_cast<float>(offset_of(type));
   return f16_from_float(scale) | uint32_t{f16_from_float(minimum)} << 16;
 }
 
@@ -31,38 +29,40 @@ int shift_of(BlockType type, WeightFormat format) {
   return format == WeightFormat::kInt4 ? 8 - offset_of(type) : 0;
 }
 
-// The codes and scales of a whole row for a form, one byte for each code.
-struct UnpackedRow {
-  std::vector<uint8_t> codes;
+// The scales of a whole row for a form.
+struct RowScales {
   std::vector<uint32_t> scales;      // float32, or a pair of half floats
   std::vector<uint8_t> byte_scales;  // of MXFP4
 
-  explicit UnpackedRow(int k) : codes(static_cast<size_t>(k)) {}
-
-  void read(BlockType type, const std::byte* row, const MatrixForm& form) {
-    const formats::BlockTypeInfo& info = formats::block_type_info(type);
-    const int shift = shift_of(type, form.format), group = group_of(type);
-    scales.clear();
-    byte_scales.clear();
-    UnpackedBlock block;
-    for (size_t at = 0; at < codes.size(); at += static_cast<size_t>(info.elements)) {
-      uint8_t* const to = codes.data() + at;
-      if (type == BlockType::kMxfp4) {
-        byte_scales.push_back(unpack_mxfp4(row, to));
-      } else {
-        unpack_block(type, row, &block);
-        for (int i = 0; i < info.elements; ++i) {
-          to[i] = static_cast<uint8_t>(block.codes[i] + shift);
-        }
-        for (int i = 0; i < info.elements; i += form.group) {
-          scales.push_back(kernels::has_half_scales(form.format)
-                               ? halves_of_group(type, block, i / group)
-                               : std::bit_cast<uint32_t>(block.scales[i / group]));
-        }
-      }
-      row += info.bytes;
+  // codes: k, one byte for each.
+  void read(BlockType type, const std::byte* row, int k, const MatrixForm& form, uint8_t* codes) {
+    if (type == BlockType::kMxfp4) return read_mxfp4(row, k, codes);
+    const int group = group_of(type), shift = shift_of(type, form.format);
+    stored_scales_.resize(static_cast<size_t>(k / group));
+    stored_minimums_.resize(stored_scales_.size());
+    unpack_blocks(type, row, k, {codes, stored_scales_.data(), stored_minimums_.data()});
+    if (shift != 0) {
+      for (int i = 0; i < k; ++i) codes[i] = static_cast<uint8_t>(codes[i] + shift);
+    }
+    const bool halves = kernels::has_half_scales(form.format);
+    scales.resize(static_cast<size_t>(k / form.group));
+    for (size_t i = 0; i < scales.size(); ++i) {
+      const size_t from = i * static_cast<size_t>(form.group) / static_cast<size_t>(group);
+      scales[i] = halves ? halves_of_group(type, stored_scales_[from], stored_minimums_[from])
+                         : std::bit_cast<uint32_t>(stored_scales_[from]);
     }
   }
+
+ private:
+  void read_mxfp4(const std::byte* row, int k, uint8_t* codes) {
+    const formats::BlockTypeInfo& info = formats::block_type_info(BlockType::kMxfp4);
+    byte_scales.clear();
+    for (int at = 0; at < k; at += info.elements, row += info.bytes) {
+      byte_scales.push_back(unpack_mxfp4(row, codes + at));
+    }
+  }
+
+  std::vector<float> stored_scales_, stored_minimums_;
 };
 
 // Moves runs of `step` elements of `from` into the order of the matrix.
@@ -79,7 +79,9 @@ void put_codes(const uint8_t* codes, int k, WeightFormat format, std::byte* out)
     return;
   }
   for (int i = 0; i < k; i += 2) {
-    out[i / 2] = static_cast<std::byte>(codes[i] | codes[i + 1] << 4);
+    uint16_t pair;  // not two bytes: so it becomes vectors
+    std::memcpy(&pair, codes + i, sizeof(pair));
+    out[i / 2] = static_cast<std::byte>(pair | pair >> 4);
   }
 }
 
@@ -227,23 +229,30 @@ CodedSource::Rows BlockMatrix::two_level_rows(int begin, int end, const MatrixFo
   constexpr int kBlock = kernels::kTwoLevelBlock;
   CodedSource::Rows coded;
   coded.view = {.format = form.format, .n = end - begin, .k = k_, .group = form.group};
-  const size_t block_bytes = kernels::is_four_bit(form.format) ? kBlock / 2 : kBlock;
+  const bool pairs = kernels::is_four_bit(form.format);
+  const size_t block_bytes = pairs ? kBlock / 2 : kBlock;
   const auto count = static_cast<size_t>(end - begin);
   coded.codes.resize(count * coded.view.row_bytes());
   coded.scales.resize(count * static_cast<size_t>(coded.view.num_groups()));
   coded.minimums.resize(coded.scales.size());
   std::byte *codes = coded.codes.data(), *scales = coded.scales.data();
   std::byte* minimums = coded.minimums.data();
-  TwoLevelBlock block;
+  coded.block_scales.reserve(2 * count * static_cast<size_t>(coded.view.num_blocks()));
+  uint8_t unpacked[kBlock];
+  TwoLevelScales block;
   for (int row = begin; row < end; ++row) {
     const BlockRow at = row_of(row);
     const BlockType type = type_of(at);
     const int group = group_of(type);
     const std::byte* from = bytes_of(at);
     for (int k = 0; k < k_; k += kBlock, codes += block_bytes) {
-      unpack_two_levels(type, from, &block);
+      if (pairs && type == BlockType::kQ4K) {
+        unpack_q4k_pairs(from, codes, &block);
+      } else {
+        unpack_two_levels(type, from, unpacked, &block);
+        put_codes(unpacked, kBlock, form.format, codes);
+      }
       from += formats::block_type_info(type).bytes;
-      put_codes(block.codes, kBlock, form.format, codes);
       for (int i = 0; i < kBlock; i += form.group) {
         *scales++ = std::byte{block.scales[i / group]};
         *minimums++ = std::byte{block.minimums[i / group]};
@@ -270,22 +279,27 @@ CodedSource::Rows BlockMatrix::rows(int begin, int end, const MatrixForm& form) 
       static_cast<size_t>(coded.view.num_groups()) * kernels::scale_bytes(form.format);
   coded.codes.resize(count * row_bytes);
   coded.scales.resize(count * scales_of_row);
-  UnpackedRow row(k_);
+  RowScales row;
+  std::vector<uint8_t> unpacked(static_cast<size_t>(k_));
   const auto step = static_cast<size_t>(rows_.column_step);
   const auto move_columns = [&](auto* values, size_t size) {
     const auto stored = *values;
     reorder(stored, rows_.columns, size, values->data());
   };
+  const bool as_stored = rows_.columns.empty();
+  const bool in_place = as_stored && !kernels::is_four_bit(form.format);
   for (size_t i = 0; i < count; ++i) {
     const BlockRow at = row_of(begin + static_cast<int>(i));
-    row.read(type_of(at), bytes_of(at), form);
-    if (!rows_.columns.empty()) {
+    std::byte* const codes = coded.codes.data() + i * row_bytes;
+    row.read(type_of(at), bytes_of(at), k_, form,
+             in_place ? reinterpret_cast<uint8_t*>(codes) : unpacked.data());
+    if (!as_stored) {
       const size_t groups_of_step = step / static_cast<size_t>(form.group);
-      move_columns(&row.codes, step);
+      move_columns(&unpacked, step);
       bytes ? move_columns(&row.byte_scales, groups_of_step)
             : move_columns(&row.scales, groups_of_step);
     }
-    put_codes(row.codes.data(), k_, form.format, coded.codes.data() + i * row_bytes);
+    if (!in_place) put_codes(unpacked.data(), k_, form.format, codes);
     std::memcpy(coded.scales.data() + i * scales_of_row,
                 bytes ? static_cast<const void*>(row.byte_scales.data()) : row.scales.data(),
                 scales_of_row);

@@ -31,8 +31,17 @@ constexpr int kTableOffset = 128;
 constexpr uint8_t kIq4Table[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                    129, 141, 153, 166, 181, 197, 217, 241};
 
+// Below, no codes are among the bytes they come from (__restrict), so that loops become vectors.
+using Bytes = const std::byte* __restrict;
+using Codes = uint8_t* __restrict;
+
+// int8, as codes with an offset of 128.
+void signed_bytes_of_32(Bytes from, Codes codes) {
+  for (int i = 0; i < 32; ++i) codes[i] = static_cast<uint8_t>(byte_at(from, i) ^ 0x80u);
+}
+
 // 16 bytes with codes i in the low and i + 16 in the high nibbles.
-void nibbles_of_32(const std::byte* from, uint8_t* codes) {
+void nibbles_of_32(Bytes from, Codes codes) {
   for (int i = 0; i < 16; ++i) {
     codes[i] = static_cast<uint8_t>(byte_at(from, i) & 15u);
     codes[i + 16] = static_cast<uint8_t>(byte_at(from, i) >> 4);
@@ -55,17 +64,17 @@ ScaleAndMinimum six_bits(const std::byte* packed, int j) {
 }
 
 // d, dmin, 12 bytes of scales.
-void scales_of_k(const std::byte* block, UnpackedBlock* out) {
+void scales_of_k(const std::byte* block, UnpackedBlocks out) {
   const float d = half_at(block), dmin = half_at(block + 2);
   for (int j = 0; j < 8; ++j) {
     const auto [scale, minimum] = six_bits(block + 4, j);
-    out->scales[j] = d * static_cast<float>(scale);
-    out->minimums[j] = -(dmin * static_cast<float>(minimum));
+    out.scales[j] = d * static_cast<float>(scale);
+    out.minimums[j] = -(dmin * static_cast<float>(minimum));
   }
 }
 
 // Codes of 4 bits: 64 codes are 32 bytes, the first 32 in the low nibbles.
-void nibbles_of_256(const std::byte* from, uint8_t* codes) {
+void nibbles_of_256(Bytes from, Codes codes) {
   for (int part = 0; part < 4; ++part, from += 32, codes += 64) {
     for (int i = 0; i < 32; ++i) {
       codes[i] = static_cast<uint8_t>(byte_at(from, i) & 15u);
@@ -74,11 +83,20 @@ void nibbles_of_256(const std::byte* from, uint8_t* codes) {
   }
 }
 
+// The same for 64 codes, but two consecutive ones in each byte: first those of low nibbles.
+void pairs_of_nibbles(Bytes from, std::byte* __restrict pairs) {
+  for (int i = 0; i < 16; ++i) {
+    const unsigned two = read<uint16_t>(from + 2 * i);
+    pairs[i] = static_cast<std::byte>((two & 0x0fu) | (two >> 4 & 0xf0u));
+    pairs[i + 16] = static_cast<std::byte>((two >> 4 & 0x0fu) | (two >> 8 & 0xf0u));
+  }
+}
+
 // Codes of 2 bits: 128 codes are 32 bytes, four codes in each that are 32 apart. Adds each, times
 // 2^up, to the codes.
-void add_two_bits(const std::byte* from, int up, uint8_t* codes) {
+void add_two_bits(Bytes from, int up, Codes codes) {
   for (int part = 0; part < 8; ++part) {
-    const std::byte* bytes = from + part / 4 * 32;
+    Bytes bytes = from + part / 4 * 32;
     for (int i = 0; i < 32; ++i) {
       const unsigned code = byte_at(bytes, i) >> (part % 4 * 2) & 3u;
       codes[part * 32 + i] = static_cast<uint8_t>(codes[part * 32 + i] | code << up);
@@ -86,7 +104,7 @@ void add_two_bits(const std::byte* from, int up, uint8_t* codes) {
   }
 }
 // Codes' bit number `up`, of 32 codes in each bit of 32 bytes.
-void add_bits(const std::byte* from, int up, uint8_t* codes) {
+void add_bits(Bytes from, int up, Codes codes) {
   for (int part = 0; part < 8; ++part) {
     for (int i = 0; i < 32; ++i) {
       const unsigned bit = byte_at(from, i) >> part & 1u;
@@ -100,14 +118,14 @@ void codes_of_q2k(const std::byte* block, uint8_t* codes) {
   add_two_bits(block + 16, 0, codes);
 }
 
-void unpack_q2k(const std::byte* block, UnpackedBlock* out) {
+void unpack_q2k(const std::byte* block, UnpackedBlocks out) {
   const float d = half_at(block + 80), dmin = half_at(block + 82);
   for (int j = 0; j < 16; ++j) {
     const unsigned both = byte_at(block, j);
-    out->scales[j] = d * static_cast<float>(both & 15u);
-    out->minimums[j] = -(dmin * static_cast<float>(both >> 4));
+    out.scales[j] = d * static_cast<float>(both & 15u);
+    out.minimums[j] = -(dmin * static_cast<float>(both >> 4));
   }
-  codes_of_q2k(block, out->codes);
+  codes_of_q2k(block, out.codes);
 }
 
 int scale_of_q3k(const std::byte* block, int j) {
@@ -118,12 +136,12 @@ int scale_of_q3k(const std::byte* block, int j) {
 }
 
 // hmask[32], qs[64], scales[12], d
-void unpack_q3k(const std::byte* block, UnpackedBlock* out) {
+void unpack_q3k(const std::byte* block, UnpackedBlocks out) {
   const float d = half_at(block + 108);
-  for (int j = 0; j < 16; ++j) out->scales[j] = d * static_cast<float>(scale_of_q3k(block, j));
-  std::fill_n(out->codes, 256, uint8_t{0});
-  add_two_bits(block + 32, 0, out->codes);
-  add_bits(block, 2, out->codes);
+  for (int j = 0; j < 16; ++j) out.scales[j] = d * static_cast<float>(scale_of_q3k(block, j));
+  std::fill_n(out.codes, 256, uint8_t{0});
+  add_two_bits(block + 32, 0, out.codes);
+  add_bits(block, 2, out.codes);
 }
 
 // d, dmin, scales[12], qh[32], qs[128]
@@ -133,20 +151,20 @@ void codes_of_q5k(const std::byte* block, uint8_t* codes) {
 }
 
 // ql[128], qh[64], scales[16], d
-void unpack_q6k(const std::byte* block, UnpackedBlock* out) {
+void unpack_q6k(const std::byte* block, UnpackedBlocks out) {
   const float d = half_at(block + 208);
   for (int j = 0; j < 16; ++j) {
-    out->scales[j] = d * static_cast<float>(read<int8_t>(block + 192 + j));
+    out.scales[j] = d * static_cast<float>(read<int8_t>(block + 192 + j));
   }
   for (int part = 0; part < 2; ++part) {
     const std::byte* bytes = block + part * 64;
-    uint8_t* codes = out->codes + part * 128;
+    uint8_t* codes = out.codes + part * 128;
     for (int i = 0; i < 64; ++i) {
       codes[i] = static_cast<uint8_t>(byte_at(bytes, i) & 15u);
       codes[i + 64] = static_cast<uint8_t>(byte_at(bytes, i) >> 4);
     }
   }
-  add_two_bits(block + 128, 4, out->codes);
+  add_two_bits(block + 128, 4, out.codes);
 }
 
 int scale_of_iq4xs(const std::byte* block, int j) {
@@ -156,11 +174,11 @@ int scale_of_iq4xs(const std::byte* block, int j) {
 }
 
 // d, scales_h u16, scales_l[4], qs[128]
-void unpack_iq4xs(const std::byte* block, UnpackedBlock* out) {
+void unpack_iq4xs(const std::byte* block, UnpackedBlocks out) {
   const float d = half_at(block);
   for (int j = 0; j < 8; ++j) {
-    out->scales[j] = d * static_cast<float>(scale_of_iq4xs(block, j));
-    nibbles_of_32(block + 8 + 16 * j, out->codes + 32 * j);
+    out.scales[j] = d * static_cast<float>(scale_of_iq4xs(block, j));
+    nibbles_of_32(block + 8 + 16 * j, out.codes + 32 * j);
   }
 }
 
@@ -171,6 +189,14 @@ void look_up_iq4(int count, uint8_t* codes) {
 // Half of 2^(e − 127), as ggml has it: for e = 255 a number, too.
 float half_of_e8m0(uint8_t e) {
   return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (uint32_t{e} - 1) << 23);
+}
+
+// minimum: null if the type has none, for −0 + 0 would be 0.
+void dequantize_group(const uint8_t* codes, int group, int offset, float scale,
+                      const float* minimum, float* __restrict out) {
+  for (int i = 0; i < group; ++i) out[i] = scale * static_cast<float>(codes[i] - offset);
+  if (minimum == nullptr) return;
+  for (int i = 0; i < group; ++i) out[i] += *minimum;
 }
 
 template <typename Stored, typename Convert>
@@ -240,49 +266,86 @@ bool has_minimums(BlockType type) {
          type == BlockType::kQ4K || type == BlockType::kQ5K;
 }
 
-void unpack_block(BlockType type, const std::byte* block, UnpackedBlock* out) {
+namespace {
+
+// Calls unpack(block, place of its codes and scales) for each block of the type.
+template <typename Unpack>
+void for_each_block(BlockType type, const std::byte* blocks, int64_t count, UnpackedBlocks out,
+                    Unpack unpack) {
+  const formats::BlockTypeInfo& info = formats::block_type_info(type);
+  const int groups = info.elements / group_of(type);
+  for (int64_t i = 0; i < count; i += info.elements, blocks += info.bytes) {
+    unpack(blocks, out);
+    out.codes += info.elements;
+    out.scales += groups;
+    if (out.minimums) out.minimums += groups;
+  }
+}
+
+}  // namespace
+
+void unpack_blocks(BlockType type, const std::byte* blocks, int64_t count,
+                   const UnpackedBlocks& out) {
+  using Block = const std::byte*;
+  using Out = UnpackedBlocks;  // a copy: stores of bytes cannot change it
+  const auto each = [&](auto unpack) { for_each_block(type, blocks, count, out, unpack); };
   switch (type) {
     case BlockType::kQ8_0:
-      out->scales[0] = half_at(block);
-      for (int i = 0; i < 32; ++i) {
-        out->codes[i] = static_cast<uint8_t>(byte_at(block, 2 + i) ^ 0x80u);
-      }
-      return;
+      return each([](Block block, Out to) {
+        to.scales[0] = half_at(block);
+        signed_bytes_of_32(block + 2, to.codes);
+      });
     case BlockType::kQ4_0:
-      out->scales[0] = half_at(block);
-      return nibbles_of_32(block + 2, out->codes);
+      return each([](Block block, Out to) {
+        to.scales[0] = half_at(block);
+        nibbles_of_32(block + 2, to.codes);
+      });
     case BlockType::kQ4_1:
-      out->scales[0] = half_at(block);
-      out->minimums[0] = half_at(block + 2);
-      return nibbles_of_32(block + 4, out->codes);
+      return each([](Block block, Out to) {
+        to.scales[0] = half_at(block);
+        to.minimums[0] = half_at(block + 2);
+        nibbles_of_32(block + 4, to.codes);
+      });
     case BlockType::kQ5_0:
-      out->scales[0] = half_at(block);
-      nibbles_of_32(block + 6, out->codes);
-      return add_fifth_bits(read<uint32_t>(block + 2), out->codes);
+      return each([](Block block, Out to) {
+        to.scales[0] = half_at(block);
+        nibbles_of_32(block + 6, to.codes);
+        add_fifth_bits(read<uint32_t>(block + 2), to.codes);
+      });
     case BlockType::kQ5_1:
-      out->scales[0] = half_at(block);
-      out->minimums[0] = half_at(block + 2);
-      nibbles_of_32(block + 8, out->codes);
-      return add_fifth_bits(read<uint32_t>(block + 4), out->codes);
+      return each([](Block block, Out to) {
+        to.scales[0] = half_at(block);
+        to.minimums[0] = half_at(block + 2);
+        nibbles_of_32(block + 8, to.codes);
+        add_fifth_bits(read<uint32_t>(block + 4), to.codes);
+      });
     case BlockType::kQ2K:
-      return unpack_q2k(block, out);
+      return each(unpack_q2k);
     case BlockType::kQ3K:
-      return unpack_q3k(block, out);
+      return each(unpack_q3k);
     case BlockType::kQ4K:
-      scales_of_k(block, out);
-      return nibbles_of_256(block + 16, out->codes);
+      return each([](Block block, Out to) {
+        scales_of_k(block, to);
+        nibbles_of_256(block + 16, to.codes);
+      });
     case BlockType::kQ5K:
-      scales_of_k(block, out);
-      return codes_of_q5k(block, out->codes);
+      return each([](Block block, Out to) {
+        scales_of_k(block, to);
+        codes_of_q5k(block, to.codes);
+      });
     case BlockType::kQ6K:
-      return unpack_q6k(block, out);
+      return each(unpack_q6k);
     case BlockType::kIq4Nl:
-      out->scales[0] = half_at(block);
-      nibbles_of_32(block + 2, out->codes);
-      return look_up_iq4(32, out->codes);
+      return each([](Block block, Out to) {
+        to.scales[0] = half_at(block);
+        nibbles_of_32(block + 2, to.codes);
+        look_up_iq4(32, to.codes);
+      });
     case BlockType::kIq4Xs:
-      unpack_iq4xs(block, out);
-      return look_up_iq4(256, out->codes);
+      return each([](Block block, Out to) {
+        unpack_iq4xs(block, to);
+        look_up_iq4(256, to.codes);
+      });
     case BlockType::kF32:
     case BlockType::kF16:
     case BlockType::kBf16:
@@ -300,10 +363,11 @@ namespace {
 
 // Where scales have signs and codes an offset: d · scale · (code − offset).
 template <typename ScaleOf>
-void unpack_signed(BlockType type, const std::byte* block, float d, ScaleOf scale_of,
-                   TwoLevelBlock* out) {
-  UnpackedBlock unpacked;
-  unpack_block(type, block, &unpacked);
+void unpack_signed(BlockType type, const std::byte* block, float d, ScaleOf scale_of, uint8_t* to,
+                   TwoLevelScales* out) {
+  uint8_t codes[formats::kMaxBlockElements];
+  float scales[16];
+  unpack_blocks(type, block, formats::kMaxBlockElements, {.codes = codes, .scales = scales});
   const int offset = offset_of(type), group = group_of(type);
   out->d = d;
   out->dmin = d * static_cast<float>(offset);  // exact: the offset is a power of two
@@ -311,14 +375,14 @@ void unpack_signed(BlockType type, const std::byte* block, float d, ScaleOf scal
     const int scale = scale_of(block, j);
     out->scales[j] = out->minimums[j] = static_cast<uint8_t>(scale < 0 ? -scale : scale);
     for (int i = j * group; i < (j + 1) * group; ++i) {
-      const int code = unpacked.codes[i];
-      out->codes[i] = static_cast<uint8_t>(scale < 0 ? 2 * offset - code : code);
+      const int code = codes[i];
+      to[i] = static_cast<uint8_t>(scale < 0 ? 2 * offset - code : code);
     }
   }
 }
 
 // Of Q4_K and Q5_K.
-void unpack_six_bits(const std::byte* block, TwoLevelBlock* out) {
+void unpack_six_bits(const std::byte* block, TwoLevelScales* out) {
   out->d = half_at(block);
   out->dmin = half_at(block + 2);
   for (int j = 0; j < 8; ++j) {
@@ -330,7 +394,16 @@ void unpack_six_bits(const std::byte* block, TwoLevelBlock* out) {
 
 }  // namespace
 
-void unpack_two_levels(BlockType type, const std::byte* block, TwoLevelBlock* out) {
+void unpack_q4k_pairs(const std::byte* block, std::byte* pairs, TwoLevelScales* out) {
+  unpack_six_bits(block, out);
+  const std::byte* from = block + 16;
+  for (int part = 0; part < 4; ++part, from += 32, pairs += 32) {
+    pairs_of_nibbles(from, pairs);
+  }
+}
+
+void unpack_two_levels(BlockType type, const std::byte* block, uint8_t* codes,
+                       TwoLevelScales* out) {
   switch (type) {
     case BlockType::kQ2K:
       out->d = half_at(block + 80);
@@ -339,21 +412,22 @@ void unpack_two_levels(BlockType type, const std::byte* block, TwoLevelBlock* ou
         out->scales[j] = static_cast<uint8_t>(byte_at(block, j) & 15u);
         out->minimums[j] = static_cast<uint8_t>(byte_at(block, j) >> 4);
       }
-      return codes_of_q2k(block, out->codes);
+      return codes_of_q2k(block, codes);
     case BlockType::kQ4K:
       unpack_six_bits(block, out);
-      return nibbles_of_256(block + 16, out->codes);
+      return nibbles_of_256(block + 16, codes);
     case BlockType::kQ5K:
       unpack_six_bits(block, out);
-      return codes_of_q5k(block, out->codes);
+      return codes_of_q5k(block, codes);
     case BlockType::kQ3K:
-      return unpack_signed(type, block, half_at(block + 108), scale_of_q3k, out);
+      return unpack_signed(type, block, half_at(block + 108), scale_of_q3k, codes, out);
     case BlockType::kQ6K:
       return unpack_signed(
           type, block, half_at(block + 208),
-          [](const std::byte* from, int j) -> int { return read<int8_t>(from + 192 + j); }, out);
+          [](const std::byte* from, int j) -> int { return read<int8_t>(from + 192 + j); }, codes,
+          out);
     case BlockType::kIq4Xs:
-      return unpack_signed(type, block, half_at(block), scale_of_iq4xs, out);
+      return unpack_signed(type, block, half_at(block), scale_of_iq4xs, codes, out);
     default:
       break;
   }
@@ -379,24 +453,24 @@ void dequantize_blocks(BlockType type, const std::byte* blocks, int64_t count, f
   }
   const formats::BlockTypeInfo& info = formats::block_type_info(type);
   WIDEEP_CHECK_EQ(count % info.elements, 0);
-  UnpackedBlock block;
+  uint8_t codes[formats::kMaxBlockElements];
+  float scales[16], minimums[16];
   const int group = group_of(type), offset = offset_of(type);
   const bool adds = has_minimums(type);
   for (int64_t i = 0; i < count; i += info.elements, blocks += info.bytes) {
     if (type == BlockType::kMxfp4) {
-      const float scale = half_of_e8m0(unpack_mxfp4(blocks, block.codes));
+      const float scale = half_of_e8m0(unpack_mxfp4(blocks, codes));
       for (int j = 0; j < info.elements; ++j) {
         // ggml's elements are integers, which have no −0.
-        const int twice = static_cast<int>(2.0f * float_from_e2m1(block.codes[j]));
+        const int twice = static_cast<int>(2.0f * float_from_e2m1(codes[j]));
         *out++ = scale * static_cast<float>(twice);
       }
       continue;
     }
-    unpack_block(type, blocks, &block);
-    for (int j = 0; j < info.elements; ++j) {
-      const auto code = static_cast<float>(block.codes[j] - offset);
-      const float value = block.scales[j / group] * code;
-      *out++ = adds ? value + block.minimums[j / group] : value;
+    unpack_blocks(type, blocks, info.elements, {codes, scales, minimums});
+    for (int g = 0; g < info.elements / group; ++g, out += group) {
+      dequantize_group(codes + g * group, group, offset, scales[g], adds ? &minimums[g] : nullptr,
+                       out);
     }
   }
 }

@@ -27,12 +27,12 @@
 
 namespace wideep::weights {
 
-// A block of codes, one byte each. Element i is
+// Where the codes and scales of consecutive blocks go, one byte for a code. Element i is
 // scales[i / group] · (codes[i] − offset) + minimums[i / group] in float32, in this order.
-struct UnpackedBlock {
-  uint8_t codes[formats::kMaxBlockElements];
-  float scales[16];
-  float minimums[16];  // only if has_minimums(type)
+struct UnpackedBlocks {
+  uint8_t* codes = nullptr;
+  float* scales = nullptr;
+  float* minimums = nullptr;  // only if has_minimums(type)
 };
 
 // The elements that share a scale; 0: plain elements.
@@ -41,13 +41,14 @@ int group_of(formats::BlockType type);
 int offset_of(formats::BlockType type);
 bool has_minimums(formats::BlockType type);
 
-// REQUIRES: group_of(type) > 0, and type is not MXFP4.
-void unpack_block(formats::BlockType type, const std::byte* block, UnpackedBlock* out);
+// The blocks of `count` elements. REQUIRES: whole blocks, group_of(type) > 0, and type is not
+// MXFP4.
+void unpack_blocks(formats::BlockType type, const std::byte* blocks, int64_t count,
+                   const UnpackedBlocks& out);
 
-// A block of 256 as its whole numbers: element i is
+// The scales of a block of 256 as whole numbers: element i is
 // d · scales[i / group] · codes[i] − dmin · minimums[i / group].
-struct TwoLevelBlock {
-  uint8_t codes[formats::kMaxBlockElements];
+struct TwoLevelScales {
   uint8_t scales[16];
   uint8_t minimums[16];
   float d = 0.0f;
@@ -57,7 +58,10 @@ struct TwoLevelBlock {
 bool has_two_levels(formats::BlockType type);
 // Of types without minimums, these are scale · offset, and where the file's scale is negative, the
 // code is counted from above. REQUIRES: has_two_levels(type).
-void unpack_two_levels(formats::BlockType type, const std::byte* block, TwoLevelBlock* out);
+void unpack_two_levels(formats::BlockType type, const std::byte* block, uint8_t* codes,
+                       TwoLevelScales* out);
+// A block of Q4_K with two codes in a byte, the first in the lower four bits.
+void unpack_q4k_pairs(const std::byte* block, std::byte* pairs, TwoLevelScales* out);
 
 // The codes and the scale of a block of MXFP4: e2m1 in the lower four bits of each of 32 bytes.
 uint8_t unpack_mxfp4(const std::byte* block, uint8_t* codes);
