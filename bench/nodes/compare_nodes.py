@@ -253,9 +253,10 @@ def prepare_llama(options):
     check = "import llama_cpp, gguf, os, sys; sys.exit(not os.path.exists(os.path.dirname(llama_cpp.__file__) + '/lib/libggml-rpc.so'))"
     if not python.exists() or subprocess.run([python, "-c", check], capture_output=True).returncode != 0:
         print(f"building llama.cpp in {directory} (takes minutes, only once)", file=sys.stderr)
-        venv.create(directory, with_pip=True)
+        venv.create(directory, with_pip=True, clear=True)
         environment = dict(os.environ, CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DGGML_RPC=ON")
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-binary", "llama-cpp-python",
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-binary",
+                        "llama-cpp-python",
                         *PACKAGES], check=True, env=environment)
     gguf = options.cache / f"{pathlib.Path(options.config).stem}-{options.gguf_type}.gguf"
     if not gguf.exists():
