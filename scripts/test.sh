@@ -6,7 +6,7 @@
 #   asan      the same under the address and undefined-behaviour sanitizers
 #   fuzz      each fuzz target for a few seconds, under these sanitizers
 #   tsan      tests whose ranks are threads, under the thread sanitizer
-#   gcc       tests of kernels, communication and threads, built with gcc
+#   gcc       tests of kernels, communication, threads and what reads answers, built with gcc
 #   <folder>  the tests of one folder of src/, or of tests/ ("whole"), in the release build;
 #             FILTER='Placement*:Shares*' selects some of them
 #
@@ -69,7 +69,9 @@ run_tsan() {
 }
 
 run_gcc() {
-  local rooms=(base kernels transport ep cuda_emulated weights online model engine run whole)
+  # Not server and simulate, whose tests take gcc minutes; the command has their other sources.
+  local rooms=(base grammar answer kernels transport ep cuda_emulated weights online model engine
+    run whole)
   build "gcc" gcc wideep "${rooms[@]/%/_test}"
   run gcc "gcc" build-gcc "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
 }

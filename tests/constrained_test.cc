@@ -8,14 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "base/scratch_directory.h"
-#include "family_layouts.h"
 #include "formats/json_parse.h"
-#include "generated.h"
 #include "grammar/output_format.h"
-#include "model/config.h"
-#include "parallel/parallel_config.h"
-#include "random_model.h"
+#include "random_layouts.h"
 #include "run/layouts.h"
 
 namespace wideep::tests {
@@ -69,41 +64,17 @@ class JsonDrafter : public engine::Drafter {
   size_t at_ = 0;
 };
 
-class Constrained : public testing::Test {
+class Constrained : public RandomLayouts {
  protected:
-  void SetUp() override {
-    write_random_model(directory_.path(), {});
-    auto config = model::read_model_config(directory_.path());
-    ASSERT_TRUE(config.ok()) << config.status().message();
-    config_ = std::move(*config);
-  }
-
   GenerateOptions options(const Layout& layout, float temperature) const {
-    GenerateOptions options;
-    options.model_dir = directory_.path();
+    GenerateOptions options = options_for(layout, 70);
     options.max_tokens = 300;
     options.takes_grammars = true;
     options.grammar = person();
     options.sampling = {.temperature = temperature, .seed = 7};
-    options.prompts = {"The captain", std::string(70, 'x') + " looked", "x"};
-    options.parallel = parallel::parallel_config_for_ranks(1).value();
-    set_layout(layout, &options);
-    if (layout.online) {
-      options.parallel.moe_config.load_balancer = {.num_slots = 16, .layer_updates_per_iter = 1};
-      move_all_the_time(config_, &options);
-    }
     return options;
   }
-
-  const base::ScratchDirectory directory_;
-  model::ModelConfig config_;
 };
-
-std::vector<std::vector<int32_t>> tokens_of(const GenerateReport& report) {
-  std::vector<std::vector<int32_t>> all;
-  for (const run::PromptResult& each : report.results) all.push_back(each.tokens);
-  return all;
-}
 
 void expect_people(const GenerateReport& report) {
   for (const run::PromptResult& each : report.results) {

@@ -11,13 +11,8 @@
 #include <set>
 #include <string>
 
-#include "base/scratch_directory.h"
 #include "command_server.h"
-#include "family_layouts.h"
-#include "generated.h"
-#include "model/config.h"
-#include "parallel/parallel_config.h"
-#include "random_model.h"
+#include "random_layouts.h"
 #include "run/layouts.h"
 
 namespace wideep::tests {
@@ -28,12 +23,6 @@ using run::GenerateOptions;
 using run::GenerateReport;
 
 constexpr const char* kReference = WIDEEP_SOURCE_DIR "/models/reference";
-
-std::vector<std::vector<int32_t>> tokens_of(const GenerateReport& report) {
-  std::vector<std::vector<int32_t>> all;
-  for (const run::PromptResult& each : report.results) all.push_back(each.tokens);
-  return all;
-}
 
 // Drafts the answers that it knows; every third draft ends with a wrong token.
 class KnowingDrafter : public engine::Drafter {
@@ -66,37 +55,19 @@ class KnowingDrafter : public engine::Drafter {
   std::map<int, int> seen_;  // tokens of a request
 };
 
-class Penalties : public testing::Test {
+class Penalties : public RandomLayouts {
  protected:
-  void SetUp() override {
-    write_random_model(directory_.path(), {});
-    auto config = model::read_model_config(directory_.path());
-    ASSERT_TRUE(config.ok()) << config.status().message();
-    config_ = std::move(*config);
-  }
-
   GenerateOptions options(const Layout& layout, float temperature) const {
-    GenerateOptions options;
-    options.model_dir = directory_.path();
+    // The second answer ends one page and begins another.
+    GenerateOptions options = options_for(layout, 40);
     options.max_tokens = 40;
     options.sampling = {.temperature = temperature,
                         .presence_penalty = 0.3f,
                         .frequency_penalty = 0.4f,
                         .repetition_penalty = 1.3f,
                         .seed = 7};
-    // The second answer ends one page and begins another.
-    options.prompts = {"The captain", std::string(40, 'x') + " looked", "x"};
-    options.parallel = parallel::parallel_config_for_ranks(1).value();
-    set_layout(layout, &options);
-    if (layout.online) {
-      options.parallel.moe_config.load_balancer = {.num_slots = 16, .layer_updates_per_iter = 1};
-      move_all_the_time(config_, &options);
-    }
     return options;
   }
-
-  const base::ScratchDirectory directory_;
-  model::ModelConfig config_;
 };
 
 TEST_F(Penalties, AreTheSameInEveryLayoutAndWithDrafts) {

@@ -26,6 +26,7 @@ struct AnswerSettings {
   AnswerFormat format;
   std::shared_ptr<const ToolList> tools;  // never null; empty: nothing is a call
   bool begins_in_reasoning = false;       // opens_reasoning()
+  bool must_call = false;                 // after reasoning there are calls, and no content
 };
 
 class AnswerReader {
@@ -36,7 +37,8 @@ class AnswerReader {
   virtual void add_text(std::string_view text, AnswerParts& parts) = 0;
   // A special token that is one of the markers, or a part of one.
   virtual void add_special(std::string_view token, AnswerParts& parts) = 0;
-  // The answer has ended. is_cut: by a limit; else what the model has begun is completed.
+  // The answer has ended. is_cut: by a limit; else what the model has begun is completed. A mark
+  // that is cut is content, but for those in a call, and where there must be calls.
   virtual void finish(bool is_cut, AnswerParts& parts) = 0;
 };
 

@@ -250,6 +250,42 @@ TEST(AnswerReaderTest, CutAnywhereGivesTheSame) {
   }
 }
 
+// Where a limit ends an answer that consists of calls, nothing of their marks is content.
+TEST(AnswerReaderTest, MarksOfCallsThatAreCutAreNoContent) {
+  for (const CallFormat* format : call_formats()) {
+    for (const ReasoningFormat* reasoning :
+         {find_reasoning_format("none"), find_reasoning_format("qwen3")}) {
+      AnswerSettings settings = settings_of(reasoning, format, some_tools());
+      settings.must_call = true;
+      const std::string before = reasoning != nullptr ? "<think>hm</think>\n\n" : "";
+      const std::string text =
+          before + calls_text(*format, {{"f", {{"a", 1}}}, {"get_weather", {{"city", "x"}}}});
+      for (size_t size = 0; size <= text.size(); ++size) {
+        for (const std::vector<size_t>& pieces :
+             {std::vector<size_t>(), std::vector<size_t>(size, 1)}) {
+          const ReadAnswer answer = read_answer(settings, text.substr(0, size), pieces, true);
+          ASSERT_EQ(trimmed(answer.content), "") << format->name << ": " << text.substr(0, size);
+          if (size > text.size() / 2) {
+            ASSERT_FALSE(answer.calls.empty()) << text.substr(0, size);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Likewise where there may be content: once a call has ended, what may follow it is begun.
+TEST(AnswerReaderTest, MarksAfterCallsThatAreCutAreNoContent) {
+  const AnswerSettings settings = settings_of(nullptr, find_call_format("hermes"), some_tools());
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n";
+  for (const char* rest : {"<", "</tool", "</tool_call>", "</tool_call>\n"}) {
+    EXPECT_EQ(read_answer(settings, call + rest, {}, true).content, "") << rest;
+  }
+  EXPECT_EQ(read_answer(settings, call + "</tool_call>\na <", {}, true).content, "a <");
+  EXPECT_EQ(read_answer(settings, "a <tool_call>\n{\"na", {}, true).content,
+            "a <tool_call>\n{\"na");
+}
+
 TEST(AnswerReaderTest, WithoutToolsAllIsContent) {
   for (const Example& each : examples()) {
     const AnswerSettings settings =

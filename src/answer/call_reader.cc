@@ -150,7 +150,12 @@ size_t CallReader::take_tail(std::string_view text, bool is_all, AnswerParts& ou
   if (in.wants_more()) return wait(text);
   next_try_ = 0;
   place_ = Place::kContent;
-  return in.position();
+  // An answer may end in the middle of them.
+  const std::string_view rest = text.substr(in.position());
+  const bool is_begun =
+      std::any_of(format_->tail.begin(), format_->tail.end(),
+                  [&](std::string_view part) { return !rest.empty() && part.starts_with(rest); });
+  return is_all && is_begun ? text.size() : in.position();
 }
 
 size_t CallReader::wait(std::string_view text) {

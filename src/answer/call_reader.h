@@ -29,6 +29,8 @@ class CallReader {
   // Takes the beginning of `text` as far as it is certain, and returns its bytes; 0: more is
   // needed. is_all: no text follows, all of it is taken after some calls. REQUIRES: not empty.
   size_t take(std::string_view text, bool is_all, AnswerParts& out);
+  // What was not taken yet belongs to a call.
+  bool in_arguments() const { return place_ == Place::kArguments; }
   // All text was taken. is_cut: the answer was cut by a limit; else what was begun is completed.
   void finish(bool is_cut, AnswerParts& out);
 

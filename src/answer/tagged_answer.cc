@@ -12,7 +12,8 @@ TaggedAnswer::TaggedAnswer(const AnswerSettings& settings)
       ends_reasoning_(nullptr),
       calls_(settings.format.calls, *settings.tools),
       place_(reasoning_ == nullptr ? Place::kContent : Place::kBegin),
-      is_open_(settings.begins_in_reasoning) {
+      is_open_(settings.begins_in_reasoning),
+      must_call_(settings.must_call) {
   const CallFormat* calls = settings.format.calls;
   if (calls != nullptr && calls->ends_reasoning && !settings.tools->empty()) {
     ends_reasoning_ = calls;
@@ -25,6 +26,9 @@ void TaggedAnswer::add_text(std::string_view text, AnswerParts& parts) {
 }
 
 void TaggedAnswer::finish(bool is_cut, AnswerParts& parts) {
+  // What is not certain yet has begun like a mark.
+  const bool in_calls = calls_.in_arguments() || (must_call_ && place_ != Place::kReasoning);
+  if (is_cut && in_calls) pending_.clear();
   take_all(true, parts);
   if (place_ == Place::kReasoning) parts.end_reasoning();
   calls_.finish(is_cut, parts);

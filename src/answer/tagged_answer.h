@@ -38,6 +38,7 @@ class TaggedAnswer : public AnswerReader {
   CallReader calls_;
   Place place_;
   bool is_open_;             // the prompt has begun the reasoning
+  bool must_call_;           // AnswerSettings
   bool is_wrapped_ = false;  // content_begin was there
   std::string pending_;      // text that is not certain yet
 };

@@ -31,6 +31,9 @@ constexpr int64_t kDefaultAlignment = 32;
 constexpr int64_t kMaxAlignment = 1 << 20;
 // Of a key or a tensor's name; ggml's limits are 65535 and 64.
 constexpr uint64_t kMaxName = 65535;
+// Of a list. The largest vocabularies have 2^18 tokens and twice as many merges; each text takes
+// memory, while the file may have only zeros for it.
+constexpr uint64_t kMaxTexts = 1 << 24;
 
 // The bytes of a number; 0: no number, or no type.
 size_t number_bytes(Type type) {
@@ -225,7 +228,7 @@ class GgufReader {
     return {};
   }
 
-  // Counts are not trusted: nothing is reserved for them, and each entry takes bytes of the file.
+  // Counts are not trusted: each entry takes bytes of the file, and memory in proportion to them.
   Status read_metadata(GgufFile::Metadata* metadata) {
     for (uint64_t i = 0; i < num_entries_; ++i) {
       WIDEEP_TRY_ASSIGN(std::string key, take_name("a key"));
@@ -261,6 +264,9 @@ class GgufReader {
     if (each > 0) {
       WIDEEP_TRY_ASSIGN(value->bytes_, take(count * each, key));
       return check_booleans(key, *value);
+    }
+    if (count > kMaxTexts) {
+      return broken_key(key, fmt::format("expected at most {} texts, found {}", kMaxTexts, count));
     }
     value->strings_.reserve(value->size_);
     for (size_t i = 0; i < value->size_; ++i) {

@@ -145,6 +145,23 @@ TEST(GgufFile, RefusesLyingCountsAndLengths) {
               HasSubstr("k: expected it once, found it twice"));
 }
 
+// A large file may have room for any number of empty texts, where its tensors are.
+TEST(GgufFile, ListsOfTextsAreBounded) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() + "/m.gguf";
+  constexpr uint64_t kCount = (uint64_t{1} << 24) + 1;
+  const std::string begin =
+      GgufBuilder()
+          .entry("l", Type::kList, GgufBuilder::bytes_of(8u) + GgufBuilder::bytes_of(kCount))
+          .file();
+  ASSERT_TRUE(write_file(path, begin).ok());
+  std::filesystem::resize_file(path, begin.size() + 8 * kCount);  // zeros that take no room
+  const auto file = GgufFile::open(path);
+  ASSERT_FALSE(file.ok());
+  EXPECT_THAT(file.status().message(),
+              HasSubstr("l: expected at most 16777216 texts, found 16777217"));
+}
+
 TEST(GgufFile, RefusesLyingTensors) {
   const auto tensor = [](uint32_t type, const std::vector<uint64_t>& shape, uint64_t offset = 0) {
     return GgufBuilder()

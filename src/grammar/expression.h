@@ -85,6 +85,9 @@ class Rules {
   const Rule& operator[](int rule) const { return rules_[static_cast<size_t>(rule)]; }
   int size() const { return static_cast<int>(rules_.size()); }
 
+  // What the schemas that have rules here have taken together (SchemaWork).
+  size_t schema_steps = 0;
+
  private:
   std::vector<Rule> rules_;
 };

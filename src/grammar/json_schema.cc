@@ -70,9 +70,14 @@ bool has(const ordered_json& schema, const char* key) { return schema.contains(k
 class Compiler {
  public:
   Compiler(const ordered_json& root, const SchemaOptions& options, Rules* rules)
-      : root_(root), options_(options), rules_(rules), json_(rules, options.style) {}
+      : root_(root),
+        options_(options),
+        rules_(rules),
+        json_(rules, options.style),
+        work_{rules->schema_steps} {}
 
   Result<Expression> compile() {
+    WIDEEP_TRY(work_.add(root_, "#"));
     WIDEEP_TRY_ASSIGN(Expression all, refer("#"));
     // Schemas that others refer to, each once.
     while (!open_.empty()) {
@@ -673,7 +678,7 @@ class Compiler {
   Result<std::optional<Expression>> other_member(const ordered_json& schema,
                                                  const std::string& place, int depth) {
     const ordered_json properties = schema.value("properties", ordered_json::object());
-    const bool is_open = options_.allows_more_members || properties.empty();
+    const bool is_open = options_.allows_more_members || !has(schema, "properties");
     ordered_json of_value = schema.value("additionalProperties", ordered_json(is_open));
     std::string where = pointer(place, "additionalProperties");
     Expression key;

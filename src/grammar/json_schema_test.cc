@@ -63,6 +63,18 @@ TEST(JsonSchema, MembersComeInOrder) {
   EXPECT_FALSE(takes(schema, R"({"b": "x", "d": 1})"));
 }
 
+// A model would not know when to end, whether `properties` has names or none.
+TEST(JsonSchema, NoPropertiesAreNoMembers) {
+  const std::string schema = R"({"type": "object", "properties": {}})";
+  EXPECT_TRUE(takes(schema, "{}"));
+  EXPECT_FALSE(takes(schema, R"({"a": 1})"));
+  EXPECT_TRUE(takes(R"({"type": "object", "properties": {}, "additionalProperties": true})",
+                    R"({"a": 1})"));
+  const auto open = compile_text(schema, {.allows_more_members = true});
+  ASSERT_TRUE(open.ok()) << open.status().message();
+  EXPECT_EQ(match(*open, R"({"a": 1})"), Match::kWhole);
+}
+
 TEST(JsonSchema, OtherMembersAreNoneOfTheNamed) {
   const std::string schema = R"({"type": "object", "properties": {"a": {"type": "integer"},
       "ab": {"type": "integer"}}, "additionalProperties": {"type": "null"}})";

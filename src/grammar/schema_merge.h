@@ -19,11 +19,12 @@ namespace wideep::grammar {
 Result<std::vector<std::string>> types_of(const nlohmann::ordered_json& schema,
                                           const std::string& place);
 
-// What was spent on a schema beyond reading it once: parts of schemas that were copied, and pairs
-// of values that were compared. Schemas that refer to others can ask for any number of both.
+// What was spent on the schemas of an answer: parts of schemas that were read or copied, and pairs
+// of values that were compared. Schemas that refer to others can ask for any number of both, and a
+// request may have thousands of schemas.
 struct SchemaWork {
   static constexpr size_t kMost = size_t{1} << 22;  // some tenths of a second
-  size_t steps = 0;
+  size_t& steps;                                    // of all together
 
   // Errors (invalid input): more than kMost.
   Status add(size_t more, const std::string& place);

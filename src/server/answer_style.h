@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,8 +52,9 @@ Result<AnswerStyle> answer_style(std::string_view template_text,
 struct AnswerPlan {
   std::shared_ptr<const AnswerStyle> style;  // never null
   answer::AnswerSettings settings;
-  bool one_call = false;          // the answer ends with its first call
-  bool returns_reasoning = true;  // else it is left out
+  bool one_call = false;                // the answer ends with its first call
+  std::set<std::string> call_ids = {};  // of the conversation's earlier calls
+  bool returns_reasoning = true;        // else it is left out
 };
 
 }  // namespace wideep::server

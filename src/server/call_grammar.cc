@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "base/try.h"
 #include "formats/json_text.h"
 #include "grammar/output_format.h"
+#include "server/body_reader.h"
 
 namespace wideep::server {
 namespace {
@@ -20,16 +22,21 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kIndex = "{index}";  // CallShape
 
-const ordered_json& member_of(const ordered_json& object, const char* name) {
-  static const ordered_json kAbsent;
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return found == object.end() ? kAbsent : *found;
-}
-
-// What OpenAI means by a tool without parameters: no arguments.
+// A tool whose parameters say nothing of its members takes no arguments, as OpenAI means one
+// without parameters: a model that must write some would not know when to end. Arguments are an
+// object even where a schema does not say so.
 ordered_json schema_of(const ordered_json& parameters) {
-  if (parameters.is_object()) return parameters;
-  return {{"type", "object"}, {"additionalProperties", false}};
+  ordered_json schema = parameters.is_object() ? parameters : ordered_json::object();
+  const auto says = [&](std::initializer_list<const char*> keywords) {
+    return std::ranges::any_of(keywords, [&](const char* each) { return schema.contains(each); });
+  };
+  if (says({"$ref", "allOf", "anyOf", "oneOf", "enum", "const"})) return schema;
+  if (!schema.contains("type")) schema["type"] = "object";
+  if (!says({"properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+             "minProperties", "maxProperties"})) {
+    schema["additionalProperties"] = false;
+  }
+  return schema;
 }
 
 Expression white_space() {
@@ -197,6 +204,22 @@ Result<Expression> harmony_call(const RequiredCalls& wanted, grammar::Rules* rul
                             text("commentary"), grammar::choice(std::move(calls))});
 }
 
+// Of the schema only names and types of members are kept, which formats of tags need.
+void set_free_arguments(ordered_json& parameters) {
+  ordered_json free = {{"type", "object"}, {"additionalProperties", true}};
+  if (const ordered_json& properties = member_of(parameters, "properties");
+      properties.is_object()) {
+    constexpr std::string_view kTypes[] = {"object",  "array",   "string", "number",
+                                           "integer", "boolean", "null"};
+    for (const auto& [name, schema] : properties.items()) {
+      const ordered_json& type = member_of(schema, "type");
+      const bool is_known = std::ranges::any_of(kTypes, [&](auto each) { return type == each; });
+      free["properties"][name] = is_known ? ordered_json{{"type", type}} : ordered_json(true);
+    }
+  }
+  parameters = std::move(free);
+}
+
 }  // namespace
 
 Result<Expression> required_calls(const RequiredCalls& wanted, grammar::Rules* rules) {
@@ -221,6 +244,29 @@ Result<Expression> required_calls(const RequiredCalls& wanted, grammar::Rules* r
   }
   parts.push_back(writer.written(shape.end));
   return grammar::sequence(std::move(parts));
+}
+
+Result<Expression> possible_calls(const RequiredCalls& wanted, grammar::Rules* rules) {
+  grammar::Rules with_calls = *rules;  // what is refused leaves rules without an end
+  auto calls = required_calls(wanted, &with_calls);
+  if (!calls.ok()) {
+    ordered_json tools = wanted.tools;
+    size_t steps = rules->schema_steps;
+    for (ordered_json& each : tools) {
+      const ordered_json one = ordered_json::array({each});
+      grammar::Rules alone;
+      alone.schema_steps = steps;
+      const RequiredCalls of_one{.style = wanted.style, .tools = one, .name = {}};
+      if (!required_calls(of_one, &alone).ok()) set_free_arguments(each["function"]["parameters"]);
+      steps = alone.schema_steps;
+    }
+    with_calls = *rules;
+    calls = required_calls(
+        {.style = wanted.style, .tools = tools, .name = wanted.name, .one_call = wanted.one_call},
+        &with_calls);
+  }
+  if (calls.ok()) *rules = std::move(with_calls);
+  return calls;
 }
 
 Expression after_reasoning(Expression answer, const answer::ReasoningFormat& format, bool is_open) {

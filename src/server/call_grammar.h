@@ -31,6 +31,10 @@ struct RequiredCalls {
 // that cannot be kept to, with its place.
 Result<grammar::Expression> required_calls(const RequiredCalls& wanted, grammar::Rules* rules);
 
+// The same for an answer that may call tools or be something else: a tool whose schema cannot be
+// kept to takes any arguments.
+Result<grammar::Expression> possible_calls(const RequiredCalls& wanted, grammar::Rules* rules);
+
 // The answer after reasoning, if there is any. is_open: the prompt has begun it.
 grammar::Expression after_reasoning(grammar::Expression answer,
                                     const answer::ReasoningFormat& format, bool is_open);

@@ -192,11 +192,103 @@ TEST(CallGrammarTest, SchemasThatCannotBeKeptAreNamed) {
       << calls.status().message();
 }
 
-// GPT-OSS: one call, after reasoning or without, of the tool that is named.
-TEST(CallGrammarTest, HarmonyCallsAreMessagesOfTheirOwn) {
+AnswerStyle harmony_style() {
   AnswerStyle style;
   style.format.is_harmony = true;
   style.calls_tools = true;
+  return style;
+}
+
+// The same call, as each format writes it.
+std::string call_text(const AnswerStyle& style, const std::string& name,
+                      const ordered_json& arguments) {
+  if (style.format.calls != nullptr) {
+    return answer::calls_text(*style.format.calls, {{name, arguments}});
+  }
+  return with_special_tokens("<|channel|>commentary to=functions." + name +
+                             " <|constrain|>json<|message|>" + arguments.dump());
+}
+
+std::vector<AnswerStyle> all_styles() {
+  std::vector<AnswerStyle> styles = {harmony_style()};
+  for (const answer::CallFormat* each : answer::call_formats()) styles.push_back(style_of(*each));
+  return styles;
+}
+
+// What is sampled ends: a tool whose schema names no members, and does not say that there may be
+// others, is called without any.
+TEST(CallGrammarTest, ToolsWithoutMembersHaveNoArguments) {
+  for (const char* parameters : {R"({"type": "object", "properties": {}})", R"({"type": "object"})",
+                                 "{}", R"({"description": "none", "properties": {}})", "null"}) {
+    const ordered_json list = ordered_json::array(
+        {{{"type", "function"},
+          {"function", {{"name", "f"}, {"parameters", ordered_json::parse(parameters)}}}}});
+    for (const AnswerStyle& style : all_styles()) {
+      grammar::Rules rules;
+      const auto calls = required_calls({.style = style, .tools = list, .name = {}}, &rules);
+      ASSERT_TRUE(calls.ok()) << calls.status().message();
+      const auto grammar = grammar::build_grammar(rules, rules.add("answer", *calls)).value();
+      SCOPED_TRACE(style.format.description() + ": " + parameters);
+      EXPECT_EQ(match(grammar, call_text(style, "f", ordered_json::object())),
+                grammar::Match::kWhole);
+      EXPECT_EQ(match(grammar, call_text(style, "f", {{"a", 1}})), grammar::Match::kNone);
+    }
+  }
+}
+
+TEST(CallGrammarTest, ToolsThatMayBeCalledKeepToWhatTheyCan) {
+  const auto list = ordered_json::parse(R"([
+    {"type": "function", "function": {"name": "f", "parameters": {"type": "object",
+      "properties": {"x": {"type": "array", "uniqueItems": true}}, "required": ["x"]}}},
+    {"type": "function", "function": {"name": "g", "parameters": {"type": "object",
+      "properties": {"n": {"type": "integer"}}, "required": ["n"]}}}])");
+  for (const AnswerStyle& style : all_styles()) {
+    SCOPED_TRACE(style.format.description());
+    grammar::Rules rules;
+    EXPECT_FALSE(required_calls({.style = style, .tools = list, .name = {}}, &rules).ok());
+    rules = {};
+    const int before = rules.add("before", grammar::text(""));
+    const auto calls = possible_calls({.style = style, .tools = list, .name = {}}, &rules);
+    ASSERT_TRUE(calls.ok()) << calls.status().message();
+    const auto grammar =
+        grammar::build_grammar(
+            rules, rules.add("answer", grammar::sequence({grammar::call(before), *calls})))
+            .value();
+    EXPECT_EQ(match(grammar, call_text(style, "f", {{"x", {1, 1}}})), grammar::Match::kWhole);
+    EXPECT_EQ(match(grammar, call_text(style, "g", {{"n", 1}})), grammar::Match::kWhole);
+    EXPECT_EQ(match(grammar, call_text(style, "g", {{"n", true}})), grammar::Match::kNone);
+  }
+}
+
+// A tool whose schema takes most of the work that one may take, many times: together they may not.
+TEST(CallGrammarTest, ToolsShareTheWorkOfSchemas) {
+  ordered_json kinds = ordered_json::array();
+  for (int i = 0; i < 500; ++i) {
+    kinds.push_back({{"type", "object"},
+                     {"properties", {{"kind", {{"const", fmt::format("k{}", i)}}}}},
+                     {"required", {"kind"}}});
+  }
+  ordered_json list = ordered_json::array();
+  for (int i = 0; i < 4; ++i) {
+    list.push_back(
+        {{"type", "function"},
+         {"function", {{"name", fmt::format("f{}", i)}, {"parameters", {{"oneOf", kinds}}}}}});
+  }
+  const AnswerStyle style = style_of(*answer::find_call_format("hermes"));
+  grammar::Rules rules;
+  EXPECT_TRUE(required_calls({.style = style, .tools = list, .name = "f3"}, &rules).ok());
+  rules = {};
+  const auto all = required_calls({.style = style, .tools = list, .name = {}}, &rules);
+  ASSERT_FALSE(all.ok());
+  EXPECT_NE(all.status().message().find("too much work"), std::string::npos)
+      << all.status().message();
+  rules = {};
+  EXPECT_TRUE(possible_calls({.style = style, .tools = list, .name = {}}, &rules).ok());
+}
+
+// GPT-OSS: one call, after reasoning or without, of the tool that is named.
+TEST(CallGrammarTest, HarmonyCallsAreMessagesOfTheirOwn) {
+  const AnswerStyle style = harmony_style();
   const auto match = [&](const std::string& name, const std::string& text) {
     return grammar::match(grammar_of(style, name).value(), with_special_tokens(text));
   };
@@ -221,8 +313,6 @@ TEST(CallGrammarTest, HarmonyCallsAreMessagesOfTheirOwn) {
 // is refused. Either takes bounded time and memory.
 TEST(CallGrammarTest, ManyTools) {
   constexpr double kMostSeconds = 20 * (base::kSanitized ? 10 : 1);
-  AnswerStyle harmony;
-  harmony.format.is_harmony = harmony.calls_tools = true;
   ordered_json many = ordered_json::array();
   const auto grammar_of_many = [&](const AnswerStyle& style, const std::string& name) {
     grammar::Rules rules;
@@ -243,7 +333,8 @@ TEST(CallGrammarTest, ManyTools) {
       many.back()["function"]["name"] = fmt::format("tool_{}", many.size() - 1);
     }
     const std::string last = fmt::format("tool_{}", count - 1);
-    for (const AnswerStyle& style : {style_of(*answer::find_call_format("hermes")), harmony}) {
+    for (const AnswerStyle& style :
+         {style_of(*answer::find_call_format("hermes")), harmony_style()}) {
       SCOPED_TRACE(fmt::format("{}, {} tools", style.format.description(), count));
       const auto named = grammar_of_many(style, last), any = grammar_of_many(style, "");
       ASSERT_TRUE(named.ok()) << named.status().message();

@@ -195,6 +195,16 @@ void Exchange::start_stream(std::string_view content_type) {
 
 void Exchange::send(std::string_view bytes) {
   if (wire_ == nullptr || head_.method == "HEAD" || is_repeated_call()) return;
+  add_unsent(bytes);
+}
+
+// The journal counts calls: none that are repeated may be left when it does.
+void Exchange::send_aside(std::string_view bytes) {
+  if (wire_ == nullptr || head_.method == "HEAD" || bytes.empty()) return;
+  if (num_calls_ >= calls_before_) add_unsent(bytes);
+}
+
+void Exchange::add_unsent(std::string_view bytes) {
   if (unsent_.empty()) {
     unsent_.resize(kChunkHead);
     wire_->flush_later(shared_from_this());

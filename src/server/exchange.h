@@ -68,6 +68,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
              std::string_view retry_after = {});
   void start_stream(std::string_view content_type);
   void send(std::string_view bytes);
+  // The same for what is no part of the reply, and would not be made again.
+  void send_aside(std::string_view bytes);
   void end();
 
   bool gone() const { return wire_ == nullptr; }
@@ -91,6 +93,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
  private:
   std::string start_of_reply(int status, std::string_view content_type);
   bool is_repeated_call() { return ++num_calls_ <= calls_before_; }
+  void add_unsent(std::string_view bytes);
   std::string_view frame_unsent();
 
   ReplyWire* wire_;  // null: the client has left, or the reply has ended

@@ -333,7 +333,10 @@ void Generation::add_calls(size_t index, std::vector<answer::CallPart> parts) {
   Answer& answer = answers_[index];
   for (answer::CallPart& part : parts) {
     if (options_.answer->one_call && part.index > 0) return;
-    if (part.begins && part.id.empty()) part.id = call_id(index, part.index);
+    if (part.begins) {
+      part.id = call_id(index, part);
+      answer.call_ids.insert(part.id);
+    }
     if (!answer.calls.empty() && answer.calls.back().index == part.index) {
       answer.calls.back().arguments += part.arguments;
     } else {
@@ -342,8 +345,27 @@ void Generation::add_calls(size_t index, std::vector<answer::CallPart> parts) {
   }
 }
 
+// The model's own, if the conversation does not have it already: results of calls could not be told
+// apart. Kimi's end with a number, which goes on then.
+std::string Generation::call_id(size_t index, const answer::CallPart& part) const {
+  const std::set<std::string>& earlier = options_.answer->call_ids;
+  const std::set<std::string>& own = answers_[index].call_ids;
+  const auto is_free = [&](const std::string& id) {
+    return !earlier.contains(id) && !own.contains(id);
+  };
+  if (part.id.empty()) return new_call_id(index, part.index);
+  if (is_free(part.id)) return part.id;
+  const size_t colon = part.id.rfind(':');
+  if (colon == part.id.npos) return new_call_id(index, part.index);
+  std::string id;
+  for (size_t number = earlier.size() + own.size(); id.empty() || !is_free(id); ++number) {
+    id = fmt::format("{}:{}", part.id.substr(0, colon), number);
+  }
+  return id;
+}
+
 // The same whichever process makes it, and another one for every call.
-std::string Generation::call_id(size_t index, int call) const {
+std::string Generation::new_call_id(size_t index, int call) const {
   const std::string unique =
       fmt::format("{}-{}-{}", head_.id.substr(head_.id.find_first_of("-_") + 1), index, call);
   const answer::CallFormat* format = options_.answer->settings.format.calls;
@@ -416,6 +438,11 @@ void Generation::send_event() {
   if (event_.empty()) return;
   exchange_->send(event_);
   event_.clear();
+  is_silent_ = false;
+}
+
+void Generation::ping() {
+  if (options_.stream && std::exchange(is_silent_, true)) exchange_->send_aside(writer_->ping());
 }
 
 void Generation::count_reply(int status) { ++setup_.metrics.replies[{path_of(head_.api), status}]; }

@@ -54,6 +54,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // none.
   static std::string kept_of(const Exchange& exchange);
 
+  // Called every few seconds: says to the client of a stream that nothing is lost, where nothing
+  // has come since the last time.
+  void ping();
+
   // Ends it with this error instead of its further tokens: an event before [DONE] in a stream, else
   // the reply.
   void fail(const ApiError& error);
@@ -77,6 +81,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string text;                              // not sent yet; of a whole reply, all of it
     std::string reasoning;                         // likewise
     std::vector<answer::CallPart> calls;           // likewise
+    std::set<std::string> call_ids;                // of all its calls
     std::vector<TokenLogprob> logprobs;            // of the tokens of `text` and `reasoning`
     int64_t characters = 0;                        // code points of all earlier tokens
     std::vector<int32_t> tokens;                   // received
@@ -111,7 +116,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void send_other_kinds(size_t index, bool has_reasoning, bool has_content, bool has_calls);
   void add_calls(size_t index, std::vector<answer::CallPart> parts);
   void note_reasoning(Answer& answer, bool has_reasoning, bool has_more);
-  std::string call_id(size_t index, int call) const;
+  std::string call_id(size_t index, const answer::CallPart& part) const;
+  std::string new_call_id(size_t index, int call) const;
   void note_logprob(Answer& answer, const run::Token& token);
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
   void note_times(Answer& answer, bool with_last, bool last);
@@ -135,6 +141,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::vector<engine::SharedTokens> prompts_;
   const std::unique_ptr<ReplyWriter> writer_;
   std::string event_;            // not sent yet
+  bool is_silent_ = false;       // nothing was sent since the last ping()
   std::vector<Answer> answers_;  // [prompts × n], the n answers to a prompt side by side
   Usage usage_;
   size_t running_ = 0;  // answers that have not ended

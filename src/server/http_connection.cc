@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "server/api_error.h"
+#include "server/messages_reply.h"
 #include "transport/fault_drill.h"
 
 namespace wideep::server {
@@ -225,8 +226,11 @@ void HttpConnection::serve() {
 
 // A page may read why, too.
 void HttpConnection::refuse(const ApiError& error) {
-  const std::string body = error.json();
-  const std::string origin = allowed_origin(setup_.options, reader_.head().field("origin"));
+  const RequestHead& head = reader_.head();
+  const bool is_of_messages = is_anthropic(head.target.substr(0, head.target.find('?')),
+                                           !head.field("anthropic-version").empty());
+  const std::string body = is_of_messages ? messages_error(error, "") : error.json();
+  const std::string origin = allowed_origin(setup_.options, head.field("origin"));
   event_del(deadline_);
   event_del(readable_);
   if (journal_ != nullptr && journal_->num_calls() > 0) return end_reply(false);  // it was written

@@ -154,6 +154,12 @@ void MessagesWriter::add(const ReplyPart& part, std::string* events) {
   if (stop_reason_ == kStopSequence) stop_sequence_ = part.stop_string;
 }
 
+std::string MessagesWriter::ping() const {
+  std::string event;
+  add_event("ping", "", &event);
+  return event;
+}
+
 void MessagesWriter::begin_block(Block block, std::string* events) {
   end_block(events);
   block_ = std::move(block);
@@ -163,7 +169,7 @@ void MessagesWriter::begin_block(Block block, std::string* events) {
             fmt::format(",\"index\":{},\"content_block\":{}", num_blocks_ - 1,
                         formats::json_text(block_json())),
             events);
-  if (num_blocks_ == 1) add_event("ping", "", events);
+  if (num_blocks_ == 1) *events += ping();
 }
 
 void MessagesWriter::add_to_block(std::string_view text, std::string* events) {
@@ -246,9 +252,15 @@ std::string MessagesWriter::error(const ApiError& error) {
 }
 
 bool is_anthropic(const Exchange& exchange) {
-  const std::string path = exchange.path() + "/";  // it may end with one
-  if (path.starts_with("/v1/models/")) return !exchange.header("anthropic-version").empty();
-  return path.starts_with("/v1/messages/");
+  return is_anthropic(exchange.path(), !exchange.header("anthropic-version").empty());
+}
+
+bool is_anthropic(std::string_view path, bool has_version) {
+  const auto is_below = [&](std::string_view endpoint) {
+    return path.starts_with(endpoint) &&
+           (path.size() == endpoint.size() || path[endpoint.size()] == '/');
+  };
+  return is_below("/v1/messages") || (has_version && is_below("/v1/models"));
 }
 
 int messages_status(const ApiError& error) { return error.status == 429 ? 529 : error.status; }

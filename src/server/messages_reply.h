@@ -3,7 +3,7 @@
 // The replies of Anthropic's Messages API: a message of content blocks (thinking, text, tool_use),
 // whole or as named events; its errors; its form of /v1/models.
 //
-//   message_start
+//   message_start                                 then pings, as long as nothing comes
 //   content_block_start, content_block_delta …,   of each block; after the first start a ping
 //   content_block_stop
 //   message_delta, message_stop                   why it has ended, and the usage; or: error
@@ -33,6 +33,7 @@ class MessagesWriter : public ReplyWriter {
   void add(const ReplyPart& part, std::string* events) override;
   void end(const Usage& usage, std::string* events) override;
   void fail(const ApiError& error, std::string* events) override;
+  std::string ping() const override;
   std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) override;
   std::string error(const ApiError& error) override;
 
@@ -61,6 +62,8 @@ class MessagesWriter : public ReplyWriter {
 // Whether a request is one of Anthropic's API, whose replies have other forms: /v1/messages, and
 // /v1/models with the header that its clients send.
 bool is_anthropic(const Exchange& exchange);
+// path: decoded. has_version: the request has that header.
+bool is_anthropic(std::string_view path, bool has_version);
 
 // Anthropic's status of a request that is refused: 529 for a full queue.
 int messages_status(const ApiError& error);

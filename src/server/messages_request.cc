@@ -244,13 +244,11 @@ void read_messages(BodyReader& body, ChatRequest& request) {
 // A grammar would be that of the text after the prefill.
 void check_prefill(BodyReader& body, const ChatRequest& request) {
   if (request.prefill.empty()) return;
-  const bool must_call =
-      request.tool_choice == ToolChoice::kRequired || request.tool_choice == ToolChoice::kNamed;
-  if (!must_call && !request.options.format) return;
+  if (!request.must_call() && !request.options.format) return;
   body.complain("messages",
                 fmt::format("the last one, of role assistant, would be continued: expected none "
                             "beside {}",
-                            must_call ? "tool_choice" : request.options.format->place));
+                            request.must_call() ? "tool_choice" : request.options.format->place));
 }
 
 ChatRequest read_request(BodyReader& body) {

@@ -44,6 +44,10 @@ struct ChatRequest {
   bool add_generation_prompt = true;  // always, but to be tokenised
   // Where the template fails with messages of role system after others, they become the user's.
   bool folds_systems = false;
+
+  bool must_call() const {
+    return tool_choice == ToolChoice::kRequired || tool_choice == ToolChoice::kNamed;
+  }
 };
 
 struct TokenizeRequest {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -45,13 +46,28 @@ size_t longest_token(const tokenizer::Tokenizer& tokenizer) {
   return longest;
 }
 
+std::set<std::string> call_ids_in(const ordered_json& messages) {
+  std::set<std::string> ids;
+  for (const ordered_json& message : messages) {
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (const ordered_json& call : *calls) {
+      const auto id = call.find("id");
+      if (id != call.end() && id->is_string()) ids.insert(id->get<std::string>());
+    }
+  }
+  return ids;
+}
+
 AnswerPlan plan_of(const ChatRequest& request, const ChosenTemplate& chosen) {
   const bool calls = chosen.style->calls_tools && !request.tools.is_null();
   return {.style = chosen.style,
           .settings = {.format = chosen.style->format,
                        .tools = calls ? std::make_shared<const answer::ToolList>(request.tools)
-                                      : std::make_shared<const answer::ToolList>()},
+                                      : std::make_shared<const answer::ToolList>(),
+                       .must_call = request.must_call()},
           .one_call = !request.parallel_tool_calls,
+          .call_ids = call_ids_in(request.messages),
           .returns_reasoning = request.include_reasoning};
 }
 
@@ -299,8 +315,7 @@ Parsed<grammar::Expression> Preparation::wanted_answer(const GenerationOptions& 
 Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& request,
                                                             const AnswerStyle& style,
                                                             grammar::Rules* rules) const {
-  const bool must_call =
-      request.tool_choice == ToolChoice::kRequired || request.tool_choice == ToolChoice::kNamed;
+  const bool must_call = request.must_call();
   constexpr const char* kParam = "tool_choice";
   if (must_call && request.options.format) {
     return ApiError{.message = std::string("tool_choice: a call that must come, and ") +
@@ -320,11 +335,11 @@ Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& r
   if (answer != nullptr && style.format.is_harmony) answer = in_harmony(std::move(answer));
   const bool may_call = style.calls_tools && !request.tools.is_null();
   if (!must_call && (answer == nullptr || !may_call)) return answer;
-  auto calls = required_calls({.style = style,
+  const RequiredCalls of_tools{.style = style,
                                .tools = request.tools,
                                .name = request.named_tool,
-                               .one_call = !request.parallel_tool_calls},
-                              rules);
+                               .one_call = !request.parallel_tool_calls};
+  auto calls = must_call ? required_calls(of_tools, rules) : possible_calls(of_tools, rules);
   if (!calls.ok()) return ApiError{.message = calls.status().message(), .param = "tools"};
   if (answer == nullptr) return std::move(calls).value();
   return grammar::choice({std::move(answer), std::move(calls).value()});
@@ -346,14 +361,18 @@ std::optional<ApiError> Preparation::set_grammar(grammar::Expression answer, gra
   return {};
 }
 
+// OpenAI's words, by which clients know that a conversation has become too long.
+std::string Preparation::context_words() const {
+  return fmt::format("This model's maximum context length is {} tokens", options_.max_sequence);
+}
+
 // Refuses what is too long whatever its tokens are: they would take a second to find.
 std::optional<ApiError> Preparation::check_length(std::string_view text, const char* param) const {
   if (text.size() <= most_text_bytes_ || count_visible(text) <= most_text_bytes_) return {};
-  return ApiError{
-      .message = fmt::format("{}: {} bytes of text exceed the context of {} tokens; shorten it",
-                             param, text.size(), options_.max_sequence),
-      .param = param,
-      .code = "context_length_exceeded"};
+  return ApiError{.message = fmt::format("{}: {}, and {} bytes of text are longer; shorten it",
+                                         param, context_words(), text.size()),
+                  .param = param,
+                  .code = "context_length_exceeded"};
 }
 
 Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const {
@@ -389,9 +408,9 @@ std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
   if ((!options.max_tokens || options.is_clipped) && room > 0) options.max_tokens = room;
   if (room > 0 && *options.max_tokens <= room) return {};
   return ApiError{
-      .message = fmt::format("{} tokens of the prompt and {} to generate exceed the context of {} "
-                             "tokens; shorten the prompt or lower {}",
-                             length, options.max_tokens.value_or(1), options_.max_sequence,
+      .message = fmt::format("{}, and {} tokens of the prompt and {} to generate are more; shorten "
+                             "the prompt or lower {}",
+                             context_words(), length, options.max_tokens.value_or(1),
                              options.max_tokens_name),
       .param = options.max_tokens_name,
       .code = "context_length_exceeded"};

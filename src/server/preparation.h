@@ -71,6 +71,7 @@ class Preparation {
                                                  grammar::Rules* rules) const;
   std::optional<ApiError> set_grammar(grammar::Expression answer, grammar::Rules& rules,
                                       GenerationOptions& options) const;
+  std::string context_words() const;
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
   std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
   std::optional<ApiError> check_tokens(const std::vector<int32_t>& ids, const char* param) const;

@@ -35,6 +35,8 @@ class ReplyWriter {
   virtual void add(const ReplyPart& part, std::string* events) = 0;
   virtual void end(const Usage& usage, std::string* events) = 0;
   virtual void fail(const ApiError& error, std::string* events) = 0;
+  // An event of a stream without a meaning, between others; "": the protocol has none.
+  virtual std::string ping() const { return ""; }
 
   // Bodies of whole replies.
   virtual std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) = 0;

@@ -29,6 +29,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr int kPingEveryMs = 5000;
 constexpr int kDrainCheckMs = 20;  // how often a draining server checks whether it is idle
 
 std::string name_of(const std::string& model_dir) {
@@ -137,6 +138,7 @@ class Front {
                              [this](int seconds, std::function<void()> call) {
                                http_->call_in(seconds, std::move(call));
                              });
+    http_->call_every(kPingEveryMs, [this] { service_.ping(); });
     thread_ = std::thread([this] {
       if (clients_ != nullptr) {
         clients_->accept();

@@ -234,6 +234,10 @@ bool Service::fail(const std::string& why) {
   return !running.empty();
 }
 
+void Service::ping() {
+  for (Generation* each : generation_.running) each->ping();
+}
+
 void Service::iteration_ended(double seconds) { watch_.ended(now_seconds(), seconds); }
 
 bool Service::may_pass(const Exchange& exchange) const {

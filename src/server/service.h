@@ -74,6 +74,8 @@ class Service {
   // Lets long requests be prepared on a thread of their own. post: runs a function on the serving
   // thread; callable from any thread. Without it they are prepared on the serving thread.
   void connect(std::function<void(std::function<void()>)> post);
+  // Called every few seconds, so that clients of silent streams see that nothing is lost.
+  void ping();
   // Waits for what other threads do for the service, and drops what waits for them. Called when the
   // serving thread has ended, while `post` still works.
   void join();

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <climits>
 #include <csignal>
 #include <filesystem>
 #include <future>
@@ -61,6 +62,7 @@ class EchoBackend : public Backend {
 
   std::atomic<int> cancelled{0};
   std::atomic<bool> endless{false};
+  std::atomic<int> most_tokens{INT_MAX};  // of an answer, which then waits for its end
   std::atomic<int> cached_tokens{0};
   std::atomic<int> num_cut{0};
   std::atomic<bool> holds_experts{false};
@@ -92,6 +94,7 @@ class EchoBackend : public Backend {
     const auto found = running_.find(id);
     if (found == running_.end()) return;
     Running& each = found->second;
+    if (each.generated >= most_tokens) return;
     const int32_t token = tokens_[static_cast<size_t>(each.generated++) % tokens_.size()];
     const bool all_generated = !endless && each.generated == static_cast<int>(tokens_.size());
     const auto reason = each.generated == each.request.max_tokens
@@ -180,6 +183,7 @@ class ServiceTest : public testing::Test {
          "{{ reasoning_effort }}{% if enable_thinking is defined and not enable_thinking %}"
          "<think></think>{% endif %}"},
         {"mistral", "[TOOL_CALLS]"},
+        {"kimi", "<|tool_call_begin|><|tool_calls_section_begin|>"},
         {"strict",
          "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
          "{{ raise_exception('system') }}{% endif %}{{ m.role }}:{{ m.content }};{% endfor %}"},
@@ -316,8 +320,8 @@ TEST_F(ServiceTest, ToolsHaveTheirOwnTemplateAndKeepAllDigits) {
   EXPECT_EQ(with("").status, 200);
   EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
   EXPECT_THAT(with(R"(, "chat_template": "rag")").body,
-              HasSubstr("no chat template 'rag', only: broken, calls, default, mistral, opens, "
-                        "qwen, strict, tool_use"));
+              HasSubstr("no chat template 'rag', only: broken, calls, default, kimi, mistral, "
+                        "opens, qwen, strict, tool_use"));
   EXPECT_THAT(with(R"(, "chat_template": "broken")").body, HasSubstr("the tag has no end"));
 }
 
@@ -507,7 +511,8 @@ TEST_F(ServiceTest, MistakesAreNamed) {
   EXPECT_THAT(complaint(with("echo", true)), HasSubstr("repeating the prompt is not supported"));
   EXPECT_THAT(complaint(with("best_of", 3)), HasSubstr("best_of"));
   EXPECT_THAT(complaint(with("sead", 3)), HasSubstr("sead: this field is not known"));
-  EXPECT_THAT(complaint(with("max_tokens", 64)), HasSubstr("exceed the context of 64 tokens"));
+  EXPECT_THAT(complaint(with("max_tokens", 64)),
+              StartsWith("This model's maximum context length is 64 tokens, and "));
   EXPECT_THAT(complaint({{"model", "m"}}), HasSubstr("prompt: expected"));
   EXPECT_THAT(ask("POST", "/v1/completions", "{\"model\": ").body,
               HasSubstr("body:1:10: not valid JSON"));
@@ -1441,14 +1446,16 @@ TEST_F(ServiceTest, TextsThatCannotFitAreRefusedByTheirLength) {
   const auto complaint = [&](const std::string& text) {
     return complete({{"model", "m"}, {"prompt", text}}).body;
   };
-  EXPECT_THAT(complaint(std::string(1 << 20, 'x')),
-              HasSubstr("prompt: 1048576 bytes of text exceed the context of 64 tokens"));
+  EXPECT_THAT(
+      complaint(std::string(1 << 20, 'x')),
+      HasSubstr("prompt: This model's maximum context length is 64 tokens, and 1048576 bytes "
+                "of text are longer"));
   EXPECT_THAT(complaint(std::string(1 << 18, ' ')), HasSubstr("tokens of the prompt"));
   EXPECT_THAT(complaint(std::string(100, 'x')), testing::Not(HasSubstr("bytes of text")));
   EXPECT_THAT(chat({{"model", "m"},
                     {"messages", {{{"role", "user"}, {"content", std::string(1 << 20, 'x')}}}}})
                   .body,
-              HasSubstr("messages: 1048"));
+              HasSubstr("tokens, and 1048"));
 }
 
 TEST_F(ServiceTest, WhatChangesLogitsGoesToTheRanks) {
@@ -1973,6 +1980,47 @@ TEST_F(SpecialCallServiceTest, SpecialTokensMarkCalls) {
             "Yes.[{\"name\": \"f\", \"arguments\": {}}]");
 }
 
+// Kimi's ids have numbers, which a model may begin anew in each turn.
+class NumberedCallServiceTest : public ServiceTest {
+ protected:
+  static constexpr const char* kCall =
+      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
+      "<|tool_call_end|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
+      "<|tool_call_end|><|tool_calls_section_end|>";
+  NumberedCallServiceTest()
+      : ServiceTest(tokenizer::Tokenizer::read(WIDEEP_SOURCE_DIR "/models/reference").value(),
+                    kCall) {
+    finish();
+    start({.model = "m", .max_sequence = 2048});
+  }
+
+  std::vector<std::string> ids_after(const json& messages) {
+    const json message = chat({{"model", "m"},
+                               {"chat_template", "kimi"},
+                               {"messages", messages},
+                               {"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}}})
+                             .body_json()["choices"][0]["message"];
+    std::vector<std::string> ids;
+    for (const json& call : message["tool_calls"]) ids.push_back(call["id"]);
+    return ids;
+  }
+};
+
+TEST_F(NumberedCallServiceTest, IdsAreNewInTheConversation) {
+  using testing::ElementsAre;
+  json messages = {{{"role", "user"}, {"content", "Hi"}}};
+  EXPECT_THAT(ids_after(messages), ElementsAre("functions.f:0", "functions.f:1"));
+  const auto call = [](const char* id) {
+    return json{
+        {"id", id}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{}"}}}};
+  };
+  messages.push_back({{"role", "assistant"},
+                      {"content", nullptr},
+                      {"tool_calls", {call("functions.f:0"), call("functions.f:3")}}});
+  messages.push_back({{"role", "tool"}, {"tool_call_id", "functions.f:0"}, {"content", "1"}});
+  EXPECT_THAT(ids_after(messages), ElementsAre("functions.f:2", "functions.f:4"));
+}
+
 // ---- chats with a model that writes harmony ----
 
 // The reference's tokenizer with harmony's special tokens.
@@ -2290,7 +2338,45 @@ TEST_F(MessagesServiceTest, WhyAMessageHasEnded) {
   const Reply refused = send(too_long);
   EXPECT_EQ(refused.status, 400);
   EXPECT_THAT(refused.body_json()["error"]["message"].get<std::string>(),
-              StartsWith("prompt is too long: "));
+              StartsWith("prompt is too long: This model's maximum context length is 128 tokens"));
+}
+
+// A prompt that takes long to compute: clients hear of the server every few seconds.
+TEST_F(MessagesServiceTest, SilentStreamsHavePings) {
+  backend_.most_tokens = 0;
+  const auto start_stream = [&](const char* path, json request) {
+    auto socket = std::make_unique<Socket>(server_->port());
+    request["stream"] = true;
+    const std::string body = request.dump();
+    socket->send(std::string("POST ") + path +
+                 " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " +
+                 std::to_string(body.size()) + "\r\n\r\n" + body);
+    EXPECT_THAT(socket->receive(), StartsWith("HTTP/1.1 200"));
+    return socket;
+  };
+  const auto rest_of = [&](const std::unique_ptr<Socket>& socket, int pings) {
+    for (int i = 0; i < pings; ++i) {
+      on_server([&] {
+        service_->ping();
+        return 0;
+      });
+    }
+    EXPECT_TRUE(on_server([&] { return service_->fail("end"); }));
+    return socket->receive_all();
+  };
+  const std::string ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+  const auto count = [&](const std::string& text) {
+    int found = 0;
+    for (size_t at = text.find(ping); at != text.npos; at = text.find(ping, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count(rest_of(start_stream("/v1/messages", request()), 4)),
+            3);  // not at once after the start
+  finish();
+  start({.model = "m", .max_sequence = 2048, .max_queue = 8}, size_t{8} << 20);
+  const std::string openai =
+      rest_of(start_stream("/v1/chat/completions", CallServiceTest::request()), 4);
+  EXPECT_THAT(openai, Not(HasSubstr("ping")));
 }
 
 TEST_F(MessagesServiceTest, ALastMessageOfTheAssistantIsContinued) {
@@ -2336,6 +2422,22 @@ TEST_F(MessagesServiceTest, ErrorsHaveAnthropicsForm) {
   refused(ask("POST", "/v1/messages/batches", "{}"), 404, "not_found_error");
   EXPECT_TRUE(ask("POST", "/v1/chat/completions", "{").body_json()["error"].contains("param"));
 
+  // Also where HTTP itself is wrong, or a body too large: then there is no id.
+  finish();
+  start({.model = "m", .max_sequence = 2048});
+  const std::string large(5000, ' ');
+  for (const char* path : {"/v1/messages", "/v1/messages?beta=true", "/v1/messages/count_tokens"}) {
+    const Reply reply = ask("POST", path, large);
+    EXPECT_EQ(reply.status, 413);
+    EXPECT_EQ(reply.body_json()["error"]["type"], "request_too_large") << reply.body;
+    EXPECT_TRUE(reply.body_json()["request_id"].is_null());
+  }
+  Socket wrong(server_->port());
+  wrong.send("POST /v1/messages HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n");
+  EXPECT_THAT(wrong.receive_all(), HasSubstr("{\"type\":\"error\",\"error\":{\"type\":"
+                                             "\"invalid_request_error\","));
+  EXPECT_TRUE(ask("POST", "/v1/responses", large).body_json()["error"].contains("param"));
+
   finish();
   start({.model = "m", .api_key = "secret", .max_sequence = 2048});
   refused(send(request()), 401, "authentication_error");
@@ -2353,7 +2455,7 @@ TEST_F(MessagesServiceTest, ErrorsHaveAnthropicsForm) {
 TEST_F(MessagesServiceTest, AFullQueueIsOverloaded) {
   finish();
   start({.model = "m", .max_sequence = 2048, .max_queue = 1}, size_t{8} << 20);
-  backend_.endless = true;
+  backend_.most_tokens = 1;
   Socket running(server_->port());
   const std::string body = with({{"stream", true}, {"max_tokens", 2000}}).dump();
   running.send("POST /v1/messages HTTP/1.1\r\nHost: h\r\nContent-Length: " +
@@ -2366,13 +2468,13 @@ TEST_F(MessagesServiceTest, AFullQueueIsOverloaded) {
 }
 
 TEST_F(MessagesServiceTest, FailuresAreEventsOfAStream) {
-  backend_.endless = true;
+  backend_.most_tokens = 1;
   Socket running(server_->port());
   const std::string body = with({{"stream", true}, {"max_tokens", 1500}}).dump();
   running.send("POST /v1/messages HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " +
                std::to_string(body.size()) + "\r\n\r\n" + body);
   ASSERT_THAT(running.receive(), StartsWith("HTTP/1.1 200"));
-  on_server([&] { return service_->fail("rank 1 has died"); });
+  EXPECT_TRUE(on_server([&] { return service_->fail("rank 1 has died"); }));
   const std::string rest = running.receive_all();
   EXPECT_THAT(rest, HasSubstr("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":"
                               "\"api_error\",\"message\":\"rank 1 has died\"},\"request_id\":"));

@@ -150,6 +150,10 @@ TEST(GgufTokenizer, BadInputIsOneLine) {
               HasSubstr("bos_token_id: expected a token from 0 to 2, found 3"));
   EXPECT_THAT(error_of(model("llama").texts("tokenizer.ggml.tokens", {"a"})),
               HasSubstr("scores: missing"));
+  EXPECT_THAT(error_of(model("llama")
+                           .texts("tokenizer.ggml.tokens", {"a", std::string(1025, 'a')})
+                           .list<float>("tokenizer.ggml.scores", Type::kF32, {1, 2})),
+              HasSubstr("tokens: expected texts of at most 1024 bytes, found 1025 for token 1"));
 }
 
 TEST(GgufTokenizer, AsTokenizerJsonIsTheSame) {

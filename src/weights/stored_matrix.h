@@ -118,7 +118,8 @@ class StoredMatrix {
   Status pack_floats(const kernels::PackedShape& part, float scale, int begin,
                      std::byte* out) const;
   bool is_stored_in(const kernels::PackedShape& shape) const;
-  // fp8 only: the other codes have no NaN.
+  // What may not be finite in rows that are packed as they are stored: fp8 codes, and scales
+  // between the codes of a GGUF type.
   Status check_codes(const CodedSource::Rows& rows, int begin) const;
 
   int n_, k_;

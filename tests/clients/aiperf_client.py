@@ -24,13 +24,15 @@ with tempfile.TemporaryDirectory() as folder:
     command = [pathlib.Path(sys.executable).with_name("aiperf"), "profile", "--model", "reference",
                "--url", URL.removesuffix("/v1"), "--endpoint-type", "chat", "--streaming",
                "--api-key", KEY, "--request-count", REQUESTS, "--concurrency", 2, "--tokenizer", MODEL,
-               "--synthetic-input-tokens-mean", 20, "--output-tokens-mean", TOKENS, "--ui-type", "none"]
+               "--synthetic-input-tokens-mean", 20, "--output-tokens-mean", TOKENS, "--ui-type", "none",
+               "--extra-inputs", "ignore_eos:true"]
     ended = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True)
     check(f"it ends well: {ended.stdout[-2000:]} {ended.stderr[-2000:]}", ended.returncode == 0)
     [path] = pathlib.Path(folder).glob("artifacts/*/profile_export_aiperf.json")
     report = json.loads(path.read_text())
     check("no request failed", report["request_count"]["avg"] == REQUESTS and not report["error_summary"])
-    check("each answer has its tokens", report["output_token_count"]["avg"] == TOKENS)
-    check("the server counts the same", report["total_usage_completion_tokens"]["avg"]
+    check("each answer has its tokens", report["total_usage_completion_tokens"]["avg"]
           == REQUESTS * TOKENS)
+    # aiperf makes tokens of the text again: sometimes fewer than the model has sampled.
+    check("they have come", TOKENS * 0.6 < report["output_token_count"]["avg"] <= TOKENS)
     check("there are times", report["time_to_first_token"]["count"] == REQUESTS)

@@ -102,12 +102,11 @@ void on_threads(const std::vector<int>& processors, const std::function<void(int
   join();
 }
 
-// Work that all threads together do per nanosecond while none of them is disturbed. piece(thread)
-// does a short piece of work and returns its amount. Windows are counted by the clock, not by
-// pieces, so that a thread that loses its processor lowers the sum of that window only.
-double rate(const std::vector<int>& processors, std::chrono::nanoseconds duration,
-            const std::function<double(int)>& piece) {
-  const int64_t window_ns = std::max<int64_t>(1, duration.count() / Probe::kWindows);
+// Work that all threads together do in each window. piece(thread) does a short piece of work and
+// returns its amount. Windows are counted by the clock, not by pieces, so that a thread that loses
+// its processor lowers the sum of that window only.
+std::vector<double> work_in_windows(const std::vector<int>& processors, int64_t window_ns,
+                                    const std::function<double(int)>& piece) {
   std::vector<std::vector<double>> work(processors.size(), std::vector<double>(Probe::kWindows));
   std::atomic<int64_t> start{0};
   on_threads(processors, [&](int thread) {
@@ -125,7 +124,23 @@ double rate(const std::vector<int>& processors, std::chrono::nanoseconds duratio
   for (const std::vector<double>& each : work) {
     for (size_t window = 0; window < sums.size(); ++window) sums[window] += each[window];
   }
-  return quantile_of(std::move(sums), Probe::kQuantile) / static_cast<double>(window_ns);
+  return sums;
+}
+
+// Work per nanosecond while none of the threads is disturbed. On a machine so busy that they are in
+// almost every window, the best one of several rounds counts.
+double rate(const std::vector<int>& processors, std::chrono::nanoseconds duration,
+            const std::function<double(int)>& piece) {
+  constexpr int kRounds = 8, kMostRounds = 100;
+  const int64_t window_ns = std::max<int64_t>(1, duration.count() / Probe::kWindows);
+  double best = 0.0;
+  for (int round = 1; round <= kMostRounds && (round <= kRounds || best == 0.0); ++round) {
+    std::vector<double> sums = work_in_windows(processors, window_ns, piece);
+    best = std::max(best, *std::max_element(sums.begin(), sums.end()));
+    const double usual = quantile_of(std::move(sums), Probe::kQuantile);
+    if (usual > 0.0) return usual / static_cast<double>(window_ns);
+  }
+  return best / static_cast<double>(window_ns);
 }
 
 // Results go here, so that the compiler cannot remove the loops that compute them.

@@ -75,7 +75,7 @@ class Probe {
 
   int num_threads() const { return static_cast<int>(processors_.size()); }
   uint64_t bytes() const;  // of all buffers
-                           // Duration of the measurement of one limit.
+  // Duration of the measurement of one limit.
   void set_duration(std::chrono::nanoseconds duration) { duration_ = duration; }
 
   double read_gbps();
