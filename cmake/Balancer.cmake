@@ -35,7 +35,7 @@ target_include_directories(wideep_shared
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
   PRIVATE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(wideep_shared PRIVATE wideep_balancer wideep_communicator fmt::fmt)
+target_link_libraries(wideep_shared PRIVATE wideep_balancer wideep_communicator wideep_device fmt::fmt)
 target_link_options(wideep_shared PRIVATE -Wl,--version-script=${exports})
 set_target_properties(wideep_shared PROPERTIES
   OUTPUT_NAME wideep VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
@@ -44,7 +44,7 @@ wideep_precompile(wideep_shared)
 add_library(wideep::c_api ALIAS wideep_shared)
 
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/wideep)
-install(TARGETS wideep_balancer wideep_communicator wideep_shared EXPORT wideep)
+install(TARGETS wideep_balancer wideep_communicator wideep_device wideep_shared EXPORT wideep)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/wideep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT wideep NAMESPACE wideep:: FILE wideep-targets.cmake DESTINATION ${package_directory})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/wideep-config-version.cmake

@@ -5,13 +5,23 @@
 # The machines that kernels are compiled for, Hopper and Blackwell; nvcc 12.8 is the first with both.
 set(WIDEEP_CUDA_ARCHITECTURES 90 100 CACHE STRING "Architectures of GPUs to compile kernels for")
 
-# wideep_cuda_library(<target> <dependency> <file>...)
+if(WIDEEP_CUDA STREQUAL "AUTO")
+  find_package(CUDAToolkit 11 QUIET)
+  if(NOT TARGET CUDA::cudart_static)
+    set(CUDAToolkit_FOUND OFF)  # what is there is not enough to build with
+  endif()
+elseif(WIDEEP_CUDA)
+  find_package(CUDAToolkit 11 REQUIRED)
+endif()
+
+# wideep_cuda_objects(<variable> <file.cu>...)
 #
-# A library of *.cu and *.cc files that need the CUDA toolkit. Without nvcc, and in builds with
-# sanitizers, which cannot look into kernels, there is none. Says in <target>.ptxas.txt of the build
-# directory what every kernel needs; the ctest test <target>_budgets compares it with
-# src/cuda/budgets.txt.
-function(wideep_cuda_library target dependency)
+# The object files of *.cu files of src/. Without nvcc, and in builds with sanitizers, which cannot
+# look into kernels, there are none, and the variable is empty. What ptxas says that every kernel
+# needs is kept in wideep_cuda_gpu.ptxas.txt of the build directory, for wideep_cuda_budgets.
+set(WIDEEP_PTXAS_LOG ${PROJECT_BINARY_DIR}/wideep_cuda_gpu.ptxas.txt)
+function(wideep_cuda_objects variable)
+  set(${variable} "" PARENT_SCOPE)
   if(NOT CUDAToolkit_FOUND OR CUDAToolkit_VERSION VERSION_LESS 12.8 OR WIDEEP_SANITIZE)
     return()
   endif()
@@ -26,38 +36,36 @@ function(wideep_cuda_library target dependency)
   endforeach()
   # -fmad=false: as -ffp-contract=off elsewhere; where two operations are one, the source says so.
   set(options -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -lineinfo ${architectures}
-      -ccbin ${WIDEEP_NVCC_HOST} -Xptxas -v,-warn-spills -Werror all-warnings
+      -ccbin ${WIDEEP_NVCC_HOST} -Xptxas -v,-warn-spills
       -Xcompiler -fPIC,-Wall,-Wextra
       -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include)
-  set(log ${PROJECT_BINARY_DIR}/${target}.ptxas.txt)
+  if(WIDEEP_WERROR)
+    list(APPEND options -Werror all-warnings)
+  endif()
   set(objects)
-  set(sources)
   foreach(file IN LISTS ARGN)
-    if(NOT file MATCHES "\\.cu$")
-      list(APPEND sources ${file})
-      continue()
-    endif()
     get_filename_component(stem ${file} NAME_WE)
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/${target}.${stem}.o)
+    set(object ${PROJECT_BINARY_DIR}/src/wideep_cuda_gpu.${stem}.o)
     add_custom_command(
-      OUTPUT ${object} ${log}
-      COMMAND ${CMAKE_COMMAND} -DLOG=${log} -P ${PROJECT_SOURCE_DIR}/cmake/run_and_log.cmake --
-              ${WIDEEP_NVCC} ${options} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${file}
+      OUTPUT ${object} ${WIDEEP_PTXAS_LOG}
+      COMMAND ${CMAKE_COMMAND} -DLOG=${WIDEEP_PTXAS_LOG}
+              -P ${PROJECT_SOURCE_DIR}/cmake/run_and_log.cmake --
+              ${WIDEEP_NVCC} ${options} -MD -MF ${object}.d -c ${PROJECT_SOURCE_DIR}/src/${file}
               -o ${object}
-      DEPENDS ${file} ${PROJECT_SOURCE_DIR}/cmake/run_and_log.cmake
+      DEPENDS ${PROJECT_SOURCE_DIR}/src/${file} ${PROJECT_SOURCE_DIR}/cmake/run_and_log.cmake
       DEPFILE ${object}.d
       COMMENT "Building CUDA kernels ${file}"
       VERBATIM)
     list(APPEND objects ${object})
   endforeach()
-  add_library(${target} STATIC ${sources} ${objects})
-  target_link_libraries(${target} PUBLIC ${dependency} CUDA::cudart_static)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  wideep_precompile(${target})
-  if(WIDEEP_TESTS)
-    find_package(Python3 COMPONENTS Interpreter REQUIRED)
-    add_test(NAME ${target}_budgets
-             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/check_cuda_budgets.py
-                     ${log} ${PROJECT_SOURCE_DIR}/src/cuda/budgets.txt)
-  endif()
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/src)
+  set(${variable} ${objects} PARENT_SCOPE)
+endfunction()
+
+# The ctest test wideep_cuda_gpu_budgets: what kernels need is what src/cuda/budgets.txt says.
+function(wideep_cuda_budgets)
+  find_package(Python3 COMPONENTS Interpreter REQUIRED)
+  add_test(NAME wideep_cuda_gpu_budgets
+           COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/check_cuda_budgets.py
+                   ${WIDEEP_PTXAS_LOG} ${PROJECT_SOURCE_DIR}/src/cuda/budgets.txt)
 endfunction()

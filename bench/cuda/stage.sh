@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the programs for a machine with a GPU and puts them, with the libraries that such a machine
-# may lack, into a folder that can be carried there:
+# may lack, into a folder that can be carried there; and the libraries that build_python.sh builds the
+# Python package of that machine with:
 #
 #   bench/cuda/stage.sh FOLDER
 set -euo pipefail
@@ -20,4 +21,16 @@ for program in cuda_gpu_test cuda_exchange_bench; do
 done
 mv "$folder"/lib/lib{stdc++,gcc_s}.so.* "$folder/lib/fallback"
 cp bench/cuda/run_on_device.sh "$folder"
+
+# What build_python.sh links: an installed wideep, and fmt's library, whose headers nobody needs there.
+cmake --build build --target wideep_balancer wideep_communicator wideep_device wideep_shared
+rm -rf "${folder:?}/wideep" "${folder:?}/fmt"
+cmake --install build --prefix "$folder/wideep" --strip >/dev/null
+strip --strip-debug "$folder"/wideep/lib/*.a "$folder"/wideep/lib/*/*.a 2>/dev/null || true
+mkdir -p "$folder/fmt"
+cat >"$folder/fmt/fmt-config.cmake" <<'END'
+add_library(fmt::fmt SHARED IMPORTED)
+file(GLOB library ${CMAKE_CURRENT_LIST_DIR}/../lib/libfmt.so.*)
+set_target_properties(fmt::fmt PROPERTIES IMPORTED_LOCATION ${library})
+END
 du --summarize --human-readable "$folder"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * wideep for C, and for every language that can call C: the expert balancer, and dispatch and
- * combine. Link with -lwideep.
+ * combine on CPUs and on GPUs. Link with -lwideep.
  *
  * Every function that can fail returns a status: WIDEEP_OK, or WIDEEP_INVALID_INPUT when the
  * arguments are wrong, or WIDEEP_FAILED. After an error wideep_last_error() returns one line that
@@ -12,7 +12,7 @@
  * default. New members will replace a part of `reserved`, so sizes stay the same. A library refuses
  * a struct whose `reserved` is not 0: it sets a member that this version does not have.
  *
- * Thread safety: one thread at a time per handle (planner, resplitter, repairers, communicator);
+ * Thread safety: one thread at a time per handle (planner, resplitter, repairers, communicators);
  * all other functions, those of groups included, may be called from any thread. Handles keep their
  * work space between calls; wideep_resplitter_run never allocates.
  *
@@ -291,6 +291,96 @@ WIDEEP_EXPORT int wideep_communicator_own_result(const wideep_communicator* comm
                                                  int32_t token, void** result);
 /* As wideep_group_fail. */
 WIDEEP_EXPORT int wideep_communicator_fail(wideep_communicator* communicator, const char* message);
+
+/* Dispatch and combine on GPUs; wideep/device_communicator.h explains the calls and their order.
+ * Every rank, a process or a thread, joins the group by its name, with the same options. Pointers
+ * are to device memory unless said otherwise; streams are cudaStream_t. A build without the CUDA
+ * toolkit has the same functions: wideep_device_available and _join say what is missing. */
+enum {
+  WIDEEP_ROWS_BF16 = 0,
+  WIDEEP_ROWS_F32 = 1,
+  WIDEEP_ROWS_FP8 = 2,   /* codes and scales: docs/precisions.md */
+  WIDEEP_ROWS_NVFP4 = 3, /* the same */
+};
+
+typedef struct wideep_device_options {
+  const char* group; /* a name of 1 to 64 characters that the ranks of this machine agree on; in
+                        host memory, not kept */
+  int32_t rank;
+  int32_t num_ranks;
+  int32_t slots_per_rank;  /* slot s of the group is on rank s / slots_per_rank */
+  int32_t top_k;           /* slots of each token */
+  int32_t max_tokens;      /* of each rank in a call */
+  int32_t hidden;          /* values of a row */
+  int32_t row_format;      /* WIDEEP_ROWS_*, of dispatched rows */
+  int32_t result_format;   /* WIDEEP_ROWS_*, of experts' results */
+  int32_t device;          /* number of the GPU; -1: the calling thread's current one */
+  int32_t num_blocks;      /* of dispatch and combine; 0: as many as fit */
+  int64_t join_timeout_ms; /* 0: 30000 */
+  int64_t timeout_ms;      /* of every single wait of a kernel; 0: 10000 */
+  int64_t reserved[4];
+} wideep_device_options;
+
+/* The tokens of a call, and its stream. */
+typedef struct wideep_device_call {
+  const int32_t* num_tokens; /* one number on the device */
+  const int32_t* slots;      /* [num_tokens, top_k] of the group, distinct within a token */
+  const float* weights;      /* [num_tokens, top_k] router weights */
+  void* stream;              /* a cudaStream_t; NULL: the default stream */
+  int32_t layer;             /* for messages */
+  int32_t reserved[5];
+} wideep_device_call;
+
+/* On the device: a row received for a slot, and the place for its result; 16-byte aligned. */
+typedef struct wideep_device_row {
+  const void* row; /* in row_format */
+  void* result;    /* to be written in result_format before combine */
+  float weight;    /* the router's */
+  int32_t source;  /* rank */
+  int32_t message; /* of the source */
+  int32_t slot;    /* local */
+} wideep_device_row;
+
+typedef struct wideep_device_communicator wideep_device_communicator;
+
+/* Whether there are kernels, a driver, and a GPU; otherwise WIDEEP_FAILED. */
+WIDEEP_EXPORT int wideep_device_available(void);
+
+/* Bytes of a row of `hidden` values in a format WIDEEP_ROWS_*; 0: there is no such row. */
+WIDEEP_EXPORT int64_t wideep_device_row_bytes(int32_t format, int32_t hidden);
+
+/* Waits for all ranks. What is missing on one of them is the error of all, before any kernel. */
+WIDEEP_EXPORT int wideep_device_join(const wideep_device_options* options,
+                                     wideep_device_communicator** communicator);
+/* Waits for the device. NULL is allowed. */
+WIDEEP_EXPORT void wideep_device_destroy(wideep_device_communicator* communicator);
+
+/* rows: [num_tokens] rows row_stride bytes apart, not NULL even without tokens. Nothing waits. */
+WIDEEP_EXPORT int wideep_device_dispatch(wideep_device_communicator* communicator,
+                                         const wideep_device_call* call, const void* rows,
+                                         int64_t row_stride);
+/* Where dispatch puts what it brings: [most_rows] rows by slot, and [slots_per_rank + 1] where each
+ * slot's rows begin, both on the device and the same for all calls. */
+WIDEEP_EXPORT int wideep_device_received(const wideep_device_communicator* communicator,
+                                         const wideep_device_row** rows,
+                                         const int32_t** slot_starts, int64_t* most_rows);
+/* Between dispatch and combine: all received rows into a matrix of most_rows rows, and results back
+ * out of one. Both 16-byte aligned; stride: a multiple of 16 with room for a row. */
+WIDEEP_EXPORT int wideep_device_expand(wideep_device_communicator* communicator,
+                                       const wideep_device_call* call, void* matrix,
+                                       int64_t stride);
+WIDEEP_EXPORT int wideep_device_finalize(wideep_device_communicator* communicator,
+                                         const wideep_device_call* call, const void* results,
+                                         int64_t stride);
+/* out: [num_tokens] rows of bf16, 16-byte aligned; out_stride: a multiple of 16 with room for one.
+ * shared_expert: [num_tokens, hidden] float32, added last; NULL: none. */
+WIDEEP_EXPORT int wideep_device_combine(wideep_device_communicator* communicator,
+                                        const wideep_device_call* call, void* out,
+                                        int64_t out_stride, const float* shared_expert);
+/* The first error of this rank's kernels; waits for the stream. */
+WIDEEP_EXPORT int wideep_device_status(wideep_device_communicator* communicator, void* stream);
+/* Bytes of device memory that the rank uses; 0: NULL. */
+WIDEEP_EXPORT int64_t wideep_device_bytes(const wideep_device_communicator* communicator);
 
 #ifdef __cplusplus
 } /* extern "C" */

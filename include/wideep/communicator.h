@@ -69,6 +69,9 @@ struct ReceivedRow {
   std::byte* result = nullptr;     // [result_bytes]
 };
 
+// What the caller has written as results, for sum_results.
+enum class ResultType { kBf16, kF32 };
+
 class CommunicatorGroup;
 
 // One rank's access to the group. Move-only; a moved-from communicator is closed.
@@ -105,6 +108,14 @@ class Communicator {
   // other rank reads it, so the caller may overwrite it with the sum of the results: it is already
   // in this core's caches.
   std::byte* own_result(int token) const;
+
+  // The weighted sum of results(token): Σ_k weights[k] · results[k] in top-k order in float32, one
+  // fused multiply-add each, then plus shared, rounded once. These are the bits that a device's
+  // combine has (device_communicator.h). weights: [top_k]; shared: [hidden], or null: none; out:
+  // [hidden] bf16, hidden being result_bytes / 2, or / 4 of float32; may be own_result(token).
+  // Errors (invalid input): where results(token) is empty; result_bytes is not of whole values.
+  Status sum_results(int token, ResultType type, const float* weights, const float* shared,
+                     uint16_t* out) const;
 
   // Ends the group: every rank's call returns this message (failed) from now on.
   void fail(const std::string& message);

@@ -12,6 +12,8 @@ Slot s of the group is slot s % slots_per_rank of rank s // slots_per_rank. Ever
 dispatch and combine equally often, also with no tokens. Python copies rows into arrays; the C++
 interface (wideep/communicator.h) does not.
 
+Of torch tensors, on GPUs or CPUs: TensorGroup (wideep/tensors.py).
+
 Wrong arguments raise ValueError; a rank that misses the timeout raises TimeoutError on all ranks.
 Other Python threads run while a call waits.
 """
@@ -24,6 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from . import _as_integers, _communicator
+from .tensors import Received, TensorCommunicator, TensorGroup
+
+__all__ = ["Communicator", "Group", "Received", "TensorCommunicator", "TensorGroup"]
 
 
 class Group:

@@ -2,6 +2,7 @@
 #include "base/content_hash.h"
 
 #include <fmt/format.h>
+#define XXH_STATIC_LINKING_ONLY  // for XXH3_generateSecret_fromSeed
 #include <xxhash.h>
 
 #include <cstring>
@@ -17,6 +18,13 @@ uint64_t content_hash(const std::byte* bytes, size_t num_bytes) {
 std::string content_hash_hex(std::string_view text) {
   const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
   return fmt::format("{:016x}", content_hash(bytes, text.size()));
+}
+
+std::array<uint64_t, 24> content_hash_secret() {
+  std::array<uint64_t, 24> words{};
+  static_assert(sizeof(words) == XXH3_SECRET_DEFAULT_SIZE);
+  XXH3_generateSecret_fromSeed(words.data(), 0);  // of seed 0: the default one
+  return words;
 }
 
 HashedCopy::HashedCopy() : state_(XXH3_createState()) {

@@ -6,6 +6,7 @@
 // Thread safety: pure functions; a HashedCopy belongs to one thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,6 +18,10 @@ uint64_t content_hash(const std::byte* bytes, size_t num_bytes);
 
 // The hash of a text as 16 hexadecimal digits.
 std::string content_hash_hex(std::string_view text);
+
+// XXH3's secret, for those that compute the hash elsewhere (cuda/record_hash.h): its 192 bytes as
+// little-endian words.
+std::array<uint64_t, 24> content_hash_secret();
 
 // Copies num_bytes and returns the hash of the bytes at `to`. Each piece of 128 KiB is hashed while
 // it is still in the cache, so that the hash adds little time to the copy. after_piece(): called

@@ -50,6 +50,7 @@ BufferLayout::BufferLayout(const ExchangeShape& shape) : shape_(shape) {
   const auto ranks = static_cast<size_t>(shape.ep_size);
   const size_t messages = ranks * static_cast<size_t>(shape.max_tokens);
   entries_ = std::min(shape.top_k, shape.slots_per_rank);
+  results_of_message_ = shape.is_reduced ? 1 : entries_;
   const size_t lists = static_cast<size_t>(shape.top_k) * (2 * sizeof(int32_t) + sizeof(float));
   row_offset_ = static_cast<uint32_t>(round_up(lists, kRowAlignment));
   stride_ = row_offset_ + round_up(shape.row_bytes, kRowAlignment);
@@ -63,7 +64,7 @@ BufferLayout::BufferLayout(const ExchangeShape& shape) : shape_(shape) {
   messages_ =
       after(arrivals_, ranks * static_cast<size_t>(shape.slots_per_rank + 1) * sizeof(int32_t));
   results_ = after(messages_, messages * stride_);
-  segment_bytes_ = results_ + messages * static_cast<size_t>(entries_) * result_stride_;
+  segment_bytes_ = results_ + messages * static_cast<size_t>(results_of_message_) * result_stride_;
 }
 
 }  // namespace wideep::cuda

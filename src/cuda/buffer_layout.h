@@ -15,7 +15,7 @@
 //               slot weights   [top_k] float32 row       [row_bytes], 16-byte aligned, padded with
 //               zeros to a multiple of 16
 //   results   [ep_size][max_tokens][entries] result rows, in the order of messages and of the slots
-//             in a message. Sources read them in place.
+//             in a message. Sources read them in place. If they are reduced: one row per message.
 //
 // entries = min(top_k, slots_per_rank): the most slots that one token can have on one rank.
 //
@@ -41,6 +41,7 @@ struct ExchangeShape {
   int32_t max_tokens = 1;     // per rank and call
   uint32_t row_bytes = 0;     // of a dispatched row
   uint32_t result_bytes = 0;  // of a result row
+  bool is_reduced = false;  // a rank returns one row per token: its weighted sum (reduce_results.h)
 
   WIDEEP_HOST_DEVICE int32_t num_slots() const { return ep_size * slots_per_rank; }
 };
@@ -98,7 +99,7 @@ class BufferLayout {
   }
   WIDEEP_HOST_DEVICE std::byte* result(std::byte* segment, int source, int message,
                                        int place) const {
-    const size_t at = index(source, message) * static_cast<size_t>(entries_);
+    const size_t at = index(source, message) * static_cast<size_t>(results_of_message_);
     return segment + results_ + (at + static_cast<size_t>(place)) * result_stride_;
   }
   size_t messages_offset() const { return messages_; }
@@ -115,6 +116,7 @@ class BufferLayout {
   int32_t entries_ = 0;
   uint32_t row_offset_ = 0;  // in a message
   size_t counts_ = 0, arrivals_ = 0, messages_ = 0, results_ = 0;
+  int32_t results_of_message_ = 1;
   size_t stride_ = 0;  // from one message to the next
   size_t result_stride_ = 0;
   size_t segment_bytes_ = 0;

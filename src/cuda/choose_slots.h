@@ -27,6 +27,62 @@ struct ReplicaTable {
   int64_t* quotas = nullptr;       // [replicas] work space: tokens of this call
 };
 
+// The last step, by quotas: the first tokens of an expert go to its first replica, and so on.
+struct SlotsByQuotas {
+  int32_t num_experts = 0;
+  const int32_t* first = nullptr;  // as ReplicaTable
+  const int32_t* slots_of_replicas = nullptr;
+  const int64_t* quotas = nullptr;
+  const int32_t* experts = nullptr;  // [num_tokens, top_k], distinct in a token
+  // The same; −1, which dispatch refuses, for a wrong expert, or a token that no replica has.
+  int32_t* slots = nullptr;
+
+  template <typename Lane>
+  WIDEEP_DEVICE int32_t expert_at(Lane& lane, int64_t entry, int64_t num_entries) const {
+    const int32_t expert = entry < num_entries ? lane.load(experts + entry) : -1;
+    return static_cast<uint32_t>(expert) < static_cast<uint32_t>(num_experts) ? expert : -1;
+  }
+
+  // chosen: [num_experts] in shared memory, zeros: tokens that have a slot.
+  template <typename Lane>
+  WIDEEP_DEVICE void choose_all(Lane& lane, uint32_t* chosen, int64_t num_entries) const {
+    for (int64_t entry = 0; entry < num_entries; entry += lane.num_threads()) {
+      choose(lane, chosen, entry + lane.thread(), num_entries);
+    }
+  }
+
+ private:
+  // The block's threads have consecutive entries; warps number theirs one after the other.
+  template <typename Lane>
+  WIDEEP_DEVICE void choose(Lane& lane, uint32_t* chosen, int64_t entry,
+                            int64_t num_entries) const {
+    const int32_t expert = expert_at(lane, entry, num_entries);
+    const uint32_t same = lane.match(expert);
+    const int first_lane = lowest_bit(same);
+    uint32_t before = 0;  // entries of this expert in earlier warps and chunks
+    for (int turn = 0; turn < lane.num_warps(); ++turn) {
+      if (turn == lane.warp() && expert >= 0 && lane.lane() == first_lane) {
+        before = lane.load(chosen + expert);
+        lane.store(chosen + expert, before + static_cast<uint32_t>(num_bits(same)));
+      }
+      lane.sync();
+    }
+    before = lane.shuffle(before, first_lane);
+    if (entry >= num_entries) return;
+    int32_t slot = -1;
+    if (expert >= 0) {
+      int64_t ordinal = static_cast<int64_t>(before) + bits_below(same, lane.lane());
+      const int end = lane.load(first + expert + 1);
+      for (int replica = lane.load(first + expert); replica < end && slot < 0; ++replica) {
+        const int64_t quota = lane.load(quotas + replica);
+        if (ordinal < quota) slot = lane.load(slots_of_replicas + replica);
+        ordinal -= quota;
+      }
+    }
+    lane.store(slots + entry, slot);
+  }
+};
+
 struct ChooseSlots {
   Exchange x;
   ReplicaTable replicas;
@@ -52,17 +108,17 @@ struct ChooseSlots {
       lane.store(counts + e, 0u);  // from here on: tokens that have a slot
     }
     lane.sync();
-    for (int64_t first = 0; first < num_entries; first += lane.num_threads()) {
-      choose(lane, first + lane.thread(), num_entries);
-    }
+    by_quotas().choose_all(lane, counts, num_entries);
   }
 
  private:
-  template <typename Lane>
-  WIDEEP_DEVICE int32_t expert_at(Lane& lane, int64_t entry, int64_t num_entries) const {
-    const int32_t expert = entry < num_entries ? lane.load(experts + entry) : -1;
-    const auto num_experts = static_cast<uint32_t>(x.layout.shape().num_experts);
-    return static_cast<uint32_t>(expert) < num_experts ? expert : -1;
+  WIDEEP_DEVICE SlotsByQuotas by_quotas() const {
+    return {x.layout.shape().num_experts,
+            replicas.first,
+            replicas.slots,
+            replicas.quotas,
+            experts,
+            slots};
   }
 
   template <typename Lane>
@@ -73,7 +129,7 @@ struct ChooseSlots {
     }
     lane.sync();
     for (int64_t i = lane.thread(); i < num_entries; i += lane.num_threads()) {
-      const int32_t expert = expert_at(lane, i, num_entries);
+      const int32_t expert = by_quotas().expert_at(lane, i, num_entries);
       if (expert >= 0) lane.atomic_add(counts + expert, 1u);
     }
     lane.sync();
@@ -120,37 +176,6 @@ struct ChooseSlots {
     lane.store(replicas.quotas + replica, lane.load(replicas.quotas + replica) + tokens);
     lane.store(replicas.credit + replica,
                lane.load(replicas.credit + replica) - tokens * ep::kWholeToken);
-  }
-
-  // The block's threads have consecutive entries; warps number theirs one after the other.
-  template <typename Lane>
-  WIDEEP_DEVICE void choose(Lane& lane, int64_t entry, int64_t num_entries) const {
-    auto* chosen = shared_after_control<uint32_t>(lane);
-    const int32_t expert = expert_at(lane, entry, num_entries);
-    const uint32_t same = lane.match(expert);
-    const int first_lane = lowest_bit(same);
-    uint32_t before = 0;  // entries of this expert in earlier warps and chunks
-    for (int turn = 0; turn < lane.num_warps(); ++turn) {
-      if (turn == lane.warp() && expert >= 0 && lane.lane() == first_lane) {
-        before = lane.load(chosen + expert);
-        lane.store(chosen + expert, before + static_cast<uint32_t>(num_bits(same)));
-      }
-      lane.sync();
-    }
-    before = lane.shuffle(before, first_lane);
-    if (entry >= num_entries) return;
-    int32_t slot = -1;
-    if (expert >= 0) {
-      int64_t ordinal = static_cast<int64_t>(before) + bits_below(same, lane.lane());
-      int replica = lane.load(replicas.first + expert);
-      for (;; ++replica) {
-        const int64_t quota = lane.load(replicas.quotas + replica);
-        if (ordinal < quota) break;
-        ordinal -= quota;
-      }
-      slot = lane.load(replicas.slots + replica);
-    }
-    lane.store(slots + entry, slot);
   }
 };
 

@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <set>
 #include <vector>
 
 #include "cuda/choose_slots_testing.h"
+#include "cuda/counted_replicas.h"
 #include "cuda/emulated/emulated_devices.h"
 #include "cuda/emulated/seeded_faults_testing.h"
 
@@ -105,6 +107,64 @@ TEST(ChooseSlotsTest, ChoosesTheSlotsThatTheCpuChooses) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     ASSERT_EQ(play_emulated(seed, {}, nullptr), "") << "seed " << seed;
   }
+}
+
+std::string play_counts(uint64_t seed, const Mutation& mutation, std::set<Site>* sites) {
+  const ChoiceCase c = random_choice_by_counts(seed);
+  EmulatedDevices devices({.num_devices = c.shape.ep_size, .max_threads = 64, .seed = seed});
+  devices.machine().set_mutation(mutation);
+  devices.machine().record_sites(sites != nullptr);
+  const std::string message = play_choice_by_counts(devices, c).message();
+  if (sites != nullptr) {
+    sites->insert(devices.machine().sites().begin(), devices.machine().sites().end());
+  }
+  return message;
+}
+
+TEST(ChooseByCountsTest, ChoosesTheSlotsThatTheCpuChooses) {
+  const char* wanted = std::getenv("WIDEEP_CUDA_ROUNDS");
+  const uint64_t rounds = wanted == nullptr ? 300 : std::strtoull(wanted, nullptr, 10);
+  for (uint64_t seed = 1; seed <= rounds; ++seed) {
+    ASSERT_EQ(play_counts(seed, {}, nullptr), "") << "seed " << seed;
+  }
+}
+
+TEST(ChooseByCountsTest, PlacementsThatDoNotFitAreRefused) {
+  EmulatedDevices devices({});
+  const ExchangeShape shape{
+      .ep_size = 2, .num_experts = 2, .slots_per_rank = 2, .row_bytes = 16, .result_bytes = 16};
+  balance::Placement placement{.num_experts = 2, .ep_size = 2, .slot_to_expert = {0, 1, 1, 0}};
+  const auto message = [&](int ranks_per_node) {
+    return upload_replicas(devices, 0, shape, placement, ranks_per_node).status().message();
+  };
+  EXPECT_EQ(message(2), "");
+  EXPECT_EQ(message(3), "replicas on GPUs: 3 ranks per node, expected a divisor of 2");
+  placement.slot_to_expert = {0, 1};
+  EXPECT_EQ(message(1),
+            "replicas on GPUs: a placement of 2 experts on 2 slots of 2 ranks, expected 2 on 4 of "
+            "2");
+  placement.slot_to_expert = {0, 0, 0, 0};
+  EXPECT_NE(message(1), "");  // expert 1 has no slot
+}
+
+TEST(ChooseByCountsTest, EveryFaultInTheKernelIsFound) {
+  constexpr uint64_t kCases = 200;
+  std::set<Site> all, sites;
+  for (uint64_t seed = 1; seed <= kCases; ++seed) play_counts(seed, {}, &all);
+  for (const Site& site : all) {
+    const bool is_ours = site.file.find("choose_by_counts") != std::string::npos ||
+                         site.file.find("resplit_shares") != std::string::npos;
+    if (is_ours) sites.insert(site);
+  }
+  EXPECT_EQ(missed_faults(sites,
+                          [&](const Mutation& mutation) {
+                            for (uint64_t seed = 1; seed <= kCases; ++seed) {
+                              std::string message = play_counts(seed, mutation, nullptr);
+                              if (!message.empty()) return message;
+                            }
+                            return std::string();
+                          }),
+            "");
 }
 
 TEST(ChooseSlotsTest, EveryFaultInTheKernelIsFound) {

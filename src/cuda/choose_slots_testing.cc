@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/try.h"
+#include "cuda/counted_replicas.h"
 #include "ep/slot_choice.h"
 
 namespace wideep::cuda {
@@ -127,6 +128,170 @@ Status play_choice(Devices& devices, const ChoiceCase& c) {
     WIDEEP_TRY(devices.read(c.rank, found.data(), calls[call].slots, num_bytes));
     if (found != expected)
       return failed(fmt::format("choice {}: other slots in call {}", c.seed, call));
+  }
+  return {};
+}
+
+namespace {
+
+ep::DispatchShape cpu_shape(const ChoiceCase& c) {
+  return {.ep_size = c.shape.ep_size,
+          .num_experts = c.shape.num_experts,
+          .slots_per_rank = c.shape.slots_per_rank,
+          .top_k = c.shape.top_k,
+          .max_tokens = c.shape.max_tokens,
+          .num_nodes = c.shape.ep_size / c.ranks_per_node};
+}
+
+balance::Placement random_placement(int ep_size, std::mt19937_64& random) {
+  const int num_slots = ep_size * draw(random, 1, 5);
+  balance::Placement placement{.num_experts = draw(random, std::max(1, num_slots / 4), num_slots),
+                               .ep_size = ep_size,
+                               .slot_to_expert = {}};
+  // With few experts for the other slots, components with many cycles.
+  const int most = random() % 2 == 0 ? placement.num_experts : (placement.num_experts + 3) / 4;
+  for (int slot = 0; slot < num_slots; ++slot) {
+    const bool is_first = slot < placement.num_experts;
+    placement.slot_to_expert.push_back(is_first ? slot : draw(random, 0, most - 1));
+    if (!is_first && random() % 8 == 0) placement.slot_to_expert.back() = balance::kUnusedSlot;
+  }
+  std::shuffle(placement.slot_to_expert.begin(), placement.slot_to_expert.end(), random);
+  return placement;
+}
+
+// Every rank has an expert of its own, and one together with the next rank around a ring. Maybe
+// three more ranks have the same two experts, so that their part of the graph has many cycles.
+balance::Placement placement_of_rings(int ep_size, std::mt19937_64& random) {
+  const int others = ep_size > 4 && random() % 2 == 0 ? 3 : 0;
+  const int ring = ep_size - others;
+  balance::Placement placement{.num_experts = 2 * ring + others + (others > 0 ? 2 : 0),
+                               .ep_size = ep_size,
+                               .slot_to_expert = {}};
+  for (int rank = 0; rank < ep_size; ++rank) {
+    const bool is_other = rank >= ring;
+    const std::vector<int32_t> experts =
+        is_other ? std::vector{2 * ring + rank - ring, 2 * ring + others, 2 * ring + others + 1}
+                 : std::vector{rank, ring + rank, ring + (rank + 1) % ring};
+    placement.slot_to_expert.insert(placement.slot_to_expert.end(), experts.begin(), experts.end());
+  }
+  return placement;
+}
+
+// One rank that chooses by counts, on the CPU and on its device.
+struct CountingRank {
+  ep::SlotChooser chooser;
+  DispatchCombine& device;
+  CountedReplicas replicas;
+  // Of a call, at last on the device.
+  std::vector<int32_t> experts;
+  const int32_t* num_tokens = nullptr;
+  const int32_t* experts_on_device = nullptr;
+  int32_t* slots = nullptr;
+};
+
+// Most tokens of a call choose the same experts on all ranks, so that some ranks are hot.
+std::vector<int32_t> skewed_experts(const ChoiceCase& c, int num_tokens,
+                                    const std::vector<int32_t>& hot, std::mt19937_64& random) {
+  std::vector<int32_t> all = hot, chosen;
+  for (int t = 0; t < num_tokens; ++t) {
+    if (random() % 4 == 0) {
+      std::shuffle(all.begin(), all.end(), random);
+    } else {
+      all = hot;
+    }
+    chosen.insert(chosen.end(), all.begin(), all.begin() + c.shape.top_k);
+  }
+  return chosen;
+}
+
+// All ranks' tokens of a call, their counts, and the launches. All is written first: kernels that
+// wait for other ranks would hold up the host.
+Result<std::vector<int32_t>> launch_counted(Devices& devices, const ChoiceCase& c,
+                                            std::vector<CountingRank>& ranks,
+                                            std::mt19937_64& random) {
+  const auto num_experts = static_cast<size_t>(c.shape.num_experts);
+  std::vector<int32_t> counts(ranks.size() * num_experts);
+  const bool few = random() % 4 == 0, is_skewed = random() % 2 == 0;
+  std::vector<int32_t> hot(num_experts);
+  std::iota(hot.begin(), hot.end(), 0);
+  std::shuffle(hot.begin(), hot.end(), random);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const int n = few ? draw(random, 0, 1) : draw(random, 0, c.shape.max_tokens);
+    CountingRank& me = ranks[rank];
+    me.experts = is_skewed ? skewed_experts(c, n, hot, random) : random_experts(c, n, random);
+    for (const int32_t expert : me.experts) ++counts[rank * num_experts + size_t(expert)];
+    const auto at = static_cast<int>(rank);
+    WIDEEP_TRY_ASSIGN(me.num_tokens, upload(devices, at, {n}));
+    WIDEEP_TRY_ASSIGN(me.experts_on_device, upload(devices, at, me.experts));
+    WIDEEP_TRY_ASSIGN(me.slots, upload(devices, at, me.experts));
+    devices.forget(me.slots, me.experts.size() * sizeof(int32_t));
+  }
+  for (CountingRank& me : ranks) {
+    WIDEEP_TRY(me.device.prepare(me.num_tokens, me.experts_on_device, 0));
+    WIDEEP_TRY(me.device.choose_slots_by_counts(me.replicas, me.num_tokens, me.experts_on_device,
+                                                me.slots));
+  }
+  return counts;
+}
+
+Status compare_slots(Devices& devices, const ChoiceCase& c, int rank, int call, CountingRank& me,
+                     const std::vector<int32_t>& counts) {
+  std::vector<int32_t> expected(me.experts.size()), found(expected.size());
+  me.chooser.split_by_counts(0, counts);
+  me.chooser.choose(0, me.experts, expected);
+  const size_t num_bytes = found.size() * sizeof(int32_t);
+  if (!devices.is_written(me.slots, num_bytes)) return failed("a token without slot");
+  WIDEEP_TRY(devices.read(rank, found.data(), me.slots, num_bytes));
+  if (found == expected) return {};
+  return failed(
+      fmt::format("choice by counts {}: other slots in call {} on rank {}", c.seed, call, rank));
+}
+
+}  // namespace
+
+ChoiceCase random_choice_by_counts(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  ChoiceCase c;
+  c.seed = seed;
+  c.shape = {.ep_size = draw(random, 1, 8), .row_bytes = 16, .result_bytes = 16};
+  c.placement = seed % 2 == 0 ? placement_of_rings(c.shape.ep_size, random)
+                              : random_placement(c.shape.ep_size, random);
+  c.shape.num_experts = c.placement.num_experts;
+  c.shape.slots_per_rank = c.placement.slots_per_rank();
+  c.shape.top_k = draw(random, 1, std::min(c.shape.num_experts, seed % 3 == 0 ? 6 : 2));
+  c.shape.max_tokens = draw(random, 1, random() % 2 == 0 ? 40 : 4);
+  c.num_index_threads = kWarpSize * draw(random, 1, 2);
+  while (c.shape.ep_size % (c.ranks_per_node = draw(random, 1, c.shape.ep_size)) != 0) {
+  }
+  return c;
+}
+
+Status play_choice_by_counts(Devices& devices, const ChoiceCase& c) {
+  std::mt19937_64 random(c.seed + 1);
+  WIDEEP_TRY_ASSIGN(
+      std::vector<DispatchCombine> exchanges,
+      DispatchCombine::create_all(
+          devices, c.shape, {.num_threads = kWarpSize, .num_index_threads = c.num_index_threads}));
+  std::vector<CountingRank> ranks;
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    WIDEEP_TRY_ASSIGN(const CountedReplicas replicas,
+                      upload_replicas(devices, rank, c.shape, c.placement, c.ranks_per_node));
+    ranks.push_back({.chooser = ep::SlotChooser(cpu_shape(c), rank),
+                     .device = exchanges[static_cast<size_t>(rank)],
+                     .replicas = replicas,
+                     .experts = {}});
+    ranks.back().chooser.set_placement(0, c.placement, {});
+  }
+  for (uint32_t call = 1; call <= 4; ++call) {
+    WIDEEP_TRY_ASSIGN(const std::vector<int32_t> counts, launch_counted(devices, c, ranks, random));
+    WIDEEP_TRY(devices.finish());
+    for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+      CountingRank& me = ranks[static_cast<size_t>(rank)];
+      WIDEEP_TRY(me.device.failure());
+      WIDEEP_TRY(compare_slots(devices, c, rank, static_cast<int>(call), me, counts));
+      // As if combine had ended the call.
+      WIDEEP_TRY(devices.write(rank, &me.device.exchange().state->calls_done, &call, sizeof(call)));
+    }
   }
   return {};
 }

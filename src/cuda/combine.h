@@ -9,6 +9,9 @@
 // kernels/reduce.h, for every format of results. A warp sums up a part of a token at a time: every
 // lane 16 bytes of each result.
 //
+// If results are reduced (reduce_results.h), there is one for each rank of the token's slots, which
+// already has the weights: they are added in the order of ranks.
+//
 // Thread safety: a kernel.
 #pragma once
 
@@ -31,8 +34,8 @@ struct CombineArgs {
   int32_t layer = 0;
 };
 
-template <RowFormat kFormat>
-struct Combine {
+template <RowFormat kFormat, bool kIsReduced>
+struct SumResults {
   CombineArgs args;
 
   template <typename Lane>
@@ -64,7 +67,7 @@ struct Combine {
   template <typename Lane>
   WIDEEP_DEVICE void sum_part(Lane& lane, int token, int first) const {
     const Exchange& x = args.x;
-    const int top_k = x.layout.shape().top_k;
+    int top_k = x.layout.shape().top_k;
     const TokenRoute route = find_route(lane, x, args.tokens, token);
     uint64_t result = 0;  // the address of the result of this lane's slot
     float weight = 0.0f;
@@ -72,6 +75,11 @@ struct Combine {
       result = reinterpret_cast<uint64_t>(
           x.layout.result(x.segments[route.rank], x.rank, route.message, route.place));
       weight = lane.load(args.tokens.weights + static_cast<int64_t>(token) * top_k + lane.lane());
+    }
+    if constexpr (kIsReduced) {
+      result = by_rank(lane, route, result);
+      weight = 1.0f;
+      top_k = num_bits(route.first_lanes);
     }
     const bool has_values = first < args.hidden;
     float sums[kValues] = {};
@@ -92,6 +100,22 @@ struct Combine {
       }
     }
     if (has_values) write(lane, token, first, sums);
+  }
+
+  // Lane i gets the result of the token's i-th rank, ascending.
+  template <typename Lane>
+  WIDEEP_DEVICE static uint64_t by_rank(Lane& lane, const TokenRoute& route, uint64_t result) {
+    int place = 0;  // of this lane's rank
+    for (uint32_t left = route.first_lanes; left != 0; left &= left - 1) {
+      if (lane.shuffle(route.rank, lowest_bit(left)) < route.rank) ++place;
+    }
+    uint64_t mine = 0;
+    for (uint32_t left = route.first_lanes; left != 0; left &= left - 1) {
+      const int from = lowest_bit(left);
+      const uint64_t other = lane.shuffle(result, from);
+      if (lane.shuffle(place, from) == lane.lane()) mine = other;
+    }
+    return mine;
   }
 
   template <typename Lane>
@@ -173,5 +197,10 @@ struct Combine {
 #endif
   }
 };
+
+template <RowFormat kFormat>
+struct Combine : SumResults<kFormat, false> {};
+template <RowFormat kFormat>
+struct CombineReduced : SumResults<kFormat, true> {};
 
 }  // namespace wideep::cuda

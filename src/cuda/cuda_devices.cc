@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "base/try.h"
 
@@ -34,17 +35,33 @@ Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks, Sharing 
   cudaDeviceProp properties;
   WIDEEP_TRY(cuda_status(cudaGetDeviceProperties(&properties, 0), "properties of the GPU"));
   std::unique_ptr<CudaDevices> devices(new CudaDevices(sharing));
+  const char* dependent = std::getenv("WIDEEP_CUDA_DEPENDENT_LAUNCHES");
+  devices->are_dependent_ = dependent == nullptr || std::string_view(dependent) != "0";
   devices->name_ = properties.name;
   devices->num_multiprocessors_ = properties.multiProcessorCount;
   WIDEEP_TRY(cuda_status(cudaSetDevice(0), "choosing the GPU"));
+  // Above the background's, which is that of streams without a priority.
+  int least = 0, greatest = 0;
+  WIDEEP_TRY(cuda_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities"));
   for (int rank = 0; rank < num_ranks; ++rank) {
     cudaStream_t stream = nullptr;
-    WIDEEP_TRY(cuda_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream"));
+    WIDEEP_TRY(cuda_status(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
+                           "a stream"));
     devices->streams_.push_back(stream);
     devices->ranks_.push_back(rank);
   }
   devices->waiting_.resize(static_cast<size_t>(num_ranks));
   return devices;
+}
+
+Result<int> CudaDevices::add_background_stream() {
+  int least = 0, greatest = 0;
+  WIDEEP_TRY(cuda_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities"));
+  cudaStream_t stream = nullptr;
+  WIDEEP_TRY(cuda_status(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least),
+                         "a stream in the background"));
+  streams_.push_back(stream);
+  return static_cast<int>(streams_.size()) - 1;
 }
 
 CudaDevices::~CudaDevices() {
@@ -82,8 +99,10 @@ Status CudaDevices::clear(int rank, void* at, size_t num_bytes) {
 }
 
 Status CudaDevices::launch(int rank, const Kernel& kernel, const LaunchShape& shape) {
-  if (sharing_ == Sharing::kStreams) {
-    return cuda_status(launch_kernel(kernel, shape, stream(rank)), kernel_name(kernel));
+  if (sharing_ == Sharing::kStreams || is_background(rank)) {
+    const bool is_dependent = are_dependent_ && !is_background(rank);
+    return cuda_status(launch_kernel(kernel, shape, stream(rank), is_dependent),
+                       kernel_name(kernel));
   }
   waiting_[static_cast<size_t>(rank)].push_back({kernel, shape});
   return launch_waiting();
@@ -103,7 +122,8 @@ Status CudaDevices::launch_waiting() {
     }
     const LaunchShape shape = waiting_[static_cast<size_t>(ranks_[0])].front().shape;
     for (const int rank : ranks_) waiting_[static_cast<size_t>(rank)].pop_front();
-    WIDEEP_TRY(cuda_status(launch_together(kernels, shape, streams_[0]), kernel_name(kernels[0])));
+    WIDEEP_TRY(cuda_status(launch_together(kernels, shape, streams_[0], are_dependent_),
+                           kernel_name(kernels[0])));
   }
 }
 

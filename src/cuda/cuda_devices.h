@@ -12,6 +12,11 @@
 //               launch waits for another, as debuggers and profilers need it that run launches one
 //               by one.
 //
+// Launches are dependent (programmatic dependent launch): a kernel's blocks come onto the
+// multiprocessors while the kernel before still runs, wherever there is room, and then wait for its
+// end. In streams, where ranks share a GPU, the blocks of two kernels of every rank have to be
+// resident together. WIDEEP_CUDA_DEPENDENT_LAUNCHES=0 launches one after the other.
+//
 // Memory is cudaMalloc's. Symmetric memory between processes: symmetric_memory.h.
 //
 // Thread safety: one thread.
@@ -30,13 +35,15 @@
 
 namespace wideep::cuda {
 
-// Launches one kernel; the error of the launch.
-cudaError_t launch_kernel(const Kernel& kernel, const LaunchShape& shape, cudaStream_t stream);
+// Launches one kernel; the error of the launch. is_dependent: it may begin before the kernel in
+// front of it has ended.
+cudaError_t launch_kernel(const Kernel& kernel, const LaunchShape& shape, cudaStream_t stream,
+                          bool is_dependent = false);
 // Launches the same kernel of several ranks at once, with shape's blocks for each. REQUIRES: the
 // kernels are of one kind; at most kMostInLaunch.
 inline constexpr size_t kMostInLaunch = 16;
 cudaError_t launch_together(std::span<const Kernel> kernels, const LaunchShape& shape,
-                            cudaStream_t stream);
+                            cudaStream_t stream, bool is_dependent = false);
 
 Status cuda_status(cudaError_t error, const char* what);
 
@@ -63,8 +70,15 @@ class CudaDevices final : public Devices {
   int num_multiprocessors() const { return num_multiprocessors_; }
   const std::string& name() const { return name_; }
   cudaStream_t stream(int rank) const {
-    return streams_[sharing_ == Sharing::kStreams ? static_cast<size_t>(rank) : 0];
+    return streams_[sharing_ == Sharing::kStreams || is_background(rank) ? static_cast<size_t>(rank)
+                                                                         : 0];
   }
+  // The environment decides at first.
+  void set_dependent_launches(bool on) { are_dependent_ = on; }
+  // A stream of the least priority beside the ranks', for copies of experts (expert_copies.h): a
+  // number that stands for it where other functions take a rank. Its launches are not dependent and
+  // belong to no common launch. Errors (failed): what CUDA says.
+  Result<int> add_background_stream();
   // kOneLaunch: the ranks whose kernels are launched together; at first all.
   void set_ranks(std::vector<int> ranks) { ranks_ = std::move(ranks); }
 
@@ -85,8 +99,10 @@ class CudaDevices final : public Devices {
 
   explicit CudaDevices(Sharing sharing) : sharing_(sharing) {}
   Status launch_waiting();
+  bool is_background(int rank) const { return static_cast<size_t>(rank) >= waiting_.size(); }
 
   const Sharing sharing_;
+  bool are_dependent_ = true;
 
   int num_multiprocessors_ = 0;
   std::string name_;

@@ -40,6 +40,15 @@ class CudaLane {
     *to = value;
   }
 
+  __device__ __forceinline__ Vector load_from_memory(const Vector* from) {
+    Vector v;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
+                 : "l"(from)
+                 : "memory");
+    return v;
+  }
+
   __device__ __forceinline__ void sync() { __syncthreads(); }
   __device__ __forceinline__ void sync_warp() { __syncwarp(); }
   template <typename T>
@@ -94,6 +103,13 @@ class CudaLane {
     uint64_t now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
+  }
+  // Both do nothing in a launch without the attribute of programmatic dependent launches.
+  __device__ __forceinline__ void await_predecessor() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+  }
+  __device__ __forceinline__ void let_successor_begin() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   }
   // Short: the flag of an empty round comes within a microsecond.
   __device__ __forceinline__ void pause() { __nanosleep(32); }

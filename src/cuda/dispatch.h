@@ -24,29 +24,44 @@ struct Dispatch {
     const uint32_t call = begin_call(lane, x);
     if (call == 0) return;
     const int n = lane.load(tokens.num_tokens);
-    const auto row_bytes = static_cast<int>(x.layout.shape().row_bytes);
-    const int pieces = (row_bytes + kPieceBytes - 1) / kPieceBytes;
-    const int64_t units = int64_t{n} * pieces;
+    const int64_t units = int64_t{n} * pieces();
     const int64_t step = int64_t{lane.num_blocks()} * lane.num_warps();
     for (int64_t u = int64_t{lane.block()} * lane.num_warps() + lane.warp(); u < units; u += step) {
-      const auto token = static_cast<int>(u / pieces);
-      const auto piece = static_cast<int>(u % pieces);
-      // The row comes while the route is looked up.
-      Vector vectors[kVectors];
-      load_piece(lane, token, piece * kPieceBytes, vectors);
-      const TokenRoute route = find_route(lane, x, tokens, token);
-      if (route.wrong_slots != 0) {
-        refuse(lane, route, token, call);
-        continue;
-      }
-      if (piece == 0) write_lists(lane, route, token);
-      store_piece(lane, route, piece * kPieceBytes, vectors);
+      send(lane, u, kAllRanks, call);
     }
     if (!is_last_block(lane, &x.state->blocks_sent) || has_failed(lane, x)) return;
     raise(lane, x, Channel::kDispatch, call);
   }
 
+  // The messages of n tokens to one rank; a block writes them.
+  template <typename Lane>
+  WIDEEP_DEVICE void send_to(Lane& lane, int rank, int n, uint32_t call) const {
+    const int64_t units = int64_t{n} * pieces();
+    for (int64_t u = lane.warp(); u < units; u += lane.num_warps()) send(lane, u, rank, call);
+  }
+
  private:
+  WIDEEP_DEVICE int pieces() const {
+    return (static_cast<int>(x.layout.shape().row_bytes) + kPieceBytes - 1) / kPieceBytes;
+  }
+
+  // One piece of a token's row, with the first one its lists, to all its ranks or to one of them.
+  template <typename Lane>
+  WIDEEP_DEVICE void send(Lane& lane, int64_t unit, int only_rank, uint32_t call) const {
+    const auto token = static_cast<int>(unit / pieces());
+    const auto piece = static_cast<int>(unit % pieces());
+    // The row comes while the route is looked up.
+    Vector vectors[kVectors];
+    load_piece(lane, token, piece * kPieceBytes, vectors);
+    const TokenRoute route = find_route(lane, x, tokens, token, only_rank);
+    if (route.wrong_slots != 0) {
+      refuse(lane, route, token, call);
+      return;
+    }
+    if (piece == 0) write_lists(lane, route, token, only_rank);
+    store_piece(lane, route, piece * kPieceBytes, vectors);
+  }
+
   static constexpr int kVectors = 4;  // of a lane: loads that are under way at the same time
   static constexpr int kPieceBytes = kVectors * kWarpSize * static_cast<int>(sizeof(Vector));
 
@@ -60,11 +75,13 @@ struct Dispatch {
   }
 
   template <typename Lane>
-  WIDEEP_DEVICE void write_lists(Lane& lane, const TokenRoute& route, int token) const {
+  WIDEEP_DEVICE void write_lists(Lane& lane, const TokenRoute& route, int token,
+                                 int only_rank) const {
     const ExchangeShape& shape = x.layout.shape();
     const int64_t at = static_cast<int64_t>(token) * shape.top_k + lane.lane();
     const bool has_slot = lane.lane() < shape.top_k;
-    const int32_t ordinal = has_slot ? lane.load(x.ordinals + at) : 0;
+    const bool is_sent = has_slot && (only_rank == kAllRanks || only_rank == route.rank);
+    const int32_t ordinal = is_sent ? lane.load(x.ordinals + at) : 0;
     const float weight = has_slot ? lane.load(tokens.weights + at) : 0.0f;
     for (uint32_t left = route.first_lanes; left != 0; left &= left - 1) {
       const int from = lowest_bit(left);

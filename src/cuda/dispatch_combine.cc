@@ -8,9 +8,6 @@
 namespace wideep::cuda {
 namespace {
 
-// What every block may use without being asked for.
-constexpr size_t kMostSharedBytes = size_t{48} << 10;
-
 Status check_blocks(const ExchangeShape& shape, const DispatchCombineOptions& options) {
   const auto is_block = [](int threads, int most) {
     return threads >= kWarpSize && threads <= most && threads % kWarpSize == 0;
@@ -25,13 +22,18 @@ Status check_blocks(const ExchangeShape& shape, const DispatchCombineOptions& op
   if (options.num_blocks < 1 || options.num_receive_blocks < 1) {
     return invalid_input("exchange on GPUs: expected at least one block");
   }
-  const size_t shared = std::max(IndexMessages::shared_bytes(shape, options.num_index_threads),
-                                 Receive::shared_bytes(shape));
+  const size_t shared = IndexMessages::shared_bytes(shape, options.num_index_threads);
   if (shared <= kMostSharedBytes) return {};
   return invalid_input(
       fmt::format("exchange on GPUs: {} slots per rank of {} ranks need {} bytes of shared memory "
                   "in a block, expected at most {}; index blocks with fewer threads need less",
                   shape.slots_per_rank, shape.ep_size, shared, kMostSharedBytes));
+}
+
+// Whether rounds are small enough for one kernel, and its blocks for the memory that they may use.
+bool has_small_rounds(const ExchangeShape& shape, const DispatchCombineOptions& options) {
+  return shape.max_tokens <= options.small_round_tokens &&
+         SmallRound::shared_bytes(shape, options.num_threads) <= kMostSharedBytes;
 }
 
 // Of a rank that has finished calls_done calls and not failed.
@@ -49,6 +51,22 @@ Status allocate(Devices& devices, int rank, size_t count, T** to) {
   WIDEEP_TRY(memory.status());
   *to = reinterpret_cast<T*>(*memory);
   return {};
+}
+
+// launch<format>().
+template <typename Launch>
+Status launch_for(RowFormat format, const Launch& launch) {
+  switch (format) {
+    case RowFormat::kF32:
+      return launch.template operator()<RowFormat::kF32>();
+    case RowFormat::kBf16:
+      return launch.template operator()<RowFormat::kBf16>();
+    case RowFormat::kFp8:
+      return launch.template operator()<RowFormat::kFp8>();
+    case RowFormat::kNvfp4:
+      return launch.template operator()<RowFormat::kNvfp4>();
+  }
+  return invalid_input("results: unknown format");
 }
 
 }  // namespace
@@ -100,6 +118,9 @@ Result<DispatchCombine> DispatchCombine::create(Devices& devices, const Exchange
   WIDEEP_TRY(allocate(devices, rank, tokens * top_k, &x.ordinals));
   const auto entries = static_cast<size_t>(x.layout.entries());
   WIDEEP_TRY(allocate(devices, rank, ranks * tokens * entries, &made.received_));
+  if (shape.is_reduced) {
+    WIDEEP_TRY(allocate(devices, rank, ranks * tokens * entries, &made.rows_of_messages_));
+  }
   WIDEEP_TRY(allocate(devices, rank, slots + 1, &made.slot_starts_));
   WIDEEP_TRY(allocate(devices, rank, static_cast<size_t>(shape.num_experts), &made.totals_));
   return made;
@@ -137,6 +158,15 @@ Status DispatchCombine::choose_slots(const ReplicaTable& replicas, const int32_t
       {1, options_.num_index_threads, ChooseSlots::shared_bytes(x_.layout.shape())});
 }
 
+Status DispatchCombine::choose_slots_by_counts(const CountedReplicas& replicas,
+                                               const int32_t* num_tokens, const int32_t* experts,
+                                               int32_t* slots) {
+  return devices_->launch(x_.rank,
+                          ChooseByCounts{x_, replicas, totals_, num_tokens, experts, slots},
+                          {1, options_.num_index_threads,
+                           ChooseByCounts::shared_bytes(x_.layout.shape(), replicas.graph)});
+}
+
 Status DispatchCombine::dispatch(const Tokens& tokens, const std::byte* rows, size_t row_stride,
                                  int layer) {
   const ExchangeShape& shape = x_.layout.shape();
@@ -149,9 +179,25 @@ Status DispatchCombine::dispatch(const Tokens& tokens, const std::byte* rows, si
 }
 
 Status DispatchCombine::receive(int layer) {
-  return devices_->launch(x_.rank, Receive{x_, received_, slot_starts_, layer},
+  return devices_->launch(x_.rank, Receive{x_, received_, slot_starts_, layer, rows_of_messages_},
                           {options_.num_receive_blocks, options_.num_threads,
                            Receive::shared_bytes(x_.layout.shape())});
+}
+
+Status DispatchCombine::dispatch_and_receive(const Tokens& tokens, const std::byte* rows,
+                                             size_t row_stride, int layer) {
+  const ExchangeShape& shape = x_.layout.shape();
+  if (!has_small_rounds(shape, options_)) {
+    WIDEEP_TRY(dispatch(tokens, rows, row_stride, layer));
+    return receive(layer);
+  }
+  const SmallRound round{{x_, tokens, layer},
+                         {x_, tokens, rows, row_stride, layer},
+                         {x_, received_, slot_starts_, layer, rows_of_messages_}};
+  const int threads = options_.num_threads;
+  return devices_->launch(x_.rank, round,
+                          {std::min(shape.ep_size, options_.num_blocks), threads,
+                           SmallRound::shared_bytes(shape, threads)});
 }
 
 Status DispatchCombine::check_matrix(const std::byte* matrix, size_t stride,
@@ -172,9 +218,32 @@ Status DispatchCombine::expand(std::byte* matrix, size_t stride) {
 }
 
 Status DispatchCombine::finalize(std::byte* matrix, size_t stride) {
+  if (x_.layout.shape().is_reduced) {
+    return invalid_input("finalize: results of this exchange are reduced; expected reduce instead");
+  }
   WIDEEP_TRY(check_matrix(matrix, stride, x_.layout.shape().result_bytes));
   return devices_->launch(x_.rank, Finalize{{x_, received_, slot_starts_, matrix, stride}},
                           {options_.num_blocks, options_.num_threads});
+}
+
+Status DispatchCombine::reduce(const ResultMatrix& matrix, RowFormat result_format) {
+  const ExchangeShape& shape = x_.layout.shape();
+  const size_t result_bytes = kernels::row_bytes(result_format, matrix.hidden);
+  if (!shape.is_reduced || kernels::is_coded(matrix.format) || result_bytes != shape.result_bytes) {
+    return invalid_input(fmt::format(
+        "reduce of {} {} values to results of {} bytes: expected an exchange whose results are "
+        "reduced, plain values, and {} bytes",
+        matrix.hidden, kernels::row_format_name(matrix.format), result_bytes, shape.result_bytes));
+  }
+  WIDEEP_TRY(
+      check_matrix(matrix.rows, matrix.stride, kernels::row_bytes(matrix.format, matrix.hidden)));
+  const ReduceArgs args{
+      x_,           rows_of_messages_, matrix.rows, matrix.stride, matrix.format == RowFormat::kF32,
+      matrix.hidden};
+  return launch_for(result_format, [&]<RowFormat kFormat>() {
+    return devices_->launch(x_.rank, ReduceResults<kFormat>{args},
+                            {options_.num_blocks, options_.num_threads});
+  });
 }
 
 Status DispatchCombine::combine(const Tokens& tokens, const CombineOutput& output, int layer) {
@@ -189,17 +258,12 @@ Status DispatchCombine::combine(const Tokens& tokens, const CombineOutput& outpu
   const CombineArgs args{
       x_, tokens, output.shared_expert, output.out, output.out_stride, output.hidden, layer};
   const LaunchShape shape{options_.num_blocks, options_.num_threads};
-  switch (output.result_format) {
-    case RowFormat::kF32:
-      return devices_->launch(x_.rank, Combine<RowFormat::kF32>{args}, shape);
-    case RowFormat::kBf16:
-      return devices_->launch(x_.rank, Combine<RowFormat::kBf16>{args}, shape);
-    case RowFormat::kFp8:
-      return devices_->launch(x_.rank, Combine<RowFormat::kFp8>{args}, shape);
-    case RowFormat::kNvfp4:
-      return devices_->launch(x_.rank, Combine<RowFormat::kNvfp4>{args}, shape);
-  }
-  return invalid_input("combine: unknown format of results");
+  return launch_for(output.result_format, [&]<RowFormat kFormat>() {
+    if (x_.layout.shape().is_reduced) {
+      return devices_->launch(x_.rank, CombineReduced<kFormat>{{args}}, shape);
+    }
+    return devices_->launch(x_.rank, Combine<kFormat>{{args}}, shape);
+  });
 }
 
 Status DispatchCombine::restart(std::span<const int> inactive_ranks, uint32_t calls_done) {

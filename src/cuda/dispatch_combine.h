@@ -29,6 +29,9 @@ struct DispatchCombineOptions {
   int num_threads = 256;
   int num_index_threads = 1024;
   int num_receive_blocks = 1;
+  // Groups with at most so many tokens per rank (ExchangeShape::max_tokens) do dispatch_and_receive
+  // in one kernel, with a block for each rank.
+  int small_round_tokens = 8;
   std::vector<int> inactive_ranks = {};
 };
 
@@ -39,6 +42,14 @@ struct CombineOutput {
   const float* shared_expert = nullptr;  // [num_tokens, hidden], or null
   std::byte* out = nullptr;              // [num_tokens] rows of hidden bf16, 16-byte aligned
   size_t out_stride = 0;                 // a multiple of 16
+};
+
+// What experts write for reduce: plain results, hidden values each.
+struct ResultMatrix {
+  const std::byte* rows = nullptr;      // 16-byte aligned
+  size_t stride = 0;                    // bytes, a multiple of 16 with room for a row
+  RowFormat format = RowFormat::kBf16;  // or f32
+  int hidden = 0;
 };
 
 class DispatchCombine {
@@ -62,9 +73,16 @@ class DispatchCombine {
   // [num_tokens, top_k].
   Status choose_slots(const ReplicaTable& replicas, const int32_t* num_tokens,
                       const int32_t* experts, int32_t* slots);
+  // The same by the counts of all ranks. REQUIRES: prepare before, with the same tokens;
+  // upload_replicas (counted_replicas.h).
+  Status choose_slots_by_counts(const CountedReplicas& replicas, const int32_t* num_tokens,
+                                const int32_t* experts, int32_t* slots);
   // rows: [num_tokens] rows of row_bytes, row_stride bytes apart.
   Status dispatch(const Tokens& tokens, const std::byte* rows, size_t row_stride, int layer);
   Status receive(int layer);
+  // dispatch, then receive.
+  Status dispatch_and_receive(const Tokens& tokens, const std::byte* rows, size_t row_stride,
+                              int layer);
   // The received rows by slot, and [slots_per_rank + 1] where each slot's rows begin.
   const ReceivedRow* received_rows() const { return received_; }
   const int32_t* slot_starts() const { return slot_starts_; }
@@ -73,6 +91,9 @@ class DispatchCombine {
   // matrix: 16-byte aligned, room for all rows that come.
   Status expand(std::byte* matrix, size_t stride);
   Status finalize(std::byte* matrix, size_t stride);
+  // If the shape is reduced, instead of finalize: one row per message goes back, the weighted sum
+  // of its results (reduce_results.h). matrix: plain results in the order of received_rows().
+  Status reduce(const ResultMatrix& matrix, RowFormat result_format);
   Status combine(const Tokens& tokens, const CombineOutput& output, int layer);
 
   // The first failure of this rank since it was created. Waits for the stream.
@@ -103,6 +124,7 @@ class DispatchCombine {
   ReceivedRow* received_ = nullptr;
   int32_t* slot_starts_ = nullptr;
   int32_t* totals_ = nullptr;
+  int32_t* rows_of_messages_ = nullptr;  // if the shape is reduced
 };
 
 }  // namespace wideep::cuda

@@ -18,7 +18,8 @@ struct EchoExperts {
   const ReceivedRow* received = nullptr;
   const int32_t* slot_starts = nullptr;   // [slots_per_rank + 1]
   const int32_t* slot_experts = nullptr;  // [slots_per_rank] of this rank
-  // Matrices with a row for each received row (expand_rows.h), or null: rows where they are.
+  // Matrices with a row for each received row (expand_rows.h), or null: where the exchange has
+  // them.
   const std::byte* rows = nullptr;
   std::byte* results = nullptr;
   uint64_t stride = 0;  // of both
@@ -34,10 +35,9 @@ struct EchoExperts {
     for (int i = lane.block() * lane.num_warps() + lane.warp(); i < n;
          i += lane.num_blocks() * lane.num_warps()) {
       ReceivedRow::Places places = lane.load(&received[i].places);
-      if (rows != nullptr) {
-        places = {rows + static_cast<uint64_t>(i) * stride,
-                  results + static_cast<uint64_t>(i) * stride};
-      }
+      const uint64_t at = static_cast<uint64_t>(i) * stride;
+      if (rows != nullptr) places.row = rows + at;
+      if (results != nullptr) places.result = results + at;
       const int expert = lane.load(slot_experts + lane.load(&received[i].origin.slot));
       if (kernels::is_coded(result_format)) {
         scale(lane, places, expert);

@@ -6,10 +6,13 @@
 // A call is the kernels of one MoE layer in one iteration, in this order on one stream:
 //
 //   prepare   counts of tokens per expert, for all ranks; only if slots are chosen by them
+//   choose    the slots of tokens, by given shares or by those counts
 //   index     where each token's messages go, and how many each rank gets
 //   dispatch  writes the messages, then raises the flag
-//   receive   awaits the messages of all ranks, and lists the rows of each slot
+//   receive   awaits the messages of all ranks, and lists the rows of each slot; small rounds do
+//             index, dispatch and receive in one kernel
 //   (experts) write one result row per received row and slot
+//   reduce    one row of those per message, if results are reduced
 //   combine   raises the flag that the results are there, awaits those of all ranks, and sums up
 //
 // Sizes are on the device and the number of the call is counted there, so that a captured graph can

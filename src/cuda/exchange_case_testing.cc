@@ -26,8 +26,12 @@ const kernels::Kernels& reference() {
 
 // ---- the experts of the CPU path: the arithmetic of echo_experts.h, written once more ----
 
+RowFormat expert_format(const ExchangeCase& c) {
+  return c.shape.is_reduced ? c.expert_format : c.result_format;
+}
+
 void echo(const ExchangeCase& c, int expert, const std::byte* row, std::byte* result) {
-  if (kernels::is_coded(c.result_format)) {
+  if (!c.shape.is_reduced && kernels::is_coded(c.result_format)) {
     std::memcpy(result, row, kernels::row_bytes(c.result_format, c.hidden));
     size_t begin = kernels::row_scales_offset(c.result_format, c.hidden);
     size_t end = kernels::row_scales_end(c.result_format, c.hidden);
@@ -43,7 +47,7 @@ void echo(const ExchangeCase& c, int expert, const std::byte* row, std::byte* re
   std::vector<float> values(static_cast<size_t>(c.hidden));
   reference().decode_row(c.row_format, row, c.hidden, Dtype::kF32, values.data());
   for (float& value : values) value += static_cast<float>(expert % 16);
-  reference().encode_row(Dtype::kF32, values.data(), c.result_format, c.hidden, result);
+  reference().encode_row(Dtype::kF32, values.data(), expert_format(c), c.hidden, result);
 }
 
 // The state of one rank on the CPU path.
@@ -53,16 +57,48 @@ struct CpuRank {
   int rank;
 };
 
+// Combine::kReduced: what goes back for each received token, as model/expert_rows.cc makes it.
+// plain: the experts' results by entry.
+void sum_messages(const CpuRank& me, const std::vector<std::byte>& plain) {
+  const size_t bytes = kernels::row_bytes(me.c.expert_format, me.c.hidden);
+  for (const ep::ReceivedToken& token : me.exchange.received_tokens()) {
+    std::vector<const std::byte*> rows;
+    for (size_t n = 0; n < token.weights.size(); ++n) {
+      rows.push_back(plain.data() + (static_cast<size_t>(token.first_entry) + n) * bytes);
+    }
+    kernels::ReduceArgs args{.n = me.c.hidden,
+                             .top_k = static_cast<int>(rows.size()),
+                             .format = me.c.expert_format,
+                             .rows = rows.data(),
+                             .weights = token.weights.data()};
+    if (me.c.result_format == RowFormat::kBf16) {
+      args.sum = reinterpret_cast<Bf16*>(token.result);
+      reference().reduce_experts(args);
+      continue;
+    }
+    std::vector<float> sum(static_cast<size_t>(me.c.hidden));
+    args.x = sum.data();
+    reference().reduce_experts(args);
+    reference().encode_row(Dtype::kF32, sum.data(), me.c.result_format, me.c.hidden, token.result);
+  }
+}
+
 RankResults take_rows(const CpuRank& me) {
   RankResults results;
+  const size_t plain_bytes = kernels::row_bytes(me.c.expert_format, me.c.hidden);
+  std::vector<std::byte> plain(
+      me.c.shape.is_reduced ? static_cast<size_t>(me.exchange.num_entries()) * plain_bytes : 0);
   for (int slot = 0; slot < me.c.shape.slots_per_rank; ++slot) {
     const int expert = me.c.slot_experts[me.rank * me.c.shape.slots_per_rank + slot];
+    results.rows.push_back(static_cast<int32_t>(me.exchange.rows_of_slot(slot).size()));
     std::vector<std::byte>& rows = results.rows_of_slots.emplace_back();
     for (const ep::ExpertRow& row : me.exchange.rows_of_slot(slot)) {
       rows.insert(rows.end(), row.row, row.row + me.c.shape.row_bytes);
-      echo(me.c, expert, row.row, row.result);
+      std::byte* const of_entry = plain.data() + static_cast<size_t>(row.entry) * plain_bytes;
+      echo(me.c, expert, row.row, me.c.shape.is_reduced ? of_entry : row.result);
     }
   }
+  if (me.c.shape.is_reduced) sum_messages(me, plain);
   for (int source = 0; source < me.c.shape.ep_size; ++source) {
     const auto counts = me.exchange.received_counts(source);
     results.counts.insert(results.counts.end(), counts.begin(), counts.end());
@@ -78,14 +114,17 @@ void sum_up(const CpuRank& me, const RankTokens& tokens, RankResults* results) {
   const auto hidden = static_cast<size_t>(me.c.hidden);
   results->out.resize(static_cast<size_t>(tokens.num_tokens) * hidden);
   std::vector<Bf16> sum(hidden);
+  const std::vector<float> ones(static_cast<size_t>(me.c.shape.top_k), 1.0f);
   for (int t = 0; t < tokens.num_tokens; ++t) {
     const auto at = static_cast<size_t>(t);
     reference().reduce_experts(
         {.n = me.c.hidden,
-         .top_k = me.c.shape.top_k,
+         .top_k = static_cast<int>(me.exchange.results(t).size()),
          .format = me.c.result_format,
          .rows = me.exchange.results(t).data(),
-         .weights = tokens.weights.data() + at * static_cast<size_t>(me.c.shape.top_k),
+         .weights = me.c.shape.is_reduced
+                        ? ones.data()
+                        : tokens.weights.data() + at * static_cast<size_t>(me.c.shape.top_k),
          .shared = me.c.has_shared_expert ? tokens.shared.data() + at * hidden : nullptr,
          .sum = sum.data()});
     for (size_t i = 0; i < hidden; ++i) results->out[at * hidden + i] = sum[i].bits;
@@ -97,8 +136,10 @@ Status run_cpu_call(const CpuRank& me, const RankTokens& tokens, int call, RankR
   std::vector<int32_t> counts(static_cast<size_t>(me.c.shape.num_experts));
   for (const int32_t expert : tokens.experts) ++counts[static_cast<size_t>(expert)];
   WIDEEP_TRY(me.exchange.begin(counts, {}));
+  const std::span<const float> weights =
+      me.c.shape.is_reduced ? std::span<const float>(tokens.weights) : std::span<const float>();
   WIDEEP_TRY(me.exchange.dispatch(tokens.rows.data(), me.c.shape.row_bytes, tokens.num_tokens,
-                                  tokens.slots, where));
+                                  tokens.slots, where, weights));
   *results = take_rows(me);
   WIDEEP_TRY(me.exchange.combine(where));
   sum_up(me, tokens, results);
@@ -179,12 +220,13 @@ std::string describe(const ExchangeCase& c) {
   return fmt::format(
       "case {}: {} ranks ({} active), {} experts, {} slots per rank, top-{}, {} tokens, hidden {}, "
       "{} to {}, shared expert {}, off by {} bytes, {} calls, {} blocks of {} threads, index {}, "
-      "receive {} blocks{}",
+      "receive {} blocks{}{}{}{}",
       c.seed, c.shape.ep_size, c.num_active(), c.shape.num_experts, c.shape.slots_per_rank,
       c.shape.top_k, c.shape.max_tokens, c.hidden, kernels::row_format_name(c.row_format),
       kernels::row_format_name(c.result_format), c.has_shared_expert, c.misaligned_by, c.num_calls,
       c.options.num_blocks, c.options.num_threads, c.options.num_index_threads,
-      c.options.num_receive_blocks, c.expands ? ", expanded" : "");
+      c.options.num_receive_blocks, c.expands ? ", expanded" : "", c.is_small ? ", one kernel" : "",
+      c.counts ? ", counted" : "", c.shape.is_reduced ? ", reduced" : "");
 }
 
 ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
@@ -216,6 +258,9 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   c.expands = random() % 3 == 0;
   c.misaligned_by = random() % 4 == 0 ? draw(random, 1, 15) : 0;
   c.num_calls = draw(random, 1, 3);
+  c.counts = c.seed % 3 == 0;
+  shape.is_reduced = c.seed / 3 % 3 == 0;
+  c.expert_format = c.seed / 9 % 2 == 0 ? RowFormat::kBf16 : RowFormat::kF32;
 
   // Blocks and threads such that all ranks together keep to the limit.
   const int of_rank = limits.most_device_threads / shape.ep_size;
@@ -227,6 +272,8 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   c.options.num_receive_blocks = draw(random, 1, most_blocks);
   c.options.num_index_threads = kWarpSize * draw(random, 1, c.options.num_threads / kWarpSize);
   c.options.deadline = std::chrono::milliseconds(500);
+  c.is_small = random() % 3 == 0;
+  c.options.small_round_tokens = c.is_small ? shape.max_tokens : 0;
   return c;
 }
 
@@ -249,13 +296,15 @@ std::vector<CallTokens> random_tokens(const ExchangeCase& c) {
 
 Result<std::vector<CallResults>> run_on_cpu(const ExchangeCase& c,
                                             const std::vector<CallTokens>& calls) {
-  const ep::BufferLayout layout({.ep_size = c.shape.ep_size,
-                                 .num_experts = c.shape.num_experts,
-                                 .slots_per_rank = c.shape.slots_per_rank,
-                                 .top_k = c.shape.top_k,
-                                 .row_bytes = c.shape.row_bytes,
-                                 .result_bytes = c.shape.result_bytes,
-                                 .max_tokens = c.shape.max_tokens});
+  const ep::BufferLayout layout(
+      {.ep_size = c.shape.ep_size,
+       .num_experts = c.shape.num_experts,
+       .slots_per_rank = c.shape.slots_per_rank,
+       .top_k = c.shape.top_k,
+       .row_bytes = c.shape.row_bytes,
+       .result_bytes = c.shape.result_bytes,
+       .max_tokens = c.shape.max_tokens,
+       .combine = c.shape.is_reduced ? ep::Combine::kReduced : ep::Combine::kExact});
   std::vector<CallResults> results(calls.size(), CallResults(static_cast<size_t>(c.shape.ep_size)));
   WIDEEP_TRY_ASSIGN(const std::vector<Status> statuses,
                     transport::run_rank_threads(
@@ -284,8 +333,10 @@ Result<std::unique_ptr<ExchangeOnDevices>> ExchangeOnDevices::create(Devices& de
   WIDEEP_TRY_ASSIGN(std::vector<DispatchCombine> ranks,
                     DispatchCombine::create_all(devices, c.shape, c.options));
   for (DispatchCombine& rank : ranks) {
-    WIDEEP_TRY(made->allocate_buffers(rank.rank()));
-    made->ranks_.emplace(rank.rank(), std::move(rank));
+    const int index = rank.rank();
+    WIDEEP_TRY(made->allocate_buffers(index));
+    made->ranks_.emplace(index, std::move(rank));
+    WIDEEP_TRY(made->add_statistics(index));
   }
   return made;
 }
@@ -297,7 +348,24 @@ Result<std::unique_ptr<ExchangeOnDevices>> ExchangeOnDevices::create_one(
                     DispatchCombine::create(devices, c.shape, rank, segments, c.options));
   made->ranks_.emplace(rank, std::move(created));
   WIDEEP_TRY(made->allocate_buffers(rank));
+  WIDEEP_TRY(made->add_statistics(rank));
   return made;
+}
+
+Status ExchangeOnDevices::add_statistics(int rank) {
+  if (!case_.counts) return {};
+  WIDEEP_TRY_ASSIGN(
+      LoadStatistics made,
+      LoadStatistics::create(devices_, ranks_.at(rank).exchange(), 1, case_.options.num_threads));
+  WIDEEP_TRY_ASSIGN(taken_[rank], made.allocate_taken());
+  statistics_.emplace(rank, std::move(made));
+  return {};
+}
+
+Status ExchangeOnDevices::take_loads(int rank) {
+  if (!case_.counts) return {};
+  WIDEEP_TRY(statistics_.at(rank).end_iteration());
+  return statistics_.at(rank).take(rank, taken_.at(rank));
 }
 
 Status ExchangeOnDevices::allocate_buffers(int rank) {
@@ -321,7 +389,7 @@ Status ExchangeOnDevices::allocate_buffers(int rank) {
     WIDEEP_TRY(allocate(&to.out, tokens * out_stride()));
     devices_.forget(to.out, tokens * out_stride());
   }
-  if (case_.expands) {
+  if (case_.expands || case_.shape.is_reduced) {
     WIDEEP_TRY_ASSIGN(matrices_[rank], bytes_for(2 * matrix_bytes()));
   }
   const auto slots = static_cast<size_t>(case_.shape.slots_per_rank);
@@ -333,7 +401,8 @@ Status ExchangeOnDevices::allocate_buffers(int rank) {
 }
 
 size_t ExchangeOnDevices::matrix_stride() const {
-  return (std::max(case_.shape.row_bytes, case_.shape.result_bytes) + 15) / 16 * 16;
+  const size_t plain = kernels::row_bytes(expert_format(case_), case_.hidden);
+  return (std::max<size_t>(case_.shape.row_bytes, plain) + 15) / 16 * 16;
 }
 
 size_t ExchangeOnDevices::matrix_bytes() const {
@@ -361,20 +430,33 @@ Status ExchangeOnDevices::launch(int rank, int call, int num_kernels) {
   const Tokens on_device{b.num_tokens, b.slots, b.weights};
   const int layer = kFirstLayer + call;
   if (case_.prepares && num_kernels > 0) WIDEEP_TRY(me.prepare(b.num_tokens, b.experts, layer));
-  if (num_kernels > 1) {
+  if (case_.counts && num_kernels > 0) {
+    WIDEEP_TRY(statistics_.at(rank).count(b.num_tokens, b.experts, b.slots, 0));
+  }
+  if (case_.is_small && num_kernels > 2) {
+    WIDEEP_TRY(me.dispatch_and_receive(on_device, b.rows + case_.misaligned_by,
+                                       case_.shape.row_bytes, layer));
+  } else if (num_kernels > 1) {
     WIDEEP_TRY(me.dispatch(on_device, b.rows + case_.misaligned_by, case_.shape.row_bytes, layer));
   }
   if (num_kernels > 2) {
-    WIDEEP_TRY(me.receive(layer));
+    if (!case_.is_small) WIDEEP_TRY(me.receive(layer));
+    const bool is_reduced = case_.shape.is_reduced;
     std::byte* const matrix = case_.expands ? matrices_.at(rank) : nullptr;
-    std::byte* const results = case_.expands ? matrix + matrix_bytes() : nullptr;
+    std::byte* const results =
+        case_.expands || is_reduced ? matrices_.at(rank) + matrix_bytes() : nullptr;
     if (case_.expands) WIDEEP_TRY(me.expand(matrix, matrix_stride()));
     WIDEEP_TRY(devices_.launch(rank,
                                EchoExperts{me.exchange(), me.received_rows(), me.slot_starts(),
                                            slot_experts_.at(rank), matrix, results, matrix_stride(),
-                                           case_.row_format, case_.result_format, case_.hidden},
+                                           case_.row_format, expert_format(case_), case_.hidden},
                                {case_.options.num_blocks, case_.options.num_threads}));
-    if (case_.expands) WIDEEP_TRY(me.finalize(results, matrix_stride()));
+    if (is_reduced) {
+      WIDEEP_TRY(me.reduce({results, matrix_stride(), case_.expert_format, case_.hidden},
+                           case_.result_format));
+    } else if (case_.expands) {
+      WIDEEP_TRY(me.finalize(results, matrix_stride()));
+    }
   }
   if (num_kernels > 3) {
     WIDEEP_TRY(me.combine(on_device,
@@ -456,6 +538,33 @@ Status compare_rank(ExchangeOnDevices& exchange, const ExchangeCase& c, int rank
   return {};
 }
 
+namespace {
+
+// The sums of all ranks' statistics against the counts of the CPU path: tokens of each expert, and
+// rows that each slot has received, in all calls.
+Status compare_loads(ExchangeOnDevices& exchange, const ExchangeCase& c,
+                     const std::vector<int>& ranks, const std::vector<CallResults>& expected) {
+  const auto experts = static_cast<size_t>(c.shape.num_experts);
+  std::vector<uint64_t> found(experts + static_cast<size_t>(c.shape.num_slots()));
+  for (const int rank : ranks) {
+    WIDEEP_TRY_ASSIGN(const RankLoads loads, exchange.loads(rank));
+    if (loads.num_iterations != 1) return failed("no statistics; " + describe(c));
+    for (size_t i = 0; i < found.size(); ++i) found[i] += loads.tokens[i];
+  }
+  std::vector<uint64_t> wanted(found.size());
+  for (const CallResults& call : expected) {
+    const std::vector<int32_t>& counts = call[0].counts;  // last: sums over all ranks
+    for (size_t i = 0; i < experts; ++i) wanted[i] += counts[counts.size() - experts + i];
+    size_t slot = experts;
+    for (const RankResults& rank : call) {
+      for (const int32_t rows : rank.rows) wanted[slot++] += rows;
+    }
+  }
+  return found == wanted ? Status{} : failed("other statistics; " + describe(c));
+}
+
+}  // namespace
+
 Status play(Devices& devices, const ExchangeCase& c) {
   const std::vector<CallTokens> calls = random_tokens(c);
   WIDEEP_TRY_ASSIGN(const std::vector<CallResults> expected, run_on_cpu(c, calls));
@@ -474,10 +583,11 @@ Status play(Devices& devices, const ExchangeCase& c) {
   for (int call = 0; call < c.num_calls; ++call) {
     for (const int rank : ranks) WIDEEP_TRY(exchange->launch(rank, call));
   }
+  for (const int rank : ranks) WIDEEP_TRY(exchange->take_loads(rank));
   const Status finished = devices.finish();
   if (!finished.ok()) return failed(finished.message() + "; " + describe(c));
   for (const int rank : ranks) WIDEEP_TRY(compare_rank(*exchange, c, rank, expected));
-  return {};
+  return c.counts ? compare_loads(*exchange, c, ranks, expected) : Status{};
 }
 
 }  // namespace wideep::cuda

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cuda/dispatch_combine.h"
+#include "cuda/load_statistics.h"
 
 namespace wideep::cuda {
 
@@ -24,9 +25,12 @@ struct ExchangeCase {
   int hidden = 1;
   RowFormat row_format = RowFormat::kBf16;
   RowFormat result_format = RowFormat::kBf16;
+  RowFormat expert_format = RowFormat::kBf16;  // of plain results, if they are reduced
   bool has_shared_expert = false;
   bool prepares = true;
   bool expands = false;   // rows into a matrix for the experts
+  bool is_small = false;  // index, dispatch and receive in one kernel
+  bool counts = false;    // statistics: all calls are one iteration of a layer
   int misaligned_by = 0;  // of the dispatched rows, bytes
   int num_calls = 1;
   DispatchCombineOptions options;
@@ -55,6 +59,7 @@ struct RankResults {
   std::vector<uint16_t> out;                          // [num_tokens, hidden] bits of bf16
   std::vector<std::vector<std::byte>> rows_of_slots;  // [slots_per_rank] received rows, one by one
   std::vector<int32_t> counts;  // [ep_size, num_experts] of prepare, then [num_experts] sums
+  std::vector<int32_t> rows;    // [slots_per_rank] received for each slot; only of the CPU path
 };
 using CallResults = std::vector<RankResults>;  // [ep_size]
 
@@ -94,6 +99,9 @@ class ExchangeOnDevices {
   // What was written beyond the tokens of a call; only the emulator can tell.
   Status check_rest(int rank, int call, int num_tokens) const;
   DispatchCombine& rank(int rank) { return ranks_.at(rank); }
+  // If the case counts: ends the iteration and takes its statistics.
+  Status take_loads(int rank);
+  Result<RankLoads> loads(int rank) { return statistics_.at(rank).read(rank, taken_.at(rank)); }
 
  private:
   struct Buffers {
@@ -108,6 +116,7 @@ class ExchangeOnDevices {
 
   ExchangeOnDevices(Devices& devices, const ExchangeCase& c) : devices_(devices), case_(c) {}
   Status allocate_buffers(int rank);
+  Status add_statistics(int rank);
 
   size_t out_stride() const { return (static_cast<size_t>(case_.hidden) * 2 + 15) / 16 * 16; }
 
@@ -120,6 +129,8 @@ class ExchangeOnDevices {
   std::map<int, std::vector<Buffers>> buffers_;  // [num_calls]
   std::map<int, int32_t*> slot_experts_;
   std::map<int, std::byte*> matrices_;  // [all rows that may come] rows, then results
+  std::map<int, LoadStatistics> statistics_;
+  std::map<int, LoadStatistics::Taken> taken_;
   size_t matrix_stride() const;
   size_t matrix_bytes() const;  // of the rows
 };

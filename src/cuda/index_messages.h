@@ -31,20 +31,25 @@ struct IndexMessages {
   WIDEEP_DEVICE void operator()(Lane& lane) const {
     const uint32_t call = begin_call(lane, x);
     if (call == 0) return;
-    const ExchangeShape& shape = x.layout.shape();
-    const int n = lane.load(tokens.num_tokens);
-    if (n > shape.max_tokens || n < 0) {
-      if (lane.block() == 0 && lane.thread() == 0) {
-        fail(lane, x, {FailureCode::kTooManyTokens, -1, layer, -1, call, n});
-      }
-      return;
-    }
-    for (int to = lane.block(); to < shape.ep_size; to += lane.num_blocks()) {
+    const int n = num_tokens(lane, call);
+    if (n < 0) return;
+    for (int to = lane.block(); to < x.layout.shape().ep_size; to += lane.num_blocks()) {
       if (is_active(lane, x, to)) index_for(lane, to, n);
     }
   }
 
- private:
+  // Of this call; −1 if this rank fails, because it has too many.
+  template <typename Lane>
+  WIDEEP_DEVICE int num_tokens(Lane& lane, uint32_t call) const {
+    const int n = lane.load(tokens.num_tokens);
+    if (n >= 0 && n <= x.layout.shape().max_tokens) return n;
+    if (lane.block() == 0 && lane.thread() == 0) {
+      fail(lane, x, {FailureCode::kTooManyTokens, -1, layer, -1, call, n});
+    }
+    return -1;
+  }
+
+  // Of all tokens, those to one rank; a block does it.
   template <typename Lane>
   WIDEEP_DEVICE void index_for(Lane& lane, int to, int n) const {
     const int columns = x.layout.shape().slots_per_rank + 1;
@@ -66,6 +71,7 @@ struct IndexMessages {
     }
   }
 
+ private:
   // [num_warps, columns]: the bits of a warp's tokens; and where the warp begins in the column.
   template <typename Lane>
   WIDEEP_DEVICE uint32_t* bits(Lane& lane, int warp) const {

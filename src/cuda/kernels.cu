@@ -12,14 +12,14 @@ template <typename Body>
 __global__ void __launch_bounds__(kMostIndexThreads, 1)
     run_wide(const __grid_constant__ Body body) {
   CudaLane lane;
-  body(lane);
+  run_kernel(lane, body);
 }
 
 // Up to 512 threads: 128 registers, for the vectors that are under way.
 template <typename Body>
 __global__ void __launch_bounds__(kMostThreads, 1) run(const __grid_constant__ Body body) {
   CudaLane lane;
-  body(lane);
+  run_kernel(lane, body);
 }
 
 // A rank's part of a launch that several ranks share: every num_ranks-th block.
@@ -44,7 +44,7 @@ struct Bodies {
 template <typename Body>
 __device__ __forceinline__ void run_one(const Bodies<Body>& bodies) {
   SharedLaunchLane lane(bodies.num_ranks);
-  bodies.of[static_cast<int>(blockIdx.x) % bodies.num_ranks](lane);
+  run_kernel(lane, bodies.of[static_cast<int>(blockIdx.x) % bodies.num_ranks]);
 }
 template <typename Body>
 __global__ void __launch_bounds__(kMostIndexThreads, 1)
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 
 template <typename Body>
 constexpr bool is_wide() {
-  return std::is_same_v<Body, ChooseSlots> || std::is_same_v<Body, IndexMessages> ||
-         std::is_same_v<Body, Prepare>;
+  return std::is_same_v<Body, ChooseByCounts> || std::is_same_v<Body, ChooseSlots> ||
+         std::is_same_v<Body, IndexMessages> || std::is_same_v<Body, Prepare>;
 }
 
 template <typename Body>
@@ -95,32 +95,43 @@ cudaError_t add_resources(const char* name, int num_threads, std::vector<KernelR
   return counted;
 }
 
+template <typename Argument>
+cudaError_t launch(void (*entry)(Argument), const Argument& argument, int num_blocks,
+                   const LaunchShape& shape, cudaStream_t stream, bool is_dependent) {
+  cudaLaunchAttribute may_overlap{};
+  may_overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  may_overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(num_blocks));
+  config.blockDim = dim3(static_cast<unsigned>(shape.num_threads));
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
+  config.attrs = &may_overlap;
+  config.numAttrs = is_dependent ? 1 : 0;
+  return cudaLaunchKernelEx(&config, entry, argument);
+}
+
 }  // namespace
 
-cudaError_t launch_kernel(const Kernel& kernel, const LaunchShape& shape, cudaStream_t stream) {
+cudaError_t launch_kernel(const Kernel& kernel, const LaunchShape& shape, cudaStream_t stream,
+                          bool is_dependent) {
   return std::visit(
       [&]<typename Body>(const Body& body) {
-        entry<Body>()<<<static_cast<unsigned>(shape.num_blocks),
-                        static_cast<unsigned>(shape.num_threads), shape.shared_bytes, stream>>>(
-            body);
-        return cudaGetLastError();
+        return launch(entry<Body>(), body, shape.num_blocks, shape, stream, is_dependent);
       },
       kernel);
 }
 
 cudaError_t launch_together(std::span<const Kernel> kernels, const LaunchShape& shape,
-                            cudaStream_t stream) {
+                            cudaStream_t stream, bool is_dependent) {
   if (kernels.empty() || kernels.size() > kMostInLaunch) return cudaErrorInvalidValue;
   return std::visit(
       [&]<typename Body>(const Body&) {
         Bodies<Body> bodies;
         bodies.num_ranks = static_cast<int>(kernels.size());
         for (size_t i = 0; i < kernels.size(); ++i) bodies.of[i] = std::get<Body>(kernels[i]);
-        const auto blocks =
-            static_cast<unsigned>(shape.num_blocks) * static_cast<unsigned>(kernels.size());
-        shared_entry<Body>()<<<blocks, static_cast<unsigned>(shape.num_threads), shape.shared_bytes,
-                               stream>>>(bodies);
-        return cudaGetLastError();
+        return launch(shared_entry<Body>(), bodies, shape.num_blocks * bodies.num_ranks, shape,
+                      stream, is_dependent);
       },
       kernels[0]);
 }
@@ -135,12 +146,26 @@ cudaError_t kernel_resources(int num_threads, std::vector<KernelResources>* list
   add("index", static_cast<const IndexMessages*>(nullptr));
   add("dispatch", static_cast<const Dispatch*>(nullptr));
   add("receive", static_cast<const Receive*>(nullptr));
+  add("copy", static_cast<const CopyRecords*>(nullptr));
+  add("small round", static_cast<const SmallRound*>(nullptr));
   add("expand", static_cast<const Expand*>(nullptr));
   add("finalize", static_cast<const Finalize*>(nullptr));
   add("combine f32", static_cast<const Combine<RowFormat::kF32>*>(nullptr));
   add("combine bf16", static_cast<const Combine<RowFormat::kBf16>*>(nullptr));
   add("combine fp8", static_cast<const Combine<RowFormat::kFp8>*>(nullptr));
   add("combine nvfp4", static_cast<const Combine<RowFormat::kNvfp4>*>(nullptr));
+  add("count tokens", static_cast<const CountTokens*>(nullptr));
+  add("end iteration", static_cast<const EndIteration*>(nullptr));
+  add("take loads", static_cast<const TakeLoads*>(nullptr));
+  add("choose by counts", static_cast<const ChooseByCounts*>(nullptr));
+  add("reduce f32", static_cast<const ReduceResults<RowFormat::kF32>*>(nullptr));
+  add("reduce bf16", static_cast<const ReduceResults<RowFormat::kBf16>*>(nullptr));
+  add("reduce fp8", static_cast<const ReduceResults<RowFormat::kFp8>*>(nullptr));
+  add("reduce nvfp4", static_cast<const ReduceResults<RowFormat::kNvfp4>*>(nullptr));
+  add("combine reduced f32", static_cast<const CombineReduced<RowFormat::kF32>*>(nullptr));
+  add("combine reduced bf16", static_cast<const CombineReduced<RowFormat::kBf16>*>(nullptr));
+  add("combine reduced fp8", static_cast<const CombineReduced<RowFormat::kFp8>*>(nullptr));
+  add("combine reduced nvfp4", static_cast<const CombineReduced<RowFormat::kNvfp4>*>(nullptr));
   return error;
 }
 

@@ -10,6 +10,8 @@
 //   shared<T>()                   the block's shared memory
 //   load(p), store(p, v)          plain accesses of 1, 2, 4, 8 or 16 bytes, aligned to their size.
 //                                 All memory that other threads may touch is accessed through them.
+//   load_from_memory(p)           as load, but never of what is still in a register or in a cache
+//                                 of this block's own
 //   sync(), sync_warp()           all threads of the block, of the warp: what one wrote before,
 //                                 all see after
 //   shuffle(v, from)              v of another lane
@@ -24,6 +26,14 @@
 //   compare_exchange(p, old, v)
 //   atomic_add_acq_rel(p, v)      acquires and releases, for all ranks
 //   now_ns(), pause()             a clock for deadlines; called between two polls
+//   await_predecessor()           the kernel may have begun before the one in front of it in its
+//                                 stream has ended (a dependent launch). Every thread calls this
+//                                 (run_kernel), and before it touches nothing that an earlier
+//                                 kernel touches
+//   let_successor_begin()         the next kernel of the stream may begin when every block has
+//                                 called this or ended. After await_predecessor: then all blocks
+//                                 of this kernel have their places, and at most two kernels are
+//                                 there
 //
 // Thread safety: a lane belongs to one thread.
 #pragma once
@@ -68,6 +78,7 @@ concept KernelLane = requires(L& lane, uint32_t* word, const uint32_t* read, Vec
   { lane.num_warps() } -> std::same_as<int>;
   { lane.template shared<uint32_t>() } -> std::same_as<uint32_t*>;
   { lane.load(read) } -> std::same_as<uint32_t>;
+  { lane.load_from_memory(static_cast<const Vector*>(vector)) } -> std::same_as<Vector>;
   lane.store(vector, value);
   lane.sync();
   lane.sync_warp();
@@ -84,7 +95,19 @@ concept KernelLane = requires(L& lane, uint32_t* word, const uint32_t* read, Vec
   { lane.atomic_add_acq_rel(word, 1u) } -> std::same_as<uint32_t>;
   { lane.now_ns() } -> std::same_as<uint64_t>;
   lane.pause();
+  lane.await_predecessor();
+  lane.let_successor_begin();
 };
+
+// What a back end runs of a kernel: it begins when the one before it has ended, and by then the
+// next one may take its places on the multiprocessors, so that its launch is over when this one
+// ends.
+template <typename Lane, typename Body>
+WIDEEP_DEVICE void run_kernel(Lane& lane, const Body& body) {
+  lane.await_predecessor();
+  lane.let_successor_begin();
+  body(lane);
+}
 
 // Number of set bits below bit `i`.
 WIDEEP_HOST_DEVICE int bits_below(uint32_t bits, int i) {

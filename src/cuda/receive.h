@@ -18,7 +18,7 @@ namespace wideep::cuda {
 struct ReceivedRow {
   struct alignas(16) Places {
     const std::byte* row;  // [row_bytes], 16-byte aligned
-    std::byte* result;     // [result_bytes], 16-byte aligned
+    std::byte* result;     // [result_bytes], 16-byte aligned; null if results are reduced
   };
   struct alignas(16) Origin {
     float weight;  // the router's
@@ -35,6 +35,9 @@ struct Receive {
   ReceivedRow* received = nullptr;  // [ep_size · max_tokens · entries] room; rows by slot
   int32_t* slot_starts = nullptr;   // [slots_per_rank + 1] where each slot's rows begin
   int32_t layer = 0;
+  // [ep_size, max_tokens, entries] where the rows of each message are in `received`, in the order
+  // of its slots; null: not needed, because results are not reduced.
+  int32_t* rows_of_messages = nullptr;
 
   // Bytes of shared memory that a block needs.
   static size_t shared_bytes(const ExchangeShape& shape) {
@@ -46,7 +49,12 @@ struct Receive {
   template <typename Lane>
   WIDEEP_DEVICE void operator()(Lane& lane) const {
     const uint32_t call = begin_call(lane, x);
-    if (call == 0 || !await_ranks(lane, x, Channel::kDispatch, call, layer)) return;
+    if (call != 0) await_and_list(lane, call);
+  }
+
+  template <typename Lane>
+  WIDEEP_DEVICE void await_and_list(Lane& lane, uint32_t call) const {
+    if (!await_ranks(lane, x, Channel::kDispatch, call, layer)) return;
     find_starts(lane);
     const int warps = lane.num_blocks() * lane.num_warps();
     const int me = lane.block() * lane.num_warps() + lane.warp();
@@ -124,6 +132,11 @@ struct Receive {
     }
   }
 
+  WIDEEP_DEVICE int32_t* rows_of_message(int source, int message) const {
+    const int64_t at = int64_t{source} * x.layout.shape().max_tokens + message;
+    return rows_of_messages + at * x.layout.entries();
+  }
+
   template <typename Lane>
   WIDEEP_DEVICE void take(Lane& lane, int source, int message) const {
     std::byte* mine = x.segments[x.rank];
@@ -132,11 +145,17 @@ struct Receive {
     for (int k = 0; k < x.layout.shape().top_k; ++k) {
       const int32_t slot = lane.load(slots + k);
       if (slot < 0) continue;
-      ReceivedRow* row = received + lane.load(starts(lane) + slot) +
-                         lane.load(first_rows(lane, source) + slot) +
-                         lane.load(x.layout.ordinals(slots) + k);
-      lane.store(&row->places,
-                 {x.layout.row(slots), x.layout.result(mine, source, message, place)});
+      const int32_t index = lane.load(starts(lane) + slot) +
+                            lane.load(first_rows(lane, source) + slot) +
+                            lane.load(x.layout.ordinals(slots) + k);
+      ReceivedRow* row = received + index;
+      std::byte* result = nullptr;
+      if (rows_of_messages == nullptr) {
+        result = x.layout.result(mine, source, message, place);
+      } else {
+        lane.store(rows_of_message(source, message) + place, index);
+      }
+      lane.store(&row->places, {x.layout.row(slots), result});
       lane.store(&row->origin, {lane.load(x.layout.weights(slots) + k), source, message, slot});
       ++place;
     }

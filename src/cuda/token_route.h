@@ -22,9 +22,13 @@ struct TokenRoute {
   uint32_t wrong_slots = 0;   // bits: slots that no rank has, twice the same, of inactive ranks
 };
 
+inline constexpr int kAllRanks = -1;
+
+// only_rank: of what index has found for other ranks, nothing is read, and first_lanes has the lane
+// of this rank only.
 template <typename Lane>
-WIDEEP_DEVICE TokenRoute find_route(Lane& lane, const Exchange& x, const Tokens& tokens,
-                                    int token) {
+WIDEEP_DEVICE TokenRoute find_route(Lane& lane, const Exchange& x, const Tokens& tokens, int token,
+                                    int only_rank = kAllRanks) {
   const ExchangeShape& shape = x.layout.shape();
   const int me = lane.lane();
   const bool has_slot = me < shape.top_k;
@@ -43,8 +47,9 @@ WIDEEP_DEVICE TokenRoute find_route(Lane& lane, const Exchange& x, const Tokens&
   const bool has_message = exists && is_active(lane, x, route.rank);
   const bool is_right = !has_slot || (has_message && !route.is_duplicate);
   route.wrong_slots = lane.ballot(!is_right);
-  route.first_lanes = lane.ballot(exists && route.place == 0);
-  if (has_message) {
+  const bool is_wanted = only_rank == kAllRanks || only_rank == route.rank;
+  route.first_lanes = lane.ballot(exists && route.place == 0 && is_wanted);
+  if (has_message && is_wanted) {
     route.message =
         lane.load(x.message_of + static_cast<int64_t>(route.rank) * shape.max_tokens + token);
   }

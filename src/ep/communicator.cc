@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "ep/check_shapes.h"
 #include "ep/dispatch_combine.h"
+#include "ep/result_sum.h"
 
 namespace wideep::ep {
 namespace {
@@ -82,6 +83,7 @@ struct Communicator::State {
         slots_per_rank(options.slots_per_rank),
         top_k(static_cast<size_t>(options.top_k)),
         max_tokens(options.max_tokens),
+        result_bytes(options.result_bytes),
         slot_start(static_cast<size_t>(options.slots_per_rank) + 1) {}
 
   Status check(const void* rows, int tokens);
@@ -93,6 +95,7 @@ struct Communicator::State {
   int slots_per_rank;
   size_t top_k;
   int max_tokens;
+  size_t result_bytes;
   int64_t round = 0;
   int num_tokens = 0;         // of the last dispatch
   bool has_received = false;  // between dispatch and combine
@@ -188,6 +191,27 @@ std::span<const std::byte* const> Communicator::results(int token) const {
 
 std::byte* Communicator::own_result(int token) const {
   return results(token).empty() ? nullptr : state_->exchange.own_result(token);
+}
+
+Status Communicator::sum_results(int token, ResultType type, const float* weights,
+                                 const float* shared, uint16_t* out) const {
+  const auto rows = results(token);
+  if (rows.empty()) {
+    return invalid_input(fmt::format(
+        "sum_results: expected a token of the last dispatch, after its combine, found {}", token));
+  }
+  const size_t value_bytes = type == ResultType::kF32 ? sizeof(float) : sizeof(uint16_t);
+  if (state_->result_bytes % value_bytes != 0) {
+    return invalid_input(fmt::format("sum_results: results of {} bytes: expected a multiple of {}",
+                                     state_->result_bytes, value_bytes));
+  }
+  sum_rows({.rows = rows,
+            .type = type,
+            .weights = weights,
+            .shared = shared,
+            .hidden = state_->result_bytes / value_bytes,
+            .out = out});
+  return {};
 }
 
 void Communicator::fail(const std::string& message) {

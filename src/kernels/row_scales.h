@@ -27,24 +27,24 @@ struct RowScale {
   float to_code = 0.0f;
 };
 
-inline RowScale fixed_scale(uint32_t largest_bits) {
+constexpr RowScale fixed_scale(uint32_t largest_bits) {
   return {largest_bits < kLeastCoded ? 0.0f : std::bit_cast<float>(kNotFinite), 0.0f};
 }
-inline bool has_scale(uint32_t largest_bits) {
+constexpr bool has_scale(uint32_t largest_bits) {
   return largest_bits >= kLeastCoded && largest_bits < kBeyondCoded;
 }
 
 // The scale of 128 values of an fp8 row. to_code is rounded to bf16 (8 significant bits), so that
 // products with bf16 values are exact and a table can hold the codes of all 128 × 128 pairs of
 // fractions. The largest magnitude still gets the largest code, 448: its product is at most 450.
-inline RowScale fp8_scale(uint32_t largest_bits) {
+constexpr RowScale fp8_scale(uint32_t largest_bits) {
   if (!has_scale(largest_bits)) return fixed_scale(largest_bits);
   const auto to_code = static_cast<float>(Bf16(448.0f / std::bit_cast<float>(largest_bits)));
   return {1.0f / to_code, to_code};
 }
 
 // The scale of an nvfp4 row. Its codes are the scales of groups: a group's max / 6 = code · scale.
-inline RowScale nvfp4_scale(uint32_t largest_bits) {
+constexpr RowScale nvfp4_scale(uint32_t largest_bits) {
   if (!has_scale(largest_bits)) return fixed_scale(largest_bits);
   const float largest = std::bit_cast<float>(largest_bits);
   return {largest / (6.0f * 448.0f), 448.0f / largest};

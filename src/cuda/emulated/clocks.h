@@ -30,6 +30,11 @@ class VectorClock {
   uint32_t of(uint32_t thread) const { return times_[thread]; }
   bool knows(Moment moment) const { return times_[moment.thread] >= moment.time; }
   void tick(uint32_t thread) { ++times_[thread]; }
+  void forget_all_but(uint32_t thread) {
+    const uint32_t kept = times_[thread];
+    std::fill(times_.begin(), times_.end(), 0);
+    times_[thread] = kept;
+  }
   void join(const VectorClock& other) {
     if (times_.empty()) times_.resize(other.times_.size());
     uint32_t* mine = times_.data();

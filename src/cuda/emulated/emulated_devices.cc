@@ -32,8 +32,9 @@ Status EmulatedDevices::launch(int rank, const Kernel& kernel, const LaunchShape
   const int delay = most_delay_ == 0 ? 0 : static_cast<int>(random_() % most_delay_);
   std::visit(
       [&](const auto& body) {
-        machine_.launch(rank, {kernel_name(kernel), shape.num_blocks, shape.num_threads,
-                               [body](EmulatedLane& lane) { body(lane); }, delay});
+        machine_.launch(
+            rank, {kernel_name(kernel), shape.num_blocks, shape.num_threads,
+                   [body](EmulatedLane& lane) { run_kernel(lane, body); }, delay, are_dependent_});
       },
       kernel);
   return {};

@@ -21,6 +21,9 @@ class EmulatedDevices final : public Devices {
   // Launches are delayed by up to so many choices of the scheduler; 0: not at all.
   void set_most_delay(int delay) { most_delay_ = delay; }
 
+  // All launches from here on may begin before the ones before them have ended (machine.h).
+  void set_dependent_launches(bool on) { are_dependent_ = on; }
+
   Result<std::byte*> allocate(int rank, size_t num_bytes, bool symmetric) override;
   Status write(int rank, void* to, const void* from, size_t num_bytes) override;
   Status read(int rank, void* to, const void* from, size_t num_bytes) override;
@@ -38,6 +41,7 @@ class EmulatedDevices final : public Devices {
   mutable Machine machine_;
   std::mt19937_64 random_;
   int most_delay_ = 0;
+  bool are_dependent_ = false;
 };
 
 }  // namespace wideep::cuda

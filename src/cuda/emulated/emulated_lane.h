@@ -26,7 +26,7 @@ class EmulatedLane {
   int thread() const { return me_.index; }
   int num_threads() const { return me_.block->num_threads; }
   int block() const { return me_.block->index; }
-  int num_blocks() const { return me_.block->device->launch.num_blocks; }
+  int num_blocks() const { return me_.block->grid->launch.num_blocks; }
   int lane() const { return me_.index % kWarpSize; }
   int warp() const { return me_.index / kWarpSize; }
   int num_warps() const { return num_threads() / kWarpSize; }
@@ -41,6 +41,9 @@ class EmulatedLane {
     if (fault_at(Operation::kLoad, where) == Fault::kNextPlace) ++from;
     machine_.access(me_, from, sizeof(T), Access::kRead, where);
     return *from;
+  }
+  Vector load_from_memory(const Vector* from, const Where& where = Where::current()) {
+    return load(from, where);
   }
   template <typename T>
   void store(T* to, const std::type_identity_t<T>& value, const Where& where = Where::current()) {
@@ -143,6 +146,13 @@ class EmulatedLane {
 
   uint64_t now_ns() { return machine_.now_ns_; }
   void pause() { machine_.pause(me_); }
+  void await_predecessor(const Where& where = Where::current()) {
+    if (fault_at(Operation::kAwaitPredecessor, where) == Fault::kDropped) return;
+    machine_.await_predecessor(me_, where);
+  }
+  void let_successor_begin(const Where& where = Where::current()) {
+    machine_.let_successor_begin(me_, where);
+  }
 
  private:
   Fault fault_at(Operation operation, const Where& where) {

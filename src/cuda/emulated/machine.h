@@ -2,12 +2,16 @@
 //
 // Several emulated devices, one per rank: each has a stream of kernel launches, which run one after
 // the other on that device and at the same time as those of the others. Every CUDA thread is a
-// fiber; all blocks of a launch are resident.
+// fiber; all blocks of a launch are resident. A dependent launch (Launch::is_dependent) may begin
+// while the one before it still runs, if that allows it; a thread of it knows nothing that earlier
+// kernels have done until it has awaited them, so that whatever it touches too early is a race.
 //
 // The scheduler is adversarial: from a seed it chooses which thread continues at every barrier,
 // warp operation, atomic access and poll. Besides what CheckedMemory finds, these end a run with an
 // error that names the kernel, rank, block, thread and line: a barrier or warp operation that not
-// all threads reach, threads that wait for each other, and polling that nothing will ever end.
+// all threads reach, threads that wait for each other, polling that nothing will ever end, a
+// dependent launch that ends, or calls its successor, without having awaited its predecessor, and a
+// thread that does not come to its next switch.
 //
 // Time is virtual. It stands still as long as any thread makes progress, and grows when all that is
 // left to run is polling: so a deadline passes if and only if nothing else could happen.
@@ -47,7 +51,9 @@ struct MachineOptions {
   int max_threads = 32;  // of a block
   size_t memory_bytes = size_t{32} << 20;
   size_t shared_bytes = size_t{48} << 10;  // of a block
+  uint64_t most_accesses = 5'000'000;      // of a thread without a switch: more never end
   uint64_t seed = 1;
+  bool overlaps_launches = false;  // dependent launches begin as early as they may
 };
 
 struct Launch {
@@ -56,6 +62,7 @@ struct Launch {
   int num_threads = 32;  // of a block
   std::function<void(EmulatedLane&)> kernel;
   int delay = 0;  // so many choices of the scheduler pass before it starts
+  bool is_dependent = false;
 };
 
 class Machine {
@@ -77,12 +84,15 @@ class Machine {
   void record_sites(bool on) { records_sites_ = on; }
   const std::set<Site>& sites() const { return sites_; }
   uint64_t num_switches() const { return num_switches_; }
+  // Dependent launches that began before their predecessors ended.
+  uint64_t num_overlaps() const { return num_overlaps_; }
 
  private:
   friend class EmulatedLane;
   struct Thread;
   struct Warp;
   struct Block;
+  struct Grid;
   struct Device;
   // What a thread finds at an address that others have released.
   struct Released {
@@ -103,8 +113,11 @@ class Machine {
   void forget_released(const void* at) { released_.erase(at); }
   void yield(Thread& thread);
   void pause(Thread& thread);
+  void await_predecessor(Thread& thread, const std::source_location& where);
+  void let_successor_begin(Thread& thread, const std::source_location& where);
   void note_progress() {
-    stalled_ = 0;
+    ++stall_;
+    num_stalled_ = 0;
     time_step_ns_ = kFirstStepNs;
   }
   [[noreturn]] void fail(Thread& thread, std::string what, const std::source_location& where);
@@ -112,7 +125,10 @@ class Machine {
   // ---- the scheduler ----
   static void run_thread(void* thread);
   void end_thread(Thread& thread);
+  void end_grid(Grid& grid);
+  bool can_start(const Device& device) const;
   void start_next(Device& device);
+  void start_grid(Grid& grid);
   void start_delayed();
   Thread* choose();
   void make_ready(Thread& thread);
@@ -136,9 +152,12 @@ class Machine {
   int habit_ = 0;        // of the scheduler, in this run
   int slow_device_ = 0;  // which the habit may choose seldom
   uint64_t num_switches_ = 0;
+  uint64_t num_overlaps_ = 0;
+  uint64_t num_accesses_ = 0;  // since the last switch
   uint64_t now_ns_ = 1;
   uint64_t time_step_ns_ = kFirstStepNs;
-  uint64_t stalled_ = 0;  // polls since the last progress of any thread
+  uint64_t stall_ = 1;      // number of times that anything happened or time grew
+  size_t num_stalled_ = 0;  // threads that have only polled since
 };
 
 }  // namespace wideep::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads, warps, blocks and devices of a Machine.
+// The threads, warps, blocks, grids and devices of a Machine.
 //
 // Thread safety: those of their machine.
 #pragma once
@@ -24,7 +24,10 @@ struct Machine::Thread {
   uint32_t id = 0;  // in the machine
   VectorClock clock;
   Fiber fiber;
-  std::string waits_for;  // empty: it does not wait
+  std::string waits_for;     // empty: it does not wait
+  bool has_awaited = false;  // the kernel's predecessor
+  uint64_t stall = 0;        // in which it has polled last, and how often
+  int polls = 0;
 };
 
 struct Machine::Warp {
@@ -40,9 +43,13 @@ struct Machine::Block {
   void start(int threads_of_launch) {
     num_threads = threads_of_launch;
     num_ended = 0;
+    lets_successor_begin = false;
     waiting.clear();
     for (Warp& warp : warps) warp = {};
-    for (auto& thread : threads) thread->waits_for.clear();
+    for (auto& thread : threads) {
+      thread->waits_for.clear();
+      thread->has_awaited = false;
+    }
   }
   Warp& warp_of(const Thread& thread) {
     return warps[static_cast<size_t>(thread.index / kWarpSize)];
@@ -56,23 +63,43 @@ struct Machine::Block {
 
   int index = 0;
   Device* device = nullptr;
+  Grid* grid = nullptr;
   std::byte* shared = nullptr;
   int num_threads = 0;  // of the launch
   int num_ended = 0;
+  bool lets_successor_begin = false;
   uint32_t line = 0;             // of the barrier
   std::vector<Thread*> waiting;  // at the barrier
   std::vector<Warp> warps;
   std::vector<std::unique_ptr<Thread>> threads;
 };
 
-struct Machine::Device {
-  int index = 0;
-  VectorClock clock;  // of all that its launches have done
-  std::deque<Launch> stream;
-  Launch launch;  // the one that runs
-  int num_running = 0;
-  bool is_delayed = false;
+// Room for one launch.
+struct Machine::Grid {
+  bool is_running() const { return num_running > 0; }
+
+  Device* device = nullptr;
+  Launch launch;                  // the one that runs, or ran last
+  int num_running = 0;            // threads
+  int num_letting = 0;            // blocks that let the successor begin, or have ended
+  VectorClock clock;              // of its threads that have ended
+  std::vector<Thread*> awaiting;  // threads of the successor that wait for its end
   std::vector<std::unique_ptr<Block>> blocks;
+};
+
+struct Machine::Device {
+  // The launch that began last, and the one before it.
+  Grid& newest() { return *grids[newest_grid]; }
+  const Grid& newest() const { return *grids[newest_grid]; }
+  const Grid& predecessor() const { return *grids[grids.size() - 1 - newest_grid]; }
+  Grid& predecessor() { return *grids[grids.size() - 1 - newest_grid]; }
+
+  int index = 0;
+  VectorClock clock;  // of all that its launches have done that have ended
+  std::deque<Launch> stream;
+  bool is_delayed = false;
+  size_t newest_grid = 0;
+  std::vector<std::unique_ptr<Grid>> grids;  // 1, or 2 if launches may overlap
 };
 
 }  // namespace wideep::cuda

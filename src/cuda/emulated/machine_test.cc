@@ -175,6 +175,97 @@ TEST(MachineTest, OneSeedIsOneOrder) {
   EXPECT_EQ(switches(3), switches(3));
 }
 
+// ---- dependent launches ----
+
+// A kernel writes words, the next one, a dependent launch, reads them: after having awaited it or
+// not. The message of the run with this seed, and whether they overlapped.
+struct Overlap {
+  bool lets_begin = true;
+  bool awaits = true;
+  bool writes_before = false;  // the second one, what the first one reads
+  bool lets_begin_first = false;
+};
+std::pair<std::string, uint64_t> run_two(const Overlap& how, uint64_t seed, bool overlaps) {
+  Machine machine(
+      {.max_blocks = 2, .max_threads = 64, .seed = seed, .overlaps_launches = overlaps});
+  uint32_t* data = unwritten(machine, 128);
+  uint32_t* read = Words(machine, 1).data;
+  const auto first = [=](EmulatedLane& lane) {
+    if (how.lets_begin) lane.let_successor_begin();
+    lane.sync();
+    lane.load(read);
+    lane.store(data + lane.block() * 64 + lane.thread(), 1u);
+  };
+  const auto second = [=](EmulatedLane& lane) {
+    if (how.lets_begin_first) lane.let_successor_begin();
+    if (how.writes_before && lane.block() == 0 && lane.thread() == 0) lane.store(read, 1u);
+    if (how.awaits) lane.await_predecessor();
+    lane.atomic_add(read + 0, 0u);
+    lane.load(data + lane.thread());
+  };
+  machine.launch(0, {"first", 2, 64, first});
+  machine.launch(0, {"second", 1, 64, second, 0, true});
+  std::string message = machine.run().message();
+  return {std::move(message), machine.num_overlaps()};
+}
+
+TEST(MachineTest, ADependentLaunchBeginsBeforeThePredecessorEndsAndSeesItsWritesAfterTheWait) {
+  uint64_t overlaps = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const auto [message, overlapped] = run_two({}, seed, true);
+    EXPECT_EQ(message, "");
+    overlaps += overlapped;
+    EXPECT_EQ(run_two({}, seed, false), std::pair(std::string(), uint64_t{0}));
+    EXPECT_EQ(run_two({.lets_begin = false}, seed, true), std::pair(std::string(), uint64_t{0}));
+  }
+  EXPECT_EQ(overlaps, 20u);
+}
+
+// Whether or not this run had them overlap.
+TEST(MachineTest, FindsADependentLaunchThatDoesNotAwaitItsPredecessor) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const bool overlaps : {false, true}) {
+      EXPECT_THAT(run_two({.awaits = false}, seed, overlaps).first,
+                  AllOf(HasSubstr("kernel second"),
+                        ::testing::AnyOf(HasSubstr("race"), HasSubstr("nobody has written"))));
+      EXPECT_THAT(run_two({.writes_before = true}, seed, overlaps).first, HasSubstr("race"));
+      EXPECT_THAT(run_two({.lets_begin_first = true}, seed, overlaps).first,
+                  HasSubstr("lets the next kernel begin without having awaited"));
+    }
+  }
+}
+
+TEST(MachineTest, FindsADependentLaunchThatEndsWithoutHavingAwaitedItsPredecessor) {
+  Machine machine({.overlaps_launches = true});
+  machine.launch(0, {"first", 1, 32, [](EmulatedLane& lane) { lane.let_successor_begin(); }});
+  machine.launch(0, {"second", 1, 32, [](EmulatedLane&) {}, 0, true});
+  EXPECT_THAT(machine.run().message(), HasSubstr("ended without having awaited"));
+}
+
+// A third launch sees what the first one did, because the second one awaited it.
+TEST(MachineTest, DependentLaunchesInARowOverlapTwoAtATime) {
+  uint64_t overlaps = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Machine machine({.max_blocks = 2, .max_threads = 32, .seed = seed, .overlaps_launches = true});
+    uint32_t* word = Words(machine, 1).data;
+    constexpr uint32_t kLaunches = 6;
+    for (uint32_t i = 0; i < kLaunches; ++i) {
+      machine.launch(0, {"count", 2, 32,
+                         [=](EmulatedLane& lane) {
+                           lane.await_predecessor();
+                           lane.let_successor_begin();
+                           if (lane.block() != 1 || lane.thread() != 3) return;
+                           lane.store(word, lane.load(word) + 1);
+                         },
+                         static_cast<int>(seed % 3 * 10), true});
+    }
+    EXPECT_EQ(machine.run().message(), "");
+    EXPECT_EQ(*word, kLaunches);
+    overlaps += machine.num_overlaps();
+  }
+  EXPECT_GT(overlaps, 20u);
+}
+
 // ---- bad kernels ----
 
 TEST(MachineTest, FindsAMissingRelease) {
@@ -315,6 +406,18 @@ TEST(MachineTest, FindsThatAWriteComesBeforeOthersHaveRead) {
                            };
                          }),
               HasSubstr("race"));
+}
+
+TEST(MachineTest, FindsALoopThatDoesNotEnd) {
+  EXPECT_THAT(run_kernel({.most_accesses = 1000}, 1, 32,
+                         [](Machine& machine) {
+                           uint32_t* word = Words(machine, 1).data;
+                           return [word](EmulatedLane& lane, int) {
+                             while (lane.load(word) == 0) {
+                             }
+                           };
+                         }),
+              HasSubstr("a loop that does not end"));
 }
 
 TEST(MachineTest, CanRunAgainAfterAnError) {

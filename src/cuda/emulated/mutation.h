@@ -24,7 +24,8 @@ enum class Operation : uint8_t {
   kAtomicAcqRel,
   kShuffle,
   kBallot,
-  kMatch
+  kMatch,
+  kAwaitPredecessor
 };
 
 // A place in a kernel's source where it does something.

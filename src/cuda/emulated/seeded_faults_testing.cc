@@ -16,6 +16,7 @@ std::vector<Fault> faults_of(Operation operation) {
     case Operation::kBarrier:
     case Operation::kWarpBarrier:
     case Operation::kAtomic:
+    case Operation::kAwaitPredecessor:
       return {Fault::kDropped};
     case Operation::kRelease:
       return {Fault::kDropped, Fault::kRelaxed, Fault::kOneDevice};
@@ -43,7 +44,7 @@ const char* fault_name(Fault fault) {
 const char* operation_name(Operation operation) {
   constexpr const char* kNames[] = {"barrier", "warp barrier", "load",   "store",
                                     "acquire", "release",      "atomic", "acq_rel",
-                                    "shuffle", "ballot",       "match"};
+                                    "shuffle", "ballot",       "match",  "await predecessor"};
   return kNames[static_cast<int>(operation)];
 }
 

@@ -6,7 +6,9 @@
 //                                   the device with as many bytes, and beside the memory's limit
 //   cuda_exchange_bench formats     the same for fp8 and nvfp4, 8 ranks
 //   cuda_exchange_bench blocks      the same for other numbers of blocks and threads
-//   cuda_exchange_bench latency     a round without tokens, and with few
+//   cuda_exchange_bench latency     a round without tokens, and with few; launches one by one and
+//                                   dependent, four kernels and two
+//   cuda_exchange_bench copies      copies of experts with content hashes, and rounds beside them
 //
 // Bytes are those that have to be read and written: a dispatched row is read once and written once
 // for each of its ranks, with its lists; a result is read once for each of top_k, the sum written
@@ -24,9 +26,11 @@
 #include <string>
 #include <vector>
 
+#include "base/content_hash.h"
 #include "base/try.h"
 #include "cuda/cuda_devices.h"
 #include "cuda/dispatch_combine.h"
+#include "cuda/expert_copies.h"
 
 namespace wideep::cuda {
 namespace {
@@ -43,6 +47,8 @@ struct Setting {
   RowFormat result_format = RowFormat::kBf16;
   int blocks_per_multiprocessor = 2;  // of all ranks together
   int num_threads = 512;
+  int blocks_of_rank = 0;  // 0: by blocks_per_multiprocessor
+  bool is_dependent = true;
 };
 
 Status check(cudaError_t error, const char* what) { return cuda_status(error, what); }
@@ -86,6 +92,7 @@ class Bench {
 
   CudaDevices& devices() { return *devices_; }
   const ExchangeShape& shape() const { return shape_; }
+  int blocks_of_rank() const { return options_.num_blocks; }
   double dispatch_bytes() const { return dispatch_bytes_; }
   double combine_bytes() const { return combine_bytes_; }
 
@@ -132,11 +139,24 @@ class Bench {
     WIDEEP_TRY(receive());
     return combine();
   }
+  Status dispatch_and_receive() {
+    return each([&](size_t r) {
+      return ranks_[r].dispatch_and_receive(tokens_[r], rows_[r], shape_.row_bytes, 0);
+    });
+  }
+  Status small_round() {
+    WIDEEP_TRY(dispatch_and_receive());
+    return combine();
+  }
   // One rank's round, for ranks in streams of their own.
-  Status round_of(size_t r) {
+  Status round_of(size_t r, bool is_small) {
     DispatchCombine& me = ranks_[r];
-    WIDEEP_TRY(me.dispatch(tokens_[r], rows_[r], shape_.row_bytes, 0));
-    WIDEEP_TRY(me.receive(0));
+    if (is_small) {
+      WIDEEP_TRY(me.dispatch_and_receive(tokens_[r], rows_[r], shape_.row_bytes, 0));
+    } else {
+      WIDEEP_TRY(me.dispatch(tokens_[r], rows_[r], shape_.row_bytes, 0));
+      WIDEEP_TRY(me.receive(0));
+    }
     return me.combine(tokens_[r],
                       {.result_format = setting_.result_format,
                        .hidden = kHidden,
@@ -186,11 +206,15 @@ Result<std::unique_ptr<Bench>> Bench::create(const Setting& setting, Sharing sha
       .row_bytes = static_cast<uint32_t>(kernels::row_bytes(setting.row_format, kHidden)),
       .result_bytes = static_cast<uint32_t>(kernels::row_bytes(setting.result_format, kHidden))};
   WIDEEP_TRY_ASSIGN(made->devices_, CudaDevices::create(setting.num_ranks, sharing));
+  made->devices_->set_dependent_launches(setting.is_dependent);
   const int blocks = made->devices_->num_multiprocessors() * setting.blocks_per_multiprocessor;
-  made->options_ = {.num_blocks = std::max(1, blocks / setting.num_ranks),
+  made->options_ = {.num_blocks = setting.blocks_of_rank > 0
+                                      ? setting.blocks_of_rank
+                                      : std::max(1, blocks / setting.num_ranks),
                     .num_threads = setting.num_threads,
                     .num_index_threads = std::min(1024, (made->shape_.max_tokens + 31) / 32 * 32),
-                    .num_receive_blocks = setting.num_tokens > 256 ? 8 : 1};
+                    .num_receive_blocks = setting.num_tokens > 256 ? 8 : 1,
+                    .small_round_tokens = 8};
   WIDEEP_TRY_ASSIGN(made->ranks_,
                     DispatchCombine::create_all(*made->devices_, made->shape_, made->options_));
   // Numbers as activations are, so that memory and arithmetic see real bits.
@@ -398,12 +422,11 @@ void blocks() {
 }
 
 // Rounds of ranks that each have a stream and a graph of their own, by the host's clock.
-Result<double> time_streams(int num_ranks, int num_tokens) {
+Result<double> time_streams(Setting setting, bool is_small) {
   constexpr int kRounds = 200;
-  const Setting setting{.num_ranks = num_ranks,
-                        .num_tokens = num_tokens,
-                        .blocks_per_multiprocessor = 1,
-                        .num_threads = 256};
+  const int num_ranks = setting.num_ranks;
+  setting.num_threads = 256;  // room for two kernels of every rank
+  setting.blocks_per_multiprocessor = 1;
   WIDEEP_TRY_ASSIGN(const auto bench, Bench::create(setting, Sharing::kStreams));
   CudaDevices& devices = bench->devices();
   std::vector<cudaGraphExec_t> graphs;
@@ -411,7 +434,8 @@ Result<double> time_streams(int num_ranks, int num_tokens) {
     const cudaStream_t stream = devices.stream(rank);
     cudaGraph_t graph = nullptr;
     WIDEEP_TRY(check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture"));
-    for (int i = 0; i < kRounds; ++i) WIDEEP_TRY(bench->round_of(static_cast<size_t>(rank)));
+    for (int i = 0; i < kRounds; ++i)
+      WIDEEP_TRY(bench->round_of(static_cast<size_t>(rank), is_small));
     WIDEEP_TRY(check(cudaStreamEndCapture(stream, &graph), "the end of a capture"));
     WIDEEP_TRY(check(cudaGraphInstantiate(&graphs.emplace_back(), graph, 0), "a graph"));
     WIDEEP_TRY(check(cudaGraphUpload(graphs.back(), stream), "a graph"));
@@ -435,38 +459,187 @@ Result<double> time_streams(int num_ranks, int num_tokens) {
   return best;
 }
 
+// One line: kernels one by one, whole rounds of four kernels and of two, in one launch and in
+// streams.
+Status measure_latency(const Setting& setting) {
+  WIDEEP_TRY_ASSIGN(const auto bench, Bench::create(setting, Sharing::kOneLaunch));
+  const cudaStream_t stream = bench->devices().stream(0);
+  const auto time = [&](Status (Bench::*step)()) {
+    return time_steps(stream, 20, [&] { return (*bench.*step)(); });
+  };
+  WIDEEP_TRY(bench->round());
+  WIDEEP_TRY(bench->devices().finish());
+  WIDEEP_TRY_ASSIGN(const double prepare, time(&Bench::prepare));
+  WIDEEP_TRY_ASSIGN(const double index, time(&Bench::index));
+  WIDEEP_TRY_ASSIGN(const double dispatch, time(&Bench::dispatch));
+  WIDEEP_TRY_ASSIGN(const double receive, time(&Bench::receive));
+  WIDEEP_TRY_ASSIGN(const double small, time(&Bench::dispatch_and_receive));
+  WIDEEP_TRY_ASSIGN(const double combine, time(&Bench::combine));
+  WIDEEP_TRY_ASSIGN(const double round, time(&Bench::round));
+  WIDEEP_TRY_ASSIGN(const double small_round, time(&Bench::small_round));
+  WIDEEP_TRY(bench->failure());
+  fmt::print(
+      "{:5} {:6} {:6} {:7} {:>10} | {:7.1f} {:5.1f} {:8.1f} {:7.1f} {:9.1f} {:7.1f} | {:6.1f} "
+      "{:6.1f}",
+      setting.num_ranks, setting.num_tokens, bench->blocks_of_rank(), setting.num_threads,
+      setting.is_dependent ? "dependent" : "one by one", prepare, index, dispatch, receive, small,
+      combine, round, small_round);
+  std::fflush(stdout);
+  for (const bool is_small : {false, true}) {
+    WIDEEP_TRY_ASSIGN(const double streams, time_streams(setting, is_small));
+    fmt::print(" {:7.1f}", streams);
+  }
+  fmt::print("\n");
+  return {};
+}
+
 void latency() {
   fmt::print(
-      "ranks tokens   prepare  index  dispatch  receive  combine  round | round in streams\n");
-  for (const int ranks : {1, 2, 4, 8}) {
+      "µs. small: index, dispatch and receive in one kernel.      |                               "
+      "                    | all ranks in one launch | in streams\n"
+      "ranks tokens blocks threads launches   | prepare index dispatch receive     small combine |"
+      "  round  small   round   small\n");
+  for (const int ranks : {1, 8}) {
     for (const int tokens : {0, 1, 8}) {
-      const auto line = [&]() -> Status {
-        const Setting setting{.num_ranks = ranks, .num_tokens = tokens};
-        WIDEEP_TRY_ASSIGN(const auto bench, Bench::create(setting, Sharing::kOneLaunch));
-        const cudaStream_t stream = bench->devices().stream(0);
-        const auto time = [&](Status (Bench::*step)()) {
-          return time_steps(stream, 20, [&] { return (*bench.*step)(); });
-        };
-        WIDEEP_TRY(bench->round());
-        WIDEEP_TRY(bench->devices().finish());
-        WIDEEP_TRY_ASSIGN(const double prepare, time(&Bench::prepare));
-        WIDEEP_TRY_ASSIGN(const double index, time(&Bench::index));
-        WIDEEP_TRY_ASSIGN(const double dispatch, time(&Bench::dispatch));
-        WIDEEP_TRY_ASSIGN(const double receive, time(&Bench::receive));
-        WIDEEP_TRY_ASSIGN(const double combine, time(&Bench::combine));
-        WIDEEP_TRY_ASSIGN(const double round, time(&Bench::round));
-        WIDEEP_TRY(bench->failure());
-        fmt::print("{:5} {:6} {:7.1f}us {:4.1f}us {:7.1f}us {:6.1f}us {:6.1f}us {:4.1f}us", ranks,
-                   tokens, prepare, index, dispatch, receive, combine, round);
-        WIDEEP_TRY_ASSIGN(const double streams, time_streams(ranks, tokens));
-        fmt::print(" | {:7.1f}us\n", streams);
-        return {};
-      };
-      const Status status = line();
-      if (!status.ok()) fmt::print("\n{} ranks, {} tokens: {}\n", ranks, tokens, status.message());
-      std::fflush(stdout);
+      for (const auto& [blocks, threads] : {std::pair(0, 512), std::pair(8, 256)}) {
+        for (const bool is_dependent : {false, true}) {
+          const Status status = measure_latency({.num_ranks = ranks,
+                                                 .num_tokens = tokens,
+                                                 .num_threads = threads,
+                                                 .blocks_of_rank = blocks,
+                                                 .is_dependent = is_dependent});
+          if (!status.ok()) {
+            fmt::print("\n{} ranks, {} tokens: {}\n", ranks, tokens, status.message());
+          }
+          std::fflush(stdout);
+        }
+      }
     }
   }
+}
+
+// ---- copies of experts ----
+
+constexpr size_t kRecordBytes = size_t{3} * kHidden * 2048;  // of DeepSeek-V3 in fp8
+
+// Copies of one record to many places.
+class CopyBench {
+ public:
+  static Result<CopyBench> create(CudaDevices& devices, int num_records,
+                                  const ExpertCopyOptions& options) {
+    CopyBench made(devices);
+    WIDEEP_TRY_ASSIGN(made.stream_, devices.add_background_stream());
+    std::vector<std::byte> bytes(kRecordBytes);
+    std::mt19937 random(3);
+    for (size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+      const auto word = static_cast<uint32_t>(random());
+      std::memcpy(bytes.data() + i, &word, 4);
+    }
+    WIDEEP_TRY_ASSIGN(std::byte* const from, devices.allocate(made.stream_, kRecordBytes, true));
+    WIDEEP_TRY(devices.write(made.stream_, from, bytes.data(), bytes.size()));
+    const uint64_t hash = base::content_hash(bytes.data(), bytes.size());
+    for (int i = 0; i < num_records; ++i) {
+      WIDEEP_TRY_ASSIGN(std::byte* const to, devices.allocate(made.stream_, kRecordBytes, true));
+      made.copies_.push_back(
+          {.from = from, .to = to, .num_bytes = kRecordBytes, .expected_hash = hash, .expert = i});
+    }
+    WIDEEP_TRY_ASSIGN(ExpertCopies mover, ExpertCopies::create(devices, made.stream_, options));
+    made.mover_.push_back(std::move(mover));
+    return made;
+  }
+
+  cudaStream_t stream() const { return devices_->stream(stream_); }
+  // Does not wait for the copies. Returns the number of launches.
+  Result<int> launch_all() {
+    WIDEEP_TRY(mover_[0].begin(copies_));
+    const int pieces = mover_[0].pieces_left();
+    while (!mover_[0].are_ended()) WIDEEP_TRY(mover_[0].launch_piece());
+    return pieces;
+  }
+  // After the stream's end.
+  Status check_all() {
+    WIDEEP_TRY_ASSIGN(const std::vector<CopyOutcome> outcomes, mover_[0].outcomes());
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      WIDEEP_TRY(copy_status(0, copies_[i], outcomes[i]));
+    }
+    return {};
+  }
+
+ private:
+  explicit CopyBench(CudaDevices& devices) : devices_(&devices) {}
+
+  CudaDevices* devices_;
+  int stream_ = 0;
+  std::vector<RecordCopy> copies_;
+  std::vector<ExpertCopies> mover_;  // one
+};
+
+// Seconds by the host's clock until the work that `launch` puts onto the stream has ended.
+Result<double> time_work(cudaStream_t stream, const std::function<Status()>& launch) {
+  const auto begin = std::chrono::steady_clock::now();
+  WIDEEP_TRY(launch());
+  WIDEEP_TRY(check(cudaStreamSynchronize(stream), "the background's end"));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  return took.count();
+}
+
+Status measure_copies(int num_records, const ExpertCopyOptions& options) {
+  WIDEEP_TRY_ASSIGN(const auto devices, CudaDevices::create(1, Sharing::kStreams));
+  WIDEEP_TRY_ASSIGN(CopyBench bench, CopyBench::create(*devices, num_records, options));
+  double best = 0;
+  int launches = 0;
+  for (int i = 0; i < 3; ++i) {
+    WIDEEP_TRY_ASSIGN(const double seconds, time_work(bench.stream(), [&]() -> Status {
+                        WIDEEP_TRY_ASSIGN(launches, bench.launch_all());
+                        return {};
+                      }));
+    best = i == 0 ? seconds : std::min(best, seconds);
+  }
+  WIDEEP_TRY(bench.check_all());
+  const double bytes = static_cast<double>(num_records) * static_cast<double>(kRecordBytes);
+  fmt::print("{:7} {:6} {:8} KiB | {:8.2f} ms {:7.1f} GB/s copied {:8.1f} us a launch\n",
+             num_records, options.num_blocks, options.piece_bytes / 1024, 1000.0 * best,
+             bytes / best / 1e9, 1e6 * best / launches);
+  std::fflush(stdout);
+  return {};
+}
+
+// Rounds while experts are copied, and how much slower they are than alone.
+Status measure_beside(int num_blocks) {
+  const Setting setting{.num_tokens = 64, .blocks_per_multiprocessor = 1};
+  WIDEEP_TRY_ASSIGN(const auto bench, Bench::create(setting, Sharing::kOneLaunch));
+  CudaDevices& devices = bench->devices();
+  WIDEEP_TRY(bench->round());
+  WIDEEP_TRY(devices.finish());
+  const cudaStream_t stream = devices.stream(0);
+  WIDEEP_TRY_ASSIGN(const double alone, time_steps(stream, 20, [&] { return bench->round(); }));
+  WIDEEP_TRY_ASSIGN(CopyBench copies, CopyBench::create(devices, 64, {.num_blocks = num_blocks}));
+  WIDEEP_TRY(copies.launch_all().status());
+  WIDEEP_TRY_ASSIGN(const double beside, time_steps(stream, 20, [&] { return bench->round(); }));
+  const bool are_under_way = cudaStreamQuery(copies.stream()) == cudaErrorNotReady;
+  WIDEEP_TRY(devices.finish());
+  WIDEEP_TRY(copies.check_all());
+  WIDEEP_TRY(bench->failure());
+  fmt::print("8 ranks, 64 tokens: a round {:.1f} us alone, {:.1f} us while {} blocks copy{}\n",
+             alone, beside, num_blocks,
+             are_under_way ? "" : " (the copies ended before the rounds did)");
+  std::fflush(stdout);
+  return {};
+}
+
+void copies() {
+  fmt::print("records of {} bytes\nrecords blocks     piece |\n", kRecordBytes);
+  const auto show = [](const Status& status) {
+    if (!status.ok()) fmt::print("{}\n", status.message());
+  };
+  for (const int records : {1, 8, 32}) {
+    for (const int blocks : {4, 16}) {
+      for (const size_t piece : {size_t{1} << 18, size_t{1} << 20, size_t{1} << 22}) {
+        show(measure_copies(records, {.piece_bytes = piece, .num_blocks = blocks}));
+      }
+    }
+  }
+  for (const int blocks : {4, 16}) show(measure_beside(blocks));
 }
 
 Status describe_device() {
@@ -487,12 +660,15 @@ Status describe_device() {
 int main(int argc, char** argv) {
   using namespace wideep::cuda;
   const std::string what = argc > 1 ? argv[1] : "";
-  const std::vector<std::pair<std::string, void (*)()>> parts = {
-      {"bandwidth", bandwidth}, {"formats", formats}, {"blocks", blocks}, {"latency", latency}};
+  const std::vector<std::pair<std::string, void (*)()>> parts = {{"bandwidth", bandwidth},
+                                                                 {"formats", formats},
+                                                                 {"blocks", blocks},
+                                                                 {"latency", latency},
+                                                                 {"copies", copies}};
   const auto part =
       std::find_if(parts.begin(), parts.end(), [&](const auto& p) { return p.first == what; });
   if (part == parts.end()) {
-    fmt::print(stderr, "cuda_exchange_bench bandwidth | formats | blocks | latency\n");
+    fmt::print(stderr, "cuda_exchange_bench bandwidth | formats | blocks | latency | copies\n");
     return 2;
   }
   const wideep::Status status = describe_device();

@@ -21,6 +21,7 @@ namespace {
 
 constexpr const char* kRankVariable = "WIDEEP_CUDA_RANK";        // "1"
 constexpr const char* kSocketsVariable = "WIDEEP_CUDA_SOCKETS";  // "-1 5 7": one to each peer
+constexpr const char* kWaysVariable = "WIDEEP_CUDA_WAYS";        // SharingWays
 
 // Without its data, the same in all ranks. Small: processes that share a GPU take turns on it, some
 // milliseconds each, and every flag may wait for a turn.
@@ -60,30 +61,26 @@ Status meet(const std::vector<int>& sockets) {
 
 // The segments of all ranks in this process; owned by `memory`.
 Result<std::vector<std::byte*>> share_segments(size_t num_bytes, int rank,
-                                               const std::vector<int>& sockets,
+                                               const std::vector<int>& sockets, SharingWays ways,
                                                std::vector<SymmetricMemory>* memory) {
   std::vector<std::byte*> segments(sockets.size());
-  WIDEEP_TRY_ASSIGN(SymmetricMemory mine, SymmetricMemory::create(num_bytes));
+  WIDEEP_TRY_ASSIGN(SymmetricMemory mine, SymmetricMemory::create(num_bytes, ways));
   segments[static_cast<size_t>(rank)] = mine.data();
   for (const int socket : sockets) {
     if (socket < 0) continue;
-    WIDEEP_TRY_ASSIGN(const int shared, mine.share());
-    const Status sent = send_file_descriptor(socket, shared);
-    close(shared);
-    WIDEEP_TRY(sent);
+    WIDEEP_TRY(send_memory(socket, mine, ways));
   }
   memory->push_back(std::move(mine));
   for (size_t peer = 0; peer < sockets.size(); ++peer) {
     if (sockets[peer] < 0) continue;
-    WIDEEP_TRY_ASSIGN(const int received, receive_file_descriptor(sockets[peer]));
-    WIDEEP_TRY_ASSIGN(SymmetricMemory theirs, SymmetricMemory::open(received, num_bytes));
+    WIDEEP_TRY_ASSIGN(SymmetricMemory theirs, receive_memory(sockets[peer], num_bytes));
     segments[peer] = theirs.data();
     memory->push_back(std::move(theirs));
   }
   return segments;
 }
 
-Status play_rank(int rank, const std::vector<int>& sockets) {
+Status play_rank(int rank, const std::vector<int>& sockets, SharingWays ways) {
   const ExchangeCase c = case_of_processes(static_cast<int>(sockets.size()));
   const std::vector<CallTokens> calls = random_tokens(c);
   WIDEEP_TRY_ASSIGN(const std::vector<CallResults> expected, run_on_cpu(c, calls));
@@ -91,7 +88,7 @@ Status play_rank(int rank, const std::vector<int>& sockets) {
   const BufferLayout layout(c.shape);
   std::vector<SymmetricMemory> memory;
   WIDEEP_TRY_ASSIGN(const std::vector<std::byte*> segments,
-                    share_segments(layout.segment_bytes(), rank, sockets, &memory));
+                    share_segments(layout.segment_bytes(), rank, sockets, ways, &memory));
   WIDEEP_TRY(devices->clear(rank, segments[static_cast<size_t>(rank)], layout.zeroed_bytes()));
   WIDEEP_TRY_ASSIGN(const auto exchange,
                     ExchangeOnDevices::create_one(*devices, c, rank, segments));
@@ -111,16 +108,17 @@ Status play_rank(int rank, const std::vector<int>& sockets) {
 std::optional<int> run_as_rank_process() {
   const char* rank = std::getenv(kRankVariable);
   const char* sockets = std::getenv(kSocketsVariable);
-  if (rank == nullptr || sockets == nullptr) return {};
+  const char* ways = std::getenv(kWaysVariable);
+  if (rank == nullptr || sockets == nullptr || ways == nullptr) return {};
   std::istringstream text(sockets);
   std::vector<int> all;
   for (int socket = 0; text >> socket;) all.push_back(socket);
-  const Status status = play_rank(std::atoi(rank), all);
+  const Status status = play_rank(std::atoi(rank), all, static_cast<SharingWays>(std::atoi(ways)));
   if (!status.ok()) fmt::print(stderr, "rank {}: {}\n", rank, status.message());
   return status.exit_code();
 }
 
-Status run_rank_processes(int num_ranks) {
+Status run_rank_processes(int num_ranks, SharingWays ways) {
   // sockets[a][b]: of rank a, to rank b
   std::vector<std::vector<int>> sockets(static_cast<size_t>(num_ranks),
                                         std::vector<int>(static_cast<size_t>(num_ranks), -1));
@@ -137,6 +135,7 @@ Status run_rank_processes(int num_ranks) {
     std::string list;
     for (const int socket : sockets[static_cast<size_t>(rank)]) list += fmt::format("{} ", socket);
     setenv(kRankVariable, std::to_string(rank).c_str(), 1);
+    setenv(kWaysVariable, std::to_string(ways).c_str(), 1);
     setenv(kSocketsVariable, list.c_str(), 1);
     pid_t process = 0;
     std::string path = "/proc/self/exe";
@@ -147,6 +146,7 @@ Status run_rank_processes(int num_ranks) {
   }
   unsetenv(kRankVariable);
   unsetenv(kSocketsVariable);
+  unsetenv(kWaysVariable);
   for (const auto& row : sockets) {
     for (const int socket : row) {
       if (socket >= 0) close(socket);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks as processes on one GPU, which share their segments by file descriptors. The parent starts
-// itself once per rank (CUDA does not survive a fork); each rank plays the same case, and compares
-// its own results with the CPU path.
+// Ranks as processes on one GPU, which share their segments in one way or another. The parent
+// starts itself once per rank (CUDA does not survive a fork); each rank plays the same case, and
+// compares its own results with the CPU path.
 //
 // Thread safety: one thread.
 #pragma once
@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cuda/exchange_case_testing.h"
+#include "cuda/shared_mapping.h"
 
 namespace wideep::cuda {
 
@@ -19,6 +20,6 @@ namespace wideep::cuda {
 std::optional<int> run_as_rank_process();
 
 // Starts num_ranks processes and waits for them. Errors (failed): a rank did not end well.
-Status run_rank_processes(int num_ranks);
+Status run_rank_processes(int num_ranks, SharingWays ways);
 
 }  // namespace wideep::cuda

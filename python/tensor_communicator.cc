@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dispatch and combine of tensors: module wideep._tensor_communicator, which
+// python/wideep/tensors.py wraps. Tensors come by DLPack, without a copy, and are checked here:
+// dtype, device, shape, contiguity, one line for each mistake. On CPUs the ranks are those of
+// wideep/communicator.h, on GPUs those of wideep/device_communicator.h; both have the same methods
+// and the same bits.
+//
+// Errors as raise.h says. Calls release the interpreter's lock while they wait.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "raise.h"
+#include "wideep/communicator.h"
+#include "wideep/device_communicator.h"
+
+namespace nb = nanobind;
+using namespace wideep::ep;
+using wideep::python::raise_unless_ok;
+using wideep::python::value_or_raise;
+
+namespace {
+
+using Tensor = nb::ndarray<nb::ro>;
+
+enum class Type { kBf16, kF32, kI32 };
+
+struct Expected {
+  Type type;
+  std::vector<int64_t> shape;  // −1: any number
+  bool is_gpu = false;
+  int device = 0;
+  bool is_written = false;
+};
+
+nb::dlpack::dtype dtype_of(Type type) {
+  using nb::dlpack::dtype_code;
+  const auto of = [](dtype_code code, uint8_t bits) {
+    nb::dlpack::dtype made{};
+    made.code = static_cast<uint8_t>(code);
+    made.bits = bits;
+    made.lanes = 1;
+    return made;
+  };
+  if (type == Type::kI32) return of(dtype_code::Int, 32);
+  return type == Type::kF32 ? of(dtype_code::Float, 32) : of(dtype_code::Bfloat, 16);
+}
+
+std::string name_of(nb::dlpack::dtype dtype) {
+  using nb::dlpack::dtype_code;
+  std::string name = "a type of " + std::to_string(dtype.bits) + " bits";
+  const std::string bits = std::to_string(dtype.bits);
+  if (dtype.code == static_cast<uint8_t>(dtype_code::Int)) name = "int" + bits;
+  if (dtype.code == static_cast<uint8_t>(dtype_code::UInt)) name = "uint" + bits;
+  if (dtype.code == static_cast<uint8_t>(dtype_code::Float)) name = "float" + bits;
+  if (dtype.code == static_cast<uint8_t>(dtype_code::Bfloat)) name = "bfloat" + bits;
+  if (dtype.code == static_cast<uint8_t>(dtype_code::Bool)) name = "bool";
+  return name;
+}
+
+std::string name_of(int device_type, int device) {
+  if (device_type == nb::device::cpu::value) return "cpu";
+  if (device_type == nb::device::cuda::value) return "cuda:" + std::to_string(device);
+  return "device type " + std::to_string(device_type);
+}
+
+std::string list(const std::vector<int64_t>& numbers, const char* any) {
+  std::string text = "[";
+  for (const int64_t number : numbers) {
+    if (text.size() > 1) text += ", ";
+    text += number < 0 ? any : std::to_string(number);
+  }
+  return text + "]";
+}
+
+std::string describe(const Tensor& tensor) {
+  std::vector<int64_t> shape, strides;
+  for (size_t i = 0; i < tensor.ndim(); ++i) {
+    shape.push_back(static_cast<int64_t>(tensor.shape(i)));
+    strides.push_back(tensor.stride(i));
+  }
+  return name_of(tensor.dtype()) + " " + list(shape, "?") + " on " +
+         name_of(tensor.device_type(), tensor.device_id()) + " with strides " + list(strides, "?");
+}
+
+bool is_dense(const Tensor& tensor) {
+  int64_t stride = 1;
+  for (size_t i = tensor.ndim(); i-- > 0;) {
+    if (tensor.shape(i) > 1 && tensor.stride(i) != stride) return false;
+    stride *= static_cast<int64_t>(tensor.shape(i));
+  }
+  return true;
+}
+
+// The tensor's memory, which the caller keeps alive. Throws what is wrong with it.
+Tensor check(const char* name, const nb::handle& given, const Expected& expected) {
+  const std::string wanted =
+      "a contiguous tensor " + list(expected.shape, "tokens") + " of " +
+      name_of(dtype_of(expected.type)) + " on " +
+      name_of(expected.is_gpu ? nb::device::cuda::value : nb::device::cpu::value, expected.device);
+  const auto refuse = [&](const std::string& found) {
+    const std::string line = std::string(name) + ": expected " + wanted + ", found " + found;
+    throw nb::value_error(line.c_str());
+  };
+  if (nb::cast<bool>(nb::getattr(given, "requires_grad", nb::bool_(false)))) {
+    refuse(
+        "one that requires a gradient, which dispatch and combine do not have: call them under "
+        "torch.no_grad(), or with .detach()");
+  }
+  Tensor tensor;
+  if (!nb::try_cast<Tensor>(given, tensor, false) || !tensor.is_valid()) {
+    refuse("'" + nb::cast<std::string>(given.type().attr("__name__")) +
+           "', which does not give its memory by DLPack");
+  }
+  const nb::dlpack::dtype dtype = dtype_of(expected.type);
+  const bool on_device = expected.is_gpu ? tensor.device_type() == nb::device::cuda::value &&
+                                               tensor.device_id() == expected.device
+                                         : tensor.device_type() == nb::device::cpu::value;
+  bool has_shape = tensor.ndim() == expected.shape.size();
+  for (size_t i = 0; has_shape && i < tensor.ndim(); ++i) {
+    has_shape = expected.shape[i] < 0 || static_cast<int64_t>(tensor.shape(i)) == expected.shape[i];
+  }
+  if (tensor.dtype() != dtype || !on_device || !has_shape || !is_dense(tensor)) {
+    refuse(describe(tensor));
+  }
+  return tensor;
+}
+
+void* data_of(const Tensor& tensor) { return const_cast<void*>(tensor.data()); }
+
+// What all ranks have equal.
+struct Shape {
+  int num_ranks, slots_per_rank, top_k, max_tokens, hidden;
+  bool is_f32;
+
+  Type type() const { return is_f32 ? Type::kF32 : Type::kBf16; }
+  size_t row_bytes() const { return static_cast<size_t>(hidden) * (is_f32 ? 4 : 2); }
+  int64_t most_rows() const {
+    return int64_t{num_ranks} * max_tokens * std::min(top_k, slots_per_rank);
+  }
+};
+
+// The tensors of a call, checked.
+struct Call {
+  Tensor rows, slots, weights;
+  int num_tokens = 0;
+};
+
+Call check_call(const Shape& shape, bool is_gpu, int device, const nb::handle& rows,
+                const nb::handle& slots, const nb::handle& weights) {
+  Call call;
+  call.rows = check("rows", rows, {shape.type(), {-1, shape.hidden}, is_gpu, device});
+  const auto num_tokens = static_cast<int64_t>(call.rows.shape(0));
+  if (num_tokens > shape.max_tokens) {
+    const std::string line =
+        "rows: expected at most max_tokens = " + std::to_string(shape.max_tokens) +
+        " tokens, found " + std::to_string(num_tokens);
+    throw nb::value_error(line.c_str());
+  }
+  call.num_tokens = static_cast<int>(num_tokens);
+  call.slots = check("slots", slots, {Type::kI32, {num_tokens, shape.top_k}, is_gpu, device});
+  call.weights = check("weights", weights, {Type::kF32, {num_tokens, shape.top_k}, is_gpu, device});
+  return call;
+}
+
+// Where each slot's rows begin: the communicator's own memory, by DLPack. owner: keeps it.
+nb::object starts_by_dlpack(const Shape& shape, const int32_t* starts, nb::handle owner,
+                            int device_type, int device) {
+  const size_t size[] = {static_cast<size_t>(shape.slots_per_rank) + 1};
+  // Not const, because torch knows no tensors that are only read.
+  return nb::cast(nb::ndarray<int32_t>(const_cast<int32_t*>(starts), 1, size, owner, nullptr,
+                                       dtype_of(Type::kI32), device_type, device));
+}
+
+// ---- on a CPU ----
+
+struct CpuRank {
+  Shape shape;
+  Communicator communicator;
+  std::vector<int32_t> slot_starts;  // [slots_per_rank + 1]
+  Call call = {};
+
+  void dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
+                const nb::handle& matrix);
+  void combine(const nb::handle& results, const nb::handle& shared, const nb::handle& out);
+};
+
+// Received rows are copied into the matrix, as `expand` does on a GPU.
+void CpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
+                       const nb::handle& matrix) {
+  Call next = check_call(shape, false, 0, rows, slots, weights);
+  const Tensor to = check("matrix", matrix, {shape.type(), {shape.most_rows(), shape.hidden}});
+  const wideep::Status status = [&]() -> wideep::Status {
+    const nb::gil_scoped_release free;
+    const wideep::Status sent =
+        communicator.dispatch(next.rows.data(), shape.row_bytes(), next.num_tokens,
+                              {static_cast<const int32_t*>(next.slots.data()), next.slots.size()});
+    if (!sent.ok()) return sent;
+    int32_t* const begin = slot_starts.data();
+    auto* row = static_cast<std::byte*>(data_of(to));
+    for (int slot = 0; slot < shape.slots_per_rank; ++slot) {
+      const auto received = communicator.rows_of_slot(slot);
+      for (const ReceivedRow& from : received) {
+        std::memcpy(row, from.row, shape.row_bytes());
+        row += shape.row_bytes();
+      }
+      begin[slot + 1] = begin[slot] + static_cast<int32_t>(received.size());
+    }
+    return {};
+  }();
+  raise_unless_ok(status);
+  call = std::move(next);  // its tensors must not go away before combine
+}
+
+void CpuRank::combine(const nb::handle& results, const nb::handle& shared, const nb::handle& out) {
+  const Tensor from = check("results", results, {shape.type(), {shape.most_rows(), shape.hidden}});
+  const Tensor to = check("out", out, {Type::kBf16, {call.num_tokens, shape.hidden}});
+  Tensor added;
+  if (!shared.is_none()) {
+    added = check("shared", shared, {Type::kF32, {call.num_tokens, shape.hidden}});
+  }
+  const wideep::Status status = [&]() -> wideep::Status {
+    const nb::gil_scoped_release free;
+    const auto* row = static_cast<const std::byte*>(from.data());
+    for (int slot = 0; slot < shape.slots_per_rank; ++slot) {
+      for (const ReceivedRow& received : communicator.rows_of_slot(slot)) {
+        std::memcpy(received.result, row, shape.row_bytes());
+        row += shape.row_bytes();
+      }
+    }
+    const wideep::Status combined = communicator.combine();
+    if (!combined.ok()) return combined;
+    const auto* weights = static_cast<const float*>(call.weights.data());
+    const auto hidden = static_cast<size_t>(shape.hidden);
+    for (size_t token = 0; token < static_cast<size_t>(call.num_tokens); ++token) {
+      const wideep::Status summed = communicator.sum_results(
+          static_cast<int>(token), shape.is_f32 ? ResultType::kF32 : ResultType::kBf16,
+          weights + token * static_cast<size_t>(shape.top_k),
+          shared.is_none() ? nullptr : static_cast<const float*>(added.data()) + token * hidden,
+          static_cast<uint16_t*>(data_of(to)) + token * hidden);
+      if (!summed.ok()) return summed;
+    }
+    return {};
+  }();
+  raise_unless_ok(status);
+}
+
+struct CpuGroup {
+  Shape shape;
+  CommunicatorGroup group;
+};
+
+CpuGroup create_cpu_group(const Shape& shape, int64_t timeout_ms) {
+  return {shape, value_or_raise(CommunicatorGroup::create(
+                     {.num_ranks = shape.num_ranks,
+                      .slots_per_rank = shape.slots_per_rank,
+                      .top_k = shape.top_k,
+                      .max_tokens = shape.max_tokens,
+                      .row_bytes = shape.row_bytes(),
+                      .result_bytes = shape.row_bytes(),
+                      .timeout = std::chrono::milliseconds(timeout_ms)}))};
+}
+
+CpuRank join_cpu(CpuGroup& group, int rank) {
+  wideep::Result<Communicator> joined = [&] {
+    const nb::gil_scoped_release free;
+    return group.group.join(rank);
+  }();
+  return {group.shape, value_or_raise(std::move(joined)),
+          std::vector<int32_t>(static_cast<size_t>(group.shape.slots_per_rank) + 1)};
+}
+
+// ---- on a GPU ----
+
+struct GpuRank {
+  Shape shape;
+  DeviceCommunicator communicator;
+  DeviceCall call = {};
+  int num_tokens = 0;
+
+  void dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
+                const nb::handle& matrix, const nb::handle& count, int layer, uintptr_t stream);
+  void combine(const nb::handle& results, const nb::handle& shared, const nb::handle& out,
+               uintptr_t stream);
+};
+
+// count: the number of tokens, on the device. Nothing here waits.
+void GpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
+                       const nb::handle& matrix, const nb::handle& count, int layer,
+                       uintptr_t stream) {
+  const int device = communicator.device();
+  const Call next = check_call(shape, true, device, rows, slots, weights);
+  const Tensor to =
+      check("matrix", matrix, {shape.type(), {shape.most_rows(), shape.hidden}, true, device});
+  const Tensor n = check("count", count, {Type::kI32, {1}, true, device});
+  // Tensors without elements may have no memory; no kernel looks at it then.
+  const void* const some = n.data();
+  const auto or_some = [&](const Tensor& tensor) {
+    return tensor.data() == nullptr ? some : tensor.data();
+  };
+  const DeviceCall made{.num_tokens = static_cast<const int32_t*>(n.data()),
+                        .slots = static_cast<const int32_t*>(or_some(next.slots)),
+                        .weights = static_cast<const float*>(or_some(next.weights)),
+                        .layer = layer,
+                        .stream = reinterpret_cast<void*>(stream)};
+  raise_unless_ok(communicator.dispatch(made, or_some(next.rows), shape.row_bytes()));
+  raise_unless_ok(communicator.expand(made, data_of(to), shape.row_bytes()));
+  call = made;
+  num_tokens = next.num_tokens;
+}
+
+void GpuRank::combine(const nb::handle& results, const nb::handle& shared, const nb::handle& out,
+                      uintptr_t stream) {
+  const int device = communicator.device();
+  const Tensor from =
+      check("results", results, {shape.type(), {shape.most_rows(), shape.hidden}, true, device});
+  const Tensor to = check("out", out, {Type::kBf16, {num_tokens, shape.hidden}, true, device});
+  Tensor added;
+  if (!shared.is_none()) {
+    added = check("shared", shared, {Type::kF32, {num_tokens, shape.hidden}, true, device});
+  }
+  call.stream = reinterpret_cast<void*>(stream);
+  raise_unless_ok(communicator.finalize(call, from.data(), shape.row_bytes()));
+  void* const written = to.data() == nullptr ? data_of(from) : data_of(to);
+  raise_unless_ok(communicator.combine(
+      call,
+      {.out = written,
+       .out_stride = static_cast<size_t>(shape.hidden) * 2,
+       .shared_expert = shared.is_none() ? nullptr : static_cast<const float*>(added.data())}));
+}
+
+GpuRank join_gpu(const Shape& shape, const std::string& name, int rank, int device, int num_blocks,
+                 int64_t timeout_ms, int64_t join_timeout_ms) {
+  const DeviceRowFormat format = shape.is_f32 ? DeviceRowFormat::kF32 : DeviceRowFormat::kBf16;
+  wideep::Result<DeviceCommunicator> joined = [&] {
+    const nb::gil_scoped_release free;
+    return DeviceCommunicator::join({.group = name,
+                                     .rank = rank,
+                                     .num_ranks = shape.num_ranks,
+                                     .slots_per_rank = shape.slots_per_rank,
+                                     .top_k = shape.top_k,
+                                     .max_tokens = shape.max_tokens,
+                                     .hidden = shape.hidden,
+                                     .row_format = format,
+                                     .result_format = format,
+                                     .device = device,
+                                     .num_blocks = num_blocks,
+                                     .join_timeout = std::chrono::milliseconds(join_timeout_ms),
+                                     .timeout = std::chrono::milliseconds(timeout_ms)});
+  }();
+  return {shape, value_or_raise(std::move(joined))};
+}
+
+}  // namespace
+
+NB_MODULE(_tensor_communicator, module) {
+  nb::class_<Shape>(module, "Shape")
+      .def("__init__",
+           [](Shape* made, int num_ranks, int slots_per_rank, int top_k, int max_tokens, int hidden,
+              bool is_f32) {
+             new (made) Shape{num_ranks, slots_per_rank, top_k, max_tokens, hidden, is_f32};
+           })
+      .def_prop_ro("most_rows", &Shape::most_rows);
+  nb::class_<CpuGroup>(module, "CpuGroup");
+  nb::class_<CpuRank>(module, "CpuRank")
+      .def("dispatch", &CpuRank::dispatch)
+      .def("combine", &CpuRank::combine, nb::arg(), nb::arg().none(), nb::arg())
+      .def("starts",
+           [](nb::handle self) {
+             const CpuRank& rank = nb::cast<CpuRank&>(self);
+             return starts_by_dlpack(rank.shape, rank.slot_starts.data(), self,
+                                     nb::device::cpu::value, 0);
+           })
+      .def("fail", [](CpuRank& rank, const char* message) { rank.communicator.fail(message); })
+      .def("close", [](CpuRank& rank) { rank.communicator.close(); });
+  nb::class_<GpuRank>(module, "GpuRank")
+      .def("dispatch", &GpuRank::dispatch)
+      .def("combine", &GpuRank::combine, nb::arg(), nb::arg().none(), nb::arg(), nb::arg())
+      .def("starts",
+           [](nb::handle self) {
+             const GpuRank& rank = nb::cast<GpuRank&>(self);
+             return starts_by_dlpack(rank.shape, rank.communicator.received().slot_starts, self,
+                                     nb::device::cuda::value, rank.communicator.device());
+           })
+      .def_prop_ro("device", [](const GpuRank& rank) { return rank.communicator.device(); })
+      .def_prop_ro("device_bytes",
+                   [](const GpuRank& rank) { return rank.communicator.device_bytes(); })
+      .def("status",
+           [](GpuRank& rank) {
+             const wideep::Status status = [&] {
+               const nb::gil_scoped_release free;
+               return rank.communicator.status(rank.call.stream);
+             }();
+             raise_unless_ok(status);
+           })
+      .def("close", [](GpuRank& rank) { rank.communicator.close(); });
+  module.def("create_cpu_group", &create_cpu_group);
+  module.def("join_cpu", &join_cpu);
+  module.def("join_gpu", &join_gpu);
+  module.def("available", [] { raise_unless_ok(DeviceCommunicator::available()); });
+}

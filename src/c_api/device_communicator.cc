@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wideep/device_communicator.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "base/try.h"
+#include "c_api/arguments.h"
+#include "wideep/c_api.h"
+
+struct wideep_device_communicator {
+  wideep::ep::DeviceCommunicator communicator;
+};
+
+namespace wideep::c_api {
+namespace {
+
+using ep::DeviceCall;
+using ep::DeviceReceivedRow;
+using ep::DeviceRowFormat;
+
+// C reads the C++ rows in place.
+static_assert(sizeof(DeviceReceivedRow) == sizeof(wideep_device_row));
+static_assert(offsetof(DeviceReceivedRow, row) == offsetof(wideep_device_row, row));
+static_assert(offsetof(DeviceReceivedRow, result) == offsetof(wideep_device_row, result));
+static_assert(offsetof(DeviceReceivedRow, weight) == offsetof(wideep_device_row, weight));
+static_assert(offsetof(DeviceReceivedRow, source) == offsetof(wideep_device_row, source));
+static_assert(offsetof(DeviceReceivedRow, message) == offsetof(wideep_device_row, message));
+static_assert(offsetof(DeviceReceivedRow, slot) == offsetof(wideep_device_row, slot));
+static_assert(static_cast<int>(DeviceRowFormat::kBf16) == WIDEEP_ROWS_BF16);
+static_assert(static_cast<int>(DeviceRowFormat::kF32) == WIDEEP_ROWS_F32);
+static_assert(static_cast<int>(DeviceRowFormat::kFp8) == WIDEEP_ROWS_FP8);
+static_assert(static_cast<int>(DeviceRowFormat::kNvfp4) == WIDEEP_ROWS_NVFP4);
+
+Status join(const wideep_device_options* given, wideep_device_communicator** out) {
+  WIDEEP_TRY(check_pointer(given, "options"));
+  WIDEEP_TRY(check_pointer(static_cast<const void*>(out), "communicator"));
+  WIDEEP_TRY(check_pointer(given->group, "options.group"));
+  WIDEEP_TRY(check_reserved(*given, "options"));
+  ep::DeviceCommunicatorOptions options{
+      .group = given->group,
+      .rank = given->rank,
+      .num_ranks = given->num_ranks,
+      .slots_per_rank = given->slots_per_rank,
+      .top_k = given->top_k,
+      .max_tokens = given->max_tokens,
+      .hidden = given->hidden,
+      .row_format = static_cast<DeviceRowFormat>(given->row_format),
+      .result_format = static_cast<DeviceRowFormat>(given->result_format),
+      .device = given->device,
+      .num_blocks = given->num_blocks};
+  if (given->join_timeout_ms != 0) {
+    options.join_timeout = std::chrono::milliseconds(given->join_timeout_ms);
+  }
+  if (given->timeout_ms != 0) options.timeout = std::chrono::milliseconds(given->timeout_ms);
+  WIDEEP_TRY_ASSIGN(auto joined, ep::DeviceCommunicator::join(options));
+  *out = new wideep_device_communicator{std::move(joined)};
+  return {};
+}
+
+// A call's step: checks both structs, and converts a negative stride to 0, which is refused by
+// name.
+template <typename Step>
+int run(wideep_device_communicator* communicator, const wideep_device_call* call, int64_t stride,
+        const Step& step) {
+  return as_c_status([&]() -> Status {
+    WIDEEP_TRY(check_pointer(communicator, "communicator"));
+    WIDEEP_TRY(check_pointer(call, "call"));
+    WIDEEP_TRY(check_reserved(*call, "call"));
+    const DeviceCall converted{.num_tokens = call->num_tokens,
+                               .slots = call->slots,
+                               .weights = call->weights,
+                               .layer = call->layer,
+                               .stream = call->stream};
+    return step(communicator->communicator, converted,
+                stride < 0 ? size_t{0} : static_cast<size_t>(stride));
+  });
+}
+
+Status received(const wideep_device_communicator* communicator, const wideep_device_row** rows,
+                const int32_t** slot_starts, int64_t* most_rows) {
+  WIDEEP_TRY(check_pointer(communicator, "communicator"));
+  WIDEEP_TRY(check_pointer(static_cast<const void*>(rows), "rows"));
+  WIDEEP_TRY(check_pointer(static_cast<const void*>(slot_starts), "slot_starts"));
+  WIDEEP_TRY(check_pointer(most_rows, "most_rows"));
+  const ep::DeviceReceived found = communicator->communicator.received();
+  *rows = reinterpret_cast<const wideep_device_row*>(found.rows);
+  *slot_starts = found.slot_starts;
+  *most_rows = found.most_rows;
+  return {};
+}
+
+}  // namespace
+}  // namespace wideep::c_api
+
+using namespace wideep::c_api;
+
+int wideep_device_available(void) {
+  return as_c_status([] { return wideep::ep::DeviceCommunicator::available(); });
+}
+
+int64_t wideep_device_row_bytes(int32_t format, int32_t hidden) {
+  return static_cast<int64_t>(
+      wideep::ep::device_row_bytes(static_cast<DeviceRowFormat>(format), hidden));
+}
+
+int wideep_device_join(const wideep_device_options* options,
+                       wideep_device_communicator** communicator) {
+  return as_c_status([&] { return join(options, communicator); });
+}
+
+void wideep_device_destroy(wideep_device_communicator* communicator) { delete communicator; }
+
+int wideep_device_dispatch(wideep_device_communicator* communicator, const wideep_device_call* call,
+                           const void* rows, int64_t row_stride) {
+  return run(communicator, call, row_stride, [&](auto& mine, const auto& tokens, size_t stride) {
+    return mine.dispatch(tokens, rows, stride);
+  });
+}
+
+int wideep_device_received(const wideep_device_communicator* communicator,
+                           const wideep_device_row** rows, const int32_t** slot_starts,
+                           int64_t* most_rows) {
+  return as_c_status([&] { return received(communicator, rows, slot_starts, most_rows); });
+}
+
+int wideep_device_expand(wideep_device_communicator* communicator, const wideep_device_call* call,
+                         void* matrix, int64_t stride) {
+  return run(communicator, call, stride, [&](auto& mine, const auto& tokens, size_t bytes) {
+    return mine.expand(tokens, matrix, bytes);
+  });
+}
+
+int wideep_device_finalize(wideep_device_communicator* communicator, const wideep_device_call* call,
+                           const void* results, int64_t stride) {
+  return run(communicator, call, stride, [&](auto& mine, const auto& tokens, size_t bytes) {
+    return mine.finalize(tokens, results, bytes);
+  });
+}
+
+int wideep_device_combine(wideep_device_communicator* communicator, const wideep_device_call* call,
+                          void* out, int64_t out_stride, const float* shared_expert) {
+  return run(communicator, call, out_stride, [&](auto& mine, const auto& tokens, size_t stride) {
+    return mine.combine(tokens, {.out = out, .out_stride = stride, .shared_expert = shared_expert});
+  });
+}
+
+int wideep_device_status(wideep_device_communicator* communicator, void* stream) {
+  return as_c_status([&]() -> wideep::Status {
+    WIDEEP_TRY(check_pointer(communicator, "communicator"));
+    return communicator->communicator.status(stream);
+  });
+}
+
+int64_t wideep_device_bytes(const wideep_device_communicator* communicator) {
+  return communicator == nullptr ? 0
+                                 : static_cast<int64_t>(communicator->communicator.device_bytes());
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/device_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/try.h"
+#include "cuda/meeting.h"
+
+namespace wideep::cuda {
+namespace {
+
+using ep::DeviceCall;
+using ep::DeviceCommunicator;
+using ep::DeviceCommunicatorOptions;
+using ep::DeviceOutput;
+using ep::DeviceReceivedRow;
+using ep::DeviceRowFormat;
+
+constexpr int kReceiveBlocks = 4;
+constexpr size_t kMostSharedBytes = size_t{48} << 10;  // what every block may use
+
+// Callers read the kernels' rows in place.
+static_assert(sizeof(DeviceReceivedRow) == sizeof(ReceivedRow));
+static_assert(offsetof(DeviceReceivedRow, row) == offsetof(ReceivedRow::Places, row));
+static_assert(offsetof(DeviceReceivedRow, result) == offsetof(ReceivedRow::Places, result));
+static_assert(offsetof(DeviceReceivedRow, weight) == offsetof(ReceivedRow, origin));
+static_assert(offsetof(DeviceReceivedRow, source) ==
+              offsetof(ReceivedRow, origin) + offsetof(ReceivedRow::Origin, source));
+static_assert(offsetof(DeviceReceivedRow, message) ==
+              offsetof(ReceivedRow, origin) + offsetof(ReceivedRow::Origin, message));
+static_assert(offsetof(DeviceReceivedRow, slot) ==
+              offsetof(ReceivedRow, origin) + offsetof(ReceivedRow::Origin, slot));
+
+bool is_format(DeviceRowFormat format) {
+  return format >= DeviceRowFormat::kBf16 && format <= DeviceRowFormat::kNvfp4;
+}
+
+RowFormat row_format(DeviceRowFormat format) {
+  switch (format) {
+    case DeviceRowFormat::kF32:
+      return RowFormat::kF32;
+    case DeviceRowFormat::kFp8:
+      return RowFormat::kFp8;
+    case DeviceRowFormat::kNvfp4:
+      return RowFormat::kNvfp4;
+    case DeviceRowFormat::kBf16:
+      break;
+  }
+  return RowFormat::kBf16;
+}
+
+ExchangeShape shape_of(const DeviceCommunicatorOptions& options) {
+  const auto bytes_of = [&](DeviceRowFormat format) {
+    return static_cast<uint32_t>(ep::device_row_bytes(format, options.hidden));
+  };
+  return {.ep_size = options.num_ranks,
+          .slots_per_rank = options.slots_per_rank,
+          .top_k = options.top_k,
+          .max_tokens = options.max_tokens,
+          .row_bytes = bytes_of(options.row_format),
+          .result_bytes = bytes_of(options.result_format)};
+}
+
+size_t most_rows(const BufferLayout& layout) {
+  const ExchangeShape& shape = layout.shape();
+  return static_cast<size_t>(shape.ep_size) * static_cast<size_t>(shape.max_tokens) *
+         static_cast<size_t>(layout.entries());
+}
+
+// What a rank allocates: its segment, and what DispatchCombine::create needs beside it.
+size_t bytes_of(const BufferLayout& layout) {
+  const ExchangeShape& shape = layout.shape();
+  const auto ranks = static_cast<size_t>(shape.ep_size);
+  const auto tokens = static_cast<size_t>(shape.max_tokens);
+  return layout.segment_bytes() + most_rows(layout) * sizeof(ReceivedRow) +
+         tokens * (ranks + static_cast<size_t>(shape.top_k)) * sizeof(int32_t);
+}
+
+Terms terms_of(const DeviceCommunicatorOptions& options) {
+  const auto number = [](auto value) { return fmt::format("{}", static_cast<int64_t>(value)); };
+  const auto format = [](DeviceRowFormat of) {
+    return std::string(kernels::row_format_name(row_format(of)));
+  };
+  return {{"slots_per_rank", number(options.slots_per_rank)},
+          {"top_k", number(options.top_k)},
+          {"max_tokens", number(options.max_tokens)},
+          {"hidden", number(options.hidden)},
+          {"row_format", format(options.row_format)},
+          {"result_format", format(options.result_format)}};
+}
+
+Status check_memory(const RankPlace& place, int rank, int num_sharing, size_t needed) {
+  WIDEEP_TRY_ASSIGN(const size_t free, place.free_bytes());
+  const size_t all = needed * static_cast<size_t>(num_sharing);
+  if (all <= free) return {};
+  const std::string sharing =
+      num_sharing == 1 ? "" : fmt::format(", as each of {} ranks on it", num_sharing);
+  return failed(fmt::format(
+      "rank {} needs {:.3f} GB of device memory{}, {} has {:.3f} GB free: give less max_tokens",
+      rank, static_cast<double>(needed) * 1e-9, sharing, place.name(),
+      static_cast<double>(free) * 1e-9));
+}
+
+// What ranks tell each other of their devices, a line each.
+struct Peer {
+  std::string id, name;
+};
+Result<std::vector<Peer>> exchange_devices(Meeting& meeting, const RankPlace& place) {
+  WIDEEP_TRY_ASSIGN(const std::vector<std::string> told,
+                    meeting.exchange(place.id() + "\n" + place.name()));
+  std::vector<Peer> peers;
+  for (const std::string& text : told) {
+    const size_t end = text.find('\n');
+    peers.push_back({text.substr(0, end), end == std::string::npos ? "" : text.substr(end + 1)});
+  }
+  return peers;
+}
+
+// Every pair shares and opens in turn, so that no socket has more than one descriptor under way.
+Result<std::vector<std::byte*>> share_segments(Meeting& meeting, RankPlace& place,
+                                               const BufferLayout& layout) {
+  const size_t num_bytes = layout.segment_bytes();
+  std::vector<std::byte*> segments(static_cast<size_t>(meeting.num_ranks()));
+  Result<std::byte*> mine = place.make_segment(num_bytes);
+  if (mine.ok()) {
+    const Status cleared = place.devices().clear(meeting.rank(), *mine, layout.zeroed_bytes());
+    if (!cleared.ok()) mine = cleared;
+  }
+  WIDEEP_TRY(meeting.agree(mine.status()));
+  segments[static_cast<size_t>(meeting.rank())] = *mine;
+  Status all;
+  for (int peer = 0; peer < meeting.num_ranks() && all.ok(); ++peer) {
+    if (peer != meeting.rank()) all = place.share(meeting.socket(peer));
+  }
+  for (int peer = 0; peer < meeting.num_ranks() && all.ok(); ++peer) {
+    if (peer == meeting.rank()) continue;
+    const Result<std::byte*> theirs = place.open(meeting.socket(peer), num_bytes);
+    if (!theirs.ok()) {
+      all = theirs.status().at(fmt::format("the memory of rank {}", peer));
+      break;
+    }
+    segments[static_cast<size_t>(peer)] = *theirs;
+  }
+  if (!all.ok()) return all;  // the sockets may have half a message: the others see them close
+  return segments;
+}
+
+DispatchCombineOptions launch_options(const DeviceCommunicatorOptions& options,
+                                      const RankPlace& place, int num_sharing) {
+  DispatchCombineOptions launches{.deadline = options.timeout};
+  // A block on each multiprocessor, for all ranks of the GPU together: kernels that wait for each
+  // other are then always resident together.
+  launches.num_blocks = options.num_blocks > 0
+                            ? options.num_blocks
+                            : std::max(1, place.num_multiprocessors() / num_sharing);
+  launches.num_receive_blocks = std::min(kReceiveBlocks, launches.num_blocks);
+  launches.num_threads = std::min(kMostThreads, place.most_threads());
+  // With many slots a block's counters fit into its shared memory only if it has fewer threads.
+  launches.num_index_threads = std::min(kMostIndexThreads, place.most_threads());
+  const ExchangeShape shape = shape_of(options);
+  while (launches.num_index_threads > kWarpSize &&
+         IndexMessages::shared_bytes(shape, launches.num_index_threads) > kMostSharedBytes) {
+    launches.num_index_threads /= 2;
+  }
+  return launches;
+}
+
+}  // namespace
+
+Status check_options(const DeviceCommunicatorOptions& options) {
+  if (!is_format(options.row_format) || !is_format(options.result_format)) {
+    return invalid_input(fmt::format(
+        "row_format, result_format: expected 0 (bf16), 1 (f32), 2 (fp8) or 3 (nvfp4), found {}, {}",
+        static_cast<int>(options.row_format), static_cast<int>(options.result_format)));
+  }
+  if (options.hidden < 1) {
+    return invalid_input(fmt::format("hidden: expected at least 1, found {}", options.hidden));
+  }
+  if (options.num_blocks < 0 || options.num_blocks > 65535) {
+    return invalid_input(
+        fmt::format("num_blocks: expected 0 to 65535, found {}", options.num_blocks));
+  }
+  if (options.timeout.count() < 1 || options.join_timeout.count() < 1) {
+    return invalid_input(
+        fmt::format("timeout, join_timeout (ms): expected at least 1, found {}, {}",
+                    options.timeout.count(), options.join_timeout.count()));
+  }
+  WIDEEP_TRY(check_shape(shape_of(options)));
+  if (options.rank >= 0 && options.rank < options.num_ranks) return {};
+  return invalid_input(
+      fmt::format("rank: expected 0 to {}, found {}", options.num_ranks - 1, options.rank));
+}
+
+Result<DeviceCommunicator> join_at(std::unique_ptr<RankPlace> place,
+                                   const DeviceCommunicatorOptions& options) {
+  WIDEEP_TRY_ASSIGN(Meeting meeting, Meeting::hold({.group = options.group,
+                                                    .rank = options.rank,
+                                                    .num_ranks = options.num_ranks,
+                                                    .terms = terms_of(options),
+                                                    .timeout = options.join_timeout}));
+  const BufferLayout layout(shape_of(options));
+  WIDEEP_TRY_ASSIGN(const std::vector<Peer> peers, exchange_devices(meeting, *place));
+  const auto num_sharing = static_cast<int>(std::ranges::count(peers, place->id(), &Peer::id));
+  const auto check_devices = [&]() -> Status {
+    for (const Peer& peer : peers) {
+      if (peer.id != place->id()) WIDEEP_TRY(place->check_access(peer.id, peer.name));
+    }
+    return check_memory(*place, options.rank, num_sharing, bytes_of(layout));
+  };
+  WIDEEP_TRY(meeting.agree(check_devices()));
+  WIDEEP_TRY_ASSIGN(const std::vector<std::byte*> segments,
+                    share_segments(meeting, *place, layout));
+  Result<DispatchCombine> exchange =
+      DispatchCombine::create(place->devices(), layout.shape(), options.rank, segments,
+                              launch_options(options, *place, num_sharing));
+  // Nobody sends before all segments are zero and all can receive.
+  WIDEEP_TRY(meeting.agree(exchange.status()));
+  auto state = std::make_unique<DeviceCommunicator::State>();
+  state->options = options;
+  state->device_bytes = bytes_of(layout);
+  state->place = std::move(place);
+  state->exchange = std::make_unique<DispatchCombine>(std::move(*exchange));
+  return DeviceCommunicator(std::move(state));
+}
+
+namespace {
+
+Status closed(const char* step) {
+  return invalid_input(fmt::format("{}: the communicator is closed, or has never joined", step));
+}
+
+Status check_pointer(const DeviceCommunicator::State& state, const char* step, const char* name,
+                     const void* pointer, size_t alignment) {
+  if (pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % alignment == 0) return {};
+  return invalid_input(fmt::format(
+      "rank {}: {}: {}: expected a pointer to device memory{}, found {}", state.options.rank, step,
+      name, alignment == 1 ? "" : fmt::format(", {}-byte aligned", alignment),
+      pointer == nullptr ? "null" : fmt::format("{}", pointer)));
+}
+
+// Checks what the host can see, and makes the call's stream that of the launches.
+Status begin(DeviceCommunicator::State* state, const DeviceCall& call, const char* step,
+             bool is_dispatched) {
+  if (state == nullptr) return closed(step);
+  if (state->has_dispatched != is_dispatched) {
+    return invalid_input(fmt::format(
+        "rank {}: {}: {}", state->options.rank, step,
+        is_dispatched ? "expected after a dispatch" : "the previous dispatch has no combine yet"));
+  }
+  WIDEEP_TRY(check_pointer(*state, step, "num_tokens", call.num_tokens, 4));
+  WIDEEP_TRY(check_pointer(*state, step, "slots", call.slots, 4));
+  WIDEEP_TRY(check_pointer(*state, step, "weights", call.weights, 4));
+  return state->place->use_stream(call.stream);
+}
+
+Tokens tokens_of(const DeviceCall& call) { return {call.num_tokens, call.slots, call.weights}; }
+
+Status check_stride(const DeviceCommunicator::State& state, const char* step, size_t stride,
+                    size_t row_bytes, size_t multiple) {
+  if (stride >= row_bytes && stride % multiple == 0) return {};
+  const std::string what = multiple == 1 ? "" : fmt::format(", a multiple of {}", multiple);
+  return invalid_input(
+      fmt::format("rank {}: {}: a stride of at least {} bytes{} expected, found {}",
+                  state.options.rank, step, row_bytes, what, stride));
+}
+
+}  // namespace
+}  // namespace wideep::cuda
+
+namespace wideep::ep {
+
+size_t device_row_bytes(DeviceRowFormat format, int hidden) {
+  if (!cuda::is_format(format) || hidden < 1) return 0;
+  return kernels::row_bytes(cuda::row_format(format), hidden);
+}
+
+DeviceCommunicator::DeviceCommunicator() = default;
+DeviceCommunicator::DeviceCommunicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DeviceCommunicator::~DeviceCommunicator() { close(); }
+DeviceCommunicator::DeviceCommunicator(DeviceCommunicator&&) noexcept = default;
+DeviceCommunicator& DeviceCommunicator::operator=(DeviceCommunicator&& other) noexcept {
+  if (this == &other) return *this;
+  close();
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+int DeviceCommunicator::rank() const { return state_ == nullptr ? -1 : state_->options.rank; }
+int DeviceCommunicator::device() const { return state_ == nullptr ? -1 : state_->place->number(); }
+size_t DeviceCommunicator::device_bytes() const {
+  return state_ == nullptr ? 0 : state_->device_bytes;
+}
+
+Status DeviceCommunicator::dispatch(const DeviceCall& call, const void* rows, size_t row_stride) {
+  WIDEEP_TRY(cuda::begin(state_.get(), call, "dispatch", false));
+  cuda::DispatchCombine& exchange = *state_->exchange;
+  const size_t row_bytes = exchange.exchange().layout.shape().row_bytes;
+  WIDEEP_TRY(cuda::check_pointer(*state_, "dispatch", "rows", rows, 1));
+  WIDEEP_TRY(cuda::check_stride(*state_, "dispatch", row_stride, row_bytes, 1));
+  WIDEEP_TRY(exchange.dispatch_and_receive(
+      cuda::tokens_of(call), static_cast<const std::byte*>(rows), row_stride, call.layer));
+  state_->has_dispatched = true;
+  return {};
+}
+
+DeviceReceived DeviceCommunicator::received() const {
+  if (state_ == nullptr) return {};
+  const cuda::DispatchCombine& exchange = *state_->exchange;
+  return {reinterpret_cast<const DeviceReceivedRow*>(exchange.received_rows()),
+          exchange.slot_starts(),
+          static_cast<int64_t>(cuda::most_rows(exchange.exchange().layout))};
+}
+
+Status DeviceCommunicator::expand(const DeviceCall& call, void* matrix, size_t stride) {
+  WIDEEP_TRY(cuda::begin(state_.get(), call, "expand", true));
+  WIDEEP_TRY(cuda::check_pointer(*state_, "expand", "matrix", matrix, 16));
+  WIDEEP_TRY(cuda::check_stride(*state_, "expand", stride,
+                                state_->exchange->exchange().layout.shape().row_bytes, 16));
+  return state_->exchange->expand(static_cast<std::byte*>(matrix), stride);
+}
+
+Status DeviceCommunicator::finalize(const DeviceCall& call, const void* results, size_t stride) {
+  WIDEEP_TRY(cuda::begin(state_.get(), call, "finalize", true));
+  WIDEEP_TRY(cuda::check_pointer(*state_, "finalize", "results", results, 16));
+  WIDEEP_TRY(cuda::check_stride(*state_, "finalize", stride,
+                                state_->exchange->exchange().layout.shape().result_bytes, 16));
+  // The kernel only reads it: one struct serves both directions.
+  return state_->exchange->finalize(static_cast<std::byte*>(const_cast<void*>(results)), stride);
+}
+
+Status DeviceCommunicator::combine(const DeviceCall& call, const DeviceOutput& output) {
+  WIDEEP_TRY(cuda::begin(state_.get(), call, "combine", true));
+  WIDEEP_TRY(cuda::check_pointer(*state_, "combine", "out", output.out, 16));
+  WIDEEP_TRY(cuda::check_stride(*state_, "combine", output.out_stride,
+                                static_cast<size_t>(state_->options.hidden) * sizeof(Bf16), 16));
+  WIDEEP_TRY(
+      state_->exchange->combine(cuda::tokens_of(call),
+                                {.result_format = cuda::row_format(state_->options.result_format),
+                                 .hidden = state_->options.hidden,
+                                 .shared_expert = output.shared_expert,
+                                 .out = static_cast<std::byte*>(output.out),
+                                 .out_stride = output.out_stride},
+                                call.layer));
+  state_->has_dispatched = false;
+  return {};
+}
+
+Status DeviceCommunicator::status(void* stream) {
+  if (state_ == nullptr) return cuda::closed("status");
+  WIDEEP_TRY(state_->place->use_stream(stream));
+  return state_->exchange->failure();
+}
+
+void DeviceCommunicator::close() {
+  if (state_ == nullptr) return;
+  state_->place->finish().ok();  // memory that kernels use must not go away
+  state_.reset();
+}
+
+}  // namespace wideep::ep
