@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "advise_html.h"
+#include "advise_measure.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
@@ -18,6 +20,7 @@
 #include "recordings/balancer_yaml.h"
 #include "simulate/advise.h"
 #include "simulate/config_files.h"
+#include "simulate/range.h"
 #include "simulate_inputs.h"
 
 namespace wideep::tools {
@@ -29,12 +32,15 @@ struct AdviseOptions {
   std::string model;
   std::string hardware;
   StatisticsOptions statistics;
+  std::string holdout;
   simulate::Workload workload;
   simulate::Choices choices;
   std::optional<double> ttft_ms, tpot_ms;
   PrecisionOption precision;
-  std::string output;
-  int simulated = 0;  // requests
+  std::string output, html;
+  int simulated = 0;              // requests
+  std::optional<int> drafts_max;  // of a request; default: 5
+  MeasureOptions measure;
   bool json = false;
 };
 
@@ -58,15 +64,27 @@ void print_parts(const Candidate& best) {
       step.dispatch * 1e3, step.combine * 1e3, step.joint * 1e3, step.fixed * 1e3);
 }
 
-void print_advice(const simulate::Hardware& hardware, const simulate::Advice& advice) {
+// The layouts of which none is better in both, and the recommendation.
+std::string table_of(const simulate::Advice& advice) {
+  std::string table = kHeading;
+  for (const Candidate& each : advice.pareto) table += row(each);
+  if (advice.best) table += fmt::format("\nrecommended\n{}{}", kHeading, row(*advice.best));
+  return table;
+}
+
+void print_advice(const simulate::Hardware& hardware, const simulate::Advice& advice,
+                  const Loads& loads) {
   fmt::print("hardware     {} ({})\n", hardware.name, hardware.device);
-  fmt::print("weighed      {} layouts, {} of them without room for a request\n\n",
-             advice.num_layouts, advice.num_too_large);
-  fmt::print("{}", kHeading);
-  for (const Candidate& each : advice.pareto) fmt::print("{}", row(each));
+  fmt::print("imbalance    {}\n", loads.text);
+  fmt::print("weighed      {} layouts, {} of them without room for a request\n", advice.num_layouts,
+             advice.num_too_large);
+  if (!advice.outside.empty()) {
+    fmt::print("outside      {}\n", simulate::cannot_tell(hardware, advice.outside));
+  }
+  fmt::print("\n");
+  fmt::print("{}", table_of(advice));
   if (!advice.best) return;
   const Candidate& best = *advice.best;
-  fmt::print("\nrecommended\n{}{}", kHeading, row(best));
   fmt::print("predicted within about {:.0f} % (docs/advisor.md)\n", 100.0 * best.error);
   print_parts(best);
   fmt::print("memory       {:.1f} GB of {:.0f} GB of a rank\n", best.memory / 1e9,
@@ -96,6 +114,7 @@ nlohmann::ordered_json json_of(const Candidate& each) {
           {"attention_dp", layout.attention_dp},
           {"num_slots", layout.num_slots},
           {"dtype", kernels::weight_format_name(layout.format)},
+          {"drafts", layout.drafts},
           {"requests", each.requests()},
           {"tokens_per_second_per_rank", each.tokens_per_rank},
           {"tokens_per_second_per_user", each.tokens_per_user},
@@ -106,13 +125,19 @@ nlohmann::ordered_json json_of(const Candidate& each) {
           {"relative_error", each.error}};
 }
 
-void print_json(const simulate::Hardware& hardware, const simulate::Advice& advice) {
-  nlohmann::ordered_json json = {{"hardware", hardware.name},
-                                 {"layouts", advice.num_layouts},
-                                 {"pareto", nlohmann::ordered_json::array()},
-                                 {"recommended", nullptr},
-                                 {"nearest", advice.nearest},
-                                 {"reasons", advice.reasons}};
+void print_json(const simulate::Hardware& hardware, const simulate::Advice& advice,
+                const Loads& loads) {
+  nlohmann::ordered_json json = {
+      {"hardware", hardware.name},     {"statistics", loads.text},
+      {"layouts", advice.num_layouts}, {"pareto", nlohmann::ordered_json::array()},
+      {"recommended", nullptr},        {"nearest", advice.nearest},
+      {"reasons", advice.reasons}};
+  if (!advice.outside.empty()) json["outside"] = advice.outside;
+  if (hardware.factors != simulate::PartFactors{}) {
+    json["factors"] = {{"experts", hardware.factors.experts},
+                       {"dense", hardware.factors.dense},
+                       {"exchange", hardware.factors.exchange}};
+  }
   for (const Candidate& each : advice.pareto) json["pareto"].push_back(json_of(each));
   if (advice.best) json["recommended"] = json_of(*advice.best);
   fmt::print("{}\n", formats::json_text(json, 2));
@@ -133,7 +158,26 @@ Status write_files(const AdviseOptions& options, const Candidate& best,
   return {};
 }
 
+Status write_page(const AdviseOptions& options, AdvisePage page) {
+  if (options.html.empty()) return {};
+  page.model = std::filesystem::path(options.model).filename().string();
+  page.summary = table_of(page.advice);
+  WIDEEP_TRY_ASSIGN(const std::string html, advise_html(page));
+  WIDEEP_TRY(formats::write_file(options.html, html));
+  log::info("wrote {}", options.html);
+  return {};
+}
+
 Status check_options(const AdviseOptions& options) {
+  if (options.drafts_max && options.workload.acceptance == 0.0) {
+    return invalid_input(
+        "--drafts-max: has no effect without --acceptance, the probability that a draft is right");
+  }
+  if (options.measure.measure && options.workload.acceptance > 0.0) {
+    return invalid_input("--measure: runs without drafts; leave out --acceptance");
+  }
+  WIDEEP_TRY(check_measure_options(options.measure, options.hardware));
+  if (!options.html.empty()) WIDEEP_TRY(check_output_file(options.html, "--html"));
   if (options.output.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(options.output, error);
@@ -152,31 +196,55 @@ Status run(AdviseOptions options) {
   };
   options.workload.most_ttft = seconds(options.ttft_ms);
   options.workload.most_tpot = seconds(options.tpot_ms);
+  if (options.workload.acceptance > 0.0) {
+    options.choices.most_drafts = options.drafts_max.value_or(5);
+  }
   if (const auto format = options.precision.format()) options.choices.formats = {*format};
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
-  WIDEEP_TRY_ASSIGN(const simulate::Hardware hardware, find_hardware(options.hardware));
+  WIDEEP_TRY(check_kept_calibration(options.measure, config));
+  WIDEEP_TRY_ASSIGN(simulate::Hardware hardware,
+                    find_hardware(options.hardware, options.choices.formats));
   for (const auto format : options.choices.formats) {
     if (!hardware.supports(format)) {
       return invalid_input(fmt::format("--dtype: {} has no products of {}", hardware.name,
                                        kernels::weight_format_name(format)));
     }
   }
-  WIDEEP_TRY_ASSIGN(const balance::ModelLoad load, read_load(options.statistics, config));
-  WIDEEP_TRY_ASSIGN(
-      const simulate::Advice advice,
-      simulate::advise(hardware, config, load, load, options.workload, options.choices));
-  options.json ? print_json(hardware, advice) : print_advice(hardware, advice);
+  if (const std::string line = simulate::bound_tokens(hardware, &options.choices); !line.empty()) {
+    log::warn("{}", line);
+  }
+  WIDEEP_TRY(use_kept_calibration(options.measure, options.hardware, config, &hardware));
+  WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout, config));
+  WIDEEP_TRY_ASSIGN(const simulate::Advice advice,
+                    simulate::advise(hardware, config, loads.planned, loads.judged,
+                                     options.workload, options.choices));
+  options.json ? print_json(hardware, advice, loads) : print_advice(hardware, advice, loads);
+  WIDEEP_TRY(write_page(options, {.config = config,
+                                  .hardware = hardware,
+                                  .advice = advice,
+                                  .workload = options.workload,
+                                  .choices = options.choices,
+                                  .loads = loads}));
   if (!advice.best) return failed(advice.nearest);
+  if (options.measure.measure) {
+    WIDEEP_TRY(measure_and_keep(options.measure, {.hardware = hardware,
+                                                  .config = config,
+                                                  .planned = loads.planned,
+                                                  .advice = advice,
+                                                  .workload = options.workload,
+                                                  .choices = options.choices,
+                                                  .quiet = options.json}));
+  }
   if (options.simulated > 0) {
-    WIDEEP_TRY_ASSIGN(
-        const simulate::StepCost cost,
-        simulate::step_cost(hardware, config, load, load, advice.best->layout, options.choices));
+    WIDEEP_TRY_ASSIGN(const simulate::StepCost cost,
+                      simulate::step_cost(hardware, config, loads.planned, loads.judged,
+                                          advice.best->layout, options.choices));
     WIDEEP_TRY_ASSIGN(const simulate::SimulatedServing served,
                       simulate::simulate_candidate(*advice.best, cost, options.workload,
                                                    options.choices, options.simulated));
     print_served(served, options.simulated, advice.best->layout.num_ranks());
   }
-  return options.output.empty() ? Status() : write_files(options, *advice.best, load);
+  return options.output.empty() ? Status() : write_files(options, *advice.best, loads.planned);
 }
 
 }  // namespace
@@ -187,6 +255,7 @@ void add_advise_command(command_line::Command app, Status* status) {
       "advise", "Recommend a layout for a model, a machine and a workload, with what is predicted");
   add_model_and_hardware(command, &options->model, &options->hardware);
   add_statistics_options(command, &options->statistics, true);
+  add_holdout_option(command, &options->holdout);
   command.add_option("--isl", options->workload.isl, "Tokens of a prompt")
       .range(1, 1 << 20)
       .show_default();
@@ -203,6 +272,12 @@ void add_advise_command(command_line::Command app, Status* status) {
       .positive();
   command.add_option("--tpot", options->tpot_ms, "Longest time between two tokens, in ms")
       .positive();
+  command
+      .add_option("--acceptance", options->workload.acceptance,
+                  "Also weigh drafts, each right with this probability if those before it are")
+      .range(0.0, 1.0);
+  command.add_option("--drafts-max", options->drafts_max, "Most drafts of a request (default: 5)")
+      .range(1, 8);
   command.add_option("--ranks-max", options->choices.most_ranks, "Most ranks of a layout")
       .range(1, 1 << 16)
       .show_default();
@@ -218,6 +293,8 @@ void add_advise_command(command_line::Command app, Status* status) {
       .add_option("--simulate", options->simulated,
                   "Also serve so many requests in simulated time, with the engine's scheduler")
       .not_negative();
+  command.add_option("--html", options->html, "Also write a page with pictures to this file");
+  add_measure_options(command, &options->measure);
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

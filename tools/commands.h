@@ -52,9 +52,11 @@ void add_parallel_explain_command(command_line::Command parallel,
                                   Status* status);  // wideep parallel explain
 void add_doctor_command(command_line::Command app, Status* status);
 void add_advise_command(command_line::Command app, Status* status);
-// wideep simulate imbalance, moves
+// wideep simulate imbalance, moves, rebalance, tpot
 void add_simulate_imbalance_command(command_line::Command simulate, Status* status);
 void add_simulate_moves_command(command_line::Command simulate, Status* status);
+void add_simulate_rebalance_command(command_line::Command simulate, Status* status);
+void add_simulate_tpot_command(command_line::Command simulate, Status* status);
 void add_quantize_command(command_line::Command app, Status* status);
 
 }  // namespace wideep::tools

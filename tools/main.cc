@@ -83,6 +83,8 @@ int main(int argc, char** argv) {
   simulate.require_command();
   tools::add_simulate_imbalance_command(simulate, &status);
   tools::add_simulate_moves_command(simulate, &status);
+  tools::add_simulate_rebalance_command(simulate, &status);
+  tools::add_simulate_tpot_command(simulate, &status);
   const command_line::Command parallel =
       program.add_command("parallel", "Show how a model is spread over ranks");
   parallel.require_command();

@@ -8,38 +8,52 @@
 
 #include "base/try.h"
 #include "commands.h"
-#include "recordings/statistics_load.h"
 #include "simulate/what_if.h"
-#include "statistics_options.h"
+#include "simulate_inputs.h"
+#include "what_if_output.h"
 
 namespace wideep::tools {
 namespace {
 
 struct ImbalanceOptions {
   StatisticsOptions statistics;
+  std::string holdout;
   std::vector<int> ranks = {2, 4, 8, 16, 32, 64};
   int redundant = 1;
+  WhatIfOutput output;
 };
 
 Status run(const ImbalanceOptions& options) {
-  WIDEEP_TRY_ASSIGN(const recordings::ExpertStatistics statistics,
-                    read_statistics(options.statistics));
-  const balance::ModelLoad load = recordings::model_load(statistics);
+  WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout));
+  const balance::ModelLoad& load = loads.judged;
   for (const int ranks : options.ranks) {
     if (ranks <= load.num_experts) continue;
     return invalid_input(
         fmt::format("--ranks: expected 1 to {} (the experts), found {}", load.num_experts, ranks));
   }
-  WIDEEP_TRY_ASSIGN(const auto found,
-                    simulate::imbalance_by_ranks(load, options.ranks, options.redundant));
-  fmt::print("imbalance (max / mean − 1 of the ranks' rows), mean of {} layers of {} experts\n",
-             load.layers.size(), load.num_experts);
-  fmt::print("  EP   in order     placed   with slots      EPLB     wideep\n");
+  WIDEEP_TRY_ASSIGN(
+      const auto found,
+      simulate::imbalance_by_ranks(loads.planned, loads.judged, options.ranks, options.redundant));
+  WhatIf answer{
+      .command = "wideep simulate imbalance",
+      .title = "Imbalance by the number of ranks",
+      .facts = {fmt::format("imbalance (max / mean − 1 of the ranks' rows), mean of {} layers of "
+                            "{} experts",
+                            load.layers.size(), load.num_experts),
+                loads.text},
+      .columns = {{.key = "ep", .title = "EP"},
+                  {.key = "in_order", .title = "in order", .decimals = 3},
+                  {.key = "placed", .title = "placed", .decimals = 3},
+                  {.key = "num_slots", .title = "with slots"},
+                  {.key = "eplb", .title = "EPLB", .decimals = 3},
+                  {.key = "wideep", .title = "wideep", .decimals = 3}},
+      .charts = {{.x = "ep",
+                  .lines = {"in_order", "placed", "eplb", "wideep"},
+                  .y_title = "imbalance ratio"}}};
   for (const auto& at : found) {
-    fmt::print("{:4} {:10.3f} {:10.3f} {:12} {:9.3f} {:10.3f}\n", at.ep, at.in_order, at.placed,
-               at.num_slots, at.eplb, at.replicated);
+    answer.rows.push_back({at.ep, at.in_order, at.placed, at.num_slots, at.eplb, at.replicated});
   }
-  return {};
+  return show(answer, options.output);
 }
 
 }  // namespace
@@ -49,6 +63,7 @@ void add_simulate_imbalance_command(command_line::Command simulate, Status* stat
   const command_line::Command command = simulate.add_command(
       "imbalance", "Imbalance of a load by the number of ranks, and what replicas give back");
   add_statistics_options(command, &options->statistics);
+  add_holdout_option(command, &options->holdout);
   command.add_option("--ranks", options->ranks, "Numbers of ranks: A,B,C")
       .separate_values_by(',')
       .range(1, 1 << 16)
@@ -56,6 +71,7 @@ void add_simulate_imbalance_command(command_line::Command simulate, Status* stat
   command.add_option("--redundant", options->redundant, "Slots of each rank for replicas")
       .not_negative()
       .show_default();
+  add_what_if_output(command, &options->output);
   command.on_run([options, status] { *status = run(*options); });
 }
 

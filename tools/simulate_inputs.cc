@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulate_inputs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -8,6 +10,7 @@
 #include "base/progress.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "recordings/held_out.h"
 #include "recordings/statistics_load.h"
 #include "run/layouts.h"
 #include "simulate/calibrate.h"
@@ -48,13 +51,14 @@ class ProgressLine : public simulate::CalibrationView {
 
 }  // namespace
 
-Result<simulate::Hardware> measure_hardware() {
+Result<simulate::Hardware> measure_hardware(std::vector<kernels::WeightFormat> formats) {
   using kernels::WeightFormat;
+  if (formats.empty()) {
+    formats = {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4};
+  }
   ProgressLine progress;
   WIDEEP_TRY_ASSIGN(const simulate::Calibration found,
-                    simulate::calibrate({.formats = {WeightFormat::kBf16, WeightFormat::kFp8,
-                                                     WeightFormat::kInt8, WeightFormat::kInt4}},
-                                        progress));
+                    simulate::calibrate({.formats = std::move(formats)}, progress));
   log::info(
       "measured this machine: constants are within {:.0f} % (experts) and {:.0f} % (other parts) "
       "of "
@@ -63,21 +67,45 @@ Result<simulate::Hardware> measure_hardware() {
   return found.hardware;
 }
 
-Result<simulate::Hardware> find_hardware(const std::string& name) {
-  if (name == "this") return measure_hardware();
+Result<simulate::Hardware> find_hardware(const std::string& name,
+                                         std::vector<kernels::WeightFormat> formats) {
+  if (name == "this") return measure_hardware(std::move(formats));
   return std::filesystem::exists(name) ? simulate::read_hardware(name)
                                        : simulate::shipped_hardware(name);
 }
 
-Result<balance::ModelLoad> read_load(const StatisticsOptions& options,
-                                     const model::ModelConfig& config) {
-  const std::vector<int> layers = run::moe_layers(config);
-  if (options.path.empty()) {
-    log::warn("no --stats: all experts are taken to be chosen equally often, as they never are");
-    return simulate::uniform_load(config.routing.num_experts, layers);
+void add_holdout_option(command_line::Command command, std::string* holdout) {
+  command.add_option(
+      "--holdout", *holdout,
+      "Plan on the iterations before, judge by these: the last FRACTION, or a second "
+      "FILE of statistics (default: 0.5 if there are several iterations)");
+}
+
+Result<Loads> read_loads(const StatisticsOptions& options, const std::string& holdout) {
+  WIDEEP_TRY_ASSIGN(SplitStatistics split, read_split_statistics(options, holdout));
+  if (!split.held_out && split.planned_on.num_iterations() > 1) {
+    WIDEEP_TRY_ASSIGN(recordings::HeldOut halves, recordings::hold_out_last(split.planned_on, 0.5));
+    split = {.planned_on = std::move(halves.earlier), .held_out = std::move(halves.later)};
   }
-  WIDEEP_TRY_ASSIGN(const recordings::ExpertStatistics statistics, read_statistics(options));
-  const balance::ModelLoad all = recordings::model_load(statistics);
+  Loads loads{.planned = recordings::model_load(split.planned_on)};
+  const int planned = split.planned_on.num_iterations();
+  if (!split.held_out) {
+    loads.judged = loads.planned;
+    loads.text =
+        "placements are judged by the statistics that they are planned on, a single "
+        "iteration; --holdout FILE judges them by others";
+    return loads;
+  }
+  loads.judged = recordings::model_load(*split.held_out);
+  loads.text = fmt::format("placements planned on {} iteration{}, judged by {} other{}", planned,
+                           planned == 1 ? "" : "s", split.held_out->num_iterations(),
+                           split.held_out->num_iterations() == 1 ? "" : "s");
+  return loads;
+}
+
+namespace {
+
+balance::ModelLoad only_layers(const balance::ModelLoad& all, const std::vector<int>& layers) {
   balance::ModelLoad load{.num_experts = all.num_experts};
   for (size_t i = 0; i < all.layers.size(); ++i) {
     if (!std::ranges::binary_search(layers, all.layers[i])) continue;
@@ -85,6 +113,25 @@ Result<balance::ModelLoad> read_load(const StatisticsOptions& options,
     load.load.push_back(all.load[i]);
   }
   return load;
+}
+
+}  // namespace
+
+Result<Loads> read_loads(const StatisticsOptions& options, const std::string& holdout,
+                         const model::ModelConfig& config) {
+  const std::vector<int> layers = run::moe_layers(config);
+  if (options.path.empty()) {
+    if (!holdout.empty()) {
+      return invalid_input("--holdout: has no effect without --stats; give both or neither");
+    }
+    log::warn("no --stats: all experts are taken to be chosen equally often, as they never are");
+    const balance::ModelLoad even = simulate::uniform_load(config.routing.num_experts, layers);
+    return Loads{.planned = even, .judged = even, .text = "no statistics: even load"};
+  }
+  WIDEEP_TRY_ASSIGN(Loads loads, read_loads(options, holdout));
+  loads.planned = only_layers(loads.planned, layers);
+  loads.judged = only_layers(loads.judged, layers);
+  return loads;
 }
 
 }  // namespace wideep::tools

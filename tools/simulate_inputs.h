@@ -22,14 +22,28 @@ void add_model_and_hardware(command_line::Command command, std::string* model,
 // From a model directory, a GGUF file, or a config.json alone.
 Result<model::ModelConfig> read_config(const std::string& path);
 // By the name of a shipped description, from a file, or for "this" by measuring this machine, which
-// takes half a minute. REQUIRES, for that: the process has started no other thread.
-Result<simulate::Hardware> find_hardware(const std::string& name);
+// takes half a minute; formats: that are measured, empty: bf16, fp8, int8 and int4. REQUIRES, for
+// that: the process has started no other thread.
+Result<simulate::Hardware> find_hardware(const std::string& name,
+                                         std::vector<kernels::WeightFormat> formats = {});
 // Measures this machine, with a line of progress, and says how well its constants fit.
-Result<simulate::Hardware> measure_hardware();
+Result<simulate::Hardware> measure_hardware(std::vector<kernels::WeightFormat> formats = {});
 
-// The load of the model's MoE layers; without statistics the same for all experts, with a warning.
+// What placements are planned for, and what they are judged by.
+struct Loads {
+  balance::ModelLoad planned, judged;
+  std::string text;  // for people: what was judged by what
+};
+
+// Adds --holdout. The string must outlive the parsing.
+void add_holdout_option(command_line::Command command, std::string* holdout);
+
+// Without holdout: plans on the first half of the iterations and judges by the second, or by the
+// same where there is a single iteration. Else as read_split_statistics.
+Result<Loads> read_loads(const StatisticsOptions& options, const std::string& holdout);
+// The loads of the model's MoE layers; without statistics the same for all experts, with a warning.
 // Layers that predict are left out.
-Result<balance::ModelLoad> read_load(const StatisticsOptions& options,
-                                     const model::ModelConfig& config);
+Result<Loads> read_loads(const StatisticsOptions& options, const std::string& holdout,
+                         const model::ModelConfig& config);
 
 }  // namespace wideep::tools

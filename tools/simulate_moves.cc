@@ -10,6 +10,7 @@
 #include "precision_option.h"
 #include "simulate/what_if.h"
 #include "simulate_inputs.h"
+#include "what_if_output.h"
 
 namespace wideep::tools {
 namespace {
@@ -18,6 +19,7 @@ struct MovesOptions {
   std::string model, hardware;
   PrecisionOption precision;
   std::vector<int> milliseconds = {5, 10, 20, 30, 50, 100};
+  WhatIfOutput output;
 };
 
 Status run(const MovesOptions& options) {
@@ -26,20 +28,27 @@ Status run(const MovesOptions& options) {
   const auto format = options.precision.format().value_or(config.stored_format);
   std::vector<double> seconds;
   for (const int each : options.milliseconds) seconds.push_back(each * 1e-3);
-  fmt::print("expert       {:.1f} MB in {}\n", simulate::bytes_of_expert(config, format) / 1e6,
-             kernels::weight_format_name(format));
-  fmt::print(
-      "experts that a rank of {} can receive in an iteration, if nothing else uses the link\n",
-      hardware.name);
-  fmt::print("{:26} {:>8}", "link", "GB/s");
-  for (const int each : options.milliseconds) fmt::print(" {:>6} ms", each);
-  fmt::print("\n");
+  WhatIf answer{
+      .command = "wideep simulate moves",
+      .title = "Experts that can move beside an iteration",
+      .facts = {fmt::format("expert: {:.1f} MB in {}",
+                            simulate::bytes_of_expert(config, format) / 1e6,
+                            kernels::weight_format_name(format)),
+                fmt::format("experts that a rank of {} can receive in an iteration, if nothing "
+                            "else uses the link",
+                            hardware.name)},
+      .columns = {{.key = "iteration_ms", .title = "iteration, ms"}},
+      .charts = {{.x = "iteration_ms", .y_title = "experts received", .is_logarithmic = true}}};
+  for (const int each : options.milliseconds) answer.rows.push_back({each});
   for (const auto& link : simulate::movable_experts(hardware, config, format, seconds)) {
-    fmt::print("{:26} {:8.0f}", link.link, link.bandwidth / 1e9);
-    for (const double experts : link.of_seconds) fmt::print(" {:9.1f}", experts);
-    fmt::print("\n");
+    answer.columns.push_back(
+        {.key = link.link,
+         .title = fmt::format("{}, {:.0f} GB/s", link.link, link.bandwidth / 1e9),
+         .decimals = 1});
+    answer.charts[0].lines.push_back(link.link);
+    for (size_t i = 0; i < seconds.size(); ++i) answer.rows[i].push_back(link.of_seconds[i]);
   }
-  return {};
+  return show(answer, options.output);
 }
 
 }  // namespace
@@ -54,6 +63,7 @@ void add_simulate_moves_command(command_line::Command simulate, Status* status) 
       .separate_values_by(',')
       .range(1, 1 << 20)
       .show_default();
+  add_what_if_output(command, &options->output);
   command.on_run([options, status] { *status = run(*options); });
 }
 

@@ -186,6 +186,9 @@ Status DispatchCombine::await_counts(const Awaited& where) {
   if (!counts_announced_) announce_counts();
   WIDEEP_TRY(endpoint_.wait_all(Channel::kPrepare, counted_, where.named("token counts")));
   counts_of_ranks_.clear();
+  // At once: with a thousand ranks these are a megabyte, which growing by halves would double.
+  counts_of_ranks_.reserve(buffers_.segments.size() *
+                           static_cast<size_t>(buffers_.layout.shape().num_experts));
   for (std::byte* segment : buffers_.segments) {
     const std::span<const int32_t> counts = buffers_.layout.counts(segment, done_.begun);
     counts_of_ranks_.insert(counts_of_ranks_.end(), counts.begin(), counts.end());

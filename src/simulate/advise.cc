@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "measure/arrivals.h"
 #include "model/kv_layout.h"
+#include "simulate/range.h"
 #include "simulate/sweep.h"
 
 namespace wideep::simulate {
@@ -82,9 +83,14 @@ double error_of(const Hardware& hardware, const StepTime& step) {
          all;
 }
 
-measure::StepShape generating(int batch, const Workload& workload) {
+// Drafts are verified as tokens: keys and values are read once for all of a request.
+measure::StepShape generating(int batch, int drafts, const Workload& workload) {
   const int64_t context = workload.isl + workload.osl / 2;
-  return measure::decode_step(batch, context, 0);
+  measure::StepShape shape = measure::decode_step(batch, context, 0);
+  shape.num_tokens *= 1 + drafts;
+  shape.num_logit_rows *= 1 + drafts;
+  shape.attended *= 1 + drafts;
+  return shape;
 }
 
 // The same, and a chunk of prompts, in the middle of them.
@@ -99,13 +105,15 @@ measure::StepShape with_chunk(measure::StepShape shape, int64_t chunk, const Wor
 Candidate predict(const StepCost& cost, int batch, const Workload& workload,
                   const Choices& choices) {
   const Layout& layout = cost.layout();
-  Candidate candidate{.layout = layout, .batch = batch};
+  Candidate candidate{.layout = layout,
+                      .batch = batch,
+                      .tokens_of_step = tokens_of_step(layout.drafts, workload.acceptance)};
   // Each of the micro-batches that fill a pipeline has a part of the requests.
   const int micro_batch = (batch + layout.stages - 1) / layout.stages;
-  const measure::StepShape plain = generating(micro_batch, workload);
+  const measure::StepShape plain = generating(micro_batch, layout.drafts, workload);
   candidate.step = cost.step(plain);
-  const int64_t room = std::max<int64_t>(1, choices.max_num_tokens - micro_batch);
-  const double arriving = static_cast<double>(micro_batch) * workload.isl / workload.osl;
+  const int64_t room = std::max<int64_t>(1, choices.max_num_tokens - plain.num_tokens);
+  const double arriving = micro_batch * candidate.tokens_of_step * workload.isl / workload.osl;
   // Of all iterations, the part that has a chunk; a full chunk in every one is not enough for
   // more prompts than that.
   const int64_t chunk = std::min(room, std::max<int64_t>(workload.isl, std::llround(arriving)));
@@ -114,29 +122,14 @@ Candidate predict(const StepCost& cost, int batch, const Workload& workload,
                           : std::min(1.0, arriving / static_cast<double>(chunk));
   const double with = cost.step(with_chunk(plain, chunk, workload)).seconds();
   const double without = candidate.step.seconds();
-  candidate.tpot = part <= 1.0 ? part * with + (1.0 - part) * without : part * with;
+  const double iteration = part <= 1.0 ? part * with + (1.0 - part) * without : part * with;
+  candidate.tpot = iteration / candidate.tokens_of_step;
   const double chunks = std::ceil(static_cast<double>(workload.isl) / static_cast<double>(chunk));
-  candidate.ttft = candidate.tpot / 2.0 + chunks * with;
+  candidate.ttft = iteration / 2.0 + chunks * with;
   candidate.tokens_per_user = 1.0 / candidate.tpot;
   candidate.tokens_per_rank =
       static_cast<double>(batch) * layout.num_batches() / (candidate.tpot * layout.num_ranks());
   return candidate;
-}
-
-bool meets(const Candidate& candidate, const Workload& workload) {
-  if (workload.most_tpot && candidate.tpot > *workload.most_tpot) return false;
-  if (workload.most_ttft && candidate.ttft > *workload.most_ttft) return false;
-  if (!workload.rate) return true;
-  const double requests = candidate.tokens_per_rank * candidate.layout.num_ranks() / workload.osl;
-  return requests >= *workload.rate;
-}
-
-// With a rate the fewest ranks that carry it; else the most tokens of a rank.
-bool is_better(const Candidate& a, const Candidate& b, const Workload& workload) {
-  if (workload.rate && a.layout.num_ranks() != b.layout.num_ranks()) {
-    return a.layout.num_ranks() < b.layout.num_ranks();
-  }
-  return a.tokens_per_rank > b.tokens_per_rank;
 }
 
 std::vector<Candidate> pareto_of(std::vector<Candidate> all) {
@@ -209,6 +202,26 @@ void add_slot_reasons(const std::vector<Candidate>& all, const Workload& workloa
   }
 }
 
+// Against the best without drafts, whatever its layout: the same one may have to serve with very
+// small batches to keep the limits.
+void add_draft_reason(const std::vector<Candidate>& all, const Workload& workload, Advice* advice) {
+  const Candidate& best = *advice->best;
+  if (best.layout.drafts == 0) return;
+  const Candidate* without = nullptr;
+  for (const Candidate& each : all) {
+    if (each.layout.drafts > 0 || !meets(each, workload)) continue;
+    if (without == nullptr || is_better(each, *without, workload)) without = &each;
+  }
+  const std::string gain =
+      without == nullptr
+          ? "without them nothing meets the limits"
+          : fmt::format("{:+.1f} % tokens of a rank against the best without: {}",
+                        100.0 * (best.tokens_per_rank / without->tokens_per_rank - 1.0),
+                        text_of(without->layout));
+  advice->reasons.push_back(fmt::format("{} drafts: {:.2f} tokens of a request in a step, {}",
+                                        best.layout.drafts, best.tokens_of_step, gain));
+}
+
 void add_limit(Advice* advice) {
   const StepTime& step = advice->best->step;
   const std::pair<const char*, double> parts[] = {
@@ -224,6 +237,21 @@ void add_limit(Advice* advice) {
 
 }  // namespace
 
+bool meets(const Candidate& candidate, const Workload& workload) {
+  if (workload.most_tpot && candidate.tpot > *workload.most_tpot) return false;
+  if (workload.most_ttft && candidate.ttft > *workload.most_ttft) return false;
+  if (!workload.rate) return true;
+  const double requests = candidate.tokens_per_rank * candidate.layout.num_ranks() / workload.osl;
+  return requests >= *workload.rate;
+}
+
+bool is_better(const Candidate& a, const Candidate& b, const Workload& workload) {
+  if (workload.rate && a.layout.num_ranks() != b.layout.num_ranks()) {
+    return a.layout.num_ranks() < b.layout.num_ranks();
+  }
+  return a.tokens_per_rank > b.tokens_per_rank;
+}
+
 Result<StepCost> step_cost(const Hardware& hardware, const ModelConfig& config,
                            const ModelLoad& planned, const ModelLoad& load, const Layout& layout,
                            const Choices& choices) {
@@ -237,6 +265,11 @@ Result<StepCost> step_cost(const Hardware& hardware, const ModelConfig& config,
 Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const StepCost& cost,
                                             const Workload& workload, const Choices& choices,
                                             int num_requests) {
+  if (candidate.layout.drafts > 0) {
+    return invalid_input(
+        "--simulate: simulated steps have no drafts, but the recommendation has; leave out "
+        "--acceptance");
+  }
   std::vector<SimulatedRequest> requests(
       static_cast<size_t>(num_requests),
       SimulatedRequest{.isl = workload.isl, .osl = workload.osl});
@@ -257,37 +290,58 @@ Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const St
   });
 }
 
+double tokens_of_step(int drafts, double acceptance) {
+  double tokens = 1.0, right = 1.0;
+  for (int i = 0; i < drafts; ++i) {
+    right *= acceptance;
+    tokens += right;
+  }
+  return tokens;
+}
+
 RankMemory memory_of(const ModelConfig& config, const Layout& layout) {
   const double weight = bytes_per_weight(layout.format);
   const double parts = layout.attention_parts();
   const double slots = static_cast<double>(layout.num_slots) / layout.ep;
-  double dense = 0.0, experts = 0.0;
+  const int num_experts = config.routing.num_experts;
+  const double least = (num_experts + layout.ep - 1) / layout.ep;  // slots of a rank
+  RankMemory memory;
   for (int layer = 0; layer < config.num_layers; ++layer) {
     const measure::LayerElements elements = measure::elements_of_layer(config, layer);
-    dense += static_cast<double>(elements.mixer + elements.mlp + elements.router) * weight / parts;
-    experts += slots * static_cast<double>(elements.expert) * weight / layout.expert_slices;
+    const double expert = static_cast<double>(elements.expert) * weight / layout.expert_slices;
+    memory.dense +=
+        static_cast<double>(elements.mixer + elements.mlp + elements.router) * weight / parts;
+    memory.experts += std::min(slots, least) * expert;
+    memory.replicas += std::max(0.0, slots - least) * expert;
   }
+  for (double* part : {&memory.dense, &memory.experts, &memory.replicas}) *part /= layout.stages;
   const double embedding = 2.0 * config.vocab_size * config.hidden_size;  // bf16
-  const double heads = (config.tie_word_embeddings ? 1.0 : 2.0) * embedding / parts;
+  memory.vocabulary = (config.tie_word_embeddings ? 1.0 : 2.0) * embedding / parts;
   const model::KvLayout kv(config, layout.cache, layout.attention_parts());
-  return {.weights = (dense + experts) / layout.stages + heads,
-          .token = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / layout.stages};
+  memory.weights = memory.dense + memory.experts + memory.replicas + memory.vocabulary;
+  memory.token = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / layout.stages;
+  return memory;
 }
 
 Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const ModelLoad& planned,
                       const ModelLoad& load, const Workload& workload, const Choices& choices) {
   WIDEEP_TRY(check_load(config, load));
   WIDEEP_TRY(check_load(config, planned));
+  WIDEEP_TRY(check_range(hardware, config));
   Advice advice;
-  std::vector<Candidate> all;
+  std::vector<Candidate>& all = advice.all;
   Placements placements(config, planned, load, choices.weighted_shares);
   for (const Layout& layout : layouts_of(hardware, config, choices)) {
     ++advice.num_layouts;
+    if (const std::string why = outside_range(hardware, layout); !why.empty()) {
+      ++advice.outside[why];
+      continue;
+    }
     const RankMemory memory = memory_of(config, layout);
     const double request = memory.token * (workload.isl + workload.osl);
     const double room = hardware.memory_bytes * choices.memory_share - memory.weights;
     int most = static_cast<int>(std::clamp(room / std::max(request, 1.0), 0.0, 1024.0));
-    most = std::min(most, choices.max_num_tokens);
+    most = std::min(most, choices.max_num_tokens / (1 + layout.drafts));
     if (workload.concurrency) {
       most =
           std::min(most, static_cast<int>(std::ceil(*workload.concurrency / layout.num_batches())));
@@ -298,13 +352,17 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
     }
     WIDEEP_TRY_ASSIGN(const std::vector<PlacedLayer>* placed, placements.get(layout));
     const StepCost cost(hardware, config, layout, *placed);
+    const double imbalance = mean_imbalance(*placed);
     for (const int batch : batches_up_to(most)) {
       Candidate candidate = predict(cost, batch, workload, choices);
       candidate.memory = memory.weights + batch * request;
-      candidate.imbalance = mean_imbalance(*placed);
+      candidate.imbalance = imbalance;
       candidate.error = error_of(hardware, candidate.step);
       all.push_back(candidate);
     }
+  }
+  if (all.empty() && advice.num_too_large == 0 && !advice.outside.empty()) {
+    return invalid_input(cannot_tell(hardware, advice.outside));
   }
   if (all.empty()) {
     return invalid_input(fmt::format(
@@ -318,10 +376,11 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
   if (advice.best) {
     add_limit(&advice);
     add_slot_reasons(all, workload, &advice);
+    add_draft_reason(all, workload, &advice);
   } else {
     advice.nearest = nearest_of(all, workload);
   }
-  advice.pareto = pareto_of(std::move(all));
+  advice.pareto = pareto_of(all);
   return advice;
 }
 

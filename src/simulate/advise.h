@@ -10,6 +10,7 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ namespace wideep::simulate {
 struct Candidate {
   Layout layout;
   int batch = 0;                  // requests of a batch
+  double tokens_of_step = 1.0;    // generated for each request; more than 1 with drafts
   StepTime step;                  // of an iteration without prompt tokens
   double tpot = 0.0, ttft = 0.0;  // seconds
   double tokens_per_rank = 0.0;   // generated per second
@@ -39,20 +41,27 @@ struct Candidate {
 };
 
 struct Advice {
-  int num_layouts = 0;            // weighed, with every batch
-  int num_too_large = 0;          // of them, without room for a request
-  std::vector<Candidate> pareto;  // none is better in both tokens_per_rank and tokens_per_user
-  std::optional<Candidate> best;  // that meets the workload's limits
-  std::string nearest;            // if none does: what is possible
+  int num_layouts = 0;                 // weighed, with every batch
+  int num_too_large = 0;               // of them, without room for a request
+  std::map<std::string, int> outside;  // of them, nothing can be told of so many (range.h)
+  std::vector<Candidate> all;          // of those with room, every batch
+  std::vector<Candidate> pareto;       // none is better in both tokens_per_rank and tokens_per_user
+  std::optional<Candidate> best;       // that meets the workload's limits
+  std::string nearest;                 // if none does: what is possible
   std::vector<std::string> reasons;
 };
 
 // load: of the config's MoE layers, any unit; `planned` is what placements are made for, and may be
-// the same. Errors (invalid input): the load has other layers or experts than the model; no layout
-// fits the memory.
+// the same. Errors (invalid input): the hardware's range has none of the layouts; the load has
+// other layers or experts than the model; no layout fits the memory.
 Result<Advice> advise(const Hardware& hardware, const model::ModelConfig& config,
                       const balance::ModelLoad& planned, const balance::ModelLoad& load,
                       const Workload& workload, const Choices& choices);
+
+// Whether it keeps the workload's limits and carries its rate.
+bool meets(const Candidate& candidate, const Workload& workload);
+// With a rate the fewest ranks that carry it; else the most tokens of a rank.
+bool is_better(const Candidate& a, const Candidate& b, const Workload& workload);
 
 // The cost of iterations in a layout. Errors (invalid input): as advise().
 Result<StepCost> step_cost(const Hardware& hardware, const model::ModelConfig& config,
@@ -61,14 +70,23 @@ Result<StepCost> step_cost(const Hardware& hardware, const model::ModelConfig& c
 
 // Serves `num_requests` requests of the workload in simulated time, with the candidate's limits: as
 // many at the same time as it has, or arriving at the workload's rate (a Poisson process).
-// Errors (invalid input): a request does not fit into the cache.
+// Errors (invalid input): a request does not fit into the cache; the layout has drafts, which the
+// simulation does not know.
 Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const StepCost& cost,
                                             const Workload& workload, const Choices& choices,
                                             int num_requests);
 
+// Tokens that a step generates for a request: drafts until the first wrong one, and the one after
+// them.
+double tokens_of_step(int drafts, double acceptance);
+
 // Bytes of a rank without its cache, and of the cache of one token.
 struct RankMemory {
-  double weights = 0.0;
+  double weights = 0.0;     // the sum of the next four
+  double dense = 0.0;       // attention, dense MLPs, shared experts, routers
+  double experts = 0.0;     // in as few slots as hold all of them
+  double replicas = 0.0;    // in the slots beyond
+  double vocabulary = 0.0;  // embeddings and LM head
   double token = 0.0;
 };
 RankMemory memory_of(const model::ModelConfig& config, const Layout& layout);

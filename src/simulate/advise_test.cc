@@ -4,13 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "parallel/parallel_config.h"
 #include "recordings/balancer_yaml.h"
 #include "run/layouts.h"
 #include "simulate/config_files.h"
+#include "simulate/neighbours.h"
 #include "simulate/sweep.h"
+#include "simulate/what_if.h"
 
 namespace wideep::simulate {
 namespace {
@@ -179,12 +182,94 @@ TEST(Advise, RefusesStatisticsOfAnotherModel) {
   EXPECT_THAT(advice.status().message(), HasSubstr("16 layers of 32 experts, but the model has"));
 }
 
+// Differences of two layouts; slots that follow from the ranks do not count.
+int differences(const Layout& a, const Layout& b) {
+  const bool same_ranks = a.ep == b.ep;
+  return (same_ranks ? 0 : 1) + (a.expert_slices != b.expert_slices) + (a.stages != b.stages) +
+         (a.attention_dp != b.attention_dp) + (same_ranks && a.num_slots != b.num_slots) +
+         (a.format != b.format) + (a.drafts != b.drafts);
+}
+
+TEST(Neighbours, DifferInOneThing) {
+  const Workload workload{.most_tpot = 0.02};
+  const auto advice = advice_for(workload);
+  ASSERT_TRUE(advice.ok() && advice->best);
+  const std::vector<Neighbour> neighbours = neighbours_of(*advice, workload, 64);
+  ASSERT_GE(neighbours.size(), 3u);
+  for (const Neighbour& each : neighbours) {
+    EXPECT_EQ(differences(each.candidate.layout, advice->best->layout), 1) << each.change;
+    EXPECT_EQ(each.meets, meets(each.candidate, workload));
+    // None is better: it would be the recommendation.
+    if (each.meets) {
+      EXPECT_FALSE(is_better(each.candidate, *advice->best, workload));
+    }
+    for (const Candidate& other : advice->all) {
+      if (other.layout != each.candidate.layout || !meets(other, workload)) continue;
+      EXPECT_FALSE(is_better(other, each.candidate, workload)) << each.change;
+    }
+  }
+}
+
+TEST(Drafts, AreVerifiedAsTokens) {
+  EXPECT_DOUBLE_EQ(tokens_of_step(0, 0.9), 1.0);
+  EXPECT_DOUBLE_EQ(tokens_of_step(3, 0.5), 1.0 + 0.5 + 0.25 + 0.125);
+  EXPECT_DOUBLE_EQ(tokens_of_step(4, 1.0), 5.0);
+
+  const model::ModelConfig config = mixture();
+  const balance::ModelLoad load = load_of(config, 0.5);
+  const auto with = [&](double acceptance, int concurrency) {
+    const auto advice =
+        advise(h100(), config, load, load,
+               {.concurrency = static_cast<double>(concurrency), .acceptance = acceptance},
+               {.most_ranks = 1, .most_drafts = 5, .formats = {WeightFormat::kFp8}});
+    EXPECT_TRUE(advice.ok() && advice->best) << advice.status().message();
+    return *advice->best;
+  };
+  // A single request's iteration reads weights: tokens more cost it little.
+  const Candidate right = with(0.9, 1);
+  EXPECT_EQ(right.layout.drafts, 5);
+  EXPECT_GT(right.tokens_of_step, 4.0);
+  // Drafts that are always wrong are of no use.
+  EXPECT_EQ(with(0.0, 1).layout.drafts, 0);
+  EXPECT_GT(right.tokens_per_user, 2.0 * with(0.0, 1).tokens_per_user);
+}
+
+TEST(Drafts, AreOnlyWeighedWhereAsked) {
+  Choices choices{.most_ranks = 4};
+  const size_t without = layouts_of(h100(), mixture(), choices).size();
+  choices.most_drafts = 3;
+  EXPECT_EQ(layouts_of(h100(), mixture(), choices).size(), 4 * without);  // 0, 1, 2, 3
+}
+
+TEST(ImbalanceByRanks, IsJudgedByTheOtherLoad) {
+  const model::ModelConfig config = mixture();
+  const balance::ModelLoad planned = load_of(config, 0.5);
+  balance::ModelLoad judged = planned;
+  for (auto& layer : judged.load) std::ranges::reverse(layer);
+  const auto same = imbalance_by_ranks(planned, planned, {8}, 1);
+  const auto other = imbalance_by_ranks(planned, judged, {8}, 1);
+  ASSERT_TRUE(same.ok() && other.ok());
+  EXPECT_LT(same->front().replicated, 0.01);
+  EXPECT_GT(other->front().placed, 0.1);
+  EXPECT_GT(other->front().eplb, same->front().eplb);
+}
+
+TEST(Memory, PartsAreTheSum) {
+  Layout layout = kEp8;
+  layout.num_slots = 80;
+  const RankMemory memory = memory_of(mixture(), layout);
+  EXPECT_DOUBLE_EQ(memory.dense + memory.experts + memory.replicas + memory.vocabulary,
+                   memory.weights);
+  EXPECT_NEAR(memory.replicas / memory.experts, 2.0 / 8.0, 1e-12);
+}
+
 TEST(ConfigFiles, AreReadBack) {
   const model::ModelConfig config = mixture();
   const balance::ModelLoad load = load_of(config, 0.5);
   Layout layout = kEp8;
   layout.num_slots = 72;
   layout.stages = 2;
+  layout.drafts = 3;
   const Workload workload{.isl = 100, .osl = 200};
   const auto files = config_files({.layout = layout, .batch = 24}, load, workload, {}, "b.yaml");
   ASSERT_TRUE(files.ok()) << files.status().message();
@@ -195,6 +280,8 @@ TEST(ConfigFiles, AreReadBack) {
   EXPECT_EQ(read->sizes.moe_ep, 8);
   EXPECT_TRUE(read->enable_attention_dp);
   EXPECT_EQ(read->max_batch_size, 24);
+  ASSERT_TRUE(read->speculative_config.has_value());
+  EXPECT_EQ(read->speculative_config->max_draft_len, 3);
   EXPECT_EQ(read->moe_config.load_balancer_path, "b.yaml");
   const auto placement = recordings::parse_balancer_yaml(
       recordings::balancer_yaml_text(files->placement), "b.yaml",

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulate/calibrate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "base/machine.h"
 #include "base/try.h"
-#include "measure/bench_ranks.h"
 #include "measure/limits/limits.h"
 #include "model/kv_layout.h"
+#include "simulate/exchange_cost.h"
 #include "simulate/expert_cost.h"
 #include "simulate/fit.h"
-#include "simulate/layer_cost.h"
-#include "weights/random_tensors.h"
+#include "simulate/iteration_parts.h"
+#include "simulate/other_work.h"
+#include "simulate/rank_hardware.h"
+#include "simulate/step_cost.h"
 
 namespace wideep::simulate {
 namespace {
@@ -24,254 +25,129 @@ using kernels::WeightFormat;
 using measure::limits::Operation;
 using model::ModelConfig;
 
-// ---- what runs ----
-
-// The sizes of a model of mixtures: large enough that weights come from memory, and small enough
-// that they stay in caches.
-struct Sizes {
-  int hidden, layers, heads, kv_heads, head_dim, experts, intermediate, top_k, vocabulary;
-};
-constexpr Sizes kModels[] = {
-    {.hidden = 1024,
-     .layers = 6,
-     .heads = 16,
-     .kv_heads = 4,
-     .head_dim = 64,
-     .experts = 64,
-     .intermediate = 512,
-     .top_k = 8,
-     .vocabulary = 32768},
-    {.hidden = 512,
-     .layers = 6,
-     .heads = 8,
-     .kv_heads = 2,
-     .head_dim = 64,
-     .experts = 32,
-     .intermediate = 256,
-     .top_k = 4,
-     .vocabulary = 8192},
-};
-
-Result<ModelConfig> config_of(const Sizes& sizes) {
-  return model::parse_model_config(
-      fmt::format(
-          R"({{"model_type": "qwen3_moe", "vocab_size": {}, "hidden_size": {},
-              "num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {},
-              "head_dim": {}, "intermediate_size": {}, "moe_intermediate_size": {},
-              "num_experts": {}, "num_experts_per_tok": {}, "norm_topk_prob": true,
-              "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
-              "tie_word_embeddings": false, "decoder_sparse_step": 1, "mlp_only_layers": []}})",
-          sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.kv_heads, sizes.head_dim,
-          2 * sizes.hidden, sizes.intermediate, sizes.experts, sizes.top_k),
-      "calibration");
-}
-
-// Requests that come together: each rank computes their prompts, then a token of each at a time.
-struct Shape {
-  int prompt, tokens, requests;
-};
-constexpr Shape kShapes[] = {{16, 10, 1}, {16, 10, 2}, {16, 10, 4},  {16, 10, 8},
-                             {8, 10, 16}, {8, 10, 32}, {1000, 8, 1}, {1000, 8, 4},
-                             {32, 1, 1},  {128, 1, 1}, {256, 1, 1},  {512, 1, 1}};
-constexpr int kMostTokens = 512;
-
-std::vector<engine::Request> requests_of(const Shape& shape, int vocabulary, uint32_t seed) {
-  return measure::random_requests(shape.requests, shape.prompt, shape.tokens, vocabulary, seed);
-}
-
-// ---- what is measured ----
+// ---- samples of what a rank computes ----
 
 struct ExpertTimes {
   ExpertShape shape;
-  double working_set = 0.0;  // bytes that the iteration reads
-  std::vector<double> rows;  // of each expert
+  double bytes = 0.0;  // of all weights, among which those of the experts are read
+  ExpertWork work;
   double seconds = 0.0;
 };
 
 // A layer beside its experts; or, without attention, the LM head.
 struct DenseTimes {
-  double weights = 0.0, rows = 0.0, hidden = 0.0;
+  LayerDense work;
   double cached_bytes = 0.0, multiply_adds = 0.0;
   bool attends = false;
-  double working_set = 0.0;
+  double bytes = 0.0;  // that the iteration reads
   double seconds = 0.0;
 };
 
 struct Samples {
   std::vector<ExpertTimes> experts;
   std::vector<DenseTimes> dense;
-  std::vector<double> between;  // seconds of iterations beside their layers
 };
 
 double seconds_of(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// Iterations of the requests of one shape, on one rank.
-class Reader {
+// What the iterations of a model read and compute.
+class ModelWork {
  public:
-  Reader(const ModelConfig& config, WeightFormat format, Samples* samples)
-      : config_(config), samples_(*samples) {
+  ModelWork(const ModelConfig& config, WeightFormat format) : config_(config) {
     const model::KvLayout kv(config, kernels::row_dtype(format));
     kv_bytes_ = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / kv.num_cached;
-    shape_ = {.hidden = config.hidden_size,
-              .intermediate = config.moe_intermediate_size,
-              .format = format};
-  }
-
-  void read(const Shape& shape, const std::vector<run::Iteration>& iterations) {
-    double cached = 0.0;  // tokens of each sequence
-    for (const run::Iteration& iteration : iterations) {
-      const engine::IterationRecord& rank = iteration.ranks[0];
-      const double tokens = static_cast<double>(rank.prompt_tokens + rank.generated_tokens);
-      const double each = tokens / shape.requests;  // prompts of equal length advance together
-      working_set_ = bytes_read(rank, shape.requests * cached);
-      read_layers(rank, tokens, shape.requests * each * (cached + (each + 1.0) / 2.0),
-                  shape.requests * cached);
-      read_rest(rank, shape.requests);
-      cached += each;
+    expert_ = {.hidden = config.hidden_size,
+               .intermediate = config.moe_intermediate_size,
+               .format = format};
+    head_ = static_cast<double>(config.vocab_size) * config.hidden_size;
+    const double weight = bytes_per_weight(format);
+    for (int layer = 0; layer < config.num_layers; ++layer) {
+      layers_.push_back(dense_of_layer(config, layer, 1));
+      dense_bytes_ += weight * (layers_.back().mixer.weights + layers_.back().mlp.weights);
+      attended_.push_back(static_cast<double>(measure::elements_of_layer(config, layer).attended));
     }
+    expert_bytes_ = expert_.bytes() * config.num_moe_layers() * config.routing.num_experts;
   }
 
- private:
-  double bytes_read(const engine::IterationRecord& rank, double cached) const {
-    const double weight = bytes_per_weight(shape_.format);
-    double bytes = static_cast<double>(config_.vocab_size) * config_.hidden_size * weight;
-    for (int layer = 0; layer < config_.num_layers; ++layer) {
-      const auto& counts = rank.layers[static_cast<size_t>(layer)].counts;
-      const auto hit = std::ranges::count_if(counts, [](int32_t count) { return count > 0; });
-      bytes += static_cast<double>(measure::elements_of_layer(config_, layer).mixer) * weight +
-               cached * kv_bytes_ + static_cast<double>(hit) * shape_.bytes();
+  void add(const ProbeIteration& iteration, Samples* samples) const {
+    const double read = bytes_read(iteration);
+    const engine::IterationRecord& first = iteration.ranks[0];
+    // The first layer's time has the embedding in it, the last one computes few rows.
+    for (size_t layer = 1; layer + 1 < first.layers.size(); ++layer) {
+      const std::vector<double> rows = rows_of_experts(iteration, layer);
+      const size_t own = rows.size() / iteration.ranks.size();
+      for (size_t rank = 0; rank < iteration.ranks.size(); ++rank) {
+        const engine::LayerRecord& record = iteration.ranks[rank].layers[layer];
+        const ExpertWork work = expert_work(std::span(rows).subspan(rank * own, own), 1);
+        // Processor time of several threads is put together from differences; a busy machine can
+        // make it senseless.
+        if (work.rows > 0.0 && record.experts_cpu_ns > 0) {
+          samples->experts.push_back({.shape = expert_,
+                                      .bytes = dense_bytes_ + expert_bytes_,
+                                      .work = work,
+                                      .seconds = seconds_of(record.experts_cpu_ns)});
+        }
+        if (record.other_cpu_ns <= 0) continue;
+        samples->dense.push_back(layer_times(iteration, layer, read));
+        samples->dense.back().seconds = seconds_of(record.other_cpu_ns);
+      }
+    }
+    if (first.generated_tokens == 0 || first.tail_cpu_ns <= 0) return;
+    DenseTimes& head = samples->dense.emplace_back();
+    const auto hidden = static_cast<double>(config_.hidden_size);
+    head.work.mixer = {
+        .weights = head_, .rows = static_cast<double>(iteration.shape.requests), .hidden = hidden};
+    head.bytes = read;
+    head.seconds = seconds_of(first.tail_cpu_ns);
+  }
+
+  // A layer of the iteration, without its seconds.
+  DenseTimes layer_times(const ProbeIteration& iteration, size_t layer, double read) const {
+    const double requests = iteration.shape.requests;
+    const double each = iteration.tokens / requests;  // prompts of equal length advance together
+    DenseTimes times{.work = layers_[layer],
+                     .cached_bytes = iteration.cached * kv_bytes_,
+                     .multiply_adds = iteration.tokens *
+                                      (iteration.cached / requests + (each + 1.0) / 2.0) *
+                                      attended_[layer],
+                     .attends = true,
+                     .bytes = read};
+    times.work.mixer.rows = times.work.mlp.rows = iteration.tokens;
+    return times;
+  }
+
+  // By all ranks; weights that all have, once.
+  double bytes_read(const ProbeIteration& iteration) const {
+    double bytes = dense_bytes_ + head_ * bytes_per_weight(expert_.format) +
+                   iteration.cached * kv_bytes_ * config_.num_layers *
+                       static_cast<double>(iteration.ranks.size());
+    for (size_t layer = 0; layer < iteration.ranks[0].layers.size(); ++layer) {
+      bytes += expert_.bytes() *
+               static_cast<double>(std::ranges::count_if(rows_of_experts(iteration, layer),
+                                                         [](double rows) { return rows > 0.0; }));
     }
     return bytes;
   }
 
-  // The first layer's time has the embedding in it, the last one computes few rows.
-  void read_layers(const engine::IterationRecord& rank, double tokens, double attended,
-                   double cached) {
-    for (size_t layer = 1; layer + 1 < rank.layers.size(); ++layer) {
-      const engine::LayerRecord& record = rank.layers[layer];
-      const measure::LayerElements elements =
-          measure::elements_of_layer(config_, static_cast<int>(layer));
-      samples_.experts.push_back({.shape = shape_,
-                                  .working_set = working_set_,
-                                  .rows = {record.counts.begin(), record.counts.end()},
-                                  .seconds = seconds_of(record.experts_cpu_ns)});
-      samples_.dense.push_back({.weights = static_cast<double>(elements.mixer + elements.router),
-                                .rows = tokens,
-                                .hidden = static_cast<double>(config_.hidden_size),
-                                .cached_bytes = cached * kv_bytes_,
-                                .multiply_adds = attended * static_cast<double>(elements.attended),
-                                .attends = true,
-                                .working_set = working_set_,
-                                .seconds = seconds_of(record.other_cpu_ns)});
+  // [experts] of all ranks. Experts lie on the ranks in their order.
+  static std::vector<double> rows_of_experts(const ProbeIteration& iteration, size_t layer) {
+    std::vector<double> rows(iteration.ranks[0].layers[layer].counts.size(), 0.0);
+    for (const engine::IterationRecord& rank : iteration.ranks) {
+      const std::vector<int32_t>& counts = rank.layers[layer].counts;
+      for (size_t e = 0; e < rows.size(); ++e) rows[e] += counts[e];
     }
+    return rows;
   }
 
-  void read_rest(const engine::IterationRecord& rank, double sampled) {
-    double layers = seconds_of(rank.tail_cpu_ns);
-    for (const engine::LayerRecord& layer : rank.layers) {
-      layers += seconds_of(layer.other_cpu_ns + layer.experts_cpu_ns);
-    }
-    samples_.between.push_back(std::max(1e-7, seconds_of(rank.end_ns - rank.begin_ns) - layers));
-    if (rank.generated_tokens == 0) return;
-    samples_.dense.push_back(
-        {.weights = static_cast<double>(config_.vocab_size) * config_.hidden_size,
-         .rows = sampled,
-         .hidden = static_cast<double>(config_.hidden_size),
-         .working_set = working_set_,
-         .seconds = seconds_of(rank.tail_cpu_ns)});
-  }
-
+ private:
   const ModelConfig& config_;
-  Samples& samples_;
-  ExpertShape shape_;
-  double kv_bytes_ = 0.0;
-  double working_set_ = 0.0;  // of the present iteration
+  ExpertShape expert_;
+  std::vector<LayerDense> layers_;
+  std::vector<double> attended_;
+  double kv_bytes_ = 0.0, head_ = 0.0, dense_bytes_ = 0.0, expert_bytes_ = 0.0;
 };
 
-// Beside the critical path, for each dispatch and combine.
-double wait_of(const run::Iteration& iteration) {
-  const size_t layers = iteration.ranks[0].layers.size();
-  int64_t begin = iteration.ranks[0].begin_ns, end = 0, path = 0, tail = 0;
-  for (size_t layer = 0; layer < layers; ++layer) {
-    int64_t other = 0, experts = 0;
-    for (const engine::IterationRecord& rank : iteration.ranks) {
-      other = std::max(other, rank.layers[layer].other_cpu_ns);
-      experts = std::max(experts, rank.layers[layer].experts_cpu_ns);
-    }
-    path += other + experts;
-  }
-  for (const engine::IterationRecord& rank : iteration.ranks) {
-    begin = std::max(begin, rank.begin_ns);
-    end = std::max(end, rank.end_ns);
-    tail = std::max(tail, rank.tail_cpu_ns);
-  }
-  return seconds_of(end - begin - path - tail) / (2.0 * static_cast<double>(layers));
-}
-
-Status measure_model(const ModelConfig& config, WeightFormat format, CalibrationView& view,
-                     Samples* samples) {
-  measure::BenchRanksOptions options{
-      .config = config,
-      .precision = format,
-      .limits = {.max_batch_size = 64, .max_num_tokens = kMostTokens, .max_pages = 512},
-      .threads_per_rank = 1};
-  WIDEEP_TRY_ASSIGN(options.parallel, parallel::parallel_config_for_ranks(1));
-  WIDEEP_TRY_ASSIGN(
-      const auto ranks,
-      measure::BenchRanks::start(options, std::make_unique<weights::RandomTensors>(1), view));
-  Reader reader(config, format, samples);
-  for (const bool is_warm_up : {true, false}) {
-    uint32_t seed = is_warm_up ? 1 : 100;
-    for (const Shape& shape : kShapes) {
-      WIDEEP_TRY_ASSIGN(const auto iterations,
-                        ranks->run(requests_of(shape, config.vocab_size, ++seed)));
-      if (!is_warm_up) reader.read(shape, iterations);
-    }
-  }
-  return ranks->finish();
-}
-
-// What ranks that have a core each wait for each other in one exchange, beside computing: the
-// median over iterations.
-Result<double> measure_exchange(const ModelConfig& config, WeightFormat format, int num_ranks,
-                                CalibrationView& view) {
-  if (num_ranks < 2) return 0.0;
-  measure::BenchRanksOptions options{
-      .config = config,
-      .precision = format,
-      .limits = {.max_batch_size = 64, .max_num_tokens = kMostTokens, .max_pages = 512},
-      .threads_per_rank = 1};
-  WIDEEP_TRY_ASSIGN(options.parallel, parallel::parallel_config_for_ranks(num_ranks));
-  WIDEEP_TRY_ASSIGN(
-      const auto ranks,
-      measure::BenchRanks::start(options, std::make_unique<weights::RandomTensors>(1), view));
-  std::vector<double> waits;
-  constexpr Shape kShort = {.prompt = 8, .tokens = 40, .requests = 1};
-  for (uint32_t seed = 1; seed <= 4; ++seed) {
-    Shape shape = kShort;
-    shape.requests *= num_ranks;
-    WIDEEP_TRY_ASSIGN(const auto iterations,
-                      ranks->run(requests_of(shape, config.vocab_size, seed)));
-    for (const run::Iteration& iteration : iterations) {
-      if (iteration.ranks[0].prompt_tokens > 0) continue;
-      waits.push_back(wait_of(iteration));
-    }
-  }
-  WIDEEP_TRY(ranks->finish());
-  std::ranges::nth_element(waits, waits.begin() + static_cast<ptrdiff_t>(waits.size() / 2));
-  return std::max(0.0, waits[waits.size() / 2]);
-}
-
 // ---- constants ----
-
-// Of `fitted`, the constants that are left at their start are not varied by the measurements.
-ProductKernel product_kernel(std::span<const double> constants, int tile) {
-  return {.overhead = constants[0],
-          .memory = constants[1],
-          .compute = constants[2],
-          .row_traffic = constants[3],
-          .tile = tile};
-}
 
 template <typename Sample>
 std::vector<double> measured_of(const std::vector<Sample>& samples) {
@@ -285,28 +161,42 @@ double median_error(std::span<const double> predicted, std::span<const double> m
   return errors[errors.size() / 2];
 }
 
-ProductKernel fit_experts(const Hardware& hardware, const std::vector<ExpertTimes>& samples,
+ProductKernel product_kernel(std::span<const double> constants) {
+  return {.overhead = constants[0],
+          .memory = constants[1],
+          .compute = constants[2],
+          .row_traffic = constants[3],
+          .activation = constants[4],
+          .matrix = constants[5]};
+}
+
+// machine: of the rank, for the bytes of a sample.
+using MachineOf = std::function<Hardware(double bytes)>;
+
+ProductKernel fit_experts(const MachineOf& machine, const std::vector<ExpertTimes>& samples,
                           double* error) {
   const std::vector<double> seconds = measured_of(samples);
-  std::vector<ExpertWork> work;
+  std::map<double, Hardware> machines;
   for (const ExpertTimes& sample : samples) {
-    work.push_back(expert_work(sample.rows, 1));
-    // As if it were read from memory, which takes longer.
-    work.back().experts *= hardware.memory_bandwidth / hardware.bandwidth_of(sample.working_set);
+    if (!machines.contains(sample.bytes)) machines[sample.bytes] = machine(sample.bytes);
   }
   const auto predict = [&](std::span<const double> constants) {
     std::vector<double> predicted(samples.size());
-    const ProductKernel kernel = product_kernel(constants, 1);
+    ProductKernel kernel = product_kernel(constants);
+    kernel.matrix = 0.0;
     for (size_t i = 0; i < samples.size(); ++i) {
-      predicted[i] = expert_time(hardware, kernel, samples[i].shape, work[i]).seconds();
+      const ExpertTimes& each = samples[i];
+      predicted[i] = expert_time(machines.at(each.bytes), kernel, each.shape, each.work).seconds();
     }
     return predicted;
   };
   const std::vector<double> fitted = fit_constants(
-      {5e-6, 1.0, 0.5, 1.0},
+      {5e-6, 1.0, 0.5, 1.0, 1.0, 1.0},
       [&](std::span<const double> each) { return mean_log_error(predict(each), seconds); });
   *error = median_error(predict(fitted), seconds);
-  return product_kernel(fitted, 1);
+  ProductKernel kernel = product_kernel(fitted);
+  kernel.matrix = 0.0;
+  return kernel;
 }
 
 struct DenseFit {
@@ -314,37 +204,45 @@ struct DenseFit {
   AttentionKernel attention;
 };
 
+double dense_time(const Hardware& machine, const ProductKernel& kernel, WeightFormat format,
+                  const DenseTimes& each) {
+  double seconds = product_seconds(machine, kernel, format, each.work.mixer);
+  if (each.work.mlp.weights > 0.0) {
+    ProductKernel own = kernel;
+    own.overhead = 0.0;
+    seconds += product_seconds(machine, own, format, each.work.mlp);
+  }
+  return seconds +
+         (each.attends ? attention_seconds(machine, each.cached_bytes, each.multiply_adds) : 0.0);
+}
+
 // attention: if it is known; its operands have one type, whatever the weights' format.
-DenseFit fit_dense(const Hardware& hardware, WeightFormat format,
+// activation: that of experts, which do the same.
+DenseFit fit_dense(const MachineOf& machine, WeightFormat format, double activation,
                    const std::vector<DenseTimes>& samples,
                    const std::optional<AttentionKernel>& attention, double* error) {
   const std::vector<double> seconds = measured_of(samples);
-  std::vector<Hardware> machines(samples.size(), hardware);  // for the bytes that each reads
-  for (size_t i = 0; i < samples.size(); ++i) {
-    machines[i].memory_bandwidth = hardware.bandwidth_of(samples[i].working_set);
-  }
+  std::vector<Hardware> machines;
+  for (const DenseTimes& sample : samples) machines.push_back(machine(sample.bytes));
   const auto kernels = [&](std::span<const double> constants) {
-    DenseFit fit{.dense = product_kernel(constants, 1)};
+    DenseFit fit{.dense = product_kernel(constants)};
+    fit.dense.activation = activation;
     fit.attention =
         attention ? *attention
                   : AttentionKernel{
-                        .overhead = constants[4], .memory = constants[5], .compute = constants[6]};
+                        .overhead = constants[6], .memory = constants[7], .compute = constants[8]};
     return fit;
   };
   const auto predict = [&](std::span<const double> constants) {
     const DenseFit fit = kernels(constants);
     std::vector<double> predicted(samples.size());
     for (size_t i = 0; i < samples.size(); ++i) {
-      const DenseTimes& each = samples[i];
       machines[i].attention = fit.attention;
-      predicted[i] =
-          product_seconds(machines[i], fit.dense, format, each.weights, each.rows, each.hidden) +
-          (each.attends ? attention_seconds(machines[i], each.cached_bytes, each.multiply_adds)
-                        : 0.0);
+      predicted[i] = dense_time(machines[i], fit.dense, format, samples[i]);
     }
     return predicted;
   };
-  std::vector<double> start = {5e-6, 1.0, 0.5, 10.0};
+  std::vector<double> start = {5e-6, 1.0, 0.5, 10.0, 1.0, 2e-6};
   if (!attention) start.insert(start.end(), {2e-6, 1.0, 0.5});
   const std::vector<double> fitted = fit_constants(
       std::move(start),
@@ -391,53 +289,218 @@ Hardware limits_of_machine(const CalibrationOptions& options) {
   return hardware;
 }
 
+// ---- what ranks do for each other ----
+
+// Of runs on several ranks, beside what the fitted constants predict that they compute.
+struct ExchangeTimes {
+  double calls = 0.0;  // dispatches and combines of an iteration
+  double bytes = 0.0;  // that a rank sends in one, to others
+  bool is_prompt = false;
+  double waiting = 0.0, computing = 0.0;  // seconds of one
+  double dense_ratio = 1.0;               // what ranks compute beside experts: predicted / measured
+  double loss = 0.0;                      // of the whole, against what ranks compute
+};
+
+std::vector<ExchangeTimes> exchange_times(const Hardware& hardware, const ProbeRun& run) {
+  std::vector<ExchangeTimes> all;
+  const ModelWork work(*run.config, run.format);
+  const int cores = hardware.devices_per_node;
+  for (const ProbeIteration& each : run.iterations) {
+    const auto num_ranks = static_cast<int>(each.ranks.size());
+    const IterationParts parts = parts_of(each.ranks, each.seconds, cores);
+    const Hardware machine = dense_hardware(hardware, run.format, num_ranks, work.bytes_read(each));
+    const size_t layers = each.ranks[0].layers.size();
+    double predicted = 0.0, measured = 0.0;
+    for (size_t layer = 1; layer + 1 < layers; ++layer) {
+      predicted += dense_time(machine, machine.dense_in(run.format), run.format,
+                              work.layer_times(each, layer, 0.0));
+      double sum = 0.0;
+      for (const engine::IterationRecord& rank : each.ranks) {
+        sum += seconds_of(rank.layers[layer].other_cpu_ns);
+      }
+      measured += sum / num_ranks;
+    }
+    const double hidden = run.config->hidden_size;
+    const int top_k = run.config->routing.top_k;
+    const double ranks = num_ranks * (1.0 - std::pow(1.0 - 1.0 / num_ranks, top_k));
+    const double calls = 2.0 * static_cast<double>(layers);
+    all.push_back({.calls = calls,
+                   .bytes = each.tokens * ranks * (num_ranks - 1) / num_ranks * 1.5 * hidden,
+                   .is_prompt = each.is_prompt,
+                   .waiting = parts.exchange / calls,
+                   .computing = (measured - predicted) / (2.0 * static_cast<double>(layers - 2)),
+                   .dense_ratio = std::max(predicted, 1e-9) / std::max(measured, 1e-9),
+                   .loss = parts.exchange / (parts.experts + parts.dense)});
+  }
+  return all;
+}
+
+double quantile_of(const std::vector<ExchangeTimes>& times, bool is_prompt, double share,
+                   const std::function<double(const ExchangeTimes&)>& value) {
+  std::vector<double> values;
+  for (const ExchangeTimes& each : times) {
+    if (each.is_prompt == is_prompt) values.push_back(value(each));
+  }
+  return values.empty() ? 0.0 : std::max(0.0, quantile(std::move(values), share));
+}
+
+// The part of dense weights that ranks in turns find in caches, with which predictions are best.
+double fit_shared_reads(Hardware hardware, const std::vector<ProbeRun>& turns) {
+  double best = 0.0, least = std::numeric_limits<double>::infinity();
+  for (int tenth = 0; tenth <= 10; ++tenth) {
+    hardware.shared_reads = 0.1 * tenth;
+    double error = 0.0;
+    for (const ProbeRun& run : turns) {
+      for (const ExchangeTimes& each : exchange_times(hardware, run)) {
+        if (!each.is_prompt) error += std::abs(std::log(each.dense_ratio));
+      }
+    }
+    if (error >= least) continue;
+    least = error;
+    best = hardware.shared_reads;
+  }
+  return best;
+}
+
+// Others on the machine only ever prolong waiting, so that the lower quartile is taken of it.
+constexpr double kUndisturbed = 0.25;
+
+// What ranks wait for each other shows where each has a core; what more of them cost, where they
+// take turns.
+void fit_exchange(const std::vector<ExchangeTimes>& groups, const std::vector<ExchangeTimes>& times,
+                  Hardware* hardware) {
+  const double wait = quantile_of(groups, false, kUndisturbed,
+                                  [](const ExchangeTimes& each) { return each.waiting; });
+  const double work =
+      quantile_of(times, false, 0.5, [](const ExchangeTimes& each) { return each.computing; });
+  const double per_byte = quantile_of(times, true, 0.5, [&](const ExchangeTimes& each) {
+    return (each.computing - work) / each.bytes;
+  });
+  const double share = per_byte > 0.0
+                           ? std::clamp(1.0 / (per_byte * hardware->node_link.bandwidth), 1e-3, 1e3)
+                           : 1e3;
+  for (ExchangeKernel* kernel : {&hardware->dispatch, &hardware->combine, &hardware->bulk_dispatch,
+                                 &hardware->bulk_combine}) {
+    *kernel = {.overhead = wait + work, .latency = 0.0, .link = share, .serial = 0.0};
+  }
+}
+
+// Seconds between iterations of one rank, beside what it computes.
+double between_of(const std::vector<ProbeRun>& runs) {
+  std::vector<double> between;
+  for (const ProbeRun& run : runs) {
+    if (run.iterations.front().ranks.size() > 1) continue;
+    for (const ProbeIteration& each : run.iterations) {
+      if (each.is_prompt) continue;
+      between.push_back(parts_of(each.ranks, each.seconds, 1).exchange);
+    }
+  }
+  return std::max(1e-7, quantile(std::move(between), kUndisturbed));
+}
+
+// What constants are trusted beyond the sizes that were measured: a factor.
+constexpr double kTrusted = 2.0;
+
 }  // namespace
 
-Result<Calibration> calibrate(const CalibrationOptions& options, CalibrationView& view) {
-  Calibration calibration;
-  std::vector<std::pair<WeightFormat, Samples>> all;
-  const int num_models = static_cast<int>(options.formats.size() * std::size(kModels));
-  int done = 0;
-  // Ranks first: they are forked, which wants a process without threads.
-  for (const WeightFormat format : options.formats) {
-    Samples samples;
-    for (const Sizes& sizes : kModels) {
-      WIDEEP_TRY_ASSIGN(const ModelConfig config, config_of(sizes));
-      WIDEEP_TRY(measure_model(config, format, view, &samples));
-      view.model_measured(++done, num_models);
+Calibrator::Calibrator(CalibrationOptions options)
+    : options_(std::move(options)), cores_(base::read_machine().usable_cores()) {
+  // Ranks have all cores together, whatever their number: one with all, or one on each. What a core
+  // does while the others are idle tells little.
+  const auto models = probe_models();
+  for (const WeightFormat format : options_.formats) {
+    for (const auto& config : models) {
+      plan_.push_back({.config = config, .format = format, .ranks = cores_});
+      if (cores_ > 1) plan_.push_back({.config = config, .format = format, .threads = cores_});
     }
-    all.emplace_back(format, std::move(samples));
+    if (format != options_.formats.front()) continue;
+    for (size_t i = 1; i < models.size(); ++i) {
+      plan_.push_back({.config = models[i], .format = format, .ranks = kTurns * cores_});
+    }
   }
-  WIDEEP_TRY_ASSIGN(const ModelConfig smallest, config_of(kModels[std::size(kModels) - 1]));
-  const int cores = base::read_machine().usable_cores();
-  WIDEEP_TRY_ASSIGN(const double wait,
-                    measure_exchange(smallest, options.formats.front(), cores, view));
+}
+
+Status Calibrator::measure_step(int step) {
+  const Planned& each = plan_[static_cast<size_t>(step)];
+  run::RunView silent;
+  const OtherWork others;
+  WIDEEP_TRY_ASSIGN(ProbeRun run,
+                    run_probe(each.config, each.format, each.ranks, each.threads, silent));
+  run.step = step;
+  run.others = others.share();
+  std::vector<ProbeRun>& runs = each.ranks > cores_ ? turns_ : runs_;
+  // A disturbed run is better than none.
+  const auto is_same = [&](const ProbeRun& other) { return other.step == step; };
+  const auto is_calm = [](const ProbeRun& other) { return other.others <= kMostOthers; };
+  const bool has_calm = std::ranges::any_of(
+      runs, [&](const ProbeRun& other) { return is_same(other) && is_calm(other); });
+  if (has_calm && !is_calm(run)) return {};
+  if (is_calm(run) && !has_calm) std::erase_if(runs, is_same);
+  runs.push_back(std::move(run));
+  return {};
+}
+
+Calibration Calibrator::result() const {
+  Calibration calibration;
   Hardware& hardware = calibration.hardware;
-  hardware = limits_of_machine(options);
-  std::vector<double> between;
+  hardware = limits_of_machine(options_);
   std::optional<AttentionKernel> attention;
-  for (auto& [format, samples] : all) {
-    FormatKernels& kernels = hardware.of_formats[format];
-    double experts = 0.0, dense = 0.0;
-    kernels.experts = fit_experts(hardware, samples.experts, &experts);
-    const DenseFit fit = fit_dense(hardware, format, samples.dense, attention, &dense);
-    kernels.dense = fit.dense;
-    attention = hardware.attention = fit.attention;
-    hardware.experts = kernels.experts;
-    hardware.dense = kernels.dense;
-    calibration.errors.experts = std::max(calibration.errors.experts, experts);
-    calibration.errors.dense = std::max(calibration.errors.dense, dense);
-    between.insert(between.end(), samples.between.begin(), samples.between.end());
+  for (const WeightFormat format : options_.formats) {
+    for (const int threads : {1, cores_}) {
+      Samples samples;
+      for (const ProbeRun& run : runs_) {
+        if (run.format != format || run.threads != threads) continue;
+        const ModelWork work(*run.config, format);
+        for (const ProbeIteration& each : run.iterations) work.add(each, &samples);
+      }
+      const int num_ranks = cores_ / threads;
+      const auto machine = [&](double bytes) {
+        return rank_hardware(hardware, format, num_ranks, bytes);
+      };
+      FormatKernels kernels;
+      double experts = 0.0, dense = 0.0;
+      kernels.experts = fit_experts(machine, samples.experts, &experts);
+      const DenseFit fit =
+          fit_dense(machine, format, kernels.experts.activation, samples.dense, attention, &dense);
+      kernels.dense = fit.dense;
+      attention = hardware.attention = fit.attention;
+      (threads == 1 ? hardware.of_formats : hardware.of_all_cores)[format] = kernels;
+      calibration.errors.experts = std::max(calibration.errors.experts, experts);
+      calibration.errors.dense = std::max(calibration.errors.dense, dense);
+      if (cores_ == 1) break;
+    }
   }
-  std::ranges::nth_element(between, between.begin() + static_cast<ptrdiff_t>(between.size() / 2));
-  hardware.iteration = between[between.size() / 2];
+  hardware.experts = hardware.experts_in(options_.formats.front());
+  hardware.dense = hardware.dense_in(options_.formats.front());
+  hardware.iteration = between_of(runs_);
   hardware.calibrated_dense = true;
-  // Copies of rows are in the ranks' own times; what is left is waiting.
-  for (ExchangeKernel* kernel :
-       {&hardware.dispatch, &hardware.combine, &hardware.bulk_dispatch, &hardware.bulk_combine}) {
-    *kernel = {.overhead = wait, .latency = 0.0, .link = 1e3, .serial = 0.0};
+  hardware.shared_reads = fit_shared_reads(hardware, turns_);
+  std::vector<ExchangeTimes> groups, turns;
+  for (const ProbeRun& run : runs_) {
+    if (run.threads > 1 || cores_ == 1) continue;
+    for (const ExchangeTimes& each : exchange_times(hardware, run)) groups.push_back(each);
   }
+  for (const ProbeRun& run : turns_) {
+    for (const ExchangeTimes& each : exchange_times(hardware, run)) turns.push_back(each);
+  }
+  fit_exchange(groups, turns, &hardware);
+  hardware.turns_loss =
+      quantile_of(turns, true, kUndisturbed, [](const ExchangeTimes& each) { return each.loss; });
+  hardware.range = {.least_hidden = kLeastProbed / kTrusted,
+                    .most_hidden = kMostProbed * kTrusted,
+                    .most_tokens = kMostProbedTokens * kTrusted,
+                    .most_ranks = cores_ * kTurns,
+                    .formats = options_.formats};
   return calibration;
+}
+
+Result<Calibration> calibrate(const CalibrationOptions& options, CalibrationView& view) {
+  Calibrator calibrator(options);
+  for (int step = 0; step < calibrator.num_steps(); ++step) {
+    WIDEEP_TRY(calibrator.measure_step(step));
+    view.model_measured(step + 1, calibrator.num_steps());
+  }
+  return calibrator.result();
 }
 
 }  // namespace wideep::simulate

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "run/run_view.h"
+#include "simulate/calibration_probes.h"
 #include "simulate/hardware.h"
 #include "wideep/status.h"
 
@@ -37,7 +38,36 @@ struct Calibration {
   CalibrationErrors errors;
 };
 
-// REQUIRES: the caller has started no other thread.
+// Measures in rounds, between which other measurements may be made, so that all see the same moods
+// of a machine that others share.
+class Calibrator {
+ public:
+  explicit Calibrator(CalibrationOptions options);
+
+  // A round has so many steps, of about a second.
+  int num_steps() const { return static_cast<int>(plan_.size()); }
+  // REQUIRES: the caller has started no other thread.
+  // Errors: too little memory; a rank failed; interrupted.
+  Status measure_step(int step);
+
+  // Of all rounds. REQUIRES: there was one.
+  Calibration result() const;
+
+ private:
+  struct Planned {
+    std::shared_ptr<const model::ModelConfig> config;
+    kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+    int ranks = 1, threads = 1;
+  };
+  static constexpr int kTurns = 4;  // ranks that take turns on a core, of the largest group
+
+  CalibrationOptions options_;
+  int cores_;
+  std::vector<Planned> plan_;
+  std::vector<ProbeRun> runs_, turns_;
+};
+
+// One round. REQUIRES: the caller has started no other thread.
 // Errors: too little memory; a rank failed; interrupted.
 Result<Calibration> calibrate(const CalibrationOptions& options, CalibrationView& view);
 

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/machine.h"
 #include "base/try.h"
 #include "measure/bench_ranks.h"
+#include "simulate/iteration_parts.h"
+#include "simulate/other_work.h"
 #include "simulate/step_cost.h"
 #include "weights/random_tensors.h"
 
@@ -16,57 +19,38 @@ namespace {
 
 constexpr int kContext = 24;      // tokens of a request before its first measured token
 constexpr int kGenerated = 14;    // measured tokens of a request
-constexpr int kRepetitions = 5;   // of every cell
 constexpr int kMostTokens = 512;  // of a rank's iteration
+constexpr double kUndisturbed = 0.25;
 
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
-int64_t end_of(const run::Iteration& iteration) {
-  int64_t end = 0;
-  for (const engine::IterationRecord& rank : iteration.ranks) end = std::max(end, rank.end_ns);
-  return end;
-}
-
-int64_t begin_of(const run::Iteration& iteration) {
-  int64_t begin = 0;  // when the last rank began
-  for (const engine::IterationRecord& rank : iteration.ranks) {
-    begin = std::max(begin, rank.begin_ns);
-  }
-  return begin;
-}
-
-// Median seconds of the iterations in which every request gets one token.
-double generating_seconds(const std::vector<run::Iteration>& iterations, int requests) {
+// The iterations in which every request gets one token; or, of prompts, the first.
+std::vector<double> read(std::vector<run::Iteration> iterations, bool is_prompt, int requests,
+                         int cores, std::vector<IterationParts>* parts) {
   std::vector<double> seconds;
-  for (size_t i = 1; i < iterations.size(); ++i) {
+  const auto add = [&](const run::Iteration& iteration, double each) {
+    seconds.push_back(each);
+    parts->push_back(parts_of(iteration.ranks, each, cores));
+  };
+  if (is_prompt) add(iterations[0], seconds_alone(iterations[0]));
+  for (size_t i = 1; i < iterations.size() && !is_prompt; ++i) {
     int64_t generated = 0, prompt = 0;
     for (const engine::IterationRecord& rank : iterations[i].ranks) {
       generated += rank.generated_tokens;
       prompt += rank.prompt_tokens;
     }
-    if (generated != requests || prompt != 0) continue;
-    seconds.push_back(static_cast<double>(end_of(iterations[i]) - end_of(iterations[i - 1])) *
-                      1e-9);
+    // Ranks that compute a batch together have all of its tokens.
+    const auto ranks = static_cast<int64_t>(iterations[i].ranks.size());
+    const bool all = generated == requests || generated == requests * ranks;
+    if (!all || prompt != 0) continue;
+    add(iterations[i], seconds_between(iterations[i - 1], iterations[i]));
   }
-  return seconds.empty() ? 0.0 : median_of(std::move(seconds));
+  return seconds;
 }
 
-double prompt_seconds(const std::vector<run::Iteration>& iterations) {
-  return static_cast<double>(end_of(iterations[0]) - begin_of(iterations[0])) * 1e-9;
-}
-
-void add_counts(const std::vector<run::Iteration>& iterations, balance::ModelLoad* load) {
-  for (const run::Iteration& iteration : iterations) {
-    for (const engine::IterationRecord& rank : iteration.ranks) {
-      for (size_t layer = 0; layer < load->load.size(); ++layer) {
-        const std::vector<int32_t>& counts = rank.layers[layer].counts;
-        for (size_t e = 0; e < counts.size(); ++e) load->load[layer][e] += counts[e];
-      }
-    }
-  }
+double part_of(const std::vector<IterationParts>& parts, double IterationParts::* part,
+               double share) {
+  std::vector<double> values;
+  for (const IterationParts& each : parts) values.push_back(each.*part);
+  return quantile(std::move(values), share);
 }
 
 // The model's own load, in the placement that runs, with the shares that are best for it.
@@ -79,74 +63,105 @@ std::vector<PlacedLayer> placed_layers(const balance::ModelPlacement& placement,
   return placed;
 }
 
-struct Cell {
-  bool is_prompt = false;
-  int size = 0;  // requests of a rank, or tokens of its prompt
-  std::vector<double> seconds;
-};
-
 }  // namespace
 
-Result<std::vector<CheckedCell>> check_layout(const Hardware& hardware, const CheckedLayout& layout,
-                                              run::RunView& view) {
+void LayoutCheck::add_counts(const std::vector<run::Iteration>& iterations) {
+  for (const run::Iteration& iteration : iterations) {
+    for (const engine::IterationRecord& rank : iteration.ranks) {
+      for (size_t layer = 0; layer < load_.load.size(); ++layer) {
+        const std::vector<int32_t>& counts = rank.layers[layer].counts;
+        for (size_t e = 0; e < counts.size(); ++e) load_.load[layer][e] += counts[e];
+      }
+    }
+  }
+}
+
+bool CheckedCell::is_disturbed() const { return others > kMostOthers; }
+
+Status LayoutCheck::measure(int repetitions, run::RunView& view) {
+  const OtherWork others;
   measure::BenchRanksOptions options{
-      .config = layout.config,
-      .precision = layout.format,
-      .parallel = layout.parallel,
-      .limits = {.max_batch_size = 64, .max_num_tokens = kMostTokens, .max_pages = 128}};
+      .config = layout_.config,
+      .precision = layout_.format,
+      .parallel = layout_.parallel,
+      .limits = {.max_batch_size = 64, .max_num_tokens = kMostTokens, .max_pages = 320}};
   WIDEEP_TRY_ASSIGN(
       const auto ranks,
       measure::BenchRanks::start(options, std::make_unique<weights::RandomTensors>(1), view));
   const run::RunPlan& plan = ranks->prepared().plan();
   const int batches = plan.num_request_owners();
-  std::vector<Cell> cells;
-  for (const int batch : layout.batches) cells.push_back({.size = batch});
-  for (const int prompt : layout.prompts) cells.push_back({.is_prompt = true, .size = prompt});
-
-  balance::ModelLoad load =
-      uniform_load(layout.config.routing.num_experts, run::moe_layers(layout.config));
-  for (auto& layer : load.load) std::ranges::fill(layer, 0.0);
+  const int cores = base::read_machine().usable_cores();
+  if (cells_.empty()) {
+    for (const int batch : layout_.batches) cells_.push_back({.size = batch});
+    for (const int prompt : layout_.prompts) cells_.push_back({.is_prompt = true, .size = prompt});
+    load_ = uniform_load(layout_.config.routing.num_experts, run::moe_layers(layout_.config));
+    for (auto& layer : load_.load) std::ranges::fill(layer, 0.0);
+    const parallel::ParallelSizes& sizes = plan.mapping.sizes();
+    placement_ = plan.model.placement;
+    described_ = {.ep = sizes.moe_ep,
+                  .expert_slices = sizes.moe_tp,
+                  .stages = sizes.pp,
+                  .attention_dp = !plan.joint,
+                  .num_slots = placement_.num_slots,
+                  .format = layout_.format,
+                  .cache = plan.cache};
+  }
   uint32_t seed = 0;
-  for (int repetition = -1; repetition < kRepetitions; ++repetition) {  // the first warms up
-    for (Cell& cell : cells) {
+  std::vector<std::vector<double>> seconds(cells_.size());
+  for (int repetition = -1; repetition < repetitions; ++repetition) {  // the first warms up
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      Cell& cell = cells_[i];
       const int count = cell.is_prompt ? batches : cell.size * batches;
-      WIDEEP_TRY_ASSIGN(const auto iterations,
+      WIDEEP_TRY_ASSIGN(auto iterations,
                         ranks->run(measure::random_requests(
                             count, cell.is_prompt ? cell.size : kContext,
-                            cell.is_prompt ? 1 : kGenerated, layout.config.vocab_size, ++seed)));
-      add_counts(iterations, &load);
+                            cell.is_prompt ? 1 : kGenerated, layout_.config.vocab_size, ++seed)));
+      add_counts(iterations);
       if (repetition < 0) continue;
-      cell.seconds.push_back(cell.is_prompt ? prompt_seconds(iterations)
-                                            : generating_seconds(iterations, count));
+      for (const double each :
+           read(std::move(iterations), cell.is_prompt, count, cores, &cell.parts)) {
+        seconds[i].push_back(each);
+      }
     }
   }
-  const parallel::ParallelSizes& sizes = plan.mapping.sizes();
-  const Layout described{.ep = sizes.moe_ep,
-                         .expert_slices = sizes.moe_tp,
-                         .stages = sizes.pp,
-                         .attention_dp = !plan.joint,
-                         .num_slots = plan.model.placement.num_slots,
-                         .format = layout.format,
-                         .cache = plan.cache};
-  const StepCost cost(hardware, layout.config, described,
-                      placed_layers(plan.model.placement, load, layout.config.routing.top_k));
   WIDEEP_TRY(ranks->finish());
+  others_.push_back(others.share());
+  for (size_t i = 0; i < cells_.size(); ++i) {
+    if (seconds[i].empty()) {
+      return failed(fmt::format("{}: no iteration had a token of each of {} requests", layout_.name,
+                                cells_[i].size));
+    }
+    cells_[i].rounds.push_back(quantile(std::move(seconds[i]), kUndisturbed));
+  }
+  return {};
+}
 
+std::vector<CheckedCell> LayoutCheck::judge(const Hardware& hardware) const {
+  const StepCost cost(hardware, layout_.config, described_,
+                      placed_layers(placement_, load_, layout_.config.routing.top_k));
   std::vector<CheckedCell> checked;
-  for (const Cell& cell : cells) {
-    const measure::StepShape shape =
-        cell.is_prompt ? measure::prompt_step(1, cell.size, 0)
-                       : measure::decode_step(cell.size, kContext + kGenerated / 2, 0);
+  for (const Cell& cell : cells_) {
+    const StepTime step =
+        cost.step(cell.is_prompt ? measure::prompt_step(1, cell.size, 0)
+                                 : measure::decode_step(cell.size, kContext + kGenerated / 2, 0));
     CheckedCell& each = checked.emplace_back(CheckedCell{
         .name =
-            fmt::format("{}, {} {}", layout.name, cell.is_prompt ? "prompt" : "batch", cell.size),
-        .predicted = cost.step(shape).seconds(),
-        .measured = median_of(cell.seconds)});
+            fmt::format("{}, {} {}", layout_.name, cell.is_prompt ? "prompt" : "batch", cell.size),
+        .predicted = step.seconds(),
+        .predicted_parts = {.experts = step.experts,
+                            .dense = step.attention + step.dense,
+                            .exchange = step.dispatch + step.combine + step.joint + step.fixed},
+        .measured_parts = {
+            .experts = part_of(cell.parts, &IterationParts::experts, 0.5),
+            .dense = part_of(cell.parts, &IterationParts::dense, 0.5),
+            .exchange = part_of(cell.parts, &IterationParts::exchange, kUndisturbed)}});
+    each.measured = 0.5 * (quantile(cell.rounds, 0.49) + quantile(cell.rounds, 0.5));
     std::vector<double> distances;
-    for (const double seconds : cell.seconds) {
-      distances.push_back(std::abs(seconds / each.measured - 1.0));
+    for (const double round : cell.rounds) {
+      distances.push_back(std::abs(round / each.measured - 1.0));
     }
-    each.noise = median_of(std::move(distances));
+    each.noise = median(std::move(distances));
+    each.others = median(others_);
   }
   return checked;
 }
@@ -171,9 +186,9 @@ CheckedSummary summarize(const std::vector<CheckedCell>& cells) {
     predicted.push_back(cell.predicted);
     measured.push_back(cell.measured);
   }
-  return {.median = median_of(errors),
+  return {.median = median(errors),
           .worst = *std::ranges::max_element(errors),
-          .noise = median_of(noise),
+          .noise = median(noise),
           .kendall = kendall_tau(predicted, measured)};
 }
 

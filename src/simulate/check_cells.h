@@ -8,10 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "balance/model_plan.h"
 #include "model/config.h"
 #include "parallel/parallel_config.h"
 #include "run/run_view.h"
 #include "simulate/hardware.h"
+#include "simulate/iteration_parts.h"
+#include "simulate/layout.h"
 #include "wideep/status.h"
 
 namespace wideep::simulate {
@@ -28,16 +31,52 @@ struct CheckedLayout {
 
 struct CheckedCell {
   std::string name;
-  double predicted = 0.0, measured = 0.0;  // seconds of an iteration; the median of several
-  double noise = 0.0;  // of repetitions: how far they are from their median, as a share; median
+  // Seconds of an iteration. Measured is the median over rounds of each one's lower quartile, since
+  // others on the machine only ever make an iteration longer.
+  double predicted = 0.0, measured = 0.0;
+  // Measured: medians, but of waiting the lower quartile.
+  IterationParts predicted_parts, measured_parts;
+  double noise = 0.0;  // the distance of rounds from that, as a share; median
 
+  double others = 0.0;  // what other programs used of the processors (other_work.h), median
+
+  bool is_disturbed() const;
   double error() const { return predicted / measured - 1.0; }
 };
 
-// REQUIRES: the caller has started no other thread; hardware is of this machine.
-// Errors: a layout that does not fit the model; a rank failed; interrupted.
-Result<std::vector<CheckedCell>> check_layout(const Hardware& hardware, const CheckedLayout& layout,
-                                              run::RunView& view);
+// Measures in rounds, between which others are measured, so that a machine that changes its mood
+// does so for all.
+class LayoutCheck {
+ public:
+  explicit LayoutCheck(CheckedLayout layout) : layout_(std::move(layout)) {}
+
+  // A round: starts the ranks, runs every cell so often, and ends them.
+  // REQUIRES: the caller has started no other thread.
+  // Errors: a layout that does not fit the model or the memory; a rank failed; interrupted.
+  Status measure(int repetitions, run::RunView& view);
+
+  const std::string& name() const { return layout_.name; }
+
+  // REQUIRES: there was a round; hardware is of this machine.
+  std::vector<CheckedCell> judge(const Hardware& hardware) const;
+
+ private:
+  struct Cell {
+    bool is_prompt = false;
+    int size = 0;                       // requests of a rank, or tokens of its prompt
+    std::vector<double> rounds;         // seconds
+    std::vector<IterationParts> parts;  // of all iterations
+  };
+
+  void add_counts(const std::vector<run::Iteration>& iterations);
+
+  CheckedLayout layout_;
+  Layout described_;
+  balance::ModelPlacement placement_;
+  balance::ModelLoad load_;
+  std::vector<Cell> cells_;
+  std::vector<double> others_;  // of rounds
+};
 
 struct CheckedSummary {
   double median = 0.0, worst = 0.0;  // |error|

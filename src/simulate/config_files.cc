@@ -27,6 +27,10 @@ std::string parallel_text(const Candidate& candidate, const Workload& workload,
   text += fmt::format("max_seq_len: {}\n", workload.isl + workload.osl);
   text += fmt::format("kv_cache_config: {{dtype: {}}}\n",
                       layout.cache == Dtype::kF8E4M3 ? "FP8" : "BF16");
+  if (layout.drafts > 0) {
+    text += fmt::format("speculative_config: {{decoding_type: SA, max_draft_len: {}}}\n",
+                        layout.drafts);
+  }
   text += fmt::format("moe_config: {{load_balancer: {}}}\n", balancer_path);
   return text;
 }

@@ -64,12 +64,13 @@ ExpertTime expert_time(const Hardware& hardware, const ProductKernel& kernel,
                        const ExpertShape& shape, const ExpertWork& work) {
   WIDEEP_CHECK(hardware.supports(shape.format));
   const double peak = hardware.peak.at(shape.format);
-  const double row_bytes = kBytesPerActivation * shape.hidden;
+  const double row_bytes = kBytesPerActivation * (shape.hidden * kernel.row_traffic +
+                                                  shape.intermediate * kernel.activation);
   return {
       .overhead = kernel.overhead,
       .bytes = work.experts * shape.bytes() / (hardware.memory_bandwidth * kernel.memory),
       .compute = 2.0 * shape.weights() * work.tiled_rows / (peak * kernel.compute),
-      .rows = work.rows * row_bytes * kernel.row_traffic / hardware.memory_bandwidth,
+      .rows = work.rows * row_bytes / hardware.row_bandwidth(),
   };
 }
 

@@ -11,10 +11,26 @@
 namespace wideep::simulate {
 namespace {
 
-struct RankWork {
-  ExpertWork work;
-  double variance = 0.0;  // of its rows
+// The rows of a rank: mean and variance.
+struct RankRows {
+  double mean = 0.0, variance = 0.0;
 };
+
+RankRows rows_of_rank(std::span<const double> choices, double num_tokens) {
+  RankRows rows;
+  for (const double choice : choices) {
+    rows.mean += num_tokens * choice;
+    rows.variance += num_tokens * choice * (1.0 - std::min(choice, 1.0));
+  }
+  return rows;
+}
+
+// The probability that any of the tokens has a row in a slot, 1 − (1 − choice)^tokens.
+double reached_by(double num_tokens, double choice) {
+  // 1 − e^−40 is 1 in double precision, and (1 − p)^n ≤ e^(−n·p).
+  if (choice >= 1.0 || num_tokens * choice > 40.0) return 1.0;
+  return 1.0 - std::exp(num_tokens * std::log1p(-choice));
+}
 
 // The expected number of rows in whole tiles: a slot that is reached has at least one tile, and the
 // last tile of many is half empty.
@@ -22,17 +38,16 @@ double tiled(double rows, double reached, int tile) {
   return std::max(reached * tile, rows + reached * (tile - 1) / 2.0);
 }
 
-RankWork work_of_rank(std::span<const double> choices, double num_tokens, int tile) {
-  RankWork rank;
+ExpertWork work_of_rank(std::span<const double> choices, double num_tokens, int tile) {
+  ExpertWork work;
   for (const double choice : choices) {
     const double rows = num_tokens * choice;
-    const double reached = choice >= 1.0 ? 1.0 : 1.0 - std::exp(num_tokens * std::log1p(-choice));
-    rank.work.experts += reached;
-    rank.work.rows += rows;
-    rank.work.tiled_rows += tiled(rows, reached, tile);
-    rank.variance += rows * (1.0 - std::min(choice, 1.0));
+    const double reached = reached_by(num_tokens, choice);
+    work.experts += reached;
+    work.rows += rows;
+    work.tiled_rows += tiled(rows, reached, tile);
   }
-  return rank;
+  return work;
 }
 
 // The expected maximum of n independent standard normal variables (Blom, Statistical Estimates and
@@ -86,28 +101,33 @@ ExpertWork busiest_work(const PlacedLayer& layer, double num_tokens, int tile, d
   const auto choices_of = [&](size_t rank) {
     return std::span(layer.choices).subspan(rank * slots, slots);
   };
-  std::vector<RankWork> ranks;
-  for (size_t rank = 0; rank < static_cast<size_t>(layer.num_ranks); ++rank) {
-    ranks.push_back(work_of_rank(choices_of(rank), num_tokens, tile));
+  std::vector<RankRows> ranks(static_cast<size_t>(layer.num_ranks));
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank] = rows_of_rank(choices_of(rank), num_tokens);
   }
-  const auto busiest =
-      std::ranges::max_element(ranks, {}, [](const RankWork& rank) { return rank.work.rows; });
+  const auto busiest = std::ranges::max_element(ranks, {}, &RankRows::mean);
+  const std::span<const double> choices = choices_of(static_cast<size_t>(busiest - ranks.begin()));
   const double deviation = std::sqrt(dispersion * busiest->variance);
-  if (deviation == 0.0) return busiest->work;
+  if (deviation == 0.0) return work_of_rank(choices, num_tokens, tile);
   // Ranks far below the busiest hardly ever become it.
   double rivals = 0.0;
-  for (const RankWork& rank : ranks) {
-    rivals += std::exp((rank.work.rows - busiest->work.rows) / deviation);
-  }
+  for (const RankRows& rank : ranks) rivals += std::exp((rank.mean - busiest->mean) / deviation);
   // Its rows vary as if there were more tokens, which reach more of its experts, too.
-  const double more = 1.0 + expected_maximum(rivals) * deviation / busiest->work.rows;
-  return work_of_rank(choices_of(static_cast<size_t>(busiest - ranks.begin())), num_tokens * more,
-                      tile)
-      .work;
+  const double more = 1.0 + expected_maximum(rivals) * deviation / busiest->mean;
+  return work_of_rank(choices, num_tokens * more, tile);
+}
+
+std::vector<ExpertWork> work_of_ranks(const PlacedLayer& layer, double num_tokens, int tile) {
+  const auto slots = static_cast<size_t>(layer.slots_per_rank());
+  std::vector<ExpertWork> works;
+  for (size_t first = 0; first < layer.choices.size(); first += slots) {
+    works.push_back(work_of_rank(std::span(layer.choices).subspan(first, slots), num_tokens, tile));
+  }
+  return works;
 }
 
 ExpertWork mean_work(const PlacedLayer& layer, double num_tokens, int tile) {
-  ExpertWork mean = work_of_rank(layer.choices, num_tokens, tile).work;
+  ExpertWork mean = work_of_rank(layer.choices, num_tokens, tile);
   for (double* part : {&mean.experts, &mean.rows, &mean.tiled_rows}) *part /= layer.num_ranks;
   return mean;
 }

@@ -46,6 +46,9 @@ PlacedLayer placed_as(const balance::Placement& placement, const std::vector<dou
 ExpertWork busiest_work(const PlacedLayer& layer, double num_tokens, int tile,
                         double dispersion = 1.0);
 
+// The mean work of each rank, [num_ranks], without the chance that tokens come out uneven.
+std::vector<ExpertWork> work_of_ranks(const PlacedLayer& layer, double num_tokens, int tile);
+
 // The same, the mean over all ranks.
 ExpertWork mean_work(const PlacedLayer& layer, double num_tokens, int tile);
 

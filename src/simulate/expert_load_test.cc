@@ -78,6 +78,28 @@ INSTANTIATE_TEST_SUITE_P(Loads, BusiestWork,
                                          Case{0.3, 8, 64, 1}, Case{0.3, 4, 512, 16},
                                          Case{0.2, 16, 1024, 64}));
 
+// As the header says, slot by slot.
+TEST(MeanWork, IsTheSumOverSlots) {
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> draw(0.0, 1.0);
+  for (int round = 0; round < 50; ++round) {
+    PlacedLayer layer{.num_ranks = 4};
+    for (int slot = 0; slot < 16; ++slot) layer.choices.push_back(std::pow(draw(random), 4.0));
+    const double tokens = std::pow(10.0, 5.0 * draw(random));
+    double reached = 0.0, rows = 0.0;
+    for (const double choice : layer.choices) {
+      reached += 1.0 - std::pow(1.0 - choice, tokens);
+      rows += tokens * choice;
+    }
+    const ExpertWork work = mean_work(layer, tokens, 1);
+    EXPECT_NEAR(work.experts * 4, reached, 1e-9 * reached);
+    EXPECT_NEAR(work.rows * 4, rows, 1e-9 * rows);
+    double all = 0.0;
+    for (const ExpertWork& rank : work_of_ranks(layer, tokens, 1)) all += rank.rows;
+    EXPECT_NEAR(all, rows, 1e-9 * rows);
+  }
+}
+
 TEST(PlacedLayer, HasAllChoicesOfAToken) {
   const std::vector<double> load = skewed(32, 0.8);
   for (const bool weighted : {false, true}) {

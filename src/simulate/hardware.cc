@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
 
 #include "base/spelling.h"
 #include "base/try.h"
@@ -56,6 +57,8 @@ ProductKernel read_product(YamlMap map) {
       .memory = map.number("memory", kShare),
       .compute = map.number("compute", kShare),
       .row_traffic = map.number("row_traffic", {.min = 0.0, .max = 1e3}),
+      .activation = map.number_or("activation", 0.0, {.min = 0.0, .max = 1e4}),
+      .matrix = map.number_or("matrix", 0.0, kSeconds),
       .tile = static_cast<int>(map.integer("tile", {.min = 1, .max = 4096})),
   };
   map.refuse_unknown_keys();
@@ -111,6 +114,26 @@ ExchangeKernel read_exchange(YamlMap map) {
   return kernel;
 }
 
+CalibratedRange read_range(YamlMap map) {
+  CalibratedRange range;
+  range.least_hidden = map.number("hidden_from", kRate);
+  range.most_hidden = map.number("hidden_to", kRate);
+  if (range.least_hidden > range.most_hidden) map.complain("hidden_to", "is below hidden_from");
+  range.most_tokens = map.number("tokens", kRate);
+  range.most_ranks = static_cast<int>(map.integer("ranks", {.min = 1, .max = 1 << 16}));
+  std::istringstream names(map.string_or("formats", ""));
+  for (std::string name; names >> name;) {
+    if (const auto format = kernels::weight_format_from_name(name)) {
+      range.formats.push_back(*format);
+    } else {
+      map.complain("formats", fmt::format("'{}' is no format of weights", name));
+    }
+  }
+  if (range.formats.empty()) map.complain("formats", "expected names of formats, as in: bf16 fp8");
+  map.refuse_unknown_keys();
+  return range;
+}
+
 void check(YamlMap& root, const Hardware& hardware) {
   if (hardware.node_link_ranks < hardware.devices_per_node) {
     root.complain("node_link",
@@ -161,6 +184,11 @@ Hardware read(YamlMap& root) {
   hardware.experts = read_product(kernels.map("experts"));
   hardware.dense = read_product(kernels.map("dense"));
   if (kernels.has("formats")) hardware.of_formats = read_formats(kernels.map("formats"));
+  if (kernels.has("formats_of_all_cores")) {
+    hardware.of_all_cores = read_formats(kernels.map("formats_of_all_cores"));
+  }
+  hardware.shared_reads = kernels.number_or("shared_reads", 0.0, {.min = 0.0, .max = 1.0});
+  hardware.turns_loss = kernels.number_or("turns_loss", 0.0, {.min = 0.0, .max = 10.0});
   hardware.attention = read_attention(kernels.map("attention"));
   hardware.iteration = kernels.number("iteration", kSeconds);
   hardware.calibrated_dense = kernels.boolean_or("calibrated_dense", false);
@@ -169,15 +197,42 @@ Hardware read(YamlMap& root) {
   hardware.bulk_dispatch = read_exchange(kernels.map("bulk_dispatch"));
   hardware.bulk_combine = read_exchange(kernels.map("bulk_combine"));
   kernels.refuse_unknown_keys();
+  if (root.has("range")) hardware.range = read_range(root.map("range"));
   root.refuse_unknown_keys();
   check(root, hardware);
   return hardware;
 }
 
 std::string text_of(const ProductKernel& kernel) {
+  std::string more;
+  if (kernel.activation > 0.0) more += fmt::format(", activation: {:.4g}", kernel.activation);
+  if (kernel.matrix > 0.0) more += fmt::format(", matrix: {:.4g}", kernel.matrix);
   return fmt::format(
-      "{{overhead: {:.4g}, memory: {:.4g}, compute: {:.4g}, row_traffic: {:.4g}, tile: {}}}",
-      kernel.overhead, kernel.memory, kernel.compute, kernel.row_traffic, kernel.tile);
+      "{{overhead: {:.4g}, memory: {:.4g}, compute: {:.4g}, row_traffic: {:.4g}{}, tile: {}}}",
+      kernel.overhead, kernel.memory, kernel.compute, kernel.row_traffic, more, kernel.tile);
+}
+
+std::string text_of(std::string_view key, const std::map<WeightFormat, FormatKernels>& formats) {
+  if (formats.empty()) return "";
+  std::string text = fmt::format("  {}:\n", key);
+  for (const auto& [format, kernels] : formats) {
+    text += fmt::format("    {}:\n      experts: {}\n      dense: {}\n",
+                        kernels::weight_format_name(format), text_of(kernels.experts),
+                        text_of(kernels.dense));
+  }
+  return text;
+}
+
+std::string text_of(const CalibratedRange& range) {
+  if (range.most_hidden <= 0.0) return "";
+  std::vector<std::string_view> names;
+  for (const WeightFormat format : range.formats) {
+    names.push_back(kernels::weight_format_name(format));
+  }
+  return fmt::format(
+      "range: {{hidden_from: {}, hidden_to: {}, tokens: {}, ranks: {}, formats: {}}}\n",
+      range.least_hidden, range.most_hidden, range.most_tokens, range.most_ranks,
+      fmt::join(names, " "));
 }
 
 std::string text_of(std::string_view key, const std::map<double, double>& curve) {
@@ -259,20 +314,21 @@ std::string hardware_text(const Hardware& hardware) {
   text += text_of("network", hardware.network) + text_of("host_link", hardware.host_link);
   text += fmt::format("kernels:\n  experts: {}\n  dense: {}\n", text_of(hardware.experts),
                       text_of(hardware.dense));
-  if (!hardware.of_formats.empty()) text += "  formats:\n";
-  for (const auto& [format, kernels] : hardware.of_formats) {
-    text += fmt::format("    {}:\n      experts: {}\n      dense: {}\n",
-                        kernels::weight_format_name(format), text_of(kernels.experts),
-                        text_of(kernels.dense));
-  }
+  text += text_of("formats", hardware.of_formats) +
+          text_of("formats_of_all_cores", hardware.of_all_cores);
   const AttentionKernel& attention = hardware.attention;
   text += fmt::format("  attention: {{overhead: {:.4g}, memory: {:.4g}, compute: {:.4g}}}\n",
                       attention.overhead, attention.memory, attention.compute);
   text += fmt::format("  iteration: {:.4g}\n  calibrated_dense: {}\n", hardware.iteration,
                       hardware.calibrated_dense);
+  if (hardware.turns_loss > 0.0) text += fmt::format("  turns_loss: {:.4g}\n", hardware.turns_loss);
+  if (hardware.shared_reads > 0.0) {
+    text += fmt::format("  shared_reads: {:.4g}\n", hardware.shared_reads);
+  }
   text += fmt::format("  dispatch: {}\n  combine: {}\n  bulk_dispatch: {}\n  bulk_combine: {}\n",
                       text_of(hardware.dispatch), text_of(hardware.combine),
                       text_of(hardware.bulk_dispatch), text_of(hardware.bulk_combine));
+  text += text_of(hardware.range);
   return text;
 }
 

@@ -20,9 +20,12 @@
 //     bulk_dispatch: {latency: 2.5, link: 0.9, serial: 0}     # of many tokens
 //     bulk_combine: {latency: 4.5, link: 0.9, serial: 0}
 //
+//   range: {hidden_from: 2048, hidden_to: 7168, tokens: 16384, ranks: 256, formats: fp8 nvfp4}
+//
 // Of a machine of cores, `divisible: true` and the key memory.node_bandwidth say that ranks share
 // them, memory.cached and memory.cached_node how fast the same bytes are read again ({4e6: 1.1e11,
-// …}), and kernels.formats may have constants for each format: {bf16: {experts: …, dense: …}}.
+// …}), and kernels.formats and kernels.formats_of_all_cores may have constants for each format:
+// {bf16: {experts: …, dense: …}}.
 //
 // All values are in seconds, bytes, bytes per second and operations per second; shares are of the
 // limit above them, and may exceed 1 where a limit is a measured one.
@@ -53,7 +56,10 @@ struct ProductKernel {
   double memory = 1.0;       // share of the memory's bandwidth
   double compute = 1.0;      // share of the peak
   double row_traffic = 1.0;  // copies of a row that are read or written beside the products
-  int tile = 1;              // rows of an expert are computed in multiples of this
+  // The same for the elements between an MLP's products, [intermediate] of a row.
+  double activation = 0.0;
+  double matrix = 0.0;  // seconds for each matrix of a layer, whatever its size
+  int tile = 1;         // rows of an expert are computed in multiples of this
 
   bool operator==(const ProductKernel&) const = default;
 };
@@ -84,6 +90,23 @@ struct FormatKernels {
   bool operator==(const FormatKernels&) const = default;
 };
 
+// What a measurement of a model on this machine makes of predictions (measured_advice.h).
+struct PartFactors {
+  double experts = 1.0, dense = 1.0, exchange = 1.0;
+
+  bool operator==(const PartFactors&) const = default;
+};
+
+// What the constants were fitted to. Beyond it nothing is predicted.
+struct CalibratedRange {
+  double least_hidden = 0.0, most_hidden = 0.0;  // most_hidden 0: unknown, all is predicted
+  double most_tokens = 0.0;                      // of a rank's iteration
+  int most_ranks = 0;                            // that share the experts
+  std::vector<kernels::WeightFormat> formats;
+
+  bool operator==(const CalibratedRange&) const = default;
+};
+
 struct Hardware {
   std::string name;
   std::string device;  // for people
@@ -107,10 +130,19 @@ struct Hardware {
   ProductKernel experts;
   ProductKernel dense;  // all other matrices
   std::map<kernels::WeightFormat, FormatKernels> of_formats;
+  // The same for a rank that has all cores of a divisible machine: threads do not divide everything
+  // evenly. Empty: as for one core.
+  std::map<kernels::WeightFormat, FormatKernels> of_all_cores;
   AttentionKernel attention;
   double iteration = 0.0;         // seconds of an iteration beside its layers
   double dispersion = 1.0;        // of routed rows (expert_load.h)
   bool calibrated_dense = false;  // dense, attention and iteration are measured, not assumed
+  double turns_loss = 0.0;        // share of the time that ranks lose that take turns on cores
+  // Of dense weights that a core's ranks read one after the other, the part that all but the first
+  // find in the caches.
+  double shared_reads = 0.0;
+  CalibratedRange range;
+  PartFactors factors;  // no part of a file
   // For few tokens each expert's row travels by itself; for many (bulk) a rank gets a token once.
   ExchangeKernel dispatch, combine;
   ExchangeKernel bulk_dispatch, bulk_combine;
@@ -120,6 +152,11 @@ struct Hardware {
   // Of one device, and of a node, that reads so many bytes in every iteration.
   double bandwidth_of(double bytes) const;
   double node_bandwidth_of(double bytes) const;
+  // Of rows between products: those of divisible devices are in their own caches.
+  double row_bandwidth() const {
+    return divisible && !cached_bandwidth.empty() ? cached_bandwidth.begin()->second
+                                                  : memory_bandwidth;
+  }
   const ProductKernel& experts_in(kernels::WeightFormat format) const {
     const auto own = of_formats.find(format);
     return own == of_formats.end() ? experts : own->second.experts;

@@ -62,6 +62,11 @@ TEST(Hardware, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(complaint("bandwidth: 5e10", "bandwidth: 5e11"), HasSubstr("network: is faster"));
   EXPECT_THAT(complaint("bandwidth: 4e11", "bandwidth: 4e13"), HasSubstr("node_link: is faster"));
   EXPECT_THAT(complaint("tile: 64", "tiles: 64"), HasSubstr("kernels.experts.tile"));
+  const std::string range = "name: example\nrange: {hidden_from: 512, hidden_to: ";
+  EXPECT_THAT(complaint("name: example", range + "256, tokens: 8, ranks: 2, formats: bf16}"),
+              HasSubstr("range.hidden_to: is below hidden_from"));
+  EXPECT_THAT(complaint("name: example", range + "1024, tokens: 8, ranks: 2, formats: bf17}"),
+              HasSubstr("range.formats: 'bf17' is no format of weights"));
   EXPECT_THAT(complaint("name: example", "names: example"), HasSubstr("name"));
 }
 
@@ -81,6 +86,15 @@ TEST(Hardware, IsWrittenAsItIsRead) {
   hardware->host_link = {.latency = 1e-6, .bandwidth = 1e10};
   hardware->of_formats[kernels::WeightFormat::kFp8] = {.experts = {.overhead = 1e-6, .tile = 8},
                                                        .dense = {.compute = 0.25}};
+  hardware->of_all_cores[kernels::WeightFormat::kBf16] = {.experts = {.activation = 3.0},
+                                                          .dense = {.matrix = 1e-6}};
+  hardware->turns_loss = 0.125;
+  hardware->shared_reads = 0.5;
+  hardware->range = {.least_hidden = 192,
+                     .most_hidden = 2048,
+                     .most_tokens = 1024,
+                     .most_ranks = 8,
+                     .formats = {kernels::WeightFormat::kBf16, kernels::WeightFormat::kFp8}};
   EXPECT_EQ(again(), *hardware);
 }
 

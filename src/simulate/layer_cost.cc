@@ -20,14 +20,16 @@ double attention_peak(const Hardware& hardware) {
 }  // namespace
 
 double product_seconds(const Hardware& hardware, const ProductKernel& kernel,
-                       kernels::WeightFormat format, double weights, double rows, double hidden) {
+                       kernels::WeightFormat format, const DenseWork& work) {
   const double bytes =
-      weights * bytes_per_weight(format) / (hardware.memory_bandwidth * kernel.memory);
-  const double tiled = std::ceil(rows / kernel.tile) * kernel.tile;
-  const double compute = 2.0 * weights * tiled / (hardware.peak.at(format) * kernel.compute);
-  const double traffic =
-      rows * hidden * kActivationBytes * kernel.row_traffic / hardware.memory_bandwidth;
-  return kernel.overhead + std::cbrt(bytes * bytes * bytes + compute * compute * compute) + traffic;
+      work.weights * bytes_per_weight(format) / (hardware.memory_bandwidth * kernel.memory);
+  const double tiled = std::ceil(work.rows / kernel.tile) * kernel.tile;
+  const double compute = 2.0 * work.weights * tiled / (hardware.peak.at(format) * kernel.compute);
+  const double copies =
+      work.hidden * work.matrices * kernel.row_traffic + work.intermediate * kernel.activation;
+  const double traffic = work.rows * copies * kActivationBytes / hardware.row_bandwidth();
+  return kernel.overhead + work.matrices * kernel.matrix +
+         std::cbrt(bytes * bytes * bytes + compute * compute * compute) + traffic;
 }
 
 double attention_seconds(const Hardware& hardware, double cached_bytes, double multiply_adds) {

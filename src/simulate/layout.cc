@@ -12,6 +12,9 @@ std::string text_of(const Layout& layout) {
   text += layout.attention_dp ? ", attention DP" : ", attention TP";
   text += fmt::format(", {} slots{}, {}", layout.num_slots, layout.online ? " (online)" : "",
                       kernels::weight_format_name(layout.format));
+  if (layout.drafts > 0) {
+    text += fmt::format(", {} draft{}", layout.drafts, layout.drafts == 1 ? "" : "s");
+  }
   return text;
 }
 

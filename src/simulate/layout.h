@@ -22,6 +22,7 @@ struct Layout {
   bool attention_dp = true;
   int num_slots = 0;    // of a layer
   bool online = false;  // experts move while the model serves
+  int drafts = 0;       // of each request, which a step verifies beside its next token
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   Dtype cache = Dtype::kBf16;
 

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/check.h"
 #include "model/kv_layout.h"
+#include "model/tensor_list.h"
 #include "simulate/layer_cost.h"
+#include "simulate/rank_hardware.h"
 
 namespace wideep::simulate {
 namespace {
@@ -20,27 +23,35 @@ constexpr double kScaleBytes = 4.0 / 128;  // of an fp8 element
 
 double fp8_row(double hidden) { return hidden * (1.0 + kScaleBytes) + kIndexBytes; }
 
-// What a rank has of a machine whose ranks share its cores: as many cores as there are for it, at
-// least one, and its part of the memory's bandwidth while as many ranks run as there are cores.
-// working_set: bytes that all ranks read in an iteration.
-Hardware rank_hardware(Hardware hardware, int num_ranks, double working_set) {
-  if (!hardware.divisible) return hardware;
-  const double cores = hardware.devices_per_node;
-  const double own = std::max(1.0, cores / num_ranks);
-  const double running = std::min<double>(cores, num_ranks);
-  for (auto& [format, peak] : hardware.peak) peak *= own;
-  hardware.memory_bandwidth = std::min(hardware.bandwidth_of(working_set / running) * own,
-                                       hardware.node_bandwidth_of(working_set) / running);
-  return hardware;
-}
-
-// How many ranks take turns on a core.
-double turns(const Hardware& hardware, int num_ranks) {
-  if (!hardware.divisible) return 1.0;
-  return std::max(1.0, static_cast<double>(num_ranks) / hardware.devices_per_node);
+// The matrices that a layer's products are with: those that multiply the same rows are one.
+struct NumMatrices {
+  double mixer = 0.0;  // with the router
+  double mlp = 0.0;
+};
+NumMatrices matrices_of(const ModelConfig& config, int layer) {
+  using model::TensorUse;
+  std::set<TensorUse> uses;
+  for (const model::ListedTensor& tensor : model::layer_tensors(config, layer)) {
+    if (tensor.shape.size() == 2) uses.insert(tensor.use);
+  }
+  const bool has_mlp = uses.erase(TensorUse::kMlp) > 0;
+  uses.erase(TensorUse::kExpert);
+  return {.mixer = static_cast<double>(uses.size()), .mlp = has_mlp ? 2.0 : 0.0};
 }
 
 }  // namespace
+
+LayerDense dense_of_layer(const ModelConfig& config, int layer, int parts) {
+  const measure::LayerElements elements = measure::elements_of_layer(config, layer);
+  const NumMatrices matrices = matrices_of(config, layer);
+  const auto hidden = static_cast<double>(config.hidden_size);
+  const double mlp = static_cast<double>(elements.mlp) / parts;
+  return {.mixer = {.weights = static_cast<double>(elements.mixer) / parts +
+                               static_cast<double>(elements.router),
+                    .matrices = matrices.mixer,
+                    .hidden = hidden},
+          .mlp = {.weights = mlp, .matrices = matrices.mlp, .intermediate = mlp / (3.0 * hidden)}};
+}
 
 StepTime& StepTime::operator+=(const StepTime& other) {
   attention += other.attention;
@@ -65,24 +76,18 @@ StepCost::StepCost(const Hardware& hardware, const ModelConfig& config, const La
     : hardware_(hardware),
       config_(config),
       layout_(layout),
-      turns_(turns(hardware, layout.num_ranks())),
+      turns_(turns_of_ranks(hardware, layout.num_ranks())),
       experts_(std::move(experts)) {
   WIDEEP_CHECK(hardware_.supports(layout_.format));
   WIDEEP_CHECK_EQ(static_cast<int>(experts_.size()), config_.num_moe_layers());
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     layers_.push_back(measure::elements_of_layer(config_, layer));
+    dense_.push_back(dense_of_layer(config_, layer, layout_.attention_parts()));
   }
   const model::KvLayout kv(config_, layout_.cache, layout_.attention_parts());
   if (kv.num_cached > 0) {
     kv_bytes_ = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / kv.num_cached;
   }
-}
-
-double StepCost::dense_seconds(const Hardware& hardware, double weights, double rows,
-                               bool has_overhead) const {
-  ProductKernel kernel = hardware.dense_in(layout_.format);
-  if (!has_overhead) kernel.overhead = 0.0;
-  return product_seconds(hardware, kernel, layout_.format, weights, rows, config_.hidden_size);
 }
 
 // A ring over the ranks that compute a batch together: each sends twice its part of all rows.
@@ -141,16 +146,23 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
   const double parts = layout_.attention_parts();
   const auto tokens = static_cast<double>(batch.num_tokens);
   StepTime time;
-  time.attention =
-      dense_seconds(hardware, static_cast<double>(elements.mixer) / parts, tokens, true);
+  const ProductKernel& kernel = hardware.dense_in(layout_.format);
+  const LayerDense& dense = dense_[static_cast<size_t>(layer)];
+  DenseWork mixer = dense.mixer;
+  mixer.rows = tokens;
+  time.attention = product_seconds(hardware, kernel, layout_.format, mixer);
   if (config_.is_cached(layer)) {
     time.attention += attention_seconds(
         hardware, static_cast<double>(batch.cached) * kv_bytes_,
         static_cast<double>(batch.attended) * static_cast<double>(elements.attended) / parts);
   }
-  const auto mlp = static_cast<double>(elements.mlp + elements.router);
-  if (mlp > 0.0)
-    time.dense = dense_seconds(hardware, mlp / parts, tokens * used, !config_.is_moe(layer));
+  if (dense.mlp.weights > 0.0) {
+    DenseWork mlp = dense.mlp;
+    mlp.rows = tokens * used;
+    ProductKernel own = kernel;
+    if (config_.is_moe(layer)) own.overhead = 0.0;
+    time.dense = product_seconds(hardware, own, layout_.format, mlp);
+  }
   time.joint = 2.0 * all_reduce_seconds(tokens);
   return time;
 }
@@ -189,9 +201,28 @@ double StepCost::working_set(const StepShape& batch, double all_tokens) const {
   return bytes;
 }
 
+double StepCost::all_bytes() const {
+  const double weight = bytes_per_weight(layout_.format);
+  double bytes = 0.0;
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    const measure::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+    bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
+    if (config_.is_moe(layer)) {
+      bytes +=
+          static_cast<double>(layout_.num_slots) * static_cast<double>(elements.expert) * weight;
+    }
+  }
+  return bytes;
+}
+
 StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
   const double read = hardware_.divisible ? working_set(batch, all_tokens) : 0.0;
-  const Hardware hardware = rank_hardware(hardware_, layout_.num_ranks(), read);
+  const Hardware hardware = dense_hardware(hardware_, layout_.format, layout_.num_ranks(), read);
+  // What is read in every iteration stays in the caches as long as there is room. Experts do not
+  // come in every one: between two turns of the same, most others have been read.
+  const Hardware of_experts = hardware_.divisible ? rank_hardware(hardware_, layout_.format,
+                                                                  layout_.num_ranks(), all_bytes())
+                                                  : hardware_;
   StepTime time;
   size_t moe = 0;
   const auto tokens = static_cast<double>(batch.num_tokens);
@@ -202,11 +233,13 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
         is_last ? std::min(1.0, static_cast<double>(batch.num_logit_rows) / tokens) : 1.0;
     time += layer_time(hardware, layer, batch, used);
     if (!config_.is_moe(layer)) continue;
-    add_experts(hardware, experts_[moe++], tokens * used, all_tokens * used, &time);
+    add_experts(of_experts, experts_[moe++], tokens * used, all_tokens * used, &time);
   }
   const double head = static_cast<double>(config_.vocab_size) * config_.hidden_size;
-  time.dense += dense_seconds(hardware, head / layout_.attention_parts(),
-                              static_cast<double>(batch.num_logit_rows), true);
+  time.dense += product_seconds(hardware, hardware.dense_in(layout_.format), layout_.format,
+                                {.weights = head / layout_.attention_parts(),
+                                 .rows = static_cast<double>(batch.num_logit_rows),
+                                 .hidden = static_cast<double>(config_.hidden_size)});
   if (layout_.stages > 1) {
     const Link& link =
         layout_.num_ranks() <= hardware_.node_link_ranks ? hardware_.node_link : hardware_.network;
@@ -214,7 +247,13 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
     time.joint += (layout_.stages - 1) * (link.latency + bytes / link.bandwidth);
   }
   time.fixed = hardware_.iteration;
-  time *= turns_;
+  const PartFactors& factors = hardware_.factors;
+  time.experts *= factors.experts;
+  for (double* part : {&time.attention, &time.dense}) *part *= factors.dense;
+  for (double* part : {&time.dispatch, &time.combine, &time.joint, &time.fixed}) {
+    *part *= factors.exchange;
+  }
+  if (turns_ > 1.0) time *= turns_ * (1.0 + hardware_.turns_loss);
   return time;
 }
 

@@ -19,6 +19,7 @@
 #include "model/config.h"
 #include "simulate/exchange_cost.h"
 #include "simulate/expert_load.h"
+#include "simulate/layer_cost.h"
 #include "simulate/layout.h"
 
 namespace wideep::simulate {
@@ -34,6 +35,13 @@ struct StepTime {
   StepTime& operator+=(const StepTime& other);
   StepTime& operator*=(double factor);
 };
+
+// A layer's dense products, without their rows.
+struct LayerDense {
+  DenseWork mixer, mlp;
+};
+// parts: ranks that compute a batch together.
+LayerDense dense_of_layer(const model::ModelConfig& config, int layer, int parts);
 
 class StepCost {
  public:
@@ -57,14 +65,13 @@ class StepCost {
   // feed-forward results are used.
   StepTime layer_time(const Hardware& hardware, int layer, const measure::StepShape& batch,
                       double used) const;
-  double dense_seconds(const Hardware& hardware, double weights, double rows,
-                       bool has_overhead) const;
   void add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
                    double all_tokens, StepTime* time) const;
   double all_reduce_seconds(double tokens) const;
 
   // Bytes that all ranks read in an iteration.
   double working_set(const measure::StepShape& batch, double all_tokens) const;
+  double all_bytes() const;  // of the layers' weights, all slots
 
   Hardware hardware_;
   model::ModelConfig config_;
@@ -72,6 +79,7 @@ class StepCost {
   double turns_ = 1.0;  // ranks that share a core
   std::vector<PlacedLayer> experts_;
   std::vector<measure::LayerElements> layers_;
+  std::vector<LayerDense> dense_;
   double kv_bytes_ = 0.0;  // of a position in one layer, on a rank
 };
 

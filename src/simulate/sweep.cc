@@ -12,6 +12,9 @@ constexpr int kMostSlices = 4;
 // Redundant slots of a rank that are worth a look; more take memory from the cache.
 constexpr int kRedundantPerRank[] = {0, 1, 2, 4};
 
+// Drafts of a request that are worth a look.
+constexpr int kDrafts[] = {1, 2, 3, 5, 8};
+
 bool divides_heads(const model::ModelConfig& config, int parts) {
   return config.num_heads % parts == 0 && config.hidden_size % parts == 0;
 }
@@ -59,13 +62,18 @@ std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfi
           if (!attention_dp && (parts == 1 || !divides_heads(config, parts))) continue;
           for (const int slots : slot_counts(experts, ep)) {
             for (const auto format : formats) {
-              layouts.push_back({.ep = ep,
-                                 .expert_slices = slices,
-                                 .stages = stages,
-                                 .attention_dp = attention_dp,
-                                 .num_slots = slots,
-                                 .format = format,
-                                 .cache = choices.cache});
+              Layout layout{.ep = ep,
+                            .expert_slices = slices,
+                            .stages = stages,
+                            .attention_dp = attention_dp,
+                            .num_slots = slots,
+                            .format = format,
+                            .cache = choices.cache};
+              layouts.push_back(layout);
+              for (const int drafts : kDrafts) {
+                layout.drafts = drafts;
+                if (drafts <= choices.most_drafts) layouts.push_back(layout);
+              }
             }
           }
         }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulate/what_if.h"
 
+#include <map>
+#include <utility>
+
 #include "base/try.h"
 #include "simulate/expert_cost.h"
 #include "wideep/balancer.h"
@@ -13,16 +16,21 @@ using balance::Split;
 
 // The mean over layers of the imbalance that a planner leaves.
 Result<double> planned_imbalance(const char* planner_name, Split split,
-                                 const balance::ModelLoad& load, const balance::PlanShape& shape) {
+                                 const balance::ModelLoad& planned,
+                                 const balance::ModelLoad& judged,
+                                 const balance::PlanShape& shape) {
   WIDEEP_TRY_ASSIGN(const auto planner,
                     balance::make_planner(planner_name, shape, {.split = split}));
   balance::LayerPlan plan;
   double sum = 0.0;
-  for (const std::vector<double>& layer : load.load) {
-    planner->plan(layer, &plan);
-    sum += balance::imbalance_ratio(plan.placement, layer, plan.shares);
+  for (size_t i = 0; i < judged.load.size(); ++i) {
+    planner->plan(planned.load[i], &plan);
+    const balance::Shares shares = split == Split::kWeighted
+                                       ? balance::resplit(plan.placement, judged.load[i])
+                                       : balance::equal_shares(plan.placement);
+    sum += balance::imbalance_ratio(plan.placement, judged.load[i], shares);
   }
-  return sum / static_cast<double>(load.load.size());
+  return sum / static_cast<double>(judged.load.size());
 }
 
 Result<double> imbalance_in_order(const balance::ModelLoad& load, const balance::PlanShape& shape) {
@@ -62,22 +70,41 @@ std::vector<MovableExperts> movable_experts(const Hardware& hardware,
   return links;
 }
 
-Result<std::vector<ImbalanceAt>> imbalance_by_ranks(const balance::ModelLoad& load,
+Result<std::vector<ImbalanceAt>> imbalance_by_ranks(const balance::ModelLoad& planned,
+                                                    const balance::ModelLoad& judged,
                                                     const std::vector<int>& ranks, int redundant) {
   std::vector<ImbalanceAt> found;
   for (const int ep : ranks) {
-    const int least = (load.num_experts + ep - 1) / ep;  // slots of a rank
+    const int least = (judged.num_experts + ep - 1) / ep;  // slots of a rank
     const balance::PlanShape plain{
-        .num_experts = load.num_experts, .ep_size = ep, .num_slots = least * ep};
+        .num_experts = judged.num_experts, .ep_size = ep, .num_slots = least * ep};
     balance::PlanShape more = plain;
     more.num_slots += redundant * ep;
     ImbalanceAt at{.ep = ep, .num_slots = more.num_slots};
-    WIDEEP_TRY_ASSIGN(at.in_order, imbalance_in_order(load, plain));
-    WIDEEP_TRY_ASSIGN(at.placed, planned_imbalance("wideep", Split::kWeighted, load, plain));
-    WIDEEP_TRY_ASSIGN(at.eplb, planned_imbalance("deepseek", Split::kEqual, load, more));
-    WIDEEP_TRY_ASSIGN(at.replicated, planned_imbalance("wideep", Split::kWeighted, load, more));
+    const auto with = [&](const char* planner, Split split, const balance::PlanShape& shape) {
+      return planned_imbalance(planner, split, planned, judged, shape);
+    };
+    WIDEEP_TRY_ASSIGN(at.in_order, imbalance_in_order(judged, plain));
+    WIDEEP_TRY_ASSIGN(at.placed, with("wideep", Split::kWeighted, plain));
+    WIDEEP_TRY_ASSIGN(at.eplb, with("deepseek", Split::kEqual, more));
+    WIDEEP_TRY_ASSIGN(at.replicated, with("wideep", Split::kWeighted, more));
     found.push_back(at);
   }
+  return found;
+}
+
+std::vector<EpSize> by_ep_size(const Advice& advice, const Workload& workload) {
+  std::map<int, EpSize> sizes;
+  for (const Candidate& each : advice.all) {
+    const auto [place, is_new] =
+        sizes.emplace(each.layout.ep, EpSize{.ep = each.layout.ep, .fastest = each});
+    EpSize& size = place->second;
+    if (!is_new && each.tpot < size.fastest.tpot) size.fastest = each;
+    if (!meets(each, workload)) continue;
+    if (!size.best || is_better(each, *size.best, workload)) size.best = each;
+  }
+  std::vector<EpSize> found;
+  for (auto& [ep, size] : sizes) found.push_back(std::move(size));
   return found;
 }
 

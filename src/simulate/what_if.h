@@ -5,11 +5,13 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "balance/model_plan.h"
 #include "model/config.h"
+#include "simulate/advise.h"
 #include "simulate/hardware.h"
 #include "simulate/layout.h"
 #include "wideep/status.h"
@@ -32,13 +34,25 @@ std::vector<MovableExperts> movable_experts(const Hardware& hardware,
 
 // The imbalance ratio of a load, by the number of ranks: with as few slots as hold all experts, in
 // their order and placed; and with `redundant` slots more on every rank, by the planner deepseek
-// (EPLB, equal shares) and by ours (weighted shares). Means over layers.
+// (EPLB, equal shares) and by ours (weighted shares). Placements are made for `planned` and judged
+// by `judged`, whose shares each iteration takes. Means over layers.
 struct ImbalanceAt {
   int ep = 1;
   double in_order = 0.0, placed = 0.0, eplb = 0.0, replicated = 0.0;
   int num_slots = 0;  // of the last two
 };
-Result<std::vector<ImbalanceAt>> imbalance_by_ranks(const balance::ModelLoad& load,
+// REQUIRES: both loads have the same layers and experts; ranks are at most as many as experts.
+Result<std::vector<ImbalanceAt>> imbalance_by_ranks(const balance::ModelLoad& planned,
+                                                    const balance::ModelLoad& judged,
                                                     const std::vector<int>& ranks, int redundant);
+
+// What the weighed layouts with as many ranks that share the experts can do.
+struct EpSize {
+  int ep = 1;
+  Candidate fastest;              // the shortest time between tokens, whatever the limits
+  std::optional<Candidate> best;  // within the workload's limits
+};
+// By EP size, ascending. REQUIRES: advice has candidates.
+std::vector<EpSize> by_ep_size(const Advice& advice, const Workload& workload);
 
 }  // namespace wideep::simulate

@@ -20,11 +20,15 @@ struct Workload {
   std::optional<double> most_tpot;    // seconds between two tokens of a request
   std::optional<double> concurrency;  // requests at the same time, over all ranks
   std::optional<double> rate;         // requests per second, over all ranks
+  // That a draft is right, if those before it are: a property of the texts and the drafter, as
+  // `wideep bench speculation` measures it.
+  double acceptance = 0.0;
 };
 
 struct Choices {
   int most_ranks = 64;
   int max_num_tokens = 8192;                   // of a batch's iteration
+  int most_drafts = 0;                         // of a request; 0: none are weighed
   double memory_share = 0.9;                   // of a rank's memory that may be used
   std::vector<kernels::WeightFormat> formats;  // empty: those that the hardware has
   Dtype cache = Dtype::kBf16;

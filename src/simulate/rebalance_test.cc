@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/rebalance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace wideep::simulate {
+namespace {
+
+using testing::HasSubstr;
+
+model::ModelConfig mixture() {
+  const auto config = model::parse_model_config(R"({
+    "model_type": "qwen3_moe", "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 2,
+    "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128,
+    "intermediate_size": 4096, "moe_intermediate_size": 1024, "num_experts": 32,
+    "num_experts_per_tok": 4, "norm_topk_prob": true, "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": false,
+    "decoder_sparse_step": 1, "mlp_only_layers": []})",
+                                                "config.json");
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return *config;
+}
+
+std::vector<double> falling() {
+  std::vector<double> load(32);
+  for (size_t e = 0; e < load.size(); ++e) load[e] = std::pow(1.0 + static_cast<double>(e), -0.5);
+  return load;
+}
+
+balance::WindowedLoad windows_of(const balance::Windows& windows) {
+  return {.num_experts = 32, .layers = {0, 1}, .load = {windows, windows}};
+}
+
+const RebalanceOptions kOptions{
+    .ep = 8, .num_slots = 40, .tokens = 2048.0, .format = kernels::WeightFormat::kFp8};
+
+Result<Rebalances> replay(const balance::Windows& windows, RebalanceOptions options = kOptions) {
+  return replay_rebalances(shipped_hardware("h100_sxm").value(), mixture(), windows_of(windows),
+                           options);
+}
+
+TEST(Rebalances, ASteadyLoadMovesOnce) {
+  const auto found = replay({falling(), falling(), falling()});
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_EQ(found->steps.size(), 2u);
+  const Rebalance& first = found->steps[0];
+  EXPECT_GT(first.moves, 0);
+  EXPECT_GT(first.saved_of_iteration(), 0.0);
+  EXPECT_LT(first.imbalance_moved, first.imbalance_kept);
+  EXPECT_DOUBLE_EQ(first.experts_never, first.experts_kept);
+  EXPECT_EQ(found->steps[1].moves, 0);
+  EXPECT_EQ(found->steps[1].busiest_bytes, 0.0);
+  EXPECT_DOUBLE_EQ(found->steps[1].experts_moved, first.experts_moved);
+}
+
+// The busiest rank receives at least its part of all copies, and no more than it has slots.
+TEST(Rebalances, BytesAreThoseOfTheBusiestRank) {
+  const auto found = replay({falling(), falling()});
+  ASSERT_TRUE(found.ok());
+  const double expert = 3.0 * 2048 * 1024 * (1.0 + 4.0 / (128 * 128));
+  const double copies = found->steps[0].busiest_bytes / expert;
+  EXPECT_GE(copies + 0.01, static_cast<double>(found->steps[0].moves) / 8);
+  EXPECT_LE(copies, 2 * 5 + 0.01);
+}
+
+// What was planned by a load that is gone may cost more than it saves.
+TEST(Rebalances, ALoadThatTurnsRoundIsJudgedByWhatComes) {
+  std::vector<double> reversed = falling();
+  std::ranges::reverse(reversed);
+  const auto found = replay({falling(), reversed});
+  ASSERT_TRUE(found.ok());
+  const auto steady = replay({falling(), falling()});
+  EXPECT_LT(found->steps[0].saved_of_iteration(), steady->steps[0].saved_of_iteration());
+}
+
+TEST(Rebalances, ASlowLinkPaysLater) {
+  const auto found = replay({falling(), falling()});
+  ASSERT_TRUE(found.ok());
+  ASSERT_GE(found->links.size(), 2u);
+  for (const MoveLink& link : found->links) {
+    const double paid = iterations_until_paid(found->steps[0], link);
+    EXPECT_NEAR(paid * found->steps[0].saved_of_iteration() * link.bandwidth,
+                found->steps[0].busiest_bytes, 1e-6 * found->steps[0].busiest_bytes);
+  }
+  const MoveLink slow{.bandwidth = 1e6}, fast{.bandwidth = 1e12};
+  EXPECT_GT(iterations_until_paid(found->steps[0], slow),
+            iterations_until_paid(found->steps[0], fast));
+  EXPECT_LT(iterations_until_paid({.moves = 1, .busiest_bytes = 1.0}, slow), 0.0);
+}
+
+TEST(Rebalances, RefuseWhatCannotBeJudged) {
+  const auto one = replay({falling()});
+  ASSERT_FALSE(one.ok());
+  EXPECT_THAT(one.status().message(), HasSubstr("at least 2 windows of iterations, found 1"));
+  RebalanceOptions options = kOptions;
+  options.num_slots = 30;
+  EXPECT_FALSE(replay({falling(), falling()}, options).ok());
+  options = kOptions;
+  options.format = kernels::WeightFormat::kInt4h;
+  EXPECT_FALSE(replay({falling(), falling()}, options).ok());
+}
+
+}  // namespace
+}  // namespace wideep::simulate

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep advise: statistics that judge, and the page.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "command_balance.h"
+#include "command_machine.h"
+#include "command_model.h"
+
+namespace wideep::tests {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CommandAdvise : public CommandBalance {
+ protected:
+  CommandEnd advise(const std::string& stats, const std::vector<std::string>& more = {}) {
+    const std::string machine = file("machine.yaml");
+    std::ofstream(machine) << kMachine;
+    std::vector<std::string> arguments = {
+        "advise", "--model", small_model(), "--hardware",  machine, "--stats", stats, "--isl",
+        "16",     "--osl",   "16",          "--ranks-max", "8",     "--dtype", "bf16"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command({.arguments = arguments});
+  }
+};
+
+TEST_F(CommandAdvise, JudgesByLaterIterations) {
+  EXPECT_THAT(advise(csv()).out, HasSubstr("placements planned on 4 iterations, judged by 4"));
+  EXPECT_THAT(advise(csv(), {"--holdout", "0.25"}).out,
+              HasSubstr("placements planned on 6 iterations, judged by 2"));
+  EXPECT_THAT(advise(logical_count()).out, HasSubstr("statistics that they are planned on"));
+  EXPECT_THAT(advise(csv(), {"--holdout", logical_count(5)}).out,
+              HasSubstr("planned on 8 iterations, judged by 1 other"));
+}
+
+TEST_F(CommandAdvise, RefusesWhatHasNoEffect) {
+  const CommandEnd end = run_command({.arguments = {"advise", "--model", small_model(),
+                                                    "--hardware", "h100_sxm", "--holdout", "0.5"}});
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--holdout: has no effect without --stats"));
+}
+
+TEST_F(CommandAdvise, WeighsDraftsWhereTheyAreAccepted) {
+  const auto recommended = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--json", "--concurrency", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const json found = json::parse(advise(csv(), arguments).out, nullptr, false);
+    return found["recommended"];
+  };
+  EXPECT_EQ(recommended({})["drafts"], 0);
+  EXPECT_GT(recommended({"--acceptance", "0.9"})["drafts"], 0);
+  EXPECT_EQ(recommended({"--acceptance", "0.9", "--drafts-max", "1"})["drafts"], 1);
+  EXPECT_THAT(advise(csv(), {"--drafts-max", "2"}).err,
+              HasSubstr("--drafts-max: has no effect without --acceptance"));
+  EXPECT_THAT(advise(csv(), {"--acceptance", "0.9", "--concurrency", "1", "--simulate", "4"}).err,
+              HasSubstr("--simulate: simulated steps have no drafts"));
+}
+
+TEST_F(CommandAdvise, CannotTellBeyondTheCalibration) {
+  const CommandEnd end =
+      run_command({.arguments = {"advise", "--model", small_model(), "--hardware", "h100_sxm"}});
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("cannot tell: the model's rows have"));
+}
+
+TEST_F(CommandAdvise, MeasuresThisMachineOnly) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--measure"}, {"--calibration", file("none.yaml")}}) {
+    const CommandEnd end = advise(csv(), more);
+    EXPECT_EQ(end.exit_code, 2);
+    EXPECT_THAT(end.err, HasSubstr(more[0] + ": is about this machine, but --hardware is"));
+    EXPECT_THAT(end.err, HasSubstr("give --hardware this"));
+  }
+}
+
+// Without a measurement: a file that does not fit is found before.
+TEST_F(CommandAdvise, RefusesACalibrationOfAnotherMachine) {
+  const std::string path = file("calibration.yaml");
+  std::ofstream(path) << "machine: another, 64 cores\nmodel: m\nversion: v\ndate: d\n"
+                         "factors: {experts: 1, dense: 1, exchange: 1}\nmeasured: {}\n";
+  for (const bool measure : {false, true}) {
+    std::vector<std::string> arguments = {"advise", "--model",       small_model(), "--hardware",
+                                          "this",   "--calibration", path};
+    if (measure) arguments.emplace_back("--measure");
+    const CommandEnd end = run_command({.arguments = arguments});
+    EXPECT_EQ(end.exit_code, 2);
+    EXPECT_THAT(end.err, HasSubstr("calibration.yaml: is of another machine: expected '"));
+    EXPECT_THAT(end.err, HasSubstr("found 'another, 64 cores'"));
+  }
+}
+
+TEST_F(CommandAdvise, PageLoadsNothing) {
+  const CommandEnd end = advise(csv(), {"--tpot", "5", "--html", file("page.html")});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("wrote " + file("page.html")));
+  const std::string page = read("page.html");
+  for (const char* mark :
+       {"@FILE", "@PART", "@DATA@", "@SUMMARY@", "http://", "https://", "src=", "@import"}) {
+    EXPECT_THAT(page, Not(HasSubstr(mark)));
+  }
+  const std::string begin = "<script id=\"data\" type=\"application/json\">";
+  const size_t from = page.find(begin) + begin.size();
+  const json data =
+      json::parse(page.substr(from, page.find("</script>", from) - from), nullptr, false);
+  ASSERT_TRUE(data.is_object());
+  EXPECT_EQ(data["limits"]["tpot"], 5.0);
+  EXPECT_TRUE(data["limits"]["ttft"].is_null());
+  EXPECT_GE(data["cloud"].size(), data["pareto"].size());
+  EXPECT_FALSE(data["neighbours"].empty());
+  // What the parts of the memory sum to is what the text says.
+  double bytes = 0.0;
+  for (const auto& [part, value] : data["best"]["memory"].items()) bytes += value.get<double>();
+  EXPECT_THAT(end.out, HasSubstr(fmt::format("memory       {:.1f} GB", bytes / 1e9)));
+}
+
+// Pictures are not compared: the test checks that the script runs to its end and has drawn its
+// parts.
+TEST_F(CommandAdvise, PageDrawsItself) {
+  if (std::system("command -v chromium >/dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "chromium is not installed: the page's script is not run";
+  }
+  ASSERT_EQ(advise(csv(), {"--tpot", "5", "--html", file("page.html")}).exit_code, 0);
+  const std::string command = fmt::format(
+      "chromium --headless --no-sandbox --disable-gpu --user-data-dir={} --dump-dom file://{} "
+      ">{} 2>/dev/null",
+      file("profile"), file("page.html"), file("drawn.html"));
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const std::string drawn = read("drawn.html");
+  for (const char* part :
+       {"Recommended", "What is possible", "Where the time goes",
+        "Imbalance by the number of ranks", "Memory of a rank", "The layouts of the line",
+        "Drawn by wideep advise", "class=\"best\"", "class=\"line ours\""}) {
+    EXPECT_THAT(drawn, HasSubstr(part));
+  }
+  EXPECT_THAT(drawn, Not(HasSubstr("NaN")));
+}
+
+TEST_F(CommandAdvise, PageOfNoLayoutSaysWhatIsNearest) {
+  const CommandEnd end = advise(csv(), {"--tpot", "0.0001", "--html", file("page.html")});
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("nearest"));
+  EXPECT_THAT(read("page.html"), HasSubstr("no layout has 0.0 ms between tokens"));
+}
+
+}  // namespace
+}  // namespace wideep::tests
