@@ -94,8 +94,8 @@ RankResults take_rows(const CpuRank& me) {
     std::vector<std::byte>& rows = results.rows_of_slots.emplace_back();
     for (const ep::ExpertRow& row : me.exchange.rows_of_slot(slot)) {
       rows.insert(rows.end(), row.row, row.row + me.c.shape.row_bytes);
-      std::byte* const of_entry = plain.data() + static_cast<size_t>(row.entry) * plain_bytes;
-      echo(me.c, expert, row.row, me.c.shape.is_reduced ? of_entry : row.result);
+      const size_t of_entry = static_cast<size_t>(row.entry) * plain_bytes;
+      echo(me.c, expert, row.row, me.c.shape.is_reduced ? plain.data() + of_entry : row.result);
     }
   }
   if (me.c.shape.is_reduced) sum_messages(me, plain);
