@@ -33,7 +33,9 @@ TEST(SharesForWindows, CloseToTheBestOfAGrid) {
     }
     const double found = mean_imbalance(windows, placement, shares_for_windows(windows, placement));
     EXPECT_LE(found, best + 0.03) << i;  // the norm is not the maximum
-    if (windows.size() == 1) EXPECT_LE(found, best + 0.002) << i;
+    if (windows.size() == 1) {
+      EXPECT_LE(found, best + 0.002) << i;
+    }
   }
 }
 
