@@ -111,22 +111,16 @@ class RandomPattern {
   explicit RandomPattern(unsigned seed) : rng_(seed) {}
 
   std::string make(int depth) {
-    switch (depth == 0 ? below(3) : below(8)) {
-      case 0:
-        return std::string(1, static_cast<char>('a' + below(3)));
-      case 1:
-        return below(2) == 0 ? "[ab]" : "[^b\\]]";
-      case 2:
-        return below(3) == 0 ? "\\d" : below(2) == 0 ? "[a-cé]" : "\\w";
-      case 3:
-        return make(depth - 1) + "|" + make(depth - 1);
-      case 4:
-        return "(" + make(depth - 1) + ")" + quantifier();
-      case 5:
-        return "(?:" + make(depth - 1) + "|)" + make(depth - 1);
-      default:
-        return make(depth - 1) + make(depth - 1);
-    }
+    const int kind = depth == 0 ? below(3) : below(8);
+    if (kind == 0) return std::string(1, static_cast<char>('a' + below(3)));
+    if (kind == 1) return below(2) == 0 ? "[ab]" : "[^b\\]]";
+    if (kind == 2) return below(3) == 0 ? "\\d" : below(2) == 0 ? "[a-cé]" : "\\w";
+    // One after the other: compilers differ in the order of an expression's parts.
+    const std::string first = make(depth - 1);
+    if (kind == 4) return "(" + first + ")" + quantifier();
+    const std::string second = make(depth - 1);
+    if (kind == 3) return first + "|" + second;
+    return kind == 5 ? "(?:" + first + "|)" + second : first + second;
   }
   std::string text() {
     const std::vector<std::string> letters = {"a", "b", "c", "1", "_", "é", "-"};
