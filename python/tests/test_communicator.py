@@ -1,32 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-import threading
 import unittest
 
 import numpy as np
 
+from rank_threads import run_ranks
 from wideep.communicator import Group
 
 RANKS, SLOTS_PER_RANK, TOP_K, HIDDEN = 3, 2, 2, 5
 
 
-def run_ranks(body, **options):
+def run_all(body, **options):
     """What body(communicator, rank) returns, or raises, on each rank, a thread each."""
     settings = dict(num_ranks=RANKS, slots_per_rank=SLOTS_PER_RANK, top_k=TOP_K, max_tokens=8)
     group = Group(hidden=HIDDEN, **{**settings, **options})
-    ended = [None] * RANKS
-
-    def run(rank):
-        try:
-            ended[rank] = body(group.join(rank), rank)
-        except Exception as error:
-            ended[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return ended
+    return run_ranks(group, RANKS, body)
 
 
 class CommunicatorTest(unittest.TestCase):
@@ -51,7 +38,7 @@ class CommunicatorTest(unittest.TestCase):
                 communicator.close()
                 return True
 
-            self.assertEqual(run_ranks(body, dtype=dtype), [True] * RANKS)
+            self.assertEqual(run_all(body, dtype=dtype), [True] * RANKS)
 
     def test_wrong_arguments_are_explained(self):
         with self.assertRaisesRegex(ValueError, "top_k: expected 1 to 6, found 7"):
@@ -75,14 +62,14 @@ class CommunicatorTest(unittest.TestCase):
             communicator.combine(received)
             return True
 
-        self.assertEqual(run_ranks(body), [True] * RANKS)
+        self.assertEqual(run_all(body), [True] * RANKS)
 
     def test_a_missing_rank_ends_the_group(self):
         def body(communicator, rank):
             if rank > 0:
                 communicator.dispatch(np.zeros((0, HIDDEN)), np.zeros((0, TOP_K)))
 
-        ended = run_ranks(body, timeout=0.2)
+        ended = run_all(body, timeout=0.2)
         self.assertIsInstance(ended[1], TimeoutError)
         self.assertIn("from rank 0", str(ended[1]))
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dispatch and combine of torch tensors on CPUs, and what is told where there is no GPU. Needs torch."""
 
-import threading
 import unittest
 
 try:
@@ -9,6 +8,7 @@ try:
 except ImportError:
     raise unittest.SkipTest("no torch")
 
+from rank_threads import run_ranks
 from wideep.communicator import TensorGroup
 
 RANKS, SLOTS_PER_RANK, TOP_K, HIDDEN, MAX_TOKENS = 3, 2, 2, 16, 6
@@ -22,23 +22,10 @@ OPTIONS = dict(
 )
 
 
-def run_ranks(body, **options):
+def run_all(body, **options):
     """What body(communicator, rank) returns, or raises, on each rank, a thread each."""
     group = TensorGroup(**{**OPTIONS, **options})
-    ended = [None] * RANKS
-
-    def run(rank):
-        try:
-            ended[rank] = body(group.join(rank), rank)
-        except Exception as error:
-            ended[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return ended
+    return run_ranks(group, RANKS, body)
 
 
 def tokens_of(rank, call, dtype):
@@ -76,7 +63,7 @@ class TensorsTest(unittest.TestCase):
                 communicator.close()
                 return True
 
-            self.assertEqual(run_ranks(body, dtype=dtype), [True] * RANKS)
+            self.assertEqual(run_all(body, dtype=dtype), [True] * RANKS)
 
     def test_outputs_go_where_they_are_wanted(self):
         def body(communicator, rank):
@@ -85,7 +72,7 @@ class TensorsTest(unittest.TestCase):
             received = communicator.dispatch(rows, slots, weights)
             return communicator.combine(received.rows, out=out) is out
 
-        self.assertEqual(run_ranks(body), [True] * RANKS)
+        self.assertEqual(run_all(body), [True] * RANKS)
 
     def test_wrong_tensors_are_explained(self):
         def body(communicator, rank):
@@ -118,7 +105,7 @@ class TensorsTest(unittest.TestCase):
             communicator.combine(received.rows)
             return True
 
-        self.assertEqual(run_ranks(body), [True] * RANKS)
+        self.assertEqual(run_all(body), [True] * RANKS)
 
     def test_wrong_groups_are_explained(self):
         for line, changes in (
@@ -136,14 +123,14 @@ class TensorsTest(unittest.TestCase):
             rows, slots, weights, _ = tokens_of(1, 0, torch.bfloat16)
             communicator.dispatch(rows, slots + 100 * (rank == 1), weights)
 
-        self.assertRegex(str(run_ranks(body)[1]), "slot")
+        self.assertRegex(str(run_all(body)[1]), "slot")
 
     def test_a_missing_rank_ends_the_group(self):
         def body(communicator, rank):
             if rank > 0:
                 communicator.dispatch(*tokens_of(1, 0, torch.bfloat16)[:3])
 
-        ended = run_ranks(body, timeout=0.2)
+        ended = run_all(body, timeout=0.2)
         self.assertIsInstance(ended[1], TimeoutError)
         self.assertIn("from rank 0", str(ended[1]))
 
