@@ -17,8 +17,9 @@ source scripts/testing.sh
 
 [[ -x $work/venv/bin/python ]] && "$work/venv/bin/python" -c 'import wideep' 2>/dev/null ||
   skip "the Python package is not in $work (scripts/test_python.sh says why)"
-# In a folder of its own: the other tests of this environment run without torch.
-paths=$work/torch
+# In a folder of its own: the other tests of this environment run without torch. They run in $work,
+# so it must not be called torch, which Python would import.
+paths=$work/with_torch
 mkdir -p "$paths"
 if [[ -n ${WIDEEP_GOLDEN_PYTHON:-} ]]; then
   PYTHONPATH=$("$WIDEEP_GOLDEN_PYTHON" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
