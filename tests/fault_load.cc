@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -103,7 +104,7 @@ PlainReply ask_plainly(int port, const std::string& path, const json& body) {
     return reply;
   }
   if (!all.ends_with("0\r\n\r\n")) {
-    reply.error = "the stream was cut";
+    reply.error = fmt::format("the stream was cut ({})", std::strerror(errno));
     return reply;
   }
   // The order of events of different answers depends on when their tokens came.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -50,7 +51,11 @@ class Socket {
   // Waits for bytes and returns them, 4096 at most; "" when the connection has ended.
   std::string receive(size_t at_most = 4096) {
     char bytes[4096];
-    const ssize_t count = ::recv(fd_, bytes, std::min(at_most, sizeof(bytes)), 0);
+    ssize_t count = 0;
+    // With a time limit the kernel does not go on by itself after an interruption.
+    do {
+      count = ::recv(fd_, bytes, std::min(at_most, sizeof(bytes)), 0);
+    } while (count < 0 && errno == EINTR);
     return {bytes, static_cast<size_t>(std::max<ssize_t>(count, 0))};
   }
   std::string receive_all() {
