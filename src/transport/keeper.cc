@@ -470,7 +470,7 @@ Status Keeper::run() {
     step();
     enforce_deadlines();
   }
-  tell_nodes({.kind = ToNode::kFinished});
+  if (options_.nodes != nullptr) options_.nodes->finish();
   if (front_status_ && !front_status_->ok()) return *front_status_;
   if (failure_) return *failure_;
   return front_status_.value_or(failed("the serving process has ended unexpectedly"));

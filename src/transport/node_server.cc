@@ -239,6 +239,14 @@ void NodeServer::send_all(const NodeMessage& message) {
   }
 }
 
+void NodeServer::finish() {
+  for (Node& each : nodes_) {
+    const bool listens = each.state == State::kWelcomed || each.state == State::kAccepted ||
+                         each.state == State::kUp;
+    if (listens) each.stream.send({.kind = NodeMessage::Kind::kFinished});
+  }
+}
+
 void NodeServer::drop(int node, const std::string& why) {
   Node& gone = at(node);
   const bool was_up = gone.state == State::kUp;

@@ -61,6 +61,8 @@ class NodeServer {
   bool is_up(int node) const { return at(node).state == State::kUp; }
   void send(int node, const NodeMessage& message);
   void send_all(const NodeMessage& message);
+  // The service has ended: told to those that are not up yet, too, which would wait for it.
+  void finish();
   // Ends the connection. Its Event follows.
   void drop(int node, const std::string& why);
   // In a process that was just forked.

@@ -131,6 +131,21 @@ TEST(NodeServer, SaysWhoIsLostAndWhoHasComeBack) {
   EXPECT_GE(std::chrono::steady_clock::now() - since, kNodePatience - 50ms);
 }
 
+// One that comes back while the service ends would wait for the next service.
+TEST(NodeServer, SaysThatItHasEndedToNodesThatAreNotUpYet) {
+  Service service(3);
+  Node up(service, {.node = 1}), welcomed(service, {.node = 2});
+  welcomed.stream.send({.kind = Kind::kNumbers, .numbers = {100, 4}});
+  ASSERT_NO_FATAL_FAILURE(come_up(service, up, {100, 4}));
+  ASSERT_EQ(welcomed.next()->kind, Kind::kWelcome);
+  service.server->finish();
+  for (Node* each : {&up, &welcomed}) {
+    const auto last = each->next();
+    ASSERT_TRUE(last);
+    EXPECT_EQ(last->kind, Kind::kFinished);
+  }
+}
+
 TEST(NodeServer, RefusesWithTheReason) {
   Service service(2);
   Node wrong(service, {.node = 2});

@@ -85,7 +85,8 @@ NoteSocket::Got NoteSocket::receive(Note* note, bool waits, std::array<int, 2>* 
   ssize_t count = 0;
   do {
     count = ::recvmsg(fd_, &message, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
-  } while (count < 0 && errno == EINTR);
+    // ECONNRESET comes once, if the other end has died before it read all, and before what it sent.
+  } while (count < 0 && (errno == EINTR || errno == ECONNRESET));
   if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Got::kNothing;
   if (count != static_cast<ssize_t>(sizeof(*note))) return Got::kClosed;
   std::array<int, 2> got = {kNone, kNone};
