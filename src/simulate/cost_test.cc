@@ -61,6 +61,18 @@ TEST(ExchangeCost, NearRanksUseTheNodeFarOnesTheNetwork) {
                    1e-6 + 6e-5 + 1e5 * 0.75 / (1e10 * 0.5));
 }
 
+TEST(ExchangeCost, NodesOfCoresShareTheirCable) {
+  Hardware hardware = machine();
+  const ExchangeWork work{.num_ranks = 8, .rows = 100, .row_bytes = 1000};
+  EXPECT_EQ(wire_seconds(hardware, work), 0.0);
+  hardware.divisible = true;
+  EXPECT_EQ(wire_seconds(hardware, work), 0.0);
+  hardware.nodes = 4;  // two ranks each, which send three quarters of 2 × 100 rows elsewhere
+  EXPECT_DOUBLE_EQ(wire_seconds(hardware, work), 3e-5 + 150 * 1000 / 1e10);
+  hardware.nodes = 16;
+  EXPECT_DOUBLE_EQ(wire_seconds(hardware, work), 3e-5 + 100 * 7 / 8.0 * 1000 / 1e10);
+}
+
 TEST(ExchangeCost, ABusyProcessorRules) {
   const ExchangeKernel kernel{.latency = 1.0, .link = 1.0, .serial = 1e-6};
   const ExchangeWork work{.num_ranks = 4, .rows = 1, .row_bytes = 1, .serial = 50};

@@ -14,6 +14,15 @@ RowsAway rows_away(const Hardware& hardware, int num_ranks) {
   return {.node = (near - 1.0) / ranks, .network = (ranks - near) / ranks};
 }
 
+double wire_seconds(const Hardware& hardware, const ExchangeWork& work) {
+  const int nodes = std::min(hardware.nodes, work.num_ranks);
+  if (!hardware.divisible || nodes <= 1) return 0.0;
+  const double of_node = std::ceil(static_cast<double>(work.num_ranks) / nodes);
+  const double away = 1.0 - of_node / work.num_ranks;
+  const Link& network = hardware.network;
+  return network.latency + of_node * away * work.rows * work.row_bytes / network.bandwidth;
+}
+
 double exchange_seconds(const Hardware& hardware, const ExchangeKernel& kernel,
                         const ExchangeWork& work) {
   const RowsAway away = rows_away(hardware, work.num_ranks);

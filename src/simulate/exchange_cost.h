@@ -35,6 +35,11 @@ struct RowsAway {
 };
 RowsAway rows_away(const Hardware& hardware, int num_ranks);
 
+// What goes over the network between nodes of divisible devices, beside the exchange itself, whose
+// work is done by the cores: of all that a node's ranks send, the part for other nodes. 0 where all
+// ranks are on one node.
+double wire_seconds(const Hardware& hardware, const ExchangeWork& work);
+
 // REQUIRES: work.num_ranks fit into one node, or hardware has a network.
 double exchange_seconds(const Hardware& hardware, const ExchangeKernel& kernel,
                         const ExchangeWork& work);

@@ -140,6 +140,11 @@ void check(YamlMap& root, const Hardware& hardware) {
                   fmt::format("joins {} ranks, but a node has {} devices (devices_per_node)",
                               hardware.node_link_ranks, hardware.devices_per_node));
   }
+  if (hardware.nodes > 1 && hardware.network.bandwidth <= 0.0) {
+    root.complain("nodes", fmt::format("{} of them need a network between them, as in: network: "
+                                       "{{latency: 50e-6, bandwidth: 1.25e9}}",
+                                       hardware.nodes));
+  }
   if (hardware.network.bandwidth > hardware.node_link.bandwidth) {
     root.complain("network", "is faster than node_link; exchange the two, or leave one out");
   }
@@ -167,6 +172,7 @@ Hardware read(YamlMap& root) {
   hardware.divisible = root.boolean_or("divisible", false);
   if (hardware.divisible) {
     hardware.node_bandwidth = memory.number("node_bandwidth", kRate);
+    hardware.nodes = static_cast<int>(root.integer_or("nodes", 1, count));
     if (memory.has("cached")) hardware.cached_bandwidth = read_curve(memory.map("cached"));
     if (memory.has("cached_node")) {
       hardware.cached_node_bandwidth = read_curve(memory.map("cached_node"));
@@ -294,6 +300,7 @@ Result<Hardware> read_hardware(const std::string& path) {
 std::string hardware_text(const Hardware& hardware) {
   std::string text = fmt::format("name: {}\ndevice: {}\n", hardware.name, hardware.device);
   if (hardware.divisible) text += "divisible: true\n";
+  if (hardware.nodes > 1) text += fmt::format("nodes: {}\n", hardware.nodes);
   text += fmt::format("devices_per_node: {}\nprocessors: {}\n", hardware.devices_per_node,
                       hardware.processors);
   text += fmt::format("memory: {{bytes: {:.6g}, bandwidth: {:.4g}", hardware.memory_bytes,

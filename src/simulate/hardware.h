@@ -24,7 +24,8 @@
 //
 // Of a machine of cores, `divisible: true` and the key memory.node_bandwidth say that ranks share
 // them, memory.cached and memory.cached_node how fast the same bytes are read again ({4e6: 1.1e11,
-// …}), and kernels.formats and kernels.formats_of_all_cores may have constants for each format:
+// …}), `nodes: 4` how many machines of this kind `network` joins, over which ranks are spread evenly
+// (elsewhere as many as it takes), and kernels.formats and kernels.formats_of_all_cores may have constants for each format:
 // {bf16: {experts: …, dense: …}}.
 //
 // All values are in seconds, bytes, bytes per second and operations per second; shares are of the
@@ -114,6 +115,10 @@ struct Hardware {
   // Devices are cores: the ranks of a node divide them among each other, several for each rank or
   // several ranks for each core, and share the memory's bandwidth.
   bool divisible = false;
+  // Of divisible devices: nodes over which the ranks are spread evenly, joined by `network`.
+  int nodes = 1;
+  // No part of a file: the nodes are namespaces of one machine, whose cores they share.
+  bool nodes_share_cores = false;
   int processors = 1;             // of a device
   double memory_bytes = 0.0;      // of a device
   double memory_bandwidth = 0.0;  // of a device

@@ -70,6 +70,15 @@ TEST(Hardware, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(complaint("name: example", "names: example"), HasSubstr("name"));
 }
 
+TEST(Hardware, NodesNeedANetwork) {
+  std::string text =
+      replaced("network: {latency: 2e-5, bandwidth: 5e10}\n", "divisible: true\nnodes: 4\n");
+  text.replace(text.find("bandwidth: 3e12"), 15, "bandwidth: 3e12, node_bandwidth: 2e13");
+  const auto hardware = parse_hardware(text, "machine.yaml");
+  ASSERT_FALSE(hardware.ok());
+  EXPECT_THAT(hardware.status().message(), HasSubstr("nodes: 4 of them need a network"));
+}
+
 TEST(Hardware, IsWrittenAsItIsRead) {
   auto hardware = parse_hardware(kFile, "machine.yaml");
   ASSERT_TRUE(hardware.ok());
@@ -81,6 +90,7 @@ TEST(Hardware, IsWrittenAsItIsRead) {
   EXPECT_EQ(again(), *hardware);
   hardware->divisible = true;
   hardware->node_bandwidth = 2e13;
+  hardware->nodes = 4;
   hardware->cached_bandwidth = {{1e6, 1e11}, {1e8, 5e10}};
   hardware->cached_node_bandwidth = {{1e6, 2e11}};
   hardware->host_link = {.latency = 1e-6, .bandwidth = 1e10};

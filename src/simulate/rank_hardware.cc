@@ -32,19 +32,26 @@ FormatKernels kernels_of(const Hardware& hardware, WeightFormat format, int core
 
 }  // namespace
 
+int ranks_of_node(const Hardware& hardware, int num_ranks) {
+  return hardware.nodes_share_cores ? num_ranks : (num_ranks + hardware.nodes - 1) / hardware.nodes;
+}
+
 int cores_of_rank(const Hardware& hardware, int num_ranks) {
-  return std::max(1, hardware.devices_per_node / num_ranks);
+  return std::max(1, hardware.devices_per_node / ranks_of_node(hardware, num_ranks));
 }
 
 double turns_of_ranks(const Hardware& hardware, int num_ranks) {
   if (!hardware.divisible) return 1.0;
-  return std::max(1.0, static_cast<double>(num_ranks) / hardware.devices_per_node);
+  return std::max(
+      1.0, static_cast<double>(ranks_of_node(hardware, num_ranks)) / hardware.devices_per_node);
 }
 
 Hardware rank_hardware(Hardware hardware, WeightFormat format, int num_ranks, double bytes) {
   if (!hardware.divisible) return hardware;
   const int cores = cores_of_rank(hardware, num_ranks);
-  const double running = std::min(hardware.devices_per_node, num_ranks);
+  const int sharing = ranks_of_node(hardware, num_ranks);
+  const double running = std::min(hardware.devices_per_node, sharing);
+  bytes *= static_cast<double>(sharing) / num_ranks;
   hardware.of_formats[format] = kernels_of(hardware, format, cores);
   for (auto& [each, peak] : hardware.peak) peak *= cores;
   hardware.memory_bandwidth = std::min(hardware.bandwidth_of(bytes / running) * cores,

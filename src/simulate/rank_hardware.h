@@ -11,6 +11,9 @@
 
 namespace wideep::simulate {
 
+// Of a divisible machine's ranks, those that share its cores: all of a node.
+int ranks_of_node(const Hardware& hardware, int num_ranks);
+
 // The whole cores of a rank. REQUIRES: hardware.divisible.
 int cores_of_rank(const Hardware& hardware, int num_ranks);
 

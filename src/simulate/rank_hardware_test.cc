@@ -36,6 +36,21 @@ TEST(RankHardware, RanksDivideCoresAndBandwidth) {
   EXPECT_EQ(turns_of_ranks(cores(), 16), 4.0);
 }
 
+TEST(RankHardware, NodesDivideRanks) {
+  Hardware machine = cores();
+  machine.nodes = 4;
+  EXPECT_EQ(ranks_of_node(machine, 4), 1);
+  EXPECT_EQ(ranks_of_node(machine, 6), 2);
+  EXPECT_EQ(turns_of_ranks(machine, 16), 1.0);
+  EXPECT_EQ(turns_of_ranks(machine, 32), 2.0);
+  // One rank of each node has all of its cores, and reads its part of the bytes.
+  const Hardware rank = rank_hardware(machine, WeightFormat::kBf16, 4, 4e6);
+  EXPECT_EQ(rank.peak.at(WeightFormat::kBf16), 4e6);
+  EXPECT_EQ(rank.memory_bandwidth, 4000.0);
+  machine.nodes_share_cores = true;
+  EXPECT_EQ(turns_of_ranks(machine, 16), 4.0);
+}
+
 TEST(RankHardware, ConstantsAreThoseOfItsCores) {
   const auto overhead = [](int ranks) {
     return rank_hardware(cores(), WeightFormat::kBf16, ranks, 1e8)

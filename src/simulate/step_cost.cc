@@ -23,6 +23,13 @@ constexpr double kScaleBytes = 4.0 / 128;  // of an fp8 element
 
 double fp8_row(double hidden) { return hidden * (1.0 + kScaleBytes) + kIndexBytes; }
 
+// The slowest between so many ranks.
+const Link& link_between(const Hardware& hardware, int ranks) {
+  const bool one_node =
+      hardware.divisible ? hardware.nodes == 1 : ranks <= hardware.node_link_ranks;
+  return one_node ? hardware.node_link : hardware.network;
+}
+
 // The matrices that a layer's products are with: those that multiply the same rows are one.
 struct NumMatrices {
   double mixer = 0.0;  // with the router
@@ -94,14 +101,13 @@ StepCost::StepCost(const Hardware& hardware, const ModelConfig& config, const La
 double StepCost::all_reduce_seconds(double tokens) const {
   const int ranks = layout_.stage_ranks();
   if (layout_.attention_dp || ranks == 1) return 0.0;
-  const bool one_node = ranks <= hardware_.node_link_ranks;
-  const Link& link = one_node ? hardware_.node_link : hardware_.network;
+  const Link& link = link_between(hardware_, ranks);
   const double bytes = 2.0 * tokens * config_.hidden_size * kActivationBytes * (ranks - 1) / ranks;
   return link.latency + bytes / link.bandwidth;
 }
 
 void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
-                           double all_tokens, StepTime* time) const {
+                           double all_tokens, StepTime* time, StepTime* wire) const {
   const ExpertShape shape{.hidden = config_.hidden_size,
                           .intermediate = config_.moe_intermediate_size / layout_.expert_slices,
                           .format = layout_.format};
@@ -138,6 +144,11 @@ void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, 
       std::min(few_dispatch, exchange_seconds(hardware, hardware.bulk_dispatch, dispatch));
   time->combine +=
       std::min(few_combine, exchange_seconds(hardware, hardware.bulk_combine, combine));
+  // Over nodes a token travels once to each rank that has an expert of it, and each result back.
+  dispatch.row_bytes = hidden * kActivationBytes + kIndexBytes;
+  wire->dispatch += wire_seconds(hardware, dispatch);
+  combine.rows = sent * top_k;
+  wire->combine += wire_seconds(hardware, combine);
 }
 
 StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepShape& batch,
@@ -224,6 +235,7 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
                                                                   layout_.num_ranks(), all_bytes())
                                                   : hardware_;
   StepTime time;
+  StepTime wire;  // goes on while other ranks have their turns on the cores
   size_t moe = 0;
   const auto tokens = static_cast<double>(batch.num_tokens);
   for (int layer = 0; layer < config_.num_layers; ++layer) {
@@ -233,7 +245,7 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
         is_last ? std::min(1.0, static_cast<double>(batch.num_logit_rows) / tokens) : 1.0;
     time += layer_time(hardware, layer, batch, used);
     if (!config_.is_moe(layer)) continue;
-    add_experts(of_experts, experts_[moe++], tokens * used, all_tokens * used, &time);
+    add_experts(of_experts, experts_[moe++], tokens * used, all_tokens * used, &time, &wire);
   }
   const double head = static_cast<double>(config_.vocab_size) * config_.hidden_size;
   time.dense += product_seconds(hardware, hardware.dense_in(layout_.format), layout_.format,
@@ -241,8 +253,7 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
                                  .rows = static_cast<double>(batch.num_logit_rows),
                                  .hidden = static_cast<double>(config_.hidden_size)});
   if (layout_.stages > 1) {
-    const Link& link =
-        layout_.num_ranks() <= hardware_.node_link_ranks ? hardware_.node_link : hardware_.network;
+    const Link& link = link_between(hardware_, layout_.num_ranks());
     const double bytes = tokens * config_.hidden_size * kActivationBytes;
     time.joint += (layout_.stages - 1) * (link.latency + bytes / link.bandwidth);
   }
@@ -254,6 +265,7 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
     *part *= factors.exchange;
   }
   if (turns_ > 1.0) time *= turns_ * (1.0 + hardware_.turns_loss);
+  time += wire;
   return time;
 }
 

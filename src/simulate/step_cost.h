@@ -66,7 +66,7 @@ class StepCost {
   StepTime layer_time(const Hardware& hardware, int layer, const measure::StepShape& batch,
                       double used) const;
   void add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
-                   double all_tokens, StepTime* time) const;
+                   double all_tokens, StepTime* time, StepTime* wire) const;
   double all_reduce_seconds(double tokens) const;
 
   // Bytes that all ranks read in an iteration.

@@ -55,7 +55,8 @@ std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfi
       if (config.moe_intermediate_size % (slices * 128) != 0 && slices > 1) continue;
       for (int ep = 1; ep * slices * stages <= choices.most_ranks && ep <= experts; ep *= 2) {
         // Without a network, ranks of different nodes do not reach each other.
-        const bool one_node = ep * slices * stages <= hardware.node_link_ranks;
+        const bool one_node =
+            hardware.divisible || ep * slices * stages <= hardware.node_link_ranks;
         if (!one_node && hardware.network.bandwidth <= 0.0) continue;
         for (const bool attention_dp : {true, false}) {
           const int parts = ep * slices;
