@@ -40,9 +40,12 @@ RankHost::~RankHost() {
   for (const Process& each : ranks_) {
     if (each.pid > 0) ::kill(each.pid, SIGKILL);
   }
-  for (Process& each : ranks_) {
-    if (each.pid > 0) ::waitpid(each.pid, nullptr, 0);
-    for (int& fd : each.new_pipes) close_fd(fd);
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    Process& process = ranks_[rank];
+    for (int& fd : process.new_pipes) close_fd(fd);
+    if (process.pid <= 0) continue;
+    ::waitpid(process.pid, nullptr, 0);
+    if (options_.after_death) options_.after_death(static_cast<int>(rank));
   }
 }
 
@@ -123,6 +126,9 @@ void RankHost::set_new_pipes(int rank, int commands, int messages) {
   Process& process = at(rank);
   for (int& fd : process.new_pipes) close_fd(fd);
   process.new_pipes = {commands, messages};
+  if (process.pid > 0) return;
+  // The next process of the rank is started with pipes of its own.
+  for (int& fd : process.new_pipes) close_fd(fd);
 }
 
 // ---- epochs ----

@@ -42,7 +42,7 @@ class RankHost {
   // References outlive this.
   RankHost(Options options, const std::function<Status(Seat&)>& rank,
            std::shared_ptr<SharedMemory> memory, const SignalQueue& signals);
-  ~RankHost();  // kills those that are left
+  ~RankHost();  // kills those that are left, as if they had died
   RankHost(const RankHost&) = delete;
   RankHost& operator=(const RankHost&) = delete;
 
@@ -53,7 +53,8 @@ class RankHost {
   void kill(int rank);
   // REQUIRES: the rank has left its group, or waits for its first.
   void ask_to_end(int rank);
-  // It gets them with its next members, instead of those before. Takes them over.
+  // It gets them with its next members, instead of those before; nobody does if it has just died.
+  // Takes them over.
   void set_new_pipes(int rank, int commands, int messages);
 
   // ---- epochs ----
