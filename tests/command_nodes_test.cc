@@ -72,8 +72,10 @@ TEST_P(ServiceOverNodes, NobodyNoticesWhatDies) {
   load.start(service.port());
   for (const char* name : {"wideep-rank-0", "wideep-rank-3", "wideep-front", "wideep-rank-7"}) {
     std::this_thread::sleep_for(150ms * kSlowdown);
-    const std::vector<pid_t> victims = service.processes(name);
-    ASSERT_FALSE(victims.empty()) << name;
+    // On a busy machine a node may just have been lost for a moment.
+    std::vector<pid_t> victims;
+    const auto find = [&] { return !(victims = service.processes(name)).empty(); };
+    ASSERT_TRUE(wait_until(find, 30s * kSlowdown)) << name;
     ::kill(victims.front(), SIGKILL);
     EXPECT_TRUE(compute(service, 8)) << name << service.server().command().err();
   }
@@ -87,9 +89,9 @@ TEST_P(ServiceOverNodes, NobodyNoticesWhatDies) {
   EXPECT_TRUE(compute(service, 6)) << service.server().command().err();
   service.signal(2, SIGCONT);
   EXPECT_TRUE(compute(service, 8)) << service.server().command().err();
+  EXPECT_TRUE(wait_until([&] { return load.num_replies() > 10; }, 60s * kSlowdown));
   load.stop();
   EXPECT_THAT(load.problems(), IsEmpty()) << service.server().command().err();
-  EXPECT_GT(load.num_replies(), 10);
   EXPECT_THAT(service.server().command().err(), HasSubstr("node 1 is lost"));
   EXPECT_THAT(service.node(2).err(), HasSubstr("its ranks end"));
   service.end();
