@@ -15,8 +15,10 @@ others by RPC. Both engines have random weights of the same shape and about the 
 for one node.
 
 All nodes share this machine's cores. So wideep also runs as many ranks on one node, without a
-network: the difference to that is the network's, the rest the cores'. llama.cpp is built from the
-source in llama-cpp-python on PyPI (minutes, once). Needs root.
+network: the difference to that is the network's, the rest the cores'. Beside each of wideep's
+measurements stands the time between tokens that the advisor predicts from this machine's constants,
+which it measures first (half a minute), and the network's rate and round trip. llama.cpp is built
+from the source in llama-cpp-python on PyPI (minutes, once). Needs root.
 """
 
 import argparse
@@ -40,6 +42,7 @@ ROOT = HERE.parent.parent
 CACHE = pathlib.Path.home() / ".cache" / "wideep-bench"
 PACKAGES = ["llama-cpp-python==0.3.36", "gguf", "numpy"]
 RPC_PORT = 50052
+PROMPT, WARM_UP = 16, 4  # tokens
 
 
 def run(*command, check=True):
@@ -148,7 +151,8 @@ class Nodes:
 
 
 def stream(connection, body):
-    """The times at which the tokens of a streamed completion come."""
+    """The times at which the tokens of a streamed completion come. Those that are no whole character yet wait
+    for the next one: several of one event count as evenly spaced since the event before."""
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
     if response.status != 200:
@@ -156,7 +160,10 @@ def stream(connection, body):
     times = []
     for line in response:
         if line.startswith(b"data: {"):
-            times.append(time.perf_counter())
+            count = len(json.loads(line[len(b"data: "):])["choices"][0]["logprobs"]["tokens"])
+            now = time.perf_counter()
+            before = times[-1] if times else now
+            times += [before + (now - before) * (at + 1) / count for at in range(count)]
     return times
 
 
@@ -166,17 +173,17 @@ def ask(port, streams, tokens, warm_up):
 
     def one(index):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-        prompt = [(index * 131 + at * 17) % 1000 for at in range(16)]
+        prompt = [(index * 131 + at * 17) % 1000 for at in range(PROMPT)]
         results[index] = stream(connection, {
             "model": "nodes", "prompt": prompt, "max_tokens": tokens + warm_up, "temperature": 0, "stream": True,
-            "ignore_eos": True})
+            "ignore_eos": True, "logprobs": 0})
 
     threads = [threading.Thread(target=one, args=(index,)) for index in range(streams)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    if any(not times for times in results):
+    if any(times is None or len(times) <= warm_up + 1 for times in results):
         raise RuntimeError("a stream failed")
     gaps = [(b - a) * 1e3 for times in results for a, b in zip(times[warm_up:], times[warm_up + 1:])]
     begin = min(times[warm_up] for times in results)
@@ -188,13 +195,19 @@ def ask(port, streams, tokens, warm_up):
 
 def client_main(arguments):
     port, tokens, *streams = map(int, arguments)
-    print(json.dumps({count: ask(port, count, tokens, 4) for count in streams}))
+    print(json.dumps({count: ask(port, count, tokens, WARM_UP) for count in streams}))
 
 
 def wideep_command(options, work, ranks):
     config = work / "config.yaml"
-    config.write_text(f"tensor_parallel_size: {ranks}\nmoe_expert_parallel_size: {ranks}\n"
-                      "enable_attention_dp: true\n")
+    text = (f"tensor_parallel_size: {ranks}\nmoe_expert_parallel_size: {ranks}\n"
+            "enable_attention_dp: true\n")
+    experts = json.loads(options.config.read_text())["num_experts"]
+    if experts % ranks != 0:  # as few slots more as divide evenly
+        balancer = work / "balancer.yaml"
+        balancer.write_text(f"num_slots: {-(-experts // ranks) * ranks}\n")
+        text += f"moe_config:\n  load_balancer: {balancer}\n"
+    config.write_text(text)
     return [options.wideep, "serve", "--model", work / "model", "--served-model-name", "nodes",
             "--random-weights", "--dtype", options.dtype, "--config", config, "--threads-per-rank", 1,
             "--max-batch-size", 64, "--port", 8080]
@@ -241,6 +254,23 @@ def make_model(options, work):
     shutil.copy(options.config, model / "config.json")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(ROOT / "models" / "reference" / name, model / name)
+
+
+# ---- prediction ----
+
+
+def measure_hardware(options, work):
+    hardware = work / "this.yaml"
+    run(options.wideep, "doctor", "--write-hardware", hardware)
+    return hardware
+
+
+def predict(options, hardware, count, network=()):
+    """Milliseconds between tokens, by streams."""
+    positions = PROMPT + WARM_UP + options.tokens // 2
+    return {streams: float(run(options.predict, options.config, hardware, options.dtype, positions, count, streams,
+                               *network)) * 1e3
+            for streams in options.streams}
 
 
 # ---- llama.cpp ----
@@ -291,29 +321,37 @@ def measure_llama(options, nodes, count, python, gguf):
 # ---- the table ----
 
 
-def cell(result, streams):
+def cell(result, streams, predicted=None):
     if isinstance(result, str):
         return result
     at = result[streams]
-    return f"{at['tokens_per_second']:.1f} ({at['gap_ms']:.1f} / {at['gap_p99_ms']:.1f} ms)"
+    also = f"; {predicted[streams]:.1f} predicted" if predicted else ""
+    return f"{at['tokens_per_second']:.1f} ({at['gap_ms']:.1f} / {at['gap_p99_ms']:.1f} ms{also})"
 
 
 def print_row(options, row):
     for streams in options.streams:
         print(f"| {row['gbps']} Gbit/s, {row['delay_us']} µs ({row['round_trip_us']:.0f}) | {row['nodes']} | {streams} | "
-              f"{cell(row['wideep'], streams)} | {cell(row['one_node'], streams)} | {cell(row['llama'], streams)} |",
+              f"{cell(row['wideep'], streams, row['predicted'])} | "
+              f"{cell(row['one_node'], streams, row['predicted_one_node'])} | {cell(row['llama'], streams)} |",
               flush=True)
 
 
-def measure_network(options, gbps, delay_us, work, llama):
+def measure_network(options, gbps, delay_us, work, llama, hardware, one_node):
+    """one_node: what does not depend on the network, by the number of ranks; filled here."""
     nodes = Nodes(max(options.nodes), gbps, delay_us, options.memory, options.relay)
     rows = []
     try:
         round_trip = nodes.round_trip_us() if nodes.count > 1 else 0.0
         for count in options.nodes:
+            if count > 1 and count not in one_node:
+                one_node[count] = measure_wideep(options, nodes, count, work, False)
+            network = (gbps, round_trip / 2) if count > 1 else ()
             row = {"gbps": gbps, "delay_us": delay_us, "round_trip_us": round_trip, "nodes": count,
                    "wideep": measure_wideep(options, nodes, count, work, True),
-                   "one_node": measure_wideep(options, nodes, count, work, False) if count > 1 else "",
+                   "predicted": predict(options, hardware, count, network),
+                   "one_node": one_node.get(count, ""),
+                   "predicted_one_node": predict(options, hardware, count),
                    "llama": measure_llama(options, nodes, count, *llama) if llama else ""}
             print_row(options, row)
             rows.append(row)
@@ -336,6 +374,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--wideep", default="build/wideep", type=pathlib.Path)
     parser.add_argument("--relay", default="build/tests/delay_relay", type=pathlib.Path)
+    parser.add_argument("--predict", default="build/bench/simulate/predict_nodes", type=pathlib.Path)
     parser.add_argument("--config", default=HERE.parent / "configs" / "qwen3-moe-1.3b.json", type=pathlib.Path)
     parser.add_argument("--dtype", default="int8", help="wideep's precision")
     parser.add_argument("--gguf-type", default="q8_0", help="llama.cpp's")
@@ -350,22 +389,24 @@ def main():
     parser.add_argument("--cache", type=pathlib.Path, default=CACHE)
     parser.add_argument("--json", type=pathlib.Path, help="file for all figures")
     options = parser.parse_args()
-    for program in (options.wideep, options.relay):
+    for program in (options.wideep, options.relay, options.predict):
         if not program.exists():
             sys.exit(f"{program}: not found; build it first")
-    options.wideep, options.relay = options.wideep.resolve(), options.relay.resolve()
+    options.wideep, options.relay, options.predict = (
+        program.resolve() for program in (options.wideep, options.relay, options.predict))
     if os.geteuid() != 0:
         sys.exit("network namespaces need root")
     llama = None if options.no_llama else prepare_llama(options)
-    print("tokens/s of all streams (between two tokens: half of them / 99 of 100 within)\n")
+    print("tokens/s of all streams (between two tokens: half of them / 99 of 100 within; predicted)\n")
     print("| network (round trip in µs) | nodes | streams | wideep | wideep, as many ranks on one node | llama.cpp RPC |")
     print("|---|---|---|---|---|---|")
     rows = []
     with tempfile.TemporaryDirectory() as directory:
         work = pathlib.Path(directory)
         make_model(options, work)
+        hardware, one_node = measure_hardware(options, work), {}
         for gbps, delay_us in options.networks:
-            rows += measure_network(options, gbps, delay_us, work, llama)
+            rows += measure_network(options, gbps, delay_us, work, llama, hardware, one_node)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 

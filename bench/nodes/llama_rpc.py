@@ -54,7 +54,7 @@ class Model:
         if endpoints:
             devices = (Device * (len(endpoints) + 1))(*remote_devices(endpoints), None)
             self.keep.append(devices)
-            params.devices = ctypes.cast(devices, type(params.devices))
+            params.devices = ctypes.cast(devices, ctypes.c_void_p)
             layers = self.count_layers(path)
             params.n_gpu_layers = layers * len(endpoints) // (len(endpoints) + 1)
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)

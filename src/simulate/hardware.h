@@ -24,9 +24,9 @@
 //
 // Of a machine of cores, `divisible: true` and the key memory.node_bandwidth say that ranks share
 // them, memory.cached and memory.cached_node how fast the same bytes are read again ({4e6: 1.1e11,
-// …}), `nodes: 4` how many machines of this kind `network` joins, over which ranks are spread evenly
-// (elsewhere as many as it takes), and kernels.formats and kernels.formats_of_all_cores may have constants for each format:
-// {bf16: {experts: …, dense: …}}.
+// …}), `nodes: 4` how many machines of this kind `network` joins, over which ranks are spread
+// evenly (elsewhere as many as it takes), and kernels.formats and kernels.formats_of_all_cores may
+// have constants for each format: {bf16: {experts: …, dense: …}}.
 //
 // All values are in seconds, bytes, bytes per second and operations per second; shares are of the
 // limit above them, and may exceed 1 where a limit is a measured one.
