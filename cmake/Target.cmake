@@ -224,6 +224,9 @@ function(wideep_test_program program)
                      --gtest_output=xml:${PROJECT_BINARY_DIR}/test_results/${test}.xml)
     set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} ENVIRONMENT
                          "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+    if(shards GREATER 1)
+      set_tests_properties(${test} PROPERTIES COST 40)  # long: it starts before the rest
+    endif()
   endforeach()
 endfunction()
 

@@ -7,9 +7,12 @@ ctest write of each test (test_results.*, of scripts/test.sh). Seconds of buildi
 run: on a machine that does nothing else, with as many commands at once as cores, they are about its
 CPU-seconds, and their sum divided by the cores is about the time of the build.
 
-    python3 scripts/build_times.py [build directory]      default: build
+    python3 scripts/build_times.py [--slowest N] [build directory]...
+
+Without a directory: all of build and build-* that something was built in.
 """
 
+import argparse
 import collections
 import pathlib
 import re
@@ -17,8 +20,8 @@ import sys
 
 import count_tests
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUM_TARGETS = 15
-NUM_SLOWEST = 12
 OBJECT = re.compile(r"CMakeFiles/([^/]+)\.dir/(.*)")
 
 
@@ -48,10 +51,12 @@ def part_of(output):
     return "examples" if output.startswith("examples/") else "command and libraries"
 
 
-def print_table(title, rows):
+def print_table(title, rows, total):
+    """Rows (name, seconds, note), each with its share of the total."""
     print(f"\n{title}")
     for name, seconds, note in rows:
-        print(f"{seconds:8.1f} s  {name:<40}{note}".rstrip())
+        share = 100 * seconds / total if total else 0
+        print(f"{seconds:8.1f} s {share:5.1f} %  {name:<40}{note}".rstrip())
 
 
 def summed(seconds, key):
@@ -67,32 +72,43 @@ def largest(seconds, count):
     return [(name, each, "") for name, each in sorted(seconds.items(), key=lambda item: -item[1])[:count]]
 
 
-def print_build(directory):
+def print_build(directory, slowest):
     seconds = read_commands(directory)
+    total = sum(seconds.values())
     parts = summed(seconds, part_of)
-    print_table(f"{directory}: commands by part", parts + [("together", sum(seconds.values()), "")])
-    print_table("By target", summed(seconds, target_of)[:NUM_TARGETS])
-    print_table("Slowest files", largest({OBJECT.sub(r"\2", name): s for name, s in seconds.items()}, NUM_SLOWEST))
+    print_table(f"{directory}: commands by part", parts + [("together", total, "")], total)
+    print_table("By target", summed(seconds, target_of)[:NUM_TARGETS], total)
+    files = {OBJECT.sub(r"\2", name): each for name, each in seconds.items()}
+    print_table("Slowest files", largest(files, slowest), total)
 
 
-def print_tests(results):
+def print_tests(results, slowest):
     tests = count_tests.read_tests(results)
+    total = sum(test.seconds for test in tests)
     programs = collections.Counter()
     for test in tests:
         programs[test.name.split(".")[0]] += test.seconds
     rows = [(name, seconds, "") for name, seconds in programs.most_common(NUM_TARGETS)]
-    print_table(f"{results}: {len(tests)} tests by program", rows)
-    print_table("Slowest tests", largest({test.name: test.seconds for test in tests}, NUM_SLOWEST))
+    print_table(f"{results}: {len(tests)} tests by program", rows + [("together", total, "")], total)
+    print_table("Slowest tests", largest({test.name: test.seconds for test in tests}, slowest), total)
 
 
 def main():
-    directory = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build")
-    if not (directory / ".ninja_log").is_file():
-        print(f"{directory}: expected a build directory of ninja (make build)", file=sys.stderr)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--slowest", type=int, default=12, metavar="N", help="files and tests to list")
+    parser.add_argument("directory", nargs="*", type=pathlib.Path, help="build directories")
+    options = parser.parse_args()
+    directories = options.directory or [path.parent for path in sorted(ROOT.glob("build*/.ninja_log"))]
+    if not directories:
+        print(f"{ROOT}: expected a build directory of ninja (make build), found none", file=sys.stderr)
         return 2
-    print_build(directory)
-    for results in sorted(directory.glob("test_results.*")):
-        print_tests(results)
+    for directory in directories:
+        if not (directory / ".ninja_log").is_file():
+            print(f"{directory}: expected a build directory of ninja (make build)", file=sys.stderr)
+            return 2
+        print_build(directory, options.slowest)
+        for results in sorted(directory.glob("test_results.*")):
+            print_tests(results, options.slowest)
     return 0
 
 
