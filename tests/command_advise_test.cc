@@ -63,6 +63,33 @@ TEST_F(CommandAdvise, WeighsDraftsWhereTheyAreAccepted) {
               HasSubstr("--simulate: simulated steps have no drafts"));
 }
 
+// `wideep parallel explain` plans the run as `serve` does.
+TEST_F(CommandAdvise, WritesWhatServeTakes) {
+  const CommandEnd end = advise(csv(), {"--json", "--output", file("advised")});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json found = json::parse(end.out, nullptr, false);
+  const json& best = found["recommended"];
+  const std::string text = read("advised/parallel_config.yaml");
+  if (best["cp"] > 1) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("context_parallel_size: {}", best["cp"].get<int>())));
+  }
+  const int rate = best["layer_updates_per_iter"];
+  EXPECT_THAT(read("advised/moe_load_balancer.yaml"),
+              HasSubstr(fmt::format("layer_updates_per_iter: {}\n", rate)));
+  EXPECT_THAT(found["reasons"].dump(), HasSubstr("updates "));
+  const CommandEnd explained = run_command(
+      {.arguments = {"parallel", "explain", "--config", file("advised/parallel_config.yaml"),
+                     "--model", small_model(), "--json"}});
+  EXPECT_EQ(explained.exit_code, 0) << explained.err;
+}
+
+TEST_F(CommandAdvise, OneIterationTellsNothingOfUpdates) {
+  const CommandEnd end = advise(logical_count(), {"--json"});
+  const json found = json::parse(end.out, nullptr, false);
+  EXPECT_EQ(found["recommended"]["layer_updates_per_iter"], 0);
+  EXPECT_TRUE(found["update_rates"].empty());
+}
+
 TEST_F(CommandAdvise, CannotTellBeyondTheCalibration) {
   const CommandEnd end =
       run_command({.arguments = {"advise", "--model", small_model(), "--hardware", "h100_sxm"}});

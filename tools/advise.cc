@@ -21,6 +21,7 @@
 #include "simulate/advise.h"
 #include "simulate/config_files.h"
 #include "simulate/range.h"
+#include "simulate/update_rate.h"
 #include "simulate_inputs.h"
 
 namespace wideep::tools {
@@ -97,6 +98,48 @@ std::string quantiles(const measure::Percentiles& seconds) {
                      seconds.p90 * 1e3, seconds.p99 * 1e3);
 }
 
+// What moves beside an iteration's own tokens: requests and, on average, their prompts.
+Result<simulate::UpdateRates> update_rates(const AdviseOptions& options,
+                                           const simulate::Hardware& hardware,
+                                           const model::ModelConfig& config, const Loads& loads,
+                                           const Candidate& best) {
+  if (loads.windows.load.empty()) {
+    return simulate::UpdateRates{.reason =
+                                     "updates 0 (static): without --stats nothing is known "
+                                     "of how the load changes"};
+  }
+  const simulate::Layout& layout = best.layout;
+  const double prompts =
+      best.tokens_of_step * options.workload.isl / static_cast<double>(options.workload.osl);
+  const double requests = best.requests() / layout.context / layout.stages;
+  const double free = hardware.memory_bytes * options.choices.memory_share - best.memory;
+  return simulate::weigh_update_rates(hardware, config, loads.planned, loads.windows,
+                                      {.layout = layout,
+                                       .tokens = requests * (1 + layout.drafts + prompts),
+                                       .iteration_seconds = best.tpot * best.tokens_of_step,
+                                       .spare_bytes = free});
+}
+
+void print_rates(const simulate::UpdateRates& updates) {
+  if (updates.rates.empty()) return;
+  fmt::print(
+      "\nlayers of an  imba-  experts       moved of    link  longer   load is old\n"
+      "iteration     lance       ms  an iteration    busy    by ms    iterations\n");
+  for (const simulate::UpdateRate& each : updates.rates) {
+    fmt::print("{:9}  {:9.3f} {:8.3f} {:13.3f} {:6.1f}% {:8.4f} {:13.1f}\n", each.rate,
+               each.imbalance, each.experts * 1e3, each.moves, 100.0 * each.link_share,
+               each.copying * 1e3, each.age);
+  }
+}
+
+nlohmann::ordered_json json_of(const simulate::UpdateRate& each) {
+  return {{"layer_updates_per_iter", each.rate}, {"imbalance", each.imbalance},
+          {"experts_ms", each.experts * 1e3},    {"moves_per_iteration", each.moves},
+          {"bytes_per_iteration", each.bytes},   {"link_share", each.link_share},
+          {"copying_ms", each.copying * 1e3},    {"age_iterations", each.age},
+          {"spare_bytes", each.spare_bytes}};
+}
+
 void print_served(const simulate::SimulatedServing& served, int requests, int ranks) {
   fmt::print("\nsimulated    {} requests, {} iterations, {:.1f} s: {:.1f} tokens/s of a rank\n",
              requests, served.iterations, served.seconds, served.output_tokens_per_second / ranks);
@@ -111,6 +154,7 @@ nlohmann::ordered_json json_of(const Candidate& each) {
           {"ep", layout.ep},
           {"moe_tp", layout.expert_slices},
           {"pp", layout.stages},
+          {"cp", layout.context},
           {"attention_dp", layout.attention_dp},
           {"num_slots", layout.num_slots},
           {"dtype", kernels::weight_format_name(layout.format)},
@@ -126,7 +170,7 @@ nlohmann::ordered_json json_of(const Candidate& each) {
 }
 
 void print_json(const simulate::Hardware& hardware, const simulate::Advice& advice,
-                const Loads& loads) {
+                const Loads& loads, const simulate::UpdateRates& updates) {
   nlohmann::ordered_json json = {
       {"hardware", hardware.name},     {"statistics", loads.text},
       {"layouts", advice.num_layouts}, {"pareto", nlohmann::ordered_json::array()},
@@ -139,18 +183,25 @@ void print_json(const simulate::Hardware& hardware, const simulate::Advice& advi
                        {"exchange", hardware.factors.exchange}};
   }
   for (const Candidate& each : advice.pareto) json["pareto"].push_back(json_of(each));
-  if (advice.best) json["recommended"] = json_of(*advice.best);
+  if (advice.best) {
+    json["recommended"] = json_of(*advice.best);
+    json["recommended"]["layer_updates_per_iter"] = updates.best;
+  }
+  json["update_rates"] = nlohmann::ordered_json::array();
+  for (const simulate::UpdateRate& each : updates.rates) {
+    json["update_rates"].push_back(json_of(each));
+  }
   fmt::print("{}\n", formats::json_text(json, 2));
 }
 
 // parallel_config.yaml and moe_load_balancer.yaml in the directory --output.
 Status write_files(const AdviseOptions& options, const Candidate& best,
-                   const balance::ModelLoad& load) {
+                   const balance::ModelLoad& load, int layer_updates) {
   const std::string balancer = options.output + "/moe_load_balancer.yaml";
   const std::string parallel = options.output + "/parallel_config.yaml";
-  WIDEEP_TRY_ASSIGN(
-      const simulate::ConfigFiles files,
-      simulate::config_files(best, load, options.workload, options.choices, balancer));
+  WIDEEP_TRY_ASSIGN(const simulate::ConfigFiles files,
+                    simulate::config_files(best, load, options.workload, options.choices,
+                                           layer_updates, balancer));
   WIDEEP_TRY(recordings::write_balancer_yaml(balancer, files.placement));
   WIDEEP_TRY(formats::write_file(parallel, files.parallel));
   log::info("wrote {} and {}; wideep serve --config {} --dtype {}", parallel, balancer, parallel,
@@ -215,10 +266,20 @@ Status run(AdviseOptions options) {
   }
   WIDEEP_TRY(use_kept_calibration(options.measure, options.hardware, config, &hardware));
   WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout, config));
-  WIDEEP_TRY_ASSIGN(const simulate::Advice advice,
+  WIDEEP_TRY_ASSIGN(simulate::Advice advice,
                     simulate::advise(hardware, config, loads.planned, loads.judged,
                                      options.workload, options.choices));
-  options.json ? print_json(hardware, advice, loads) : print_advice(hardware, advice, loads);
+  simulate::UpdateRates updates;
+  if (advice.best) {
+    WIDEEP_TRY_ASSIGN(updates, update_rates(options, hardware, config, loads, *advice.best));
+    advice.reasons.push_back(updates.reason);
+  }
+  if (options.json) {
+    print_json(hardware, advice, loads, updates);
+  } else {
+    print_advice(hardware, advice, loads);
+    print_rates(updates);
+  }
   WIDEEP_TRY(write_page(options, {.config = config,
                                   .hardware = hardware,
                                   .advice = advice,
@@ -244,7 +305,8 @@ Status run(AdviseOptions options) {
                                                    options.choices, options.simulated));
     print_served(served, options.simulated, advice.best->layout.num_ranks());
   }
-  return options.output.empty() ? Status() : write_files(options, *advice.best, loads.planned);
+  return options.output.empty() ? Status()
+                                : write_files(options, *advice.best, loads.planned, updates.best);
 }
 
 }  // namespace

@@ -74,6 +74,17 @@ Result<simulate::Hardware> find_hardware(const std::string& name,
                                        : simulate::shipped_hardware(name);
 }
 
+void keep_layers(const std::vector<int>& layers, balance::WindowedLoad* windows) {
+  balance::WindowedLoad kept{.num_experts = windows->num_experts,
+                             .iterations_per_window = windows->iterations_per_window};
+  for (size_t i = 0; i < windows->layers.size(); ++i) {
+    if (!std::ranges::binary_search(layers, windows->layers[i])) continue;
+    kept.layers.push_back(windows->layers[i]);
+    kept.load.push_back(std::move(windows->load[i]));
+  }
+  *windows = std::move(kept);
+}
+
 void add_holdout_option(command_line::Command command, std::string* holdout) {
   command.add_option(
       "--holdout", *holdout,
@@ -89,6 +100,10 @@ Result<Loads> read_loads(const StatisticsOptions& options, const std::string& ho
   }
   Loads loads{.planned = recordings::model_load(split.planned_on)};
   const int planned = split.planned_on.num_iterations();
+  constexpr int kMostJudging = 8;  // windows
+  const recordings::ExpertStatistics& judging = split.held_out ? *split.held_out : split.planned_on;
+  const int each = (judging.num_iterations() + kMostJudging - 1) / kMostJudging;
+  WIDEEP_TRY_ASSIGN(loads.windows, recordings::windowed_load(judging, each));
   if (!split.held_out) {
     loads.judged = loads.planned;
     loads.text =
@@ -131,6 +146,7 @@ Result<Loads> read_loads(const StatisticsOptions& options, const std::string& ho
   WIDEEP_TRY_ASSIGN(Loads loads, read_loads(options, holdout));
   loads.planned = only_layers(loads.planned, layers);
   loads.judged = only_layers(loads.judged, layers);
+  keep_layers(layers, &loads.windows);
   return loads;
 }
 

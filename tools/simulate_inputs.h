@@ -5,8 +5,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "balance/model_plan.h"
+#include "balance/windowed_load.h"
 #include "command_line/command_line.h"
 #include "model/config.h"
 #include "simulate/hardware.h"
@@ -32,8 +34,12 @@ Result<simulate::Hardware> measure_hardware(std::vector<kernels::WeightFormat> f
 // What placements are planned for, and what they are judged by.
 struct Loads {
   balance::ModelLoad planned, judged;
-  std::string text;  // for people: what was judged by what
+  balance::WindowedLoad windows;  // of what judges, at most 8
+  std::string text;               // for people: what was judged by what
 };
+
+// Leaves out the layers that are not among these, which ascend.
+void keep_layers(const std::vector<int>& layers, balance::WindowedLoad* windows);
 
 // Adds --holdout. The string must outlive the parsing.
 void add_holdout_option(command_line::Command command, std::string* holdout);

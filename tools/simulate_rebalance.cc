@@ -29,17 +29,6 @@ struct RebalanceCommand {
   WhatIfOutput output;
 };
 
-void keep_layers(const std::vector<int>& layers, balance::WindowedLoad* windows) {
-  balance::WindowedLoad kept{.num_experts = windows->num_experts,
-                             .iterations_per_window = windows->iterations_per_window};
-  for (size_t i = 0; i < windows->layers.size(); ++i) {
-    if (!std::ranges::binary_search(layers, windows->layers[i])) continue;
-    kept.layers.push_back(windows->layers[i]);
-    kept.load.push_back(std::move(windows->load[i]));
-  }
-  *windows = std::move(kept);
-}
-
 // The statistics' windows; with --holdout those of the second follow.
 Result<balance::WindowedLoad> read_windows(const RebalanceCommand& command,
                                            const SplitStatistics& split) {

@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "measure/arrivals.h"
 #include "model/kv_layout.h"
+#include "simulate/context_part.h"
 #include "simulate/range.h"
 #include "simulate/sweep.h"
 
@@ -93,13 +94,13 @@ measure::StepShape generating(int batch, int drafts, const Workload& workload) {
   return shape;
 }
 
-// The same, and a chunk of prompts, in the middle of them.
-measure::StepShape with_chunk(measure::StepShape shape, int64_t chunk, const Workload& workload) {
-  shape.num_tokens += chunk;
-  shape.num_logit_rows += std::max<int64_t>(1, chunk / workload.isl);
-  shape.attended += chunk * workload.isl / 2;
-  shape.cached += workload.isl / 2;
-  return shape;
+// A chunk of prompts, in the middle of them; with context parallelism the busiest rank's part.
+measure::StepShape chunk_of(int64_t chunk, const Workload& workload, const ContextDeal& deal) {
+  if (deal.num_ranks > 1) return busiest_chunk(chunk, workload.isl, deal);
+  return {.num_tokens = chunk,
+          .num_logit_rows = std::max<int64_t>(1, chunk / workload.isl),
+          .attended = chunk * workload.isl / 2,
+          .cached = workload.isl / 2};
 }
 
 Candidate predict(const StepCost& cost, int batch, const Workload& workload,
@@ -110,9 +111,11 @@ Candidate predict(const StepCost& cost, int batch, const Workload& workload,
                       .tokens_of_step = tokens_of_step(layout.drafts, workload.acceptance)};
   // Each of the micro-batches that fill a pipeline has a part of the requests.
   const int micro_batch = (batch + layout.stages - 1) / layout.stages;
-  const measure::StepShape plain = generating(micro_batch, layout.drafts, workload);
+  const measure::StepShape all = generating(micro_batch, layout.drafts, workload);
+  const ContextDeal deal = context_deal(layout.context, choices.max_num_tokens);
+  const measure::StepShape plain = busiest_generating(all, micro_batch, deal);
   candidate.step = cost.step(plain);
-  const int64_t room = std::max<int64_t>(1, choices.max_num_tokens - plain.num_tokens);
+  const int64_t room = std::max<int64_t>(1, choices.max_num_tokens - all.num_tokens);
   const double arriving = micro_batch * candidate.tokens_of_step * workload.isl / workload.osl;
   // Of all iterations, the part that has a chunk; a full chunk in every one is not enough for
   // more prompts than that.
@@ -120,7 +123,9 @@ Candidate predict(const StepCost& cost, int batch, const Workload& workload,
   const double part = std::max(1.0, arriving / static_cast<double>(chunk)) > 1.0
                           ? arriving / static_cast<double>(chunk)
                           : std::min(1.0, arriving / static_cast<double>(chunk));
-  const double with = cost.step(with_chunk(plain, chunk, workload)).seconds();
+  measure::StepShape mixed = plain;
+  mixed += chunk_of(chunk, workload, deal);
+  const double with = cost.step(mixed).seconds();
   const double without = candidate.step.seconds();
   const double iteration = part <= 1.0 ? part * with + (1.0 - part) * without : part * with;
   candidate.tpot = iteration / candidate.tokens_of_step;
@@ -176,6 +181,26 @@ std::string nearest_of(const std::vector<Candidate>& all, const Workload& worklo
         *workload.rate, carried(most), text_of(most.layout));
   }
   return "no layout meets all limits at once";
+}
+
+// Against the best without context parallelism, whatever its layout.
+void add_context_reason(const std::vector<Candidate>& all, const Workload& workload,
+                        Advice* advice) {
+  const Candidate& best = *advice->best;
+  if (best.layout.context == 1) return;
+  const Candidate* without = nullptr;
+  for (const Candidate& each : all) {
+    if (each.layout.context > 1 || !meets(each, workload)) continue;
+    if (without == nullptr || is_better(each, *without, workload)) without = &each;
+  }
+  const std::string gain =
+      without == nullptr
+          ? "without it nothing meets the limits"
+          : fmt::format("{:+.1f} % tokens of a rank against the best without, on {} ranks: {}",
+                        100.0 * (best.tokens_per_rank / without->tokens_per_rank - 1.0),
+                        without->layout.num_ranks(), text_of(without->layout));
+  advice->reasons.push_back(
+      fmt::format("{} ranks share each sequence: {}", best.layout.context, gain));
 }
 
 // The same layout with other slots, with the batch that is best then.
@@ -279,11 +304,15 @@ Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const St
     for (size_t i = 0; i < times.size(); ++i) requests[i].arrival = times[i];
   }
   const int pages = (workload.isl + workload.osl + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  SimulationOptions options{
-      .num_batches = candidate.layout.num_batches(),
-      .limits = {.max_batch_size = candidate.batch,
-                 .max_num_tokens = std::max(choices.max_num_tokens, candidate.batch),
-                 .max_pages = candidate.batch * (pages + 1)}};
+  const int tokens = std::max(choices.max_num_tokens, candidate.batch);
+  const ContextDeal deal = context_deal(candidate.layout.context, tokens);
+  SimulationOptions options{.num_batches = candidate.layout.num_batches(),
+                            .context_ranks = deal.num_ranks,
+                            .limits = {.max_batch_size = candidate.batch,
+                                       .max_num_tokens = tokens,
+                                       .max_rank_tokens = deal.rank_tokens,
+                                       .turn_pages = deal.turn / kernels::kPageTokens,
+                                       .max_pages = candidate.batch * (pages + 1)}};
   if (!workload.rate) options.concurrency = static_cast<int>(candidate.requests());
   return simulate_serving(requests, options, [&](std::span<const measure::StepShape> batches) {
     return cost.step(batches).seconds();
@@ -319,7 +348,8 @@ RankMemory memory_of(const ModelConfig& config, const Layout& layout) {
   memory.vocabulary = (config.tie_word_embeddings ? 1.0 : 2.0) * embedding / parts;
   const model::KvLayout kv(config, layout.cache, layout.attention_parts());
   memory.weights = memory.dense + memory.experts + memory.replicas + memory.vocabulary;
-  memory.token = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / layout.stages;
+  memory.token =
+      static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / layout.stages / layout.context;
   return memory;
 }
 
@@ -376,6 +406,7 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
   if (advice.best) {
     add_limit(&advice);
     add_slot_reasons(all, workload, &advice);
+    add_context_reason(all, workload, &advice);
     add_draft_reason(all, workload, &advice);
   } else {
     advice.nearest = nearest_of(all, workload);

@@ -11,6 +11,7 @@
 #include "recordings/balancer_yaml.h"
 #include "run/layouts.h"
 #include "simulate/config_files.h"
+#include "simulate/context_part.h"
 #include "simulate/neighbours.h"
 #include "simulate/sweep.h"
 #include "simulate/what_if.h"
@@ -121,6 +122,86 @@ TEST(Sweep, HasEveryCombinationOnce) {
   EXPECT_THAT(layouts, testing::Contains(kEp8));
 }
 
+TEST(Context, ALongPromptIsComputedByItsPart) {
+  const balance::ModelLoad load = load_of(mixture(), 0.0);
+  Layout layout = kEp8;
+  const StepTime alone = cost_of(layout, load).step(measure::prompt_step(1, 16384, 0));
+  layout.context = 4;
+  const ContextDeal deal = context_deal(4, 16384);
+  const StepTime shared = cost_of(layout, load).step(busiest_chunk(16384, 16384, deal));
+  EXPECT_LT(shared.attention, 0.35 * alone.attention);
+  EXPECT_LT(shared.experts, 0.5 * alone.experts);
+  EXPECT_EQ(alone.joint, 0.0);
+  EXPECT_GT(shared.joint, 0.0);
+}
+
+// Others' keys and values come over the link: of a layer the latency, and 3 of 4 positions.
+TEST(Context, ReadsOtherRanksPagesOverTheLink) {
+  Layout layout = kEp8;
+  layout.ep = 2;
+  layout.num_slots = 64;
+  layout.context = 4;  // 8 ranks, a node
+  const double position = 2 * 4 * 128 * 2.0;
+  const Link link = h100().node_link;
+  const measure::StepShape shape = measure::decode_step(4, 1000, 0);
+  const StepTime time = cost_of(layout, load_of(mixture(), 0.0)).step(shape);
+  EXPECT_NEAR(time.joint,
+              16 * (link.latency + (1000.0 * 4 / 4 + 4) * 3 * position / link.bandwidth), 1e-9);
+}
+
+TEST(Context, DividesTheCacheAndNoWeights) {
+  Layout layout = kEp8;
+  const RankMemory alone = memory_of(mixture(), layout);
+  layout.context = 2;
+  EXPECT_EQ(layout.num_ranks(), 16);
+  const RankMemory shared = memory_of(mixture(), layout);
+  EXPECT_DOUBLE_EQ(shared.token, alone.token / 2);
+  EXPECT_DOUBLE_EQ(shared.weights, alone.weights);
+}
+
+// Prompts so long that a rank is too slow for them, however few requests there are.
+TEST(Context, IsRecommendedForLongPrompts) {
+  const model::ModelConfig config = mixture();
+  const balance::ModelLoad load = load_of(config, 0.2);
+  const auto advise_ttft = [&](std::optional<double> most) {
+    const auto advice = advise(h100(), config, load, load,
+                               {.isl = 30000, .osl = 64, .most_ttft = most, .concurrency = 1.0},
+                               {.most_ranks = 8, .formats = {WeightFormat::kFp8}});
+    EXPECT_TRUE(advice.ok()) << advice.status().message();
+    return *advice;
+  };
+  const Advice free = advise_ttft({});
+  double least = 1e9, least_without = 1e9;
+  for (const Candidate& each : free.all) {
+    double& which = each.layout.context > 1 ? least : least_without;
+    which = std::min(which, each.ttft);
+  }
+  ASSERT_LT(least, least_without);
+  const Advice limited = advise_ttft(0.5 * (least + least_without));
+  ASSERT_TRUE(limited.best.has_value());
+  EXPECT_GT(limited.best->layout.context, 1);
+  EXPECT_THAT(limited.reasons, testing::Contains(HasSubstr("ranks share each sequence: without")));
+}
+
+TEST(Context, IsOnlyWeighedWhereTheEngineDividesSequences) {
+  for (const Layout& layout : layouts_of(h100(), mixture(), {.most_ranks = 16})) {
+    parallel::ParallelConfig settings;
+    settings.sizes = {.tp = layout.tensor_ranks(),
+                      .pp = layout.stages,
+                      .cp = layout.context,
+                      .moe_tp = layout.expert_slices,
+                      .moe_ep = layout.ep};
+    settings.enable_attention_dp = layout.attention_dp;
+    EXPECT_TRUE(run::check_parts(settings, mixture()).ok()) << text_of(layout);
+  }
+  // Neither with the layer that drafts.
+  model::ModelConfig states = mixture();
+  states.num_prediction_layers = 1;
+  for (const Layout& layout : layouts_of(h100(), states, {.most_ranks = 16})) {
+    EXPECT_EQ(layout.context, 1);
+  }
+}
+
 TEST(Sweep, BatchesReachTheMost) {
   EXPECT_EQ(batches_up_to(1), (std::vector<int>{1}));
   EXPECT_EQ(batches_up_to(10), (std::vector<int>{1, 2, 3, 4, 6, 8, 10}));
@@ -186,8 +267,9 @@ TEST(Advise, RefusesStatisticsOfAnotherModel) {
 int differences(const Layout& a, const Layout& b) {
   const bool same_ranks = a.ep == b.ep;
   return (same_ranks ? 0 : 1) + (a.expert_slices != b.expert_slices) + (a.stages != b.stages) +
-         (a.attention_dp != b.attention_dp) + (same_ranks && a.num_slots != b.num_slots) +
-         (a.format != b.format) + (a.drafts != b.drafts);
+         (a.context != b.context) + (a.attention_dp != b.attention_dp) +
+         (same_ranks && a.num_slots != b.num_slots) + (a.format != b.format) +
+         (a.drafts != b.drafts);
 }
 
 TEST(Neighbours, DifferInOneThing) {
@@ -269,14 +351,16 @@ TEST(ConfigFiles, AreReadBack) {
   Layout layout = kEp8;
   layout.num_slots = 72;
   layout.stages = 2;
+  layout.context = 4;
   layout.drafts = 3;
   const Workload workload{.isl = 100, .osl = 200};
-  const auto files = config_files({.layout = layout, .batch = 24}, load, workload, {}, "b.yaml");
+  const auto files = config_files({.layout = layout, .batch = 24}, load, workload, {}, 2, "b.yaml");
   ASSERT_TRUE(files.ok()) << files.status().message();
   const auto read = parallel::parse_parallel_config(files->parallel, "parallel_config.yaml");
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->sizes.tp, 8);
   EXPECT_EQ(read->sizes.pp, 2);
+  EXPECT_EQ(read->sizes.cp, 4);
   EXPECT_EQ(read->sizes.moe_ep, 8);
   EXPECT_TRUE(read->enable_attention_dp);
   EXPECT_EQ(read->max_batch_size, 24);
@@ -288,6 +372,7 @@ TEST(ConfigFiles, AreReadBack) {
       {.moe_layers = run::moe_layers(config), .num_experts = 64, .ep_size = 8});
   ASSERT_TRUE(placement.ok()) << placement.status().message();
   EXPECT_EQ(placement->num_slots, 72);
+  EXPECT_EQ(placement->layer_updates_per_iter, 2);
   EXPECT_EQ(*placement, files->placement);
 }
 

@@ -9,6 +9,7 @@
 #include "base/machine.h"
 #include "base/try.h"
 #include "measure/bench_ranks.h"
+#include "simulate/context_part.h"
 #include "simulate/iteration_parts.h"
 #include "simulate/other_work.h"
 #include "simulate/step_cost.h"
@@ -101,6 +102,7 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
     described_ = {.ep = sizes.moe_ep,
                   .expert_slices = sizes.moe_tp,
                   .stages = sizes.pp,
+                  .context = sizes.cp,
                   .attention_dp = !plan.joint,
                   .num_slots = placement_.num_slots,
                   .format = layout_.format,
@@ -136,14 +138,25 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
   return {};
 }
 
+// Of one group of requests; with context parallelism of the rank that has most of it. Sequences
+// begin with different ranks.
+measure::StepShape LayoutCheck::shape_of(const Cell& cell) const {
+  const ContextDeal deal = context_deal(described_.context, kMostTokens);
+  std::vector<DealtTokens> sequences;
+  if (cell.is_prompt) sequences.push_back({.tokens = cell.size});
+  for (int i = 0; i < cell.size && !cell.is_prompt; ++i) {
+    sequences.push_back(
+        {.first_rank = i % deal.num_ranks, .computed = kContext + kGenerated / 2, .tokens = 1});
+  }
+  return busiest_of(dealt_shapes(sequences, deal));
+}
+
 std::vector<CheckedCell> LayoutCheck::judge(const Hardware& hardware) const {
   const StepCost cost(hardware, layout_.config, described_,
                       placed_layers(placement_, load_, layout_.config.routing.top_k));
   std::vector<CheckedCell> checked;
   for (const Cell& cell : cells_) {
-    const StepTime step =
-        cost.step(cell.is_prompt ? measure::prompt_step(1, cell.size, 0)
-                                 : measure::decode_step(cell.size, kContext + kGenerated / 2, 0));
+    const StepTime step = cost.step(shape_of(cell));
     CheckedCell& each = checked.emplace_back(CheckedCell{
         .name =
             fmt::format("{}, {} {}", layout_.name, cell.is_prompt ? "prompt" : "batch", cell.size),

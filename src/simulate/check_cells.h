@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "balance/model_plan.h"
+#include "measure/model_work.h"
 #include "model/config.h"
 #include "parallel/parallel_config.h"
 #include "run/run_view.h"
@@ -68,6 +69,7 @@ class LayoutCheck {
     std::vector<IterationParts> parts;  // of all iterations
   };
 
+  measure::StepShape shape_of(const Cell& cell) const;
   void add_counts(const std::vector<run::Iteration>& iterations);
 
   CheckedLayout layout_;

@@ -17,7 +17,8 @@ std::string parallel_text(const Candidate& candidate, const Workload& workload,
       "# Written by `wideep advise`: {}.\n"
       "# Predicted: {:.1f} ms between tokens, {:.0f} ms to the first, {:.0f} tokens/s of a rank.\n",
       text_of(layout), candidate.tpot * 1e3, candidate.ttft * 1e3, candidate.tokens_per_rank);
-  text += fmt::format("tensor_parallel_size: {}\n", layout.stage_ranks());
+  text += fmt::format("tensor_parallel_size: {}\n", layout.tensor_ranks());
+  if (layout.context > 1) text += fmt::format("context_parallel_size: {}\n", layout.context);
   if (layout.stages > 1) text += fmt::format("pipeline_parallel_size: {}\n", layout.stages);
   text += fmt::format("moe_expert_parallel_size: {}\n", layout.ep);
   text += fmt::format("moe_tensor_parallel_size: {}\n", layout.expert_slices);
@@ -39,12 +40,13 @@ std::string parallel_text(const Candidate& candidate, const Workload& workload,
 
 Result<ConfigFiles> config_files(const Candidate& candidate, const balance::ModelLoad& load,
                                  const Workload& workload, const Choices& choices,
-                                 const std::string& balancer_path) {
+                                 int layer_updates, const std::string& balancer_path) {
   const Layout& layout = candidate.layout;
   ConfigFiles files;
   files.placement.num_slots = layout.num_slots;
   files.placement.share_update =
       choices.weighted_shares ? balance::ShareUpdate::kIteration : balance::ShareUpdate::kWindow;
+  files.placement.layer_updates_per_iter = layer_updates;
   const balance::PlanShape shape{
       .num_experts = load.num_experts, .ep_size = layout.ep, .num_slots = layout.num_slots};
   const balance::PlannerOptions options{.split = choices.weighted_shares ? balance::Split::kWeighted

@@ -19,10 +19,11 @@ struct ConfigFiles {
   balance::ModelPlacement placement;
 };
 
-// load: what the placement is planned for. balancer_path: of moe_load_balancer.yaml, as
-// parallel_config.yaml names it. Errors (invalid input): a shape that the planner cannot serve.
+// load: what the placement is planned for. layer_updates: of an iteration; 0: static.
+// balancer_path: of moe_load_balancer.yaml, as parallel_config.yaml names it. Errors (invalid
+// input): a shape that the planner cannot serve.
 Result<ConfigFiles> config_files(const Candidate& candidate, const balance::ModelLoad& load,
                                  const Workload& workload, const Choices& choices,
-                                 const std::string& balancer_path);
+                                 int layer_updates, const std::string& balancer_path);
 
 }  // namespace wideep::simulate

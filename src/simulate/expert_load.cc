@@ -32,6 +32,14 @@ double reached_by(double num_tokens, double choice) {
   return 1.0 - std::exp(num_tokens * std::log1p(-choice));
 }
 
+// No fewer than the experts that the tokens reach: with the same rows, slots that are chosen
+// equally often are reached most.
+double most_reached(std::span<const double> choices, double num_tokens) {
+  const auto slots = static_cast<double>(choices.size());
+  const double mean = std::reduce(choices.begin(), choices.end()) / slots;
+  return slots * reached_by(num_tokens, mean);
+}
+
 // The expected number of rows in whole tiles: a slot that is reached has at least one tile, and the
 // last tile of many is half empty.
 double tiled(double rows, double reached, int tile) {
@@ -50,14 +58,6 @@ ExpertWork work_of_rank(std::span<const double> choices, double num_tokens, int 
   return work;
 }
 
-// The expected maximum of n independent standard normal variables (Blom, Statistical Estimates and
-// Transformed Beta-Variables, 1958; the quantile after Tocher).
-double expected_maximum(double n) {
-  if (n <= 1.0) return 0.0;
-  const double p = (n - 0.375) / (n + 0.25);
-  return std::log(p / (1.0 - p)) / 1.702;
-}
-
 PlacedLayer placed_with(const balance::Placement& placement, const std::vector<double>& load,
                         int top_k, const balance::Shares& shares) {
   const double all = std::reduce(load.begin(), load.end());
@@ -72,6 +72,13 @@ PlacedLayer placed_with(const balance::Placement& placement, const std::vector<d
 }
 
 }  // namespace
+
+// Blom, Statistical Estimates and Transformed Beta-Variables, 1958; the quantile after Tocher.
+double expected_maximum(double n) {
+  if (n <= 1.0) return 0.0;
+  const double p = (n - 0.375) / (n + 0.25);
+  return std::log(p / (1.0 - p)) / 1.702;
+}
 
 balance::ModelLoad uniform_load(int num_experts, std::vector<int> layers) {
   balance::ModelLoad load{.num_experts = num_experts, .layers = std::move(layers)};
@@ -124,6 +131,23 @@ std::vector<ExpertWork> work_of_ranks(const PlacedLayer& layer, double num_token
     works.push_back(work_of_rank(std::span(layer.choices).subspan(first, slots), num_tokens, tile));
   }
   return works;
+}
+
+ExpertTime slowest_time(const Hardware& hardware, const ProductKernel& kernel,
+                        const ExpertShape& shape, const PlacedLayer& layer, double num_tokens) {
+  const ExpertWork most_rows = busiest_work(layer, num_tokens, kernel.tile, hardware.dispersion);
+  ExpertTime slowest = expert_time(hardware, kernel, shape, most_rows);
+  const auto slots = static_cast<size_t>(layer.slots_per_rank());
+  // The rank with the most rows has all the experts that another could have.
+  if (most_rows.experts >= static_cast<double>(slots) - 0.01) return slowest;
+  for (size_t first = 0; first < layer.choices.size(); first += slots) {
+    const std::span<const double> choices = std::span(layer.choices).subspan(first, slots);
+    if (most_reached(choices, num_tokens) <= most_rows.experts) continue;
+    const ExpertTime time =
+        expert_time(hardware, kernel, shape, work_of_rank(choices, num_tokens, kernel.tile));
+    if (time.seconds() > slowest.seconds()) slowest = time;
+  }
+  return slowest;
 }
 
 ExpertWork mean_work(const PlacedLayer& layer, double num_tokens, int tile) {

@@ -41,7 +41,7 @@ Result<PlacedLayer> place_layer(const std::vector<double>& planned, const std::v
 PlacedLayer placed_as(const balance::Placement& placement, const std::vector<double>& load,
                       int top_k);
 
-// The work of the rank that is busiest, on average, with `num_tokens` tokens of all ranks.
+// The work of the rank with the most rows, on average, with `num_tokens` tokens of all ranks.
 // dispersion: the variance of a slot's rows is this times what independent tokens would have.
 ExpertWork busiest_work(const PlacedLayer& layer, double num_tokens, int tile,
                         double dispersion = 1.0);
@@ -49,8 +49,16 @@ ExpertWork busiest_work(const PlacedLayer& layer, double num_tokens, int tile,
 // The mean work of each rank, [num_ranks], without the chance that tokens come out uneven.
 std::vector<ExpertWork> work_of_ranks(const PlacedLayer& layer, double num_tokens, int tile);
 
-// The same, the mean over all ranks.
+// The time of the slowest rank: of the one with the most rows, or of another that has fewer but
+// reaches more experts, whose weights it has to read. REQUIRES: hardware.supports(shape.format).
+ExpertTime slowest_time(const Hardware& hardware, const ProductKernel& kernel,
+                        const ExpertShape& shape, const PlacedLayer& layer, double num_tokens);
+
+// As work_of_ranks, the mean over all ranks.
 ExpertWork mean_work(const PlacedLayer& layer, double num_tokens, int tile);
+
+// The expected maximum of n independent standard normal variables.
+double expected_maximum(double n);
 
 // max / mean − 1 of the ranks' mean rows.
 double imbalance_of(const PlacedLayer& layer);

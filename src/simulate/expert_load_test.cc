@@ -100,6 +100,49 @@ TEST(MeanWork, IsTheSumOverSlots) {
   }
 }
 
+// Of two ranks one has more rows, all in one expert, and the other reads more experts.
+TEST(SlowestTime, IsOfTheRankThatReadsMoreIfReadingRules) {
+  PlacedLayer layer{.num_ranks = 2, .choices = {1.0, 0.0, 0.0, 0.0, 0.2, 0.2, 0.2, 0.2}};
+  const Hardware hardware{.memory_bandwidth = 1e12, .peak = {{kernels::WeightFormat::kBf16, 1e14}}};
+  const ExpertShape shape{.hidden = 1024, .intermediate = 512};
+  const ProductKernel kernel;
+  const auto of_rank = [&](size_t rank, double tokens) {
+    return expert_time(hardware, kernel, shape, work_of_ranks(layer, tokens, 1)[rank]).seconds();
+  };
+  const auto slowest = [&](double tokens) {
+    return slowest_time(hardware, kernel, shape, layer, tokens).seconds();
+  };
+  EXPECT_DOUBLE_EQ(slowest(20.0), of_rank(1, 20.0));
+  EXPECT_GT(slowest(20.0), of_rank(0, 20.0));
+  // With many rows computing rules.
+  EXPECT_DOUBLE_EQ(slowest(1e6), of_rank(0, 1e6));
+  EXPECT_GT(slowest(1e6), of_rank(1, 1e6));
+}
+
+// The slow way: every rank, and the one with the most rows with the chance of more.
+TEST(SlowestTime, IsTheMostOfAllRanks) {
+  std::mt19937_64 random(11);
+  std::uniform_real_distribution<double> draw(0.0, 1.0);
+  const Hardware hardware{.memory_bandwidth = 1e12, .peak = {{kernels::WeightFormat::kBf16, 1e14}}};
+  const ExpertShape shape{.hidden = 1024, .intermediate = 512};
+  const ProductKernel kernel{.row_traffic = 2.0, .tile = 8};
+  int others = 0;
+  for (int round = 0; round < 200; ++round) {
+    PlacedLayer layer{.num_ranks = 4};
+    for (int slot = 0; slot < 32; ++slot) layer.choices.push_back(std::pow(draw(random), 6.0));
+    const double tokens = std::pow(10.0, 4.0 * draw(random));
+    const double busiest =
+        expert_time(hardware, kernel, shape, busiest_work(layer, tokens, kernel.tile)).seconds();
+    double most = busiest;
+    for (const ExpertWork& work : work_of_ranks(layer, tokens, kernel.tile)) {
+      most = std::max(most, expert_time(hardware, kernel, shape, work).seconds());
+    }
+    others += most > busiest;
+    EXPECT_NEAR(slowest_time(hardware, kernel, shape, layer, tokens).seconds(), most, 1e-3 * most);
+  }
+  EXPECT_GT(others, 0);
+}
+
 TEST(PlacedLayer, HasAllChoicesOfAToken) {
   const std::vector<double> load = skewed(32, 0.8);
   for (const bool weighted : {false, true}) {

@@ -12,13 +12,15 @@
 
 namespace wideep::simulate {
 
-// Ranks: ep × expert_slices in each of `stages` pipeline stages. With attention_dp each rank has
-// requests of its own; else all ranks of a stage compute each request together (tensor
-// parallelism).
+// Ranks: ep × expert_slices, `context` times in each of `stages` pipeline stages. With attention_dp
+// each of the ep × expert_slices has requests of its own; else all of them compute each request
+// together (tensor parallelism). With context parallelism the tokens of a request are dealt to
+// `context` ranks (context_part.h), each of which is in another group with all experts.
 struct Layout {
   int ep = 1;             // ranks that share the experts
   int expert_slices = 1;  // moe_tensor_parallel_size
   int stages = 1;         // pipeline_parallel_size
+  int context = 1;        // context_parallel_size
   bool attention_dp = true;
   int num_slots = 0;    // of a layer
   bool online = false;  // experts move while the model serves
@@ -26,11 +28,11 @@ struct Layout {
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   Dtype cache = Dtype::kBf16;
 
-  int stage_ranks() const { return ep * expert_slices; }
-  int num_ranks() const { return stage_ranks() * stages; }
+  int tensor_ranks() const { return ep * expert_slices; }  // tensor_parallel_size
+  int num_ranks() const { return tensor_ranks() * context * stages; }
   // Groups of requests in a stage, each with a batch of its own.
-  int num_batches() const { return attention_dp ? stage_ranks() : 1; }
-  int attention_parts() const { return attention_dp ? 1 : stage_ranks(); }
+  int num_batches() const { return attention_dp ? tensor_ranks() : 1; }
+  int attention_parts() const { return attention_dp ? 1 : tensor_ranks(); }
 
   bool operator==(const Layout&) const = default;
 };

@@ -33,10 +33,11 @@ Result<parallel::ParallelConfig> parallel_of(const Candidate& candidate,
                                              const Workload& workload, const Choices& choices) {
   const Layout& layout = candidate.layout;
   WIDEEP_TRY_ASSIGN(const ConfigFiles files,
-                    config_files(candidate, planned, workload, choices, "in memory"));
+                    config_files(candidate, planned, workload, choices, 0, "in memory"));
   parallel::ParallelConfig parallel;
   parallel.name = "the recommendation";
-  parallel.sizes.tp = layout.stage_ranks();
+  parallel.sizes.tp = layout.tensor_ranks();
+  parallel.sizes.cp = layout.context;
   parallel.sizes.pp = layout.stages;
   parallel.sizes.moe_tp = layout.expert_slices;
   parallel.sizes.moe_ep = layout.ep;

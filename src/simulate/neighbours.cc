@@ -139,6 +139,11 @@ std::vector<Neighbour> neighbours_of(const Advice& advice, const Workload& workl
     layout.stages = stages;
     finder.add(layout, fmt::format("{} stages instead of {}", stages, best.stages));
   });
+  for_each_step(best.context, [&](int context) {
+    Layout layout = best;
+    layout.context = context;
+    finder.add(layout, fmt::format("sequences on {} ranks instead of {}", context, best.context));
+  });
   finder.add_drafts();
   Layout other = best;
   other.attention_dp = !best.attention_dp;

@@ -20,8 +20,8 @@ struct Neighbour {
 
 // Of the weighed layouts those that differ from the recommendation in one thing, by one step: ranks
 // that share the experts (with as many slots of a rank beyond those that experts need, or nearly),
-// slices, stages, attention, slots, drafts, or format. num_experts: of the model.
-// REQUIRES: there is a recommendation.
+// slices, stages, context parallelism, attention, slots, drafts, or format. num_experts: of the
+// model. REQUIRES: there is a recommendation.
 std::vector<Neighbour> neighbours_of(const Advice& advice, const Workload& workload,
                                      int num_experts);
 

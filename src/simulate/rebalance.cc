@@ -66,26 +66,16 @@ class Replay {
 
  private:
   void count_copies(const balance::Placement& kept, const balance::Placement& moved) {
-    const size_t slots = kept.slot_to_expert.size() / copies_.size();
-    for (size_t slot = 0; slot < kept.slot_to_expert.size(); ++slot) {
-      if (moved.slot_to_expert[slot] == kept.slot_to_expert[slot]) continue;
-      if (moved.slot_to_expert[slot] != balance::kUnusedSlot) ++copies_[slot / slots];
-    }
+    const std::vector<int64_t> copies = copies_of_ranks(kept, moved);
+    for (size_t rank = 0; rank < copies.size(); ++rank) copies_[rank] += copies[rank];
   }
 
   void judge(const balance::Placement& placement, const std::vector<double>& load,
              double* imbalance, double* seconds) const {
     const PlacedLayer placed = placed_as(placement, load, top_k_);
     const ProductKernel& kernel = hardware_.experts_in(options_.format);
-    // The rank with the most rows need not be the slowest: another may have to read more experts.
-    std::vector<ExpertWork> works = work_of_ranks(placed, options_.tokens, kernel.tile);
-    works.push_back(busiest_work(placed, options_.tokens, kernel.tile, hardware_.dispersion));
-    double slowest = 0.0;
-    for (const ExpertWork& work : works) {
-      slowest = std::max(slowest, expert_time(hardware_, kernel, shape_, work).seconds());
-    }
     *imbalance += imbalance_of(placed);
-    *seconds += slowest;
+    *seconds += slowest_time(hardware_, kernel, shape_, placed, options_.tokens).seconds();
   }
 
   const Hardware& hardware_;
@@ -134,6 +124,17 @@ Result<Rebalances> replay_rebalances(const Hardware& hardware, const model::Mode
     found.steps.push_back(step);
   }
   return found;
+}
+
+std::vector<int64_t> copies_of_ranks(const balance::Placement& kept,
+                                     const balance::Placement& moved) {
+  std::vector<int64_t> copies(static_cast<size_t>(kept.ep_size), 0);
+  const size_t slots = kept.slot_to_expert.size() / copies.size();
+  for (size_t slot = 0; slot < kept.slot_to_expert.size(); ++slot) {
+    if (moved.slot_to_expert[slot] == kept.slot_to_expert[slot]) continue;
+    if (moved.slot_to_expert[slot] != balance::kUnusedSlot) ++copies[slot / slots];
+  }
+  return copies;
 }
 
 double iterations_until_paid(const Rebalance& rebalance, const MoveLink& link) {

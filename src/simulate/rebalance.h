@@ -7,12 +7,14 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "balance/windowed_load.h"
 #include "model/config.h"
 #include "simulate/hardware.h"
+#include "wideep/placement.h"
 #include "wideep/status.h"
 
 namespace wideep::simulate {
@@ -59,6 +61,10 @@ struct Rebalances {
 Result<Rebalances> replay_rebalances(const Hardware& hardware, const model::ModelConfig& config,
                                      const balance::WindowedLoad& windows,
                                      const RebalanceOptions& options);
+
+// Experts that each rank receives if its slots change so, [ranks].
+std::vector<int64_t> copies_of_ranks(const balance::Placement& kept,
+                                     const balance::Placement& moved);
 
 // Iterations after which the time saved is what the link was busy for; negative: never.
 double iterations_until_paid(const Rebalance& rebalance, const MoveLink& link);

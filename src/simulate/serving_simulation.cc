@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "engine/scheduler.h"
+#include "simulate/context_part.h"
 
 namespace wideep::simulate {
 namespace {
@@ -35,11 +36,17 @@ class Simulation {
              const IterationTime& iteration_time)
       : requests_(requests), options_(options), iteration_time_(iteration_time) {
     const model::KvLayout kv = smallest_cache();
+    ranks_ = static_cast<size_t>(options.context_ranks);
     for (int batch = 0; batch < options.num_batches; ++batch) {
-      schedulers_.emplace_back(kv, options.limits);
+      for (int rank = 0; rank < options.context_ranks; ++rank) {
+        engine::ContextPlace place{.rank = rank, .size = options.context_ranks};
+        if (ranks_ > 1) place.caches.resize(ranks_);
+        schedulers_.emplace_back(kv, options.limits, std::move(place));
+      }
     }
-    backlog_.assign(schedulers_.size(), 0);
-    shapes_.resize(schedulers_.size());
+    backlog_.assign(static_cast<size_t>(options.num_batches), 0);
+    shapes_.resize(backlog_.size());
+    steps_.resize(schedulers_.size());
     times_.resize(requests.size());
   }
 
@@ -72,10 +79,13 @@ class Simulation {
       const SimulatedRequest& request = requests_[next_];
       const auto batch = static_cast<size_t>(std::ranges::min_element(backlog_) - backlog_.begin());
       const int index = static_cast<int>(next_);
-      WIDEEP_TRY(schedulers_[batch].submit(
-          {.index = index,
-           .prompt = std::vector<int32_t>(static_cast<size_t>(request.isl), index),
-           .max_tokens = request.osl}));
+      for (size_t rank = 0; rank < ranks_; ++rank) {
+        WIDEEP_TRY(
+            scheduler(batch, rank)
+                .submit({.index = index,
+                         .prompt = std::vector<int32_t>(static_cast<size_t>(request.isl), index),
+                         .max_tokens = request.osl}));
+      }
       backlog_[batch] += request.isl + request.osl;
       times_[next_].begin = options_.concurrency ? now_ : request.arrival;
       ++running_;
@@ -85,15 +95,21 @@ class Simulation {
   }
 
   void iterate() {
-    std::vector<Scheduler::Step*> steps;
-    for (size_t batch = 0; batch < schedulers_.size(); ++batch) {
-      steps.push_back(&schedulers_[batch].schedule());
-      shapes_[batch] = shape_of(steps.back()->batch);
+    std::vector<StepShape> of_ranks(ranks_);
+    for (size_t batch = 0; batch < shapes_.size(); ++batch) {
+      for (size_t rank = 0; rank < ranks_; ++rank) {
+        const size_t place = batch * ranks_ + rank;
+        steps_[place] = &schedulers_[place].schedule();
+        of_ranks[rank] = shape_of(steps_[place]->batch);
+      }
+      shapes_[batch] = busiest_of(of_ranks);
     }
     now_ += iteration_time_(shapes_);
     ++iterations_;
-    for (size_t batch = 0; batch < schedulers_.size(); ++batch) take_tokens(batch, *steps[batch]);
+    for (size_t batch = 0; batch < shapes_.size(); ++batch) take_tokens(batch);
   }
+
+  Scheduler& scheduler(size_t batch, size_t rank) { return schedulers_[batch * ranks_ + rank]; }
 
   // Positions of one sequence follow each other; what is before the first is read from the cache.
   static StepShape shape_of(const model::Batch& batch) {
@@ -108,17 +124,25 @@ class Simulation {
     return shape;
   }
 
-  void take_tokens(size_t batch, Scheduler::Step& step) {
-    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
-      Times& times = times_[static_cast<size_t>(sequence->request.index)];
-      schedulers_[batch].append(*sequence, std::vector<int32_t>{0}, {});
-      if (sequence->num_generated() == 1) times.first = now_;
-      if (sequence->num_generated() < sequence->request.max_tokens) continue;
-      times.last = now_;
-      backlog_[batch] -= sequence->prompt_length() + sequence->request.max_tokens;
-      --running_;
-      schedulers_[batch].finish(sequence);
+  void take_tokens(size_t batch) {
+    // Ranks that share sequences schedule the same.
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      Scheduler& each = scheduler(batch, rank);
+      for (Sequence* sequence : std::vector<Sequence*>(steps_[batch * ranks_ + rank]->sampled)) {
+        each.append(*sequence, std::vector<int32_t>{0}, {});
+        if (rank == 0) note_token(batch, *sequence);
+        if (sequence->num_generated() == sequence->request.max_tokens) each.finish(sequence);
+      }
     }
+  }
+
+  void note_token(size_t batch, const Sequence& sequence) {
+    Times& times = times_[static_cast<size_t>(sequence.request.index)];
+    if (sequence.num_generated() == 1) times.first = now_;
+    if (sequence.num_generated() < sequence.request.max_tokens) return;
+    times.last = now_;
+    backlog_[batch] -= sequence.prompt_length() + sequence.request.max_tokens;
+    --running_;
   }
 
   SimulatedServing summary() const {
@@ -144,11 +168,13 @@ class Simulation {
   std::span<const SimulatedRequest> requests_;
   const SimulationOptions& options_;
   const IterationTime& iteration_time_;
-  std::deque<Scheduler> schedulers_;  // they do not move
-  std::vector<int64_t> backlog_;      // [batches] tokens of running and waiting requests
-  std::vector<StepShape> shapes_;     // [batches] of the present iteration
-  std::vector<Times> times_;          // [requests]
-  size_t next_ = 0;                   // request
+  size_t ranks_ = 1;                     // of a batch
+  std::deque<Scheduler> schedulers_;     // [batches][ranks]; they do not move
+  std::vector<Scheduler::Step*> steps_;  // of the present iteration, as the schedulers
+  std::vector<int64_t> backlog_;         // [batches] tokens of running and waiting requests
+  std::vector<StepShape> shapes_;        // [batches] of the present iteration
+  std::vector<Times> times_;             // [requests]
+  size_t next_ = 0;                      // request
   int running_ = 0;
   int iterations_ = 0;
   double now_ = 0.0;

@@ -29,14 +29,16 @@ struct SimulatedRequest {
 };
 
 struct SimulationOptions {
-  int num_batches = 1;  // ranks, or groups of them, with requests of their own
+  int num_batches = 1;    // ranks, or groups of them, with requests of their own
+  int context_ranks = 1;  // that share the sequences of a batch (context parallelism)
   engine::SchedulerLimits limits;
   // Requests at the same time: the next begins when one ends, whatever its arrival. nullopt: each
   // begins when it arrives.
   std::optional<int> concurrency;
 };
 
-// Seconds of an iteration in which each batch computes this.
+// Seconds of an iteration in which each batch computes this; of ranks that share its sequences, the
+// busiest.
 using IterationTime = std::function<double(std::span<const measure::StepShape>)>;
 
 struct SimulatedServing {

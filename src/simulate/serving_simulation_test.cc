@@ -50,6 +50,26 @@ TEST(ServingSimulation, TellsWhatAnIterationReadsAndComputes) {
   EXPECT_EQ(seen[2], measure::decode_step(1, 70, 0));
 }
 
+// Four ranks share each sequence in turns of a page: a prompt of 256 tokens is 64 on each.
+TEST(ServingSimulation, RanksThatShareSequencesComputeTheirTurns) {
+  SimulationOptions shared = options();
+  shared.context_ranks = 4;
+  shared.limits.max_num_tokens = 256;
+  const std::vector<SimulatedRequest> requests = {{.isl = 256, .osl = 2}};
+  std::vector<StepShape> seen;
+  const auto served = simulate_serving(requests, shared, [&](std::span<const StepShape> batches) {
+    EXPECT_EQ(batches.size(), 1u);
+    seen.push_back(batches[0]);
+    return by_tokens(batches);
+  });
+  ASSERT_TRUE(served.ok()) << served.status().message();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].num_tokens, 64);
+  EXPECT_EQ(seen[0].attended, 64 * (193 + 256) / 2);  // the last turn
+  EXPECT_EQ(seen[1], measure::decode_step(1, 256, 0));
+  EXPECT_NEAR(served->end_to_end.median, 0.065, 1e-9);
+}
+
 TEST(ServingSimulation, RequestsWaitForTheIterationUnderWay) {
   const std::vector<SimulatedRequest> requests = {{.arrival = 0.0, .isl = 1, .osl = 2},
                                                   {.arrival = 0.5, .isl = 1, .osl = 1}};

@@ -99,11 +99,30 @@ StepCost::StepCost(const Hardware& hardware, const ModelConfig& config, const La
 
 // A ring over the ranks that compute a batch together: each sends twice its part of all rows.
 double StepCost::all_reduce_seconds(double tokens) const {
-  const int ranks = layout_.stage_ranks();
+  const int ranks = layout_.tensor_ranks();
   if (layout_.attention_dp || ranks == 1) return 0.0;
   const Link& link = link_between(hardware_, ranks);
   const double bytes = 2.0 * tokens * config_.hidden_size * kActivationBytes * (ranks - 1) / ranks;
   return link.latency + bytes / link.bandwidth;
+}
+
+// The ranks that share sequences wait once until all have written keys and values; then a rank
+// reads those of the other ranks in place. Between nodes the new ones are sent to each node
+// instead.
+double StepCost::meeting_seconds(const StepShape& batch) const {
+  const int ranks = layout_.context;
+  if (ranks == 1) return 0.0;
+  // Ranks that differ only in context are tensor_ranks() apart.
+  const int span = ranks * layout_.tensor_ranks();
+  const Link& link = link_between(hardware_, span);
+  // Cores read each other's pages like their own.
+  if (hardware_.divisible && hardware_.nodes == 1) return link.latency;
+  const bool one_node = !hardware_.divisible && span <= hardware_.node_link_ranks;
+  const auto tokens = static_cast<double>(batch.num_tokens);
+  const double positions = one_node
+                               ? (static_cast<double>(batch.cached) / ranks + tokens) * (ranks - 1)
+                               : tokens * (ranks - 1);
+  return link.latency + positions * kv_bytes_ / link.bandwidth;
 }
 
 void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
@@ -113,14 +132,15 @@ void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, 
                           .format = layout_.format};
   const ProductKernel& kernel = hardware.experts_in(layout_.format);
   // Ranks that take turns on a core make up for each other.
-  const ExpertWork work = turns_ > 1.0
-                              ? mean_work(placed, all_tokens, kernel.tile)
-                              : busiest_work(placed, all_tokens, kernel.tile, hardware.dispersion);
-  time->experts += expert_time(hardware, kernel, shape, work).seconds();
+  const ExpertTime experts =
+      turns_ > 1.0
+          ? expert_time(hardware, kernel, shape, mean_work(placed, all_tokens, kernel.tile))
+          : slowest_time(hardware, kernel, shape, placed, all_tokens);
+  time->experts += experts.seconds();
   if (layout_.ep == 1) return;
 
   // What a rank sends: of its own tokens, or of its part of the tokens that all ranks know.
-  const double sent = layout_.attention_dp ? tokens : tokens / layout_.stage_ranks();
+  const double sent = layout_.attention_dp ? tokens : tokens / layout_.tensor_ranks();
   const int top_k = config_.routing.top_k;
   const double spread = std::min(config_.routing.num_experts, hardware.processors);
   const double hidden = config_.hidden_size;
@@ -175,6 +195,7 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
     time.dense = product_seconds(hardware, own, layout_.format, mlp);
   }
   time.joint = 2.0 * all_reduce_seconds(tokens);
+  if (config_.is_cached(layer)) time.joint += meeting_seconds(batch);
   return time;
 }
 
@@ -203,11 +224,13 @@ double StepCost::working_set(const StepShape& batch, double all_tokens) const {
     const measure::LayerElements& elements = layers_[static_cast<size_t>(layer)];
     bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
     if (config_.is_cached(layer)) {
-      bytes += static_cast<double>(batch.cached) * kv_bytes_ * layout_.num_batches();
+      bytes +=
+          static_cast<double>(batch.cached) * kv_bytes_ * layout_.num_batches() * layout_.context;
     }
     if (!config_.is_moe(layer)) continue;
     const ExpertWork work = mean_work(experts_[moe++], all_tokens, 1);
-    bytes += work.experts * layout_.ep * static_cast<double>(elements.expert) * weight;
+    bytes +=
+        work.experts * layout_.ep * layout_.context * static_cast<double>(elements.expert) * weight;
   }
   return bytes;
 }
@@ -219,8 +242,8 @@ double StepCost::all_bytes() const {
     const measure::LayerElements& elements = layers_[static_cast<size_t>(layer)];
     bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
     if (config_.is_moe(layer)) {
-      bytes +=
-          static_cast<double>(layout_.num_slots) * static_cast<double>(elements.expert) * weight;
+      bytes += layout_.context * static_cast<double>(layout_.num_slots) *
+               static_cast<double>(elements.expert) * weight;
     }
   }
   return bytes;

@@ -2,11 +2,13 @@
 //
 // How long an iteration takes: the sum over layers of what the busiest rank does.
 //
-//   attention  projections (dense products), keys and values of earlier positions read once, scores
+//   attention  projections (dense products), keys and values of earlier positions read once,
+//   scores;
+//              with context parallelism those of other ranks over the link
 //   dense      dense MLPs, shared experts, routers, LM head
-//   experts    of the rank with the most rows (expert_load.h, expert_cost.h)
+//   experts    of the slowest rank (expert_load.h, expert_cost.h)
 //   exchange   dispatch and combine (exchange_cost.h); all-reduces of ranks that compute a batch
-//              together; rows to the next pipeline stage
+//              together; meetings of ranks that share sequences; rows to the next pipeline stage
 //   fixed      of an iteration: scheduling, sampling, launches
 //
 // Thread safety: const methods may run at the same time.
@@ -50,7 +52,8 @@ class StepCost {
   StepCost(const Hardware& hardware, const model::ModelConfig& config, const Layout& layout,
            std::vector<PlacedLayer> experts);
 
-  // The iteration of one batch through all stages, if every batch of a stage has this shape. With
+  // The iteration of one batch through all stages, if every batch of a stage has this shape: with
+  // context parallelism that of the busiest of the ranks that share it (context_part.h). With
   // `stages` micro-batches under way, one ends every stages-th part of it.
   StepTime step(const measure::StepShape& batch) const;
   // The same for batches of different shapes: ranks wait for each other in every layer, so each
@@ -68,6 +71,7 @@ class StepCost {
   void add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
                    double all_tokens, StepTime* time, StepTime* wire) const;
   double all_reduce_seconds(double tokens) const;
+  double meeting_seconds(const measure::StepShape& batch) const;
 
   // Bytes that all ranks read in an iteration.
   double working_set(const measure::StepShape& batch, double all_tokens) const;

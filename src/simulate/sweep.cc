@@ -3,17 +3,33 @@
 
 #include <algorithm>
 
+#include "parallel/parallel_config.h"
+#include "run/layouts.h"
+
 namespace wideep::simulate {
 namespace {
 
 constexpr int kMostStages = 8;
 constexpr int kMostSlices = 4;
+constexpr int kMostContext = 8;
 
 // Redundant slots of a rank that are worth a look; more take memory from the cache.
 constexpr int kRedundantPerRank[] = {0, 1, 2, 4};
 
 // Drafts of a request that are worth a look.
 constexpr int kDrafts[] = {1, 2, 3, 5, 8};
+
+// Whether the engine runs the model so (run::check_parts).
+bool is_accepted(const model::ModelConfig& config, const Layout& layout) {
+  parallel::ParallelConfig settings;
+  settings.sizes = {.tp = layout.tensor_ranks(),
+                    .pp = layout.stages,
+                    .cp = layout.context,
+                    .moe_tp = layout.expert_slices,
+                    .moe_ep = layout.ep};
+  settings.enable_attention_dp = layout.attention_dp;
+  return run::check_parts(settings, config).ok();
+}
 
 bool divides_heads(const model::ModelConfig& config, int parts) {
   return config.num_heads % parts == 0 && config.hidden_size % parts == 0;
@@ -28,6 +44,23 @@ std::vector<int> slot_counts(int num_experts, int ep) {
     counts.push_back((least + more) * ep);
   }
   return counts;
+}
+
+// With every number of slots, format and number of drafts.
+void add_variants(Layout layout, const std::vector<kernels::WeightFormat>& formats, int experts,
+                  const Choices& choices, std::vector<Layout>* layouts) {
+  for (const int slots : slot_counts(experts, layout.ep)) {
+    layout.num_slots = slots;
+    for (const auto format : formats) {
+      layout.format = format;
+      layout.drafts = 0;
+      layouts->push_back(layout);
+      for (const int drafts : kDrafts) {
+        layout.drafts = drafts;
+        if (drafts <= choices.most_drafts) layouts->push_back(layout);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -54,28 +87,23 @@ std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfi
     for (int slices = 1; slices <= kMostSlices; slices *= 2) {
       if (config.moe_intermediate_size % (slices * 128) != 0 && slices > 1) continue;
       for (int ep = 1; ep * slices * stages <= choices.most_ranks && ep <= experts; ep *= 2) {
-        // Without a network, ranks of different nodes do not reach each other.
-        const bool one_node =
-            hardware.divisible || ep * slices * stages <= hardware.node_link_ranks;
-        if (!one_node && hardware.network.bandwidth <= 0.0) continue;
-        for (const bool attention_dp : {true, false}) {
-          const int parts = ep * slices;
-          if (!attention_dp && (parts == 1 || !divides_heads(config, parts))) continue;
-          for (const int slots : slot_counts(experts, ep)) {
-            for (const auto format : formats) {
-              Layout layout{.ep = ep,
-                            .expert_slices = slices,
-                            .stages = stages,
-                            .attention_dp = attention_dp,
-                            .num_slots = slots,
-                            .format = format,
-                            .cache = choices.cache};
-              layouts.push_back(layout);
-              for (const int drafts : kDrafts) {
-                layout.drafts = drafts;
-                if (drafts <= choices.most_drafts) layouts.push_back(layout);
-              }
-            }
+        for (int context = 1; context <= kMostContext; context *= 2) {
+          Layout layout{.ep = ep,
+                        .expert_slices = slices,
+                        .stages = stages,
+                        .context = context,
+                        .cache = choices.cache};
+          if (layout.num_ranks() > choices.most_ranks) break;
+          // Without a network, ranks of different nodes do not reach each other.
+          const bool one_node =
+              hardware.divisible || layout.num_ranks() <= hardware.node_link_ranks;
+          if (!one_node && hardware.network.bandwidth <= 0.0) continue;
+          for (const bool attention_dp : {true, false}) {
+            layout.attention_dp = attention_dp;
+            const int parts = layout.tensor_ranks();
+            if (!attention_dp && (parts == 1 || !divides_heads(config, parts))) continue;
+            if (!is_accepted(config, layout)) continue;
+            add_variants(layout, formats, experts, choices, &layouts);
           }
         }
       }

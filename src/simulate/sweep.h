@@ -14,8 +14,9 @@
 
 namespace wideep::simulate {
 
-// Every combination of expert parallelism, slices of experts, stages, attention DP or TP, slots,
-// formats and drafts that the model can be cut into, on at most choices.most_ranks ranks.
+// Every combination of expert parallelism, slices of experts, stages, context parallelism,
+// attention DP or TP, slots, formats and drafts that the model can be cut into, on at most
+// choices.most_ranks ranks.
 std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfig& config,
                                const Choices& choices);
 
