@@ -54,8 +54,10 @@ class Simulation {
     while (true) {
       WIDEEP_TRY(submit_arrived());
       if (!has_work()) {
-        if (next_ == requests_.size()) break;
-        now_ = requests_[next_].arrival;  // nothing to do until then
+        if (known_ == requests_.size()) break;
+        // Nothing to do until the next one is known.
+        if (known_ == sent_) send_next(requests_[sent_].arrival);
+        now_ = std::max(now_, known_at(known_));
         continue;
       }
       iterate();
@@ -68,17 +70,29 @@ class Simulation {
     return std::ranges::any_of(schedulers_, [](const Scheduler& each) { return each.has_work(); });
   }
 
-  bool next_begins() const {
-    if (next_ == requests_.size()) return false;
-    if (options_.concurrency) return running_ < *options_.concurrency;
-    return requests_[next_].arrival <= now_;
+  void send_next(double now) { times_[sent_++].begin = now; }
+  double known_at(size_t request) const {
+    return times_[request].begin + options_.overhead.request;
+  }
+
+  // A client of a closed loop sends its next request when the one before has ended.
+  void send_due() {
+    if (options_.concurrency) {
+      while (sent_ < requests_.size() &&
+             sent_ - ended_ < static_cast<size_t>(*options_.concurrency))
+        send_next(now_);
+      return;
+    }
+    while (sent_ < requests_.size() && requests_[sent_].arrival <= now_)
+      send_next(requests_[sent_].arrival);
   }
 
   Status submit_arrived() {
-    while (next_begins()) {
-      const SimulatedRequest& request = requests_[next_];
+    send_due();
+    for (; known_ < sent_ && known_at(known_) <= now_; ++known_) {
+      const SimulatedRequest& request = requests_[known_];
       const auto batch = static_cast<size_t>(std::ranges::min_element(backlog_) - backlog_.begin());
-      const int index = static_cast<int>(next_);
+      const int index = static_cast<int>(known_);
       for (size_t rank = 0; rank < ranks_; ++rank) {
         WIDEEP_TRY(
             scheduler(batch, rank)
@@ -87,15 +101,13 @@ class Simulation {
                          .max_tokens = request.osl}));
       }
       backlog_[batch] += request.isl + request.osl;
-      times_[next_].begin = options_.concurrency ? now_ : request.arrival;
-      ++running_;
-      ++next_;
     }
     return {};
   }
 
   void iterate() {
     std::vector<StepShape> of_ranks(ranks_);
+    size_t tokens = 0;
     for (size_t batch = 0; batch < shapes_.size(); ++batch) {
       for (size_t rank = 0; rank < ranks_; ++rank) {
         const size_t place = batch * ranks_ + rank;
@@ -103,8 +115,11 @@ class Simulation {
         of_ranks[rank] = shape_of(steps_[place]->batch);
       }
       shapes_[batch] = busiest_of(of_ranks);
+      tokens += steps_[batch * ranks_]->sampled.size();
     }
-    now_ += iteration_time_(shapes_);
+    const ServingOverhead& overhead = options_.overhead;
+    now_ += iteration_time_(shapes_) + overhead.iteration +
+            overhead.token * static_cast<double>(tokens);
     ++iterations_;
     for (size_t batch = 0; batch < shapes_.size(); ++batch) take_tokens(batch);
   }
@@ -142,7 +157,7 @@ class Simulation {
     if (sequence.num_generated() < sequence.request.max_tokens) return;
     times.last = now_;
     backlog_[batch] -= sequence.prompt_length() + sequence.request.max_tokens;
-    --running_;
+    ++ended_;
   }
 
   SimulatedServing summary() const {
@@ -174,8 +189,9 @@ class Simulation {
   std::vector<int64_t> backlog_;         // [batches] tokens of running and waiting requests
   std::vector<StepShape> shapes_;        // [batches] of the present iteration
   std::vector<Times> times_;             // [requests]
-  size_t next_ = 0;                      // request
-  int running_ = 0;
+  // Requests in their order: clients have sent so many, ranks know of so many of them.
+  size_t sent_ = 0, known_ = 0;
+  size_t ended_ = 0;
   int iterations_ = 0;
   double now_ = 0.0;
 };

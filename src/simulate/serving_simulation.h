@@ -28,10 +28,18 @@ struct SimulatedRequest {
   int osl = 1;           // tokens of the answer
 };
 
+// What serving takes beside the engine's iterations, in seconds.
+struct ServingOverhead {
+  double request = 0.0;    // from a client's sending until ranks know it, and back to the client
+  double iteration = 0.0;  // that an iteration is longer: what ranks report to the server
+  double token = 0.0;      // the same for each of its tokens, where server and clients share cores
+};
+
 struct SimulationOptions {
   int num_batches = 1;    // ranks, or groups of them, with requests of their own
   int context_ranks = 1;  // that share the sequences of a batch (context parallelism)
   engine::SchedulerLimits limits;
+  ServingOverhead overhead;
   // Requests at the same time: the next begins when one ends, whatever its arrival. nullopt: each
   // begins when it arrives.
   std::optional<int> concurrency;

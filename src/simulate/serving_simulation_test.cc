@@ -103,6 +103,46 @@ TEST(ServingSimulation, AClosedLoopKeepsItsNumberOfRequests) {
   EXPECT_EQ(served->iterations, 12);
 }
 
+TEST(ServingSimulation, ServingTakesTimeBesideIterations) {
+  const std::vector<SimulatedRequest> requests = {{.arrival = 0.0, .isl = 1, .osl = 3},
+                                                  {.arrival = 0.0, .isl = 1, .osl = 3}};
+  SimulationOptions serving = options();
+  serving.overhead = {.request = 0.5, .iteration = 0.25, .token = 0.125};
+  const auto served =
+      simulate_serving(requests, serving, [](std::span<const StepShape>) { return 1.0; });
+  ASSERT_TRUE(served.ok()) << served.status().message();
+  // Known after 0.5; then three iterations of 1 + 0.25 + 2 · 0.125 with a token of each.
+  EXPECT_EQ(served->iterations, 3);
+  EXPECT_NEAR(served->ttft.median, 2.0, 1e-9);
+  EXPECT_NEAR(served->tpot.median, 1.5, 1e-9);
+  EXPECT_NEAR(served->seconds, 5.0, 1e-9);
+}
+
+TEST(ServingSimulation, AClosedLoopWaitsForItsNextRequest) {
+  const std::vector<SimulatedRequest> requests(3, {.isl = 1, .osl = 2});
+  SimulationOptions closed = options();
+  closed.concurrency = 1;
+  closed.overhead.request = 0.5;
+  const auto served =
+      simulate_serving(requests, closed, [](std::span<const StepShape>) { return 1.0; });
+  ASSERT_TRUE(served.ok()) << served.status().message();
+  EXPECT_NEAR(served->ttft.maximum, 1.5, 1e-9);  // from sending, not from arriving
+  EXPECT_NEAR(served->seconds, 3 * 2.5, 1e-9);
+}
+
+TEST(ServingSimulation, ARequestUnderWayMissesTheIterationThatBegins) {
+  const std::vector<SimulatedRequest> requests = {{.arrival = 0.0, .isl = 1, .osl = 3},
+                                                  {.arrival = 0.9, .isl = 1, .osl = 1}};
+  SimulationOptions late = options();
+  late.overhead.request = 0.2;
+  const auto served =
+      simulate_serving(requests, late, [](std::span<const StepShape>) { return 1.0; });
+  ASSERT_TRUE(served.ok()) << served.status().message();
+  // Iterations begin at 0.2, 1.2 and 2.2; the second request is known at 1.1.
+  EXPECT_EQ(served->iterations, 3);
+  EXPECT_NEAR(served->ttft.maximum, 1.3, 1e-9);
+}
+
 TEST(ServingSimulation, ARequestThatNeverFitsIsAnError) {
   const std::vector<SimulatedRequest> requests = {{.isl = 100000, .osl = 1}};
   EXPECT_FALSE(simulate_serving(requests, options(), by_tokens).ok());
