@@ -220,6 +220,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   }
   if (received_.ends) return Next::kEnd;
   const base::TraceSpan span(base::Span::kAgree);
+  const int64_t before_ns = base::thread_cpu_ns() - parts_.stage.waited_cpu_ns();
   transport::AgreedWords mine = {};
   set_passes(step);
   mine[kFlagsWord] = flags_word();
@@ -239,6 +240,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   }
   observe_last_step();
   update_prompt_gate();
+  agree_cpu_ns_ += base::thread_cpu_ns() - parts_.stage.waited_cpu_ns() - before_ns;
   return decide();
 }
 
@@ -358,6 +360,7 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
                                                             std::numeric_limits<int32_t>::max()));
   record.begin_ns = begin_ns_;
   record.schedule_ns = std::exchange(schedule_ns_, 0);
+  record.agree_cpu_ns = std::exchange(agree_cpu_ns_, 0);
   // Only one rank of a group and pipeline counts tokens, so that sums over ranks are right.
   if (reports_tokens()) {
     record.prompt_tokens = step.prompt_tokens;

@@ -195,6 +195,7 @@ class Engine {
   std::vector<int32_t> words_sent_;  // of send_yields()
   int64_t begin_ns_ = 0;             // start of this iteration
   int64_t schedule_ns_ = 0;          // time spent since the last iteration's record
+  int64_t agree_cpu_ns_ = 0;         // the same, of agreements, without waits
   int64_t waited_before_ns_ = 0;     // Pipeline::waited_ns() at that time
   int64_t ended_ns_ = 0;
 };

@@ -32,12 +32,15 @@ std::string encode(const IterationRecord& record) {
   writer.put(record.draft_bytes);
   writer.put(record.gave_up_drafts);
   writer.put(record.tail_cpu_ns);
+  writer.put(record.agree_cpu_ns);
   writer.put(record.wall_ns);
   writer.put(record.schedule_ns);
   writer.put(static_cast<uint32_t>(record.layers.size()));
   for (const LayerRecord& layer : record.layers) {
     writer.put(layer.other_cpu_ns);
     writer.put(layer.experts_cpu_ns);
+    writer.put(layer.shared_cpu_ns);
+    writer.put(layer.exchange_cpu_ns);
     writer.put_all(layer.sent);
     writer.put_all(layer.counts);
     writer.put(layer.initial_imbalance);
@@ -59,12 +62,15 @@ IterationRecord decode_iteration(std::string_view bytes) {
   record.draft_bytes = reader.get<int64_t>();
   record.gave_up_drafts = reader.get<bool>();
   record.tail_cpu_ns = reader.get<int64_t>();
+  record.agree_cpu_ns = reader.get<int64_t>();
   record.wall_ns = reader.get<int64_t>();
   record.schedule_ns = reader.get<int64_t>();
   record.layers.resize(reader.get<uint32_t>());
   for (LayerRecord& layer : record.layers) {
     layer.other_cpu_ns = reader.get<int64_t>();
     layer.experts_cpu_ns = reader.get<int64_t>();
+    layer.shared_cpu_ns = reader.get<int64_t>();
+    layer.exchange_cpu_ns = reader.get<int64_t>();
     layer.sent = reader.get_all<int32_t>();
     layer.counts = reader.get_all<int32_t>();
     layer.initial_imbalance = reader.get<float>();

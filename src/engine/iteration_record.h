@@ -26,7 +26,10 @@ struct LayerRecord {
   // From the end of the previous MoE layer to the end of this one, without experts_cpu_ns.
   int64_t other_cpu_ns = 0;
   int64_t experts_cpu_ns = 0;  // computing the rows that this rank received
-  std::vector<int32_t> sent;   // [ep_size] (token, expert) pairs sent to each rank
+  // Of other_cpu_ns: the shared expert; coding rows, counts, choice of slots, dispatch and combine.
+  int64_t shared_cpu_ns = 0;
+  int64_t exchange_cpu_ns = 0;
+  std::vector<int32_t> sent;  // [ep_size] (token, expert) pairs sent to each rank
   // [num_experts] tokens of this rank per expert; empty unless asked for
   std::vector<int32_t> counts;
   // The imbalance ratio over all ranks if experts were still in their initial slots; negative: not
@@ -47,6 +50,7 @@ struct IterationRecord {
   int64_t draft_bytes = 0;         // memory of the drafters' pools and texts
   bool gave_up_drafts = false;     // too few were right (acceptance_length_threshold)
   int64_t tail_cpu_ns = 0;         // after the last MoE layer: head, sampling
+  int64_t agree_cpu_ns = 0;        // agreeing with the other ranks before the first layer
   int64_t wall_ns = 0;
   int64_t schedule_ns = 0;          // scheduling, and appending the tokens of earlier iterations
   std::vector<LayerRecord> layers;  // MoE layers, ascending
@@ -55,6 +59,7 @@ struct IterationRecord {
 };
 inline bool operator==(const LayerRecord& a, const LayerRecord& b) {
   return a.other_cpu_ns == b.other_cpu_ns && a.experts_cpu_ns == b.experts_cpu_ns &&
+         a.shared_cpu_ns == b.shared_cpu_ns && a.exchange_cpu_ns == b.exchange_cpu_ns &&
          a.sent == b.sent && a.counts == b.counts && a.initial_imbalance == b.initial_imbalance;
 }
 

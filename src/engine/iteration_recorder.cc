@@ -53,6 +53,8 @@ void IterationRecorder::count(const model::MoeLayerRecord& layer) {
   }
   LayerRecord& record = record_.layers.back();
   record.experts_cpu_ns += layer.experts_cpu_ns;
+  record.shared_cpu_ns += layer.shared_cpu_ns;
+  record.exchange_cpu_ns += layer.exchange_cpu_ns;
   experts_rows_ += layer.experts_rows;
   record.other_cpu_ns += busy_cpu_ns() - last_mark_cpu_ns_ - layer.experts_cpu_ns;
   add(layer.sent_entries, std::span(record.sent).subspan(dispatch_ranks_.begin));

@@ -48,12 +48,15 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
 Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
   if (!exchange_.is_open()) WIDEEP_TRY(open(compute));
   routing_.route(compute, weights, call);
+  start_totals();
+  const int64_t before = worked_ns(compute);
   const kernels::InputRows rows =
       token_rows_.encode(compute, call, routing_.wanted(), routing_.input_weights());
   Progress progress{compute, weights, call, rows,
                     ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens)};
-  start_totals();
   WIDEEP_TRY(run_chunks(progress));
+  totals_.exchange_cpu_ns =
+      worked_ns(compute) - before - totals_.experts_cpu_ns - totals_.shared_cpu_ns;
   report(call);
   return {};
 }
@@ -217,8 +220,13 @@ void MoeRunner::keep_wanted_slots(ep::TokenRange tokens) {
 
 // ---- experts ----
 
-// Measures the critical path: this thread's processor time, plus what the busiest other thread
-// needed beyond it (ThreadPool::lag_cpu_ns).
+// On the critical path: this thread's processor time without that of waits, plus what the busiest
+// other thread needed beyond it (ThreadPool::lag_cpu_ns).
+int64_t MoeRunner::worked_ns(const Compute& compute) const {
+  return base::thread_cpu_ns() - endpoint_.waited_cpu_ns() + compute.pool().lag_cpu_ns();
+}
+
+// Measures the critical path as worked_ns() does.
 Status MoeRunner::run_experts(const Progress& progress, int chunk) {
   const TraceSpan span(Span::kExperts, progress.call.layer);
   const base::ThreadPool& pool = progress.compute.pool();
@@ -236,6 +244,13 @@ void MoeRunner::run_shared(Progress& progress) {
   progress.shared_done = true;
   if (!progress.weights.has_shared()) return;
   const TraceSpan span(Span::kSharedExpert, progress.call.layer);
+  const int64_t before = worked_ns(progress.compute);
+  add_shared(progress);
+  totals_.shared_cpu_ns += worked_ns(progress.compute) - before;
+}
+
+// Unless the caller has computed it.
+void MoeRunner::add_shared(Progress& progress) {
   const int hidden = config_.hidden_size;
   if (progress.shared != nullptr) return gate_shared(progress);
   const SourceRows rows = token_rows_.shared_input(progress.call, routing_.wanted(), progress.rows);
@@ -274,7 +289,8 @@ void MoeRunner::start_totals() {
   totals_.counts.assign(config_.routing.num_experts, 0);
   totals_.group_counts.assign(config_.routing.num_experts, 0);
   totals_.sent_entries.assign(shape_.ep_size, 0);
-  totals_.experts_cpu_ns = totals_.experts_rows = 0;
+  totals_.experts_cpu_ns = totals_.shared_cpu_ns = totals_.exchange_cpu_ns = 0;
+  totals_.experts_rows = 0;
   experts_.rows().clear_noise();
 }
 
@@ -286,6 +302,8 @@ void MoeRunner::report(const MoeCall& call) const {
                        .group_counts = totals_.group_counts,
                        .sent_entries = totals_.sent_entries,
                        .experts_cpu_ns = totals_.experts_cpu_ns,
+                       .shared_cpu_ns = totals_.shared_cpu_ns,
+                       .exchange_cpu_ns = totals_.exchange_cpu_ns,
                        .experts_rows = totals_.experts_rows,
                        .dispatched = token_rows_.noise(),
                        .returned = experts_.rows().noise()});

@@ -106,7 +106,7 @@ class MoeRunner {
   // Sums over all chunks, as in MoeLayerRecord.
   struct Totals {
     std::vector<int32_t> counts, group_counts, sent_entries;
-    int64_t experts_cpu_ns = 0;
+    int64_t experts_cpu_ns = 0, shared_cpu_ns = 0, exchange_cpu_ns = 0;
     int64_t experts_rows = 0;
   };
   enum class Wait { kNo, kYes };
@@ -114,6 +114,7 @@ class MoeRunner {
   bool reduced() const { return shape_.combine == ep::Combine::kReduced; }
 
   Status open(const Compute& compute);
+  int64_t worked_ns(const Compute& compute) const;
   void start_totals();
   void report(const MoeCall& call) const;
 
@@ -130,6 +131,7 @@ class MoeRunner {
 
   Status run_experts(const Progress& progress, int chunk);
   void run_shared(Progress& progress);
+  void add_shared(Progress& progress);
   void gate_shared(Progress& progress);
 
   const ModelConfig& config_;

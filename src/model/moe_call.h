@@ -53,7 +53,11 @@ struct MoeLayerRecord {
   // [ep_size] (token, expert) pairs for each rank, of all tokens, wanted or not.
   std::span<const int32_t> sent_entries;
   int64_t experts_cpu_ns = 0;  // critical processor time of computing this rank's experts
-  int64_t experts_rows = 0;    // rows that they have computed, one for each (token, expert)
+  // The same, without waits, of the shared expert; and of all else after the router: coding rows,
+  // counts, choice of slots, dispatch, combine, the sum of results.
+  int64_t shared_cpu_ns = 0;
+  int64_t exchange_cpu_ns = 0;
+  int64_t experts_rows = 0;  // rows that they have computed, one for each (token, expert)
   // With MoeOptions::measure_noise: the coding noise of this rank's rows, and of its experts'
   // results.
   RowNoise dispatched, returned;

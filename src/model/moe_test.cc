@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/cpu_time.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "kernels/kernels.h"
@@ -55,6 +56,7 @@ struct Outcome : MoeObserver {
   std::vector<float> x;
   std::vector<int32_t> experts, counts, group_counts, sent;
   RowNoise dispatched, returned;
+  int64_t shared_cpu_ns = 0, parts_cpu_ns = 0;  // of the last iteration
 
   void on_layer(const MoeLayerRecord& record) override {
     const auto append = [](std::vector<int32_t>& to, std::span<const int32_t> from) {
@@ -66,6 +68,8 @@ struct Outcome : MoeObserver {
     append(sent, record.sent_entries);
     dispatched.add(record.dispatched);
     returned.add(record.returned);
+    shared_cpu_ns = record.shared_cpu_ns;
+    parts_cpu_ns = record.experts_cpu_ns + shared_cpu_ns + record.exchange_cpu_ns;
   }
 };
 
@@ -133,7 +137,16 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
                  .x = x.data()};
     const std::vector<int32_t> wanted = wanted_of(call.num_tokens);
     if (options.every_third) call.wanted = wanted;
+    const auto worked_ns = [&] { return base::thread_cpu_ns() - endpoint.waited_cpu_ns(); };
+    const int64_t before = worked_ns();
     WIDEEP_TRY(runner.forward(compute, weights, call));
+    // The router is in none of the parts; the first call also opens the exchange.
+    if (iteration > 0) {
+      EXPECT_LE(outcome->parts_cpu_ns, worked_ns() - before);
+    }
+    if (call.num_tokens > 0) {
+      EXPECT_GT(outcome->shared_cpu_ns, 0);
+    }
     outcome->x.insert(outcome->x.end(), x.begin(), x.end());
   }
   return {};

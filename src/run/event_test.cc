@@ -33,7 +33,12 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   engine::IterationRecord record;
   record.iteration = 7;
   record.end_ns = 11;
-  record.layers.push_back({.experts_cpu_ns = 5, .sent = {1, 2}, .counts = {3}});
+  record.agree_cpu_ns = 13;
+  record.layers.push_back({.experts_cpu_ns = 5,
+                           .shared_cpu_ns = 6,
+                           .exchange_cpu_ns = 7,
+                           .sent = {1, 2},
+                           .counts = {3}});
   EXPECT_EQ(over_the_pipe(RankIteration{record}).record, record);
   EXPECT_EQ(over_the_pipe(WeightsRead{123}).bytes, 123u);
   EXPECT_TRUE(over_the_pipe(ExpertRecording{true}).records);

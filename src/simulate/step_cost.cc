@@ -126,14 +126,13 @@ double StepCost::meeting_seconds(const StepShape& batch) const {
 }
 
 void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
-                           double all_tokens, StepTime* time, StepTime* wire) const {
+                           double all_tokens, Rank rank, StepTime* time, StepTime* wire) const {
   const ExpertShape shape{.hidden = config_.hidden_size,
                           .intermediate = config_.moe_intermediate_size / layout_.expert_slices,
                           .format = layout_.format};
   const ProductKernel& kernel = hardware.experts_in(layout_.format);
-  // Ranks that take turns on a core make up for each other.
   const ExpertTime experts =
-      turns_ > 1.0
+      rank == Rank::kMean
           ? expert_time(hardware, kernel, shape, mean_work(placed, all_tokens, kernel.tile))
           : slowest_time(hardware, kernel, shape, placed, all_tokens);
   time->experts += experts.seconds();
@@ -249,7 +248,22 @@ double StepCost::all_bytes() const {
   return bytes;
 }
 
+StepTime StepCost::rank_time(const StepShape& batch, Rank rank) const {
+  StepTime wire;  // takes no processor time
+  return rank_time(batch, static_cast<double>(batch.num_tokens) * layout_.num_batches(), rank,
+                   &wire);
+}
+
 StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
+  StepTime wire;  // goes on while other ranks have their turns on the cores
+  // Ranks that take turns on a core make up for each other.
+  StepTime time = rank_time(batch, all_tokens, turns_ > 1.0 ? Rank::kMean : Rank::kBusiest, &wire);
+  if (turns_ > 1.0) time *= turns_ * (1.0 + hardware_.turns_loss);
+  return time += wire;
+}
+
+StepTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank rank,
+                             StepTime* wire) const {
   const double read = hardware_.divisible ? working_set(batch, all_tokens) : 0.0;
   const Hardware hardware = dense_hardware(hardware_, layout_.format, layout_.num_ranks(), read);
   // What is read in every iteration stays in the caches as long as there is room. Experts do not
@@ -258,7 +272,6 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
                                                                   layout_.num_ranks(), all_bytes())
                                                   : hardware_;
   StepTime time;
-  StepTime wire;  // goes on while other ranks have their turns on the cores
   size_t moe = 0;
   const auto tokens = static_cast<double>(batch.num_tokens);
   for (int layer = 0; layer < config_.num_layers; ++layer) {
@@ -268,7 +281,7 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
         is_last ? std::min(1.0, static_cast<double>(batch.num_logit_rows) / tokens) : 1.0;
     time += layer_time(hardware, layer, batch, used);
     if (!config_.is_moe(layer)) continue;
-    add_experts(of_experts, experts_[moe++], tokens * used, all_tokens * used, &time, &wire);
+    add_experts(of_experts, experts_[moe++], tokens * used, all_tokens * used, rank, &time, wire);
   }
   const double head = static_cast<double>(config_.vocab_size) * config_.hidden_size;
   time.dense += product_seconds(hardware, hardware.dense_in(layout_.format), layout_.format,
@@ -287,8 +300,6 @@ StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
   for (double* part : {&time.dispatch, &time.combine, &time.joint, &time.fixed}) {
     *part *= factors.exchange;
   }
-  if (turns_ > 1.0) time *= turns_ * (1.0 + hardware_.turns_loss);
-  time += wire;
   return time;
 }
 

@@ -60,16 +60,23 @@ class StepCost {
   // part takes as long as on the rank that has the most of it. REQUIRES: there is a batch.
   StepTime step(std::span<const measure::StepShape> batches) const;
 
+  // The mean rank, or in every layer the one whose experts have the most work.
+  enum class Rank { kMean, kBusiest };
+  // What one rank computes of it, in processor time: as long as it takes without turns on a core.
+  StepTime rank_time(const measure::StepShape& batch, Rank rank) const;
+
   const Layout& layout() const { return layout_; }
 
  private:
   StepTime step(const measure::StepShape& batch, double all_tokens) const;
+  StepTime rank_time(const measure::StepShape& batch, double all_tokens, Rank rank,
+                     StepTime* wire) const;
   // hardware: of a rank, for what all read. used: of the batch's tokens, the part whose
   // feed-forward results are used.
   StepTime layer_time(const Hardware& hardware, int layer, const measure::StepShape& batch,
                       double used) const;
   void add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
-                   double all_tokens, StepTime* time, StepTime* wire) const;
+                   double all_tokens, Rank rank, StepTime* time, StepTime* wire) const;
   double all_reduce_seconds(double tokens) const;
   double meeting_seconds(const measure::StepShape& batch) const;
 
