@@ -12,7 +12,7 @@
 #include "simulate/context_part.h"
 #include "simulate/iteration_parts.h"
 #include "simulate/other_work.h"
-#include "simulate/step_cost.h"
+#include "weights/checkpoint.h"
 #include "weights/random_tensors.h"
 
 namespace wideep::simulate {
@@ -45,6 +45,17 @@ std::vector<double> read(std::vector<run::Iteration> iterations, bool is_prompt,
     add(iterations[i], seconds_between(iterations[i - 1], iterations[i]));
   }
   return seconds;
+}
+
+Result<std::unique_ptr<weights::TensorSource>> tensors_of(const CheckedLayout& layout) {
+  std::unique_ptr<weights::TensorSource> tensors;
+  if (layout.checkpoint.empty()) {
+    tensors = std::make_unique<weights::RandomTensors>(1);
+    return tensors;
+  }
+  WIDEEP_TRY_ASSIGN(auto checkpoint, weights::Checkpoint::open(layout.checkpoint));
+  tensors = std::make_unique<weights::Checkpoint>(std::move(checkpoint));
+  return tensors;
 }
 
 double part_of(const std::vector<IterationParts>& parts, double IterationParts::* part,
@@ -86,9 +97,9 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
       .precision = layout_.format,
       .parallel = layout_.parallel,
       .limits = {.max_batch_size = 64, .max_num_tokens = kMostTokens, .max_pages = 320}};
-  WIDEEP_TRY_ASSIGN(
-      const auto ranks,
-      measure::BenchRanks::start(options, std::make_unique<weights::RandomTensors>(1), view));
+  WIDEEP_TRY_ASSIGN(auto tensors, tensors_of(layout_));
+  WIDEEP_TRY_ASSIGN(const auto ranks,
+                    measure::BenchRanks::start(options, std::move(tensors), view));
   const run::RunPlan& plan = ranks->prepared().plan();
   const int batches = plan.num_request_owners();
   const int cores = base::read_machine().usable_cores();
@@ -151,9 +162,13 @@ measure::StepShape LayoutCheck::shape_of(const Cell& cell) const {
   return busiest_of(dealt_shapes(sequences, deal));
 }
 
+StepCost LayoutCheck::cost(const Hardware& hardware) const {
+  return {hardware, layout_.config, described_,
+          placed_layers(placement_, load_, layout_.config.routing.top_k)};
+}
+
 std::vector<CheckedCell> LayoutCheck::judge(const Hardware& hardware) const {
-  const StepCost cost(hardware, layout_.config, described_,
-                      placed_layers(placement_, load_, layout_.config.routing.top_k));
+  const StepCost cost = this->cost(hardware);
   std::vector<CheckedCell> checked;
   for (const Cell& cell : cells_) {
     const StepTime step = cost.step(shape_of(cell));

@@ -16,6 +16,7 @@
 #include "simulate/hardware.h"
 #include "simulate/iteration_parts.h"
 #include "simulate/layout.h"
+#include "simulate/step_cost.h"
 #include "wideep/status.h"
 
 namespace wideep::simulate {
@@ -28,6 +29,7 @@ struct CheckedLayout {
   parallel::ParallelConfig parallel;
   std::vector<int> batches;  // requests of each rank, a token of each in an iteration
   std::vector<int> prompts;  // tokens of one prompt on each rank, at most 512
+  std::string checkpoint;    // directory with the model's weights; empty: random ones
 };
 
 struct CheckedCell {
@@ -58,7 +60,10 @@ class LayoutCheck {
 
   const std::string& name() const { return layout_.name; }
 
+  // The cost of its iterations, with the experts that were chosen while it was measured.
   // REQUIRES: there was a round; hardware is of this machine.
+  StepCost cost(const Hardware& hardware) const;
+  // REQUIRES: as cost().
   std::vector<CheckedCell> judge(const Hardware& hardware) const;
 
  private:
