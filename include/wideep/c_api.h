@@ -308,17 +308,20 @@ typedef struct wideep_device_options {
                         host memory, not kept */
   int32_t rank;
   int32_t num_ranks;
-  int32_t slots_per_rank;  /* slot s of the group is on rank s / slots_per_rank */
-  int32_t top_k;           /* slots of each token */
-  int32_t max_tokens;      /* of each rank in a call */
-  int32_t hidden;          /* values of a row */
-  int32_t row_format;      /* WIDEEP_ROWS_*, of dispatched rows */
-  int32_t result_format;   /* WIDEEP_ROWS_*, of experts' results */
-  int32_t device;          /* number of the GPU; -1: the calling thread's current one */
-  int32_t num_blocks;      /* of dispatch and combine; 0: as many as fit */
-  int64_t join_timeout_ms; /* 0: 30000 */
-  int64_t timeout_ms;      /* of every single wait of a kernel; 0: 10000 */
-  int64_t reserved[4];
+  int32_t slots_per_rank;        /* slot s of the group is on rank s / slots_per_rank */
+  int32_t top_k;                 /* slots of each token */
+  int32_t max_tokens;            /* of each rank in a call */
+  int32_t hidden;                /* values of a row */
+  int32_t row_format;            /* WIDEEP_ROWS_*, of dispatched rows */
+  int32_t result_format;         /* WIDEEP_ROWS_*, of experts' results */
+  int32_t device;                /* number of the GPU; -1: the calling thread's current one */
+  int32_t num_blocks;            /* of dispatch and combine; 0: as many as fit */
+  int64_t join_timeout_ms;       /* 0: 30000 */
+  int64_t timeout_ms;            /* of every single wait of a kernel; 0: 10000 */
+  const int32_t* inactive_ranks; /* [num_inactive_ranks] in host memory, not kept: ranks that do not
+                                    join, the same on all others */
+  int64_t num_inactive_ranks;
+  int64_t reserved[2];
 } wideep_device_options;
 
 /* The tokens of a call, and its stream. */
@@ -379,6 +382,11 @@ WIDEEP_EXPORT int wideep_device_combine(wideep_device_communicator* communicator
                                         int64_t out_stride, const float* shared_expert);
 /* The first error of this rank's kernels; waits for the stream. */
 WIDEEP_EXPORT int wideep_device_status(wideep_device_communicator* communicator, void* stream);
+/* After an error: forgets it and goes on without inactive_ranks, [num_inactive_ranks] in host
+ * memory, those included that were left out before. Collective among the ranks that go on; waits
+ * for the device and for them. */
+WIDEEP_EXPORT int wideep_device_restart(wideep_device_communicator* communicator,
+                                        const int32_t* inactive_ranks, int64_t num_inactive_ranks);
 /* Bytes of device memory that the rank uses; 0: NULL. */
 WIDEEP_EXPORT int64_t wideep_device_bytes(const wideep_device_communicator* communicator);
 

@@ -30,7 +30,8 @@
 // another rank, device memory, or a rank with other options; all ranks get the error. Arguments
 // that the host can see are checked by every call (invalid input). What only kernels can see (a
 // slot that does not exist, more than max_tokens, a rank that does not come before the deadline) is
-// kept on the device: later kernels do nothing, outputs are undefined, and status() names it.
+// kept on the device: later kernels do nothing, outputs are undefined, and status() names it. After
+// that the group can go on without the ranks that are lost (restart).
 //
 // A build without the CUDA toolkit has the same functions; join and available say what is missing.
 //
@@ -41,7 +42,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "wideep/status.h"
 
@@ -67,6 +70,8 @@ struct DeviceCommunicatorOptions {
   int num_blocks = 0;  // of dispatch and combine; 0: as many as fit the GPU beside its other ranks
   std::chrono::milliseconds join_timeout{30'000};  // of join, for all ranks
   std::chrono::milliseconds timeout{10'000};       // of every single wait of a kernel
+  // Ranks that do not join, the same on all others: no token may have a slot of theirs.
+  std::vector<int> inactive_ranks = {};
 };
 
 // The tokens of a call. Unchanged until combine has run.
@@ -148,6 +153,17 @@ class DeviceCommunicator {
   // The first error of this rank's kernels since it joined: rank, peer, layer and what was awaited.
   // Waits for the stream.
   Status status(void* stream = nullptr);
+
+  // After an error of status(), or between two calls: forgets the error and a call that has no
+  // combine, and goes on without inactive_ranks: all that are lost, those included that were left
+  // out before. The rows of the call that failed are lost. Collective among the ranks that go on,
+  // each with the same list; waits for this rank's device, and at most join_timeout for the others.
+  // All ranks of a group notice an error, so all come here, each when its status() says so. Graphs
+  // that were captured before can be replayed. Errors (invalid input): closed; a rank out of range,
+  // or this one; one missing that was left out before; another list on another rank.
+  // kDeadlineExceeded: names the rank that did not come. After an error: close, or once more with
+  // other ranks.
+  Status restart(std::span<const int> inactive_ranks);
 
   // Leaves the group and frees its memory: no more calls follow. Waits for the device.
   void close();

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wideep/device_communicator.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "base/try.h"
 #include "c_api/arguments.h"
@@ -32,6 +35,15 @@ static_assert(static_cast<int>(DeviceRowFormat::kF32) == WIDEEP_ROWS_F32);
 static_assert(static_cast<int>(DeviceRowFormat::kFp8) == WIDEEP_ROWS_FP8);
 static_assert(static_cast<int>(DeviceRowFormat::kNvfp4) == WIDEEP_ROWS_NVFP4);
 
+Result<std::vector<int>> ranks_of(const int32_t* ranks, int64_t count) {
+  if (count < 0) {
+    return invalid_input(fmt::format("num_inactive_ranks: expected at least 0, found {}", count));
+  }
+  if (count == 0) return std::vector<int>();
+  WIDEEP_TRY(check_pointer(ranks, "inactive_ranks"));
+  return std::vector<int>(ranks, ranks + count);
+}
+
 Status join(const wideep_device_options* given, wideep_device_communicator** out) {
   WIDEEP_TRY(check_pointer(given, "options"));
   WIDEEP_TRY(check_pointer(static_cast<const void*>(out), "communicator"));
@@ -49,6 +61,8 @@ Status join(const wideep_device_options* given, wideep_device_communicator** out
       .result_format = static_cast<DeviceRowFormat>(given->result_format),
       .device = given->device,
       .num_blocks = given->num_blocks};
+  WIDEEP_TRY_ASSIGN(options.inactive_ranks,
+                    ranks_of(given->inactive_ranks, given->num_inactive_ranks));
   if (given->join_timeout_ms != 0) {
     options.join_timeout = std::chrono::milliseconds(given->join_timeout_ms);
   }
@@ -149,6 +163,15 @@ int wideep_device_status(wideep_device_communicator* communicator, void* stream)
   return as_c_status([&]() -> wideep::Status {
     WIDEEP_TRY(check_pointer(communicator, "communicator"));
     return communicator->communicator.status(stream);
+  });
+}
+
+int wideep_device_restart(wideep_device_communicator* communicator, const int32_t* inactive_ranks,
+                          int64_t num_inactive_ranks) {
+  return as_c_status([&]() -> wideep::Status {
+    WIDEEP_TRY(check_pointer(communicator, "communicator"));
+    WIDEEP_TRY_ASSIGN(const std::vector<int> ranks, ranks_of(inactive_ranks, num_inactive_ranks));
+    return communicator->communicator.restart(ranks);
   });
 }
 

@@ -57,12 +57,23 @@ TEST(CApiDeviceTest, WrongArgumentsAreExplained) {
   options = kOptions;
   options.reserved[1] = 1;
   EXPECT_THAT(refused(&options), HasSubstr("expected zeros in the reserved members"));
+  options = kOptions;
+  options.num_inactive_ranks = 1;
+  EXPECT_THAT(refused(&options), HasSubstr("inactive_ranks: expected a pointer, found NULL"));
+  options.num_inactive_ranks = -1;
+  EXPECT_THAT(refused(&options), HasSubstr("num_inactive_ranks: expected at least 0, found -1"));
+  options = kOptions;
+  const int32_t inactive[] = {0};
+  options.inactive_ranks = inactive;
+  options.num_inactive_ranks = 1;
+  EXPECT_THAT(refused(&options), HasSubstr("other than this one, 0, found 0"));
   EXPECT_EQ(wideep_device_join(&kOptions, nullptr), WIDEEP_INVALID_INPUT);
 
   const wideep_device_call call = {};
   EXPECT_EQ(wideep_device_dispatch(nullptr, &call, &call, 16), WIDEEP_INVALID_INPUT);
   EXPECT_STREQ(wideep_last_error(), "communicator: expected a pointer, found NULL");
   EXPECT_EQ(wideep_device_status(nullptr, nullptr), WIDEEP_INVALID_INPUT);
+  EXPECT_EQ(wideep_device_restart(nullptr, nullptr, 0), WIDEEP_INVALID_INPUT);
   EXPECT_EQ(wideep_device_bytes(nullptr), 0);
   wideep_device_destroy(nullptr);
 }

@@ -2,9 +2,12 @@
 #include "cuda/device_communicator.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -81,6 +84,12 @@ size_t bytes_of(const BufferLayout& layout) {
          tokens * (ranks + static_cast<size_t>(shape.top_k)) * sizeof(int32_t);
 }
 
+// "1,3", in ascending order.
+std::string numbers(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  return fmt::format("{}", fmt::join(ranks, ","));
+}
+
 Terms terms_of(const DeviceCommunicatorOptions& options) {
   const auto number = [](auto value) { return fmt::format("{}", static_cast<int64_t>(value)); };
   const auto format = [](DeviceRowFormat of) {
@@ -91,7 +100,8 @@ Terms terms_of(const DeviceCommunicatorOptions& options) {
           {"max_tokens", number(options.max_tokens)},
           {"hidden", number(options.hidden)},
           {"row_format", format(options.row_format)},
-          {"result_format", format(options.result_format)}};
+          {"result_format", format(options.result_format)},
+          {"inactive_ranks", numbers(options.inactive_ranks)}};
 }
 
 Status check_memory(const RankPlace& place, int rank, int num_sharing, size_t needed) {
@@ -135,10 +145,10 @@ Result<std::vector<std::byte*>> share_segments(Meeting& meeting, RankPlace& plac
   segments[static_cast<size_t>(meeting.rank())] = *mine;
   Status all;
   for (int peer = 0; peer < meeting.num_ranks() && all.ok(); ++peer) {
-    if (peer != meeting.rank()) all = place.share(meeting.socket(peer));
+    if (meeting.socket(peer) >= 0) all = place.share(meeting.socket(peer));
   }
   for (int peer = 0; peer < meeting.num_ranks() && all.ok(); ++peer) {
-    if (peer == meeting.rank()) continue;
+    if (meeting.socket(peer) < 0) continue;
     const Result<std::byte*> theirs = place.open(meeting.socket(peer), num_bytes);
     if (!theirs.ok()) {
       all = theirs.status().at(fmt::format("the memory of rank {}", peer));
@@ -152,7 +162,8 @@ Result<std::vector<std::byte*>> share_segments(Meeting& meeting, RankPlace& plac
 
 DispatchCombineOptions launch_options(const DeviceCommunicatorOptions& options,
                                       const RankPlace& place, int num_sharing) {
-  DispatchCombineOptions launches{.deadline = options.timeout};
+  DispatchCombineOptions launches{.deadline = options.timeout,
+                                  .inactive_ranks = options.inactive_ranks};
   // A block on each multiprocessor, for all ranks of the GPU together: kernels that wait for each
   // other are then always resident together.
   launches.num_blocks = options.num_blocks > 0
@@ -168,6 +179,17 @@ DispatchCombineOptions launch_options(const DeviceCommunicatorOptions& options,
     launches.num_index_threads /= 2;
   }
   return launches;
+}
+
+// Of the ranks that do not take part.
+Status check_inactive(const DeviceCommunicatorOptions& options, std::span<const int> inactive) {
+  for (const int rank : inactive) {
+    if (rank >= 0 && rank < options.num_ranks && rank != options.rank) continue;
+    return invalid_input(
+        fmt::format("inactive_ranks: expected ranks of 0 to {} other than this one, {}, found {}",
+                    options.num_ranks - 1, options.rank, rank));
+  }
+  return {};
 }
 
 }  // namespace
@@ -191,9 +213,11 @@ Status check_options(const DeviceCommunicatorOptions& options) {
                     options.timeout.count(), options.join_timeout.count()));
   }
   WIDEEP_TRY(check_shape(shape_of(options)));
-  if (options.rank >= 0 && options.rank < options.num_ranks) return {};
-  return invalid_input(
-      fmt::format("rank: expected 0 to {}, found {}", options.num_ranks - 1, options.rank));
+  if (options.rank < 0 || options.rank >= options.num_ranks) {
+    return invalid_input(
+        fmt::format("rank: expected 0 to {}, found {}", options.num_ranks - 1, options.rank));
+  }
+  return check_inactive(options, options.inactive_ranks);
 }
 
 Result<DeviceCommunicator> join_at(std::unique_ptr<RankPlace> place,
@@ -202,13 +226,15 @@ Result<DeviceCommunicator> join_at(std::unique_ptr<RankPlace> place,
                                                     .rank = options.rank,
                                                     .num_ranks = options.num_ranks,
                                                     .terms = terms_of(options),
-                                                    .timeout = options.join_timeout}));
+                                                    .timeout = options.join_timeout,
+                                                    .absent = options.inactive_ranks}));
   const BufferLayout layout(shape_of(options));
   WIDEEP_TRY_ASSIGN(const std::vector<Peer> peers, exchange_devices(meeting, *place));
   const auto num_sharing = static_cast<int>(std::ranges::count(peers, place->id(), &Peer::id));
   const auto check_devices = [&]() -> Status {
     for (const Peer& peer : peers) {
-      if (peer.id != place->id()) WIDEEP_TRY(place->check_access(peer.id, peer.name));
+      if (peer.id.empty() || peer.id == place->id()) continue;  // absent, or the same device
+      WIDEEP_TRY(place->check_access(peer.id, peer.name));
     }
     return check_memory(*place, options.rank, num_sharing, bytes_of(layout));
   };
@@ -256,6 +282,46 @@ Status begin(DeviceCommunicator::State* state, const DeviceCall& call, const cha
   WIDEEP_TRY(check_pointer(*state, step, "slots", call.slots, 4));
   WIDEEP_TRY(check_pointer(*state, step, "weights", call.weights, 4));
   return state->place->use_stream(call.stream);
+}
+
+// The largest number of calls that a rank has finished, of those that go on.
+Result<uint32_t> most_calls_done(Meeting& meeting, const Result<uint32_t>& mine) {
+  WIDEEP_TRY(meeting.agree(mine.status()));
+  WIDEEP_TRY_ASSIGN(const std::vector<std::string> told,
+                    meeting.exchange(fmt::format("{}", *mine)));
+  uint32_t most = *mine;
+  for (const std::string& text : told) {
+    if (text.empty()) continue;
+    const auto theirs = static_cast<uint32_t>(std::strtoul(text.c_str(), nullptr, 10));
+    if (static_cast<int32_t>(theirs - most) > 0) most = theirs;  // numbers of calls wrap around
+  }
+  return most;
+}
+
+Status restart(DeviceCommunicator::State& state, std::span<const int> inactive) {
+  WIDEEP_TRY(check_inactive(state.options, inactive));
+  for (const int rank : state.options.inactive_ranks) {
+    if (std::ranges::find(inactive, rank) != inactive.end()) continue;
+    return invalid_input(fmt::format(
+        "inactive_ranks: expected rank {}, which was left out before and cannot come back", rank));
+  }
+  WIDEEP_TRY(state.place->finish());
+  const std::vector<int> absent(inactive.begin(), inactive.end());
+  WIDEEP_TRY_ASSIGN(Meeting meeting, Meeting::hold({.group = state.options.group,
+                                                    .rank = state.options.rank,
+                                                    .num_ranks = state.options.num_ranks,
+                                                    .terms = {{"inactive_ranks", numbers(absent)}},
+                                                    .timeout = state.options.join_timeout,
+                                                    .absent = absent,
+                                                    .occasion = state.num_restarts + 1}));
+  WIDEEP_TRY_ASSIGN(const uint32_t calls_done,
+                    most_calls_done(meeting, state.exchange->num_calls_done()));
+  // Nobody begins the next call before all have forgotten the last one.
+  WIDEEP_TRY(meeting.agree(state.exchange->restart(inactive, calls_done + 1)));
+  state.options.inactive_ranks = absent;
+  state.has_dispatched = false;
+  ++state.num_restarts;
+  return {};
 }
 
 Tokens tokens_of(const DeviceCall& call) { return {call.num_tokens, call.slots, call.weights}; }
@@ -354,6 +420,11 @@ Status DeviceCommunicator::status(void* stream) {
   if (state_ == nullptr) return cuda::closed("status");
   WIDEEP_TRY(state_->place->use_stream(stream));
   return state_->exchange->failure();
+}
+
+Status DeviceCommunicator::restart(std::span<const int> inactive_ranks) {
+  if (state_ == nullptr) return cuda::closed("restart");
+  return cuda::restart(*state_, inactive_ranks);
 }
 
 void DeviceCommunicator::close() {

@@ -30,4 +30,5 @@ struct wideep::ep::DeviceCommunicator::State {
   std::unique_ptr<cuda::RankPlace> place;
   std::unique_ptr<cuda::DispatchCombine> exchange;
   bool has_dispatched = false;  // no combine yet
+  int num_restarts = 0;
 };

@@ -136,13 +136,18 @@ Joined unjoined(int num_ranks) {
   return joined;
 }
 
-// All ranks join, each on a thread of its own.
+bool is_in(const std::vector<int>& ranks, int rank) {
+  return std::ranges::find(ranks, rank) != ranks.end();
+}
+
+// All ranks that are active join, each on a thread of its own.
 Joined join_all(
     SharedDevices& devices, const DeviceCommunicatorOptions& options,
     const Change& change = [](auto&, auto&) {}) {
   Joined joined = unjoined(options.num_ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
+    if (is_in(options.inactive_ranks, rank)) continue;
     threads.emplace_back([&, rank] {
       DeviceCommunicatorOptions own = options;
       own.rank = rank;
@@ -246,10 +251,12 @@ void play_case(const ExchangeCase& c, int threads = 64) {
   options.hidden = c.hidden;
   options.row_format = public_format(c.row_format);
   options.result_format = public_format(c.result_format);
+  options.inactive_ranks = c.options.inactive_ranks;
   Joined joined =
       join_all(devices, options, [&](auto&, EmulatedPlace& place) { place.threads = threads; });
   std::vector<EngineRank> ranks;
   for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    if (!c.is_active(rank)) continue;
     auto& mine = joined[static_cast<size_t>(rank)];
     ASSERT_TRUE(mine.ok()) << mine.status().message();
     EXPECT_EQ(mine->rank(), rank);
@@ -274,7 +281,6 @@ TEST(DeviceCommunicatorTest, HasTheBitsOfTheCpuPath) {
   std::mt19937_64 random(31);
   for (int round = 0; round < (base::kSanitized ? 4 : 20); ++round) {
     ExchangeCase c = random_case(random, {.most_ranks = 6, .most_hidden = 300, .most_tokens = 6});
-    c.options.inactive_ranks.clear();
     c.misaligned_by = 0;
     c.prepares = false;
     c.shape.is_reduced = false;
@@ -292,6 +298,108 @@ TEST(DeviceCommunicatorTest, ManySlotsOfARankLeaveFewerThreads) {
   c.prepares = false;
   c.slot_experts.assign(512, 3);
   play_case(c, 1024);
+}
+
+// ---- after a death ----
+
+// Three ranks with two slots each, of which one may die.
+struct GroupOfThree {
+  explicit GroupOfThree(std::chrono::milliseconds join_timeout = std::chrono::seconds(20)) {
+    c.shape = {.ep_size = 3, .num_experts = 6, .slots_per_rank = 2, .top_k = 2, .max_tokens = 3};
+    c.hidden = 24;
+    c.shape.row_bytes = c.shape.result_bytes = 48;
+    c.prepares = false;
+    c.slot_experts = {0, 1, 2, 3, 4, 5};
+    c.num_calls = 2;
+    joined = join_all(devices, options_for_test(0, 3),
+                      [&](auto& options, auto&) { options.join_timeout = join_timeout; });
+    for (int rank = 0; rank < 3; ++rank) {
+      auto& mine = joined[static_cast<size_t>(rank)];
+      EXPECT_EQ(mine.status().message(), "");
+      if (mine.ok()) ranks.push_back({devices, c, rank, *mine, {}});
+    }
+  }
+
+  void run(const CallTokens& tokens, const std::vector<int>& by) {
+    for (const int rank : by) ranks[static_cast<size_t>(rank)].write(tokens[rank]);
+    for (const int rank : by) EXPECT_EQ(ranks[static_cast<size_t>(rank)].run().message(), "");
+    EXPECT_EQ(devices.finish().message(), "");
+  }
+
+  // What each of these ranks says, each with its own list of inactive ranks.
+  std::vector<std::string> restart(const std::map<int, std::vector<int>>& inactive_ranks) {
+    std::vector<std::string> messages(3);
+    std::vector<std::thread> threads;
+    for (const auto& [rank, inactive] : inactive_ranks) {
+      threads.emplace_back([&, at = static_cast<size_t>(rank), list = inactive] {
+        messages[at] = joined[at]->restart(list).message();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return messages;
+  }
+
+  ExchangeCase c;
+  SharedDevices devices{{.num_devices = 3, .max_blocks = 4, .max_threads = 64}};
+  Joined joined;
+  std::vector<EngineRank> ranks;
+};
+
+TEST(DeviceCommunicatorTest, OthersGoOnWithoutARankThatDied) {
+  GroupOfThree group;
+  ASSERT_EQ(group.ranks.size(), 3u);
+  ExchangeCase without = group.c;
+  without.options.inactive_ranks = {1};
+  const std::vector<CallTokens> first = random_tokens(group.c), later = random_tokens(without);
+  const auto expected = run_on_cpu(without, later);
+  ASSERT_TRUE(expected.ok());
+  group.run(first[0], {0, 2});  // rank 1 does not come
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(group.joined[static_cast<size_t>(rank)]->status().message(), HasSubstr("rank"));
+  }
+  for (const std::string& message : group.restart({{0, {1}}, {2, {1}}})) EXPECT_EQ(message, "");
+  for (const CallTokens& tokens : later) {
+    group.run(tokens, {0, 2});
+    for (const int rank : {0, 2}) {
+      const auto at = static_cast<size_t>(rank);
+      EXPECT_EQ(group.joined[at]->status().message(), "");
+      const auto call = static_cast<size_t>(&tokens - later.data());
+      EXPECT_EQ(group.ranks[at].outputs(tokens[at].num_tokens), (*expected)[call][at].out);
+    }
+  }
+  EXPECT_THAT(group.restart({{0, {}}})[0],
+              HasSubstr("expected rank 1, which was left out before and cannot come back"));
+}
+
+TEST(DeviceCommunicatorTest, ARestartBetweenTwoCallsLosesNoBits) {
+  GroupOfThree group;
+  ASSERT_EQ(group.ranks.size(), 3u);
+  const std::vector<CallTokens> calls = random_tokens(group.c);
+  const auto expected = run_on_cpu(group.c, calls);
+  ASSERT_TRUE(expected.ok());
+  for (size_t call = 0; call < calls.size(); ++call) {
+    group.run(calls[call], {0, 1, 2});
+    for (size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(group.joined[rank]->status().message(), "");
+      EXPECT_EQ(group.ranks[rank].outputs(calls[call][rank].num_tokens),
+                (*expected)[call][rank].out);
+    }
+    for (const std::string& message : group.restart({{0, {}}, {1, {}}, {2, {}}})) {
+      EXPECT_EQ(message, "");
+    }
+  }
+}
+
+TEST(DeviceCommunicatorTest, ARestartRefusesListsThatDoNotFit) {
+  GroupOfThree group(std::chrono::seconds(2));
+  ASSERT_EQ(group.ranks.size(), 3u);
+  EXPECT_THAT(group.restart({{0, {3}}})[0],
+              HasSubstr("expected ranks of 0 to 2 other than this one, 0, found 3"));
+  EXPECT_THAT(group.restart({{2, {2}}})[2], HasSubstr("other than this one, 2, found 2"));
+  const auto differ = group.restart({{0, {}}, {1, {2}}});
+  EXPECT_THAT(differ[1], HasSubstr("inactive_ranks=2, but rank 0 has inactive_ranks=: expected"));
+  EXPECT_EQ(DeviceCommunicator().restart({}).message(),
+            "restart: the communicator is closed, or has never joined");
 }
 
 // ---- before the first kernel ----
@@ -392,6 +500,9 @@ TEST(DeviceCommunicatorTest, OptionsOutOfRangeAreNamed) {
   EXPECT_THAT(refused([](auto& o) { o.hidden = 0; }), HasSubstr("hidden: expected at least 1"));
   EXPECT_THAT(refused([](auto& o) { o.top_k = 5; }), HasSubstr("top_k 5, expected 1 to 4"));
   EXPECT_THAT(refused([](auto& o) { o.rank = 2; }), HasSubstr("rank: expected 0 to 1, found 2"));
+  EXPECT_THAT(
+      refused([](auto& o) { o.inactive_ranks = {1, 0}; }),
+      HasSubstr("inactive_ranks: expected ranks of 0 to 1 other than this one, 0, found 0"));
   EXPECT_THAT(refused([](auto& o) { o.num_ranks = 200; }), HasSubstr("ep_size 200, expected 1 to"));
   EXPECT_THAT(refused([](auto& o) { o.max_tokens = 0; }), HasSubstr("tokens 0, expected 1 to"));
   EXPECT_THAT(refused([](auto& o) { o.num_blocks = -1; }), HasSubstr("num_blocks: expected 0"));

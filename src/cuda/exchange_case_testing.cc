@@ -220,13 +220,16 @@ std::string describe(const ExchangeCase& c) {
   return fmt::format(
       "case {}: {} ranks ({} active), {} experts, {} slots per rank, top-{}, {} tokens, hidden {}, "
       "{} to {}, shared expert {}, off by {} bytes, {} calls, {} blocks of {} threads, index {}, "
-      "receive {} blocks{}{}{}{}",
+      "receive {} blocks{}{}{}{}{}",
       c.seed, c.shape.ep_size, c.num_active(), c.shape.num_experts, c.shape.slots_per_rank,
       c.shape.top_k, c.shape.max_tokens, c.hidden, kernels::row_format_name(c.row_format),
       kernels::row_format_name(c.result_format), c.has_shared_expert, c.misaligned_by, c.num_calls,
       c.options.num_blocks, c.options.num_threads, c.options.num_index_threads,
       c.options.num_receive_blocks, c.expands ? ", expanded" : "", c.is_small ? ", one kernel" : "",
-      c.counts ? ", counted" : "", c.shape.is_reduced ? ", reduced" : "");
+      c.counts ? ", counted" : "", c.shape.is_reduced ? ", reduced" : "",
+      c.dead_rank < 0
+          ? ""
+          : fmt::format(", rank {} dies after {} kernels", c.dead_rank, c.dead_kernels));
 }
 
 ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
@@ -235,7 +238,8 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   ExchangeShape& shape = c.shape;
   shape.ep_size = draw(random, 1, random() % 2 == 0 ? limits.most_ranks : 4);
   shape.ep_size = std::min(shape.ep_size, limits.most_ranks);
-  shape.slots_per_rank = draw(random, 1, random() % 4 == 0 ? 80 : 6);
+  shape.slots_per_rank =
+      draw(random, 1, random() % 4 == 0 ? limits.most_slots : std::min(6, limits.most_slots));
   if (shape.ep_size > 2 && random() % 4 == 0) {
     c.options.inactive_ranks.push_back(draw(random, 0, shape.ep_size - 1));
   }
@@ -247,7 +251,8 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
     c.slot_experts.push_back(draw(random, 0, shape.num_experts - 1));
   }
 
-  c.hidden = draw(random, 1, random() % 3 == 0 ? limits.most_hidden : 80);
+  c.hidden =
+      draw(random, 1, random() % 3 == 0 ? limits.most_hidden : std::min(80, limits.most_hidden));
   c.row_format = static_cast<RowFormat>(random() % 4);
   c.result_format = static_cast<RowFormat>(random() % 4);
   if (kernels::is_coded(c.result_format)) c.row_format = c.result_format;  // see echo_experts.h
@@ -257,10 +262,15 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   c.prepares = random() % 2 == 0;
   c.expands = random() % 3 == 0;
   c.misaligned_by = random() % 4 == 0 ? draw(random, 1, 15) : 0;
-  c.num_calls = draw(random, 1, 3);
+  c.num_calls = draw(random, 1, limits.most_calls);
   c.counts = c.seed % 3 == 0;
   shape.is_reduced = c.seed / 3 % 3 == 0;
   c.expert_format = c.seed / 9 % 2 == 0 ? RowFormat::kBf16 : RowFormat::kF32;
+  if (limits.ranks_die && c.num_active() > 1 && c.seed / 18 % 16 == 0) {
+    c.dead_kernels = static_cast<int>(c.seed / 288 % 4);
+    const auto candidate = static_cast<int>(c.seed / 1152 % static_cast<uint64_t>(shape.ep_size));
+    if (c.is_active(candidate)) c.dead_rank = candidate;
+  }
 
   // Blocks and threads such that all ranks together keep to the limit.
   const int of_rank = limits.most_device_threads / shape.ep_size;
@@ -563,6 +573,31 @@ Status compare_loads(ExchangeOnDevices& exchange, const ExchangeCase& c,
   return found == wanted ? Status{} : failed("other statistics; " + describe(c));
 }
 
+// After a call in which a rank has died.
+Status compare_survivors(ExchangeOnDevices& exchange, const ExchangeCase& c,
+                         const std::vector<int>& ranks, const std::vector<CallResults>& expected) {
+  bool is_named = false;
+  for (const int rank : ranks) {
+    if (rank == c.dead_rank) continue;
+    const Status failure = exchange.failure(rank);
+    const std::string where =
+        fmt::format("rank {}, layer {}", rank, ExchangeOnDevices::kFirstLayer + c.num_calls - 1);
+    if (failure.ok() || failure.message().find(where) == std::string::npos) {
+      return failed(fmt::format("rank {} after a death: '{}', expected an error of {}; {}", rank,
+                                failure.message(), where, describe(c)));
+    }
+    const std::string cause = fmt::format("from rank {} within the deadline", c.dead_rank);
+    is_named = is_named || failure.message().find(cause) != std::string::npos;
+    for (int call = 0; call + 1 < c.num_calls; ++call) {
+      const RankResults& wanted = expected[static_cast<size_t>(call)][static_cast<size_t>(rank)];
+      const int n = static_cast<int>(wanted.out.size()) / c.hidden;
+      WIDEEP_TRY_ASSIGN(const RankResults found, exchange.results(rank, call, n, false));
+      WIDEEP_TRY(compare(c, call, rank, found, wanted, false));
+    }
+  }
+  return is_named ? Status{} : failed("a dead rank that nobody names; " + describe(c));
+}
+
 }  // namespace
 
 Status play(Devices& devices, const ExchangeCase& c) {
@@ -581,11 +616,16 @@ Status play(Devices& devices, const ExchangeCase& c) {
     }
   }
   for (int call = 0; call < c.num_calls; ++call) {
-    for (const int rank : ranks) WIDEEP_TRY(exchange->launch(rank, call));
+    for (const int rank : ranks) {
+      const bool dies = rank == c.dead_rank && call + 1 == c.num_calls;
+      WIDEEP_TRY(
+          exchange->launch(rank, call, dies ? c.dead_kernels : ExchangeOnDevices::kAllKernels));
+    }
   }
   for (const int rank : ranks) WIDEEP_TRY(exchange->take_loads(rank));
   const Status finished = devices.finish();
   if (!finished.ok()) return failed(finished.message() + "; " + describe(c));
+  if (c.dead_rank >= 0) return compare_survivors(*exchange, c, ranks, expected);
   for (const int rank : ranks) WIDEEP_TRY(compare_rank(*exchange, c, rank, expected));
   return c.counts ? compare_loads(*exchange, c, ranks, expected) : Status{};
 }

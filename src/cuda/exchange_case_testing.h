@@ -33,6 +33,8 @@ struct ExchangeCase {
   bool counts = false;    // statistics: all calls are one iteration of a layer
   int misaligned_by = 0;  // of the dispatched rows, bytes
   int num_calls = 1;
+  int dead_rank = -1;    // launches only its first kernels of the last call; -1: none
+  int dead_kernels = 0;  // so many
   DispatchCombineOptions options;
   std::vector<int> slot_experts;  // [num_slots]
   uint64_t seed = 1;
@@ -71,6 +73,9 @@ struct CaseLimits {
   int most_tokens = 12;
   int most_warps = 3;   // of a block
   int most_blocks = 3;  // of a rank
+  int most_slots = 80;  // of a rank
+  int most_calls = 3;
+  bool ranks_die = false;
 };
 ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits);
 std::vector<CallTokens> random_tokens(const ExchangeCase& c);
@@ -139,7 +144,9 @@ class ExchangeOnDevices {
 Status compare_rank(ExchangeOnDevices& exchange, const ExchangeCase& c, int rank,
                     const std::vector<CallResults>& expected);
 
-// Plays the case and compares. Errors: what kernels did wrong (failed), or the first difference.
+// Plays the case and compares. Errors: what kernels did wrong (failed), or the first difference. If
+// a rank dies: the results of the calls before, and that all others have an error, one of them with
+// its name.
 Status play(Devices& devices, const ExchangeCase& c);
 
 }  // namespace wideep::cuda

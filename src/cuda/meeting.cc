@@ -32,10 +32,10 @@ struct Address {
 };
 
 // A name that begins with a zero byte is of the abstract kind.
-Address address_of(const std::string& group, int rank) {
+Address address_of(const std::string& group, int occasion, int rank) {
   Address made;
   made.address.sun_family = AF_UNIX;
-  const std::string name = fmt::format("wideep/{}/{}", group, rank);
+  const std::string name = fmt::format("wideep/{}/{}/{}", group, occasion, rank);
   std::memcpy(made.address.sun_path + 1, name.data(), name.size());
   made.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return made;
@@ -102,6 +102,8 @@ Status check(const MeetingOptions& options) {
 Meeting::Meeting(const MeetingOptions& options)
     : group_(options.group),
       rank_(options.rank),
+      occasion_(options.occasion),
+      absent_(options.absent),
       timeout_(options.timeout),
       end_(Clock::now() + options.timeout),
       sockets_(static_cast<size_t>(options.num_ranks), -1) {}
@@ -109,6 +111,8 @@ Meeting::Meeting(const MeetingOptions& options)
 Meeting::Meeting(Meeting&& other) noexcept
     : group_(std::move(other.group_)),
       rank_(other.rank_),
+      occasion_(other.occasion_),
+      absent_(std::move(other.absent_)),
       timeout_(other.timeout_),
       end_(other.end_),
       listener_(std::exchange(other.listener_, -1)),
@@ -129,7 +133,9 @@ Result<Meeting> Meeting::hold(const MeetingOptions& options) {
   const std::string hello = hello_of(options);
   // Every rank listens first and calls the lower ones, so nobody waits for one who waits for him.
   WIDEEP_TRY(meeting.listen());
-  for (int peer = 0; peer < options.rank; ++peer) WIDEEP_TRY(meeting.connect_to(peer, hello));
+  for (int peer = 0; peer < options.rank; ++peer) {
+    if (!meeting.is_absent(peer)) WIDEEP_TRY(meeting.connect_to(peer, hello));
+  }
   WIDEEP_TRY(meeting.accept_all(hello));
   close(std::exchange(meeting.listener_, -1));  // the name may be used again
   for (const int socket : meeting.sockets_) {
@@ -139,10 +145,14 @@ Result<Meeting> Meeting::hold(const MeetingOptions& options) {
   return meeting;
 }
 
+bool Meeting::is_absent(int rank) const {
+  return std::ranges::find(absent_, rank) != absent_.end();
+}
+
 Status Meeting::listen() {
   listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (listener_ < 0) return system_error(here(), "a local socket");
-  const Address mine = address_of(group_, rank_);
+  const Address mine = address_of(group_, occasion_, rank_);
   if (bind(listener_, reinterpret_cast<const sockaddr*>(&mine.address), mine.size) != 0) {
     if (errno != EADDRINUSE) return system_error(here(), "a local socket");
     return invalid_input(fmt::format(
@@ -154,7 +164,7 @@ Status Meeting::listen() {
 }
 
 Status Meeting::connect_to(int peer, const std::string& hello) {
-  const Address theirs = address_of(group_, peer);
+  const Address theirs = address_of(group_, occasion_, peer);
   for (;;) {
     const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (socket < 0) return system_error(here(), "a local socket");
@@ -179,9 +189,12 @@ Status Meeting::connect_to(int peer, const std::string& hello) {
 }
 
 Status Meeting::accept_all(const std::string& hello) {
-  for (int missing_ranks = num_ranks() - 1 - rank_; missing_ranks > 0;) {
+  for (;;) {
     int next = rank_ + 1;
-    while (sockets_[static_cast<size_t>(next)] >= 0) ++next;
+    while (next < num_ranks() && (is_absent(next) || sockets_[static_cast<size_t>(next)] >= 0)) {
+      ++next;
+    }
+    if (next == num_ranks()) return {};
     WIDEEP_TRY(await_readable(listener_, next));
     const int socket = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket < 0) return system_error(here(), "a local socket");
@@ -197,6 +210,12 @@ Status Meeting::accept_all(const std::string& hello) {
       if (peer <= rank_ || peer >= num_ranks() || sockets_[static_cast<size_t>(peer)] >= 0) {
         return invalid_input(fmt::format("{}: rank {} has joined twice", here(), peer));
       }
+      if (is_absent(peer)) {
+        return invalid_input(
+            fmt::format("{}: rank {} joins, which is one of inactive_ranks here: expected the same "
+                        "inactive_ranks on all ranks",
+                        here(), peer));
+      }
       return peer;
     };
     const Result<int> peer = greet();
@@ -205,9 +224,7 @@ Status Meeting::accept_all(const std::string& hello) {
       return peer.status();
     }
     sockets_[static_cast<size_t>(*peer)] = socket;
-    --missing_ranks;
   }
-  return {};
 }
 
 // Ranks that expect other numbers of ranks cannot even meet. Other terms are told when all have
@@ -232,12 +249,12 @@ Status Meeting::check_peer(int peer, const std::string& hello, const std::string
 Result<std::vector<std::string>> Meeting::exchange(const std::string& mine) {
   // Texts are small: a socket takes them without a reader, so all may send first.
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (peer != rank_) WIDEEP_TRY(send_text(socket(peer), mine, peer));
+    if (socket(peer) >= 0) WIDEEP_TRY(send_text(socket(peer), mine, peer));
   }
   std::vector<std::string> all;
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (peer == rank_) {
-      all.push_back(mine);
+    if (socket(peer) < 0) {
+      all.push_back(peer == rank_ ? mine : "");
       continue;
     }
     WIDEEP_TRY_ASSIGN(std::string theirs, receive_text(socket(peer), peer));

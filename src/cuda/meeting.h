@@ -31,6 +31,8 @@ struct MeetingOptions {
   int num_ranks = 1;
   Terms terms = {};
   std::chrono::milliseconds timeout{30'000};  // of the meeting, until its end
+  std::vector<int> absent = {};               // ranks that do not come; not this one
+  int occasion = 0;                           // a group that meets again counts its meetings
 };
 
 class Meeting {
@@ -44,10 +46,10 @@ class Meeting {
 
   int rank() const { return rank_; }
   int num_ranks() const { return static_cast<int>(sockets_.size()); }
-  // To a peer; −1 to oneself.
+  // To a peer; −1 to oneself and to those who are absent.
   int socket(int peer) const { return sockets_[static_cast<size_t>(peer)]; }
 
-  // Collective: every rank brings a text and gets those of all, by rank.
+  // Collective: every rank brings a text and gets those of all, by rank; of the absent, "".
   Result<std::vector<std::string>> exchange(const std::string& mine);
   // Collective: ok if all ranks bring ok; otherwise this rank's error, or that of the first rank
   // that has one, with its name.
@@ -69,8 +71,12 @@ class Meeting {
   Status await_readable(int socket, int peer) const;
   std::string here() const;
 
+  bool is_absent(int rank) const;
+
   std::string group_;
   int rank_;
+  int occasion_;
+  std::vector<int> absent_;
   std::chrono::milliseconds timeout_;
   Clock::time_point end_;
   int listener_ = -1;

@@ -2,7 +2,6 @@
 #include "cuda/emulated/emulated_devices.h"
 
 #include <cstring>
-#include <vector>
 
 #include "cuda/emulated/emulated_lane.h"
 
@@ -23,8 +22,7 @@ Status EmulatedDevices::read(int /*rank*/, void* to, const void* from, size_t nu
 }
 
 Status EmulatedDevices::clear(int /*rank*/, void* at, size_t num_bytes) {
-  const std::vector<std::byte> zeros(num_bytes);
-  machine_.memory().host_write(at, zeros.data(), num_bytes);
+  machine_.memory().host_clear(at, num_bytes);
   return {};
 }
 
@@ -32,9 +30,9 @@ Status EmulatedDevices::launch(int rank, const Kernel& kernel, const LaunchShape
   const int delay = most_delay_ == 0 ? 0 : static_cast<int>(random_() % most_delay_);
   std::visit(
       [&](const auto& body) {
-        machine_.launch(
-            rank, {kernel_name(kernel), shape.num_blocks, shape.num_threads,
-                   [body](EmulatedLane& lane) { run_kernel(lane, body); }, delay, are_dependent_});
+        machine_.launch(rank, {kernel_name(kernel), shape.num_blocks, shape.num_threads,
+                               [body](EmulatedLane& lane) { run_kernel(lane, body); }, delay,
+                               are_dependent_, shape.shared_bytes});
       },
       kernel);
   return {};

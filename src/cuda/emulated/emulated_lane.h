@@ -156,9 +156,7 @@ class EmulatedLane {
 
  private:
   Fault fault_at(Operation operation, const Where& where) {
-    Fault fault = Fault::kNone;
-    machine_.mutated(operation, where, &fault);
-    return fault;
+    return machine_.fault_at(operation, where);
   }
   // Switches first, so that others may come between a thread's load and its atomic access.
   uint32_t begin_atomic(uint32_t* at, const Where& where) {

@@ -115,6 +115,12 @@ void Fiber::take_stack() {
 void Fiber::start(void (*function)(void*), void* argument) {
   function_ = function;
   argument_ = argument;
+  if (!awaits_function_) clear_stack();
+  awaits_function_ = false;
+}
+
+// The next enter() calls begin().
+void Fiber::clear_stack() {
 #if defined(WIDEEP_ASAN)
   __asan_unpoison_memory_region(stack_, kStackBytes);  // what an abandoned function left there
 #endif
@@ -141,8 +147,11 @@ void Fiber::begin() {
   __sanitizer_finish_switch_fiber(self->sanitizer_fiber_, &self->caller_stack_,
                                   &self->caller_stack_bytes_);
 #endif
-  self->function_(self->argument_);
-  WIDEEP_CHECK(false);  // it has to leave
+  for (;;) {
+    self->function_(self->argument_);
+    self->awaits_function_ = true;
+    self->leave();
+  }
 }
 
 void Fiber::enter() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fiber: a function with a stack of its own, which one OS thread enters and leaves. Every CUDA
-// thread of the emulator is one.
+// A fiber: functions, one after the other, with a stack of their own, which one OS thread enters
+// and leaves. Every CUDA thread of the emulator is one.
 //
 // Thread safety: all fibers of a machine belong to one OS thread.
 #pragma once
@@ -21,23 +21,25 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // The next enter() begins function(argument) on an empty stack. What the fiber did before is
+  // The next enter() begins function(argument). If the function before it has not returned, it is
   // abandoned where it is, without unwinding: kernels own nothing.
   void start(void (*function)(void*), void* argument);
-  // Runs the fiber until it leaves.
+  // Runs the fiber until it leaves or the function returns.
   void enter();
-  // From within the fiber: back to enter(). The function must leave at its end, not return.
+  // From within the fiber: back to enter().
   void leave();
 
  private:
   static constexpr size_t kStackBytes = size_t{64} << 10;
 
   void take_stack();
+  void clear_stack();
   static void begin();
 
   std::byte* stack_ = nullptr;  // mapped, above a page without access
   void (*function_)(void*) = nullptr;
   void* argument_ = nullptr;
+  bool awaits_function_ = false;  // the last one has returned
 #if defined(__x86_64__)
   void* stack_pointer_ = nullptr;  // while the fiber is not running
   void* caller_ = nullptr;         // while it is

@@ -21,15 +21,16 @@
 // Thread safety: one thread.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <source_location>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -38,6 +39,7 @@
 #include "cuda/emulated/clocks.h"
 #include "cuda/emulated/fiber.h"
 #include "cuda/emulated/mutation.h"
+#include "cuda/emulated/ready_queue.h"
 #include "cuda/lane.h"
 #include "wideep/status.h"
 
@@ -50,7 +52,7 @@ struct MachineOptions {
   int max_blocks = 1;    // of a launch
   int max_threads = 32;  // of a block
   size_t memory_bytes = size_t{32} << 20;
-  size_t shared_bytes = size_t{48} << 10;  // of a block
+  size_t shared_bytes = size_t{48} << 10;  // most of a block
   uint64_t most_accesses = 5'000'000;      // of a thread without a switch: more never end
   uint64_t seed = 1;
   bool overlaps_launches = false;  // dependent launches begin as early as they may
@@ -63,6 +65,7 @@ struct Launch {
   std::function<void(EmulatedLane&)> kernel;
   int delay = 0;  // so many choices of the scheduler pass before it starts
   bool is_dependent = false;
+  size_t shared_bytes = size_t{48} << 10;  // of a block
 };
 
 class Machine {
@@ -94,14 +97,21 @@ class Machine {
   struct Block;
   struct Grid;
   struct Device;
-  // What a thread finds at an address that others have released.
+  // What a thread finds at an address that the threads of a device have released.
   struct Released {
+    int device = 0;
     VectorClock clock;
-    bool for_all_devices;
+    bool for_all_devices = false;
   };
+  // What a thread waits for, if it does not run and is not ready.
+  enum class Awaited : uint8_t { kNothing, kBarrier, kWarpOperation, kPredecessor };
 
   // ---- called by lanes ----
-  bool mutated(Operation operation, const std::source_location& where, Fault* fault);
+  Fault fault_at(Operation operation, const std::source_location& where) {
+    if (records_sites_) note_site(operation, where);
+    return mutation_.is_at(operation, where) ? mutation_.fault : Fault::kNone;
+  }
+  void note_site(Operation operation, const std::source_location& where);
   void access(Thread& thread, const void* at, size_t num_bytes, Access kind,
               const std::source_location& where);
   void barrier(Thread& thread, bool dropped, const std::source_location& where);
@@ -110,7 +120,9 @@ class Machine {
                            const std::source_location& where);
   void acquire(Thread& thread, const void* at, bool for_all_devices);
   void release(Thread& thread, const void* at, bool for_all_devices, bool keeps_others);
-  void forget_released(const void* at) { released_.erase(at); }
+  void forget_released(const void* at) {
+    if (may_be_released_[released_index(at)]) released_.erase(at);
+  }
   void yield(Thread& thread);
   void pause(Thread& thread);
   void await_predecessor(Thread& thread, const std::source_location& where);
@@ -120,6 +132,7 @@ class Machine {
     num_stalled_ = 0;
     time_step_ns_ = kFirstStepNs;
   }
+  void wait(Thread& thread, Awaited what, const std::source_location& where);
   [[noreturn]] void fail(Thread& thread, std::string what, const std::source_location& where);
 
   // ---- the scheduler ----
@@ -127,17 +140,22 @@ class Machine {
   void end_thread(Thread& thread);
   void end_grid(Grid& grid);
   bool can_start(const Device& device) const;
+  void start_launches();
   void start_next(Device& device);
   void start_grid(Grid& grid);
   void start_delayed();
   Thread* choose();
   void make_ready(Thread& thread);
-  void join_clocks(const std::vector<Thread*>& threads);
+  void join_clocks(std::span<Thread* const> threads);
   std::string describe(const Thread& thread) const;
   std::string describe_waiting() const;
   void reset();
 
   static constexpr uint64_t kFirstStepNs = 1'000'000;
+  static constexpr size_t kReleasedBits = 4096;
+  static size_t released_index(const void* at) {
+    return reinterpret_cast<uintptr_t>(at) / sizeof(uint32_t) % kReleasedBits;
+  }
 
   MachineOptions options_;
   CheckedMemory memory_;
@@ -145,12 +163,16 @@ class Machine {
   Mutation mutation_;
   bool records_sites_ = false;
   std::set<Site> sites_;
+  SharedTimes nothing_;  // what a thread knows that knows nothing
   std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<Thread*> ready_;
-  std::unordered_map<const void*, std::map<int, Released>> released_;  // by device
+  ReadyQueue<Thread*> ready_;
+  std::unordered_map<const void*, std::vector<Released>> released_;
+  std::bitset<kReleasedBits> may_be_released_;  // by released_index
   std::string failure_;
-  int habit_ = 0;        // of the scheduler, in this run
-  int slow_device_ = 0;  // which the habit may choose seldom
+  int habit_ = 0;           // of the scheduler, in this run
+  int slow_device_ = 0;     // which the habit may choose seldom
+  int num_delayed_ = 0;     // devices whose next launch is
+  bool may_start_ = false;  // since the last look, a launch has come as far as that the next may
   uint64_t num_switches_ = 0;
   uint64_t num_overlaps_ = 0;
   uint64_t num_accesses_ = 0;  // since the last switch

@@ -5,10 +5,10 @@
 // Thread safety: those of their machine.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "cuda/emulated/machine.h"
@@ -16,15 +16,13 @@
 namespace wideep::cuda {
 
 struct Machine::Thread {
-  Moment now() const { return {id, clock.of(id)}; }
-
   Machine* machine = nullptr;
   Block* block = nullptr;
-  int index = 0;    // in the block
-  uint32_t id = 0;  // in the machine
+  int index = 0;  // in the block
   VectorClock clock;
   Fiber fiber;
-  std::string waits_for;     // empty: it does not wait
+  Awaited awaits = Awaited::kNothing;
+  uint32_t line = 0;         // where it waits
   bool has_awaited = false;  // the kernel's predecessor
   uint64_t stall = 0;        // in which it has polled last, and how often
   int polls = 0;
@@ -47,17 +45,17 @@ struct Machine::Block {
     waiting.clear();
     for (Warp& warp : warps) warp = {};
     for (auto& thread : threads) {
-      thread->waits_for.clear();
+      thread->awaits = Awaited::kNothing;
       thread->has_awaited = false;
     }
   }
   Warp& warp_of(const Thread& thread) {
     return warps[static_cast<size_t>(thread.index / kWarpSize)];
   }
-  std::vector<Thread*> lanes_of_warp(const Thread& thread) {
-    std::vector<Thread*> lanes;
+  std::array<Thread*, kWarpSize> lanes_of_warp(const Thread& thread) {
+    std::array<Thread*, kWarpSize> lanes;
     const auto first = static_cast<size_t>(thread.index / kWarpSize * kWarpSize);
-    for (size_t i = 0; i < kWarpSize; ++i) lanes.push_back(threads[first + i].get());
+    for (size_t i = 0; i < kWarpSize; ++i) lanes[i] = threads[first + i].get();
     return lanes;
   }
 
@@ -82,7 +80,7 @@ struct Machine::Grid {
   Launch launch;                  // the one that runs, or ran last
   int num_running = 0;            // threads
   int num_letting = 0;            // blocks that let the successor begin, or have ended
-  VectorClock clock;              // of its threads that have ended
+  SharedTimes clock;              // of its threads that have ended
   std::vector<Thread*> awaiting;  // threads of the successor that wait for its end
   std::vector<std::unique_ptr<Block>> blocks;
 };
@@ -95,7 +93,7 @@ struct Machine::Device {
   Grid& predecessor() { return *grids[grids.size() - 1 - newest_grid]; }
 
   int index = 0;
-  VectorClock clock;  // of all that its launches have done that have ended
+  SharedTimes clock;  // of all that its launches have done that have ended
   std::deque<Launch> stream;
   bool is_delayed = false;
   size_t newest_grid = 0;

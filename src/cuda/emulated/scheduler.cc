@@ -31,10 +31,11 @@ Machine::Machine(const MachineOptions& options)
   const size_t grids = options.overlaps_launches ? 2 : 1;
   const size_t num_threads = threads_of_device * grids * static_cast<size_t>(options.num_devices);
   WIDEEP_CHECK_LT(num_threads, size_t{65536});
+  nothing_ = SharedTimes(num_threads);
   for (int index = 0; index < options.num_devices; ++index) {
     auto device = std::make_unique<Device>();
     device->index = index;
-    device->clock = VectorClock(num_threads);
+    device->clock = nothing_;
     for (size_t g = 0; g < grids; ++g) {
       auto grid = std::make_unique<Grid>();
       grid->device = device.get();
@@ -51,9 +52,8 @@ Machine::Machine(const MachineOptions& options)
           thread->machine = this;
           thread->block = block.get();
           thread->index = t;
-          thread->id =
-              static_cast<uint32_t>(first + static_cast<size_t>(b * options.max_threads + t));
-          thread->clock = VectorClock(num_threads);
+          const size_t id = first + static_cast<size_t>(b * options.max_threads + t);
+          thread->clock = VectorClock(static_cast<uint32_t>(id), nothing_);
           block->threads.push_back(std::move(thread));
         }
         grid->blocks.push_back(std::move(block));
@@ -70,6 +70,7 @@ void Machine::launch(int device, Launch launch) {
   WIDEEP_CHECK_LE(launch.num_blocks, options_.max_blocks);
   WIDEEP_CHECK_LE(launch.num_threads, options_.max_threads);
   WIDEEP_CHECK_EQ(launch.num_threads % kWarpSize, 0);
+  WIDEEP_CHECK_LE(launch.shared_bytes, options_.shared_bytes);
   devices_.at(static_cast<size_t>(device))->stream.push_back(std::move(launch));
 }
 
@@ -79,19 +80,20 @@ Status Machine::run() {
   memory_.begin_run();
   failure_.clear();
   released_.clear();
+  may_be_released_.reset();
+  num_delayed_ = 0;
   habit_ = static_cast<int>(random_() % 4);
   slow_device_ = static_cast<int>(random_() % static_cast<uint64_t>(options_.num_devices));
   note_progress();
   for (auto& device : devices_) start_next(*device);
   while (failure_.empty()) {
-    start_delayed();
+    if (num_delayed_ > 0) start_delayed();
     if (ready_.empty()) break;
     Thread* thread = choose();
     ++num_switches_;
     num_accesses_ = 0;
     thread->fiber.enter();
-    Device& device = *thread->block->device;
-    if (!device.is_delayed && can_start(device)) start_next(device);
+    if (std::exchange(may_start_, false)) start_launches();
   }
   if (failure_.empty()) failure_ = describe_waiting();
   if (failure_.empty()) return {};
@@ -111,6 +113,12 @@ void Machine::reset() {
   }
 }
 
+void Machine::start_launches() {
+  for (auto& device : devices_) {
+    if (!device->is_delayed && can_start(*device)) start_next(*device);
+  }
+}
+
 // Whether the stream's next launch may begin, as far as the earlier ones are concerned.
 bool Machine::can_start(const Device& device) const {
   const Grid& last = device.newest();
@@ -124,9 +132,9 @@ void Machine::start_next(Device& device) {
   if (device.stream.empty()) return;
   if (device.stream.front().delay > 0) {
     device.is_delayed = true;
+    ++num_delayed_;
     return;
   }
-  device.is_delayed = false;
   if (device.newest().is_running()) ++num_overlaps_;
   device.newest_grid = device.grids.size() - 1 - device.newest_grid;
   Grid& grid = device.newest();
@@ -142,15 +150,15 @@ void Machine::start_grid(Grid& grid) {
   for (int b = 0; b < launch.num_blocks; ++b) {
     Block& block = *grid.blocks[static_cast<size_t>(b)];
     block.start(launch.num_threads);
-    memory_.forget(block.shared, options_.shared_bytes);
+    memory_.reallocate(block.shared, launch.shared_bytes, options_.shared_bytes);
     for (int t = 0; t < launch.num_threads; ++t) {
       Thread& thread = *block.threads[static_cast<size_t>(t)];
       if (launch.is_dependent) {
-        thread.clock.forget_all_but(thread.id);
+        thread.clock.set_known(nothing_);
       } else {
         thread.clock.join(grid.device->clock);
       }
-      thread.clock.tick(thread.id);
+      thread.clock.tick();
       thread.fiber.start(&Machine::run_thread, &thread);
       make_ready(thread);
     }
@@ -165,6 +173,8 @@ void Machine::start_delayed() {
     if (ready_.empty()) delay = 0;
     if (delay <= 0) {
       note_progress();
+      device->is_delayed = false;
+      --num_delayed_;
       start_next(*device);
     }
   }
@@ -196,15 +206,18 @@ void Machine::end_thread(Thread& thread) {
   ++block.num_ended;
   note_progress();
   ++warp.num_ended;
-  if (block.num_ended == block.num_threads && !block.lets_successor_begin) ++grid.num_letting;
-  grid.clock.join(thread.clock);
+  if (block.num_ended == block.num_threads && !block.lets_successor_begin) {
+    ++grid.num_letting;
+    may_start_ = true;
+  }
+  grid.clock.join(thread.clock.known());
+  grid.clock.raise(thread.clock.now());
   if (--grid.num_running == 0) end_grid(grid);
-  thread.fiber.leave();
-  WIDEEP_CHECK(false);
 }
 
 void Machine::end_grid(Grid& grid) {
   Device& device = *grid.device;
+  may_start_ = true;
   device.clock.join(grid.clock);
   for (Thread* thread : grid.awaiting) {
     thread->clock.join(device.clock);
@@ -217,25 +230,22 @@ void Machine::end_grid(Grid& grid) {
 // any, but one device seldom.
 Machine::Thread* Machine::choose() {
   const size_t size = ready_.size();
-  size_t at = random_() % size;
-  const bool keeps_to_habit = random_() % 16 != 0;
-  if (keeps_to_habit && habit_ == 1) at = size - 1 - random_() % std::min<size_t>(size, 2);
-  if (keeps_to_habit && habit_ == 2) at = 0;
+  const uint64_t drawn = random_();
+  const auto any_of = [](uint64_t bits, size_t most) {  // by the upper of 32 bits
+    return static_cast<size_t>((bits & 0xffffffffu) * most >> 32);
+  };
+  const bool keeps_to_habit = drawn % 16 != 0;
+  size_t at = any_of(drawn >> 32, size);
+  if (keeps_to_habit && habit_ == 1) at = size - 1 - any_of(drawn, std::min<size_t>(size, 2));
+  if (keeps_to_habit && habit_ == 2) return ready_.take_oldest();
   if (keeps_to_habit && habit_ == 3 && ready_[at]->block->device->index == slow_device_) {
-    at = random_() % size;
+    at = any_of(drawn, size);
   }
-  Thread* thread = ready_[at];
-  if (habit_ == 2) {
-    ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(at));
-  } else {
-    std::swap(ready_[at], ready_.back());
-    ready_.pop_back();
-  }
-  return thread;
+  return ready_.take(at);
 }
 
 void Machine::make_ready(Thread& thread) {
-  thread.waits_for.clear();
+  thread.awaits = Awaited::kNothing;
   ready_.push_back(&thread);
 }
 
@@ -252,8 +262,7 @@ void Machine::pause(Thread& thread) {
     thread.polls = 0;
   }
   if (++thread.polls == 2) ++num_stalled_;
-  const auto is_delayed = [](const auto& device) { return device->is_delayed; };
-  if (num_stalled_ > ready_.size() && std::ranges::none_of(devices_, is_delayed)) {
+  if (num_stalled_ > ready_.size() && num_delayed_ == 0) {
     ++stall_;
     num_stalled_ = 0;
     now_ns_ += time_step_ns_;
@@ -291,9 +300,11 @@ std::string Machine::describe_waiting() const {
       if (!grid->is_running()) continue;
       for (const auto& block : grid->blocks) {
         for (const auto& thread : block->threads) {
-          if (!thread->waits_for.empty()) {
-            return fmt::format("{}: waits for ever at {}", describe(*thread), thread->waits_for);
-          }
+          if (thread->awaits == Awaited::kNothing) continue;
+          constexpr const char* kNames[] = {"nothing", "the barrier", "the warp operation",
+                                            "the end of the kernel before,"};
+          return fmt::format("{}: waits for ever at {} of line {}", describe(*thread),
+                             kNames[static_cast<size_t>(thread->awaits)], thread->line);
         }
       }
     }
@@ -303,28 +314,31 @@ std::string Machine::describe_waiting() const {
 
 // ---- what lanes do ----
 
-bool Machine::mutated(Operation operation, const std::source_location& where, Fault* fault) {
-  if (records_sites_) sites_.insert({operation, where.file_name(), where.line(), where.column()});
-  if (!mutation_.is_at(operation, where)) return false;
-  *fault = mutation_.fault;
-  return true;
+void Machine::note_site(Operation operation, const std::source_location& where) {
+  sites_.insert({operation, where.file_name(), where.line(), where.column()});
 }
 
 void Machine::access(Thread& thread, const void* at, size_t num_bytes, Access kind,
                      const std::source_location& where) {
-  std::string wrong = memory_.access(at, num_bytes, kind, thread.now(), thread.clock);
-  if (!wrong.empty()) fail(thread, std::move(wrong), where);
+  if (!memory_.access(at, num_bytes, kind, thread.clock)) fail(thread, memory_.wrong(), where);
   if (++num_accesses_ > options_.most_accesses) fail(thread, "a loop that does not end", where);
   if (kind == Access::kWrite || kind == Access::kAtomicWrite) note_progress();
 }
 
-void Machine::join_clocks(const std::vector<Thread*>& threads) {
-  VectorClock all = threads[0]->clock;
-  for (size_t i = 1; i < threads.size(); ++i) all.join(threads[i]->clock);
+void Machine::join_clocks(std::span<Thread* const> threads) {
+  SharedTimes all = threads[0]->clock.known();
+  for (const Thread* thread : threads) all.join(thread->clock.known());
+  for (const Thread* thread : threads) all.raise(thread->clock.now());
   for (Thread* thread : threads) {
-    thread->clock = all;
-    thread->clock.tick(thread->id);
+    thread->clock.set_known(all);
+    thread->clock.tick();
   }
+}
+
+void Machine::wait(Thread& thread, Awaited what, const std::source_location& where) {
+  thread.awaits = what;
+  thread.line = where.line();
+  thread.fiber.leave();
 }
 
 void Machine::barrier(Thread& thread, bool dropped, const std::source_location& where) {
@@ -334,12 +348,12 @@ void Machine::barrier(Thread& thread, bool dropped, const std::source_location& 
   block.waiting.push_back(&thread);
   note_progress();
   block.line = where.line();
-  thread.waits_for = fmt::format("the barrier of line {}", where.line());
-  if (static_cast<int>(block.waiting.size()) == block.num_threads) {
-    join_clocks(block.waiting);
-    for (Thread* waiting : block.waiting) make_ready(*waiting);
-    block.waiting.clear();
+  if (static_cast<int>(block.waiting.size()) < block.num_threads) {
+    return wait(thread, Awaited::kBarrier, where);
   }
+  join_clocks(block.waiting);
+  for (Thread* waiting : block.waiting) make_ready(*waiting);
+  block.waiting.clear();
   thread.fiber.leave();
 }
 
@@ -361,14 +375,15 @@ const uint64_t* Machine::exchange(Thread& thread, Operation operation, uint64_t 
   // there are two sets in turn.
   uint64_t* values = warp.values[warp.generation & 1];
   values[thread.index % kWarpSize] = value;
-  thread.waits_for = fmt::format("the warp operation of line {}", where.line());
-  if (++warp.num_arrived == kWarpSize) {
-    warp.num_arrived = 0;
-    ++warp.generation;
-    const std::vector<Thread*> lanes = block.lanes_of_warp(thread);
-    if (orders) join_clocks(lanes);
-    for (Thread* lane : lanes) make_ready(*lane);
+  if (++warp.num_arrived < kWarpSize) {
+    wait(thread, Awaited::kWarpOperation, where);
+    return values;
   }
+  warp.num_arrived = 0;
+  ++warp.generation;
+  const auto lanes = block.lanes_of_warp(thread);
+  if (orders) join_clocks(lanes);
+  for (Thread* lane : lanes) make_ready(*lane);
   thread.fiber.leave();
   return values;
 }
@@ -380,11 +395,9 @@ void Machine::await_predecessor(Thread& thread, const std::source_location& wher
   Device& device = *grid.device;
   // Only the newest launch can have a predecessor that still runs: there are two at most.
   if (device.grids.size() == 2 && &grid == &device.newest() && device.predecessor().is_running()) {
-    thread.waits_for = fmt::format("the end of the kernel before, line {}", where.line());
     note_progress();
     device.predecessor().awaiting.push_back(&thread);
-    thread.fiber.leave();
-    return;
+    return wait(thread, Awaited::kPredecessor, where);
   }
   thread.clock.join(device.clock);
 }
@@ -397,27 +410,35 @@ void Machine::let_successor_begin(Thread& thread, const std::source_location& wh
   if (block.lets_successor_begin) return;
   block.lets_successor_begin = true;
   ++block.grid->num_letting;
+  may_start_ = true;
   yield(thread);
 }
 
 void Machine::acquire(Thread& thread, const void* at, bool for_all_devices) {
+  if (!may_be_released_[released_index(at)]) return;
   const auto found = released_.find(at);
   if (found == released_.end()) return;
   const int device = thread.block->device->index;
-  for (const auto& [releasing_device, released] : found->second) {
-    if (releasing_device == device || (released.for_all_devices && for_all_devices)) {
+  for (const Released& released : found->second) {
+    if (released.device == device || (released.for_all_devices && for_all_devices)) {
       thread.clock.join(released.clock);
     }
   }
 }
 
 void Machine::release(Thread& thread, const void* at, bool for_all_devices, bool keeps_others) {
-  std::map<int, Released>& places = released_[at];
+  may_be_released_.set(released_index(at));
+  std::vector<Released>& places = released_[at];
   if (!keeps_others) places.clear();
-  Released& mine = places[thread.block->device->index];
-  mine.for_all_devices = for_all_devices && (mine.clock.empty() || mine.for_all_devices);
-  mine.clock.join(thread.clock);
-  thread.clock.tick(thread.id);
+  const int device = thread.block->device->index;
+  const auto mine = std::ranges::find(places, device, &Released::device);
+  if (mine == places.end()) {
+    places.push_back({device, thread.clock, for_all_devices});
+  } else {
+    mine->for_all_devices = for_all_devices && mine->for_all_devices;
+    mine->clock.join(thread.clock);
+  }
+  thread.clock.tick();
 }
 
 }  // namespace wideep::cuda
