@@ -5,13 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "simulate/other_work.h"
 #include "simulate/prediction_check.h"
 
 namespace wideep::simulate {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kRounds = 3, kMostRounds = 4;
+// A slow machine has fewer rounds, but two for the noise.
+constexpr int kFewestRounds = 2;
+constexpr std::chrono::seconds kPatience{150};
 constexpr size_t kFewestCells = 40;  // that nobody has disturbed
 // Goals are met on the machines that the model was made on; what breaks it on any machine is
 // further off. scripts/check_predictions.sh holds the goals themselves.
@@ -33,12 +40,14 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
   ASSERT_TRUE(grid.ok()) << grid.status().message();
   PredictionCheck check(std::move(grid).value());
   const OtherWork others;
+  const auto start = Clock::now();
   run::RunView view;
   std::vector<std::string> lines;
   for (int round = 0; round < kMostRounds; ++round) {
     const Status status = check.measure_round(view);
     ASSERT_TRUE(status.ok()) << status.message();
-    if (round + 1 < kRounds) continue;
+    const bool is_late = Clock::now() - start > kPatience && round + 1 >= kFewestRounds;
+    if (round + 1 < kRounds && !is_late) continue;
     const double busy = others.share();
     const Hardware hardware = check.calibration().hardware;
     const std::vector<CheckedCell> cells = check.judge(hardware);
@@ -46,7 +55,7 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
     fmt::print("{} rounds, {}; others used {:.0f} % of the processors\n", round + 1,
                text_of(summarize(cells), cells.size()), 100 * busy);
     if (const size_t calm = undisturbed(cells).size(); calm < kFewestCells) {
-      if (round + 1 < kMostRounds) continue;
+      if (round + 1 < kMostRounds && !is_late) continue;
       GTEST_SKIP() << "others use the processors, only " << calm << " of " << cells.size()
                    << " cells are undisturbed: nothing can be said of predictions";
     }
@@ -54,7 +63,7 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
     EXPECT_THAT(missed(check.judge(spoiled(hardware)), kAlarm), testing::Not(testing::IsEmpty()));
     for (const std::string& line : missed(cells)) fmt::print("misses a goal: {}\n", line);
     lines = missed(cells, kAlarm);
-    if (lines.empty()) return;
+    if (lines.empty() || is_late) break;
   }
   EXPECT_THAT(lines, testing::IsEmpty());
 }
