@@ -183,16 +183,24 @@ std::string nearest_of(const std::vector<Candidate>& all, const Workload& worklo
   return "no layout meets all limits at once";
 }
 
+// Of those that meet the limits, in layouts of a kind; null: none does.
+const Candidate* best_of(const std::vector<Candidate>& all, const Workload& workload,
+                         bool (*is_of_kind)(const Layout&)) {
+  const Candidate* best = nullptr;
+  for (const Candidate& each : all) {
+    if (!is_of_kind(each.layout) || !meets(each, workload)) continue;
+    if (best == nullptr || is_better(each, *best, workload)) best = &each;
+  }
+  return best;
+}
+
 // Against the best without context parallelism, whatever its layout.
 void add_context_reason(const std::vector<Candidate>& all, const Workload& workload,
                         Advice* advice) {
   const Candidate& best = *advice->best;
   if (best.layout.context == 1) return;
-  const Candidate* without = nullptr;
-  for (const Candidate& each : all) {
-    if (each.layout.context > 1 || !meets(each, workload)) continue;
-    if (without == nullptr || is_better(each, *without, workload)) without = &each;
-  }
+  const Candidate* without =
+      best_of(all, workload, [](const Layout& layout) { return layout.context == 1; });
   const std::string gain =
       without == nullptr
           ? "without it nothing meets the limits"
@@ -232,11 +240,8 @@ void add_slot_reasons(const std::vector<Candidate>& all, const Workload& workloa
 void add_draft_reason(const std::vector<Candidate>& all, const Workload& workload, Advice* advice) {
   const Candidate& best = *advice->best;
   if (best.layout.drafts == 0) return;
-  const Candidate* without = nullptr;
-  for (const Candidate& each : all) {
-    if (each.layout.drafts > 0 || !meets(each, workload)) continue;
-    if (without == nullptr || is_better(each, *without, workload)) without = &each;
-  }
+  const Candidate* without =
+      best_of(all, workload, [](const Layout& layout) { return layout.drafts == 0; });
   const std::string gain =
       without == nullptr
           ? "without them nothing meets the limits"

@@ -12,6 +12,7 @@
 #include "run/layouts.h"
 #include "simulate/config_files.h"
 #include "simulate/context_part.h"
+#include "simulate/mixture_testing.h"
 #include "simulate/neighbours.h"
 #include "simulate/sweep.h"
 #include "simulate/what_if.h"
@@ -23,18 +24,7 @@ using kernels::WeightFormat;
 using testing::HasSubstr;
 
 // A mixture of 16 layers with 64 experts.
-model::ModelConfig mixture() {
-  const auto config = model::parse_model_config(R"({
-    "model_type": "qwen3_moe", "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 16,
-    "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128,
-    "intermediate_size": 4096, "moe_intermediate_size": 1024, "num_experts": 64,
-    "num_experts_per_tok": 4, "norm_topk_prob": true, "max_position_embeddings": 32768,
-    "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": false,
-    "decoder_sparse_step": 1, "mlp_only_layers": []})",
-                                                "config.json");
-  EXPECT_TRUE(config.ok()) << config.status().message();
-  return *config;
-}
+model::ModelConfig mixture() { return mixture_of(16, 64); }
 
 Hardware h100() { return shipped_hardware("h100_sxm").value(); }
 

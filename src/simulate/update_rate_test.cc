@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "simulate/expert_load.h"
+#include "simulate/mixture_testing.h"
 
 namespace wideep::simulate {
 namespace {
@@ -16,18 +17,7 @@ using testing::HasSubstr;
 
 constexpr int kExperts = 32, kLayers = 8, kTopK = 4;
 
-model::ModelConfig mixture() {
-  const auto config = model::parse_model_config(R"({
-    "model_type": "qwen3_moe", "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 8,
-    "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128,
-    "intermediate_size": 4096, "moe_intermediate_size": 1024, "num_experts": 32,
-    "num_experts_per_tok": 4, "norm_topk_prob": true, "max_position_embeddings": 32768,
-    "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": false,
-    "decoder_sparse_step": 1, "mlp_only_layers": []})",
-                                                "config.json");
-  EXPECT_TRUE(config.ok()) << config.status().message();
-  return *config;
-}
+model::ModelConfig mixture() { return mixture_of(kLayers, kExperts); }
 
 // The hottest expert is `first`, as many tokens as `tokens` choose.
 std::vector<double> falling(int first, double tokens) {
