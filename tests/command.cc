@@ -114,7 +114,7 @@ bool is_held(const std::string& path) {
 
 }  // namespace
 
-const int kSlowdown = base::kSanitized ? 10 : 1;
+const int kSlowdown = base::is_command_sanitized() ? 10 : 1;
 
 std::vector<std::string> CommandEnd::error_lines() const {
   std::vector<std::string> errors;

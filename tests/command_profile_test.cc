@@ -197,7 +197,7 @@ TEST_F(CommandProfile, ReadsTensorRtLlmsVariables) {
 }
 
 TEST_F(CommandProfile, ShowsAllocations) {
-  if (base::kSanitized) GTEST_SKIP() << "sanitizers have an operator new of their own";
+  if (base::is_command_sanitized()) GTEST_SKIP() << "sanitizers have an operator new of their own";
   CommandOptions options = generate(
       small_model(), {"--ranks", "2", "--profile-range", "1-3", "--profile-output", path_});
   const auto run = [&] {

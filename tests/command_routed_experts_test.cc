@@ -223,7 +223,7 @@ TEST_F(CommandRoutedExperts, AreTheSameInEveryLayout) {
     }
   }
   for (const Served& each : layouts()) {
-    if (base::kSanitized && std::string_view(each.name) == "pp 3, tp 2") continue;
+    if (base::is_command_sanitized() && std::string_view(each.name) == "pp 3, tp 2") continue;
     SCOPED_TRACE(each.name);
     Server server(kReference, with_flag({"--config", config(each.config)}));
     ASSERT_GT(server.port(), 0);

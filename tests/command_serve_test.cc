@@ -109,7 +109,7 @@ class CommandServe : public ::testing::Test {
 TEST_F(CommandServe, AnswersAreThoseOfGenerateUnderLoad) {
   Server server(small_model(), {"--ranks", "4"});
   ASSERT_GT(server.port(), 0);
-  expect_served(server, base::kSanitized ? 48 : 256);
+  expect_served(server, base::is_command_sanitized() ? 48 : 256);
   EXPECT_EQ(ask(server.port(), "GET", "/v1/models").body_json()["data"][0]["id"], "m");
   server.command().send(SIGTERM);
   const CommandEnd end = server.command().wait();
@@ -306,7 +306,7 @@ TEST_F(CommandServe, ReplicasAnswerBehindOneEndpoint) {
 
 // The ranks and the connections may end in any order.
 TEST_F(CommandServe, EveryEndIsClean) {
-  for (int i = 0; i < (base::kSanitized ? 4 : 12); ++i) {
+  for (int i = 0; i < (base::is_command_sanitized() ? 4 : 12); ++i) {
     Server server(small_model(), {"--ranks", "2"});
     ASSERT_GT(server.port(), 0);
     ASSERT_EQ(server.complete({{"prompt", "x"}}).status, 200);

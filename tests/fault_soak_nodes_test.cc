@@ -40,7 +40,7 @@ void PrintTo(const Nodes& nodes, std::ostream* out) { *out << nodes.name; }
 int num_kills() {
   const char* value = std::getenv("WIDEEP_FAULT_KILLS");
   if (value != nullptr) return std::atoi(value);
-  return base::kSanitized ? 6 : 25;
+  return base::is_command_sanitized() ? 6 : 25;
 }
 
 class FaultSoakOverNodes : public ::testing::TestWithParam<Nodes> {};

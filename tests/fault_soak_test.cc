@@ -34,7 +34,7 @@ using ::testing::IsEmpty;
 int num_kills() {
   const char* value = std::getenv("WIDEEP_FAULT_KILLS");
   if (value != nullptr) return std::atoi(value);
-  return base::kSanitized ? 8 : 60;
+  return base::is_command_sanitized() ? 8 : 60;
 }
 
 // models/reference with WIDEEP_FAULT_MODEL, for figures; by default a small one.
@@ -61,7 +61,7 @@ constexpr int kBetweenLimits = 25;
 // fails. That needs no privileges, unlike a control group. The sanitizers' own allocators would end
 // the process elsewhere.
 bool leave_without_memory(pid_t rank) {
-  if (base::kSanitized) return false;
+  if (base::is_command_sanitized()) return false;
   unsigned long pages = 0;
   std::ifstream(fmt::format("/proc/{}/statm", rank)) >> pages;
   if (pages == 0) return false;

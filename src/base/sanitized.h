@@ -4,6 +4,8 @@
 // tests then do less or are skipped.
 #pragma once
 
+#include <cstdlib>
+
 namespace wideep::base {
 
 inline constexpr bool kSanitized =
@@ -18,5 +20,11 @@ inline constexpr bool kSanitized =
 #else
     false;
 #endif
+
+// The same of the command that a test runs (WIDEEP_BINARY), which may be that of another build: its
+// runner then sets WIDEEP_SANITIZED.
+inline bool is_command_sanitized() {
+  return kSanitized || std::getenv("WIDEEP_SANITIZED") != nullptr;
+}
 
 }  // namespace wideep::base

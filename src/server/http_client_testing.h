@@ -25,7 +25,7 @@ class Socket {
 
   explicit Socket(int port) : Socket(port, kUnconnected) { connect(); }
   Socket(int port, Unconnected) : fd_(::socket(AF_INET, SOCK_STREAM, 0)), port_(port) {
-    set_patience(base::kSanitized ? 180 : 60);
+    set_patience(base::is_command_sanitized() ? 180 : 60);
   }
   ~Socket() { ::close(fd_); }
   Socket(const Socket&) = delete;
