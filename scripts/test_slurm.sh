@@ -109,19 +109,29 @@ if [[ -f $root/cluster/slurm/generate.sbatch ]]; then
   echo "sbatch cluster/slurm/generate.sbatch: the same"
 fi
 
-# A server in the job, measured at two concurrencies, and the table of its iteration logs.
-CONCURRENCY="1 2" REQUESTS=2 INPUT=16 OUTPUT=8 PORT=$((port + 2)) WIDEEP=$wideep timeout 60 \
+# Servers in the job, with and without drafts, measured at two lengths of requests and two
+# concurrencies, and the table of their iteration logs.
+EP=2 DRAFTS="0 2" DRAFTER=NGram LENGTHS="16/8 24/4" CONCURRENCY="1 2" REQUESTS=2 \
+  PORT=$((port + 2)) WIDEEP=$wideep timeout 90 \
   sbatch --wait --ntasks=2 --overcommit --output="$work/sweep.out" \
   "$root/cluster/slurm/serving_sweep.sbatch" "$model" "$work/sweep" >/dev/null ||
-  fail "the sweep: $(squeue; cat "$work/sweep.out" "$work/sweep/server.log")"
-for concurrency in 1 2; do
-  grep -qE "^concurrency-$concurrency +[0-9.]+ +[1-9]" "$work/sweep.out" ||
-    fail "the sweep's table: $(cat "$work/sweep.out")"
-  "$wideep" bench iterations --json "$work/sweep/concurrency-$concurrency.jsonl" |
-    grep -q "\"generated_tokens\": $((concurrency * 2 * 8))," ||
-    fail "the sweep's log at $concurrency: $(cat "$work/sweep/concurrency-$concurrency.jsonl")"
+  fail "the sweep: $(squeue; cat "$work/sweep.out" "$work"/sweep/*.log)"
+points=0
+for drafts in 0 2; do
+  for lengths in 16-8 24-4; do
+    for concurrency in 1 2; do
+      point=ep-2.drafts-$drafts.$lengths.concurrency-$concurrency
+      grep -qE "^$point +[0-9.]+ +[1-9]" "$work/sweep.out" ||
+        fail "the sweep's table: $(cat "$work/sweep.out")"
+      "$wideep" bench iterations --json "$work/sweep/$point.jsonl" |
+        grep -q "\"generated_tokens\": $((concurrency * 2 * ${lengths#*-}))," ||
+        fail "the sweep's log at $point: $(cat "$work/sweep/$point.jsonl")"
+      points=$((points + 1))
+    done
+  done
 done
-echo "sbatch cluster/slurm/serving_sweep.sbatch: a server, 2 points, the table of its iterations"
+grep -q "max_draft_len: 2" "$work/sweep/ep-2.drafts-2.yaml" || fail "no drafts in the sweep"
+echo "sbatch cluster/slurm/serving_sweep.sbatch: 2 servers, $points points, the table of iterations"
 
 # A server as a job of its own: it answers, and running requests finish after scancel.
 WIDEEP=$wideep sbatch --parsable --ntasks=4 --overcommit --output="$work/serve.out" \
