@@ -69,6 +69,14 @@ Result<std::vector<CheckedLayout>> checked_grid() {
       for (const int ranks : {1, 2, 4, 8}) {
         WIDEEP_TRY_ASSIGN(auto parallel, parallel::parallel_config_for_ranks(ranks));
         layouts.push_back(layout_of(family, config, format, parallel, ranks, ""));
+        if (ranks == 1 && format == WeightFormat::kBf16) {
+          // The tokens of a long prompt are dealt to two ranks.
+          auto context = parallel;
+          context.sizes.cp = 2;
+          layouts.push_back(layout_of(family, config, format, std::move(context), ranks, ", CP 2"));
+          layouts.back().batches = {};
+          layouts.back().prompts = {512};
+        }
         if (ranks != 4) continue;
         const bool online = format == WeightFormat::kInt8;
         parallel.moe_config.load_balancer = {.num_slots = family.replicated_slots,

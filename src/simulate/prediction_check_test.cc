@@ -66,16 +66,18 @@ TEST(PredictionGoals, DisturbedCellsAreLeftOut) {
 TEST(CheckedGrid, HasEnoughCellsOfEveryKind) {
   const auto grid = checked_grid();
   ASSERT_TRUE(grid.ok()) << grid.status().message();
-  size_t cells = 0, replicated = 0, online = 0;
+  size_t cells = 0, replicated = 0, online = 0, context = 0;
   for (const CheckedLayout& layout : *grid) {
     cells += layout.batches.size() + layout.prompts.size();
     const auto& balancer = layout.parallel.moe_config.load_balancer;
     replicated += balancer.has_value();
     online += balancer && balancer->layer_updates_per_iter > 0;
+    context += layout.parallel.sizes.cp > 1;
   }
   EXPECT_GE(cells, 40u);
   EXPECT_GE(replicated, 4u);
   EXPECT_GE(online, 2u);
+  EXPECT_GE(context, 2u);
 }
 
 }  // namespace
