@@ -77,10 +77,11 @@ ExchangeCase small_case() {
 }
 
 // Most rounds are small, with one or two warps of a few ranks and short rows: they have all that
-// decides about orders, and many more of them fit into the same time.
-CaseLimits limits_of(uint64_t round) {
-  if (round % 64 == 0) return {.most_ranks = 16, .ranks_die = true};
-  if (round % 8 == 0) {
+// decides about orders, and many more of them fit into the same time. One in `large` has more, and
+// of these one in eight all that there is.
+CaseLimits limits_of(uint64_t round, uint64_t large) {
+  if (round % (8 * large) == 0) return {.most_ranks = 16, .ranks_die = true};
+  if (round % large == 0) {
     return {.most_ranks = 6,
             .most_device_threads = 256,
             .most_hidden = 80,
@@ -104,9 +105,10 @@ CaseLimits limits_of(uint64_t round) {
 TEST(CudaExchangeTest, EqualsTheCpuPathOverRandomCases) {
   std::mt19937_64 random(from_environment("WIDEEP_CUDA_SEED", 1));
   const uint64_t rounds = from_environment("WIDEEP_CUDA_ROUNDS", base::kSanitized ? 128 : 1000);
+  const uint64_t large = std::max<uint64_t>(1, from_environment("WIDEEP_CUDA_LARGE", 8));
   uint64_t num_deaths = 0;
   for (uint64_t round = 0; round < rounds; ++round) {
-    const ExchangeCase c = random_case(random, limits_of(round));
+    const ExchangeCase c = random_case(random, limits_of(round, large));
     num_deaths += c.dead_rank >= 0 ? 1 : 0;
     ASSERT_EQ(play_emulated(c, random()), "") << "round " << round << ": " << describe(c);
   }
