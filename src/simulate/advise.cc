@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "base/machine.h"
+#include "base/thread_pool.h"
 #include "base/try.h"
 #include "measure/arrivals.h"
 #include "model/kv_layout.h"
@@ -135,6 +137,31 @@ Candidate predict(const StepCost& cost, int batch, const Workload& workload,
   candidate.tokens_per_rank =
       static_cast<double>(batch) * layout.num_batches() / (candidate.tpot * layout.num_ranks());
   return candidate;
+}
+
+// A layout that has room for requests.
+struct WeighedLayout {
+  Layout layout;
+  const std::vector<PlacedLayer>* placed = nullptr;
+  double weights = 0.0, request = 0.0;  // bytes of a rank, and of a request
+  int most_requests = 0;
+};
+
+// With every batch that is worth a look.
+std::vector<Candidate> candidates_of(const Hardware& hardware, const ModelConfig& config,
+                                     const WeighedLayout& weighed, const Workload& workload,
+                                     const Choices& choices) {
+  const StepCost cost(hardware, config, weighed.layout, *weighed.placed);
+  const double imbalance = mean_imbalance(*weighed.placed);
+  std::vector<Candidate> candidates;
+  for (const int batch : batches_up_to(weighed.most_requests)) {
+    Candidate candidate = predict(cost, batch, workload, choices);
+    candidate.memory = weighed.weights + batch * weighed.request;
+    candidate.imbalance = imbalance;
+    candidate.error = error_of(hardware, candidate.step);
+    candidates.push_back(candidate);
+  }
+  return candidates;
 }
 
 std::vector<Candidate> pareto_of(std::vector<Candidate> all) {
@@ -364,8 +391,8 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
   WIDEEP_TRY(check_load(config, planned));
   WIDEEP_TRY(check_range(hardware, config));
   Advice advice;
-  std::vector<Candidate>& all = advice.all;
   Placements placements(config, planned, load, choices.weighted_shares);
+  std::vector<WeighedLayout> weighed;
   for (const Layout& layout : layouts_of(hardware, config, choices)) {
     ++advice.num_layouts;
     if (const std::string why = outside_range(hardware, layout); !why.empty()) {
@@ -386,16 +413,21 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
       continue;
     }
     WIDEEP_TRY_ASSIGN(const std::vector<PlacedLayer>* placed, placements.get(layout));
-    const StepCost cost(hardware, config, layout, *placed);
-    const double imbalance = mean_imbalance(*placed);
-    for (const int batch : batches_up_to(most)) {
-      Candidate candidate = predict(cost, batch, workload, choices);
-      candidate.memory = memory.weights + batch * request;
-      candidate.imbalance = imbalance;
-      candidate.error = error_of(hardware, candidate.step);
-      all.push_back(candidate);
-    }
+    weighed.push_back({.layout = layout,
+                       .placed = placed,
+                       .weights = memory.weights,
+                       .request = request,
+                       .most_requests = most});
   }
+  std::vector<std::vector<Candidate>> candidates(weighed.size());
+  base::ThreadPool pool(base::read_machine().usable_cores());
+  pool.parallel_for(static_cast<int64_t>(weighed.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      candidates[i] = candidates_of(hardware, config, weighed[i], workload, choices);
+    }
+  });
+  std::vector<Candidate>& all = advice.all;
+  for (const auto& each : candidates) all.insert(all.end(), each.begin(), each.end());
   if (all.empty() && advice.num_too_large == 0 && !advice.outside.empty()) {
     return invalid_input(cannot_tell(hardware, advice.outside));
   }

@@ -7,7 +7,7 @@
 // request is the mean time of an iteration, with and without a chunk; the time to the first token
 // is what its prompt's chunks take, after half an iteration of waiting.
 //
-// Thread safety: pure functions.
+// Thread safety: pure functions; advise() computes on all cores that the process may use.
 #pragma once
 
 #include <map>

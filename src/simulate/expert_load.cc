@@ -2,76 +2,99 @@
 #include "simulate/expert_load.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <numbers>
 #include <numeric>
-#include <span>
+#include <utility>
 
 #include "base/try.h"
 
 namespace wideep::simulate {
 namespace {
 
-// The rows of a rank: mean and variance.
-struct RankRows {
-  double mean = 0.0, variance = 0.0;
-};
+// ln(1 − choice) of a slot that every token chooses: any number of tokens reaches it.
+constexpr double kLeastLog = -1e6;
 
-RankRows rows_of_rank(std::span<const double> choices, double num_tokens) {
-  RankRows rows;
-  for (const double choice : choices) {
-    rows.mean += num_tokens * choice;
-    rows.variance += num_tokens * choice * (1.0 - std::min(choice, 1.0));
-  }
-  return rows;
+// e^x for x ≤ 0, to 1e-14, and no less than e^−40, which 1 − e^x does not tell from 0. Without
+// branches and calls, so that compilers compute several at once: the advisor wants millions.
+double exp_of(double x) {
+  x = std::max(x, -40.0);
+  constexpr double kToWhole = 0x1.8p52;  // adding it rounds to a whole number
+  const double rounded = x * std::numbers::log2e + kToWhole;
+  const double rest = x - (rounded - kToWhole) * std::numbers::ln2;  // |rest| ≤ ln2 / 2
+  constexpr double kFactorials[] = {39916800, 3628800, 362880, 40320, 5040, 720,
+                                    120,      24,      6,      2,     1,    1};
+  double power = 0.0;  // e^rest by its series
+  for (const double factorial : kFactorials) power = power * rest + 1.0 / factorial;
+  const auto exponent = std::bit_cast<uint64_t>(rounded) << 52;
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(power) + exponent);
 }
 
-// The probability that any of the tokens has a row in a slot, 1 − (1 − choice)^tokens.
-double reached_by(double num_tokens, double choice) {
-  // 1 − e^−40 is 1 in double precision, and (1 − p)^n ≤ e^(−n·p).
-  if (choice >= 1.0 || num_tokens * choice > 40.0) return 1.0;
-  return 1.0 - std::exp(num_tokens * std::log1p(-choice));
-}
-
-// No fewer than the experts that the tokens reach: with the same rows, slots that are chosen
-// equally often are reached most.
-double most_reached(std::span<const double> choices, double num_tokens) {
-  const auto slots = static_cast<double>(choices.size());
-  const double mean = std::reduce(choices.begin(), choices.end()) / slots;
-  return slots * reached_by(num_tokens, mean);
-}
-
-// The expected number of rows in whole tiles: a slot that is reached has at least one tile, and the
-// last tile of many is half empty.
-double tiled(double rows, double reached, int tile) {
-  return std::max(reached * tile, rows + reached * (tile - 1) / 2.0);
-}
-
-ExpertWork work_of_rank(std::span<const double> choices, double num_tokens, int tile) {
-  ExpertWork work;
-  for (const double choice : choices) {
-    const double rows = num_tokens * choice;
-    const double reached = reached_by(num_tokens, choice);
-    work.experts += reached;
-    work.rows += rows;
-    work.tiled_rows += tiled(rows, reached, tile);
-  }
-  return work;
+// The choices of a token with which a rank's slots, all chosen equally often, are reached
+// `reached` times. Slots that are not chosen equally often are reached less with the same rows.
+double least_choices(double slots, double reached, double num_tokens) {
+  return -slots * std::expm1(std::log1p(-reached / slots) / num_tokens);
 }
 
 PlacedLayer placed_with(const balance::Placement& placement, const std::vector<double>& load,
                         int top_k, const balance::Shares& shares) {
   const double all = std::reduce(load.begin(), load.end());
   const double scale = all > 0.0 ? top_k / all : 0.0;
-  PlacedLayer placed{.num_ranks = placement.ep_size};
+  std::vector<double> choices;
   for (size_t slot = 0; slot < shares.size(); ++slot) {
     const int32_t expert = placement.slot_to_expert[slot];
     const double tokens = expert == balance::kUnusedSlot ? 0.0 : load[static_cast<size_t>(expert)];
-    placed.choices.push_back(std::min(1.0, tokens * scale) * shares[slot]);
+    choices.push_back(std::min(1.0, tokens * scale) * shares[slot]);
   }
-  return placed;
+  return {placement.ep_size, std::move(choices)};
 }
 
 }  // namespace
+
+PlacedLayer::PlacedLayer(int num_ranks, std::vector<double> choices)
+    : choices_(std::move(choices)), ranks_(static_cast<size_t>(num_ranks)) {
+  const size_t slots = choices_.size() / ranks_.size();
+  for (size_t slot = 0; slot < choices_.size(); ++slot) {
+    const double choice = choices_[slot];
+    log_missed_.push_back(choice < 1.0 ? std::log1p(-choice) : kLeastLog);
+    RankRows& rows = ranks_[slot / slots];
+    rows.mean += choice;
+    rows.variance += choice * (1.0 - std::min(choice, 1.0));
+  }
+  const auto most = std::ranges::max_element(ranks_, {}, &RankRows::mean);
+  busiest_ = static_cast<size_t>(most - ranks_.begin());
+}
+
+// A slot is reached with probability 1 − (1 − choice)^tokens. Rows come in whole tiles: a slot that
+// is reached has at least one, and the last one of many is half empty.
+ExpertWork PlacedLayer::work_of(size_t first, size_t count, double num_tokens, int tile) const {
+  ExpertWork work;
+  const double half_tile = (tile - 1) / 2.0;
+  constexpr size_t kAtOnce = 16;
+  for (size_t begin = first; begin < first + count; begin += kAtOnce) {
+    const size_t n = std::min(kAtOnce, first + count - begin);
+    double reached[kAtOnce];
+    for (size_t i = 0; i < n; ++i) reached[i] = 1.0 - exp_of(num_tokens * log_missed_[begin + i]);
+    for (size_t i = 0; i < n; ++i) {
+      const double rows = num_tokens * choices_[begin + i];
+      work.experts += reached[i];
+      work.rows += rows;
+      work.tiled_rows += std::max(reached[i] * tile, rows + reached[i] * half_tile);
+    }
+  }
+  return work;
+}
+
+ExpertWork PlacedLayer::work_of_rank(size_t rank, double num_tokens, int tile) const {
+  const auto slots = static_cast<size_t>(slots_per_rank());
+  return work_of(rank * slots, slots, num_tokens, tile);
+}
+
+ExpertWork PlacedLayer::work_of_all(double num_tokens, int tile) const {
+  return work_of(0, choices_.size(), num_tokens, tile);
+}
 
 // Blom, Statistical Estimates and Transformed Beta-Variables, 1958; the quantile after Tocher.
 double expected_maximum(double n) {
@@ -104,31 +127,23 @@ PlacedLayer placed_as(const balance::Placement& placement, const std::vector<dou
 }
 
 ExpertWork busiest_work(const PlacedLayer& layer, double num_tokens, int tile, double dispersion) {
-  const auto slots = static_cast<size_t>(layer.slots_per_rank());
-  const auto choices_of = [&](size_t rank) {
-    return std::span(layer.choices).subspan(rank * slots, slots);
-  };
-  std::vector<RankRows> ranks(static_cast<size_t>(layer.num_ranks));
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank] = rows_of_rank(choices_of(rank), num_tokens);
-  }
-  const auto busiest = std::ranges::max_element(ranks, {}, &RankRows::mean);
-  const std::span<const double> choices = choices_of(static_cast<size_t>(busiest - ranks.begin()));
-  const double deviation = std::sqrt(dispersion * busiest->variance);
-  if (deviation == 0.0) return work_of_rank(choices, num_tokens, tile);
+  const PlacedLayer::RankRows& busiest = layer.ranks()[layer.busiest()];
+  const double deviation = std::sqrt(dispersion * num_tokens * busiest.variance);
+  if (deviation == 0.0) return layer.work_of_rank(layer.busiest(), num_tokens, tile);
   // Ranks far below the busiest hardly ever become it.
   double rivals = 0.0;
-  for (const RankRows& rank : ranks) rivals += std::exp((rank.mean - busiest->mean) / deviation);
+  for (const PlacedLayer::RankRows& rank : layer.ranks()) {
+    rivals += exp_of(num_tokens * (rank.mean - busiest.mean) / deviation);
+  }
   // Its rows vary as if there were more tokens, which reach more of its experts, too.
-  const double more = 1.0 + expected_maximum(rivals) * deviation / busiest->mean;
-  return work_of_rank(choices, num_tokens * more, tile);
+  const double more = 1.0 + expected_maximum(rivals) * deviation / (num_tokens * busiest.mean);
+  return layer.work_of_rank(layer.busiest(), num_tokens * more, tile);
 }
 
 std::vector<ExpertWork> work_of_ranks(const PlacedLayer& layer, double num_tokens, int tile) {
-  const auto slots = static_cast<size_t>(layer.slots_per_rank());
   std::vector<ExpertWork> works;
-  for (size_t first = 0; first < layer.choices.size(); first += slots) {
-    works.push_back(work_of_rank(std::span(layer.choices).subspan(first, slots), num_tokens, tile));
+  for (size_t rank = 0; rank < layer.ranks().size(); ++rank) {
+    works.push_back(layer.work_of_rank(rank, num_tokens, tile));
   }
   return works;
 }
@@ -137,30 +152,28 @@ ExpertTime slowest_time(const Hardware& hardware, const ProductKernel& kernel,
                         const ExpertShape& shape, const PlacedLayer& layer, double num_tokens) {
   const ExpertWork most_rows = busiest_work(layer, num_tokens, kernel.tile, hardware.dispersion);
   ExpertTime slowest = expert_time(hardware, kernel, shape, most_rows);
-  const auto slots = static_cast<size_t>(layer.slots_per_rank());
+  const double slots = layer.slots_per_rank();
   // The rank with the most rows has all the experts that another could have.
-  if (most_rows.experts >= static_cast<double>(slots) - 0.01) return slowest;
-  for (size_t first = 0; first < layer.choices.size(); first += slots) {
-    const std::span<const double> choices = std::span(layer.choices).subspan(first, slots);
-    if (most_reached(choices, num_tokens) <= most_rows.experts) continue;
+  if (most_rows.experts >= slots - 0.01) return slowest;
+  const double least = least_choices(slots, most_rows.experts, num_tokens);
+  for (size_t rank = 0; rank < layer.ranks().size(); ++rank) {
+    if (layer.ranks()[rank].mean <= least) continue;
     const ExpertTime time =
-        expert_time(hardware, kernel, shape, work_of_rank(choices, num_tokens, kernel.tile));
+        expert_time(hardware, kernel, shape, layer.work_of_rank(rank, num_tokens, kernel.tile));
     if (time.seconds() > slowest.seconds()) slowest = time;
   }
   return slowest;
 }
 
 ExpertWork mean_work(const PlacedLayer& layer, double num_tokens, int tile) {
-  ExpertWork mean = work_of_rank(layer.choices, num_tokens, tile);
-  for (double* part : {&mean.experts, &mean.rows, &mean.tiled_rows}) *part /= layer.num_ranks;
+  ExpertWork mean = layer.work_of_all(num_tokens, tile);
+  for (double* part : {&mean.experts, &mean.rows, &mean.tiled_rows}) *part /= layer.num_ranks();
   return mean;
 }
 
 double imbalance_of(const PlacedLayer& layer) {
-  std::vector<double> rows(static_cast<size_t>(layer.num_ranks), 0.0);
-  for (size_t slot = 0; slot < layer.choices.size(); ++slot) {
-    rows[slot / static_cast<size_t>(layer.slots_per_rank())] += layer.choices[slot];
-  }
+  std::vector<double> rows;
+  for (const PlacedLayer::RankRows& rank : layer.ranks()) rows.push_back(rank.mean);
   return balance::imbalance_ratio(rows);
 }
 

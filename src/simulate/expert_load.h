@@ -20,12 +20,35 @@
 
 namespace wideep::simulate {
 
-// A layer's slots, on ranks.
-struct PlacedLayer {
-  int num_ranks = 1;
-  std::vector<double> choices;  // [slots] probability that a token has a row there; by rank
+// A layer's slots, on ranks; with what the work of any number of tokens needs of them.
+class PlacedLayer {
+ public:
+  // choices: [slots] probability that a token has a row there, by rank. REQUIRES: num_ranks divides
+  // the slots, of which there are some.
+  PlacedLayer(int num_ranks, std::vector<double> choices);
 
-  int slots_per_rank() const { return static_cast<int>(choices.size()) / num_ranks; }
+  int num_ranks() const { return static_cast<int>(ranks_.size()); }
+  int slots_per_rank() const { return static_cast<int>(choices_.size() / ranks_.size()); }
+  const std::vector<double>& choices() const { return choices_; }
+
+  // A rank's rows of one token: mean and variance. Those of n independent tokens are n times that.
+  struct RankRows {
+    double mean = 0.0, variance = 0.0;
+  };
+  const std::vector<RankRows>& ranks() const { return ranks_; }
+  size_t busiest() const { return busiest_; }  // the rank with the most rows on average
+
+  // The mean work of a rank, or of all of them, with `num_tokens` tokens.
+  ExpertWork work_of_rank(size_t rank, double num_tokens, int tile) const;
+  ExpertWork work_of_all(double num_tokens, int tile) const;
+
+ private:
+  ExpertWork work_of(size_t first, size_t count, double num_tokens, int tile) const;
+
+  std::vector<double> choices_;
+  std::vector<double> log_missed_;  // [slots] ln(1 − choice)
+  std::vector<RankRows> ranks_;
+  size_t busiest_ = 0;
 };
 
 // The same load for every expert.

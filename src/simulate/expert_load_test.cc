@@ -49,10 +49,10 @@ ExpertWork drawn(const std::vector<double>& load, int top_k, int num_ranks, int 
 }
 
 PlacedLayer in_order(const std::vector<double>& load, int top_k, int num_ranks) {
-  PlacedLayer layer{.num_ranks = num_ranks};
   const double all = std::reduce(load.begin(), load.end());
-  for (const double each : load) layer.choices.push_back(each / all * top_k);
-  return layer;
+  std::vector<double> choices;
+  for (const double each : load) choices.push_back(each / all * top_k);
+  return {num_ranks, choices};
 }
 
 struct Case {
@@ -83,11 +83,12 @@ TEST(MeanWork, IsTheSumOverSlots) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> draw(0.0, 1.0);
   for (int round = 0; round < 50; ++round) {
-    PlacedLayer layer{.num_ranks = 4};
-    for (int slot = 0; slot < 16; ++slot) layer.choices.push_back(std::pow(draw(random), 4.0));
+    std::vector<double> choices;
+    for (int slot = 0; slot < 16; ++slot) choices.push_back(std::pow(draw(random), 4.0));
+    const PlacedLayer layer(4, choices);
     const double tokens = std::pow(10.0, 5.0 * draw(random));
     double reached = 0.0, rows = 0.0;
-    for (const double choice : layer.choices) {
+    for (const double choice : choices) {
       reached += 1.0 - std::pow(1.0 - choice, tokens);
       rows += tokens * choice;
     }
@@ -102,7 +103,7 @@ TEST(MeanWork, IsTheSumOverSlots) {
 
 // Of two ranks one has more rows, all in one expert, and the other reads more experts.
 TEST(SlowestTime, IsOfTheRankThatReadsMoreIfReadingRules) {
-  PlacedLayer layer{.num_ranks = 2, .choices = {1.0, 0.0, 0.0, 0.0, 0.2, 0.2, 0.2, 0.2}};
+  const PlacedLayer layer(2, {1.0, 0.0, 0.0, 0.0, 0.2, 0.2, 0.2, 0.2});
   const Hardware hardware{.memory_bandwidth = 1e12, .peak = {{kernels::WeightFormat::kBf16, 1e14}}};
   const ExpertShape shape{.hidden = 1024, .intermediate = 512};
   const ProductKernel kernel;
@@ -128,8 +129,9 @@ TEST(SlowestTime, IsTheMostOfAllRanks) {
   const ProductKernel kernel{.row_traffic = 2.0, .tile = 8};
   int others = 0;
   for (int round = 0; round < 200; ++round) {
-    PlacedLayer layer{.num_ranks = 4};
-    for (int slot = 0; slot < 32; ++slot) layer.choices.push_back(std::pow(draw(random), 6.0));
+    std::vector<double> choices;
+    for (int slot = 0; slot < 32; ++slot) choices.push_back(std::pow(draw(random), 6.0));
+    const PlacedLayer layer(4, choices);
     const double tokens = std::pow(10.0, 4.0 * draw(random));
     const double busiest =
         expert_time(hardware, kernel, shape, busiest_work(layer, tokens, kernel.tile)).seconds();
@@ -154,7 +156,8 @@ TEST(PlacedLayer, HasAllChoicesOfAToken) {
     const double all = std::reduce(load.begin(), load.end());
     double expected = 0.0;
     for (const double each : load) expected += std::min(1.0, 4 * each / all);
-    EXPECT_NEAR(std::reduce(layer->choices.begin(), layer->choices.end()), expected, 1e-9);
+    const std::vector<double>& choices = layer->choices();
+    EXPECT_NEAR(std::reduce(choices.begin(), choices.end()), expected, 1e-9);
   }
 }
 
