@@ -222,10 +222,10 @@ function(wideep_test_program program)
     add_test(NAME ${test}
              COMMAND ${program} --gtest_brief=1
                      --gtest_output=xml:${PROJECT_BINARY_DIR}/test_results/${test}.xml)
-    set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} ENVIRONMENT
-                         "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout})
     if(shards GREATER 1)
-      set_tests_properties(${test} PROPERTIES COST 40)  # long: it starts before the rest
+      set_tests_properties(${test} PROPERTIES COST 40  # long: it starts before the rest
+                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
     endif()
   endforeach()
 endfunction()

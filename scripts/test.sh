@@ -6,9 +6,12 @@
 #   asan      the same under the address and undefined-behaviour sanitizers
 #   fuzz      each fuzz target for a few seconds, under these sanitizers
 #   tsan      tests whose ranks are threads, under the thread sanitizer
-#   gcc       tests of kernels, communication, the model and the command, built with gcc
+#   gcc       tests of kernels, communication and the model, built with gcc
+#   gcc_command  the tests of the command, built with gcc
 #   <folder>  the tests of one folder of src/, or of tests/ ("whole", "command"), in the release build;
 #             FILTER='Placement*:Shares*' selects some of them
+#
+# WIDEEP_TEST_QUARTER=1 (to 4): of the tests that GoogleTest runs only that quarter, of every suite.
 #
 # <build directory>/test_results.<what> has the results of the last run, as GoogleTest and ctest
 # write them (scripts/build_times.py lists the slowest tests).
@@ -24,14 +27,22 @@ build() {
   echo "$title: $((SECONDS - start)) s to build"
 }
 
-# run <what> <title> <build directory> <tests to run, as a pattern> [option of ctest...]
+# run <what> <title> <build directory> <tests to run, as a pattern> [tests left out, as a pattern]
 run() {
-  local what=$1 title=$2 directory=$3 pattern=$4 start=$SECONDS status=0
-  shift 4
+  local what=$1 title=$2 directory=$3 pattern=$4 left_out=${5:-^$} start=$SECONDS status=0
+  if [[ -n ${WIDEEP_TEST_QUARTER:-} ]]; then
+    # Programs of one process are asked for a quarter; of those that ctest divides itself
+    # (wideep_test_program), whole in 4 and command in 8, it runs one part in four.
+    local part=$WIDEEP_TEST_QUARTER others
+    export GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$((part - 1))
+    others=$(seq 8 | awk -v part="$part" '(NR - part) % 4 != 0' | paste -sd '|')
+    left_out+="|^(whole|command)\.($others)$"
+    title+=", quarter $part"
+  fi
   rm -rf "$directory/test_results" "$directory/test_results.$what"
   # Prints only the tests that did not pass.
-  ctest --test-dir "$directory" --tests-regex "$pattern" --parallel "$(nproc)" "$@" \
-    --no-tests=error --output-on-failure --output-junit ctest.xml |
+  ctest --test-dir "$directory" --tests-regex "$pattern" --exclude-regex "$left_out" \
+    --parallel "$(nproc)" --no-tests=error --output-on-failure --output-junit ctest.xml |
     { grep --invert-match --extended-regexp '^ *Start +[0-9]+:|  Passed +[0-9.]+ sec$|^$' ||
       true; } || status=$?
   mkdir -p "$directory/test_results"  # none of them may be a GoogleTest program
@@ -62,7 +73,7 @@ run_asan() {
   build "$title" asan
   # Random traffic with rebalancing runs longer here, because the sanitizers find more errors.
   export WIDEEP_SOAK_SECONDS=40
-  run asan "$title" build-asan . --exclude-regex '^fuzz\.'
+  run asan "$title" build-asan . '^fuzz\.'
   WIDEEP_SANITIZED=1 run_command asan "$title" build-asan
   unset WIDEEP_SOAK_SECONDS
 }
@@ -80,12 +91,17 @@ run_tsan() {
   run tsan_online "Thread sanitizer, online" build-tsan '^online(\.|$)'
 }
 
-# What other code from the same source could change. Dying processes, signals and throughput depend
-# on the operating system and the clock.
+# What other code from the same source could change.
 run_gcc() {
   local rooms=(base kernels transport ep cuda_emulated online model engine)
-  build "gcc" gcc wideep "${rooms[@]/%/_test}"
+  build "gcc" gcc "${rooms[@]/%/_test}"
   run gcc "gcc" build-gcc "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
+}
+
+# Not in test-all: gcc does not precompile headers, and takes twice as long for the command as for
+# all rooms above. Dying processes, signals and throughput depend on the operating system.
+run_gcc_command() {
+  build "gcc, the command" gcc wideep
   run_command gcc "gcc" build-gcc \
     'CommandFaults*:CommandSignals*:CommandBenchThroughput*:*Fault*:*ServiceOverNodes*:Soak*'
 }
@@ -103,7 +119,7 @@ run_room() {
 results=()
 for what in "$@"; do
   case $what in
-    release | asan | fuzz | tsan | gcc)
+    release | asan | fuzz | tsan | gcc | gcc_command)
       scripts/install_packages.sh packages.txt development_packages.txt test_packages.txt
       "run_$what"
       ;;

@@ -16,9 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 3, kMostRounds = 4;
-// A slow machine has fewer rounds, but two for the noise.
-constexpr int kFewestRounds = 2;
-constexpr std::chrono::seconds kPatience{150};
+// Where rounds take long, one is enough if all is well.
+constexpr std::chrono::seconds kPatience{75};
 constexpr size_t kFewestCells = 40;  // that nobody has disturbed
 // Goals are met on the machines that the model was made on; what breaks it on any machine is
 // further off. scripts/check_predictions.sh holds the goals themselves.
@@ -46,7 +45,7 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
   for (int round = 0; round < kMostRounds; ++round) {
     const Status status = check.measure_round(view);
     ASSERT_TRUE(status.ok()) << status.message();
-    const bool is_late = Clock::now() - start > kPatience && round + 1 >= kFewestRounds;
+    const bool is_late = Clock::now() - start > kPatience;
     if (round + 1 < kRounds && !is_late) continue;
     const double busy = others.share();
     const Hardware hardware = check.calibration().hardware;
@@ -63,7 +62,7 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
     EXPECT_THAT(missed(check.judge(spoiled(hardware)), kAlarm), testing::Not(testing::IsEmpty()));
     for (const std::string& line : missed(cells)) fmt::print("misses a goal: {}\n", line);
     lines = missed(cells, kAlarm);
-    if (lines.empty() || is_late) break;
+    if (lines.empty() || (is_late && round > 0)) break;
   }
   EXPECT_THAT(lines, testing::IsEmpty());
 }
