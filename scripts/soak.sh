@@ -10,4 +10,5 @@ scripts/build.sh asan wideep whole_test
 scripts/build.sh release command_test
 export WIDEEP_SOAK_SECONDS=$((${WIDEEP_SOAK_SECONDS:-1800} / 2))
 build-asan/tests/whole_test --gtest_filter='Soak.*'
-WIDEEP_BINARY=$PWD/build-asan/wideep WIDEEP_SANITIZED=1 build/tests/command_test --gtest_filter='Soak.*'
+WIDEEP_BINARY=$PWD/build-asan/wideep WIDEEP_SANITIZED=1 \
+  build/tests/command_test --gtest_filter='Soak.*'

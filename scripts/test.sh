@@ -8,10 +8,10 @@
 #   tsan      tests whose ranks are threads, under the thread sanitizer
 #   gcc       tests of kernels, communication and the model, built with gcc
 #   gcc_command  the tests of the command, built with gcc
-#   <folder>  the tests of one folder of src/, or of tests/ ("whole", "command"), in the release build;
-#             FILTER='Placement*:Shares*' selects some of them
+#   <folder>  the tests of one folder of src/, or of tests/ ("whole", "command"), in the release
+#             build; FILTER='Placement*:Shares*' selects some of them
 #
-# WIDEEP_TEST_QUARTER=1 (to 4): of the tests that GoogleTest runs only that quarter, of every suite.
+# WIDEEP_TEST_QUARTER=1 (to 4), for asan: only that quarter of the tests, of every program.
 #
 # <build directory>/test_results.<what> has the results of the last run, as GoogleTest and ctest
 # write them (scripts/build_times.py lists the slowest tests).
@@ -27,7 +27,7 @@ build() {
   echo "$title: $((SECONDS - start)) s to build"
 }
 
-# run <what> <title> <build directory> <tests to run, as a pattern> [tests left out, as a pattern]
+# run <what> <title> <build directory> <pattern of tests> [pattern of tests that are left out]
 run() {
   local what=$1 title=$2 directory=$3 pattern=$4 left_out=${5:-^$} start=$SECONDS status=0
   if [[ -n ${WIDEEP_TEST_QUARTER:-} ]]; then
@@ -59,8 +59,8 @@ run_release() {
   run release "Release build" build .
 }
 
-# run_command <what> <title> <build directory> [suites left out]: the tests of the command, which the
-# release build has, with the command of another.
+# run_command <what> <title> <build directory> [suites left out]: the release build's tests of the
+# command, with the command of another build.
 run_command() {
   local what=$1 title=$2 directory=$3 left_out=${4:-}
   build "Tests of the command" release command_test

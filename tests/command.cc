@@ -19,8 +19,6 @@
 #include <string_view>
 #include <thread>
 
-#include "base/sanitized.h"
-
 namespace wideep::tests {
 namespace {
 
@@ -113,8 +111,6 @@ bool is_held(const std::string& path) {
 }
 
 }  // namespace
-
-const int kSlowdown = base::is_command_sanitized() ? 10 : 1;
 
 std::vector<std::string> CommandEnd::error_lines() const {
   std::vector<std::string> errors;

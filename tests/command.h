@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "base/scratch_directory.h"
 
 namespace wideep::tests {
@@ -70,7 +71,7 @@ CommandEnd run_command(const CommandOptions& options);
 bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit);
 
 // Time limits are multiplied by this, because sanitizers slow wideep down.
-extern const int kSlowdown;
+inline const int kSlowdown = base::is_command_sanitized() ? 10 : 1;
 
 // Named shared memory that appeared after `before` was listed and that no process holds.
 std::vector<std::string> list_shared_memory();

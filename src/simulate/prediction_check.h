@@ -17,7 +17,8 @@ namespace wideep::simulate {
 
 // Three families of models (grouped queries; latent attention with a shared expert and a dense
 // layer; sliding windows with biases), bf16 and int8, EP 1 to 8, experts in as many slots and with
-// replicas, static and online, batches of 1 and 8 and prompts.
+// replicas, static and online, batches of 1 and 8 and prompts, also over two ranks with context
+// parallelism.
 Result<std::vector<CheckedLayout>> checked_grid();
 
 class PredictionCheck {
