@@ -22,7 +22,7 @@ constexpr int kMostSlowRounds = 2;
 constexpr size_t kFewestCells = 40;  // that nobody has disturbed
 // Goals are met on the machines that the model was made on; what breaks it on any machine is
 // further off. scripts/check_predictions.sh holds the goals themselves.
-constexpr PredictionGoals kAlarm = {.median = 0.15, .worst = 0.5, .kendall = 0.7};
+constexpr PredictionGoals kAlarm = {.median = 0.15, .worst = 0.6, .kendall = 0.7};
 
 // The same machine with other constants than were measured.
 Hardware spoiled(Hardware hardware) {
