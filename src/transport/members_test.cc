@@ -34,7 +34,7 @@ using testing::ElementsAre;
 using State = Membership::State;
 using Place = Membership::Place;
 
-constexpr int kMostRanks = 4;
+constexpr int kModelledRanks = 4;
 constexpr uint8_t kCycle = 4;  // iterations are counted modulo this, as flags are modulo 2³²
 
 enum class Doing : uint8_t { kNothing, kLoading, kAsking, kComputing };
@@ -58,8 +58,9 @@ struct Memory {
   uint8_t epoch = 0;
   uint8_t broken_epoch = 0;
   bool change_requested = false;
-  std::array<uint8_t, kMostRanks> flags = {};  // agreements for which a rank has raised its flag
-  std::array<std::array<uint8_t, kMostRanks>, 2> words = {};
+  std::array<uint8_t, kModelledRanks> flags =
+      {};  // agreements for which a rank has raised its flag
+  std::array<std::array<uint8_t, kModelledRanks>, 2> words = {};
 };
 
 // From the keeper to the second node, in order.
@@ -73,7 +74,7 @@ struct World {
   explicit World(int num_ranks, int wanted, int least) : keeper(num_ranks, wanted, least) {}
 
   Membership keeper;
-  std::array<Rank, kMostRanks> ranks = {};
+  std::array<Rank, kModelledRanks> ranks = {};
   std::array<Memory, 2> memories = {};
   std::array<ToNode, 12> messages = {};
   uint8_t num_messages = 0;
@@ -117,7 +118,7 @@ struct Limits {
   int hangs = 0;
   std::vector<int> wishes = {};  // numbers of ranks that are wanted one after the other
   int epochs = 4;
-  int second_node = kMostRanks;  // ranks from here on are on another node than the keeper
+  int second_node = kModelledRanks;  // ranks from here on are on another node than the keeper
   int cuts = 0;
 };
 
