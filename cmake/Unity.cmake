@@ -13,14 +13,16 @@ function(wideep_targets variable folder)
   set(${variable} ${all} PARENT_SCOPE)
 endfunction()
 
-# wideep_group_sources(): for all targets that there are.
+# wideep_group_sources(): for all targets that there are, but for installed libraries: who links one
+# gets only the files that it needs.
 function(wideep_group_sources)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   wideep_targets(targets ${PROJECT_SOURCE_DIR})
   set(lines)
   foreach(target IN LISTS targets)
     get_target_property(type ${target} TYPE)
-    if(type MATCHES "EXECUTABLE|_LIBRARY" AND NOT type STREQUAL "INTERFACE_LIBRARY")
+    get_target_property(installed_as ${target} EXPORT_NAME)
+    if(NOT installed_as AND type MATCHES "EXECUTABLE|(STATIC|SHARED|OBJECT|MODULE)_LIBRARY")
       get_target_property(folder ${target} SOURCE_DIR)
       get_target_property(sources ${target} SOURCES)
       list(FILTER sources INCLUDE REGEX "^[^$]*\\.cc$")
