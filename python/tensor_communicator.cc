@@ -10,19 +10,28 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "ep/slot_choice.h"
 #include "raise.h"
+#include "wideep/balancer.h"
 #include "wideep/communicator.h"
 #include "wideep/device_communicator.h"
 
 namespace nb = nanobind;
 using namespace wideep::ep;
+using wideep::balance::Placement;
 using wideep::python::raise_unless_ok;
 using wideep::python::value_or_raise;
 
@@ -139,7 +148,9 @@ void* data_of(const Tensor& tensor) { return const_cast<void*>(tensor.data()); }
 struct Shape {
   int num_ranks, slots_per_rank, top_k, max_tokens, hidden;
   bool is_f32;
+  int num_layers, num_experts;  // 0: slots are the caller's choice
 
+  int num_slots() const { return num_ranks * slots_per_rank; }
   Type type() const { return is_f32 ? Type::kF32 : Type::kBf16; }
   size_t row_bytes() const { return static_cast<size_t>(hidden) * (is_f32 ? 4 : 2); }
   int64_t most_rows() const {
@@ -179,18 +190,160 @@ nb::object starts_by_dlpack(const Shape& shape, const int32_t* starts, nb::handl
                                        dtype_of(Type::kI32), device_type, device));
 }
 
+// Which expert is in each slot of a layer, and the part of its expert's tokens that it gets.
+using Experts = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Shares = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+Placement placement_of(const Shape& shape, const Experts& slot_to_expert) {
+  return {shape.num_experts,
+          shape.num_ranks,
+          {slot_to_expert.data(), slot_to_expert.data() + slot_to_expert.size()}};
+}
+
+// first_iteration, num_iterations, tokens of experts and of slots
+using Loads = std::tuple<int64_t, int64_t, std::vector<uint64_t>, std::vector<uint64_t>>;
+
+Loads loads_of(DeviceLoads loads) {
+  return {loads.first_iteration, loads.num_iterations, std::move(loads.experts),
+          std::move(loads.slots)};
+}
+
 // ---- on a CPU ----
+
+// What a device's choose, end_iteration and take_loads do, with the same results.
+class CpuChoice {
+ public:
+  CpuChoice(const Shape& shape, int rank)
+      : shape_(shape),
+        chooser_({.ep_size = shape.num_ranks,
+                  .num_experts = std::max(1, shape.num_experts),
+                  .slots_per_rank = shape.slots_per_rank,
+                  .top_k = shape.top_k,
+                  .max_tokens = shape.max_tokens},
+                 rank),
+        has_placement_(static_cast<size_t>(shape.num_layers)) {
+    clear(running_);
+    clear(ended_);
+  }
+
+  wideep::Status set_placement(int layer, const Placement& placement,
+                               std::span<const double> shares);
+  wideep::Status choose(int layer, std::span<const int32_t> experts, std::span<int32_t> slots);
+  void end_iteration();
+  DeviceLoads take_loads();
+
+ private:
+  wideep::Status check_layer(int layer) const;
+  void clear(DeviceLoads& loads) const;
+
+  Shape shape_;
+  SlotChooser chooser_;
+  std::vector<char> has_placement_;  // [num_layers]
+  DeviceLoads running_, ended_;
+};
+
+wideep::Status CpuChoice::check_layer(int layer) const {
+  if (layer >= 0 && layer < shape_.num_layers) return {};
+  return wideep::invalid_input("layer: expected 0 to " + std::to_string(shape_.num_layers - 1) +
+                               ", found " + std::to_string(layer));
+}
+
+void CpuChoice::clear(DeviceLoads& loads) const {
+  const auto layers = static_cast<size_t>(shape_.num_layers);
+  loads.num_iterations = 0;
+  loads.experts.assign(layers * static_cast<size_t>(shape_.num_experts), 0);
+  loads.slots.assign(layers * static_cast<size_t>(shape_.num_slots()), 0);
+}
+
+wideep::Status CpuChoice::set_placement(int layer, const Placement& placement,
+                                        std::span<const double> shares) {
+  wideep::Status status = check_layer(layer);
+  if (status.ok() && placement.num_slots() != shape_.num_slots()) {
+    status =
+        wideep::invalid_input("slot_to_expert: expected " + std::to_string(shape_.num_slots()) +
+                              " slots, found " + std::to_string(placement.num_slots()));
+  }
+  if (status.ok()) status = wideep::balance::check_placement(placement);
+  if (status.ok() && !shares.empty()) status = wideep::balance::check_shares(placement, shares);
+  if (!status.ok()) return status;
+  chooser_.set_placement(layer, placement, shares);
+  has_placement_[static_cast<size_t>(layer)] = 1;
+  return {};
+}
+
+wideep::Status CpuChoice::choose(int layer, std::span<const int32_t> experts,
+                                 std::span<int32_t> slots) {
+  const wideep::Status status = check_layer(layer);
+  if (!status.ok()) return status;
+  const auto at = static_cast<size_t>(layer);
+  if (!has_placement_[at]) {
+    return wideep::invalid_input("layer " + std::to_string(layer) +
+                                 " has no placement yet: expected set_placement before its first "
+                                 "choose");
+  }
+  std::vector<int32_t> counts(static_cast<size_t>(shape_.num_experts));
+  for (const int32_t expert : experts) {
+    if (expert < 0 || expert >= shape_.num_experts) {
+      return wideep::invalid_input("experts: expected 0 to " +
+                                   std::to_string(shape_.num_experts - 1) + ", found " +
+                                   std::to_string(expert));
+    }
+    ++counts[static_cast<size_t>(expert)];
+  }
+  chooser_.split_by_given_shares(layer, counts);
+  chooser_.choose(layer, experts, slots);
+  uint64_t* const of_slots = running_.slots.data() + at * static_cast<size_t>(shape_.num_slots());
+  for (const int32_t slot : slots) ++of_slots[slot];
+  uint64_t* const of_experts = running_.experts.data() + at * counts.size();
+  for (size_t expert = 0; expert < counts.size(); ++expert) {
+    of_experts[expert] += static_cast<uint64_t>(counts[expert]);
+  }
+  return {};
+}
+
+void CpuChoice::end_iteration() {
+  const auto add = [](std::vector<uint64_t>& from, std::vector<uint64_t>& to) {
+    std::transform(from.begin(), from.end(), to.begin(), to.begin(), std::plus<>());
+  };
+  add(running_.experts, ended_.experts);
+  add(running_.slots, ended_.slots);
+  clear(running_);
+  ++ended_.num_iterations;
+}
+
+DeviceLoads CpuChoice::take_loads() {
+  DeviceLoads taken = ended_;
+  ended_.first_iteration += ended_.num_iterations;
+  clear(ended_);
+  return taken;
+}
 
 struct CpuRank {
   Shape shape;
   Communicator communicator;
   std::vector<int32_t> slot_starts;  // [slots_per_rank + 1]
+  CpuChoice choice;
   Call call = {};
 
   void dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
                 const nb::handle& matrix);
   void combine(const nb::handle& results, const nb::handle& shared, const nb::handle& out);
+  void set_placement(int layer, const Experts& slot_to_expert, const Shares& shares);
+  void choose(const nb::handle& experts, const nb::handle& slots, int layer);
 };
+
+void CpuRank::set_placement(int layer, const Experts& slot_to_expert, const Shares& shares) {
+  raise_unless_ok(choice.set_placement(layer, placement_of(shape, slot_to_expert),
+                                       {shares.data(), shares.size()}));
+}
+
+void CpuRank::choose(const nb::handle& experts, const nb::handle& slots, int layer) {
+  const Tensor from = check("experts", experts, {Type::kI32, {-1, shape.top_k}});
+  const auto num_tokens = static_cast<int64_t>(from.shape(0));
+  const Tensor to = check("slots", slots, {Type::kI32, {num_tokens, shape.top_k}});
+  raise_unless_ok(choice.choose(layer, {static_cast<const int32_t*>(from.data()), from.size()},
+                                {static_cast<int32_t*>(data_of(to)), to.size()}));
+}
 
 // Received rows are copied into the matrix, as `expand` does on a GPU.
 void CpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
@@ -274,7 +427,8 @@ CpuRank join_cpu(CpuGroup& group, int rank) {
     return group.group.join(rank);
   }();
   return {group.shape, value_or_raise(std::move(joined)),
-          std::vector<int32_t>(static_cast<size_t>(group.shape.slots_per_rank) + 1)};
+          std::vector<int32_t>(static_cast<size_t>(group.shape.slots_per_rank) + 1),
+          CpuChoice(group.shape, rank)};
 }
 
 // ---- on a GPU ----
@@ -289,7 +443,43 @@ struct GpuRank {
                 const nb::handle& matrix, const nb::handle& count, int layer, uintptr_t stream);
   void combine(const nb::handle& results, const nb::handle& shared, const nb::handle& out,
                uintptr_t stream);
+  void set_placement(int layer, const Experts& slot_to_expert, const Shares& shares,
+                     uintptr_t stream);
+  void choose(const nb::handle& experts, const nb::handle& slots, const nb::handle& count,
+              int layer, uintptr_t stream);
+  Loads take_loads(uintptr_t stream);
 };
+
+void GpuRank::set_placement(int layer, const Experts& slot_to_expert, const Shares& shares,
+                            uintptr_t stream) {
+  raise_unless_ok(communicator.set_placement(layer, placement_of(shape, slot_to_expert),
+                                             {shares.data(), shares.size()},
+                                             reinterpret_cast<void*>(stream)));
+}
+
+// count: the number of tokens, on the device. Nothing here waits.
+void GpuRank::choose(const nb::handle& experts, const nb::handle& slots, const nb::handle& count,
+                     int layer, uintptr_t stream) {
+  const int device = communicator.device();
+  const Tensor from = check("experts", experts, {Type::kI32, {-1, shape.top_k}, true, device});
+  const auto tokens = static_cast<int64_t>(from.shape(0));
+  const Tensor to = check("slots", slots, {Type::kI32, {tokens, shape.top_k}, true, device});
+  const Tensor n = check("count", count, {Type::kI32, {1}, true, device});
+  if (tokens == 0) return;  // tensors without elements may have no memory
+  raise_unless_ok(communicator.choose({.num_tokens = static_cast<const int32_t*>(n.data()),
+                                       .layer = layer,
+                                       .stream = reinterpret_cast<void*>(stream)},
+                                      static_cast<const int32_t*>(from.data()),
+                                      static_cast<int32_t*>(data_of(to))));
+}
+
+Loads GpuRank::take_loads(uintptr_t stream) {
+  wideep::Result<DeviceLoads> taken = [&] {
+    const nb::gil_scoped_release free;
+    return communicator.take_loads(reinterpret_cast<void*>(stream));
+  }();
+  return loads_of(value_or_raise(std::move(taken)));
+}
 
 // count: the number of tokens, on the device. Nothing here waits.
 void GpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
@@ -353,7 +543,9 @@ GpuRank join_gpu(const Shape& shape, const std::string& name, int rank, int devi
                                      .device = device,
                                      .num_blocks = num_blocks,
                                      .join_timeout = std::chrono::milliseconds(join_timeout_ms),
-                                     .timeout = std::chrono::milliseconds(timeout_ms)});
+                                     .timeout = std::chrono::milliseconds(timeout_ms),
+                                     .num_layers = shape.num_layers,
+                                     .num_experts = shape.num_experts});
   }();
   return {shape, value_or_raise(std::move(joined))};
 }
@@ -364,8 +556,9 @@ NB_MODULE(_tensor_communicator, module) {
   nb::class_<Shape>(module, "Shape")
       .def("__init__",
            [](Shape* made, int num_ranks, int slots_per_rank, int top_k, int max_tokens, int hidden,
-              bool is_f32) {
-             new (made) Shape{num_ranks, slots_per_rank, top_k, max_tokens, hidden, is_f32};
+              bool is_f32, int num_layers, int num_experts) {
+             new (made) Shape{num_ranks, slots_per_rank, top_k,      max_tokens,
+                              hidden,    is_f32,         num_layers, num_experts};
            })
       .def_prop_ro("most_rows", &Shape::most_rows);
   nb::class_<CpuGroup>(module, "CpuGroup");
@@ -378,6 +571,10 @@ NB_MODULE(_tensor_communicator, module) {
              return starts_by_dlpack(rank.shape, rank.slot_starts.data(), self,
                                      nb::device::cpu::value, 0);
            })
+      .def("set_placement", &CpuRank::set_placement)
+      .def("choose", &CpuRank::choose)
+      .def("end_iteration", [](CpuRank& rank) { rank.choice.end_iteration(); })
+      .def("take_loads", [](CpuRank& rank) { return loads_of(rank.choice.take_loads()); })
       .def("fail", [](CpuRank& rank, const char* message) { rank.communicator.fail(message); })
       .def("close", [](CpuRank& rank) { rank.communicator.close(); });
   nb::class_<GpuRank>(module, "GpuRank")
@@ -397,6 +594,21 @@ NB_MODULE(_tensor_communicator, module) {
              const wideep::Status status = [&] {
                const nb::gil_scoped_release free;
                return rank.communicator.status(rank.call.stream);
+             }();
+             raise_unless_ok(status);
+           })
+      .def("set_placement", &GpuRank::set_placement)
+      .def("choose", &GpuRank::choose)
+      .def("end_iteration",
+           [](GpuRank& rank, uintptr_t stream) {
+             raise_unless_ok(rank.communicator.end_iteration(reinterpret_cast<void*>(stream)));
+           })
+      .def("take_loads", &GpuRank::take_loads)
+      .def("restart",
+           [](GpuRank& rank, const std::vector<int>& inactive_ranks) {
+             const wideep::Status status = [&] {
+               const nb::gil_scoped_release free;
+               return rank.communicator.restart(inactive_ranks);
              }();
              raise_unless_ok(status);
            })

@@ -78,6 +78,58 @@ def compare(num_ranks, rank, dtype):
     print(f"  rank {rank} of {num_ranks}, {dtype}: {values} values have the CPU's bits")
 
 
+def choice():
+    """Slots that are chosen on the GPU, call by call and by a graph that is replayed under another
+    placement, and their counts, beside those of the CPU."""
+    experts, layers, spread = 6, 2, [0, 1, 2, 3, 4, 5, 0, 1]
+    gpu, cpu = (make_group(1, device, name="choice", num_layers=layers, num_experts=experts).join(0)
+                for device in ("cuda", "cpu"))
+    for communicator in (gpu, cpu):
+        communicator.set_placement(0, spread, [0.9, 0.5, 1, 1, 1, 1, 0.1, 0.5])
+        communicator.set_placement(1, spread[::-1])
+
+    def draw(seed):
+        random = torch.Generator().manual_seed(seed)
+        return torch.rand((MAX_TOKENS - 3, experts), generator=random).topk(TOP_K).indices.int()
+
+    given = draw(0).cuda()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        slots = gpu.choose(given, 0)
+    side.synchronize()
+    assert torch.equal(slots.cpu(), cpu.choose(draw(0), 0))
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        gpu.choose(given, 0, out=slots)
+    for call in range(1, 30):
+        if call == 15:
+            for communicator in (gpu, cpu):
+                communicator.set_placement(0, spread[::-1])
+        given.copy_(draw(call))
+        captured.replay()
+        assert torch.equal(slots.cpu(), cpu.choose(draw(call), 0)), call
+        other = draw(100 + call)
+        assert torch.equal(gpu.choose(other.cuda(), 1).cpu(), cpu.choose(other, 1)), call
+        gpu.end_iteration()
+        cpu.end_iteration()
+        if call % 3 == 0:
+            torch.cuda.synchronize()
+            with torch.cuda.stream(side):
+                found = gpu.take_loads()
+            expected = cpu.take_loads()
+            if call > 3:  # after a take the GPU hands over one iteration, then what came late
+                found_sum, expected_sum = found_sum + found.experts, expected_sum + expected.experts
+            else:
+                found_sum, expected_sum = found.experts, expected.experts
+    for _ in range(2):
+        gpu.end_iteration()
+        torch.cuda.synchronize()
+        found_sum = found_sum + gpu.take_loads().experts
+    assert (found_sum == expected_sum + cpu.take_loads().experts).all()
+    gpu.status()
+    print(f"  {30 + 29} calls have the CPU's slots, also replayed; {found_sum.sum()} tokens counted")
+
+
 def graph():
     """A captured call is replayed with other tokens in the same tensors."""
     communicator = make_group(1, "cuda", name="graph").join(0)
@@ -264,6 +316,7 @@ def main():
     parts = [
         ("one rank", lambda: [compare(1, 0, dtype) for dtype in DTYPES]),
         ("two processes", lambda: [processes("compare", 2, dtype) for dtype in DTYPES]),
+        ("choice of slots", choice),
         ("a CUDA graph", graph),
         ("errors", errors),
         ("a rank that dies", lambda: processes("dead", 2)),

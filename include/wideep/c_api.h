@@ -321,7 +321,9 @@ typedef struct wideep_device_options {
   const int32_t* inactive_ranks; /* [num_inactive_ranks] in host memory, not kept: ranks that do not
                                     join, the same on all others */
   int64_t num_inactive_ranks;
-  int64_t reserved[2];
+  int32_t num_layers; /* MoE layers, for wideep_device_choose and what belongs to it; 0: not used */
+  int32_t num_experts; /* of a layer; 0: not used */
+  int64_t reserved[1];
 } wideep_device_options;
 
 /* The tokens of a call, and its stream. */
@@ -357,6 +359,29 @@ WIDEEP_EXPORT int wideep_device_join(const wideep_device_options* options,
                                      wideep_device_communicator** communicator);
 /* Waits for the device. NULL is allowed. */
 WIDEEP_EXPORT void wideep_device_destroy(wideep_device_communicator* communicator);
+
+/* Which experts a layer's slots hold, for wideep_device_choose. slot_to_expert: [slots of the
+ * group] in host memory, -1 for a slot that is not in use; shares: the same, the part of its
+ * expert's tokens that each slot gets; NULL: equal parts. Waits for the stream. */
+WIDEEP_EXPORT int wideep_device_set_placement(wideep_device_communicator* communicator,
+                                              int32_t layer, const int32_t* slot_to_expert,
+                                              const double* shares, void* stream);
+/* Before dispatch: the slots of a call's tokens by those placements, and their counts. Of the call
+ * num_tokens, layer and stream are used. experts: [num_tokens, top_k] on the device, distinct
+ * within a token; slots: the same, written, for call->slots. Nothing waits. */
+WIDEEP_EXPORT int wideep_device_choose(wideep_device_communicator* communicator,
+                                       const wideep_device_call* call, const int32_t* experts,
+                                       int32_t* slots);
+/* After the last call of an iteration: hands the counts over. Nothing waits. */
+WIDEEP_EXPORT int wideep_device_end_iteration(wideep_device_communicator* communicator,
+                                              void* stream);
+/* The counts that were handed over since the last time, of this rank's tokens: experts [num_layers,
+ * num_experts] and slots [num_layers, slots of the group] in host memory, of num_iterations from
+ * first_iteration on; 0 iterations: nothing new, and nothing is written to experts and slots.
+ * stream: another one than that of the calls; waits for it. */
+WIDEEP_EXPORT int wideep_device_take_loads(wideep_device_communicator* communicator, void* stream,
+                                           uint64_t* experts, uint64_t* slots,
+                                           int64_t* first_iteration, int64_t* num_iterations);
 
 /* rows: [num_tokens] rows row_stride bytes apart, not NULL even without tokens. Nothing waits. */
 WIDEEP_EXPORT int wideep_device_dispatch(wideep_device_communicator* communicator,

@@ -18,7 +18,14 @@
 //   communicator.combine(call, {.out = out, .out_stride = row_stride});
 //
 // Slots are numbered over the group: slot s is on rank s / slots_per_rank, as its local slot s %
-// slots_per_rank. The caller decides which expert is in which slot (balancer.h plans it).
+// slots_per_rank. The caller decides which expert is in which slot (balancer.h plans it), and
+// either which slot a token's expert is computed in, or leaves that, and the counting of tokens for
+// the next plan, to the communicator (num_layers, num_experts):
+//
+//   communicator.set_placement(layer, plan.placement, plan.shares, stream);  // when a plan changes
+//   communicator.choose(call, experts, slots);       // each call, before dispatch: experts → slots
+//   communicator.end_iteration(stream);              // each iteration
+//   Result<DeviceLoads> loads = communicator.take_loads(stream_of_balancer);  // now and then
 //
 // A call is dispatch, what the experts do, and combine, on one stream. It is collective: every rank
 // makes equally many calls in the same order, also without tokens. Nothing here waits, allocates or
@@ -46,6 +53,7 @@
 #include <string>
 #include <vector>
 
+#include "wideep/placement.h"
 #include "wideep/status.h"
 
 namespace wideep::ep {
@@ -72,6 +80,17 @@ struct DeviceCommunicatorOptions {
   std::chrono::milliseconds timeout{10'000};       // of every single wait of a kernel
   // Ranks that do not join, the same on all others: no token may have a slot of theirs.
   std::vector<int> inactive_ranks = {};
+  // For set_placement, choose and take_loads; 0: not used.
+  int num_layers = 0;   // MoE layers, each with a placement, at most 1,024
+  int num_experts = 0;  // of a layer, at most as many as slots of the group
+};
+
+// The tokens of a rank that choose has seen, summed over iterations.
+struct DeviceLoads {
+  int64_t first_iteration = 0;    // counted from 0
+  int64_t num_iterations = 0;     // 0: none has ended since the last time, and there are no sums
+  std::vector<uint64_t> experts;  // [num_layers, num_experts]
+  std::vector<uint64_t> slots;    // [num_layers, slots of the group]
 };
 
 // The tokens of a call. Unchanged until combine has run.
@@ -130,6 +149,32 @@ class DeviceCommunicator {
   int rank() const;             // −1: closed
   int device() const;           // number of its GPU; −1: closed, or not a GPU
   size_t device_bytes() const;  // of this rank's memory
+
+  // Which experts a layer's slots hold, from the next choose of this stream on. shares: the part of
+  // its expert's tokens that each slot of the group gets (balancer.h), or empty: equal parts. Waits
+  // for the stream, before which nothing is overwritten, and forgets what rounding has left of
+  // earlier calls. Graphs with a choose may be captured before or after it. Errors (invalid input):
+  // closed; no such layer; a placement or shares that are not valid, of another shape, or with an
+  // expert on an inactive rank.
+  Status set_placement(int layer, const balance::Placement& placement,
+                       std::span<const double> shares = {}, void* stream = nullptr);
+
+  // Before dispatch: the slots of a call's tokens, for call.slots. Each replica gets its share of
+  // this rank's tokens of its expert, in whole tokens; what rounding leaves is carried to the
+  // layer's next call. No rank waits for another. Tokens are counted for take_loads. Of the call
+  // num_tokens, layer and stream are used. experts: [num_tokens, top_k], distinct in a token;
+  // slots: the same, written; −1, which dispatch refuses, for an expert that does not exist. Errors
+  // (invalid input): closed; a null pointer; a layer without a placement.
+  Status choose(const DeviceCall& call, const int32_t* experts, int32_t* slots);
+
+  // After the last call of an iteration: hands what choose has counted to take_loads. Nothing
+  // waits.
+  Status end_iteration(void* stream = nullptr);
+
+  // What end_iteration has handed over since the last time. The iterations after it are handed over
+  // together, at the first end after this: none is lost. stream: another one than that of the
+  // calls, which go on meanwhile; waits for it. Errors (invalid input): closed; no layers.
+  Result<DeviceLoads> take_loads(void* stream = nullptr);
 
   // Sends rows, [num_tokens] rows of row_format row_stride bytes apart, of any alignment, to the
   // ranks of their slots, and receives those of all ranks. They must not change before combine has

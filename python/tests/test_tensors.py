@@ -107,6 +107,82 @@ class TensorsTest(unittest.TestCase):
 
         self.assertEqual(run_all(body), [True] * RANKS)
 
+    def test_slots_are_chosen_by_placements_and_tokens_counted(self):
+        num_experts, layers = 4, 2
+        placements = [[0, 1, 2, 3, 0, 1], [3, 0, 2, 1, 0, 0]]
+        shares = [[0.75, 0.5, 1, 1, 0.25, 0.5], None]
+
+        def body(communicator, rank):
+            random = torch.Generator().manual_seed(rank)
+            expected = torch.zeros(layers, num_experts, dtype=torch.int64)
+            for layer in range(layers):
+                communicator.set_placement(layer, placements[layer], shares[layer])
+            per_slot = torch.zeros(layers, RANKS * SLOTS_PER_RANK, dtype=torch.int64)
+            for call in range(8):
+                for layer in range(layers):
+                    rows, _, weights, _ = tokens_of(rank, call, torch.bfloat16)
+                    experts = torch.stack(
+                        [torch.randperm(num_experts, generator=random)[:TOP_K] for _ in rows]
+                        or [torch.zeros(0)]
+                    ).reshape(len(rows), TOP_K)
+                    slots = communicator.choose(experts.int(), layer)
+                    self.assertEqual(slots.dtype, torch.int32)
+                    held = torch.tensor(placements[layer])[slots.long()]
+                    self.assertTrue(torch.equal(held, experts.long()))
+                    expected[layer] += torch.bincount(experts.flatten().long(), minlength=num_experts)
+                    per_slot[layer] += torch.bincount(slots.flatten().long(), minlength=6)
+                    # What the experts compute does not depend on where.
+                    received = communicator.dispatch(rows, slots, weights)
+                    for slot, (begin, end) in enumerate(received.ranges()):
+                        expert = placements[layer][rank * SLOTS_PER_RANK + slot]
+                        received.rows[begin:end] *= expert + 1
+                    output = communicator.combine(received.rows)
+                    each = rows.float()[:, None] * (experts[:, :, None] + 1)
+                    self.assertTrue(
+                        torch.equal(output, (each * weights[:, :, None]).sum(1).bfloat16())
+                    )
+                communicator.end_iteration()
+                if call == 3:
+                    loads = communicator.take_loads()
+                    self.assertEqual((loads.first_iteration, loads.num_iterations), (0, 4))
+                    early = loads
+            late = communicator.take_loads()
+            self.assertEqual((late.first_iteration, late.num_iterations), (4, 4))
+            self.assertTrue((early.experts + late.experts == expected.numpy()).all())
+            self.assertTrue((early.slots + late.slots == per_slot.numpy()).all())
+            self.assertEqual(communicator.take_loads().num_iterations, 0)
+            return per_slot
+
+        chosen = sum(run_all(body, num_layers=layers, num_experts=num_experts))
+        # Slots 0 and 4 share expert 0 three to one.
+        self.assertAlmostEqual(chosen[0, 0].item() / (chosen[0, 0] + chosen[0, 4]).item(), 0.75, 1)
+
+    def test_wrong_placements_are_explained(self):
+        def body(communicator, rank):
+            def refused(line, call, *arguments):
+                with self.assertRaisesRegex(ValueError, line):
+                    call(*arguments)
+
+            experts = torch.tensor([[0, 1]], dtype=torch.int32)
+            place, choose = communicator.set_placement, communicator.choose
+            refused("layer 0 has no placement yet", choose, experts)
+            refused("layer: expected 0 to 0, found 1", place, 1, [0, 1, 2, 3, 0, 1])
+            refused("expected 6 slots, found 3", place, 0, [0, 1, 2])
+            refused("expert 3", place, 0, [0, 1, 2, 2, 0, 1])
+            refused("shares: expected 6, found 2", place, 0, [0, 1, 2, 3, 0, 1], [1, 1])
+            place(0, [0, 1, 2, 3, 0, 1])
+            refused("experts: .*int32 on cpu, found int64", choose, experts.long())
+            refused("experts: expected 0 to 3, found 4", choose, experts + 3)
+            with self.assertRaisesRegex(RuntimeError, "restart: an error ends a group on CPUs"):
+                communicator.restart([1])
+            return True
+
+        self.assertEqual(run_all(body, num_layers=1, num_experts=4), [True] * RANKS)
+        with self.assertRaisesRegex(ValueError, "num_layers, num_experts: .* found 1 and 7"):
+            TensorGroup(**OPTIONS, num_layers=1, num_experts=7)
+        without = run_all(lambda communicator, rank: communicator.take_loads())
+        self.assertIn("the group has none", str(without[0]))
+
     def test_wrong_groups_are_explained(self):
         for line, changes in (
             ("top_k: expected 1 to 6, found 7", dict(top_k=7)),

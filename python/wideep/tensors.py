@@ -16,6 +16,13 @@ not fit (dtype, device, shape, strides) raises ValueError with one line that tel
 The output of a token has the same bits on GPUs and on CPUs, for every number of ranks and placement,
 if the experts' results have.
 
+With num_layers and num_experts the group also chooses slots, and counts tokens for the balancer:
+
+    communicator.set_placement(layer, slot_to_expert, shares)   # as wideep.plan returns them
+    slots = communicator.choose(experts, layer)                 # [tokens, top_k], before dispatch
+    communicator.end_iteration()
+    loads = communicator.take_loads()                           # now and then, for the next plan
+
 device="cuda": ranks are processes that agree on a name, or threads. Nothing waits for the GPU: calls
 go to torch's current stream, and can be captured in a CUDA graph (but for ranges()). What kernels
 find later (a slot that does not exist, a rank that does not come) is raised by status().
@@ -25,9 +32,13 @@ device="cpu": ranks are threads, or forks of the process that made the group, wh
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from . import _tensor_communicator
+from ._arrays import as_integers, to_numpy
 
 
 class Received(NamedTuple):
@@ -40,6 +51,15 @@ class Received(NamedTuple):
         """(begin, end) of each slot's rows, on the host: waits for the GPU."""
         starts = self.starts.tolist()
         return list(zip(starts[:-1], starts[1:]))
+
+
+class Loads(NamedTuple):
+    """Tokens of a rank, summed over iterations."""
+
+    first_iteration: int  # counted from 0
+    num_iterations: int  # 0: none has ended since the last time
+    experts: np.ndarray  # [num_layers, num_experts] int64
+    slots: np.ndarray  # [num_layers, slots of the group] int64
 
 
 class TensorGroup:
@@ -58,10 +78,13 @@ class TensorGroup:
         name: str = "",
         timeout: float = 10.0,
         join_timeout: float = 30.0,
+        num_layers: int = 0,
+        num_experts: int = 0,
     ) -> None:
         """max_tokens: of a rank in one call. hidden: a multiple of 8. dtype: of rows and results,
         "bfloat16" or "float32"; outputs are bfloat16. device: "cuda", "cuda:1" or "cpu". name: that
-        the ranks on GPUs have agreed on. timeout: seconds, for each single wait."""
+        the ranks on GPUs have agreed on. timeout: seconds, for each single wait. num_layers,
+        num_experts: for set_placement, choose and take_loads."""
         import torch
 
         self.device = torch.device(device)
@@ -71,13 +94,29 @@ class TensorGroup:
             raise ValueError(f'dtype: expected "bfloat16" or "float32", found {str(dtype)!r}')
         if hidden < 8 or hidden % 8:
             raise ValueError(f"hidden: expected a multiple of 8, found {hidden}")
+        most = num_ranks * slots_per_rank
+        if (num_layers, num_experts) != (0, 0) and (num_layers < 1 or not 1 <= num_experts <= most):
+            raise ValueError(
+                f"num_layers, num_experts: expected at least 1, and 1 to {most}, as there are slots, "
+                f"or 0 and 0, found {num_layers} and {num_experts}"
+            )
+        self.num_layers = num_layers
+        self.num_experts = num_experts
         self.dtype = torch.float32 if "float32" in str(dtype) else torch.bfloat16
         self.slots_per_rank = slots_per_rank
+        self.num_slots = most
         self.hidden = hidden
         self._name = name
         self._timeouts = (round(timeout * 1000), round(join_timeout * 1000))
         self._shape = _tensor_communicator.Shape(
-            num_ranks, slots_per_rank, top_k, max_tokens, hidden, self.dtype == torch.float32
+            num_ranks,
+            slots_per_rank,
+            top_k,
+            max_tokens,
+            hidden,
+            self.dtype == torch.float32,
+            num_layers,
+            num_experts,
         )
         self._cpu_group = None
         if self.device.type == "cpu":
@@ -118,8 +157,81 @@ class TensorCommunicator:
             (group._shape.most_rows, group.hidden), dtype=group.dtype, device=self.device
         )
         self._starts = torch.from_dlpack(rank.starts())
+        self._num_slots = group.num_slots
+        self._count: Any = None  # of the last choose
         self._call: tuple = ()  # tensors that kernels read until combine has run
         self._num_tokens = 0
+
+    def set_placement(
+        self, layer: int, slot_to_expert: ArrayLike, shares: Optional[ArrayLike] = None
+    ) -> None:
+        """Which expert each slot of a layer holds, -1 for none, from the next choose on: [slots of the
+        group] integers. shares: the part of its expert's tokens that each slot gets; None: equal
+        parts. Every rank gets the same. Waits for the calls before it; graphs with a choose can be
+        replayed with the new placement."""
+        self._check_layers()
+        experts = as_integers("slot_to_expert", slot_to_expert, np.int32)
+        parts = np.ascontiguousarray([] if shares is None else to_numpy(shares), dtype=np.float64)
+        if experts.ndim != 1 or parts.ndim != 1:
+            raise ValueError("slot_to_expert, shares: expected one number for each slot")
+        if shares is not None and parts.size != experts.size:
+            raise ValueError(f"shares: expected {experts.size}, found {parts.size}")
+        self._rank.set_placement(layer, experts, parts, *self._stream())
+
+    def choose(self, experts: Any, layer: int = 0, out: Any = None) -> Any:
+        """The slots of tokens for dispatch, [tokens, top_k] int32, in out if given: each replica gets
+        its share of this rank's tokens of its expert, in whole tokens. Counts the tokens. experts:
+        [tokens, top_k] int32, distinct within a token."""
+        self._check_layers()
+        slots = self._torch.empty_like(experts) if out is None else out
+        if not self.is_gpu:
+            self._rank.choose(experts, slots, layer)
+            return slots
+        with self._torch.cuda.device(self.device):
+            self._count = self._count_of(len(experts))
+            self._rank.choose(experts, slots, self._count, layer, *self._stream())
+        return slots
+
+    def end_iteration(self) -> None:
+        """After the last call of an iteration: hands what choose has counted to take_loads."""
+        self._check_layers()
+        self._rank.end_iteration(*self._stream())
+
+    def take_loads(self) -> Loads:
+        """What end_iteration has handed over since the last time; later iterations follow together.
+        On GPUs under a stream of the balancer's (torch.cuda.stream), for which it waits."""
+        self._check_layers()
+        first, number, experts, slots = self._rank.take_loads(*self._stream())
+        if number == 0:
+            experts, slots = [0] * self._group.num_experts, [0] * self._num_slots
+            experts, slots = experts * self._group.num_layers, slots * self._group.num_layers
+        shape = (self._group.num_layers, -1)
+        return Loads(
+            first,
+            number,
+            np.array(experts, dtype=np.int64).reshape(shape),
+            np.array(slots, dtype=np.int64).reshape(shape),
+        )
+
+    def restart(self, inactive_ranks: Sequence[int]) -> None:
+        """After an error of status() on GPUs: goes on without these ranks, all that are lost. Every
+        other rank calls it, with the same list; the rows of the call that failed are lost."""
+        if not self.is_gpu:
+            raise RuntimeError("restart: an error ends a group on CPUs; expected device 'cuda'")
+        self._rank.restart(list(inactive_ranks))
+
+    def _check_layers(self) -> None:
+        if not self._group.num_layers:
+            raise ValueError("num_layers, num_experts: expected by this call, the group has none")
+
+    def _stream(self) -> tuple:
+        """An argument of the rank's methods on GPUs."""
+        if not self.is_gpu:
+            return ()
+        return (self._torch.cuda.current_stream(self.device).cuda_stream,)
+
+    def _count_of(self, tokens: int) -> Any:
+        return self._torch.full((1,), tokens, dtype=self._torch.int32, device=self.device)
 
     def dispatch(self, rows: Any, slots: Any, weights: Any, layer: int = 0) -> Received:
         """Sends rows [tokens, hidden] to their slots [tokens, top_k] int32, which are distinct within
@@ -129,9 +241,10 @@ class TensorCommunicator:
             self._rank.dispatch(rows, slots, weights, self._matrix)
         else:
             with self._torch.cuda.device(self.device):
-                stream = self._torch.cuda.current_stream().cuda_stream
-                count = self._torch.full((1,), len(rows), dtype=self._torch.int32, device=self.device)
-                self._rank.dispatch(rows, slots, weights, self._matrix, count, layer, stream)
+                count = self._count_of(len(rows))
+                self._rank.dispatch(
+                    rows, slots, weights, self._matrix, count, layer, *self._stream()
+                )
                 self._call = (rows, slots, weights, count)
         self._num_tokens = len(rows)
         return Received(self._matrix, self._starts)
@@ -148,8 +261,7 @@ class TensorCommunicator:
         if not self.is_gpu:
             self._rank.combine(results, shared, out)
         else:
-            stream = self._torch.cuda.current_stream(self.device).cuda_stream
-            self._rank.combine(results, shared, out, stream)
+            self._rank.combine(results, shared, out, *self._stream())
         self._call = ()  # what is freed now is used again only behind the kernels of this stream
         return out
 

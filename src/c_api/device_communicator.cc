@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 
 struct wideep_device_communicator {
   wideep::ep::DeviceCommunicator communicator;
+  wideep::balance::PlanShape shape;  // of layers, if there are any
 };
 
 namespace wideep::c_api {
@@ -60,7 +63,9 @@ Status join(const wideep_device_options* given, wideep_device_communicator** out
       .row_format = static_cast<DeviceRowFormat>(given->row_format),
       .result_format = static_cast<DeviceRowFormat>(given->result_format),
       .device = given->device,
-      .num_blocks = given->num_blocks};
+      .num_blocks = given->num_blocks,
+      .num_layers = given->num_layers,
+      .num_experts = given->num_experts};
   WIDEEP_TRY_ASSIGN(options.inactive_ranks,
                     ranks_of(given->inactive_ranks, given->num_inactive_ranks));
   if (given->join_timeout_ms != 0) {
@@ -68,7 +73,38 @@ Status join(const wideep_device_options* given, wideep_device_communicator** out
   }
   if (given->timeout_ms != 0) options.timeout = std::chrono::milliseconds(given->timeout_ms);
   WIDEEP_TRY_ASSIGN(auto joined, ep::DeviceCommunicator::join(options));
-  *out = new wideep_device_communicator{std::move(joined)};
+  const balance::PlanShape shape{.num_experts = options.num_experts,
+                                 .ep_size = options.num_ranks,
+                                 .num_slots = options.num_ranks * options.slots_per_rank};
+  *out = new wideep_device_communicator{std::move(joined), shape};
+  return {};
+}
+
+Status set_placement(wideep_device_communicator* communicator, int32_t layer,
+                     const int32_t* slot_to_expert, const double* shares, void* stream) {
+  WIDEEP_TRY(check_pointer(communicator, "communicator"));
+  balance::Placement placement;
+  if (communicator->shape.num_experts > 0) {  // else the communicator says what is missing
+    WIDEEP_TRY(read_placement(communicator->shape, slot_to_expert, &placement));
+  }
+  const auto num_slots = static_cast<size_t>(placement.num_slots());
+  return communicator->communicator.set_placement(
+      layer, placement,
+      shares == nullptr ? std::span<const double>() : std::span(shares, num_slots), stream);
+}
+
+Status take_loads(wideep_device_communicator* communicator, void* stream, uint64_t* experts,
+                  uint64_t* slots, int64_t* first_iteration, int64_t* num_iterations) {
+  WIDEEP_TRY(check_pointer(communicator, "communicator"));
+  WIDEEP_TRY(check_pointer(experts, "experts"));
+  WIDEEP_TRY(check_pointer(slots, "slots"));
+  WIDEEP_TRY(check_pointer(first_iteration, "first_iteration"));
+  WIDEEP_TRY(check_pointer(num_iterations, "num_iterations"));
+  WIDEEP_TRY_ASSIGN(const ep::DeviceLoads loads, communicator->communicator.take_loads(stream));
+  *first_iteration = loads.first_iteration;
+  *num_iterations = loads.num_iterations;
+  std::ranges::copy(loads.experts, experts);
+  std::ranges::copy(loads.slots, slots);
   return {};
 }
 
@@ -124,6 +160,34 @@ int wideep_device_join(const wideep_device_options* options,
 }
 
 void wideep_device_destroy(wideep_device_communicator* communicator) { delete communicator; }
+
+int wideep_device_set_placement(wideep_device_communicator* communicator, int32_t layer,
+                                const int32_t* slot_to_expert, const double* shares, void* stream) {
+  return as_c_status(
+      [&] { return set_placement(communicator, layer, slot_to_expert, shares, stream); });
+}
+
+int wideep_device_choose(wideep_device_communicator* communicator, const wideep_device_call* call,
+                         const int32_t* experts, int32_t* slots) {
+  return run(communicator, call, 0, [&](auto& mine, const auto& tokens, size_t /*stride*/) {
+    return mine.choose(tokens, experts, slots);
+  });
+}
+
+int wideep_device_end_iteration(wideep_device_communicator* communicator, void* stream) {
+  return as_c_status([&]() -> wideep::Status {
+    WIDEEP_TRY(check_pointer(communicator, "communicator"));
+    return communicator->communicator.end_iteration(stream);
+  });
+}
+
+int wideep_device_take_loads(wideep_device_communicator* communicator, void* stream,
+                             uint64_t* experts, uint64_t* slots, int64_t* first_iteration,
+                             int64_t* num_iterations) {
+  return as_c_status([&] {
+    return take_loads(communicator, stream, experts, slots, first_iteration, num_iterations);
+  });
+}
 
 int wideep_device_dispatch(wideep_device_communicator* communicator, const wideep_device_call* call,
                            const void* rows, int64_t row_stride) {

@@ -55,8 +55,11 @@ TEST(CApiDeviceTest, WrongArgumentsAreExplained) {
   options.result_format = 4;
   EXPECT_THAT(refused(&options), HasSubstr("expected 0 (bf16), 1 (f32), 2 (fp8) or 3 (nvfp4)"));
   options = kOptions;
-  options.reserved[1] = 1;
+  options.reserved[0] = 1;
   EXPECT_THAT(refused(&options), HasSubstr("expected zeros in the reserved members"));
+  options = kOptions;
+  options.num_layers = 2;
+  EXPECT_THAT(refused(&options), HasSubstr("or 0 and 0, found 2 and 0"));
   options = kOptions;
   options.num_inactive_ranks = 1;
   EXPECT_THAT(refused(&options), HasSubstr("inactive_ranks: expected a pointer, found NULL"));
@@ -74,6 +77,16 @@ TEST(CApiDeviceTest, WrongArgumentsAreExplained) {
   EXPECT_STREQ(wideep_last_error(), "communicator: expected a pointer, found NULL");
   EXPECT_EQ(wideep_device_status(nullptr, nullptr), WIDEEP_INVALID_INPUT);
   EXPECT_EQ(wideep_device_restart(nullptr, nullptr, 0), WIDEEP_INVALID_INPUT);
+  const int32_t numbers[2] = {};
+  int32_t slots[2];
+  uint64_t counts[2];
+  int64_t number;
+  EXPECT_EQ(wideep_device_set_placement(nullptr, 0, numbers, nullptr, nullptr),
+            WIDEEP_INVALID_INPUT);
+  EXPECT_EQ(wideep_device_choose(nullptr, &call, numbers, slots), WIDEEP_INVALID_INPUT);
+  EXPECT_EQ(wideep_device_end_iteration(nullptr, nullptr), WIDEEP_INVALID_INPUT);
+  EXPECT_EQ(wideep_device_take_loads(nullptr, nullptr, counts, counts, &number, &number),
+            WIDEEP_INVALID_INPUT);
   EXPECT_EQ(wideep_device_bytes(nullptr), 0);
   wideep_device_destroy(nullptr);
 }

@@ -25,7 +25,7 @@ using ep::DeviceReceivedRow;
 using ep::DeviceRowFormat;
 
 constexpr int kReceiveBlocks = 4;
-constexpr size_t kMostSharedBytes = size_t{48} << 10;  // what every block may use
+constexpr int kMostLayers = 1024;
 
 // Callers read the kernels' rows in place.
 static_assert(sizeof(DeviceReceivedRow) == sizeof(ReceivedRow));
@@ -62,6 +62,7 @@ ExchangeShape shape_of(const DeviceCommunicatorOptions& options) {
     return static_cast<uint32_t>(ep::device_row_bytes(format, options.hidden));
   };
   return {.ep_size = options.num_ranks,
+          .num_experts = std::max(1, options.num_experts),
           .slots_per_rank = options.slots_per_rank,
           .top_k = options.top_k,
           .max_tokens = options.max_tokens,
@@ -75,13 +76,15 @@ size_t most_rows(const BufferLayout& layout) {
          static_cast<size_t>(layout.entries());
 }
 
-// What a rank allocates: its segment, and what DispatchCombine::create needs beside it.
-size_t bytes_of(const BufferLayout& layout) {
+// What a rank allocates: its segment, what DispatchCombine::create needs beside it, and tables and
+// sums of the layers.
+size_t bytes_of(const BufferLayout& layout, int num_layers) {
   const ExchangeShape& shape = layout.shape();
   const auto ranks = static_cast<size_t>(shape.ep_size);
   const auto tokens = static_cast<size_t>(shape.max_tokens);
   return layout.segment_bytes() + most_rows(layout) * sizeof(ReceivedRow) +
-         tokens * (ranks + static_cast<size_t>(shape.top_k)) * sizeof(int32_t);
+         tokens * (ranks + static_cast<size_t>(shape.top_k)) * sizeof(int32_t) +
+         SlotTables::num_bytes(shape, num_layers) + LoadStatistics::num_bytes(shape, num_layers);
 }
 
 // "1,3", in ascending order.
@@ -101,7 +104,9 @@ Terms terms_of(const DeviceCommunicatorOptions& options) {
           {"hidden", number(options.hidden)},
           {"row_format", format(options.row_format)},
           {"result_format", format(options.result_format)},
-          {"inactive_ranks", numbers(options.inactive_ranks)}};
+          {"inactive_ranks", numbers(options.inactive_ranks)},
+          {"num_layers", number(options.num_layers)},
+          {"num_experts", number(options.num_experts)}};
 }
 
 Status check_memory(const RankPlace& place, int rank, int num_sharing, size_t needed) {
@@ -192,6 +197,33 @@ Status check_inactive(const DeviceCommunicatorOptions& options, std::span<const 
   return {};
 }
 
+// Of choose and take_loads.
+Status check_layers(const DeviceCommunicatorOptions& options) {
+  const int64_t slots = int64_t{options.num_ranks} * options.slots_per_rank;
+  if (options.num_layers == 0 && options.num_experts == 0) return {};
+  if (options.num_layers < 1 || options.num_layers > kMostLayers || options.num_experts < 1 ||
+      options.num_experts > slots) {
+    return invalid_input(fmt::format(
+        "num_layers, num_experts: expected 1 to {} layers of 1 to {} experts, as there are slots, "
+        "or 0 and 0, found {} and {}",
+        kMostLayers, slots, options.num_layers, options.num_experts));
+  }
+  return {};
+}
+
+// Tables and sums of the layers.
+Status add_layers(DeviceCommunicator::State& state) {
+  Devices& devices = state.place->devices();
+  const Exchange& x = state.exchange->exchange();
+  const int num_layers = state.options.num_layers;
+  WIDEEP_TRY_ASSIGN(state.tables,
+                    SlotTables::create(devices, x.layout.shape(), x.rank, num_layers));
+  const int most_threads = std::min(kMostThreads, state.place->most_threads());
+  WIDEEP_TRY_ASSIGN(state.loads, LoadStatistics::create(devices, x, num_layers, most_threads));
+  WIDEEP_TRY_ASSIGN(state.taken, state.loads->allocate_taken());
+  return {};
+}
+
 }  // namespace
 
 Status check_options(const DeviceCommunicatorOptions& options) {
@@ -212,6 +244,7 @@ Status check_options(const DeviceCommunicatorOptions& options) {
         fmt::format("timeout, join_timeout (ms): expected at least 1, found {}, {}",
                     options.timeout.count(), options.join_timeout.count()));
   }
+  WIDEEP_TRY(check_layers(options));
   WIDEEP_TRY(check_shape(shape_of(options)));
   if (options.rank < 0 || options.rank >= options.num_ranks) {
     return invalid_input(
@@ -229,6 +262,7 @@ Result<DeviceCommunicator> join_at(std::unique_ptr<RankPlace> place,
                                                     .timeout = options.join_timeout,
                                                     .absent = options.inactive_ranks}));
   const BufferLayout layout(shape_of(options));
+  const size_t needed = bytes_of(layout, options.num_layers);
   WIDEEP_TRY_ASSIGN(const std::vector<Peer> peers, exchange_devices(meeting, *place));
   const auto num_sharing = static_cast<int>(std::ranges::count(peers, place->id(), &Peer::id));
   const auto check_devices = [&]() -> Status {
@@ -236,21 +270,25 @@ Result<DeviceCommunicator> join_at(std::unique_ptr<RankPlace> place,
       if (peer.id.empty() || peer.id == place->id()) continue;  // absent, or the same device
       WIDEEP_TRY(place->check_access(peer.id, peer.name));
     }
-    return check_memory(*place, options.rank, num_sharing, bytes_of(layout));
+    return check_memory(*place, options.rank, num_sharing, needed);
   };
   WIDEEP_TRY(meeting.agree(check_devices()));
   WIDEEP_TRY_ASSIGN(const std::vector<std::byte*> segments,
                     share_segments(meeting, *place, layout));
-  Result<DispatchCombine> exchange =
-      DispatchCombine::create(place->devices(), layout.shape(), options.rank, segments,
-                              launch_options(options, *place, num_sharing));
-  // Nobody sends before all segments are zero and all can receive.
-  WIDEEP_TRY(meeting.agree(exchange.status()));
   auto state = std::make_unique<DeviceCommunicator::State>();
   state->options = options;
-  state->device_bytes = bytes_of(layout);
-  state->place = std::move(place);
-  state->exchange = std::make_unique<DispatchCombine>(std::move(*exchange));
+  state->device_bytes = needed;
+  const auto prepare = [&]() -> Status {
+    WIDEEP_TRY_ASSIGN(
+        DispatchCombine exchange,
+        DispatchCombine::create(place->devices(), layout.shape(), options.rank, segments,
+                                launch_options(options, *place, num_sharing)));
+    state->exchange = std::make_unique<DispatchCombine>(std::move(exchange));
+    state->place = std::move(place);
+    return options.num_layers > 0 ? add_layers(*state) : Status();
+  };
+  // Nobody sends before all segments are zero and all can receive.
+  WIDEEP_TRY(meeting.agree(prepare()));
   return DeviceCommunicator(std::move(state));
 }
 
@@ -324,6 +362,28 @@ Status restart(DeviceCommunicator::State& state, std::span<const int> inactive) 
   return {};
 }
 
+Status check_has_layers(const DeviceCommunicator::State* state, const char* step) {
+  if (state == nullptr) return closed(step);
+  if (state->tables) return {};
+  return invalid_input(fmt::format(
+      "rank {}: {}: the group was joined without layers: expected num_layers and num_experts",
+      state->options.rank, step));
+}
+
+// No token could go there.
+Status check_active(const DeviceCommunicatorOptions& options, const balance::Placement& placement) {
+  for (const int rank : options.inactive_ranks) {
+    for (const int32_t expert : placement.experts_of_rank(rank)) {
+      if (expert == balance::kUnusedSlot) continue;
+      return invalid_input(
+          fmt::format("placement: expected unused slots on inactive rank {}, found expert {}: "
+                      "mask_ranks or a repair (balancer.h) gives one without that rank",
+                      rank, expert));
+    }
+  }
+  return {};
+}
+
 Tokens tokens_of(const DeviceCall& call) { return {call.num_tokens, call.slots, call.weights}; }
 
 Status check_stride(const DeviceCommunicator::State& state, const char* step, size_t stride,
@@ -360,6 +420,55 @@ int DeviceCommunicator::rank() const { return state_ == nullptr ? -1 : state_->o
 int DeviceCommunicator::device() const { return state_ == nullptr ? -1 : state_->place->number(); }
 size_t DeviceCommunicator::device_bytes() const {
   return state_ == nullptr ? 0 : state_->device_bytes;
+}
+
+Status DeviceCommunicator::set_placement(int layer, const balance::Placement& placement,
+                                         std::span<const double> shares, void* stream) {
+  WIDEEP_TRY(cuda::check_has_layers(state_.get(), "set_placement"));
+  WIDEEP_TRY(state_->tables->check(layer, placement, shares));
+  WIDEEP_TRY(cuda::check_active(state_->options, placement));
+  WIDEEP_TRY(state_->place->use_stream(stream));
+  return state_->tables->set(layer, placement, shares);
+}
+
+Status DeviceCommunicator::choose(const DeviceCall& call, const int32_t* experts, int32_t* slots) {
+  WIDEEP_TRY(cuda::check_has_layers(state_.get(), "choose"));
+  WIDEEP_TRY(cuda::check_pointer(*state_, "choose", "num_tokens", call.num_tokens, 4));
+  WIDEEP_TRY(cuda::check_pointer(*state_, "choose", "experts", experts, 4));
+  WIDEEP_TRY(cuda::check_pointer(*state_, "choose", "slots", slots, 4));
+  WIDEEP_TRY_ASSIGN(const cuda::ReplicaTable table, state_->tables->table(call.layer));
+  WIDEEP_TRY(state_->place->use_stream(call.stream));
+  WIDEEP_TRY(state_->exchange->choose_slots(table, call.num_tokens, experts, slots));
+  return state_->loads->count(call.num_tokens, experts, slots, call.layer);
+}
+
+Status DeviceCommunicator::end_iteration(void* stream) {
+  WIDEEP_TRY(cuda::check_has_layers(state_.get(), "end_iteration"));
+  WIDEEP_TRY(state_->place->use_stream(stream));
+  return state_->loads->end_iteration();
+}
+
+Result<DeviceLoads> DeviceCommunicator::take_loads(void* stream) {
+  WIDEEP_TRY(cuda::check_has_layers(state_.get(), "take_loads"));
+  WIDEEP_TRY(state_->place->use_stream(stream));
+  const int rank = state_->options.rank;
+  WIDEEP_TRY(state_->loads->take(rank, state_->taken));
+  WIDEEP_TRY_ASSIGN(const cuda::RankLoads taken, state_->loads->read(rank, state_->taken));
+  DeviceLoads loads{.first_iteration = taken.first_iteration,
+                    .num_iterations = taken.num_iterations,
+                    .experts = {},
+                    .slots = {}};
+  const cuda::ExchangeShape& shape = state_->exchange->exchange().layout.shape();
+  const std::span<const uint64_t> tokens = taken.tokens;
+  const auto num_experts = static_cast<size_t>(shape.num_experts);
+  const size_t columns = num_experts + static_cast<size_t>(shape.num_slots());
+  for (size_t row = 0; row < tokens.size(); row += columns) {
+    const auto of_experts = tokens.subspan(row, num_experts);
+    const auto of_slots = tokens.subspan(row + num_experts, columns - num_experts);
+    loads.experts.insert(loads.experts.end(), of_experts.begin(), of_experts.end());
+    loads.slots.insert(loads.slots.end(), of_slots.begin(), of_slots.end());
+  }
+  return loads;
 }
 
 Status DeviceCommunicator::dispatch(const DeviceCall& call, const void* rows, size_t row_stride) {

@@ -7,9 +7,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "cuda/dispatch_combine.h"
+#include "cuda/load_statistics.h"
 #include "cuda/rank_place.h"
+#include "cuda/slot_tables.h"
 #include "wideep/device_communicator.h"
 
 namespace wideep::cuda {
@@ -29,6 +32,10 @@ struct wideep::ep::DeviceCommunicator::State {
   size_t device_bytes = 0;
   std::unique_ptr<cuda::RankPlace> place;
   std::unique_ptr<cuda::DispatchCombine> exchange;
+  // If there are layers.
+  std::optional<cuda::SlotTables> tables;
+  std::optional<cuda::LoadStatistics> loads;
+  cuda::LoadStatistics::Taken taken;
   bool has_dispatched = false;  // no combine yet
   int num_restarts = 0;
 };

@@ -12,10 +12,13 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "base/sanitized.h"
 #include "base/try.h"
+#include "cuda/choose_slots_testing.h"
 #include "cuda/emulated/emulated_devices.h"
 #include "cuda/exchange_case_testing.h"
 
@@ -25,6 +28,7 @@ namespace {
 using ep::DeviceCall;
 using ep::DeviceCommunicator;
 using ep::DeviceCommunicatorOptions;
+using ep::DeviceLoads;
 using ep::DeviceRowFormat;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -45,6 +49,9 @@ class SharedDevices final : public Devices {
   }
   Status read(int rank, void* to, const void* from, size_t num_bytes) override {
     const std::lock_guard lock(mutex_);
+    // Nobody else lets the kernels run that a take of loads waits for.
+    if (is_taking_) WIDEEP_TRY(devices_.finish());
+    is_taking_ = false;
     return devices_.read(rank, to, from, num_bytes);
   }
   Status clear(int rank, void* at, size_t num_bytes) override {
@@ -55,6 +62,7 @@ class SharedDevices final : public Devices {
     const std::lock_guard lock(mutex_);
     if (const auto* dispatch = std::get_if<Dispatch>(&kernel)) exchanges_[rank] = dispatch->x;
     if (const auto* round = std::get_if<SmallRound>(&kernel)) exchanges_[rank] = round->index.x;
+    if (std::holds_alternative<TakeLoads>(kernel)) is_taking_ = true;
     ++num_launches_;
     return devices_.launch(rank, kernel, shape);
   }
@@ -71,6 +79,7 @@ class SharedDevices final : public Devices {
   EmulatedDevices devices_;
   std::map<int, Exchange> exchanges_;
   int num_launches_ = 0;
+  bool is_taking_ = false;
 };
 
 // A rank's place on them. Ranks are in one process, so a segment's address is all that a peer
@@ -402,6 +411,202 @@ TEST(DeviceCommunicatorTest, ARestartRefusesListsThatDoNotFit) {
             "restart: the communicator is closed, or has never joined");
 }
 
+// ---- choice of slots, and counts ----
+
+// A rank that chooses slots and counts tokens, on its device and on the CPU.
+struct ChoosingRank {
+  SharedDevices& devices;
+  DeviceCommunicator& communicator;
+  const ChoiceCase& c;
+  ep::SlotChooser chooser;
+  DeviceLoads counted = {}, taken = {};
+  std::vector<int32_t> expected = {};
+  int32_t* slots = nullptr;  // on the device
+
+  int rank() const { return communicator.rank(); }
+
+  int32_t* place(const std::vector<int32_t>& values) const {
+    std::byte* at = *devices.allocate(rank(), values.size() * sizeof(int32_t) + 4, false);
+    EXPECT_TRUE(devices.write(rank(), at, values.data(), values.size() * sizeof(int32_t)).ok());
+    return reinterpret_cast<int32_t*>(at);
+  }
+
+  void set_placement(int layer, const balance::Placement& placement,
+                     const std::vector<double>& shares) {
+    chooser.set_placement(layer, placement, shares);
+    EXPECT_EQ(communicator.set_placement(layer, placement, shares).message(), "");
+  }
+
+  void take() {
+    const Result<DeviceLoads> loads = communicator.take_loads();
+    ASSERT_EQ(loads.status().message(), "");
+    if (loads->num_iterations == 0) return;
+    EXPECT_EQ(loads->first_iteration, taken.num_iterations);
+    taken.num_iterations += loads->num_iterations;
+    add(loads->experts, taken.experts);
+    add(loads->slots, taken.slots);
+  }
+
+  static void add(const std::vector<uint64_t>& some, std::vector<uint64_t>& to) {
+    to.resize(some.size());
+    std::ranges::transform(some, to, to.begin(), std::plus());
+  }
+
+  void choose(int layer, const std::vector<int32_t>& experts) {
+    const auto at = static_cast<size_t>(layer);
+    const auto num_slots = static_cast<size_t>(c.shape.num_slots());
+    std::vector<int32_t> counts(static_cast<size_t>(c.shape.num_experts));
+    for (const int32_t expert : experts) ++counts[static_cast<size_t>(expert)];
+    counted.experts.resize(kLayers * counts.size());
+    counted.slots.resize(kLayers * num_slots);
+    expected.resize(experts.size());
+    chooser.split_by_given_shares(layer, counts);
+    chooser.choose(layer, experts, expected);
+    for (size_t i = 0; i < experts.size(); ++i) {
+      ++counted.experts[at * counts.size() + static_cast<size_t>(experts[i])];
+      ++counted.slots[at * num_slots + static_cast<size_t>(expected[i])];
+    }
+    const auto n = static_cast<int32_t>(experts.size() / static_cast<size_t>(c.shape.top_k));
+    slots = place(std::vector<int32_t>(experts.size()));
+    devices.forget(slots, experts.size() * sizeof(int32_t));
+    EXPECT_EQ(communicator.choose({.num_tokens = place({n}), .layer = layer}, place(experts), slots)
+                  .message(),
+              "");
+  }
+
+  std::vector<int32_t> chosen() const {
+    std::vector<int32_t> found(expected.size());
+    EXPECT_TRUE(devices.read(rank(), found.data(), slots, found.size() * sizeof(int32_t)).ok());
+    return found;
+  }
+
+  static constexpr int kLayers = 3;
+};
+
+std::vector<int32_t> draw_experts(const ChoiceCase& c, std::mt19937_64& random) {
+  std::vector<int32_t> all(static_cast<size_t>(c.shape.num_experts)), chosen;
+  std::iota(all.begin(), all.end(), 0);
+  const uint64_t num_tokens = random() % static_cast<uint64_t>(c.shape.max_tokens + 1);
+  for (uint64_t t = 0; t < num_tokens; ++t) {
+    if (t % 3 != 0) std::shuffle(all.begin(), all.end(), random);
+    chosen.insert(chosen.end(), all.begin(), all.begin() + c.shape.top_k);
+  }
+  return chosen;
+}
+
+void play_choosing(uint64_t seed) {
+  constexpr int kIterations = 8;
+  std::mt19937_64 random(seed);
+  const ChoiceCase c = random_choice(seed);
+  SharedDevices devices({.num_devices = c.shape.ep_size, .max_blocks = 2, .max_threads = 64});
+  DeviceCommunicatorOptions options = options_for_test(0, c.shape.ep_size);
+  options.slots_per_rank = c.shape.slots_per_rank;
+  options.top_k = c.shape.top_k;
+  options.max_tokens = c.shape.max_tokens;
+  options.num_layers = ChoosingRank::kLayers;
+  options.num_experts = c.shape.num_experts;
+  Joined joined = join_all(devices, options);
+  std::vector<ChoosingRank> ranks;
+  for (int rank = 0; rank < c.shape.ep_size; ++rank) {
+    auto& mine = joined[static_cast<size_t>(rank)];
+    ASSERT_EQ(mine.status().message(), "");
+    const ep::DispatchShape shape{.ep_size = c.shape.ep_size,
+                                  .num_experts = c.shape.num_experts,
+                                  .slots_per_rank = c.shape.slots_per_rank,
+                                  .top_k = c.shape.top_k,
+                                  .max_tokens = c.shape.max_tokens};
+    ranks.push_back({devices, *mine, c, ep::SlotChooser(shape, rank)});
+  }
+  balance::Placement reversed = c.placement;
+  std::ranges::reverse(reversed.slot_to_expert);
+  for (ChoosingRank& rank : ranks) {
+    rank.set_placement(0, c.placement, c.shares);
+    rank.set_placement(1, reversed, {});
+    rank.set_placement(2, c.placement, {});
+  }
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    // Placements change while the ranks go on.
+    if (iteration == 4) {
+      for (ChoosingRank& rank : ranks) rank.set_placement(2, reversed, {});
+    }
+    for (const int layer : {2, 0, 1, 0}) {
+      for (ChoosingRank& rank : ranks) rank.choose(layer, draw_experts(c, random));
+      ASSERT_EQ(devices.finish().message(), "");
+      for (const ChoosingRank& rank : ranks) {
+        ASSERT_EQ(rank.chosen(), rank.expected)
+            << "seed " << seed << ", iteration " << iteration << ", layer " << layer;
+      }
+    }
+    for (ChoosingRank& rank : ranks) {
+      EXPECT_EQ(rank.communicator.end_iteration().message(), "");
+      // The balancer of rank 0 comes after each iteration, that of rank 1 after every second one, …
+      if (iteration % (rank.rank() + 1) == 0) rank.take();
+    }
+    EXPECT_EQ(ranks[0].taken.num_iterations, iteration + 1);
+  }
+  // What late ones have not got yet, in two parts at most.
+  for (ChoosingRank& rank : ranks) {
+    rank.take();
+    EXPECT_EQ(rank.communicator.end_iteration().message(), "");
+    rank.take();
+    EXPECT_EQ(rank.taken.num_iterations, kIterations + 1);
+    EXPECT_EQ(rank.taken.experts, rank.counted.experts);
+    EXPECT_EQ(rank.taken.slots, rank.counted.slots);
+    EXPECT_EQ(rank.communicator.take_loads()->num_iterations, 0);
+  }
+}
+
+TEST(DeviceCommunicatorTest, ChoosesSlotsAndCountsTokensAsTheCpuDoes) {
+  for (uint64_t seed = 1; seed <= (base::kSanitized ? 4 : 20); ++seed) {
+    play_choosing(seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(DeviceCommunicatorTest, PlacementsAreChecked) {
+  SharedDevices devices({.num_devices = 3, .max_blocks = 2, .max_threads = 64});
+  DeviceCommunicatorOptions options = options_for_test(0, 3);
+  options.num_layers = 2;
+  options.num_experts = 4;
+  options.inactive_ranks = {2};
+  Joined joined = join_all(devices, options);
+  ASSERT_EQ(joined[0].status().message(), "");
+  DeviceCommunicator& communicator = *joined[0];
+  const balance::Placement all{
+      .num_experts = 4, .ep_size = 3, .slot_to_expert = {0, 1, 2, 3, 0, 1}};
+  balance::Placement active = all;
+  active.slot_to_expert[4] = active.slot_to_expert[5] = balance::kUnusedSlot;
+  const auto message = [](const Status& status) { return status.message(); };
+  EXPECT_EQ(message(communicator.set_placement(2, active)), "layer: expected 0 to 1, found 2");
+  EXPECT_THAT(message(communicator.set_placement(0, all)),
+              HasSubstr("expected unused slots on inactive rank 2, found expert 0: mask_ranks"));
+  EXPECT_THAT(
+      message(communicator.set_placement(0, {.num_experts = 3, .slot_to_expert = {0, 1, 2}})),
+      HasSubstr("placement of layer 0: expected 4 experts on 6 slots of 3 ranks, found 3 on 3 "
+                "of 1"));
+  EXPECT_NE(message(communicator.set_placement(0, active, std::vector{1.0, 1.0})), "");
+  int32_t numbers[8] = {};
+  const DeviceCall call{.num_tokens = numbers};
+  EXPECT_EQ(message(communicator.choose(call, numbers, numbers)),
+            "layer 0 has no placement yet: expected set_placement before its first choose");
+  EXPECT_EQ(message(communicator.set_placement(0, active)), "");
+  EXPECT_THAT(message(communicator.choose(call, nullptr, numbers)),
+              HasSubstr("choose: experts: expected a pointer to device memory"));
+  EXPECT_EQ(devices.num_launches(), 0);
+  EXPECT_EQ(message(communicator.choose(call, numbers, numbers)), "");
+}
+
+TEST(DeviceCommunicatorTest, WithoutLayersThereIsNothingToChooseBy) {
+  SharedDevices devices({.num_devices = 1, .max_blocks = 2, .max_threads = 64});
+  Joined joined = join_all(devices, options_for_test(0, 1));
+  ASSERT_EQ(joined[0].status().message(), "");
+  EXPECT_EQ(joined[0]->end_iteration().message(),
+            "rank 0: end_iteration: the group was joined without layers: expected num_layers and "
+            "num_experts");
+  EXPECT_EQ(DeviceCommunicator().take_loads().status().message(),
+            "take_loads: the communicator is closed, or has never joined");
+}
+
 // ---- before the first kernel ----
 
 // Their messages, by rank; none of them has launched anything.
@@ -505,6 +710,10 @@ TEST(DeviceCommunicatorTest, OptionsOutOfRangeAreNamed) {
       HasSubstr("inactive_ranks: expected ranks of 0 to 1 other than this one, 0, found 0"));
   EXPECT_THAT(refused([](auto& o) { o.num_ranks = 200; }), HasSubstr("ep_size 200, expected 1 to"));
   EXPECT_THAT(refused([](auto& o) { o.max_tokens = 0; }), HasSubstr("tokens 0, expected 1 to"));
+  EXPECT_THAT(refused([](auto& o) { o.num_layers = 2; }),
+              HasSubstr("of 1 to 4 experts, as there are slots, or 0 and 0, found 2 and 0"));
+  EXPECT_THAT(refused([](auto& o) { o.num_layers = 1, o.num_experts = 5; }),
+              HasSubstr("found 1 and 5"));
   EXPECT_THAT(refused([](auto& o) { o.num_blocks = -1; }), HasSubstr("num_blocks: expected 0"));
   EXPECT_THAT(refused([](auto& o) { o.timeout = std::chrono::milliseconds(0); }),
               HasSubstr("timeout, join_timeout (ms): expected at least 1, found 0"));

@@ -28,6 +28,12 @@ struct RankLoads {
 
 class LoadStatistics {
  public:
+  // What create and allocate_taken allocate, but for a few words.
+  static size_t num_bytes(const ExchangeShape& shape, int num_layers) {
+    return size_t{3} * static_cast<size_t>(num_layers) *
+           static_cast<size_t>(shape.num_experts + shape.num_slots()) * sizeof(uint64_t);
+  }
+
   // Errors (invalid input): no layers, or too many experts and slots for a block;
   // failed: not enough memory.
   // num_threads: of the blocks, which are one per kernel.

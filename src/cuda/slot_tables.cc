@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/slot_tables.h"
+
+#include <fmt/format.h>
+
+#include "base/try.h"
+#include "wideep/balancer.h"
+
+namespace wideep::cuda {
+namespace {
+
+size_t bytes_of_layer(const ExchangeShape& shape) {
+  return (static_cast<size_t>(shape.num_experts) + 1) * sizeof(int32_t) +
+         static_cast<size_t>(shape.num_slots()) * (sizeof(int32_t) + 3 * sizeof(int64_t));
+}
+
+template <typename T>
+Status allocate_array(Devices& devices, int rank, size_t count, T** to) {
+  WIDEEP_TRY_ASSIGN(std::byte* const memory, devices.allocate(rank, count * sizeof(T), false));
+  *to = reinterpret_cast<T*>(memory);
+  return {};
+}
+
+template <typename T>
+Status write_array(Devices& devices, int rank, const std::vector<T>& values, T* to) {
+  return devices.write(rank, to, values.data(), values.size() * sizeof(T));
+}
+
+}  // namespace
+
+SlotTables::SlotTables(Devices& devices, const ExchangeShape& shape, int rank, int num_layers)
+    : devices_(&devices),
+      shape_(shape),
+      rank_(rank),
+      chooser_({.ep_size = shape.ep_size,
+                .num_experts = shape.num_experts,
+                .slots_per_rank = shape.slots_per_rank,
+                .top_k = shape.top_k,
+                .max_tokens = shape.max_tokens},
+               rank),
+      has_placement_(static_cast<size_t>(num_layers)) {}
+
+size_t SlotTables::num_bytes(const ExchangeShape& shape, int num_layers) {
+  return static_cast<size_t>(num_layers) * bytes_of_layer(shape);
+}
+
+Result<SlotTables> SlotTables::create(Devices& devices, const ExchangeShape& shape, int rank,
+                                      int num_layers) {
+  SlotTables made(devices, shape, rank, num_layers);
+  const auto layers = static_cast<size_t>(num_layers);
+  const size_t slots = layers * static_cast<size_t>(shape.num_slots());
+  WIDEEP_TRY(allocate_array(devices, rank, layers * (static_cast<size_t>(shape.num_experts) + 1),
+                            &made.first_));
+  WIDEEP_TRY(allocate_array(devices, rank, slots, &made.slots_));
+  WIDEEP_TRY(allocate_array(devices, rank, slots, &made.parts_));
+  WIDEEP_TRY(allocate_array(devices, rank, slots, &made.credit_));
+  WIDEEP_TRY(allocate_array(devices, rank, slots, &made.quotas_));
+  return made;
+}
+
+Status SlotTables::check_layer(int layer) const {
+  const auto num_layers = static_cast<int>(has_placement_.size());
+  if (layer >= 0 && layer < num_layers) return {};
+  return invalid_input(fmt::format("layer: expected 0 to {}, found {}", num_layers - 1, layer));
+}
+
+Status SlotTables::check(int layer, const balance::Placement& placement,
+                         std::span<const double> shares) const {
+  WIDEEP_TRY(check_layer(layer));
+  if (placement.num_experts != shape_.num_experts || placement.ep_size != shape_.ep_size ||
+      placement.num_slots() != shape_.num_slots()) {
+    return invalid_input(fmt::format(
+        "placement of layer {}: expected {} experts on {} slots of {} ranks, found {} on {} of {}",
+        layer, shape_.num_experts, shape_.num_slots(), shape_.ep_size, placement.num_experts,
+        placement.num_slots(), placement.ep_size));
+  }
+  WIDEEP_TRY(balance::check_placement(placement));
+  return shares.empty() ? Status() : balance::check_shares(placement, shares);
+}
+
+Status SlotTables::set(int layer, const balance::Placement& placement,
+                       std::span<const double> shares) {
+  chooser_.set_placement(layer, placement, shares);
+  const ep::SlotChooser::ReplicaTable table = chooser_.replica_table(layer);
+  const auto at = static_cast<size_t>(layer);
+  const size_t first_slot = at * static_cast<size_t>(shape_.num_slots());
+  WIDEEP_TRY(write_array(*devices_, rank_, table.first,
+                         first_ + at * (static_cast<size_t>(shape_.num_experts) + 1)));
+  WIDEEP_TRY(write_array(*devices_, rank_, table.slots, slots_ + first_slot));
+  WIDEEP_TRY(write_array(*devices_, rank_, table.parts, parts_ + first_slot));
+  WIDEEP_TRY(write_array(*devices_, rank_, table.credit, credit_ + first_slot));
+  has_placement_[at] = 1;
+  return {};
+}
+
+Result<ReplicaTable> SlotTables::table(int layer) const {
+  WIDEEP_TRY(check_layer(layer));
+  const auto at = static_cast<size_t>(layer);
+  if (!has_placement_[at]) {
+    return invalid_input(
+        fmt::format("layer {} has no placement yet: expected set_placement before "
+                    "its first choose",
+                    layer));
+  }
+  const size_t first_slot = at * static_cast<size_t>(shape_.num_slots());
+  return ReplicaTable{.first = first_ + at * (static_cast<size_t>(shape_.num_experts) + 1),
+                      .slots = slots_ + first_slot,
+                      .parts = parts_ + first_slot,
+                      .credit = credit_ + first_slot,
+                      .quotas = quotas_ + first_slot};
+}
+
+}  // namespace wideep::cuda
