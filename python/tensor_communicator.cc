@@ -164,17 +164,38 @@ struct Call {
   int num_tokens = 0;
 };
 
+void check_max_tokens(const char* name, const Shape& shape, int64_t num_tokens) {
+  if (num_tokens <= shape.max_tokens) return;
+  const std::string line = std::string(name) +
+                           ": expected at most max_tokens = " + std::to_string(shape.max_tokens) +
+                           " tokens, found " + std::to_string(num_tokens);
+  throw nb::value_error(line.c_str());
+}
+
+// Of choose; experts and slots: [num_tokens, top_k] int32.
+struct Choice {
+  Tensor experts, slots;
+};
+
+Choice check_choice(const Shape& shape, bool is_gpu, int device, const nb::handle& experts,
+                    const nb::handle& slots) {
+  Choice choice;
+  choice.experts = check("experts", experts, {Type::kI32, {-1, shape.top_k}, is_gpu, device});
+  const auto num_tokens = static_cast<int64_t>(choice.experts.shape(0));
+  check_max_tokens("experts", shape, num_tokens);
+  choice.slots = check("slots", slots, {Type::kI32, {num_tokens, shape.top_k}, is_gpu, device});
+  if (num_tokens > 0 && choice.slots.data() == choice.experts.data()) {
+    throw nb::value_error("slots: expected other memory than that of experts");
+  }
+  return choice;
+}
+
 Call check_call(const Shape& shape, bool is_gpu, int device, const nb::handle& rows,
                 const nb::handle& slots, const nb::handle& weights) {
   Call call;
   call.rows = check("rows", rows, {shape.type(), {-1, shape.hidden}, is_gpu, device});
   const auto num_tokens = static_cast<int64_t>(call.rows.shape(0));
-  if (num_tokens > shape.max_tokens) {
-    const std::string line =
-        "rows: expected at most max_tokens = " + std::to_string(shape.max_tokens) +
-        " tokens, found " + std::to_string(num_tokens);
-    throw nb::value_error(line.c_str());
-  }
+  check_max_tokens("rows", shape, num_tokens);
   call.num_tokens = static_cast<int>(num_tokens);
   call.slots = check("slots", slots, {Type::kI32, {num_tokens, shape.top_k}, is_gpu, device});
   call.weights = check("weights", weights, {Type::kF32, {num_tokens, shape.top_k}, is_gpu, device});
@@ -210,7 +231,8 @@ Loads loads_of(DeviceLoads loads) {
 
 // ---- on a CPU ----
 
-// What a device's choose, end_iteration and take_loads do, with the same results.
+// What a device's choose, end_iteration and take_loads do, with the same slots and sums; a take
+// gets all iterations that have ended, and an expert that does not exist is an error at once.
 class CpuChoice {
  public:
   CpuChoice(const Shape& shape, int rank)
@@ -338,11 +360,10 @@ void CpuRank::set_placement(int layer, const Experts& slot_to_expert, const Shar
 }
 
 void CpuRank::choose(const nb::handle& experts, const nb::handle& slots, int layer) {
-  const Tensor from = check("experts", experts, {Type::kI32, {-1, shape.top_k}});
-  const auto num_tokens = static_cast<int64_t>(from.shape(0));
-  const Tensor to = check("slots", slots, {Type::kI32, {num_tokens, shape.top_k}});
-  raise_unless_ok(choice.choose(layer, {static_cast<const int32_t*>(from.data()), from.size()},
-                                {static_cast<int32_t*>(data_of(to)), to.size()}));
+  const Choice given = check_choice(shape, false, 0, experts, slots);
+  raise_unless_ok(choice.choose(
+      layer, {static_cast<const int32_t*>(given.experts.data()), given.experts.size()},
+      {static_cast<int32_t*>(data_of(given.slots)), given.slots.size()}));
 }
 
 // Received rows are copied into the matrix, as `expand` does on a GPU.
@@ -452,25 +473,28 @@ struct GpuRank {
 
 void GpuRank::set_placement(int layer, const Experts& slot_to_expert, const Shares& shares,
                             uintptr_t stream) {
-  raise_unless_ok(communicator.set_placement(layer, placement_of(shape, slot_to_expert),
-                                             {shares.data(), shares.size()},
-                                             reinterpret_cast<void*>(stream)));
+  const Placement placement = placement_of(shape, slot_to_expert);
+  const wideep::Status status = [&] {
+    const nb::gil_scoped_release free;  // waits for kernels, and they for ranks of other threads
+    return communicator.set_placement(layer, placement, {shares.data(), shares.size()},
+                                      reinterpret_cast<void*>(stream));
+  }();
+  raise_unless_ok(status);
 }
 
 // count: the number of tokens, on the device. Nothing here waits.
 void GpuRank::choose(const nb::handle& experts, const nb::handle& slots, const nb::handle& count,
                      int layer, uintptr_t stream) {
   const int device = communicator.device();
-  const Tensor from = check("experts", experts, {Type::kI32, {-1, shape.top_k}, true, device});
-  const auto tokens = static_cast<int64_t>(from.shape(0));
-  const Tensor to = check("slots", slots, {Type::kI32, {tokens, shape.top_k}, true, device});
+  const Choice given = check_choice(shape, true, device, experts, slots);
   const Tensor n = check("count", count, {Type::kI32, {1}, true, device});
-  if (tokens == 0) return;  // tensors without elements may have no memory
-  raise_unless_ok(communicator.choose({.num_tokens = static_cast<const int32_t*>(n.data()),
-                                       .layer = layer,
-                                       .stream = reinterpret_cast<void*>(stream)},
-                                      static_cast<const int32_t*>(from.data()),
-                                      static_cast<int32_t*>(data_of(to))));
+  // Tensors without elements may have no memory; no kernel looks at it then.
+  const auto* some = static_cast<const int32_t*>(n.data());
+  const bool is_empty = given.experts.size() == 0;
+  raise_unless_ok(communicator.choose(
+      {.num_tokens = some, .layer = layer, .stream = reinterpret_cast<void*>(stream)},
+      is_empty ? some : static_cast<const int32_t*>(given.experts.data()),
+      is_empty ? const_cast<int32_t*>(some) + 1 : static_cast<int32_t*>(data_of(given.slots))));
 }
 
 Loads GpuRank::take_loads(uintptr_t stream) {

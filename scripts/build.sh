@@ -5,7 +5,7 @@
 #   scripts/build.sh command               build/wideep alone, for which packages.txt is enough
 #   scripts/build.sh <preset> [target...]  everything, or these targets
 #
-# WIDEEP_UNITY=ON: several files as one (cmake/Unity.cmake), as the sanitizers' presets have it: half
+# WIDEEP_UNITY=ON (or OFF): several files as one (cmake/Unity.cmake), as the sanitizers' presets have it: half
 # the time from nothing, more after a change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,9 +31,10 @@ directory=build-$preset
 
 # Ninja configures again by itself if a CMakeLists.txt changes, but not for these: which files can
 # be compiled as one depends on what is in them.
-unity=${WIDEEP_UNITY:-$(has UNITY "$directory")}
-if [[ $(has TESTS "$directory") != "$tests" || $unity == ON ||
+configured=$(has UNITY "$directory")
+unity=${WIDEEP_UNITY:-$configured}
+if [[ $(has TESTS "$directory") != "$tests" || $unity != "$configured" || $unity == ON ||
   CMakePresets.json -nt $directory/build.ninja ]]; then
-  cmake --preset "$preset" -DWIDEEP_TESTS="$tests" ${WIDEEP_UNITY:+-DWIDEEP_UNITY="$unity"} >/dev/null
+  cmake --preset "$preset" -DWIDEEP_TESTS="$tests" ${unity:+-DWIDEEP_UNITY="$unity"} >/dev/null
 fi
 cmake --build "$directory" --parallel "$(nproc)" ${@:+--target "$@"}

@@ -16,7 +16,7 @@ declare.
 import re
 import sys
 
-MOST_BYTES = 80_000
+MOST_CHARACTERS = 80_000
 ALONE = re.compile(r'#include [<"](\S*_(begin|body)\.h|linux/\S*)[>"]|^#pragma clang attribute',
                    re.MULTILINE)
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'',
@@ -25,6 +25,9 @@ TYPE = re.compile(r'(?:struct|class|union|enum(?: class| struct)?|using|namespac
 VARIABLE_OR_FUNCTION = re.compile(r'(?:^|[^\w.])~?(\w+) ?(?:\(|=[^=]|\{|;|\[)')
 # The rest of a declaration, a template's parameters, a name of another namespace, a test.
 NOT_DECLARING = re.compile(r'[^A-Za-z_]|$|template|using [\w:]+;|[A-Z_]+\(')
+KEYWORDS = {'void', 'sizeof', 'alignas', 'decltype', 'noexcept', 'static_assert', 'operator'}
+# What is a file's own outside of unnamed namespaces, too.
+INTERNAL = re.compile(r'(static|const|constexpr) ')
 MACRO = re.compile(r'^#define (\w+)', re.MULTILINE)
 # A name that stands for itself, neither a member nor qualified: of a type, a constant or a function.
 # Other words are local variables, which may hide another file's function.
@@ -36,17 +39,17 @@ def own_names(text):
     names = set(MACRO.findall(text))
     unnamed = False
     for line in text.split('\n'):
-        if re.match(r'namespace \{', line):
+        if line.startswith('namespace {'):
             unnamed = True
-        elif line.startswith('}  // namespace'):
+        elif line.startswith('}  //'):
             unnamed = False
-        elif re.match(r'using (\w+) =|namespace (\w+) =', line):
+        elif re.match(r'using \w+ =|namespace \w+ =', line):
             names.add(line.split()[1])
-        elif unnamed and not NOT_DECLARING.match(line):
+        elif (unnamed or INTERNAL.match(line)) and not NOT_DECLARING.match(line):
             found = TYPE.match(line)
             # The name comes first in `int f(`, later in `std::function<int(int)> f(`: all of them.
             names.update([found.group(1)] if found else VARIABLE_OR_FUNCTION.findall(line))
-    return names
+    return names - KEYWORDS
 
 
 class Source:
@@ -54,7 +57,7 @@ class Source:
         with open(path, encoding='utf-8') as file:
             text = file.read()
         self.path = path
-        self.bytes = len(text)
+        self.length = len(text)
         self.alone = bool(ALONE.search(text)) or '/x86/' in path
         text = COMMENT_OR_TEXT.sub(lambda match: '//' if match[0].startswith('//') else '""', text)
         self.own = own_names(text)
@@ -64,17 +67,17 @@ class Source:
 class Group:
     def __init__(self, number):
         self.number = number
-        self.bytes = 0
+        self.length = 0
         self.own = set()
         self.spoken = set()
         self.paths = []
 
     def has_room(self, source):
-        return (self.bytes + source.bytes <= MOST_BYTES and self.own.isdisjoint(source.spoken)
+        return (self.length + source.length <= MOST_CHARACTERS and self.own.isdisjoint(source.spoken)
                 and source.own.isdisjoint(self.spoken))
 
     def add(self, source):
-        self.bytes += source.bytes
+        self.length += source.length
         self.own |= source.own
         self.spoken |= source.spoken
         self.paths.append(source.path)

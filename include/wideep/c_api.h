@@ -362,13 +362,14 @@ WIDEEP_EXPORT void wideep_device_destroy(wideep_device_communicator* communicato
 
 /* Which experts a layer's slots hold, for wideep_device_choose. slot_to_expert: [slots of the
  * group] in host memory, -1 for a slot that is not in use; shares: the same, the part of its
- * expert's tokens that each slot gets; NULL: equal parts. Waits for the stream. */
+ * expert's tokens that each slot gets; NULL: equal parts. stream: that of the
+ * layer's calls, for which it waits. */
 WIDEEP_EXPORT int wideep_device_set_placement(wideep_device_communicator* communicator,
                                               int32_t layer, const int32_t* slot_to_expert,
                                               const double* shares, void* stream);
 /* Before dispatch: the slots of a call's tokens by those placements, and their counts. Of the call
  * num_tokens, layer and stream are used. experts: [num_tokens, top_k] on the device, distinct
- * within a token; slots: the same, written, for call->slots. Nothing waits. */
+ * within a token; slots: the same, other memory, written, for call->slots. Nothing waits. */
 WIDEEP_EXPORT int wideep_device_choose(wideep_device_communicator* communicator,
                                        const wideep_device_call* call, const int32_t* experts,
                                        int32_t* slots);
@@ -378,7 +379,7 @@ WIDEEP_EXPORT int wideep_device_end_iteration(wideep_device_communicator* commun
 /* The counts that were handed over since the last time, of this rank's tokens: experts [num_layers,
  * num_experts] and slots [num_layers, slots of the group] in host memory, of num_iterations from
  * first_iteration on; 0 iterations: nothing new, and nothing is written to experts and slots.
- * stream: another one than that of the calls; waits for it. */
+ * stream: one of the caller's own, not that of the calls; waits for it. */
 WIDEEP_EXPORT int wideep_device_take_loads(wideep_device_communicator* communicator, void* stream,
                                            uint64_t* experts, uint64_t* slots,
                                            int64_t* first_iteration, int64_t* num_iterations);
@@ -409,7 +410,7 @@ WIDEEP_EXPORT int wideep_device_combine(wideep_device_communicator* communicator
 WIDEEP_EXPORT int wideep_device_status(wideep_device_communicator* communicator, void* stream);
 /* After an error: forgets it and goes on without inactive_ranks, [num_inactive_ranks] in host
  * memory, those included that were left out before. Collective among the ranks that go on; waits
- * for the device and for them. */
+ * for the device and for them. Layers with an expert on one of them need a new placement. */
 WIDEEP_EXPORT int wideep_device_restart(wideep_device_communicator* communicator,
                                         const int32_t* inactive_ranks, int64_t num_inactive_ranks);
 /* Bytes of device memory that the rank uses; 0: NULL. */

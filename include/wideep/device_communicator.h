@@ -29,9 +29,9 @@
 //
 // A call is dispatch, what the experts do, and combine, on one stream. It is collective: every rank
 // makes equally many calls in the same order, also without tokens. Nothing here waits, allocates or
-// reads what is on the device, except join and status, so calls can be captured in a CUDA graph and
-// replayed. The result of a token does not depend on the ranks, the placement or other tokens: it
-// has the bits of wideep's CPU path (docs/cuda.md).
+// reads what is on the device, except join, set_placement, take_loads, status and restart, so calls
+// can be captured in a CUDA graph and replayed. The result of a token does not depend on the ranks,
+// the placement or other tokens: it has the bits of wideep's CPU path (docs/cuda.md).
 //
 // Errors: join finds what is missing before the first kernel: a driver, a GPU, access to the GPU of
 // another rank, device memory, or a rank with other options; all ranks get the error. Arguments
@@ -82,7 +82,7 @@ struct DeviceCommunicatorOptions {
   std::vector<int> inactive_ranks = {};
   // For set_placement, choose and take_loads; 0: not used.
   int num_layers = 0;   // MoE layers, each with a placement, at most 1,024
-  int num_experts = 0;  // of a layer, at most as many as slots of the group
+  int num_experts = 0;  // of a layer, at most as many as slots, and both at most 12,000
 };
 
 // The tokens of a rank that choose has seen, summed over iterations.
@@ -150,31 +150,34 @@ class DeviceCommunicator {
   int device() const;           // number of its GPU; −1: closed, or not a GPU
   size_t device_bytes() const;  // of this rank's memory
 
-  // Which experts a layer's slots hold, from the next choose of this stream on. shares: the part of
-  // its expert's tokens that each slot of the group gets (balancer.h), or empty: equal parts. Waits
-  // for the stream, before which nothing is overwritten, and forgets what rounding has left of
-  // earlier calls. Graphs with a choose may be captured before or after it. Errors (invalid input):
-  // closed; no such layer; a placement or shares that are not valid, of another shape, or with an
-  // expert on an inactive rank.
+  // Which experts a layer's slots hold, from the next choose on. shares: the part of its expert's
+  // tokens that each slot of the group gets (balancer.h), or empty: equal parts. stream: that of
+  // the layer's calls, for which it waits, so that none of them is under way. Forgets what rounding
+  // has left of earlier calls. A graph with a choose, captured once the layer has a placement, goes
+  // on with each later one. Errors (invalid input): closed; no such layer; a placement or shares
+  // that are not valid, of another shape, or with an expert on an inactive rank.
   Status set_placement(int layer, const balance::Placement& placement,
                        std::span<const double> shares = {}, void* stream = nullptr);
 
-  // Before dispatch: the slots of a call's tokens, for call.slots. Each replica gets its share of
-  // this rank's tokens of its expert, in whole tokens; what rounding leaves is carried to the
-  // layer's next call. No rank waits for another. Tokens are counted for take_loads. Of the call
-  // num_tokens, layer and stream are used. experts: [num_tokens, top_k], distinct in a token;
-  // slots: the same, written; −1, which dispatch refuses, for an expert that does not exist. Errors
-  // (invalid input): closed; a null pointer; a layer without a placement.
+  // Before dispatch: the slots of a call's tokens, for call.slots. An expert's tokens are divided
+  // among its replicas so that all ranks together meet the shares, if they have equally many of
+  // them; as many as possible stay on their rank. In whole tokens: what rounding leaves is carried
+  // to the layer's next call. No rank waits for another. Tokens are counted for take_loads. Of the
+  // call num_tokens, layer and stream are used. experts: [num_tokens, top_k], distinct in a token;
+  // slots: the same, other memory, written; −1, which dispatch refuses, for an expert that does not
+  // exist. Errors (invalid input): closed; a null pointer; experts as slots; a layer without a
+  // placement.
   Status choose(const DeviceCall& call, const int32_t* experts, int32_t* slots);
 
-  // After the last call of an iteration: hands what choose has counted to take_loads. Nothing
-  // waits.
+  // After the last call of an iteration: hands what choose has counted to take_loads, if that has
+  // taken the last ones. Nothing waits.
   Status end_iteration(void* stream = nullptr);
 
   // What end_iteration has handed over since the last time. The iterations after it are handed over
-  // together, at the first end after this: none is lost. stream: another one than that of the
-  // calls, which go on meanwhile; waits for it. Errors (invalid input): closed; no layers.
-  Result<DeviceLoads> take_loads(void* stream = nullptr);
+  // together, at the first end after this: none is lost. stream: one of the caller's own, not that
+  // of the calls, which go on meanwhile; waits for it. By the thread of the calls, or between two
+  // of them. Errors (invalid input): closed; no layers.
+  Result<DeviceLoads> take_loads(void* stream);
 
   // Sends rows, [num_tokens] rows of row_format row_stride bytes apart, of any alignment, to the
   // ranks of their slots, and receives those of all ranks. They must not change before combine has
@@ -203,6 +206,8 @@ class DeviceCommunicator {
   // combine, and goes on without inactive_ranks: all that are lost, those included that were left
   // out before. The rows of the call that failed are lost. Collective among the ranks that go on,
   // each with the same list; waits for this rank's device, and at most join_timeout for the others.
+  // Layers with an expert on one of them need a new placement before their next choose, and before
+  // a graph with one is replayed.
   // All ranks of a group notice an error, so all come here, each when its status() says so. Graphs
   // that were captured before can be replayed. Errors (invalid input): closed; a rank out of range,
   // or this one; one missing that was left out before; another list on another rank.

@@ -165,7 +165,7 @@ class TensorsTest(unittest.TestCase):
 
             experts = torch.tensor([[0, 1]], dtype=torch.int32)
             place, choose = communicator.set_placement, communicator.choose
-            refused("layer 0 has no placement yet", choose, experts)
+            refused("layer 0 has no placement", choose, experts)
             refused("layer: expected 0 to 0, found 1", place, 1, [0, 1, 2, 3, 0, 1])
             refused("expected 6 slots, found 3", place, 0, [0, 1, 2])
             refused("expert 3", place, 0, [0, 1, 2, 2, 0, 1])
@@ -173,6 +173,8 @@ class TensorsTest(unittest.TestCase):
             place(0, [0, 1, 2, 3, 0, 1])
             refused("experts: .*int32 on cpu, found int64", choose, experts.long())
             refused("experts: expected 0 to 3, found 4", choose, experts + 3)
+            refused("max_tokens = 6 tokens, found 7", choose, experts.repeat(7, 1))
+            refused("expected other memory than that of experts", choose, experts, 0, experts)
             with self.assertRaisesRegex(RuntimeError, "restart: an error ends a group on CPUs"):
                 communicator.restart([1])
             return True

@@ -158,7 +158,6 @@ class TensorCommunicator:
         )
         self._starts = torch.from_dlpack(rank.starts())
         self._num_slots = group.num_slots
-        self._count: Any = None  # of the last choose
         self._call: tuple = ()  # tensors that kernels read until combine has run
         self._num_tokens = 0
 
@@ -167,8 +166,8 @@ class TensorCommunicator:
     ) -> None:
         """Which expert each slot of a layer holds, -1 for none, from the next choose on: [slots of the
         group] integers. shares: the part of its expert's tokens that each slot gets; None: equal
-        parts. Every rank gets the same. Waits for the calls before it; graphs with a choose can be
-        replayed with the new placement."""
+        parts. Every rank gets the same. Under the stream of the layer's calls, for which it waits;
+        graphs with a choose go on with the new placement."""
         self._check_layers()
         experts = as_integers("slot_to_expert", slot_to_expert, np.int32)
         parts = np.ascontiguousarray([] if shares is None else to_numpy(shares), dtype=np.float64)
@@ -179,17 +178,17 @@ class TensorCommunicator:
         self._rank.set_placement(layer, experts, parts, *self._stream())
 
     def choose(self, experts: Any, layer: int = 0, out: Any = None) -> Any:
-        """The slots of tokens for dispatch, [tokens, top_k] int32, in out if given: each replica gets
-        its share of this rank's tokens of its expert, in whole tokens. Counts the tokens. experts:
-        [tokens, top_k] int32, distinct within a token."""
+        """The slots of tokens for dispatch, [tokens, top_k] int32, in out if given: all ranks together
+        meet the shares, if they have equally many tokens of an expert, and as many as possible stay
+        on their rank. Counts the tokens. experts: [tokens, top_k] int32, distinct within a token."""
         self._check_layers()
         slots = self._torch.empty_like(experts) if out is None else out
         if not self.is_gpu:
             self._rank.choose(experts, slots, layer)
             return slots
         with self._torch.cuda.device(self.device):
-            self._count = self._count_of(len(experts))
-            self._rank.choose(experts, slots, self._count, layer, *self._stream())
+            count = self._count_of(len(experts))
+            self._rank.choose(experts, slots, count, layer, *self._stream())
         return slots
 
     def end_iteration(self) -> None:
@@ -198,8 +197,9 @@ class TensorCommunicator:
         self._rank.end_iteration(*self._stream())
 
     def take_loads(self) -> Loads:
-        """What end_iteration has handed over since the last time; later iterations follow together.
-        On GPUs under a stream of the balancer's (torch.cuda.stream), for which it waits."""
+        """What end_iteration has handed over since the last time; on GPUs iterations after the first
+        follow together, with the next take. There, under a stream of its own (torch.cuda.stream), for
+        which it waits, while the calls go on; by the thread of the calls, or between two of them."""
         self._check_layers()
         first, number, experts, slots = self._rank.take_loads(*self._stream())
         if number == 0:
@@ -215,10 +215,12 @@ class TensorCommunicator:
 
     def restart(self, inactive_ranks: Sequence[int]) -> None:
         """After an error of status() on GPUs: goes on without these ranks, all that are lost. Every
-        other rank calls it, with the same list; the rows of the call that failed are lost."""
+        other rank calls it, with the same list; the rows of the call that failed are lost. Layers with
+        an expert on one of them need a new placement."""
         if not self.is_gpu:
             raise RuntimeError("restart: an error ends a group on CPUs; expected device 'cuda'")
         self._rank.restart(list(inactive_ranks))
+        self._call = ()
 
     def _check_layers(self) -> None:
         if not self._group.num_layers:

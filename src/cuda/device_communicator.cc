@@ -26,6 +26,7 @@ using ep::DeviceRowFormat;
 
 constexpr int kReceiveBlocks = 4;
 constexpr int kMostLayers = 1024;
+constexpr int64_t kMostCounted = 12'000;  // experts and slots; a block counts them in shared memory
 
 // Callers read the kernels' rows in place.
 static_assert(sizeof(DeviceReceivedRow) == sizeof(ReceivedRow));
@@ -201,12 +202,13 @@ Status check_inactive(const DeviceCommunicatorOptions& options, std::span<const 
 Status check_layers(const DeviceCommunicatorOptions& options) {
   const int64_t slots = int64_t{options.num_ranks} * options.slots_per_rank;
   if (options.num_layers == 0 && options.num_experts == 0) return {};
+  const int64_t most_experts = std::min(slots, kMostCounted - slots);
   if (options.num_layers < 1 || options.num_layers > kMostLayers || options.num_experts < 1 ||
-      options.num_experts > slots) {
-    return invalid_input(fmt::format(
-        "num_layers, num_experts: expected 1 to {} layers of 1 to {} experts, as there are slots, "
-        "or 0 and 0, found {} and {}",
-        kMostLayers, slots, options.num_layers, options.num_experts));
+      options.num_experts > most_experts) {
+    return invalid_input(
+        fmt::format("num_layers, num_experts: expected 1 to {} layers of 1 to {} experts on {} "
+                    "slots, or 0 and 0, found {} and {}",
+                    kMostLayers, most_experts, slots, options.num_layers, options.num_experts));
   }
   return {};
 }
@@ -356,10 +358,16 @@ Status restart(DeviceCommunicator::State& state, std::span<const int> inactive) 
                     most_calls_done(meeting, state.exchange->num_calls_done()));
   // Nobody begins the next call before all have forgotten the last one.
   WIDEEP_TRY(meeting.agree(state.exchange->restart(inactive, calls_done + 1)));
+  if (state.tables) state.tables->leave_out(absent);
   state.options.inactive_ranks = absent;
   state.has_dispatched = false;
   ++state.num_restarts;
   return {};
+}
+
+// "rank 2: choose", for messages.
+std::string step_of(const DeviceCommunicator::State& state, const char* step) {
+  return fmt::format("rank {}: {}", state.options.rank, step);
 }
 
 Status check_has_layers(const DeviceCommunicator::State* state, const char* step) {
@@ -370,18 +378,15 @@ Status check_has_layers(const DeviceCommunicator::State* state, const char* step
       state->options.rank, step));
 }
 
-// No token could go there.
-Status check_active(const DeviceCommunicatorOptions& options, const balance::Placement& placement) {
-  for (const int rank : options.inactive_ranks) {
-    for (const int32_t expert : placement.experts_of_rank(rank)) {
-      if (expert == balance::kUnusedSlot) continue;
-      return invalid_input(
-          fmt::format("placement: expected unused slots on inactive rank {}, found expert {}: "
-                      "mask_ranks or a repair (balancer.h) gives one without that rank",
-                      rank, expert));
-    }
-  }
-  return {};
+Status check_placement(const DeviceCommunicator::State& state, int layer,
+                       const balance::Placement& placement, std::span<const double> shares) {
+  WIDEEP_TRY(state.tables->check(layer, placement, shares));
+  const int slot = first_used_slot(placement, state.options.inactive_ranks);
+  if (slot < 0) return {};
+  return invalid_input(fmt::format(
+      "slot {} of the placement: expected no expert on inactive rank {}, found {}: "
+      "mask_ranks, or a Repairer (balancer.h), makes one without that rank",
+      slot, placement.rank_of_slot(slot), placement.slot_to_expert[static_cast<size_t>(slot)]));
 }
 
 Tokens tokens_of(const DeviceCall& call) { return {call.num_tokens, call.slots, call.weights}; }
@@ -425,8 +430,8 @@ size_t DeviceCommunicator::device_bytes() const {
 Status DeviceCommunicator::set_placement(int layer, const balance::Placement& placement,
                                          std::span<const double> shares, void* stream) {
   WIDEEP_TRY(cuda::check_has_layers(state_.get(), "set_placement"));
-  WIDEEP_TRY(state_->tables->check(layer, placement, shares));
-  WIDEEP_TRY(cuda::check_active(state_->options, placement));
+  WIDEEP_TRY(cuda::check_placement(*state_, layer, placement, shares)
+                 .at(cuda::step_of(*state_, "set_placement")));
   WIDEEP_TRY(state_->place->use_stream(stream));
   return state_->tables->set(layer, placement, shares);
 }
@@ -436,9 +441,14 @@ Status DeviceCommunicator::choose(const DeviceCall& call, const int32_t* experts
   WIDEEP_TRY(cuda::check_pointer(*state_, "choose", "num_tokens", call.num_tokens, 4));
   WIDEEP_TRY(cuda::check_pointer(*state_, "choose", "experts", experts, 4));
   WIDEEP_TRY(cuda::check_pointer(*state_, "choose", "slots", slots, 4));
-  WIDEEP_TRY_ASSIGN(const cuda::ReplicaTable table, state_->tables->table(call.layer));
+  const std::string step = cuda::step_of(*state_, "choose");
+  if (slots == experts) {
+    return invalid_input(step + ": expected other memory for slots than for experts");
+  }
+  const Result<cuda::ReplicaTable> table = state_->tables->table(call.layer);
+  WIDEEP_TRY(table.status().at(step));
   WIDEEP_TRY(state_->place->use_stream(call.stream));
-  WIDEEP_TRY(state_->exchange->choose_slots(table, call.num_tokens, experts, slots));
+  WIDEEP_TRY(state_->exchange->choose_slots(*table, call.num_tokens, experts, slots));
   return state_->loads->count(call.num_tokens, experts, slots, call.layer);
 }
 

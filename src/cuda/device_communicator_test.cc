@@ -88,7 +88,10 @@ struct EmulatedPlace final : public RankPlace {
   EmulatedPlace(SharedDevices& shared, int own_rank) : all(shared), rank(own_rank) {}
 
   Devices& devices() override { return all; }
-  Status use_stream(void*) override { return {}; }
+  Status use_stream(void* given) override {
+    stream = given;
+    return {};
+  }
   Status finish() override { return {}; }
   int number() const override { return -1; }
   std::string name() const override { return fmt::format("emulated device {}", rank); }
@@ -122,6 +125,7 @@ struct EmulatedPlace final : public RankPlace {
   bool shares_device = false;
   int threads = 64;
   std::byte* segment = nullptr;
+  void* stream = nullptr;  // of the last step
 };
 
 DeviceCommunicatorOptions options_for_test(int rank, int num_ranks) {
@@ -438,7 +442,7 @@ struct ChoosingRank {
   }
 
   void take() {
-    const Result<DeviceLoads> loads = communicator.take_loads();
+    const Result<DeviceLoads> loads = communicator.take_loads(nullptr);
     ASSERT_EQ(loads.status().message(), "");
     if (loads->num_iterations == 0) return;
     EXPECT_EQ(loads->first_iteration, taken.num_iterations);
@@ -525,7 +529,7 @@ void play_choosing(uint64_t seed) {
     rank.set_placement(2, c.placement, {});
   }
   for (int iteration = 0; iteration < kIterations; ++iteration) {
-    // Placements change while the ranks go on.
+    // Placements change between two calls.
     if (iteration == 4) {
       for (ChoosingRank& rank : ranks) rank.set_placement(2, reversed, {});
     }
@@ -552,7 +556,7 @@ void play_choosing(uint64_t seed) {
     EXPECT_EQ(rank.taken.num_iterations, kIterations + 1);
     EXPECT_EQ(rank.taken.experts, rank.counted.experts);
     EXPECT_EQ(rank.taken.slots, rank.counted.slots);
-    EXPECT_EQ(rank.communicator.take_loads()->num_iterations, 0);
+    EXPECT_EQ(rank.communicator.take_loads(nullptr)->num_iterations, 0);
   }
 }
 
@@ -577,23 +581,69 @@ TEST(DeviceCommunicatorTest, PlacementsAreChecked) {
   balance::Placement active = all;
   active.slot_to_expert[4] = active.slot_to_expert[5] = balance::kUnusedSlot;
   const auto message = [](const Status& status) { return status.message(); };
-  EXPECT_EQ(message(communicator.set_placement(2, active)), "layer: expected 0 to 1, found 2");
+  EXPECT_EQ(message(communicator.set_placement(2, active)),
+            "rank 0: set_placement: layer: expected 0 to 1, found 2");
   EXPECT_THAT(message(communicator.set_placement(0, all)),
-              HasSubstr("expected unused slots on inactive rank 2, found expert 0: mask_ranks"));
+              HasSubstr("slot 4 of the placement: expected no expert on inactive rank 2, found 0"));
   EXPECT_THAT(
       message(communicator.set_placement(0, {.num_experts = 3, .slot_to_expert = {0, 1, 2}})),
       HasSubstr("placement of layer 0: expected 4 experts on 6 slots of 3 ranks, found 3 on 3 "
                 "of 1"));
   EXPECT_NE(message(communicator.set_placement(0, active, std::vector{1.0, 1.0})), "");
-  int32_t numbers[8] = {};
+  int32_t numbers[8] = {}, slots[8] = {};
   const DeviceCall call{.num_tokens = numbers};
-  EXPECT_EQ(message(communicator.choose(call, numbers, numbers)),
-            "layer 0 has no placement yet: expected set_placement before its first choose");
+  EXPECT_EQ(message(communicator.choose(call, numbers, slots)),
+            "rank 0: choose: layer 0 has no placement, or one with a rank that was left out: "
+            "expected set_placement before choose");
   EXPECT_EQ(message(communicator.set_placement(0, active)), "");
   EXPECT_THAT(message(communicator.choose(call, nullptr, numbers)),
               HasSubstr("choose: experts: expected a pointer to device memory"));
+  EXPECT_THAT(message(communicator.choose(call, numbers, numbers)),
+              HasSubstr("expected other memory for slots than for experts"));
   EXPECT_EQ(devices.num_launches(), 0);
-  EXPECT_EQ(message(communicator.choose(call, numbers, numbers)), "");
+}
+
+TEST(DeviceCommunicatorTest, EveryStepRunsOnTheStreamThatItIsGiven) {
+  SharedDevices devices({.num_devices = 1, .max_blocks = 2, .max_threads = 64});
+  DeviceCommunicatorOptions options = options_for_test(0, 1);
+  options.num_layers = 1;
+  options.num_experts = 2;
+  const EmulatedPlace* place = nullptr;
+  Joined joined = join_all(devices, options, [&](auto&, EmulatedPlace& its) { place = &its; });
+  ASSERT_EQ(joined[0].status().message(), "");
+  ChoiceCase c;
+  c.shape = {.num_experts = 2, .slots_per_rank = 2, .top_k = 2, .max_tokens = 3};
+  const ChoosingRank rank{devices, *joined[0], c, ep::SlotChooser({}, 0)};
+  char streams[4];
+  EXPECT_TRUE(joined[0]->set_placement(0, {2, 1, {0, 1}}, {}, streams).ok());
+  EXPECT_EQ(place->stream, streams);
+  EXPECT_TRUE(joined[0]
+                  ->choose({.num_tokens = rank.place({1}), .stream = streams + 1},
+                           rank.place({1, 0}), rank.place({0, 0}))
+                  .ok());
+  EXPECT_EQ(place->stream, streams + 1);
+  EXPECT_TRUE(joined[0]->end_iteration(streams + 2).ok());
+  EXPECT_EQ(place->stream, streams + 2);
+  const Result<DeviceLoads> loads = joined[0]->take_loads(streams + 3);
+  EXPECT_EQ(place->stream, streams + 3);
+  EXPECT_THAT(loads->experts, ::testing::ElementsAre(1, 1));
+}
+
+TEST(DeviceCommunicatorTest, APlacementWithALostRankIsForgotten) {
+  SharedDevices devices({.num_devices = 2, .max_blocks = 2, .max_threads = 64});
+  DeviceCommunicatorOptions options = options_for_test(0, 2);
+  options.num_layers = 2;
+  options.num_experts = 2;
+  Joined joined = join_all(devices, options);
+  ASSERT_EQ(joined[0].status().message(), "");
+  constexpr int kNone = balance::kUnusedSlot;
+  EXPECT_TRUE(joined[0]->set_placement(0, {2, 2, {0, 1, kNone, kNone}}).ok());
+  EXPECT_TRUE(joined[0]->set_placement(1, {2, 2, {0, 1, 0, kNone}}).ok());
+  ASSERT_EQ(joined[0]->restart(std::vector{1}).message(), "");
+  int32_t numbers[8] = {}, slots[8] = {};
+  EXPECT_EQ(joined[0]->choose({.num_tokens = numbers}, numbers, slots).message(), "");
+  EXPECT_THAT(joined[0]->choose({.num_tokens = numbers, .layer = 1}, numbers, slots).message(),
+              HasSubstr("layer 1 has no placement, or one with a rank that was left out"));
 }
 
 TEST(DeviceCommunicatorTest, WithoutLayersThereIsNothingToChooseBy) {
@@ -603,7 +653,7 @@ TEST(DeviceCommunicatorTest, WithoutLayersThereIsNothingToChooseBy) {
   EXPECT_EQ(joined[0]->end_iteration().message(),
             "rank 0: end_iteration: the group was joined without layers: expected num_layers and "
             "num_experts");
-  EXPECT_EQ(DeviceCommunicator().take_loads().status().message(),
+  EXPECT_EQ(DeviceCommunicator().take_loads(nullptr).status().message(),
             "take_loads: the communicator is closed, or has never joined");
 }
 
@@ -711,7 +761,7 @@ TEST(DeviceCommunicatorTest, OptionsOutOfRangeAreNamed) {
   EXPECT_THAT(refused([](auto& o) { o.num_ranks = 200; }), HasSubstr("ep_size 200, expected 1 to"));
   EXPECT_THAT(refused([](auto& o) { o.max_tokens = 0; }), HasSubstr("tokens 0, expected 1 to"));
   EXPECT_THAT(refused([](auto& o) { o.num_layers = 2; }),
-              HasSubstr("of 1 to 4 experts, as there are slots, or 0 and 0, found 2 and 0"));
+              HasSubstr("of 1 to 4 experts on 4 slots, or 0 and 0, found 2 and 0"));
   EXPECT_THAT(refused([](auto& o) { o.num_layers = 1, o.num_experts = 5; }),
               HasSubstr("found 1 and 5"));
   EXPECT_THAT(refused([](auto& o) { o.num_blocks = -1; }), HasSubstr("num_blocks: expected 0"));

@@ -4,10 +4,10 @@
 //
 //   auto statistics = LoadStatistics::create(devices, exchange.exchange(), num_layers);
 //   auto taken = statistics->allocate_taken();
-//   statistics->count(num_tokens, experts, slots, layer);   // each call, after its slots are
-//   chosen statistics->end_iteration();                            // each iteration
-//   statistics->take(stream_of_balancer, *taken);           // whenever the balancer likes
-//   ... = statistics->read(stream_of_balancer, *taken);     // waits for that stream only
+//   statistics->count(num_tokens, experts, slots, layer);  // each call, once its slots are chosen
+//   statistics->end_iteration();                           // each iteration
+//   statistics->take(stream_of_balancer, *taken);          // whenever the balancer likes
+//   ... = statistics->read(stream_of_balancer, *taken);    // waits for that stream only
 //
 // A sum over all ranks is the caller's: each rank counts its own tokens.
 //

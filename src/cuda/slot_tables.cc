@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/try.h"
 #include "wideep/balancer.h"
 
@@ -28,6 +30,14 @@ Status write_array(Devices& devices, int rank, const std::vector<T>& values, T* 
 
 }  // namespace
 
+int first_used_slot(const balance::Placement& placement, std::span<const int> ranks) {
+  for (int slot = 0; slot < placement.num_slots(); ++slot) {
+    if (placement.slot_to_expert[static_cast<size_t>(slot)] == balance::kUnusedSlot) continue;
+    if (std::ranges::find(ranks, placement.rank_of_slot(slot)) != ranks.end()) return slot;
+  }
+  return -1;
+}
+
 SlotTables::SlotTables(Devices& devices, const ExchangeShape& shape, int rank, int num_layers)
     : devices_(&devices),
       shape_(shape),
@@ -38,7 +48,7 @@ SlotTables::SlotTables(Devices& devices, const ExchangeShape& shape, int rank, i
                 .top_k = shape.top_k,
                 .max_tokens = shape.max_tokens},
                rank),
-      has_placement_(static_cast<size_t>(num_layers)) {}
+      placements_(static_cast<size_t>(num_layers)) {}
 
 size_t SlotTables::num_bytes(const ExchangeShape& shape, int num_layers) {
   return static_cast<size_t>(num_layers) * bytes_of_layer(shape);
@@ -59,7 +69,7 @@ Result<SlotTables> SlotTables::create(Devices& devices, const ExchangeShape& sha
 }
 
 Status SlotTables::check_layer(int layer) const {
-  const auto num_layers = static_cast<int>(has_placement_.size());
+  const auto num_layers = static_cast<int>(placements_.size());
   if (layer >= 0 && layer < num_layers) return {};
   return invalid_input(fmt::format("layer: expected 0 to {}, found {}", num_layers - 1, layer));
 }
@@ -89,17 +99,23 @@ Status SlotTables::set(int layer, const balance::Placement& placement,
   WIDEEP_TRY(write_array(*devices_, rank_, table.slots, slots_ + first_slot));
   WIDEEP_TRY(write_array(*devices_, rank_, table.parts, parts_ + first_slot));
   WIDEEP_TRY(write_array(*devices_, rank_, table.credit, credit_ + first_slot));
-  has_placement_[at] = 1;
+  placements_[at] = placement;
   return {};
+}
+
+void SlotTables::leave_out(std::span<const int> ranks) {
+  for (balance::Placement& placement : placements_) {
+    if (first_used_slot(placement, ranks) >= 0) placement = {};
+  }
 }
 
 Result<ReplicaTable> SlotTables::table(int layer) const {
   WIDEEP_TRY(check_layer(layer));
   const auto at = static_cast<size_t>(layer);
-  if (!has_placement_[at]) {
+  if (placements_[at].num_experts == 0) {
     return invalid_input(
-        fmt::format("layer {} has no placement yet: expected set_placement before "
-                    "its first choose",
+        fmt::format("layer {} has no placement, or one with a rank that was left out: expected "
+                    "set_placement before choose",
                     layer));
   }
   const size_t first_slot = at * static_cast<size_t>(shape_.num_slots());

@@ -15,6 +15,9 @@
 
 namespace wideep::cuda {
 
+// The first slot of these ranks with an expert; −1: none.
+int first_used_slot(const balance::Placement& placement, std::span<const int> ranks);
+
 class SlotTables {
  public:
   static size_t num_bytes(const ExchangeShape& shape, int num_layers);
@@ -32,6 +35,9 @@ class SlotTables {
   // earlier calls is forgotten. REQUIRES: check.
   Status set(int layer, const balance::Placement& placement, std::span<const double> shares);
 
+  // Layers with an expert on one of these ranks have no placement any more.
+  void leave_out(std::span<const int> ranks);
+
   // Errors (invalid input): no such layer, or one without a placement.
   Result<ReplicaTable> table(int layer) const;
 
@@ -42,8 +48,8 @@ class SlotTables {
   Devices* devices_;
   ExchangeShape shape_;
   int rank_;
-  ep::SlotChooser chooser_;          // computes what each rank's replicas get
-  std::vector<char> has_placement_;  // [num_layers]
+  ep::SlotChooser chooser_;                     // computes what each rank's replicas get
+  std::vector<balance::Placement> placements_;  // [num_layers]; without experts: none yet
   // Of all layers, one after the other.
   int32_t* first_ = nullptr;   // [num_layers, num_experts + 1]
   int32_t* slots_ = nullptr;   // [num_layers, S]

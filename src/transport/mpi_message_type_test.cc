@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace {
 class MpiMessageTypeTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
+    // Otherwise Open MPI starts a daemon for a process that no launcher has started, and other
+    // tests look whether they leave a child behind.
+    ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
     int provided = 0;
     ASSERT_EQ(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), MPI_SUCCESS);
   }
