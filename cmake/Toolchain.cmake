@@ -42,6 +42,10 @@ add_compile_options(-Wall -Wextra -Wpedantic -Wshadow
                     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
                     -Wno-missing-field-initializers  # designated initialisers name what differs
                     -ffp-contract=off -fno-math-errno -g1)
+if(WIDEEP_UNITY)
+  # A header's enumerator may be hidden in another header, and then both are in front of one file.
+  add_compile_options(-Wno-shadow)
+endif()
 
 if(WIDEEP_SANITIZE)
   if(WIDEEP_SANITIZE MATCHES "undefined")
