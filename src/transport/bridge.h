@@ -75,8 +75,13 @@ class Bridge {
   const NodeMap& nodes() const { return nodes_; }
   int node() const { return nodes_.node_of(rank_); }
   bool is_on_this_node(int rank) const { return nodes_.node_of(rank) == node(); }
+  // Whether this rank is the only one of its node: then only progress() raises flags here.
+  bool is_alone() const { return nodes_.ranks_of(node()).size() == 1; }
 
   // ---- send to other nodes. peers: ranks of the world; those on this node are skipped ----
+  //
+  // What write, copy and send have sent may leave only with the next raise to the same node, or
+  // with progress().
 
   struct FlagRaise {
     Group kind;
@@ -113,6 +118,9 @@ class Bridge {
 
   // Sends queued messages, then handles one message if one has arrived. False: there was none.
   bool progress();
+  // After progress() has found nothing: waits until a message may have arrived, for `at_most` or
+  // less.
+  void wait(std::chrono::nanoseconds at_most) { link_.wait(at_most); }
   // from: the sender, whose proxy this rank is. Without a handler parcels are dropped.
   void set_on_parcel(std::function<void(int from, std::span<const std::byte>)> handler) {
     on_parcel_ = std::move(handler);
@@ -143,6 +151,7 @@ class Bridge {
 
   std::vector<int> peers_on(int node, std::span<const int> peers) const;
   void send_to_proxy(int node, Bytes message, Traffic traffic);
+  void send_before_flag(int node, Bytes message, Traffic traffic);
   void handle(int from, const Bytes& message);
   void handle_raise(int from, const Header& header, const std::byte* body);
   void handle_write(const Header& header, std::span<const std::byte> body);

@@ -52,6 +52,9 @@ constexpr int kWaitsWithoutYield = 16;
 // A message from another node does not wake a sleeping rank, so with a bridge sleeps are short.
 constexpr int kLooksBetweenRelays = 50;
 constexpr std::chrono::nanoseconds kRelayInterval{50'000};
+// A rank that is alone on its node sleeps on its connections instead, which wakes it. What other
+// threads have queued for sending waits at most this long.
+constexpr std::chrono::nanoseconds kMessageInterval{500'000};
 
 // Relaxed: only a hint which way to wait. A stale value costs time, not correctness.
 bool raised_on(const Flag& flag, int processor) {
@@ -261,7 +264,11 @@ Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited
       memory_->fail(status);  // so that the other ranks report this error, not deadlines of theirs
       break;
     }
-    sleep_on(flag, seen, std::min<std::chrono::nanoseconds>(left, interval));
+    if (across != nullptr && across->is_alone()) {
+      across->wait(std::min<std::chrono::nanoseconds>(left, kMessageInterval));
+    } else {
+      sleep_on(flag, seen, std::min<std::chrono::nanoseconds>(left, interval));
+    }
   }
   flag.sleepers.fetch_sub(1);
   return status;

@@ -4,6 +4,7 @@
 #include "transport/tcp_link.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -76,9 +77,16 @@ void TcpLink::open(int to, Outgoing& peer) {
 }
 
 void TcpLink::send(int to, Bytes message) {
+  if (Outgoing* const peer = queue(to, std::move(message))) write(to, *peer);
+}
+
+void TcpLink::send_with_next(int to, Bytes message) { queue(to, std::move(message)); }
+
+// Null: the connection is closed.
+TcpLink::Outgoing* TcpLink::queue(int to, Bytes message) {
   Outgoing& peer = outgoing_[to];
   if (peer.socket < 0 && !peer.is_closed) open(to, peer);
-  if (peer.is_closed) return;
+  if (peer.is_closed) return nullptr;
   const Length length = message.size();
   Bytes head;
   append(head, &length, sizeof(length));
@@ -88,7 +96,7 @@ void TcpLink::send(int to, Bytes message) {
     peer.queue.push_back(std::move(message));
     ++unsent_;
   }
-  write(to, peer);
+  return &peer;
 }
 
 // What the socket takes now.
@@ -149,6 +157,17 @@ std::optional<Link::Received> TcpLink::receive() {
   return first;
 }
 
+// While a socket is full, it is written to now and then. A connection that cannot be accepted would
+// wake the rank again and again.
+void TcpLink::wait(std::chrono::nanoseconds at_most) {
+  if (cannot_accept_) return Link::wait(at_most);
+  if (!has_sent_all()) at_most = std::min<std::chrono::nanoseconds>(at_most, kPollPause);
+  pollfd ready{.fd = events_, .events = POLLIN, .revents = 0};
+  const timespec limit{.tv_sec = at_most / std::chrono::seconds(1),
+                       .tv_nsec = (at_most % std::chrono::seconds(1)).count()};
+  ::ppoll(&ready, 1, &limit, nullptr);
+}
+
 void TcpLink::look() {
   std::array<epoll_event, 16> events;
   const int count = ::epoll_wait(events_, events.data(), static_cast<int>(events.size()), 0);
@@ -166,6 +185,7 @@ void TcpLink::accept_all() {
   for (;;) {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0 && errno == EINTR) continue;
+    cannot_accept_ = socket < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
     if (socket < 0) return;
     set_options_between_nodes(socket);
     epoll_event event{.events = EPOLLIN, .data = {.fd = socket}};

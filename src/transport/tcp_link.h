@@ -36,7 +36,9 @@ class TcpLink : public Link {
   TcpLink& operator=(const TcpLink&) = delete;
 
   void send(int to, Bytes message) override;
+  void send_with_next(int to, Bytes message) override;
   std::optional<Received> receive() override;
+  void wait(std::chrono::nanoseconds at_most) override;
   bool has_sent_all() override;
   // A connection that breaks. A peer that has closed one between two messages is no failure: the
   // keeper says who has died.
@@ -67,6 +69,7 @@ class TcpLink : public Link {
   };
 
   void open(int to, Outgoing& peer);
+  Outgoing* queue(int to, Bytes message);
   void write(int to, Outgoing& peer);
   void look();
   void accept_all();
@@ -81,6 +84,7 @@ class TcpLink : public Link {
   int events_ = -1;  // epoll
   std::map<int, Outgoing> outgoing_;
   size_t unsent_ = 0;                 // messages in all queues
+  bool cannot_accept_ = false;        // connections wait, but there is no room for them
   std::map<int, Incoming> incoming_;  // by socket
   std::deque<Received> received_;
   Status failure_;

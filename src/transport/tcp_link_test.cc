@@ -57,6 +57,47 @@ std::optional<Link::Received> wait_for(TcpLink& link, const std::vector<TcpLink*
   return std::nullopt;
 }
 
+TEST(TcpLink, HoldsAMessageUntilTheNext) {
+  const Ranks ranks(3);
+  const auto a = ranks.link(0, 1), b = ranks.link(1, 1), c = ranks.link(2, 1);
+  a->send(1, bytes_of("greeting"));
+  ASSERT_TRUE(wait_for(*b, {a.get()}));
+  ASSERT_TRUE(a->has_sent_all());
+  a->send_with_next(1, bytes_of("counts"));
+  a->send(2, bytes_of("to another"));
+  EXPECT_FALSE(wait_for(*b, {c.get()}, 20ms));
+  a->send(1, bytes_of("flag"));
+  for (const char* text : {"counts", "flag"}) {
+    const auto received = wait_for(*b, {});
+    ASSERT_TRUE(received);
+    EXPECT_EQ(text_of(received->message), text);
+  }
+  a->send_with_next(1, bytes_of("alone"));
+  EXPECT_FALSE(a->receive());
+  const auto received = wait_for(*b, {});
+  ASSERT_TRUE(received);
+  EXPECT_EQ(text_of(received->message), "alone");
+}
+
+TEST(TcpLink, WaitsUntilAMessageComes) {
+  using Clock = std::chrono::steady_clock;
+  const Ranks ranks(2);
+  const auto a = ranks.link(0, 1), b = ranks.link(1, 1);
+  a->send(1, bytes_of("greeting"));
+  ASSERT_TRUE(wait_for(*b, {a.get()}));
+  const auto begin = Clock::now();
+  b->wait(20ms);
+  EXPECT_GE(Clock::now() - begin, 20ms);
+  std::thread sender([&] {
+    std::this_thread::sleep_for(20ms);
+    a->send(1, bytes_of("late"));
+  });
+  b->wait(60s);
+  EXPECT_LT(Clock::now() - begin, 30s);
+  sender.join();
+  EXPECT_TRUE(wait_for(*b, {}));
+}
+
 TEST(TcpLink, DeliversMessagesOfAnyLengthInOrder) {
   const Ranks ranks(3);
   const auto a = ranks.link(0, 1), b = ranks.link(1, 1), c = ranks.link(2, 1);
