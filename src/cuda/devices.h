@@ -79,4 +79,13 @@ class Devices {
   virtual bool is_written(const void* at, size_t num_bytes) const = 0;
 };
 
+// [count] values of a rank's device, for it alone.
+template <typename T>
+Status allocate_array(Devices& devices, int rank, size_t count, T** to) {
+  const Result<std::byte*> memory = devices.allocate(rank, count * sizeof(T), false);
+  if (!memory.ok()) return memory.status();
+  *to = reinterpret_cast<T*>(*memory);
+  return {};
+}
+
 }  // namespace wideep::cuda

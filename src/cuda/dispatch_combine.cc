@@ -45,14 +45,6 @@ RankState first_state(int ep_size, std::span<const int> inactive_ranks, uint32_t
   return state;
 }
 
-template <typename T>
-Status allocate(Devices& devices, int rank, size_t count, T** to) {
-  Result<std::byte*> memory = devices.allocate(rank, count * sizeof(T), false);
-  WIDEEP_TRY(memory.status());
-  *to = reinterpret_cast<T*>(*memory);
-  return {};
-}
-
 // launch<format>().
 template <typename Launch>
 Status launch_for(RowFormat format, const Launch& launch) {
@@ -108,21 +100,21 @@ Result<DispatchCombine> DispatchCombine::create(Devices& devices, const Exchange
   const auto top_k = static_cast<size_t>(shape.top_k);
   const auto slots = static_cast<size_t>(shape.slots_per_rank);
   std::byte** table = nullptr;
-  WIDEEP_TRY(allocate(devices, rank, ranks, &table));
+  WIDEEP_TRY(allocate_array(devices, rank, ranks, &table));
   WIDEEP_TRY(devices.write(rank, table, segments.data(), ranks * sizeof(std::byte*)));
   x.segments = table;
-  WIDEEP_TRY(allocate(devices, rank, 1, &x.state));
+  WIDEEP_TRY(allocate_array(devices, rank, 1, &x.state));
   const RankState state = first_state(shape.ep_size, options.inactive_ranks, 0);
   WIDEEP_TRY(devices.write(rank, x.state, &state, sizeof(state)));
-  WIDEEP_TRY(allocate(devices, rank, ranks * tokens, &x.message_of));
-  WIDEEP_TRY(allocate(devices, rank, tokens * top_k, &x.ordinals));
+  WIDEEP_TRY(allocate_array(devices, rank, ranks * tokens, &x.message_of));
+  WIDEEP_TRY(allocate_array(devices, rank, tokens * top_k, &x.ordinals));
   const auto entries = static_cast<size_t>(x.layout.entries());
-  WIDEEP_TRY(allocate(devices, rank, ranks * tokens * entries, &made.received_));
+  WIDEEP_TRY(allocate_array(devices, rank, ranks * tokens * entries, &made.received_));
   if (shape.is_reduced) {
-    WIDEEP_TRY(allocate(devices, rank, ranks * tokens * entries, &made.rows_of_messages_));
+    WIDEEP_TRY(allocate_array(devices, rank, ranks * tokens * entries, &made.rows_of_messages_));
   }
-  WIDEEP_TRY(allocate(devices, rank, slots + 1, &made.slot_starts_));
-  WIDEEP_TRY(allocate(devices, rank, static_cast<size_t>(shape.num_experts), &made.totals_));
+  WIDEEP_TRY(allocate_array(devices, rank, slots + 1, &made.slot_starts_));
+  WIDEEP_TRY(allocate_array(devices, rank, static_cast<size_t>(shape.num_experts), &made.totals_));
   return made;
 }
 
@@ -134,7 +126,7 @@ Status DispatchCombine::prepare(const int32_t* num_tokens, const int32_t* expert
 
 Result<ReplicaTable> DispatchCombine::upload(const ep::SlotChooser::ReplicaTable& table) {
   const auto upload = [&]<typename T>(const std::vector<T>& values, T** to) -> Status {
-    WIDEEP_TRY(allocate(*devices_, x_.rank, values.size(), to));
+    WIDEEP_TRY(allocate_array(*devices_, x_.rank, values.size(), to));
     return devices_->write(x_.rank, *to, values.data(), values.size() * sizeof(T));
   };
   int32_t *first = nullptr, *slots = nullptr;
@@ -144,7 +136,7 @@ Result<ReplicaTable> DispatchCombine::upload(const ep::SlotChooser::ReplicaTable
   WIDEEP_TRY(upload(table.slots, &slots));
   WIDEEP_TRY(upload(table.parts, &parts));
   WIDEEP_TRY(upload(table.credit, &made.credit));
-  WIDEEP_TRY(allocate(*devices_, x_.rank, table.slots.size(), &made.quotas));
+  WIDEEP_TRY(allocate_array(*devices_, x_.rank, table.slots.size(), &made.quotas));
   made.first = first;
   made.slots = slots;
   made.parts = parts;

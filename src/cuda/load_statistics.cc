@@ -10,7 +10,7 @@ namespace {
 
 // Zeros. Two streams use the memory, which the emulator takes for two devices.
 template <typename T>
-Status allocate(Devices& devices, int rank, size_t num_bytes, T** to) {
+Status allocate_zeros(Devices& devices, int rank, size_t num_bytes, T** to) {
   WIDEEP_TRY_ASSIGN(std::byte* const memory, devices.allocate(rank, num_bytes, true));
   *to = reinterpret_cast<T*>(memory);
   return devices.clear(rank, memory, num_bytes);
@@ -31,8 +31,8 @@ Result<LoadStatistics> LoadStatistics::create(Devices& devices, const Exchange& 
   LoadStatistics made(devices, x, num_threads);
   made.sums_.num_layers = num_layers;
   made.sums_.num_columns = shape.num_experts + shape.num_slots();
-  WIDEEP_TRY(allocate(devices, x.rank, 2 * made.sums_bytes(), &made.sums_.tokens));
-  WIDEEP_TRY(allocate(devices, x.rank, sizeof(LoadState), &made.sums_.state));
+  WIDEEP_TRY(allocate_zeros(devices, x.rank, 2 * made.sums_bytes(), &made.sums_.tokens));
+  WIDEEP_TRY(allocate_zeros(devices, x.rank, sizeof(LoadState), &made.sums_.state));
   return made;
 }
 
@@ -52,8 +52,8 @@ Status LoadStatistics::end_iteration() {
 
 Result<LoadStatistics::Taken> LoadStatistics::allocate_taken() {
   Taken taken;
-  WIDEEP_TRY(allocate(*devices_, x_.rank, sizeof(TakenLoads), &taken.loads));
-  WIDEEP_TRY(allocate(*devices_, x_.rank, sums_bytes(), &taken.tokens));
+  WIDEEP_TRY(allocate_zeros(*devices_, x_.rank, sizeof(TakenLoads), &taken.loads));
+  WIDEEP_TRY(allocate_zeros(*devices_, x_.rank, sums_bytes(), &taken.tokens));
   return taken;
 }
 

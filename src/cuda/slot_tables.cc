@@ -17,13 +17,6 @@ size_t bytes_of_layer(const ExchangeShape& shape) {
 }
 
 template <typename T>
-Status allocate_array(Devices& devices, int rank, size_t count, T** to) {
-  WIDEEP_TRY_ASSIGN(std::byte* const memory, devices.allocate(rank, count * sizeof(T), false));
-  *to = reinterpret_cast<T*>(memory);
-  return {};
-}
-
-template <typename T>
 Status write_array(Devices& devices, int rank, const std::vector<T>& values, T* to) {
   return devices.write(rank, to, values.data(), values.size() * sizeof(T));
 }
