@@ -111,7 +111,8 @@ TEST_F(CommandAdvise, MeasuresThisMachineOnly) {
 TEST_F(CommandAdvise, RefusesACalibrationOfAnotherMachine) {
   const std::string path = file("calibration.yaml");
   std::ofstream(path) << "machine: another, 64 cores\nmodel: m\nversion: v\ndate: d\n"
-                         "factors: {experts: 1, dense: 1, exchange: 1}\nmeasured: {}\n";
+                         "factors:\n  generating: {experts: 1, dense: 1, exchange: 1}\n"
+                         "  prompts: {experts: 1, dense: 1, exchange: 1}\nmeasured: {}\n";
   for (const bool measure : {false, true}) {
     std::vector<std::string> arguments = {"advise", "--model",       small_model(), "--hardware",
                                           "this",   "--calibration", path};

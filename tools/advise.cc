@@ -169,6 +169,10 @@ nlohmann::ordered_json json_of(const Candidate& each) {
           {"relative_error", each.error}};
 }
 
+nlohmann::ordered_json json_of(const simulate::PartFactors& factors) {
+  return {{"experts", factors.experts}, {"dense", factors.dense}, {"exchange", factors.exchange}};
+}
+
 void print_json(const simulate::Hardware& hardware, const simulate::Advice& advice,
                 const Loads& loads, const simulate::UpdateRates& updates) {
   nlohmann::ordered_json json = {
@@ -177,10 +181,9 @@ void print_json(const simulate::Hardware& hardware, const simulate::Advice& advi
       {"recommended", nullptr},        {"nearest", advice.nearest},
       {"reasons", advice.reasons}};
   if (!advice.outside.empty()) json["outside"] = advice.outside;
-  if (hardware.factors != simulate::PartFactors{}) {
-    json["factors"] = {{"experts", hardware.factors.experts},
-                       {"dense", hardware.factors.dense},
-                       {"exchange", hardware.factors.exchange}};
+  if (hardware.factors != simulate::IterationFactors{}) {
+    json["factors"] = {{"generating", json_of(hardware.factors.generating)},
+                       {"prompts", json_of(hardware.factors.prompts)}};
   }
   for (const Candidate& each : advice.pareto) json["pareto"].push_back(json_of(each));
   if (advice.best) {

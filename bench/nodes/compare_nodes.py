@@ -5,6 +5,7 @@ llama.cpp's RPC back end on the same nodes.
 
     bench/nodes/compare_nodes.py --wideep build/wideep --relay build/tests/delay_relay
     bench/nodes/compare_nodes.py --nodes 1,2,4 --networks 10:50 --no-llama
+    bench/nodes/compare_nodes.py --stages --networks 10:1000
 
 Nodes are network namespaces on this machine, joined by a bridge. Each cable has a rate (tc tbf) and
 a delay (tests/nodes/delay_relay.cc); --networks RATE:DELAY,... gives Gbit/s and microseconds from
@@ -14,11 +15,12 @@ others by RPC. Both engines have random weights of the same shape and about the 
 --memory, a node has no more than so many bytes (a control group), so that a model can be too large
 for one node.
 
-All nodes share this machine's cores. So wideep also runs as many ranks on one node, without a
-network: the difference to that is the network's, the rest the cores'. Beside each of wideep's
-measurements stands the time between tokens that the advisor predicts from this machine's constants,
-which it measures first (half a minute), and the network's rate and round trip. llama.cpp is built
-from the source in llama-cpp-python on PyPI (minutes, once). Needs root.
+All nodes share this machine's cores, and so do the programs that stand for cables. So wideep also
+runs as many ranks on one node, without a network: the difference to that is the network's, the rest
+the cores'. Beside each of wideep's measurements stands the time between tokens that the advisor
+predicts from this machine's constants, which it measures first (a minute or two), and the network's
+rate, round trip and messages: how long one of 256 bytes takes of a core, all of its way together.
+llama.cpp is built from the source in llama-cpp-python on PyPI (minutes, once). Needs root.
 """
 
 import argparse
@@ -41,7 +43,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CACHE = pathlib.Path.home() / ".cache" / "wideep-bench"
 PACKAGES = ["llama-cpp-python==0.3.36", "gguf", "numpy"]
-RPC_PORT = 50052
+RPC_PORT, ECHO_PORT = 50052, 50053
+ECHOES = 5000
 PROMPT, WARM_UP = 16, 4  # tokens
 
 
@@ -50,6 +53,29 @@ def run(*command, check=True):
     if check and result.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: {result.stderr.strip()}")
     return result.stdout
+
+
+def busy_seconds():
+    """Of all cores since the machine has started, but for programs of low priority."""
+    times = list(map(int, pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:]))
+    user, _, system, _, _, interrupts, soft_interrupts = times[:7]
+    return (user + system + interrupts + soft_interrupts) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def awake_cores():
+    """Programs of the lowest priority keep all cores from sleeping, out of which a virtual machine's wake
+    slowly: cores that serve a model do not sleep."""
+    loops = [subprocess.Popen(["nice", "-n", "19", sys.executable, "-c",
+                               "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"])
+             for _ in range(os.cpu_count())]
+    try:
+        time.sleep(0.2)
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def address(node):
@@ -139,6 +165,37 @@ class Nodes:
                   f" s.connect_ex(('{address(1)}',9));t.append(time.perf_counter()-b)\nprint(sorted(t[1:])[10]*1e6)")
         return float(run("ip", "netns", "exec", f"{self.name}-0", sys.executable, "-c", script))
 
+    def message_us(self):
+        """Of a core, for a message all the way: what all cores are busy with while two programs send each other
+        messages, more than while they do not."""
+        common = ("import socket,sys\ns=socket.socket()\n"
+                  "def take(c):\n n=256\n while n: n-=len(c.recv(n))\n")
+        server = self.start(1, [sys.executable, "-c", common + (
+            f"s.bind(('{address(1)}',{ECHO_PORT}));s.listen();print('ready',flush=True);c=s.accept()[0]\n"
+            "c.setsockopt(socket.IPPROTO_TCP,socket.TCP_NODELAY,1)\n"
+            "while True: take(c);c.send(b'x'*256)")], stdout=subprocess.PIPE)
+        server.stdout.readline()
+        client = self.start(0, [sys.executable, "-c", common + (
+            f"s.connect(('{address(1)}',{ECHO_PORT}));s.setsockopt(socket.IPPROTO_TCP,socket.TCP_NODELAY,1)\n"
+            "for line in sys.stdin:\n for i in range(int(line)): s.send(b'x'*256);take(s)\n print(flush=True)")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+        def exchange(count):
+            begin, before = time.perf_counter(), busy_seconds()
+            client.stdin.write(f"{count}\n")
+            client.stdin.flush()
+            if not client.stdout.readline():
+                sys.exit("no message came back over the network")
+            return busy_seconds() - before, time.perf_counter() - begin
+
+        exchange(100)
+        before = busy_seconds()
+        time.sleep(2)
+        others = (busy_seconds() - before) / 2  # of a second
+        busy, seconds = exchange(ECHOES)
+        self.stop_all()
+        return (busy - others * seconds) / (2 * ECHOES) * 1e6
+
     def close(self):
         self.stop_all()
         for process in self.relays:
@@ -200,10 +257,13 @@ def client_main(arguments):
 
 def wideep_command(options, work, ranks):
     config = work / "config.yaml"
-    text = (f"tensor_parallel_size: {ranks}\nmoe_expert_parallel_size: {ranks}\n"
-            "enable_attention_dp: true\n")
+    if options.stages:
+        text = f"tensor_parallel_size: 1\npipeline_parallel_size: {ranks}\n"
+    else:
+        text = (f"tensor_parallel_size: {ranks}\nmoe_expert_parallel_size: {ranks}\n"
+                "enable_attention_dp: true\n")
     experts = json.loads(options.config.read_text())["num_experts"]
-    if experts % ranks != 0:  # as few slots more as divide evenly
+    if not options.stages and experts % ranks != 0:  # as few slots more as divide evenly
         balancer = work / "balancer.yaml"
         balancer.write_text(f"num_slots: {-(-experts // ranks) * ranks}\n")
         text += f"moe_config:\n  load_balancer: {balancer}\n"
@@ -268,8 +328,9 @@ def measure_hardware(options, work):
 def predict(options, hardware, count, network=()):
     """Milliseconds between tokens, by streams."""
     positions = PROMPT + WARM_UP + options.tokens // 2
-    return {streams: float(run(options.predict, options.config, hardware, options.dtype, positions, count, streams,
-                               *network)) * 1e3
+    divided = "stages" if options.stages else "experts"
+    return {streams: float(run(options.predict, options.config, hardware, options.dtype, positions, divided, count,
+                               streams, *network)) * 1e3
             for streams in options.streams}
 
 
@@ -331,7 +392,8 @@ def cell(result, streams, predicted=None):
 
 def print_row(options, row):
     for streams in options.streams:
-        print(f"| {row['gbps']} Gbit/s, {row['delay_us']} µs ({row['round_trip_us']:.0f}) | {row['nodes']} | {streams} | "
+        print(f"| {row['gbps']} Gbit/s, {row['delay_us']} µs ({row['round_trip_us']:.0f}, {row['message_us']:.0f}) "
+              f"| {row['nodes']} | {streams} | "
               f"{cell(row['wideep'], streams, row['predicted'])} | "
               f"{cell(row['one_node'], streams, row['predicted_one_node'])} | {cell(row['llama'], streams)} |",
               flush=True)
@@ -342,12 +404,15 @@ def measure_network(options, gbps, delay_us, work, llama, hardware, one_node):
     nodes = Nodes(max(options.nodes), gbps, delay_us, options.memory, options.relay)
     rows = []
     try:
-        round_trip = nodes.round_trip_us() if nodes.count > 1 else 0.0
+        with awake_cores():
+            round_trip = nodes.round_trip_us() if nodes.count > 1 else 0.0
+            message = nodes.message_us() if nodes.count > 1 else 0.0
         for count in options.nodes:
             if count > 1 and count not in one_node:
                 one_node[count] = measure_wideep(options, nodes, count, work, False)
-            network = (gbps, round_trip / 2) if count > 1 else ()
-            row = {"gbps": gbps, "delay_us": delay_us, "round_trip_us": round_trip, "nodes": count,
+            network = (gbps, round_trip / 2, message) if count > 1 else ()
+            row = {"gbps": gbps, "delay_us": delay_us, "round_trip_us": round_trip,
+                   "message_us": message, "nodes": count,
                    "wideep": measure_wideep(options, nodes, count, work, True),
                    "predicted": predict(options, hardware, count, network),
                    "one_node": one_node.get(count, ""),
@@ -381,6 +446,7 @@ def main():
     parser.add_argument("--nodes", type=numbers, default=[1, 2, 3, 4, 8])
     parser.add_argument("--networks", type=networks, help="Gbit/s:microseconds,...",
                         default=[(rate, delay) for delay in (50, 1000) for rate in (1, 10, 25)])
+    parser.add_argument("--stages", action="store_true", help="wideep divides layers over the nodes, not experts")
     parser.add_argument("--streams", type=numbers, default=[1, 8])
     parser.add_argument("--tokens", type=int, default=48, help="measured tokens of a stream")
     parser.add_argument("--memory", type=int, default=0, help="bytes of a node; 0: no limit")
@@ -398,7 +464,7 @@ def main():
         sys.exit("network namespaces need root")
     llama = None if options.no_llama else prepare_llama(options)
     print("tokens/s of all streams (between two tokens: half of them / 99 of 100 within; predicted)\n")
-    print("| network (round trip in µs) | nodes | streams | wideep | wideep, as many ranks on one node | llama.cpp RPC |")
+    print("| network (µs of a round trip; of a core for a message) | nodes | streams | wideep | wideep, as many ranks on one node | llama.cpp RPC |")
     print("|---|---|---|---|---|---|")
     rows = []
     with tempfile.TemporaryDirectory() as directory:

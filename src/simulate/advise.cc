@@ -23,11 +23,8 @@ namespace {
 using balance::ModelLoad;
 using model::ModelConfig;
 
-// Errors of the parts of a prediction, as shares: medians of those on measurements that the
-// constants have not seen (docs/advisor.md); of assumed constants what peaks and rooflines usually
-// miss.
-constexpr double kExpertError = 0.09;
-constexpr double kExchangeError = 0.13;
+// Errors of what is neither experts nor exchange, as shares: of assumed constants what peaks and
+// rooflines usually miss.
 constexpr double kAssumedError = 0.35;
 constexpr double kCalibratedError = 0.10;
 
@@ -80,8 +77,8 @@ double mean_imbalance(const std::vector<PlacedLayer>& layers) {
 double error_of(const Hardware& hardware, const StepTime& step) {
   const double rest = hardware.calibrated_dense ? kCalibratedError : kAssumedError;
   const double all = step.seconds();
-  return std::hypot(kExpertError * step.experts,
-                    kExchangeError * (step.dispatch + step.combine + step.joint),
+  return std::hypot(hardware.errors.experts * step.experts,
+                    hardware.errors.exchange * (step.dispatch + step.combine + step.joint),
                     rest * (step.attention + step.dense + step.fixed)) /
          all;
 }

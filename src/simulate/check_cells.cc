@@ -175,6 +175,7 @@ std::vector<CheckedCell> LayoutCheck::judge(const Hardware& hardware) const {
     CheckedCell& each = checked.emplace_back(CheckedCell{
         .name =
             fmt::format("{}, {} {}", layout_.name, cell.is_prompt ? "prompt" : "batch", cell.size),
+        .is_prompt = cell.is_prompt,
         .predicted = step.seconds(),
         .predicted_parts = {.experts = step.experts,
                             .dense = step.attention + step.dense,

@@ -34,6 +34,7 @@ struct CheckedLayout {
 
 struct CheckedCell {
   std::string name;
+  bool is_prompt = false;
   // Seconds of an iteration. Measured is the median over rounds of each one's lower quartile, since
   // others on the machine only ever make an iteration longer.
   double predicted = 0.0, measured = 0.0;

@@ -71,6 +71,12 @@ TEST(ExchangeCost, NodesOfCoresShareTheirCable) {
   EXPECT_DOUBLE_EQ(wire_seconds(hardware, work), 3e-5 + 150 * 1000 / 1e10);
   hardware.nodes = 16;
   EXPECT_DOUBLE_EQ(wire_seconds(hardware, work), 3e-5 + 100 * 7 / 8.0 * 1000 / 1e10);
+  EXPECT_EQ(message_seconds(hardware, 8), 0.0);
+  hardware.network.message = 1e-5;
+  EXPECT_DOUBLE_EQ(message_seconds(hardware, 8), 7e-5);
+  hardware.nodes = 4;
+  EXPECT_DOUBLE_EQ(message_seconds(hardware, 8), 3e-5);
+  EXPECT_EQ(message_seconds(hardware, 1), 0.0);
 }
 
 TEST(ExchangeCost, ABusyProcessorRules) {

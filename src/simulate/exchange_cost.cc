@@ -23,6 +23,11 @@ double wire_seconds(const Hardware& hardware, const ExchangeWork& work) {
   return network.latency + of_node * away * work.rows * work.row_bytes / network.bandwidth;
 }
 
+double message_seconds(const Hardware& hardware, int num_ranks) {
+  return hardware.divisible ? (std::min(hardware.nodes, num_ranks) - 1) * hardware.network.message
+                            : 0.0;
+}
+
 double exchange_seconds(const Hardware& hardware, const ExchangeKernel& kernel,
                         const ExchangeWork& work) {
   const RowsAway away = rows_away(hardware, work.num_ranks);

@@ -40,6 +40,9 @@ RowsAway rows_away(const Hardware& hardware, int num_ranks);
 // ranks are on one node.
 double wire_seconds(const Hardware& hardware, const ExchangeWork& work);
 
+// What a rank's messages to the other nodes take of cores, one to each, whatever is in it.
+double message_seconds(const Hardware& hardware, int num_ranks);
+
 // REQUIRES: work.num_ranks fit into one node, or hardware has a network.
 double exchange_seconds(const Hardware& hardware, const ExchangeKernel& kernel,
                         const ExchangeWork& work);

@@ -32,7 +32,8 @@ Link read_link(YamlMap& map) {
 Link read_plain_link(YamlMap& root, std::string_view key) {
   if (!root.has(key)) return {};
   YamlMap map = root.map(key);
-  const Link link = read_link(map);
+  Link link = read_link(map);
+  if (key == "network") link.message = map.number_or("message", 0.0, kSeconds);
   map.refuse_unknown_keys();
   return link;
 }
@@ -114,6 +115,15 @@ ExchangeKernel read_exchange(YamlMap map) {
   return kernel;
 }
 
+KernelErrors read_errors(YamlMap map) {
+  const KernelErrors errors{
+      .experts = map.number("experts", {.min = 0.0, .max = 10.0}),
+      .exchange = map.number("exchange", {.min = 0.0, .max = 10.0}),
+  };
+  map.refuse_unknown_keys();
+  return errors;
+}
+
 CalibratedRange read_range(YamlMap map) {
   CalibratedRange range;
   range.least_hidden = map.number("hidden_from", kRate);
@@ -144,6 +154,9 @@ void check(YamlMap& root, const Hardware& hardware) {
     root.complain("nodes", fmt::format("{} of them need a network between them, as in: network: "
                                        "{{latency: 50e-6, bandwidth: 1.25e9}}",
                                        hardware.nodes));
+  }
+  if (hardware.network.message > 0.0 && !hardware.divisible) {
+    root.complain("network", "has seconds of a core for a message, but its devices are no cores");
   }
   if (hardware.network.bandwidth > hardware.node_link.bandwidth) {
     root.complain("network", "is faster than node_link; exchange the two, or leave one out");
@@ -202,6 +215,7 @@ Hardware read(YamlMap& root) {
   hardware.combine = read_exchange(kernels.map("combine"));
   hardware.bulk_dispatch = read_exchange(kernels.map("bulk_dispatch"));
   hardware.bulk_combine = read_exchange(kernels.map("bulk_combine"));
+  if (kernels.has("errors")) hardware.errors = read_errors(kernels.map("errors"));
   kernels.refuse_unknown_keys();
   if (root.has("range")) hardware.range = read_range(root.map("range"));
   root.refuse_unknown_keys();
@@ -276,6 +290,15 @@ Result<formats::YamlDocument> shipped() {
 
 }  // namespace
 
+PartFactors IterationFactors::at(double share_of_prompts) const {
+  const auto between = [&](double PartFactors::* part) {
+    return generating.*part + share_of_prompts * (prompts.*part - generating.*part);
+  };
+  return {.experts = between(&PartFactors::experts),
+          .dense = between(&PartFactors::dense),
+          .exchange = between(&PartFactors::exchange)};
+}
+
 double Hardware::bandwidth_of(double bytes) const {
   return cached_bandwidth.empty() ? memory_bandwidth : value_at(cached_bandwidth, bytes);
 }
@@ -318,7 +341,10 @@ std::string hardware_text(const Hardware& hardware) {
   text += fmt::format("peak: {{{}}}\n", fmt::join(peaks, ", "));
   text += text_of("node_link", hardware.node_link,
                   fmt::format(", ranks: {}", hardware.node_link_ranks));
-  text += text_of("network", hardware.network) + text_of("host_link", hardware.host_link);
+  const double message = hardware.network.message;
+  text += text_of("network", hardware.network,
+                  message > 0.0 ? fmt::format(", message: {:.4g}", message) : "");
+  text += text_of("host_link", hardware.host_link);
   text += fmt::format("kernels:\n  experts: {}\n  dense: {}\n", text_of(hardware.experts),
                       text_of(hardware.dense));
   text += text_of("formats", hardware.of_formats) +
@@ -335,6 +361,10 @@ std::string hardware_text(const Hardware& hardware) {
   text += fmt::format("  dispatch: {}\n  combine: {}\n  bulk_dispatch: {}\n  bulk_combine: {}\n",
                       text_of(hardware.dispatch), text_of(hardware.combine),
                       text_of(hardware.bulk_dispatch), text_of(hardware.bulk_combine));
+  if (hardware.errors != KernelErrors{}) {
+    text += fmt::format("  errors: {{experts: {:.4g}, exchange: {:.4g}}}\n",
+                        hardware.errors.experts, hardware.errors.exchange);
+  }
   text += text_of(hardware.range);
   return text;
 }

@@ -19,14 +19,16 @@
 //     combine: {latency: 1.1, link: 0.75, serial: 0.1e-6}
 //     bulk_dispatch: {latency: 2.5, link: 0.9, serial: 0}     # of many tokens
 //     bulk_combine: {latency: 4.5, link: 0.9, serial: 0}
+//     errors: {experts: 0.09, exchange: 0.13}               # optional: these are the defaults
 //
 //   range: {hidden_from: 2048, hidden_to: 7168, tokens: 16384, ranks: 256, formats: fp8 nvfp4}
 //
 // Of a machine of cores, `divisible: true` and the key memory.node_bandwidth say that ranks share
 // them, memory.cached and memory.cached_node how fast the same bytes are read again ({4e6: 1.1e11,
 // …}), `nodes: 4` how many machines of this kind `network` joins, over which ranks are spread
-// evenly (elsewhere as many as it takes), and kernels.formats and kernels.formats_of_all_cores may
-// have constants for each format: {bf16: {experts: …, dense: …}}.
+// evenly (elsewhere as many as it takes), network.message what a message takes of a core, and
+// kernels.formats and kernels.formats_of_all_cores may have constants for each format: {bf16:
+// {experts: …, dense: …}}.
 //
 // All values are in seconds, bytes, bytes per second and operations per second; shares are of the
 // limit above them, and may exceed 1 where a limit is a measured one.
@@ -47,6 +49,9 @@ namespace wideep::simulate {
 struct Link {
   double latency = 0.0;    // of the smallest exchange between all its ranks
   double bandwidth = 0.0;  // bytes per second that a device sends while it receives as many
+  // Of a network between nodes of divisible devices: seconds of a core that a message takes at both
+  // ends together.
+  double message = 0.0;
 
   bool operator==(const Link&) const = default;
 };
@@ -91,11 +96,27 @@ struct FormatKernels {
   bool operator==(const FormatKernels&) const = default;
 };
 
+// How far predictions with these constants are off, as shares of their parts: medians on
+// measurements that the constants have not seen (docs/advisor.md).
+struct KernelErrors {
+  double experts = 0.09, exchange = 0.13;
+
+  bool operator==(const KernelErrors&) const = default;
+};
+
 // What a measurement of a model on this machine makes of predictions (measured_advice.h).
 struct PartFactors {
   double experts = 1.0, dense = 1.0, exchange = 1.0;
 
   bool operator==(const PartFactors&) const = default;
+};
+// Of iterations in which every row is one of a token that is generated, and of prompts. Between
+// them by the part of an iteration's rows.
+struct IterationFactors {
+  PartFactors generating, prompts;
+
+  PartFactors at(double share_of_prompts) const;
+  bool operator==(const IterationFactors&) const = default;
 };
 
 // What the constants were fitted to. Beyond it nothing is predicted.
@@ -147,7 +168,8 @@ struct Hardware {
   // find in the caches.
   double shared_reads = 0.0;
   CalibratedRange range;
-  PartFactors factors;  // no part of a file
+  KernelErrors errors;
+  IterationFactors factors;  // no part of a file
   // For few tokens each expert's row travels by itself; for many (bulk) a rank gets a token once.
   ExchangeKernel dispatch, combine;
   ExchangeKernel bulk_dispatch, bulk_combine;

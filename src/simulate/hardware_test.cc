@@ -60,6 +60,8 @@ TEST(Hardware, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(complaint("fp8: 2e15", "fp9: 2e15"), HasSubstr("peak.fp9: is no format"));
   EXPECT_THAT(complaint("ranks: 8", "ranks: 4"), HasSubstr("node_link: joins 4 ranks, but a node"));
   EXPECT_THAT(complaint("bandwidth: 5e10", "bandwidth: 5e11"), HasSubstr("network: is faster"));
+  EXPECT_THAT(complaint("bandwidth: 5e10", "bandwidth: 5e10, message: 1e-5"),
+              HasSubstr("network: has seconds of a core for a message"));
   EXPECT_THAT(complaint("bandwidth: 4e11", "bandwidth: 4e13"), HasSubstr("node_link: is faster"));
   EXPECT_THAT(complaint("tile: 64", "tiles: 64"), HasSubstr("kernels.experts.tile"));
   const std::string range = "name: example\nrange: {hidden_from: 512, hidden_to: ";
@@ -93,12 +95,14 @@ TEST(Hardware, IsWrittenAsItIsRead) {
   hardware->nodes = 4;
   hardware->cached_bandwidth = {{1e6, 1e11}, {1e8, 5e10}};
   hardware->cached_node_bandwidth = {{1e6, 2e11}};
+  hardware->network.message = 2e-5;
   hardware->host_link = {.latency = 1e-6, .bandwidth = 1e10};
   hardware->of_formats[kernels::WeightFormat::kFp8] = {.experts = {.overhead = 1e-6, .tile = 8},
                                                        .dense = {.compute = 0.25}};
   hardware->of_all_cores[kernels::WeightFormat::kBf16] = {.experts = {.activation = 3.0},
                                                           .dense = {.matrix = 1e-6}};
   hardware->turns_loss = 0.125;
+  hardware->errors = {.experts = 0.2, .exchange = 0.3};
   hardware->shared_reads = 0.5;
   hardware->range = {.least_hidden = 192,
                      .most_hidden = 2048,

@@ -27,6 +27,34 @@ std::string needed(formats::YamlMap& map, std::string_view key) {
   return value;
 }
 
+PartFactors read_factors(formats::YamlMap map) {
+  const PartFactors factors{.experts = map.number("experts", kFactor),
+                            .dense = map.number("dense", kFactor),
+                            .exchange = map.number("exchange", kFactor)};
+  map.refuse_unknown_keys();
+  return factors;
+}
+
+std::string yaml_of(const PartFactors& factors) {
+  return fmt::format("{{experts: {:.4f}, dense: {:.4f}, exchange: {:.4f}}}", factors.experts,
+                     factors.dense, factors.exchange);
+}
+
+PartFactors factors_of(const std::vector<CheckedCell>& cells, bool is_prompt) {
+  const auto factor = [&](double IterationParts::* part) {
+    double predicted = 0.0, measured = 0.0;
+    for (const CheckedCell& cell : cells) {
+      if (cell.is_prompt != is_prompt) continue;
+      predicted += cell.predicted_parts.*part / cell.measured;
+      measured += cell.measured_parts.*part / cell.measured;
+    }
+    return predicted > 0.0 ? std::clamp(measured / predicted, kFactor.min, kFactor.max) : 1.0;
+  };
+  return {.experts = factor(&IterationParts::experts),
+          .dense = factor(&IterationParts::dense),
+          .exchange = factor(&IterationParts::exchange)};
+}
+
 // A layout as `wideep serve` would run it with what advise() writes.
 Result<parallel::ParallelConfig> parallel_of(const Candidate& candidate,
                                              const balance::ModelLoad& planned,
@@ -79,9 +107,8 @@ Result<AdviceCalibration> parse_advice_calibration(const std::string& text,
                                 .version = needed(root, "version"),
                                 .date = needed(root, "date")};
   formats::YamlMap factors = root.map("factors");
-  calibration.factors = {.experts = factors.number("experts", kFactor),
-                         .dense = factors.number("dense", kFactor),
-                         .exchange = factors.number("exchange", kFactor)};
+  calibration.factors = {.generating = read_factors(factors.map("generating")),
+                         .prompts = read_factors(factors.map("prompts"))};
   factors.refuse_unknown_keys();
   formats::YamlMap measured = root.map("measured");
   const formats::NumberRange seconds{.min = 1e-9, .max = 1e6};
@@ -103,14 +130,13 @@ Result<AdviceCalibration> read_advice_calibration(const std::string& path) {
 }
 
 std::string advice_calibration_text(const AdviceCalibration& calibration) {
-  const PartFactors& factors = calibration.factors;
   std::string text = fmt::format(
       "# Written by `wideep advise --measure`, which later `advise` on this machine corrects its\n"
       "# predictions with. Seconds of an iteration are without these factors.\n"
       "machine: \"{}\"\nmodel: \"{}\"\nversion: \"{}\"\ndate: \"{}\"\n"
-      "factors: {{experts: {:.4f}, dense: {:.4f}, exchange: {:.4f}}}\nmeasured:\n",
+      "factors:\n  generating: {}\n  prompts: {}\nmeasured:\n",
       calibration.machine, calibration.model, calibration.version, calibration.date,
-      factors.experts, factors.dense, factors.exchange);
+      yaml_of(calibration.factors.generating), yaml_of(calibration.factors.prompts));
   for (const MeasuredCell& cell : calibration.measured) {
     text += fmt::format("  \"{}\": {{predicted: {:.6g}, measured: {:.6g}}}\n", cell.name,
                         cell.predicted, cell.measured);
@@ -132,23 +158,16 @@ Status check_matches(const AdviceCalibration& calibration, const std::string& pa
   return check("model", calibration.model, model);
 }
 
-std::string text_of(const PartFactors& factors) {
-  return fmt::format("experts ×{:.2f}, dense ×{:.2f}, exchange ×{:.2f}", factors.experts,
-                     factors.dense, factors.exchange);
+std::string text_of(const IterationFactors& factors) {
+  const PartFactors &generating = factors.generating, &prompts = factors.prompts;
+  return fmt::format(
+      "experts ×{:.2f}, dense ×{:.2f}, exchange ×{:.2f}; of prompts ×{:.2f}, ×{:.2f}, ×{:.2f}",
+      generating.experts, generating.dense, generating.exchange, prompts.experts, prompts.dense,
+      prompts.exchange);
 }
 
-PartFactors factors_of(const std::vector<CheckedCell>& cells) {
-  const auto factor = [&](double IterationParts::* part) {
-    double predicted = 0.0, measured = 0.0;
-    for (const CheckedCell& cell : cells) {
-      predicted += cell.predicted_parts.*part / cell.measured;
-      measured += cell.measured_parts.*part / cell.measured;
-    }
-    return predicted > 0.0 ? std::clamp(measured / predicted, kFactor.min, kFactor.max) : 1.0;
-  };
-  return {.experts = factor(&IterationParts::experts),
-          .dense = factor(&IterationParts::dense),
-          .exchange = factor(&IterationParts::exchange)};
+IterationFactors factors_of(const std::vector<CheckedCell>& cells) {
+  return {.generating = factors_of(cells, false), .prompts = factors_of(cells, true)};
 }
 
 std::vector<Candidate> to_measure(const Advice& advice, const Workload& workload, int num_experts) {

@@ -2,13 +2,16 @@
 //
 // `wideep advise --measure`: the recommendation and its neighbours run on this machine, and what
 // their iterations took corrects later predictions of the same model on it, by a factor for each
-// part. The factors are kept in a file with what was measured, when, and by which version:
+// part, of prompts and of generated tokens. The factors are kept in a file with what was measured,
+// when, and by which version:
 //
 //   machine: AMD EPYC, 2 cores
 //   model: 6 layers of 768, 32 experts of 384, top 4, vocabulary 16384
 //   version: 0.9.0
 //   date: 2026-11-27
-//   factors: {experts: 1.04, dense: 0.98, exchange: 0.93}
+//   factors:
+//     generating: {experts: 1.04, dense: 0.98, exchange: 0.93}
+//     prompts: {experts: 1.01, dense: 1.1, exchange: 1}
 //   measured:
 //     EP 2, attention DP, 32 slots, bf16, batch 8: {predicted: 0.0021, measured: 0.0022}
 //
@@ -32,7 +35,7 @@ struct MeasuredCell {
 
 struct AdviceCalibration {
   std::string machine, model, version, date;
-  PartFactors factors;
+  IterationFactors factors;
   std::vector<MeasuredCell> measured;
 
   bool operator==(const AdviceCalibration&) const = default;
@@ -52,12 +55,12 @@ std::string advice_calibration_text(const AdviceCalibration& calibration);
 Status check_matches(const AdviceCalibration& calibration, const std::string& path,
                      const std::string& machine, const std::string& model);
 
-// "experts ×1.04, dense ×0.98, exchange ×0.93"
-std::string text_of(const PartFactors& factors);
+// "experts ×1.04, dense ×0.98, exchange ×0.93; of prompts ×1.01, ×1.10, ×1.00"
+std::string text_of(const IterationFactors& factors);
 
-// Of each part, what was measured of all cells against what was predicted, every cell counting as
-// one; between 1/4 and 4. REQUIRES: there are cells.
-PartFactors factors_of(const std::vector<CheckedCell>& cells);
+// Of each part, what was measured against what was predicted, of all cells of prompts and of all
+// others, every cell counting as one; between 1/4 and 4, and 1 without cells.
+IterationFactors factors_of(const std::vector<CheckedCell>& cells);
 
 // The layouts that measure_advice runs: the recommendation, then its neighbours, five in all.
 // REQUIRES: there is a recommendation.

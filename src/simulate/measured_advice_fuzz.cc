@@ -14,8 +14,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     WIDEEP_CHECK(calibration.status().message().find('\n') == std::string::npos);
     return 0;
   }
-  const PartFactors& factors = calibration->factors;
-  for (const double factor : {factors.experts, factors.dense, factors.exchange}) {
+  const PartFactors &generating = calibration->factors.generating,
+                    &prompts = calibration->factors.prompts;
+  for (const double factor : {generating.experts, generating.dense, generating.exchange,
+                              prompts.experts, prompts.dense, prompts.exchange}) {
     WIDEEP_CHECK(factor >= 0.25 && factor <= 4.0);
   }
   for (const MeasuredCell& cell : calibration->measured) WIDEEP_CHECK(cell.measured > 0.0);

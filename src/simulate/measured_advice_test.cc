@@ -45,7 +45,8 @@ AdviceCalibration example() {
           .model = "3 layers of 128",
           .version = "1.2.3",
           .date = "2026-01-02",
-          .factors = {.experts = 1.04, .dense = 0.98, .exchange = 0.93},
+          .factors = {.generating = {.experts = 1.04, .dense = 0.98, .exchange = 0.93},
+                      .prompts = {.experts = 1.01, .dense = 1.1}},
           .measured = {{.name = "EP 2, 8 slots, batch 1", .predicted = 0.001, .measured = 0.0012}}};
 }
 
@@ -53,7 +54,8 @@ TEST(AdviceCalibration, IsWrittenAsItIsRead) {
   const auto read = parse_advice_calibration(advice_calibration_text(example()), "file.yaml");
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(*read, example());
-  EXPECT_EQ(text_of(read->factors), "experts ×1.04, dense ×0.98, exchange ×0.93");
+  EXPECT_EQ(text_of(read->factors),
+            "experts ×1.04, dense ×0.98, exchange ×0.93; of prompts ×1.01, ×1.10, ×1.00");
 }
 
 TEST(AdviceCalibration, SaysWhatIsWrongAndWhere) {
@@ -64,8 +66,8 @@ TEST(AdviceCalibration, SaysWhatIsWrongAndWhere) {
     EXPECT_FALSE(read.ok()) << from << " -> " << to;
     return read.ok() ? "" : read.status().message();
   };
-  EXPECT_THAT(complaint("experts: 1.0400", "experts: 0"), HasSubstr("factors.experts"));
-  EXPECT_THAT(complaint("dense: 0.9800, ", ""), HasSubstr("factors.dense: missing"));
+  EXPECT_THAT(complaint("experts: 1.0400", "experts: 0"), HasSubstr("factors.generating.experts"));
+  EXPECT_THAT(complaint("dense: 0.9800, ", ""), HasSubstr("factors.generating.dense: missing"));
   EXPECT_THAT(complaint("date: ", "day: "), HasSubstr("date: missing"));
   EXPECT_THAT(complaint("date: ", "when: 1\ndate: "), HasSubstr("when"));
 }
@@ -86,28 +88,40 @@ TEST(AdviceCalibration, FactorsAreOfParts) {
        .measured_parts = {.experts = 0.55, .dense = 0.4, .exchange = 0.05}},
       {.measured = 10.0,
        .predicted_parts = {.experts = 5.0, .dense = 4.0, .exchange = 0.0},
-       .measured_parts = {.experts = 6.5, .dense = 3.2, .exchange = 0.0}}};
-  const PartFactors factors = factors_of(cells);
-  EXPECT_NEAR(factors.experts, 1.2, 1e-12);
-  EXPECT_NEAR(factors.dense, 0.9, 1e-12);
-  EXPECT_EQ(factors.exchange, 4.0);  // bounded
+       .measured_parts = {.experts = 6.5, .dense = 3.2, .exchange = 0.0}},
+      {.is_prompt = true,
+       .measured = 1.0,
+       .predicted_parts = {.experts = 0.5},
+       .measured_parts = {.experts = 0.75}}};
+  const IterationFactors factors = factors_of(cells);
+  EXPECT_NEAR(factors.generating.experts, 1.2, 1e-12);
+  EXPECT_NEAR(factors.generating.dense, 0.9, 1e-12);
+  EXPECT_EQ(factors.generating.exchange, 4.0);  // bounded
+  EXPECT_NEAR(factors.prompts.experts, 1.5, 1e-12);
+  EXPECT_EQ(factors.prompts.dense, 1.0);  // nothing known
+  EXPECT_NEAR(factors.at(0.25).experts, 1.275, 1e-12);
 }
 
 TEST(AdviceCalibration, FactorsCorrectPredictions) {
   const model::ModelConfig config = small_model();
   const Layout layout{.ep = 2, .num_slots = 8, .format = WeightFormat::kBf16};
   const balance::ModelLoad load = uniform_load(config.routing.num_experts, run::moe_layers(config));
-  const auto step = [&](const Hardware& hardware) {
-    return step_cost(hardware, config, load, load, layout, {})
-        ->step(measure::decode_step(4, 32, 0));
+  const auto step = [&](const Hardware& hardware, const measure::StepShape& shape) {
+    return step_cost(hardware, config, load, load, layout, {})->step(shape);
   };
+  const measure::StepShape generating = measure::decode_step(4, 32, 0);
+  const measure::StepShape prompt{.num_tokens = 32, .num_logit_rows = 0, .attended = 512};
   Hardware hardware = cores();
-  const StepTime plain = step(hardware);
-  hardware.factors = {.experts = 2.0, .dense = 3.0, .exchange = 5.0};
-  const StepTime corrected = step(hardware);
+  const StepTime plain = step(hardware, generating), plain_prompt = step(hardware, prompt);
+  hardware.factors = {.generating = {.experts = 2.0, .dense = 3.0, .exchange = 5.0},
+                      .prompts = {.experts = 7.0}};
+  const StepTime corrected = step(hardware, generating);
   EXPECT_DOUBLE_EQ(corrected.experts, 2.0 * plain.experts);
   EXPECT_DOUBLE_EQ(corrected.attention + corrected.dense, 3.0 * (plain.attention + plain.dense));
   EXPECT_DOUBLE_EQ(corrected.dispatch + corrected.fixed, 5.0 * (plain.dispatch + plain.fixed));
+  const StepTime corrected_prompt = step(hardware, prompt);
+  EXPECT_DOUBLE_EQ(corrected_prompt.experts, 7.0 * plain_prompt.experts);
+  EXPECT_DOUBLE_EQ(corrected_prompt.dense, plain_prompt.dense);
 }
 
 // Attention DP and TP, slices and replicas run as advised; stages are said to be left out.

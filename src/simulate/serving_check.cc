@@ -127,20 +127,20 @@ Status ServingCheck::measure_round(run::RunView& view) {
   return {};
 }
 
-PartFactors ServingCheck::factors(const Hardware& hardware, const std::string& model) const {
-  std::vector<CheckedCell> cells;
+std::vector<ServingCheck::Factors> ServingCheck::factors(const Hardware& hardware) const {
+  std::vector<Factors> factors;
   for (const Service& service : services_) {
-    if (service.what.model != model) continue;
-    for (CheckedCell& cell : service.engine.judge(hardware)) cells.push_back(std::move(cell));
+    factors.push_back({.layout = service.what.layout.name,
+                       .factors = factors_of(service.engine.judge(hardware))});
   }
-  return factors_of(cells);
+  return factors;
 }
 
 Result<std::vector<ServedCell>> ServingCheck::judge(const Hardware& hardware) const {
   std::vector<ServedCell> cells;
   for (const Service& service : services_) {
     Hardware corrected = hardware;
-    corrected.factors = factors(hardware, service.what.model);
+    corrected.factors = factors_of(service.engine.judge(hardware));
     const StepCost cost = service.engine.cost(corrected);
     std::vector<SimulatedRequest> requests;
     for (const measure::DatasetRequest& request : requests_of(service.what, 0)) {

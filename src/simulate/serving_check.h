@@ -5,8 +5,8 @@
 // at the same times.
 //
 // What is predicted of a service is put together from what was measured beside it, never of it: the
-// machine (calibrate.h), iterations of its model in its layout (check_cells.h, as factors of parts
-// for all layouts of a model), and what serving takes beside them (serving_overhead.h).
+// machine (calibrate.h), iterations of its model in its layout (check_cells.h, as factors of
+// parts), and what serving takes beside them (serving_overhead.h).
 //
 // Thread safety: one call at a time in a process.
 #pragma once
@@ -34,7 +34,6 @@ inline constexpr int kCapacityRequests = 16;
 
 // A model in a layout, and the requests that it gets with each load.
 struct CheckedService {
-  std::string model;  // its name; factors are those of all services with the same one
   CheckedLayout layout;
   int ranks = 1;
   std::vector<std::string> arguments;  // of `wideep serve`, for model and precision
@@ -74,8 +73,11 @@ class ServingCheck {
   ServingOverhead overhead(const Hardware& hardware, int ranks) const {
     return probes_.at(ranks).result(hardware);
   }
-  // Of the services with this model.
-  PartFactors factors(const Hardware& hardware, const std::string& model) const;
+  struct Factors {
+    std::string layout;
+    IterationFactors factors;
+  };
+  std::vector<Factors> factors(const Hardware& hardware) const;  // of the services
   Result<std::vector<ServedCell>> judge(const Hardware& hardware) const;
 
  private:

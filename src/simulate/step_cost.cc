@@ -168,6 +168,10 @@ void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, 
   wire->dispatch += wire_seconds(hardware, dispatch);
   combine.rows = sent * top_k;
   wire->combine += wire_seconds(hardware, combine);
+  const double messages = message_seconds(hardware, layout_.ep);
+  const bool has_replicas = layout_.num_slots > config_.routing.num_experts;
+  time->dispatch += (has_replicas ? 2.0 : 1.0) * messages;  // counts travel before the rows
+  time->combine += messages;
 }
 
 StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepShape& batch,
@@ -294,7 +298,8 @@ StepTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank ran
     time.joint += (layout_.stages - 1) * (link.latency + bytes / link.bandwidth);
   }
   time.fixed = hardware_.iteration;
-  const PartFactors& factors = hardware_.factors;
+  const double generated = std::min(1.0, static_cast<double>(batch.num_logit_rows) / tokens);
+  const PartFactors factors = hardware_.factors.at(1.0 - generated);
   time.experts *= factors.experts;
   for (double* part : {&time.attention, &time.dense}) *part *= factors.dense;
   for (double* part : {&time.dispatch, &time.combine, &time.joint, &time.fixed}) {

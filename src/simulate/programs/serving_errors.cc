@@ -13,6 +13,7 @@
 #include "base/scratch_directory.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "simulate/measured_advice.h"
 #include "simulate/other_work.h"
 #include "simulate/served_model.h"
 #include "simulate/serving_check.h"
@@ -41,8 +42,7 @@ Result<std::vector<CheckedService>> reference() {
   for (const int ranks : kRanks) {
     WIDEEP_TRY_ASSIGN(const auto config, model::read_model_config(kReference));
     WIDEEP_TRY_ASSIGN(auto parallel, parallel::parallel_config_for_ranks(ranks));
-    services.push_back({.model = "reference",
-                        .layout = {.name = fmt::format("reference EP {}", ranks),
+    services.push_back({.layout = {.name = fmt::format("reference EP {}", ranks),
                                    .config = config,
                                    .parallel = std::move(parallel),
                                    .batches = {1, 8},
@@ -65,8 +65,7 @@ Result<std::vector<CheckedService>> shape(const std::string& directory) {
   for (const int ranks : kRanks) {
     WIDEEP_TRY_ASSIGN(const auto config, model::parse_model_config(text, kShape));
     WIDEEP_TRY_ASSIGN(auto parallel, parallel::parallel_config_for_ranks(ranks));
-    services.push_back({.model = "shape",
-                        .layout = {.name = fmt::format("1.3 G EP {}", ranks),
+    services.push_back({.layout = {.name = fmt::format("1.3 G EP {}", ranks),
                                    .config = config,
                                    .format = kernels::WeightFormat::kInt8,
                                    .parallel = std::move(parallel),
@@ -82,7 +81,7 @@ Result<std::vector<CheckedService>> shape(const std::string& directory) {
   return services;
 }
 
-void print(const ServingCheck& check, const std::string& model, double busy) {
+void print(const ServingCheck& check, double busy) {
   const Hardware hardware = check.hardware();
   for (const int ranks : kRanks) {
     const ServingOverhead overhead = check.overhead(hardware, ranks);
@@ -91,9 +90,9 @@ void print(const ServingCheck& check, const std::string& model, double busy) {
         "token {:.1f} us\n",
         ranks, 1e6 * overhead.request, 1e6 * overhead.iteration, 1e6 * overhead.token);
   }
-  const PartFactors factors = check.factors(hardware, model);
-  fmt::print("{}: experts x{:.2f}, dense x{:.2f}, exchange x{:.2f}\n", model, factors.experts,
-             factors.dense, factors.exchange);
+  for (const auto& [layout, factors] : check.factors(hardware)) {
+    fmt::print("{}: {}\n", layout, text_of(factors));
+  }
   const auto cells = check.judge(hardware);
   if (!cells.ok()) end(cells.status());
   fmt::print("ms: predicted, measured, error %, noise %\n{:40} {:>30} {:>30} {:>30} {:>30}\n", "",
@@ -127,6 +126,6 @@ int main(int argc, char** argv) {
   for (int round = 0; round < rounds; ++round) {
     if (const Status status = check->measure_round(view); !status.ok()) end(status);
   }
-  print(*check, model, others.share());
+  print(*check, others.share());
   return 0;
 }
