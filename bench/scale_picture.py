@@ -1,27 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws docs/images/scale.svg from the numbers of build/bench/simulate/scale.
+"""Draws docs/images/scale.svg from the numbers of build/bench/simulate/scale and engine_scale.
 
-    bench/scale_picture.py scale.csv docs/images/scale.svg
+    bench/scale_picture.py scale.csv engine_scale.csv docs/images/scale.svg
 """
 import csv
 import math
 import sys
 
+DASHES = 'stroke-dasharray="5 4"'  # predicted, beside dots that are measured
 COLORS = ["#0b66b0", "#c4500b", "#7b3fb3", "#1a7a3c"]
-WIDTH, HEIGHT, PANEL = 1180, 380, 350
+PANEL, GAP, ROW = 350, 40, 375
+WIDTH, HEIGHT = 2 * (PANEL + GAP), 2 * ROW
 
 
 class Panel:
     """A drawing with logarithmic axes: ranks to the right, values up."""
 
-    def __init__(self, left, title, ranks, values):
+    def __init__(self, place, title, ranks, values):
+        left, top = place % 2 * (PANEL + GAP), place // 2 * ROW
         self.left, self.right = left + 58, left + PANEL
-        self.top, self.bottom = 52, 320
+        self.top, self.bottom = top + 52, top + 320
         self.ranks = ranks
         self.low = 10 ** math.floor(math.log10(min(values)))
         self.high = 10 ** math.ceil(math.log10(max(values)))
-        self.parts = [text(self.left, 28, title, "start", 'font-weight="600"')]
+        self.parts = [text(self.left, top + 28, title, "start", 'font-weight="600"')]
         self.draw_axes()
 
     def x(self, ranks):
@@ -63,14 +66,15 @@ def text(x, y, content, anchor, more=""):
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{content}</text>'
 
 
-def read(path):
+def read(*paths):
     """{(where, what): [(ranks, value, predicted or None)]}"""
     found = {}
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            predicted = float(row["predicted"]) if row["predicted"] else None
-            found.setdefault((row["where"], row["what"]), []).append(
-                (int(row["ranks"]), float(row["value"]), predicted))
+    for path in paths:
+        with open(path, newline="") as file:
+            for row in csv.DictReader(file):
+                predicted = float(row["predicted"]) if row["predicted"] else None
+                found.setdefault((row["where"], row["what"]), []).append(
+                    (int(row["ranks"]), float(row["value"]), predicted))
     return found
 
 
@@ -91,13 +95,27 @@ def iteration_panel(data):
     return panel
 
 
+def engine_panel(data):
+    names = ["all", "experts", "exchange", "agree"]
+    rows = [data["engine", name] for name in names]
+    powers_of_two = [r for r, _, _ in rows[0] if r & (r - 1) == 0]
+    room_for_legend = [999]
+    panel = Panel(1, "an iteration here, ms of a core for a rank", powers_of_two,
+                  [v * 1e3 for line in rows for each in line for v in each[1:]] + room_for_legend)
+    for color, line in zip(COLORS, rows):
+        panel.line([(r, p * 1e3) for r, _, p in line], color, DASHES)
+        panel.dots([(r, v * 1e3) for r, v, _ in line], color)
+    panel.legend(["all", "experts", "counts, slots, dispatch and combine", "agreement"])
+    return panel
+
+
 def control_panel(data):
     names = ["agree us", "split us", "exchange us"]
     rows = [data["here", name] for name in names]
     values = [v * 1e6 for line in rows for each in line for v in each[1:] if v > 0]
-    panel = Panel(PANEL + 40, "control plane of a rank: µs of a layer", [r for r, _, _ in rows[0]], values)
+    panel = Panel(2, "control plane of a rank: µs of a layer", [r for r, _, _ in rows[0]], values)
     for color, line in zip(COLORS, rows):
-        panel.line([(r, p * 1e6) for r, _, p in line if r >= 8 and p > 0], color, 'stroke-dasharray="5 4"')
+        panel.line([(r, p * 1e6) for r, _, p in line if r >= 8 and p > 0], color, DASHES)
         panel.dots([(r, v * 1e6) for r, v, _ in line], color)
     panel.legend(["agreement (of an iteration)", "counts and choice of slots", "dispatch and combine"])
     return panel
@@ -105,19 +123,20 @@ def control_panel(data):
 
 def memory_panel(data):
     line = data["here", "memory"]
-    panel = Panel(2 * (PANEL + 40), "control plane of a rank: MB", [r for r, _, _ in line],
+    panel = Panel(3, "control plane of a rank: MB", [r for r, _, _ in line],
                   [v / 1e6 for each in line for v in each[1:] if v > 0])
-    panel.line([(r, p / 1e6) for r, _, p in line if r >= 8], COLORS[0], 'stroke-dasharray="5 4"')
+    panel.line([(r, p / 1e6) for r, _, p in line if r >= 8], COLORS[0], DASHES)
     panel.dots([(r, v / 1e6) for r, v, _ in line], COLORS[0])
     panel.legend(["touched memory"])
     return panel
 
 
 def main():
-    data = read(sys.argv[1])
-    panels = [iteration_panel(data), control_panel(data), memory_panel(data)]
+    *paths, output = sys.argv[1:]
+    data = read(*paths)
+    panels = [iteration_panel(data), engine_panel(data), control_panel(data), memory_panel(data)]
     body = "".join("".join(panel.parts) for panel in panels)
-    with open(sys.argv[2], "w") as file:
+    with open(output, "w") as file:
         file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
                    f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" fill="#333">'
                    f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>{body}</svg>\n')
