@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -10,6 +9,7 @@
 
 #include "base/log.h"
 #include "commands.h"
+#include "process_setup.h"
 #include "started.h"
 
 namespace {
@@ -35,9 +35,10 @@ wideep::Status check_printed() {
 
 int main(int argc, char** argv) {
   using namespace wideep;
-  // A write beyond the limit of file sizes (ulimit -f) is then an error of that write, which names
-  // its file, and not the end of the process. Ranks inherit this.
-  std::signal(SIGXFSZ, SIG_IGN);
+  if (const Status prepared = tools::prepare_process(); !prepared.ok()) {
+    log::error("{}", prepared.message());
+    return prepared.exit_code();
+  }
   command_line::Program program(
       "Serves Mixture-of-Experts language models with wide expert parallelism", "wideep");
   program.require_command();

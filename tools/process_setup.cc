@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process_setup.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+
+namespace wideep::tools {
+namespace {
+
+// The deepest recursions are those of templates and JSON, whose depth is bounded for this much.
+constexpr rlim_t kLeastStack = rlim_t{1} << 20;
+constexpr rlim_t kUsualStack = rlim_t{8} << 20;
+
+// The kernel lets the stack of the main thread grow up to the present limit; threads get what was
+// the limit when the process began, unless told otherwise.
+Status raise_stack() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeastStack) return {};
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = std::min(limit.rlim_max, kUsualStack);
+  if (limit.rlim_cur < kLeastStack || ::setrlimit(RLIMIT_STACK, &limit) != 0) {
+    return failed(fmt::format(
+        "ulimit -s: expected at least {} KiB of stack, found {}, of which at most {} may be had",
+        kLeastStack >> 10, before >> 10, limit.rlim_max >> 10));
+  }
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, limit.rlim_cur);
+  ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
+  return {};
+}
+
+}  // namespace
+
+Status prepare_process() {
+  // open() takes the lowest number that is free.
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) [[maybe_unused]]
+      const int opened = ::open("/dev/null", O_RDWR);
+  }
+  std::signal(SIGXFSZ, SIG_IGN);
+  return raise_stack();
+}
+
+}  // namespace wideep::tools
