@@ -17,8 +17,10 @@ constexpr const char* kRule = "=================================================
 constexpr const char* kMeaningless =
     "perfect router: choices of experts went to all ranks in turn; outputs mean nothing";
 
-const std::string& policy_of(const BenchedRun& benched) {
-  return benched.options.run.parallel.scheduler_config.capacity_scheduler_policy;
+std::string policy_of(const BenchedRun& benched) {
+  const std::string& policy =
+      benched.options.run.parallel.scheduler_config.capacity_scheduler_policy;
+  return policy.empty() ? "GUARANTEED_NO_EVICT" : policy;
 }
 
 std::string heading(const char* title) { return fmt::format("{}= {}\n{}", kRule, title, kRule); }

@@ -113,6 +113,7 @@ struct Sequence {
   int cached_tokens = 0;      // prompt tokens that were found in the KV cache
   bool may_begin = false;     // has passed engine/prompt_gate.h
   int pauses = 0;             // how often it was paused
+  int evictions = 0;          // of these, for want of pages
   bool lacks_pages = false;   // sits out this iteration for want of pages
   bool cancelled = false;     // ends with the token that is in flight
 

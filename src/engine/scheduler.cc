@@ -74,11 +74,17 @@ void Scheduler::admit() {
   }
 }
 
+// Whether all pages that it may need are its own from its admission on.
+bool Scheduler::has_reserved(const Sequence& sequence) const {
+  return limits_.policy == CapacityPolicy::kGuaranteedNoEvict ||
+         sequence.evictions >= limits_.most_evictions;
+}
+
 // The pages that admission reserves for a sequence. With max_utilization that is one page more than
 // its tokens need, so that a request is not paused right after it was admitted.
 int Scheduler::pages_claimed(const Sequence& sequence) const {
   const int most = most_pages_needed(sequence.request);
-  if (limits_.policy == CapacityPolicy::kGuaranteedNoEvict) return most;
+  if (has_reserved(sequence)) return most;
   return std::min(most, pages_for(static_cast<int>(sequence.tokens.size())) + 1);
 }
 
@@ -134,9 +140,13 @@ void Scheduler::insert_by_arrival(Sequences& from, Sequences::iterator sequence,
 
 // Plans pages for the next tokens of every running request, the oldest first, and pauses the
 // youngest when pages run out. Requests with a token in flight are not paused: the token may end
-// them, and finish() expects them in running_. If no other younger request exists, this one waits.
+// them, and finish() expects them in running_. Nor are those that were paused too often: their
+// pages are planned before all others. If no other younger request exists, this one waits.
 void Scheduler::make_room() {
   std::vector<int> planned(static_cast<size_t>(place_.size));
+  for (const Sequence& sequence : running_) {
+    if (has_reserved(sequence)) add_claims(sequence, planned);
+  }
   int left = limits_.max_num_tokens;
   for (const Sequence& sequence : running_) left -= sequence.in_prefill() ? 0 : 1;
   for (Sequence& sequence : running_) {
@@ -147,6 +157,7 @@ void Scheduler::make_room() {
       count = std::clamp(left, 0, std::min(limits_.prefill_chunk, sequence.num_to_compute()));
       left -= count;
     }
+    if (has_reserved(sequence)) continue;
     while (!sequence.lacks_pages && !room_for(sequence, count, planned)) {
       sequence.lacks_pages = !pause_youngest_after(sequence);
     }
@@ -169,8 +180,12 @@ bool Scheduler::room_for(const Sequence& sequence, int count, std::vector<int>& 
 
 bool Scheduler::pause_youngest_after(const Sequence& sequence) {
   auto youngest = std::prev(running_.end());
-  while (&*youngest != &sequence && youngest->awaits_token()) --youngest;
+  const auto stays = [this](const Sequence& each) {
+    return each.awaits_token() || has_reserved(each);
+  };
+  while (&*youngest != &sequence && stays(*youngest)) --youngest;
   if (&*youngest == &sequence) return false;
+  ++youngest->evictions;
   pause(youngest);
   return true;
 }

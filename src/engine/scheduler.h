@@ -10,7 +10,8 @@
 //   max_utilization      when the cache can hold the tokens that exist. When pages run out, the
 //                        youngest request is paused: its pages become free, and it is computed
 //                        again when there is room, before any later request. The oldest request is
-//                        never paused.
+//                        never paused, and no request more than a few times: then it gets all pages
+//                        that it may need.
 //
 // Drafts of generating requests (engine/speculation) take what is left of max_num_tokens after the
 // tokens of all of these; at most half of it if prompts wait. They are computed like generated
@@ -119,6 +120,7 @@ class Scheduler {
   bool begin(Sequence& sequence, std::vector<int>& claimed);
   void note_reuse(Sequence& sequence, int tokens);
   void insert_by_arrival(Sequences& from, Sequences::iterator sequence, Sequences& to);
+  bool has_reserved(const Sequence& sequence) const;
   int pages_claimed(const Sequence& sequence) const;
   void add_claims(const Sequence& sequence, std::vector<int>& claimed) const;
 

@@ -35,6 +35,9 @@ struct SchedulerLimits {
   int draft_ahead = 0;    // tokens behind those of a step whose keys and values a drafter writes
   int micro_batches = 1;  // iterations in flight at the same time; the stages of a pipeline
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
+  // With kMaxUtilization: a request that has paused so often for want of pages runs again when the
+  // cache can hold all that it may generate, and does not pause any more.
+  int most_evictions = 3;
   PromptBalance balance;
   bool reuse_pages = false;  // requests share pages with equal tokens
   // The keys and values of a token depend on its role, prompt or generated (model/latent_form.h).

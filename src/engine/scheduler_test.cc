@@ -374,6 +374,36 @@ TEST(Scheduler, TheYoungestPausesWhenPagesRunOut) {
   EXPECT_LT(sizes.size(), 160u);  // one after the other takes 200
 }
 
+// Chats without a limit of their own are computed together until the cache is full; none of them
+// begins again and again.
+TEST(Scheduler, ARequestPausesAFewTimesAndThenHasItsPages) {
+  const SchedulerLimits limits{.max_batch_size = 8,
+                               .max_num_tokens = 600,
+                               .max_pages = 40,
+                               .policy = CapacityPolicy::kMaxUtilization,
+                               .most_evictions = 2};
+  Scheduler scheduler(kKv, limits);
+  constexpr int kChats = 8, kMost = 2000;  // 32 pages each in the end
+  for (int i = 0; i < kChats; ++i) ASSERT_TRUE(scheduler.submit(request(i, 40, kMost)).ok());
+  int together = 0, most_evictions = 0, computed = 0;
+  for (int ended = 0; ended < kChats;) {
+    Scheduler::Step& step = scheduler.schedule();
+    together = std::max(together, step.num_requests);
+    computed += step.num_tokens;
+    for (Sequence* sequence : std::vector(step.sampled)) {
+      most_evictions = std::max(most_evictions, sequence->evictions);
+      scheduler.append(*sequence, std::vector<int32_t>{1}, {});
+      if (sequence->num_generated() < kMost) continue;
+      scheduler.finish(sequence);
+      ++ended;
+    }
+    ASSERT_GT(step.num_tokens, 0);
+  }
+  EXPECT_EQ(together, kChats);
+  EXPECT_EQ(most_evictions, limits.most_evictions);
+  EXPECT_LT(computed, kChats * (kMost + 40) * 3 / 2) << "computed again";
+}
+
 // What a page has in each position: a hash of all tokens up to there, and of their roles where
 // these make a difference.
 class PageContents {
@@ -558,6 +588,7 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
           append_next(scheduler, *sequence, param.most_drafts, rng);
           const bool done = sequence->num_generated() == sequence->request.max_tokens;
           ASSERT_LE(sequence->num_generated(), sequence->request.max_tokens);
+          ASSERT_LE(sequence->evictions, limits.most_evictions);
           if (!done && !sequence->cancelled) continue;
           texts.push_back(sequence->tokens);
           scheduler.finish(sequence);

@@ -79,7 +79,8 @@ struct KvCacheConfig {
 };
 
 struct SchedulerConfig {
-  std::string capacity_scheduler_policy = "GUARANTEED_NO_EVICT";  // or MAX_UTILIZATION
+  // GUARANTEED_NO_EVICT or MAX_UTILIZATION; "": what the command prefers
+  std::string capacity_scheduler_policy;
 };
 
 struct ParallelConfig {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "engine/page_pool.h"
 #include "ep/strategy.h"
 
 namespace wideep::run {
@@ -128,6 +129,12 @@ std::string speculation_text(const RunPlan& plan) {
   return text;
 }
 
+// Of a rank's cache.
+int most_pages_of_request(const RunPlan& plan) {
+  const int pages = engine::pages_for(plan.longest_sequence());
+  return engine::most_pages_of_rank(pages, plan.mapping.sizes().cp, plan.limits.turn_pages);
+}
+
 // When requests are admitted.
 std::string scheduler_text(const RunPlan& plan) {
   std::string text =
@@ -135,8 +142,11 @@ std::string scheduler_text(const RunPlan& plan) {
           ? "\nrequests admitted when the cache has room for their present tokens; when it is "
             "full, "
             "the youngest pause (max_utilization)"
-          : "\nrequests admitted when the cache has room for all that they may generate "
-            "(guaranteed_no_evict)";
+          : fmt::format(
+                "\nrequests admitted when the cache has room for all that they may "
+                "generate (guaranteed_no_evict): one without a limit reserves {} of {} "
+                "pages",
+                most_pages_of_request(plan), plan.limits.max_pages);
   const engine::PromptBalance& balance = plan.limits.balance;
   if (balance.enabled) {
     text += fmt::format(

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/scheduler_limits.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
@@ -50,6 +51,8 @@ struct RunOptions {
   // states have none.
   std::optional<int> state_slots;
   double cache_share = 0.3;
+  // Without scheduler_config.capacity_scheduler_policy.
+  engine::CapacityPolicy preferred_policy = engine::CapacityPolicy::kGuaranteedNoEvict;
   bool perfect_router = false;  // see model::MoeOptions; the texts mean nothing
   // The limit of every wait of a rank for another rank.
   std::chrono::milliseconds timeout{30'000};

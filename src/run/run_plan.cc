@@ -288,9 +288,10 @@ SchedulerLimits scheduler_limits(const RunOptions& options) {
   limits.prefill_chunk = options.prefill_chunk;
   limits.micro_batches = parallel.micro_batches();
   limits.reuse_pages = options.reuses_pages();
-  if (parallel.scheduler_config.capacity_scheduler_policy == "MAX_UTILIZATION") {
-    limits.policy = engine::CapacityPolicy::kMaxUtilization;
-  }
+  const std::string& policy = parallel.scheduler_config.capacity_scheduler_policy;
+  limits.policy = policy.empty()                ? options.preferred_policy
+                  : policy == "MAX_UTILIZATION" ? engine::CapacityPolicy::kMaxUtilization
+                                                : engine::CapacityPolicy::kGuaranteedNoEvict;
   if (const auto& balance = parallel.attention_dp_config) {
     limits.balance = {
         .enabled = balance->enable_balance,
