@@ -187,7 +187,8 @@ Status Engine::apply(Command command) {
       return {};
     case Kind::kRecordExperts:
     case Kind::kEndRecord:
-      return parts_.reporter.record_experts(command.kind == Kind::kRecordExperts);
+      return parts_.reporter.record_experts(command.kind == Kind::kRecordExperts,
+                                            command.request.index);
     case Kind::kFinish:
       state_.finishing = true;
       return {};

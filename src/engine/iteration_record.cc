@@ -19,62 +19,39 @@ QueueRecord& QueueRecord::operator+=(const QueueRecord& other) {
   return *this;
 }
 
+namespace {
+
+// The fields in the order of their bytes: one list for both ways.
+template <typename Wire, typename AnyRecord>
+void transfer_fields(Wire& wire, AnyRecord& record) {
+  wire.fields(record.iteration, record.begin_ns, record.end_ns, record.prompt_tokens,
+              record.generated_tokens, record.queue, record.verified, record.forecast,
+              record.draft_bytes, record.gave_up_drafts, record.tail_cpu_ns, record.agree_cpu_ns,
+              record.wall_ns, record.schedule_ns);
+}
+
+template <typename Wire, typename AnyLayer>
+void transfer_layer(Wire& wire, AnyLayer& layer) {
+  wire.fields(layer.other_cpu_ns, layer.experts_cpu_ns, layer.shared_cpu_ns, layer.exchange_cpu_ns,
+              layer.sent, layer.counts, layer.initial_imbalance);
+}
+
+}  // namespace
+
 std::string encode(const IterationRecord& record) {
   WireWriter writer;
-  writer.put(record.iteration);
-  writer.put(record.begin_ns);
-  writer.put(record.end_ns);
-  writer.put(record.prompt_tokens);
-  writer.put(record.generated_tokens);
-  writer.put(record.queue);
-  writer.put_all(record.verified);
-  writer.put(record.forecast);
-  writer.put(record.draft_bytes);
-  writer.put(record.gave_up_drafts);
-  writer.put(record.tail_cpu_ns);
-  writer.put(record.agree_cpu_ns);
-  writer.put(record.wall_ns);
-  writer.put(record.schedule_ns);
+  transfer_fields(writer, record);
   writer.put(static_cast<uint32_t>(record.layers.size()));
-  for (const LayerRecord& layer : record.layers) {
-    writer.put(layer.other_cpu_ns);
-    writer.put(layer.experts_cpu_ns);
-    writer.put(layer.shared_cpu_ns);
-    writer.put(layer.exchange_cpu_ns);
-    writer.put_all(layer.sent);
-    writer.put_all(layer.counts);
-    writer.put(layer.initial_imbalance);
-  }
+  for (const LayerRecord& layer : record.layers) transfer_layer(writer, layer);
   return writer.take();
 }
 
 IterationRecord decode_iteration(std::string_view bytes) {
   WireReader reader(bytes);
   IterationRecord record;
-  record.iteration = reader.get<int64_t>();
-  record.begin_ns = reader.get<int64_t>();
-  record.end_ns = reader.get<int64_t>();
-  record.prompt_tokens = reader.get<int64_t>();
-  record.generated_tokens = reader.get<int64_t>();
-  record.queue = reader.get<QueueRecord>();
-  record.verified = reader.get_all<Verified>();
-  record.forecast = reader.get<Forecast>();
-  record.draft_bytes = reader.get<int64_t>();
-  record.gave_up_drafts = reader.get<bool>();
-  record.tail_cpu_ns = reader.get<int64_t>();
-  record.agree_cpu_ns = reader.get<int64_t>();
-  record.wall_ns = reader.get<int64_t>();
-  record.schedule_ns = reader.get<int64_t>();
+  transfer_fields(reader, record);
   record.layers.resize(reader.get<uint32_t>());
-  for (LayerRecord& layer : record.layers) {
-    layer.other_cpu_ns = reader.get<int64_t>();
-    layer.experts_cpu_ns = reader.get<int64_t>();
-    layer.shared_cpu_ns = reader.get<int64_t>();
-    layer.exchange_cpu_ns = reader.get<int64_t>();
-    layer.sent = reader.get_all<int32_t>();
-    layer.counts = reader.get_all<int32_t>();
-    layer.initial_imbalance = reader.get<float>();
-  }
+  for (LayerRecord& layer : record.layers) transfer_layer(reader, layer);
   return record;
 }
 

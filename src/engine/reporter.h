@@ -57,10 +57,10 @@ class Reporter {
 
   // Requests were held and released, and now no rank has work.
   virtual Status idle() = 0;
-  // For the commands kReportWhenIdle, kRecordExperts and kEndRecord (engine/request_feed.h), in
-  // order with the iterations around them.
+  // For the commands kReportWhenIdle, kRecordExperts and kEndRecord (engine/command.h), in order
+  // with the iterations around them. number: of the latter two, which may be repeated.
   virtual void report_when_idle() = 0;
-  virtual Status record_experts(bool records) = 0;
+  virtual Status record_experts(bool records, int number) = 0;
 };
 
 }  // namespace wideep::engine

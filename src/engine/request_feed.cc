@@ -9,14 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/try.h"
-#include "engine/wire.h"
 
 namespace wideep::engine {
 namespace {
@@ -32,36 +30,6 @@ constexpr milliseconds kBridgeInterval{2};
 constexpr std::chrono::microseconds kBurstGap{300};
 constexpr milliseconds kMostBurst{3};
 
-// Empty: none.
-SharedGrammar read_grammar(WireReader& reader) {
-  std::string bytes = reader.get_text();
-  return bytes.empty() ? nullptr : std::make_shared<const std::string>(std::move(bytes));
-}
-
-// last_prompt, last_grammar: of the submit before, for those that repeat it.
-Command decode(std::string_view message, SharedTokens* last_prompt, SharedGrammar* last_grammar) {
-  WireReader reader(message);
-  Command command;
-  command.kind = reader.get<Command::Kind>();
-  command.owner = reader.get<int>();
-  Request& request = command.request;
-  request.index = reader.get<int>();
-  if (!reader.get<bool>()) *last_prompt = reader.get_all<int32_t>();
-  request.prompt = *last_prompt;
-  if (!reader.get<bool>()) *last_grammar = read_grammar(reader);
-  request.grammar = *last_grammar;
-  request.answered = reader.get_all<int32_t>();
-  request.max_tokens = reader.get<int>();
-  request.sampling = reader.get<SamplingParams>();
-  request.bias = reader.get_all<TokenBias>();
-  request.draw = reader.get<int>();
-  request.ignore_eos = reader.get<bool>();
-  request.speculates = reader.get<bool>();
-  request.returns_experts = reader.get<bool>();
-  command.epoch = reader.get<uint32_t>();
-  return command;
-}
-
 bool must_end(const transport::Endpoint& endpoint) {
   const transport::ControlPage& control = endpoint.memory().control();
   return control.stop_requested.load() != 0 || control.change_requested.load() != 0 ||
@@ -69,35 +37,6 @@ bool must_end(const transport::Endpoint& endpoint) {
 }
 
 }  // namespace
-
-std::string CommandEncoder::encode(const Command& command) {
-  const SharedTokens& prompt = command.request.prompt;
-  const bool repeats = command.kind != Command::Kind::kSubmit || prompt.is_copy_of(last_prompt_);
-  if (!repeats) last_prompt_ = prompt;
-  WireWriter writer;
-  writer.put(command.kind);
-  writer.put(command.owner);
-  writer.put(command.request.index);
-  writer.put(repeats);
-  if (!repeats) writer.put_all(prompt.ids());
-  const SharedGrammar& grammar = command.request.grammar;
-  const bool repeats_grammar = command.kind != Command::Kind::kSubmit || grammar == last_grammar_;
-  writer.put(repeats_grammar);
-  if (!repeats_grammar) {
-    writer.put_text(grammar ? *grammar : std::string());
-    last_grammar_ = grammar;
-  }
-  writer.put_all(command.request.answered);
-  writer.put(command.request.max_tokens);
-  writer.put(command.request.sampling);
-  writer.put_all(command.request.bias);
-  writer.put(command.request.draw);
-  writer.put(command.request.ignore_eos);
-  writer.put(command.request.speculates);
-  writer.put(command.request.returns_experts);
-  writer.put(command.epoch);
-  return writer.take();
-}
 
 RequestFeed::RequestFeed(int fd, std::optional<int> owner, transport::Bridge* bridge)
     : fd_(fd), owner_(owner), bridge_(bridge) {
@@ -148,7 +87,7 @@ void RequestFeed::parse_inbox() {
 
 void RequestFeed::add(std::string_view message) {
   ++received_;
-  Command command = decode(message, &last_prompt_, &last_grammar_);
+  Command command = decoder_.decode(message);
   if (command.kind == Command::Kind::kMembers) {
     mark_ = command.epoch;
     seen_ = 0;

@@ -23,42 +23,12 @@
 #include <string>
 #include <string_view>
 
-#include "engine/request.h"
+#include "engine/command.h"
 #include "transport/bridge.h"
 #include "transport/endpoint.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {
-
-struct Command {
-  enum class Kind : uint8_t {
-    kSubmit,
-    kCancel,
-    kHold,            // requests submitted after this wait …
-    kRelease,         // … until this: they begin in the same iteration on all ranks
-    kReportWhenIdle,  // later events are buffered until no rank has work
-    kRecordExperts,   // iteration records have expert counts from the next iteration on
-    kEndRecord,
-    kFinish,  // no more requests: the run ends when all are answered
-    kStop,    // stop after the current iteration; wakes ranks that sleep, reaches other nodes
-    kMembers  // an epoch begins: later commands are for its members
-  };
-  Kind kind = Kind::kSubmit;
-  int owner = 0;       // kSubmit: the rank that computes it, if ranks have requests of their own
-  Request request;     // kSubmit; kCancel: only request.index
-  uint32_t epoch = 1;  // kMembers: that begins; of others: in which it was sent
-};
-
-// Makes the bytes of MessagePipe messages: all of one log, in order. A prompt, or a grammar, that
-// is a copy of that of the submit before is not sent again.
-class CommandEncoder {
- public:
-  std::string encode(const Command& command);
-
- private:
-  SharedTokens last_prompt_;
-  SharedGrammar last_grammar_;
-};
 
 class RequestFeed {
  public:
@@ -110,8 +80,7 @@ class RequestFeed {
   transport::Bridge* bridge_;
   std::string inbox_;
   std::deque<Command> commands_;
-  SharedTokens last_prompt_;  // of the last submit in the log
-  SharedGrammar last_grammar_;
+  CommandDecoder decoder_;
   uint32_t epoch_ = 1;  // of the rank
   uint32_t mark_ = 1;   // the last epoch that began in the log, as far as it was received
   bool drops_earlier_ = false;

@@ -35,6 +35,11 @@ class WireWriter {
     put(static_cast<uint32_t>(text.size()));
     bytes_ += text;
   }
+  // Values of any of these kinds, one after the other, as WireReader::fields() takes them in.
+  template <typename... T>
+  void fields(const T&... values) {
+    (field(values), ...);
+  }
   std::string take() { return std::move(bytes_); }
 
   // For writers that are used again and keep their memory.
@@ -43,6 +48,16 @@ class WireWriter {
   void clear() { bytes_.clear(); }
 
  private:
+  template <typename T>
+  void field(const T& plain) {
+    put(plain);
+  }
+  template <typename T>
+  void field(const std::vector<T>& values) {
+    put_all(values);
+  }
+  void field(const std::string& text) { put_text(text); }
+
   std::string bytes_;
 };
 
@@ -63,6 +78,10 @@ class WireReader {
     if (num_bytes > 0) std::memcpy(values.data(), next(num_bytes), num_bytes);
     return values;
   }
+  template <typename... T>
+  void fields(T&... values) {
+    (field(values), ...);
+  }
   bool at_end() const { return at_ == bytes_.size(); }
   std::string get_text() {
     const auto length = get<uint32_t>();
@@ -70,6 +89,16 @@ class WireReader {
   }
 
  private:
+  template <typename T>
+  void field(T& plain) {
+    plain = get<T>();
+  }
+  template <typename T>
+  void field(std::vector<T>& values) {
+    values = get_all<T>();
+  }
+  void field(std::string& text) { text = get_text(); }
+
   const char* next(size_t count) {
     WIDEEP_CHECK_LE(at_ + count, bytes_.size());
     at_ += count;

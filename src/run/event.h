@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "online/online_balancer.h"
 #include "run/background_watch.h"
+#include "transport/running_ranks.h"
 
 namespace wideep::run {
 
@@ -83,6 +84,7 @@ struct Iteration {
 // with counts has been an event already.
 struct ExpertRecording {
   bool records = false;
+  int number = 0;  // of the call of RequestWriter::record_experts
 };
 // Online balancing has moved experts, or has cancelled moves.
 using Rebalance = online::Rebalance;
@@ -124,10 +126,13 @@ struct StopRequested {
   int signal = 0;
 };
 
+// The keeper of the ranks asks whether this process still works: RankGroup::kept()->answer().
+using transport::Ping;
+
 using Event =
     std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token, Iteration,
                  ExpertRecording, Rebalance, TrustChange, BackgroundSilence, ExpertLoad, RanksIdle,
-                 RequestCounts, RoutedExperts, RankEnded, StopRequested>;
+                 RequestCounts, RoutedExperts, RankEnded, StopRequested, Ping>;
 
 // ---- from one rank to that process ----
 

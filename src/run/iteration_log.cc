@@ -109,6 +109,26 @@ IterationLog::~IterationLog() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+// The descriptor from before the fork may be of a file that was renamed or removed since.
+Status IterationLog::go_on() {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path_, error)) return {};  // a pipe or a device: as it is
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return unwritable(errno);
+  ::close(std::exchange(fd_, fd));
+  const off_t size = ::lseek(fd_, 0, SEEK_END);
+  off_t end = size;
+  for (char last = 0; end > 0; --end) {
+    if (::pread(fd_, &last, 1, end - 1) != 1) return unwritable(errno);
+    if (last == '\n') break;
+  }
+  if (size < 0 || ::ftruncate(fd_, end) != 0 || ::lseek(fd_, end, SEEK_SET) != end) {
+    return unwritable(errno);
+  }
+  bytes_ = static_cast<uint64_t>(end);
+  return {};
+}
+
 void IterationLog::add(const online::Rebalance& rebalance) {
   moves_ += rebalance.moves;
   moved_bytes_ += rebalance.bytes;

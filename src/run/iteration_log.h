@@ -34,6 +34,10 @@ class IterationLog {
   IterationLog& operator=(IterationLog&& other) noexcept;
   ~IterationLog();
 
+  // In another process, where the one that wrote the log has died: appends to the file that has the
+  // path now, after its last whole line. Errors (failed): it cannot be written.
+  Status go_on();
+
   // Adds these moves to the next line.
   void add(const online::Rebalance& rebalance);
   // Writes a line. After an error nothing more is written, and the file ends with its last whole

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -92,6 +93,37 @@ TEST(IterationLog, ARotatedLogHasTheLastLinesInTwoFiles) {
 }
 
 // Its lines would look like those before the first of this run.
+// The process that wrote it has died, perhaps in the middle of a line, or of a rotation.
+TEST(IterationLog, AnotherProcessGoesOnWithTheFileThatHasThePathNow) {
+  const base::ScratchDirectory directory;
+  const std::string path = directory.file("log.jsonl");
+  auto first = IterationLog::create(path, 5000);
+  ASSERT_TRUE(first.ok());
+  first->add(IterationSummary{.iteration = 1});
+  std::filesystem::rename(path, path + ".1");
+  std::ofstream(path) << "{\"iter\": 2}\n{\"iter\": 3, \"iterLat";
+  ASSERT_TRUE(first->go_on().ok());
+  for (int64_t iteration = 3; iteration < 40; ++iteration)
+    first->add(IterationSummary{.iteration = iteration});
+  EXPECT_TRUE(first->status().ok());
+  int64_t expected = 39;
+  const auto last = lines_of(path), previous = lines_of(path + ".1");
+  for (auto line = last.rbegin(); line != last.rend(); ++line) {
+    EXPECT_EQ((*line)["iter"], expected--);
+  }
+  for (auto line = previous.rbegin(); line != previous.rend(); ++line) {
+    EXPECT_EQ((*line)["iter"], expected--);
+  }
+  EXPECT_LE(std::filesystem::file_size(path), 5000u);
+  EXPECT_LE(std::filesystem::file_size(path + ".1"), 5000u);
+  // Removed by somebody: a new one begins.
+  std::filesystem::remove(path);
+  std::ofstream(path).close();
+  ASSERT_TRUE(first->go_on().ok());
+  first->add(IterationSummary{.iteration = 40});
+  EXPECT_EQ(lines_of(path).size(), 1u);
+}
+
 TEST(IterationLog, AnEarlierRunsSecondFileIsRemoved) {
   const base::ScratchDirectory directory;
   const std::string path = directory.file("log.jsonl");

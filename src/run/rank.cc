@@ -216,7 +216,11 @@ class Rank {
         threads_(plan_.threads.of_rank(index_on_node(seat))),
         loader_(
             run.inputs().tensors(), run.options().format,
-            [this](uint64_t bytes) { reporter_.weights_read(bytes); }, &threads_),
+            [this](uint64_t bytes) {
+              has_read_ = true;
+              reporter_.weights_read(bytes);
+            },
+            &threads_),
         compute_(*run.inputs().kernels, threads_),
         kv_(config_, plan_.cache, layers_, plan_.joint ? plan_.mapping.sizes().tp : 1),
         states_(config_, layers_),
@@ -229,7 +233,7 @@ class Rank {
 
   Status run() {
     WIDEEP_TRY(load());
-    WIDEEP_TRY(run_.inputs().tensors().check_unchanged());
+    WIDEEP_TRY(check_what_was_read());
     for (;;) {
       WIDEEP_TRY_ASSIGN(const std::optional<transport::Members> members, seat_.join());
       if (!members) return {};
@@ -244,6 +248,10 @@ class Rank {
 
  private:
   Status load();
+  // That it is still what the file had when it was opened.
+  Status check_what_was_read() {
+    return std::exchange(has_read_, false) ? run_.inputs().tensors().check_unchanged() : Status();
+  }
   void begin_with_new_front() {
     feed_.restart(seat_.commands());
     reporter_.forget_front();
@@ -266,6 +274,7 @@ class Rank {
   transport::Seat& seat_;
   RankReporter reporter_;
   parallel::LayerRange layers_;
+  bool has_read_ = false;  // weights, since check_what_was_read(); set by one thread at a time
   base::ThreadPool threads_;
   weights::WeightLoader loader_;
   model::Compute compute_;
@@ -376,6 +385,7 @@ Status Rank::compute(const transport::Members& members) {
       stage_of(run_, world, is_elastic() ? members.ranks : plan_.mapping.stage(world.rank()));
   reporter_.set_members(members);
   WIDEEP_TRY(prepare_experts(stage, members));
+  WIDEEP_TRY(check_what_was_read());
   if (online() != nullptr) slots_->read_pool(*online()->pool);
   FaultDrill::pass(FaultDrill::Step::kFilled);
   WIDEEP_TRY(transport::wait_for_weights(*stage.ranks));

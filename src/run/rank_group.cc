@@ -107,6 +107,16 @@ void take_back(const Run& run, int rank) {
   }
 }
 
+// Experts that a lost rank had are read again, unless the host pool has all. Where the checkpoint
+// is not what it was, they would be other experts.
+Status check_what_is_read_again(const Run& run) {
+  const auto& stages = run.online();
+  const bool all_in_pools = !stages.empty() && std::ranges::all_of(stages, [](const auto& stage) {
+    return stage.balances() && stage.pool->is_filled();
+  });
+  return all_in_pools ? Status() : run.inputs().tensors().check_unchanged();
+}
+
 const transport::NodePlace* place_of(const Run& run) {
   return run.options().kept_nodes ? &run.options().kept_nodes->place : nullptr;
 }
@@ -122,6 +132,7 @@ Result<transport::NodeClient::Ended> RankGroup::keep_node(
                  .segment_bytes = run.plan().segment.bytes(),
                  .timeout = run.options().timeout},
        .place = *place_of(run),
+       .can_go_on = [&run] { return check_what_is_read_again(run); },
        .before_epoch = [&run] { clear_boards(run); },
        .after_death = [&run](int rank) { take_back(run, rank); }},
       [&](transport::Seat& seat) { return run_rank(run, seat); }, memory);
@@ -132,17 +143,19 @@ Status RankGroup::keep(const Run& run, const Clients& clients,
   ::signal(SIGPIPE, SIG_IGN);
   const RunPlan& plan = run.plan();
   const int num_ranks = plan.mapping.world_size();
-  const transport::KeeperOptions options{.group = {.num_ranks = num_ranks,
-                                                   .segment_bytes = plan.segment.bytes(),
-                                                   .timeout = run.options().timeout},
-                                         .wanted = plan.start_ranks,
-                                         .least = plan.is_elastic() ? 1 : num_ranks,
-                                         .listener = clients.listener,
-                                         .companion = clients.companion,
-                                         .before_epoch = [&run] { clear_boards(run); },
-                                         .after_death = [&run](int rank) { take_back(run, rank); },
-                                         .nodes = clients.nodes,
-                                         .place = place_of(run)};
+  const transport::KeeperOptions options{
+      .group = {.num_ranks = num_ranks,
+                .segment_bytes = plan.segment.bytes(),
+                .timeout = run.options().timeout},
+      .wanted = plan.start_ranks,
+      .least = plan.is_elastic() ? 1 : num_ranks,
+      .listener = clients.listener,
+      .companion = clients.companion,
+      .can_go_on = [&run] { return check_what_is_read_again(run); },
+      .before_epoch = [&run] { clear_boards(run); },
+      .after_death = [&run](int rank) { take_back(run, rank); },
+      .nodes = clients.nodes,
+      .place = place_of(run)};
   return transport::keep_ranks(
       options, [&](transport::Seat& seat) { return run_rank(run, seat); },
       [&](std::unique_ptr<transport::KeptRanks> ranks) {
@@ -246,8 +259,10 @@ Status RankGroup::want(int num_ranks) {
                     "tensor_parallel_size",
                     most, num_ranks));
   }
-  for (int rank = num_ranks; rank < most; ++rank) requests_.retire(rank);
-  return ranks_->want(num_ranks);
+  WIDEEP_TRY(check_what_is_read_again(run_));
+  WIDEEP_TRY(ranks_->want(num_ranks));
+  requests_.want(num_ranks);
+  return {};
 }
 
 // The flag in shared memory stops ranks that compute; the command wakes ranks that sleep and
@@ -255,6 +270,7 @@ Status RankGroup::want(int num_ranks) {
 void RankGroup::stop() {
   ranks_->memory().control().stop_requested = 1;
   requests_.stop();
+  if (kept_ != nullptr) kept_->stop();
 }
 
 // ---- from events of one rank to events of the run ----
@@ -280,7 +296,7 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   }
   if (auto* each = std::get_if<MembersChanged>(&event)) return merge_change(rank, std::move(*each));
   if (const auto* each = std::get_if<RanksIdle>(&event)) return when_last(*each, &idle_);
-  if (const auto* each = std::get_if<ExpertRecording>(&event)) return when_last(*each, &recording_);
+  if (const auto* each = std::get_if<ExpertRecording>(&event)) return merge_recording(rank, *each);
   if (auto* each = std::get_if<RankIteration>(&event)) {
     auto iteration = iterations_.add(rank, std::move(each->record));
     iteration_ended_ = iteration_ended_ || iteration.has_value();
@@ -305,6 +321,19 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
         }
       },
       std::move(event));
+}
+
+// When every member has answered the same call. Ranks that stay members answer again when it is
+// repeated to those that join.
+std::optional<Event> RankGroup::merge_recording(int rank, const ExpertRecording& recording) {
+  recordings_[rank] = recording.number;
+  const bool all = std::ranges::all_of(members_, [&](int member) {
+    const auto answer = recordings_.find(member);
+    return answer != recordings_.end() && answer->second == recording.number;
+  });
+  if (!all || recording.number <= last_recording_) return std::nullopt;
+  last_recording_ = recording.number;
+  return recording;
 }
 
 // When the last member has said so, nothing of an earlier epoch is on its way any more.

@@ -21,6 +21,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -82,7 +83,8 @@ class RankGroup {
   void stop();
   // Asks for this many ranks of an elastic run with a keeper: others are added, with an event
   // MembersChanged when they compute, or retired, with RankDied (was_expected). Requests go on.
-  // Errors (invalid input): the number cannot be had, with the reason.
+  // Errors (invalid input): the number cannot be had, with the reason; (failed) the checkpoint has
+  // changed.
   Status want(int num_ranks);
   // Makes ranks fail that still run when this time is over.
   void end_within(std::chrono::milliseconds grace) { ranks_->end_within(grace); }
@@ -93,10 +95,12 @@ class RankGroup {
             std::unique_ptr<transport::RunningRanks> ranks);
   std::optional<Event> take(transport::RankMessage message);
   std::optional<Event> take(transport::StopSignal stop);
+  std::optional<Event> take(transport::Ping ping) { return ping; }
   std::optional<Event> take(transport::RankStarted rank);
   std::optional<Event> take(transport::RankDied rank);
   std::optional<Event> merge(int rank, RankEvent event);
   std::optional<Event> merge_change(int rank, MembersChanged change);
+  std::optional<Event> merge_recording(int rank, const ExpertRecording& recording);
   std::optional<BackgroundSilence> watch();
 
   // The ranks that have sent an event of which all have to send one; empty again when all have.
@@ -109,9 +113,11 @@ class RankGroup {
   transport::KeptRanks* kept_ = nullptr;  // ranks_, if it is one
   RequestWriter requests_;
   std::vector<int> members_;
-  Senders ready_, recording_, idle_;
-  bool has_begun_ = false;  // all ranks were ready
-  int reloaded_ = 0;        // experts, by the members that have begun the next epoch
+  Senders ready_, idle_;
+  std::map<int, int> recordings_;  // ExpertRecording::number that each rank has sent last
+  int last_recording_ = 0;         // that was an event
+  bool has_begun_ = false;         // all ranks were ready
+  int reloaded_ = 0;               // experts, by the members that have begun the next epoch
   IterationAssembler iterations_;
   BackgroundWatch background_;
   bool iteration_ended_ = false;  // since watch() was called

@@ -182,9 +182,9 @@ Status RankReporter::idle() {
 }
 
 // Sent in order with the iterations, so that the receiver knows which of them have counts.
-Status RankReporter::record_experts(bool records) {
+Status RankReporter::record_experts(bool records, int number) {
   records_experts_ = records;
-  return send(ExpertRecording{records});
+  return send(ExpertRecording{records, number});
 }
 
 void RankReporter::weights_read(uint64_t bytes) const {

@@ -33,7 +33,7 @@ class RankReporter : public engine::Reporter {
   Status ended(int request_index) override;
   Status idle() override;
   void report_when_idle() override { reports_when_idle_ = true; }
-  Status record_experts(bool records) override;
+  Status record_experts(bool records, int number) override;
 
   // Any thread. Send errors are ignored: they mean that the receiving process has ended, which ends
   // this rank anyway.

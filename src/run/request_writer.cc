@@ -27,7 +27,10 @@ struct RequestWriter::Pipe {
 };
 
 RequestWriter::RequestWriter(int num_owners, OnLoss on_loss) : on_loss_(on_loss) {
-  for (int owner = 0; owner < num_owners; ++owner) tokens_of_owner_[owner] = 0;
+  for (int owner = 0; owner < num_owners; ++owner) {
+    tokens_of_owner_[owner] = 0;
+    members_.push_back(owner);
+  }
 }
 
 RequestWriter::~RequestWriter() = default;
@@ -104,7 +107,14 @@ RequestWriter::Running* RequestWriter::find(int index) {
 void RequestWriter::record_experts(bool records) {
   const std::lock_guard lock(mutex_);
   records_experts_ = records;
-  write(records ? Command::Kind::kRecordExperts : Command::Kind::kEndRecord);
+  ++num_recordings_;
+  write_recording();
+}
+
+// Numbered, so that an answer to an earlier one is not taken for one to this.
+void RequestWriter::write_recording() {
+  write({.kind = records_experts_ ? Command::Kind::kRecordExperts : Command::Kind::kEndRecord,
+         .request = {.index = num_recordings_}});
 }
 
 void RequestWriter::finish() {
@@ -114,6 +124,7 @@ void RequestWriter::finish() {
 
 void RequestWriter::stop() {
   const std::lock_guard lock(mutex_);
+  is_stopping_ = true;
   write(Command::Kind::kStop);
 }
 
@@ -160,6 +171,7 @@ RequestWriter::Loss RequestWriter::lose_rank(int rank, bool is_own_fault) {
   joining_.erase(rank);
   const bool moves = on_loss_ == OnLoss::kMove;
   if (moves) tokens_of_owner_.erase(rank);
+  std::erase(members_, rank);
   Loss loss;
   std::vector<Running> orphans;
   for (auto next = running_.begin(); next != running_.end();) {
@@ -190,13 +202,23 @@ bool RequestWriter::is_computed_by(int index, int rank) {
   return found != running_.end() && found->second.owner == rank;
 }
 
-void RequestWriter::retire(int rank) {
+void RequestWriter::want(int num_ranks) {
   const std::lock_guard lock(mutex_);
-  tokens_of_owner_.erase(rank);
+  std::erase_if(tokens_of_owner_, [&](const auto& owner) { return owner.first >= num_ranks; });
+  for (const int rank : members_) {
+    if (rank < num_ranks) tokens_of_owner_.try_emplace(rank, tokens_of(rank));
+  }
+}
+
+int64_t RequestWriter::tokens_of(int owner) const {
+  int64_t tokens = 0;
+  for (const auto& [index, each] : running_) tokens += each.owner == owner ? each.tokens : 0;
+  return tokens;
 }
 
 int RequestWriter::change_members(uint32_t epoch, const std::vector<int>& ranks) {
   const std::lock_guard lock(mutex_);
+  members_ = ranks;
   for (const int rank : ranks) {
     if (const auto joining = joining_.extract(rank)) pipes_[rank] = std::move(joining.mapped());
     if (on_loss_ == OnLoss::kMove) tokens_of_owner_.try_emplace(rank, 0);
@@ -206,9 +228,10 @@ int RequestWriter::change_members(uint32_t epoch, const std::vector<int>& ranks)
       return std::ranges::find(ranks, owner.first) == ranks.end();
     });
   }
-  encoder_ = {};  // new ranks do not know the last prompt
   write({.kind = Command::Kind::kMembers, .request = {}, .epoch = epoch});
-  if (records_experts_) write(Command::Kind::kRecordExperts);
+  // A rank that stays may have dropped it with the last epoch, and one that joins has not read it.
+  if (num_recordings_ > 0) write_recording();
+  if (is_stopping_) write(Command::Kind::kStop);
   std::vector<Running> again = std::exchange(orphans_, {});
   if (on_loss_ == OnLoss::kReplay) {
     for (auto& [index, each] : std::exchange(running_, {})) again.push_back(std::move(each));

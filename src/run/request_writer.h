@@ -57,7 +57,8 @@ class RequestWriter {
   void cut(int index);
 
   // Whether iteration records contain expert counts, from the ranks' next iteration on. The event
-  // ExpertRecording follows when all ranks have begun, or ended.
+  // ExpertRecording follows when all ranks have begun, or ended, also if others take their places
+  // meanwhile.
   void record_experts(bool records);
   // No more requests follow: the ranks end when all are answered.
   void finish();
@@ -80,8 +81,9 @@ class RequestWriter {
   Loss lose_rank(int rank, bool is_own_fault);
   // Whether that owner has the request now.
   bool is_computed_by(int index, int rank);
-  // The owner gets no further requests. It will end; what it computes then moves (lose_rank).
-  void retire(int rank);
+  // Owners from this number on get no further requests. They will end; what they compute then moves
+  // (lose_rank). Those before it, as far as they are members, get requests again.
+  void want(int num_ranks);
   // An epoch has begun, and all its members have said so. Returns how many requests were submitted
   // again.
   int change_members(uint32_t epoch, const std::vector<int>& ranks);
@@ -100,10 +102,12 @@ class RequestWriter {
   };
   bool keeps() const { return on_loss_ != OnLoss::kEnd; }
   int least_loaded() const;
+  int64_t tokens_of(int owner) const;
   void submit_to(int owner, Running running);
   Running* find(int index);
   void write(const engine::Command& command);
   void write(engine::Command::Kind kind) { write({.kind = kind, .request = {}}); }
+  void write_recording();
   void end(int index);
 
   const OnLoss on_loss_;
@@ -113,7 +117,9 @@ class RequestWriter {
   std::map<int, int64_t> tokens_of_owner_;  // of the owners that may get requests
   std::map<int, Running> running_;          // by request index
   std::vector<Running> orphans_;            // while no owner lives
-  bool records_experts_ = false;
+  std::vector<int> members_;                // of the epoch, as far as they live
+  int num_recordings_ = 0;                  // calls of record_experts()
+  bool records_experts_ = false, is_stopping_ = false;
 };
 
 }  // namespace wideep::run

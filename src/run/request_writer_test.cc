@@ -92,6 +92,51 @@ TEST(RequestWriter, GivesTheRequestsOfALostRankToOthersWithWhatWasAnswered) {
   EXPECT_EQ(requests[1].prompt.ids(), (std::vector<int32_t>{1, 2, 1}));
 }
 
+// What a submit repeats of the one before is not sent again. A rank that was a member before knows
+// what one that joins does not: neither may take it for the next request's.
+TEST(RequestWriter, AFormatEndsWithItsRequestHoweverMembersChange) {
+  for (const auto on_loss : {RequestWriter::OnLoss::kMove, RequestWriter::OnLoss::kReplay}) {
+    Ranks ranks(2, on_loss);
+    Request formatted = request(0);
+    formatted.grammar = std::make_shared<const std::string>("a format");
+    ranks.writer().submit(formatted);
+    ranks.writer().answered(0, 7, true);
+    ranks.die(1);
+    ranks.writer().lose_rank(1, false);
+    ranks.start(1, true);
+    ranks.writer().change_members(2, {0, 1});
+    for (const int rank : {0, 1}) ranks.feed(rank).begin_epoch(2, true);
+    for (int index = 1; index < 5; ++index) {
+      ranks.writer().submit(request(index));
+      for (const int rank : {0, 1}) {
+        const Request plain = ranks.next(rank).request;
+        EXPECT_EQ(plain.index, index);
+        EXPECT_EQ(plain.grammar, nullptr) << "rank " << rank;
+        EXPECT_THAT(plain.prompt.ids(), ElementsAre(1, 2, index)) << "rank " << rank;
+      }
+    }
+  }
+}
+
+// The same prompt and format, before and after.
+TEST(RequestWriter, ARepeatedFormatIsSentAgainToNewMembers) {
+  Ranks ranks(2, RequestWriter::OnLoss::kReplay);
+  Request formatted = request(0);
+  formatted.grammar = std::make_shared<const std::string>("a format");
+  ranks.writer().submit(formatted);
+  ranks.die(1);
+  ranks.writer().lose_rank(1, false);
+  ranks.start(1, true);
+  EXPECT_EQ(ranks.writer().change_members(2, {0, 1}), 1);
+  for (const int rank : {0, 1}) {
+    ranks.feed(rank).begin_epoch(2, true);
+    const Request again = ranks.next(rank).request;
+    ASSERT_NE(again.grammar, nullptr) << "rank " << rank;
+    EXPECT_EQ(*again.grammar, "a format");
+    EXPECT_THAT(again.prompt.ids(), ElementsAre(1, 2, 0));
+  }
+}
+
 TEST(RequestWriter, KeepsRequestsUntilARankReturns) {
   Ranks ranks(1, RequestWriter::OnLoss::kMove);
   ranks.writer().submit(request(0));
@@ -141,9 +186,41 @@ TEST(RequestWriter, GivesUpARequestThatKillsItsRanks) {
 
 TEST(RequestWriter, ARetiredRankGetsNoFurtherRequests) {
   Ranks ranks(2, RequestWriter::OnLoss::kMove);
-  ranks.writer().retire(1);
+  ranks.writer().want(1);
   for (int i = 0; i < 4; ++i) ranks.writer().submit(request(i));
   EXPECT_EQ(ranks.submitted(0, 4).size(), 4u);
+  // It stays after all, with less to do than the other one.
+  ranks.writer().want(2);
+  ranks.writer().submit(request(4));
+  EXPECT_EQ(ranks.submitted(1, 1)[0].index, 4);
+}
+
+TEST(RequestWriter, ADeadRankGetsNoRequestsHoweverManyAreWanted) {
+  Ranks ranks(2, RequestWriter::OnLoss::kMove);
+  ranks.die(1);
+  ranks.writer().lose_rank(1, false);
+  ranks.writer().want(2);
+  for (int i = 0; i < 3; ++i) ranks.writer().submit(request(i));
+  EXPECT_EQ(ranks.submitted(0, 3).size(), 3u);
+}
+
+// What members have dropped with the last epoch, and those that join have never read.
+TEST(RequestWriter, RecordingsAndTheEndAreSaidAgainToNewMembers) {
+  Ranks ranks(2, RequestWriter::OnLoss::kReplay);
+  ranks.writer().record_experts(true);
+  ranks.writer().record_experts(false);
+  ranks.die(1);
+  ranks.writer().lose_rank(1, false);
+  ranks.start(1, true);
+  ranks.writer().stop();
+  ranks.writer().change_members(2, {0, 1});
+  for (const int rank : {0, 1}) {
+    ranks.feed(rank).begin_epoch(2, true);
+    const Command recording = ranks.next(rank), stop = ranks.next(rank);
+    EXPECT_EQ(recording.kind, Command::Kind::kEndRecord);
+    EXPECT_EQ(recording.request.index, 2);
+    EXPECT_EQ(stop.kind, Command::Kind::kStop);
+  }
 }
 
 TEST(RequestWriter, GoesOnWhereTheCacheIs) {

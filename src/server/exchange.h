@@ -78,6 +78,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // with the request, and another process gets them with it. It makes the reply anew; of reply(),
   // send() and the like, the calls whose bytes the client has got already write nothing.
   bool keeps_records() const;
+  // The process that had read this request has died: what it had promised holds.
+  bool is_inherited() const { return is_inherited_; }
+  void set_inherited() { is_inherited_ = true; }
+  // That process had begun to reply, but not with an answer that has records: it had refused it.
+  bool was_refused() const { return calls_before_ > 0 && records().empty(); }
   std::vector<std::string> records() const;
   void add_record(std::string_view record);
   // Calls so far that write bytes.
@@ -101,6 +106,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::string path_, body_;
   std::string headers_;  // of the reply, added by add_header()
   bool allows_origin_ = false;
+  bool is_inherited_ = false;
   bool streams_ = false;
   bool in_chunks_ = false;  // chunked transfer encoding
   std::string unsent_;  // kChunkHead bytes for a chunk's head, then the bytes since the last flush

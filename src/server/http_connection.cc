@@ -93,8 +93,14 @@ bool HttpConnection::go_on(bool is_suspect) {
     return false;
   }
   const auto kept = shared_from_this();
+  goes_on_ = true;
   read_request();
+  goes_on_ = false;
   return true;
+}
+
+bool HttpConnection::has_unread() const {
+  return state_ == kWriting && evbuffer_get_length(bufferevent_get_output(stream_)) > 0;
 }
 
 void HttpConnection::disconnect() {
@@ -217,6 +223,7 @@ void HttpConnection::serve() {
   reader_ = RequestReader(setup_.options.limits());
   const auto exchange = std::make_shared<Exchange>(*this, std::move(head), std::move(body));
   exchange_ = exchange.get();
+  if (std::exchange(goes_on_, false)) exchange->set_inherited();  // what follows it is new
   const std::string origin = allowed_origin(setup_.options, exchange->header("origin"));
   if (!setup_.options.cors_origins.empty()) exchange->add_header("Vary", "Origin");
   if (!origin.empty()) exchange->allow_origin(origin);

@@ -77,6 +77,8 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void flush_later(std::shared_ptr<Exchange> exchange) override;
   void end_reply(bool keeps_alive) override;
   ConnectionJournal* journal() override { return journal_.get(); }
+  // Of a reply that is complete: bytes that the client has not taken.
+  bool has_unread() const;
 
  private:
   enum State { kReading, kWaiting, kWriting, kLingering, kClosed };
@@ -118,6 +120,7 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   Clock::time_point body_start_;
   bool keeps_alive_ = true;
   bool refuses_ = false;
+  bool goes_on_ = false;          // now, where another process has died
   Exchange* exchange_ = nullptr;  // in progress; null in all states but kWaiting
   bool watched_ = false;          // registered with left_fd
   size_t dropped_bytes_ = 0;      // while lingering

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -248,6 +249,11 @@ void HttpServer::adopt(int socket, std::unique_ptr<ConnectionJournal> journal, i
 void HttpServer::forget(HttpConnection* connection) {
   if (on_closed_ && connection->id() != 0) on_closed_(connection->id());
   connections_.erase(connection);
+}
+
+bool HttpServer::has_unread() const {
+  return std::ranges::any_of(connections_,
+                             [](const auto& each) { return each.second->has_unread(); });
 }
 
 void HttpServer::watch(int fd, std::function<void()> readable) {

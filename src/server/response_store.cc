@@ -31,6 +31,13 @@ std::shared_ptr<const StoredResponse> ResponseStore::find(const std::string& id)
   return found == entries_.end() ? nullptr : found->second.response;
 }
 
+std::shared_ptr<const StoredResponse> ResponseStore::previous(const std::string& id) const {
+  if (auto stored = find(id)) return stored;
+  const std::lock_guard lock(mutex_);
+  const auto found = lent_.find(id);
+  return found == lent_.end() ? nullptr : found->second;
+}
+
 bool ResponseStore::erase(const std::string& id) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(id);
@@ -40,7 +47,7 @@ bool ResponseStore::erase(const std::string& id) {
 }
 
 std::string ResponseStore::record_of(const std::string& id) const {
-  const auto found = find(id);
+  const auto found = previous(id);
   if (found == nullptr) return "";
   engine::WireWriter writer;
   writer.put_text(id);
@@ -49,14 +56,25 @@ std::string ResponseStore::record_of(const std::string& id) const {
   return writer.take();
 }
 
-void ResponseStore::restore(std::string_view record) {
-  if (record.empty()) return;
+std::shared_ptr<const ResponseStore::Loan> ResponseStore::lend(std::string_view record) {
+  if (record.empty()) return nullptr;
   engine::WireReader reader(record);
   const std::string id(reader.get_text());
   StoredResponse response;
   response.response = reader.get_text();
   response.conversation = reader.get_text();
-  if (find(id) == nullptr) add(id, std::move(response));
+  return std::make_shared<const Loan>(*this, id, std::move(response));
+}
+
+ResponseStore::Loan::Loan(ResponseStore& store, const std::string& id, StoredResponse response)
+    : store_(store) {
+  const std::lock_guard lock(store_.mutex_);
+  entry_ = store_.lent_.emplace(id, std::make_shared<const StoredResponse>(std::move(response)));
+}
+
+ResponseStore::Loan::~Loan() {
+  const std::lock_guard lock(store_.mutex_);
+  store_.lent_.erase(entry_);
 }
 
 void ResponseStore::drop(Entries::iterator entry) {

@@ -43,10 +43,15 @@ class ResponseStore {
   std::shared_ptr<const StoredResponse> find(const std::string& id) const;
   bool erase(const std::string& id);  // false: there was none
 
+  // As find(), for the request that goes on from it: also what it was lent.
+  std::shared_ptr<const StoredResponse> previous(const std::string& id) const;
+
   // For another process, which goes on with a reply that depends on the stored response: what this
-  // one has, "" for nothing.
+  // one has, "" for nothing. It is lent to that request alone, while the loan is held, since it may
+  // have been erased meanwhile.
   std::string record_of(const std::string& id) const;
-  void restore(std::string_view record);
+  class Loan;
+  std::shared_ptr<const Loan> lend(std::string_view record);  // null: nothing
 
   size_t size() const;
   size_t bytes() const;
@@ -66,9 +71,23 @@ class ResponseStore {
   // Guarded by mutex_.
   Entries entries_;
   std::map<uint64_t, std::string> ids_;  // by number: from the oldest to the newest
+  std::multimap<std::string, std::shared_ptr<const StoredResponse>> lent_;
   uint64_t num_added_ = 0;
   size_t bytes_ = 0;
   uint64_t evicted_ = 0;
+};
+
+// Outlived by the store.
+class ResponseStore::Loan {
+ public:
+  Loan(ResponseStore& store, const std::string& id, StoredResponse response);
+  ~Loan();
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+ private:
+  ResponseStore& store_;
+  std::multimap<std::string, std::shared_ptr<const StoredResponse>>::iterator entry_;
 };
 
 }  // namespace wideep::server

@@ -56,16 +56,24 @@ TEST(ResponseStoreTest, AReaderKeepsWhatIsErased) {
   EXPECT_EQ(store.bytes(), 0u);
 }
 
-TEST(ResponseStoreTest, AnotherProcessGetsOne) {
+// For as long as it goes on with the request, and for that request alone: it may have been erased.
+TEST(ResponseStoreTest, AnotherProcessIsLentOne) {
   ResponseStore store({}), other({});
   store.add("a", {.response = "{}", .conversation = "[1]"});
   EXPECT_EQ(store.record_of("b"), "");
-  other.restore(store.record_of("b"));
-  other.restore(store.record_of("a"));
-  ASSERT_NE(other.find("a"), nullptr);
-  EXPECT_EQ(other.find("a")->response, "{}");
-  EXPECT_EQ(other.find("a")->conversation, "[1]");
-  EXPECT_EQ(other.size(), 1u);
+  EXPECT_EQ(other.lend(store.record_of("b")), nullptr);
+  auto lent = other.lend(store.record_of("a")), again = other.lend(store.record_of("a"));
+  for (auto* each : {&lent, &again}) {
+    ASSERT_NE(other.previous("a"), nullptr);
+    EXPECT_EQ(other.previous("a")->response, "{}");
+    EXPECT_EQ(other.previous("a")->conversation, "[1]");
+    EXPECT_EQ(other.record_of("a"), store.record_of("a"));  // for the process after this one
+    EXPECT_EQ(other.find("a"), nullptr);
+    EXPECT_FALSE(other.erase("a"));
+    EXPECT_EQ(other.size(), 0u);
+    each->reset();
+  }
+  EXPECT_EQ(other.previous("a"), nullptr);
 }
 
 // Held against a plain list.

@@ -40,7 +40,7 @@ ApiError not_found(const std::string& id) {
 
 // The items of a stored response: what it answers, then its answer.
 std::optional<ordered_json> earlier_items(const ResponseStore& stored, const std::string& id) {
-  const auto found = stored.find(id);
+  const auto found = stored.previous(id);
   if (found == nullptr) return {};
   auto items = formats::parse_exact_json(found->conversation, "conversation");
   auto response = formats::parse_exact_json(found->response, "response");

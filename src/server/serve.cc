@@ -6,6 +6,7 @@
 #include "server/serve.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <future>
@@ -117,6 +118,7 @@ class Front {
     WIDEEP_TRY(http_->begin(/*accepts=*/false));
     clients_ = &ranks.connections();
     if (ranks.past().num_fronts > 0) {
+      goes_on_ = true;
       service_.restarted(ranks.past().num_fronts, ranks.past().wanted);
     }
     http_->on_closed([this](int64_t id) { clients_->drop(id); });
@@ -127,6 +129,8 @@ class Front {
   int socket() const { return http_->socket(); }
 
   bool has_started() const { return thread_.joinable(); }
+  // It goes on where another process has died.
+  bool goes_on() const { return goes_on_; }
   void start(run::RankGroup& group) {
     group_ = &group;
     backend_.start(&group.requests());
@@ -217,19 +221,24 @@ class Front {
   void take(const run::RankStarted& rank) {
     http_->post([this, rank] { service_.ranks().started(rank); });
   }
+  // After the last tokens of an iteration that its members did not all complete.
   void take(run::MembersChanged change) {
-    http_->post([this, change = std::move(change)] {
+    http_->post([this, tokens = std::exchange(tokens_, {}), change = std::move(change)] {
+      for (const run::Token& token : tokens) backend_.token(token);
       service_.ranks().changed(change, unix_seconds());
       service_.balancer().members_changed(static_cast<int>(change.ranks.size()));
     });
   }
 
-  // Refuses new requests for text (503), and stops the ranks when the running ones have ended.
+  void post(std::function<void()> call) { http_->post(std::move(call)); }
+
+  // Refuses new requests for text (503), and stops the ranks when the running ones have ended and
+  // their clients have read the replies.
   void drain() {
     http_->post([this] {
       service_.drain();
       http_->call_every(kDrainCheckMs, [this] {
-        if (service_.idle()) group_->stop();
+        if (service_.idle() && !http_->has_unread()) group_->stop();
       });
     });
   }
@@ -246,6 +255,12 @@ class Front {
       if (client->companion >= 0) {
         auto opened = ConnectionJournal::open(client->companion, client->socket);
         if (opened.ok()) journal = std::move(*opened);
+      }
+      // Nobody knows how far its last reply has come.
+      if (client->was_served && journal == nullptr) {
+        ::close(client->socket);
+        clients_->drop(client->id);
+        continue;
       }
       http_->adopt(client->socket, std::move(journal), client->id, client->is_suspect);
     }
@@ -281,6 +296,7 @@ class Front {
   std::unique_ptr<HttpServer> http_;  // destroyed before service_, which its connections use
   transport::HeldConnections* clients_ = nullptr;  // null: http_ accepts them itself
   run::RankGroup* group_ = nullptr;
+  bool goes_on_ = false;
   std::thread thread_;
 };
 
@@ -309,9 +325,12 @@ class EventPump {
 
  private:
   void take(const run::WeightsRead& read) { parts_.loading.add(read.bytes); }
-  void take(const run::RanksReady&) {
+  void take(const run::RanksReady&) { start(); }
+  // When the first members compute, or those that follow them where one has died meanwhile.
+  void start() {
+    if (parts_.front.has_started()) return;
     parts_.front.start(parts_.group);
-    parts_.view.line(parts_.serving);
+    if (!parts_.front.goes_on()) parts_.view.line(parts_.serving);
   }
   void take(run::RankStarted rank) { parts_.front.take(rank); }
   void take(run::RankDied rank) {
@@ -320,8 +339,7 @@ class EventPump {
   }
   void take(run::MembersChanged change) {
     parts_.view.line(line_of(change, parts_.experts.ranks.size()));
-    // A front that goes on where another one has died.
-    if (!parts_.front.has_started()) parts_.front.start(parts_.group);
+    start();
     parts_.front.take(std::move(change));
   }
   void take(run::Token token) { parts_.front.take(std::move(token)); }
@@ -349,7 +367,7 @@ class EventPump {
   void take(const run::StopRequested& stop) {
     // Ranks that still load have nothing to finish, but get a moment to end by themselves.
     constexpr milliseconds kGraceBeforeReady{700};
-    if (!parts_.front.has_started()) {
+    if (!parts_.front.has_started() && !parts_.front.goes_on()) {
       parts_.group.stop();
       return parts_.group.end_within(kGraceBeforeReady);
     }
@@ -366,6 +384,12 @@ class EventPump {
     if (!wrote || parts_.log->status().ok()) return;
     parts_.view.line(fmt::format("{}; no more lines are written, serving goes on",
                                  parts_.log->status().message()));
+  }
+
+  // By both threads: what hangs in either of them hangs the service.
+  void take(const run::Ping& ping) {
+    if (!parts_.front.has_started()) return parts_.group.kept()->answer(ping);
+    parts_.front.post([kept = parts_.group.kept(), ping] { kept->answer(ping); });
   }
 
   // Not used by the server.
@@ -551,6 +575,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
                   options.http.host, front.port(), service.max_sequence, chat_note);
   const auto use = [&](run::RankGroup& group) -> Status {
     if (group.kept() != nullptr) WIDEEP_TRY(front.begin(*group.kept()));
+    if (front.goes_on() && opened->log) WIDEEP_TRY(opened->log->go_on());
     EventPump pump({.group = group,
                     .front = front,
                     .log = std::move(opened->log),

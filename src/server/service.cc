@@ -12,6 +12,7 @@
 #include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "engine/wire.h"
 #include "server/dashboard_page.h"
 #include "server/messages_reply.h"
 #include "server/openai_reply.h"
@@ -258,8 +259,9 @@ void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
-  if (api == Api::kResponses) responses_.restore(Generation::kept_of(*exchange));
-  work_on_body(exchange, [this, api](std::string_view body) -> Rest {
+  std::shared_ptr<const ResponseStore::Loan> lent;
+  if (api == Api::kResponses) lent = responses_.lend(Generation::kept_of(*exchange));
+  work_on_body(exchange, [this, api, lent](std::string_view body) -> Rest {
     auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body));
     return [this, api, prepared](const std::shared_ptr<Exchange>& each) {
       generate(each, api, std::move(*prepared));
@@ -345,7 +347,8 @@ void Service::work_on_body(const std::shared_ptr<Exchange>& exchange,
   if (post_ == nullptr || is_quick(exchange->body())) {
     return work(exchange->body())(exchange);
   }
-  if (in_preparation_.size() >= static_cast<size_t>(options_.max_queue)) {
+  const bool is_full = in_preparation_.size() >= static_cast<size_t>(options_.max_queue);
+  if (is_full && !exchange->is_inherited()) {
     return refuse(exchange, queue_full(1));
   }
   const uint64_t id = next_preparation_++;
@@ -372,7 +375,7 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
   Prepared& prepared = std::get<Prepared>(parsed);
   GenerationOptions& options = prepared.options;
   const size_t num_answers = prepared.prompts.size() * static_cast<size_t>(options.n);
-  if (const auto error = check(options, num_answers)) return refuse(exchange, *error);
+  if (const auto error = check(*exchange, options, num_answers)) return refuse(exchange, *error);
   log_without_effect(options);
   if (!options.has_seed) options.sampling.seed = fresh_seed();
   if (metrics_.running == 0) watch_.began(now_seconds());
@@ -390,8 +393,13 @@ void Service::log_without_effect(const GenerationOptions& options) {
   }
 }
 
-std::optional<ApiError> Service::check(const GenerationOptions& options, size_t num_answers) const {
+// What another process has accepted, or refused, before it died stays so: its client may have begun
+// to read the answer.
+std::optional<ApiError> Service::check(const Exchange& exchange, const GenerationOptions& options,
+                                       size_t num_answers) const {
   if (failure_) return failure_;
+  if (exchange.was_refused()) return queue_full(num_answers);
+  if (exchange.is_inherited()) return {};
   if (draining_) {
     return ApiError{.status = 503, .message = "the server is shutting down", .code = "draining"};
   }
@@ -594,11 +602,11 @@ void Service::scale(const std::shared_ptr<Exchange>& exchange) {
   };
   const std::string success = fmt::format("Scaled to {} data parallel engines", wanted);
   if (want_ == nullptr) return done(400, "the number of ranks is fixed");
+  const int before = wanted_before(*exchange);  // before the keeper is told
   if (const Status status = want_(wanted); !status.ok()) return done(400, status.message());
   // Another serving process, which has died, may have been asked for it: then they are on their
   // way.
   if (wanted == ranks_.wanted() && ranks_.all_compute()) return done(200, success);
-  const int before = ranks_.wanted();
   ranks_.want(wanted, [done, success] { done(200, success); });
   call_in_(static_cast<int>(request.timeout_seconds), [this, done, before, number = scalings_,
                                                        seconds = request.timeout_seconds] {
@@ -607,6 +615,17 @@ void Service::scale(const std::shared_ptr<Exchange>& exchange) {
     [[maybe_unused]] const Status back = want_(before);
     done(408, fmt::format("the ranks did not compute within {} s; {} ranks stay", seconds, before));
   });
+}
+
+// The number of ranks to go back to. A process that goes on with the request finds the new one
+// wanted already.
+int Service::wanted_before(Exchange& exchange) const {
+  const std::vector<std::string> records = exchange.records();
+  if (!records.empty()) return engine::WireReader(records.front()).get<int>();
+  engine::WireWriter writer;
+  writer.put(ranks_.wanted());
+  exchange.add_record(writer.take());
+  return ranks_.wanted();
 }
 
 void Service::is_scaling(const std::shared_ptr<Exchange>& exchange) {

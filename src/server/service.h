@@ -132,6 +132,7 @@ class Service {
   void stop_record(const std::shared_ptr<Exchange>& exchange);
   void dump_record(const std::shared_ptr<Exchange>& exchange);
   void scale(const std::shared_ptr<Exchange>& exchange);
+  int wanted_before(Exchange& exchange) const;
   void is_scaling(const std::shared_ptr<Exchange>& exchange);
   ExpertRecorder::Done reply_with_outcome(const std::shared_ptr<Exchange>& exchange,
                                           const char* what);
@@ -141,7 +142,8 @@ class Service {
   bool may_pass(const Exchange& exchange) const;
   nlohmann::ordered_json model_json() const;
   void count_reply(const Exchange& exchange, int status);
-  std::optional<ApiError> check(const GenerationOptions& options, size_t num_answers) const;
+  std::optional<ApiError> check(const Exchange& exchange, const GenerationOptions& options,
+                                size_t num_answers) const;
   ApiError queue_full(size_t num_answers) const;
   ReplyHead head_for(Api api);
   std::string id_with(std::string_view start);

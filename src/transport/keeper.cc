@@ -38,6 +38,8 @@ using ToNode = NodeMessage::Kind;
 constexpr milliseconds kLongestSleep{1'000};
 // A stopped front may be continued at once, for example by a debugger that attaches.
 constexpr milliseconds kStoppedPatience{200};
+// It is asked whether it works, and has the group's timeout to answer, but at least this.
+constexpr milliseconds kPingInterval{1'000}, kFrontPatience{10'000};
 constexpr milliseconds kLastGrace{200};  // between failing the ranks and killing them
 // A rank that dies again and again before it joins is started ever more seldom.
 constexpr milliseconds kFirstRestartPause{50};
@@ -120,10 +122,12 @@ class Keeper {
   void reap_front();
   void step();
   void start_missing();
+  bool can_go_on();
   void end_surplus();
   void change_epoch();
   bool waits_for_pipes() const;
   void enforce_deadlines();
+  void watch_front();
   void end_all(const Status& why);
   bool no_rank_is_left() const {
     return std::ranges::none_of(ranks_, [](const RankState& each) { return each.is_there; });
@@ -146,12 +150,14 @@ class Keeper {
   bool died_of_itself_ = false;  // the last front
   Clock::time_point front_since_;
   std::optional<Clock::time_point> front_stopped_at_;
+  int64_t pings_ = 0, answered_pings_ = 0;  // to the present front, one each kPingInterval
+  Clock::time_point next_ping_;
 
   Membership::State announced_ = Membership::State::kNone;  // to the ranks
   std::optional<Clock::time_point> leave_by_;               // the roll call
-  bool ending_ = false;                                     // no rank is started any more
+  bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
-  bool had_stop_signal_ = false;
+  int stop_signal_ = 0;                       // the first one; 0: none
   std::optional<Status> failure_;             // why everything ends
   std::optional<Clock::time_point> fail_at_;  // then fail the ranks
   std::optional<Clock::time_point> kill_at_;  // then kill them
@@ -222,6 +228,9 @@ Status Keeper::fork_front() {
   }
   front_notes_ = std::move(notes.keeper);
   front_since_ = Clock::now();
+  answered_pings_ = pings_;
+  // The one before may have died without having heard of it.
+  if (stop_signal_ != 0) tell_front({.kind = Note::Kind::kStopSignal, .value = stop_signal_});
   // The front has its own copies now: a write to a rank that has ended fails there.
   for (const auto& [rank, pipes] : std::exchange(pipes_for_front_, {})) close_pipes(pipes);
   return {};
@@ -286,6 +295,11 @@ void Keeper::front_ended(int how) {
       log::warn("{}", replaced.message());
     }
   }
+  // With nothing left to do it was only waiting for the ranks.
+  if (!front_status_ && ending_ && !failure_ && stop_signal_ != 0) {
+    log::warn("{}, when all requests were answered", text);
+    front_status_ = Status();
+  }
   ending_ = true;
   if (!front_status_ && !failure_) failure_ = failed(text);
   for (int rank = 0; rank < options_.group.num_ranks; ++rank) kill_rank(rank);
@@ -299,9 +313,14 @@ void Keeper::take_front_notes() {
         // The earlier deadline counts: a second signal must not extend the grace period.
         const auto at = Clock::now() + milliseconds(note.value);
         fail_at_ = std::min(fail_at_.value_or(at), at);
-        ending_ = true;
         break;
       }
+      case Note::Kind::kStop:
+        ending_ = true;
+        break;
+      case Note::Kind::kAlive:
+        answered_pings_ = std::max(answered_pings_, note.value);
+        break;
       case Note::Kind::kWant:
         membership_.want(static_cast<int>(note.value));
         break;
@@ -374,6 +393,8 @@ void Keeper::rank_ended(int rank, const std::string& how, int64_t value) {
   // A rank that ends without an error was asked to stop, with all others.
   const bool has_stopped = value == Note::kDone && memory_->control().stop_requested.load() != 0;
   if (has_stopped) value = Note::kExpected, ending_ = true;
+  const bool was_starting = membership_.place(rank) == Membership::Place::kStarting;
+  if (was_starting && ending_ && membership_.members().epoch > 0) value = Note::kExpected;
   if (value == Note::kDone) value = Note::kOwnFault;
   state.early_deaths = state.has_joined ? 0 : state.early_deaths + 1;
   const int doublings = std::min(state.early_deaths, 10);
@@ -386,7 +407,7 @@ void Keeper::rank_ended(int rank, const std::string& how, int64_t value) {
   Note died{.kind = Note::Kind::kRankDied, .rank = rank, .value = value};
   died.set_text(how);
   tell_front(died);
-  if (membership_.members().epoch == 0 && !ending_) end_all(failed(how));
+  if (membership_.members().epoch == 0 && !ending_ && can_go_on()) end_all(failed(how));
 }
 
 void Keeper::take(const RankHost::Event& event) {
@@ -487,6 +508,7 @@ std::optional<Clock::time_point> Keeper::next_deadline() const {
   consider(clients_.next_deadline());
   consider(host_.next_deadline());
   if (options_.nodes != nullptr) consider(options_.nodes->next_deadline());
+  if (front_ > 0) consider(next_ping_);
   if (front_stopped_at_) consider(*front_stopped_at_ + kStoppedPatience);
   if (!ending_) {
     for (const int rank : membership_.missing()) {
@@ -517,7 +539,8 @@ void Keeper::handle_signals() {
       host_.reap();
       while (const auto event = host_.next_event()) take(*event);
       reap_front();
-    } else if (!std::exchange(had_stop_signal_, true)) {
+    } else if (stop_signal_ == 0) {
+      stop_signal_ = signal;
       tell_nodes({.kind = ToNode::kStopping});
       tell_front({.kind = Note::Kind::kStopSignal, .value = signal});
     } else {
@@ -556,6 +579,7 @@ void Keeper::start_missing() {
   for (const int rank : membership_.missing()) {
     if (Clock::now() < at(rank).not_before) continue;
     if (!is_here(rank) && !options_.nodes->is_up(node_of(rank))) continue;
+    if (!can_go_on()) return;
     if (const Status status = start_rank(rank); !status.ok()) {
       log::warn("{}", status.message());
       at(rank).not_before = Clock::now() + kLongestRestartPause;
@@ -563,12 +587,22 @@ void Keeper::start_missing() {
   }
 }
 
-// While everything ends, ranks that have left their group are not needed any more either.
+// What ranks read again must be what the others have read.
+bool Keeper::can_go_on() {
+  const Status status = options_.can_go_on ? options_.can_go_on() : Status();
+  if (!status.ok() && !ending_) end_all(status);
+  return status.ok();
+}
+
+// While everything ends, ranks that have left their group are not needed any more either, and
+// those that another one has to be replaced by have nothing to finish.
 void Keeper::end_surplus() {
   for (const int rank : ending_ ? membership_.waiting() : membership_.surplus()) {
     // One that still starts gets its answer when it is ready.
     if (membership_.place(rank) == Membership::Place::kWaiting) ask_to_end(rank);
   }
+  if (!ending_ || membership_.members().epoch == 0) return;
+  for (const int rank : membership_.starting()) kill_rank(rank);
 }
 
 // Whether the front cannot hear every rank yet.
@@ -600,7 +634,7 @@ void Keeper::change_epoch() {
   }
   if (ending_ || waits_for_pipes()) return;
   const auto members = membership_.form();
-  if (!members) return;
+  if (!members || !can_go_on()) return;
   announced_ = State::kIntact;
   std::vector<PeerAddress> addresses;
   if (options_.nodes != nullptr) {
@@ -613,9 +647,25 @@ void Keeper::change_epoch() {
   host_.begin_epoch(*members, addresses);
 }
 
+// A front that hangs, also in one of its threads only, is as one that has died.
+void Keeper::watch_front() {
+  const auto now = Clock::now();
+  if (front_ < 0 || now < next_ping_) return;
+  next_ping_ = now + kPingInterval;
+  const int64_t most = std::max(options_.group.timeout, kFrontPatience) / kPingInterval;
+  if (pings_ - answered_pings_ > most) {
+    log::warn("the serving process ({}) has not answered for {} s; it is ended", front_, most);
+    pings_ = answered_pings_;
+    ::kill(front_, SIGKILL);
+    return;
+  }
+  tell_front({.kind = Note::Kind::kPing, .value = ++pings_});
+}
+
 void Keeper::enforce_deadlines() {
   const auto now = Clock::now();
-  host_.kill_stopped();
+  host_.kill_hanging();
+  watch_front();
   if (front_stopped_at_ && now >= *front_stopped_at_ + kStoppedPatience) {
     front_stopped_at_.reset();
     ::kill(front_, SIGKILL);
@@ -636,6 +686,7 @@ void Keeper::enforce_deadlines() {
     end_all(interrupted("interrupted before the current iteration ended"));
   }
   if (kill_at_ && now >= *kill_at_) {
+    kill_at_.reset();
     for (int rank = 0; rank < options_.group.num_ranks; ++rank) kill_rank(rank);
   }
 }

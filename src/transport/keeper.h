@@ -21,7 +21,11 @@
 //  - The front dies: another one is forked. It gets the connections of clients, which the keeper
 //    has accepted and holds, and all ranks, which have left their epoch and begin anew with its
 //    requests.
-//  - The front gets SIGINT and SIGTERM as events. If a second one comes, everything ends at once.
+//  - The front gets SIGINT and SIGTERM as events, and so does one that goes on where it has died.
+//  It
+//    says how long running requests may take, and when none is left. Until then ranks and fronts
+//    that die are replaced, and epochs begin, as at any other time. If a second signal comes,
+//    everything ends at once.
 //  - The keeper dies: the kernel kills the ranks and the front, and other nodes kill theirs.
 #pragma once
 
@@ -46,6 +50,9 @@ struct KeeperOptions {
   int listener = -1;
   // Makes the descriptor that stays with a connection (HeldConnections).
   std::function<Result<int>(int socket)> companion;
+  // Called before a rank is started again and before an epoch begins. An error ends everything:
+  // what a rank would read is not what the others have read.
+  std::function<Status()> can_go_on;
   // As RankHost::Options.
   std::function<void()> before_epoch;
   std::function<void(int rank)> after_death;

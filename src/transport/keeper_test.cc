@@ -125,12 +125,16 @@ class Listener {
     while (deaths_.size() < count) WIDEEP_TRY(take_next(fmt::format("{} died", count)));
     return {};
   }
+  Status wait_for_stop_signal() {
+    while (stop_signals_.empty()) WIDEEP_TRY(take_next("a signal came"));
+    return {};
+  }
   // Ends the ranks. Returns the group's result.
   Status end() {
     ranks_.memory().control().stop_requested = 1;
+    ranks_.stop();
     ranks_.end_within(2s * kSlowdown);
-    while (ranks_.next()) {
-    }
+    while (const auto event = ranks_.next()) answer(*event);
     return ranks_.result();
   }
 
@@ -155,7 +159,9 @@ class Listener {
       return failed(
           fmt::format("the ranks have ended before {}: {}", awaited, ranks_.result().message()));
     }
+    answer(*event);
     if (const auto* died = std::get_if<RankDied>(&*event)) deaths_.push_back(*died);
+    if (const auto* stop = std::get_if<StopSignal>(&*event)) stop_signals_.push_back(stop->signal);
     if (const auto* message = std::get_if<RankMessage>(&*event)) {
       const Word word = words_[message->rank] = parse(message->bytes);
       groups_[word.epoch].members = word.members;
@@ -164,7 +170,12 @@ class Listener {
     return {};
   }
 
+  void answer(const RankEvent& event) {
+    if (const auto* ping = std::get_if<Ping>(&event)) ranks_.answer(*ping);
+  }
+
   KeptRanks& ranks_;
+  std::vector<int> stop_signals_;
   std::map<int, Word> words_;         // the last one of each rank
   std::map<uint32_t, Group> groups_;  // of each epoch
   uint32_t seen_epoch_ = 0;
@@ -352,6 +363,58 @@ TEST_F(Keeping, TheNumberOfRanksChanges) {
     if (death.rank != 2 || !death.was_expected) return failed(death.how);
     return ranks.end();
   }));
+}
+
+// ---- after a stop signal ----
+
+TEST_F(Keeping, AfterAStopSignalRanksReturnUntilNothingIsLeftToDo) {
+  EXPECT_OK(keep(options(3), [](Listener& ranks, KeptRanks& kept) -> Status {
+    WIDEEP_TRY(ranks.wait_for({0, 1, 2}));
+    ::kill(::getppid(), SIGTERM);
+    WIDEEP_TRY(ranks.wait_for_stop_signal());
+    kept.end_within(20s);
+    ranks.strike(1, SIGKILL);
+    WIDEEP_TRY(ranks.wait_for_deaths(1));
+    WIDEEP_TRY(ranks.wait_for({0, 1, 2}));
+    return ranks.end();
+  }));
+}
+
+TEST_F(Keeping, TheStopSignalReachesTheFrontThatFollows) {
+  EXPECT_OK(keep(options(2), [](Listener& ranks, KeptRanks& kept) -> Status {
+    WIDEEP_TRY(ranks.wait_for({0, 1}));
+    if (kept.past().num_fronts == 0) {
+      ::kill(::getppid(), SIGTERM);
+      ::raise(SIGSTOP);  // before it can have read of it
+    }
+    WIDEEP_TRY(ranks.wait_for_stop_signal());
+    return ranks.end();
+  }));
+}
+
+TEST_F(Keeping, TheGraceAfterAStopSignalHasAnEnd) {
+  const Status ended = keep(options(2), [](Listener& ranks, KeptRanks& kept) -> Status {
+    WIDEEP_TRY(ranks.wait_for({0, 1}));
+    ::kill(::getppid(), SIGTERM);
+    WIDEEP_TRY(ranks.wait_for_stop_signal());
+    kept.end_within(300ms);
+    return ranks.wait_for({});
+  });
+  EXPECT_EQ(ended.code(), StatusCode::kInterrupted) << ended.message();
+}
+
+// ---- what is not what it was ----
+
+TEST_F(Keeping, NoRankIsStartedAgainFromWhatHasChanged) {
+  const SharedCount looks;
+  KeeperOptions changing = options(2);
+  changing.can_go_on = [&] { return looks.next() == 0 ? Status() : failed("another file"); };
+  const Status ended = keep(changing, [](Listener& ranks, KeptRanks&) -> Status {
+    WIDEEP_TRY(ranks.wait_for({0, 1}));
+    ranks.strike(1, SIGKILL);
+    return ranks.wait_for({});
+  });
+  EXPECT_THAT(ended.message(), HasSubstr("another file"));
 }
 
 // ---- before all compute ----

@@ -12,15 +12,16 @@ namespace wideep::transport {
 
 std::optional<HeldConnections::Held> HeldConnections::next() {
   if (!before_.empty()) {
-    Held held = before_.back();
-    before_.pop_back();
+    Held held = before_.front();
+    before_.pop_front();
+    held.was_served = true;
     held.is_suspect = are_suspect_;
     return held;
   }
   Note note;
   std::array<int, 2> fds;
   if (keeper_.receive(&note, false, &fds) != NoteSocket::Got::kNote) return std::nullopt;
-  return Held{note.value, fds[0], fds[1]};
+  return Held{.id = note.value, .socket = fds[0], .companion = fds[1]};
 }
 
 KeptRanks::KeptRanks(std::shared_ptr<SharedMemory> memory, NoteSocket keeper,
@@ -88,6 +89,9 @@ void KeptRanks::take_notes() {
       case Note::Kind::kStopSignal:
         events_.push_back(StopSignal{static_cast<int>(note.value)});
         break;
+      case Note::Kind::kPing:
+        events_.push_back(Ping{note.value});
+        break;
       case Note::Kind::kFailed:
         ended_ = note.status();
         break;
@@ -104,6 +108,16 @@ void KeptRanks::take_notes() {
 void KeptRanks::end_within(std::chrono::milliseconds grace) {
   const std::lock_guard lock(sending_);
   keeper_.send({.kind = Note::Kind::kEndWithin, .value = grace.count()});
+}
+
+void KeptRanks::stop() {
+  const std::lock_guard lock(sending_);
+  keeper_.send({.kind = Note::Kind::kStop});
+}
+
+void KeptRanks::answer(const Ping& ping) {
+  const std::lock_guard lock(sending_);
+  keeper_.send({.kind = Note::Kind::kAlive, .value = ping.number});
 }
 
 Status KeptRanks::want(int num_ranks) {

@@ -2,7 +2,7 @@
 //
 // The ranks of a keeper (transport/keeper.h), for the process that uses them: the front.
 //
-// Thread safety: as RunningRanks; want() from any thread.
+// Thread safety: as RunningRanks; want(), stop() and end_within() from any thread.
 #pragma once
 
 #include <deque>
@@ -28,26 +28,29 @@ class HeldConnections {
   struct Held {
     int64_t id = 0;
     int socket = -1;
-    int companion = -1;  // −1: there is none
-    bool is_suspect = false;
+    int companion = -1;       // −1: there is none
+    bool was_served = false;  // a front that has died may have read from it, and replied
+    bool is_suspect = false;  // that died of itself, perhaps because of this one
   };
   HeldConnections() = default;
-  // before: of a front that has died. are_suspect: it died of itself, perhaps because of one of
-  // them.
+  // before: of a front that has died, the oldest first. are_suspect: it died of itself.
   HeldConnections(NoteSocket keeper, std::vector<Held> before, bool are_suspect)
-      : keeper_(std::move(keeper)), before_(std::move(before)), are_suspect_(are_suspect) {}
+      : keeper_(std::move(keeper)),
+        before_(before.begin(), before.end()),
+        are_suspect_(are_suspect) {}
 
   // Begins to accept clients.
   void accept() { keeper_.send({.kind = Note::Kind::kAccept}); }
   int fd() const { return keeper_.fd(); }  // readable when there is a next one
-  // The next connection, which the caller owns; nullopt: none now.
+  // The next connection, in the order in which clients came, which the caller owns; nullopt: none
+  // now.
   std::optional<Held> next();
   // To be called when the connection is closed.
   void drop(int64_t id) { keeper_.send({.kind = Note::Kind::kDrop, .value = id}); }
 
  private:
   NoteSocket keeper_;
-  std::vector<Held> before_;
+  std::deque<Held> before_;
   bool are_suspect_ = false;
 };
 
@@ -76,6 +79,11 @@ class KeptRanks : public RunningRanks {
   Status result() override { return ended_; }
   SharedMemory& memory() override { return *memory_; }
   void end_within(std::chrono::milliseconds grace) override;
+  // Nothing is left to do. Until then ranks that die are replaced, and another front goes on.
+  void stop();
+  // Says that all that had to be seen of Ping has been seen. A keeper that gets no answer for the
+  // group's timeout, at least kFrontPatience, ends this process, and another one goes on.
+  void answer(const Ping& ping);
 
   Status want(int num_ranks) override;
 

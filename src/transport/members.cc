@@ -65,8 +65,10 @@ std::vector<int> Membership::surplus() const {
 bool Membership::close() {
   if (state_ != State::kIntact) return false;
   const bool has_surplus = members_.ranks.back() >= wanted_;
-  if (!has_surplus && waiting().empty()) return false;
-  if (!all(Place::kStarting).empty()) return false;
+  // One that is not wanted any more is on its way out: it neither joins nor holds up others.
+  const auto is_wanted = [this](int rank) { return rank < wanted_; };
+  if (!has_surplus && std::ranges::none_of(waiting(), is_wanted)) return false;
+  if (std::ranges::any_of(starting(), is_wanted)) return false;
   state_ = State::kClosing;
   return true;
 }

@@ -81,6 +81,7 @@ class Membership {
   // Members that have not left yet.
   std::vector<int> inside() const { return all(Place::kMember); }
   std::vector<int> waiting() const { return all(Place::kWaiting); }
+  std::vector<int> starting() const { return all(Place::kStarting); }
 
  private:
   std::vector<int> all(Place place) const;

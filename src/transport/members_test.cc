@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a keeper and its ranks agree about their members, explored: every interleaving of the keeper
-// with 2 to 4 ranks of which any may crash at any step, hang, return, be added or retired. Some of
+// with 2 to 4 ranks of which any may crash at any step, hang, return, be added or retired, the
+// serving process may die, and a stop signal may come, after which everything goes on until the
+// serving process says that nothing is left to do (Note::Kind::kStop). Some of
 // them may be on a second node: what the keeper tells its ranks, and the flags between the nodes,
 // arrive later, one by one; and the node may be cut off at any step, whose ranks go on until it
 // notices that itself. What the keeper decides comes from the code that it runs (members.h); the
@@ -13,7 +15,9 @@
 //     cut off;
 //   - the memory that the members of a node share is cleared only while no rank there computes;
 //   - members take the same decision after the same iteration: go on, or leave;
-//   - from everywhere, if nothing more happens to them, all wanted ranks compute together.
+//   - from everywhere, if nothing more happens to them, all wanted ranks compute together; also
+//     after a stop signal, as long as something is left to do;
+//   - once nothing is, all ranks end.
 #include "transport/members.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +61,7 @@ struct Rank {
 struct Memory {
   uint8_t epoch = 0;
   uint8_t broken_epoch = 0;
-  bool change_requested = false;
+  bool change_requested = false, stop_requested = false;
   std::array<uint8_t, kModelledRanks> flags =
       {};  // agreements for which a rank has raised its flag
   std::array<std::array<uint8_t, kModelledRanks>, 2> words = {};
@@ -81,7 +85,8 @@ struct World {
   bool is_cut = false;  // the second node; its ranks may still run
   // What the keeper has told the ranks of the present epoch.
   bool said_closing = false, said_broken = false;
-  uint8_t crashes = 0, hangs = 0, wishes = 0, cuts = 0;
+  bool ending = false;  // Keeper::ending_
+  uint8_t crashes = 0, hangs = 0, wishes = 0, cuts = 0, fronts = 0, stops = 0;
 
   std::string key(int num_ranks) const {
     std::string text;
@@ -102,6 +107,9 @@ struct World {
     text += char(is_cut);
     text += char(said_closing);
     text += char(said_broken);
+    text += char(ending);
+    text += char(fronts);
+    text += char(stops);
     text += char(crashes);
     text += char(hangs);
     text += char(wishes);
@@ -120,6 +128,8 @@ struct Limits {
   int epochs = 4;
   int second_node = kModelledRanks;  // ranks from here on are on another node than the keeper
   int cuts = 0;
+  int fronts = 0;  // that die
+  int stops = 0;   // 1: nothing is left to do at some time
 };
 
 class Explorer {
@@ -174,6 +184,7 @@ class Explorer {
         stepped |= leave_broken(world, r);
         stepped |= raise(world, r);
         stepped |= cross(world, r);
+        stepped |= take_stop(world, r);
         stepped |= decide(world, r);
         stepped |= give_up_waiting(world, r);
       }
@@ -186,6 +197,13 @@ class Explorer {
       computing += rank.doing == Doing::kComputing && !rank.hangs ? 1 : 0;
     }
     const bool at_the_end = world.keeper.members().epoch >= uint32_t(limits_.epochs);
+    if (world.ending) {
+      for (int r = 0; r < limits_.ranks; ++r) {
+        if (is_cut_off(world, r)) continue;
+        ASSERT_EQ(world.ranks[size_t(r)].doing, Doing::kNothing) << describe(world);
+      }
+      return;
+    }
     if (at_the_end) return;  // not explored further
     ASSERT_EQ(world.keeper.state(), State::kIntact) << describe(world);
     ASSERT_EQ(computing, world.keeper.wanted());
@@ -227,6 +245,7 @@ class Explorer {
       step([&](World& w) { return give_up_waiting(w, r); });
       step([&](World& w) { return raise(w, r); });
       step([&](World& w) { return cross(w, r); });
+      step([&](World& w) { return take_stop(w, r); });
       step([&](World& w) { return decide(w, r); });
       step([&](World& w) { return crash(w, r); });
       step([&](World& w) { return hang(w, r); });
@@ -236,6 +255,8 @@ class Explorer {
     }
     step([&](World& w) { return act(w); });
     step([&](World& w) { return wish(w); });
+    step([&](World& w) { return front_dies(w); });
+    step([&](World& w) { return stop(w); });
     step([&](World& w) { return deliver(w); });
     step([&](World& w) { return cut(w); });
     step([&](World& w) { return end_cut_off(w); });
@@ -325,7 +346,8 @@ class Explorer {
       return false;
     }
     Memory& memory = memory_of(w, r);
-    memory.words[rank.iteration % 2][size_t(r)] = memory.change_requested ? 1 : 0;
+    memory.words[rank.iteration % 2][size_t(r)] =
+        uint8_t((memory.change_requested ? kLeaves : 0) | (memory.stop_requested ? kStops : 0));
     memory.flags[size_t(r)] = uint8_t((rank.iteration + 1) % kCycle);
     return true;
   }
@@ -355,18 +377,27 @@ class Explorer {
     if (!runs(rank) || rank.doing != Doing::kComputing || !has_raised(w, r, r, rank.iteration)) {
       return false;
     }
-    bool any_leaves = false;
+    uint8_t any = 0;
     for (int other = 0; other < limits_.ranks; ++other) {
       if ((rank.members >> other & 1) == 0) continue;
       if (!has_raised(w, r, other, rank.iteration)) return false;
-      any_leaves |= memory_of(w, r).words[rank.iteration % 2][size_t(other)] != 0;
+      any |= memory_of(w, r).words[rank.iteration % 2][size_t(other)];
     }
-    if (any_leaves) {
+    if ((any & kStops) != 0) {
+      rank.crashed = true;  // it ends
+    } else if (any != 0) {
       leave(rank);
     } else {
       rank.iteration = uint8_t((rank.iteration + 1) % kCycle);
     }
     return true;
+  }
+  // The command that nothing is left to do; a rank that joins later gets it, too.
+  bool take_stop(World& w, int r) const {
+    Memory& memory = memory_of(w, r);
+    const Rank& rank = w.ranks[size_t(r)];
+    const bool hears = w.ending && runs(rank) && rank.doing == Doing::kComputing;
+    return hears && !std::exchange(memory.stop_requested, true);
   }
   bool crash(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
@@ -413,7 +444,8 @@ class Explorer {
   bool kill_late(World& w, int r) const {
     Rank& rank = w.ranks[size_t(r)];
     const State state = w.keeper.state();
-    const bool called = state == State::kBroken || state == State::kClosing;
+    // What is left when the service ends has the time of grace.
+    const bool called = state == State::kBroken || state == State::kClosing || w.ending;
     if (!called || is_cut_off(w, r) || !rank.hangs || rank.crashed ||
         w.keeper.place(r) != Place::kMember)
       return false;
@@ -425,15 +457,20 @@ class Explorer {
     const World before = w;
     for (const int r : w.keeper.surplus()) {
       if (w.keeper.place(r) != Place::kWaiting) continue;
-      w.ranks[size_t(r)] = Rank();  // told to end, and reaped
-      w.keeper.died(r);
+      end(w, r);
+    }
+    if (w.ending) {
+      for (const int r : w.keeper.waiting()) end(w, r);
+      if (w.keeper.members().epoch > 0) {
+        for (const int r : w.keeper.starting()) end(w, r);
+      }
     }
     for (const int r : w.keeper.missing()) {
-      if (is_cut_off(w, r)) continue;
+      if (w.ending || is_cut_off(w, r)) continue;
       w.keeper.started(r);
       tell(w, {ToNode::Kind::kStart, uint8_t(r), 0}, node_of(r));
     }
-    w.keeper.close();
+    if (!w.ending) w.keeper.close();
     const auto epoch = uint8_t(w.keeper.members().epoch);
     if (w.keeper.state() == State::kClosing && !std::exchange(w.said_closing, true)) {
       tell(w, {ToNode::Kind::kClosing, epoch, 0});
@@ -441,7 +478,7 @@ class Explorer {
     if (w.keeper.state() == State::kBroken && !std::exchange(w.said_broken, true)) {
       tell(w, {ToNode::Kind::kBroken, epoch, 0});
     }
-    if (epoch < limits_.epochs) {
+    if (epoch < limits_.epochs && !w.ending) {
       if (const auto members = w.keeper.form()) {
         uint8_t bits = 0;
         for (const int r : members->ranks) bits |= uint8_t(1 << r);
@@ -450,6 +487,18 @@ class Explorer {
       }
     }
     return w.key(limits_.ranks) != before.key(limits_.ranks);
+  }
+  // Told to end, or killed, and reaped. What was on its way to it on the other node finds nobody.
+  void end(World& w, int r) const {
+    w.ranks[size_t(r)] = Rank();
+    w.keeper.died(r);
+    const auto starts_it = [r](const ToNode& each) {
+      return each.kind == ToNode::Kind::kStart && each.epoch == r;
+    };
+    const auto last = w.messages.begin() + w.num_messages;
+    const auto kept = std::remove_if(w.messages.begin(), last, starts_it);
+    std::fill(kept, last, ToNode());
+    w.num_messages = uint8_t(kept - w.messages.begin());
   }
   // To the ranks of the keeper's node at once, to the others by a message. node: only to that.
   void tell(World& w, const ToNode& message, std::optional<int> node = std::nullopt) const {
@@ -469,7 +518,9 @@ class Explorer {
     if (message.kind == ToNode::Kind::kClosing) memory.change_requested = true;
     if (message.kind == ToNode::Kind::kBroken) memory.broken_epoch = message.epoch;
     if (message.kind != ToNode::Kind::kEpoch) return;
-    memory = {.epoch = message.epoch, .broken_epoch = memory.broken_epoch};
+    memory = {.epoch = message.epoch,
+              .broken_epoch = memory.broken_epoch,
+              .stop_requested = memory.stop_requested};
     for (int r = 0; r < limits_.ranks; ++r) {
       Rank& rank = w.ranks[size_t(r)];
       if (node_of(r) != node) continue;
@@ -528,6 +579,25 @@ class Explorer {
     w.keeper.want(limits_.wishes[w.wishes++]);
     return true;
   }
+
+  // Keeper::replace_front: all ranks begin anew with another one.
+  bool front_dies(World& w) const {
+    if (w.fronts == limits_.fronts || w.ending || w.keeper.members().epoch == 0) return false;
+    ++w.fronts;
+    w.keeper.break_up();
+    return true;
+  }
+  // After a stop signal the last request has ended.
+  bool stop(World& w) const {
+    if (w.stops == limits_.stops || w.keeper.members().epoch == 0) return false;
+    ++w.stops;
+    w.ending = true;
+    w.memories[0].stop_requested = true;  // by the front, which shares it
+    return true;
+  }
+
+  // Of the words of an agreement.
+  static constexpr uint8_t kLeaves = 1, kStops = 2;
 
   Limits limits_;
   std::vector<World> open_;
@@ -592,6 +662,41 @@ TEST(MembersModelTest, TwoNodesGrowAndShrinkWhileOneIsCutOff) {
            .epochs = 4,
            .second_node = 2,
            .cuts = 1});
+}
+
+TEST(MembersModelTest, AFrontDiesAndARankCrashes) {
+  explore({.ranks = 2, .crashes = 1, .epochs = 4, .fronts = 1});
+}
+
+// Each of them before, while and after the others.
+TEST(MembersModelTest, TheServiceEndsWhileRanksAndTheFrontDieAndTheNumberChanges) {
+  WIDEEP_SKIP_IF_SANITIZED();
+  explore({.ranks = 3,
+           .first_wanted = 2,
+           .crashes = 1,
+           .wishes = {3},
+           .epochs = 4,
+           .fronts = 1,
+           .stops = 1});
+}
+
+TEST(MembersModelTest, TheServiceEndsWhileARankHangsOrCrashes) {
+  explore({.ranks = 2, .crashes = 1, .hangs = 1, .epochs = 3, .stops = 1});
+}
+
+TEST(MembersModelTest, TheServiceEndsWhereAllAreNeeded) {
+  explore({.ranks = 3, .least = 3, .first_wanted = 3, .crashes = 1, .epochs = 2, .stops = 1});
+}
+
+TEST(MembersModelTest, TwoNodesEndWhileOneIsCutOffOrARankCrashes) {
+  WIDEEP_SKIP_IF_SANITIZED();
+  explore({.ranks = 2,
+           .crashes = 1,
+           .epochs = 3,
+           .second_node = 1,
+           .cuts = 1,
+           .fronts = 1,
+           .stops = 1});
 }
 
 // ---- single rules ----
@@ -672,6 +777,23 @@ TEST(MembershipTest, RanksThatAreNotWantedAreSurplusWhenTheyHaveLeft) {
   for (const int rank : {0, 1, 2}) members.left(rank, 1);
   EXPECT_THAT(members.surplus(), ElementsAre(2));
   EXPECT_THAT(members.form()->ranks, ElementsAre(0, 1));
+}
+
+// One that was told to end may take a while.
+TEST(MembershipTest, ARankThatIsNotWantedAnyMoreNeitherJoinsNorHoldsUpOthers) {
+  Membership members = started(3);
+  ASSERT_TRUE(members.form());
+  members.want(2);
+  EXPECT_TRUE(members.close());
+  for (const int rank : {0, 1, 2}) members.left(rank, 1);
+  ASSERT_TRUE(members.form());
+  EXPECT_FALSE(members.close()) << "rank 2 is still there";
+  members.died(1);
+  members.left(0, 2);
+  ASSERT_TRUE(members.form());
+  members.started(1);
+  members.ready(1);
+  EXPECT_TRUE(members.close());
 }
 
 }  // namespace

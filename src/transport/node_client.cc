@@ -92,6 +92,7 @@ class NodeClient::Run {
       : client_(client),
         stream_(client.stream_),
         num_ranks_(static_cast<size_t>(options.group.num_ranks)),
+        can_go_on_(options.can_go_on),
         host_({.group = options.group,
                .place = &options.place,
                .before_epoch = options.before_epoch,
@@ -111,7 +112,7 @@ class NodeClient::Run {
         is_heard_ = true;
         take(*message);
       }
-      host_.kill_stopped();
+      host_.kill_hanging();
       pulse();
       if (stop_at_ && Clock::now() >= *stop_at_) ended_ = Ended::kStopped;
       const auto silence = Clock::now() - stream_.heard_at();
@@ -190,6 +191,7 @@ class NodeClient::Run {
     if (!names_rank) return;
     switch (message.kind) {
       case Kind::kStart:
+        return can_go_on() ? take_pipes(message) : void();
       case Kind::kPipes:
         return take_pipes(message);
       case Kind::kKill:
@@ -201,7 +203,8 @@ class NodeClient::Run {
       case Kind::kBroken:
         return host_.announce_loss(message.epoch, failed(message.text));
       case Kind::kEpoch:
-        return host_.begin_epoch(message.members(), message.addresses(num_ranks_));
+        return can_go_on() ? host_.begin_epoch(message.members(), message.addresses(num_ranks_))
+                           : void();
       case Kind::kRefused:
         failure_ = invalid_input(message.text);
         return;
@@ -215,6 +218,10 @@ class NodeClient::Run {
       default:
         return;
     }
+  }
+  bool can_go_on() {
+    failure_ = can_go_on_ ? can_go_on_() : Status();
+    return failure_.ok();
   }
   void take_pipes(const NodeMessage& message) {
     const auto pipes = open_pipes(message);
@@ -236,6 +243,7 @@ class NodeClient::Run {
   NodeClient& client_;
   NodeStream& stream_;
   size_t num_ranks_;
+  const std::function<Status()>& can_go_on_;
   SignalQueue signals_;
   RankHost host_;  // its destructor ends the ranks
   Clock::time_point next_pulse_ = Clock::now();
@@ -251,6 +259,7 @@ Result<NodeClient::Ended> NodeClient::run(const Options& options,
                                           const std::shared_ptr<SharedMemory>& memory) {
   WIDEEP_TRY(FaultDrill::prepare());
   memory->control().broken_epoch.store(0);
+  memory->control().stop_requested.store(0);  // of a service that has ended
   return Run(*this, options, rank, memory).run();
 }
 

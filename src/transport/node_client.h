@@ -39,11 +39,12 @@ class NodeClient {
   struct Options {
     GroupOptions group;
     NodePlace place;
+    std::function<Status()> can_go_on;  // as KeeperOptions; ends this node alone
     std::function<void()> before_epoch;
     std::function<void(int rank)> after_death;
   };
   // Until the service has ended, this process has got a stop signal, or it is cut off; no rank is
-  // left. Errors: the service refuses this node, with its words (invalid input).
+  // left. Errors: the service refuses this node, with its words (invalid input); can_go_on.
   Result<Ended> run(const Options& options, const std::function<Status(Seat&)>& rank,
                     const std::shared_ptr<SharedMemory>& memory);
 

@@ -30,9 +30,12 @@ struct Note {
     kRankStarted,  // rank; descriptors: to write its commands, to read its messages
     kRankDied,     // rank, text: how, value: one of the constants below
     kStopSignal,   // value: SIGINT or SIGTERM
+    kPing,         // value: a number, which is to come back
     // front → keeper
     kEndWithin,  // value: milliseconds until the ranks are ended by force
+    kStop,       // nothing is left to do: no epoch begins any more, and the ranks end
     kWant,       // value: the number of ranks
+    kAlive,      // value: the number of a kPing, which all its threads have seen
     // front ↔ keeper, over a socket of their own: value is the number of a connection
     kAccept,  // → from now on clients may come
     kHeld,    // ← a client has come; descriptors: its socket, and its companion

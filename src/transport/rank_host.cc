@@ -14,6 +14,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/log.h"
 #include "base/try.h"
 
 namespace wideep::transport {
@@ -102,6 +103,8 @@ Status RankHost::start(int rank, int commands, int messages) {
   process.pid = pid;
   process.notes = std::move(notes->keeper);
   process.stopped_at.reset();
+  process.watch = {};
+  process.waits_for_keeper = false;
   process.asked_to_end = false;
   process.error.clear();
   return {};
@@ -151,6 +154,8 @@ void RankHost::begin_epoch(const Members& members, const std::vector<PeerAddress
   for (const int rank : members.ranks) {
     Process& process = at(rank);
     if (process.pid < 0) continue;  // on another node
+    process.waits_for_keeper = false;
+    process.watch = {};
     process.notes.send(note, process.new_pipes);
     for (int& fd : process.new_pipes) close_fd(fd);
   }
@@ -166,6 +171,7 @@ void RankHost::add_descriptors(std::vector<pollfd>* fds) const {
 
 std::optional<RankHost::Clock::time_point> RankHost::next_deadline() const {
   std::optional<Clock::time_point> next;
+  if (!is_empty()) next = next_look_;
   for (const Process& each : ranks_) {
     if (!each.stopped_at) continue;
     const auto at = *each.stopped_at + kStoppedPatience;
@@ -174,10 +180,27 @@ std::optional<RankHost::Clock::time_point> RankHost::next_deadline() const {
   return next;
 }
 
-void RankHost::kill_stopped() {
+void RankHost::kill_hanging() {
   const auto now = Clock::now();
   for (const Process& each : ranks_) {
     if (each.stopped_at && now >= *each.stopped_at + kStoppedPatience) ::kill(each.pid, SIGKILL);
+  }
+  if (now < next_look_) return;
+  next_look_ = now + RunWatch::kInterval;
+  watch();
+}
+
+void RankHost::watch() {
+  const auto most = static_cast<int>(options_.group.timeout / RunWatch::kInterval) + 1;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    Process& each = ranks_[rank];
+    if (each.pid <= 0 || each.waits_for_keeper || each.watch.look(each.pid) < most) continue;
+    log::warn(
+        "rank {} (process {}) has not run for {} s, as if a debugger held it or its disk did "
+        "not answer; it is ended",
+        rank, each.pid, most);
+    each.watch = {};
+    ::kill(each.pid, SIGKILL);
   }
 }
 
@@ -233,12 +256,14 @@ void RankHost::take_notes(int rank) {
 void RankHost::take_note(int rank, const Note& note) {
   switch (note.kind) {
     case Note::Kind::kReady:
+      at(rank).waits_for_keeper = true;
       events_.push_back({.kind = Event::Kind::kReady,
                          .rank = rank,
                          .epoch = 0,
                          .text = std::string(note.text_view())});
       return;
     case Note::Kind::kLeft:
+      at(rank).waits_for_keeper = true;
       events_.push_back(
           {.kind = Event::Kind::kLeft, .rank = rank, .epoch = note.epoch, .text = {}});
       return;

@@ -21,6 +21,7 @@
 #include "transport/kept_seat.h"
 #include "transport/notes.h"
 #include "transport/rank_threads.h"
+#include "transport/run_watch.h"
 #include "transport/signal_queue.h"
 
 namespace wideep::transport {
@@ -78,7 +79,9 @@ class RankHost {
   std::optional<Clock::time_point> next_deadline() const;
   // After a SIGCHLD.
   void reap();
-  void kill_stopped();
+  // Kills ranks that were stopped a moment ago, and those that have not run for the group's
+  // timeout, though they do not wait for their keeper.
+  void kill_hanging();
   std::optional<Event> next_event();
 
   // In a process that was just forked and is no rank.
@@ -89,6 +92,8 @@ class RankHost {
     pid_t pid = -1;  // −1: there is none
     NoteSocket notes;
     std::optional<Clock::time_point> stopped_at;
+    RunWatch watch;
+    bool waits_for_keeper = false;
     bool asked_to_end = false;
     std::string error;  // with which it has said that it ends
     std::array<int, 2> new_pipes = {NoteSocket::kNone, NoteSocket::kNone};
@@ -99,6 +104,7 @@ class RankHost {
   void take_notes(int rank);
   void take_note(int rank, const Note& note);
   void ended(int rank, int how);
+  void watch();
 
   Options options_;
   const std::function<Status(Seat&)>& body_;
@@ -106,6 +112,7 @@ class RankHost {
   const SignalQueue& signals_;
   std::vector<Process> ranks_;
   std::deque<Event> events_;
+  Clock::time_point next_look_ = Clock::now();
 };
 
 }  // namespace wideep::transport

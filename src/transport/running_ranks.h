@@ -47,7 +47,11 @@ struct RankDied {
   bool was_expected = false;  // it was asked to end
   bool is_own_fault = false;  // it was not killed from outside
 };
-using RankEvent = std::variant<RankMessage, StopSignal, RankStarted, RankDied>;
+// Only with a keeper: it asks whether this process still works (KeptRanks::answer).
+struct Ping {
+  int64_t number = 0;
+};
+using RankEvent = std::variant<RankMessage, StopSignal, RankStarted, RankDied, Ping>;
 
 class RunningRanks {
  public:

@@ -33,7 +33,7 @@ struct NoReports : Reporter {
   Status ended(int) override { return {}; }
   Status idle() override { return {}; }
   void report_when_idle() override {}
-  Status record_experts(bool) override { return {}; }
+  Status record_experts(bool, int) override { return {}; }
 
   std::vector<int> layers;
 };

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/command.h"
+
+#include <memory>
+#include <utility>
+
+#include "engine/wire.h"
+
+namespace wideep::engine {
+namespace {
+
+// Every field but the prompt and the grammar, in the order of their bytes: one list for both ways.
+template <typename Wire, typename AnyCommand>
+void transfer_fields(Wire& wire, AnyCommand& command) {
+  auto& request = command.request;
+  wire.fields(command.kind, command.owner, command.epoch, request.index, request.answered,
+              request.max_tokens, request.sampling, request.bias, request.draw, request.ignore_eos,
+              request.speculates, request.returns_experts);
+}
+
+// Empty: none.
+SharedGrammar read_grammar(WireReader& reader) {
+  std::string bytes = reader.get_text();
+  return bytes.empty() ? nullptr : std::make_shared<const std::string>(std::move(bytes));
+}
+
+}  // namespace
+
+std::string CommandEncoder::encode(const Command& command) {
+  if (command.kind == Command::Kind::kMembers) last_ = {};
+  WireWriter writer;
+  transfer_fields(writer, command);
+  if (command.kind != Command::Kind::kSubmit) return writer.take();
+  const Request& request = command.request;
+  const bool repeats_prompt = request.prompt.is_copy_of(last_.prompt);
+  writer.put(repeats_prompt);
+  if (!repeats_prompt) writer.put_all(request.prompt.ids());
+  const bool repeats_grammar = request.grammar == last_.grammar;
+  writer.put(repeats_grammar);
+  if (!repeats_grammar) writer.put_text(request.grammar ? *request.grammar : std::string());
+  last_ = {request.prompt, request.grammar};
+  return writer.take();
+}
+
+Command CommandDecoder::decode(std::string_view message) {
+  WireReader reader(message);
+  Command command;
+  transfer_fields(reader, command);
+  if (command.kind == Command::Kind::kMembers) last_ = {};
+  if (command.kind != Command::Kind::kSubmit) return command;
+  if (!reader.get<bool>()) last_.prompt = reader.get_all<int32_t>();
+  if (!reader.get<bool>()) last_.grammar = read_grammar(reader);
+  command.request.prompt = last_.prompt;
+  command.request.grammar = last_.grammar;
+  return command;
+}
+
+}  // namespace wideep::engine
