@@ -17,12 +17,14 @@ namespace {
 using recordings::ExpertStatistics;
 
 bool is_trace(const std::string& path) { return path.ends_with(".u8") || path.ends_with(".u16"); }
+bool is_table(const std::string& path) { return path.ends_with(".csv"); }
 
 void add_trace_options(command_line::Command command, TraceOptions* trace) {
   command.add_option("--trace-layers", trace->layers, "For a trace: number of MoE layers");
   command.add_option("--trace-top-k", trace->top_k, "For a trace: experts per token and layer");
   command.add_option("--num-experts", trace->num_experts,
-                     "For a trace: number of experts per layer");
+                     "For a trace, or a table of layer_id,expert_id,count: number of experts per "
+                     "layer");
   command.add_option("--trace-first-layer", trace->first_layer,
                      "For a trace: index, in the model, of its first layer (default: 0)");
   command.add_option("--trace-window", trace->window,
@@ -72,14 +74,34 @@ Result<ExpertStatistics> read_trace(const std::string& path, const TraceOptions&
   return std::move(read.statistics);
 }
 
+// Of a table --num-experts is the number of experts unless it belongs to a trace beside it.
+Result<int> experts_of_table(const std::string& path, const TraceOptions& trace) {
+  if (!is_table(path) || trace.describes_trace()) return 0;
+  const int num_experts = trace.num_experts.value_or(0);
+  if (num_experts > 0 || !trace.num_experts) return num_experts;
+  return invalid_input(
+      fmt::format("{}: --num-experts: expected at least 1, found {}", path, num_experts));
+}
+
 Result<ExpertStatistics> read_file(const std::string& path, const TraceOptions& trace) {
-  return is_trace(path) ? read_trace(path, trace) : recordings::read_statistics(path);
+  if (is_trace(path)) return read_trace(path, trace);
+  WIDEEP_TRY_ASSIGN(const int num_experts, experts_of_table(path, trace));
+  WIDEEP_TRY_ASSIGN(ExpertStatistics statistics, recordings::read_statistics(path, num_experts));
+  if (statistics.guessed_experts) {
+    log::warn(
+        "{}: does not say how many experts there are; {} are assumed, the largest id + 1: "
+        "--num-experts tells",
+        path, statistics.num_experts);
+  }
+  return statistics;
 }
 
 // The shape options would have no effect on other files. Either --stats or --holdout may be the
-// trace.
+// trace. A table says itself whether --num-experts describes it.
 Status check_trace_options(const StatisticsOptions& options, const std::string& holdout) {
   if (!options.trace.any() || is_trace(options.path) || is_trace(holdout)) return {};
+  const bool only_experts = options.trace.num_experts && !options.trace.describes_trace();
+  if (only_experts && (is_table(options.path) || is_table(holdout))) return {};
   return invalid_input(fmt::format(
       "{}: --trace-... and --num-experts describe a trace, expected a file that ends in .u8 or "
       ".u16; leave them out",
@@ -117,7 +139,8 @@ void add_statistics_options(command_line::Command command, StatisticsOptions* op
   command_line::Option path = command.add_option(
       "--stats,--expert-statistic-path", options->path,
       "Recorded expert statistics: a directory (meta_info.json, rank*.safetensors), a JSON "
-      "file {\"logical_count\": [[...], ...]}, a table FILE.csv (layer,e0,e1,...), or a "
+      "file {\"logical_count\": [[...], ...]}, a table FILE.csv (layer,e0,e1,... or "
+      "layer_id,expert_id,count), or a "
       "per-token trace FILE.u8 or FILE.u16");
   if (!optional) path.required();
   command.add_option("--iter-start", options->iter_start, "First iteration to use (default: all)");

@@ -21,7 +21,9 @@ struct TraceOptions {
   std::optional<int> first_layer;
   std::optional<int> window;
 
-  bool any() const { return layers || top_k || num_experts || first_layer || window; }
+  bool any() const { return num_experts || describes_trace(); }
+  // What has a meaning for a trace alone.
+  bool describes_trace() const { return layers || top_k || first_layer || window; }
 };
 
 struct StatisticsOptions {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The {"logical_count": [[...], ...]} form of expert statistics: counts for each layer and expert,
-// or for each step, layer and expert, as SGLang's recorder has them; steps are added up.
+// or for each step, layer and expert, as SGLang's recorder has them; steps are added up, and the
+// sum is one iteration.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -118,11 +119,11 @@ Result<LayerCounts> read_steps(const json& steps, const std::string& name) {
 }
 
 Result<ExpertStatistics> from_rows(const json& rows, const std::string& name) {
-  const bool steps = has_steps(rows);
-  WIDEEP_TRY_ASSIGN(const LayerCounts layers,
-                    steps ? read_steps(rows, name) : read_layers(rows, name + ": logical_count"));
+  WIDEEP_TRY_ASSIGN(const LayerCounts layers, has_steps(rows)
+                                                  ? read_steps(rows, name)
+                                                  : read_layers(rows, name + ": logical_count"));
   ExpertStatistics statistics;
-  statistics.iter_stop = steps ? static_cast<int>(rows.size()) : 1;
+  statistics.iter_stop = 1;
   statistics.num_experts = layers.empty() ? 0 : static_cast<int>(layers[0].size());
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     if (is_dense(layers[layer])) continue;
@@ -133,7 +134,7 @@ Result<ExpertStatistics> from_rows(const json& rows, const std::string& name) {
     return invalid_input(fmt::format(
         "{}: logical_count: every count is 0, expected at least one layer with tokens", name));
   }
-  WIDEEP_TRY(check_sum(name + ": logical_count", statistics.counts));
+  WIDEEP_TRY(check_statistics(statistics).at(name + ": logical_count"));
   return statistics;
 }
 

@@ -14,6 +14,9 @@
 
 namespace wideep::recordings {
 
+// The most tokens of all counts together: a double is exact up to here.
+inline constexpr int64_t kMostTokens = int64_t{1} << 53;
+
 struct ExpertStatistics {
   int num_experts = 0;          // E
   int top_k = 0;                // experts per token; 0: unknown
@@ -22,6 +25,8 @@ struct ExpertStatistics {
   int iter_stop = 0;            // one past the last
   std::vector<int> layers;      // the model's layer indices, ascending
   std::vector<int64_t> counts;  // [iteration, layer, rank, expert] tokens; ≥ 0
+  // num_experts is the largest id + 1, of a file that does not say it.
+  bool guessed_experts = false;
 
   int num_iterations() const { return iter_stop - iter_start; }
   int num_layers() const { return static_cast<int>(layers.size()); }
@@ -41,6 +46,11 @@ struct ExpertStatistics {
  private:
   size_t offset(int iteration_idx, int layer_idx, int rank) const;
 };
+
+// Checks what users of statistics rely on: as many counts as the sizes say, at least one iteration,
+// layers ascending, no count below 0, and a sum from 1 to kMostTokens. All that readers return
+// keeps it. Errors (invalid input): what, expected and found.
+Status check_statistics(const ExpertStatistics& statistics);
 
 // The part with iterations start ≤ i < stop; nullopt keeps that end as recorded. Errors (invalid
 // input): an empty range, or one outside the recorded iterations.

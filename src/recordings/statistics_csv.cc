@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <map>
 #include <optional>
@@ -15,37 +14,14 @@
 #include "base/printable.h"
 #include "base/try.h"
 #include "formats/files.h"
-#include "formats/range.h"
-#include "recordings/csv_line.h"
+#include "recordings/csv_table.h"
 #include "recordings/statistics_csv_columns.h"
+#include "recordings/statistics_csv_pairs.h"
 
 namespace wideep::recordings {
 namespace {
 
-constexpr int64_t kMaxTokens = int64_t{1} << 53;                    // a double is exact up to here
 constexpr int64_t kMaxIndex = std::numeric_limits<int>::max() - 1;  // + 1 must fit
-
-// nullopt unless the whole field is a number, which "0x10" and "1 2" are not.
-std::optional<double> parse_number(const std::string& field) {
-  double value = 0;
-  const char* end = field.data() + field.size();
-  const auto [stop, error] = std::from_chars(field.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
-
-Result<int64_t> parse_integer(const CsvColumns& columns, const CsvFields& fields, size_t column,
-                              const char* what, const formats::IntegerRange& range) {
-  const std::optional<double> number = parse_number(fields[column]);
-  const std::optional<int64_t> integer = number ? formats::exact_integer(*number) : std::nullopt;
-  if (integer && range.contains(*integer)) return *integer;
-  // Tables of frequencies are a common mistake: a fraction gets a hint.
-  const bool is_share = number && *number > 0 && *number < 1;
-  return invalid_input(
-      fmt::format("column {}: expected {} ({}), found {}{}", columns.names[column], what,
-                  formats::describe(range), csv_quoted(fields[column]),
-                  is_share ? "; multiply frequencies by their number of tokens" : ""));
-}
 
 struct Cell {
   int iteration = 0;
@@ -101,8 +77,9 @@ Result<int> Table::iteration_of(const CsvFields& fields) {
     labels_of_iteration_.emplace(iteration, std::move(labels));
     return iteration;
   }
-  WIDEEP_TRY_ASSIGN(const int64_t iteration, parse_integer(columns_, fields, *columns_.iteration,
-                                                           "an iteration", {0, kMaxIndex}));
+  const size_t column = *columns_.iteration;
+  WIDEEP_TRY_ASSIGN(const int64_t iteration, csv_integer(columns_.names[column], fields[column],
+                                                         "an iteration", {0, kMaxIndex}));
   const auto& known = labels_of_iteration_.emplace(static_cast<int>(iteration), labels).first;
   if (known->second == labels) return static_cast<int>(iteration);
   return invalid_input(
@@ -114,10 +91,10 @@ Result<std::vector<int64_t>> Table::counts_of(const CsvFields& fields) {
   std::vector<int64_t> counts;
   counts.reserve(columns_.num_experts());
   for (size_t column = columns_.first_expert; column < fields.size(); ++column) {
-    WIDEEP_TRY_ASSIGN(const int64_t count, parse_integer(columns_, fields, column,
-                                                         "a count of tokens", {0, kMaxTokens}));
+    WIDEEP_TRY_ASSIGN(const int64_t count, csv_integer(columns_.names[column], fields[column],
+                                                       "a count of tokens", {0, kMostTokens}));
     // Compared this way round, the sum cannot overflow.
-    if (count > kMaxTokens - total_) {
+    if (count > kMostTokens - total_) {
       return invalid_input(
           fmt::format("column {}: the counts up to here exceed 2^53, expected a smaller sum",
                       columns_.names[column]));
@@ -135,7 +112,7 @@ Status Table::add(int line, const CsvFields& fields) {
   }
   WIDEEP_TRY_ASSIGN(const int iteration, iteration_of(fields));
   WIDEEP_TRY_ASSIGN(const int64_t layer,
-                    parse_integer(columns_, fields, columns_.layer, "a layer", {0, kMaxIndex}));
+                    csv_integer("layer", fields[columns_.layer], "a layer", {0, kMaxIndex}));
   WIDEEP_TRY_ASSIGN(std::vector<int64_t> counts, counts_of(fields));
   const Cell cell{iteration, static_cast<int>(layer)};
   const auto [row, is_new] = rows_.try_emplace(cell, Row{line, std::move(counts)});
@@ -202,70 +179,56 @@ Result<ExpertStatistics> Table::statistics() const {
   return statistics;
 }
 
-// Iterates over the lines that are not empty, without their line ends, and counts lines from 1.
-class Lines {
- public:
-  explicit Lines(std::string_view text) : rest_(text) {
-    if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);  // byte order mark
+Status add_lines(CsvLines* lines, Table* table) {
+  while (const std::optional<std::string_view> line = lines->next()) {
+    WIDEEP_TRY_ASSIGN(const CsvFields fields, csv_fields(*line));
+    WIDEEP_TRY(table->add(lines->number(), fields));
   }
-
-  std::optional<std::string_view> next() {
-    while (!rest_.empty()) {
-      std::string_view line = rest_.substr(0, rest_.find('\n'));
-      rest_.remove_prefix(std::min(line.size() + 1, rest_.size()));
-      ++number_;
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      if (!line.empty()) return line;
-    }
-    return std::nullopt;
-  }
-  int number() const { return number_; }
-
- private:
-  std::string_view rest_;
-  int number_ = 0;
-};
-
-Result<CsvFields> split(std::string_view line) {
-  std::optional<CsvFields> fields = split_csv_line(line);
-  if (fields) return *std::move(fields);
-  return invalid_input("expected each \" closed before a comma or the end of the line, found " +
-                       base::printable(line, 60));
+  return {};
 }
 
-Result<CsvColumns> read_header(Lines* lines) {
+// A table with a column for each expert. *whole: all lines have been read, so that an error is one
+// of the whole table.
+Result<ExpertStatistics> parse_table(CsvFields names, CsvLines* lines, int num_experts,
+                                     bool* whole) {
+  WIDEEP_TRY_ASSIGN(CsvColumns columns, parse_csv_columns(std::move(names)));
+  if (num_experts > 0) {
+    return invalid_input(fmt::format(
+        "the number of experts (--num-experts) can only describe a trace or a table of layer_id, "
+        "expert_id, count; this one has a column for each of its {} experts: leave it out",
+        columns.num_experts()));
+  }
+  Table table(std::move(columns));
+  WIDEEP_TRY(add_lines(lines, &table));
+  *whole = true;
+  return table.statistics();
+}
+
+Result<ExpertStatistics> parse_lines(CsvLines* lines, int num_experts, bool* whole) {
   const std::optional<std::string_view> line = lines->next();
-  if (!line) return invalid_input("the file is empty, expected a line layer,e0,e1,...");
-  WIDEEP_TRY_ASSIGN(CsvFields names, split(*line));
-  return parse_csv_columns(std::move(names));
-}
-
-Status add_line(std::string_view line, int number, Table* table) {
-  WIDEEP_TRY_ASSIGN(const CsvFields fields, split(line));
-  return table->add(number, fields);
+  if (!line) {
+    return invalid_input("the file is empty, expected a line layer,e0,e1,...");
+  }
+  WIDEEP_TRY_ASSIGN(CsvFields names, csv_fields(*line));
+  if (!names_csv_pairs(names)) return parse_table(std::move(names), lines, num_experts, whole);
+  return parse_csv_pairs(names, lines, num_experts, whole);
 }
 
 }  // namespace
 
-Result<ExpertStatistics> parse_statistics_csv(std::string_view text, const std::string& name) {
-  Lines lines(text);
-  const auto place = [&] { return fmt::format("{}: line {}", name, std::max(1, lines.number())); };
-  Result<CsvColumns> columns = read_header(&lines);
-  if (!columns.ok()) return columns.status().at(place());
-  Table table(*std::move(columns));
-  while (const std::optional<std::string_view> line = lines.next()) {
-    if (Status status = add_line(*line, lines.number(), &table); !status.ok()) {
-      return status.at(place());
-    }
-  }
-  Result<ExpertStatistics> statistics = table.statistics();
-  if (!statistics.ok()) return statistics.status().at(name);
-  return statistics;
+Result<ExpertStatistics> parse_statistics_csv(std::string_view text, const std::string& name,
+                                              int num_experts) {
+  CsvLines lines(text);
+  bool whole = false;
+  Result<ExpertStatistics> statistics = parse_lines(&lines, num_experts, &whole);
+  if (statistics.ok()) return statistics;
+  if (whole) return statistics.status().at(name);
+  return statistics.status().at(fmt::format("{}: line {}", name, std::max(1, lines.number())));
 }
 
-Result<ExpertStatistics> read_statistics_csv(const std::string& path) {
+Result<ExpertStatistics> read_statistics_csv(const std::string& path, int num_experts) {
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path));
-  return parse_statistics_csv(text, path);
+  return parse_statistics_csv(text, path, num_experts);
 }
 
 }  // namespace wideep::recordings

@@ -24,6 +24,9 @@
 // Fields are separated by commas, with optional double quotes (RFC 4180) but no line end inside a
 // field; empty lines, a carriage return at a line's end and a byte order mark are ignored.
 //
+// SGLang's table of pairs is read too: see statistics_csv_pairs.h. Only for it num_experts is
+// given, or 0: it does not say.
+//
 // Errors (invalid input) name file, line and column, what was expected and found.
 //
 // Thread safety: pure functions of the file.
@@ -37,8 +40,9 @@
 
 namespace wideep::recordings {
 
-Result<ExpertStatistics> read_statistics_csv(const std::string& path);
+Result<ExpertStatistics> read_statistics_csv(const std::string& path, int num_experts = 0);
 // The same for text in memory; `name` is the file's name in messages.
-Result<ExpertStatistics> parse_statistics_csv(std::string_view text, const std::string& name);
+Result<ExpertStatistics> parse_statistics_csv(std::string_view text, const std::string& name,
+                                              int num_experts = 0);
 
 }  // namespace wideep::recordings

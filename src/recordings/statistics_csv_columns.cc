@@ -7,13 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "base/printable.h"
 #include "base/try.h"
 
 namespace wideep::recordings {
 namespace {
-
-constexpr size_t kMaxExperts = 1 << 16;
 
 // True for "e0", "e12": the name of an expert's column.
 bool names_an_expert(const std::string& name) {
@@ -30,9 +27,9 @@ Status check_expert_names(const CsvColumns& columns) {
                     "e0)",
                     column + 1, expert, csv_quoted(columns.names[column])));
   }
-  if (columns.num_experts() <= kMaxExperts) return {};
+  if (columns.num_experts() <= static_cast<size_t>(kMostCsvExperts)) return {};
   return invalid_input(
-      fmt::format("expected at most {} experts, found {}", kMaxExperts, columns.num_experts()));
+      fmt::format("expected at most {} experts, found {}", kMostCsvExperts, columns.num_experts()));
 }
 
 Status check_label_name(const CsvColumns& columns, size_t column) {
@@ -53,10 +50,6 @@ Status check_names_differ(const CsvColumns& columns) {
 }
 
 }  // namespace
-
-std::string csv_quoted(const std::string& field) {
-  return fmt::format("\"{}\"", base::printable(field, 40));
-}
 
 Result<CsvColumns> parse_csv_columns(CsvFields names) {
   CsvColumns columns;

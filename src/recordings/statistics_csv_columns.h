@@ -9,11 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "recordings/csv_table.h"
 #include "wideep/status.h"
 
 namespace wideep::recordings {
-
-using CsvFields = std::vector<std::string>;
 
 struct CsvColumns {
   CsvFields names;
@@ -24,9 +23,6 @@ struct CsvColumns {
 
   size_t num_experts() const { return names.size() - first_expert; }
 };
-
-// A name or field for messages: on one line, at most 40 bytes of it, in double quotes.
-std::string csv_quoted(const std::string& field);
 
 // Errors (invalid input) name the column: no layer or no e0, a column twice, experts that are not
 // e0, e1, ... to the end of the line or more than 65536.

@@ -27,7 +27,7 @@ using formats::TensorEntry;
 
 constexpr int kMaxExperts = 1 << 16;
 constexpr int kMaxTopK = 1 << 10;
-constexpr int64_t kMaxTotal = int64_t{1} << 53;  // a double is exact up to here
+constexpr int64_t kMaxRanks = 1 << 16;
 
 struct IterationLayer {
   int iteration = 0;
@@ -231,9 +231,34 @@ Status read_extents(const std::string& directory, Files* files, ExpertStatistics
     WIDEEP_TRY(check_grid(tensors, path, files->stages.back()));
     WIDEEP_TRY(add_stage(path, files->stages.back(), statistics));
   }
-  statistics->counts.resize(static_cast<size_t>(statistics->num_iterations()) *
-                            statistics->layers.size() * static_cast<size_t>(statistics->ep_size) *
-                            static_cast<size_t>(statistics->num_experts));
+  return {};
+}
+
+// Of a stage's files: that this one has the iterations and layers of the first.
+Status check_file(const std::string& directory, const Files& files, int number, int num_experts) {
+  const std::string path = path_of(directory, number);
+  WIDEEP_TRY_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+  WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, num_experts));
+  return check_grid(tensors, path, files.stages[static_cast<size_t>(files.stage_of(number))]);
+}
+
+// Makes room for as many counts as the first files claim for all ranks. Where the files together
+// are smaller than that, one of them has less than it must have: it is found before memory is
+// taken.
+Status size_counts(const std::string& directory, const Files& files, ExpertStatistics* statistics) {
+  const auto counts = static_cast<size_t>(statistics->num_iterations()) *
+                      statistics->layers.size() * static_cast<size_t>(statistics->ep_size) *
+                      static_cast<size_t>(statistics->num_experts);
+  uintmax_t stored = 0;
+  for (int file = 0; file < files.num_files; ++file) {
+    std::error_code error;
+    const uintmax_t bytes = fs::file_size(path_of(directory, file), error);
+    if (!error) stored += bytes;
+  }
+  for (int file = 0; file < files.num_files && stored / sizeof(int64_t) < counts; ++file) {
+    WIDEEP_TRY(check_file(directory, files, file, statistics->num_experts));
+  }
+  statistics->counts.resize(counts);
   return {};
 }
 
@@ -260,7 +285,7 @@ Status read_meta_info(const std::string& directory, Files* files, ExpertStatisti
       static_cast<int>(root.integer("num_experts_per_token", {.min = 1, .max = kMaxTopK}));
   // Written by wideep, absent from TRT's files.
   const int64_t stages = root.integer_or("num_stages", 1, {.min = 1, .max = files->num_files});
-  const int64_t ranks = root.integer_or("ep_size", files->num_files, {.min = 1});
+  const int64_t ranks = root.integer_or("ep_size", files->num_files, {.min = 1, .max = kMaxRanks});
   WIDEEP_TRY(document.status());
   files->num_stages = static_cast<int>(stages);
   statistics->ep_size = files->ranks_per_stage();
@@ -272,23 +297,6 @@ Status read_meta_info(const std::string& directory, Files* files, ExpertStatisti
       directory, ranks, of_stages, files->num_files, files->num_files - 1));
 }
 
-// Sums over the counts must be exact in a double, and a load without tokens cannot be balanced.
-Status check_total(const std::string& directory, const ExpertStatistics& statistics) {
-  int64_t total = 0;
-  for (const int64_t tokens : statistics.counts) {
-    if (tokens > kMaxTotal - total) {
-      return invalid_input(
-          fmt::format("{}: the counts of all ranks and iterations exceed 2^53, expected a smaller "
-                      "sum; use fewer iterations",
-                      directory));
-    }
-    total += tokens;
-  }
-  if (total > 0) return {};
-  return invalid_input(
-      fmt::format("{}: every count is 0, expected at least one layer with tokens", directory));
-}
-
 }  // namespace
 
 Result<ExpertStatistics> read_statistics_directory(const std::string& directory) {
@@ -297,17 +305,25 @@ Result<ExpertStatistics> read_statistics_directory(const std::string& directory)
   WIDEEP_TRY_ASSIGN(files.num_files, count_rank_files(directory));
   WIDEEP_TRY(read_meta_info(directory, &files, &statistics));
   WIDEEP_TRY(read_extents(directory, &files, &statistics));
+  WIDEEP_TRY(size_counts(directory, files, &statistics));
   for (int file = 0; file < files.num_files; ++file) {
     WIDEEP_TRY(read_rank(directory, files, file, &statistics));
   }
-  WIDEEP_TRY(check_total(directory, statistics));
+  WIDEEP_TRY(check_statistics(statistics).at(directory));
   return statistics;
 }
 
-Result<ExpertStatistics> read_statistics(const std::string& path) {
+Result<ExpertStatistics> read_statistics(const std::string& path, int num_experts) {
   std::error_code error;
-  if (fs::is_directory(path, error)) return read_statistics_directory(path);
-  return path.ends_with(".csv") ? read_statistics_csv(path) : read_logical_count(path);
+  const bool is_directory = fs::is_directory(path, error);
+  if (!is_directory && path.ends_with(".csv")) return read_statistics_csv(path, num_experts);
+  if (num_experts > 0) {
+    return invalid_input(fmt::format(
+        "{}: the number of experts (--num-experts) can only describe a trace or a table of "
+        "layer_id, expert_id, count; leave it out",
+        path));
+  }
+  return is_directory ? read_statistics_directory(path) : read_logical_count(path);
 }
 
 }  // namespace wideep::recordings

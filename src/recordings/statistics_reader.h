@@ -3,21 +3,24 @@
 // Reading expert statistics, in three forms:
 //
 // A directory as TRT records it:
-//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; wideep adds "ep_size"
-//                           and, with pipeline stages, "num_stages"
+//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; wideep adds "ep_size",
+//                           with pipeline stages "num_stages", and where iterations could not be
+//                           recorded "recorded_iterations" (not read; see statistics_writer.h)
 //   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank; with
 //                           pipeline stages one per stage and rank, stage by stage
 //   rank{r}_raw.safetensors and other files are not read
 //
-// A JSON file {"logical_count": [[tokens of expert 0, 1, ...] per layer of the model]}: one
-// iteration, one rank. A layer whose counts are all zero has no experts and is left out. Integral
-// floats (1024.0) are integers.
+// A JSON file {"logical_count": [[tokens of expert 0, 1, ...] per layer of the model]}, or a list
+// of these for each step, which are added up: one iteration, one rank. A layer whose counts are all
+// zero has no experts and is left out. Integral floats (1024.0) are integers.
 //
 // A table of counts, one line for each layer of each iteration: see recordings/statistics_csv.h.
 //
 // Errors (invalid input) name file, tensor or layer, expected and found: rank files that are
 // missing or hold different keys, iterations that are not contiguous, an iteration without one of
 // the layers, another dtype or shape, negative counts, a sum above 2^53, or no token at all.
+//
+// What is returned passes check_statistics().
 //
 // Thread safety: pure functions of the files.
 #pragma once
@@ -31,8 +34,8 @@
 namespace wideep::recordings {
 
 // Reads the form by `path`: a directory is the first form, a file that ends in .csv the third, any
-// other file the second.
-Result<ExpertStatistics> read_statistics(const std::string& path);
+// other file the second. num_experts: see recordings/statistics_csv.h; 0: as the file says.
+Result<ExpertStatistics> read_statistics(const std::string& path, int num_experts = 0);
 
 Result<ExpertStatistics> read_statistics_directory(const std::string& directory);
 Result<ExpertStatistics> read_logical_count(const std::string& path);

@@ -127,6 +127,36 @@ TEST_F(StatisticsDirectory, RefusesAnotherDtype) {
   EXPECT_THAT(complaint(), HasSubstr("expected I64 [2]"));
 }
 
+// What meta_info.json claims is no size of memory, and no product that overflows.
+TEST_F(StatisticsDirectory, RefusesClaimsThatTheFilesDoNotKeep) {
+  for (int rank = 0; rank < 4; ++rank) {
+    write_rank("rank" + std::to_string(rank) + ".safetensors", {{"0_1", {1, 2}}});
+  }
+  const auto with = [&](const std::string& more) {
+    write_meta("{\"num_experts\": 2, \"num_experts_per_token\": 1" + more + "}");
+    return complaint();
+  };
+  EXPECT_EQ(with(""), "accepted");
+  EXPECT_THAT(with(", \"ep_size\": 8"), HasSubstr("recorded by 8 ranks"));
+  // 2^62 + 1 ranks in 4 stages would be 4 again.
+  EXPECT_THAT(with(", \"num_stages\": 4, \"ep_size\": 4611686018427387905"),
+              HasSubstr("meta_info.json"));
+  EXPECT_THAT(with(", \"num_stages\": 3"), HasSubstr("3 pipeline stages"));
+  write_meta("{\"num_experts\": 65536, \"num_experts_per_token\": 1}");
+  EXPECT_THAT(complaint(), HasSubstr("expected I64 [65536]"));
+}
+
+// The first file has room for a thousand iterations, the others for one: found before their memory
+// is taken.
+TEST_F(StatisticsDirectory, FindsFilesThatAreTooSmall) {
+  Rows many;
+  for (int i = 0; i < 1000; ++i) many[std::to_string(i) + "_0"] = std::vector<int64_t>(64, 1);
+  write_rank("rank0.safetensors", many);
+  write_rank("rank1.safetensors", {{"0_0", std::vector<int64_t>(64, 1)}});
+  write_meta("{\"num_experts\": 64, \"num_experts_per_token\": 1}");
+  EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 1_0 is missing"));
+}
+
 TEST_F(StatisticsDirectory, RefusesBadMetaInfo) {
   write_rank("rank0.safetensors", {{"0_1", {1, 2}}});
   for (const char* text :
@@ -137,15 +167,30 @@ TEST_F(StatisticsDirectory, RefusesBadMetaInfo) {
   }
 }
 
-// [steps][layers][experts], as SGLang's recorder dumps them.
+// [steps][layers][experts], as SGLang's recorder dumps them: one iteration that is their sum, and
+// what follows from it is that of the same counts without steps.
 TEST(LogicalCount, StepsAreAddedUp) {
   const Result<ExpertStatistics> statistics = parse_logical_count(
       R"({"logical_count": [[[0, 0], [1, 2], [0, 3]], [[0, 0], [10, 20], [5, 30]]]})", "load.json");
   ASSERT_TRUE(statistics.ok()) << statistics.status().message();
-  EXPECT_EQ(statistics->num_iterations(), 2);
+  EXPECT_EQ(statistics->num_iterations(), 1);
   EXPECT_EQ(statistics->num_experts, 2);
   EXPECT_THAT(statistics->layers, ElementsAre(1, 2));
   EXPECT_THAT(statistics->counts, ElementsAre(11, 22, 5, 33));
+  EXPECT_EQ(*statistics,
+            *parse_logical_count(R"({"logical_count": [[0, 0], [11, 22], [5, 33]]})", "sum.json"));
+}
+
+// Of any number of steps no more is claimed than is there.
+TEST(LogicalCount, AnyNumberOfStepsIsOneIteration) {
+  for (int steps = 1; steps <= 40; steps += 13) {
+    std::string text;
+    for (int step = 0; step < steps; ++step) text += step == 0 ? "[[1, 2]]" : ", [[1, 2]]";
+    const auto statistics = parse_logical_count("{\"logical_count\": [" + text + "]}", "load.json");
+    ASSERT_TRUE(statistics.ok()) << statistics.status().message();
+    EXPECT_TRUE(check_statistics(*statistics).ok()) << steps;
+    EXPECT_THAT(statistics->layer_load(0), ElementsAre(steps, 2 * steps));
+  }
 }
 
 TEST(LogicalCount, ReadsAndLeavesOutDenseLayers) {

@@ -33,6 +33,26 @@ TEST(ExpertStatistics, RowsAndSums) {
   EXPECT_THAT(statistics.layer_load(0), ElementsAre(1 + 3 + 9 + 11, 2 + 4 + 10 + 12));
 }
 
+TEST(CheckStatistics, HoldsWhatIsStoredAgainstWhatIsClaimed) {
+  EXPECT_TRUE(check_statistics(counted()).ok());
+  const auto complaint = [](auto change) {
+    ExpertStatistics statistics = counted();
+    change(&statistics);
+    return check_statistics(statistics).message();
+  };
+  EXPECT_EQ(complaint([](auto* s) { s->iter_stop = 13; }),
+            "expected 24 counts (3 iterations × 2 layers × 2 ranks × 2 experts), found 16");
+  EXPECT_THAT(complaint([](auto* s) { s->ep_size = 1; }), HasSubstr("expected 8 counts"));
+  EXPECT_THAT(complaint([](auto* s) { s->layers.pop_back(); }), HasSubstr("expected 8 counts"));
+  EXPECT_THAT(complaint([](auto* s) { s->iter_stop = s->iter_start; }),
+              HasSubstr("at least one expert, rank, iteration and layer"));
+  EXPECT_THAT(complaint([](auto* s) { s->layers = {5, 2}; }), HasSubstr("ascending order"));
+  EXPECT_THAT(complaint([](auto* s) { s->layers = {2, 2}; }), HasSubstr("ascending order"));
+  EXPECT_THAT(complaint([](auto* s) { s->counts[3] = -1; }), HasSubstr("found -1"));
+  EXPECT_THAT(complaint([](auto* s) { s->counts[3] = kMostTokens; }), HasSubstr("exceed 2^53"));
+  EXPECT_THAT(complaint([](auto* s) { s->counts.assign(16, 0); }), HasSubstr("every count is 0"));
+}
+
 TEST(SelectIterations, KeepsTheRange) {
   const Result<ExpertStatistics> second = select_iterations(counted(), 11, std::nullopt);
   ASSERT_TRUE(second.ok());
