@@ -53,6 +53,20 @@ class CheckMapsTest(unittest.TestCase):
             wideep.check_maps(PHYSICAL / 2)
 
 
+    def test_a_stray_id_asks_for_no_memory(self):
+        stray = [[0, 1, 2_000_000_000, 3]]
+        with self.assertRaisesRegex(ValueError, "ids from 0 to 1048575, found 2000000000"):
+            wideep.check_maps(stray)
+        with self.assertRaisesRegex(ValueError, "num_experts: expected 1 to 1048576, found 2000000001"):
+            wideep.check_maps(stray, num_experts=2_000_000_001)
+        faults = wideep.check_maps(stray, num_experts=4)
+        self.assertEqual([f.kind for f in faults], ["no-such-expert", "expert-without-slot"])
+        with self.assertRaisesRegex(ValueError, "new: expected expert ids"):
+            wideep.count_moves([[0, 1, 2, 3]], stray, 2)
+        with self.assertRaisesRegex(ValueError, "placement: expected"):
+            maps.count(np.array(stray), 4)
+
+
 class MovesTest(unittest.TestCase):
     def test_count_moves(self):
         old = [[0, 1, 2, 3, 4, 5]]

@@ -16,6 +16,10 @@ from . import _expert_maps
 from ._arrays import matrix, to_numpy, token_counts
 
 
+# As in map files: more is a stray id.
+_MOST_EXPERTS = 1 << 20
+
+
 class MapFault(NamedTuple):
     layer: int
     kind: str  # "stale", "missing-replica", "count", ...; docs/balance.md lists them
@@ -67,9 +71,13 @@ def check_maps(
                 f"{name}: expected {len(slots)} layers as physical_to_logical, found {len(array)}"
             )
     known = [array.shape[1] for array in (lists, rows["count"], rows["logical_tokens"]) if array is not None]
-    experts = num_experts or max(known, default=int(slots.max(initial=-1)) + 1)
+    if num_experts is not None and not 1 <= num_experts <= _MOST_EXPERTS:
+        raise ValueError(f"num_experts: expected 1 to {_MOST_EXPERTS}, found {num_experts}")
+    experts = num_experts or max(known, default=0) or _num_experts("physical_to_logical", slots)
     if experts < 1:
         raise ValueError("num_experts: expected at least 1, found no expert in physical_to_logical")
+    if experts > _MOST_EXPERTS:
+        raise ValueError(f"expected maps of at most {_MOST_EXPERTS} experts, found {experts}")
 
     def row(array: Optional[np.ndarray], layer: int) -> list:
         return [] if array is None else array[layer].tolist()
@@ -93,7 +101,7 @@ def count_moves(old: ArrayLike, new: ArrayLike, ep_size: int) -> np.ndarray:
     An expert that a rank holds in both is no move, in whatever slot; -1 is no expert."""
     before, after = matrix("old", old, np.int64), matrix("new", new, np.int64)
     _check_same(before, after, ep_size)
-    experts = int(max(before.max(initial=0), after.max(initial=0))) + 1
+    experts = max(_num_experts("old", before), _num_experts("new", after), 1)
     return np.maximum(_holdings(after, ep_size, experts) - _holdings(before, ep_size, experts), 0).sum(
         axis=(1, 2)
     )
@@ -123,6 +131,8 @@ def keep_slots(old: np.ndarray, new: np.ndarray, ep_size: int) -> np.ndarray:
 
 def count(placement: np.ndarray, num_experts: int) -> np.ndarray:
     """[L, S] to the replicas [L, E]; unused slots do not count."""
+    if _num_experts("placement", placement) > num_experts:
+        raise ValueError(f"placement: expected ids below {num_experts}, found {placement.max()}")
     counts = [np.bincount(layer[layer >= 0], minlength=num_experts) for layer in placement]
     return np.array(counts, dtype=np.int64).reshape(len(placement), num_experts)
 
@@ -139,6 +149,14 @@ def invert(placement: np.ndarray, count: np.ndarray, width: Optional[int] = None
         replica = np.arange(len(slots)) - first[experts[slots]]
         result[layer, experts[slots], replica] = slots
     return result
+
+
+def _num_experts(name: str, placement: np.ndarray) -> int:
+    """The largest id + 1."""
+    largest = int(placement.max(initial=-1))
+    if largest >= _MOST_EXPERTS:
+        raise ValueError(f"{name}: expected expert ids from 0 to {_MOST_EXPERTS - 1}, found {largest}")
+    return largest + 1
 
 
 def _check_same(old: np.ndarray, new: np.ndarray, ep_size: int) -> None:

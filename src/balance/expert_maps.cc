@@ -26,13 +26,15 @@ class Check {
   explicit Check(const ExpertMaps& maps)
       : maps_(maps),
         num_experts_(maps.num_experts),
-        num_slots_(static_cast<int64_t>(maps.slot_to_expert.size())),
-        held_(static_cast<size_t>(maps.num_experts)) {}
+        num_slots_(static_cast<int64_t>(maps.slot_to_expert.size())) {}
 
   std::vector<MapFault> run() {
     // Maps of another size cannot be compared slot by slot.
     check_lengths();
     if (!faults_.empty()) return std::move(faults_);
+    // There are as many slots at least: a stray id that was taken for the last expert's would
+    // otherwise ask for any amount of memory.
+    held_.resize(static_cast<size_t>(num_experts_));
     invert();
     check_experts();
     if (!maps_.expert_to_slots.empty()) check_lists();
@@ -69,6 +71,10 @@ class Check {
         return fmt::format("{}: expected {} values, one for each of the {}, found {}", length.name,
                            length.expected, length.of, length.found);
       });
+    }
+    if (num_experts_ < 1) {
+      report(MapFaultKind::kLength,
+             [&] { return fmt::format("expected at least 1 expert, found {}", num_experts_); });
     }
     if (num_slots_ < num_experts_) {
       report(MapFaultKind::kLength, [&] {

@@ -46,6 +46,16 @@ TEST(ExpertMaps, GoodMapsHaveNoFault) {
   EXPECT_THAT(check_maps(bare), IsEmpty());
 }
 
+// One stray id, taken for the last expert's, asks for no memory.
+TEST(ExpertMaps, FarMoreExpertsThanSlots) {
+  const ExpertMaps maps = {.num_experts = 2'000'000'001, .slot_to_expert = {0, 1, 2'000'000'000}};
+  const MapFault fault = only_fault(maps);
+  EXPECT_EQ(fault.kind, MapFaultKind::kLength);
+  EXPECT_EQ(fault.text, "expected at least 2000000001 slots, one for each expert, found 3");
+  EXPECT_EQ(only_fault({.num_experts = -1, .slot_to_expert = {0}}).text,
+            "expected at least 1 expert, found -1");
+}
+
 TEST(ExpertMaps, MissingReplica) {
   ExpertMaps maps = good_maps();
   maps.expert_to_slots[3] = {3, -1};

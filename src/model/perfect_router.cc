@@ -3,20 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 namespace wideep::model {
 namespace {
 
 constexpr float kChosen = 10.0f;
-
-// `count` things are divided into `blocks` equal blocks. Returns the n-th thing when the blocks
-// take turns: one of block 0, one of block 1, …
-int32_t across(int64_t n, int count, int blocks) {
-  if (blocks > count || count % blocks != 0) blocks = 1;
-  const int64_t i = n % count;
-  return static_cast<int32_t>(i % blocks * (count / blocks) + i / blocks);
-}
 
 }  // namespace
 
@@ -30,12 +22,12 @@ Status PerfectRouter::check(const RoutingConfig& routing, int ep_size) {
 
 PerfectRouter::PerfectRouter(const RoutingConfig& routing, int ep_size, int rank)
     : routing_(routing),
-      num_groups_(routing.num_groups),
-      groups_of_token_(num_groups_ == 1 ? 1 : routing.top_k_groups),
-      group_size_(routing.num_experts / num_groups_),
-      ep_size_(ep_size),
-      groups_taken_(static_cast<int64_t>(rank) * groups_of_token_),
-      members_taken_(num_groups_, rank),
+      group_size_(routing.num_experts / routing.num_groups),
+      rank_experts_(routing.num_experts / ep_size),
+      num_ranks_(ep_size),
+      rank_(rank),
+      ranks_taken_(ep_size, 0),
+      taken_(routing.num_experts, 0),
       zero_bias_(routing.num_experts, 0.0f) {}
 
 const float* PerfectRouter::logits(int num_tokens) {
@@ -43,25 +35,52 @@ const float* PerfectRouter::logits(int num_tokens) {
   return logits_.data();
 }
 
-// The top_k choices of a token go round-robin through its groups.
 void PerfectRouter::add_token() {
-  const size_t first = logits_.size();
-  logits_.resize(first + routing_.num_experts, -kChosen);
-  std::vector<int32_t> groups(groups_of_token_);
-  for (int32_t& group : groups) group = next_group();
-  for (int k = 0; k < routing_.top_k; ++k) {
-    const int32_t group = groups[k % groups_of_token_];
-    logits_[first + static_cast<size_t>(group) * group_size_ + next_member(group)] = kChosen;
+  logits_.resize(logits_.size() + routing_.num_experts, -kChosen);
+  float* chosen = logits_.data() + static_cast<size_t>(num_tokens_) * routing_.num_experts;
+  // With a group for each choice the groups forbid nothing.
+  const bool any_group = routing_.num_groups == 1 || routing_.top_k <= routing_.top_k_groups;
+  // The groups that the token may choose from: all, until it has as many as it may.
+  std::vector<bool> open(routing_.num_groups, true), used(routing_.num_groups, false);
+  int num_used = 0;
+  for (int k = 0; k < routing_.top_k; ++k, ++num_choices_) {
+    const int32_t expert = any_group ? next_in_turn() : next_of_groups(open, chosen);
+    chosen[expert] = kChosen;
+    ++taken_[expert];
+    ++ranks_taken_[expert / rank_experts_];
+    const int32_t group = expert / group_size_;
+    if (!used[group]) ++num_used;
+    used[group] = true;
+    if (num_used == routing_.top_k_groups) open = used;
   }
   ++num_tokens_;
 }
 
-// Successive choices lie on different ranks: if a rank has several groups, successive groups do; if
-// a group spans several ranks, successive members of a group do.
-int32_t PerfectRouter::next_group() { return across(groups_taken_++, num_groups_, ep_size_); }
+// Ranks take turns, and so do the experts of a rank.
+int32_t PerfectRouter::next_in_turn() {
+  const int64_t i = (num_choices_ + rank_) % routing_.num_experts;
+  return static_cast<int32_t>(i % num_ranks_ * rank_experts_ + i / num_ranks_);
+}
 
-int32_t PerfectRouter::next_member(int32_t group) {
-  return across(members_taken_[group]++, group_size_, std::max(1, ep_size_ / num_groups_));
+// The least chosen in the open groups, of those that the token has not chosen yet. Equal ones are
+// taken in the order of groups, and of experts within a group, from this rank's first on: where
+// ranks and groups fit into each other, all ranks together then choose every rank equally often.
+int32_t PerfectRouter::next_of_groups(const std::vector<bool>& open, const float* chosen) {
+  const int first = rank_ * rank_experts_;
+  const auto taken = [&](int32_t expert) {
+    return std::pair(ranks_taken_[expert / rank_experts_], taken_[expert]);
+  };
+  int32_t best = -1;
+  for (int i = 0; i < routing_.num_groups; ++i) {
+    const int group = (first / group_size_ + i) % routing_.num_groups;
+    if (!open[group]) continue;
+    for (int j = 0; j < group_size_; ++j) {
+      const int32_t expert = group * group_size_ + (first + j) % group_size_;
+      if (chosen[expert] == kChosen) continue;
+      if (best < 0 || taken(expert) < taken(best)) best = expert;
+    }
+  }
+  return best;
 }
 
 }  // namespace wideep::model

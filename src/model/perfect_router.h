@@ -5,9 +5,12 @@
 //
 // As TensorRT-LLM's ENABLE_PERFECT_ROUTER: rank r of R holds experts r·E/R to (r + 1)·E/R − 1.
 // Chosen experts have the logit 10, the others −10. Rank r numbers the choices of its tokens i = 0,
-// 1, …; choice i is expert (j mod R)·E/R + ⌊j / R⌋ mod E/R with j = i + r. With DeepSeek's groups,
-// of which a token may choose only some, the groups take turns, and within a group its experts as
-// above.
+// 1, …; choice i is expert (j mod R)·E/R + ⌊j / R⌋ mod E/R with j = i + r.
+//
+// With DeepSeek's groups, of which a token may choose fewer than it has choices, each choice is the
+// expert whose rank has been chosen least so far, of these the expert that itself has been chosen
+// least, of these the next in turn from rank r's own on; among the experts of all groups until the
+// token has as many groups as it may, and of these groups from then on.
 //
 // Thread safety: one thread.
 #pragma once
@@ -35,15 +38,17 @@ class PerfectRouter {
 
  private:
   void add_token();
-  int32_t next_group();
-  int32_t next_member(int32_t group);
+  int32_t next_in_turn();
+  int32_t next_of_groups(const std::vector<bool>& open, const float* chosen);
 
   RoutingConfig routing_;
-  int num_groups_, groups_of_token_, group_size_;
-  int ep_size_;
-  int64_t groups_taken_;                // calls of next_group(), starting at the rank's offset
-  std::vector<int64_t> members_taken_;  // [num_groups]
-  int num_tokens_ = 0;                  // in logits_
+  int group_size_;    // experts of a group
+  int rank_experts_;  // experts of a rank
+  int num_ranks_, rank_;
+  int64_t num_choices_ = 0;           // so far
+  std::vector<int64_t> ranks_taken_;  // [num_ranks] how often their experts have been chosen
+  std::vector<int64_t> taken_;        // [num_experts] how often
+  int num_tokens_ = 0;                // in logits_
   std::vector<float> logits_;
   std::vector<float> zero_bias_;
 };

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 
 #include "model/router.h"
 
@@ -65,6 +67,60 @@ TEST(PerfectRouter, EvenWithinTheGroupsOfDeepseek) {
       EXPECT_EQ(spread(found.ranks), 0) << ep_size;
     }
   }
+}
+
+double imbalance(const std::vector<int>& values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return *std::ranges::max_element(values) * static_cast<double>(values.size()) / sum - 1.0;
+}
+
+int choice(std::mt19937& random, const std::vector<int>& of) { return of[random() % of.size()]; }
+
+// Any experts, groups, choices and ranks that a model and a run may have.
+TEST(PerfectRouter, EvenForRandomGroupsAndRanks) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 100; ++trial) {
+    RoutingConfig routing{.num_groups = choice(random, {1, 2, 3, 4, 5, 6, 8, 16})};
+    const int group_size = 1 + static_cast<int>(random() % 16);
+    routing.num_experts = routing.num_groups * group_size;
+    routing.top_k_groups = 1 + static_cast<int>(random() % routing.num_groups);
+    routing.top_k = 1 + static_cast<int>(random() % std::min(9, routing.top_k_groups * group_size));
+    routing.method = routing.num_groups == 1 ? static_cast<RoutingMethod>(random() % 9)
+                                             : (random() % 2 == 0 ? RoutingMethod::kDeepseekV3
+                                                                  : RoutingMethod::kDeepseekV2);
+    std::vector<int> divisors;
+    for (int ranks = 1; ranks <= std::min(routing.num_experts, 24); ++ranks) {
+      if (routing.num_experts % ranks == 0) divisors.push_back(ranks);
+    }
+    const int ep_size = choice(random, divisors);
+    const int rank_size = routing.num_experts / ep_size;
+    const Loads found = loads(routing, ep_size, 256);
+    SCOPED_TRACE(testing::Message()
+                 << routing.num_experts << " experts, " << routing.num_groups << " groups of which "
+                 << routing.top_k_groups << ", top " << routing.top_k << ", " << ep_size
+                 << " ranks, method " << static_cast<int>(routing.method));
+    EXPECT_LT(imbalance(found.ranks), 0.02);
+    EXPECT_LE(spread(found.experts), 2 * ep_size);
+    const bool fit = rank_size % group_size == 0 || group_size % rank_size == 0;
+    if (fit) {
+      EXPECT_EQ(spread(found.ranks), 0);
+    }
+  }
+}
+
+// One choice of a token uses one group of several, six use four of eight unevenly.
+TEST(PerfectRouter, ChoicesThatAreNoMultipleOfTheGroupsAreEvenToo) {
+  const auto of = [](int top_k, int groups, int top_k_groups) {
+    return loads({.method = RoutingMethod::kDeepseekV3,
+                  .num_experts = 32,
+                  .top_k = top_k,
+                  .num_groups = groups,
+                  .top_k_groups = top_k_groups},
+                 8, 32);
+  };
+  EXPECT_EQ(spread(of(1, 8, 4).ranks), 0);
+  EXPECT_EQ(spread(of(6, 8, 4).ranks), 0);
+  EXPECT_EQ(spread(of(5, 4, 2).ranks), 0);
 }
 
 TEST(PerfectRouter, FewTokensAreEvenToo) {

@@ -35,9 +35,21 @@ Status check_size(const std::string& where, size_t found, size_t expected, const
   return wrong(where, fmt::format("a list of {} ({})", expected, of_what), found);
 }
 
+// Bounded, so that sums of times stay finite: 2^53 µs are 285 years.
 Status check_time(const std::string& where, double value) {
-  if (std::isfinite(value) && value >= 0) return {};
-  return wrong(where, "a finite number of at least 0", value);
+  if (!std::isfinite(value) || value < 0) {
+    return wrong(where, "a finite number of at least 0", value);
+  }
+  if (value <= static_cast<double>(kMaxTokens)) return {};
+  return wrong(where, "a number of at most 2^53", value);
+}
+
+// Adds a number that has been checked. A reader sums it over the whole log: the sum must be exact,
+// too.
+Status add_to_sum(const std::string& where, int64_t value, int64_t* sum) {
+  *sum += value;
+  if (*sum <= kMaxTokens) return {};
+  return wrong(where, "a sum up to here of at most 2^53", *sum);
 }
 
 Status check_shape(const RoutingLog& log) {
@@ -124,6 +136,7 @@ Status check_iteration(const std::string& where, const RoutingLog::Iteration& it
 Status check_iterations(const RoutingLog& log) {
   if (log.iterations.empty()) return wrong("iterations", "at least one iteration", "none");
   int64_t at_least = 0;  // 64 bits: may be the largest int + 1
+  int64_t prompt_tokens = 0, generated_tokens = 0;
   for (size_t i = 0; i < log.iterations.size(); ++i) {
     const std::string where = fmt::format("iterations[{}]", i);
     const int iteration = log.iterations[i].iteration;
@@ -132,13 +145,16 @@ Status check_iterations(const RoutingLog& log) {
                    iteration);
     }
     at_least = int64_t{iteration} + 1;
-    WIDEEP_TRY(check_iteration(where, log.iterations[i], log));
+    const RoutingLog::Iteration& each = log.iterations[i];
+    WIDEEP_TRY(check_iteration(where, each, log));
+    WIDEEP_TRY(add_to_sum(where + ".prompt_tokens", each.prompt_tokens, &prompt_tokens));
+    WIDEEP_TRY(add_to_sum(where + ".generated_tokens", each.generated_tokens, &generated_tokens));
   }
   return {};
 }
 
 Status check_layer_updates(const RoutingLog& log) {
-  int64_t at_least = 0;
+  int64_t at_least = 0, moves = 0;
   for (size_t i = 0; i < log.layer_updates.size(); ++i) {
     const RoutingLog::LayerUpdate& update = log.layer_updates[i];
     const std::string where = fmt::format("layer_updates[{}]", i);
@@ -149,6 +165,7 @@ Status check_layer_updates(const RoutingLog& log) {
     WIDEEP_TRY(check_range(where + ".switched", update.switched,
                            std::max(at_least, update.decided + 1), kMaxTokens));
     WIDEEP_TRY(check_range(where + ".moves", update.moves, 0, kMaxTokens));
+    WIDEEP_TRY(add_to_sum(where + ".moves", update.moves, &moves));
     at_least = update.switched;
   }
   return {};

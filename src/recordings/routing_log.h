@@ -69,8 +69,9 @@ struct RoutingLog {
 };
 
 // Checks everything that a reader relies on: each size as documented above, nothing negative, times
-// finite, layers and iterations ascending, and for each iteration, layer and rank equally many
-// pairs in `sent` and in `counts`. Errors (invalid input): "<key with indices>: expected ..., found
+// and sums of tokens and of moves at most 2^53, layers and iterations ascending, and for each
+// iteration, layer and rank equally many pairs in `sent` and in `counts`. Errors (invalid input):
+// "<key with indices>: expected ..., found
 // ...".
 Status check_routing_log(const RoutingLog& log);
 

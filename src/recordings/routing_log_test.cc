@@ -233,5 +233,29 @@ TEST(RoutingLog, ChecksTimesAndRequests) {
             "request_counts[1][0][2]: expected a count from 0 to 2^53, found -1");
 }
 
+// What a picture adds up over the log is bounded like each number of it.
+TEST(RoutingLog, ChecksSums) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  const auto set_tokens = [&](int64_t first, int64_t second) {
+    return check_error([=](RoutingLog* log) {
+      log->iterations[0].prompt_tokens = log->iterations[0].generated_tokens = first;
+      log->iterations[1].prompt_tokens = 0;
+      log->iterations[1].generated_tokens = second;
+    });
+  };
+  EXPECT_EQ(set_tokens(kMost, 0), "");
+  EXPECT_EQ(set_tokens(kMost, 1),
+            "iterations[1].generated_tokens: expected a sum up to here of at most 2^53, found "
+            "9007199254740993");
+  EXPECT_EQ(check_error([](RoutingLog* log) {
+              const int layer = log->layers[0];
+              log->layer_updates = {{layer, 0, 1, kMost}, {layer, 1, 2, 1}};
+            }),
+            "layer_updates[1].moves: expected a sum up to here of at most 2^53, found "
+            "9007199254740993");
+  EXPECT_EQ(check_error([](RoutingLog* log) { log->iterations[0].critical_path_us[0] = 1e300; }),
+            "iterations[0].critical_path_us[0]: expected a number of at most 2^53, found 1e+300");
+}
+
 }  // namespace
 }  // namespace wideep::recordings

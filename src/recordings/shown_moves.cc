@@ -2,7 +2,9 @@
 #include "recordings/shown_moves.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
+#include <utility>
 
 namespace wideep::recordings {
 namespace {
@@ -11,22 +13,18 @@ bool ends_before(const ShownMove& a, const ShownMove& b) {
   return std::tie(a.switched, a.layer_idx) < std::tie(b.switched, b.layer_idx);
 }
 
-// One for each layer and decision, in order of `switched`.
+// One for each layer and decision, in order of `switched`. A server writes millions of updates.
 std::vector<ShownMove> moves_of(const RoutingLog& log) {
   std::vector<ShownMove> all;
+  std::map<std::pair<size_t, int64_t>, size_t> index_of;  // by layer and decision
   for (const RoutingLog::LayerUpdate& update : log.layer_updates) {
     const auto layer = std::ranges::lower_bound(log.layers, update.layer) - log.layers.begin();
     const auto layer_idx = static_cast<size_t>(layer);
-    const auto same = [&](const ShownMove& each) {
-      return each.layer_idx == layer_idx && each.decided == update.decided;
-    };
-    auto found = std::ranges::find_if(all, same);
-    if (found == all.end()) {
-      all.push_back({.layer_idx = layer_idx, .decided = update.decided, .phases = {}});
-      found = all.end() - 1;
-    }
-    found->switched = update.switched;
-    found->moves += update.moves;
+    const auto [found, is_new] = index_of.emplace(std::pair(layer_idx, update.decided), all.size());
+    if (is_new) all.push_back({.layer_idx = layer_idx, .decided = update.decided, .phases = {}});
+    ShownMove& move = all[found->second];
+    move.switched = update.switched;
+    move.moves += update.moves;
   }
   std::erase_if(all, [](const ShownMove& each) { return each.moves == 0; });
   std::ranges::sort(all, ends_before);
