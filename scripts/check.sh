@@ -8,4 +8,5 @@ scripts/install_packages.sh packages.txt development_packages.txt
 git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 --dry-run -Werror
 python3 scripts/check_folder_order.py
 python3 scripts/check_markdown.py
+python3 scripts/check_pages.py
 echo "No problems found."

@@ -46,6 +46,7 @@ python3 "$root/tests/clients/traffic.py" "$url" secret "$root/demo/changing_prom
 traffic=$!
 sleep "$([[ -n $picture ]] && echo 84 || echo 3)"
 browse "#key=secret" --dump-dom >"$work/page.html"
+browse "#key=secret" --window-size=1280,4000 --dump-dom >"$work/tall.html"
 [[ -n $picture ]] && browse "#key=secret" --screenshot="$picture" >/dev/null
 python3 "$root/tests/clients/dashboard_request.py" "$page#key=secret" "$work/profile2" \
   ${picture_of_load:+"$picture_of_load"} || fail "the page in use"

@@ -89,9 +89,10 @@ ordered_json neighbours_json(const AdvisePage& page) {
   return neighbours;
 }
 
+// Empty where nothing is known of the load: a picture of zeros would say that it is even.
 Result<ordered_json> imbalance_json(const AdvisePage& page) {
   ordered_json rows = ordered_json::array();
-  if (page.config.num_moe_layers() == 0) return rows;
+  if (page.config.num_moe_layers() == 0 || !page.loads.is_known) return rows;
   std::vector<int> ranks;
   const int most = std::min(page.config.routing.num_experts, std::max(64, page.choices.most_ranks));
   for (int ep = 2; ep <= most; ep *= 2) ranks.push_back(ep);
@@ -131,6 +132,7 @@ Result<std::string> advise_html(const AdvisePage& page) {
                        {"layouts", advice.num_layouts},
                        {"too_large", advice.num_too_large},
                        {"statistics", page.loads.text},
+                       {"load_is_known", page.loads.is_known},
                        {"nearest", advice.nearest},
                        {"reasons", advice.reasons},
                        {"cloud", cloud_json(advice.all)},

@@ -141,7 +141,10 @@ Result<Loads> read_loads(const StatisticsOptions& options, const std::string& ho
     }
     log::warn("no --stats: all experts are taken to be chosen equally often, as they never are");
     const balance::ModelLoad even = simulate::uniform_load(config.routing.num_experts, layers);
-    return Loads{.planned = even, .judged = even, .text = "no statistics: even load"};
+    return Loads{.planned = even,
+                 .judged = even,
+                 .text = "no statistics: all experts are taken to be chosen equally often",
+                 .is_known = false};
   }
   WIDEEP_TRY_ASSIGN(Loads loads, read_loads(options, holdout));
   loads.planned = only_layers(loads.planned, layers);

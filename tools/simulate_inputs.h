@@ -36,6 +36,7 @@ struct Loads {
   balance::ModelLoad planned, judged;
   balance::WindowedLoad windows;  // of what judges, at most 8
   std::string text;               // for people: what was judged by what
+  bool is_known = true;           // from statistics; else all experts are taken to be alike
 };
 
 // Leaves out the layers that are not among these, which ascend.

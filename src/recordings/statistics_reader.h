@@ -5,7 +5,7 @@
 // A directory as TRT records it:
 //   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; wideep adds "ep_size",
 //                           with pipeline stages "num_stages", and where iterations could not be
-//                           recorded "recorded_iterations" (not read; see statistics_writer.h)
+//                           recorded "recorded_iterations" (not read)
 //   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank; with
 //                           pipeline stages one per stage and rank, stage by stage
 //   rank{r}_raw.safetensors and other files are not read

@@ -3,15 +3,58 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
 #include "base/try.h"
+#include "formats/files.h"
 #include "recordings/statistics_writer.h"
 
 namespace wideep::server {
+namespace {
+
+bool has_tokens(const engine::LayerRecord& layer) {
+  return std::ranges::any_of(layer.sent, [](int32_t pairs) { return pairs > 0; });
+}
+
+// The numbers under which iterations are written. Readers of the format, TensorRT-LLM's too, want
+// numbers that follow each other, and that are no larger than an int.
+struct WrittenNumbers {
+  int first = 0;
+  std::string own;  // "140-145,150": the iterations' own numbers, where these are others
+};
+
+WrittenNumbers written_numbers(const std::vector<int64_t>& own) {
+  const auto count = static_cast<int64_t>(own.size());
+  WrittenNumbers written;
+  if (own.front() < std::numeric_limits<int>::max() - count) {
+    written.first = static_cast<int>(own.front());
+  }
+  if (own.back() == written.first + count - 1) return written;
+  for (size_t begin = 0, end = 0; begin < own.size(); begin = end) {
+    for (end = begin + 1; end < own.size() && own[end] == own[end - 1] + 1; ++end) {
+    }
+    written.own += fmt::format("{}{}", written.own.empty() ? "" : ",", own[begin]);
+    if (end > begin + 1) written.own += fmt::format("-{}", own[end - 1]);
+  }
+  return written;
+}
+
+// Says in meta_info.json which iterations they were.
+Status note_numbers(const std::string& directory, const std::string& own) {
+  const std::string path = directory + "/meta_info.json";
+  WIDEEP_TRY_ASSIGN(std::string text, formats::read_file(path));
+  const size_t end = text.find_last_of('}');
+  WIDEEP_CHECK(end != std::string::npos);
+  text.insert(end, fmt::format(", \"recorded_iterations\": \"{}\"", own));
+  return formats::write_file(path, text);
+}
+
+}  // namespace
 
 void ExpertRecorder::connect(std::function<void(bool)> switch_ranks,
                              std::function<void(std::function<void()>)> post) {
@@ -55,23 +98,30 @@ void ExpertRecorder::ranks_switched(bool records) {
   if (done) done({.status = {}, .directory = {}, .iterations = iterations_.size()});
 }
 
-// An iteration counts only if all ranks have recorded it; a rank that does not record sends no
-// counts. A rank that was not there has had no tokens.
+// An iteration counts only if all of its tokens have been counted. A rank that was not there has
+// had none: zeros. One that joins while the others record is told to record before it gets its
+// first request: until then it sends no counts, and has had no tokens either.
 void ExpertRecorder::add(const run::Iteration& iteration) {
   const auto num_experts = static_cast<size_t>(ranks_.statistics.num_experts);
   Iteration kept{.number = iteration.ranks[0].iteration, .counts = {}};
   for (const run::ExpertRanks::Rank& rank : ranks_.ranks) {
     kept.counts.emplace_back(rank.moe_layers.size(), std::vector<int32_t>(num_experts));
   }
+  bool any = false;
   for (size_t i = 0; i < iteration.ranks.size(); ++i) {
     std::vector<std::vector<int32_t>>& counts = kept.counts[static_cast<size_t>(iteration.rank(i))];
     const std::vector<engine::LayerRecord>& layers = iteration.ranks[i].layers;
     WIDEEP_CHECK_EQ(counts.size(), layers.size());
     for (size_t layer = 0; layer < layers.size(); ++layer) {
-      if (layers[layer].counts.empty()) return;
-      counts[layer] = layers[layer].counts;
+      if (!layers[layer].counts.empty()) {
+        counts[layer] = layers[layer].counts;
+        any = true;
+      } else if (state_ != State::kRecording || has_tokens(layers[layer])) {
+        return;
+      }
     }
   }
+  if (!any) return;
   iterations_.push_back(std::move(kept));
   if (iterations_.size() > static_cast<size_t>(options_.most_iterations)) iterations_.pop_front();
 }
@@ -121,21 +171,28 @@ Status ExpertRecorder::write_or_remove(const run::ExpertRanks& ranks, const std:
   return failed(written.message() + "; the recording is kept, dump it again");
 }
 
+// Where iterations were not recorded, because members of the group changed, the others are numbered
+// as if they followed each other.
 Status ExpertRecorder::write(const run::ExpertRanks& ranks, const std::string& directory,
                              const std::deque<Iteration>& iterations) {
+  std::vector<int64_t> own;
+  for (const Iteration& each : iterations) own.push_back(each.number);
+  const WrittenNumbers written = written_numbers(own);
   for (size_t rank = 0; rank < ranks.ranks.size(); ++rank) {
     const std::vector<int>& layers = ranks.ranks[rank].moe_layers;
     if (layers.empty()) continue;
     recordings::StatisticsWriter writer(directory, ranks.ranks[rank].file, ranks.statistics);
+    int number = written.first;
     for (const Iteration& each : iterations) {
       for (size_t i = 0; i < layers.size(); ++i) {
         const std::vector<int64_t> counts(each.counts[rank][i].begin(), each.counts[rank][i].end());
-        writer.add(static_cast<int>(each.number), layers[i], counts);
+        writer.add(number, layers[i], counts);
       }
+      ++number;
     }
     WIDEEP_TRY(writer.write());
   }
-  return {};
+  return written.own.empty() ? Status() : note_numbers(directory, written.own);
 }
 
 std::string ExpertRecorder::undumped() const {

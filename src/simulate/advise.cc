@@ -39,6 +39,16 @@ Status check_load(const ModelConfig& config, const ModelLoad& load) {
   return {};
 }
 
+// The engine refuses requests that are longer.
+Status check_positions(const ModelConfig& config, const Workload& workload) {
+  const int64_t positions = int64_t{workload.isl} + workload.osl;
+  if (positions <= config.max_position_embeddings) return {};
+  return invalid_input(fmt::format(
+      "--isl {} and --osl {}: {} positions, expected at most the model's {} "
+      "(max_position_embeddings); take shorter prompts or answers",
+      workload.isl, workload.osl, positions, config.max_position_embeddings));
+}
+
 // Placed layers by the shape of placements, which many layouts share.
 class Placements {
  public:
@@ -386,6 +396,7 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
                       const ModelLoad& load, const Workload& workload, const Choices& choices) {
   WIDEEP_TRY(check_load(config, load));
   WIDEEP_TRY(check_load(config, planned));
+  WIDEEP_TRY(check_positions(config, workload));
   WIDEEP_TRY(check_range(hardware, config));
   Advice advice;
   Placements placements(config, planned, load, choices.weighted_shares);

@@ -53,7 +53,8 @@ struct Advice {
 
 // load: of the config's MoE layers, any unit; `planned` is what placements are made for, and may be
 // the same. Errors (invalid input): the hardware's range has none of the layouts; the load has
-// other layers or experts than the model; no layout fits the memory.
+// other layers or experts than the model; prompt and answer are longer than the model's positions;
+// no layout fits the memory.
 Result<Advice> advise(const Hardware& hardware, const model::ModelConfig& config,
                       const balance::ModelLoad& planned, const balance::ModelLoad& load,
                       const Workload& workload, const Choices& choices);

@@ -38,8 +38,8 @@ balance::ModelLoad load_of(const model::ModelConfig& config, double power) {
   return load;
 }
 
-StepCost cost_of(const Layout& layout, const balance::ModelLoad& load) {
-  const model::ModelConfig config = mixture();
+StepCost cost_of(const Layout& layout, const balance::ModelLoad& load,
+                 const Hardware& hardware = h100(), const model::ModelConfig& config = mixture()) {
   std::vector<PlacedLayer> placed;
   for (const auto& layer : load.load) {
     placed.push_back(place_layer(layer, layer, config.routing.top_k,
@@ -49,7 +49,23 @@ StepCost cost_of(const Layout& layout, const balance::ModelLoad& load) {
                                  true)
                          .value());
   }
-  return {h100(), config, layout, std::move(placed)};
+  return {hardware, config, layout, std::move(placed)};
+}
+
+// Of two cores; the numbers are any.
+Hardware cores(int nodes) {
+  return {.name = "cores",
+          .devices_per_node = 2,
+          .divisible = true,
+          .nodes = nodes,
+          .memory_bytes = 1e11,
+          .memory_bandwidth = 4e10,
+          .node_bandwidth = 6e10,
+          .peak = {{WeightFormat::kBf16, 5e11}},
+          .node_link = {.latency = 1e-7, .bandwidth = 1e10},
+          .node_link_ranks = 2,
+          .network = {.latency = 5e-5, .bandwidth = 1e9},
+          .iteration = 1e-5};
 }
 
 constexpr Layout kEp8{.ep = 8, .num_slots = 64, .format = WeightFormat::kFp8};
@@ -83,6 +99,89 @@ TEST(StepCost, OneRankExchangesNothing) {
   EXPECT_EQ(time.dispatch, 0.0);
   EXPECT_EQ(time.joint, 0.0);
   EXPECT_GT(time.experts, 0.0);
+}
+
+// Whatever ranks share, something of it goes over the link between them: with a byte a second it
+// takes hours. A slower link never makes a layout faster.
+TEST(StepCost, NoExchangeIsFree) {
+  const model::ModelConfig config = mixture_of(4, 64);
+  const balance::ModelLoad load = uniform_load(64, run::moe_layers(config));
+  const measure::StepShape batch = measure::decode_step(32, 100, 0);
+  const auto seconds = [&](const Hardware& hardware, const Layout& layout) {
+    return cost_of(layout, load, hardware, config).step(batch).seconds();
+  };
+  const auto slower = [](Hardware hardware, Link Hardware::* link, double bandwidth) {
+    (hardware.*link).bandwidth = bandwidth;
+    return hardware;
+  };
+  for (const Hardware& hardware : {h100(), cores(2), cores(4)}) {
+    int num_crossing = 0;
+    for (const Layout& layout : layouts_of(hardware, config, {.most_ranks = 16})) {
+      if (layout.num_slots > 64 || (layout.format != WeightFormat::kFp8 && !hardware.divisible)) {
+        continue;
+      }
+      SCOPED_TRACE(hardware.name + ", " + text_of(layout));
+      const bool crosses = hardware.divisible ? layout.num_ranks() > 1 : layout.num_ranks() > 8;
+      num_crossing += crosses;
+      for (const auto link : {&Hardware::node_link, &Hardware::network}) {
+        double before = 0.0;
+        for (const double bandwidth : {1e12, 1e10, 1e8, 1e4, 1.0}) {
+          const double now = seconds(slower(hardware, link, bandwidth), layout);
+          EXPECT_GE(now, before) << bandwidth;
+          before = now;
+        }
+        const bool is_used = link == &Hardware::network
+                                 ? crosses
+                                 : !hardware.divisible && layout.num_ranks() > 1 && !crosses;
+        if (is_used) {
+          EXPECT_GT(before, 1000.0);
+        } else if (link == &Hardware::network) {
+          EXPECT_LT(before, 1.0);
+        }
+      }
+    }
+    EXPECT_GT(num_crossing, 20);
+  }
+}
+
+TEST(StepCost, SlicesExchangeRowsAndColumns) {
+  const balance::ModelLoad load = load_of(mixture(), 0.0);
+  const Layout whole = kEp8;
+  Layout sliced = kEp8;
+  sliced.ep = 4;
+  sliced.expert_slices = 2;
+  const measure::StepShape batch = measure::decode_step(256, 100, 0);
+  const StepTime of_whole = cost_of(whole, load).step(batch);
+  const StepTime of_sliced = cost_of(sliced, load).step(batch);
+  // Twice the rows are sent, as many bytes come back, and the slices meet.
+  EXPECT_GT(of_sliced.dispatch, 1.2 * of_whole.dispatch);
+  EXPECT_NEAR(of_sliced.combine / of_whole.combine, 1.0, 0.2);
+  EXPECT_EQ(of_whole.joint, 0.0);
+  // 2,048 tokens with 4 rows each on 4 owners: half of each row's 1,024 columns comes from another.
+  const Link link = h100().node_link;
+  const double even = 2048.0 * 4 / 4 * 512 * 2 / link.bandwidth;
+  EXPECT_GT(of_sliced.joint, 16 * (link.latency + even));
+  EXPECT_LT(of_sliced.joint, 16 * (link.latency + 1.2 * even));
+}
+
+TEST(Advise, CrossesNoNetworkOfAByteASecond) {
+  const model::ModelConfig config = mixture_of(4, 64);
+  const balance::ModelLoad load = load_of(config, 0.3);
+  const auto best_on = [&](Hardware hardware, const Workload& workload) {
+    hardware.network.bandwidth = 1.0;
+    const auto advice = advise(hardware, config, load, load, workload, {.most_ranks = 16});
+    EXPECT_TRUE(advice.ok() && advice->best) << advice.status().message();
+    return advice->best->layout;
+  };
+  for (const char* name : {"h100_sxm", "h200_sxm", "b200_sxm"}) {
+    const Hardware hardware = shipped_hardware(name).value();
+    for (const Workload& workload :
+         {Workload{}, Workload{.isl = 8192, .osl = 64}, Workload{.concurrency = 16.0}}) {
+      const Layout best = best_on(hardware, workload);
+      EXPECT_LE(best.num_ranks(), hardware.node_link_ranks) << name << ": " << text_of(best);
+    }
+  }
+  EXPECT_EQ(best_on(cores(2), {}).num_ranks(), 1);
 }
 
 TEST(Memory, IsDividedAmongRanks) {
@@ -251,6 +350,15 @@ TEST(Advise, RefusesStatisticsOfAnotherModel) {
   const auto advice = advise(h100(), config, other, other, {}, {});
   ASSERT_FALSE(advice.ok());
   EXPECT_THAT(advice.status().message(), HasSubstr("16 layers of 32 experts, but the model has"));
+}
+
+TEST(Advise, RefusesRequestsBeyondTheModelsPositions) {
+  EXPECT_TRUE(advice_for({.isl = 32000, .osl = 768}).ok());
+  const auto longer = advice_for({.isl = 32000, .osl = 769});
+  ASSERT_FALSE(longer.ok());
+  EXPECT_THAT(longer.status().message(),
+              HasSubstr("--isl 32000 and --osl 769: 32769 positions, expected at most the model's "
+                        "32768"));
 }
 
 // Differences of two layouts; slots that follow from the ranks do not count.

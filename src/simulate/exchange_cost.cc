@@ -10,7 +10,9 @@ namespace wideep::simulate {
 
 RowsAway rows_away(const Hardware& hardware, int num_ranks) {
   const double ranks = num_ranks;
-  const double near = std::min(num_ranks, hardware.node_link_ranks);
+  // What divisible devices send to other nodes is wire_seconds().
+  const double near =
+      hardware.divisible ? num_ranks : std::min(num_ranks, hardware.node_link_ranks);
   return {.node = (near - 1.0) / ranks, .network = (ranks - near) / ranks};
 }
 

@@ -28,7 +28,8 @@ struct ExchangeWork {
 };
 
 // Of all rows, the part that goes to other ranks of the node, and to other nodes, if the
-// destinations are spread evenly.
+// destinations are spread evenly. Of divisible devices all count as of one node: what crosses is
+// wire_seconds().
 struct RowsAway {
   double node = 0.0;
   double network = 0.0;

@@ -379,6 +379,9 @@ std::vector<std::string> shipped_hardware_names() {
 Result<Hardware> shipped_hardware(std::string_view name) {
   WIDEEP_TRY_ASSIGN(const formats::YamlDocument document, shipped());
   YamlMap root = document.root();
+  // "h200" is the one that is shipped of it.
+  const std::string of_board = std::string(name) + "_sxm";
+  if (!root.has(name) && root.has(of_board)) name = of_board;
   if (!root.has(name)) {
     const std::vector<std::string> names = shipped_hardware_names();
     return invalid_input(fmt::format("hardware: no description '{}'{}; there are {}, or a file",

@@ -204,8 +204,8 @@ Result<Hardware> parse_hardware(const std::string& text, const std::string& name
 // The text of a file that describes it.
 std::string hardware_text(const Hardware& hardware);
 
-// The machines that come with the program, and their names in alphabetical order.
-// Errors (invalid input): there is none of this name.
+// The machines that come with the program, and their names in alphabetical order; h200 is taken for
+// h200_sxm, and the like. Errors (invalid input): there is none of this name.
 Result<Hardware> shipped_hardware(std::string_view name);
 std::vector<std::string> shipped_hardware_names();
 

@@ -129,6 +129,9 @@ TEST(ShippedHardware, IsComplete) {
     ASSERT_TRUE(hardware.ok()) << hardware.status().message();
     EXPECT_EQ(hardware->name, name);
   }
+  for (const std::string name : {"h100", "h200", "b200"}) {
+    EXPECT_EQ(shipped_hardware(name).value(), shipped_hardware(name + "_sxm").value()) << name;
+  }
   const auto unknown = shipped_hardware("h100_sxn");
   ASSERT_FALSE(unknown.ok());
   EXPECT_THAT(unknown.status().message(), HasSubstr("did you mean 'h100_sxm'"));

@@ -30,7 +30,8 @@ std::string outside_range(const Hardware& hardware, const Layout& layout) {
     return std::string(kernels::weight_format_name(layout.format));
   }
   // Where ranks share cores, all of them count, whatever they have in common.
-  const int ranks = hardware.divisible ? ranks_of_node(hardware, layout.num_ranks()) : layout.ep;
+  const int ranks =
+      hardware.divisible ? ranks_of_node(hardware, layout.num_ranks()) : layout.tensor_ranks();
   return ranks > range.most_ranks ? fmt::format("more than {} ranks", range.most_ranks) : "";
 }
 

@@ -54,7 +54,7 @@ TEST(Range, FormatsAndRanksBeyondItAreNotWeighed) {
   EXPECT_GT(advice->outside.at("more than 8 ranks"), 0);
   for (const Candidate& candidate : advice->all) {
     EXPECT_EQ(candidate.layout.format, WeightFormat::kFp8);
-    EXPECT_LE(candidate.layout.ep, 8);
+    EXPECT_LE(candidate.layout.tensor_ranks(), 8);
   }
   EXPECT_THAT(cannot_tell(hardware, {{"bf16", 3}, {"int8", 2}}),
               "cannot tell of 5 layouts, 3 of bf16, 2 of int8: h100_sxm is calibrated for fp8, at "

@@ -136,27 +136,53 @@ void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, 
           ? expert_time(hardware, kernel, shape, mean_work(placed, all_tokens, kernel.tile))
           : slowest_time(hardware, kernel, shape, placed, all_tokens);
   time->experts += experts.seconds();
-  if (layout_.ep == 1) return;
+  if (layout_.expert_slices > 1) {
+    const double rows = rank == Rank::kMean
+                            ? mean_work(placed, all_tokens, 1).rows
+                            : busiest_work(placed, all_tokens, 1, hardware.dispersion).rows;
+    (hardware_.nodes > 1 ? wire : time)->joint += slices_seconds(rows);
+  }
+  add_exchange(hardware, tokens, time, wire);
+}
 
+// The ranks with slices of the same experts wait for each other between the two products, and each
+// takes the others' columns of its rows.
+double StepCost::slices_seconds(double rows) const {
+  const int slices = layout_.expert_slices;
+  // They are `ep` ranks apart.
+  const Link& link = link_between(hardware_, layout_.tensor_ranks());
+  // Cores read each other's rows like their own.
+  if (hardware_.divisible && hardware_.nodes == 1) return link.latency;
+  const double columns = config_.moe_intermediate_size * (slices - 1.0) / slices;
+  const double sharing = hardware_.divisible ? ranks_of_node(hardware_, layout_.num_ranks()) : 1.0;
+  return link.latency + sharing * rows * columns * kActivationBytes / link.bandwidth;
+}
+
+// Among all ranks that share the experts: a token's row goes to every slice of its experts, and
+// each of them returns its columns of the result.
+void StepCost::add_exchange(const Hardware& hardware, double tokens, StepTime* time,
+                            StepTime* wire) const {
+  const int num_ranks = layout_.tensor_ranks(), slices = layout_.expert_slices;
+  if (num_ranks == 1) return;
   // What a rank sends: of its own tokens, or of its part of the tokens that all ranks know.
-  const double sent = layout_.attention_dp ? tokens : tokens / layout_.tensor_ranks();
+  const double sent = layout_.attention_dp ? tokens : tokens / num_ranks;
   const int top_k = config_.routing.top_k;
   const double spread = std::min(config_.routing.num_experts, hardware.processors);
   const double hidden = config_.hidden_size;
-  ExchangeWork dispatch{.num_ranks = layout_.ep,
-                        .rows = sent * top_k,
+  ExchangeWork dispatch{.num_ranks = num_ranks,
+                        .rows = sent * top_k * slices,
                         .row_bytes = fp8_row(hidden),
                         .serial = sent / spread};
-  ExchangeWork combine{.num_ranks = layout_.ep,
-                       .rows = sent * top_k,
-                       .row_bytes = hidden * kActivationBytes,
+  ExchangeWork combine{.num_ranks = num_ranks,
+                       .rows = sent * top_k * slices,
+                       .row_bytes = hidden * kActivationBytes / slices,
                        .serial = sent * top_k / spread};
   const double few_dispatch = exchange_seconds(hardware, hardware.dispatch, dispatch);
   const double few_combine = exchange_seconds(hardware, hardware.combine, combine);
   // In bulk a token travels once to each rank, and a few processors carry all bytes.
-  const double ranks = layout_.ep * (1.0 - std::pow(1.0 - 1.0 / layout_.ep, top_k));
+  const double owners = layout_.ep * (1.0 - std::pow(1.0 - 1.0 / layout_.ep, top_k));
   constexpr double kBulkProcessors = 24.0;
-  dispatch.rows = combine.rows = sent * ranks;
+  dispatch.rows = combine.rows = sent * owners * slices;
   dispatch.serial = dispatch.rows * dispatch.row_bytes / kBulkProcessors;
   combine.serial = combine.rows * combine.row_bytes / kBulkProcessors;
   time->dispatch +=
@@ -166,9 +192,9 @@ void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, 
   // Over nodes a token travels once to each rank that has an expert of it, and each result back.
   dispatch.row_bytes = hidden * kActivationBytes + kIndexBytes;
   wire->dispatch += wire_seconds(hardware, dispatch);
-  combine.rows = sent * top_k;
+  combine.rows = sent * top_k * slices;
   wire->combine += wire_seconds(hardware, combine);
-  const double messages = message_seconds(hardware, layout_.ep);
+  const double messages = message_seconds(hardware, num_ranks);
   const bool has_replicas = layout_.num_slots > config_.routing.num_experts;
   time->dispatch += (has_replicas ? 2.0 : 1.0) * messages;  // counts travel before the rows
   time->combine += messages;

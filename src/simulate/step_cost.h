@@ -8,7 +8,8 @@
 //   dense      dense MLPs, shared experts, routers, LM head
 //   experts    of the slowest rank (expert_load.h, expert_cost.h)
 //   exchange   dispatch and combine (exchange_cost.h); all-reduces of ranks that compute a batch
-//              together; meetings of ranks that share sequences; rows to the next pipeline stage
+//              together; meetings of ranks that share sequences, or have slices of the same
+//              experts; rows to the next pipeline stage
 //   fixed      of an iteration: scheduling, sampling, launches
 //
 // Thread safety: const methods may run at the same time.
@@ -77,6 +78,8 @@ class StepCost {
                       double used) const;
   void add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
                    double all_tokens, Rank rank, StepTime* time, StepTime* wire) const;
+  void add_exchange(const Hardware& hardware, double tokens, StepTime* time, StepTime* wire) const;
+  double slices_seconds(double rows) const;  // rows: (token, expert) pairs of a rank
   double all_reduce_seconds(double tokens) const;
   double meeting_seconds(const measure::StepShape& batch) const;
 

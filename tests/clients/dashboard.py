@@ -2,7 +2,7 @@
 """Checks the dashboard in Chromium: without the key, with it, with a wrong one, and while rank 3 of
 8 is dead.
 
-    dashboard.py <directory of locked.html, page.html, wrong.html and dead.html>
+    dashboard.py <directory of locked.html, page.html, tall.html, wrong.html and dead.html>
 """
 
 import re
@@ -63,6 +63,13 @@ for name in ("sent", "experts", "move"):
     check(f"the picture {name}-map", drawn and drawn[1].startswith("<svg"))
 check("the last move has its marks", "switched</text>" in page and "decided</text>" in page)
 check("the heat map is drawn", page.count('<path class="d') > 2)
+for picture in re.findall(r"<svg\b[^>]*>", page):
+    check(f"{picture} has a name", 'role="img"' in picture and re.search(r'aria-label="[^"]', picture))
+for reached in ("ranks-news", "rank-states", 'id="heat-map"', 'id="rate-chart"', 'id="sent-map"'):
+    tag = re.search(rf"<[^>]*{reached}[^>]*>", page)
+    check(f"keys reach {reached}", tag and 'tabindex="0"' in tag[0] and "aria-label=" in tag[0])
+tall = re.search(r'id="heat-map"[^>]*><svg width="\d+" height="(\d+)"', read("tall.html"))
+check("a tall window does not stretch the heat map", tall and 200 < int(tall[1]) < 620)
 check("nothing is loaded from elsewhere", not re.search(r'(?:src|href)="(?!data:)', page))
 shown = re.sub(r'<script>.*?</script>|href="data:[^"]*"', "", page, flags=re.S)
 check("no number is missing", "NaN" not in shown and "undefined" not in shown)

@@ -33,6 +33,11 @@ with Browser(sys.argv[2]) as browser:
     choose(browser, "sent-window", 1)  # all of them together
     check("another time is another picture",
           browser.run("document.getElementById('sent-map').innerHTML") != before)
+    browser.run("(() => { const map = document.getElementById('sent-map'); map.focus();"
+                "map.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'})); })()")
+    check("keys show the value of a cell", browser.run(
+        "document.activeElement.id === 'sent-map' && !document.getElementById('tooltip').hidden"
+        " && /pairs/.test(document.getElementById('tooltip').innerText)"))
     browser.run("document.getElementById('request-text').value = 'What is 3 + 4?';"
                 "document.querySelector('#request-form button').click()")
     check("the experts of a request are drawn",

@@ -110,6 +110,24 @@ function linkField(svg, data, width, isLog) {
     showTooltip(event, candidateHtml(shown[nearest]));
   });
   svg.addEventListener("pointerleave", clear);
+  followLayouts(svg, shown, {x, y}, width, clear);
+}
+
+// The left and right arrow keys go from layout to layout.
+function followLayouts(svg, shown, {x, y}, width, clear) {
+  const places = shown.map((each) => ({x: x.at(each.per_user), y: y.at(each.per_rank)})).sort((a, b) => a.x - b.x);
+  let at = -1;
+  svg.tabIndex = 0;
+  svg.addEventListener("blur", clear);
+  svg.addEventListener("keydown", (event) => {
+    const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+    if (event.key === "Escape") clear();
+    if (!by) return;
+    event.preventDefault();
+    at = Math.min(places.length - 1, Math.max(0, at + by));
+    const box = svg.getBoundingClientRect(), scale = box.width / width;
+    svg.dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + places[at].x * scale, clientY: box.top + places[at].y * scale}));
+  });
 }
 
 function candidateHtml(each) {

@@ -74,7 +74,7 @@ function layerChartSvg(layers, series, bound, width) {
 function keyHtml(index, name) {
   const body = index === null ? `<path class="line bound" d="M0 6h26"/>`
       : `<path class="line s${index % kMarks.length}" d="M0 6h26"/>${markPath(index, [[13, 6]])}`;
-  return `<span class="name"><svg class="key fixed" viewBox="0 0 26 12">${body}</svg>${escapeText(name)}</span>`;
+  return `<span class="name"><svg class="key fixed" viewBox="0 0 26 12" role="img" aria-label="line of ${escapeText(name)}">${body}</svg>${escapeText(name)}</span>`;
 }
 
 // Pointing at a layer names all its values.
@@ -96,4 +96,6 @@ function linkLayerChart(svg, layers, series, bound, width) {
     cursor.setAttribute("visibility", "hidden");
     hideTooltip();
   });
+  followKeys(svg, () => ({left: x(0) - step / 2, top: kChartTop, cellWidth: step, cellHeight: kChartHeight, width,
+                          height: kChartTop + kChartHeight + 46, cols: layers.length, rows: 1}));
 }

@@ -58,6 +58,6 @@ function tableHtml(data) {
         `<td class="number${isBest(column, i, plan) ? " best" : ""}">${column.text(column.value(plan))}</td>`);
     return `<tr><td>${escapeText(plan.planner)}</td><td>${plan.split}</td>${cells.join("")}</tr>`;
   });
-  return `<div class="scroll"><table><thead><tr><th>planner</th><th>split</th>${head}</tr></thead>` +
+  return `<div class="scroll" tabindex="0" role="region" aria-label="All planners"><table><thead><tr><th>planner</th><th>split</th>${head}</tr></thead>` +
       `<tbody>${rows.join("")}</tbody></table></div>`;
 }

@@ -6,8 +6,8 @@ function frameOf(width) {
   return {left: 52, right: width - 12, top: 14, bottom: kChartHeight - 44};
 }
 
-function svgOf(width, inside) {
-  return `<svg viewBox="0 0 ${width} ${kChartHeight}" role="img">${inside}</svg>`;
+function svgOf(width, label, inside) {
+  return `<svg viewBox="0 0 ${width} ${kChartHeight}" role="img" aria-label="${escapeText(label)}">${inside}</svg>`;
 }
 
 // From 0 to the first round number above `most`, in four to six steps.
@@ -36,7 +36,7 @@ function ratiosSvg(cells, width) {
         `<text class="value" x="${(left + bar / 2).toFixed(1)}" y="${(y - 4).toFixed(1)}">${each.ratio.toFixed(2)}</text>`;
   });
   const columns = batches.map((batch, i) => ({at: frame.left + (i + 0.5) * room, text: batch}));
-  return svgOf(width, axis.svg + bars.join("") + `<path class="even" d="M${frame.left} ${axis.y(1).toFixed(1)}H${frame.right}"/>` +
+  return svgOf(width, "Tokens per second with drafts over those without, by requests at the same time", axis.svg + bars.join("") + `<path class="even" d="M${frame.left} ${axis.y(1).toFixed(1)}H${frame.right}"/>` +
       columnTicksSvg(frame, columns) + axisTitlesSvg(frame, {x: "requests at the same time"}));
 }
 
@@ -52,7 +52,7 @@ function histogramSvg(cell, width) {
     name: i === 0 ? "none" : i + 1 === counts.length ? "all" : "some",
     tip: `${i} accepted: ${counts[i]} of ${all} steps of requests`}));
   const columns = counts.map((_, i) => ({at: frame.left + (i + 0.5) * room, text: i}));
-  return svgOf(width, axis.svg + bars.join("") + columnTicksSvg(frame, columns) + axisTitlesSvg(frame, {x: "drafts accepted in a step"}));
+  return svgOf(width, "How many drafts a request accepted in a step", axis.svg + bars.join("") + columnTicksSvg(frame, columns) + axisTitlesSvg(frame, {x: "drafts accepted in a step"}));
 }
 
 // What each step has yielded per request; the fainter, the fewer requests were under way.
@@ -65,5 +65,5 @@ function stepsSvg(cell, width) {
   const dots = steps.map(([requests, tokens], i) => `<circle class="step" cx="${x(i).toFixed(1)}" cy="${axis.y(tokens).toFixed(1)}" r="2.6" ` +
       `fill-opacity="${(0.15 + 0.85 * requests / most).toFixed(2)}"><title>step ${i + 1}: ${tokens.toFixed(2)} tokens for each of ${requests}</title></circle>`);
   const columns = [{at: x(0), text: "1"}, {at: x(steps.length - 1), text: steps.length}].slice(0, steps.length);
-  return svgOf(width, axis.svg + dots.join("") + columnTicksSvg(frame, columns) + axisTitlesSvg(frame, {x: "step"}));
+  return svgOf(width, "Tokens that each step has yielded for a request", axis.svg + dots.join("") + columnTicksSvg(frame, columns) + axisTitlesSvg(frame, {x: "step"}));
 }

@@ -27,7 +27,7 @@ function addTable(data) {
     controls: [],
     draw: (_, parts) => {
       parts.panels.className = "panels single";
-      parts.panels.innerHTML = `<div class="scroll"><table><thead><tr>${data.columns.map((column) => `<th${kind(column)}>${escapeText(column.title)}</th>`).join("")}</tr></thead><tbody>` +
+      parts.panels.innerHTML = `<div class="scroll" tabindex="0" role="region" aria-label="All numbers"><table><thead><tr>${data.columns.map((column) => `<th${kind(column)}>${escapeText(column.title)}</th>`).join("")}</tr></thead><tbody>` +
           data.rows.map((row) => `<tr>${data.columns.map((column) => `<td${kind(column)}>${cellText(column, row[column.key])}</td>`).join("")}</tr>`).join("") + `</tbody></table></div>`;
     },
   });

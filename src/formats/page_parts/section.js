@@ -24,8 +24,10 @@ function addSection({title, hint, controls, draw}) {
     if (width === card.clientWidth) return;
     width = card.clientWidth;
     redraw();
+    letKeysScroll(card, card.scrollWidth > card.clientWidth);
   });
   redraw();
+  letKeysScroll(card, card.scrollWidth > card.clientWidth);
 }
 
 // Gives the panels so many columns, where there is room, and returns the width to draw one with: its
@@ -34,8 +36,15 @@ function layOutPanels(panels, columns, least) {
   panels.className = columns === 1 ? "panels single" : columns === 3 ? "panels thirds" : "panels";
   const width = Math.floor(parseFloat(getComputedStyle(panels).gridTemplateColumns));
   panels.classList.toggle("scroll", width < least);
+  letKeysScroll(panels, width < least);
   panels.style.setProperty("--least", `${least}px`);
   return Math.max(least, width);
+}
+
+// What scrolls must be within the reach of the tabulator.
+function letKeysScroll(element, scrolls) {
+  if (scrolls) element.tabIndex = 0;
+  else element.removeAttribute("tabindex");
 }
 
 function addControl(bar, {label, options, value, steps}, redraw) {
@@ -115,5 +124,6 @@ function linkPanels(panels, shown, width, where, exact) {
       svg.addEventListener(kind, (event) => show(cellAt(svg, layout, map, event), event));
     }
     svg.addEventListener("pointerleave", () => show(null));
+    followKeys(svg, () => ({...layout, cols: map.cols, rows: map.rows}));
   }
 }

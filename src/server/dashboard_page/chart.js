@@ -117,24 +117,38 @@ function drawRankLoads(holder, {seconds, end, numRanks}) {
     if (ofTime[rank] === null) return [`rank ${rank} did not compute`];
     return [`rank ${rank} <b>${formatRatio(ofTime[rank])}</b> × the mean`,
             `${formatCount(seconds.get(time).rank_load[rank])} (token, expert) pairs`];
-  });
+  }, numRanks);
   document.getElementById("heat-legend").innerHTML = `${1 - kMost} <svg width="128" height="12" role="img" aria-label="colours">` +
       rampSvg(scale, {top: 0, step: 2, height: 12}) + `</svg> ${1 + kMost} × the mean`;
 }
 
-// Puts the drawing in place of the last. tell(second, y): lines of the tooltip.
-function show(holder, frame, label, svg, tell) {
-  holder.innerHTML = `<svg width="${frame.width}" height="${frame.height}" role="img" aria-label="${label}">${svg}<path class="cursor"/></svg>`;
-  holder.drawn = {frame, tell};
-  if (holder.mouse) pointAt(holder, holder.mouse);
+// Puts the drawing in place of the last. tell(second, y): lines of the tooltip; rows: that y tells
+// apart.
+function show(holder, frame, label, svg, tell, rows = 1) {
+  holder.innerHTML = `<svg width="${frame.width}" height="${frame.height}" role="img" aria-label="${escapeText(label)}">${svg}<path class="cursor"/></svg>`;
+  holder.drawn = {frame, tell, rows};
+  if (holder.pointer) pointAt(holder, holder.pointer);
   if (holder.listens) return;
   holder.listens = true;
-  holder.addEventListener("mousemove", (event) => pointAt(holder, holder.mouse = event));
-  holder.addEventListener("mouseleave", () => {
-    holder.mouse = null;
+  nameGroup(holder, label);
+  holder.addEventListener("pointermove", (event) => pointAt(holder, holder.pointer = event));
+  holder.addEventListener("pointerleave", () => {
+    holder.pointer = null;
     holder.querySelector(".cursor").removeAttribute("d");
     hideTooltip();
   });
+  followKeys(holder, () => secondsGrid(holder.drawn), true);
+}
+
+// What the tabulator reaches needs a name of its own; the drawing in it is a new one each second.
+function nameGroup(holder, label) {
+  holder.setAttribute("role", "group");
+  holder.setAttribute("aria-label", label);
+}
+
+// The cells that keys go through: a column for each second.
+function secondsGrid({frame: {left, right, top, bottom, width, height}, rows}) {
+  return {left, top, cellWidth: (right - left) / span, cellHeight: (bottom - top) / rows, width, height, cols: span, rows};
 }
 
 function pointAt(holder, mouse) {

@@ -76,21 +76,36 @@ function drawMap(id, map, scale, label, tell) {
   const holder = document.getElementById(id);
   const width = holder.clientWidth;
   holder.innerHTML = heatMapSvg(map, scale, width, label);
-  const svg = holder.querySelector("svg"), layout = heatLayout(map, width);
-  svg.addEventListener("pointermove", (event) => {
-    const cell = cellAt(svg, layout, map, event);
+  holder.drawn = {map, tell, svg: holder.querySelector("svg"), layout: heatLayout(map, width)};
+  if (!holder.listens) listenToMap(holder, label);
+  holder.tabIndex = 0;
+}
+
+function listenToMap(holder, label) {
+  holder.listens = true;
+  nameGroup(holder, label);
+  holder.addEventListener("pointermove", (event) => {
+    if (!holder.drawn) return;
+    const {map, tell, svg, layout} = holder.drawn, cell = cellAt(svg, layout, map, event);
     moveCursor(svg, layout, cell);
     if (cell && map.value(cell.row, cell.col) !== null) return showTooltip(event, tell(cell.row, cell.col).join("<br>"));
     hideTooltip();
   });
-  svg.addEventListener("pointerleave", () => {
-    moveCursor(svg, layout, null);
+  holder.addEventListener("pointerleave", () => {
+    if (holder.drawn) moveCursor(holder.drawn.svg, holder.drawn.layout, null);
     hideTooltip();
+  });
+  followKeys(holder, () => {
+    const {map, layout} = holder.drawn ?? {map: {cols: 1, rows: 1}, layout: {left: 0, top: 0, cellWidth: 1, cellHeight: 1, width: 1, height: 1}};
+    return {...layout, cols: map.cols, rows: map.rows};
   });
 }
 
 function showEmpty(id, text) {
-  document.getElementById(id).innerHTML = `<p class="empty-picture">${text}</p>`;
+  const holder = document.getElementById(id);
+  holder.innerHTML = `<p class="empty-picture">${text}</p>`;
+  holder.drawn = null;
+  holder.removeAttribute("tabindex");
 }
 
 function legendOf(id, scale, least, most) {
