@@ -3,7 +3,8 @@
 // Reading expert statistics, in three forms:
 //
 // A directory as TRT records it:
-//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; wideep adds "ep_size",
+//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; wideep adds
+//   "ep_size",
 //                           with pipeline stages "num_stages", and where iterations could not be
 //                           recorded "recorded_iterations" (not read)
 //   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank; with

@@ -43,10 +43,10 @@ Status check_load(const ModelConfig& config, const ModelLoad& load) {
 Status check_positions(const ModelConfig& config, const Workload& workload) {
   const int64_t positions = int64_t{workload.isl} + workload.osl;
   if (positions <= config.max_position_embeddings) return {};
-  return invalid_input(fmt::format(
-      "--isl {} and --osl {}: {} positions, expected at most the model's {} "
-      "(max_position_embeddings); take shorter prompts or answers",
-      workload.isl, workload.osl, positions, config.max_position_embeddings));
+  return invalid_input(
+      fmt::format("--isl {} and --osl {}: {} positions, expected at most the model's {} "
+                  "(max_position_embeddings); take shorter prompts or answers",
+                  workload.isl, workload.osl, positions, config.max_position_embeddings));
 }
 
 // Placed layers by the shape of placements, which many layouts share.
