@@ -3,10 +3,9 @@
 // Reading expert statistics, in three forms:
 //
 // A directory as TRT records it:
-//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; wideep adds
-//   "ep_size",
-//                           with pipeline stages "num_stages", and where iterations could not be
-//                           recorded "recorded_iterations" (not read)
+//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; wideep's own keys:
+//                           "ep_size"; "num_stages" with pipeline stages; "recorded_iterations"
+//                           (not read) where a server could not record some of them
 //   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank; with
 //                           pipeline stages one per stage and rank, stage by stage
 //   rank{r}_raw.safetensors and other files are not read

@@ -40,7 +40,7 @@ function addRecommendation(data) {
         tileHtml("Between two tokens", formatTime(best.tpot), limit(data.limits.tpot)) +
         tileHtml("To the first token", formatTime(best.ttft), limit(data.limits.ttft)) +
         tileHtml("Ranks", formatCount(best.ranks), `EP ${best.ep}`) +
-        (data.load_is_known ? tileHtml("Imbalance", best.imbalance.toFixed(3), "0 is perfect") : tileHtml("Imbalance", "not known", "it needs --stats")) + `</div>` +
+        (data.load_is_known ? tileHtml("Imbalance", best.imbalance.toFixed(3), "0 is perfect") : tileHtml("Imbalance", "–", "not known without --stats")) + `</div>` +
         `<ul class="because">${data.reasons.map((reason) => `<li>${escapeText(reason)}</li>`).join("")}</ul>`;
   }
   card.innerHTML += `<p class="small">${escapeText(sentence(data.statistics))}</p>`;
