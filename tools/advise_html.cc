@@ -52,7 +52,7 @@ ordered_json candidate_json(const AdvisePage& page, const Candidate& each) {
           {"per_rank", each.tokens_per_rank},
           {"tpot", each.tpot * 1e3},
           {"ttft", each.ttft * 1e3},
-          {"imbalance", each.imbalance},
+          {"imbalance", page.loads.is_known ? ordered_json(each.imbalance) : ordered_json(nullptr)},
           {"error", each.error},
           {"step", step_json(each.step)},
           {"memory", memory_json(page, each)}};
@@ -132,7 +132,6 @@ Result<std::string> advise_html(const AdvisePage& page) {
                        {"layouts", advice.num_layouts},
                        {"too_large", advice.num_too_large},
                        {"statistics", page.loads.text},
-                       {"load_is_known", page.loads.is_known},
                        {"nearest", advice.nearest},
                        {"reasons", advice.reasons},
                        {"cloud", cloud_json(advice.all)},

@@ -40,7 +40,7 @@ function addRecommendation(data) {
         tileHtml("Between two tokens", formatTime(best.tpot), limit(data.limits.tpot)) +
         tileHtml("To the first token", formatTime(best.ttft), limit(data.limits.ttft)) +
         tileHtml("Ranks", formatCount(best.ranks), `EP ${best.ep}`) +
-        (data.load_is_known ? tileHtml("Imbalance", best.imbalance.toFixed(3), "0 is perfect") : tileHtml("Imbalance", "–", "not known without --stats")) + `</div>` +
+        tileHtml("Imbalance", imbalanceText(best), best.imbalance === null ? "not known without --stats" : "0 is perfect") + `</div>` +
         `<ul class="because">${data.reasons.map((reason) => `<li>${escapeText(reason)}</li>`).join("")}</ul>`;
   }
   card.innerHTML += `<p class="small">${escapeText(sentence(data.statistics))}</p>`;
@@ -120,7 +120,7 @@ function addMemory(data) {
 
 function addTable(data) {
   const cells = (each) => [formatNumber(each.per_rank), formatNumber(each.per_user), formatTime(each.tpot), formatTime(each.ttft),
-                           formatCount(each.requests), formatCount(each.ranks), data.load_is_known ? each.imbalance.toFixed(3) : "–"];
+                           formatCount(each.requests), formatCount(each.ranks), imbalanceText(each)];
   const rowOf = (each, css) => `<tr class="${css}">${cells(each).map((text) => `<td class="number">${text}</td>`).join("")}<td>${escapeText(each.layout)}</td></tr>`;
   addSection({
     title: "The layouts of the line",

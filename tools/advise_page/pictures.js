@@ -65,7 +65,7 @@ function limitSvg(data, {frame, x}) {
 function bestSvg(data, {frame, x, y}) {
   if (!data.best) return "";
   const at = [x.at(data.best.per_user), y.at(data.best.per_rank)];
-  const isRight = at[0] + 300 < frame.right;
+  const isRight = at[0] + 20 + data.best.layout.length * 7.4 < frame.right;
   return `<path class="best" d="${diamondPath(at[0], at[1], 8)}"/>` +
       `<text class="best-label" x="${(at[0] + (isRight ? 13 : -13)).toFixed(1)}" y="${(at[1] - 8).toFixed(1)}" ` +
       `text-anchor="${isRight ? "start" : "end"}">${escapeText(data.best.layout)}</text>`;
@@ -130,10 +130,15 @@ function followLayouts(svg, shown, {x, y}, width, clear) {
   });
 }
 
+// Without statistics it is not known.
+function imbalanceText({imbalance}) {
+  return imbalance === null ? "–" : imbalance.toFixed(3);
+}
+
 function candidateHtml(each) {
   return `<b>${escapeText(each.layout)}</b><br>${formatMany(each.ranks, "rank")}, ${formatMany(each.requests, "request")}<br>` +
       `${formatNumber(each.per_rank)} tokens/s of a rank, ${formatNumber(each.per_user)} of a user<br>` +
-      `TPOT ${formatTime(each.tpot)}, TTFT ${formatTime(each.ttft)}<br>imbalance ${each.imbalance.toFixed(3)}`;
+      `TPOT ${formatTime(each.tpot)}, TTFT ${formatTime(each.ttft)}<br>imbalance ${imbalanceText(each)}`;
 }
 
 const kCutAt = 3;  // × the first row: longer bars would make all others short
