@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace wideep::model {
@@ -62,11 +63,24 @@ int32_t PerfectRouter::next_in_turn() {
   return static_cast<int32_t>(i % num_ranks_ * rank_experts_ + i / num_ranks_);
 }
 
+// Where this rank begins. A token takes `opened` groups, or of the ranks that have several the
+// groups of so many ranks. If its choices go into them evenly, neighbouring ranks begin with what
+// the others leave out; else each begins with another one, its own.
+int PerfectRouter::first_expert() const {
+  const int units = std::min(num_ranks_, routing_.num_groups);
+  const bool fit = num_ranks_ % units == 0 && routing_.num_groups % units == 0;
+  if (!fit) return rank_ * rank_experts_;
+  const int opened = std::min({routing_.top_k_groups, routing_.top_k, units});
+  const bool even = routing_.top_k % opened == 0 && units % opened == 0;
+  const int unit = (even ? rank_ * opened : rank_) % units;
+  return unit * (routing_.num_experts / units) + rank_ / units * rank_experts_;
+}
+
 // The least chosen in the open groups, of those that the token has not chosen yet. Equal ones are
-// taken in the order of groups, and of experts within a group, from this rank's first on: where
-// ranks and groups fit into each other, all ranks together then choose every rank equally often.
+// taken in the order of groups, and of experts within a group, from first_expert() on: where ranks
+// and groups fit into each other, all ranks together then choose every rank equally often.
 int32_t PerfectRouter::next_of_groups(const std::vector<bool>& open, const float* chosen) {
-  const int first = rank_ * rank_experts_;
+  const int first = first_expert();
   const auto taken = [&](int32_t expert) {
     return std::pair(ranks_taken_[expert / rank_experts_], taken_[expert]);
   };

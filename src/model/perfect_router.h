@@ -9,8 +9,8 @@
 //
 // With DeepSeek's groups, of which a token may choose fewer than it has choices, each choice is the
 // expert whose rank has been chosen least so far, of these the expert that itself has been chosen
-// least, of these the next in turn from rank r's own on; among the experts of all groups until the
-// token has as many groups as it may, and of these groups from then on.
+// least, of these the next in turn; among the experts of all groups until the token has as many
+// groups as it may, and of these groups from then on.
 //
 // Thread safety: one thread.
 #pragma once
@@ -39,6 +39,7 @@ class PerfectRouter {
  private:
   void add_token();
   int32_t next_in_turn();
+  int first_expert() const;
   int32_t next_of_groups(const std::vector<bool>& open, const float* chosen);
 
   RoutingConfig routing_;
