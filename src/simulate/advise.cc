@@ -396,8 +396,8 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
                       const ModelLoad& load, const Workload& workload, const Choices& choices) {
   WIDEEP_TRY(check_load(config, load));
   WIDEEP_TRY(check_load(config, planned));
-  WIDEEP_TRY(check_positions(config, workload));
   WIDEEP_TRY(check_range(hardware, config));
+  WIDEEP_TRY(check_positions(config, workload));
   Advice advice;
   Placements placements(config, planned, load, choices.weighted_shares);
   std::vector<WeighedLayout> weighed;
