@@ -375,7 +375,7 @@ TEST(AnswerReaderTest, ReadsWhatIsWritten) {
   std::mt19937 random(3);
   for (const CallFormat* format : call_formats()) {
     const AnswerSettings settings = settings_of(nullptr, format, some_tools());
-    // Between tags, their ends cannot be told from the text.
+    // Between tags, marks in values may be those of other calls: value_end_test.cc.
     std::vector<std::string_view> marks;
     if (format->form != ArgumentsForm::kTags) marks = settings.format.markers();
     for (int i = 0; i < 300; ++i) {
@@ -419,9 +419,13 @@ TEST(AnswerReaderTest, StreamsArguments) {
   EXPECT_TRUE(calls[0].begins);
   EXPECT_EQ(calls[0].arguments, "{\"s\": \"int main");
   EXPECT_EQ(parts.num_ended_calls(), 0);
-  reader->add_text("()\n</parameter>\n</function>", parts);
-  ASSERT_EQ(parts.take_calls().at(0).arguments, "()\"}");
-  EXPECT_EQ(parts.num_ended_calls(), 1);
+  // The call has ended when something else than more of its value follows.
+  reader->add_text("()\n</parameter>\n</function>\n</tool_call>", parts);
+  ASSERT_EQ(parts.take_calls().at(0).arguments, "()");
+  EXPECT_EQ(parts.num_ended_calls(), 0);
+  reader->add_text("\n<tool_call>\n<function=g>\n</function>", parts);
+  ASSERT_EQ(parts.take_calls().at(0).arguments, "\"}");
+  EXPECT_EQ(parts.num_ended_calls(), 2);
 }
 
 struct Thought {
@@ -490,6 +494,9 @@ TEST(ReasoningFormatTest, PromptsOpenReasoning) {
   EXPECT_TRUE(opens_reasoning(qwen, "hi<|im_start|>assistant\n<think>\n"));
   EXPECT_FALSE(opens_reasoning(qwen, "write <think> now<|im_start|>assistant\n"));
   EXPECT_FALSE(opens_reasoning(qwen, "<think>\n\n</think>\n\n"));
+  EXPECT_TRUE(closes_reasoning(qwen, "<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(closes_reasoning(qwen, "<|im_start|>assistant\n"));
+  EXPECT_TRUE(closes_reasoning(*find_reasoning_format("hunyuan_a13b"), "</think>\n<answer>\n"));
   const ReasoningFormat& r1 = *find_reasoning_format("deepseek_r1");
   EXPECT_TRUE(opens_reasoning(r1, "<｜Assistant｜>"));
   EXPECT_FALSE(opens_reasoning(r1, "<｜Assistant｜></think>"));

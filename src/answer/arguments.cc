@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "answer/tagged_arguments.h"
 #include "formats/json_text.h"
 
 namespace wideep::answer {
@@ -10,23 +11,22 @@ namespace {
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20; }
 
-std::string quoted(std::string_view text) {
+}  // namespace
+
+std::string quoted_json(std::string_view text) {
   std::string json = "\"";
   formats::add_json_characters(text, &json);
   return json + '"';
 }
 
-// The beginning of an argument, up to its value: `{"name": ` or `, "name": `.
 void begin_argument(std::string_view name, bool is_first, AnswerParts& out) {
-  out.add_arguments((is_first ? "{" : ", ") + quoted(name) + ": ");
+  out.add_arguments((is_first ? "{" : ", ") + quoted_json(name) + ": ");
 }
-
-}  // namespace
 
 std::unique_ptr<Arguments> Arguments::make(const CallFormat& format, const Tool& tool) {
   switch (format.form) {
     case ArgumentsForm::kTags:
-      return std::make_unique<TaggedArguments>(format.tags, tool);
+      return std::make_unique<TaggedArguments>(format, tool);
     case ArgumentsForm::kPython:
       return std::make_unique<PythonArguments>();
     default:
@@ -62,98 +62,6 @@ size_t JsonArguments::take_raw(std::string_view text, bool is_all, AnswerParts& 
   if (!is_done_ && !is_all && !end_.empty()) bytes -= partial_marker(text, end_);
   out.add_arguments(text.substr(0, bytes));
   return bytes;
-}
-
-// ---- tags ----
-
-size_t TaggedArguments::take(std::string_view text, bool is_all, AnswerParts& out) {
-  for (;;) {
-    const Place before = place_;
-    const size_t bytes =
-        place_ == Place::kBetween ? take_between(text, is_all, out) : take_value(text, is_all, out);
-    if (bytes > 0 || is_done_ || place_ == before) return bytes;
-  }
-}
-
-size_t TaggedArguments::take_between(std::string_view text, bool is_all, AnswerParts& out) {
-  Cursor end(text, is_all);
-  end.space();
-  end.literal(tags_.call_end);
-  if (end.wants_more()) return 0;
-  if (end.ok()) {
-    out.add_arguments(has_any_ ? "}" : "{}");
-    is_done_ = true;
-    return end.position();
-  }
-  Cursor in(text, is_all);
-  in.space();
-  in.literal(tags_.key_begin);
-  std::string_view key = in.until(tags_.key_end, Cursor::kMostNameBytes);
-  if (!tags_.value_begin.empty()) in.space();
-  in.literal(tags_.value_begin);
-  if (in.wants_more()) return 0;
-  if (!in.ok()) {  // what follows is no argument, so that the call has ended before
-    out.add_arguments(has_any_ ? "}" : "{}");
-    is_done_ = true;
-    return 0;
-  }
-  types_ = tool_.types_of(trimmed(key));
-  if (tags_.says_whether_text) {
-    const size_t quote = std::min(key.find('"'), key.size());
-    const bool is_text = key.find("string=\"true", quote) != key.npos;
-    key = key.substr(0, quote);
-    types_ = is_text ? kText : kAnyType;
-  }
-  begin_argument(trimmed(key), !has_any_, out);
-  has_any_ = true;
-  if (types_ == kText) out.add_arguments("\"");
-  place_ = Place::kValueBegin;
-  return in.position();
-}
-
-// A value ends with its tag, or with that of the call where its own is missing.
-size_t TaggedArguments::take_value(std::string_view text, bool is_all, AnswerParts& out) {
-  if (place_ == Place::kValueBegin) {
-    place_ = Place::kValue;
-    if (tags_.strips_line_feeds && text.starts_with('\n')) return 1;
-  }
-  const size_t own = text.find(tags_.value_end), of_call = text.find(tags_.call_end);
-  if (const size_t found = std::min(own, of_call); found != text.npos) {
-    std::string_view value = text.substr(0, found);
-    if (tags_.strips_line_feeds && value.ends_with('\n')) value.remove_suffix(1);
-    add_to_value(value, out);
-    end_value(out);
-    return found + (own < of_call ? tags_.value_end.size() : 0);
-  }
-  size_t certain = text.size();
-  if (!is_all) {
-    certain -=
-        std::max(partial_marker(text, tags_.value_end), partial_marker(text, tags_.call_end));
-    if (tags_.strips_line_feeds && certain > 0 && text[certain - 1] == '\n') --certain;
-  }
-  add_to_value(text.substr(0, certain), out);
-  return certain;
-}
-
-void TaggedArguments::add_to_value(std::string_view text, AnswerParts& out) {
-  if (types_ != kText) {
-    value_ += text;
-    return;
-  }
-  std::string json;
-  formats::add_json_characters(text, &json);
-  out.add_arguments(json);
-}
-
-void TaggedArguments::end_value(AnswerParts& out) {
-  out.add_arguments(types_ == kText ? "\"" : argument_json(value_, types_));
-  value_.clear();
-  place_ = Place::kBetween;
-}
-
-void TaggedArguments::complete(AnswerParts& out) {
-  if (place_ != Place::kBetween) end_value(out);
-  out.add_arguments(has_any_ ? "}" : "{}");
 }
 
 // ---- Python ----
@@ -200,7 +108,7 @@ void PythonArguments::end_value(AnswerParts& out) {
   const std::string_view value = trimmed(value_);
   const std::optional<std::string> json =
       is_json(value) ? std::string(value) : python_literal_json(value);
-  out.add_arguments(json ? *json : quoted(value));
+  out.add_arguments(json ? *json : quoted_json(value));
   value_.clear();
   in_value_ = false;
 }

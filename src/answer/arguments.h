@@ -29,6 +29,9 @@ class Arguments {
   // needed. is_all: no text follows.
   virtual size_t take(std::string_view text, bool is_all, AnswerParts& out) = 0;
   bool is_done() const { return is_done_; }
+  // A limit has cut the answer behind the text that the next calls of take() get, which is all of
+  // it: only what has certainly ended ends.
+  virtual void cut() {}
   // The model has ended its answer in the middle of them: completes what was begun.
   virtual void complete(AnswerParts& out) = 0;
 
@@ -54,28 +57,6 @@ class JsonArguments : public Arguments {
   bool is_json_ = true;
 };
 
-class TaggedArguments : public Arguments {
- public:
-  TaggedArguments(const TagSyntax& tags, const Tool& tool) : tags_(tags), tool_(tool) {}
-  size_t take(std::string_view text, bool is_all, AnswerParts& out) override;
-  void complete(AnswerParts& out) override;
-
- private:
-  enum class Place { kBetween, kValueBegin, kValue };
-
-  size_t take_between(std::string_view text, bool is_all, AnswerParts& out);
-  size_t take_value(std::string_view text, bool is_all, AnswerParts& out);
-  void add_to_value(std::string_view text, AnswerParts& out);
-  void end_value(AnswerParts& out);
-
-  const TagSyntax& tags_;
-  const Tool& tool_;
-  Place place_ = Place::kBetween;
-  Types types_ = kAnyType;
-  std::string value_;  // of an argument that is not passed on at once
-  bool has_any_ = false;
-};
-
 class PythonArguments : public Arguments {
  public:
   size_t take(std::string_view text, bool is_all, AnswerParts& out) override;
@@ -90,5 +71,9 @@ class PythonArguments : public Arguments {
   std::string value_;
   bool has_any_ = false;
 };
+
+std::string quoted_json(std::string_view text);
+// The beginning of an argument, up to its value: `{"name": ` or `, "name": `.
+void begin_argument(std::string_view name, bool is_first, AnswerParts& out);
 
 }  // namespace wideep::answer

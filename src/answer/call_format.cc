@@ -8,11 +8,12 @@ namespace {
 
 // Arguments that are complete: those of a call that were read before its name, or not an object.
 void set_arguments(Cursor& in, std::string_view json, CallHead& head) {
-  if (json == "null") {
+  const bool is_text = json.starts_with('"');
+  if (json == "null" || (is_text && trimmed(json_string_text(json)).empty())) {
     head.arguments = "{}";
   } else if (json.starts_with('{')) {
     head.arguments = json;
-  } else if (json.starts_with('"')) {
+  } else if (is_text) {
     head.arguments = json_string_text(json);
   } else {
     in.fail();
@@ -21,9 +22,17 @@ void set_arguments(Cursor& in, std::string_view json, CallHead& head) {
 
 }  // namespace
 
-void read_arguments_begin(Cursor& in, CallHead& head) {
+void read_arguments_begin(Cursor& in, CallHead& head,
+                          std::initializer_list<std::string_view> ends) {
   in.space();
+  if (head.may_end && in.at_end()) return set_arguments(in, "null", head);
   if (in.peek() == '{') return;
+  for (const std::string_view end : ends) {
+    Cursor ahead = in;
+    ahead.literal(end);
+    if (ahead.ok()) return set_arguments(in, "null", head);
+    if (ahead.wants_more()) in = ahead;
+  }
   const std::string_view json = in.json();
   if (in.ok()) set_arguments(in, json, head);
 }

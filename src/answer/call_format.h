@@ -8,6 +8,7 @@
 // Thread safety: immutable values with static storage.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,9 +22,12 @@ namespace wideep::answer {
 struct CallHead {
   std::string name;
   std::string id;  // if the model writes one
+  // Other readings of what stands for the name, where models write it in several ways.
+  std::vector<std::string> more_names;
   // JSON text, where the arguments came before the name, or there are none.
   std::optional<std::string> arguments;
   bool in_object = false;  // the arguments are a member of a JSON object, which ends after them
+  bool may_end = false;    // the model has ended its answer: arguments that are missing are none
 };
 
 enum class ArgumentsForm {
@@ -77,7 +81,8 @@ struct CallFormat {
   std::vector<std::string_view> inner = {};
   // What may follow a call, in this order, with white space between.
   std::vector<std::string_view> tail;
-  // The beginning of a call ends reasoning that has no end of its own.
+  // The beginning of a call ends reasoning at once, which has no end of its own then. Of others one
+  // ends reasoning only if nothing else does.
   bool ends_reasoning = false;
   CallShape shape = {};
   // Ids as the model's template wants them: nine letters and digits.
@@ -90,7 +95,7 @@ struct CallFormat {
 void read_call_object(Cursor& in, CallHead& head, bool needs_arguments = false);
 // The next one of a list of them, from the comma.
 void read_listed_call(Cursor& in, CallHead& head);
-// Arguments that are not in such an object.
-void read_arguments_begin(Cursor& in, CallHead& head);
+// Arguments that are not in such an object. ends: what may follow instead where there are none.
+void read_arguments_begin(Cursor& in, CallHead& head, std::initializer_list<std::string_view> ends);
 
 }  // namespace wideep::answer

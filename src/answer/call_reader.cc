@@ -81,6 +81,7 @@ size_t CallReader::take_head(std::string_view text, bool is_all, AnswerParts& ou
   if (text.size() < next_try_ && !is_all) return 0;
   Cursor in(text, is_all);
   CallHead head;
+  head.may_end = is_all && !is_cut_;
   format_->read_head(in, head);
   if (in.wants_more()) return wait(text);
   next_try_ = 0;
@@ -96,8 +97,29 @@ size_t CallReader::take_head(std::string_view text, bool is_all, AnswerParts& ou
   return marker;
 }
 
+std::optional<bool> CallReader::begins_call(std::string_view text, bool is_all) const {
+  if (format_ == nullptr) return false;
+  Cursor in(text, is_all);
+  CallHead head;
+  head.may_end = is_all;
+  format_->read_head(in, head);
+  if (in.wants_more()) return {};
+  return in.ok() && tool_of(&head) != nullptr;
+}
+
+// Of the names that the head may mean, the first one that a tool has becomes the call's.
+const Tool* CallReader::tool_of(CallHead* head) const {
+  const Tool* tool = tools_.find(head->name);
+  for (const std::string& name : head->more_names) {
+    if (tool != nullptr) break;
+    tool = tools_.find(name);
+    if (tool != nullptr) head->name = name;
+  }
+  return tool;
+}
+
 bool CallReader::begin_call(CallHead head, AnswerParts& out) {
-  const Tool* tool = tools_.find(head.name);
+  const Tool* tool = tool_of(&head);
   if (tool == nullptr) return false;
   out.begin_call(std::move(head.name), std::move(head.id));
   in_object_ = head.in_object;
@@ -121,6 +143,19 @@ size_t CallReader::take_arguments(std::string_view text, bool is_all, AnswerPart
   const size_t bytes = arguments_->take(text, is_all, out);
   if (arguments_->is_done()) end_call(out);
   return bytes;
+}
+
+size_t CallReader::take_cut(std::string_view text, AnswerParts& out) {
+  is_cut_ = true;
+  if (!in_arguments()) return 0;
+  arguments_->cut();
+  size_t done = 0;
+  while (in_arguments() && done < text.size()) {
+    const size_t bytes = take_arguments(text.substr(done), true, out);
+    done += bytes;
+    if (bytes == 0) break;
+  }
+  return done;
 }
 
 // The rest of the object, then another call or what may follow the last one.

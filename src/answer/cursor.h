@@ -33,6 +33,8 @@ class Cursor {
   }
   // Bytes read so far.
   size_t position() const { return at_; }
+  // No text is left, and none follows.
+  bool at_end() const { return ok() && is_all_ && rest().empty(); }
 
   void literal(std::string_view expected);
   // Returns whether the text was there; if not, it stays where it is.

@@ -50,11 +50,26 @@ const ReasoningFormat* reasoning_format_of_template(std::string_view text) {
   return found == std::end(kFormats) ? nullptr : found;
 }
 
+namespace {
+
+std::string_view end_of(std::string_view prompt) {
+  return trimmed(prompt.substr(prompt.size() - std::min<size_t>(prompt.size(), 64)));
+}
+
+}  // namespace
+
 bool opens_reasoning(const ReasoningFormat& format, std::string_view prompt) {
-  const std::string_view end =
-      trimmed(prompt.substr(prompt.size() - std::min<size_t>(prompt.size(), 64)));
+  const std::string_view end = end_of(prompt);
   if (end.ends_with(format.begin)) return true;
-  return format.is_always_open && !end.ends_with(format.end);
+  return format.is_always_open && !closes_reasoning(format, prompt);
+}
+
+bool closes_reasoning(const ReasoningFormat& format, std::string_view prompt) {
+  std::string_view end = end_of(prompt);
+  if (!format.content_begin.empty() && end.ends_with(format.content_begin)) {
+    end = trimmed(end.substr(0, end.size() - format.content_begin.size()));
+  }
+  return end.ends_with(format.end);
 }
 
 }  // namespace wideep::answer

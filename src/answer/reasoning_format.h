@@ -30,5 +30,7 @@ const ReasoningFormat* reasoning_format_of_template(std::string_view text);
 
 // Whether a prompt ends with the beginning of the reasoning.
 bool opens_reasoning(const ReasoningFormat& format, std::string_view prompt);
+// Whether it ends behind the reasoning, so that the answer has none: thinking is off.
+bool closes_reasoning(const ReasoningFormat& format, std::string_view prompt);
 
 }  // namespace wideep::answer

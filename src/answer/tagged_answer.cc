@@ -2,6 +2,7 @@
 #include "answer/tagged_answer.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "answer/cursor.h"
 
@@ -9,16 +10,11 @@ namespace wideep::answer {
 
 TaggedAnswer::TaggedAnswer(const AnswerSettings& settings)
     : reasoning_(settings.format.reasoning),
-      ends_reasoning_(nullptr),
+      format_(settings.tools->empty() ? nullptr : settings.format.calls),
       calls_(settings.format.calls, *settings.tools),
       place_(reasoning_ == nullptr ? Place::kContent : Place::kBegin),
       is_open_(settings.begins_in_reasoning),
-      must_call_(settings.must_call) {
-  const CallFormat* calls = settings.format.calls;
-  if (calls != nullptr && calls->ends_reasoning && !settings.tools->empty()) {
-    ends_reasoning_ = calls;
-  }
-}
+      must_call_(settings.must_call) {}
 
 void TaggedAnswer::add_text(std::string_view text, AnswerParts& parts) {
   pending_ += text;
@@ -26,6 +22,8 @@ void TaggedAnswer::add_text(std::string_view text, AnswerParts& parts) {
 }
 
 void TaggedAnswer::finish(bool is_cut, AnswerParts& parts) {
+  is_cut_ = is_cut;
+  if (is_cut) pending_.erase(0, calls_.take_cut(pending_, parts));
   // What is not certain yet has begun like a mark.
   const bool in_calls = calls_.in_arguments() || (must_call_ && place_ != Place::kReasoning);
   if (is_cut && in_calls) pending_.clear();
@@ -69,28 +67,67 @@ size_t TaggedAnswer::take_begin(std::string_view text, bool is_all) {
 }
 
 size_t TaggedAnswer::take_reasoning(std::string_view text, bool is_all, AnswerParts& parts) {
+  if (holds_call_) return take_held_call(text, is_all, parts);
   const size_t end = text.find(reasoning_->end);
-  size_t call = text.npos, certain = text.size();
-  if (!is_all) certain -= partial_marker(text, reasoning_->end);
-  if (ends_reasoning_ != nullptr) {
-    for (const std::string_view begin : ends_reasoning_->begins) {
-      call = std::min(call, text.find(begin));
-      if (!is_all) certain = std::min(certain, text.size() - partial_marker(text, begin));
-    }
-  }
+  // Before the end of the reasoning, a call is a part of it.
+  const bool looks_for_call = format_ != nullptr && (format_->ends_reasoning || end == text.npos);
+  const size_t call = looks_for_call ? find_call(text) : text.npos;
   const size_t until = std::min(end, call);
   if (until == text.npos) {
+    size_t certain = text.size();
+    if (!is_all) certain -= partial_marker(text, reasoning_->end);
+    for (size_t i = 0; !is_all && format_ != nullptr && i < format_->begins.size(); ++i) {
+      certain = std::min(certain, text.size() - partial_marker(text, format_->begins[i]));
+    }
     parts.add_reasoning(text.substr(0, certain));
     return certain;
   }
   parts.add_reasoning(text.substr(0, until));
-  parts.end_reasoning();
-  if (call < end) {
-    place_ = Place::kContent;
-    return until;
+  if (end < call) {
+    parts.end_reasoning();
+    place_ = Place::kAfterReasoning;
+    return until + reasoning_->end.size();
   }
-  place_ = Place::kAfterReasoning;
-  return until + reasoning_->end.size();
+  if (until > 0) return until;
+  if (format_->ends_reasoning) {
+    parts.end_reasoning();
+    place_ = Place::kContent;
+    return 0;
+  }
+  if (text.size() < next_try_ && !is_all) return 0;
+  const std::optional<bool> is_call = calls_.begins_call(text, is_all);
+  next_try_ = is_call ? 0 : text.size() + text.size() / 2;
+  if (!is_call) return 0;
+  holds_call_ = *is_call;
+  num_without_end_ = 0;
+  if (holds_call_) return take_held_call(text, is_all, parts);
+  parts.add_reasoning(text.substr(0, 1));
+  return 1;
+}
+
+// The first mark of a call, which may be none.
+size_t TaggedAnswer::find_call(std::string_view text) const {
+  size_t first = text.npos;
+  for (const std::string_view begin : format_->begins) first = std::min(first, text.find(begin));
+  return first;
+}
+
+// A call in front of the reasoning's end is a part of it; where it has no end, the call ends it.
+size_t TaggedAnswer::take_held_call(std::string_view text, bool is_all, AnswerParts& parts) {
+  const size_t end = text.find(reasoning_->end, num_without_end_);
+  const size_t partial = reasoning_->end.size() - 1;
+  num_without_end_ = text.size() - std::min(text.size(), partial);
+  if (end == text.npos && !is_all) return 0;
+  holds_call_ = false;
+  if (end == text.npos && !is_cut_) {
+    parts.end_reasoning();
+    place_ = Place::kContent;
+    return 0;
+  }
+  // Up to the end, which is looked at again.
+  const size_t bytes = std::min(end, text.size());
+  parts.add_reasoning(text.substr(0, bytes));
+  return bytes;
 }
 
 size_t TaggedAnswer::take_after_reasoning(std::string_view text, bool is_all) {
@@ -105,7 +142,7 @@ size_t TaggedAnswer::take_after_reasoning(std::string_view text, bool is_all) {
 }
 
 size_t TaggedAnswer::take_content(std::string_view text, bool is_all, AnswerParts& parts) {
-  if (!is_wrapped_) return calls_.take(text, is_all, parts);
+  if (!is_wrapped_ || calls_.in_arguments()) return calls_.take(text, is_all, parts);
   const std::string_view end = reasoning_->content_end;
   const size_t found = text.find(end);
   if (found == 0) {

@@ -3,7 +3,8 @@
 // An answer that consists of reasoning between tags, then content and calls of a CallFormat.
 //
 // The reasoning's beginning may be in the prompt. A tag in the middle of the content is content,
-// and a beginning of reasoning whose end is missing makes all of the answer reasoning.
+// and a beginning of reasoning whose end is missing makes all of the answer reasoning, up to the
+// first call in it.
 #pragma once
 
 #include <string>
@@ -30,17 +31,25 @@ class TaggedAnswer : public AnswerReader {
   size_t step(std::string_view text, bool is_all, AnswerParts& parts);
   size_t take_begin(std::string_view text, bool is_all);
   size_t take_reasoning(std::string_view text, bool is_all, AnswerParts& parts);
+  size_t find_call(std::string_view text) const;
+  size_t take_held_call(std::string_view text, bool is_all, AnswerParts& parts);
   size_t take_after_reasoning(std::string_view text, bool is_all);
   size_t take_content(std::string_view text, bool is_all, AnswerParts& parts);
 
   const ReasoningFormat* reasoning_;
-  const CallFormat* ends_reasoning_;  // its calls do; null: they do not
+  const CallFormat* format_;  // of calls; null: there are none
   CallReader calls_;
   Place place_;
   bool is_open_;             // the prompt has begun the reasoning
   bool must_call_;           // AnswerSettings
   bool is_wrapped_ = false;  // content_begin was there
-  std::string pending_;      // text that is not certain yet
+  bool is_cut_ = false;      // by a limit
+  // A call begins the text that is not taken: whether it is one, or is in reasoning, is known when
+  // the reasoning ends, or the answer. That many bytes have no end of the reasoning.
+  bool holds_call_ = false;
+  size_t num_without_end_ = 0;
+  size_t next_try_ = 0;  // bytes of text before which a call's head is not read again
+  std::string pending_;  // text that is not certain yet
 };
 
 }  // namespace wideep::answer

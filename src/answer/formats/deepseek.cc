@@ -34,12 +34,12 @@ void read_v3_head(Cursor& in, CallHead& head) {
   head.name = trimmed(in.until("\n", Cursor::kMostNameBytes));
   in.space();
   in.optional("```json");
-  read_arguments_begin(in, head);
+  read_arguments_begin(in, head, {"```", kCallEnd});
 }
 
 void read_v31_head(Cursor& in, CallHead& head) {
   head.name = read_until_separator(in);
-  read_arguments_begin(in, head);
+  read_arguments_begin(in, head, {kCallEnd});
 }
 
 }  // namespace

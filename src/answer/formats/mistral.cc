@@ -21,7 +21,7 @@ void read_head(Cursor& in, CallHead& head) {
   head.name = in.word();
   if (in.optional("[CALL_ID]")) head.id = in.word();
   in.optional("[ARGS]");
-  read_arguments_begin(in, head);
+  read_arguments_begin(in, head, {"[TOOL_CALLS]"});
 }
 
 }  // namespace
