@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <string_view>
+
+#include "answer/marked_values_testing.h"
+#include "tokenizer/utf8.h"
+
+// Calls whose arguments hold marks of their format: a streamed reading is the whole one, and what
+// is read is what was written, no call, or what would be written as the same text. The first bytes
+// choose the format and the pieces; of the others each is a mark of the format or a byte of text,
+// and 0 ends a value.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace wideep::answer;
+  constexpr size_t kChoices = 2;
+  if (size < kChoices || size > 400) return 0;
+  const auto formats = call_formats();
+  const CallFormat& format = *formats[data[0] % formats.size()];
+  const AnswerSettings settings = settings_of(nullptr, &format, some_tools());
+  const std::vector<std::string_view> marks = settings.format.markers();
+  constexpr const char* kNames[] = {"s", "n", "new"};
+  std::vector<CallToWrite> calls = {{"f", nlohmann::ordered_json::object()}};
+  std::string value;
+  size_t num_values = 0;
+  const auto end_value = [&] {
+    if (!wideep::tokenizer::is_valid_utf8(value)) value = "?";
+    if (calls.back().arguments.size() == 3)
+      calls.push_back({"f", nlohmann::ordered_json::object()});
+    const bool is_inside = value.starts_with('{');
+    nlohmann::ordered_json& argument =
+        calls.back().arguments[is_inside ? "o" : kNames[num_values++ % 3]];
+    argument = value;
+    if (is_inside) argument = {{"k", value}};
+    value.clear();
+  };
+  for (const uint8_t byte : std::string_view(reinterpret_cast<const char*>(data), size).substr(2)) {
+    if (byte == 0) {
+      end_value();
+    } else if (byte >= 128 && byte - 128u < marks.size()) {
+      value += marks[byte - 128u];
+    } else {
+      value += static_cast<char>(byte);
+    }
+  }
+  end_value();
+  const std::string text = calls_text(format, calls);
+  const ReadAnswer whole = read_answer(settings, text);
+  std::minstd_rand random(data[1]);
+  if (!(read_answer(settings, text, random_pieces(text.size(), random)) == whole)) std::abort();
+  // What may be something else than a text is read as what it looks like.
+  if (!is_right_reading(format, calls, whole)) std::abort();
+  return 0;
+}
