@@ -12,17 +12,35 @@ namespace {
 constexpr std::string_view kStart = "<|start|>", kChannel = "<|channel|>", kMessage = "<|message|>",
                            kEnd = "<|end|>", kConstrain = "<|constrain|>", kCall = "<|call|>";
 
-constexpr std::string_view kTo = " to=";
+constexpr std::string_view kTo = " to=", kRole = "assistant";
 
-// "f" of "… to=functions.f …"; "": the message is to nobody, or to no function.
-std::string_view called_function(std::string_view header) {
+// "functions.f" of "… to=functions.f …"; "": to nobody, or to who is no tool.
+std::string_view tool_named(std::string_view header) {
+  std::string_view recipient;
+  for (size_t to = header.find(kTo); to != header.npos; to = header.find(kTo)) {
+    header.remove_prefix(to + kTo.size());
+    recipient = header.substr(0, header.find_first_of(" <"));
+  }
+  return recipient == kRole || recipient == "user" || recipient == "all" ? "" : recipient;
+}
+
+// "f" of "functions.f"; "": no function.
+std::string_view function_of(std::string_view tool) {
   constexpr std::string_view kFunctions = "functions.";
-  const size_t to = header.find(kTo);
-  if (to == header.npos) return {};
-  std::string_view recipient = header.substr(to + kTo.size());
-  recipient = recipient.substr(0, recipient.find_first_of(" <"));
-  if (!recipient.starts_with(kFunctions)) return {};
-  return recipient.substr(kFunctions.size());
+  return tool.starts_with(kFunctions) ? tool.substr(kFunctions.size()) : std::string_view();
+}
+
+// Whether one of them begins with the other.
+bool agree(std::string_view a, std::string_view b) {
+  const size_t known = std::min(a.size(), b.size());
+  return a.substr(0, known) == b.substr(0, known);
+}
+
+// Whether it may be what comes before <|channel|> or <|message|>.
+bool may_be_header(std::string_view text, bool may_have_role) {
+  if (agree(text, kTo)) return true;
+  if (!may_have_role || !agree(text, kRole)) return false;
+  return text.size() <= kRole.size() || agree(text.substr(kRole.size()), kTo);
 }
 
 }  // namespace
@@ -30,12 +48,15 @@ std::string_view called_function(std::string_view header) {
 void HarmonyAnswer::add_special(std::string_view token, AnswerParts& parts) {
   if (token == kStart) {
     if (field_ == Field::kCall) end_message(parts);
+    take_header(parts);
     place_ = Place::kRole;
     header_.clear();
     channel_.clear();
   } else if (token == kChannel) {
+    if (place_ == Place::kMessage) end_message(parts);
     place_ = Place::kChannel;
     header_ += kChannel;
+    channel_.clear();
   } else if (token == kConstrain && place_ != Place::kMessage) {
     header_ += kConstrain;
   } else if (token == kMessage) {
@@ -50,10 +71,8 @@ void HarmonyAnswer::add_text(std::string_view text, AnswerParts& parts) {
   if (place_ == Place::kMessage) return write(text, parts);
   header_ += text;
   if (place_ == Place::kChannel) channel_ += text;
-  const size_t known = std::min(header_.size(), kTo.size());
-  if (place_ == Place::kBegin && header_.substr(0, known) != kTo.substr(0, known)) {
-    take_header(parts);
-  }
+  const bool may_have_role = place_ == Place::kBetween;
+  if (may_be_text() && !may_be_header(header_, may_have_role)) take_header(parts);
 }
 
 void HarmonyAnswer::finish(bool is_cut, AnswerParts& parts) {
@@ -66,24 +85,24 @@ void HarmonyAnswer::finish(bool is_cut, AnswerParts& parts) {
 // What begins the answer and has no message is the text of a model that does not keep to the
 // format. A later header without a message has no text.
 void HarmonyAnswer::take_header(AnswerParts& parts) {
-  if (place_ != Place::kBegin) return;
+  if (!may_be_text()) return;
+  const bool is_role = place_ == Place::kBetween && header_ == kRole;
   place_ = Place::kMessage;
-  write(header_, parts);
+  if (!is_role) write(header_, parts);
 }
 
 void HarmonyAnswer::begin_message(AnswerParts& parts) {
   if (field_ == Field::kCall) end_message(parts);
   place_ = Place::kMessage;
-  const std::string_view function = called_function(header_);
+  const std::string_view tool = tool_named(header_), function = function_of(tool);
   if (tools_.find(function) != nullptr) return begin_call(function, parts);
-  const bool to_tool = header_.find(kTo) != header_.npos;
+  const bool to_tool = !tool.empty();
   field_ = !to_tool && channel_.starts_with("analysis") ? Field::kReasoning : Field::kContent;
   separate_ = field_ == Field::kReasoning ? has_reasoning_ : has_content_;
   if (!to_tool) return;
   // A role that was not in the prompt is in the header.
-  const bool has_role = header_.starts_with("assistant");
-  write(std::string(kStart) + (has_role ? "" : "assistant") + header_ + std::string(kMessage),
-        parts);
+  const std::string role(header_.starts_with(kRole) ? std::string_view() : kRole);
+  write(std::string(kStart) + role + header_ + std::string(kMessage), parts);
 }
 
 void HarmonyAnswer::begin_call(std::string_view name, AnswerParts& parts) {
@@ -93,14 +112,16 @@ void HarmonyAnswer::begin_call(std::string_view name, AnswerParts& parts) {
   parts.begin_call(std::string(name), "");
 }
 
-// What may follow without a <|start|> is content.
+// What may follow without a <|start|> is a header, or content.
 void HarmonyAnswer::end_message(AnswerParts& parts) {
   take_header(parts);
   if (field_ == Field::kCall) {
     if (!has_arguments_) parts.add_arguments("{}");
     parts.end_call();
   }
-  place_ = Place::kMessage;
+  place_ = Place::kBetween;
+  header_.clear();
+  channel_.clear();
   field_ = Field::kContent;
   separate_ = has_content_;
 }

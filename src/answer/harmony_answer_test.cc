@@ -52,6 +52,17 @@ TEST(HarmonyAnswerTest, ChannelsBecomeFields) {
        "a\nb", "c\nd"},
       {"<|channel|>analysis<|message|><|end|><|start|>assistant<|channel|>analysis<|message|>b",
        "b", ""},
+      // To itself: no tool; of two channels the last one counts.
+      {"<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm<|end|><|start|>assistant"
+       "<|channel|>final<|message|>ok",
+       "Hm", "ok"},
+      {" to=assistant<|channel|>final<|message|>ok", "", "ok"},
+      // Without <|start|>, with the role or not, and without <|end|>.
+      {"<|channel|>analysis<|message|>Hm<|end|>assistant<|channel|>final<|message|>ok", "Hm", "ok"},
+      {"<|channel|>analysis<|message|>Hm<|end|><|channel|>final<|message|>ok", "Hm", "ok"},
+      {"<|channel|>analysis<|message|>Hm<|channel|>final<|message|>ok", "Hm", "ok"},
+      {"<|channel|>final<|message|>a<|end|>assistants help", "", "a\nassistants help"},
+      {"<|channel|>final<|message|>a<|end|>assistant", "", "a"},
   };
   for (const Case& each : cases) {
     const ReadAnswer found = read(each.answer);
@@ -79,6 +90,15 @@ TEST(HarmonyAnswerTest, Calls) {
             (std::vector<ReadCall>{{"g", "", ""}}));
   EXPECT_EQ(read(" to=functions.g<|message|>\n{no JSON<|call|>").calls,
             (std::vector<ReadCall>{{"g", "", "{no JSON"}}));
+  // Neither <|call|> nor <|start|>; and the first call's header is not the next message's.
+  const ReadAnswer other = read(
+      "<|channel|>commentary to=functions.f<|message|>{\"a\": 1}<|channel|>final<|message|>ok");
+  EXPECT_EQ(other.calls, (std::vector<ReadCall>{{"f", "", "{\"a\": 1}"}}));
+  EXPECT_EQ(other.content, "ok");
+  const ReadAnswer next = read(
+      "<|channel|>commentary to=functions.f<|message|>{}<|call|>assistant "
+      "to=functions.g<|message|>");
+  EXPECT_EQ(next.calls, (std::vector<ReadCall>{{"f", "", "{}"}, {"g", "", "{}"}}));
   const ReadAnswer two = read(
       "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant to=functions.f"
       "<|channel|>commentary<|message|>{}<|call|><|start|>assistant to=functions.g<|message|>{}");
