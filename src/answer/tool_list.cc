@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "answer/tool_list.h"
 
+#include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "answer/cursor.h"
@@ -41,48 +43,73 @@ Types type_of(const ordered_json& value) {
   return value.is_array() ? kList : kNumber;
 }
 
-// 0: it does not say.
-Types types_in(const ordered_json& schema, const ordered_json& root, int references) {
-  if (references > kMostReferences) return 0;
-  const ordered_json& type = member_of(schema, "type");
-  Types types = types_named(type);
-  if (type.is_array()) {
-    for (const ordered_json& each : type) types |= types_named(each);
+// The types that schemas of one tool allow. What a definition allows is found out once for each
+// depth it is referred to at: the number of ways to it may be a power of the size of the schema.
+class TypeFinder {
+ public:
+  explicit TypeFinder(const ordered_json& root) {
+    for (const char* place : {"$defs", "definitions"}) {
+      const ordered_json& all = member_of(root, place);
+      if (!all.is_object()) continue;
+      for (const auto& [name, schema] : all.items()) {
+        definitions_.try_emplace("#/" + std::string(place) + "/" + name, &schema);
+      }
+    }
   }
-  if (types != 0) return types;
-  if (const ordered_json& values = member_of(schema, "enum"); values.is_array()) {
-    for (const ordered_json& each : values) types |= type_of(each);
-    return types;
+
+  // 0: it does not say.
+  Types types_in(const ordered_json& schema, int references = 0) {
+    if (references > kMostReferences) return 0;
+    const ordered_json& type = member_of(schema, "type");
+    Types types = types_named(type);
+    if (type.is_array()) {
+      for (const ordered_json& each : type) types |= types_named(each);
+    }
+    if (types != 0) return types;
+    if (const ordered_json& values = member_of(schema, "enum"); values.is_array()) {
+      for (const ordered_json& each : values) types |= type_of(each);
+      return types;
+    }
+    if (schema.is_object() && schema.contains("const")) return type_of(schema["const"]);
+    for (const char* name : {"anyOf", "oneOf", "allOf"}) {
+      const ordered_json& choices = member_of(schema, name);
+      if (choices.is_array()) return types_of_all(choices, references + 1);
+    }
+    const ordered_json& reference = member_of(schema, "$ref");
+    return reference.is_string() ? types_of_reference(reference, references + 1) : 0;
   }
-  if (schema.is_object() && schema.contains("const")) return type_of(schema["const"]);
-  for (const char* name : {"anyOf", "oneOf", "allOf"}) {
-    const ordered_json& choices = member_of(schema, name);
-    if (!choices.is_array()) continue;
+
+ private:
+  Types types_of_all(const ordered_json& choices, int references) {
+    Types types = 0;
     for (const ordered_json& each : choices) {
-      const Types of_each = types_in(each, root, references + 1);
+      const Types of_each = types_in(each, references);
       if (of_each == 0) return 0;
       types |= of_each;
     }
     return types;
   }
-  const ordered_json& reference = member_of(schema, "$ref");
-  for (const std::string_view place : {"$defs", "definitions"}) {
-    const std::string start = "#/" + std::string(place) + "/";
-    if (!reference.is_string()) break;
-    const auto& text = reference.get_ref<const std::string&>();
-    if (!text.starts_with(start)) continue;
-    return types_in(member_of(member_of(root, place), text.substr(start.size())), root,
-                    references + 1);
+
+  Types types_of_reference(const std::string& reference, int references) {
+    const auto found = definitions_.find(reference);
+    if (found == definitions_.end()) return 0;
+    const std::pair key(found->second, references);
+    const auto known = types_.find(key);
+    if (known != types_.end()) return known->second;
+    return types_[key] = types_in(*found->second, references);
   }
-  return 0;
-}
+
+  std::unordered_map<std::string, const ordered_json*> definitions_;  // by reference
+  std::map<std::pair<const ordered_json*, int>, Types> types_;
+};
 
 Tool tool_of(const ordered_json& parameters) {
   Tool tool;
   const ordered_json& properties = member_of(parameters, "properties");
   if (!properties.is_object()) return tool;
+  TypeFinder finder(parameters);
   for (const auto& [name, schema] : properties.items()) {
-    const Types types = types_in(schema, parameters, 0);
+    const Types types = finder.types_in(schema);
     tool.arguments[name] = types == 0 ? kAnyType : types;
   }
   return tool;
