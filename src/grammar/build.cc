@@ -84,6 +84,10 @@ class RuleFacts {
         return empty_[index(node.rule)];
       case Kind::kWithout:
         return true;
+      case Kind::kBoth:
+        return std::ranges::all_of(node.parts, of_part);
+      case Kind::kExcept:
+        return matches_empty(node.parts[0]) && !matches_empty(node.parts[1]);
     }
     return false;
   }
@@ -144,6 +148,11 @@ class Builder {
       const Expression body = bodies_[next];
       auto rule = build_rule(body, names_, &work_);
       if (!rule.ok()) return rule.status().at(quoted(next));
+      // Whether two parts have a text in common (kBoth) shows here.
+      const RuleAutomaton::State& start = rule->states.front();
+      if (!start.accepts && start.edges.empty() && start.calls.empty()) {
+        return invalid_input("no text matches it").at(quoted(next));
+      }
       add_rule(next, *rule);
     }
     finish();

@@ -125,14 +125,15 @@ class Parser {
         part = repeat(std::move(part), 1, kNoMost);
       } else if (reader_.take('?')) {
         part = optional(std::move(part));
-      } else if (const auto bounds = reader_.take_bounds()) {
-        if (bounds->most != kNoMost && bounds->least > bounds->most) {
+      } else if (reader_.begins_bounds()) {
+        WIDEEP_TRY_ASSIGN(const TextReader::Bounds bounds, reader_.take_bounds());
+        if (bounds.most != kNoMost && bounds.least > bounds.most) {
           return error("expected {m,n} with m not above n");
         }
-        if (bounds->least > kMostRepeats || bounds->most > kMostRepeats) {
+        if (bounds.least > kMostRepeats || bounds.most > kMostRepeats) {
           return error(fmt::format("more than {} repeats", kMostRepeats));
         }
-        part = repeat(std::move(part), bounds->least, bounds->most);
+        part = repeat(std::move(part), bounds.least, bounds.most);
       } else {
         return part;
       }

@@ -105,6 +105,14 @@ Expression text_without(std::string_view end) {
   return make({.kind = Kind::kWithout, .text = std::string(end)});
 }
 
+Expression both(Expression first, Expression second) {
+  return make({.kind = Kind::kBoth, .parts = {std::move(first), std::move(second)}});
+}
+
+Expression except(Expression first, Expression second) {
+  return make({.kind = Kind::kExcept, .parts = {std::move(first), std::move(second)}});
+}
+
 CharacterRanges sorted(CharacterRanges ranges) {
   std::ranges::sort(ranges, {}, &CharacterRange::first);
   CharacterRanges merged;
@@ -127,6 +135,13 @@ CharacterRanges inverted(CharacterRanges ranges) {
   }
   if (next <= kLastCharacter) others.push_back({next, kLastCharacter});
   return others;
+}
+
+CharacterRanges common(const CharacterRanges& a, const CharacterRanges& b) {
+  CharacterRanges neither = inverted(a);
+  const CharacterRanges of_b = inverted(b);
+  neither.insert(neither.end(), of_b.begin(), of_b.end());
+  return inverted(std::move(neither));
 }
 
 Expression characters(const CharacterRanges& ranges) {

@@ -28,11 +28,21 @@ using Expression = std::shared_ptr<const ExpressionNode>;
 inline constexpr int kNoMost = -1;
 
 struct ExpressionNode {
-  enum class Kind : uint8_t { kText, kByte, kSequence, kChoice, kRepeat, kCall, kWithout };
+  enum class Kind : uint8_t {
+    kText,
+    kByte,
+    kSequence,
+    kChoice,
+    kRepeat,
+    kCall,
+    kWithout,
+    kBoth,
+    kExcept
+  };
   Kind kind = Kind::kText;
   std::string text = {};               // kText: these bytes; kWithout: the end
   uint8_t first = 0, last = 0;         // kByte: any one of these
-  std::vector<Expression> parts = {};  // kSequence, kChoice; kRepeat: one
+  std::vector<Expression> parts = {};  // kSequence, kChoice; kRepeat: one; kBoth, kExcept: two
   int least = 0, most = kNoMost;       // kRepeat
   int rule = 0;                        // kCall
 };
@@ -56,6 +66,10 @@ Expression marker(std::string_view name);
 // empty. Where `end` follows and does not end with what it begins with, it comes there for the
 // first time.
 Expression text_without(std::string_view end);
+// Texts that match both; texts of the first that do not match the second. REQUIRES: no calls in
+// them.
+Expression both(Expression first, Expression second);
+Expression except(Expression first, Expression second);
 
 // Code points.
 struct CharacterRange {
@@ -66,6 +80,7 @@ using CharacterRanges = std::vector<CharacterRange>;
 inline constexpr char32_t kLastCharacter = 0x10ffff;
 CharacterRanges sorted(CharacterRanges ranges);    // disjoint, not adjacent
 CharacterRanges inverted(CharacterRanges ranges);  // all others
+CharacterRanges common(const CharacterRanges& a, const CharacterRanges& b);
 Expression characters(const CharacterRanges& ranges);
 
 // The rules that calls name.

@@ -268,6 +268,27 @@ TEST(JsonSchema, BombsAreBounded) {
             std::string::npos);
 }
 
+// What pydantic 2.12 makes of a Decimal, and of one with max_digits and decimal_places.
+TEST(JsonSchema, DecimalsOfPydantic) {
+  const auto schema = [](const char* pattern) {
+    return ordered_json{
+        {"anyOf", {{{"type", "number"}}, {{"type", "string"}, {"pattern", pattern}}}}};
+  };
+  const auto any = compile(schema("^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$"));
+  ASSERT_TRUE(any.ok()) << any.status().message();
+  for (const char* text : {"1.5", "\"1.5\"", "\"-0\"", "\".5\""}) {
+    EXPECT_EQ(match(*any, text), Match::kWhole) << text;
+  }
+  for (const char* text : {"\"\"", "\"-\"", "\".\"", "\"a\""}) {
+    EXPECT_NE(match(*any, text), Match::kWhole) << text;
+  }
+  const auto small =
+      compile(schema("^(?!^[-+.]*$)[+-]?0*(?:\\d{0,3}|(?=[\\d.]{1,6}0*$)\\d{0,3}\\.\\d{0,2}0*$)"));
+  ASSERT_TRUE(small.ok()) << small.status().message();
+  EXPECT_EQ(match(*small, "\"123.45\""), Match::kWhole);
+  EXPECT_NE(match(*small, "\".\""), Match::kWhole);
+}
+
 // ---- cases of tests/golden/schemas/make_schemas.py, judged by the jsonschema package ----
 
 // A random text of a grammar; "" if it does not end soon.

@@ -74,6 +74,15 @@ class SlowMatcher {
         return ends_of_rule(node.rule, at);
       case Kind::kWithout:
         return ends_without(node.text, at);
+      case Kind::kBoth:
+      case Kind::kExcept: {  // for whole texts: which beginnings go on is not looked at
+        const Ends first = ends_of(*node.parts[0], at), second = ends_of(*node.parts[1], at);
+        Ends ends;
+        for (const size_t end : first) {
+          if (second.contains(end) == (node.kind == Kind::kBoth)) ends.insert(end);
+        }
+        return ends;
+      }
     }
     return {};
   }

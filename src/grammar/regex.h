@@ -3,12 +3,13 @@
 // Regular expressions as expressions over bytes. What is taken: characters, `.`, classes, groups
 // (their names and numbers have no use), `|`, `* + ? {m} {m,} {m,n}` and their lazy forms (which
 // match the same texts), `^` and `$` (also \A, \Z, \z) at the ends of the pattern or of its
-// alternatives, and the escapes \d \w \s \D \W \S \t \n \r \f \v \0 \xHH \uHHHH \u{H…}, and of any
-// sign. Refused by name: what a finite automaton cannot do (look-around, \1, \b inside a text), and
-// flags, possessive repeats and \p{…}.
+// alternatives, look-ahead, (?=…) and (?!…), where all that follows it is the rest of the pattern,
+// and the escapes \d \w \s \D \W \S \t \n \r \f \v \0 \xHH \uHHHH \u{H…}, and of any sign. Refused
+// by name: look-behind, \1, \b inside a text, flags, possessive repeats and \p{…}, and what
+// dialects read differently: a{,3}, a{ 3 }, [[:alpha:]], \012, a class that begins with ].
 //
-// Where ECMA-262 and Python differ (`.` and line ends, \s), what is generated matches both; \d and
-// \w are ASCII, as in ECMA-262.
+// Where ECMA-262, Python and RE2 differ (`.` and line ends, \s), what is generated matches all of
+// them; \d and \w are ASCII, as in ECMA-262.
 //
 // Thread safety: pure functions.
 #pragma once

@@ -64,7 +64,9 @@ size_t size_of(const Expression& part, size_t most) {
 
 class NfaBuilder {
  public:
-  NfaBuilder(const CallNames& names, BuildWork* work) : names_(names), work_(work) {}
+  // writes_out: repeats are never counted by a loop, so that there are no calls.
+  NfaBuilder(const CallNames& names, BuildWork* work, bool writes_out = false)
+      : names_(names), work_(work), writes_out_(writes_out) {}
 
   // Appends an expression to a state; returns the state behind it.
   int append(const Expression& part, int from) {
@@ -93,6 +95,9 @@ class NfaBuilder {
         return append_call(names_.rule(node.rule), names_.matches_empty(part), from);
       case Kind::kWithout:
         return append_without(node.text, from);
+      case Kind::kBoth:
+      case Kind::kExcept:
+        return append_product(node, from);
     }
     return from;
   }
@@ -124,7 +129,7 @@ class NfaBuilder {
     const bool has_most = node.most != kNoMost;
     const int copies = has_most ? node.most : least;
     const size_t written_out = size_of(part, kMostWrittenOut) * static_cast<size_t>(copies);
-    if (copies > 1 && written_out > kMostWrittenOut) {
+    if (copies > 1 && written_out > kMostWrittenOut && !writes_out_) {
       return append_call(names_.loop(part, least, node.most), least == 0, from);
     }
     for (int i = 0; i < least; ++i) from = append(part, from);
@@ -190,8 +195,12 @@ class NfaBuilder {
     return borders;
   }
 
+  // Both automata at once: pairs of their states.
+  int append_product(const ExpressionNode& node, int from);
+
   const CallNames& names_;
   BuildWork* work_;
+  bool writes_out_;
   Nfa nfa_;
 };
 
@@ -299,6 +308,73 @@ class SetBuilder {
   RuleAutomaton out_;
 };
 
+Result<RuleAutomaton> deterministic(const Expression& body, const CallNames& names, BuildWork* work,
+                                    bool writes_out) {
+  NfaBuilder builder(names, work, writes_out);
+  const int start = builder.add();
+  const int end = builder.append(body, start);
+  if (work->exceeds()) return too_large();
+  const Nfa nfa = builder.take();
+  return SetBuilder(nfa, end, work).build(start);
+}
+
+constexpr int kNoState = -1;
+
+// Where a byte leads, and up to which byte this holds.
+struct Step {
+  int target = kNoState;
+  int last = 255;
+};
+Step step_at(const RuleAutomaton& automaton, int state, int byte) {
+  if (state == kNoState) return {};
+  for (const RuleAutomaton::Edge& edge : automaton.states[static_cast<size_t>(state)].edges) {
+    if (byte < edge.first) return {.last = edge.first - 1};
+    if (byte <= edge.last) return {.target = edge.target, .last = edge.last};
+  }
+  return {};
+}
+
+int NfaBuilder::append_product(const ExpressionNode& node, int from) {
+  const auto first = deterministic(node.parts[0], names_, work_, true);
+  const auto second = deterministic(node.parts[1], names_, work_, true);
+  const int out = add();
+  if (!first.ok() || !second.ok()) return out;  // the work exceeds its limits
+  const bool excludes = node.kind == Kind::kExcept;
+  const auto accepts = [](const RuleAutomaton& automaton, int state) {
+    return state != kNoState && automaton.states[static_cast<size_t>(state)].accepts;
+  };
+  std::map<std::pair<int, int>, int> numbers;
+  std::vector<std::pair<int, int>> open;
+  const auto number_of = [&](int a, int b) {
+    const auto [found, is_new] = numbers.try_emplace({a, b}, 0);
+    if (is_new) {
+      found->second = add();
+      open.emplace_back(a, b);
+    }
+    return found->second;
+  };
+  nfa_.connect(from, number_of(0, 0));
+  while (!open.empty() && !work_->exceeds()) {
+    const auto [a, b] = open.back();
+    open.pop_back();
+    const int at = numbers.at({a, b});
+    if (accepts(*first, a) && accepts(*second, b) != excludes) nfa_.connect(at, out);
+    for (int byte = 0; byte < 256;) {
+      const Step of_first = step_at(*first, a, byte), of_second = step_at(*second, b, byte);
+      const int last = std::min(of_first.last, of_second.last);
+      const bool goes_on =
+          of_first.target != kNoState && (excludes || of_second.target != kNoState);
+      if (goes_on) {
+        nfa_.add_bytes(at, static_cast<uint8_t>(byte), static_cast<uint8_t>(last),
+                       number_of(of_first.target, of_second.target));
+      }
+      ++work_->steps;
+      byte = last + 1;
+    }
+  }
+  return out;
+}
+
 // Without the states from which the end cannot be reached.
 void trim(RuleAutomaton* rule) {
   std::vector<std::vector<int>> sources(rule->states.size());
@@ -345,12 +421,7 @@ void trim(RuleAutomaton* rule) {
 }  // namespace
 
 Result<RuleAutomaton> build_rule(const Expression& body, const CallNames& names, BuildWork* work) {
-  NfaBuilder builder(names, work);
-  const int start = builder.add();
-  const int end = builder.append(body, start);
-  if (work->exceeds()) return too_large();
-  const Nfa nfa = builder.take();
-  Result<RuleAutomaton> rule = SetBuilder(nfa, end, work).build(start);
+  Result<RuleAutomaton> rule = deterministic(body, names, work, false);
   if (rule.ok()) trim(&*rule);
   return rule;
 }

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <limits>
 
+#include "base/printable.h"
 #include "base/try.h"
 #include "grammar/expression.h"
 #include "tokenizer/utf8.h"
@@ -74,27 +74,38 @@ Result<char32_t> TextReader::escaped_character() {
   return c;
 }
 
-std::optional<TextReader::Bounds> TextReader::take_bounds() {
-  if (!rest().starts_with('{')) return {};
+bool TextReader::begins_bounds() const {
+  if (!rest().starts_with('{')) return false;
+  const size_t end = rest().find_first_not_of("0123456789, ", 1);
+  if (end == std::string_view::npos || rest()[end] != '}') return false;
+  return rest().substr(1, end - 1).find_first_not_of(' ') != std::string_view::npos;
+}
+
+Result<TextReader::Bounds> TextReader::take_bounds() {
+  constexpr size_t kMostDigits = 9;
   const size_t end = rest().find('}');
-  if (end == std::string_view::npos) return {};
   const std::string_view inside = rest().substr(1, end - 1);
   const size_t comma = inside.find(',');
-  const auto number = [](std::string_view digits) -> std::optional<int> {
-    if (digits.empty() || digits.size() > 9) return {};
+  const std::string_view least = inside.substr(0, comma);
+  const bool has_comma = comma != std::string_view::npos;
+  const std::string_view most = has_comma ? inside.substr(comma + 1) : least;
+  if (least.empty() || inside.find(' ') != std::string_view::npos ||
+      most.find(',') != std::string_view::npos) {
+    return error(
+        fmt::format("dialects differ in {{{}}}: write {{m,n}} with both numbers and without "
+                    "spaces, or \\{{ for the text",
+                    base::printable(inside, 30)));
+  }
+  if (least.size() > kMostDigits || most.size() > kMostDigits) {
+    return error(fmt::format("more than {} digits of a number of repeats", kMostDigits));
+  }
+  const auto number = [](std::string_view digits) {
     int value = 0;
-    for (const char digit : digits) {
-      if (digit < '0' || digit > '9') return {};
-      value = value * 10 + (digit - '0');
-    }
+    for (const char digit : digits) value = value * 10 + (digit - '0');
     return value;
   };
-  const auto least = number(inside.substr(0, comma));
-  const bool is_open = comma != std::string_view::npos && comma + 1 == inside.size();
-  const auto most = comma == std::string_view::npos ? least : number(inside.substr(comma + 1));
-  if (!least || (!most && !is_open)) return {};
   at_ += end + 1;
-  return Bounds{*least, is_open ? kNoMost : *most};
+  return Bounds{number(least), most.empty() ? kNoMost : number(most)};
 }
 
 }  // namespace wideep::grammar

@@ -5,7 +5,6 @@
 // Not thread safe.
 #pragma once
 
-#include <optional>
 #include <string_view>
 
 #include "wideep/status.h"
@@ -39,8 +38,11 @@ class TextReader {
   struct Bounds {
     int least = 0, most = 0;  // kNoMost
   };
-  // {m}, {m,}, {m,n}; nullopt: something else follows.
-  std::optional<Bounds> take_bounds();
+  // Whether a { follows that is the beginning of bounds, in any dialect.
+  bool begins_bounds() const;
+  // {m}, {m,}, {m,n}. Errors: too many digits; what dialects read in several ways, as {,n} and
+  // spaces inside. REQUIRES: begins_bounds().
+  Result<Bounds> take_bounds();
 
  private:
   Result<char32_t> hex(int digits);
