@@ -52,6 +52,7 @@ std::string bytes_of_token(std::string_view token) {
   std::string out;
   out.reserve(token.size());
   for (std::string_view rest = token; !rest.empty(); rest.remove_prefix(first_unit(rest).bytes)) {
+    if (first_unit(rest).kind != Utf8Kind::kValid) return std::string(token);
     const char32_t code_point = first_code_point(rest);
     if (code_point >= bytes.size() || bytes[code_point] < 0) return std::string(token);
     out.push_back(static_cast<char>(bytes[code_point]));

@@ -107,6 +107,7 @@ void DecoderState::run(size_t index, Part part, std::string* out) {
 
     void operator()(const ReplaceDecoding& step) const {
       static thread_local MatchScratch match;
+      match.reset();
       part.text = step.pattern.replace_all(part.text, step.content, &match);
       self.run(index + 1, std::move(part), out);
     }

@@ -298,7 +298,8 @@ bool is_added(Kind kind) { return kind == Kind::kControl || kind == Kind::kUserD
 std::vector<AddedToken> added_tokens(const Content& content) {
   std::vector<AddedToken> added;
   for (size_t i = 0; i < content.tokens.size(); ++i) {
-    if (!is_added(content.kinds[i])) continue;
+    // No text contains bytes that are not UTF-8.
+    if (!is_added(content.kinds[i]) || !is_valid_utf8(content.tokens[i])) continue;
     added.push_back({.id = static_cast<int32_t>(i),
                      .content = content.tokens[i],
                      .special = content.kinds[i] == Kind::kControl});
@@ -315,6 +316,10 @@ Result<Vocabulary> vocabulary_of(const Content& content, const std::string& path
                        is_added(kind) || kind == Kind::kUnused ? Origin::kAdded : Origin::kModel);
     if (!added.ok()) return added.at(path + ": tokenizer.ggml.tokens");
     const auto id = static_cast<int32_t>(i);
+    // The steps of its decoder are on text.
+    if (content.is_spm && !is_valid_utf8(content.tokens[i])) {
+      vocabulary.set_written(id, replace_invalid_utf8(content.tokens[i]));
+    }
     // Written as they are, not in the byte-level alphabet.
     if (!content.is_spm && is_added(kind)) vocabulary.set_bytes(id, content.tokens[i]);
     if (kind == Kind::kControl || kind == Kind::kUnknown) vocabulary.mark_special(id);
@@ -352,7 +357,8 @@ Result<Symbols> symbols_of(const Content& content, const Vocabulary& vocabulary,
   if (content.unknown) characters.unknown = *content.unknown;
   for (size_t i = 0; i < content.tokens.size(); ++i) {
     const std::string& token = content.tokens[i];
-    if (first_unit(token).bytes != token.size() || content.kinds[i] == Kind::kControl) continue;
+    if (!is_valid_utf8(token) || first_unit(token).bytes != token.size()) continue;
+    if (content.kinds[i] == Kind::kControl) continue;
     const char32_t character = first_code_point(token);
     if (character < characters.near.size()) {
       characters.near[character] = static_cast<int32_t>(i);
@@ -387,7 +393,7 @@ Result<std::shared_ptr<const TokenizerParts>> read_gguf_tokenizer(const GgufFile
   WIDEEP_TRY(root.status());
   if (!decoder.is_bytes()) {
     for (int32_t id = 0; id < vocabulary.id_limit(); ++id) {
-      vocabulary.set_bytes(id, decoder.bytes_of(vocabulary.token(id)));
+      vocabulary.set_bytes(id, decoder.bytes_of(vocabulary.written(id)));
     }
   }
   PostProcessor ends;

@@ -156,6 +156,30 @@ TEST(GgufTokenizer, BadInputIsOneLine) {
               HasSubstr("tokens: expected texts of at most 1024 bytes, found 1025 for token 1"));
 }
 
+// GGUF's texts may be any bytes: no text has such a token, and it stands for U+FFFD.
+TEST(GgufTokenizer, TokensMayBeNoText) {
+  using Type = GgufBuilder::Type;
+  const std::string bytes =
+      GgufBuilder()
+          .string("tokenizer.ggml.model", "llama")
+          .texts("tokenizer.ggml.tokens",
+                 {"<unk>", "é", "\xa9", "\xe2\x82", "\xf0", "\u2581", "\xc3"})
+          .list<float>("tokenizer.ggml.scores", Type::kF32, {0, -1, -1, -1, -1, -1, -1})
+          .list<int32_t>("tokenizer.ggml.token_type", Type::kI32, {2, 1, 4, 1, 4, 1, 3})
+          .file();
+  const auto file = formats::GgufFile::parse(std::as_bytes(std::span(bytes)), "m");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const std::string path = testing::TempDir() + "/" + fmt::format("{}_no_text.gguf", ::getpid());
+  ASSERT_TRUE(formats::write_file(path, bytes).ok());
+  const auto tokenizer = Tokenizer::read(path);
+  std::filesystem::remove(path);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ(tokenizer->encode("é", false), (std::vector<int32_t>{5, 1}));
+  const std::vector<int32_t> all = {1, 2, 3, 4, 1};
+  EXPECT_EQ(tokenizer->decode(all, false), "é\uFFFD\uFFFD\uFFFDé");
+  EXPECT_EQ(tokenizer->bytes(3), "\uFFFD");
+}
+
 TEST(GgufTokenizer, AsTokenizerJsonIsTheSame) {
   for (const char* name : {"qwen3", "mixtral", "lfm2"}) {
     const auto file = formats::GgufFile::open(kDir + name + ".gguf");

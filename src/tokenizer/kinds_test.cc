@@ -200,5 +200,41 @@ TEST(PatternTest, HanEqualsOnigurumas) {
   }
 }
 
+// Tokens that are found as the normalizer writes them are decoded so, too
+// (tests/golden/make_normalized_tokens.py).
+TEST(TokenizerKindsTest, NormalizedTokensAreDecodedAsTheyAreWritten) {
+  const json rows = read_golden("normalized_tokens.json");
+  ASSERT_EQ(rows.size(), 96u);
+  for (const json& row : rows) {
+    json root = read_golden(row.at("kind").get<std::string>() + "/tokenizer.json");
+    root["normalizer"] = row.at("normalizer");
+    root["added_tokens"].push_back({{"id", row.at("id")},
+                                    {"content", row.at("content")},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", true},
+                                    {"special", row.at("special")}});
+    const Result<Tokenizer> tokenizer = Tokenizer::parse(root.dump(), "tokenizer.json");
+    ASSERT_TRUE(tokenizer.ok()) << row << ": " << tokenizer.status().message();
+    for (size_t i = 0; i < row.at("texts").size(); ++i) {
+      EXPECT_EQ(tokenizer->encode(row.at("texts")[i].get<std::string>(), false),
+                row.at("ids")[i].get<std::vector<int32_t>>())
+          << row;
+    }
+    for (size_t i = 0; i < row.at("ids").size(); ++i) {
+      const auto ids = row.at("ids")[i].get<std::vector<int32_t>>();
+      for (const bool skip : {true, false}) {
+        const std::string expected = row.at("decoded")[i][skip ? 0 : 1];
+        EXPECT_EQ(tokenizer->decode(ids, skip), expected) << row;
+        StreamDecoder decoder(*tokenizer, skip);
+        std::string text;
+        for (const int32_t id : ids) text += decoder.push(id);
+        EXPECT_EQ(text + decoder.flush(), expected) << row;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace wideep::tokenizer

@@ -143,6 +143,7 @@ std::string without_ends(std::string_view text, const StripStep& step) {
 
 struct Applier {
   std::string_view text;
+  bool* exceeds;
 
   std::string operator()(const FormStep& step) const {
     return to_form(step.form, step.tables, text);
@@ -152,7 +153,9 @@ struct Applier {
   }
   std::string operator()(const ReplaceStep& step) const {
     MatchScratch scratch;
-    return step.pattern.replace_all(text, step.content, &scratch);
+    std::string out = step.pattern.replace_all(text, step.content, &scratch);
+    if (scratch.exceeds() && exceeds != nullptr) *exceeds = true;
+    return out;
   }
   std::string operator()(const StripStep& step) const { return without_ends(text, step); }
   std::string operator()(const LowercaseStep&) const {
@@ -207,9 +210,9 @@ std::string to_nfc(std::string_view text) {
   return to_form(UnicodeForm::kNfc, UnicodeTables::kUnicode9, text);
 }
 
-std::string Normalizer::apply(std::string_view text) const {
+std::string Normalizer::apply(std::string_view text, bool* exceeds) const {
   std::string out(text);
-  for (const NormalizerStep& step : steps_) out = std::visit(Applier{out}, step);
+  for (const NormalizerStep& step : steps_) out = std::visit(Applier{out, exceeds}, step);
   return out;
 }
 

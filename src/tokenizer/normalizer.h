@@ -58,8 +58,9 @@ class Normalizer {
   void add(NormalizerStep step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }
 
-  // REQUIRES: valid UTF-8. The result is that, too.
-  std::string apply(std::string_view text) const;
+  // REQUIRES: valid UTF-8. The result is that, too. *exceeds becomes true where a pattern takes too
+  // much work (MatchScratch).
+  std::string apply(std::string_view text, bool* exceeds = nullptr) const;
 
  private:
   std::vector<NormalizerStep> steps_;

@@ -4,40 +4,23 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <limits>
 #include <string>
 
 #include "base/check.h"
 #include "base/printable.h"
 #include "base/try.h"
 #include "tokenizer/pattern_syntax.h"
+#include "tokenizer/utf8.h"
 
 namespace wideep::tokenizer {
 namespace {
 
-// Matching takes linear time for the expressions that to_pcre2_syntax() accepts. PCRE2's default
-// limit of ten million steps would only make it fail on very long runs of white space.
-constexpr uint32_t kMatchLimit = std::numeric_limits<uint32_t>::max();
+// Steps of PCRE2 that a match may take before they are counted.
+constexpr uint32_t kFreeSteps = 512;
 
 struct FreeCompileContext {
   void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
 };
-
-struct MatchContext {
-  MatchContext() : context(pcre2_match_context_create(nullptr)) {
-    WIDEEP_CHECK(context != nullptr);
-    pcre2_set_match_limit(context, kMatchLimit);
-  }
-  MatchContext(const MatchContext&) = delete;
-  MatchContext& operator=(const MatchContext&) = delete;
-  ~MatchContext() { pcre2_match_context_free(context); }
-  pcre2_match_context* context;
-};
-
-pcre2_match_context* match_context() {
-  static const MatchContext instance;
-  return instance.context;
-}
 
 std::string pcre2_message(int error) {
   std::array<PCRE2_UCHAR, 256> buffer{};
@@ -47,8 +30,21 @@ std::string pcre2_message(int error) {
 
 }  // namespace
 
-MatchScratch::MatchScratch() : data_(pcre2_match_data_create(1, nullptr)) {
+MatchScratch::MatchScratch()
+    : context_(pcre2_match_context_create(nullptr)), data_(pcre2_match_data_create(1, nullptr)) {
+  WIDEEP_CHECK(context_ != nullptr);
   WIDEEP_CHECK(data_ != nullptr);
+}
+
+bool MatchScratch::spend(uint64_t steps) {
+  exceeds_ |= steps > steps_left_;
+  if (!exceeds_) steps_left_ -= steps;
+  return !exceeds_;
+}
+
+void MatchScratch::reset() {
+  steps_left_ = kStepsAtFirst;
+  exceeds_ = false;
 }
 
 Result<Pattern> Pattern::from_regex(std::string_view regex) {
@@ -84,25 +80,50 @@ Result<Pattern> Pattern::compile(std::string_view pattern, std::string_view in_f
   return Pattern(std::move(code), has_jit ? &pcre2_jit_match : &pcre2_match);
 }
 
-// Whether there is a match at or after `start`. If PCRE2 runs out of resources (see kMatchLimit),
-// that counts as no match: the pieces still cover the text.
-bool Pattern::find(std::string_view text, size_t start, pcre2_match_data* data) const {
+// Whether there is a match at or after `start`.
+bool Pattern::find(std::string_view text, size_t start, MatchScratch* scratch) const {
+  if (scratch->exceeds()) return false;
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  pcre2_match_context* const context = scratch->context();
+  pcre2_set_match_limit(context, kFreeSteps);
   int found =
-      match_(code_.get(), subject, text.size(), start, PCRE2_NO_UTF_CHECK, data, match_context());
+      match_(code_.get(), subject, text.size(), start, PCRE2_NO_UTF_CHECK, scratch->get(), context);
   // The machine code has a small stack. The interpreter keeps its state on the heap instead.
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
     found = pcre2_match(code_.get(), subject, text.size(), start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                        data, match_context());
+                        scratch->get(), context);
   }
-  return found > 0;
+  return found == PCRE2_ERROR_MATCHLIMIT ? find_slowly(text, start, scratch) : found > 0;
+}
+
+// The same from one character after the other, because PCRE2 counts from each anew: so the steps
+// that are spent are, but for a factor, those that it takes.
+bool Pattern::find_slowly(std::string_view text, size_t start, MatchScratch* scratch) const {
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  constexpr uint32_t kOptions = PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT | PCRE2_ANCHORED;
+  while (start < text.size()) {
+    for (uint32_t limit = kFreeSteps;; limit *= 2) {
+      pcre2_set_match_limit(scratch->context(), limit);
+      const int found = pcre2_match(code_.get(), subject, text.size(), start, kOptions,
+                                    scratch->get(), scratch->context());
+      if (found > 0) return true;
+      const bool needs_more = found == PCRE2_ERROR_MATCHLIMIT;
+      const bool is_free = limit == kFreeSteps && !needs_more;
+      constexpr uint32_t kMostLimit = uint32_t{1} << 31;
+      if (!is_free && (!scratch->spend(limit) || limit == kMostLimit)) return false;
+      if (!needs_more) break;
+    }
+    start += first_unit(text.substr(start)).bytes;
+  }
+  return false;
 }
 
 void Pattern::find_all(std::string_view text, bool invert, MatchScratch* scratch,
                        std::vector<Stretch>* stretches) const {
+  scratch->add_text(text);
   size_t done = 0;
   // Matches are not empty (see compile()), so that each step makes progress.
-  while (done < text.size() && find(text, done, scratch->get())) {
+  while (done < text.size() && find(text, done, scratch)) {
     const size_t* bounds = pcre2_get_ovector_pointer(scratch->get());
     if (bounds[0] > done) stretches->push_back({text.substr(done, bounds[0] - done), invert});
     stretches->push_back({text.substr(bounds[0], bounds[1] - bounds[0]), !invert});
@@ -113,8 +134,9 @@ void Pattern::find_all(std::string_view text, bool invert, MatchScratch* scratch
 
 void Pattern::split(std::string_view text, MatchScratch* scratch,
                     std::vector<std::string_view>* pieces) const {
+  scratch->add_text(text);
   size_t done = 0;
-  while (done < text.size() && find(text, done, scratch->get())) {
+  while (done < text.size() && find(text, done, scratch)) {
     const size_t* bounds = pcre2_get_ovector_pointer(scratch->get());
     if (bounds[0] > done) pieces->push_back(text.substr(done, bounds[0] - done));
     pieces->push_back(text.substr(bounds[0], bounds[1] - bounds[0]));

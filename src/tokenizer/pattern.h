@@ -12,6 +12,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,13 +23,34 @@
 
 namespace wideep::tokenizer {
 
-// Working memory of split(), reused from match to match.
+// Working memory of split(), reused from match to match; and the work that is left for it. Patterns
+// of files that are in use take a step for each byte of a text, or a few; one whose parts can match
+// the same characters in many ways may take the square of a text's length, or more. So a scratch
+// allows so many steps for each byte that it was given: what they do not find is no match.
 class MatchScratch {
  public:
   MatchScratch();
   pcre2_match_data* get() const { return data_.get(); }
+  pcre2_match_context* context() const { return context_.get(); }
+
+  // Every text that is looked through.
+  void add_text(std::string_view text) { steps_left_ += kStepsPerByte * text.size(); }
+  // Whether so many steps were left; else it exceeds() from now on.
+  bool spend(uint64_t steps);
+  bool exceeds() const { return exceeds_; }
+  // For other texts.
+  void reset();
 
  private:
+  struct FreeContext {
+    void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
+  };
+  // Long runs of white space take four of the patterns in use.
+  static constexpr uint64_t kStepsPerByte = 64, kStepsAtFirst = 1 << 14;
+
+  std::unique_ptr<pcre2_match_context, FreeContext> context_;
+  uint64_t steps_left_ = kStepsAtFirst;
+  bool exceeds_ = false;
   struct Free {
     void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
   };
@@ -70,7 +92,8 @@ class Pattern {
   // in_file: the pattern as the tokenizer's file has it, for messages.
   static Result<Pattern> compile(std::string_view pattern, std::string_view in_file,
                                  uint32_t options);
-  bool find(std::string_view text, size_t start, pcre2_match_data* data) const;
+  bool find(std::string_view text, size_t start, MatchScratch* scratch) const;
+  bool find_slowly(std::string_view text, size_t start, MatchScratch* scratch) const;
 
   Code code_;
   MatchFunction match_;  // pcre2_jit_match if the pattern was compiled to machine code

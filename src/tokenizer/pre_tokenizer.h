@@ -16,6 +16,11 @@ namespace wideep::tokenizer {
 
 // Working memory of split(). The pieces are views into it or into the text.
 class PreTokenizerScratch {
+ public:
+  // A pattern has taken too much work.
+  bool exceeds() const { return match_.exceeds(); }
+
+ private:
   friend class PreTokenizer;
   MatchScratch match_;
   std::vector<std::string_view> pieces_;

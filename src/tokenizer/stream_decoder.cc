@@ -5,7 +5,7 @@ namespace wideep::tokenizer {
 
 std::string StreamDecoder::push(int32_t id) {
   if (!tokenizer_.decodes(id, skip_special_tokens_)) return "";
-  return state_.push(tokenizer_.id_to_token(id), tokenizer_.bytes(id));
+  return state_.push(tokenizer_.written(id), tokenizer_.bytes(id));
 }
 
 std::string StreamDecoder::flush() { return state_.finish(); }

@@ -61,6 +61,9 @@ std::optional<std::string> from_base64(std::string_view text) {
   return out;
 }
 
+// A token of n bytes has n - 1 ways to be cut in two, each of which is looked up by its text.
+constexpr size_t kMostTokenBytes = 1024;
+
 std::optional<int64_t> number(std::string_view text) {
   int64_t value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -76,6 +79,10 @@ Result<std::string> read_line(std::string_view line, size_t rank) {
       space == std::string_view::npos ? std::nullopt : number(line.substr(space + 1));
   if (!token || !found) {
     return invalid_input(fmt::format("expected a token in base64 and its rank, found '{}'", shown));
+  }
+  if (token->size() > kMostTokenBytes) {
+    return invalid_input(fmt::format("expected tokens of at most {} bytes, found one of {}",
+                                     kMostTokenBytes, token->size()));
   }
   if (*found != static_cast<int64_t>(rank)) {
     return invalid_input(fmt::format(

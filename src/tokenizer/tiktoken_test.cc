@@ -95,6 +95,9 @@ TEST_F(TiktokenTest, DamagedFilesAreRefused) {
               HasSubstr("hy.tiktoken: line 2: found rank 2, expected 1"));
   EXPECT_THAT(with("Ig== 1\n", ""), HasSubstr("line 2: found rank 2, expected 1"));
   EXPECT_THAT(with("Ig== 1\n", "IQ== 1\n"), HasSubstr("line 2: the token '!' is that of line 1"));
+  // The ways to cut a token in two are looked up, each by its text.
+  EXPECT_THAT(with("Ig== 1\n", std::string(4 * 400, 'A') + " 1\n"),
+              HasSubstr("line 2: expected tokens of at most 1024 bytes, found one of 1200"));
   for (const char* line : {"I*== 1\n", "Ig= 1\n", "Ih== 1\n", "Ig==1\n", "Ig== x\n", "Ig== -1\n",
                            "Ig==  1\n", " 1\n", "\n", "Ig== 1 1\n"}) {
     EXPECT_THAT(with("Ig== 1\n", line),

@@ -27,6 +27,9 @@ class Encoder {
  public:
   Encoder(const TokenizerParts& parts, std::vector<int32_t>* ids) : parts_(parts), ids_(ids) {}
 
+  // An expression has taken too much work.
+  bool exceeds() const { return words_.exceeds() || exceeds_; }
+
   void encode(std::string_view valid_text) {
     if (!parts_.run_limits) return encode_part(valid_text);
     for (const std::string_view part : cut_long_runs(valid_text, *parts_.run_limits)) {
@@ -43,7 +46,7 @@ class Encoder {
       if (segment.id != Segment::kText) {
         ids_->push_back(segment.id);
       } else if (!parts_.normalizer.empty()) {
-        encode_normalized(parts_.normalizer.apply(segment.text), starts);
+        encode_normalized(parts_.normalizer.apply(segment.text, &exceeds_), starts);
       } else {
         encode_normalized(segment.text, starts);
       }
@@ -83,6 +86,7 @@ class Encoder {
   std::vector<int32_t>* ids_;
   PreTokenizerScratch words_;
   BpeScratch bpe_;
+  bool exceeds_ = false;  // the normalizer's
 };
 
 }  // namespace
@@ -149,6 +153,23 @@ std::vector<std::string> Tokenizer::file_names() {
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  bool exceeds = false;
+  return encode(text, add_special_tokens, &exceeds);
+}
+
+Result<std::vector<int32_t>> Tokenizer::encode_within_limits(std::string_view text,
+                                                             bool add_special_tokens) const {
+  bool exceeds = false;
+  std::vector<int32_t> ids = encode(text, add_special_tokens, &exceeds);
+  if (!exceeds) return ids;
+  return invalid_input(
+      fmt::format("a pattern of the tokenizer takes too long for this text of {} bytes: its parts "
+                  "can match the same characters in too many ways",
+                  text.size()));
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens,
+                                       bool* exceeds) const {
   WIDEEP_CHECK_LT(text.size(), static_cast<size_t>(std::numeric_limits<int32_t>::max()));
   const PostProcessor& around = parts_->post_processor;
   std::vector<int32_t> ids;
@@ -160,6 +181,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
     encoder.encode(replace_invalid_utf8(text));
   }
   if (add_special_tokens) ids.insert(ids.end(), around.after.begin(), around.after.end());
+  *exceeds = encoder.exceeds();
   return ids;
 }
 
@@ -168,19 +190,21 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
   if (!parts_->decoder.is_bytes()) {
     DecoderState state(&parts_->decoder);
     for (const int32_t id : ids) {
-      if (decodes(id, skip_special_tokens)) out += state.push(id_to_token(id), bytes(id));
+      if (decodes(id, skip_special_tokens)) out += state.push(written(id), bytes(id));
     }
     return out + state.finish();
   }
   // UTF-8 is checked after all bytes are joined, because one character may span several tokens.
   for (const int32_t id : ids) {
-    if (!skip_special_tokens || !is_special(id)) out += bytes(id);
+    if (decodes(id, skip_special_tokens)) out += bytes(id);
   }
   return is_valid_utf8(out) ? out : replace_invalid_utf8(out);
 }
 
 bool Tokenizer::decodes(int32_t id, bool skip_special_tokens) const {
-  return parts_->vocabulary.has(id) && !(skip_special_tokens && is_special(id));
+  // The tokenizers library looks a token up among the special ones as it is written.
+  const bool is_skipped = skip_special_tokens && is_special(id);
+  return parts_->vocabulary.has(id) && (!is_skipped || written(id) != id_to_token(id));
 }
 
 const Decoder& Tokenizer::decoder() const { return parts_->decoder; }
@@ -192,6 +216,8 @@ std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
 }
 
 std::string_view Tokenizer::id_to_token(int32_t id) const { return parts_->vocabulary.token(id); }
+
+std::string_view Tokenizer::written(int32_t id) const { return parts_->vocabulary.written(id); }
 
 bool Tokenizer::is_special(int32_t id) const { return parts_->vocabulary.is_special(id); }
 

@@ -69,6 +69,12 @@ class Tokenizer {
   // after. REQUIRES: below 2 GiB.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
 
+  // The same for a text of any origin, with a tokenizer of any: errors (invalid input) where an
+  // expression of the file takes more work than texts of this size should (MatchScratch), of which
+  // encode() takes as few matches as it has found.
+  Result<std::vector<int32_t>> encode_within_limits(std::string_view text,
+                                                    bool add_special_tokens = true) const;
+
   // The text of ids: always valid UTF-8. Ids without a token are left out, as are special tokens
   // unless skip_special_tokens is false.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
@@ -84,6 +90,7 @@ class Tokenizer {
 
   std::optional<int32_t> token_to_id(std::string_view token) const;  // as written in the file
   std::string_view id_to_token(int32_t id) const;                    // "" if there is none
+  std::string_view written(int32_t id) const;                        // what the decoder takes
   bool is_special(int32_t id) const;
 
   // One line each: what the files say and encoding does not use.
@@ -96,6 +103,8 @@ class Tokenizer {
 
  private:
   explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
+
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, bool* exceeds) const;
 
   std::shared_ptr<const TokenizerParts> parts_;
 };

@@ -228,11 +228,22 @@ Result<AddedTokenFinder> normalized_finder(const std::vector<AddedToken>& tokens
   return AddedTokenFinder(std::move(selected));
 }
 
+// Such a token is decoded as the normalizer writes it, too.
+void set_written(const std::vector<AddedToken>& tokens, const Normalizer& normalizer,
+                 Vocabulary* vocabulary) {
+  if (normalizer.empty()) return;
+  for (const AddedToken& token : tokens) {
+    if (!token.normalized) continue;
+    std::string content = normalizer.apply(token.content);
+    if (content != token.content) vocabulary->set_written(token.id, std::move(content));
+  }
+}
+
 // What each token stands for, where that is not what it is in the byte-level alphabet.
 void set_bytes(const Decoder& decoder, Vocabulary* vocabulary) {
   if (decoder.is_bytes()) return;
   for (int32_t id = 0; id < vocabulary->id_limit(); ++id) {
-    if (vocabulary->has(id)) vocabulary->set_bytes(id, decoder.bytes_of(vocabulary->token(id)));
+    if (vocabulary->has(id)) vocabulary->set_bytes(id, decoder.bytes_of(vocabulary->written(id)));
   }
 }
 
@@ -264,6 +275,7 @@ Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
   PostProcessor post_processor = read_post_processor(root, model.vocabulary);
   Decoder decoder = read_decoder(root);
   WIDEEP_TRY(root.status());
+  set_written(added, normalizer, &model.vocabulary);
   set_bytes(decoder, &model.vocabulary);
   WIDEEP_TRY_ASSIGN(AddedTokenFinder added_normalized, normalized_finder(added, normalizer, name));
   WIDEEP_TRY(apply_ends(more.ends, model.vocabulary, &post_processor, &notes));

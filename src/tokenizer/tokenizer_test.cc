@@ -106,6 +106,37 @@ TEST(StreamDecoderTest, KeepsBackUnfinishedCharacters) {
   EXPECT_EQ(decoder.push('c'), "c");
 }
 
+// A pattern whose parts match the same characters in many ways takes a power of the text's length.
+TEST(TokenizerTest, WorkOfPatternsIsBounded) {
+  json root = small_tokenizer_json();
+  json steps = json::array();
+  steps.push_back({{"type", "Split"},
+                   {"pattern", {{"Regex", "a*a*a*a*a*a*b|\\p{L}+|[^\\p{L}]"}}},
+                   {"behavior", "Isolated"},
+                   {"invert", false}});
+  root["pre_tokenizer"]["use_regex"] = false;
+  steps.push_back(root["pre_tokenizer"]);
+  root["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(root.dump(), "tokenizer.json");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const std::string text(20'000, 'a');
+  const auto refused = tokenizer->encode_within_limits(text);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().message(),
+            "a pattern of the tokenizer takes too long for this text of 20000 bytes: its parts can "
+            "match the same characters in too many ways");
+  EXPECT_EQ(tokenizer->encode(text).size(), text.size());
+  const auto taken = tokenizer->encode_within_limits("aaab cd");
+  ASSERT_TRUE(taken.ok());
+  EXPECT_EQ(tokenizer->decode(*taken), "aaab cd");
+  // Long runs take no more than a few steps for each byte.
+  for (const char c : {' ', '\n', 'x', '1', '!'}) {
+    const Tokenizer usual = *Tokenizer::parse(small_tokenizer_json().dump(), "tokenizer.json");
+    EXPECT_TRUE(usual.encode_within_limits(std::string(300'000, c)).ok()) << c;
+    EXPECT_TRUE(usual.encode_within_limits(std::string(300'000, c) + "x\n").ok()) << c;
+  }
+}
+
 TEST(TokenizerReadTest, ReadsADirectoryOrAFile) {
   const std::string folder = testing::TempDir();
   ASSERT_TRUE(formats::write_file(folder + "/tokenizer.json", small_tokenizer_json().dump()).ok());

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/printable.h"
 #include "tokenizer/byte_level.h"
 
@@ -43,6 +45,16 @@ std::string_view Vocabulary::token(int32_t id) const {
 std::string_view Vocabulary::bytes(int32_t id) const {
   if (!has(id)) return "";
   return entry(id).bytes;
+}
+
+std::string_view Vocabulary::written(int32_t id) const {
+  const auto found = written_.find(id);
+  return found == written_.end() ? token(id) : found->second;
+}
+
+void Vocabulary::set_written(int32_t id, std::string text) {
+  set_bytes(id, bytes_of_token(text));
+  written_[id] = std::move(text);
 }
 
 bool Vocabulary::has(int64_t id) const {

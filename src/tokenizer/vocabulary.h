@@ -36,6 +36,10 @@ class Vocabulary {
     entries_[static_cast<size_t>(id)].bytes = std::move(bytes);
   }
 
+  // What a token is for the decoder, where that is not how the file has it: the normalizer has
+  // changed it, or it is no text. REQUIRES: has(id); valid UTF-8.
+  void set_written(int32_t id, std::string text);
+
   void mark_special(int32_t id) { entries_[static_cast<size_t>(id)].special = true; }
 
   std::optional<int32_t> find(std::string_view token) const;
@@ -44,6 +48,7 @@ class Vocabulary {
   // Unknown ids give "", "" and false.
   std::string_view token(int32_t id) const;
   std::string_view bytes(int32_t id) const;
+  std::string_view written(int32_t id) const;  // set_written(), else the token
   // REQUIRES: has(id).
   Origin origin(int32_t id) const { return entry(id).origin; }
   bool is_special(int32_t id) const { return has(id) && entry(id).special; }
@@ -66,7 +71,8 @@ class Vocabulary {
   const Entry& entry(int32_t id) const { return entries_[static_cast<size_t>(id)]; }
 
   std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> ids_;
-  std::vector<Entry> entries_;  // by id
+  std::vector<Entry> entries_;                        // by id
+  std::unordered_map<int32_t, std::string> written_;  // of few tokens
 };
 
 }  // namespace wideep::tokenizer
