@@ -65,8 +65,8 @@ ValueResult whole_power(const Value& base, const Value& exponent, Budget& budget
     const bool fit = std::isfinite(base.number()) && std::isfinite(exponent.number());
     return fit ? float_power(base.number(), exponent.number()) : too_large("**");
   }
-  const int64_t size = base.is_large() ? 2 : std::abs(base.integer());
-  if (size <= 1) {  // of any exponent
+  const bool is_unit = !base.is_large() && base.integer() >= -1 && base.integer() <= 1;
+  if (is_unit) {  // of any exponent
     const bool odd =
         exponent.is_large() ? exponent.digits().back() % 2 != 0 : exponent.integer() % 2 != 0;
     if (!exponent.truth()) return int64_t{1};

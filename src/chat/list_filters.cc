@@ -159,7 +159,7 @@ ValueResult sort_filter(const Value& input, ArgumentReader& arguments) {
   return values_of(all);
 }
 
-// A list of tuples (key, elements), in the order of the keys.
+// A list of tuples (key, elements), in the order of the keys, whose parts have names, too.
 ValueResult group_filter(const Value& input, ArgumentReader& arguments) {
   const Value path = arguments.value("attribute");
   const Value fallback = arguments.value_or("default", Value());
@@ -179,7 +179,7 @@ ValueResult group_filter(const Value& input, ArgumentReader& arguments) {
     const bool ends = i + 1 == keyed.size() || !equal(keyed[i].key, keyed[i + 1].key, budget);
     if (!ends) continue;
     const Value& key = keyed[i + 1 - members.size()].value.list()[0];
-    groups.emplace_back(List{key, std::exchange(members, {})}, ListKind::kTuple);
+    groups.push_back(Value::group(key, std::exchange(members, {})));
   }
   return groups;
 }

@@ -210,6 +210,8 @@ Value method_of(const Value& value, std::string_view name) {
     if (name == "stop") return bounds.stop;
     if (name == "step") return bounds.step;
   }
+  if (value.is_group() && name == "grouper") return value.list()[0];
+  if (value.is_group() && name == "list") return value.list()[1];
   const Methods* methods = methods_of(value);
   const auto found = methods == nullptr ? Methods::const_iterator() : methods->find(name);
   if (methods == nullptr || found == methods->end()) return no_attribute(value, name);

@@ -217,6 +217,12 @@ const char* Value::type_name() const {
   return kNames[data_.index()];
 }
 
+Value Value::group(Value key, List elements) {
+  Value value(List{std::move(key), Value(std::move(elements))}, ListKind::kTuple);
+  value.is_group_ = true;
+  return value;
+}
+
 Value Value::safe(std::string text) {
   Value value(std::move(text));
   value.is_safe_ = true;

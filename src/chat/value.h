@@ -121,6 +121,8 @@ class Value {
   static Result<Value> whole(std::string_view digits);
   // Text marked by the filter "safe" (Python's Markup): "+" with it escapes the other operand.
   static Value safe(std::string text);
+  // A tuple (key, elements) of the filter groupby, with the names "grouper" and "list".
+  static Value group(Value key, List elements);
 
   bool is_undefined() const { return holds<std::shared_ptr<const Undefined>>(); }
   bool is_none() const { return holds<None>(); }
@@ -135,6 +137,7 @@ class Value {
   bool is_string() const { return holds<std::shared_ptr<const std::string>>(); }
   bool is_safe() const { return is_safe_; }
   bool is_list() const { return holds<std::shared_ptr<const List>>() || is_range(); }
+  bool is_group() const { return is_group_; }
   bool is_tuple() const { return is_list() && list_kind_ == ListKind::kTuple; }
   bool is_range() const { return holds<std::shared_ptr<const Range>>(); }
   bool is_view() const { return is_list() && !is_range() && list_kind_ > ListKind::kTuple; }
@@ -197,6 +200,7 @@ class Value {
   int depth_ = 0;
   ListKind list_kind_ = ListKind::kList;
   bool is_safe_ = false;
+  bool is_group_ = false;
 };
 
 struct Arguments {

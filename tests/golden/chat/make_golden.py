@@ -220,6 +220,9 @@ CONSTRUCTS = [
     "{{ 'prefix-x'.removeprefix('prefix-') }}{{ 'x.py'.removesuffix('.py') }}{{ 'aé'.isalpha() }}{{ 'a1'.isalnum() }}{{ '²'.isdigit() }}{{ ' '.isspace() }}{{ 'Ab Cd'.istitle() }}",
     "{{ 'a.b.c'.rsplit('.', 1) }}{{ 'a=b'.partition('=') }}{{ 'a=b'.rpartition('=') }}{{ 'abcb'.rfind('b') }}{{ 'abc'.find('c', 1) }}{{ 'abc'.startswith('b', 1) }}{{ 'a'.center(4) }}{{ 'a'.rjust(3, '-') }}",
     "{{ messages | groupby('role') | map('first') | list }}{{ 'two words' | wordcount }}{{ 'x' | center(5) }}{{ 'upper' is filter }}{{ 'odd' is test }}",
+    "{% for g in messages | groupby('role') %}{{ g.grouper }}:{{ g.list | length }}:{{ g[0] }}:{{ g['grouper'] }}{{ g.list[0].role }} {% endfor %}{% for k, v in names | groupby(0) %}{{ k }}={{ v }} {% endfor %}",
+    "{% for g in [{'a': 1}, {'b': 2}] | groupby('a', default=0) %}{{ g }}{{ g == (g.grouper, g.list) }}{{ g.count(1) }}{{ g[:1].grouper is defined }}{{ g is sequence }}{% endfor %}",
+    "{{ (-9223372036854775808) ** 2 }} {{ (-9223372036854775807 - 1) ** 1 }} {{ (-1) ** 9223372036854775807 }} {{ 0 ** 5 }} {{ (-9223372036854775807 - 1) ** 0 }}",
     # Tests
     "{{ n is integer }}{{ x is float }}{{ n is number }}{{ yes is boolean }}{{ word is string }}{{ none is none }}",
     "{{ items is mapping }}{{ names is sequence }}{{ word is iterable }}{{ n is iterable }}{{ yes is true }}{{ n is true }}",
