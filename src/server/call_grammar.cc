@@ -269,12 +269,14 @@ Result<Expression> possible_calls(const RequiredCalls& wanted, grammar::Rules* r
   return calls;
 }
 
-Expression after_reasoning(Expression answer, const answer::ReasoningFormat& format, bool is_open) {
+Expression after_reasoning(Expression answer, const answer::ReasoningFormat& format,
+                           Reasoning reasoning) {
+  if (reasoning == Reasoning::kOff) return answer;
   const Expression rest = grammar::sequence(
       {grammar::text_without(format.end), grammar::marker(format.end), white_space()});
-  if (is_open) return grammar::sequence({rest, std::move(answer)});
+  if (reasoning == Reasoning::kBegun) return grammar::sequence({rest, std::move(answer)});
   return grammar::sequence(
-      {grammar::optional(grammar::sequence({white_space(), grammar::marker(format.begin), rest})),
+      {grammar::optional(grammar::sequence({grammar::marker(format.begin), rest})),
        std::move(answer)});
 }
 

@@ -35,8 +35,13 @@ Result<grammar::Expression> required_calls(const RequiredCalls& wanted, grammar:
 // kept to takes any arguments.
 Result<grammar::Expression> possible_calls(const RequiredCalls& wanted, grammar::Rules* rules);
 
-// The answer after reasoning, if there is any. is_open: the prompt has begun it.
+// Whether an answer reasons, before it is what it has to be.
+enum class Reasoning {
+  kBegun,     // the prompt has begun it
+  kPossible,  // the model may begin it, with its mark and nothing before
+  kOff,       // it is off, or the prompt has ended it
+};
 grammar::Expression after_reasoning(grammar::Expression answer,
-                                    const answer::ReasoningFormat& format, bool is_open);
+                                    const answer::ReasoningFormat& format, Reasoning reasoning);
 
 }  // namespace wideep::server

@@ -168,16 +168,21 @@ TEST(CallGrammarTest, NamesAndNumbersOfCalls) {
 
 TEST(CallGrammarTest, ReasoningMayComeBefore) {
   const answer::ReasoningFormat& format = *answer::find_reasoning_format("qwen3");
-  const auto grammar = [&](bool is_open) {
+  const auto grammar = [&](Reasoning reasoning) {
     grammar::Rules rules;
-    const auto answer = after_reasoning(grammar::text("yes"), format, is_open);
+    const auto answer = after_reasoning(grammar::text("yes"), format, reasoning);
     return grammar::build_grammar(rules, rules.add("answer", answer)).value();
   };
-  EXPECT_EQ(match(grammar(true), "hm</think>\n\nyes"), grammar::Match::kWhole);
-  EXPECT_EQ(match(grammar(true), "yes"), grammar::Match::kBegins);
-  EXPECT_EQ(match(grammar(false), "yes"), grammar::Match::kWhole);
-  EXPECT_EQ(match(grammar(false), "<think>hm</think>yes"), grammar::Match::kWhole);
-  EXPECT_EQ(match(grammar(false), "hm</think>yes"), grammar::Match::kNone);
+  const auto begun = grammar(Reasoning::kBegun), possible = grammar(Reasoning::kPossible);
+  EXPECT_EQ(match(begun, "hm</think>\n\nyes"), grammar::Match::kWhole);
+  EXPECT_EQ(match(begun, "yes"), grammar::Match::kBegins);
+  EXPECT_EQ(match(possible, "yes"), grammar::Match::kWhole);
+  EXPECT_EQ(match(possible, "<think>hm</think>yes"), grammar::Match::kWhole);
+  EXPECT_EQ(match(possible, "hm</think>yes"), grammar::Match::kNone);
+  // White space is the beginning of nothing, or the model could only reason behind it.
+  EXPECT_EQ(match(possible, "\n"), grammar::Match::kNone);
+  EXPECT_EQ(match(grammar(Reasoning::kOff), "yes"), grammar::Match::kWhole);
+  EXPECT_EQ(match(grammar(Reasoning::kOff), "<think>"), grammar::Match::kNone);
 }
 
 TEST(CallGrammarTest, SchemasThatCannotBeKeptAreNamed) {

@@ -142,6 +142,10 @@ void read_response_format(BodyReader& body, GenerationOptions& options) {
       value.is_object() ? value.value("type", ordered_json()) : ordered_json();
   if (type == "text") return;
   if (type == "json_object") {
+    // llama.cpp's, Together's and Fireworks' way to give a schema.
+    if (value.contains("schema") && !value["schema"].is_null()) {
+      return read_schema(body, value["schema"], "response_format.schema", options);
+    }
     return set_format(body, {.kind = OutputFormat::Kind::kJsonObject, .place = "response_format"},
                       options);
   }

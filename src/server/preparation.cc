@@ -99,6 +99,15 @@ void suit_template(ChatRequest& request, const AnswerStyle& style) {
   }
 }
 
+// Whether the client, or its API, has said that the model should not reason.
+bool forbids_thinking(const ordered_json& variables) {
+  const auto is_off = [&](const char* name) {
+    const auto found = variables.find(name);
+    return found != variables.end() && *found == false;
+  };
+  return is_off("enable_thinking") || is_off("thinking");
+}
+
 }  // namespace
 
 Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer,
@@ -191,6 +200,7 @@ Parsed<Prepared> Preparation::prepare_chat(ChatRequest request) const {
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
   const char* const messages_name = request.messages_name;
   const std::string prefill = request.prefill;
+  const bool thinks_not = forbids_thinking(request.variables);
   auto prompt = chat_prompt(chosen.chat, std::move(request));
   if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
   std::string& text = std::get<std::string>(prompt);
@@ -200,7 +210,11 @@ Parsed<Prepared> Preparation::prepare_chat(ChatRequest request) const {
     plan.settings.begins_in_reasoning = answer::opens_reasoning(*reasoning, text);
     auto& answer = std::get<grammar::Expression>(wanted);
     if (answer != nullptr) {
-      answer = after_reasoning(std::move(answer), *reasoning, plan.settings.begins_in_reasoning);
+      const bool is_off = thinks_not || answer::closes_reasoning(*reasoning, text);
+      answer = after_reasoning(std::move(answer), *reasoning,
+                               plan.settings.begins_in_reasoning ? Reasoning::kBegun
+                               : is_off                          ? Reasoning::kOff
+                                                                 : Reasoning::kPossible);
     }
   }
   if (const auto error =
@@ -209,7 +223,9 @@ Parsed<Prepared> Preparation::prepare_chat(ChatRequest request) const {
   }
   prepared.options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
   // false: no special tokens are added; the template has written them already.
-  prepared.prompts.push_back(tokenizer_.encode(text, false));
+  auto tokens = encoded(text, false, messages_name);
+  if (const auto* error = std::get_if<ApiError>(&tokens)) return *error;
+  prepared.prompts.push_back(std::get<std::vector<int32_t>>(std::move(tokens)));
   return with_room(std::move(prepared));
 }
 
@@ -375,10 +391,18 @@ std::optional<ApiError> Preparation::check_length(std::string_view text, const c
                   .code = "context_length_exceeded"};
 }
 
+Parsed<std::vector<int32_t>> Preparation::encoded(std::string_view text, bool add_special_tokens,
+                                                  const char* param) const {
+  auto tokens = tokenizer_.encode_within_limits(text, add_special_tokens);
+  if (tokens.ok()) return *std::move(tokens);
+  return ApiError{.message = fmt::format("{}: {}", param, tokens.status().message()),
+                  .param = param};
+}
+
 Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     if (const auto error = check_length(*text, "prompt")) return *error;
-    return tokenizer_.encode(*text);
+    return encoded(*text, true, "prompt");
   }
   const auto& ids = std::get<std::vector<int32_t>>(prompt);
   if (const auto error = check_tokens(ids, "prompt")) return *error;
@@ -433,7 +457,10 @@ Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
     if (const auto* error = std::get_if<ApiError>(&text)) return *error;
     request.prompt = std::get<std::string>(std::move(text));
   }
-  const std::vector<int32_t> tokens = tokenizer_.encode(request.prompt, request.add_special_tokens);
+  const auto found = encoded(request.prompt, request.add_special_tokens,
+                             request.is_chat ? request.chat.messages_name : "prompt");
+  if (const auto* error = std::get_if<ApiError>(&found)) return *error;
+  const auto& tokens = std::get<std::vector<int32_t>>(found);
   ordered_json reply = {{"count", tokens.size()},
                         {"max_model_len", options_.max_sequence},
                         {"tokens", tokens},
@@ -472,7 +499,9 @@ Parsed<ordered_json> Preparation::count_tokens(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
   std::string& text = std::get<std::string>(prompt);
   if (const auto error = add_prefill(prefill, *chosen.style, &text)) return *error;
-  return ordered_json{{"input_tokens", tokenizer_.encode(text, false).size()}};
+  const auto tokens = encoded(text, false, "messages");
+  if (const auto* error = std::get_if<ApiError>(&tokens)) return *error;
+  return ordered_json{{"input_tokens", std::get<std::vector<int32_t>>(tokens).size()}};
 }
 
 }  // namespace wideep::server

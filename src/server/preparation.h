@@ -75,6 +75,8 @@ class Preparation {
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
   std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
   std::optional<ApiError> check_tokens(const std::vector<int32_t>& ids, const char* param) const;
+  Parsed<std::vector<int32_t>> encoded(std::string_view text, bool add_special_tokens,
+                                       const char* param) const;
   Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;
 
   PreparationOptions options_;

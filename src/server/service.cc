@@ -27,12 +27,14 @@ using nlohmann::ordered_json;
 constexpr size_t kMostBytesAtOnce = 4 << 10;
 constexpr const char* kJson = "application/json";
 
-// A format of the answer may take a tenth of a second, however short it is. What might name one
+// A format of the answer may take a tenth of a second, however short it is, and so may the schemas
+// of tools. What might name one
 // counts as if it did; "\\u00": names may have letters as escapes.
 bool is_quick(std::string_view body) {
   if (body.size() > kMostBytesAtOnce) return false;
-  constexpr std::string_view kSigns[] = {"format\"",    "guided_", "structured_outputs",  "output_",
-                                         "tool_choice", "\\u00",   "previous_response_id"};
+  constexpr std::string_view kSigns[] = {
+      "format\"",    "guided_", "structured_outputs",  "output_", "tools\"",
+      "tool_choice", "\\u00",   "previous_response_id"};
   return std::ranges::none_of(
       kSigns, [&](std::string_view sign) { return body.find(sign) != std::string_view::npos; });
 }

@@ -1175,6 +1175,7 @@ TEST_F(ServiceTest, FormatsBecomeGrammars) {
        {json{{"response_format",
               {{"type", "json_schema"},
                {"json_schema", {{"name", "n"}, {"strict", true}, {"schema", schema}}}}}},
+        json{{"response_format", {{"type", "json_object"}, {"schema", schema}}}},
         json{{"guided_json", schema}}, json{{"guided_json", schema.dump()}},
         json{{"structured_outputs", {{"json", schema}}}}}) {
     const auto grammar = grammar_of(more);
@@ -1732,6 +1733,15 @@ TEST_F(CallServiceTest, FormatsLeaveReasoningAndCallsFree) {
                     before + "<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_call>"),
               grammar::Match::kWhole);
     EXPECT_EQ(match(grammar, before + "maybe"), grammar::Match::kNone);
+  }
+  // With thinking off the format begins at once, whether the prompt says so or the request alone.
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    body["chat_template_kwargs"] = {{name, false}};
+    ASSERT_EQ(chat(body).status, 200);
+    const auto at_once = grammar::Grammar::decode(*backend_.last_request.grammar);
+    EXPECT_EQ(match(at_once, "no"), grammar::Match::kWhole);
+    EXPECT_EQ(match(at_once, "<think>"), grammar::Match::kNone);
+    EXPECT_EQ(match(at_once, "\n"), grammar::Match::kNone);
   }
 }
 
