@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "answer/tagged_arguments.h"
 #include "formats/json_text.h"
 
 namespace wideep::answer {
@@ -21,17 +20,6 @@ std::string quoted_json(std::string_view text) {
 
 void begin_argument(std::string_view name, bool is_first, AnswerParts& out) {
   out.add_arguments((is_first ? "{" : ", ") + quoted_json(name) + ": ");
-}
-
-std::unique_ptr<Arguments> Arguments::make(const CallFormat& format, const Tool& tool) {
-  switch (format.form) {
-    case ArgumentsForm::kTags:
-      return std::make_unique<TaggedArguments>(format, tool);
-    case ArgumentsForm::kPython:
-      return std::make_unique<PythonArguments>();
-    default:
-      return std::make_unique<JsonArguments>(format.call_end);
-  }
 }
 
 size_t JsonArguments::take(std::string_view text, bool is_all, AnswerParts& out) {

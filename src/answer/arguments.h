@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Readers of a call's arguments, one for each ArgumentsForm: from what the model writes to the JSON
-// text that clients get, as it comes.
+// Readers of a call's arguments, one for each ArgumentsForm (those between tags are in
+// tagged_arguments.h): from what the model writes to the JSON text that clients get, as it comes.
 //
 // Not thread safe; one per call.
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -21,8 +20,6 @@ namespace wideep::answer {
 
 class Arguments {
  public:
-  // The format and the tool outlive it.
-  static std::unique_ptr<Arguments> make(const CallFormat& format, const Tool& tool);
   virtual ~Arguments() = default;
 
   // Takes the beginning of `text` as far as it is certain, and returns its bytes; 0: more is

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "answer/make_arguments.h"
+
 namespace wideep::answer {
 namespace {
 
@@ -127,7 +129,7 @@ bool CallReader::begin_call(CallHead head, AnswerParts& out) {
     out.add_arguments(*head.arguments);
     end_call(out);
   } else {
-    arguments_ = Arguments::make(*format_, *tool);
+    arguments_ = make_arguments(*format_, *tool);
     place_ = Place::kArguments;
   }
   return true;

@@ -28,8 +28,7 @@ constexpr size_t kMostBytesAtOnce = 4 << 10;
 constexpr const char* kJson = "application/json";
 
 // A format of the answer may take a tenth of a second, however short it is, and so may the schemas
-// of tools. What might name one
-// counts as if it did; "\\u00": names may have letters as escapes.
+// of tools. What might name one counts as if it did; "\\u00": names may have letters as escapes.
 bool is_quick(std::string_view body) {
   if (body.size() > kMostBytesAtOnce) return false;
   constexpr std::string_view kSigns[] = {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer/make_arguments.h"
+
+#include "answer/tagged_arguments.h"
+
+namespace wideep::answer {
+
+std::unique_ptr<Arguments> make_arguments(const CallFormat& format, const Tool& tool) {
+  switch (format.form) {
+    case ArgumentsForm::kTags:
+      return std::make_unique<TaggedArguments>(format, tool);
+    case ArgumentsForm::kPython:
+      return std::make_unique<PythonArguments>();
+    default:
+      return std::make_unique<JsonArguments>(format.call_end);
+  }
+}
+
+}  // namespace wideep::answer
