@@ -11,8 +11,9 @@
 namespace wideep::online {
 namespace {
 
-// Of one layer: one that switches in every iteration must not make the ledger slow.
-constexpr size_t kMostTrials = 8;
+// Of one layer: one that switches in every iteration must not make the ledger slow, for each trial
+// splits the rows of every iteration once more.
+constexpr double kMostTrials = 8.0;
 // Trials are judged after so many times trial_rows, even if few moves were made.
 constexpr double kJudgedTrials = 4.0;
 // The first rest, in trial_rows; the longest is 2^kMostDoublings times as long.
@@ -44,13 +45,21 @@ std::unique_ptr<ServedLayer> MoveLedger::served(const balance::Placement& placem
       balance::LayerPlan{placement, balance::equal_shares(placement)});
 }
 
+// Trials of a layer begin at least an eighth of one apart, and the oldest ends after a whole one:
+// so there are at most eight, each ends on time, and a switch that joins has most of its trial
+// left.
 void MoveLedger::switched(int layer, const balance::Placement& placement, int64_t moves) {
   Layer& at = layers_[static_cast<size_t>(layer)];
-  if (at.trials.size() == kMostTrials) merge_oldest(at);
-  at.placements.push_back(served(placement));
-  Trial& trial = at.trials.emplace_back();
-  trial.sums.moves = moves;
-  trial.sums.paid_seconds = std::exchange(unassigned_seconds_, 0.0);
+  const double apart = static_cast<double>(options_.trial_rows) / kMostTrials;
+  if (at.trials.empty() || at.trials.back().rows >= apart) {
+    at.placements.push_back(served(placement));
+    at.trials.emplace_back();
+  } else {
+    at.placements.back() = served(placement);
+  }
+  LedgerSums& sums = at.trials.back().sums;
+  sums.moves += moves;
+  sums.paid_seconds += take_unassigned();
   sums_.moves += moves;
 }
 
@@ -108,34 +117,50 @@ void MoveLedger::add_layer(Layer& layer, std::span<const int64_t> tokens, int64_
   }
 }
 
-// Two switches become one, from the placement before both to the one after both: it saves what both
-// have saved.
-void MoveLedger::merge_oldest(Layer& layer) {
-  Trial& second = layer.trials[1];
-  second.sums += layer.trials[0].sums;
-  second.rows = (layer.trials[0].rows + second.rows) / 2.0;
-  layer.trials.pop_front();
-  layer.placements.erase(layer.placements.begin() + 1);
-}
-
 // The oldest one.
 void MoveLedger::end_trial(Layer& layer) {
   judged_ += layer.trials.front().sums;
+  settled_ += layer.trials.front().sums;
   layer.trials.pop_front();
   layer.placements.pop_front();
 }
 
-std::optional<MoveLedger::Verdict> MoveLedger::judge(double rows, int top_k) {
-  if (rests()) {
-    rest_rows_ = std::max(0.0, rest_rows_ - rows);
-    if (rests()) return std::nullopt;
-    // Trials that ended meanwhile are those of the verdict.
-    judged_ = {};
-    rows_ = 0.0;
-    return Verdict{.rests = false, .sums = {}, .rest_tokens = 0};
+LedgerSums MoveLedger::pending() const {
+  LedgerSums sums;
+  sums.paid_seconds = unassigned_seconds_;
+  for (const Layer& layer : layers_) {
+    for (const Trial& trial : layer.trials) sums += trial.sums;
   }
+  return sums;
+}
+
+int MoveLedger::num_trials(int layer) const {
+  return static_cast<int>(layers_[static_cast<size_t>(layer)].trials.size());
+}
+
+double MoveLedger::take_unassigned() {
+  unassigned_rows_ = 0.0;
+  return std::exchange(unassigned_seconds_, 0.0);
+}
+
+std::optional<MoveLedger::Verdict> MoveLedger::rest(double rows) {
+  rest_rows_ = std::max(0.0, rest_rows_ - rows);
+  if (rests()) return std::nullopt;
+  // Trials that ended meanwhile are those of the verdict. What was spent meanwhile, to look at
+  // loads and to keep this ledger, is no cost of the moves to come.
+  judged_ = {};
+  rows_ = 0.0;
+  settled_.paid_seconds += take_unassigned();
+  return Verdict{.rests = false, .sums = {}, .rest_tokens = 0};
+}
+
+std::optional<MoveLedger::Verdict> MoveLedger::judge(double rows, int top_k) {
+  if (rests()) return rest(rows);
   rows_ += rows;
   const auto trial_rows = static_cast<double>(options_.trial_rows);
+  unassigned_rows_ += rows;
+  // Nothing has moved for so long: a move that comes now must not pay for all this time.
+  if (unassigned_rows_ >= kJudgedTrials * trial_rows) settled_.paid_seconds += take_unassigned();
   const bool is_due = judged_.moves >= options_.judged_moves ||
                       (judged_.moves > 0 && rows_ >= kJudgedTrials * trial_rows);
   if (!is_due) return std::nullopt;

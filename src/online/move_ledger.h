@@ -9,14 +9,17 @@
 // switch and once by that after it, as the engine would split them. The difference of the fullest
 // rank's rows is what the switch has saved in that iteration, times what a row takes there, as
 // measured by the first rank. Switches of a layer that are on trial at the same time are compared
-// each with the one before, so that savings add up to those against no switch at all.
+// each with the one before, so that savings add up to those against no switch at all. A switch that
+// follows another one of its layer within an eighth of a trial joins that one's trial, so a layer
+// has at most eight, and each ends trial_rows after its first switch, however many there are.
 //
-// The cost is processor time of background threads, as if the forward path had to wait for it:
-// planning, and copying of the rank that copied most. On processors that have nothing else to do it
-// waits for none of it, so the ledger is not in favour of the balancer.
+// The cost is the processor time of all background threads (pay()), as if the forward path had to
+// wait for it. It belongs to the next switch. Where none comes within four trials, or while the
+// balancer rests, it belongs to no switch, and is in the sums only.
 //
 // When ended trials are worth judging and have not paid for themselves, the balancer rests: it
-// plans nothing for a while, then tries again; the rest is twice as long each time in a row.
+// plans nothing for a while, then tries again; the rest is twice as long each time in a row. What
+// has ended is judged after 32 moves or four trials, so a switch is judged within five trials.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -40,7 +43,7 @@ struct LedgerSums {
   double expected_seconds = 0.0;  // what the policy expected them to save
   double saved_seconds = 0.0;     // what they have saved, in iterations in which they did
   double lost_seconds = 0.0;      // what they have cost in iterations that they made slower, ≥ 0
-  double paid_seconds = 0.0;      // planning and copying
+  double paid_seconds = 0.0;      // processor time of background threads
 
   double net_seconds() const { return saved_seconds - lost_seconds - paid_seconds; }
   LedgerSums& operator+=(const LedgerSums& other);
@@ -68,7 +71,7 @@ class MoveLedger {
   void switched(int layer, const balance::Placement& placement, int64_t moves);
   // What the policy expects of an update, the imbalance ratio falls by so much, in seconds saved.
   double expect(double imbalance_gained);
-  // Planning or copying, for the next switch.
+  // Processor time of background threads, for the next switch.
   void pay(double seconds);
 
   // Why the balancer's state has changed.
@@ -82,12 +85,17 @@ class MoveLedger {
 
   bool rests() const { return rest_rows_ > 0.0; }
   const LedgerSums& sums() const { return sums_; }  // since the start
+  // Two parts of them (but for expected_seconds): of ended trials and for no switch, and of
+  // switches on trial and for the next one.
+  const LedgerSums& settled() const { return settled_; }
+  LedgerSums pending() const;
+  int num_trials(int layer) const;  // of switches that are on trial
 
  private:
-  // One switch on trial.
+  // One switch on trial, or several that followed each other closely.
   struct Trial {
     LedgerSums sums;
-    double rows = 0.0;
+    double rows = 0.0;  // since the first of them
   };
   struct Layer {
     // The placement before the oldest trial, then one after each: one more than trials.
@@ -97,16 +105,19 @@ class MoveLedger {
 
   std::unique_ptr<ServedLayer> served(const balance::Placement& placement) const;
   void add_layer(Layer& layer, std::span<const int64_t> tokens, int64_t num_iterations);
-  static void merge_oldest(Layer& layer);
   void end_trial(Layer& layer);
+  double take_unassigned();
+  std::optional<Verdict> rest(double rows);
   std::optional<Verdict> judge(double rows, int top_k);
 
   LedgerOptions options_;
   std::vector<Layer> layers_;
   double seconds_per_row_ = 0.0;  // of the iterations that are being added, or before
   LedgerSums sums_;
+  LedgerSums settled_;
   LedgerSums judged_;                // of ended trials, since the last verdict
   double unassigned_seconds_ = 0.0;  // paid, but not yet for a switch
+  double unassigned_rows_ = 0.0;     // of a layer, in which that was
   double rows_ = 0.0;                // of a layer, since the last verdict
   double rest_rows_ = 0.0;           // of a layer; > 0: rests for so many more
   int rests_in_a_row_ = 0;

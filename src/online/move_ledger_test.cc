@@ -80,19 +80,23 @@ TEST(MoveLedger, SwitchesOnTrialTogetherSaveWhatAllOfThemSave) {
     return of_slots(kExperts, kRanks, slots);
   };
   for (const bool equal_shares : {false, true}) {
-    const Placement first = random_placement();
-    MoveLedger ledger(std::vector{first}, {.equal_shares = equal_shares,
-                                           .num_ranks = kRanks,
-                                           .trial_rows = 1'000'000'000,
-                                           .judged_moves = 1'000'000});
-    Placement now = first;
-    for (int i = 0; i < 6; ++i) {
-      now = random_placement();
-      ledger.switched(0, now, 1);
-    }
     std::vector<int64_t> tokens(kExperts);
     for (int64_t& each : tokens) each = rng() % 100;
     const std::vector<double> load(tokens.begin(), tokens.end());
+    const int64_t rows = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
+    const Placement first = random_placement();
+    MoveLedger ledger(std::vector{first}, {.equal_shares = equal_shares,
+                                           .num_ranks = kRanks,
+                                           .trial_rows = 8 * rows,
+                                           .judged_moves = 1'000'000});
+    Placement now = first;
+    for (int i = 0; i < 6; ++i) {
+      if (i > 0) ledger.add(loads_of(tokens), kTopK);  // far enough apart for trials of their own
+      now = random_placement();
+      ledger.switched(0, now, 1);
+    }
+    EXPECT_EQ(ledger.num_trials(0), 6);
+    const LedgerSums before = ledger.sums();
     const Sharing sharing = equal_shares ? Sharing::kEqual : Sharing::kEachSample;
     const auto fullest = [&](const Placement& placement) {
       ServedLayer served(sharing, {placement, balance::equal_shares(placement)});
@@ -100,8 +104,10 @@ TEST(MoveLedger, SwitchesOnTrialTogetherSaveWhatAllOfThemSave) {
              kRanks;
     };
     ledger.add(loads_of(tokens), kTopK);
-    EXPECT_NEAR(ledger.sums().saved_seconds - ledger.sums().lost_seconds,
-                1e-3 * (fullest(first) - fullest(now)), 1e-9);
+    const LedgerSums after = ledger.sums();
+    EXPECT_NEAR(
+        (after.saved_seconds - before.saved_seconds) - (after.lost_seconds - before.lost_seconds),
+        1e-3 * (fullest(first) - fullest(now)), 1e-9);
   }
 }
 
@@ -205,12 +211,144 @@ TEST(MoveLedger, ATrialHasItsOwnCost) {
 }
 
 // A layer that switches in every iteration keeps few placements, and loses no savings.
-TEST(MoveLedger, ManyTrialsOfALayerAreMerged) {
+TEST(MoveLedger, SwitchesInTheSameIterationAreOneTrial) {
   MoveLedger ledger(std::vector{kHot}, options_for(1'000'000));
   for (int i = 0; i < 101; ++i) ledger.switched(0, i % 2 == 0 ? kEven : kHot, 2);
+  EXPECT_EQ(ledger.num_trials(0), 1);
   ledger.add(loads_of(kLoad), kTopK);
-  EXPECT_NEAR(ledger.sums().saved_seconds - ledger.sums().lost_seconds, 0.030, 1e-9);
-  EXPECT_LE(ledger.sums().saved_seconds, 8 * 0.030 + 1e-9);
+  EXPECT_NEAR(ledger.sums().saved_seconds, 0.030, 1e-9);
+  EXPECT_EQ(ledger.sums().lost_seconds, 0.0);
+}
+
+// Planning that moves nothing is bounded by its turns, and must not be paid for by a later move.
+TEST(MoveLedger, ALongTimeWithoutAMoveIsNoCostOfTheNextOne) {
+  MoveLedger ledger(std::vector{kHot}, options_for(100));
+  for (int i = 0; i < 50; ++i) {
+    ledger.pay(0.1);
+    EXPECT_FALSE(ledger.add(loads_of(kLoad), kTopK));
+  }
+  EXPECT_NEAR(ledger.settled().paid_seconds + ledger.pending().paid_seconds, 5.0, 1e-9);
+  EXPECT_LE(ledger.pending().paid_seconds, 0.4 + 1e-9);  // of four trials
+  while (ledger.pending().paid_seconds > 0.0) ledger.add(loads_of(kLoad), kTopK);
+  ledger.pay(0.02);
+  ledger.switched(0, kEven, 2);
+  EXPECT_FALSE(ledger.add(loads_of(kLoad), kTopK));  // 30 ms saved, 20 paid
+  EXPECT_FALSE(ledger.rests());
+}
+
+// ---- for any number of switches in a trial ----
+
+class LedgerProperties : public testing::Test {
+ protected:
+  static constexpr int kLayers = 3;
+  static constexpr int64_t kTrialRows = 6400;
+
+  // An iteration of so many rows of a layer.
+  static GroupLoads iteration_of(int64_t rows) {
+    GroupLoads loads = loads_of({});
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (const int64_t part : {4, 4, 1, 1}) loads.tokens.push_back(part * rows / 10);
+    }
+    return loads;
+  }
+
+  // Moves of switches younger than a trial, which need not have been judged.
+  int64_t young_moves(int64_t rows_now) const {
+    int64_t moves = 0;
+    for (const auto& [rows, count] : switches_) {
+      if (rows_now - rows < kTrialRows) moves += count;
+    }
+    return moves;
+  }
+
+  std::vector<std::pair<int64_t, int64_t>> switches_;  // rows of a layer before it, moves
+};
+
+TEST_F(LedgerProperties, EveryTrialEndsOnTimeAndCostsAddUp) {
+  for (const double per_trial : {0.3, 1.0, 5.0, 8.0, 9.0, 19.0, 64.0, 640.0}) {
+    std::mt19937 rng(static_cast<uint32_t>(per_trial * 10));
+    switches_.clear();
+    MoveLedger ledger(std::vector<Placement>(kLayers, kHot),
+                      {.num_ranks = 2, .trial_rows = kTrialRows, .may_rest = per_trial > 8.0});
+    double spent = 0.0;
+    int64_t rows = 0, moves = 0;
+    // So many rows between switches, of which some are in one iteration and some take several.
+    const double gap = kTrialRows / per_trial;
+    double next_switch = 0.0;
+    while (rows < 40 * kTrialRows) {
+      for (; next_switch <= static_cast<double>(rows); next_switch += gap) {
+        const double cost = 1e-3 * (rng() % 100);
+        ledger.pay(cost);
+        spent += cost;
+        const auto count = static_cast<int64_t>(1 + rng() % 4);
+        ledger.switched(static_cast<int>(rng() % kLayers), rng() % 2 == 0 ? kEven : kHot, count);
+        switches_.emplace_back(rows, count);
+        moves += count;
+      }
+      const int64_t of_iteration = rng() % 16 == 0 ? 0 : 10 * (1 + rng() % 20);
+      ledger.add(iteration_of(of_iteration), kTopK);
+      rows += of_iteration;
+      ASSERT_LE(ledger.pending().moves, young_moves(rows)) << per_trial << " switches per trial";
+      for (int layer = 0; layer < kLayers; ++layer) ASSERT_LE(ledger.num_trials(layer), 8);
+    }
+    const LedgerSums settled = ledger.settled(), pending = ledger.pending(), all = ledger.sums();
+    EXPECT_EQ(all.moves, moves);
+    EXPECT_EQ(settled.moves + pending.moves, moves);
+    EXPECT_NEAR(all.paid_seconds, spent, 1e-9);
+    EXPECT_NEAR(settled.paid_seconds + pending.paid_seconds, spent, 1e-9);
+    EXPECT_NEAR(settled.saved_seconds + pending.saved_seconds, all.saved_seconds, 1e-6);
+    EXPECT_NEAR(settled.lost_seconds + pending.lost_seconds, all.lost_seconds, 1e-6);
+  }
+}
+
+TEST_F(LedgerProperties, RestBeginsWithinFiveTrialsOfMovesThatDoNotPay) {
+  for (const double per_trial : {0.3, 1.0, 5.0, 8.0, 9.0, 19.0, 64.0, 640.0}) {
+    MoveLedger ledger(std::vector<Placement>(kLayers, kHot),
+                      {.num_ranks = 2, .trial_rows = kTrialRows});
+    constexpr int64_t kIteration = 100;
+    const double gap = kTrialRows / per_trial;
+    double next_switch = 0.0;
+    int64_t first_switch = -1, rests = 0;
+    for (int64_t rows = 0; rests < 3; rows += kIteration) {
+      // While it rests, nothing is planned.
+      for (; next_switch <= static_cast<double>(rows); next_switch += gap) {
+        if (ledger.rests()) continue;
+        ledger.pay(1.0);
+        ledger.switched(0, kHot, 1);  // to where the experts are: it gains nothing
+        if (first_switch < 0) first_switch = rows;
+      }
+      const auto verdict = ledger.add(iteration_of(kIteration), kTopK);
+      if (verdict && verdict->rests) {
+        ++rests;
+        first_switch = -1;
+        EXPECT_GT(verdict->sums.moves, 0);
+        EXPECT_EQ(verdict->sums.saved_seconds, 0.0);
+      }
+      if (first_switch >= 0) {
+        ASSERT_LE(rows - first_switch, 5 * kTrialRows) << per_trial << " switches per trial";
+      }
+    }
+  }
+}
+
+// What nine switches or more in a trial save is counted as well: it goes on while they pay.
+TEST_F(LedgerProperties, ManySwitchesThatPayGoOn) {
+  for (const int per_trial : {9, 19, 64}) {
+    MoveLedger ledger(std::vector<Placement>(kLayers, kHot),
+                      {.num_ranks = 2, .trial_rows = kTrialRows});
+    bool even = false;
+    for (int i = 0; i < 20 * per_trial; ++i) {
+      ledger.pay(1e-3);
+      ledger.switched(0, even ? kHot : kEven, 1);
+      even = !even;
+      // The text changes with the placement, so that it suits it.
+      GroupLoads loads = iteration_of(kTrialRows / per_trial / 10 * 10);
+      if (!even) std::swap(loads.tokens[1], loads.tokens[2]);
+      ledger.add(loads, kTopK);
+      ASSERT_FALSE(ledger.rests()) << per_trial;
+    }
+    EXPECT_GT(ledger.settled().saved_seconds, ledger.settled().paid_seconds);
+  }
 }
 
 }  // namespace
