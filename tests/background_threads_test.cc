@@ -103,7 +103,7 @@ TEST_F(BackgroundThreads, StoppedOnesAreTold) {
     if (missed.size() == 3 || iteration_ == 4000) stopped.resume();
   });
   if (!permitted) GTEST_SKIP() << "this system does not let a parent stop threads";
-  EXPECT_EQ(threads.size(), 3u);
+  EXPECT_EQ(threads.size(), 1u + 2 * kRanks);  // each rank has one that lends priority besides
   for (int thread = -1; thread < kRanks; ++thread) {
     EXPECT_GE(missed[thread], 1) << thread;
     EXPECT_GE(back[thread], 1) << thread;

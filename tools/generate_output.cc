@@ -255,6 +255,7 @@ ordered_json online_json(const GenerateReport& report) {
                        {"bytes", online.bytes},
                        {"hash_failures", online.hash_failures},
                        {"copy_seconds", online.copy_seconds},
+                       {"late_copies", online.lent_copies},
                        {"expected_seconds", online.ledger.expected_seconds},
                        {"saved_seconds", online.ledger.saved_seconds},
                        {"lost_seconds", online.ledger.lost_seconds},
@@ -273,7 +274,8 @@ ordered_json online_json(const GenerateReport& report) {
                                   {"imbalance_before", each.imbalance_before},
                                   {"imbalance_after", each.imbalance_after},
                                   {"seconds", each.seconds},
-                                  {"copy_seconds", each.copy_seconds}});
+                                  {"copy_seconds", each.copy_seconds},
+                                  {"late_copies", each.lent_copies}});
   }
   return json;
 }

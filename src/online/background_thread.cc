@@ -7,18 +7,36 @@
 #include <unistd.h>
 
 namespace wideep::online {
+namespace {
 
-void become_background_thread(const char* name, const std::vector<int>& processors) {
+constexpr int kNormalNice = 0, kLowestNice = 19;
+
+// Linux has a nice value per thread.
+bool set_nice(pid_t thread, int nice) {
+  return ::setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice) == 0;
+}
+
+}  // namespace
+
+void name_and_bind_thread(const char* name, const std::vector<int>& processors) {
   ::pthread_setname_np(::pthread_self(), name);
-  // Linux has a nice value per thread. Errors are ignored: these settings affect speed only.
-  const sched_param none{};
-  ::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
   if (processors.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int processor : processors) CPU_SET(processor, &set);
   ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set);
 }
+
+void become_background_thread(const char* name, const std::vector<int>& processors) {
+  // Errors are ignored: these settings affect speed only.
+  const sched_param none{};
+  ::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);
+  set_nice(::gettid(), kLowestNice);
+  name_and_bind_thread(name, processors);
+}
+
+bool lend_priority(pid_t thread) { return set_nice(thread, kNormalNice); }
+
+void take_priority_back(pid_t thread) { set_nice(thread, kLowestNice); }
 
 }  // namespace wideep::online

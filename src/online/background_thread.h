@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <vector>
 
 namespace wideep::online {
@@ -10,5 +12,13 @@ namespace wideep::online {
 // numbers of those it may use; empty: no change. (A new thread inherits the binding of the thread
 // that creates it, so a bound creator must name them.)
 void become_background_thread(const char* name, const std::vector<int>& processors);
+
+// The same without the priority.
+void name_and_bind_thread(const char* name, const std::vector<int>& processors);
+
+// Gives a background thread of this process the priority of a computing one. False: the system
+// forbids it; that takes CAP_SYS_NICE, or RLIMIT_NICE of 20 or more.
+bool lend_priority(pid_t thread);
+void take_priority_back(pid_t thread);
 
 }  // namespace wideep::online

@@ -23,7 +23,8 @@ struct NoticeHeader {
 
 // Clocks of nodes differ, so times are sent as ages.
 struct UpdaterNotice {
-  int64_t heartbeat_age_ns, copied_experts, copied_bytes, copy_ns, copy_cpu_ns, hash_failures;
+  int64_t heartbeat_age_ns, copied_experts, copied_bytes, copy_ns, cpu_ns, hash_failures;
+  int64_t lent_copies, refused_loans, lender_cpu_ns;
 };
 struct BalancerNotice {
   int64_t heartbeat_age_ns, plan_age_ns;  // plan_age_ns −1: no plan yet
@@ -68,8 +69,11 @@ void store_updater_counters(const UpdaterNotice& received, UpdaterCounters& coun
   counters.copied_experts = received.copied_experts;
   counters.copied_bytes = received.copied_bytes;
   counters.copy_ns = received.copy_ns;
-  counters.copy_cpu_ns = received.copy_cpu_ns;
+  counters.cpu_ns = received.cpu_ns;
   counters.hash_failures = received.hash_failures;
+  counters.lent_copies = received.lent_copies;
+  counters.refused_loans = received.refused_loans;
+  counters.lender_cpu_ns = received.lender_cpu_ns;
 }
 
 void store_balancer_counters(const BalancerNotice& received, BalancerCounters& counters) {
@@ -135,8 +139,11 @@ void BoardRelay::send_updater_counters() const {
                                .copied_experts = counters.copied_experts,
                                .copied_bytes = counters.copied_bytes,
                                .copy_ns = counters.copy_ns,
-                               .copy_cpu_ns = counters.copy_cpu_ns,
-                               .hash_failures = counters.hash_failures});
+                               .cpu_ns = counters.cpu_ns,
+                               .hash_failures = counters.hash_failures,
+                               .lent_copies = counters.lent_copies,
+                               .refused_loans = counters.refused_loans,
+                               .lender_cpu_ns = counters.lender_cpu_ns});
   bridge_.notify(home_, std::move(notice));
 }
 

@@ -72,6 +72,10 @@ TEST_F(BoardRelayTest, CountersReachTheNodeOfRankZero) {
     board.updater(rank).heartbeat_ns = base::wall_ns();
     board.updater(rank).copied_experts = 10 + rank;
     board.updater(rank).hash_failures = rank;
+    board.updater(rank).cpu_ns = 20 + rank;
+    board.updater(rank).lent_copies = 30 + rank;
+    board.updater(rank).refused_loans = 40 + rank;
+    board.updater(rank).lender_cpu_ns = 50 + rank;
     relay.send_updater_counters();
     if (rank != 2) return;
     board.balancer().plans = 7;
@@ -81,6 +85,10 @@ TEST_F(BoardRelayTest, CountersReachTheNodeOfRankZero) {
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(boards_[0]->updater(rank).copied_experts, 10 + rank);
     EXPECT_EQ(boards_[0]->updater(rank).hash_failures, rank);
+    EXPECT_EQ(boards_[0]->updater(rank).cpu_ns, 20 + rank);
+    EXPECT_EQ(boards_[0]->updater(rank).lent_copies, 30 + rank);
+    EXPECT_EQ(boards_[0]->updater(rank).refused_loans, 40 + rank);
+    EXPECT_EQ(boards_[0]->updater(rank).lender_cpu_ns, 50 + rank);
     EXPECT_LT(base::wall_ns() - boards_[0]->updater(rank).heartbeat_ns, 10'000'000'000);
   }
   EXPECT_EQ(boards_[0]->balancer().plans, 7);

@@ -40,7 +40,7 @@ OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool
       options_(std::move(options)),
       relay_(relay),
       mailbox_(pool.num_layers(), pool.num_experts()),
-      copy_cpu_ns_(static_cast<size_t>(board.shape().num_ranks)),
+      paid_ns_of_ranks_(static_cast<size_t>(board.shape().num_ranks)),
       busy_(placements_.size()),
       all_busy_(placements_.size(), 1),
       free_records_(static_cast<size_t>(board.shape().owners()), options_.num_spares) {
@@ -65,7 +65,7 @@ void OnlineBalancer::run() {
   while (!stop_) {
     const int64_t start_ns = base::thread_cpu_ns();
     board_.balancer().heartbeat_ns = base::wall_ns();
-    pay_for_copies();
+    pay_for_threads();
     // Ended steps first: they free records and layers for the decision that follows.
     settle();
     if (const GroupLoads* loads = mailbox_.look(); loads != nullptr) {
@@ -74,9 +74,12 @@ void OnlineBalancer::run() {
       mailbox_.done();
     }
     post_what_fits();
+    show_ledger();
     if (base::wall_ns() - counters_sent_ns_ > kSendIntervalNs) send_counters();
     std::this_thread::sleep_for(sleep_after(base::thread_cpu_ns() - start_ns));
   }
+  pay_for_threads();
+  show_ledger();
   send_counters();
 }
 
@@ -94,21 +97,34 @@ std::chrono::nanoseconds OnlineBalancer::sleep_after(int64_t work_ns) const {
 
 // ---- what moves have brought ----
 
-// Ranks copy at the same time, so the busiest one counts.
-void OnlineBalancer::pay_for_copies() {
+// All that the group's background threads have done since the last call: this thread's planning,
+// publishing and looking, and every rank's copying and hashing. A thread's own clock counts what it
+// got of a processor, and nothing of what others did meanwhile.
+void OnlineBalancer::pay_for_threads() {
   if (!ledger_) return;
-  int64_t most_copy_ns = 0;
-  for (size_t rank = 0; rank < copy_cpu_ns_.size(); ++rank) {
-    const int64_t now_ns = board_.updater(static_cast<int>(rank)).copy_cpu_ns;
-    most_copy_ns = std::max(most_copy_ns, now_ns - copy_cpu_ns_[rank]);
-    copy_cpu_ns_[rank] = now_ns;
+  const int64_t own_ns = base::thread_cpu_ns();
+  int64_t spent_ns = own_ns - std::exchange(paid_ns_, own_ns);
+  for (size_t rank = 0; rank < paid_ns_of_ranks_.size(); ++rank) {
+    const UpdaterCounters& updater = board_.updater(static_cast<int>(rank));
+    const int64_t now_ns = updater.cpu_ns + updater.lender_cpu_ns;
+    spent_ns += now_ns - std::exchange(paid_ns_of_ranks_[rank], now_ns);
   }
-  ledger_->pay(1e-9 * static_cast<double>(most_copy_ns));
+  ledger_->pay(1e-9 * static_cast<double>(spent_ns));
 }
 
 void OnlineBalancer::keep_ledger(const GroupLoads& loads) {
   if (!ledger_) return;
   const auto verdict = ledger_->add(loads, options_.top_k);
+  if (!verdict) return;
+  show_ledger();
+  send_counters();
+  if (on_trust_change_) {
+    on_trust_change_({loads.first_iteration + loads.num_iterations, *verdict});
+  }
+}
+
+void OnlineBalancer::show_ledger() {
+  if (!ledger_) return;
   const LedgerSums& sums = ledger_->sums();
   BalancerCounters& counters = board_.balancer();
   counters.expected_ns = nanoseconds(sums.expected_seconds);
@@ -116,11 +132,6 @@ void OnlineBalancer::keep_ledger(const GroupLoads& loads) {
   counters.lost_ns = nanoseconds(sums.lost_seconds);
   counters.paid_ns = nanoseconds(sums.paid_seconds);
   counters.rests = ledger_->rests();
-  if (!verdict) return;
-  send_counters();
-  if (on_trust_change_) {
-    on_trust_change_({loads.first_iteration + loads.num_iterations, *verdict});
-  }
 }
 
 // ---- from loads to updates ----
@@ -133,10 +144,8 @@ void OnlineBalancer::decide(const GroupLoads& loads) {
                        std::span(loads.tokens).subspan(layer * num_experts, num_experts));
   }
   // Sums of several iterations count as one iteration of the policy.
-  const int64_t before_ns = base::thread_cpu_ns();
   const std::span<const LayerUpdate> updates =
       policy_.end_iteration(placements_, rests() ? all_busy_ : busy_);
-  if (ledger_) ledger_->pay(1e-9 * static_cast<double>(base::thread_cpu_ns() - before_ns));
   std::vector<const LayerUpdate*> sound;
   for (const LayerUpdate& update : updates) {
     if (!is_sound(update)) {
@@ -151,7 +160,7 @@ void OnlineBalancer::decide(const GroupLoads& loads) {
   decision->open = static_cast<int>(sound.size());
   decision->start_ns = base::wall_ns();
   decision->so_far.decided = loads.first_iteration + loads.num_iterations - 1;
-  decision->copy_ns_before = copy_ns();
+  decision->before = copies();
   for (const LayerUpdate* update : sound) {
     decision->so_far.imbalance_before += update->imbalance_before / decision->open;
     decision->so_far.imbalance_after += update->imbalance_after / decision->open;
@@ -273,15 +282,23 @@ void OnlineBalancer::end(Update& update) {
   if (--decision->open > 0) return;
   Rebalance& rebalance = decision->so_far;
   rebalance.seconds = static_cast<double>(base::wall_ns() - decision->start_ns) * 1e-9;
-  rebalance.copy_seconds = static_cast<double>(copy_ns() - decision->copy_ns_before) * 1e-9;
+  const CopyTotals now = copies();
+  rebalance.copy_seconds = static_cast<double>(now.copy_ns - decision->before.copy_ns) * 1e-9;
+  rebalance.lent_copies = now.lent_copies - decision->before.lent_copies;
+  rebalance.refused_loans = now.refused_loans - decision->before.refused_loans;
   if (ledger_) rebalance.ledger = ledger_->sums();
   send_counters();
   if (on_rebalance_) on_rebalance_(rebalance);
 }
 
-int64_t OnlineBalancer::copy_ns() const {
-  int64_t sum = 0;
-  for (int rank = 0; rank < board_.shape().num_ranks; ++rank) sum += board_.updater(rank).copy_ns;
+OnlineBalancer::CopyTotals OnlineBalancer::copies() const {
+  CopyTotals sum;
+  for (int rank = 0; rank < board_.shape().num_ranks; ++rank) {
+    const UpdaterCounters& updater = board_.updater(rank);
+    sum.copy_ns += updater.copy_ns;
+    sum.lent_copies += updater.lent_copies;
+    sum.refused_loans += updater.refused_loans;
+  }
   return sum;
 }
 

@@ -46,6 +46,10 @@ struct Rebalance {
   double imbalance_after = 0.0;
   double seconds = 0.0;       // from the decision to the last switch
   double copy_seconds = 0.0;  // copying time in that span, summed over ranks
+  // Of the copies in that span: those that were late, and got normal priority for it; and loans of
+  // it that the system refused.
+  int64_t lent_copies = 0;
+  int64_t refused_loans = 0;
   // What its moves are expected to save in horizon_tokens, on the critical path.
   double expected_seconds = 0.0;
   LedgerSums ledger;                       // of all moves so far
@@ -65,7 +69,8 @@ struct BalancerOptions {
   int num_spares = 1;                             // spare records of every rank
   std::chrono::microseconds look_interval{1000};  // while updates are under way; else longer
   std::vector<int> processors;  // of the background threads of all ranks; empty: the callers'
-  std::vector<int> layers;      // the model's numbers of the layers, for traces; empty: 0, 1, ...
+  std::chrono::milliseconds lend_after{20};  // priority_lender.h
+  std::vector<int> layers;  // the model's numbers of the layers, for traces; empty: 0, 1, ...
   // num_ranks is set by the balancer. trial_rows 0: nothing is judged, the balancer never rests.
   LedgerOptions ledger = {.trial_rows = 0};
   int top_k = 1;  // rows per token
@@ -88,12 +93,18 @@ class OnlineBalancer {
   LoadMailbox& mailbox() { return mailbox_; }  // the engine's thread
 
  private:
+  // Of all ranks since the start.
+  struct CopyTotals {
+    int64_t copy_ns = 0;
+    int64_t lent_copies = 0;
+    int64_t refused_loans = 0;
+  };
   // A decision of the policy whose updates have not all ended.
   struct Decision {
     Rebalance so_far;
     int open = 0;  // updates that have not ended
     int64_t start_ns = 0;
-    int64_t copy_ns_before = 0;
+    CopyTotals before;
   };
   // An update that has not ended, made in one or more steps.
   struct Update {
@@ -109,8 +120,9 @@ class OnlineBalancer {
   void run();
   std::chrono::nanoseconds sleep_after(int64_t work_ns) const;
   void decide(const GroupLoads& loads);
-  void pay_for_copies();
+  void pay_for_threads();
   void keep_ledger(const GroupLoads& loads);
+  void show_ledger();
   bool is_sound(const LayerUpdate& update) const;
   bool rests() const { return ledger_ && ledger_->rests(); }
   void settle();
@@ -120,7 +132,7 @@ class OnlineBalancer {
   void end(Update& update);
   void send_counters();
   void cancel(Update& update);
-  int64_t copy_ns() const;
+  CopyTotals copies() const;
 
   UpdateBoard& board_;
   const weights::HostPool& pool_;
@@ -133,7 +145,10 @@ class OnlineBalancer {
   const BoardRelay* relay_;
   LoadMailbox mailbox_;
   std::optional<MoveLedger> ledger_;
-  std::vector<int64_t> copy_cpu_ns_;  // [ranks] that the ledger has taken into account
+  // Processor time that the ledger has taken into account: of this thread, and of [ranks] that
+  // copy.
+  int64_t paid_ns_ = 0;
+  std::vector<int64_t> paid_ns_of_ranks_;
   int64_t counters_sent_ns_ = 0;
 
   std::vector<Update> updates_;    // those that have not ended, oldest first

@@ -24,6 +24,7 @@ OnlineRank::OnlineRank(const OnlineSetup& setup, int rank)
                 .num_spares = setup.options.num_spares,
                 .processors = setup.options.processors,
                 .layers = setup.options.layers,
+                .lend_after = setup.options.lend_after,
                 .on_copy = setup.on_copy,
                 .relay = setup.relay}) {
   if (rank != 0) return;

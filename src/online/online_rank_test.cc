@@ -4,11 +4,15 @@
 // expert that the placement says, on all ranks the same placement.
 #include "online/online_rank.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <random>
@@ -46,6 +50,24 @@ balance::ModelPlacement default_placements(int num_ranks) {
     model.layers[layer] = balance::default_placement(kExperts, num_ranks, kSlots).value();
   }
   return model;
+}
+
+// By the kernel's clocks, of this process's threads with names that begin so: a second opinion on
+// what they say themselves.
+int64_t cpu_ns_of_threads(std::string_view prefix) {
+  int64_t sum_ns = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream comm(task.path() / "comm");
+    std::getline(comm, name);
+    if (!name.starts_with(prefix)) continue;
+    // CPUCLOCK_SCHED of one thread: the kernel's ABI, as pthread_getcpuclockid() makes it.
+    const int id = std::stoi(task.path().filename());
+    timespec now{};
+    ::clock_gettime(static_cast<clockid_t>((~static_cast<unsigned>(id) << 3) | 6u), &now);
+    sum_ns += now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+  }
+  return sum_ns;
 }
 
 // A policy that plans a random valid placement for some layers in each iteration.
@@ -86,6 +108,9 @@ struct Run {
   CopyHook on_copy = {};
   bool count_calls = false;  // system calls of what an engine calls in every iteration
   const base::TraceBuffer* trace = nullptr;  // of every second ten iterations
+  LedgerOptions ledger = {.trial_rows = 0};
+  // On rank 0, while all threads still run.
+  std::function<void(const UpdateBoard&)> before_the_end = [](const UpdateBoard&) {};
 };
 
 struct Totals {
@@ -102,8 +127,11 @@ bool is_traced(int64_t iteration) { return iteration / 10 % 2 == 1; }
 // One rank's slots, and its view of all ranks' placements.
 class FakeEngine {
  public:
-  FakeEngine(const OnlineSetup& setup, transport::Endpoint& endpoint)
-      : setup_(setup), endpoint_(endpoint), slots_per_rank_(kSlots / endpoint.num_ranks()) {
+  FakeEngine(const OnlineSetup& setup, transport::Endpoint& endpoint, const Run& run)
+      : setup_(setup),
+        endpoint_(endpoint),
+        run_(run),
+        slots_per_rank_(kSlots / endpoint.num_ranks()) {
     memory_ = base::AlignedBytes(static_cast<size_t>(kLayers * slots_per_rank_) * bytes());
     for (int layer = 0; layer < kLayers; ++layer) {
       placements_.push_back(setup.placement.layers.at(layer).slot_to_expert);
@@ -115,7 +143,7 @@ class FakeEngine {
   }
 
   // trace: switched on and off as it runs.
-  Status run(int64_t wanted_moves, base::TraceSwitch& trace) {
+  Status run(base::TraceSwitch& trace) {
     OnlineRank online(setup_, endpoint_.rank());
     std::mt19937 rng(static_cast<uint32_t>(endpoint_.rank()));
     std::vector<transport::AgreedWords> all;
@@ -123,13 +151,16 @@ class FakeEngine {
       trace.set({.iteration = n, .on = is_traced(n)});
       transport::AgreedWords words = {};
       words[0] = placements_hash();
-      words[1] = setup_.board.balancer().moves >= wanted_moves ? 1 : 0;
+      words[1] = setup_.board.balancer().moves >= run_.moves ? 1 : 0;
       count_system_calls([&] { online.write_states(words); });
       WIDEEP_TRY(endpoint_.agree(words, {.what = "test"}, &all));
       for (const auto& each : all) {
         if (each[0] != words[0]) return failed("ranks differ in their placements");
       }
-      if (all[0][1] == 1) return {};
+      if (all[0][1] == 1) {
+        if (endpoint_.rank() == 0) run_.before_the_end(setup_.board);
+        return endpoint_.agree(words, {.what = "end of test"}, &all);
+      }
       if (n == 1'000'000) return failed("hardly anything moves");
       count_system_calls(
           [&] { online.apply(all, n, [&](const PublishedLayer& layer) { switch_layer(layer); }); });
@@ -180,6 +211,7 @@ class FakeEngine {
 
   const OnlineSetup& setup_;
   transport::Endpoint& endpoint_;
+  const Run& run_;
   int slots_per_rank_;
   base::AlignedBytes memory_;
   std::vector<std::vector<int32_t>> placements_;  // by layer
@@ -201,13 +233,14 @@ Totals run_ranks(const Run& run) {
                           .options = {.layers_in_flight = run.layers_in_flight,
                                       .num_spares = run.num_spares,
                                       .look_interval = std::chrono::microseconds(50),
-                                      .layers = kModelLayers},
+                                      .layers = kModelLayers,
+                                      .ledger = run.ledger},
                           .policy = policy,
                           .on_rebalance = [&](const Rebalance&) { ++totals.rebalances; },
                           .on_copy = run.on_copy};
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = run.num_ranks, .segment_bytes = 64}, [&](transport::Endpoint& endpoint) {
-        FakeEngine engine(setup, endpoint);
+        FakeEngine engine(setup, endpoint, run);
         if (run.count_calls) {
           EXPECT_TRUE(can_count_system_calls());
         }
@@ -216,7 +249,7 @@ Totals run_ranks(const Run& run) {
           base::trace_of_thread = {
               .rank_switch = &trace, .buffer = run.trace, .rank = endpoint.rank()};
         }
-        const Status status = engine.run(run.moves, trace);
+        const Status status = engine.run(trace);
         base::trace_of_thread = {};
         totals.counted[static_cast<size_t>(endpoint.rank())] = counted_system_calls();
         totals.rank_moves[static_cast<size_t>(endpoint.rank())] = engine.moves();
@@ -307,6 +340,24 @@ TEST(OnlineRank, BackgroundThreadsWriteTraceEvents) {
     EXPECT_EQ(count(base::Lane::kBalancer, base::Span::kDecide) > 0, rank == 0);
     EXPECT_EQ(count(base::Lane::kBalancer, base::Span::kPost) > 0, rank == 0);
   }
+}
+
+// The ledger's costs are what the kernel has counted of all background threads: planning,
+// publishing and looking as well as the copies.
+TEST(OnlineRank, WhatIsPaidIsTheProcessorTimeOfAllBackgroundThreads) {
+  int64_t spent_ns = 0, paid_ns = 0;
+  run_ranks({.num_ranks = 3,
+             .num_spares = 4,
+             .moves = 2000,
+             .ledger = {.trial_rows = 1'000'000'000, .may_rest = false},
+             .before_the_end = [&](const UpdateBoard& board) {
+               ::usleep(20'000);  // each thread has told of its last work
+               spent_ns = cpu_ns_of_threads("wideep-");
+               paid_ns = board.balancer().paid_ns;
+             }});
+  EXPECT_GT(spent_ns, 10'000'000);
+  // The two are read one after the other, while the threads run.
+  EXPECT_NEAR(static_cast<double>(paid_ns) / static_cast<double>(spent_ns), 1.0, 0.1);
 }
 
 TEST(OnlineRank, ASlowCopierDelaysNoRank) {

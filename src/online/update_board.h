@@ -26,8 +26,12 @@ struct UpdaterCounters {
   std::atomic<int64_t> copied_experts{0};  // verified
   std::atomic<int64_t> copied_bytes{0};
   std::atomic<int64_t> copy_ns{0};
-  std::atomic<int64_t> copy_cpu_ns{0};    // processor time of it
+  std::atomic<int64_t> cpu_ns{0};         // processor time of its thread: all that it does
   std::atomic<int64_t> hash_failures{0};  // copies whose hash was not the pool's
+  // priority_lender.h:
+  std::atomic<int64_t> lent_copies{0};    // of copied_experts: with normal priority, being late
+  std::atomic<int64_t> refused_loans{0};  // the system does not let it raise a thread's priority
+  std::atomic<int64_t> lender_cpu_ns{0};
 };
 
 // Counters of the group's balancer since the start.

@@ -31,7 +31,8 @@ WeightUpdater::WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
       first_slot_(options_.rank % board.shape().owners() * slots_per_rank_),
       slice_(options_.rank / board.shape().owners() % board.shape().num_slices),
       spare_bytes_(static_cast<size_t>(options_.num_spares) * pool.shape().record_bytes()),
-      updates_(new Update[slot_to_expert.size()]) {
+      updates_(new Update[slot_to_expert.size()]),
+      lender_(board, board.updater(options_.rank), options_.lend_after, options_.processors) {
   WIDEEP_CHECK_GE(options_.num_spares, 1);
   // The updater's thread will write them first and may run anywhere, so first touch would place
   // them on a random node.
@@ -51,6 +52,7 @@ WeightUpdater::WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
 }
 
 void WeightUpdater::stop() {
+  lender_.stop();
   stop_ = true;
   board_.wake();
   if (thread_.joinable()) thread_.join();
@@ -85,15 +87,24 @@ Outcome WeightUpdater::outcome(int layer) const {
 
 void WeightUpdater::run() {
   become_background_thread("wideep-copy", options_.processors);
+  lender_.begin();
   while (!stop_) {
     // Read before look(): a plan posted after that makes the wait return at once.
     const uint32_t seen = board_.num_posts();
     board_.updater(options_.rank).heartbeat_ns = base::wall_ns();
-    const bool found = look();
+    const bool waits = look();
+    if (!waits) lender_.done(seen);
+    count_cpu_time();
     if (base::wall_ns() - counters_sent_ns_ > kSendIntervalNs) send_counters();
-    board_.wait_for_post(seen, found ? kBusyInterval : kLookInterval);
+    board_.wait_for_post(seen, waits ? kBusyInterval : kLookInterval);
   }
+  count_cpu_time();
   send_counters();
+}
+
+// All of the thread's: what it does besides copying is a cost of balancing, too.
+void WeightUpdater::count_cpu_time() {
+  board_.updater(options_.rank).cpu_ns = base::thread_cpu_ns();
 }
 
 void WeightUpdater::send_counters() {
@@ -102,10 +113,9 @@ void WeightUpdater::send_counters() {
   counters_sent_ns_ = base::wall_ns();
 }
 
-// Returns true if a plan is waiting or was begun. Takes back records first: the plans may need
-// them.
+// Returns true if a plan waits for spares. Takes back records first: the plans may need them.
 bool WeightUpdater::look() {
-  bool found = false;
+  bool waits = false;
   for (int layer = 0; layer < board_.shape().num_layers && !stop_; ++layer) {
     Update& update = updates_[layer];
     const UpdateState state = update.state.load(std::memory_order_acquire);
@@ -115,10 +125,13 @@ bool WeightUpdater::look() {
     Update& update = updates_[layer];
     if (update.state.load(std::memory_order_acquire) != UpdateState::kIdle) continue;
     if (board_.generation(layer) == update.generation) continue;
-    found = true;
-    if (enough_spares(update, board_.slot_to_expert(layer))) begin(layer, update);
+    if (enough_spares(update, board_.slot_to_expert(layer))) {
+      begin(layer, update);
+    } else {
+      waits = true;
+    }
   }
-  return found;
+  return waits;
 }
 
 // Puts the records that the layer no longer uses back to the spares: after a switch the old ones,
@@ -169,7 +182,7 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
   const size_t bytes = pool_.shape().record_bytes();
   for (int attempt = 0; attempt < kAttempts && !stop_; ++attempt) {
     base::TraceSpan span(base::Span::kCopyExpert, layer, expert);
-    const int64_t start_ns = base::wall_ns(), start_cpu_ns = base::thread_cpu_ns();
+    const int64_t start_ns = base::wall_ns();
     uint64_t hash = base::copy_and_hash(pool_.record(source), record, bytes, [&] {
       counters.heartbeat_ns = base::wall_ns();
       return !stop_;
@@ -179,11 +192,12 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
       hash = base::content_hash(record, bytes);
     }
     counters.copy_ns += base::wall_ns() - start_ns;
-    counters.copy_cpu_ns += base::thread_cpu_ns() - start_cpu_ns;
+    count_cpu_time();
     if (stop_) break;  // the copy may have been left in the middle
     if (hash == pool_.content_hash(source)) {
       ++counters.copied_experts;
       counters.copied_bytes += static_cast<int64_t>(bytes);
+      counters.lent_copies += lender_.has_lent() ? 1 : 0;
       return true;
     }
     ++counters.hash_failures;

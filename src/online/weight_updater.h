@@ -25,6 +25,7 @@
 
 #include "base/aligned_bytes.h"
 #include "online/board_relay.h"
+#include "online/priority_lender.h"
 #include "online/update_board.h"
 #include "online/update_state.h"
 #include "weights/host_pool.h"
@@ -60,6 +61,7 @@ struct UpdaterOptions {
   int num_spares = 0;           // spare records, at least 1
   std::vector<int> processors;  // of its thread; empty: the caller's
   std::vector<int> layers;      // the model's numbers of the layers, for traces; empty: 0, 1, ...
+  std::chrono::milliseconds lend_after{20};  // copies so late get normal priority
   CopyHook on_copy;
   const BoardRelay* relay = nullptr;  // null if all ranks are on one node
 };
@@ -111,6 +113,7 @@ class WeightUpdater {
   bool enough_spares(const Update& update, std::span<const int32_t> target) const;
   void begin(int layer, Update& update);
   bool copy_expert(int layer, int expert, std::byte* record);
+  void count_cpu_time();
   void send_counters();
 
   UpdateBoard& board_;
@@ -123,6 +126,7 @@ class WeightUpdater {
   int64_t counters_sent_ns_ = 0;    // time of the last send_counters()
   std::unique_ptr<Update[]> updates_;
   std::atomic<bool> stop_{false};
+  PriorityLender lender_;
   std::thread thread_;  // last: it uses everything above
 };
 

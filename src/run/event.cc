@@ -44,7 +44,8 @@ template <typename Wire>
 void transfer(Wire& wire, Is<Rebalance> auto& each) {
   wire.fields(each.iteration, each.decided, each.layers, each.cancelled, each.moves, each.bytes,
               each.imbalance_before, each.imbalance_after, each.seconds, each.copy_seconds,
-              each.expected_seconds, each.ledger, each.switches);
+              each.lent_copies, each.refused_loans, each.expected_seconds, each.ledger,
+              each.switches);
 }
 
 template <typename Wire>

@@ -56,6 +56,8 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
                                                       .imbalance_after = 0.25,
                                                       .seconds = 1.5,
                                                       .copy_seconds = 0.75,
+                                                      .lent_copies = 4,
+                                                      .refused_loans = 3,
                                                       .expected_seconds = 2.5,
                                                       .ledger = {.moves = 3, .paid_seconds = 0.5},
                                                       .switches = {{3, 10, 4}, {5, 12, 5}}});
@@ -69,6 +71,8 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_EQ(rebalance.imbalance_after, 0.25);
   EXPECT_EQ(rebalance.seconds, 1.5);
   EXPECT_EQ(rebalance.copy_seconds, 0.75);
+  EXPECT_EQ(rebalance.lent_copies, 4);
+  EXPECT_EQ(rebalance.refused_loans, 3);
   EXPECT_EQ(rebalance.expected_seconds, 2.5);
   EXPECT_EQ(rebalance.ledger.moves, 3);
   EXPECT_EQ(rebalance.ledger.paid_seconds, 0.5);

@@ -71,6 +71,7 @@ void add_totals(const online::UpdateBoard& board, int num_ranks, OnlineTotals* t
   for (int rank = 0; rank < num_ranks; ++rank) {
     const online::UpdaterCounters& updater = board.updater(rank);
     totals->hash_failures += updater.hash_failures;
+    totals->lent_copies += updater.lent_copies;
     totals->copy_seconds += seconds(updater.copy_ns);
     totals->seconds_since_updater_ran =
         std::max(totals->seconds_since_updater_ran, seconds_since(updater.heartbeat_ns));

@@ -88,6 +88,7 @@ struct OnlineTotals {
   int64_t moves = 0;      // experts copied into slots
   int64_t bytes = 0;      // copied
   int64_t hash_failures = 0;
+  int64_t lent_copies = 0;                  // made with normal priority, being late
   int64_t refused = 0;                      // plans of a policy that were no placement of the layer
   double copy_seconds = 0.0;                // of all ranks' copying threads
   online::LedgerSums ledger;                // what the moves have brought and cost

@@ -10,6 +10,10 @@ std::string many(int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
+std::string copies(int64_t count) {
+  return fmt::format("{} {}", count, count == 1 ? "copy" : "copies");
+}
+
 std::string duration(double seconds) {
   return seconds < 1.0 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
 }
@@ -31,6 +35,14 @@ std::string line_of(const online::Rebalance& each) {
       each.iteration, many(each.layers, "layer"), cancelled, many(each.moves, "expert"),
       static_cast<double>(each.bytes) / (1 << 20), each.imbalance_before, each.imbalance_after,
       each.copy_seconds * 1e3, each.seconds * 1e3);
+  if (each.lent_copies > 0) {
+    line += fmt::format(", {} late: made with normal priority", copies(each.lent_copies));
+  }
+  if (each.refused_loans > 0) {
+    line +=
+        ", copies late: the system does not let a thread raise its priority again (it takes "
+        "CAP_SYS_NICE, or `ulimit -e 20`)";
+  }
   if (each.expected_seconds > 0.0) {
     line += fmt::format(", to save {}; all moves have {}", duration(each.expected_seconds),
                         text_of(each.ledger));

@@ -45,13 +45,21 @@ void BalancerState::members_changed(int num_ranks) {
 
 // Another group counts from zero, also if nobody has told yet. What was counted after the last
 // reading of the one before is lost.
-online::LedgerSums BalancerState::ledger() const {
-  const online::LedgerSums now = totals().ledger;
-  if (now.paid_seconds < last_.paid_seconds) before_ += last_;
+BalancerState::Counted BalancerState::counted() const {
+  const run::OnlineTotals read = totals();
+  const Counted now{read.ledger, read.hash_failures, read.lent_copies};
+  if (now.ledger.paid_seconds < last_.ledger.paid_seconds) before_ += last_;
   last_ = now;
-  online::LedgerSums all = before_;
+  Counted all = before_;
   all += now;
   return all;
+}
+
+BalancerState::Counted& BalancerState::Counted::operator+=(const Counted& other) {
+  ledger += other.ledger;
+  hash_failures += other.hash_failures;
+  lent_copies += other.lent_copies;
+  return *this;
 }
 
 State BalancerState::state() const {
@@ -77,7 +85,8 @@ std::string BalancerState::metrics(const RecentImbalance& imbalance) const {
     text += fmt::format("{}{{state=\"{}\"}} {}\n", kState, name_of(each), each == now ? 1 : 0);
   }
   if (!read_) return text;
-  const online::LedgerSums sums = ledger();
+  const Counted all = counted();
+  const online::LedgerSums& sums = all.ledger;
   return text +
          metric("wideep_ep_expected_gain_seconds_total", "counter",
                 "Critical-path time that moves were expected to save.", sums.expected_seconds) +
@@ -87,15 +96,21 @@ std::string BalancerState::metrics(const RecentImbalance& imbalance) const {
                 "Critical-path time of iterations that moves have made slower.",
                 sums.lost_seconds) +
          metric("wideep_ep_cost_seconds_total", "counter",
-                "Processor time of planning and of the rank that copied most.", sums.paid_seconds) +
+                "Processor time of all background threads of balancing: planning, copying, "
+                "checking and "
+                "publishing.",
+                sums.paid_seconds) +
          metric("wideep_ep_copies_with_wrong_hash_total", "counter",
-                "Copies of experts that were thrown away.", totals().hash_failures);
+                "Copies of experts that were thrown away.", all.hash_failures) +
+         metric("wideep_ep_late_copies_total", "counter",
+                "Copies of experts that were late, and were made with normal priority for it.",
+                all.lent_copies);
 }
 
 nlohmann::ordered_json BalancerState::json() const {
   nlohmann::ordered_json json = {{"state", name_of(state())}};
   if (!read_) return json;
-  const online::LedgerSums sums = ledger();
+  const online::LedgerSums sums = counted().ledger;
   json["expected_seconds"] = sums.expected_seconds;
   json["saved_seconds"] = sums.saved_seconds;
   json["lost_seconds"] = sums.lost_seconds;

@@ -44,13 +44,20 @@ class BalancerState {
 
  private:
   run::OnlineTotals totals() const { return read_(num_ranks_); }
-  online::LedgerSums ledger() const;
+  // What only grows.
+  struct Counted {
+    online::LedgerSums ledger;
+    int64_t hash_failures = 0;
+    int64_t lent_copies = 0;
+    Counted& operator+=(const Counted& other);
+  };
+  Counted counted() const;
 
   std::function<run::OnlineTotals(int)> read_;
   int num_ranks_ = 0;  // 0: as planned
   // Mutable: reading a group's totals may find that they are of another one.
-  mutable online::LedgerSums before_;     // of earlier groups
-  mutable online::LedgerSums last_;       // of this one, when it was last read
+  mutable Counted before_;                // of earlier groups
+  mutable Counted last_;                  // of this one, when it was last read
   std::set<std::pair<int, int>> silent_;  // stage and rank of threads
 };
 

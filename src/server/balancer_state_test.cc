@@ -39,12 +39,14 @@ TEST_F(OnlineState, ShowsWhatMovesHaveBroughtAndCost) {
                     .lost_seconds = 0.5,
                     .paid_seconds = 0.25};
   totals_.hash_failures = 2;
+  totals_.lent_copies = 5;
   EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_imbalance_without_moves 0.7\n"));
   EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_expected_gain_seconds_total 4\n"));
   EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_gain_seconds_total 3\n"));
   EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_loss_seconds_total 0.5\n"));
   EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_cost_seconds_total 0.25\n"));
   EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_copies_with_wrong_hash_total 2\n"));
+  EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_late_copies_total 5\n"));
   EXPECT_THAT(metrics(), HasSubstr("state=\"active\"} 1\n"));
   EXPECT_EQ(balancer_.json()["saved_seconds"], 3.0);
   EXPECT_EQ(asked_ranks_, 0);
@@ -53,10 +55,16 @@ TEST_F(OnlineState, ShowsWhatMovesHaveBroughtAndCost) {
 // Counters of Prometheus never fall, but a group with other members counts from zero.
 TEST_F(OnlineState, SumsGoOnWhenMembersChange) {
   totals_.ledger = {.saved_seconds = 3.0, .paid_seconds = 0.25};
+  totals_.hash_failures = 2;
+  totals_.lent_copies = 5;
   EXPECT_THAT(metrics(), HasSubstr("gain_seconds_total 3\n"));
   balancer_.members_changed(3);
   totals_.ledger = {.saved_seconds = 0.5, .paid_seconds = 0.125};
+  totals_.hash_failures = 0;
+  totals_.lent_copies = 1;
   EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_gain_seconds_total 3.5\n"));
+  EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_copies_with_wrong_hash_total 2\n"));
+  EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_late_copies_total 6\n"));
   EXPECT_EQ(asked_ranks_, 3);
   totals_.ledger = {.saved_seconds = 1.0, .paid_seconds = 0.25};
   EXPECT_THAT(metrics(), HasSubstr("\nwideep_ep_gain_seconds_total 4\n"));
