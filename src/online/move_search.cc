@@ -134,7 +134,7 @@ void MoveSearch::list_retargets(const Placement& placement, double price) {
   const size_t begin = candidates_.size();
   for (const int32_t expert : stuck_experts_) {
     const auto index = static_cast<size_t>(expert);
-    if (most_[index] <= price) break;
+    if (most_[index] <= price || (candidates_.size() > begin && out_of_time())) break;
     const size_t of_expert = candidates_.size();
     for (int rank = 0; rank < shape_.ep_size; ++rank) {
       if (holds(rank, expert)) continue;
@@ -225,6 +225,7 @@ void MoveSearch::list_exchanges(const SampleSet& samples, const Placement& place
   for (const int slot : order_) {
     const double most = most_at(slot);
     if (most <= least) break;  // the other slot's part is at most as much
+    if (!candidates_.empty() && out_of_time()) break;
     const int32_t a = placement.slot_to_expert[static_cast<size_t>(slot)];
     const int rank_a = placement.rank_of_slot(slot);
     int pairs = 0;
@@ -281,6 +282,7 @@ int MoveSearch::make_best(const SampleSet& samples, const SearchGoal& goal, int 
   int tried = 0;
   for (Candidate& candidate : candidates_) {
     candidate.gain = 0.0;
+    if (tried > 0 && out_of_time()) continue;
     if (tried >= effort_.tried && (best > 0.0 || imbalance < kLarge)) continue;
     const double least = effort_.nearly_as_much * best;
     if (candidate.bound - goal.price <= least || candidate.moves() > max_moves) continue;
@@ -300,6 +302,7 @@ int MoveSearch::make_best(const SampleSet& samples, const SearchGoal& goal, int 
     if (candidate.gain <= 0.0 || candidate.gain < effort_.nearly_as_much * best) break;
     if (made + candidate.moves() > max_moves || touches_changed(candidate, *placement)) continue;
     if (made > 0) {
+      if (out_of_time()) break;
       const double gain =
           gain_of(samples, goal, candidate, imbalance, effort_.nearly_as_much * candidate.gain);
       trial_ = *placement;
@@ -345,16 +348,19 @@ void MoveSearch::note_changed(const Candidate& candidate, const Placement& befor
 
 double MoveSearch::run(const SampleSet& samples, const SearchGoal& goal, Placement* placement) {
   cut_short_ = false;
-  const double before = work();
+  end_of_run_ = work() + goal.max_work;
   double imbalance = judge_->examine(samples, *placement, &state_);
   for (int left = goal.max_moves; left > 0 && imbalance > goal.tolerance;) {
-    if (left < goal.max_moves && work() - before > goal.max_work) {
+    if (left < goal.max_moves && out_of_time()) {
       cut_short_ = true;
       break;
     }
     list(samples, goal, *placement);
     const int made = make_best(samples, goal, left, imbalance, placement);
-    if (made == 0) break;
+    if (made == 0) {
+      cut_short_ = out_of_time();
+      break;
+    }
     left -= made;
     imbalance = judge_->examine(samples, *placement, &state_);
   }

@@ -34,7 +34,8 @@ struct SearchGoal {
   double tolerance = 0.0;  // imbalance at which to stop
   double price = 0.0;      // imbalance that each move must gain
   int max_moves = 0;
-  // No further step begins after this much work (MoveSearch::work()); the first step always runs.
+  // No step, list or trial begins after this much work (MoveSearch::work()), but for the first one
+  // of each: a run makes a move if its first trial gains. What has been tried is made.
   double max_work = std::numeric_limits<double>::infinity();
 };
 
@@ -101,6 +102,7 @@ class MoveSearch {
     double gain;
   };
 
+  bool out_of_time() const { return work() >= end_of_run_; }
   int make_best(const SampleSet& samples, const SearchGoal& goal, int max_moves, double imbalance,
                 balance::Placement* placement);
   double gain_of(const SampleSet& samples, const SearchGoal& goal, const Candidate& candidate,
@@ -142,6 +144,7 @@ class MoveSearch {
   std::vector<char> changed_experts_;  // [E] moved by one
   balance::Placement trial_;
   double work_ = 0.0;
+  double end_of_run_ = 0.0;  // work() at which the present run() ends
   bool cut_short_ = false;
 };
 

@@ -232,6 +232,41 @@ TEST(MoveSearch, EndsWhenItsWorkIsDone) {
   EXPECT_LT(balance::count_moves(start, few), balance::count_moves(start, all));
 }
 
+// Whatever the shape: lists and trials end with the work, too, and not only steps, which take
+// milliseconds in large layers.
+TEST(MoveSearch, ARunStaysWithinItsWork) {
+  std::mt19937 rng(5);
+  for (const balance::PlanShape& shape :
+       {balance::PlanShape{.num_experts = 64, .ep_size = 16, .num_slots = 80},
+        balance::PlanShape{.num_experts = 256, .ep_size = 32, .num_slots = 288},
+        balance::PlanShape{.num_experts = 256, .ep_size = 144, .num_slots = 288}}) {
+    const auto experts = static_cast<size_t>(shape.num_experts);
+    std::lognormal_distribution<double> tokens(5.0, 1.0);
+    std::vector<std::vector<int64_t>> loads(12, std::vector<int64_t>(experts));
+    for (auto& load : loads) {
+      for (int64_t& each : load) each = static_cast<int64_t>(tokens(rng));
+    }
+    const SampleSet samples = samples_of(loads, shape.ep_size);
+    const Placement start =
+        balance::default_placement(shape.num_experts, shape.ep_size, shape.num_slots).value();
+    const auto work_of = [&](double most) {
+      PlacementJudge judge(Sharing::kEachSample, shape.num_experts, shape.ep_size);
+      MoveSearch search(shape, &judge);
+      SearchGoal limited = goal(0.001);
+      limited.max_work = most;
+      Placement placement = start;
+      search.run(samples, limited, &placement);
+      EXPECT_GE(balance::count_moves(start, placement), 1);
+      return search.work();
+    };
+    const double all = work_of(1e12), least = work_of(1.0);
+    EXPECT_LT(least, all / 8);
+    for (const double part : {0.2, 0.4, 0.6}) {
+      EXPECT_LT(work_of(part * all), 1.1 * part * all + least) << shape.ep_size << " ranks";
+    }
+  }
+}
+
 TEST(MoveSearch, AMoveMustNotWorsenOtherSamples) {
   // Experts in pairs: what balances one sample alone is the worst in the other.
   const SampleSet samples = samples_of({{4, 1, 4, 1}, {4, 4, 1, 1}}, 2);

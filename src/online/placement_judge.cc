@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "balance/resplit_work.h"
+
 namespace wideep::online {
 namespace {
 
@@ -13,11 +15,7 @@ using balance::Placement;
 
 constexpr double kBalanced = 1e-9;  // imbalance by rounding alone
 
-// Nanoseconds per slot of a new graph of replicas; of one re-split with no rank, and more in
-// proportion to the ranks, for load has further to go (measured at 32 and 64 ranks).
-constexpr double kGraphWork = 8.0;
-constexpr double kSplitWork = 4.0;
-constexpr double kMoreSplitWork = 1.0 / 64.0;
+constexpr double kSlotWork = 2.0;  // nanoseconds of a slot whose load is added to its rank's
 
 }  // namespace
 
@@ -39,10 +37,18 @@ void PlacementJudge::write_equal_shares(const Placement& placement) {
 
 void PlacementJudge::begin(const SampleSet& samples, const Placement& placement) {
   shares_.resize(placement.slot_to_expert.size());
-  if (sharing_ == Sharing::kEqual) return write_equal_shares(placement);
+  if (sharing_ == Sharing::kEqual) {
+    work_ += kSlotWork * placement.num_slots();
+    return write_equal_shares(placement);
+  }
+  const int64_t before = balance::resplit_steps();
   resplitter_.reset(placement);
-  work_ += kGraphWork * placement.num_slots();
   if (sharing_ == Sharing::kExpectedLoad) resplitter_.resplit(samples.expected(), shares_);
+  count_steps_since(before);
+}
+
+void PlacementJudge::count_steps_since(int64_t before) {
+  work_ += kStepWork * static_cast<double>(balance::resplit_steps() - before);
 }
 
 void PlacementJudge::load_ranks(std::span<const double> load, const Placement& placement,
@@ -57,8 +63,13 @@ void PlacementJudge::load_ranks(std::span<const double> load, const Placement& p
 }
 
 double PlacementJudge::max_load(std::span<const double> load, const Placement& placement) {
-  work_ += kSplitWork * (1.0 + kMoreSplitWork * placement.ep_size) * placement.num_slots();
-  if (sharing_ == Sharing::kEachSample) return resplitter_.resplit(load, shares_);
+  if (sharing_ == Sharing::kEachSample) {
+    const int64_t before = balance::resplit_steps();
+    const double most = resplitter_.resplit(load, shares_);
+    count_steps_since(before);
+    return most;
+  }
+  work_ += kSlotWork * placement.num_slots();
   load_ranks(load, placement, &rank_load_);
   return *std::max_element(rank_load_.begin(), rank_load_.end());
 }
@@ -108,6 +119,7 @@ double PlacementJudge::examine(const SampleSet& samples, const Placement& placem
     sample.imbalance = std::max(0.0, load - 1.0);
     sample.shares = shares_;
     load_ranks(samples.load(i), placement, &sample.rank_load);
+    work_ += 2.0 * kSlotWork * placement.num_slots();  // and the shares
     find_hot_ranks(load, &sample);
     sum += samples.weight(i) * sample.imbalance;
   }
@@ -128,8 +140,10 @@ void PlacementJudge::choose_shares(std::span<const double> expected, balance::La
   if (sharing_ == Sharing::kEqual) {
     write_equal_shares(plan->placement);
   } else {
+    const int64_t before = balance::resplit_steps();
     resplitter_.reset(plan->placement);
     resplitter_.resplit(expected, shares_);
+    count_steps_since(before);
   }
   plan->shares = shares_;
 }

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "balance/moves.h"
+#include "balance/placement_components.h"
+#include "balance/resplit_work.h"
 #include "balance/window_swaps.h"
 #include "balance/windowed_load.h"
 #include "base/check.h"
@@ -96,7 +98,7 @@ class WideepPolicy : public PolicyBase {
     goal_.max_work = end_of_turn_ - work();
     goal_.price = with_open ? kPriceOfOpen * price_ : price_;
     const double left = search_.run(samples_, goal_, &plan.placement);
-    if (left > kPlanAnewAbove && !with_open && !search_.cut_short()) {
+    if (left > kPlanAnewAbove && !with_open && !search_.cut_short() && has_time_for(anew_work())) {
       plan_anew(from, left, &plan.placement);
     }
     plan.placement = balance::align_slots(from, std::move(plan.placement));
@@ -140,6 +142,7 @@ class WideepPolicy : public PolicyBase {
 
   void look(int layer_idx, const Placement& placement) {
     Layer& layer = layers_[static_cast<size_t>(layer_idx)];
+    const int64_t steps_before = balance::resplit_steps();
     layer.from_open = layer.due = false;
     const double tokens = window_.open_tokens();
     const bool looked_at = layer.samples_seen == window_.samples_completed() &&
@@ -163,7 +166,8 @@ class WideepPolicy : public PolicyBase {
     }
     layer.urgency = layer.imbalance - layer.calm + kUrgencyOfWaiting * layer.waited;
     if (layer.from_open) layer.urgency += 1.0;
-    look_work_ += kLookWork * shape_.plan.num_slots;
+    look_work_ += kLookWork * shape_.plan.num_slots +
+                  kStepWork * static_cast<double>(balance::resplit_steps() - steps_before);
   }
 
   void assign(SampleSet* samples, int layer_idx, double margin, bool with_open) {
@@ -172,11 +176,16 @@ class WideepPolicy : public PolicyBase {
   }
 
   // Estimates of nanoseconds, as MoveSearch::work(): per slot of a look, per sample and expert of a
-  // set, and per slot of a plan.
-  static constexpr double kLookWork = 6.0;
-  static constexpr double kAssignWork = 5.5;
-  static constexpr double kPlanWork = 1000.0;
+  // set, and per slot of a plan, of which so much more for each sample that it is to balance.
+  static constexpr double kLookWork = 3.0;
+  static constexpr double kAssignWork = 7.0;
+  static constexpr double kPlanWork = 1500.0;
+  static constexpr double kPlanWorkOfSample = 100.0;
   double work() const { return search_.work() + look_work_; }
+  bool has_time_for(double more) const { return work() + more <= end_of_turn_; }
+  double anew_work() const {
+    return (kPlanWork + kPlanWorkOfSample * samples_.size()) * shape_.plan.num_slots;
+  }
 
   // If single moves leave more than this in complete samples, a plan from scratch is compared with
   // them: greedy moves may end in a local optimum after a large change of load.
@@ -187,7 +196,7 @@ class WideepPolicy : public PolicyBase {
   }
 
   void plan_anew(const Placement& from, double imbalance, Placement* placement) {
-    look_work_ += kPlanWork * shape_.plan.num_slots;
+    look_work_ += anew_work();
     planner_->plan(samples_.expected(), &anew_);
     windows_.clear();
     for (int i = 0; i < samples_.size(); ++i) {
@@ -337,10 +346,13 @@ Result<std::unique_ptr<UpdatePolicy>> make_update_policy(const PolicyShape& shap
                     shape.plan.num_groups, shape.plan.num_nodes));
   }
   const bool trt = options.policy == PolicyKind::kTrt;
-  WIDEEP_TRY_ASSIGN(
-      auto planner,
-      balance::make_planner(name_of(options.policy), shape.plan,
-                            {.split = trt ? balance::Split::kEqual : balance::Split::kWeighted}));
+  // With too few spare slots to connect all ranks, a plan for weighted split is made for one load,
+  // takes milliseconds, and is no better for the other samples.
+  const bool weighted = !trt && !balance::components_are_needed(shape.plan);
+  WIDEEP_TRY_ASSIGN(auto planner,
+                    balance::make_planner(
+                        name_of(options.policy), shape.plan,
+                        {.split = weighted ? balance::Split::kWeighted : balance::Split::kEqual}));
   if (trt) {
     return std::unique_ptr<UpdatePolicy>(
         std::make_unique<TrtPolicy>(shape, options, std::move(planner)));
