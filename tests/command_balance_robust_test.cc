@@ -76,7 +76,7 @@ TEST_F(CommandBalanceRobust, PrintsATable) {
 }
 
 TEST_F(CommandBalanceRobust, MethodByName) {
-  for (const char* way : {"sum", "mean", "std:0.5", "recent", "windows", "counts"}) {
+  for (const char* way : {"sum", "plain", "mean", "std:0.5", "recent", "windows", "counts"}) {
     const json result = balance_json(plan(taking_turns(4), 20, {"--robust", way}));
     EXPECT_EQ(result["robust"]["method"], way);
     EXPECT_FALSE(result["robust"].contains("windows_left_out"));

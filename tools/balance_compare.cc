@@ -124,7 +124,9 @@ std::vector<std::string> compare_all(const CompareOptions& options, Comparison* 
   size_t plans = names.size() * kSplits.size() * kRepetitions * input.load.layers.size();
   if (input.windows.num_windows() > 1) {
     names.insert(names.begin() + 1, kRobust);
-    plans += kSplits.size() * static_cast<size_t>(balance::num_layer_plans(input.windows, {}));
+    for (const Split split : kSplits) {
+      plans += static_cast<size_t>(balance::num_layer_plans(input.windows, split, {}));
+    }
   }
   base::Progress progress("planning", static_cast<int64_t>(plans), "layers");
   std::vector<std::string> refusals;

@@ -131,7 +131,7 @@ Result<TimedPlan> make_plan(const PlanOptions& options, const PlanningInput& inp
   balance::PlannerOptions planner_options = options.planning.planner_options();
   planner_options.split = options.split;
   WIDEEP_TRY_ASSIGN(const auto robust, choose_robust(options, input));
-  const int plans = robust ? balance::num_layer_plans(input.windows, *robust)
+  const int plans = robust ? balance::num_layer_plans(input.windows, planner_options.split, *robust)
                            : static_cast<int>(input.load.layers.size());
   base::Progress progress("planning", plans, "layers");
   if (robust) {
@@ -240,7 +240,8 @@ void add_options(command_line::Command command, PlanOptions* options) {
       "--robust", options->robust,
       "How to plan from several windows of load: auto (default with 4 or more "
       "windows) chooses the method that was best on windows left out; or one method: "
-      "sum, mean, std:Z (mean + Z standard deviations), recent, windows (balances "
+      "sum, plain (the sum, planned for equal split), mean, std:Z (mean + Z standard deviations), "
+      "recent, windows (balances "
       "every window), counts (with other replica counts too). off: plan on the sum, as for one "
       "window");
   command.add_choice<RobustObjective>(

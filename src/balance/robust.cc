@@ -26,9 +26,16 @@ constexpr int kTriesToJudge = 200, kLeastTriesToJudge = 5000;  // per slot, and 
 constexpr double kMostZ = 100.0;
 
 const std::vector<RobustMethod>& all_methods() {
-  static const std::vector<RobustMethod> methods = {{Kind::kSum},      {Kind::kMean},
-                                                    {Kind::kStd, 1.0}, {Kind::kRecent},
-                                                    {Kind::kWindows},  {Kind::kCounts}};
+  static const std::vector<RobustMethod> methods = {
+      {Kind::kSum},    {Kind::kPlain},   {Kind::kMean},  {Kind::kStd, 1.0},
+      {Kind::kRecent}, {Kind::kWindows}, {Kind::kCounts}};
+  return methods;
+}
+
+// Those that differ.
+std::vector<RobustMethod> methods_for(Split split) {
+  std::vector<RobustMethod> methods = all_methods();
+  if (split == Split::kEqual) std::erase(methods, RobustMethod{Kind::kPlain});
   return methods;
 }
 
@@ -49,19 +56,22 @@ void add_deviations(const Windows& parts, double z, std::vector<double>* mean) {
   }
 }
 
-bool balances_windows(const RobustMethod& method) {
-  return method.kind == Kind::kWindows || method.kind == Kind::kCounts;
+// Methods whose plan is for equal split, whatever the split: one that weighted shares make perfect
+// for a single load may have odd replica counts, and with few spare slots it is no better for other
+// loads than any plan.
+bool plans_for_equal_split(const RobustMethod& method) {
+  return method.kind == Kind::kPlain || method.kind == Kind::kWindows ||
+         method.kind == Kind::kCounts;
 }
 
-// Plans layers by one method. Both methods that balance every window start from a plan for equal
-// split: one that weighted shares make perfect for the mean may have odd replica counts.
+// Plans layers by one method.
 class MethodPlanner {
  public:
   // equal_planner: for methods that go on from the plan for equal split whatever the split.
   MethodPlanner(LayerPlanner& planner, LayerPlanner& equal_planner, const PlanShape& shape,
                 const PlannerOptions& options, const RobustMethod& method,
                 const CountSearchOptions& count_search)
-      : planner_(balances_windows(method) ? equal_planner : planner),
+      : planner_(plans_for_equal_split(method) ? equal_planner : planner),
         shape_(shape),
         split_(options.split),
         method_(method),
@@ -75,7 +85,7 @@ class MethodPlanner {
     if (method_.kind == Kind::kCounts) {
       search_counts_for_windows(windows, shape_, count_search_, plan);
     }
-    if (balances_windows(method_) && split_ == Split::kWeighted) {
+    if (plans_for_equal_split(method_) && split_ == Split::kWeighted) {
       plan->shares = shares_for_windows(windows, plan->placement);
     }
   }
@@ -206,6 +216,8 @@ std::string name_of(const RobustMethod& method) {
   switch (method.kind) {
     case Kind::kSum:
       return "sum";
+    case Kind::kPlain:
+      return "plain";
     case Kind::kMean:
       return "mean";
     case Kind::kStd:
@@ -234,16 +246,16 @@ Result<RobustMethod> parse_robust_method(std::string_view name) {
     }
   }
   return invalid_input(
-      fmt::format("expected auto, sum, mean, std:Z with Z from 0 to {}, recent, windows or counts, "
-                  "found \"{}\"",
+      fmt::format("expected auto, sum, plain, mean, std:Z with Z from 0 to {}, recent, windows or "
+                  "counts, found \"{}\"",
                   kMostZ, name));
 }
 
 std::vector<double> expected_load(std::span<const std::vector<double>> windows,
                                   const RobustMethod& method) {
   const auto one = [](size_t) { return 1.0; };
-  if (method.kind == Kind::kSum) return weighted_sum(windows, one);
-  // All methods but kSum give windows weights of their own: a window's number of tokens must not
+  if (method.kind == Kind::kSum || method.kind == Kind::kPlain) return weighted_sum(windows, one);
+  // All others give windows weights of their own: a window's number of tokens must not
   // matter.
   const Windows parts = parts_of_windows(windows);
   const auto count = static_cast<double>(windows.size());
@@ -258,9 +270,9 @@ std::vector<double> expected_load(std::span<const std::vector<double>> windows,
   return load;
 }
 
-int num_layer_plans(const WindowedLoad& load, const RobustOptions& robust) {
+int num_layer_plans(const WindowedLoad& load, Split split, const RobustOptions& robust) {
   const size_t evaluated = has_choice(load, robust)
-                               ? all_methods().size() * folds_of(load.num_windows()).size() *
+                               ? methods_for(split).size() * folds_of(load.num_windows()).size() *
                                      judged_layers(load.layers.size()).size()
                                : 0;
   return static_cast<int>(evaluated + load.layers.size());
@@ -281,7 +293,7 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
   equal_options.split = Split::kEqual;
   WIDEEP_TRY_ASSIGN(const auto equal_planner, make_planner("wideep", shape, equal_options));
   if (has_choice(load, robust)) {
-    for (const RobustMethod& method : all_methods()) {
+    for (const RobustMethod& method : methods_for(options.split)) {
       MethodPlanner method_planner(*planner, *equal_planner, shape, options, method,
                                    {.tries_per_slot = kTriesToJudge,
                                     .least_tries = kLeastTriesToJudge,

@@ -7,9 +7,10 @@
 // is left out: each method plans on all others and is evaluated on its windows as they are served:
 // with weighted split by new shares for each window; with equal split half by equal shares and half
 // by new ones, for other engines do the one and wideep's own does the other. What counts is the
-// mean over layers and windows, or the worst window; of many layers, 16 are enough. The best method
-// makes the final plan from all windows. If it gains less than 2 % over method sum, or less than
-// the tolerance, sum makes the plan.
+// mean over layers and windows, or the worst window; of many layers, 16 are enough. With equal
+// split methods sum and plain are the same, and the choice is without plain. The best method makes
+// the final plan from all windows. If it gains less than 2 % over method sum, or less than the
+// tolerance, sum makes the plan.
 //
 // Thread safety: pure functions.
 //
@@ -34,6 +35,7 @@ namespace wideep::balance {
 struct RobustMethod {
   enum class Kind {
     kSum,      // the tokens of all windows
+    kPlain,    // the same, planned for equal split whatever the split, then shares for all windows
     kMean,     // every window counts the same
     kStd,      // the mean plus z standard deviations, for each expert
     kRecent,   // a window counts half of what it would count a quarter of all windows later
@@ -46,7 +48,7 @@ struct RobustMethod {
   bool operator==(const RobustMethod&) const = default;
 };
 
-// "sum", "mean", "std:1.5", "recent", "windows", "counts".
+// "sum", "plain", "mean", "std:1.5", "recent", "windows", "counts".
 std::string name_of(const RobustMethod& method);
 // Errors (invalid input): another name, or a z that is no number from 0 to 100.
 Result<RobustMethod> parse_robust_method(std::string_view name);
@@ -83,7 +85,7 @@ struct RobustPlan {
 };
 
 // The number of layer plans that plan_robust makes in all.
-int num_layer_plans(const WindowedLoad& load, const RobustOptions& options);
+int num_layer_plans(const WindowedLoad& load, Split split, const RobustOptions& options);
 
 // Errors (invalid input): as make_planner; a method other than kSum for a single window, which
 // shows no change. Without a method a single window is planned as kSum.

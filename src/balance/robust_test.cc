@@ -65,7 +65,8 @@ TEST(ExpectedLoad, EachMethod) {
 }
 
 TEST(RobustMethod, NamesAndRefusals) {
-  for (const char* name : {"sum", "mean", "std:1", "std:0.5", "recent", "windows", "counts"}) {
+  for (const char* name :
+       {"sum", "plain", "mean", "std:1", "std:0.5", "recent", "windows", "counts"}) {
     EXPECT_EQ(name_of(parse_robust_method(name).value()), name);
   }
   for (const char* name : {"", "best", "std", "std:", "std:x", "std:-1", "std:1e9", "std:nan"}) {
@@ -89,7 +90,7 @@ TEST(PlanRobust, ChoosesTheBestMethodOnWindowsLeftOut) {
   const RobustPlan plan = plan_robust(load, kShape, {}, options).value();
   EXPECT_EQ(name_of(plan.method), "counts");
   EXPECT_EQ(plan.scores.size(), 6u);
-  EXPECT_EQ(plans, num_layer_plans(load, options));
+  EXPECT_EQ(plans, num_layer_plans(load, Split::kEqual, options));
   for (const MethodScore& score : plan.scores) {
     EXPECT_GE(score.left_out.worst, score.left_out.mean);
     EXPECT_GE(score.left_out.std, 0.0);
@@ -117,6 +118,32 @@ TEST(PlanRobust, TheSumIsThePlanForTheSum) {
   planner->plan(expected_load(load.load[1], {}), &expected);
   EXPECT_EQ(plan.model.placement.layers.at(1), expected.placement);
   EXPECT_TRUE(plan.scores.empty());
+}
+
+// A plan that shares make perfect for the sum is worse for single windows where spare slots are
+// few.
+TEST(PlanRobust, WithWeightedSplitThePlainPlanIsTriedToo) {
+  const WindowedLoad all = taking_turns(12);
+  constexpr PlanShape kFewSpares{.num_experts = 32, .ep_size = 18, .num_slots = 36};
+  const PlannerOptions weighted{.split = Split::kWeighted};
+  const auto later = [&](const RobustOptions& options) {
+    const auto plan = plan_robust(part_of(all, 0, 8), kFewSpares, weighted, options).value();
+    return figures_in_windows(part_of(all, 8, 12), plan.model, true).mean;
+  };
+  int plans = 0;
+  RobustOptions options;
+  options.layer_done = [&] { ++plans; };
+  const RobustPlan chosen = plan_robust(part_of(all, 0, 8), kFewSpares, weighted, options).value();
+  EXPECT_EQ(chosen.scores.size(), 7u);
+  EXPECT_EQ(name_of(chosen.scores[1].method), "plain");
+  EXPECT_EQ(plans, num_layer_plans(part_of(all, 0, 8), Split::kWeighted, options));
+  const double plain = later({.method = RobustMethod{Kind::kPlain}});
+  EXPECT_LE(later({}), plain + 0.01);
+  // With equal split there is nothing to tell it from the sum.
+  const auto plan_of = [&](Kind kind) {
+    return plan_robust(all, kFewSpares, {}, {.method = RobustMethod{kind}}).value().model;
+  };
+  EXPECT_EQ(plan_of(Kind::kPlain).placement.layers, plan_of(Kind::kSum).placement.layers);
 }
 
 TEST(PlanRobust, IsDeterministic) {
