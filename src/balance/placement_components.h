@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -36,8 +37,10 @@ class ComponentPlacer {
   explicit ComponentPlacer(const PlanShape& shape);
 
   // load: [E], finite and ≥ 0. Writes a placement and shares that balance each component perfectly.
-  // Deterministic. Keeps its work space.
-  void place(std::span<const double> load, LayerPlan* plan);
+  // Deterministic. Keeps its work space. to_beat: the imbalance of a plan that there is already. If
+  // a short search comes nowhere near it, a long one would not beat it: false, and no plan.
+  bool place(std::span<const double> load, LayerPlan* plan,
+             double to_beat = std::numeric_limits<double>::infinity());
 
  private:
   struct Component {
@@ -49,7 +52,7 @@ class ComponentPlacer {
 
   void set_load(std::span<const double> load);
   void start();
-  void search();
+  double search(int64_t tries);
   void refresh();
   double hottest() const;
   double cost(double load, int ranks) const;

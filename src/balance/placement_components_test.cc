@@ -77,6 +77,23 @@ TEST(ComponentPlacer, ValidPlansThatDoNotDependOnPlansBefore) {
   }
 }
 
+// Where components are far worse than what there is, a short search shows it and a long one is not
+// made; where they are better or near, they are what a long search finds.
+TEST(ComponentPlacer, GivesUpWhereAPlanIsFarBetter) {
+  std::mt19937 random(7);
+  const PlanShape shape{32, 18, 36};
+  ComponentPlacer placer(shape);
+  const auto load = random_load(random, shape.num_experts, 0.7);
+  LayerPlan plan, same, none;
+  EXPECT_TRUE(placer.place(load, &plan));
+  const double left = imbalance_ratio(plan.placement, load, plan.shares);
+  ASSERT_GT(left, 0.01);
+  EXPECT_TRUE(placer.place(load, &same, left));
+  EXPECT_EQ(same.placement, plan.placement);
+  EXPECT_FALSE(placer.place(load, &none, 0.5 * left));
+  EXPECT_TRUE(none.placement.slot_to_expert.empty());
+}
+
 TEST(ComponentPlacer, LoadsWithoutTokensOrWithOneHotExpert) {
   const PlanShape shape{.num_experts = 10, .ep_size = 6, .num_slots = 12};
   ComponentPlacer placer(shape);

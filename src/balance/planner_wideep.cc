@@ -150,9 +150,9 @@ class WideepPlanner : public LayerPlanner {
 
   // As robust for later loads as any other placement with so few extra replicas.
   void choose_components(std::span<const double> load, LayerPlan* plan) {
-    components_->place(load, &other_);
-    const double other = imbalance_ratio(other_.placement, load, other_.shares);
-    if (other < imbalance_ratio(plan->placement, load, plan->shares)) *plan = other_;
+    const double present = imbalance_ratio(plan->placement, load, plan->shares);
+    if (!components_->place(load, &other_, present)) return;
+    if (imbalance_ratio(other_.placement, load, other_.shares) < present) *plan = other_;
   }
 
   void write(const Board& board, LayerPlan* plan) const {
