@@ -104,6 +104,20 @@ void CodedSource::unpack(int begin, int end, uint8_t* out) const {
   }
 }
 
+bool CodedSource::is_zero(int row, int64_t group_index) const {
+  std::vector<uint8_t> all(static_cast<size_t>(k));
+  unpack(row, row + 1, all.data());
+  const bool is_fp8 = format == WeightFormat::kFp8;
+  const int middle = bits == 8 ? 128 : 8;
+  const int zero = is_fp8                  ? 0
+                   : zeros == Zeros::kNone ? middle
+                                           : zero_point(stored_row(row), group_index);
+  const auto begin = all.begin() + std::min<int64_t>(group_index * group, k);
+  const auto end = all.begin() + std::min<int64_t>((group_index + 1) * group, k);
+  return std::all_of(begin, end,
+                     [&](uint8_t code) { return (is_fp8 ? code & 0x7f : code) == zero; });
+}
+
 std::vector<float> CodedSource::float_scales(int begin, int end) const {
   std::vector<float> values(static_cast<size_t>(end - begin) * static_cast<size_t>(num_groups));
   for (int row = begin; row < end; ++row) {

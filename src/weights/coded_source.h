@@ -56,6 +56,8 @@ struct CodedSource {
   Rows rows(int begin, int end) const;
   // The same as float32. out: [end − begin][k].
   void to_float32(int begin, int end, float* out) const;
+  // Whether all codes of a group mean 0. REQUIRES: integers or fp8.
+  bool is_zero(int row, int64_t group_index) const;
   // Differences of 8-bit codes and zero points need 9 bits, so that no format has them.
   bool has_format() const { return kernels::is_coded(format); }
   int64_t stored_row(int row) const { return first_row + row * row_step; }

@@ -26,8 +26,11 @@ std::vector<int64_t> squeezed(std::vector<int64_t> shape) {
 }  // namespace
 
 NamedTensors::NamedTensors(const TensorSource& files, std::span<const std::string> file_names,
-                           TensorNames names, int num_experts)
-    : files_(files), names_(std::move(names)), num_experts_(num_experts) {
+                           TensorNames names, int num_experts, DeclaredLayout declared)
+    : files_(files),
+      names_(std::move(names)),
+      num_experts_(num_experts),
+      declared_(std::move(declared)) {
   for (const TensorNames::Prefix& prefix : names_.prefixes()) {
     const auto begins = [&](const std::string& name) { return name.starts_with(prefix.second); };
     if (std::none_of(file_names.begin(), file_names.end(), begins)) continue;
@@ -67,6 +70,7 @@ StoredModule NamedTensors::stored(const PublishedTensor& tensor) const {
   module.part = rows == Rows::kSecondHalf || rows == Rows::kOdd ? 1 : 0;
   module.alternating = rows == Rows::kEven || rows == Rows::kOdd;
   module.transposed = tensor.part.transposed;
+  module.declared = &declared_;
   return module;
 }
 

@@ -30,9 +30,10 @@ namespace wideep::weights {
 class NamedTensors : public TensorSource {
  public:
   // files: must outlive the object. file_names: of all tensors of the files, which determine the
-  // prefix. num_experts: the first dimension of tensors that hold all experts.
+  // prefix. num_experts: the first dimension of tensors that hold all experts. declared: of all
+  // modules.
   NamedTensors(const TensorSource& files, std::span<const std::string> file_names,
-               TensorNames names, int num_experts);
+               TensorNames names, int num_experts, DeclaredLayout declared = {});
 
   // Only tensors that the files hold on their own. Errors (invalid input): a part of another
   // tensor.
@@ -77,6 +78,7 @@ class NamedTensors : public TensorSource {
   TensorNames names_;
   std::optional<TensorNames::Prefix> prefix_;
   int num_experts_;
+  DeclaredLayout declared_;
 };
 
 }  // namespace wideep::weights

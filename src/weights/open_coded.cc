@@ -66,6 +66,8 @@ class Opener {
 
   Result<OpenedCodes> open() {
     WIDEEP_TRY(check_groups());
+    WIDEEP_TRY(check_declared());
+    WIDEEP_TRY(check_zero_points());
     WIDEEP_TRY(open_kind());
     return std::move(opened_);
   }
@@ -136,6 +138,57 @@ class Opener {
         fmt::format("{}: expected scales for groups of equal size, found {} for "
                     "{} columns",
                     where(layout_.scales), layout_.num_groups, k_));
+  }
+
+  bool has_integers() const {
+    return layout_.kind == Kind::kPackedIntegers || layout_.kind == Kind::kSignedBytes ||
+           layout_.kind == Kind::kGptq || layout_.kind == Kind::kAwq;
+  }
+
+  // What the file's quantization_config says of all matrices must be so in this one.
+  Status check_declared() const {
+    if (module_.declared == nullptr || !has_integers()) return {};
+    const DeclaredLayout& declared = *module_.declared;
+    if (declared.bits != 0 && declared.bits != layout_.bits) {
+      return invalid_input(fmt::format(
+          "{}: expected codes of {} bits, as quantization_config says, found a shape of {} bits",
+          where(layout_.weight), declared.bits, layout_.bits));
+    }
+    if (!declared.group) return {};
+    const int64_t group = *declared.group <= 0 ? k_ : std::min<int64_t>(*declared.group, k_);
+    if (divided_up(k_, group) == layout_.num_groups && (layout_.group == group || group >= k_)) {
+      return {};
+    }
+    return invalid_input(fmt::format(
+        "{}: expected scales for {} groups of {} columns, as quantization_config.{} says, found {}",
+        where(layout_.scales), divided_up(k_, group), group, declared.group_key,
+        layout_.num_groups));
+  }
+
+  // Of a symmetric file all zero points are the middle. GPTQ's of a file that does not say whether
+  // it is one may be stored in two ways, between which nothing decides if they all look like it.
+  Status check_zero_points() const {
+    if (layout_.zero_points.empty() || layout_.zero_points_are_middle || !has_integers() ||
+        layout_.kind == Kind::kSignedBytes) {
+      return {};
+    }
+    const std::optional<bool> symmetric =
+        module_.declared == nullptr ? std::nullopt : module_.declared->symmetric;
+    const TensorEntry& zeros = *tensors_.find(layout_.zero_points);
+    const int middle = layout_.bits == 8 ? 128 : 8;
+    const bool is_gptq = layout_.kind == Kind::kGptq;
+    if (symmetric == true) {
+      return invalid_input(fmt::format(
+          "{}: expected zero points of {}{}, because quantization_config says that the codes are "
+          "symmetric, found others",
+          where(layout_.zero_points), middle,
+          is_gptq ? fmt::format(", all stored as {} or all as {}", middle - 1, middle) : ""));
+    }
+    if (!is_gptq || symmetric || only_byte(zeros.bytes) != middle_byte(layout_.bits)) return {};
+    return invalid_input(fmt::format(
+        "{}: all are {}, which means {} in a file with sym: true and {} in one with sym: false; "
+        "expected one of them in config.json: quantization_config",
+        where(layout_.zero_points), middle, middle, middle + 1));
   }
 
   Status refuse_transposed() const {
@@ -273,6 +326,7 @@ class Opener {
     const Shape shape = without_ones(stored);
     int64_t count = 1;
     for (const int64_t extent : shape) count *= extent;
+    WIDEEP_TRY(check_blocks(shape, count));
     ScaleGrid& grid = opened_.codes.scales;
     grid = {scales.entry, scales.first, rows_, 0, 0};
     if (count == 1) return {};
@@ -288,11 +342,30 @@ class Opener {
         where(layout_.scales), formats::describe({rows_, k_}), formats::describe(shape)));
   }
 
+  // The number of scales alone does not show the sizes of blocks: those of a transposed tensor may
+  // look right.
+  Status check_blocks(const Shape& shape, int64_t count) const {
+    const DeclaredLayout* declared = module_.declared;
+    if (layout_.kind != Kind::kFp8 || declared == nullptr || declared->block_rows == 0 ||
+        module_.transposed) {
+      return {};
+    }
+    const int64_t rows = declared->block_rows, columns = declared->block_columns;
+    const Shape expected = {divided_up(rows_, rows), divided_up(k_, columns)};
+    if (shape == expected || (count == 1 && expected == Shape{1, 1})) return {};
+    return invalid_input(fmt::format(
+        "{}: expected shape {}, a scale for blocks of {} × {} as quantization_config.{} says, "
+        "found {}",
+        where(layout_.scales), formats::describe(expected), rows, columns, declared->block_key,
+        formats::describe(shape)));
+  }
+
   // largest: the largest element, so that values are finite.
   Status check_scales(float largest) const {
     const CodedSource& codes = opened_.codes;
     const ScaleGrid& grid = codes.scales;
     const bool powers = grid.entry->dtype == Dtype::kU8 || grid.entry->dtype == Dtype::kF8E8M0;
+    const bool negative = module_.declared != nullptr && module_.declared->has_negative_scales;
     int64_t last = -1;
     for (int row = 0; row < n_; ++row) {
       const int64_t line = codes.stored_row(row) / grid.rows_each;
@@ -306,12 +379,30 @@ class Opener {
         } else {
           to_float32(*grid.entry, index, 1, &scale);
         }
-        if (std::isfinite(scale * largest)) continue;
-        return invalid_input(fmt::format("{}: expected finite scales, found {} at {}",
-                                         where(layout_.scales), scale, index));
+        if (!std::isfinite(scale * largest)) {
+          return invalid_input(fmt::format("{}: expected finite scales, found {} at {}",
+                                           where(layout_.scales), scale, index));
+        }
+        if (scale > 0.0f || (scale < 0.0f && negative && has_integers())) continue;
+        // Groups of zeros may have a scale of 0.
+        if (scale == 0.0f && is_zero(row, group)) continue;
+        return invalid_input(fmt::format("{}: expected positive scales, found {} at {}{}",
+                                         where(layout_.scales), scale, index,
+                                         scale == 0.0f ? ", of codes that are not all zero" : ""));
       }
     }
     return {};
+  }
+
+  // All codes of a group in the rows from `row` on that share its scale.
+  bool is_zero(int row, int64_t group) const {
+    const CodedSource& codes = opened_.codes;
+    const int64_t rows_each = codes.scales.rows_each;
+    const int64_t line = codes.stored_row(row) / rows_each;
+    for (; row < n_ && codes.stored_row(row) / rows_each == line; ++row) {
+      if (!codes.is_zero(row, group)) return false;
+    }
+    return true;
   }
 
   // e4m3 scales must be finite and not negative, e8m0 scales times the largest element (6) finite
@@ -349,10 +440,10 @@ class Opener {
                                       fits ? found->shape : with_experts({}), kFloats));
     float scale = 0.0f;
     to_float32(*entry, one_each ? module_.expert : 0, 1, &scale);
-    const bool usable = std::isfinite(scale) && std::isfinite(1.0f / scale);
+    const bool usable = scale > 0.0f && std::isfinite(scale) && std::isfinite(1.0f / scale);
     if (usable || (scale == 0.0f && !layout_.inverse_matrix_scale)) return scale;
-    return invalid_input(
-        fmt::format("{}: expected finite scales, found {} at 0", where(name), scale));
+    return invalid_input(fmt::format("{}: expected positive, finite scales, found {} at {}",
+                                     where(name), scale, one_each ? module_.expert : 0));
   }
 
   // ---- other parts ----

@@ -145,14 +145,14 @@ class Finder {
     if (middle) layout_.zero_points_are_middle = true;
   }
 
-  // The middle is 8 or 128; GPTQ stores one less.
+  // GPTQ stores one less. Some programs do not, which nothing but sym shows: there, both are the
+  // middle.
   bool all_zero_points_are_middle() const {
-    const TensorEntry& zeros = *entry(layout_.zero_points);
-    const unsigned middle = (layout_.bits == 8 ? 128u : 0x88u);
-    const unsigned less = layout_.kind != Kind::kGptq ? 0u : layout_.bits == 8 ? 1u : 0x11u;
-    const auto byte = static_cast<std::byte>(middle - less);
-    return std::all_of(zeros.bytes.begin(), zeros.bytes.end(),
-                       [&](std::byte each) { return each == byte; });
+    const std::optional<std::byte> all = only_byte(entry(layout_.zero_points)->bytes);
+    const std::byte middle = middle_byte(layout_.bits);
+    if (layout_.kind != Kind::kGptq) return all == middle;
+    const bool symmetric = module_.declared != nullptr && module_.declared->symmetric == true;
+    return all == middle_byte(layout_.bits, 1) || (symmetric && all == middle);
   }
 
   template <typename Size>
@@ -213,6 +213,17 @@ MatrixForm StoredLayout::form(int64_t k) const {
 std::vector<int64_t> without_ones(const std::vector<int64_t>& shape) {
   if (shape.size() == 4 && shape[1] == 1 && shape[3] == 1) return {shape[0], shape[2]};
   return shape;
+}
+
+std::optional<std::byte> only_byte(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return {};
+  const bool same = std::ranges::all_of(bytes, [&](std::byte each) { return each == bytes[0]; });
+  return same ? std::optional(bytes[0]) : std::nullopt;
+}
+
+std::byte middle_byte(int bits, unsigned less) {
+  const unsigned middle = (bits == 8 ? 128u : 8u) - less;
+  return static_cast<std::byte>(bits == 8 ? middle : middle * 0x11u);
 }
 
 StoredLayout stored_layout(const StoredModule& module, int64_t k) {

@@ -6,7 +6,10 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,6 +72,11 @@ StoredLayout stored_layout(const StoredModule& module, int64_t k);
 // The size of blocks if `blocks` of them cover `size`: the whole for one block, else the power of
 // two; else the quotient; 0: there is none. For more than one block only one power of two fits.
 int64_t block_size(int64_t size, int64_t blocks);
+
+// The value of all bytes; nullopt: there are several, or none.
+std::optional<std::byte> only_byte(std::span<const std::byte> bytes);
+// A byte of zero points that all are the middle of codes of 4 or 8 bits, minus `less`.
+std::byte middle_byte(int bits, unsigned less = 0);
 
 // [a, b] for [a, 1, b, 1], as ModelOpt writes the scales of blocks; other shapes unchanged.
 std::vector<int64_t> without_ones(const std::vector<int64_t>& shape);

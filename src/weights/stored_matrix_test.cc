@@ -4,6 +4,7 @@
 // the errors for broken files.
 #include "weights/stored_matrix.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -189,6 +190,11 @@ class OnePart : public TensorSource {
   Result<const formats::TensorEntry*> tensor(const std::string& name,
                                              const std::vector<int64_t>& shape) const override {
     return checkpoint_.tensor(name, shape);
+  }
+  Result<const formats::TensorEntry*> tensor(const std::string& name,
+                                             const std::vector<int64_t>& shape,
+                                             std::span<const Dtype> dtypes) const override {
+    return checkpoint_.tensor(name, shape, dtypes);
   }
   StoredModule module(const std::string&) const override { return module_; }
 
@@ -435,6 +441,144 @@ TEST(StoredMatrix, ZeroPointsOfAnyShape) {
     const MatrixForm form = stored_form(*checkpoint, "m.weight", k);
     EXPECT_EQ(form.format, bits == 4 ? WeightFormat::kInt8 : WeightFormat::kBf16);
     EXPECT_EQ(packed(*matrix, WeightFormat::kBf16), packed(WeightFormat::kBf16, expected, n, k));
+  }
+}
+
+// A module "m" of the checkpoint, of which quantization_config says something.
+Result<StoredMatrix> open_declared(const Checkpoint& checkpoint, const DeclaredLayout& declared,
+                                   int n, int k, MatrixForm* form = nullptr) {
+  StoredModule module;
+  module.name = "m";
+  module.declared = &declared;
+  const OnePart source(checkpoint, module);
+  if (form != nullptr) *form = stored_form(source, "m.weight", k);
+  return StoredMatrix::open(source, "m.weight", n, k);
+}
+
+// GPTQ with codes that are all `code`, and stored zero points of which the first may differ.
+std::vector<NamedTensor> gptq(int bits, uint32_t code, uint32_t zero, uint32_t first_zero, int n,
+                              int k) {
+  const auto all = [&](uint32_t value, size_t count) {
+    uint32_t word = 0;
+    for (int i = 0; i < 32 / bits; ++i) word |= value << (i * bits);
+    return std::vector<uint32_t>(count, word);
+  };
+  const int per_word = 32 / bits;
+  auto zeros = all(zero, static_cast<size_t>(2 * n / per_word));
+  zeros[0] = all(first_zero, 1)[0];
+  return {tensor_of("m.qweight", Dtype::kI32, {k / per_word, n},
+                    all(code, static_cast<size_t>(k / per_word * n))),
+          tensor_of("m.qzeros", Dtype::kI32, {2, n / per_word}, zeros),
+          tensor_of("m.scales", Dtype::kF32, {2, n},
+                    std::vector<float>(static_cast<size_t>(2 * n), 0.5f))};
+}
+
+// The zero of a symmetric file is the middle, however it is stored: minus 1 or not.
+TEST(StoredMatrix, ZeroPointsOfSymmetricGptq) {
+  const int n = 16, k = 64;
+  const auto first_value = [&](const std::vector<NamedTensor>& tensors,
+                               const DeclaredLayout& declared, MatrixForm* form) -> Result<float> {
+    const ScratchDirectory scratch;
+    write(scratch, tensors);
+    const auto checkpoint = Checkpoint::open(scratch.path());
+    const auto matrix = open_declared(*checkpoint, declared, n, k, form);
+    if (!matrix.ok()) return matrix.status();
+    std::vector<float> values(static_cast<size_t>(n) * k);
+    matrix->to_float32(0, n, values.data());
+    return values[0];
+  };
+  for (const int bits : {4, 8}) {
+    const uint32_t middle = bits == 8 ? 128 : 8;
+    const DeclaredLayout symmetric = {.bits = bits, .symmetric = true};
+    MatrixForm form;
+    for (const uint32_t zero : {middle - 1, middle}) {
+      const auto value = first_value(gptq(bits, middle + 3, zero, zero, n, k), symmetric, &form);
+      ASSERT_TRUE(value.ok()) << value.status().message();
+      EXPECT_EQ(*value, 1.5f) << bits << " bits, stored " << zero;
+      EXPECT_EQ(form, (MatrixForm{bits == 8 ? WeightFormat::kInt8 : WeightFormat::kInt4, 32}));
+    }
+    for (const auto& [zero, first] : {std::pair(middle, middle - 1), std::pair(middle - 1, middle),
+                                      std::pair(middle - 2, middle - 2), std::pair(0u, 0u)}) {
+      const auto value = first_value(gptq(bits, middle, zero, first, n, k), symmetric, &form);
+      EXPECT_THAT(value.status().message(),
+                  HasSubstr(fmt::format("'m.qzeros': expected zero points of {}, all stored as {} "
+                                        "or all as {}, because",
+                                        middle, middle - 1, middle)));
+    }
+    // Without symmetry, zero points are stored minus 1, and those that would be read otherwise with
+    // it are refused where nothing says which.
+    const DeclaredLayout others = {.bits = bits, .symmetric = false};
+    EXPECT_EQ(first_value(gptq(bits, middle + 3, middle, middle, n, k), others, &form).value(),
+              1.0f);
+    EXPECT_THAT(first_value(gptq(bits, middle, middle, middle, n, k), {}, &form).status().message(),
+                HasSubstr(fmt::format("all are {}, which means {} in a file with sym: true and {}",
+                                      middle, middle, middle + 1)));
+  }
+}
+
+// What quantization_config says of all matrices is compared with each of them.
+TEST(StoredMatrix, ShapesThatContradictTheConfigAreRefused) {
+  const int n = 256, k = 512;
+  const std::vector<uint8_t> codes(static_cast<size_t>(n) * k, 0x38);
+  const DeclaredLayout blocks = {
+      .block_rows = 128, .block_columns = 128, .block_key = "weight_block_size"};
+  for (const auto& shape : {std::vector<int64_t>{2, 4}, {4, 2}, {256, 1}, {2, 2}}) {
+    const ScratchDirectory scratch;
+    std::vector<float> scales(static_cast<size_t>(shape[0] * shape[1]), 1.0f);
+    write(scratch, {tensor_of("m.weight", Dtype::kF8E4M3, {n, k}, codes),
+                    tensor_of("m.weight_scale_inv", Dtype::kF32, shape, scales)});
+    const auto checkpoint = Checkpoint::open(scratch.path());
+    EXPECT_TRUE(open_declared(*checkpoint, {}, n, k).ok()) << "as long as nothing is said";
+    const auto matrix = open_declared(*checkpoint, blocks, n, k);
+    EXPECT_EQ(matrix.ok(), shape == (std::vector<int64_t>{2, 4}));
+    if (matrix.ok()) continue;
+    EXPECT_THAT(matrix.status().message(),
+                HasSubstr("'m.weight_scale_inv': expected shape [2, 4], a scale for blocks of 128 "
+                          "× 128 as quantization_config.weight_block_size says, found ["));
+  }
+  const ScratchDirectory scratch;
+  write(scratch, gptq(4, 9, 7, 7, 16, 64));
+  const auto checkpoint = Checkpoint::open(scratch.path());
+  const auto complaint = [&](const DeclaredLayout& declared) {
+    return open_declared(*checkpoint, declared, 16, 64).status().message();
+  };
+  EXPECT_EQ(complaint({.bits = 4, .group = 32, .group_key = "group_size"}), "");
+  EXPECT_THAT(complaint({.bits = 8}), HasSubstr("expected codes of 8 bits, as"));
+  EXPECT_THAT(complaint({.group = 64, .group_key = "group_size"}),
+              HasSubstr("'m.scales': expected scales for 1 groups of 64 columns, as "
+                        "quantization_config.group_size says, found 2"));
+  EXPECT_THAT(complaint({.group = -1, .group_key = "group_size"}), HasSubstr("1 groups of 64"));
+}
+
+// Scales below 0 turn signs around, and those of 0 lose the codes of their group, unless these are
+// zeros. AutoRound chooses the signs of its scales.
+TEST(StoredMatrix, ScalesMustBePositive) {
+  const int n = 16, k = 64;
+  const auto complaint = [&](std::vector<NamedTensor> tensors, float scale,
+                             const DeclaredLayout& declared) {
+    std::memcpy(tensors.back().bytes.data() + 3 * sizeof(float), &scale, sizeof(scale));
+    const ScratchDirectory scratch;
+    write(scratch, tensors);
+    const auto checkpoint = Checkpoint::open(scratch.path());
+    return open_declared(*checkpoint, declared, n, k).status().message();
+  };
+  const auto fp8 = [&](uint8_t code) {
+    const std::vector<uint8_t> codes(static_cast<size_t>(n) * k, code);
+    return std::vector<NamedTensor>{
+        tensor_of("m.weight", Dtype::kF8E4M3, {n, k}, codes),
+        tensor_of("m.weight_scale", Dtype::kF32, {n, 1}, std::vector<float>(n, 1.0f))};
+  };
+  const DeclaredLayout auto_round = {.has_negative_scales = true};
+  for (const auto& tensors : {gptq(4, 9, 7, 7, n, k), gptq(8, 9, 127, 127, n, k), fp8(0x38)}) {
+    EXPECT_EQ(complaint(tensors, 0.25f, {}), "");
+    EXPECT_THAT(complaint(tensors, -0.25f, {}), HasSubstr("expected positive scales, found -0.25"));
+    EXPECT_THAT(
+        complaint(tensors, 0.0f, {}),
+        HasSubstr("expected positive scales, found 0 at 3, of codes that are not all zero"));
+    EXPECT_EQ(complaint(tensors, -0.25f, auto_round) == "", tensors.size() == 3);
+  }
+  for (const auto& zeros : {gptq(4, 8, 7, 7, n, k), gptq(8, 128, 127, 127, n, k), fp8(0x80)}) {
+    EXPECT_EQ(complaint(zeros, 0.0f, {}), "");
   }
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "formats/safetensors.h"
+#include "weights/declared_layout.h"
 #include "wideep/status.h"
 
 namespace wideep::weights {
@@ -64,7 +65,8 @@ struct StoredModule {
   int part = 0;
   int parts = 1;
   bool alternating = false;
-  bool transposed = false;  // the weight is stored as [k, rows]
+  bool transposed = false;                   // the weight is stored as [k, rows]
+  const DeclaredLayout* declared = nullptr;  // of the checkpoint; null: nothing is said
 
   // Row i of the asked matrix with n rows is row first_row(n) + i · row_step() of all_rows(n).
   int64_t all_rows(int64_t n) const { return parts * n; }
