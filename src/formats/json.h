@@ -45,6 +45,10 @@ class JsonObject {
   std::vector<std::string> keys() const;
   // The keys that no accessor has been asked for yet. (A null counts as absent.)
   std::vector<std::string> unasked_keys() const;
+  // Whether an accessor has been asked for the key.
+  bool was_asked(std::string_view key) const {
+    return asked_ != nullptr && asked_->contains(path_of(key));
+  }
 
   int64_t integer(std::string_view key, IntegerRange range = {}) const;
   int64_t integer_or(std::string_view key, int64_t fallback, IntegerRange range = {}) const;

@@ -34,7 +34,8 @@ Result<std::span<const std::byte>> map(int fd, const std::string& path) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer would be waited for; regular files are never.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return unreadable(path, reason(errno));
   const auto mapped = map(fd, path);
   ::close(fd);  // the mapping remains valid
