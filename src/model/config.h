@@ -41,6 +41,8 @@ struct RopeConfig {
   double softmax_scale_multiplier = 1.0;
   bool truncate = true;  // YaRN: round the correction range to whole dimensions
   int64_t original_max_position_embeddings = 0;
+  // [rotated dimensions / 2] What each frequency is divided by before it is scaled; empty: nothing.
+  std::vector<float> divisors;
   // True: dimension pairs are (0,1), (2,3), ...; false: (i, i + d/2).
   bool interleaved = false;
 
@@ -152,6 +154,7 @@ struct ModelConfig {
   std::vector<int> eos_token_ids;  // config.json's, or generation_config.json's when present
   // Of most matrices, from quantization_config; the checkpoint shows which ones differ.
   kernels::WeightFormat stored_format = kernels::WeightFormat::kBf16;
+  weights::DeclaredLayout declared;  // what it says of all quantised matrices
   RopeConfig rope;
 
   // Attention: grouped-query ...

@@ -30,20 +30,33 @@ inline int positive(const formats::JsonObject& object, std::string_view key, int
   return static_cast<int>(object.integer(key, {.min = 1, .max = max}));
 }
 
-// The storage format of matrices from quantization_config; bf16 without one. Records an error for
-// formats that wideep does not read.
-kernels::WeightFormat read_quantization(const formats::JsonObject& root);
+// Sets stored_format and declared from quantization_config, if there is one. Records an error for
+// formats that wideep does not read, and for keys that change what the tensors mean. Adds a line to
+// config->notes that names keys that are not known. file: for the line.
+void read_quantization(const formats::JsonObject& root, const std::string& file,
+                       ModelConfig* config);
 
-// The same from ModelOpt's hf_quant_config.json, which lies beside a config.json that may not have
-// a quantization_config. Without the file, or without a method in it, *format is unchanged. Errors
-// (invalid input): a method that wideep does not read.
-Status read_hf_quant_config(const std::string& path, kernels::WeightFormat* format);
+// The same from files that lie beside a config.json without a quantization_config: ModelOpt's
+// hf_quant_config.json and AutoGPTQ's quantize_config.json. Without them, or without a method in
+// them, *config is unchanged. Errors (invalid input): a method that wideep does not read.
+Status read_quantization_beside(const std::string& model_dir, ModelConfig* config);
+
+// Whether a key of quantization_config stands for a transform that the tensors do not show: weights
+// may be rotated, so that inputs must be, too.
+bool is_weight_transform(std::string_view key);
+// Whether a value says nothing: null, false, empty, or an object of such values.
+bool says_nothing(const nlohmann::json& value);
 
 // rope_theta and rope_scaling, or rope_parameters, or both when they agree.
 // theta_by_default: of a file without theta; 0: theta is required.
 // REQUIRES: config has its attention and max_position_embeddings.
 RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config,
                      double theta_by_default = 0);
+
+// max_position_embeddings, or the original positions times the factor of a rotary scaling that
+// states both, if that is more: the usual way to switch YaRN on leaves the former as it is.
+// REQUIRES: nothing of the other values.
+int usable_positions(const formats::JsonObject& root, int positions);
 
 // The words of a list with one for each layer, without those beyond the last layer; empty if the
 // key is absent. Records an error for anything but a list of strings.

@@ -2,19 +2,21 @@
 #include "model/config.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
 
 #include "base/printable.h"
 #include "base/try.h"
+#include "formats/files.h"
 #include "formats/json.h"
+#include "formats/python_json.h"
+#include "model/architecture.h"
 #include "model/config_fields.h"
 #include "model/families/family.h"
 #include "model/gguf/gguf_config.h"
+#include "model/null_keys.h"
 
 namespace wideep::model {
 namespace {
@@ -22,51 +24,15 @@ namespace {
 using formats::JsonDocument;
 using formats::JsonObject;
 
-std::string supported_families() {
-  std::vector<std::string_view> names;
-  for (const Family& known : families()) names.push_back(known.model_type);
-  return fmt::format("{}", fmt::join(names, ", "));
+// Files that Python has written may have numbers that JSON does not.
+Result<JsonDocument> parse_python(std::string text, const std::string& name) {
+  formats::quote_python_numbers(&text);
+  return JsonDocument::parse(text, name);
 }
 
-// The first of "architectures": the class that computes the checkpoint.
-std::string architecture_class(const JsonObject& root) {
-  if (!root.has("architectures")) return "";
-  const nlohmann::json& list = root.raw().at("architectures");
-  if (list.is_array() && !list.empty() && list[0].is_string()) return list[0].get<std::string>();
-  root.complain("architectures", "expected a list that begins with a class name");
-  return "";
-}
-
-std::string describe_unsupported(const std::string& name) {
-  if (name.empty()) return "missing";
-  const std::string_view reason = reason_for_refusal(name);
-  return fmt::format("{} is not supported{}{}", base::printable(name), reason.empty() ? "" : ": ",
-                     reason);
-}
-
-// Refuses a model_type of another known family than the class.
-void check_model_type(const JsonObject& root, const std::string& model_type, const Family& family) {
-  const auto known = std::ranges::find(families(), model_type, &Family::model_type);
-  if (known == families().end() || known->read == family.read) return;
-  root.complain("model_type", fmt::format("expected {}, as architectures says, found {}",
-                                          family.model_type, base::printable(model_type)));
-}
-
-// The class decides if there is one: DeepSeek-V3's computes Kimi-K2, whose model_type is its own.
-const Family* find_family(const JsonObject& root) {
-  const std::string class_name = architecture_class(root);
-  const std::string model_type = root.string_or("model_type", "");
-  for (const Family& known : families()) {
-    if (class_name.empty() ? model_type == known.model_type : class_name == known.class_name) {
-      check_model_type(root, model_type, known);
-      return &known;
-    }
-  }
-  const bool by_class = !class_name.empty() || model_type.empty();
-  const std::string& name = by_class ? class_name : model_type;
-  root.complain(by_class ? "architectures" : "model_type",
-                fmt::format("{}; supported: {}", describe_unsupported(name), supported_families()));
-  return nullptr;
+Result<JsonDocument> read_python(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(std::string text, formats::read_file(path));
+  return parse_python(std::move(text), path);
 }
 
 // The dtype is a hint for transformers: wideep reads each tensor as it is stored. All names of
@@ -123,20 +89,31 @@ const JsonObject& with_key(const JsonObject& text, const JsonObject& root, std::
   return text.has(key) ? text : root;
 }
 
+// Records an error if both have the key, with different values.
+void refuse_two(const JsonObject& text, const JsonObject& root, std::string_view key) {
+  if (&text.raw() == &root.raw() || !text.has(key) || !root.has(key)) return;
+  const std::string name(key);
+  if (text.raw().at(name) == root.raw().at(name)) return;
+  root.complain(key, "contradicts text_config's; give one of them");
+}
+
+// outer_ties: as Family's.
 void read_tokens(const JsonObject& text, const JsonObject& root, const std::string& file,
-                 ModelConfig* config) {
+                 bool outer_ties, ModelConfig* config) {
   config->vocab_size = positive(text, "vocab_size", kMaxVocab);
   config->bos_token_id = read_begin_token(with_key(text, root, "bos_token_id"), file, config);
   config->eos_token_ids = read_end_tokens(with_key(text, root, "eos_token_id"), file, config);
   constexpr std::string_view kTied = "tie_word_embeddings";
-  config->tie_word_embeddings = with_key(text, root, kTied).boolean_or(kTied, false);
+  const JsonObject& first = outer_ties && root.has(kTied) ? root : text;
+  config->tie_word_embeddings = with_key(first, root, kTied).boolean_or(kTied, false);
 }
 
 void read_common(const JsonObject& text, const Family& family, ModelConfig* config) {
   config->hidden_size = positive(text, "hidden_size", kMaxHidden);
   config->num_layers = positive(text, "num_hidden_layers", kMaxLayers);
   config->num_heads = positive(text, "num_attention_heads", kMaxHeads);
-  config->max_position_embeddings = positive(text, "max_position_embeddings", kMaxPositions);
+  config->max_position_embeddings =
+      usable_positions(text, positive(text, "max_position_embeddings", kMaxPositions));
   const char* epsilon =
       text.has("norm_eps") && !text.has("rms_norm_eps") ? "norm_eps" : "rms_norm_eps";
   constexpr formats::NumberRange kEpsilons = {.min = 1e-12, .max = 0.1};
@@ -185,20 +162,20 @@ Result<ModelConfig> read_document(const JsonDocument& document, const std::strin
   const JsonObject text = wrapped ? root.object("text_config") : root;
   ModelConfig config;
   config.family = family->model_type;
-  read_tokens(text, root, file, &config);
+  if (wrapped) check_text_model_type(text, *family);
+  read_tokens(text, root, file, family->outer_ties, &config);
   read_common(text, *family, &config);
-  config.stored_format = read_quantization(with_key(text, root, "quantization_config"));
+  refuse_two(text, root, "quantization_config");
+  read_quantization(with_key(text, root, "quantization_config"), file, &config);
   WIDEEP_TRY(document.status());
   config.layers.resize(static_cast<size_t>(config.num_layers));
   family->read(text, &config);
   WIDEEP_TRY(document.status());
   check_layer_types(text, config);
   check_rotary_share(text, config);
+  check_nulls(text, family->model_type);
   WIDEEP_TRY(document.status());
-  if (wrapped) {
-    text.string_or("model_type", "");
-    text.has("architectures");
-  }
+  if (wrapped) text.has("architectures");
   note_unknown_keys(text, file, &config);
   return config;
 }
@@ -208,7 +185,7 @@ Result<ModelConfig> read_document(const JsonDocument& document, const std::strin
 Status read_generation_config(const std::string& path, ModelConfig* config) {
   std::error_code absent;
   if (!std::filesystem::exists(path, absent)) return {};
-  WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(path));
+  WIDEEP_TRY_ASSIGN(const JsonDocument document, read_python(path));
   const JsonObject root = document.root();
   read_begin_token(root, path, config);  // only reported: prompts begin as the tokenizer says
   if (!root.has("eos_token_id")) return document.status();
@@ -243,7 +220,7 @@ Status add_prediction_layers(int count, ModelConfig* config) {
 }
 
 Result<ModelConfig> parse_model_config(const std::string& json, const std::string& name) {
-  WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::parse(json, name));
+  WIDEEP_TRY_ASSIGN(const JsonDocument document, parse_python(json, name));
   return read_document(document, name);
 }
 
@@ -276,13 +253,13 @@ Result<ModelConfig> read_model_config(const std::string& model_dir) {
   const std::filesystem::path dir = model_dir;
   WIDEEP_TRY(refuse_directory_of_gguf(dir));
   const std::string file = dir / "config.json";
-  WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(file));
+  WIDEEP_TRY_ASSIGN(const JsonDocument document, read_python(file));
   WIDEEP_TRY_ASSIGN(ModelConfig config, read_document(document, file));
   constexpr std::string_view kInFile = "quantization_config";
   const JsonObject root = document.root();
   const bool in_text = root.has("text_config") && root.object("text_config").has(kInFile);
   if (!root.has(kInFile) && !in_text) {
-    WIDEEP_TRY(read_hf_quant_config(dir / "hf_quant_config.json", &config.stored_format));
+    WIDEEP_TRY(read_quantization_beside(dir, &config));
   }
   WIDEEP_TRY(read_generation_config(dir / "generation_config.json", &config));
   return config;

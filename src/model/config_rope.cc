@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/spelling.h"
 #include "model/config_fields.h"
+#include "model/families/family.h"
 
 namespace wideep::model {
 namespace {
@@ -39,8 +40,17 @@ bool is_one_of(const std::vector<std::string>& keys, const std::string& key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+// To transformers these are errors, and not what absent keys are.
+void refuse_nulls(const JsonObject& rope) {
+  for (const char* key :
+       {"rope_type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings"}) {
+    if (is_null(rope, key)) rope.complain(key, "null: expected a value, or no such key");
+  }
+}
+
 // Refuses unknown keys, and keys that have no effect with this scaling.
 void refuse_other_keys(const JsonObject& rope, Scaling scaling) {
+  refuse_nulls(rope);
   for (const std::string& key : rope.keys()) {
     if (is_one_of(kCommonKeys, key) || !rope.has(key)) continue;
     if (!is_one_of(kScalingKeys, key)) {
@@ -130,7 +140,7 @@ void read_yarn(const JsonObject& root, const JsonObject& rope, int64_t positions
     rope.complain("beta_fast", fmt::format("expected at least beta_slow {}, found {}",
                                            config->beta_slow, config->beta_fast));
   }
-  config->truncate = rope.boolean_or("truncate", true);
+  config->truncate = rope.boolean_or("truncate", !is_null(rope, "truncate"));
 }
 
 // As transformers' llama3: https://arxiv.org/abs/2407.21783 names the parameters.
@@ -147,9 +157,58 @@ void read_llama3(const JsonObject& root, const JsonObject& rope, int64_t positio
   }
 }
 
+// short_factor or long_factor: a positive number for each pair of rotated dimensions.
+std::vector<float> read_divisors(const JsonObject& rope, std::string_view key,
+                                 const ModelConfig& model) {
+  const int dim = model.is_mla() ? model.qk_rope_head_dim : model.grouped_query.rotary_dim;
+  const auto wrong = [&] {
+    rope.complain(key, fmt::format("expected a list of {} positive numbers", dim / 2));
+    return std::vector<float>();
+  };
+  if (!rope.has(key) || !rope.raw().at(std::string(key)).is_array()) return wrong();
+  std::vector<float> divisors;
+  for (const nlohmann::json& each : rope.raw().at(std::string(key))) {
+    const float divisor = each.is_number() ? each.get<float>() : 0.0f;
+    if (!(divisor > 0.0f) || !std::isfinite(divisor)) return wrong();
+    divisors.push_back(divisor);
+  }
+  return divisors.size() == static_cast<size_t>(dim / 2) ? divisors : wrong();
+}
+
+// longrope has divisors for short texts and for long ones. Those that are the same do not depend on
+// the length: `wideep quantize` writes the divisors of a GGUF file so.
+RopeConfig read_longrope(const JsonObject& rope, const ModelConfig& model) {
+  RopeConfig config;
+  const std::vector<std::string> known = {"short_factor", "long_factor", "factor",
+                                          "attention_factor", "original_max_position_embeddings"};
+  for (const std::string& key : rope.keys()) {
+    if (is_one_of(kCommonKeys, key) || is_one_of(known, key)) continue;
+    rope.complain(key, "not a key of longrope" + base::did_you_mean(key, known));
+  }
+  config.divisors = read_divisors(rope, "short_factor", model);
+  if (readable(rope) && read_divisors(rope, "long_factor", model) != config.divisors) {
+    rope.complain(
+        "long_factor",
+        "expected the numbers of short_factor; wideep computes no frequencies that depend "
+        "on the length of a text");
+  }
+  const auto original = static_cast<double>(
+      rope.integer("original_max_position_embeddings", {.min = 2, .max = kMaxPositions}));
+  const double factor = rope.number_or(
+      "factor", model.max_position_embeddings / std::max(original, 1.0), kScaleRange);
+  const double recommended =
+      factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(std::max(original, 2.0)));
+  config.attention_factor =
+      rope.number_or("attention_factor", recommended, {.min = 1e-6, .max = 1e6});
+  return config;
+}
+
 // Reads one of the two spellings, without theta.
 RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const ModelConfig& model) {
   RopeConfig config;
+  if (rope.has("short_factor") && readable(rope) && scaling_name(rope) == "longrope") {
+    return read_longrope(rope, model);
+  }
   config.scaling = read_scaling(rope);
   refuse_other_keys(rope, config.scaling);
   if (config.scaling == Scaling::kNone) return config;
@@ -195,6 +254,32 @@ double read_theta(const JsonObject& root, double by_default) {
 }
 
 }  // namespace
+
+int usable_positions(const JsonObject& root, int positions) {
+  for (const char* spelling : {"rope_scaling", "rope_parameters"}) {
+    const auto found = root.raw().find(spelling);
+    if (found == root.raw().end() || !found->is_object()) continue;
+    const auto is = [&](const char* key, const char* word) {
+      const auto value = found->find(key);
+      return value != found->end() && *value == word;
+    };
+    const bool scales = is("rope_type", "yarn") || is("rope_type", "llama3") ||
+                        is("type", "yarn") || is("type", "llama3");
+    const nlohmann::json& original =
+        root.raw().value("original_max_position_embeddings", nlohmann::json()).is_null()
+            ? *found
+            : root.raw();
+    const auto number = [](const nlohmann::json& object, const char* key) {
+      const auto value = object.find(key);
+      return value != object.end() && value->is_number() ? value->get<double>() : 0.0;
+    };
+    const double scaled =
+        number(original, "original_max_position_embeddings") * number(*found, "factor");
+    if (!scales || !(scaled > positions) || scaled > static_cast<double>(kMaxPositions)) continue;
+    positions = static_cast<int>(scaled);
+  }
+  return positions;
+}
 
 RopeConfig read_rope(const JsonObject& root, const ModelConfig& config, double theta_by_default) {
   const std::optional<RopeConfig> classic = read_spelling(root, "rope_scaling", config);

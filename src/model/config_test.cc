@@ -119,10 +119,9 @@ TEST(ModelConfig, ArchitectureFromModelTypeWhenNotListed) {
   ASSERT_TRUE(parse(config).ok());
   EXPECT_EQ(parse(config)->family, "qwen3_moe");
   config["model_type"] = "gemma4";
-  EXPECT_THAT(complaint(config), StartsWith("config.json: model_type: gemma4 is not supported; "
-                                            "supported: qwen3_moe, qwen2_moe, "));
+  EXPECT_THAT(complaint(config), StartsWith("config.json: model_type: gemma4 is not supported: "));
   config.erase("model_type");
-  EXPECT_THAT(complaint(config), StartsWith("config.json: architectures: missing; supported: "));
+  EXPECT_THAT(complaint(config), StartsWith("config.json: architectures: missing; expected "));
 }
 
 TEST(ModelConfig, ExpertsUnderEitherName) {
@@ -390,6 +389,26 @@ TEST(ModelConfig, NothingIsUnknownInTheGoldenModels) {
 }
 
 // Whatever the type of a value, the answer is a config or one line.
+// Python writes numbers that JSON does not have. They are read where nothing depends on them.
+TEST(ModelConfig, NumbersOfPython) {
+  const std::string config = golden_json("qwen3_gqa").dump();
+  const auto with = [&](const std::string& key) {
+    return parse_model_config("{" + key + ", " + config.substr(1), "config.json");
+  };
+  for (const char* number : {"NaN", "Infinity", "-Infinity"}) {
+    const auto parsed = with(std::string("\"router_aux_loss_coef\": ") + number);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_THAT(parsed->notes, testing::IsEmpty());
+  }
+  json other = golden_json("qwen3_gqa");
+  other.erase("rms_norm_eps");
+  const std::string text = other.dump();
+  EXPECT_THAT(parse_model_config("{\"rms_norm_eps\": NaN, " + text.substr(1), "config.json")
+                  .status()
+                  .message(),
+              StartsWith("config.json: rms_norm_eps: expected a number"));
+}
+
 TEST(ModelConfig, SurvivesAnyValueOfAnyKey) {
   std::vector<json> originals = {golden_json("deepseek_odd"), golden_json("qwen3_yarn")};
   for (const std::string& family : small_families()) originals.push_back(small_json(family));

@@ -214,6 +214,14 @@ class Matcher {
   }
 
   Status check_excluded(const std::string& name) const {
+    // Its conversion to the original layout takes them for those of the vision part, and fails on
+    // the way back (5.24).
+    if (name.ends_with(".self_wqkv.weight")) {
+      return invalid_input(
+          fmt::format("{}: {}: queries whose rows transformers has rearranged; save the model with "
+                      "save_original_format=False",
+                      where_, base::printable(name)));
+    }
     const std::string instead = objection(config_, name);
     if (instead.empty()) return {};
     return invalid_input(
@@ -276,7 +284,7 @@ class Matcher {
 Status match_tensors(const TensorSource& files, std::span<const std::string> names,
                      const std::string& where, ModelConfig* config) {
   const weights::NamedTensors tensors(files, names, config->tensor_names,
-                                      config->routing.num_experts);
+                                      config->routing.num_experts, config->declared);
   return Matcher(tensors, where, config).match(names);
 }
 

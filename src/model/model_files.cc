@@ -16,7 +16,8 @@ namespace {
 class OwnedTensors : public weights::NamedTensors {
  public:
   OwnedTensors(std::shared_ptr<const weights::Checkpoint> files, const ModelConfig& config)
-      : NamedTensors(*files, files->names(), config.tensor_names, config.routing.num_experts),
+      : NamedTensors(*files, files->names(), config.tensor_names, config.routing.num_experts,
+                     config.declared),
         files_(std::move(files)) {}
 
  private:

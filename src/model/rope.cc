@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/check.h"
+
 namespace wideep::model {
 namespace {
 
@@ -47,8 +49,11 @@ double llama3_frequency(const RopeConfig& config, double base) {
 Rope::Rope(const RopeConfig& config, int rope_dim)
     : attention_factor_(static_cast<float>(config.attention_factor)),
       interleaved_(config.interleaved) {
+  WIDEEP_CHECK(config.divisors.empty() ||
+               config.divisors.size() == static_cast<size_t>(rope_dim / 2));
   for (int i = 0; i < rope_dim / 2; ++i) {
-    const double base = 1.0 / std::pow(config.theta, 2.0 * i / rope_dim);
+    double base = 1.0 / std::pow(config.theta, 2.0 * i / rope_dim);
+    if (!config.divisors.empty()) base /= config.divisors[static_cast<size_t>(i)];
     double frequency = base;
     if (config.scaling == RopeConfig::Scaling::kLinear) frequency = base / config.factor;
     // YaRN, "NTK by parts": high frequencies stay, low ones are divided by the factor.

@@ -28,6 +28,10 @@ bool is_null(const JsonObject& root, std::string_view key) {
   return found != root.raw().end() && found->is_null();
 }
 
+bool flag_or_null(const JsonObject& root, std::string_view key, bool by_default) {
+  return root.boolean_or(key, by_default && !is_null(root, key));
+}
+
 void expect_equal(const JsonObject& root, std::string_view key, std::string_view source,
                   int64_t expected) {
   const int64_t found = root.integer_or(key, expected);
@@ -216,9 +220,20 @@ float read_scale(const JsonObject& root, std::string_view key, double by_default
 }
 
 void name_experts_w123(const std::string& moe, weights::TensorNames* names) {
-  names->rename("mlp.experts.*.gate_proj", moe + ".experts.*.w1")
-      .rename("mlp.experts.*.up_proj", moe + ".experts.*.w3")
-      .rename("mlp.experts.*.down_proj", moe + ".experts.*.w2");
+  for (const std::string& stem : {moe, std::string("mlp")}) {
+    names->rename("mlp.experts.*.gate_proj", stem + ".experts.*.w1")
+        .rename("mlp.experts.*.up_proj", stem + ".experts.*.w3")
+        .rename("mlp.experts.*.down_proj", stem + ".experts.*.w2");
+  }
+  name_experts_below(moe, names);
+}
+
+void name_experts_below(const std::string& moe, weights::TensorNames* names) {
+  for (const char* matrix : {"gate_proj", "up_proj", "down_proj"}) {
+    names->rename(fmt::format("mlp.experts.*.{}", matrix),
+                  fmt::format("{}.experts.*.{}", moe, matrix));
+  }
+  names->fuse_experts(moe + ".experts.gate_up_proj", moe + ".experts.down_proj");
 }
 
 void name_dense_w123(const std::string& dense, weights::TensorNames* names) {

@@ -12,10 +12,15 @@ void read_deepseek_v3(const formats::JsonObject& root, ModelConfig* config) {
   read_deepseek_layers(root, {}, config);
   read_deepseek_routing(root, {}, config);
   config->rope = read_rope(root, *config);
-  config->rope.interleaved = root.boolean_or("rope_interleave", true);
+  config->rope.interleaved = flag_or_null(root, "rope_interleave", true);
   require_full_attention(root, *config);
-  config->tensor_names.prefix("", "language_model.");
-  config->left_out = {"vision_tower.", "mm_projector."};
+  // Kimi-K2.5 as published, and in the two layouts of transformers. Messages name the first.
+  config->tensor_names.rename("model.layers", "model.layers")
+      .rename("model.layers", "model.blocks")
+      .prefix("", "language_model.")
+      .prefix("model.", "model.language_model.");
+  config->left_out = {"vision_tower.", "mm_projector.", "model.vision_tower.",
+                      "model.mm_projector."};
 }
 
 }  // namespace wideep::model

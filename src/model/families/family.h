@@ -27,6 +27,9 @@ struct Family {
   void (*read)(const formats::JsonObject& root, ModelConfig* config);
   // rms_norm_eps of a config without it; 0: it is required.
   double norm_eps = 0;
+  // Of a wrapper with a text_config: its own tie_word_embeddings comes before the text's, because
+  // the head is outside the text model.
+  bool outer_ties = false;
 };
 
 // All families, in the order of docs/models.md.
@@ -110,6 +113,8 @@ inline constexpr formats::IntegerRange kConvolutionWidths = {.min = kernels::kMi
 void require_silu(const formats::JsonObject& root);
 // Whether the key is there with a null, which other accessors take for an absent key.
 bool is_null(const formats::JsonObject& root, std::string_view key);
+// A flag whose null is false, as what is None is to Python.
+bool flag_or_null(const formats::JsonObject& root, std::string_view key, bool by_default);
 // A key that repeats what others say (source, which has the value `expected`).
 void expect_equal(const formats::JsonObject& root, std::string_view key, std::string_view source,
                   int64_t expected);
@@ -117,8 +122,10 @@ void expect_equal(const formats::JsonObject& root, std::string_view key, std::st
 float read_scale(const formats::JsonObject& root, std::string_view key, double by_default);
 
 // The matrices of experts and dense layers are called w1 (gate), w3 (up) and w2 (down), below
-// `moe` and `dense`.
+// `moe` and `dense`. Those of experts may be called as in name_experts_below(), too.
 void name_experts_w123(const std::string& moe, weights::TensorNames* names);
+// The experts lie below `moe`, each on its own, as programs that quantise write them, or fused.
+void name_experts_below(const std::string& moe, weights::TensorNames* names);
 void name_dense_w123(const std::string& dense, weights::TensorNames* names);
 
 // Keys of DeepSeek-V3's latent attention, experts and routing, which others have taken over

@@ -20,9 +20,10 @@ void read_granitemoe(const formats::JsonObject& root, ModelConfig* config) {
   config->routing.method = RoutingMethod::kRenormalize;
   config->shared_intermediate_size = static_cast<int>(
       root.integer_or("shared_intermediate_size", 0, {.min = 0, .max = kMaxIntermediate}));
+  config->tensor_names.fuse_experts("block_sparse_moe.input_linear",
+                                    "block_sparse_moe.output_linear");
+  name_experts_below("block_sparse_moe", &config->tensor_names);
   config->tensor_names
-      .fuse_experts("block_sparse_moe.input_linear", "block_sparse_moe.output_linear")
-      .fuse_experts("block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj")
       .fuse_mlp("mlp.shared_experts", "shared_mlp.input_linear", "shared_mlp.output_linear")
       .rename("mlp.gate", "block_sparse_moe.router.layer")
       .rename("mlp.gate", "block_sparse_moe.router");

@@ -32,8 +32,7 @@ void name_tensors(weights::TensorNames* names) {
       .rename("mlp.gate.e_score_correction_bias", "feed_forward.expert_bias");
   name_experts_w123("feed_forward", names);
   name_dense_w123("feed_forward", names);
-  names->fuse_experts("feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj")
-      .rename("mlp", "feed_forward");
+  names->rename("mlp", "feed_forward");
 }
 
 }  // namespace
