@@ -150,6 +150,25 @@ std::string tokenizer_config(const formats::GgufFile& file) {
   return formats::json_text(config, 2) + "\n";
 }
 
+// rope_freqs.weight in the words of config.json.
+Status add_divisors(const model::GgufConfig& found, const std::string& path,
+                    nlohmann::ordered_json* config) {
+  if (found.divisors.empty()) return {};
+  nlohmann::ordered_json& scaling = (*config)["rope_scaling"];
+  if (!scaling.is_null() && scaling.value("rope_type", "default") != "default") {
+    return invalid_input(
+        fmt::format("{}: tensor 'rope_freqs.weight' beside rope.scaling.type: config.json cannot "
+                    "say both; run the GGUF file as it is",
+                    path));
+  }
+  scaling = {{"rope_type", "longrope"},
+             {"short_factor", found.divisors},
+             {"long_factor", found.divisors},
+             {"attention_factor", 1.0},
+             {"original_max_position_embeddings", (*config)["max_position_embeddings"]}};
+  return {};
+}
+
 // The model of a GGUF file as a checkpoint, under the names that its family publishes.
 Result<weights::QuantizeReport> quantize_gguf(const Options& options, model::ModelConfig config,
                                               base::ThreadPool& pool,
@@ -165,6 +184,7 @@ Result<weights::QuantizeReport> quantize_gguf(const Options& options, model::Mod
   weights::QuantizeSourceOptions to{.output_dir = options.quantize.output_dir,
                                     .format = options.quantize.format,
                                     .config = nlohmann::ordered_json::parse(found.json)};
+  WIDEEP_TRY(add_divisors(found, file.path(), &to.config));
   for (const formats::GgufFile& each : tensors->files().files()) {
     for (const auto& [name, tensor] : each.tensors()) to.bytes_before += tensor.bytes.size();
   }

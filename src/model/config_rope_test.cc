@@ -139,6 +139,38 @@ TEST(RopeConfig, SpellingsThatContradictAreRefused) {
             "give one");
 }
 
+// YaRN is usually switched on beside max_position_embeddings as it was trained.
+TEST(RopeConfig, ScaledContextsAreUsable) {
+  const auto positions = [](const json& rope, int trained, const char* spelling) {
+    json config = classic_json("qwen3_gqa");
+    config["max_position_embeddings"] = trained;
+    config[spelling] = rope;
+    const auto parsed = parse(config);
+    EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+    return parsed.ok() ? parsed->max_position_embeddings : 0;
+  };
+  const json yarn = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
+  json older = yarn;
+  older.erase("rope_type");
+  older["type"] = "yarn";
+  EXPECT_EQ(positions(yarn, 40960, "rope_scaling"), 131072);
+  EXPECT_EQ(positions(older, 40960, "rope_scaling"), 131072);
+  EXPECT_EQ(positions(yarn, 32768, "rope_scaling"), 131072);
+  EXPECT_EQ(positions(yarn, 131072, "rope_scaling"), 131072);
+  EXPECT_EQ(positions(yarn, 163840, "rope_scaling"), 163840);
+  const json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 8192}};
+  EXPECT_EQ(positions(llama3, 8192, "rope_scaling"), 65536);
+  EXPECT_EQ(positions(llama3, 131072, "rope_scaling"), 131072);
+  // Without the trained number of positions there is nothing to multiply.
+  EXPECT_EQ(positions({{"rope_type", "yarn"}, {"factor", 4.0}}, 40960, "rope_scaling"), 40960);
+  EXPECT_EQ(positions({{"rope_type", "linear"}, {"factor", 4.0}}, 4096, "rope_scaling"), 4096);
+}
+
 TEST(RopeConfig, OriginalPositionsOutsideTheScalingComeFirst) {
   json config = deepseek_v3_scaling();
   config["original_max_position_embeddings"] = 8192;
@@ -183,6 +215,32 @@ TEST(RopeConfig, ScalingWithoutAKindIsRefused) {
 }
 
 // The parameters of Llama 4 Scout.
+// Divisors that do not depend on the length of a text.
+TEST(RopeConfig, LongropeWithTheSameDivisors) {
+  json config = classic_json("qwen3_gqa");
+  const json divisors = {1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 8.0};
+  config["rope_scaling"] = {{"rope_type", "longrope"},
+                            {"short_factor", divisors},
+                            {"long_factor", divisors},
+                            {"attention_factor", 1.25},
+                            {"original_max_position_embeddings", 64}};
+  const auto parsed = parse(config);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->rope.divisors, divisors.get<std::vector<float>>());
+  EXPECT_EQ(parsed->rope.attention_factor, 1.25);
+  // transformers' default: sqrt(1 + ln(factor) / ln(original)).
+  config["rope_scaling"].erase("attention_factor");
+  config["rope_scaling"]["factor"] = 4.0;
+  EXPECT_NEAR(parse(config)->rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(64.0)),
+              1e-12);
+  config["rope_scaling"]["long_factor"][2] = 2.25;
+  EXPECT_THAT(complaint(config), HasSubstr("rope_scaling.long_factor: expected the numbers of "
+                                           "short_factor; wideep computes no frequencies that"));
+  config["rope_scaling"]["short_factor"] = {1.0, 2.0};
+  EXPECT_THAT(complaint(config),
+              HasSubstr("rope_scaling.short_factor: expected a list of 8 positive numbers"));
+}
+
 TEST(RopeConfig, Llama3) {
   json config = small_json("llama4_text");
   config["rope_scaling"] = {{"rope_type", "llama3"},

@@ -8,11 +8,12 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <numbers>
 
 #include "base/printable.h"
 #include "base/try.h"
+#include "formats/block_type.h"
 #include "formats/json_text.h"
+#include "formats/shape.h"
 #include "model/gguf/gguf_keys.h"
 
 namespace wideep::model {
@@ -405,63 +406,44 @@ Result<const Architecture*> find_architecture(const formats::GgufFile& file) {
                                    gguf_architectures()));
 }
 
-// ---- Llama 3's rotary scaling ----
+// ---- divisors of frequencies ----
 
-// The converter writes what each frequency is divided by instead of the four parameters. Any
-// parameters with these divisors are as good.
-Result<Json> llama3_scaling(const GgufKeys& keys, const formats::GgufTensor& divisors,
-                            const std::string& path) {
-  const auto count = static_cast<size_t>(divisors.num_elements());
-  const auto refuse = [&](std::string_view why) {
+// rope_freqs.weight: of Llama 3's rotary scaling, or any others.
+Result<std::vector<float>> read_divisors(const formats::GgufTensor& tensor,
+                                         const std::string& path) {
+  const auto refuse = [&](const std::string& what) {
+    return invalid_input(fmt::format("{}: tensor 'rope_freqs.weight': {}", path, what));
+  };
+  if (tensor.type != formats::BlockType::kF32 || tensor.shape.size() != 1) {
+    return refuse(fmt::format("expected a list of F32, found {} of {}",
+                              formats::describe(tensor.shape),
+                              formats::block_type_name(tensor.type)));
+  }
+  std::vector<float> divisors(static_cast<size_t>(tensor.num_elements()));
+  std::memcpy(divisors.data(), tensor.bytes.data(), tensor.bytes.size());
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    if (divisors[i] > 0.0f && std::isfinite(divisors[i])) continue;
+    return refuse(
+        fmt::format("expected positive numbers, by which frequencies are divided, found "
+                    "{} at {}",
+                    divisors[i], i));
+  }
+  return divisors;
+}
+
+// Sets them. REQUIRES: config was read.
+Status set_divisors(const std::vector<float>& divisors, const std::string& path,
+                    ModelConfig* config) {
+  if (divisors.empty()) return {};
+  const int dim = config->is_mla() ? config->qk_rope_head_dim : config->grouped_query.rotary_dim;
+  if (divisors.size() != static_cast<size_t>(dim / 2)) {
     return invalid_input(
-        fmt::format("{}: rope_freqs.weight: expected the divisors of Llama 3's "
-                    "rotary scaling, found {}",
-                    path, why));
-  };
-  if (divisors.type != formats::BlockType::kF32 || count == 0 || divisors.shape.size() != 1) {
-    return refuse("another type or shape");
+        fmt::format("{}: tensor 'rope_freqs.weight': expected a number for each of the {} pairs of "
+                    "rotated dimensions, found {}",
+                    path, dim / 2, divisors.size()));
   }
-  std::vector<float> values(count);
-  std::memcpy(values.data(), divisors.bytes.data(), divisors.bytes.size());
-  const double theta = keys.number_or("rope.freq_base", 10000.0);
-  const double factor = *std::ranges::max_element(values);
-  if (!(factor >= 1.0) || !std::isfinite(factor)) return refuse("numbers below 1");
-  const auto wavelength = [&](size_t i) {
-    return 2 * std::numbers::pi *
-           std::pow(theta, 2.0 * static_cast<double>(i) / (2.0 * static_cast<double>(count)));
-  };
-  // Between the undivided and those divided by the factor, 1 / divisor is linear in
-  // 1 / wavelength.
-  std::vector<size_t> between;
-  size_t undivided = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (values[i] == 1.0f) undivided = i + 1;
-    if (values[i] != 1.0f && values[i] != static_cast<float>(factor)) between.push_back(i);
-  }
-  // Only its ratio to the two factors matters, which are at least 1 if it is large.
-  constexpr double kOriginal = 1 << 24;
-  double low = 0.0, high = 0.0;
-  if (between.size() >= 2) {
-    const auto smooth = [&](size_t i) {
-      return (1.0 / values[i] - 1.0 / factor) / (1.0 - 1.0 / factor);
-    };
-    const double a = kOriginal / wavelength(between.front());
-    const double b = kOriginal / wavelength(between.back());
-    const double slope = (smooth(between.front()) - smooth(between.back())) / (a - b);
-    low = a - smooth(between.front()) / slope;
-    high = low + 1.0 / slope;
-  } else {
-    // All are divided or not: any wavelength between both is a bound.
-    const size_t last = undivided == 0 ? 0 : undivided - 1;
-    low = high =
-        kOriginal / std::sqrt(wavelength(last) * wavelength(std::min(undivided, count - 1)));
-  }
-  if (!(low >= 1.0) || !(high >= low) || !std::isfinite(high)) return refuse("other divisors");
-  return Json{{"rope_type", "llama3"},
-              {"factor", factor},
-              {"low_freq_factor", low},
-              {"high_freq_factor", high},
-              {"original_max_position_embeddings", static_cast<int64_t>(kOriginal)}};
+  config->rope.divisors = divisors;
+  return {};
 }
 
 // ---- errors ----
@@ -519,9 +501,6 @@ Result<GgufConfig> gguf_config(const formats::GgufFiles& files) {
   keys.config["model_type"] = architecture->model_type;
   read_common(keys);
   architecture->read(keys);
-  if (const formats::GgufTensor* divisors = keys.tensor("rope_freqs.weight")) {
-    WIDEEP_TRY_ASSIGN(keys.config["rope_scaling"], llama3_scaling(keys, *divisors, file.path()));
-  }
   if (scales_weights(keys) && !keys.config.contains("routed_scaling_factor")) {
     return invalid_input(
         fmt::format("{}: {}.expert_weights_scale: expected 1 or none (the models of "
@@ -530,6 +509,9 @@ Result<GgufConfig> gguf_config(const formats::GgufFiles& files) {
   }
   read_tokens(file, keys);
   GgufConfig result;
+  if (const formats::GgufTensor* divisors = keys.tensor("rope_freqs.weight")) {
+    WIDEEP_TRY_ASSIGN(result.divisors, read_divisors(*divisors, file.path()));
+  }
   result.architecture = architecture->name;
   result.json = formats::json_text(keys.config, 2) + "\n";
   result.moves_rotated_rows = architecture->moves_rotated_rows;
@@ -548,6 +530,7 @@ Result<ModelConfig> read_gguf_config(const formats::GgufFiles& files) {
   auto parsed = parse_model_config(found.json, path);
   if (!parsed.ok()) return with_key_of_file(parsed.status(), path, found.origins);
   ModelConfig config = std::move(*parsed);
+  WIDEEP_TRY(set_divisors(found.divisors, path, &config));
   config.notes.insert(config.notes.end(), found.notes.begin(), found.notes.end());
   return config;
 }

@@ -23,6 +23,8 @@ struct GgufConfig {
   // Converters have moved the rows of queries and keys, from (i, i + d/2) to (2 i, 2 i + 1) of each
   // head, where rotation takes pairs.
   bool moves_rotated_rows = false;
+  // RopeConfig::divisors, which config.json has only as those of longrope.
+  std::vector<float> divisors;
   // Keys of config.json and the keys of the file that they come from.
   std::map<std::string, std::string> origins;
   std::vector<std::string> notes;

@@ -5,10 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numbers>
+#include <limits>
 
 #include "formats/gguf_testing.h"
 #include "model/gguf/gguf_tensors.h"
+#include "model/rope.h"
 
 namespace wideep::model {
 namespace {
@@ -86,8 +87,6 @@ TEST(GgufConfig, BadInputIsOneLine) {
               HasSubstr("llama.expert_weights_scale: expected 1 or none"));
   EXPECT_THAT(error_of(mixtral().string("llama.rope.scaling.type", "longrope")),
               HasSubstr("longrope is not supported"));
-  EXPECT_THAT(error_of(mixtral().floats("rope_freqs.weight", {4}, {1, 0.5f, 0.25f, 1})),
-              HasSubstr("rope_freqs.weight"));
 }
 
 // Keys are called as in config.json, with the file's own behind.
@@ -114,34 +113,54 @@ TEST(GgufConfig, UnknownKeysAreNoted) {
   EXPECT_THAT(config->notes, testing::Contains(HasSubstr("llama.some.new_key")));
 }
 
-// The divisors of llama.cpp's converter give back frequencies that are the same.
-TEST(GgufConfig, DivisorsOfLlama3AreItsParameters) {
-  const double theta = 10000.0, factor = 8.0, low = 1.0, high = 4.0, original = 32.0;
-  std::vector<float> divisors;
-  for (int i = 0; i < 4; ++i) {
-    const double wavelength = 2 * std::numbers::pi * std::pow(theta, 2.0 * i / 8);
-    const double smooth = (original / wavelength - low) / (high - low);
-    divisors.push_back(static_cast<float>(wavelength < original / high ? 1.0
-                                          : wavelength > original / low
-                                              ? factor
-                                              : 1 / ((1 - smooth) / factor + smooth)));
+// Each frequency is divided by its number, whatever the numbers are.
+TEST(GgufConfig, DivisorsOfFrequenciesAreUsedAsTheyAre) {
+  for (const std::vector<float>& divisors :
+       {std::vector<float>{1, 1, 1, 1}, std::vector<float>{2, 1, 1, 1},
+        std::vector<float>{1, 1, 3.5f, 8}, std::vector<float>{8, 8, 8, 8},
+        std::vector<float>{0.5f, 1, 1, 0.25f}}) {
+    const Parsed parsed(mixtral().floats("rope_freqs.weight", {4}, divisors));
+    const auto config = read_gguf_config(*parsed.files);
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->rope.scaling, RopeConfig::Scaling::kNone);
+    const Rope rope(config->rope, 8);
+    std::vector<float> cos_sin(8);
+    rope.angles(7, cos_sin.data());
+    for (size_t i = 0; i < 4; ++i) {
+      const double angle = 7 / std::pow(10000.0, i / 4.0) / double{divisors[i]};
+      EXPECT_NEAR(cos_sin[i], std::cos(angle), 1e-6) << i;
+      EXPECT_NEAR(cos_sin[4 + i], std::sin(angle), 1e-6) << i;
+    }
   }
-  const Parsed parsed(mixtral().floats("rope_freqs.weight", {4}, divisors));
+}
+
+// Scaling comes after the division, as in llama.cpp.
+TEST(GgufConfig, DivisorsBesideScaling) {
+  const Parsed parsed(mixtral()
+                          .string("llama.rope.scaling.type", "linear")
+                          .number("llama.rope.scaling.factor", 4.0f)
+                          .floats("rope_freqs.weight", {4}, {2, 1, 1, 1}));
   const auto config = read_gguf_config(*parsed.files);
   ASSERT_TRUE(config.ok()) << config.status().message();
-  EXPECT_EQ(config->rope.scaling, RopeConfig::Scaling::kLlama3);
-  const double scale = static_cast<double>(config->rope.original_max_position_embeddings);
-  for (int i = 0; i < 4; ++i) {
-    const double wavelength = 2 * std::numbers::pi * std::pow(theta, 2.0 * i / 8);
-    const double wide = scale / config->rope.low_freq_factor;
-    const double narrow = scale / config->rope.high_freq_factor;
-    const double smooth = (scale / wavelength - config->rope.low_freq_factor) /
-                          (config->rope.high_freq_factor - config->rope.low_freq_factor);
-    const double divisor = wavelength < narrow ? 1.0
-                           : wavelength > wide ? config->rope.factor
-                                               : 1 / ((1 - smooth) / config->rope.factor + smooth);
-    EXPECT_NEAR(divisor, divisors[static_cast<size_t>(i)], 1e-5) << i;
+  std::vector<float> cos_sin(8);
+  Rope(config->rope, 8).angles(4, cos_sin.data());
+  EXPECT_NEAR(cos_sin[0], std::cos(4.0 / 8), 1e-6);
+  EXPECT_NEAR(cos_sin[1], std::cos(4.0 / 10 / 4), 1e-6);
+}
+
+TEST(GgufConfig, DivisorsThatAreNoneAreRefused) {
+  const auto refusal = [](std::vector<float> divisors) {
+    const uint64_t count = divisors.size();
+    return error_of(mixtral().floats("rope_freqs.weight", {count}, std::move(divisors)));
+  };
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const float wrong : {0.0f, -1.0f, kNaN, std::numeric_limits<float>::infinity()}) {
+    EXPECT_THAT(refusal({1, 1, wrong, 1}),
+                HasSubstr("m: tensor 'rope_freqs.weight': expected positive numbers, by which "
+                          "frequencies are divided, found"));
   }
+  EXPECT_THAT(refusal({1, 1}), HasSubstr("m: tensor 'rope_freqs.weight': expected a number for "
+                                         "each of the 4 pairs of rotated dimensions, found 2"));
 }
 
 // All tensors of mixtral() but one, which has other rows if there are any.
@@ -194,9 +213,12 @@ TEST(GgufTensors, NameWhatIsMissingOrHasAnotherShape) {
 }
 
 TEST(GgufTensors, RefuseTensorsThatWouldChangeResults) {
-  GgufBuilder builder = with_tensors();
-  builder.floats("blk.0.attn_output.bias", {32}, std::vector<float>(32));
-  EXPECT_THAT(opened(builder).message(), HasSubstr("tensor 'blk.0.attn_output.bias'"));
+  for (const std::string name :
+       {"blk.0.attn_output.bias", "rope_factors_long.weight", "rope_factors_short.weight"}) {
+    GgufBuilder builder = with_tensors();
+    builder.floats(name, {32}, std::vector<float>(32));
+    EXPECT_THAT(opened(builder).message(), HasSubstr("tensor '" + name + "'"));
+  }
 }
 
 }  // namespace

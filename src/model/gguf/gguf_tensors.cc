@@ -448,9 +448,10 @@ Status GgufTensors::match(ModelConfig* config) const {
         ++num_mtp;
         continue;
       }
-      // They would change results: biases that the family does not have, scales beside codes.
+      // They would change results: biases that the family does not have, scales beside codes,
+      // divisors of frequencies that depend on the length.
       if (name.ends_with(".bias") || name.ends_with(".scale") ||
-          (layer && *layer >= config->num_all_layers())) {
+          name.starts_with("rope_factors_") || (layer && *layer >= config->num_all_layers())) {
         return invalid_input(fmt::format(
             "{}: tensor '{}': a tensor that the model's description leaves out, which has {} "
             "layers of {}; wideep does not compute it",
