@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "model/gguf/packing_notes.h"
 #include "model/match_tensors.h"
+#include "model/rounding_notes.h"
 #include "weights/stored_matrix.h"
 
 namespace wideep::model {
@@ -51,7 +52,7 @@ Result<ModelFiles> ModelFiles::reopen(const std::string& model_dir, const ModelC
 
 std::vector<std::string> ModelFiles::packing_notes(const ModelConfig& config,
                                                    const ModelForms& forms) const {
-  if (gguf_ == nullptr) return {};
+  if (gguf_ == nullptr) return rounding_notes(config, forms, *tensors_);
   return model::packing_notes(config, forms, *gguf_);
 }
 

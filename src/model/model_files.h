@@ -33,7 +33,7 @@ class ModelFiles {
   // The tensors with the files that they need.
   std::unique_ptr<weights::TensorSource> take_tensors() && { return std::move(tensors_); }
 
-  // What becomes of the types of a GGUF file in these forms; empty for a checkpoint.
+  // What becomes of the types of a GGUF file, or of the dtypes of a checkpoint, in these forms.
   std::vector<std::string> packing_notes(const ModelConfig& config, const ModelForms& forms) const;
   // nullptr: a checkpoint.
   const GgufTensors* gguf() const { return gguf_; }
