@@ -21,6 +21,8 @@ const char* finish_name(FinishReason reason) {
       return "stop";
     case FinishReason::kLength:
       return "length";
+    case FinishReason::kNotNumbers:
+      return "error";
     case FinishReason::kNotFinished:
     case FinishReason::kFailed:
       break;

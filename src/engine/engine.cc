@@ -366,7 +366,8 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
   if (reports_tokens()) {
     record.prompt_tokens = step.prompt_tokens;
     for (const std::vector<Verdict>& verdicts : verdicts_) {
-      record.generated_tokens += static_cast<int64_t>(verdicts.size());
+      const bool has_failed = verdicts.back().reason == FinishReason::kNotNumbers;
+      record.generated_tokens += static_cast<int64_t>(verdicts.size()) - (has_failed ? 1 : 0);
     }
     record.queue = scheduler_.record();
     record.verified = std::move(verified_);
@@ -457,7 +458,7 @@ Status Engine::predict(const Scheduler::Step& step, std::span<const Yield> yield
     const auto count = static_cast<int>(yields[i].tokens.size());
     const bool ends = verdicts_[i].back().reason != FinishReason::kNotFinished;
     const int drafts = ends ? 0 : Speculation::most_drafts(*step.sampled[i], count);
-    yielded.push_back({.tokens = yields[i].tokens, .drafts = std::min(most_drafts_, drafts)});
+    yielded.push_back({.tokens = yields[i].known(), .drafts = std::min(most_drafts_, drafts)});
   }
   return mtp_->draft(step, yielded, passes_, state_.iteration);
 }
@@ -474,7 +475,7 @@ void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
       verified_.push_back({sequence.request.index, sequence.num_verifying, count - 1});
     }
     continuations.push_back({.sequence = &sequence,
-                             .tokens = (*yields)[i].tokens,
+                             .tokens = (*yields)[i].known(),
                              .ends = verdicts_[i].back().reason != FinishReason::kNotFinished,
                              .predicted = mtp_ ? std::span<const int32_t>(mtp_->drafts()[i])
                                                : std::span<const int32_t>()});
@@ -553,6 +554,8 @@ Status Engine::complete_oldest() {
     Yield& yield = oldest.yields[i];
     const FinishReason reason = verifier_.reason_to_finish(
         sequence, yield.tokens.back(), static_cast<int>(yield.tokens.size()) - 1);
+    // No further token: any other stands for it until the sequence has ended.
+    if (yield.tokens.back() == kNoToken) yield.tokens.back() = 0;
     scheduler_.append(sequence, yield.tokens, std::move(yield.drafts));
     if (reason == FinishReason::kNotFinished) continue;
     const int request = sequence.request.index;

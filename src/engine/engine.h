@@ -119,8 +119,13 @@ class Engine {
   enum class Next { kContinue, kEnd, kLeave };
   // What a step has yielded for a sequence.
   struct Yield {
-    std::vector<int32_t> tokens;  // at least one
+    std::vector<int32_t> tokens;  // at least one, the last of which may be kNoToken: it has failed
     std::vector<int32_t> drafts;  // that may follow
+
+    // Those that are tokens.
+    std::span<const int32_t> known() const {
+      return std::span(tokens).first(tokens.size() - (tokens.back() == kNoToken ? 1 : 0));
+    }
   };
   // An iteration in flight: its tokens have not been appended to the sequences yet.
   struct MicroBatch {

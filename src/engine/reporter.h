@@ -14,10 +14,12 @@
 namespace wideep::engine {
 
 // kStop: an end token, or the request was cancelled. kLength: max_tokens were generated. kFailed:
-// no token; nobody goes on with the request (run::RankDied::failed).
-enum class FinishReason : uint8_t { kNotFinished, kStop, kLength, kFailed };
+// no token; nobody goes on with the request (run::RankDied::failed). kNotNumbers: no token; the
+// model has computed logits that are no numbers, from which nothing follows.
+enum class FinishReason : uint8_t { kNotFinished, kStop, kLength, kFailed, kNotNumbers };
 
-// A token of a request. Of the ranks that compute the request, one reports it.
+// A token of a request; with kNotNumbers, that there is none (kNoToken). Of the ranks that compute
+// the request, one reports it.
 struct SampledToken {
   int request_index = 0;
   Sampled sampled;

@@ -118,6 +118,14 @@ int32_t draw(std::span<const float> logits, const SamplingParams& params, double
 
 }  // namespace
 
+bool are_numbers(const kernels::Kernels& kernels, std::span<const float> logits) {
+  // Without an early exit, so that the compiler vectorises the loop.
+  bool has_nan = false;
+  for (const float logit : logits) has_nan |= logit != logit;
+  return !has_nan &&
+         std::isfinite(logits[kernels.argmax(logits.data(), static_cast<int>(logits.size()))]);
+}
+
 float log_probability(const kernels::Kernels& kernels, std::span<const float> logits,
                       int32_t token) {
   const float largest = logits[kernels.argmax(logits.data(), static_cast<int>(logits.size()))];

@@ -18,6 +18,9 @@
 
 namespace wideep::engine {
 
+// In the place of a token where there is none.
+inline constexpr int32_t kNoToken = -1;
+
 struct Sampled {
   int32_t token = 0;
   // Of the token under softmax(logits) of all tokens, before temperature and cuts.
@@ -30,8 +33,13 @@ struct AllowedTokens {
   std::function<std::span<const uint64_t>()> bits;  // [vocab / 64]; REQUIRES: one is set
 };
 
-// logits: [vocab]. request: Request::draw. step: how many tokens the request has generated before.
-// allowed: null: all tokens. Temperature and cuts then apply to the allowed ones among themselves.
+// Whether a token follows from the logits: none is NaN, and the largest is finite. A broken model,
+// or one whose sums have overflowed, has others.
+bool are_numbers(const kernels::Kernels& kernels, std::span<const float> logits);
+
+// logits: [vocab], numbers. request: Request::draw. step: how many tokens the request has generated
+// before. allowed: null: all tokens. Temperature and cuts then apply to the allowed ones among
+// themselves.
 Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
                const SamplingParams& params, int request, int step,
                const AllowedTokens* allowed = nullptr);

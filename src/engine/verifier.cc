@@ -60,6 +60,9 @@ Sampled Verifier::sample_allowed(const Sequence& sequence, int step, std::span<c
 
 Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const float> logits,
                           bool thinks, const grammar::Progress& followed) const {
+  if (!are_numbers(kernels_, logits)) {
+    return {.sampled = {.token = kNoToken}, .reason = FinishReason::kNotNumbers, .likely = {}};
+  }
   const Request& request = sequence.request;
   const int step = sequence.num_generated() + index;
   // Log-probabilities are those of the logits before.
@@ -94,6 +97,7 @@ std::optional<Sampled> Verifier::keep_draft(const Sequence& sequence, int index,
 }
 
 FinishReason Verifier::reason_to_finish(const Sequence& sequence, int32_t token, int before) const {
+  if (token == kNoToken) return FinishReason::kNotNumbers;
   if (sequence.cancelled) return FinishReason::kStop;
   const bool ends_here = std::ranges::find(end_tokens_, token) != end_tokens_.end();
   if (ends_here && !sequence.request.ignore_eos) return FinishReason::kStop;

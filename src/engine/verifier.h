@@ -43,6 +43,7 @@ class Verifier {
         reports_(reports),
         constraints_(constraints) {}
 
+  // At least one verdict. The last one is kNotNumbers where no token follows from the logits.
   // logits_after(i): after the sequence's last token (0) and its num_verifying drafts. Notes in the
   // sequence whether it thinks, and how far it has followed its grammar.
   std::vector<Verdict> verify(Sequence& sequence,

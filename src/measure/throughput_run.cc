@@ -191,11 +191,20 @@ class EventPump {
     }
   }
   bool was_stopped() const { return stopped_; }
+  // Of a request that has failed alone.
+  const Status& failure() const { return failure_; }
 
  private:
   void take(const run::WeightsRead& read) { parts_.loading.add(read.bytes); }
   void take(const run::RanksReady&) { parts_.issuer.start(parts_.group.requests()); }
   void take(const run::Token& token) {
+    // Times of a model that does not compute mean nothing.
+    if (token.finish_reason == engine::FinishReason::kNotNumbers && failure_.ok()) {
+      failure_ =
+          failed(fmt::format("request {}: {}", token.request_index, run::kNotNumbersMessage));
+      parts_.group.stop();
+    }
+    if (!failure_.ok()) return;
     const bool last = parts_.records.token(token);
     if (token.finish_reason != engine::FinishReason::kNotFinished) parts_.issuer.finished();
     if (last) parts_.view.request_done();
@@ -217,6 +226,7 @@ class EventPump {
 
   Parts parts_;
   bool stopped_ = false;
+  Status failure_;
 };
 
 }  // namespace
@@ -238,6 +248,7 @@ Result<ThroughputRun> run_throughput(const ThroughputOptions& given, ThroughputV
   pump.run();
   issuer.end();
   const Status written = run->write_trace();
+  WIDEEP_TRY(pump.failure());
   WIDEEP_TRY(group->result());
   WIDEEP_TRY(written);
   if (log) WIDEEP_TRY(log->status());

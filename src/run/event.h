@@ -61,6 +61,10 @@ struct RankDied {
   int moved = 0;              // requests that others go on with
   std::vector<int> failed;    // requests that nobody will go on with
 };
+// What a request's FinishReason::kNotNumbers means, for its user.
+inline constexpr std::string_view kNotNumbersMessage =
+    "the model has computed logits that are no numbers (NaN or infinite), from which no token "
+    "follows: its weights, their quantisation or its config.json may be damaged";
 // A token of a request. The Iteration event of an iteration follows its tokens.
 struct Token {
   int request_index = 0;

@@ -196,6 +196,7 @@ std::optional<Event> Generation::next() {
 
 void Generation::take(const Token& token) {
   PromptResult& result = report_.results[static_cast<size_t>(token.request_index)];
+  if (token.finish_reason == engine::FinishReason::kNotNumbers) return take_failure(token);
   tokenizer::StreamDecoder& decoder = decoders_[static_cast<size_t>(token.request_index)];
   text_ = {.prompt = token.request_index,
            .text = decoder.push(token.sampled.token),
@@ -206,6 +207,18 @@ void Generation::take(const Token& token) {
   result.text += text_.text;
   result.finish_reason = token.finish_reason;
   result.digest = token.digest;
+}
+
+// The others go on.
+void Generation::take_failure(const Token& token) {
+  PromptResult& result = report_.results[static_cast<size_t>(token.request_index)];
+  result.finish_reason = token.finish_reason;
+  tokenizer::StreamDecoder& decoder = decoders_[static_cast<size_t>(token.request_index)];
+  text_ = {.prompt = token.request_index, .text = decoder.flush(), .last = true};
+  result.text += text_.text;
+  if (!not_numbers_.ok()) return;
+  not_numbers_ = failed(fmt::format("prompt {}: token {}: {}", token.request_index,
+                                    result.tokens.size(), kNotNumbersMessage));
 }
 
 void Generation::take(const Iteration& iteration) {
@@ -253,6 +266,7 @@ void Generation::take(const RankEnded& rank) {
 
 Result<GenerateReport> Generation::take_report() {
   report_.ended = group_->result();
+  if (report_.ended.ok()) report_.ended = not_numbers_;
   report_.load = loads_.totals();
   if (!run_->online().empty()) report_.online = read_totals(run_->online());
   if (first_ns_ > 0) report_.wall_seconds = static_cast<double>(last_ns_ - first_ns_) * 1e-9;

@@ -40,7 +40,7 @@ struct PromptResult {
   std::vector<int32_t> tokens;
   std::vector<float> log_probabilities;
   std::string text;
-  // kNotFinished: the run ended early.
+  // kNotFinished: the run ended early. kNotNumbers: this request failed alone.
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   std::string digest;  // with logits_digest: SHA-256 over the float32 logits of all steps
 };
@@ -125,6 +125,7 @@ class Generation {
   Generation(std::unique_ptr<const GenerateOptions> options, std::unique_ptr<Run> run,
              std::vector<engine::Request> requests, std::optional<IterationLog> log);
   void take(const Token& token);
+  void take_failure(const Token& token);
   void take(const Iteration& iteration);
   void take(const Rebalance& rebalance);
   void take(const RequestCounts& counts);
@@ -141,6 +142,7 @@ class Generation {
   LoadSums loads_;
   std::vector<tokenizer::StreamDecoder> decoders_;  // of each prompt's answer
   TextPiece text_;
+  Status not_numbers_;  // of the first request that has failed
   std::vector<recordings::RoutingLog::Iteration> iterations_;  // of the routing log
   std::vector<std::vector<int64_t>> request_counts_;  // [prompts] the sum of its RequestCounts
   int64_t created_ns_ = 0;                            // construction

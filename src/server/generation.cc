@@ -192,6 +192,12 @@ void Generation::token(size_t index, const run::Token& each) {
          .message = "several ranks have died of themselves while they computed this request",
          .code = "ranks_died"});
   }
+  if (each.finish_reason == FinishReason::kNotNumbers) {
+    return fail({.status = 500,
+                 .message = fmt::format("token {} of answer {}: {}", answer.num_tokens(), index,
+                                        run::kNotNumbersMessage),
+                 .code = "logits_not_numbers"});
+  }
   if (answer.has_all_tokens()) return;  // generated again, for the experts
   answer.tokens.push_back(each.sampled.token);
   answer.rank = each.rank;

@@ -54,7 +54,7 @@ class MtpDrafter {
 
   // What a step has yielded for a sequence that it sampled.
   struct Yielded {
-    std::span<const int32_t> tokens;  // at least one
+    std::span<const int32_t> tokens;  // none: it has failed, and ends
     int drafts = 0;                   // that may follow them
   };
   // Drafts after each of step.sampled. Collective, as Model::predict(), after Model::forward() of

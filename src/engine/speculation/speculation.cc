@@ -75,14 +75,14 @@ std::vector<std::vector<int32_t>> Speculation::draft(std::span<const Continuatio
 }
 
 void Speculation::expect(std::span<const Continuation> step, size_t index, bool late) const {
-  if (index >= step.size() || !drafter_) return;
+  if (index >= step.size() || !drafter_ || step[index].tokens.empty()) return;
   drafter_->expect(step[index].sequence->request.index, step[index].tokens.front(), late);
 }
 
 Draft Speculation::draft(const Continuation& one, int most) {
   const Sequence& sequence = *one.sequence;
   const Request& request = sequence.request;
-  if (!request.speculates) return {};
+  if (!request.speculates || one.tokens.empty()) return {};
   Known& known = requests_[request.index];
   if (sequence.num_verifying > 0) {
     ++known.verifying_steps;

@@ -73,7 +73,7 @@ class Speculation {
   // What a step has yielded for a sequence, to which it has not been appended yet.
   struct Continuation {
     const Sequence* sequence = nullptr;
-    std::span<const int32_t> tokens;          // at least one
+    std::span<const int32_t> tokens;          // none: it has failed, and ends
     bool ends = false;                        // the request ends with them
     std::span<const int32_t> predicted = {};  // drafts of the prediction layer
   };
