@@ -151,17 +151,27 @@ std::optional<Saving> fewer_ranks(const WantedRun& run, uint64_t usable) {
   return sizes.tp == run.num_ranks() ? std::nullopt : std::optional(saving);
 }
 
-std::optional<Saving> half_precision(const WantedRun& run, uint64_t /*usable*/) {
-  if (run.model.forms.experts.format != kernels::WeightFormat::kF32) return {};
-  Saving saving{"--dtype bf16", run};
-  saving.run.options.format = kernels::WeightFormat::kBf16;
-  saving.run.model.forms = model::uniform_forms(run.model.config, kernels::WeightFormat::kBf16);
+// The first of fewer bits a weight that makes the model fit, else the last.
+std::optional<Saving> fewer_bits(const WantedRun& run, uint64_t usable) {
+  using enum kernels::WeightFormat;
+  const auto bytes_of_expert = [&](const model::ModelForms& forms) {
+    return model::experts_shape(run.model.config, forms).record_bytes();
+  };
+  std::optional<Saving> saving;
+  for (const kernels::WeightFormat format : {kBf16, kInt8, kInt4}) {
+    const model::ModelForms forms = model::uniform_forms(run.model.config, format);
+    if (bytes_of_expert(forms) >= bytes_of_expert(run.model.forms)) continue;
+    saving = Saving{fmt::format("--dtype {}", kernels::weight_format_name(format)), run};
+    saving->run.options.format = format;
+    saving->run.model.forms = forms;
+    if (saving->run.fits(usable)) break;
+  }
   return saving;
 }
 
 using Step = std::optional<Saving> (*)(const WantedRun&, uint64_t usable);
 constexpr std::array<Step, 5> kMildestFirst = {fewer_tokens, smaller_cache, no_redundancy,
-                                               fewer_ranks, half_precision};
+                                               fewer_ranks, fewer_bits};
 
 // The mildest single step that makes the model fit; else all steps together, if they do.
 std::string how_to_fit(const WantedRun& run, uint64_t usable) {

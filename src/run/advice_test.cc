@@ -148,6 +148,39 @@ TEST(ModelFit, RedundantSlotsAndPrecisionAreSteps) {
   EXPECT_THAT(run.tight(), is_advice("", "it fits with --dtype bf16"));
 }
 
+// Qwen3-30B-A3B, 57 GiB in bf16: the most bits a weight that fit.
+TEST(ModelFit, FewerBitsAWeight) {
+  const nlohmann::json config = {{"architectures", {"Qwen3MoeForCausalLM"}},
+                                 {"model_type", "qwen3_moe"},
+                                 {"hidden_size", 2048},
+                                 {"num_hidden_layers", 48},
+                                 {"num_attention_heads", 32},
+                                 {"num_key_value_heads", 4},
+                                 {"head_dim", 128},
+                                 {"intermediate_size", 6144},
+                                 {"moe_intermediate_size", 768},
+                                 {"num_experts", 128},
+                                 {"num_experts_per_tok", 8},
+                                 {"norm_topk_prob", true},
+                                 {"vocab_size", 151936},
+                                 {"max_position_embeddings", 40960},
+                                 {"rms_norm_eps", 1e-6},
+                                 {"rope_theta", 1e6}};
+  Wanted run;
+  run.options.parallel.enable_attention_dp = true;
+  run.model.config = model::parse_model_config(config.dump(), "config.json").value();
+  run.model.placement.num_slots = 128;
+  run.set_ranks(1);
+  run.set_format(kernels::WeightFormat::kBf16);
+  EXPECT_THAT(*run.fit_in(18 * kGiB).advice, is_advice("", "it fits with --dtype int4"));
+  EXPECT_THAT(*run.fit_in(40 * kGiB).advice, is_advice("", "it fits with --dtype int8"));
+  EXPECT_THAT(*run.fit_in(8 * kGiB).advice, is_advice("", "use a machine with more than"));
+  run.set_format(kernels::WeightFormat::kInt8);
+  EXPECT_THAT(*run.fit_in(20 * kGiB).advice, is_advice("", "it fits with --dtype int4"));
+  run.set_format(kernels::WeightFormat::kInt4);
+  EXPECT_THAT(*run.fit_in(8 * kGiB).advice, is_advice("", "use a machine with more than"));
+}
+
 TEST(ModelFit, SeveralStepsTogether) {
   Wanted run = golden_run();
   run.set_format(kernels::WeightFormat::kF32);

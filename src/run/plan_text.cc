@@ -5,8 +5,10 @@
 
 #include <filesystem>
 
+#include "base/machine.h"
 #include "engine/page_pool.h"
 #include "ep/strategy.h"
+#include "run/advice.h"
 
 namespace wideep::run {
 namespace {
@@ -172,6 +174,14 @@ std::string notes_text(const Run& run) {
   return text;
 }
 
+// A line if the run needs more memory than there is: it would end in the middle of loading.
+std::string memory_warning(const Run& run) {
+  if (run.plan().num_nodes() > 1) return "";
+  const auto fit = judge_fit(run.plan().model, run.options(), base::read_machine());
+  if (!fit.ok() || fit->fits() || !fit->advice) return "";
+  return fmt::format("memory  {}; {}\n", fit->advice->finding, fit->advice->remedy);
+}
+
 }  // namespace
 
 std::string predictors_text(const model::ModelConfig& config) {
@@ -184,7 +194,7 @@ std::string plan_text(const Run& run) {
   const RunPlan& plan = run.plan();
   const model::ModelConfig& config = plan.model.config;
   const int slices = plan.dispatch.num_slices;
-  return notes_text(run) +
+  return notes_text(run) + memory_warning(run) +
          fmt::format(
              "model   {}: {} layers{}, {} of them MoE with {} experts, top {}; {}{} weights, "
              "kernels {}\n"
