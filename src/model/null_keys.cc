@@ -21,7 +21,6 @@ struct NullKey {
 constexpr std::initializer_list<std::string_view> kLatent = {"deepseek_v2", "deepseek_v3",
                                                              "kimi_k2", "kimi_k25"};
 constexpr std::initializer_list<std::string_view> kV3 = {"deepseek_v3", "kimi_k2", "kimi_k25"};
-constexpr std::initializer_list<std::string_view> kV2 = {"deepseek_v2"};
 constexpr std::initializer_list<std::string_view> kAsManyHeads = {
     "deepseek_v2", "deepseek_v3", "kimi_k2",          "kimi_k25",
     "olmoe",       "granitemoe",  "granitemoeshared", "hunyuan_v1_moe"};
@@ -57,8 +56,8 @@ const NullKey kNullKeys[] = {
     {"sliding_window", kWindows},
     {"num_key_value_heads", kAsManyHeads},
     {"head_dim", kWholeHeads},
-    {"n_group", kV2},
-    {"topk_group", kV2},
+    {"n_group", kLatent},
+    {"topk_group", kLatent},
     {"norm_topk_prob", kLatent},
     {"rope_interleave", kV3},
     {"use_bias", kErnie},

@@ -153,7 +153,7 @@ TEST(NullKeys, FlagsOfDeepseekV3AreFalse) {
   EXPECT_FALSE(parsed->routing.normalize);
   config.erase("rope_interleave");
   EXPECT_TRUE(parse(config)->rope.interleaved);
-  for (const char* key : {"n_group", "topk_group", "first_k_dense_replace", "n_shared_experts"}) {
+  for (const char* key : {"first_k_dense_replace", "n_shared_experts"}) {
     json other = golden_json("deepseek_groups");
     other[key] = nullptr;
     EXPECT_NE(complaint(other), "") << key;

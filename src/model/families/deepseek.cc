@@ -22,6 +22,11 @@ int read_experts_key(const JsonObject& root, std::string_view key, int by_defaul
       integer_or_required(root, key, by_default, {.min = 1, .max = kMaxExperts}));
 }
 
+// A null of DeepSeek-V3 (null_keys.cc) means one group, a choice among all experts.
+int read_groups(const JsonObject& root, std::string_view key, int by_default) {
+  return !root.has(key) && is_null(root, key) ? 1 : read_experts_key(root, key, by_default);
+}
+
 }  // namespace
 
 void check_groups(const JsonObject& root, const RoutingConfig& routing) {
@@ -99,8 +104,8 @@ void read_deepseek_routing(const JsonObject& root, const DeepseekDefaults& defau
   routing.selection_bias = true;
   routing.num_experts = read_experts_key(root, "n_routed_experts", defaults.experts);
   routing.top_k = read_experts_key(root, "num_experts_per_tok", defaults.top_k);
-  routing.num_groups = read_experts_key(root, "n_group", defaults.groups);
-  routing.top_k_groups = read_experts_key(root, "topk_group", defaults.top_k_groups);
+  routing.num_groups = read_groups(root, "n_group", defaults.groups);
+  routing.top_k_groups = read_groups(root, "topk_group", defaults.top_k_groups);
   constexpr std::string_view kNormalize = "norm_topk_prob";
   routing.normalize = defaults.normalize || is_null(root, kNormalize)
                           ? flag_or_null(root, kNormalize, true)
