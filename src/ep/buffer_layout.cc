@@ -59,14 +59,17 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
     rows_offset_ = lists_offset_ + round_up(messages * lists, kSectionAlignment);
     rows_stride_ = row_bytes;
     messages_end = rows_offset_ + messages * row_bytes;
+    num_messages_ = static_cast<int64_t>(messages);
   } else {
     const size_t before_row = round_up(lists, kRowAlignment);
     // A list is followed by its row, so that one stride serves both and a push writes one place.
     lists_stride_ = rows_stride_ = before_row + row_bytes;
     rows_offset_ = lists_offset_ + before_row;
     messages_end = lists_offset_ + max_rows * lists_stride_;
+    num_messages_ = static_cast<int64_t>(max_rows);
   }
   results_offset_ = round_up(messages_end, kSectionAlignment);
+  num_results_ = static_cast<int64_t>(max_rows) * results_per_message_;
   segment_bytes_ = results_offset_ + max_rows * results_per_message_ * result_bytes_;
 }
 

@@ -123,6 +123,13 @@ class BufferLayout {
     const size_t at = static_cast<size_t>(area * results_per_message_ + index);
     return segment + results_offset_ + at * result_bytes_;
   }
+  // What the segment has room for, of all calls in flight: messages (area + index of slots(),
+  // weights() and row() is less), and results (area and index of result() are within).
+  int64_t num_messages() const { return num_messages_; }
+  bool has_results(int64_t area, int64_t count) const {
+    return area >= 0 && area <= num_results_ / results_per_message_ && count >= 0 &&
+           count <= num_results_ - area * results_per_message_;
+  }
   // Bytes from one row to the next. With kDispatch, also from one list of slots to the next.
   size_t row_stride() const { return rows_stride_; }
   size_t result_stride() const { return result_bytes_; }
@@ -144,8 +151,10 @@ class BufferLayout {
 
   DispatchShape shape_;
   int results_per_message_;  // at most
-  size_t lists_offset_;      // of the first message's slots
-  size_t lists_stride_;      // bytes from one message's slots to the next
+  int64_t num_messages_;
+  int64_t num_results_;
+  size_t lists_offset_;  // of the first message's slots
+  size_t lists_stride_;  // bytes from one message's slots to the next
   size_t rows_offset_;
   size_t rows_stride_;
   size_t results_offset_;

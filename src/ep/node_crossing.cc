@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/check.h"
 
@@ -56,13 +57,13 @@ NodeCrossing::NodeCrossing(transport::Endpoint& endpoint, const BufferLayout& la
       results_(rows_.size()),
       sum_(layout.shape().result_bytes),
       receivers_(static_cast<size_t>(layout.shape().ep_size)) {
+  static_assert(std::has_unique_object_representations_v<RowsHeader>);
   bridge_.set_on_parcel([this](int from, std::span<const std::byte> body) {
+    if (body.size() < sizeof(ParcelKind)) return false;
     const std::byte* at = body.data();
-    if (read<ParcelKind>(at) == ParcelKind::kRows) {
-      distribute(from, body);
-    } else {
-      write_results(from, body.subspan(sizeof(ParcelKind)));
-    }
+    const auto kind = read<ParcelKind>(at);
+    if (kind == ParcelKind::kRows) return distribute(from, body);
+    return kind == ParcelKind::kResults && write_results(from, body.subspan(sizeof(ParcelKind)));
   });
 }
 
@@ -176,30 +177,48 @@ void NodeCrossing::send_rows() {
 }
 
 // As the proxy of a source: writes messages, as PushDelivery does on the source's own node.
-void NodeCrossing::distribute(int from, std::span<const std::byte> body) {
+bool NodeCrossing::distribute(int from, std::span<const std::byte> body) {
+  if (body.size() < sizeof(RowsHeader)) return false;
   const std::byte* at = body.data();
   const auto header = read<RowsHeader>(at);
-  // The previous parcel may have been of another group, in which these rank numbers mean other
-  // ranks.
-  std::fill(receivers_.begin(), receivers_.end(), Receiver{});
-  for (int64_t i = 0; i < header.num_ranks; ++i) {
-    const auto rank = read<int32_t>(at);
-    const auto world_rank = read<int32_t>(at);
-    receivers_[static_cast<size_t>(rank)] = {.segment = endpoint_.memory().segment(world_rank)};
-  }
+  const int ranks_here = static_cast<int>(bridge_.nodes().ranks_of(bridge_.node()).size());
+  const size_t size = body.size() - sizeof(RowsHeader);
+  if (header.num_ranks < 0 || header.num_ranks > ranks_here || header.area < 0) return false;
+  const size_t ranks_bytes = static_cast<size_t>(header.num_ranks) * 2 * sizeof(int32_t);
+  const size_t token_bytes = lists_bytes() + layout_.shape().row_bytes;
+  if (size < ranks_bytes || (size - ranks_bytes) % token_bytes != 0) return false;
+  if (!read_receivers(body.subspan(sizeof(RowsHeader), ranks_bytes))) return false;
+  at += ranks_bytes;
   PendingSums* pending = nullptr;
   if (header.wants_sums != 0) {
+    if (layout_.shape().combine != Combine::kReduced) return false;
     pending = &pending_sums_[header.call & 1].emplace_back();
     pending->node = bridge_.nodes().node_of(from);
     pending->area = header.area;
   }
-  const size_t token_bytes = lists_bytes() + layout_.shape().row_bytes;
   for (const std::byte* end = body.data() + body.size(); at < end; at += token_bytes) {
-    distribute_token(at, header.area, pending);
+    if (!distribute_token(at, header.area, pending)) return false;
   }
+  return true;
 }
 
-void NodeCrossing::distribute_token(const std::byte* token, int64_t area, PendingSums* pending) {
+// The previous parcel may have been of another group, in which these rank numbers mean other ranks.
+bool NodeCrossing::read_receivers(std::span<const std::byte> ranks) {
+  std::fill(receivers_.begin(), receivers_.end(), Receiver{});
+  const std::byte* at = ranks.data();
+  for (const std::byte* end = at + ranks.size(); at < end;) {
+    const auto rank = read<int32_t>(at);
+    const auto world_rank = read<int32_t>(at);
+    const bool is_right = rank >= 0 && static_cast<size_t>(rank) < receivers_.size() &&
+                          world_rank >= 0 && world_rank < bridge_.nodes().num_ranks() &&
+                          bridge_.is_on_this_node(world_rank);
+    if (!is_right) return false;
+    receivers_[static_cast<size_t>(rank)] = {.segment = endpoint_.memory().segment(world_rank)};
+  }
+  return true;
+}
+
+bool NodeCrossing::distribute_token(const std::byte* token, int64_t area, PendingSums* pending) {
   const DispatchShape& shape = layout_.shape();
   const bool reduced = shape.combine == Combine::kReduced;
   const std::byte* weights = token + static_cast<size_t>(shape.top_k) * sizeof(int32_t);
@@ -209,11 +228,13 @@ void NodeCrossing::distribute_token(const std::byte* token, int64_t area, Pendin
     int32_t slot = 0;
     std::memcpy(&slot, token + k * sizeof(slot), sizeof(slot));
     if (slot < 0) continue;
+    if (slot >= shape.num_slots()) return false;
     const std::byte* weight = reduced ? weights + static_cast<size_t>(k) * sizeof(float) : nullptr;
     for (int rank = slot / shape.local_slots(); rank < shape.ep_size; rank += shape.num_owners()) {
       Receiver& to = receivers_[static_cast<size_t>(rank)];
       if (to.segment == nullptr) continue;  // this slice is on another node
       if (to.num_slots == 0) {
+        if (area >= layout_.num_messages() - to.num_messages) return false;
         receivers_of_token_.push_back(&to);
         std::fill_n(layout_.slots(to.segment, area, to.num_messages), shape.top_k, -1);
         std::memcpy(layout_.row(to.segment, area, to.num_messages), row, shape.row_bytes);
@@ -226,6 +247,7 @@ void NodeCrossing::distribute_token(const std::byte* token, int64_t area, Pendin
       ++to.num_slots;
     }
   }
+  if (receivers_of_token_.empty()) return false;  // it would not have come here
   if (pending != nullptr) {
     // By rank, since receivers_ is indexed by it: the order of additions must not depend on slots.
     std::sort(receivers_of_token_.begin(), receivers_of_token_.end());
@@ -237,6 +259,7 @@ void NodeCrossing::distribute_token(const std::byte* token, int64_t area, Pendin
     ++to->num_messages;
     to->num_slots = 0;
   }
+  return true;
 }
 
 // ---- results ----
@@ -293,15 +316,22 @@ void NodeCrossing::send_results() {
 
 // As the proxy of a rank with results: writes them into the image of its segment, where the sources
 // on this node read them. For sums, `from` is the proxy that has computed them.
-void NodeCrossing::write_results(int from, std::span<const std::byte> body) const {
+bool NodeCrossing::write_results(int from, std::span<const std::byte> body) const {
   std::byte* image = endpoint_.memory().segment(from);
   const std::byte* at = body.data();
+  const size_t bytes = layout_.shape().result_bytes;
   for (const std::byte* end = at + body.size(); at < end;) {
+    if (static_cast<size_t>(end - at) < sizeof(ResultsHeader)) return false;
     const auto header = read<ResultsHeader>(at);
-    for (int i = 0; i < header.count; ++i, at += layout_.shape().result_bytes) {
-      std::memcpy(layout_.result(image, header.area, i), at, layout_.shape().result_bytes);
+    if (!layout_.has_results(header.area, header.count) ||
+        static_cast<size_t>(header.count) > static_cast<size_t>(end - at) / bytes) {
+      return false;
+    }
+    for (int i = 0; i < header.count; ++i, at += bytes) {
+      std::memcpy(layout_.result(image, header.area, i), at, bytes);
     }
   }
+  return true;
 }
 
 }  // namespace wideep::ep

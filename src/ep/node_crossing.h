@@ -13,6 +13,7 @@
 //              sends one row. The source reads it in the image of the proxy's segment.
 //
 // A parcel contains the positions of its rows in the buffers, so a proxy can handle it at any time.
+// It compares them with the memory first: a parcel that does not fit fails the group.
 // The buffers are free then, for the same reasons as on one node (dispatch_combine.h): the source
 // has seen all necessary flags before it sends.
 //
@@ -108,10 +109,12 @@ class NodeCrossing {
   transport::Parcel& results_to(int node);
   void find_nodes(const Token& token);
   bool is_on(int node, int32_t owner) const;
-  void distribute(int from, std::span<const std::byte> body);
-  void distribute_token(const std::byte* token, int64_t area, PendingSums* pending);
+  // False: the parcel names ranks, slots or places that this node does not have.
+  bool distribute(int from, std::span<const std::byte> body);
+  bool read_receivers(std::span<const std::byte> ranks);
+  bool distribute_token(const std::byte* token, int64_t area, PendingSums* pending);
   void append_sums(const PendingSums& pending, const RowSum& add_rows);
-  void write_results(int from, std::span<const std::byte> body) const;
+  bool write_results(int from, std::span<const std::byte> body) const;
 
   transport::Endpoint& endpoint_;
   transport::Bridge& bridge_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/check.h"
 #include "base/cpu_time.h"
@@ -42,18 +43,25 @@ void append(Bytes& bytes, const T& value) {
   append(bytes, std::span(&value, 1));
 }
 
+// nullopt: there are fewer bytes.
 template <typename T>
-T read(std::span<const std::byte> bytes) {
+std::optional<T> read(std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(T)) return std::nullopt;
   T value;
-  WIDEEP_CHECK_GE(bytes.size(), sizeof(value));
   std::memcpy(&value, bytes.data(), sizeof(value));
   return value;
 }
 
-void post_plan(const NoticeHeader& header, std::span<const std::byte> body, UpdateBoard& board) {
-  const auto num_slots = static_cast<size_t>(board.shape().num_slots);
+// False: the board has no such layer, or other slots.
+bool post_plan(const NoticeHeader& header, std::span<const std::byte> body, UpdateBoard& board) {
+  const BoardShape& shape = board.shape();
+  const auto num_slots = static_cast<size_t>(shape.num_slots);
   const auto num_shares = static_cast<size_t>(header.num_shares);
-  WIDEEP_CHECK_EQ(body.size(), num_slots * sizeof(int32_t) + num_shares * sizeof(double));
+  if (header.index < 0 || header.index >= shape.num_layers ||
+      (num_shares != 0 && num_shares != num_slots) ||
+      body.size() != num_slots * sizeof(int32_t) + num_shares * sizeof(double)) {
+    return false;
+  }
   std::vector<int32_t> slots(num_slots);
   std::vector<double> shares(num_shares);
   std::memcpy(slots.data(), body.data(), num_slots * sizeof(int32_t));
@@ -62,6 +70,7 @@ void post_plan(const NoticeHeader& header, std::span<const std::byte> body, Upda
                 num_shares * sizeof(double));
   }
   board.post(header.index, slots, shares);
+  return true;
 }
 
 void store_updater_counters(const UpdaterNotice& received, UpdaterCounters& counters) {
@@ -170,21 +179,32 @@ void BoardRelay::send_balancer_counters() const {
   bridge_.notify(home_, std::move(notice));
 }
 
-void apply_notice(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards) {
+bool apply_notice(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards) {
   const auto header = read<NoticeHeader>(notice);
-  const std::span<const std::byte> body = notice.subspan(sizeof(header));
-  WIDEEP_CHECK_LT(static_cast<size_t>(header.group), boards.size());
-  UpdateBoard* board = boards[static_cast<size_t>(header.group)];
-  // A proxy serves all groups of its peer node; this node may have no rank of this one.
-  if (board == nullptr) return;
-  switch (header.kind) {
-    case Kind::kPlan:
-      return post_plan(header, body, *board);
-    case Kind::kUpdater:
-      return store_updater_counters(read<UpdaterNotice>(body), board->updater(header.index));
-    case Kind::kBalancer:
-      return store_balancer_counters(read<BalancerNotice>(body), board->balancer());
+  if (!header || header->group < 0 || static_cast<size_t>(header->group) >= boards.size()) {
+    return false;
   }
+  const std::span<const std::byte> body = notice.subspan(sizeof(*header));
+  UpdateBoard* board = boards[static_cast<size_t>(header->group)];
+  // A proxy serves all groups of its peer node; this node may have no rank of this one.
+  if (board == nullptr) return true;
+  switch (header->kind) {
+    case Kind::kPlan:
+      return post_plan(*header, body, *board);
+    case Kind::kUpdater: {
+      const auto counters = read<UpdaterNotice>(body);
+      const bool is_right =
+          counters && header->index >= 0 && header->index < board->shape().num_ranks;
+      if (is_right) store_updater_counters(*counters, board->updater(header->index));
+      return is_right;
+    }
+    case Kind::kBalancer: {
+      const auto counters = read<BalancerNotice>(body);
+      if (counters) store_balancer_counters(*counters, board->balancer());
+      return counters.has_value();
+    }
+  }
+  return false;
 }
 
 }  // namespace wideep::online

@@ -49,7 +49,8 @@ class BoardRelay {
 };
 
 // For a proxy: posts or stores on this node's board what a relay on another node has sent. boards:
-// of this node, one for each group, null if the node has none of the group's ranks.
-void apply_notice(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards);
+// of this node, one for each group, null if the node has none of the group's ranks. False, and
+// without effect: the notice names a group, layer or rank that is not there, or has another length.
+bool apply_notice(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards);
 
 }  // namespace wideep::online

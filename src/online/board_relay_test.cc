@@ -35,7 +35,7 @@ class BoardRelayTest : public testing::Test {
           const auto node = static_cast<size_t>(endpoint.bridge()->node());
           UpdateBoard& board = *boards_[node];
           endpoint.bridge()->set_on_notice([&](std::span<const std::byte> notice) {
-            apply_notice(notice, std::array<UpdateBoard*, 1>{&board});
+            return apply_notice(notice, std::array<UpdateBoard*, 1>{&board});
           });
           WIDEEP_TRY(endpoint.barrier({.what = "handlers"}));
           send(endpoint.rank(), board,
@@ -101,7 +101,7 @@ TEST(BoardRelay, NoticesOfGroupsWithoutABoardAreDropped) {
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = 2, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) -> Status {
         endpoint.bridge()->set_on_notice([&](std::span<const std::byte> notice) {
-          apply_notice(notice, std::array<UpdateBoard*, 1>{nullptr});
+          return apply_notice(notice, std::array<UpdateBoard*, 1>{nullptr});
         });
         WIDEEP_TRY(endpoint.barrier({.what = "handlers"}));
         if (endpoint.rank() == 1) {

@@ -94,7 +94,7 @@ void follow_boards(const Run& run, transport::Bridge* bridge) {
   std::vector<online::UpdateBoard*> boards;
   for (const OnlineParts& stage : run.online()) boards.push_back(stage.board.get());
   bridge->set_on_notice([boards = std::move(boards)](std::span<const std::byte> notice) {
-    online::apply_notice(notice, boards);
+    return online::apply_notice(notice, boards);
   });
 }
 

@@ -9,13 +9,18 @@
 //   kDone                      the sender sends nothing more
 //
 // Headers are sent as they lie in memory: all nodes run the same program on the same architecture.
+//
+// What comes from the network is checked before it is used: ranks, counts, offsets and blocks, each
+// against this node's memory. A message that does not fit fails the group (refuse_message).
 #include "transport/bridge.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
+#include <type_traits>
 
 #include "base/check.h"
 #include "transport/flag.h"
@@ -23,7 +28,7 @@
 namespace wideep::transport {
 namespace {
 
-enum class Kind : uint8_t {
+enum class Kind : uint32_t {
   kRaise,
   kWrite,
   kCopy,
@@ -40,6 +45,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPollPause{50};
 // Longer messages set out at once, while the rank goes on to what its next flag says.
 constexpr size_t kMostHeldBytes = size_t{16} << 10;
+constexpr auto kNumGroups = static_cast<uint32_t>(Group::kCount);
+constexpr auto kNumChannels = static_cast<uint32_t>(Channel::kCount);
 
 }  // namespace
 
@@ -54,6 +61,38 @@ struct Bridge::Header {
 };
 
 namespace {
+
+// The word of a flag for one reader.
+struct PeerWord {
+  int32_t peer;
+  uint32_t word;
+};
+
+// Takes `count` values from the front of the bytes. nullopt: there are fewer.
+template <typename T>
+std::optional<std::vector<T>> take_values(std::span<const std::byte>* bytes, uint64_t count) {
+  if (count > bytes->size() / sizeof(T)) return std::nullopt;
+  std::vector<T> values(count);
+  const size_t size = values.size() * sizeof(T);
+  if (size > 0) std::memcpy(values.data(), bytes->data(), size);
+  *bytes = bytes->subspan(size);
+  return values;
+}
+
+// Another node's error. A code that there is not counts as kFailed.
+Status failure_of(uint32_t code, std::string_view text) {
+  const bool is_known = code > 0 && code <= static_cast<uint32_t>(StatusCode::kInterrupted);
+  return {is_known ? static_cast<StatusCode>(code) : StatusCode::kFailed, std::string(text)};
+}
+
+// Whether the block ends within a segment of so many bytes.
+bool fits(const Bridge::Block& block, size_t segment_bytes) {
+  if (block.width == 0 || block.rows == 0) return true;
+  size_t last_row = 0, end = 0;
+  return !__builtin_mul_overflow(block.rows - 1, block.stride, &last_row) &&
+         !__builtin_add_overflow(last_row, block.offset, &end) &&
+         !__builtin_add_overflow(end, block.width, &end) && end <= segment_bytes;
+}
 
 template <typename T>
 void append(Bytes& bytes, const T& value) {
@@ -81,6 +120,8 @@ Bridge::Bridge(std::shared_ptr<SharedMemory> memory, Link& link, NodeMap nodes, 
       rank_(rank),
       is_done_(static_cast<size_t>(nodes_.num_ranks()), false) {
   static_assert(sizeof(Header) == Parcel::kHeaderBytes);
+  // No byte of this process's memory that is no part of the message leaves with it.
+  static_assert(std::has_unique_object_representations_v<Header>);
   WIDEEP_CHECK_EQ(memory_->num_ranks(), nodes_.num_ranks());
 }
 
@@ -128,23 +169,36 @@ void Bridge::raise(const FlagRaise& flag, std::span<const int> peers) {
   }
 }
 
+bool Bridge::is_here(int rank) const {
+  return rank >= 0 && rank < nodes_.num_ranks() && is_on_this_node(rank);
+}
+
+bool Bridge::is_elsewhere(int rank) const {
+  return rank >= 0 && rank < nodes_.num_ranks() && !is_on_this_node(rank) &&
+         nodes_.node_of(rank) != NodeMap::kAbsent;
+}
+
 // Words before the flag: readers on this node take the flag as proof that the words are there.
-void Bridge::handle_raise(int from, const Header& header, const std::byte* body) {
-  if (header.channel == Channel::kAgree) {
-    std::memcpy(&memory_->agreed_words(header.group, from, header.value), body,
-                sizeof(AgreedWords));
-    body += sizeof(AgreedWords);
+bool Bridge::handle_raise(int from, const Header& header, std::span<const std::byte> body) {
+  if (!is_elsewhere(from) || static_cast<uint32_t>(header.group) >= kNumGroups ||
+      static_cast<uint32_t>(header.channel) >= kNumChannels) {
+    return false;
   }
-  struct PeerWord {
-    int peer;
-    uint32_t word;
-  };
-  std::vector<PeerWord> peers(header.num_peers);
-  std::memcpy(peers.data(), body, peers.size() * sizeof(PeerWord));
-  for (const PeerWord& each : peers) {
+  std::optional<std::vector<AgreedWords>> agreed;
+  if (header.channel == Channel::kAgree && !(agreed = take_values<AgreedWords>(&body, 1))) {
+    return false;
+  }
+  const auto words = take_values<PeerWord>(&body, header.num_peers);
+  if (!words || !body.empty() ||
+      !std::ranges::all_of(*words, [&](const PeerWord& each) { return is_here(each.peer); })) {
+    return false;
+  }
+  if (agreed) memory_->agreed_words(header.group, from, header.value) = agreed->front();
+  for (const PeerWord& each : *words) {
     memory_->word(header.group, header.channel, from, each.peer, header.value) = each.word;
   }
   raise_flag(memory_->flag(header.group, header.channel, from), header.value);
+  return true;
 }
 
 // Message: header, the peers' ranks, the bytes. The bytes cross to a node once for all peers there.
@@ -162,13 +216,17 @@ void Bridge::write(size_t offset, std::span<const std::byte> bytes, std::span<co
   }
 }
 
-void Bridge::handle_write(const Header& header, std::span<const std::byte> body) {
-  const std::span<const std::byte> bytes = body.subspan(header.num_peers * sizeof(int));
-  for (uint64_t i = 0; i < header.num_peers; ++i) {
-    int peer = 0;
-    std::memcpy(&peer, body.data() + i * sizeof(peer), sizeof(peer));
-    std::copy(bytes.begin(), bytes.end(), memory_->segment(peer) + header.offset);
+bool Bridge::handle_write(int from, const Header& header, std::span<const std::byte> body) {
+  const auto peers = take_values<int32_t>(&body, header.num_peers);
+  const size_t room = memory_->segment_bytes();
+  if (!is_elsewhere(from) || !peers || header.offset > room || body.size() > room - header.offset ||
+      !std::ranges::all_of(*peers, [&](int32_t peer) { return is_here(peer); })) {
+    return false;
   }
+  for (const int32_t peer : *peers) {
+    std::copy(body.begin(), body.end(), memory_->segment(peer) + header.offset);
+  }
+  return true;
 }
 
 // Message: header, the blocks, their bytes. It is the same for all nodes, so it is built once.
@@ -199,16 +257,28 @@ Bytes Bridge::copy_message(int owner, std::span<const Block> blocks) const {
   return message;
 }
 
-void Bridge::handle_copy(const Header& header, const std::byte* body) {
-  std::vector<Block> blocks(header.num_peers);
-  std::memcpy(blocks.data(), body, blocks.size() * sizeof(Block));
-  const std::byte* bytes = body + blocks.size() * sizeof(Block);
-  for (const Block& block : blocks) {
+bool Bridge::handle_copy(int from, const Header& header, std::span<const std::byte> body) {
+  const auto blocks = take_values<Block>(&body, header.num_peers);
+  if (!is_elsewhere(from) || !blocks || !is_elsewhere(static_cast<int>(header.value))) return false;
+  size_t size = 0;
+  for (const Block& block : *blocks) {
+    size_t bytes = 0;
+    if (!fits(block, memory_->segment_bytes()) ||
+        __builtin_mul_overflow(block.width, block.rows, &bytes) ||
+        __builtin_add_overflow(size, bytes, &size)) {
+      return false;
+    }
+  }
+  if (size != body.size()) return false;
+  const std::byte* bytes = body.data();
+  for (const Block& block : *blocks) {
+    if (block.width == 0) continue;
     std::byte* row = memory_->segment(static_cast<int>(header.value)) + block.offset;
     for (size_t i = 0; i < block.rows; ++i, row += block.stride, bytes += block.width) {
       std::copy_n(bytes, block.width, row);
     }
   }
+  return true;
 }
 
 void Bridge::send(int node, Parcel parcel, Traffic traffic) {
@@ -297,34 +367,50 @@ bool Bridge::progress() {
 
 void Bridge::handle(int from, const Bytes& message) {
   Header header;
-  WIDEEP_CHECK_GE(message.size(), sizeof(header));
+  if (message.size() < sizeof(header)) return refuse_message(from, "its header is cut");
   std::memcpy(&header, message.data(), sizeof(header));
   const auto body = std::span(message).subspan(sizeof(header));
   const std::string_view text(reinterpret_cast<const char*>(body.data()), body.size());
+  if (from < 0 || from >= nodes_.num_ranks()) return refuse_message(from, "there is no such rank");
   switch (header.kind) {
     case Kind::kRaise:
-      return handle_raise(from, header, body.data());
+      if (!handle_raise(from, header, body)) refuse_message(from, "a flag of no rank here");
+      return;
     case Kind::kWrite:
-      return handle_write(header, body);
+      if (!handle_write(from, header, body)) refuse_message(from, "bytes beyond the memory");
+      return;
     case Kind::kCopy:
-      return handle_copy(header, body.data());
+      if (!handle_copy(from, header, body)) refuse_message(from, "blocks beyond the memory");
+      return;
     case Kind::kParcel:
-      if (on_parcel_) on_parcel_(from, body);
+      if (!is_elsewhere(from)) return refuse_message(from, "a parcel of a rank of this node");
+      if (on_parcel_ && !on_parcel_(from, body)) refuse_message(from, "a parcel beyond the memory");
       return;
     case Kind::kFailure:
-      return memory_->fail({static_cast<StatusCode>(header.value), std::string(text)});
+      return memory_->fail(failure_of(header.value, text));
     case Kind::kReport:
       if (on_report_) on_report_(from, text);
       return;
     case Kind::kCommand:
+      if (from != 0) return refuse_message(from, "a command that is not of rank 0");
       commands_.emplace_back(text);
       return;
     case Kind::kNotice:
-      if (on_notice_) on_notice_(body);
+      if (on_notice_ && !on_notice_(body)) refuse_message(from, "a notice of no layer here");
       return;
     case Kind::kDone:
       is_done_[static_cast<size_t>(from)] = true;
+      return;
   }
+  refuse_message(from, "it is of no known kind");
+}
+
+// All nodes run the same program: such a message comes of broken memory, or of a stranger.
+void Bridge::refuse_message(int from, const char* what) {
+  memory_->fail(
+      failed(fmt::format("rank {}: a message from rank {} is wrong: {}; see whether the "
+                         "nodes run the same version of wideep",
+                         rank_, from, what)));
 }
 
 // A rank awaits the end of the ranks whose proxy it is. Rank 0 awaits all ranks, since any rank may

@@ -121,16 +121,16 @@ class Bridge {
   // After progress() has found nothing: waits until a message may have arrived, for `at_most` or
   // less.
   void wait(std::chrono::nanoseconds at_most) { link_.wait(at_most); }
-  // from: the sender, whose proxy this rank is. Without a handler parcels are dropped.
-  void set_on_parcel(std::function<void(int from, std::span<const std::byte>)> handler) {
-    on_parcel_ = std::move(handler);
-  }
+  // from: the sender, whose proxy this rank is. Without a handler parcels are dropped. The handler
+  // returns false for one that would write beyond the memory: then the group fails.
+  using OnParcel = std::function<bool(int from, std::span<const std::byte>)>;
+  void set_on_parcel(OnParcel handler) { on_parcel_ = std::move(handler); }
   void set_on_report(std::function<void(int from, std::string_view)> handler) {
     on_report_ = std::move(handler);
   }
-  void set_on_notice(std::function<void(std::span<const std::byte>)> handler) {
-    on_notice_ = std::move(handler);
-  }
+  // The same: false: the notice is wrong.
+  using OnNotice = std::function<bool(std::span<const std::byte>)>;
+  void set_on_notice(OnNotice handler) { on_notice_ = std::move(handler); }
 
   // Takes the oldest command received; empty if there is none. Commands are queued without limit,
   // because rank 0 may send them while this rank is still starting.
@@ -153,10 +153,14 @@ class Bridge {
   void send_to_proxy(int node, Bytes message, Traffic traffic);
   void send_before_flag(int node, Bytes message, Traffic traffic);
   void handle(int from, const Bytes& message);
-  void handle_raise(int from, const Header& header, const std::byte* body);
-  void handle_write(const Header& header, std::span<const std::byte> body);
+  void refuse_message(int from, const char* what);
+  bool is_here(int rank) const;
+  bool is_elsewhere(int rank) const;
+  // False: it names what this node does not have.
+  bool handle_raise(int from, const Header& header, std::span<const std::byte> body);
+  bool handle_write(int from, const Header& header, std::span<const std::byte> body);
   Bytes copy_message(int owner, std::span<const Block> blocks) const;
-  void handle_copy(const Header& header, const std::byte* body);
+  bool handle_copy(int from, const Header& header, std::span<const std::byte> body);
   void send_queued();
   void send_report(const std::string& text);
   bool peers_are_done() const;
@@ -165,9 +169,9 @@ class Bridge {
   Link& link_;
   NodeMap nodes_;
   int rank_;
-  std::function<void(int, std::span<const std::byte>)> on_parcel_;
+  OnParcel on_parcel_;
   std::function<void(int, std::string_view)> on_report_;
-  std::function<void(std::span<const std::byte>)> on_notice_;
+  OnNotice on_notice_;
   std::deque<std::string> commands_;
   std::vector<bool> is_done_;  // [num_ranks] ranks that have announced their end (finish)
   std::array<uint64_t, static_cast<size_t>(Traffic::kCount)> sent_ = {};

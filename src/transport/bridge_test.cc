@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <thread>
 
 #include "base/cpu_time.h"
@@ -73,6 +74,7 @@ TEST(Bridge, TheProxyGetsParcels) {
             received.push_back(
                 std::to_string(from) +
                 std::string(reinterpret_cast<const char*>(body.data()), body.size()));
+            return true;
           });
         }
         Status met = endpoint.barrier({.what = "handlers"});
@@ -124,6 +126,107 @@ TEST(Bridge, ANetworkFailureIsADeadlineErrorOnBothSides) {
   EXPECT_THAT(statuses[1].message(), AnyOf(HasSubstr("rank 1 (node 1) waited 200 ms for news from "
                                                      "rank 0 (node 0), layer 3, iteration 7"),
                                            HasSubstr("for the start from rank 0 (node 0)")));
+}
+
+// A message as it lies in memory, of which every field may be wrong. Rank 1 sends it to rank 0.
+struct RawMessage {
+  enum Kind : uint32_t { kRaise, kWrite, kCopy, kParcel, kFailure, kReport, kCommand, kNotice };
+  uint32_t kind = kRaise;
+  uint32_t group = 0, channel = 1, value = 1;
+  uint64_t offset = 0, count = 0;
+};
+constexpr uint64_t kSegment = 4096;
+
+template <typename... Values>
+Bytes raw(const RawMessage& head, const Values&... values) {
+  Bytes bytes(sizeof(head));
+  std::memcpy(bytes.data(), &head, sizeof(head));
+  const auto add = [&](const auto& value) {
+    const auto* first = reinterpret_cast<const std::byte*>(&value);
+    bytes.insert(bytes.end(), first, first + sizeof(value));
+  };
+  (add(values), ...);
+  return bytes;
+}
+
+// The group's failure after rank 0 has handled the message; "": none. Rank 0 and 2 are on its node.
+std::string handled(const Bytes& message, int from = 1) {
+  MemorySwitch network(4);
+  auto memory = SharedMemory::create(4, kSegment).value();
+  Bridge bridge(memory, network.link(0), NodeMap({0, 1, 0, 1}), 0);
+  bridge.set_on_parcel([](int, std::span<const std::byte> body) { return !body.empty(); });
+  bridge.set_on_notice([](std::span<const std::byte> body) { return !body.empty(); });
+  network.link(from).send(0, message);
+  EXPECT_TRUE(bridge.progress());
+  return memory->failure().message();
+}
+
+TEST(Bridge, MessagesThatFitAreTaken) {
+  using Block = Bridge::Block;
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kRaise, .count = 2}, 0, 7u, 2, 8u)), "");
+  EXPECT_EQ(
+      handled(raw({.kind = RawMessage::kRaise, .channel = 0, .count = 1}, AgreedWords{}, 0, 7u)),
+      "");
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kWrite, .offset = kSegment - 8, .count = 1}, 2,
+                        uint64_t{5})),
+            "");
+  EXPECT_EQ(
+      handled(raw({.kind = RawMessage::kCopy, .value = 3, .count = 1},
+                  Block{.offset = kSegment - 12, .width = 4, .stride = 8, .rows = 2}, uint64_t{5})),
+      "");
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kParcel}, 1)), "");
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kNotice}, 1)), "");
+}
+
+// What no node of the same program would send fails the group, and writes nowhere.
+TEST(Bridge, MessagesThatDoNotFitAreRefused) {
+  using Block = Bridge::Block;
+  constexpr uint64_t kHuge = uint64_t{1} << 44, kMost = ~uint64_t{0};
+  const Bytes all[] = {
+      Bytes(31),
+      raw({.kind = 9}),
+      raw({.kind = 0x101}),
+      raw({.kind = RawMessage::kRaise, .group = 6, .count = 1}, 0, 7u),
+      raw({.kind = RawMessage::kRaise, .group = 0xffffffff, .count = 1}, 0, 7u),
+      raw({.kind = RawMessage::kRaise, .channel = 7, .count = 1}, 0, 7u),
+      raw({.kind = RawMessage::kRaise, .count = 2}, 0, 7u),         // one is missing
+      raw({.kind = RawMessage::kRaise, .count = kHuge}, 0, 7u),     //
+      raw({.kind = RawMessage::kRaise, .count = kMost}, 0, 7u),     //
+      raw({.kind = RawMessage::kRaise, .count = 1}, 0, 7u, 2, 8u),  // one too many
+      raw({.kind = RawMessage::kRaise, .channel = 0, .count = 1}, 0, 7u),
+      raw({.kind = RawMessage::kRaise, .count = 1}, 3, 7u),   // not on this node
+      raw({.kind = RawMessage::kRaise, .count = 1}, 4, 7u),   // no rank
+      raw({.kind = RawMessage::kRaise, .count = 1}, -1, 7u),  //
+      raw({.kind = RawMessage::kWrite, .offset = kHuge, .count = 1}, 0, uint64_t{5}),
+      raw({.kind = RawMessage::kWrite, .offset = kMost - 7, .count = 1}, 0, uint64_t{5}),
+      raw({.kind = RawMessage::kWrite, .offset = kSegment - 7, .count = 1}, 0, uint64_t{5}),
+      raw({.kind = RawMessage::kWrite, .count = 1}, 3, uint64_t{5}),
+      raw({.kind = RawMessage::kWrite, .count = 1}, -1, uint64_t{5}),
+      raw({.kind = RawMessage::kWrite, .count = 3}, 0, uint64_t{5}),
+      raw({.kind = RawMessage::kWrite, .count = kMost / 4 + 2}, 0, uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = 0, .count = 1}, Block{0, 8, 0, 1}, uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = 4, .count = 1}, Block{0, 8, 0, 1}, uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = kMost & 0xffffffff, .count = 1}, Block{0, 8, 0, 1},
+          uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{kSegment - 7, 8, 0, 1},
+          uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{0, 4, kSegment, 2},
+          uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{8, 4, kMost - 3, 2},
+          uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{0, 8, 8, kHuge}, uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{0, 16, 0, 1}, uint64_t{5}),
+      raw({.kind = RawMessage::kCopy, .value = 1, .count = 2}, Block{0, 8, 0, 1}, uint64_t{5}),
+      raw({.kind = RawMessage::kParcel}),
+      raw({.kind = RawMessage::kNotice}),
+  };
+  for (const Bytes& each : all) {
+    EXPECT_THAT(handled(each), HasSubstr("a message from rank 1 is wrong"))
+        << "message " << &each - all;
+  }
+  // A rank of this node shares the memory: it sends no such messages.
+  EXPECT_THAT(handled(raw({.kind = RawMessage::kRaise, .count = 1}, 0, 7u), 2),
+              HasSubstr("rank 2"));
 }
 
 }  // namespace
