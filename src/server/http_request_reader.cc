@@ -18,7 +18,8 @@ namespace {
 
 // A chunk's size line: hexadecimal digits and extensions, which are checked and ignored.
 constexpr size_t kMostChunkLineBytes = 4096;
-constexpr size_t kMostShown = 60;  // bytes of the request in a message
+constexpr size_t kMostSizeDigits = 16;  // leading zeros count
+constexpr size_t kMostShown = 60;       // bytes of the request in a message
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_alpha(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
@@ -206,6 +207,11 @@ size_t RequestReader::read_line(std::string_view bytes) {
   if (feed == bytes.npos) return size;
   const std::string line = std::exchange(line_, {});
   head_bytes_ += line.size();
+  if (state_ == kChunkSize || state_ == kChunkEnd) framing_bytes_ += line.size();
+  if (framing_bytes_ > most_framing_bytes()) {
+    refuse(400, "the body's chunks are too short: their sizes are more bytes than their data");
+    return size;
+  }
   std::string_view text = line;
   text.remove_suffix(1);
   if (!text.ends_with('\r')) {
@@ -416,6 +422,10 @@ void RequestReader::take_chunk_size(std::string_view line) {
   if (digits.empty() || !are_extensions(rest)) {
     return refuse(400,
                   fmt::format("expected a chunk's size in hexadecimal, found '{}'", shown(line)));
+  }
+  if (digits.size() > kMostSizeDigits && digits.front() == '0') {
+    return refuse(400, fmt::format("expected at most {} digits of a chunk's size, found {}",
+                                   kMostSizeDigits, digits.size()));
   }
   extension_bytes_ += rest.size();
   if (extension_bytes_ > limits_.most_header_bytes) {

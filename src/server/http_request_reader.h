@@ -24,6 +24,8 @@
 
 namespace wideep::server {
 
+// A body in chunks may come with twice as many bytes again of chunk sizes: so a request has at most
+// 3 × most_body_bytes + 4 × most_header_bytes.
 struct RequestLimits {
   size_t most_body_bytes = size_t{8} << 20;
   size_t most_header_bytes = 16 << 10;  // request line, header fields and, apart, trailer fields
@@ -87,6 +89,9 @@ class RequestReader {
   size_t read_line(std::string_view bytes);
   size_t read_data(std::string_view bytes);
   size_t most_line_bytes() const;
+  size_t most_framing_bytes() const {
+    return 2 * limits_.most_body_bytes + limits_.most_header_bytes;
+  }
   void refuse_long_line();
   void refuse(int status, std::string message);
 
@@ -95,6 +100,7 @@ class RequestReader {
   std::string line_;            // the line that is incomplete
   size_t head_bytes_ = 0;       // of complete lines; again from 0 for trailers
   size_t extension_bytes_ = 0;  // of all chunk extensions
+  size_t framing_bytes_ = 0;    // of all chunks, beside their data
   size_t data_left_ = 0;        // of the body, or of the chunk
   RequestHead head_;
   std::string body_;

@@ -105,6 +105,13 @@ TEST(RequestReaderTest, Chunks) {
   const std::string many(500, 'x');
   check({"7.1.2 too many", std::string(CHUNKED "0\r\nX: ") + many + "\r\n\r\n", 431, "400 bytes"});
   check({"7.1 an endless size", std::string(CHUNKED) + std::string(5000, '1'), 400, "too long"});
+  // 5 bytes of framing for each byte, then 20: at most 600.
+  std::string short_chunks = CHUNKED;
+  for (int i = 0; i < 100; ++i) short_chunks += "1\r\na\r\n";
+  check({"7.1 short chunks", short_chunks + "0\r\n\r\n", 0, std::string(100, 'a')});
+  std::string long_sizes = CHUNKED;
+  for (int i = 0; i < 32; ++i) long_sizes += "0000000000000001\r\na\r\n";
+  check({"7.1 long sizes of short chunks", long_sizes, 400, "too short"});
   std::string extensions = CHUNKED;
   for (int i = 0; i < 50; ++i) extensions += "1;" + std::string(20, 'x') + "\r\na\r\n";
   check({"7.1.1 a limit for all together", extensions, 400, "chunk extensions"});

@@ -280,8 +280,12 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     if (!router_.decides_origins_) {
       for (const char* name : kForwardedOfOrigins) forward_header(sent, name);
     }
-    evbuffer_add(evhttp_request_get_output_buffer(request), exchange_->body().data(),
-                 exchange_->body().size());
+    // libevent tells the length of some methods' bodies only. Without it, the bytes of others would
+    // be a request of their own.
+    if (const std::string& body = exchange_->body(); !body.empty()) {
+      evhttp_add_header(sent, "Content-Length", std::to_string(body.size()).c_str());
+      evbuffer_add(evhttp_request_get_output_buffer(request), body.data(), body.size());
+    }
     if (evhttp_make_request(connection_, request, method_, exchange_->target().c_str()) != 0) {
       finish_attempt_later(false);
     }

@@ -484,6 +484,21 @@ TEST_F(RouterTest, MethodsArePassedOnOrRefused) {
 
 // Without origins of its own the router passes on what replicas say about them; with them it says
 // it itself, and replicas are not asked.
+// Without its length, the replica, or a proxy before it, would read it as the next request.
+TEST_F(RouterTest, BodiesOfAllMethodsHaveTheirLength) {
+  Replica replica([](const std::shared_ptr<Exchange>& exchange) {
+    exchange->reply(200, "text/plain", exchange->header("Content-Length") + exchange->body());
+  });
+  route_to({replica.port()});
+  const std::string smuggled = "POST /scale_elastic_ep HTTP/1.1\r\nHost: h\r\n\r\n";
+  const std::string expected = std::to_string(smuggled.size()) + smuggled;
+  for (const char* method : {"GET", "OPTIONS", "DELETE", "POST", "PUT", "PATCH"}) {
+    EXPECT_EQ(ask(router_->port(), method, "/v1/models", smuggled).body, expected) << method;
+  }
+  EXPECT_EQ(ask(router_->port(), "HEAD", "/v1/models", smuggled).status, 200);
+  EXPECT_EQ(replica.asked, 7);
+}
+
 TEST_F(RouterTest, OriginsAreTheRoutersOwnWhereSet) {
   const std::string a = "Origin: https://a.example\r\n", b = "Origin: https://b.example\r\n";
   const std::string asks = a +
