@@ -100,7 +100,9 @@ void KeptSeat::enter(const Members& members) {
   if (nodes.num_nodes() == 1) return;
   const auto& addresses = memory_->control().addresses;
   link_ = std::make_unique<TcpLink>(
-      listener_, TcpLink::Place{.service = place_->service, .epoch = epoch_, .rank = rank_},
+      listener_,
+      TcpLink::Place{
+          .service = place_->service, .epoch = epoch_, .rank = rank_, .key = place_->links},
       std::span(addresses).first(static_cast<size_t>(memory_->num_ranks())));
   bridge_ = std::make_unique<Bridge>(memory_, *link_, std::move(nodes), rank_);
   world_->set_bridge(bridge_.get());

@@ -25,6 +25,7 @@ struct NodePlace {
   int node = 0;
   PeerAddress here = {};  // of this node, port 0
   uint64_t service = 0;   // TcpLink::Place
+  ClusterKey links = {};  // the same: ClusterKey::for_links
 };
 
 // Sends to the front that there is now. Between epochs, when nothing else runs in the rank, it

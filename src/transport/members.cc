@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/members.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
 
 namespace wideep::transport {
+
+Status check_most_ranks(int num_ranks) {
+  if (num_ranks <= kMostRanks) return {};
+  return invalid_input(fmt::format(
+      "--on-rank-loss recover: expected at most {} ranks, found {}; take fewer, or --on-rank-loss "
+      "fail",
+      kMostRanks, num_ranks));
+}
 
 Membership::Membership(int capacity, int wanted, int least)
     : wanted_(wanted), least_(least), places_(static_cast<size_t>(capacity), Place::kAbsent) {

@@ -22,9 +22,13 @@
 #include <optional>
 #include <vector>
 
+#include "wideep/status.h"
+
 namespace wideep::transport {
 
+// Of the world, if it may lose ranks: messages about members have room for so many.
 inline constexpr int kMostRanks = 1024;
+Status check_most_ranks(int num_ranks);  // errors (invalid input): more
 
 struct Members {
   uint32_t epoch = 0;      // from 1

@@ -9,11 +9,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace wideep::transport {
 
 void Note::set_members(const Members& members) {
   epoch = members.epoch;
   for (const int each : members.ranks) {
+    WIDEEP_CHECK(each >= 0 && each < kMostRanks);
     ranks[static_cast<size_t>(each / 64)] |= uint64_t{1} << each % 64;
   }
 }

@@ -73,6 +73,13 @@ std::string PeerAddress::text() const {
   return is_v6 ? fmt::format("[{}]:{}", name, port) : fmt::format("{}:{}", name, port);
 }
 
+bool PeerAddress::is_loopback() const {
+  if (!is_v6) return host[0] == 127;
+  std::array<uint8_t, 16> loopback = {};
+  loopback.back() = 1;
+  return host == loopback;
+}
+
 Result<PeerAddress> parse_address(const std::string& text) {
   const size_t colon = text.rfind(':');
   PeerAddress address;
@@ -156,6 +163,17 @@ void set_options_between_nodes(int socket) {
   const int on = 1, milliseconds = static_cast<int>(kAcknowledgeWithin.count());
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
+}
+
+void set_keep_alive(int socket) {
+  const auto set = [&](int level, int name, int value) {
+    ::setsockopt(socket, level, name, &value, sizeof(value));
+  };
+  constexpr int kProbes = 4;  // a second apart, after a second of silence
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 PeerAddress local_address(int socket) {

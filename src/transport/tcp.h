@@ -20,6 +20,7 @@ struct PeerAddress {
   uint16_t port = 0;                  // 0: nowhere
   bool is_v6 = false;
 
+  bool is_loopback() const;  // 127.0.0.0/8, ::1
   std::string text() const;  // "10.0.0.1:29500", "[fe80::1]:29500"
   bool operator==(const PeerAddress&) const = default;
 };
@@ -41,6 +42,9 @@ Result<int> begin_to_connect(const PeerAddress& address);
 // the connection.
 inline constexpr std::chrono::milliseconds kAcknowledgeWithin{5'000};
 void set_options_between_nodes(int socket);
+// A peer whose machine is gone ends the connection though nothing is sent, after about so long,
+// too.
+void set_keep_alive(int socket);
 
 // This end of a socket.
 PeerAddress local_address(int socket);

@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -24,6 +25,7 @@ namespace {
 constexpr uint64_t kMagic = 0x6b6e696c70656477;  // "wdeplink"
 constexpr size_t kInboxBytes = size_t{64} << 10;
 constexpr size_t kMostMessageBytes = size_t{4} << 30;  // more is no message of a rank
+constexpr std::string_view kPurpose = "wideep link";
 
 void append(Bytes& to, const void* bytes, size_t count) {
   const auto* first = static_cast<const std::byte*>(bytes);
@@ -36,7 +38,8 @@ TcpLink::TcpLink(int listener, const Place& place, std::span<const PeerAddress> 
     : listener_(listener),
       place_(place),
       addresses_(addresses.begin(), addresses.end()),
-      events_(::epoll_create1(EPOLL_CLOEXEC)) {
+      events_(::epoll_create1(EPOLL_CLOEXEC)),
+      has_greeted_(addresses.size(), false) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = listener_}};
   if (events_ < 0 || ::epoll_ctl(events_, EPOLL_CTL_ADD, listener_, &event) != 0) {
     failure_ = failed(fmt::format("epoll: {}", std::strerror(errno)));
@@ -68,8 +71,12 @@ void TcpLink::open(int to, Outgoing& peer) {
     return;
   }
   peer.socket = *socket;
-  const Greeting greeting{
-      .magic = kMagic, .service = place_.service, .epoch = place_.epoch, .rank = place_.rank};
+  const Who who{.magic = kMagic,
+                .service = place_.service,
+                .epoch = place_.epoch,
+                .from = place_.rank,
+                .to = to};
+  const Greeting greeting{.who = who, .proof = place_.key.prove(kPurpose, memory_of(who))};
   Bytes bytes;
   append(bytes, &greeting, sizeof(greeting));
   peer.queue.push_back(std::move(bytes));
@@ -169,6 +176,7 @@ void TcpLink::wait(std::chrono::nanoseconds at_most) {
 }
 
 void TcpLink::look() {
+  if (num_strangers_ > 0) close_strangers();
   std::array<epoll_event, 16> events;
   const int count = ::epoll_wait(events_, events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
@@ -195,12 +203,30 @@ void TcpLink::accept_all() {
     }
     Incoming& peer = incoming_[socket];
     peer.socket = socket;
-    peer.inbox.resize(kInboxBytes);
+    peer.since = std::chrono::steady_clock::now();
+    peer.inbox.resize(sizeof(Greeting));
+    ++num_strangers_;
+    close_strangers();
+  }
+}
+
+// Those that are overdue, and the oldest one of too many.
+void TcpLink::close_strangers() {
+  const auto overdue = std::chrono::steady_clock::now() - kGreetingPatience;
+  const size_t most = kMostStrangers + addresses_.size();
+  while (num_strangers_ > 0) {
+    Incoming* oldest = nullptr;
+    for (auto& [socket, peer] : incoming_) {
+      if (peer.from < 0 && (oldest == nullptr || peer.since < oldest->since)) oldest = &peer;
+    }
+    if (num_strangers_ <= most && oldest->since > overdue) return;
+    close(*oldest);
   }
 }
 
 void TcpLink::close(Incoming& peer) {
   const int socket = peer.socket;
+  if (peer.from < 0) --num_strangers_;
   ::close(socket);  // epoll forgets it too
   incoming_.erase(socket);
 }
@@ -231,6 +257,22 @@ bool TcpLink::read(Incoming& peer) {
   }
 }
 
+// False: the connection is not for this rank and epoch, or of somebody without the key.
+bool TcpLink::admit(const Greeting& greeting, Incoming& peer) {
+  const Who& who = greeting.who;
+  const bool is_right = who.magic == kMagic && who.service == place_.service &&
+                        who.epoch == place_.epoch && who.to == place_.rank && who.from >= 0 &&
+                        static_cast<size_t>(who.from) < addresses_.size() && who.unused == 0 &&
+                        is_same(greeting.proof, place_.key.prove(kPurpose, memory_of(who)));
+  if (!is_right || has_greeted_[static_cast<size_t>(who.from)]) return false;
+  has_greeted_[static_cast<size_t>(who.from)] = true;
+  peer.from = who.from;
+  peer.inbox.resize(kInboxBytes);
+  peer.begin = peer.end = 0;
+  --num_strangers_;
+  return true;
+}
+
 // False: this connection is not for this rank and epoch.
 bool TcpLink::parse(Incoming& peer) {
   const auto take = [&](void* value, size_t bytes) {
@@ -243,11 +285,7 @@ bool TcpLink::parse(Incoming& peer) {
     if (peer.from < 0) {
       Greeting greeting;
       if (!take(&greeting, sizeof(greeting))) break;
-      const bool is_right = greeting.magic == kMagic && greeting.service == place_.service &&
-                            greeting.epoch == place_.epoch && greeting.rank >= 0 &&
-                            static_cast<size_t>(greeting.rank) < addresses_.size();
-      if (!is_right) return false;
-      peer.from = greeting.rank;
+      if (!admit(greeting, peer)) return false;
     }
     if (!peer.in_message) {
       Length length = 0;

@@ -3,9 +3,11 @@
 // A link over TCP between ranks of several nodes, for one epoch of their group (members.h): each
 // epoch has connections of its own, so no message of one reaches the next.
 //
-// A connection carries messages one way. The sender opens it with its first message, and says who
-// it is; the receiver takes it if it is of the same epoch. What a sender of an earlier epoch has
-// opened is closed unread.
+// A connection carries messages one way. The sender opens it with its first message, says who it
+// is, and proves that it has the links' key (cluster_key.h); the receiver takes it if it is of the
+// same epoch, and the only one of this sender. So the proof that somebody has seen on its way is of
+// no use. What a sender of an earlier epoch has opened is closed unread, and so is what strangers
+// open: they cost a socket each, at most kMostStrangers.
 //
 // Thread safety: as Link.
 #pragma once
@@ -16,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "transport/cluster_key.h"
 #include "transport/link.h"
 #include "transport/tcp.h"
 
@@ -27,7 +30,11 @@ class TcpLink : public Link {
     uint64_t service = 0;  // a number that other services on the same machines do not have
     uint32_t epoch = 0;
     int rank = 0;
+    ClusterKey key = {};  // ClusterKey::for_links
   };
+  // Connections that have not said who they are, beside one for each rank: the oldest makes room.
+  static constexpr size_t kMostStrangers = 32;
+  static constexpr std::chrono::seconds kGreetingPatience{30};
   // listener: of this rank, for all epochs; owned by the caller, outlives the link. addresses:
   // [ranks of the world] where the others listen.
   TcpLink(int listener, const Place& place, std::span<const PeerAddress> addresses);
@@ -45,10 +52,15 @@ class TcpLink : public Link {
   Status failure() const override { return failure_; }
 
  private:
-  struct Greeting {
+  struct Who {
     uint64_t magic = 0, service = 0;
     uint32_t epoch = 0;
-    int32_t rank = 0;
+    int32_t from = 0, to = 0;
+    uint32_t unused = 0;
+  };
+  struct Greeting {
+    Who who;
+    Digest proof = {};
   };
   using Length = uint64_t;
 
@@ -61,10 +73,11 @@ class TcpLink : public Link {
   struct Incoming {
     int socket = -1;
     int from = -1;  // −1: it has not said
-    std::vector<std::byte> inbox;
-    size_t begin = 0, end = 0;  // unread bytes of the inbox
-    Bytes message;              // that is being received
-    size_t missing = 0;         // its bytes that have not come
+    std::chrono::steady_clock::time_point since;
+    std::vector<std::byte> inbox;  // only for a greeting before that has come
+    size_t begin = 0, end = 0;     // unread bytes of the inbox
+    Bytes message;                 // that is being received
+    size_t missing = 0;            // its bytes that have not come
     bool in_message = false;
   };
 
@@ -73,6 +86,8 @@ class TcpLink : public Link {
   void write(int to, Outgoing& peer);
   void look();
   void accept_all();
+  void close_strangers();
+  bool admit(const Greeting& greeting, Incoming& peer);
   bool read(Incoming& peer);
   bool parse(Incoming& peer);
   void close(Incoming& peer);
@@ -86,6 +101,8 @@ class TcpLink : public Link {
   size_t unsent_ = 0;                 // messages in all queues
   bool cannot_accept_ = false;        // connections wait, but there is no room for them
   std::map<int, Incoming> incoming_;  // by socket
+  std::vector<bool> has_greeted_;     // [ranks] that this link has a connection of
+  size_t num_strangers_ = 0;          // in incoming_
   std::deque<Received> received_;
   Status failure_;
 };

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <random>
@@ -38,10 +39,11 @@ struct Ranks {
   std::unique_ptr<TcpLink> link(int rank, uint32_t epoch, uint64_t service = 7) const {
     return std::make_unique<TcpLink>(
         listeners[static_cast<size_t>(rank)],
-        TcpLink::Place{.service = service, .epoch = epoch, .rank = rank}, addresses);
+        TcpLink::Place{.service = service, .epoch = epoch, .rank = rank, .key = key}, addresses);
   }
   std::vector<int> listeners;
   std::vector<PeerAddress> addresses;
+  ClusterKey key{"of the links"};
 };
 
 // Waits; other links are driven meanwhile, as ranks drive their own.
@@ -160,6 +162,67 @@ TEST(TcpLink, StrangersAreIgnored) {
   const auto a = ranks.link(0, 1);
   a->send(1, bytes_of("hello"));
   EXPECT_TRUE(wait_for(*b, {a.get()}));
+}
+
+// Who knows ports, service and epoch, but not the key.
+TEST(TcpLink, WithoutTheKeyNothingIsTaken) {
+  Ranks ranks(2);
+  const auto b = ranks.link(1, 1);
+  ranks.key = ClusterKey("another one");
+  const auto stranger = ranks.link(0, 1);
+  stranger->send(1, bytes_of("written by a stranger"));
+  EXPECT_FALSE(wait_for(*b, {stranger.get()}, 50ms));
+  EXPECT_TRUE(b->failure().ok());
+}
+
+// Who has seen the bytes of a connection on their way.
+TEST(TcpLink, AGreetingCountsOnce) {
+  Ranks ranks(3);
+  const auto a = ranks.link(0, 1), b = ranks.link(1, 1), c = ranks.link(2, 1);
+  std::vector<PeerAddress> wrong = ranks.addresses;
+  const int seen = *listen_on(*resolve("127.0.0.1", 0));
+  wrong[1] = local_address(seen);
+  TcpLink sender(ranks.listeners[0], {.service = 7, .epoch = 1, .rank = 0, .key = ranks.key},
+                 wrong);
+  sender.send(1, bytes_of("once"));
+  const int connection = ::accept(seen, nullptr, nullptr);
+  while (!sender.has_sent_all()) std::this_thread::yield();
+  std::array<char, 4096> bytes;
+  const ssize_t count = ::recv(connection, bytes.data(), bytes.size(), 0);
+  ASSERT_EQ(count, 32 + 32 + 8 + 4);
+  std::vector<int> copies;
+  for (int i = 0; i < 3; ++i) {
+    // The last one goes to another rank.
+    copies.push_back(*connect_to(ranks.addresses[i < 2 ? 1 : 2], 1s));
+    ASSERT_EQ(::send(copies.back(), bytes.data(), static_cast<size_t>(count), MSG_NOSIGNAL), count);
+    if (i > 0) continue;
+    const auto received = wait_for(*b, {});
+    ASSERT_TRUE(received);
+    EXPECT_EQ(text_of(received->message), "once");
+  }
+  EXPECT_FALSE(wait_for(*b, {}, 50ms));
+  EXPECT_FALSE(wait_for(*c, {}, 50ms));
+  for (const int each : {copies[0], copies[1], copies[2], connection, seen}) ::close(each);
+}
+
+TEST(TcpLink, IdleConnectionsMakeRoom) {
+  const Ranks ranks(2);
+  const auto b = ranks.link(1, 1);
+  std::vector<int> idle;
+  for (int i = 0; i < 200; ++i) {
+    idle.push_back(*connect_to(ranks.addresses[1], 1s));
+    EXPECT_FALSE(b->receive());
+  }
+  size_t closed = 0;
+  for (const int each : idle) {
+    char byte = 0;
+    closed += ::recv(each, &byte, 1, MSG_DONTWAIT) == 0 ? 1 : 0;
+  }
+  EXPECT_EQ(closed, idle.size() - TcpLink::kMostStrangers - 2);
+  const auto a = ranks.link(0, 1);
+  a->send(1, bytes_of("hello"));
+  EXPECT_TRUE(wait_for(*b, {a.get()}));
+  for (const int each : idle) ::close(each);
 }
 
 TEST(TcpLink, APeerThatEndsWithinAMessageIsAFailure) {
