@@ -26,6 +26,7 @@ enable_attention_dp: true
 moe_config:
   load_balancer: $work/balancer.yaml
 CONFIG
+(umask 077; printf 'the secret of these nodes\n' >"$work/key")
 printf 'num_slots: 48\nlayer_updates_per_iter: 2\n' >"$work/balancer.yaml"
 
 # start_node <node>: sets processes[node].
@@ -33,6 +34,7 @@ processes=()
 start_node() {
   ip netns exec "$name-$1" setsid "$wideep" serve --model "$model" --config "$work/config.yaml" \
     --threads-per-rank 1 --port 8080 --nnodes 3 --node-rank "$1" --master-addr 10.217.0.1 \
+    --cluster-key-file "$work/key" \
     2>"$work/node$1.log" &
   processes[$1]=$!
 }

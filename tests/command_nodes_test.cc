@@ -194,6 +194,22 @@ TEST(ServiceOverNodesInput, BadOptionsAreNamed) {
       {{"--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--on-rank-loss",
         "fail"},
        {"--nnodes: needs --on-rank-loss recover"}},
+      {{"--nnodes", "2", "--node-rank", "0", "--master-addr", "192.0.2.1"},
+       {"--cluster-key-file: expected a file", "--insecure-cluster"}},
+      {{"--nnodes", "2", "--node-rank", "1", "--master-addr", "192.0.2.1"},
+       {"--cluster-key-file: expected a file", "--insecure-cluster"}},
+      {{"--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--cluster-key-file",
+        "/no/such/file"},
+       {"--cluster-key-file: cannot read /no/such/file"}},
+      {{"--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--cluster-key-file",
+        "/dev/zero"},
+       {"--cluster-key-file: cannot read /dev/zero: it is no regular file"}},
+      {{"--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--cluster-key-file",
+        "/no/such/file", "--insecure-cluster"},
+       {"--insecure-cluster: leave it out"}},
+      {{"--insecure-cluster"}, {"--insecure-cluster: has no effect without --nnodes"}},
+      {{"--cluster-key-file", "x"}, {"--cluster-key-file: has no effect without --nnodes"}},
+      {{"--ranks", "1025"}, {"--on-rank-loss recover: expected at most 1024 ranks, found 1025"}},
   };
   for (const BadOptions& each : all) {
     std::vector<std::string> arguments = {"serve", "--model", small_model(), "--port", "0"};

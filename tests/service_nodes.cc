@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
 
 #include "fault_load.h"
 
@@ -36,6 +37,7 @@ int free_port() {
 ServiceNodes::ServiceNodes(int num_nodes, const std::string& model,
                            const std::vector<std::string>& more)
     : model_(model), more_(more), num_nodes_(num_nodes), port_between_(free_port()) {
+  std::ofstream(directory_.file("key")) << "the secret of these nodes\n";
   for (int node = 1; node < num_nodes; ++node) {
     others_.push_back(std::make_unique<Command>(options_of(node)));
   }
@@ -46,7 +48,8 @@ CommandOptions ServiceNodes::options_of(int node) const {
   CommandOptions options{
       .arguments = {"serve", "--model", model_, "--port", "0", "--served-model-name", "m",
                     "--nnodes", std::to_string(num_nodes_), "--node-rank", std::to_string(node),
-                    "--master-addr", "127.0.0.1", "--master-port", std::to_string(port_between_)}};
+                    "--master-addr", "127.0.0.1", "--master-port", std::to_string(port_between_),
+                    "--cluster-key-file", directory_.file("key")}};
   options.arguments.insert(options.arguments.end(), more_.begin(), more_.end());
   return options;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/scratch_directory.h"
 #include "command.h"
 #include "command_server.h"
 
@@ -38,6 +39,7 @@ class ServiceNodes {
 
  private:
   CommandOptions options_of(int node) const;
+  base::ScratchDirectory directory_;  // with the nodes' key
   std::string model_;
   std::vector<std::string> more_;
   int num_nodes_;

@@ -13,6 +13,7 @@
 #include "generate_output.h"
 #include "run_options.h"
 #include "started.h"
+#include "transport/members.h"
 
 namespace wideep::tools {
 namespace {
@@ -28,8 +29,13 @@ struct Options {
 Status check_nodes(server::ServeOptions* result) {
   server::NodeOptions& nodes = result->nodes;
   if (nodes.num_nodes == 1) {
-    if (nodes.node <= 0) return {};
-    return invalid_input("--node-rank: has no effect without --nnodes; add the number of nodes");
+    const char* option = nodes.node > 0            ? "--node-rank"
+                         : !nodes.key_file.empty() ? "--cluster-key-file"
+                         : nodes.insecure          ? "--insecure-cluster"
+                                                   : nullptr;
+    if (option == nullptr) return {};
+    return invalid_input(
+        fmt::format("{}: has no effect without --nnodes; add the number of nodes", option));
   }
   if (const char* node = std::getenv("SLURM_PROCID"); node != nullptr && nodes.node < 0) {
     nodes.node = std::atoi(node);
@@ -52,6 +58,9 @@ Status check_nodes(server::ServeOptions* result) {
   if (!result->run.keeps_ranks) {
     return invalid_input("--nnodes: needs --on-rank-loss recover");
   }
+  if (nodes.insecure && !nodes.key_file.empty()) {
+    return invalid_input("--insecure-cluster: leave it out where --cluster-key-file is given");
+  }
   return {};
 }
 
@@ -71,6 +80,9 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   result.run.preferred_policy = engine::CapacityPolicy::kMaxUtilization;
   result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr;
   WIDEEP_TRY(check_nodes(&result));
+  if (result.run.keeps_ranks) {
+    WIDEEP_TRY(transport::check_most_ranks(result.run.parallel.mapping().world_size()));
+  }
   if (result.service.draft_metrics != server::DraftMetrics::kNone &&
       !result.run.parallel.speculative_config) {
     return invalid_input(
@@ -165,6 +177,11 @@ void add_node_options(command_line::Command command, Options& options) {
   command.add_option("--master-addr", nodes.address,
                      "Address of node 0 on the network between nodes, which must be private: what "
                      "nodes say to each other is not encrypted");
+  command.add_option("--cluster-key-file", nodes.key_file,
+                     "File with a secret of at least 16 bytes, the same on all nodes, which they "
+                     "prove to each other; needed unless --master-addr is a loopback address");
+  command.add_flag("--insecure-cluster", nodes.insecure,
+                   "Without a key file: let everybody take part who reaches the nodes' ports");
   command.add_option("--master-port", nodes.port, "Port of node 0 for the other nodes")
       .range(1, 65535)
       .show_default();

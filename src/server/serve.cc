@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <future>
+#include <limits>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -47,12 +48,13 @@ class EngineBackend : public Backend {
   void start(run::RequestWriter* requests) { requests_ = requests; }
 
   int64_t submit(engine::Request request, OnToken on_token, OnExperts on_experts) override {
-    request.index = next_index_++;
+    request.index = fresh_index();
+    const int index = request.index;
     if (!request.returns_experts) on_experts = nullptr;
     running_[request.index] =
         std::make_shared<const Callbacks>(std::move(on_token), std::move(on_experts));
     requests_->submit(std::move(request));
-    return next_index_ - 1;
+    return index;
   }
   void cancel(int64_t id) override {
     if (running_.erase(static_cast<int>(id)) > 0) requests_->cancel(static_cast<int>(id));
@@ -94,7 +96,14 @@ class EngineBackend : public Backend {
     OnToken on_token;
     OnExperts on_experts;  // null: not wanted
   };
+  int fresh_index() {
+    while (running_.contains(next_index_)) next_index_ = after(next_index_);
+    return std::exchange(next_index_, after(next_index_));
+  }
+  static int after(int index) { return index == std::numeric_limits<int>::max() ? 0 : index + 1; }
+
   run::RequestWriter* requests_ = nullptr;
+  // Nobody counts so far: it begins anew before an int ends, past requests that still run.
   int next_index_ = 0;
   std::unordered_map<int, std::shared_ptr<const Callbacks>> running_;
 };
@@ -479,6 +488,22 @@ Result<transport::PeerAddress> address_of_service(const NodeOptions& options) {
   return *address;
 }
 
+// Errors: the file; none where one is needed (invalid input).
+Result<transport::ClusterKey> cluster_key(const NodeOptions& options,
+                                          const transport::PeerAddress& service) {
+  if (!options.key_file.empty()) {
+    auto key = transport::ClusterKey::read(options.key_file);
+    WIDEEP_TRY(key.status().at("--cluster-key-file"));
+    return key;
+  }
+  if (options.insecure || service.is_loopback()) return transport::ClusterKey();
+  return invalid_input(
+      fmt::format("--cluster-key-file: expected a file with the nodes' shared secret, as {} is no "
+                  "loopback address: write one with 'openssl rand -hex 32' and give all nodes a "
+                  "copy, or let everybody take part with --insecure-cluster",
+                  options.address));
+}
+
 // address: of the service.
 run::KeptNodes kept_nodes(const ServeOptions& options, transport::PeerAddress address) {
   address.port = 0;
@@ -510,13 +535,14 @@ Status prepare_node(const run::RunOptions& options, run::RunView& view, NodeRun*
 
 Status serve_as_node(const ServeOptions& options, run::RunView& view) {
   WIDEEP_TRY_ASSIGN(const transport::PeerAddress service, address_of_service(options.nodes));
+  WIDEEP_TRY_ASSIGN(const transport::ClusterKey key, cluster_key(options.nodes, service));
   const auto line = [&](const std::string& text) { view.line(text); };
   run::RunOptions run_options = options.run;
   run_options.kept_nodes = kept_nodes(options, service);
   NodeRun node;
   for (;;) {
-    transport::NodeClient client =
-        transport::NodeClient::connect(service, options.nodes.node, line);
+    WIDEEP_TRY_ASSIGN(transport::NodeClient client,
+                      transport::NodeClient::connect(service, key, options.nodes.node, line));
     run_options.kept_nodes->place.here = client.here();
     run_options.kept_nodes->agree_on = [&](const std::vector<uint64_t>& own) {
       auto least = client.agree_on(own);
@@ -541,6 +567,7 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
     }
     WIDEEP_TRY(status);
     run_options.kept_nodes->place.service = client.service();
+    run_options.kept_nodes->place.links = key.for_links(client.service());
     client.present(node.run->settings());
     view.line(fmt::format("node {} of {}: connected to node 0", options.nodes.node,
                           options.nodes.num_nodes));
@@ -613,12 +640,14 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   if (options.nodes.node > 0) return serve_as_node(options, view);
   if (options.nodes.num_nodes == 1) return serve_with(options, nullptr, view);
   WIDEEP_TRY_ASSIGN(const transport::PeerAddress address, address_of_service(options.nodes));
+  WIDEEP_TRY_ASSIGN(const transport::ClusterKey key, cluster_key(options.nodes, address));
   Result<std::unique_ptr<transport::NodeServer>> nodes =
-      transport::NodeServer::listen(address, options.nodes.num_nodes);
+      transport::NodeServer::listen(address, options.nodes.num_nodes, key);
   WIDEEP_TRY(nodes.status().at("--master-addr, --master-port"));
   ServeOptions over_nodes = options;
   over_nodes.run.kept_nodes = kept_nodes(options, address);
   over_nodes.run.kept_nodes->place.service = (*nodes)->service();
+  over_nodes.run.kept_nodes->place.links = key.for_links((*nodes)->service());
   over_nodes.run.kept_nodes->agree_on = [&](const std::vector<uint64_t>& own) {
     return (*nodes)->agree_on(own, [&](const std::string& line) { view.line(line); });
   };

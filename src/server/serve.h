@@ -23,6 +23,10 @@ struct NodeOptions {
   int node = -1;        // this one; node 0 serves
   std::string address;  // of node 0, as the others reach it
   int port = 29501;
+  // The secret that all nodes share. Without one the nodes must be on loopback, unless `insecure`
+  // says that everybody who reaches their ports may take part.
+  std::string key_file;
+  bool insecure = false;
 };
 
 struct ServeOptions {

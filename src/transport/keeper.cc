@@ -49,6 +49,7 @@ constexpr int kMostYoungFronts = 5;
 constexpr milliseconds kYoungFront{3'000};
 // A node that does not open the pipes of its rank by then is lost.
 constexpr milliseconds kPipesPatience{2'000};
+constexpr int kMostNodeEvents = 1024;  // at once
 
 struct RankState {
   bool is_there = false;  // its process is started, and was not seen to end
@@ -483,7 +484,12 @@ Status Keeper::run() {
     handle_signals();
     while (const auto event = host_.next_event()) take(*event);
     if (options_.nodes != nullptr) {
-      while (auto event = options_.nodes->next_event()) take(std::move(*event));
+      // Nodes that send without pause must not hold the keeper.
+      for (int left = kMostNodeEvents; left > 0; --left) {
+        auto event = options_.nodes->next_event();
+        if (!event) break;
+        take(std::move(*event));
+      }
     }
     take_front_notes();
     clients_.take_notes();
@@ -706,6 +712,7 @@ void Keeper::end_all(const Status& why) {
 Status keep_ranks(const KeeperOptions& options, const std::function<Status(Seat&)>& rank,
                   const FrontBody& front) {
   WIDEEP_TRY(FaultDrill::prepare());
+  WIDEEP_TRY(check_most_ranks(options.group.num_ranks));
   WIDEEP_TRY_ASSIGN(auto memory,
                     SharedMemory::create(options.group.num_ranks, options.group.segment_bytes));
   return Keeper(options, rank, front, std::move(memory)).run();

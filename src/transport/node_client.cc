@@ -4,17 +4,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/try.h"
+#include "transport/node_handshake.h"
 
 namespace wideep::transport {
 namespace {
@@ -23,54 +23,86 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using Kind = NodeMessage::Kind;
 
-constexpr milliseconds kConnectTimeout{1'000};
 constexpr milliseconds kRetryPause{100};
 constexpr std::chrono::seconds kLineInterval{10};
 // How long after a signal the service may say that it stops too, as all nodes get Ctrl-C.
 constexpr milliseconds kStopPatience{1'000};
+// Of the service, before this node does other things again.
+constexpr int kMostMessagesAtOnce = 64;
+constexpr size_t kMostShown = 512;  // of the service's words
 
-// A connection that begins with this greeting.
-Result<int> greet(const PeerAddress& service, const Greeting& greeting) {
-  WIDEEP_TRY_ASSIGN(const int socket, connect_to(service, kConnectTimeout));
-  if (::send(socket, &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
-      static_cast<ssize_t>(sizeof(greeting))) {
-    return socket;
+// Tells now and then what a node waits for.
+class WaitingLine {
+ public:
+  explicit WaitingLine(const std::function<void(const std::string&)>& line) : line_(line) {}
+  void say(const std::string& why) {
+    if (Clock::now() < next_) return;
+    line_("waiting for node 0: " + why);
+    next_ = Clock::now() + kLineInterval;
   }
-  ::close(socket);
-  return failed("the connection has ended");
+
+ private:
+  const std::function<void(const std::string&)>& line_;
+  Clock::time_point next_ = Clock::now() + kLineInterval / 10;
+};
+
+// The next message that is no pulse. nullopt: the connection has ended.
+std::optional<NodeMessage> wait_for_message(NodeStream& stream,
+                                            const std::function<void()>& is_late) {
+  for (;;) {
+    while (auto message = stream.next()) {
+      if (message->kind != Kind::kPulse) return message;
+    }
+    if (stream.is_broken()) return std::nullopt;
+    pollfd ready{stream.socket(), POLLIN, 0};
+    if (stream.has_unsent()) ready.events |= POLLOUT;
+    if (::poll(&ready, 1, static_cast<int>(kPulseInterval.count())) == 0) is_late();
+    stream.write();
+  }
+}
+
+Status refused(const NodeMessage& message) {
+  return invalid_input(base::printable(message.text, kMostShown));
 }
 
 }  // namespace
 
-NodeClient NodeClient::connect(const PeerAddress& service, int node,
-                               const std::function<void(const std::string&)>& line) {
-  auto next_line = Clock::now() + kLineInterval / 10;
-  for (;;) {
-    const Result<int> socket = greet(service, {.kind = Greeting::Kind::kNode, .node = node});
-    if (socket.ok()) return {service, node, NodeStream(*socket)};
-    if (Clock::now() >= next_line) {
-      line(fmt::format("waiting for node 0: {}", socket.status().message()));
-      next_line = Clock::now() + kLineInterval;
+Result<NodeClient> NodeClient::connect(const PeerAddress& service, const ClusterKey& key, int node,
+                                       const std::function<void(const std::string&)>& line) {
+  WaitingLine waiting(line);
+  const auto is_late = [&] { waiting.say("it is busy, perhaps loading"); };
+  for (;; std::this_thread::sleep_for(kRetryPause)) {
+    const Result<int> socket = connect_as_node(service, key, node, is_late);
+    if (!socket.ok()) {
+      waiting.say(socket.status().message());
+      continue;
     }
-    std::this_thread::sleep_for(kRetryPause);
+    NodeStream stream(*socket);
+    const auto first = wait_for_message(stream, is_late);
+    if (first && first->kind == Kind::kGreeted) {
+      return NodeClient(service, key, node, std::move(stream));
+    }
+    if (first && first->kind == Kind::kRefused) return refused(*first);
+    if (first && first->kind == Kind::kBusy) {
+      waiting.say(base::printable(first->text, kMostShown));
+    }
   }
 }
 
 Result<std::vector<uint64_t>> NodeClient::agree_on(const std::vector<uint64_t>& own) {
-  stream_.send({.kind = Kind::kNumbers, .numbers = own});
-  for (;;) {
-    while (auto message = stream_.next()) {
-      if (message->kind == Kind::kRefused) return invalid_input(message->text);
-      if (message->kind != Kind::kWelcome || message->numbers.empty()) continue;
-      service_ = message->numbers.front();
-      return std::vector<uint64_t>(message->numbers.begin() + 1, message->numbers.end());
+  stream_.send({.kind = Kind::kNumbers, .text = {}, .numbers = own});
+  while (auto message = wait_for_message(stream_, [] {})) {
+    if (message->kind == Kind::kRefused) return refused(*message);
+    if (message->kind != Kind::kWelcome || message->numbers.empty()) continue;
+    if (message->numbers.size() != own.size() + 1) {
+      return invalid_input(
+          "node 0 counts other things than this node; start all nodes with the "
+          "same settings");
     }
-    if (stream_.is_broken()) return deadline_exceeded("the connection to node 0 has ended");
-    pollfd ready{stream_.socket(), POLLIN, 0};
-    if (stream_.has_unsent()) ready.events |= POLLOUT;
-    ::poll(&ready, 1, static_cast<int>(kPulseInterval.count()));
-    stream_.write();
+    service_ = message->numbers.front();
+    return std::vector<uint64_t>(message->numbers.begin() + 1, message->numbers.end());
   }
+  return deadline_exceeded("the connection to node 0 has ended");
 }
 
 void NodeClient::present(const Settings& settings) {
@@ -91,7 +123,7 @@ class NodeClient::Run {
       const std::shared_ptr<SharedMemory>& memory)
       : client_(client),
         stream_(client.stream_),
-        num_ranks_(static_cast<size_t>(options.group.num_ranks)),
+        place_(options.place),
         can_go_on_(options.can_go_on),
         host_({.group = options.group,
                .place = &options.place,
@@ -108,10 +140,7 @@ class NodeClient::Run {
       handle_signals();
       while (auto event = host_.next_event()) pass_on(*event);
       stream_.write();
-      while (auto message = stream_.next()) {
-        is_heard_ = true;
-        take(*message);
-      }
+      take_messages();
       host_.kill_hanging();
       pulse();
       if (stop_at_ && Clock::now() >= *stop_at_) ended_ = Ended::kStopped;
@@ -125,11 +154,22 @@ class NodeClient::Run {
   }
 
  private:
+  // A service that sends without pause must not hold this node.
+  void take_messages() {
+    has_more_ = false;
+    for (int i = 0; i < kMostMessagesAtOnce; ++i) {
+      const auto message = stream_.next();
+      if (!message) return;
+      is_heard_ = true;
+      take(*message);
+    }
+    has_more_ = stream_.has_unread();
+  }
   void wait() const {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {stream_.socket(), POLLIN, 0}};
     if (stream_.has_unsent()) fds[1].events |= POLLOUT;
     host_.add_descriptors(&fds);
-    auto until = next_pulse_;
+    auto until = has_more_ ? Clock::now() : next_pulse_;
     if (const auto at = host_.next_deadline()) until = std::min(until, *at);
     const auto patience = std::chrono::ceil<milliseconds>(until - Clock::now());
     ::poll(fds.data(), fds.size(),
@@ -175,38 +215,46 @@ class NodeClient::Run {
   }
   // The pipes of a rank are a connection to the service of their own.
   Result<std::pair<int, int>> open_pipes(const NodeMessage& message) {
-    WIDEEP_TRY_ASSIGN(const int socket, greet(client_.service_address_,
-                                              {.service = client_.service_,
-                                               .kind = Greeting::Kind::kPipes,
-                                               .node = client_.node_,
-                                               .rank = message.rank,
-                                               .serial = static_cast<uint32_t>(message.value)}));
+    WIDEEP_TRY_ASSIGN(const int socket,
+                      connect_for_pipes(client_.service_address_, client_.key_,
+                                        {.service = client_.service_,
+                                         .kind = Greeting::Kind::kPipes,
+                                         .node = client_.node_,
+                                         .rank = message.rank,
+                                         .serial = static_cast<uint32_t>(message.value)}));
     const int other = ::fcntl(socket, F_DUPFD_CLOEXEC, 0);
     if (other >= 0) return std::pair(socket, other);
     ::close(socket);
     return failed("no descriptor is left");
   }
+  bool is_mine(int rank) const {
+    return rank >= 0 && rank < place_.nodes.num_ranks() &&
+           place_.nodes.node_of(rank) == place_.node;
+  }
   void take(const NodeMessage& message) {
-    const bool names_rank = message.rank >= 0 && static_cast<size_t>(message.rank) < num_ranks_;
-    if (!names_rank) return;
     switch (message.kind) {
       case Kind::kStart:
-        return can_go_on() ? take_pipes(message) : void();
+        if (is_mine(message.rank) && can_go_on()) take_pipes(message);
+        return;
       case Kind::kPipes:
-        return take_pipes(message);
+        if (is_mine(message.rank)) take_pipes(message);
+        return;
       case Kind::kKill:
-        return host_.kill(message.rank);
+        if (is_mine(message.rank)) host_.kill(message.rank);
+        return;
       case Kind::kEndRank:
-        return host_.ask_to_end(message.rank);
+        if (is_mine(message.rank)) host_.ask_to_end(message.rank);
+        return;
       case Kind::kClosing:
         return host_.announce_closing();
       case Kind::kBroken:
-        return host_.announce_loss(message.epoch, failed(message.text));
+        return host_.announce_loss(message.epoch,
+                                   failed(base::printable(message.text, kMostShown)));
       case Kind::kEpoch:
-        return can_go_on() ? host_.begin_epoch(message.members(), message.addresses(num_ranks_))
-                           : void();
+        if (can_go_on()) take_epoch(message);
+        return;
       case Kind::kRefused:
-        failure_ = invalid_input(message.text);
+        failure_ = refused(message);
         return;
       case Kind::kStopping:
         service_stops_ = true;
@@ -223,7 +271,18 @@ class NodeClient::Run {
     failure_ = can_go_on_ ? can_go_on_() : Status();
     return failure_.ok();
   }
+  void take_epoch(const NodeMessage& message) {
+    const auto num_ranks = static_cast<size_t>(place_.nodes.num_ranks());
+    const auto members = message.members(num_ranks);
+    if (members) return host_.begin_epoch(*members, message.addresses(num_ranks));
+    log::warn("node {}: node 0 names members that there are not; its ranks end", client_.node_);
+    ended_ = Ended::kCutOff;
+  }
   void take_pipes(const NodeMessage& message) {
+    // One that was to have ended: its death will be told.
+    if (message.kind == Kind::kStart && host_.is_running(message.rank)) {
+      return host_.kill(message.rank);
+    }
     const auto pipes = open_pipes(message);
     Status status = pipes.status();
     if (status.ok() && message.kind == Kind::kStart) {
@@ -242,11 +301,12 @@ class NodeClient::Run {
 
   NodeClient& client_;
   NodeStream& stream_;
-  size_t num_ranks_;
+  const NodePlace& place_;
   const std::function<Status()>& can_go_on_;
   SignalQueue signals_;
   RankHost host_;  // its destructor ends the ranks
   Clock::time_point next_pulse_ = Clock::now();
+  bool has_more_ = false;  // messages that have come and were not taken yet
   bool is_heard_ = false;  // node 0 may still load its weights
   bool had_stop_signal_ = false, service_stops_ = false;
   std::optional<Clock::time_point> stop_at_;
@@ -258,6 +318,7 @@ Result<NodeClient::Ended> NodeClient::run(const Options& options,
                                           const std::function<Status(Seat&)>& rank,
                                           const std::shared_ptr<SharedMemory>& memory) {
   WIDEEP_TRY(FaultDrill::prepare());
+  WIDEEP_TRY(check_most_ranks(options.group.num_ranks));
   memory->control().broken_epoch.store(0);
   memory->control().stop_requested.store(0);  // of a service that has ended
   return Run(*this, options, rank, memory).run();

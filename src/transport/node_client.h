@@ -13,8 +13,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "transport/cluster_key.h"
 #include "transport/node_stream.h"
 #include "transport/rank_host.h"
 #include "transport/settings.h"
@@ -23,9 +25,10 @@ namespace wideep::transport {
 
 class NodeClient {
  public:
-  // Connects, as often as it takes. line: called now and then with what it waits for.
-  static NodeClient connect(const PeerAddress& service, int node,
-                            const std::function<void(const std::string&)>& line);
+  // Connects, as often as it takes. line: called now and then with what it waits for. Errors
+  // (invalid input): the service knows no such node.
+  static Result<NodeClient> connect(const PeerAddress& service, const ClusterKey& key, int node,
+                                    const std::function<void(const std::string&)>& line);
 
   // Tells what this node can have of each thing, and returns what all have. Errors: the service
   // refuses this node (invalid input); (deadline_exceeded) it is gone.
@@ -49,11 +52,12 @@ class NodeClient {
                     const std::shared_ptr<SharedMemory>& memory);
 
  private:
-  NodeClient(PeerAddress service, int node, NodeStream stream)
-      : service_address_(service), node_(node), stream_(std::move(stream)) {}
+  NodeClient(PeerAddress service, ClusterKey key, int node, NodeStream stream)
+      : service_address_(service), key_(std::move(key)), node_(node), stream_(std::move(stream)) {}
   class Run;
 
   PeerAddress service_address_;
+  ClusterKey key_;
   int node_;
   uint64_t service_ = 0;
   NodeStream stream_;

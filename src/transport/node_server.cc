@@ -3,47 +3,57 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/try.h"
 
 namespace wideep::transport {
 namespace {
 
-using std::chrono::milliseconds;
-
-// Who connects says at once who it is.
-constexpr milliseconds kGreetingPatience{2'000};
 constexpr std::chrono::seconds kLineInterval{10};
+// Of a node, before the keeper does other things again.
+constexpr int kMostMessagesAtOnce = 64;
+// Of a node's words in a line of the log.
+constexpr size_t kMostShown = 512;
+
+// A number that nobody can guess.
+uint64_t fresh_number() {
+  const Digest nonce = fresh_nonce();
+  uint64_t number = 0;
+  std::memcpy(&number, nonce.data(), sizeof(number));
+  return number;
+}
 
 }  // namespace
 
-NodeServer::NodeServer(int listener, int num_nodes)
-    : listener_(listener), nodes_(static_cast<size_t>(num_nodes)), next_pulse_(Clock::now()) {
-  if (::getrandom(&service_, sizeof(service_), 0) != sizeof(service_)) {
-    service_ = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
-  }
-}
+NodeServer::NodeServer(int listener, int num_nodes, const ClusterKey& key)
+    : service_(fresh_number()),
+      has_key_(key.is_set()),
+      arrivals_(listener, key, service_, static_cast<size_t>(num_nodes)),
+      nodes_(static_cast<size_t>(num_nodes)),
+      next_pulse_(Clock::now()) {}
 
-Result<std::unique_ptr<NodeServer>> NodeServer::listen(const PeerAddress& address, int num_nodes) {
+Result<std::unique_ptr<NodeServer>> NodeServer::listen(const PeerAddress& address, int num_nodes,
+                                                       const ClusterKey& key) {
   WIDEEP_TRY_ASSIGN(const int listener, listen_on(address));
-  return std::unique_ptr<NodeServer>(new NodeServer(listener, num_nodes));
+  return std::unique_ptr<NodeServer>(new NodeServer(listener, num_nodes, key));
 }
 
 NodeServer::~NodeServer() { forget(); }
 
 void NodeServer::forget() {
-  if (listener_ >= 0) ::close(std::exchange(listener_, -1));
-  for (const Arrival& each : arrivals_) ::close(each.socket);
-  arrivals_.clear();
+  arrivals_.forget();
   for (Node& each : nodes_) each = Node();
+  clear_events();
+}
+
+void NodeServer::clear_events() {
   for (const Event& each : events_) {
     if (each.socket >= 0) ::close(each.socket);
   }
@@ -58,9 +68,9 @@ Result<std::vector<uint64_t>> NodeServer::agree_on(
   while (std::ranges::any_of(nodes_, is_missing)) {
     std::vector<pollfd> fds;
     add_descriptors(&fds);
-    ::poll(fds.data(), fds.size(), static_cast<int>(kPulseInterval.count()));
+    ::poll(fds.data(), fds.size(), has_more_ ? 0 : static_cast<int>(kPulseInterval.count()));
     look();
-    events_.clear();  // nodes that have gone again may come back
+    clear_events();  // nodes that have gone again may come back
     if (Clock::now() < next_line) continue;
     next_line = Clock::now() + kLineInterval;
     std::vector<int> missing;
@@ -83,8 +93,7 @@ Result<std::vector<uint64_t>> NodeServer::agree_on(
 // ---- connections ----
 
 void NodeServer::add_descriptors(std::vector<pollfd>* fds) const {
-  fds->push_back({listener_, POLLIN, 0});
-  for (const Arrival& each : arrivals_) fds->push_back({each.socket, POLLIN, 0});
+  arrivals_.add_descriptors(fds);
   for (const Node& each : nodes_) {
     if (each.state == State::kAbsent) continue;
     const short writes = each.stream.has_unsent() ? POLLOUT : 0;
@@ -100,91 +109,72 @@ std::optional<NodeServer::Event> NodeServer::next_event() {
   return event;
 }
 
+// Nodes before arrivals: one whose connection has ended makes room for its next one.
 void NodeServer::look() {
-  accept_all();
-  take_arrivals();
-  for (size_t i = 1; i < nodes_.size(); ++i) {
-    const int node = static_cast<int>(i);
-    Node& each = nodes_[i];
-    if (each.state == State::kAbsent) continue;
-    each.stream.write();
-    while (auto message = each.stream.next()) {
-      take(node, std::move(*message));
-      if (each.state == State::kAbsent) break;
-    }
-    if (each.state == State::kAbsent) continue;
-    // Before it is up, it may be busy with its files; the connection ends if it ends.
-    const bool is_silent =
-        each.state == State::kUp && Clock::now() - each.stream.heard_at() > kNodePatience;
-    if (each.stream.is_broken()) {
-      drop(node, "its connection has ended");
-    } else if (is_silent) {
-      drop(node, fmt::format("it was silent for {} ms", kNodePatience.count()));
-    }
-  }
+  has_more_ = false;
+  for (size_t node = 1; node < nodes_.size(); ++node) read(static_cast<int>(node));
+  for (const NodeArrivals::Admitted& each : arrivals_.take()) take(each);
   pulse();
 }
 
-void NodeServer::accept_all() {
-  for (;;) {
-    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (socket < 0 && errno == EINTR) continue;
-    if (socket < 0) return;
-    set_options_between_nodes(socket);
-    arrivals_.push_back({.socket = socket, .greeting = {}, .received = 0, .since = Clock::now()});
+// A node that sends without pause must not hold the keeper.
+void NodeServer::read(int node) {
+  Node& from = at(node);
+  if (from.state == State::kAbsent) return;
+  from.stream.write();
+  int left = kMostMessagesAtOnce;
+  for (; left > 0; --left) {
+    auto message = from.stream.next();
+    if (!message) break;
+    take(node, std::move(*message));
+    if (from.state == State::kAbsent) return;
+  }
+  if (left == 0 && from.stream.has_unread()) has_more_ = true;
+  // Before it is up, it may be busy with its files; the connection ends if it ends.
+  const bool is_silent =
+      from.state == State::kUp && Clock::now() - from.stream.heard_at() > kNodePatience;
+  if (left > 0 && from.stream.is_broken()) {
+    drop(node, "its connection has ended");
+  } else if (is_silent) {
+    drop(node, fmt::format("it was silent for {} ms", kNodePatience.count()));
   }
 }
 
-void NodeServer::take_arrivals() {
-  std::erase_if(arrivals_, [&](Arrival& each) {
-    auto* bytes = reinterpret_cast<char*>(&each.greeting);
-    const ssize_t count = ::recv(each.socket, bytes + each.received,
-                                 sizeof(each.greeting) - each.received, MSG_DONTWAIT);
-    const bool waits = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-    if (count > 0) each.received += static_cast<size_t>(count);
-    if (each.received == sizeof(each.greeting)) {
-      take(each);
-      return true;
-    }
-    if (count > 0 || (waits && Clock::now() - each.since < kGreetingPatience)) return false;
-    ::close(each.socket);
-    return true;
-  });
-}
-
-void NodeServer::take(const Arrival& arrival) {
-  const Greeting& greeting = arrival.greeting;
-  const bool is_known = greeting.magic == Greeting::kMagic && greeting.node > 0 &&
-                        static_cast<size_t>(greeting.node) < nodes_.size();
-  if (!is_known) {
-    if (greeting.magic == Greeting::kMagic) {
-      NodeStream stream(arrival.socket);
-      stream.send(
-          {.kind = NodeMessage::Kind::kRefused,
-           .text = fmt::format("--node-rank: expected 1 to {}, as the service has {} nodes, "
-                               "found {}",
-                               nodes_.size() - 1, nodes_.size(), greeting.node)});
-    } else {
-      ::close(arrival.socket);
-    }
-    return;
-  }
-  if (greeting.kind == Greeting::Kind::kPipes) {
-    if (greeting.service != service_) {
+void NodeServer::take(const NodeArrivals::Admitted& arrival) {
+  const Greeting::Who& who = arrival.who;
+  const bool is_known = who.node > 0 && static_cast<size_t>(who.node) < nodes_.size();
+  if (who.kind == Greeting::Kind::kPipes) {
+    if (!is_known) {
       ::close(arrival.socket);
       return;
     }
     ::fcntl(arrival.socket, F_SETFL, ::fcntl(arrival.socket, F_GETFL) & ~O_NONBLOCK);
     events_.push_back({.kind = Event::Kind::kPipes,
-                       .node = greeting.node,
+                       .node = who.node,
                        .socket = arrival.socket,
-                       .message = {.rank = greeting.rank, .value = greeting.serial}});
+                       .message = {.rank = who.rank, .value = who.serial}});
     return;
   }
-  if (at(greeting.node).state != State::kAbsent) drop(greeting.node, "it has connected again");
-  Node& node = at(greeting.node);
-  node.stream = NodeStream(arrival.socket);
+  NodeStream stream(arrival.socket);
+  if (!is_known) {
+    stream.send({.kind = NodeMessage::Kind::kRefused,
+                 .text = fmt::format("--node-rank: expected 1 to {}, as the service has {} nodes, "
+                                     "found {}",
+                                     nodes_.size() - 1, nodes_.size(), who.node)});
+    return;
+  }
+  Node& node = at(who.node);
+  if (node.state != State::kAbsent) {
+    stream.send(
+        {.kind = NodeMessage::Kind::kBusy,
+         .text = fmt::format("node {} is there already, from {}: two have this --node-rank, "
+                             "or its end was not noticed yet",
+                             who.node, remote_address(node.stream.socket()).text())});
+    return;
+  }
+  node.stream = std::move(stream);
   node.state = State::kGreeted;
+  node.stream.send({.kind = NodeMessage::Kind::kGreeted});
 }
 
 void NodeServer::take(int node, NodeMessage message) {
@@ -196,14 +186,19 @@ void NodeServer::take(int node, NodeMessage message) {
     if (!least_.empty()) welcome(node);
   } else if (message.kind == Kind::kSettings && from.state == State::kWelcomed) {
     if (!settings_) return drop(node, "it came too early");
-    const Status same =
-        check_settings_match(*settings_, settings_from(message.text), node, "nodes");
-    if (!same.ok()) return refuse(node, same);
+    const Settings theirs = settings_from(message.text);
+    const Status same = check_settings_match(*settings_, theirs, node, "nodes");
+    if (!same.ok()) {
+      return refuse(
+          node, same,
+          fmt::format("nodes 0 and {} differ in {}", node, name_of_difference(*settings_, theirs)));
+    }
     from.state = State::kAccepted;
   } else if (message.kind == Kind::kUp && from.state == State::kAccepted) {
     from.state = State::kUp;
     events_.push_back({.kind = Event::Kind::kUp, .node = node});
   } else if (from.state == State::kUp) {
+    if (message.kind == Kind::kDied) message.text = base::printable(message.text, kMostShown);
     events_.push_back({.kind = Event::Kind::kMessage, .node = node, .message = std::move(message)});
   }
 }
@@ -213,11 +208,13 @@ void NodeServer::take(int node, NodeMessage message) {
 void NodeServer::welcome(int node) {
   Node& to = at(node);
   for (size_t i = 0; i < least_.size() && i < to.numbers.size(); ++i) {
-    if (2 * to.numbers[i] >= least_[i]) continue;
-    return refuse(node, failed(fmt::format(
-                            "node {} has memory for {} pages of the KV cache or states, and the "
-                            "others have {}: free some, or set kv_cache_config.max_tokens",
-                            node, to.numbers[i], least_[i])));
+    if (to.numbers[i] >= least_[i] / 2 + least_[i] % 2) continue;
+    return refuse(
+        node,
+        failed(fmt::format("node {} has memory for {} pages of the KV cache or states, and the "
+                           "others have {}: free some, or set kv_cache_config.max_tokens",
+                           node, to.numbers[i], least_[i])),
+        fmt::format("node {} has too little memory", node));
   }
   std::vector<uint64_t> numbers = {service_};
   numbers.insert(numbers.end(), least_.begin(), least_.end());
@@ -225,10 +222,19 @@ void NodeServer::welcome(int node) {
   to.state = State::kWelcomed;
 }
 
-void NodeServer::refuse(int node, const Status& why) {
-  log::warn("node {}: {}", node, why.message());
-  at(node).stream.send({.kind = NodeMessage::Kind::kRefused, .text = why.message()});
-  drop(node, why.message());
+// hint: what a node is told where no key is used: anybody could ask again and again, until it knew
+// all values.
+void NodeServer::refuse(int node, const Status& why, const std::string& hint) {
+  const std::string text = base::printable(why.message(), kMostShown);
+  Node& refused = at(node);
+  const bool is_new = Clock::now() >= refused.warn_after || refused.warned_of != text;
+  if (is_new) log::warn("node {}: {}", node, text);
+  if (is_new) refused.warn_after = Clock::now() + kLineInterval;
+  refused.warned_of = text;
+  refused.stream.send({.kind = NodeMessage::Kind::kRefused,
+                       .text = has_key_ ? text : hint + "; the log of node 0 says more",
+                       .numbers = {}});
+  drop(node, text);
 }
 
 void NodeServer::send(int node, const NodeMessage& message) { at(node).stream.send(message); }
@@ -250,7 +256,9 @@ void NodeServer::finish() {
 void NodeServer::drop(int node, const std::string& why) {
   Node& gone = at(node);
   const bool was_up = gone.state == State::kUp;
-  gone = Node();
+  gone.stream = NodeStream();
+  gone.state = State::kAbsent;
+  gone.numbers.clear();
   if (was_up) events_.push_back({.kind = Event::Kind::kDown, .node = node, .why = why});
 }
 

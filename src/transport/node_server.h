@@ -3,11 +3,14 @@
 // The other nodes of a service, for its keeper on node 0: takes their connections, checks that they
 // have the same settings, and passes on what they say.
 //
-//   node: Greeting, kNumbers ──▶   ◀── kWelcome   ──▶ kSettings, ... loads ..., kUp
+//   node: handshake ──▶  ◀── kGreeted  ──▶ kNumbers  ◀── kWelcome  ──▶ kSettings, ... loads ...,
+//   kUp
 //
 // A node that has been silent for kNodePatience is gone, as one whose connection has ended: it may
 // come back with a new connection. A node that is cut off notices that by the same rule, and ends
-// its ranks (transport/node_client.h).
+// its ranks (transport/node_client.h). While a node is there, nobody takes its place.
+//
+// Handshake: transport/node_handshake.h. Who has not proved the cluster's key is told nothing.
 //
 // Thread safety: one thread.
 #pragma once
@@ -22,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/node_handshake.h"
 #include "transport/node_stream.h"
 #include "transport/settings.h"
 
@@ -31,13 +35,14 @@ class NodeServer {
  public:
   using Clock = std::chrono::steady_clock;
   // Errors (failed): the address cannot be used.
-  static Result<std::unique_ptr<NodeServer>> listen(const PeerAddress& address, int num_nodes);
+  static Result<std::unique_ptr<NodeServer>> listen(const PeerAddress& address, int num_nodes,
+                                                    const ClusterKey& key);
   ~NodeServer();
   NodeServer(const NodeServer&) = delete;
   NodeServer& operator=(const NodeServer&) = delete;
 
   uint64_t service() const { return service_; }
-  PeerAddress address() const { return local_address(listener_); }
+  PeerAddress address() const { return arrivals_.address(); }
 
   // Waits for all nodes, which tell what they can have of each thing; returns the least, and tells
   // them. line: called now and then with what it waits for.
@@ -56,7 +61,9 @@ class NodeServer {
     NodeMessage message = {};  // kMessage: of a node that is up; kPipes: rank and value
   };
   void add_descriptors(std::vector<pollfd>* fds) const;
-  Clock::time_point next_deadline() const { return next_pulse_; }
+  Clock::time_point next_deadline() const {
+    return has_more_ || !events_.empty() ? Clock::now() : next_pulse_;
+  }
   std::optional<Event> next_event();
   bool is_up(int node) const { return at(node).state == State::kUp; }
   void send(int node, const NodeMessage& message);
@@ -74,32 +81,29 @@ class NodeServer {
     NodeStream stream;
     State state = State::kAbsent;
     std::vector<uint64_t> numbers;  // empty: not told yet
+    std::string warned_of;          // the last refusal, which is said again after a while only
+    Clock::time_point warn_after;
   };
-  struct Arrival {
-    int socket = -1;
-    Greeting greeting;
-    size_t received = 0;
-    Clock::time_point since;
-  };
-  NodeServer(int listener, int num_nodes);
+  NodeServer(int listener, int num_nodes, const ClusterKey& key);
   Node& at(int node) { return nodes_[static_cast<size_t>(node)]; }
   const Node& at(int node) const { return nodes_[static_cast<size_t>(node)]; }
   void look();
-  void accept_all();
-  void take_arrivals();
-  void take(const Arrival& arrival);
+  void read(int node);
+  void take(const NodeArrivals::Admitted& arrival);
   void take(int node, NodeMessage message);
   void welcome(int node);
-  void refuse(int node, const Status& why);
+  void refuse(int node, const Status& why, const std::string& hint);
+  void clear_events();
   void pulse();
 
-  int listener_;
   uint64_t service_;
-  std::vector<Node> nodes_;  // [num_nodes], that of node 0 unused
-  std::vector<Arrival> arrivals_;
+  bool has_key_;
+  NodeArrivals arrivals_;
+  std::vector<Node> nodes_;      // [num_nodes], that of node 0 unused
   std::vector<uint64_t> least_;  // empty: not agreed yet
   std::optional<Settings> settings_;
   std::deque<Event> events_;
+  bool has_more_ = false;  // messages that have come and were not taken yet
   Clock::time_point next_pulse_;
 };
 

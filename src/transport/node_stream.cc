@@ -9,19 +9,23 @@
 
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 namespace wideep::transport {
 namespace {
 
+// Without holes, whose bytes would be those of this process's memory.
 struct Head {
-  NodeMessage::Kind kind = NodeMessage::Kind::kPulse;
+  uint32_t kind = 0;
   uint32_t epoch = 0;
   int32_t rank = 0;
-  int64_t value = 0;
   uint32_t text_bytes = 0;
+  int64_t value = 0;
   uint32_t num_numbers = 0;
+  uint32_t unused = 0;
 };
+static_assert(std::has_unique_object_representations_v<Head>);
 constexpr uint32_t kMostTextBytes = uint32_t{1} << 20;
 constexpr uint32_t kMostNumbers = uint32_t{1} << 16;
 constexpr size_t kMostUnsent = size_t{16} << 20;  // of a node that does not read
@@ -42,9 +46,12 @@ void NodeMessage::set_members(const Members& members, const std::vector<PeerAddr
   }
 }
 
-Members NodeMessage::members() const {
+std::optional<Members> NodeMessage::members(size_t num_ranks) const {
+  if (numbers.empty() || numbers.size() % kWordsOfMember != 0) return std::nullopt;
   Members members{.epoch = epoch, .ranks = {}};
-  for (size_t at = 0; at + kWordsOfMember <= numbers.size(); at += kWordsOfMember) {
+  for (size_t at = 0; at < numbers.size(); at += kWordsOfMember) {
+    const bool is_later = at == 0 || numbers[at] > numbers[at - kWordsOfMember];
+    if (numbers[at] >= num_ranks || !is_later) return std::nullopt;
     members.ranks.push_back(static_cast<int>(numbers[at]));
   }
   return members;
@@ -81,11 +88,11 @@ NodeStream& NodeStream::operator=(NodeStream&& other) noexcept {
 
 void NodeStream::send(const NodeMessage& message) {
   if (is_broken_ || socket_ < 0) return;
-  Head head{.kind = message.kind,
+  Head head{.kind = static_cast<uint32_t>(message.kind),
             .epoch = message.epoch,
             .rank = message.rank,
-            .value = message.value,
             .text_bytes = static_cast<uint32_t>(message.text.size()),
+            .value = message.value,
             .num_numbers = static_cast<uint32_t>(message.numbers.size())};
   unsent_.append(reinterpret_cast<const char*>(&head), sizeof(head));
   unsent_ += message.text;
@@ -130,7 +137,8 @@ std::optional<NodeMessage> NodeStream::parse() {
   Head head;
   if (inbox_.size() < sizeof(head)) return std::nullopt;
   std::memcpy(&head, inbox_.data(), sizeof(head));
-  if (head.text_bytes > kMostTextBytes || head.num_numbers > kMostNumbers) {
+  if (head.text_bytes > kMostTextBytes || head.num_numbers > kMostNumbers ||
+      head.kind > static_cast<uint32_t>(NodeMessage::Kind::kFinished) || head.unused != 0) {
     is_broken_ = true;
     inbox_.clear();
     return std::nullopt;
@@ -138,7 +146,7 @@ std::optional<NodeMessage> NodeStream::parse() {
   const size_t numbers_bytes = head.num_numbers * sizeof(uint64_t);
   const size_t whole = sizeof(head) + head.text_bytes + numbers_bytes;
   if (inbox_.size() < whole) return std::nullopt;
-  NodeMessage message{.kind = head.kind,
+  NodeMessage message{.kind = static_cast<NodeMessage::Kind>(head.kind),
                       .epoch = head.epoch,
                       .rank = head.rank,
                       .value = head.value,

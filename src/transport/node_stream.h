@@ -3,7 +3,8 @@
 // What the keeper of a service and the keepers of its other nodes say to each other
 // (transport/node_server.h, transport/node_client.h), over one TCP connection for each node.
 //
-// All connections to the port of the service begin with a Greeting, which says what they are.
+// They begin as transport/node_handshake.h says. What comes is checked all the same: lengths here,
+// and ranks and members against the size of the world.
 //
 // Thread safety: one thread.
 #pragma once
@@ -25,17 +26,6 @@ namespace wideep::transport {
 inline constexpr std::chrono::milliseconds kPulseInterval{100};
 inline constexpr std::chrono::milliseconds kNodePatience{600};
 
-struct Greeting {
-  static constexpr uint64_t kMagic = 0x65646f6e70656477;  // "wdepnode"
-  enum class Kind : uint32_t { kNode, kPipes };
-  uint64_t magic = kMagic;
-  uint64_t service = 0;  // kPipes: as NodeMessage::kWelcome says
-  Kind kind = Kind::kNode;
-  int32_t node = 0;
-  int32_t rank = 0;     // kPipes: whose commands and messages follow
-  uint32_t serial = 0;  // kPipes: as in kStart or kPipes
-};
-
 struct NodeMessage {
   enum class Kind : uint8_t {
     // both ways
@@ -48,6 +38,8 @@ struct NodeMessage {
     kLeft,      // rank, epoch
     kDied,      // rank, text: how, value: as Note::kRankDied
     // service → node
+    kGreeted,   // the first one: the node may say what it has
+    kBusy,      // instead: this node is there already; text: which one. It may try again
     kWelcome,   // service, numbers: the least of all nodes
     kRefused,   // text: the error with which the node ends
     kStart,     // rank, value: the serial number of its pipes
@@ -69,7 +61,8 @@ struct NodeMessage {
 
   // In `numbers`.
   void set_members(const Members& members, const std::vector<PeerAddress>& addresses);
-  Members members() const;
+  // nullopt: they are none of a world of num_ranks ranks, each named once, ascending.
+  std::optional<Members> members(size_t num_ranks) const;
   std::vector<PeerAddress> addresses(size_t num_ranks) const;
 };
 
@@ -90,6 +83,8 @@ class NodeStream {
   bool has_unsent() const { return !unsent_.empty(); }
   void write();
   std::optional<NodeMessage> next();
+  // Whether next() may return a message though nothing comes any more.
+  bool has_unread() const { return !inbox_.empty(); }
   // Since when nothing has come, if it is not in the socket.
   std::chrono::steady_clock::time_point heard_at() const { return heard_at_; }
   void heard() { heard_at_ = std::chrono::steady_clock::now(); }

@@ -7,21 +7,43 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/printable.h"
+
 namespace wideep::transport {
+
+namespace {
+
+// Values may be of another node, which may be anybody.
+constexpr size_t kMostShown = 200;
+
+std::string shown(const Settings& settings, size_t index) {
+  return index < settings.size() ? base::printable(settings[index].second, kMostShown) : "nothing";
+}
+
+// The first that differs; the number of settings: none does.
+size_t find_difference(const Settings& first, const Settings& other) {
+  size_t i = 0;
+  while (i < std::min(first.size(), other.size()) && first[i] == other[i]) ++i;
+  return i;
+}
+
+}  // namespace
+
+std::string name_of_difference(const Settings& first, const Settings& other) {
+  const size_t i = find_difference(first, other);
+  if (i < first.size()) return first[i].first;
+  return i < other.size() ? base::printable(other[i].first, kMostShown) : "";
+}
 
 Status check_settings_match(const Settings& first, const Settings& other, int number,
                             const char* who) {
-  for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
-    const bool both = i < first.size() && i < other.size();
-    if (both && first[i] == other[i]) continue;
-    const std::string name = i < first.size() ? first[i].first : other[i].first;
-    const bool same_name = both && first[i].first == other[i].first;
-    return invalid_input(
-        fmt::format("{} 0 and {} differ in {}: {} and {}; start all {} with the same settings", who,
-                    number, name, i < first.size() ? first[i].second : "nothing",
-                    same_name ? other[i].second : "nothing", who));
-  }
-  return {};
+  const std::string name = name_of_difference(first, other);
+  if (name.empty()) return {};
+  const size_t i = find_difference(first, other);
+  const bool same_name = i < first.size() && i < other.size() && first[i].first == other[i].first;
+  return invalid_input(fmt::format(
+      "{} 0 and {} differ in {}: {} and {}; start all {} with the same settings", who, number, name,
+      shown(first, i), same_name || i >= first.size() ? shown(other, i) : "nothing", who));
 }
 
 // Name and value of each, with their lengths before them.

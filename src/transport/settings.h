@@ -21,6 +21,9 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 Status check_settings_match(const Settings& first, const Settings& other, int number,
                             const char* who = "ranks");
 
+// The name of that setting; "": none differs.
+std::string name_of_difference(const Settings& first, const Settings& other);
+
 // For a message; they may contain any byte.
 std::string to_text(const Settings& settings);
 Settings settings_from(const std::string& text);
