@@ -73,9 +73,12 @@ class WireReader {
   }
   template <typename T>
   std::vector<T> get_all() {
-    std::vector<T> values(get<uint32_t>());
-    const size_t num_bytes = values.size() * sizeof(T);
-    if (num_bytes > 0) std::memcpy(values.data(), next(num_bytes), num_bytes);
+    // The bytes first: a claimed count must not allocate what is not there.
+    const auto count = get<uint32_t>();
+    const size_t num_bytes = count * sizeof(T);
+    const char* bytes = next(num_bytes);
+    std::vector<T> values(count);
+    if (num_bytes > 0) std::memcpy(values.data(), bytes, num_bytes);
     return values;
   }
   template <typename... T>
@@ -100,7 +103,7 @@ class WireReader {
   void field(std::string& text) { text = get_text(); }
 
   const char* next(size_t count) {
-    WIDEEP_CHECK_LE(at_ + count, bytes_.size());
+    WIDEEP_CHECK_LE(count, bytes_.size() - at_);
     at_ += count;
     return bytes_.data() + at_ - count;
   }
