@@ -48,6 +48,7 @@ struct Expected {
   int device = 0;
   bool is_written = false;
 };
+constexpr bool kWritten = true;
 
 nb::dlpack::dtype dtype_of(Type type) {
   using nb::dlpack::dtype_code;
@@ -139,6 +140,11 @@ Tensor check(const char* name, const nb::handle& given, const Expected& expected
   if (tensor.dtype() != dtype || !on_device || !has_shape || !is_dense(tensor)) {
     refuse(describe(tensor));
   }
+  nb::ndarray<> writable;
+  if (expected.is_written &&
+      (!nb::try_cast<nb::ndarray<>>(given, writable, false) || !writable.is_valid())) {
+    refuse("one that may only be read, and the call writes it: give it a copy");
+  }
   return tensor;
 }
 
@@ -183,7 +189,8 @@ Choice check_choice(const Shape& shape, bool is_gpu, int device, const nb::handl
   choice.experts = check("experts", experts, {Type::kI32, {-1, shape.top_k}, is_gpu, device});
   const auto num_tokens = static_cast<int64_t>(choice.experts.shape(0));
   check_max_tokens("experts", shape, num_tokens);
-  choice.slots = check("slots", slots, {Type::kI32, {num_tokens, shape.top_k}, is_gpu, device});
+  choice.slots =
+      check("slots", slots, {Type::kI32, {num_tokens, shape.top_k}, is_gpu, device, kWritten});
   if (num_tokens > 0 && choice.slots.data() == choice.experts.data()) {
     throw nb::value_error("slots: expected other memory than that of experts");
   }
@@ -370,7 +377,8 @@ void CpuRank::choose(const nb::handle& experts, const nb::handle& slots, int lay
 void CpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
                        const nb::handle& matrix) {
   Call next = check_call(shape, false, 0, rows, slots, weights);
-  const Tensor to = check("matrix", matrix, {shape.type(), {shape.most_rows(), shape.hidden}});
+  const Tensor to = check("matrix", matrix,
+                          {shape.type(), {shape.most_rows(), shape.hidden}, false, 0, kWritten});
   const wideep::Status status = [&]() -> wideep::Status {
     const nb::gil_scoped_release free;
     const wideep::Status sent =
@@ -395,7 +403,8 @@ void CpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb
 
 void CpuRank::combine(const nb::handle& results, const nb::handle& shared, const nb::handle& out) {
   const Tensor from = check("results", results, {shape.type(), {shape.most_rows(), shape.hidden}});
-  const Tensor to = check("out", out, {Type::kBf16, {call.num_tokens, shape.hidden}});
+  const Tensor to =
+      check("out", out, {Type::kBf16, {call.num_tokens, shape.hidden}, false, 0, kWritten});
   Tensor added;
   if (!shared.is_none()) {
     added = check("shared", shared, {Type::kF32, {call.num_tokens, shape.hidden}});
@@ -511,8 +520,8 @@ void GpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb
                        uintptr_t stream) {
   const int device = communicator.device();
   const Call next = check_call(shape, true, device, rows, slots, weights);
-  const Tensor to =
-      check("matrix", matrix, {shape.type(), {shape.most_rows(), shape.hidden}, true, device});
+  const Tensor to = check(
+      "matrix", matrix, {shape.type(), {shape.most_rows(), shape.hidden}, true, device, kWritten});
   const Tensor n = check("count", count, {Type::kI32, {1}, true, device});
   // Tensors without elements may have no memory; no kernel looks at it then.
   const void* const some = n.data();
@@ -535,7 +544,8 @@ void GpuRank::combine(const nb::handle& results, const nb::handle& shared, const
   const int device = communicator.device();
   const Tensor from =
       check("results", results, {shape.type(), {shape.most_rows(), shape.hidden}, true, device});
-  const Tensor to = check("out", out, {Type::kBf16, {num_tokens, shape.hidden}, true, device});
+  const Tensor to =
+      check("out", out, {Type::kBf16, {num_tokens, shape.hidden}, true, device, kWritten});
   Tensor added;
   if (!shared.is_none()) {
     added = check("shared", shared, {Type::kF32, {num_tokens, shape.hidden}, true, device});
