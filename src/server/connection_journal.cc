@@ -33,7 +33,9 @@ constexpr size_t kInputBytes = size_t{40} << 20;   // twice the largest request,
 constexpr size_t kOutputBytes = size_t{16} << 20;  // a client with more unread bytes is cut
 constexpr size_t kRecordBytes = size_t{64} << 20;
 constexpr size_t kAllBytes = kHeaderBytes + kInputBytes + kOutputBytes + kRecordBytes;
-constexpr size_t kMostKept = size_t{1} << 20;  // pages beyond are freed after a request
+constexpr size_t kMostKept = size_t{64} << 10;  // pages beyond are freed after a request
+constexpr size_t kPageBytes = 4096;
+static_assert(kOutputBytes % kPageBytes == 0);
 
 using Length = uint32_t;
 
@@ -96,10 +98,30 @@ Result<std::unique_ptr<ConnectionJournal>> ConnectionJournal::open(int fd, int s
   WIDEEP_TRY_ASSIGN(base::SharedBytes memory,
                     base::SharedBytes::adopt("memory of a connection", fd, kAllBytes, false));
   std::unique_ptr<ConnectionJournal> journal(new ConnectionJournal(std::move(memory)));
+  if (!journal->is_sound()) return failed("memory of a connection: it is spoiled");
   WIDEEP_TRY_ASSIGN(const SocketCounts counts, socket_counts(socket));
   const State& state = journal->state();
   if (counts.taken > state.taken) journal->received(counts.taken - state.taken);
   return journal;
+}
+
+// Whether all offsets and lengths lie within their areas, so that reading them is safe.
+bool ConnectionJournal::is_sound() const {
+  if (header().present.load() > 1) return false;
+  const State& now = state();
+  if (now.input_begin > now.input_end || now.input_end > kInputBytes ||
+      now.record_bytes > kRecordBytes) {
+    return false;
+  }
+  uint64_t at = 0;
+  while (now.record_bytes - at >= sizeof(Length)) {
+    Length length = 0;
+    std::memcpy(&length, record_area() + at, sizeof(length));
+    at += sizeof(length);
+    if (length > now.record_bytes - at) return false;
+    at += length;
+  }
+  return at == now.record_bytes;
 }
 
 ConnectionJournal::Header& ConnectionJournal::header() const {
@@ -162,16 +184,33 @@ void ConnectionJournal::end_request(size_t request_bytes, bool closes) {
   if (frees) free_pages();
 }
 
+void ConnectionJournal::punch(const char* first, size_t bytes) const {
+  const auto* base = reinterpret_cast<const char*>(memory_.data());
+  ::fallocate(memory_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, first - base,
+              static_cast<off_t>(bytes));
+}
+
 // A long request must not keep its memory for as long as the client stays connected.
 void ConnectionJournal::free_pages() const {
-  const auto punch = [&](const char* first, size_t bytes) {
-    const auto* base = reinterpret_cast<const char*>(memory_.data());
-    ::fallocate(memory_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, first - base,
-                static_cast<off_t>(bytes));
-  };
-  const size_t used = (state().input_end + 4095) / 4096 * 4096;
+  const size_t used = (state().input_end + kPageBytes - 1) / kPageBytes * kPageBytes;
   punch(input_area() + used, kInputBytes - used);
   punch(record_area(), kRecordBytes);
+}
+
+// Nor must replies that were sent: whole pages of the ring, from those freed before to those that
+// still have unsent bytes.
+void ConnectionJournal::sent_all_but(size_t unsent) {
+  const uint64_t appended = state().appended;
+  const uint64_t sent = (appended - std::min<uint64_t>(unsent, appended)) / kPageBytes * kPageBytes;
+  // Of another process; or beyond the ring, in one piece.
+  freed_ = std::max(freed_, sent - std::min<uint64_t>(sent, kOutputBytes));
+  if (sent < freed_ + kMostKept) return;
+  const size_t at = freed_ % kOutputBytes;
+  const size_t bytes = sent - freed_;
+  const size_t first = std::min(bytes, kOutputBytes - at);
+  punch(output_area() + at, first);
+  if (bytes > first) punch(output_area(), bytes - first);
+  freed_ = sent;
 }
 
 void ConnectionJournal::append(std::string_view bytes, uint64_t num_calls) {
@@ -204,6 +243,7 @@ std::optional<std::string> ConnectionJournal::unsent(int socket) const {
 
 void ConnectionJournal::add_record(std::string_view record) {
   State next = state();
+  if (!next.is_complete) return;
   const auto length = static_cast<Length>(record.size());
   if (next.record_bytes + sizeof(length) + record.size() > kRecordBytes) {
     next.is_complete = false;
@@ -214,6 +254,14 @@ void ConnectionJournal::add_record(std::string_view record) {
   std::memcpy(to + sizeof(length), record.data(), record.size());
   next.record_bytes += sizeof(length) + record.size();
   commit(next);
+}
+
+void ConnectionJournal::give_up() {
+  State next = state();
+  next.is_complete = false;
+  next.record_bytes = 0;
+  commit(next);
+  punch(record_area(), kRecordBytes);
 }
 
 std::vector<std::string> ConnectionJournal::records() const {

@@ -41,7 +41,8 @@ class ConnectionJournal {
   // socket_counts; no memory.
   static Result<int> create(int socket);
   // Maps it, and takes over the descriptor. If another process has served the connection before,
-  // adds what that had read without an entry.
+  // adds what that had read without an entry. Errors (failed): as socket_counts; it says what no
+  // process could have written.
   static Result<std::unique_ptr<ConnectionJournal>> open(int fd, int socket);
 
   // ---- what the client sends ----
@@ -62,6 +63,9 @@ class ConnectionJournal {
   // in the output now.
   void append(std::string_view bytes, uint64_t num_calls);
   uint64_t num_calls() const { return state().num_calls; }
+  // The socket has taken all but the last `unsent` bytes that were appended: gives the memory of
+  // the others back, now and then.
+  void sent_all_but(size_t unsent);
   // What the socket has not taken of all that was appended. nullopt: it is not here any more.
   std::optional<std::string> unsent(int socket) const;
 
@@ -69,6 +73,9 @@ class ConnectionJournal {
 
   void add_record(std::string_view record);
   std::vector<std::string> records() const;
+  size_t record_bytes() const { return state().record_bytes; }
+  // No other process will go on with the request: its records' memory is given back.
+  void give_up();
   // False after a request or its records did not fit: another process could not go on with it.
   bool is_complete() const { return state().is_complete; }
   // Another process has died of itself while it had the request; returns how many so far.
@@ -93,9 +100,12 @@ class ConnectionJournal {
   char* input_area() const;
   char* output_area() const;
   char* record_area() const;
+  bool is_sound() const;
   void free_pages() const;
+  void punch(const char* first, size_t bytes) const;
 
   base::SharedBytes memory_;
+  uint64_t freed_ = 0;  // bytes of replies, of those that are sent, whose memory is given back
 };
 
 }  // namespace wideep::server

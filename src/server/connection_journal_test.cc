@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -227,6 +228,59 @@ TEST(ConnectionJournal, LosesNothingWhereverItsProcessIsKilled) {
   reader.join();
   EXPECT_TRUE(got == sent);
   EXPECT_GE(num_kills, kLeastKills - 1);
+}
+
+// A client that stays connected must not hold what it has read.
+TEST(ConnectionJournal, GivesTheMemoryOfSentRepliesBack) {
+  const Connection connection;
+  auto journal = connection.open();
+  const auto resident_bytes = [&] {
+    struct stat about = {};
+    EXPECT_EQ(::fstat(connection.memory, &about), 0);
+    return static_cast<size_t>(about.st_blocks) * 512;
+  };
+  const std::string reply(300'000, 'x');
+  for (int i = 0; i < 200; ++i) {  // three times around the ring
+    journal->append(reply, 1);
+    journal->sent_all_but(0);
+    journal->end_request(0, false);
+    EXPECT_LT(resident_bytes(), size_t{256} << 10);
+  }
+}
+
+TEST(ConnectionJournal, KeepsWhatIsNotSent) {
+  const Connection connection;
+  auto journal = connection.open();
+  std::string all;
+  for (int i = 0; all.size() < 5'000'000; ++i) {
+    const std::string part =
+        std::to_string(i) + std::string(70'000, static_cast<char>('a' + i % 26));
+    journal->append(part, 1);
+    all += part;
+    journal->sent_all_but(all.size());  // the socket has taken nothing
+  }
+  EXPECT_EQ(connection.open()->unsent(connection.server), all);
+}
+
+// Its offsets are used to read memory.
+TEST(ConnectionJournal, ASpoiledOneIsRefused) {
+  for (size_t at = 0; at < 128; at += 4) {
+    const Connection connection;
+    connection.open()->add_record("a record");
+    const uint32_t wrong = 0xfffffff0;
+    ASSERT_EQ(::pwrite(connection.memory, &wrong, sizeof(wrong), static_cast<off_t>(at)),
+              static_cast<ssize_t>(sizeof(wrong)));
+    const auto opened = ConnectionJournal::open(::dup(connection.memory), connection.server);
+    if (!opened.ok()) continue;
+    EXPECT_LE((*opened)->records().size(), 1u);
+    EXPECT_LE((*opened)->input().size(), size_t{40} << 20);
+  }
+  const Connection connection;
+  connection.open()->add_record("a record");
+  const uint32_t length = 1000;  // of the record
+  constexpr off_t kRecords = 4096 + (off_t{56} << 20);
+  ASSERT_EQ(::pwrite(connection.memory, &length, sizeof(length), kRecords), 4);
+  EXPECT_FALSE(ConnectionJournal::open(::dup(connection.memory), connection.server).ok());
 }
 
 }  // namespace
