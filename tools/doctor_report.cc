@@ -9,6 +9,8 @@
 #include "base/byte_size.h"
 #include "base/nvidia_profiler.h"
 #include "run/plan_text.h"
+#include "server/limits.h"
+#include "server/service.h"
 
 namespace wideep::tools {
 namespace {
@@ -268,6 +270,29 @@ std::string advice_lines(const std::vector<run::Advice>& warnings) {
   return lines;
 }
 
+// What clients of `wideep serve` can have of it, as it is without options.
+std::vector<server::Limit> serve_limits() {
+  return server::limits({}, {}, server::ServiceOptions().max_queue);
+}
+
+std::string limit_lines() {
+  std::string lines = "\nLimits of wideep serve (docs/serve.md)\n";
+  for (const server::Limit& each : serve_limits()) {
+    const std::string option = each.option.empty() ? "" : fmt::format(" ({})", each.option);
+    lines += wrapped("  ", fmt::format("{}: {}{}", each.of, each.most, option));
+  }
+  return lines;
+}
+
+ordered_json limits_json() {
+  ordered_json list = ordered_json::array();
+  for (const server::Limit& each : serve_limits()) {
+    list.push_back(
+        {{"of", each.of}, {"most", each.most}, {"option", each.option}, {"beyond", each.beyond}});
+  }
+  return list;
+}
+
 std::string verdict(const DoctorReport& report) {
   if (!report.outcome.ok()) return "";  // main() prints the error
   return report.warnings.empty() ? "all fine\n"
@@ -374,6 +399,7 @@ std::string doctor_text(const DoctorReport& report) {
   std::string text = machine_lines(report);
   if (report.fit) text += model_lines(report);
   if (report.recovery) text += recovery_lines(*report.recovery);
+  text += limit_lines();
   const std::string judgement = advice_lines(report.warnings) + verdict(report);
   return judgement.empty() ? text : text + "\n" + judgement;
 }
@@ -384,6 +410,7 @@ ordered_json doctor_json(const DoctorReport& report) {
                        {"ranks", report.num_ranks}};
   if (report.fit) json["model"] = model_json(report);
   if (report.recovery) json["recovery"] = recovery_json(*report.recovery);
+  json["limits"] = limits_json();
   json["warnings"] = ordered_json::array();
   for (const run::Advice& advice : report.warnings) {
     json["warnings"].push_back(advice_json(advice));

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
+#include "http_limit_options.h"
 #include "server/grace.h"
 #include "server/open_files.h"
 #include "server/router.h"
@@ -55,6 +56,10 @@ Status run(const Options& options) {
     WIDEEP_TRY_ASSIGN(server::ReplicaAddress address, server::parse_replica(url));
     router_options.replicas.push_back(std::move(address));
   }
+  // Whether clients need a key is the servers' affair, and who may read replies, too, unless the
+  // router decides about origins.
+  router_options.http.guards_hosts = true;
+  router_options.http.guards_origins = !router_options.http.cors_origins.empty();
   server::allow_most_open_files();
   const StopSignals signals;  // before a thread starts: threads inherit the blocked signals
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<server::Router> router,
@@ -98,6 +103,7 @@ void add_route_command(command_line::Command app, Status* status) {
                      "Origin whose web pages may use the servers from a browser, as "
                      "https://example.org, or * for all; repeat it for more. Without it, the "
                      "servers decide");
+  add_http_limit_options(command, &options->router.http);
   command
       .add_option("--give-up-after", options->router.give_up_seconds,
                   "Seconds without an answer to a health check after which no request waits for a "

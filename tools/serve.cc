@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "generate_output.h"
+#include "http_limit_options.h"
 #include "run_options.h"
 #include "started.h"
 #include "transport/members.h"
@@ -92,6 +93,12 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr) {
     if (result.service.api_key.empty()) result.service.api_key = key;
   }
+  if (const char* key = std::getenv("WIDEEP_ADMIN_KEY"); key != nullptr) {
+    if (result.service.admin_key.empty()) result.service.admin_key = key;
+  }
+  result.http.guards_hosts = result.service.api_key.empty() || !result.http.allowed_hosts.empty();
+  result.http.guards_origins = true;
+  result.http.has_key = !result.service.api_key.empty();
   return result;
 }
 
@@ -110,6 +117,10 @@ void add_address_options(command_line::Command command, Options& options) {
   command.add_option("--api-key", options.serve.service.api_key,
                      "Key that clients must send; empty: none. Better set WIDEEP_API_KEY: process "
                      "lists show options, not variables");
+  command.add_option("--admin-key", options.serve.service.admin_key,
+                     "Key for what changes the service (scaling, recordings), instead of the API "
+                     "key; empty: none of its own. Better set WIDEEP_ADMIN_KEY");
+  add_http_limit_options(command, &options.serve.http);
   command.add_option("--cors-origin", options.serve.http.cors_origins,
                      "Origin whose web pages may use the server from a browser, as "
                      "https://example.org, or * for all; repeat it for more. Without it, none may");

@@ -40,8 +40,10 @@ const char* reason_of(int status) {
       {404, "Not Found"},
       {405, "Method Not Allowed"},
       {408, "Request Timeout"},
+      {409, "Conflict"},
       {413, "Content Too Large"},
       {414, "URI Too Long"},
+      {415, "Unsupported Media Type"},
       {417, "Expectation Failed"},
       {429, "Too Many Requests"},
       {431, "Request Header Fields Too Large"},
@@ -79,14 +81,17 @@ std::string header_text(std::string_view text) {
 
 }  // namespace
 
+std::string path_of_target(std::string_view target) {
+  return decoded(target.substr(0, target.find('?')), false);
+}
+
 std::string status_and_date(int status) {
   return fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_of(status), date_now());
 }
 
 Exchange::Exchange(ReplyWire& wire, RequestHead head, std::string body)
     : wire_(&wire), head_(std::move(head)), body_(std::move(body)) {
-  const std::string_view target = head_.target;
-  path_ = decoded(target.substr(0, target.find('?')), false);
+  path_ = path_of_target(head_.target);
   if (const ConnectionJournal* journal = wire.journal()) calls_before_ = journal->num_calls();
 }
 
@@ -97,7 +102,7 @@ std::vector<std::string> Exchange::records() const {
 }
 
 void Exchange::add_record(std::string_view record) {
-  if (keeps_records()) wire_->journal()->add_record(record);
+  if (keeps_records()) wire_->add_record(record);
 }
 
 Exchange::~Exchange() {

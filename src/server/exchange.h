@@ -20,6 +20,8 @@ namespace wideep::server {
 class ConnectionJournal;
 class Exchange;
 
+// A target's path, decoded, without the query.
+std::string path_of_target(std::string_view target);
 // The first two lines of a reply: status and date.
 std::string status_and_date(int status);
 
@@ -35,6 +37,7 @@ class ReplyWire {
   virtual void disconnect() = 0;
   // Null: nobody could go on with the connection.
   virtual ConnectionJournal* journal() { return nullptr; }
+  virtual void add_record(std::string_view) {}  // to the journal
 };
 
 class Exchange : public std::enable_shared_from_this<Exchange> {
@@ -44,6 +47,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
+  const RequestHead& head() const { return head_; }
   const std::string& method() const { return head_.method; }  // "GET"
   const std::string& path() const { return path_; }           // decoded, without the query
   const std::string& target() const { return head_.target; }  // path and query, not decoded

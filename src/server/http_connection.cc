@@ -105,6 +105,7 @@ bool HttpConnection::has_unread() const {
 
 void HttpConnection::disconnect() {
   if (std::exchange(state_, kClosed) == kClosed) return;
+  count();
   unwatch();
   event_del(deadline_);
   event_free(std::exchange(readable_, nullptr));
@@ -127,6 +128,10 @@ bool HttpConnection::receive() {
   const size_t before = input_.size();
   if (journal_ != nullptr) {
     room = journal_->input_room();
+    if (room.empty()) {
+      refuse({.status = 413, .message = "the request and those before it are too long"});
+      return false;
+    }
   } else {
     input_.resize(before + kReadBytes);
     room = std::span(input_).subspan(before);
@@ -157,7 +162,48 @@ void HttpConnection::read_request() {
     if (reader_.progress() == RequestReader::kRefused) return refuse(reader_.error());
     if (reader_.progress() == RequestReader::kDone) return serve();
   }
+  forget_parsed();
+  count();
+  const HttpOptions& options = setup_.options;
+  if (setup_.totals.requests > options.most_request_bytes_of_all &&
+      held_.requests > HttpOptions::kSmallRequestBytes) {
+    return refuse(
+        {.status = 503,
+         .message = fmt::format("the requests that this server reads and answers take {} "
+                                "bytes together, and at most {} may: try again later",
+                                setup_.totals.requests, options.most_request_bytes_of_all),
+         .code = "too_many_request_bytes"});
+  }
   note_progress();
+}
+
+// What this connection holds now.
+void HttpConnection::count() {
+  ConnectionTotals now;
+  if (state_ != kClosed) {
+    now.unread = evbuffer_get_length(bufferevent_get_output(stream_));
+    now.requests = journal_ != nullptr ? journal_->input().size() + journal_->record_bytes()
+                                       : input_.size() + reader_.body_bytes() + body_bytes_;
+  }
+  setup_.totals.requests += now.requests - held_.requests;
+  setup_.totals.unread += now.unread - held_.unread;
+  held_ = now;
+}
+
+void HttpConnection::add_record(std::string_view record) {
+  if (journal_ == nullptr) return;
+  journal_->add_record(record);
+  count();
+  const bool is_small = held_.requests <= HttpOptions::kSmallRequestBytes;
+  if (is_small || setup_.totals.requests <= setup_.options.most_request_bytes_of_all) return;
+  journal_->give_up();
+  count();
+}
+
+// The reader has what it needs of them. A journal keeps them: another process reads them again.
+void HttpConnection::forget_parsed() {
+  if (journal_ != nullptr) return;
+  input_.erase(0, std::exchange(parsed_, 0));
 }
 
 // Begins the deadline of the next part of the request.
@@ -166,10 +212,17 @@ void HttpConnection::note_progress() {
   if (std::exchange(noted_, progress) == progress) return;
   const HttpOptions& options = setup_.options;
   if (progress == RequestReader::kHead) set_deadline(seconds(options.head_seconds));
-  if (progress != RequestReader::kBody) return;
+  if (progress != RequestReader::kBody || is_refused_by_head(false)) return;
   body_start_ = Clock::now();
   set_deadline(seconds(options.body_seconds));
   continue_if_expected();
+}
+
+// Then nothing of the body is wanted.
+bool HttpConnection::is_refused_by_head(bool whole) {
+  const auto error = setup_.owner.check(reader_.head(), whole);
+  if (error) refuse(*error);
+  return error.has_value();
 }
 
 void HttpConnection::continue_if_expected() {
@@ -214,16 +267,20 @@ void HttpConnection::failed(bufferevent*, short, void* self) {
 // ---- the reply ----
 
 void HttpConnection::serve() {
+  if (is_refused_by_head(true)) return;
+  forget_parsed();
   state_ = kWaiting;
   noted_ = RequestReader::kNothing;
   event_del(deadline_);
   event_del(readable_);
   RequestHead head = reader_.head();
   std::string body = reader_.take_body();
+  body_bytes_ = journal_ == nullptr ? body.size() : 0;
   reader_ = RequestReader(setup_.options.limits());
   const auto exchange = std::make_shared<Exchange>(*this, std::move(head), std::move(body));
   exchange_ = exchange.get();
   if (std::exchange(goes_on_, false)) exchange->set_inherited();  // what follows it is new
+  count();
   const std::string origin = allowed_origin(setup_.options, exchange->header("origin"));
   if (!setup_.options.cors_origins.empty()) exchange->add_header("Vary", "Origin");
   if (!origin.empty()) exchange->allow_origin(origin);
@@ -242,12 +299,12 @@ void HttpConnection::refuse(const ApiError& error) {
   event_del(readable_);
   if (journal_ != nullptr && journal_->num_calls() > 0) return end_reply(false);  // it was written
   refuses_ = true;
-  write(
-      fmt::format("{}{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: "
-                  "close\r\n\r\n{}",
-                  status_and_date(error.status),
-                  origin.empty() ? "" : fmt::format("Access-Control-Allow-Origin: {}\r\n", origin),
-                  body.size(), body));
+  write(fmt::format(
+      "{}{}{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+      status_and_date(error.status), error.status == 503 ? "Retry-After: 1\r\n" : "",
+      origin.empty() ? "" : fmt::format("Access-Control-Allow-Origin: {}\r\n", origin), body.size(),
+      body));
+  reader_ = RequestReader(setup_.options.limits());  // with what it has of the body
   end_reply(false);
 }
 
@@ -262,6 +319,7 @@ void HttpConnection::note_output(std::string_view bytes) {
 void HttpConnection::write(std::string_view bytes) {
   note_output(bytes);
   if (!bytes.empty()) bufferevent_write(stream_, bytes.data(), bytes.size());
+  note_unread();
 }
 
 // Errors of ::send are ignored here: the bytes go into libevent's queue, and the event loop reports
@@ -276,7 +334,15 @@ void HttpConnection::write_at_once(std::string_view bytes) {
     if (taken > 0) bytes.remove_prefix(static_cast<size_t>(taken));
   }
   if (!bytes.empty()) bufferevent_write(stream_, bytes.data(), bytes.size());
+  note_unread();
   if (evbuffer_get_length(unread) > setup_.options.most_unread_bytes) disconnect();
+}
+
+// After bytes were written, or taken by the socket.
+void HttpConnection::note_unread() {
+  count();
+  if (journal_ != nullptr) journal_->sent_all_but(held_.unread);
+  if (setup_.totals.unread > setup_.options.most_unread_bytes_of_all) setup_.owner.shed_later();
 }
 
 void HttpConnection::flush_later(std::shared_ptr<Exchange> exchange) {
@@ -290,16 +356,21 @@ void HttpConnection::end_reply(bool keeps_alive) {
   if (journal_ != nullptr) {
     journal_->end_request(parsed_, !keeps_alive);
   } else {
-    input_.erase(0, parsed_);
+    input_.erase(0, parsed_);  // of one that was refused
   }
   parsed_ = 0;
+  body_bytes_ = 0;
   keeps_alive_ = keeps_alive;
   state_ = kWriting;
-  if (evbuffer_get_length(bufferevent_get_output(stream_)) == 0) all_written();
+  count();
+  if (held_.unread == 0) return all_written();
+  const auto slow = static_cast<int64_t>(held_.unread / kSlowestBytesPerSecond);
+  set_deadline(seconds(setup_.options.idle_seconds + slow));
 }
 
 void HttpConnection::written(bufferevent*, void* self) {
   const auto kept = static_cast<HttpConnection*>(self)->shared_from_this();
+  kept->note_unread();
   if (kept->state_ == kWriting) kept->all_written();
 }
 
@@ -328,6 +399,7 @@ void HttpConnection::drop_input() {
   } else {
     input_.clear();
   }
+  count();
   const HttpOptions& options = setup_.options;
   const size_t most = options.most_body_bytes + options.most_header_bytes + kLingerBytes;
   if (dropped_bytes_ > most) disconnect();

@@ -21,6 +21,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,8 +45,18 @@ class ConnectionOwner {
   // A request has come; the reply may be given now or later.
   virtual void handle(const std::shared_ptr<Exchange>& exchange) = 0;
   virtual void flush_later(std::shared_ptr<Exchange> exchange) = 0;
+  // Why a request is refused before its body is read; nullopt: it is not. whole: the body is here.
+  virtual std::optional<ApiError> check(const RequestHead& head, bool whole) = 0;
+  // There is more to write than all clients together may leave unread.
+  virtual void shed_later() = 0;
   // The connection is closed.
   virtual void forget(HttpConnection* connection) = 0;
+};
+
+// What all connections of a server hold together, in bytes.
+struct ConnectionTotals {
+  size_t requests = 0;  // those that are read or answered now, and records of answers
+  size_t unread = 0;    // replies that the system has not taken yet
 };
 
 struct ConnectionSetup {
@@ -53,6 +64,7 @@ struct ConnectionSetup {
   int left_fd;  // an epoll for clients that leave, with HttpConnection* as data
   const HttpOptions& options;
   ConnectionOwner& owner;
+  ConnectionTotals& totals;
 };
 
 class HttpConnection : public ReplyWire, public std::enable_shared_from_this<HttpConnection> {
@@ -79,6 +91,8 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   ConnectionJournal* journal() override { return journal_.get(); }
   // Of a reply that is complete: bytes that the client has not taken.
   bool has_unread() const;
+  void add_record(std::string_view record) override;
+  size_t unread() const { return held_.unread; }
 
  private:
   enum State { kReading, kWaiting, kWriting, kLingering, kClosed };
@@ -92,9 +106,13 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   std::string_view input() const;
   bool go_on(bool is_suspect);
   void note_output(std::string_view bytes);
+  void note_unread();
   void read();
   void read_request();
   void drop_input();
+  void forget_parsed();
+  void count();
+  bool is_refused_by_head(bool whole);
   void serve();
   void refuse(const ApiError& error);
   void continue_if_expected();
@@ -124,6 +142,8 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   Exchange* exchange_ = nullptr;  // in progress; null in all states but kWaiting
   bool watched_ = false;          // registered with left_fd
   size_t dropped_bytes_ = 0;      // while lingering
+  size_t body_bytes_ = 0;         // of the request that is being answered, without a journal
+  ConnectionTotals held_;         // by this connection, as setup_.totals has it
 };
 
 }  // namespace wideep::server

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where an HTTP server listens, and its limits.
+// Where an HTTP server listens, and its limits (docs/serve.md has them in one table).
 //
 // Thread safety: a plain value.
 #pragma once
@@ -27,9 +27,21 @@ struct HttpOptions {
   int body_seconds = 30;
   // A client with more unread bytes of a stream is disconnected.
   size_t most_unread_bytes = size_t{4} << 20;
+  // Of all connections together. Beyond, new ones wait in the system's queue; a request is refused
+  // that is longer than kSmallRequestBytes; and the client with the most unread bytes is
+  // disconnected.
+  size_t most_connections = 4096;
+  size_t most_request_bytes_of_all = size_t{256} << 20;  // read or answered now, and their journals
+  size_t most_unread_bytes_of_all = size_t{256} << 20;
+  static constexpr size_t kSmallRequestBytes = size_t{64} << 10;
   // Web pages of these origins ("https://example.org"; "*": all) may use the server from a browser
   // (CORS); pages of others may not read its replies.
   std::vector<std::string> cors_origins;
+  // Whom to refuse before a body is read (request_guard.h).
+  bool guards_hosts = false;
+  bool guards_origins = false;
+  bool has_key = false;                    // clients need one
+  std::vector<std::string> allowed_hosts;  // beside the server's own
 
   RequestLimits limits() const {
     return {.most_body_bytes = most_body_bytes, .most_header_bytes = most_header_bytes};

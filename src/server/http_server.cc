@@ -48,13 +48,27 @@ void pause_accepting(evconnlistener* listener, void*) {
       listener, &kAcceptPause);
 }
 
-// The port that a socket is bound to.
-int port_of(evutil_socket_t socket) {
+// That a socket is bound to.
+sockaddr_storage address_of(int socket) {
   sockaddr_storage address = {};
   socklen_t length = sizeof(address);
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
+  return address;
+}
+
+bool is_loopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) != 0;
+  }
+  return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+}
+
+// The port that a socket is bound to.
+int port_of(evutil_socket_t socket) {
+  const sockaddr_storage address = address_of(socket);
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
 // What to do about an address that cannot be listened on.
@@ -158,6 +172,15 @@ Status HttpServer::bind_socket() {
   }
   port_ = port_of(socket);
   socket_ = socket;
+  RequestGuard::Options guard{.hosts = {},
+                              .checks_origins = options_.guards_origins,
+                              .has_key = options_.has_key,
+                              .origins = options_.cors_origins};
+  if (options_.guards_hosts) {
+    guard.hosts = RequestGuard::hosts_of(options_.host, is_loopback(address_of(socket)),
+                                         options_.allowed_hosts);
+  }
+  guard_ = RequestGuard(std::move(guard));
   return {};
 }
 
@@ -218,6 +241,35 @@ void HttpServer::flush(int, short, void* self) {
   std::vector<std::shared_ptr<Exchange>> all;
   all.swap(static_cast<HttpServer*>(self)->unflushed_);
   for (const auto& exchange : all) exchange->flush();
+  static_cast<HttpServer*>(self)->shed();
+}
+
+// Not at once: who has just written goes on with its connection.
+void HttpServer::shed_later() { event_active(flush_, EV_WRITE, 0); }
+
+// Disconnects who has left most unread, until the others are within the limit.
+void HttpServer::shed() {
+  while (totals_.unread > options_.most_unread_bytes_of_all) {
+    const auto largest = std::ranges::max_element(
+        connections_, {}, [](const auto& each) { return each.second->unread(); });
+    if (largest == connections_.end() || largest->second->unread() == 0) return;
+    const auto connection = largest->second;
+    connection->disconnect();
+  }
+}
+
+std::optional<ApiError> HttpServer::check(const RequestHead& head, bool whole) {
+  if (auto error = guard_.check(head)) return error;
+  return whole || !check_head_ ? std::nullopt : check_head_(head);
+}
+
+// Those that come now wait in the system's queue.
+void HttpServer::pause_if_full() {
+  const bool is_full = connections_.size() >= options_.most_connections;
+  if (listener_ == nullptr) return;
+  if (is_full) evconnlistener_disable(listener_);
+  if (!is_full && is_paused_) evconnlistener_enable(listener_);
+  is_paused_ = is_full;
 }
 
 void HttpServer::stop() {
@@ -239,16 +291,21 @@ void HttpServer::accepted(evconnlistener*, int socket, sockaddr*, int, void* sel
 
 void HttpServer::adopt(int socket, std::unique_ptr<ConnectionJournal> journal, int64_t id,
                        bool is_suspect) {
-  const auto connection = std::make_shared<HttpConnection>(
-      ConnectionSetup{.base = base_, .left_fd = left_fd_, .options = options_, .owner = *this},
-      socket, std::move(journal), id);
+  const auto connection = std::make_shared<HttpConnection>(ConnectionSetup{.base = base_,
+                                                                           .left_fd = left_fd_,
+                                                                           .options = options_,
+                                                                           .owner = *this,
+                                                                           .totals = totals_},
+                                                           socket, std::move(journal), id);
   connections_.emplace(connection.get(), connection);
+  pause_if_full();
   connection->start(is_suspect);
 }
 
 void HttpServer::forget(HttpConnection* connection) {
   if (on_closed_ && connection->id() != 0) on_closed_(connection->id());
   connections_.erase(connection);
+  pause_if_full();
 }
 
 bool HttpServer::has_unread() const {

@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,7 @@
 #include "server/exchange.h"
 #include "server/http_connection.h"
 #include "server/http_options.h"
+#include "server/request_guard.h"
 #include "wideep/status.h"
 
 struct addrinfo;
@@ -55,6 +57,11 @@ class HttpServer : private ConnectionOwner {
   ~HttpServer() override;
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
+
+  // Refuses requests by their head, before their bodies are read: they are on their way to
+  // `handler` else, which refuses those that came in one piece. Before begin().
+  using HeadCheck = std::function<std::optional<ApiError>(const RequestHead&)>;
+  void check_heads(HeadCheck check) { check_head_ = std::move(check); }
 
   int port() const { return port_; }
   int socket() const { return socket_; }  // that listens
@@ -91,6 +98,10 @@ class HttpServer : private ConnectionOwner {
   Status bind_socket();
   void handle(const std::shared_ptr<Exchange>& exchange) override { handler_(exchange); }
   void flush_later(std::shared_ptr<Exchange> exchange) override;
+  std::optional<ApiError> check(const RequestHead& head, bool whole) override;
+  void shed_later() override;
+  void shed();
+  void pause_if_full();
   void forget(HttpConnection* connection) override;
   static void accepted(evconnlistener*, int socket, sockaddr*, int, void* server);
   static void flush(int fd, short what, void* server);
@@ -113,6 +124,10 @@ class HttpServer : private ConnectionOwner {
   int left_fd_ = -1;
   event* left_ = nullptr;
   std::vector<std::shared_ptr<Exchange>> unflushed_;
+  RequestGuard guard_;
+  HeadCheck check_head_;
+  ConnectionTotals totals_;
+  bool is_paused_ = false;  // there are as many connections as there may be
   struct Timer {
     event* timer = nullptr;
     std::function<void()> call;

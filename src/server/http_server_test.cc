@@ -552,5 +552,89 @@ TEST(HttpServerTest, HostsThatCannotBeUsedAreNamed) {
   }
 }
 
+// ---- what all connections hold together ----
+
+std::string post_of(size_t bytes) {
+  return "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n";
+}
+
+TEST(HttpServerTest, BodiesTogetherAreBounded) {
+  constexpr size_t kMost = size_t{1} << 20, kBody = 600'000;
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "done"); },
+                  {.most_request_bytes_of_all = kMost});
+  Socket first(running.port()), second(running.port());
+  first.send(post_of(kBody) + std::string(kBody - 1, 'x'));
+  // The first one's bytes are read before those of the second.
+  EXPECT_EQ(ask(running.port(), "POST", "/", "y").status, 200);
+  second.send(post_of(kBody) + std::string(kBody - 1, 'x'));
+  const std::string refused = second.receive_all();
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(refused, HasSubstr("\r\nRetry-After: 1\r\n"));
+  EXPECT_THAT(refused, HasSubstr("too_many_request_bytes"));
+  EXPECT_EQ(ask(running.port(), "POST", "/", std::string(1000, 'y')).status, 200);  // a small one
+  first.send("x");
+  EXPECT_THAT(first.receive(), StartsWith("HTTP/1.1 200"));
+  Socket third(running.port());  // there is room again
+  third.send(post_of(kBody) + std::string(kBody, 'x'));
+  EXPECT_THAT(third.receive(), StartsWith("HTTP/1.1 200"));
+}
+
+// Who has left most unread goes; the others get their replies whole.
+TEST(HttpServerTest, UnreadRepliesTogetherAreBounded) {
+  constexpr size_t kMost = size_t{64} << 20;
+  const std::string large(size_t{80} << 20, 'x'), small(size_t{1} << 20, 'y');
+  Running running(
+      [&](auto exchange) {
+        exchange->reply(200, "text/plain", exchange->path() == "/large" ? large : small);
+      },
+      {.most_unread_bytes_of_all = kMost});
+  const auto ask_for = [](Socket& socket, const char* path) {
+    socket.send(std::string("GET ") + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  };
+  Socket patient(running.port()), greedy(running.port());
+  ask_for(patient, "/small");
+  EXPECT_EQ(ask(running.port(), "GET", "/small").body, small);
+  ask_for(greedy, "/large");
+  EXPECT_LT(greedy.receive_all().size(), large.size());
+  EXPECT_GT(patient.receive_all().size(), small.size());
+  EXPECT_EQ(ask(running.port(), "GET", "/small").body, small);
+}
+
+TEST(HttpServerTest, ConnectionsAreBounded) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "done"); },
+                  {.most_connections = 2});
+  auto first = std::make_unique<Socket>(running.port());
+  Socket second(running.port()), third(running.port());
+  for (Socket* each : {first.get(), &second}) {
+    each->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    EXPECT_THAT(each->receive(), StartsWith("HTTP/1.1 200"));
+  }
+  third.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  char byte = 0;
+  EXPECT_LT(::recv(third.fd(), &byte, 1, MSG_DONTWAIT), 0);
+  first.reset();
+  EXPECT_THAT(third.receive(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(HttpServerTest, ForeignHostsAndPagesAreRefused) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", exchange->body()); },
+                  {.guards_hosts = true, .guards_origins = true});
+  const auto status = [&](const std::string& headers, const std::string& body = "x") {
+    Socket client(running.port());
+    client.send("POST /scale_elastic_ep HTTP/1.1\r\nConnection: close\r\n" + headers +
+                "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return client.receive_all().substr(9, 3);
+  };
+  const std::string own = "Host: 127.0.0.1:" + std::to_string(running.port()) + "\r\n";
+  EXPECT_EQ(status(own), "200");
+  EXPECT_EQ(status("Host: localhost\r\n"), "200");
+  EXPECT_EQ(status("Host: evil.example\r\n"), "403");
+  EXPECT_EQ(status(own + "Origin: https://evil.example\r\nContent-Type: text/plain\r\n"), "403");
+  EXPECT_EQ(status(own + "Origin: http://127.0.0.1:" + std::to_string(running.port()) + "\r\n"),
+            "200");
+  EXPECT_EQ(status(own + "Origin: https://evil.example\r\n", std::string(100'000, 'x')), "403");
+}
+
 }  // namespace
 }  // namespace wideep::server

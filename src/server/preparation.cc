@@ -14,6 +14,7 @@
 #include "grammar/grammar.h"
 #include "server/call_grammar.h"
 #include "server/harmony_format.h"
+#include "server/http_options.h"
 #include "server/messages_reply.h"
 #include "server/messages_request.h"
 #include "server/response_store.h"
@@ -482,7 +483,16 @@ Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
     if (const auto error = check_model(request.model)) return *error;
   }
   if (const auto error = check_tokens(request.tokens, "tokens")) return *error;
-  return ordered_json{{"prompt", tokenizer_.decode(request.tokens, false)}};
+  std::string text = tokenizer_.decode(request.tokens, false);
+  // A token of some bytes of JSON may stand for hundreds of text.
+  if (text.size() > HttpOptions().most_body_bytes) {
+    return ApiError{
+        .message = fmt::format("tokens: their text is {} bytes, at most {} may be asked "
+                               "for; ask for fewer at once",
+                               text.size(), HttpOptions().most_body_bytes),
+        .param = "tokens"};
+  }
+  return ordered_json{{"prompt", std::move(text)}};
 }
 
 Parsed<ordered_json> Preparation::count_tokens(std::string_view body) const {

@@ -120,6 +120,7 @@ class Front {
     WIDEEP_TRY_ASSIGN(http_, HttpServer::bind(options, [this](std::shared_ptr<Exchange> each) {
                         service_.handle(each);
                       }));
+    http_->check_heads([this](const RequestHead& head) { return service_.check_head(head); });
     return will_fork ? Status() : http_->begin();
   }
   // With ranks that are kept: clients come from their keeper.
@@ -620,9 +621,13 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   };
   Status ended;
   if (options.run.keeps_ranks) {
-    ended = run::RankGroup::keep(
-        *run, {.listener = front.socket(), .companion = ConnectionJournal::create, .nodes = nodes},
-        [&](std::unique_ptr<run::RankGroup> group) { return use(*group); });
+    ended =
+        run::RankGroup::keep(*run,
+                             {.listener = front.socket(),
+                              .most = options.http.most_connections,
+                              .companion = ConnectionJournal::create,
+                              .nodes = nodes},
+                             [&](std::unique_ptr<run::RankGroup> group) { return use(*group); });
   } else {
     WIDEEP_TRY_ASSIGN(const auto group,
                       run::RankGroup::start(*run, {.reports_stop_signals = true}));

@@ -45,11 +45,12 @@ bool same_text(std::string_view a, std::string_view b) {
 }
 
 // The path without a slash at the end, which has no meaning here.
-std::string_view path_of(const Exchange& exchange) {
-  std::string_view path = exchange.path();
+std::string_view without_last_slash(std::string_view path) {
   if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   return path;
 }
+
+std::string_view path_of(const Exchange& exchange) { return without_last_slash(exchange.path()); }
 
 // The key of "Bearer <key>"; "" for another scheme or none. Schemes are case-insensitive (RFC
 // 9110).
@@ -122,29 +123,29 @@ ApiError response_not_found(const std::string& id) {
 }  // namespace
 
 const Service::Endpoint Service::kEndpoints[] = {
-    {"POST", "/v1/completions", false, &Service::completions},
-    {"POST", "/v1/chat/completions", false, &Service::chat_completions},
-    {"POST", "/v1/responses", false, &Service::responses},
-    {"GET", "/v1/responses/", false, &Service::stored_response},
-    {"DELETE", "/v1/responses/", false, &Service::delete_response},
-    {"POST", "/v1/messages", false, &Service::messages},
-    {"POST", "/v1/messages/count_tokens", false, &Service::count_tokens},
-    {"POST", "/tokenize", false, &Service::tokenize},
-    {"POST", "/detokenize", false, &Service::detokenize},
-    {"GET", "/v1/models", false, &Service::models},
-    {"GET", "/v1/models/", false, &Service::model},
-    {"GET", "/health", true, &Service::health},
-    {"GET", "/version", true, &Service::version},
-    {"GET", "/metrics", false, &Service::metrics_page},
-    {"GET", "/perf_metrics", false, &Service::perf_metrics},
-    {"GET", "/dashboard", true, &Service::dashboard},
-    {"GET", "/dashboard/data", false, &Service::dashboard_data},
-    {"GET", "/dashboard/load", false, &Service::dashboard_load},
-    {"POST", "/start_expert_distribution_record", false, &Service::start_record},
-    {"POST", "/stop_expert_distribution_record", false, &Service::stop_record},
-    {"POST", "/dump_expert_distribution_record", false, &Service::dump_record},
-    {"POST", "/scale_elastic_ep", false, &Service::scale},
-    {"POST", "/is_scaling_elastic_ep", false, &Service::is_scaling},
+    {"POST", "/v1/completions", kClients, &Service::completions},
+    {"POST", "/v1/chat/completions", kClients, &Service::chat_completions},
+    {"POST", "/v1/responses", kClients, &Service::responses},
+    {"GET", "/v1/responses/", kClients, &Service::stored_response},
+    {"DELETE", "/v1/responses/", kClients, &Service::delete_response},
+    {"POST", "/v1/messages", kClients, &Service::messages},
+    {"POST", "/v1/messages/count_tokens", kClients, &Service::count_tokens},
+    {"POST", "/tokenize", kClients, &Service::tokenize},
+    {"POST", "/detokenize", kClients, &Service::detokenize},
+    {"GET", "/v1/models", kClients, &Service::models},
+    {"GET", "/v1/models/", kClients, &Service::model},
+    {"GET", "/health", kPublic, &Service::health},
+    {"GET", "/version", kPublic, &Service::version},
+    {"GET", "/metrics", kClients, &Service::metrics_page},
+    {"GET", "/perf_metrics", kClients, &Service::perf_metrics},
+    {"GET", "/dashboard", kPublic, &Service::dashboard},
+    {"GET", "/dashboard/data", kClients, &Service::dashboard_data},
+    {"GET", "/dashboard/load", kClients, &Service::dashboard_load},
+    {"POST", "/start_expert_distribution_record", kAdmins, &Service::start_record},
+    {"POST", "/stop_expert_distribution_record", kAdmins, &Service::stop_record},
+    {"POST", "/dump_expert_distribution_record", kAdmins, &Service::dump_record},
+    {"POST", "/scale_elastic_ep", kAdmins, &Service::scale},
+    {"POST", "/is_scaling_elastic_ep", kClients, &Service::is_scaling},
 };
 
 Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
@@ -178,20 +179,22 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
   metrics_.speculates = options_.most_drafts > 0;
 }
 
+const Service::Endpoint* Service::endpoint_of(std::string_view method, std::string_view path) {
+  if (method == "HEAD") method = "GET";
+  const auto* found = std::find_if(
+      std::begin(kEndpoints), std::end(kEndpoints),
+      [&](const Endpoint& each) { return is_at(path, each.path) && method == each.method; });
+  return found == std::end(kEndpoints) ? nullptr : found;
+}
+
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
   if (exchange->method() == "OPTIONS") return answer_options(exchange);
   const std::string_view path = path_of(*exchange);
-  std::string_view method = exchange->method();
-  if (method == "HEAD") method = "GET";
-  for (const Endpoint& endpoint : kEndpoints) {
-    if (!is_at(path, endpoint.path) || method != endpoint.method) continue;
-    if (!endpoint.is_public && !may_pass(*exchange)) {
-      return refuse(exchange, {.status = 401,
-                               .message = "expected the server's API key as \"Authorization: "
-                                          "Bearer <key>\" or \"x-api-key: <key>\"",
-                               .code = "invalid_api_key"});
+  if (const Endpoint* endpoint = endpoint_of(exchange->method(), path)) {
+    if (const auto error = check_key(exchange->head(), endpoint->access)) {
+      return refuse(exchange, *error);
     }
-    return (this->*endpoint.handler)(exchange);
+    return (this->*endpoint->handler)(exchange);
   }
   const std::string allowed = allowed_methods(path);
   if (allowed.empty()) {
@@ -201,6 +204,16 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
   refuse(exchange,
          {.status = 405,
           .message = fmt::format("{} {}: expected {}", exchange->method(), path, allowed)});
+}
+
+// Bodies of clients without a key must not fill the memory.
+std::optional<ApiError> Service::check_head(const RequestHead& head) {
+  const std::string path = path_of_target(head.target);
+  const Endpoint* endpoint = endpoint_of(head.method, without_last_slash(path));
+  if (endpoint == nullptr) return std::nullopt;
+  auto error = check_key(head, endpoint->access);
+  if (error) count_reply(without_last_slash(path), error->status);
+  return error;
 }
 
 // The methods of a path, as the header Allow has them; "": there is no such endpoint.
@@ -225,7 +238,7 @@ void Service::answer_options(const std::shared_ptr<Exchange>& exchange) {
   }
   exchange->add_header("Allow", allowed);
   exchange->allow_methods(allowed);
-  count_reply(*exchange, 204);
+  count_reply(path_of(*exchange), 204);
   exchange->reply(204, "", "");
 }
 
@@ -242,11 +255,21 @@ void Service::ping() {
 
 void Service::iteration_ended(double seconds) { watch_.ended(now_seconds(), seconds); }
 
-bool Service::may_pass(const Exchange& exchange) const {
-  if (options_.api_key.empty()) return true;
-  const std::string authorization = exchange.header("Authorization");
-  return same_text(bearer_key(authorization), options_.api_key) ||
-         same_text(exchange.header("x-api-key"), options_.api_key);
+// The admin key opens everything.
+std::optional<ApiError> Service::check_key(const RequestHead& head, Access access) const {
+  const bool wants_admin = access == kAdmins && !options_.admin_key.empty();
+  if (access == kPublic || (!wants_admin && options_.api_key.empty())) return std::nullopt;
+  const std::string authorization = head.field("authorization"), key = head.field("x-api-key");
+  const auto has = [&](const std::string& right) {
+    const bool bears = same_text(bearer_key(authorization), right);
+    return (bears | same_text(key, right)) && !right.empty();
+  };
+  if (has(options_.admin_key) || (!wants_admin && has(options_.api_key))) return std::nullopt;
+  return ApiError{.status = 401,
+                  .message = fmt::format("expected the server's {} key as \"Authorization: Bearer "
+                                         "<key>\" or \"x-api-key: <key>\"",
+                                         wants_admin ? "admin" : "API"),
+                  .code = "invalid_api_key"};
 }
 
 // ---- generation ----
@@ -649,28 +672,27 @@ ExpertRecorder::Done Service::reply_with_outcome(const std::shared_ptr<Exchange>
 
 void Service::reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,
                     std::string_view body) {
-  count_reply(*exchange, 200);
+  count_reply(path_of(*exchange), 200);
   exchange->reply(200, type, body);
 }
 
 void Service::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
   const std::string retry_after = error.status == 429 ? "1" : "";
   if (!is_anthropic(*exchange)) {
-    count_reply(*exchange, error.status);
+    count_reply(path_of(*exchange), error.status);
     return exchange->reply(error.status, kJson, error.json(), retry_after);
   }
   const std::string id = id_with("req_");
   const int status = messages_status(error);
-  count_reply(*exchange, status);
+  count_reply(path_of(*exchange), status);
   exchange->add_header("request-id", id);
   exchange->reply(status, kJson, messages_error(error, id), retry_after);
 }
 
 // Counts unknown paths as "other": clients could otherwise fill the memory with invented paths.
-void Service::count_reply(const Exchange& exchange, int status) {
-  const auto found =
-      std::find_if(std::begin(kEndpoints), std::end(kEndpoints),
-                   [&](const Endpoint& each) { return is_at(path_of(exchange), each.path); });
+void Service::count_reply(std::string_view path, int status) {
+  const auto found = std::find_if(std::begin(kEndpoints), std::end(kEndpoints),
+                                  [&](const Endpoint& each) { return is_at(path, each.path); });
   ++metrics_.replies[{found == std::end(kEndpoints) ? "other" : found->path, status}];
 }
 

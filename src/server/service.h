@@ -41,9 +41,10 @@
 namespace wideep::server {
 
 struct ServiceOptions {
-  std::string model;    // the name that clients use
-  std::string api_key;  // "": no key is required
-  int vocab_size = 0;   // of the model, which may have more tokens than the tokenizer
+  std::string model;      // the name that clients use
+  std::string api_key;    // "": no key is required
+  std::string admin_key;  // for what changes the service; "": the same as the others
+  int vocab_size = 0;     // of the model, which may have more tokens than the tokenizer
   bool has_end_tokens = true;
   int max_sequence = 0;     // tokens of a prompt and its answer together
   int max_queue = 1024;     // answers running and waiting; more are refused with 429
@@ -81,6 +82,8 @@ class Service {
   void join();
 
   void handle(const std::shared_ptr<Exchange>& exchange);
+  // Why a request is refused whatever its body is: it has no key. nullopt: it may come.
+  std::optional<ApiError> check_head(const RequestHead& head);
 
   // From now on new requests for text are refused with 503; running ones go on.
   void drain() { draining_ = true; }
@@ -100,13 +103,15 @@ class Service {
 
  private:
   using Handler = void (Service::*)(const std::shared_ptr<Exchange>&);
+  enum Access { kPublic, kClients, kAdmins };  // nobody needs a key; API key; admin key, if set
   struct Endpoint {
     const char* method;
     const char* path;
-    bool is_public;  // needs no API key
+    Access access;
     Handler handler;
   };
   static const Endpoint kEndpoints[];
+  static const Endpoint* endpoint_of(std::string_view method, std::string_view path);
 
   void completions(const std::shared_ptr<Exchange>& exchange);
   void chat_completions(const std::shared_ptr<Exchange>& exchange);
@@ -139,9 +144,9 @@ class Service {
 
   static std::string allowed_methods(std::string_view path);
   void answer_options(const std::shared_ptr<Exchange>& exchange);
-  bool may_pass(const Exchange& exchange) const;
+  std::optional<ApiError> check_key(const RequestHead& head, Access access) const;
   nlohmann::ordered_json model_json() const;
-  void count_reply(const Exchange& exchange, int status);
+  void count_reply(std::string_view path, int status);
   std::optional<ApiError> check(const Exchange& exchange, const GenerationOptions& options,
                                 size_t num_answers) const;
   ApiError queue_full(size_t num_answers) const;

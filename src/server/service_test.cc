@@ -198,6 +198,7 @@ class ServiceTest : public testing::Test {
                                   .cors_origins = std::move(cors_origins)},
                                  [this](auto exchange) { service_->handle(exchange); })
                   .value();
+    server_->check_heads([this](const RequestHead& head) { return service_->check_head(head); });
     backend_.serve_on(server_.get());
     service_->connect([this](std::function<void()> call) { server_->post(std::move(call)); });
     thread_ = std::thread([this] { server_->run(); });
@@ -1070,6 +1071,65 @@ TEST_F(ServiceTest, OptionsNameTheMethods) {
   EXPECT_THAT(of_one.head, HasSubstr("\r\nAllow: POST, OPTIONS"));
   EXPECT_EQ(ask("OPTIONS", "*").status, 204);
   EXPECT_EQ(ask("OPTIONS", "/nowhere").status, 404);
+}
+
+// Bodies of clients without a key would fill the memory; they are not even asked for.
+TEST_F(ServiceTest, WithoutTheKeyNoBodyIsRead) {
+  finish();
+  start({.model = "m", .api_key = "secret", .max_sequence = 64}, 1 << 20);
+  for (const std::string& expects : {std::string(), std::string("Expect: 100-continue\r\n")}) {
+    Socket client(server_->port());
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\n" + expects +
+                "Content-Length: 1000000\r\n\r\n");
+    const std::string reply = client.receive_all();
+    EXPECT_THAT(reply, StartsWith("HTTP/1.1 401"));
+    EXPECT_THAT(reply, HasSubstr("\r\nConnection: close\r\n"));
+  }
+  EXPECT_THAT(ask("GET", "/metrics", "", "x-api-key: secret\r\n").body,
+              HasSubstr("wideep_replies_total{path=\"/v1/completions\",status=\"401\"} 2"));
+}
+
+TEST_F(ServiceTest, WhatChangesTheServiceHasAKeyOfItsOwn) {
+  const std::string client = "x-api-key: secret\r\n", admin = "Authorization: Bearer root\r\n";
+  const auto status = [&](const std::string& path, const std::string& key) {
+    return ask("POST", path, "{}", key).status;
+  };
+  const std::vector<std::string> changes = {
+      "/scale_elastic_ep", "/start_expert_distribution_record", "/stop_expert_distribution_record",
+      "/dump_expert_distribution_record"};
+  finish();
+  start({.model = "m", .api_key = "secret", .admin_key = "root", .max_sequence = 64});
+  for (const std::string& path : changes) {
+    EXPECT_EQ(status(path, client), 401) << path;
+    EXPECT_EQ(status(path, ""), 401) << path;
+    EXPECT_NE(status(path, admin), 401) << path;
+  }
+  EXPECT_EQ(ask("GET", "/v1/models", "", client).status, 200);
+  EXPECT_EQ(ask("GET", "/v1/models", "", admin).status, 200);
+  finish();
+  start({.model = "m", .admin_key = "root", .max_sequence = 64});  // clients need none
+  for (const std::string& path : changes) EXPECT_EQ(status(path, ""), 401) << path;
+  EXPECT_EQ(ask("GET", "/v1/models", "").status, 200);
+  finish();
+  start({.model = "m", .api_key = "secret", .max_sequence = 64});  // the same key
+  for (const std::string& path : changes) EXPECT_NE(status(path, client), 401) << path;
+}
+
+TEST_F(ServiceTest, TheTextOfTokensIsBounded) {
+  finish();
+  start({.model = "m", .vocab_size = static_cast<int>(tokenizer_.vocab_size()), .max_sequence = 64},
+        size_t{8} << 20);
+  int longest = 0;
+  for (int id = 0; id < static_cast<int>(tokenizer_.vocab_size()); ++id) {
+    const bool is_longer = tokenizer_.decode(std::vector<int32_t>{id}, false).size() >
+                           tokenizer_.decode(std::vector<int32_t>{longest}, false).size();
+    if (is_longer) longest = id;
+  }
+  const size_t bytes = tokenizer_.decode(std::vector<int32_t>{longest}, false).size();
+  const json many = {{"tokens", std::vector<int>((size_t{8} << 20) / bytes + 1000, longest)}};
+  const Reply refused = ask("POST", "/detokenize", many.dump());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("ask for fewer at once"));
 }
 
 // Without --cors-origin no reply lets a page of another origin read it.

@@ -21,7 +21,7 @@ constexpr std::chrono::minutes kAcceptWarning{1};       // at most one warning i
 
 // The clients for which a front has descriptors, too: one that it cannot receive would be lost. A
 // connection takes two, and fronts need some for pipes to ranks and for files.
-size_t most_clients(int num_ranks) {
+size_t clients_for_descriptors(int num_ranks) {
   constexpr rlim_t kOthers = 64, kOfRank = 8, kOfClient = 2;
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
@@ -37,10 +37,11 @@ void close_fd(int& fd) {
 }  // namespace
 
 ClientKeeper::ClientKeeper(int listener, std::function<Result<int>(int socket)> companion,
-                           int num_ranks)
+                           int num_ranks, size_t most_clients)
     : listener_(listener),
       companion_(std::move(companion)),
-      most_clients_(most_clients(num_ranks)) {}
+      most_clients_(std::min(most_clients, clients_for_descriptors(num_ranks))),
+      is_by_descriptors_(most_clients_ < most_clients) {}
 
 void ClientKeeper::begin(NoteSocket notes) {
   notes_ = std::move(notes);
@@ -89,7 +90,7 @@ void ClientKeeper::take_notes() {
 void ClientKeeper::accept() {
   if (waiting_ > 0) pass_on();
   while (accepts_ && Clock::now() >= accept_after_) {
-    if (clients_.size() >= most_clients_) return pause(EMFILE);
+    if (clients_.size() >= most_clients_) return pause(is_by_descriptors_ ? EMFILE : 0);
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
       const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
@@ -109,14 +110,19 @@ void ClientKeeper::accept() {
   }
 }
 
-// Clients that come now wait in the kernel's queue.
+// Clients that come now wait in the kernel's queue. error: 0: as many are there as may be.
 void ClientKeeper::pause(int error) {
   const auto now = Clock::now();
   accept_after_ = now + kAcceptPause;
   if (warned_at_ && now < *warned_at_ + kAcceptWarning) return;
   warned_at_ = now;
-  log::warn("http: cannot accept a connection: {}; new ones wait (raise ulimit -n)",
-            std::strerror(error));
+  if (error == 0) {
+    log::warn("http: {} clients are connected; new ones wait (raise --max-connections)",
+              clients_.size());
+  } else {
+    log::warn("http: cannot accept a connection: {}; new ones wait (raise ulimit -n)",
+              std::strerror(error));
+  }
 }
 
 // In the order in which they came; a front that is busy gets them later.

@@ -48,6 +48,7 @@ struct KeeperOptions {
   std::chrono::milliseconds leave_timeout{2'000};
   // A socket that listens, whose clients are accepted here and outlive a front; −1: there is none.
   int listener = -1;
+  size_t most_clients = 4096;
   // Makes the descriptor that stays with a connection (HeldConnections).
   std::function<Result<int>(int socket)> companion;
   // Called before a rank is started again and before an epoch begins. An error ends everything:
