@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -38,6 +39,7 @@ ServiceNodes::ServiceNodes(int num_nodes, const std::string& model,
                            const std::vector<std::string>& more)
     : model_(model), more_(more), num_nodes_(num_nodes), port_between_(free_port()) {
   std::ofstream(directory_.file("key")) << "the secret of these nodes\n";
+  ::chmod(directory_.file("key").c_str(), S_IRUSR);
   for (int node = 1; node < num_nodes; ++node) {
     others_.push_back(std::make_unique<Command>(options_of(node)));
   }
