@@ -9,7 +9,7 @@
 namespace wideep::engine {
 namespace {
 
-// Every field but the prompt and the grammar, in the order of their bytes: one list for both ways.
+// Every field but those that only a submit has, in the order of their bytes: one list for both ways.
 template <typename Wire, typename AnyCommand>
 void transfer_fields(Wire& wire, AnyCommand& command) {
   auto& request = command.request;
@@ -38,6 +38,7 @@ std::string CommandEncoder::encode(const Command& command) {
   const bool repeats_grammar = request.grammar == last_.grammar;
   writer.put(repeats_grammar);
   if (!repeats_grammar) writer.put_text(request.grammar ? *request.grammar : std::string());
+  put(request.rules, writer);
   last_ = {request.prompt, request.grammar};
   return writer.take();
 }
@@ -52,6 +53,7 @@ Command CommandDecoder::decode(std::string_view message) {
   if (!reader.get<bool>()) last_.grammar = read_grammar(reader);
   command.request.prompt = last_.prompt;
   command.request.grammar = last_.grammar;
+  command.request.rules = get_token_rules(reader);
   return command;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/logit_changes.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <initializer_list>
 #include <utility>
@@ -68,11 +69,13 @@ void subtract_penalties(const SamplingParams& params, std::initializer_list<Toke
 
 bool changes_logits(const Request& request) {
   const SamplingParams& params = request.sampling;
-  return !request.bias.empty() || params.repetition_penalty != 1.0f ||
-         params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f;
+  return !request.bias.empty() || request.rules.change_logits() ||
+         params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
+         params.presence_penalty != 0.0f;
 }
 
-void change_logits(const Request& request, Tokens answer, Tokens drafts, std::span<float> logits) {
+void change_logits(const Request& request, std::span<const int> end_tokens, Tokens answer,
+                   Tokens drafts, std::span<float> logits) {
   for (const TokenBias& each : request.bias) {
     const auto token = static_cast<size_t>(each.token);
     if (each.token >= 0 && token < logits.size()) logits[token] += each.bias;
@@ -82,8 +85,13 @@ void change_logits(const Request& request, Tokens answer, Tokens drafts, std::sp
     repeat_less(params.repetition_penalty, {request.prompt.ids(), answer, drafts}, logits);
   }
   if (params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f) {
-    subtract_penalties(params, {answer, drafts}, logits);
+    const size_t forced = std::min(request.rules.forced.size(), answer.size());
+    subtract_penalties(params, {answer.subspan(forced), drafts}, logits);
   }
+  if (!request.rules.change_logits()) return;
+  std::vector<int32_t> all(answer.begin(), answer.end());
+  all.insert(all.end(), drafts.begin(), drafts.end());
+  apply_rules(request.rules, end_tokens, all, logits);
 }
 
 }  // namespace wideep::engine

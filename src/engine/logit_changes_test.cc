@@ -14,7 +14,7 @@ namespace {
 std::vector<float> changed(const Request& request, const std::vector<int32_t>& answer,
                            const std::vector<int32_t>& drafts = {}) {
   std::vector<float> logits = {1.0f, -1.0f, 2.0f, 0.5f, 4.0f};
-  change_logits(request, answer, drafts, logits);
+  change_logits(request, {}, answer, drafts, logits);
   return logits;
 }
 
@@ -102,7 +102,8 @@ TEST(LogitChangesTest, TheSameBitsAsOneLogitAtATime) {
     }
     const auto num_drafts = static_cast<size_t>(below(static_cast<int>(answer.size()) + 1));
     const std::span<const int32_t> whole = answer;
-    change_logits(request, whole.first(answer.size() - num_drafts), whole.last(num_drafts), logits);
+    change_logits(request, {}, whole.first(answer.size() - num_drafts), whole.last(num_drafts),
+                  logits);
     ASSERT_EQ(logits, expected) << "round " << round;
     ASSERT_TRUE(changes_logits(request) || logits == before);
   }

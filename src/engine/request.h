@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/token_rules.h"
 #include "grammar/progress.h"
 #include "model/kv_layout.h"
 
@@ -66,6 +67,7 @@ struct Request {
   SamplingParams sampling;
   SharedGrammar grammar = nullptr;
   std::vector<TokenBias> bias = {};
+  TokenRules rules = {};
   int draw = 0;             // distinguishes the random numbers of requests with the same seed
   bool ignore_eos = false;  // generate max_tokens even after an end token
   bool speculates = true;   // may be drafted for (engine/speculation)

@@ -96,7 +96,7 @@ int32_t draw(std::span<const float> logits, const SamplingParams& params, double
   size_t likely = order.size();  // candidates that min_p leaves
   for (size_t i = 0; i < likely; ++i) {
     weights[i] = std::exp((logits[order[i]] - largest) / params.temperature);
-    if (weights[i] < params.min_p) {
+    if (weights[i] < params.min_p || std::isinf(logits[order[i]])) {
       likely = i;
     } else {
       total += weights[i];

@@ -64,13 +64,14 @@ Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const f
     return {.sampled = {.token = kNoToken}, .reason = FinishReason::kNotNumbers, .likely = {}};
   }
   const Request& request = sequence.request;
-  const int step = sequence.num_generated() + index;
+  // Forced tokens are drawn from nothing: an answer is the same with and without them.
+  const int step = sequence.num_generated() + index - request.rules.num_forced();
   // Log-probabilities are those of the logits before.
   const bool changes = changes_logits(request);
   std::vector<float> changed;
   if (changes) {
     changed.assign(logits.begin(), logits.end());
-    change_logits(request, std::span(sequence.tokens).subspan(request.prompt.size()),
+    change_logits(request, end_tokens_, std::span(sequence.tokens).subspan(request.prompt.size()),
                   std::span(sequence.drafts).first(static_cast<size_t>(index)), changed);
   }
   const std::span<const float> used = changes ? std::span<const float>(changed) : logits;
@@ -99,11 +100,14 @@ std::optional<Sampled> Verifier::keep_draft(const Sequence& sequence, int index,
 FinishReason Verifier::reason_to_finish(const Sequence& sequence, int32_t token, int before) const {
   if (token == kNoToken) return FinishReason::kNotNumbers;
   if (sequence.cancelled) return FinishReason::kStop;
-  const bool ends_here = std::ranges::find(end_tokens_, token) != end_tokens_.end();
-  if (ends_here && !sequence.request.ignore_eos) return FinishReason::kStop;
-  return sequence.num_generated() + before + 1 == sequence.request.max_tokens
-             ? FinishReason::kLength
-             : FinishReason::kNotFinished;
+  const TokenRules& rules = sequence.request.rules;
+  const int place = sequence.num_generated() + before;
+  const bool is_end = std::ranges::find(end_tokens_, token) != end_tokens_.end();
+  const bool is_stop = std::ranges::find(rules.stop_tokens, token) != rules.stop_tokens.end();
+  const bool ends_here = is_stop || (is_end && !sequence.request.ignore_eos);
+  if (ends_here && place >= rules.num_forced()) return FinishReason::kStop;
+  return place + 1 == sequence.request.max_tokens ? FinishReason::kLength
+                                                  : FinishReason::kNotFinished;
 }
 
 }  // namespace wideep::engine

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/token_rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace wideep::engine {
+namespace {
+
+using Tokens = std::span<const int32_t>;
+
+void forbid(int32_t token, std::span<float> logits) {
+  const bool is_known = token >= 0 && static_cast<size_t>(token) < logits.size();
+  if (is_known) logits[static_cast<size_t>(token)] = -INFINITY;
+}
+
+void keep_only(Tokens kept, std::span<float> logits) {
+  std::vector<std::pair<size_t, float>> values;
+  for (const int32_t token : kept) {
+    const bool is_known = token >= 0 && static_cast<size_t>(token) < logits.size();
+    if (is_known) values.emplace_back(token, logits[static_cast<size_t>(token)]);
+  }
+  std::ranges::fill(logits, -INFINITY);
+  for (const auto& [token, logit] : values) logits[token] = logit;
+}
+
+// A sequence whose tokens but the last one end the answer.
+void forbid_banned(const TokenRules& rules, Tokens answer, std::span<float> logits) {
+  for (const std::vector<int32_t>& banned : rules.banned) {
+    const Tokens before = Tokens(banned).first(banned.size() - 1);
+    if (before.size() > answer.size()) continue;
+    if (std::ranges::equal(before, answer.last(before.size()))) forbid(banned.back(), logits);
+  }
+}
+
+// Where the sequence ends for the first time at or after `from`; npos: nowhere.
+constexpr size_t kNowhere = static_cast<size_t>(-1);
+size_t end_of(Tokens sequence, Tokens text, size_t from) {
+  if (sequence.empty()) return kNowhere;
+  const auto found = std::search(text.begin() + static_cast<std::ptrdiff_t>(from), text.end(),
+                                 sequence.begin(), sequence.end());
+  if (found == text.end()) return kNowhere;
+  return static_cast<size_t>(found - text.begin()) + sequence.size();
+}
+
+// How many tokens of reasoning there are if it has not ended; none: the model does not think. What
+// is written of its end after the limit counts.
+std::optional<size_t> num_thoughts(const ThoughtLimit& limit, Tokens answer) {
+  size_t begin = 0;
+  bool is_open = limit.is_open;
+  for (;;) {
+    if (!is_open) begin = end_of(limit.begin, answer, begin);
+    if (begin == kNowhere) return {};
+    const size_t end = end_of(limit.end, answer, begin);
+    if (end == kNowhere) return answer.size() - begin;
+    begin = end;
+    is_open = false;
+  }
+}
+
+}  // namespace
+
+std::optional<int32_t> required_token(const TokenRules& rules, Tokens answer) {
+  if (answer.size() < rules.forced.size()) return rules.forced[answer.size()];
+  const ThoughtLimit& limit = rules.thought;
+  if (limit.most_tokens < 0) return {};
+  const auto thoughts = num_thoughts(limit, answer.subspan(rules.forced.size()));
+  const auto most = static_cast<size_t>(limit.most_tokens);
+  if (!thoughts || *thoughts < most) return {};
+  return limit.end[(*thoughts - most) % limit.end.size()];
+}
+
+void apply_rules(const TokenRules& rules, std::span<const int> end_tokens, Tokens answer,
+                 std::span<float> logits) {
+  if (const auto required = required_token(rules, answer)) {
+    return keep_only(std::span(&*required, 1), logits);
+  }
+  const Tokens own = answer.subspan(rules.forced.size());
+  if (!rules.allowed.empty()) keep_only(rules.allowed, logits);
+  forbid_banned(rules, own, logits);
+  if (own.size() >= static_cast<size_t>(rules.min_tokens)) return;
+  for (const int token : end_tokens) forbid(token, logits);
+  for (const int32_t token : rules.stop_tokens) forbid(token, logits);
+}
+
+void put(const TokenRules& rules, WireWriter& writer) {
+  writer.put_all(rules.forced);
+  writer.put(rules.min_tokens);
+  writer.put_all(rules.stop_tokens);
+  writer.put_all(rules.allowed);
+  writer.put(static_cast<uint32_t>(rules.banned.size()));
+  for (const std::vector<int32_t>& each : rules.banned) writer.put_all(each);
+  writer.put(rules.thought.most_tokens);
+  writer.put_all(rules.thought.begin);
+  writer.put_all(rules.thought.end);
+  writer.put(rules.thought.is_open);
+}
+
+TokenRules get_token_rules(WireReader& reader) {
+  TokenRules rules;
+  rules.forced = reader.get_all<int32_t>();
+  rules.min_tokens = reader.get<int>();
+  rules.stop_tokens = reader.get_all<int32_t>();
+  rules.allowed = reader.get_all<int32_t>();
+  const auto num_banned = reader.get<uint32_t>();
+  for (uint32_t i = 0; i < num_banned; ++i) rules.banned.push_back(reader.get_all<int32_t>());
+  rules.thought.most_tokens = reader.get<int>();
+  rules.thought.begin = reader.get_all<int32_t>();
+  rules.thought.end = reader.get_all<int32_t>();
+  rules.thought.is_open = reader.get<bool>();
+  return rules;
+}
+
+}  // namespace wideep::engine
