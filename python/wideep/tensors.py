@@ -41,6 +41,18 @@ from . import _tensor_communicator
 from ._arrays import as_integers, to_numpy
 
 
+def _import_torch() -> Any:
+    """Only tensors need it: the rest of the package does without."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            "TensorGroup needs PyTorch, which cannot be imported: pip install torch (for numpy arrays "
+            "there is wideep.communicator.Group)"
+        ) from error
+    return torch
+
+
 class Received(NamedTuple):
     """Valid until the next dispatch."""
 
@@ -85,7 +97,7 @@ class TensorGroup:
         "bfloat16" or "float32"; outputs are bfloat16. device: "cuda", "cuda:1" or "cpu". name: that
         the ranks on GPUs have agreed on. timeout: seconds, for each single wait. num_layers,
         num_experts: for set_placement, choose and take_loads."""
-        import torch
+        torch = _import_torch()
 
         self.device = torch.device(device)
         if self.device.type not in ("cpu", "cuda"):
@@ -133,7 +145,7 @@ class TensorGroup:
         num_blocks: of the kernels; 0: as many as the GPU holds beside those of its other ranks."""
         if self._cpu_group is not None:
             return TensorCommunicator(self, _tensor_communicator.join_cpu(self._cpu_group, rank))
-        import torch
+        torch = _import_torch()
 
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         joined = _tensor_communicator.join_gpu(
@@ -146,7 +158,7 @@ class TensorCommunicator:
     """One rank's access to the group, from TensorGroup.join. One thread at a time."""
 
     def __init__(self, group: TensorGroup, rank: Any) -> None:
-        import torch
+        torch = _import_torch()
 
         self._torch = torch
         self._group = group

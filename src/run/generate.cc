@@ -30,18 +30,21 @@ Result<std::vector<Request>> make_requests(const GenerateOptions& options, const
   for (const std::string& prompt : options.prompts) {
     const int index = static_cast<int>(requests.size());
     Request request{.index = index,
-                    .prompt = inputs.tokenizer->encode(prompt),
+                    .prompt = inputs.tokenizer->encode(prompt, options.adds_special_tokens),
                     .max_tokens = options.max_tokens,
                     .sampling = options.sampling,
                     .grammar = options.grammar,
                     .draw = index};
     const int length = static_cast<int>(request.prompt.size());
     if (length == 0) return invalid_input(fmt::format("prompt {}: has no tokens", index));
-    if (length + options.max_tokens > max_sequence) {
+    if (options.shortens_to_context && length < max_sequence) {
+      request.max_tokens = std::min(request.max_tokens, max_sequence - length);
+    }
+    if (length + request.max_tokens > max_sequence) {
       return invalid_input(fmt::format(
           "prompt {}: {} tokens and {} to generate exceed the context of {} tokens; shorten it or "
           "lower --max-tokens",
-          index, length, options.max_tokens, max_sequence));
+          index, length, request.max_tokens, max_sequence));
     }
     requests.push_back(std::move(request));
   }
@@ -118,6 +121,8 @@ transport::Settings settings_of(const GenerateOptions& options,
           {"--temperature", fmt::format("{}", sampling.temperature)},
           {"--top-k", fmt::format("{}", sampling.top_k)},
           {"--top-p", fmt::format("{}", sampling.top_p)},
+          {"--generation-config", fmt::format("min_p {}, repetition_penalty {}", sampling.min_p,
+                                              sampling.repetition_penalty)},
           {"--seed", fmt::format("{}", sampling.seed)}};
 }
 

@@ -30,7 +30,9 @@ namespace wideep::run {
 
 struct GenerateOptions : RunOptions {
   std::vector<std::string> prompts;
+  bool adds_special_tokens = true;  // to the prompts; else they have them as text
   int max_tokens = 64;
+  bool shortens_to_context = false;  // answers; else what does not fit is an error
   engine::SamplingParams sampling;
   engine::SharedGrammar grammar = nullptr;  // of all answers; needs takes_grammars
 };
