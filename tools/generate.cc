@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -24,16 +25,29 @@
 #include "prompts_file.h"
 #include "run/online_text.h"
 #include "run/plan_text.h"
+#include "run/sampling_defaults.h"
 #include "run_options.h"
+#include "server/chat_files.h"
 #include "started.h"
 
 namespace wideep::tools {
 namespace {
 
+using nlohmann::ordered_json;
+
+// What is not given is as the model's files have it.
+struct Sampling {
+  std::optional<double> temperature, top_p;
+  std::optional<int> top_k, max_tokens;
+};
+
 struct Options {
   run::GenerateOptions engine;
+  Sampling sampling;
+  std::string generation_config = "auto";
   std::vector<std::string> prompts;
   std::string prompts_file;
+  bool chat = false;
   RankRunOptions ranks;
   std::string statistics_path;
   std::string statistics_range;
@@ -75,22 +89,86 @@ Status check_sampling(const engine::SamplingParams& sampling) {
     return invalid_input(
         fmt::format("--top-p: expected more than 0 and at most 1, found {}", sampling.top_p));
   }
-  if (sampling.temperature == 0.0f && (sampling.top_k > 0 || sampling.top_p < 1.0f)) {
+  return {};
+}
+
+// Greedy, if neither says anything else.
+Status set_sampling(const Options& options, const run::SamplingDefaults& defaults,
+                    run::GenerateOptions* result) {
+  const Sampling& given = options.sampling;
+  engine::SamplingParams& sampling = result->sampling;
+  defaults.apply(&sampling);
+  if (given.temperature) sampling.temperature = static_cast<float>(*given.temperature);
+  if (given.top_p) sampling.top_p = static_cast<float>(*given.top_p);
+  sampling.top_k = given.top_k.value_or(sampling.top_k);
+  result->max_tokens = given.max_tokens.value_or(defaults.max_tokens.value_or(result->max_tokens));
+  result->shortens_to_context = !given.max_tokens && defaults.max_tokens;
+  const bool cuts = given.top_k.value_or(0) > 0 || given.top_p.value_or(1.0) < 1.0;
+  if (sampling.temperature == 0.0f && cuts) {
     return invalid_input(
         "--top-k and --top-p have no effect at --temperature 0 (greedy): set a temperature");
   }
-  return {};
+  return check_sampling(sampling);
+}
+
+// "-": standard input.
+Result<std::vector<std::string>> prompts_of(const Options& options, const Started& started) {
+  const auto num_inputs = std::ranges::count(options.prompts, "-") + (options.prompts_file == "-");
+  if (num_inputs > 1) {
+    return invalid_input("--prompt, --prompts: standard input (-) can be read once");
+  }
+  if (num_inputs > 0 && started.ranks() != nullptr) {
+    return invalid_input(
+        "--prompt, --prompts: ranks that a launcher has started cannot all read standard input "
+        "(-): "
+        "name a file");
+  }
+  std::vector<std::string> prompts = options.prompts;
+  for (std::string& prompt : prompts) {
+    if (prompt == "-") prompt = read_standard_input();
+  }
+  if (options.prompts_file == "-") {
+    WIDEEP_TRY_ASSIGN(const auto more, parse_prompts(read_standard_input(), "standard input"));
+    prompts.insert(prompts.end(), more.begin(), more.end());
+  } else if (!options.prompts_file.empty()) {
+    WIDEEP_TRY_ASSIGN(const auto more, read_prompts(options.prompts_file));
+    prompts.insert(prompts.end(), more.begin(), more.end());
+  }
+  return prompts;
+}
+
+// Each as a user's only message.
+Result<std::vector<std::string>> chat_prompts(const std::string& model_dir,
+                                              const std::vector<std::string>& texts) {
+  WIDEEP_TRY_ASSIGN(const server::ChatFiles chat, server::read_chat_files(model_dir));
+  auto chosen = chat.templates.choose("", /*has_tools=*/false);
+  WIDEEP_TRY(chosen.status().at("--chat"));
+  std::vector<std::string> prompts;
+  for (const std::string& text : texts) {
+    WIDEEP_TRY_ASSIGN(prompts.emplace_back(),
+                      chosen->chat.render({.messages = ordered_json::array(
+                                               {ordered_json{{"role", "user"}, {"content", text}}}),
+                                           .tools = {},
+                                           .variables = ordered_json::object(),
+                                           .special_tokens = chat.special_tokens}));
+  }
+  return prompts;
 }
 
 Result<run::GenerateOptions> engine_options(const Options& options, const Started& started) {
   run::GenerateOptions result = options.engine;
   result.started = started.ranks();
-  result.prompts = options.prompts;
-  if (!options.prompts_file.empty()) {
-    WIDEEP_TRY_ASSIGN(const auto more, read_prompts(options.prompts_file));
-    result.prompts.insert(result.prompts.end(), more.begin(), more.end());
+  WIDEEP_TRY_ASSIGN(result.prompts, prompts_of(options, started));
+  if (options.chat) {
+    WIDEEP_TRY_ASSIGN(result.prompts, chat_prompts(result.model_dir, result.prompts));
+    result.adds_special_tokens = false;  // the template has written them
   }
-  WIDEEP_TRY(check_sampling(result.sampling));
+  WIDEEP_TRY_ASSIGN(const run::SamplingDefaults defaults,
+                    run::read_sampling_defaults(result.model_dir, options.generation_config));
+  WIDEEP_TRY(set_sampling(options, defaults, &result));
+  if (started.prints()) {
+    for (const std::string& line : defaults.lines()) RunLines().line(line);
+  }
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result));
   WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
   if (result.statistics && result.perfect_router) {
@@ -202,24 +280,31 @@ void add_what_options(command_line::Command command, Options& options) {
       .add_option("--model", options.engine.model_dir,
                   "Model directory (Hugging Face layout), or a GGUF file")
       .required();
-  command.add_option("--prompt", options.prompts, "A prompt; repeat the option for several prompts")
+  command
+      .add_option("--prompt", options.prompts,
+                  "A prompt; repeat the option for several prompts; -: all of standard input")
       .one_value_each();  // else the prompt "[a, b]" would be read as a list of two
-  command.add_option("--prompts", options.prompts_file,
-                     "File of prompts, one JSON object per line: {\"prompt\": \"...\"}");
+  command.add_option(
+      "--prompts", options.prompts_file,
+      "File of prompts, one JSON object per line: {\"prompt\": \"...\"}; -: standard "
+      "input");
+  command.add_flag("--chat", options.chat,
+                   "Fill the model's chat template: each prompt is a user's message");
   command
-      .add_option("--max-tokens", options.engine.max_tokens, "Most tokens to generate per prompt")
-      .range(1, 1 << 24)
-      .show_default();
+      .add_option("--max-tokens", options.sampling.max_tokens,
+                  "Most tokens to generate per prompt; by default max_new_tokens of "
+                  "--generation-config, or 64")
+      .range(1, 1 << 24);
+  command.add_option("--temperature", options.sampling.temperature,
+                     "Temperature of sampling; 0: greedy. By default that of --generation-config, "
+                     "or 0");
   command
-      .add_option("--temperature", options.engine.sampling.temperature,
-                  "Temperature of sampling; 0: greedy")
-      .show_default();
-  command
-      .add_option("--top-k", options.engine.sampling.top_k,
+      .add_option("--top-k", options.sampling.top_k,
                   "Sample among the k most likely tokens; 0: all")
       .range(0, 1 << 24);
-  command.add_option("--top-p", options.engine.sampling.top_p,
+  command.add_option("--top-p", options.sampling.top_p,
                      "Sample among the most likely tokens whose probabilities sum to this");
+  add_generation_config_option(command, &options.generation_config);
   command.add_option("--seed", options.engine.sampling.seed, "Seed of sampling").check(no_sign);
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <utility>
 
 #include "base/try.h"
@@ -22,8 +23,22 @@ void refuse_other_keys(const formats::JsonObject& line) {
 
 }  // namespace
 
+std::string read_standard_input() {
+  std::string text;
+  char buffer[1 << 14];
+  while (const size_t bytes = std::fread(buffer, 1, sizeof(buffer), stdin)) {
+    text.append(buffer, bytes);
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 Result<std::vector<std::string>> read_prompts(const std::string& path) {
   WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
+  return parse_prompts(std::move(content), path);
+}
+
+Result<std::vector<std::string>> parse_prompts(std::string content, const std::string& path) {
   std::vector<std::string> prompts;
   formats::NonBlankLines lines(std::move(content));
   while (const auto line = lines.next()) {

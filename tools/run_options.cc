@@ -140,6 +140,15 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
       .range(0, 1 << 30);
 }
 
+void add_generation_config_option(command_line::Command command, std::string* from) {
+  command
+      .add_option("--generation-config", *from,
+                  "How tokens are drawn where nothing else is said: auto: as the model's "
+                  "generation_config.json or GGUF file has it; none; or the directory of such a "
+                  "file")
+      .show_default();
+}
+
 Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run) {
   ParallelOptions parallel = options.parallel;
   if (run->started != nullptr && parallel.config.empty() && !parallel.ranks) {

@@ -215,6 +215,7 @@ void add_engine_options(command_line::Command command, Options& options) {
       .add_option("--model", options.serve.run.model_dir,
                   "Model directory (Hugging Face layout), or a GGUF file")
       .required();
+  add_generation_config_option(command, &options.serve.generation_config);
   add_rank_run_options(command, &options.ranks);
   command
       .add_option(

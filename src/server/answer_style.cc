@@ -45,6 +45,20 @@ std::vector<int32_t> tokens_in(const std::vector<std::string_view>& markers,
   return tokens;
 }
 
+// Whatever may be a name in it, also of what it does not read.
+std::set<std::string, std::less<>> words_of(std::string_view text) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  std::set<std::string, std::less<>> words;
+  while (!text.empty()) {
+    text.remove_prefix(std::min(text.find_first_of(kLetters), text.size()));
+    const size_t end = std::min(text.find_first_not_of(kLetters), text.size());
+    if (end > 0) words.emplace(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return words;
+}
+
 }  // namespace
 
 Status ParserNames::check() const {
@@ -101,6 +115,7 @@ Result<AnswerStyle> answer_style(std::string_view text, const tokenizer::Tokeniz
     style.marker_names.emplace_back(tokenizer.id_to_token(token));
   }
   style.reads_thinking = text.find("message.thinking") != text.npos;
+  style.names = words_of(text);
   style.knows_developer = text.find("developer") != text.npos;
   return style;
 }

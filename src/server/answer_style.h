@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -38,7 +39,8 @@ struct AnswerStyle {
   std::vector<std::string> marker_names;  // of these
   // Earlier reasoning is read as message.thinking, not message.reasoning_content.
   bool reads_thinking = false;
-  bool knows_developer = false;  // the role
+  bool knows_developer = false;              // the role
+  std::set<std::string, std::less<>> names;  // all words of the template
 
   bool marks(int32_t token) const;
 };

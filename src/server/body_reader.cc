@@ -83,12 +83,25 @@ void BodyReader::complain(const std::string& param, const std::string& what) {
                     .param = param};
 }
 
-std::vector<std::string_view> BodyReader::without_effect() const {
-  std::vector<std::string_view> names;
+bool BodyReader::check_members(const std::string& place, const ordered_json& object,
+                               const NestedFields& fields) {
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_null() || fields.knows(name)) continue;
+    if (!fields.ignores(name)) {
+      complain(place + "." + name, "this field is not known");
+      return false;
+    }
+    ignored_.insert(fmt::format("{}.{}", fields.place, name));
+  }
+  return true;
+}
+
+std::vector<std::string> BodyReader::without_effect() const {
+  std::vector<std::string> names(ignored_.begin(), ignored_.end());
   for (const auto& [name, value] : body_.items()) {
     const RequestField* field = find_request_field(name, kind_);
     const bool is_given = field != nullptr && !value.is_null();
-    if (is_given && field->use == FieldUse::kWithoutEffect) names.push_back(field->name);
+    if (is_given && field->use == FieldUse::kWithoutEffect) names.emplace_back(field->name);
   }
   return names;
 }
@@ -99,9 +112,9 @@ std::optional<ApiError> BodyReader::finish() {
     const bool is_taken = std::find(taken_.begin(), taken_.end(), name) != taken_.end();
     const bool should_be = field != nullptr &&
                            (field->use == FieldUse::kHonoured || field->use == FieldUse::kOneValue);
-    if (field == nullptr || (should_be && !is_taken)) {
+    if ((field == nullptr && !value.is_null()) || (should_be && !is_taken)) {
       complain(name, "this field is not known");
-    } else if (field->use == FieldUse::kRefused && !value.is_null()) {
+    } else if (field != nullptr && field->use == FieldUse::kRefused && !value.is_null()) {
       complain(name, fmt::format("is not supported: expected nothing, found {}", shown(value)));
     }
   }

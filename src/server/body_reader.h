@@ -14,11 +14,14 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/api_error.h"
+#include "server/nested_fields.h"
 #include "server/request_field.h"
 
 namespace wideep::server {
@@ -43,8 +46,15 @@ class BodyReader {
   // "<param>: <what>", unless there was a complaint before.
   void complain(const std::string& param, const std::string& what);
   bool is_valid() const { return !error_; }
-  // The fields that the body has and the table takes no notice of.
-  std::vector<std::string_view> without_effect() const;
+  // Members of an object in the body that `fields` does not have are complaints, with their path,
+  // unless they are null. place: of the object. Returns whether there are none.
+  bool check_members(const std::string& place, const nlohmann::ordered_json& object,
+                     const NestedFields& fields);
+  // Something in the body that is taken no notice of, for without_effect().
+  void ignore(std::string what) { ignored_.insert(std::move(what)); }
+  // The fields that the body has and the tables take no notice of; of objects in it, those that
+  // check_members() has seen.
+  std::vector<std::string> without_effect() const;
   // After everything was taken: fields that the table does not have are complaints, too.
   std::optional<ApiError> finish();
 
@@ -57,6 +67,7 @@ class BodyReader {
   Bodies kind_;
   nlohmann::ordered_json body_ = nlohmann::ordered_json::object();
   std::vector<std::string> taken_;
+  std::set<std::string> ignored_;  // of objects in the body
   std::optional<ApiError> error_;
 };
 

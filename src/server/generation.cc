@@ -77,12 +77,12 @@ std::pair<size_t, run::Token> decode_token(std::string_view record) {
 }  // namespace
 
 Generation::Answer::Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops,
-                           const AnswerPlan* plan)
-    : decoder(tokenizer),
+                           const GenerationOptions& options)
+    : decoder(tokenizer, options.skips_special_tokens),
       stop(std::move(stops)),
-      parts(plan != nullptr && plan->settings.format.holds_space()) {
-  if (plan != nullptr && !plan->settings.format.is_plain()) {
-    reader = answer::make_answer_reader(plan->settings);
+      parts(options.answer != nullptr && options.answer->settings.format.holds_space()) {
+  if (options.answer != nullptr && !options.answer->settings.format.is_plain()) {
+    reader = answer::make_answer_reader(options.answer->settings);
   }
 }
 
@@ -133,19 +133,48 @@ void Generation::begin(const Past& past) {
   const size_t n = static_cast<size_t>(options_.n);
   for (const auto& prompt : prompts_) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
   setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
+  usage_.clipped_max_tokens = options_.clipped_to;
   running_ = prompts_.size() * n;
   setup_.metrics.running += static_cast<int64_t>(running_);
-  const StopStrings stops(std::move(options_.stop));
+  const StopStrings stops(std::move(options_.stop), options_.includes_stop);
   for (size_t i = 0; i < prompts_.size() * n; ++i) {
-    Answer& answer = answers_.emplace_back(setup_.tokenizer, stops, options_.answer.get());
+    Answer& answer = answers_.emplace_back(setup_.tokenizer, stops, options_);
     answer.awaits_experts = returns_experts();
+    begin_prompt(i);
   }
   writer_->begin(answers_.size(), usage_, events());
   send_event();
   for (const auto& [index, token] : past.tokens) this->token(index, token);
   for (size_t i = 0; i < answers_.size(); ++i) {
-    if (!answers_[i].has_ended()) submit(i);
+    if (!answers_[i].has_ended()) submit_or_end(i);
   }
+  if (finished() && !is_over_) end();
+}
+
+int Generation::num_scored(size_t index) const {
+  return options_.scores_prompts() ? static_cast<int>(prompt_of(index).size()) - 1 : 0;
+}
+
+// What a reply shows of a prompt comes before the answer.
+void Generation::begin_prompt(size_t index) {
+  Answer& answer = answers_[index];
+  if (options_.echo) answer.text = options_.echo_texts[index / static_cast<size_t>(options_.n)];
+  if (!options_.scores_prompts()) return;
+  run::Token first{.sampled = {}, .digest = {}, .likely = {}};
+  first.sampled.token = prompt_of(index).ids().front();
+  note_prompt_token(index, first);
+  answer.prompt_logprobs.back().is_first = true;
+  if (options_.echo && options_.logprobs) answer.logprobs.back().is_first = true;
+}
+
+// An answer of no tokens, to a prompt that is not scored, needs no rank.
+void Generation::submit_or_end(size_t index) {
+  Answer& answer = answers_[index];
+  if (most_own(index) > 0 || answer.num_tokens() < num_scored(index)) return submit(index);
+  answer.finish_reason = FinishReason::kLength;
+  answer.awaits_experts = false;
+  note_end();
+  if (options_.stream || writer_->takes_parts()) send_part(index);
 }
 
 // One engine request for the rest of an answer.
@@ -154,10 +183,19 @@ void Generation::submit(size_t index) {
   engine::Request request{.prompt = prompt_of(index),
                           .answered = answer.tokens,
                           .cached_on = answer.rank,
-                          .max_tokens = *options_.max_tokens,
+                          .max_tokens = most_own(index),
                           .sampling = options_.sampling,
                           .grammar = options_.grammar,
-                          .bias = options_.bias};
+                          .bias = options_.bias,
+                          .rules = options_.rules};
+  if (const int scored = num_scored(index); scored > 0) {
+    const std::vector<int32_t>& prompt = prompt_of(index).ids();
+    request.prompt = std::vector<int32_t>{prompt.front()};
+    request.rules.forced.assign(prompt.begin() + 1, prompt.end());
+    request.max_tokens += scored;
+  }
+  request.sampling.top_log_probabilities =
+      std::max(request.sampling.top_log_probabilities, options_.prompt_logprobs.value_or(0));
   // The n answers share the seed but must differ.
   request.draw = static_cast<int>(index % static_cast<size_t>(options_.n));
   request.ignore_eos = options_.ignore_eos;
@@ -202,10 +240,13 @@ void Generation::token(size_t index, const run::Token& each) {
   answer.tokens.push_back(each.sampled.token);
   answer.rank = each.rank;
   if (answer.num_tokens() == 1) note_cached(index, each.cached_tokens);
-  ++usage_.completion_tokens;
+  const int own = num_own(index);
+  if (own <= 0) note_prompt_token(index, each);
+  if (own <= 0 && each.finish_reason == FinishReason::kNotFinished) return;
+  if (own > 0) ++usage_.completion_tokens;
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
   ++setup_.metrics.generated_tokens;
-  take_text(index, each);
+  if (own > 0) take_text(index, each);
   // Only the server knows stop strings and calls; the engine would go on to max_tokens.
   const bool ends_here =
       answer.stop.found() || (answer.parts.num_ended_calls() > 0 && options_.answer->one_call);
@@ -215,7 +256,7 @@ void Generation::token(size_t index, const run::Token& each) {
     answer.is_cut ? setup_.backend.cut(*answer.id) : setup_.backend.cancel(*answer.id);
   }
   const bool last = answer.has_all_tokens();
-  note_times(answer, each.step_drafts < 0, last);
+  note_times(index, each.step_drafts < 0, last);
   if (answer.has_ended()) note_end();
   // Tokens without text (a part of a character, a possible stop string) wait for the next chunk.
   const bool due = answer.num_tokens() - answer.sent_tokens >= setup_.stream_interval;
@@ -227,7 +268,7 @@ void Generation::token(size_t index, const run::Token& each) {
 // The last token was sampled, but never routed.
 void Generation::experts(size_t index, const run::RoutedExperts& routed) {
   Answer& answer = answers_[index];
-  const int end = static_cast<int>(prompt_of(index).size()) + answer.num_tokens() - 1;
+  const int end = static_cast<int>(prompt_of(index).size()) + num_own(index) - 1;
   if (routed.num_positions < end) {
     // It was cut where another rank had not yet computed all of it again.
     if (answer.is_cut) return submit(index);
@@ -267,6 +308,8 @@ void Generation::note_cached(size_t index, int tokens) {
 void Generation::take_text(size_t index, const run::Token& each) {
   Answer& answer = answers_[index];
   const bool last = each.finish_reason != FinishReason::kNotFinished;
+  const bool may_stop = num_own(index) > options_.rules.min_tokens;
+  if (options_.returns_token_ids) answer.new_ids.push_back(each.sampled.token);
   if (answer.reader != nullptr) {
     read_token(answer, each);
     std::string reasoning = answer.parts.take_reasoning();
@@ -279,13 +322,12 @@ void Generation::take_text(size_t index, const run::Token& each) {
     }
     answer.reasoning += reasoning;
     add_calls(index, std::move(calls));
-    answer.text += answer.stop.push(content);
+    answer.text += may_stop ? answer.stop.push(content) : content;
   } else {
-    // An end token (kStop) has no text.
     std::string text;
-    if (each.finish_reason != FinishReason::kStop) text = answer.decoder.push(each.sampled.token);
+    if (has_text(each)) text = answer.decoder.push(each.sampled.token);
     if (last) text += answer.decoder.flush();
-    answer.text += answer.stop.push(text);
+    answer.text += may_stop ? answer.stop.push(text) : text;
   }
   if (last && !answer.stop.found()) answer.text += answer.stop.flush();
   if (options_.logprobs) note_logprob(answer, each);
@@ -320,7 +362,7 @@ void Generation::note_reasoning(Answer& answer, bool has_reasoning, bool has_mor
 void Generation::read_token(Answer& answer, const run::Token& each) {
   const int32_t token = each.sampled.token;
   answer::AnswerReader& reader = *answer.reader;
-  if (each.finish_reason != FinishReason::kStop) {
+  if (has_text(each)) {
     if (options_.answer->style->marks(token)) {
       reader.add_text(answer.decoder.flush(), answer.parts);
       reader.add_special(setup_.tokenizer.id_to_token(token), answer.parts);
@@ -387,29 +429,54 @@ std::string Generation::new_call_id(size_t index, int call) const {
   return id;
 }
 
+// An end token has no text, unless what ends an answer is wanted.
+bool Generation::has_text(const run::Token& token) const {
+  return token.finish_reason != FinishReason::kStop || options_.includes_stop;
+}
+
 TokenLogprob Generation::logprob_of(const engine::Sampled& sampled, int64_t text_offset) const {
   const std::string bytes(setup_.tokenizer.bytes(sampled.token));
-  return {.token = tokenizer::replace_invalid_utf8(bytes),
+  return {.id = sampled.token,
+          .token = tokenizer::replace_invalid_utf8(bytes),
           .bytes = bytes,
           .logprob = sampled.log_probability,
           .text_offset = text_offset,
           .top = {}};
 }
 
-void Generation::note_logprob(Answer& answer, const run::Token& each) {
-  TokenLogprob logprob = logprob_of(each.sampled, answer.characters);
-  for (const engine::Sampled& likely : each.likely) {
-    logprob.top.push_back(logprob_of(likely, answer.characters));
+TokenLogprob Generation::logprob_of(const run::Token& token, int most_likely,
+                                    int64_t text_offset) const {
+  TokenLogprob logprob = logprob_of(token.sampled, text_offset);
+  for (const engine::Sampled& likely : token.likely) {
+    if (static_cast<int>(logprob.top.size()) == most_likely) break;
+    logprob.top.push_back(logprob_of(likely, text_offset));
   }
+  return logprob;
+}
+
+void Generation::note_logprob(Answer& answer, const run::Token& each) {
+  TokenLogprob logprob =
+      logprob_of(each, options_.sampling.top_log_probabilities, answer.characters);
   answer.characters += count_characters(logprob.token);
   answer.logprobs.push_back(std::move(logprob));
 }
 
+// Special tokens of a prompt, as those at its begin, are no text of it.
+void Generation::note_prompt_token(size_t index, const run::Token& each) {
+  Answer& answer = answers_[index];
+  answer.prompt_logprobs.push_back(logprob_of(each, options_.prompt_logprobs.value_or(0), 0));
+  if (!options_.echo || !options_.logprobs) return;
+  const int64_t before = answer.characters;
+  note_logprob(answer, each);
+  if (setup_.tokenizer.is_special(each.sampled.token)) answer.characters = before;
+}
+
 // with_last: one step has yielded the token and the one before it.
-void Generation::note_times(Answer& answer, bool with_last, bool last) {
+void Generation::note_times(size_t index, bool with_last, bool last) {
+  Answer& answer = answers_[index];
   const int64_t now = base::wall_ns();
   Metrics& metrics = setup_.metrics;
-  if (answer.num_tokens() == 1) {
+  if (num_own(index) <= 1) {
     metrics.time_to_first_token.add(seconds(now - start_ns_));
     metrics.recent_first.add(unix_seconds(), seconds(now - start_ns_));
   } else if (!with_last) {
@@ -420,23 +487,44 @@ void Generation::note_times(Answer& answer, bool with_last, bool last) {
   if (last) setup_.metrics.end_to_end.add(seconds(now - start_ns_));
 }
 
+// What has come of the answer since the last part.
+ReplyPart Generation::part_of(size_t index) const {
+  const Answer& answer = answers_[index];
+  const bool scores = options_.prompt_logprobs.has_value();
+  return {.index = static_cast<int>(index),
+          .text = answer.text,
+          .reasoning = answer.reasoning,
+          .calls = &answer.calls,
+          .has_called = answer.parts.num_calls() > 0,
+          .logprobs = options_.logprobs ? &answer.logprobs : nullptr,
+          .finish_reason = answer.finish_reason,
+          .stop_string = answer.stop.match(),
+          .fills_context = options_.is_clipped,
+          .routed_experts = returns_experts() ? &answer.experts : nullptr,
+          .token_ids = options_.returns_token_ids ? &answer.new_ids : nullptr,
+          .prompt_ids = options_.returns_token_ids && answer.sent_tokens == 0
+                            ? &prompt_of(index).ids()
+                            : nullptr,
+          .prompt_logprobs = scores ? &answer.prompt_logprobs : nullptr};
+}
+
 void Generation::send_part(size_t index) {
   Answer& answer = answers_[index];
-  const ReplyPart part{.index = static_cast<int>(index),
-                       .text = answer.text,
-                       .reasoning = answer.reasoning,
-                       .calls = &answer.calls,
-                       .has_called = answer.parts.num_calls() > 0,
-                       .logprobs = options_.logprobs ? &answer.logprobs : nullptr,
-                       .finish_reason = answer.finish_reason,
-                       .stop_string = answer.stop.match(),
-                       .fills_context = options_.is_clipped};
+  ReplyPart part = part_of(index);
+  Usage so_far;
+  if (options_.continuous_usage) {
+    so_far.prompt_tokens = static_cast<int64_t>(prompt_of(index).size());
+    so_far.cached_tokens = usage_.cached_tokens;
+    so_far.completion_tokens = std::max(0, num_own(index));
+    part.usage = &so_far;
+  }
   writer_->add(part, events());
   send_event();
   answer.text.clear();
   answer.reasoning.clear();
   answer.calls.clear();
   answer.logprobs.clear();
+  answer.new_ids.clear();
   answer.sent_tokens = answer.num_tokens();
 }
 
@@ -454,6 +542,7 @@ void Generation::ping() {
 void Generation::count_reply(int status) { ++setup_.metrics.replies[{path_of(head_.api), status}]; }
 
 void Generation::fail(const ApiError& error) {
+  is_over_ = true;
   const std::shared_ptr<Generation> kept = shared_from_this();  // the callbacks may be the last
   count_reply(error.status);
   exchange_->on_gone(nullptr);
@@ -468,6 +557,7 @@ void Generation::fail(const ApiError& error) {
 
 // All answers have ended. Removing the callback also drops its reference to this object.
 void Generation::end() {
+  is_over_ = true;
   setup_.running.erase(this);
   count_reply(200);
   exchange_->on_gone(nullptr);
@@ -484,14 +574,7 @@ void Generation::end() {
   }
   std::vector<ReplyPart> parts;
   for (size_t i = 0; i < answers_.size() && !writer_->takes_parts(); ++i) {
-    parts.push_back({.index = static_cast<int>(i),
-                     .text = answers_[i].text,
-                     .reasoning = answers_[i].reasoning,
-                     .calls = &answers_[i].calls,
-                     .has_called = answers_[i].parts.num_calls() > 0,
-                     .logprobs = options_.logprobs ? &answers_[i].logprobs : nullptr,
-                     .finish_reason = answers_[i].finish_reason,
-                     .routed_experts = returns_experts() ? &answers_[i].experts : nullptr});
+    parts.push_back(part_of(i));
   }
   exchange_->reply(200, "application/json", writer_->whole(parts, usage_));
 }

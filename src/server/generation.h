@@ -46,7 +46,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Submits options.n engine requests for each prompt (token ids), and replies when they end.
   // Cancels them if the client leaves. The Generation keeps itself alive until then. If another
   // process has died in the middle of the reply, it goes on with it: head and seed are those of the
-  // exchange's first record then. REQUIRES: options.max_tokens is set.
+  // exchange's first record then. REQUIRES: options.max_tokens_of is set.
   static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                     GenerationOptions options, std::vector<engine::SharedTokens> prompts);
 
@@ -64,8 +64,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
  private:
   struct Answer {
-    // plan: null: all text is content.
-    Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops, const AnswerPlan* plan);
+    // options.answer: null: all text is content.
+    Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops,
+           const GenerationOptions& options);
 
     // Complete, but for what the reply still needs.
     bool has_all_tokens() const { return finish_reason != engine::FinishReason::kNotFinished; }
@@ -83,9 +84,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<answer::CallPart> calls;           // likewise
     std::set<std::string> call_ids;                // of all its calls
     std::vector<TokenLogprob> logprobs;            // of the tokens of `text` and `reasoning`
+    std::vector<TokenLogprob> prompt_logprobs;     // if the prompt is scored
     int64_t characters = 0;                        // code points of all earlier tokens
-    std::vector<int32_t> tokens;                   // received
-    int rank = -1;                                 // that has sampled the last one
+    std::vector<int32_t> tokens;   // received; first those of a scored prompt, but its first one
+    std::vector<int32_t> new_ids;  // of the answer, not sent yet; if they are shown
+    int rank = -1;                 // that has sampled the last one
     int sent_tokens = 0;
     int64_t unclear_tokens = 0;  // since the last ones that had text of any kind
     bool in_reasoning = true;    // these have been reasoning, or there were none
@@ -118,9 +121,21 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void note_reasoning(Answer& answer, bool has_reasoning, bool has_more);
   std::string call_id(size_t index, const answer::CallPart& part) const;
   std::string new_call_id(size_t index, int call) const;
+  // How many tokens of the prompt come as the answer's first ones, so that each has its logprob.
+  int num_scored(size_t index) const;
+  int num_own(size_t index) const { return answers_[index].num_tokens() - num_scored(index); }
+  int most_own(size_t index) const {
+    return options_.max_tokens_of[index / static_cast<size_t>(options_.n)];
+  }
+  void begin_prompt(size_t index);
+  void note_prompt_token(size_t index, const run::Token& token);
+  void submit_or_end(size_t index);
   void note_logprob(Answer& answer, const run::Token& token);
+  TokenLogprob logprob_of(const run::Token& token, int most_likely, int64_t text_offset) const;
+  ReplyPart part_of(size_t index) const;
+  bool has_text(const run::Token& token) const;
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
-  void note_times(Answer& answer, bool with_last, bool last);
+  void note_times(size_t index, bool with_last, bool last);
   void note_end();
   void send_part(size_t index);
   void send_event();
@@ -144,7 +159,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool is_silent_ = false;       // nothing was sent since the last ping()
   std::vector<Answer> answers_;  // [prompts × n], the n answers to a prompt side by side
   Usage usage_;
-  size_t running_ = 0;  // answers that have not ended
+  size_t running_ = 0;    // answers that have not ended
+  bool is_over_ = false;  // the reply has ended
   int64_t start_ns_;
 };
 

@@ -39,30 +39,52 @@ std::vector<engine::TokenBias> read_bias(BodyReader& body) {
 
 }  // namespace
 
-void read_sampling(BodyReader& body, GenerationOptions& options) {
-  options.sampling.temperature =
-      static_cast<float>(body.number("temperature", 0.0, 100.0).value_or(1.0));
-  options.sampling.top_p = static_cast<float>(body.number("top_p", 0.0, 1.0).value_or(1.0));
-  if (options.sampling.top_p <= 0.0f) body.complain("top_p", "expected a number above 0");
-  const auto real = [&](const char* name, double least, double most, double by_default) {
-    return static_cast<float>(body.number(name, least, most).value_or(by_default));
+engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults) {
+  engine::SamplingParams sampling;
+  sampling.temperature = 1.0f;  // OpenAI's
+  defaults.apply(&sampling);
+  return sampling;
+}
+
+void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
+                   GenerationOptions& options) {
+  engine::SamplingParams& sampling = options.sampling;
+  sampling = sampling_without(defaults);
+  const auto read = [&](const char* name, double least, double most, float* value) {
+    if (const auto number = body.number(name, least, most)) *value = static_cast<float>(*number);
   };
   constexpr double kMostPenalty = 2;  // OpenAI's
-  options.sampling.min_p = real("min_p", 0, 1, 0);
-  options.sampling.presence_penalty = real("presence_penalty", -kMostPenalty, kMostPenalty, 0);
-  options.sampling.frequency_penalty = real("frequency_penalty", -kMostPenalty, kMostPenalty, 0);
-  options.sampling.repetition_penalty = real("repetition_penalty", 0, 100, 1);
-  if (options.sampling.repetition_penalty <= 0.0f) {
+  read("temperature", 0, 100, &sampling.temperature);
+  read("top_p", 0, 1, &sampling.top_p);
+  if (sampling.top_p <= 0.0f) body.complain("top_p", "expected a number above 0");
+  read("min_p", 0, 1, &sampling.min_p);
+  read("presence_penalty", -kMostPenalty, kMostPenalty, &sampling.presence_penalty);
+  read("frequency_penalty", -kMostPenalty, kMostPenalty, &sampling.frequency_penalty);
+  read("repetition_penalty", 0, 100, &sampling.repetition_penalty);
+  if (sampling.repetition_penalty <= 0.0f) {
     body.complain("repetition_penalty", "expected a number above 0");
   }
   options.bias = read_bias(body);
   // −1, as other servers have it: all tokens.
-  options.sampling.top_k =
-      static_cast<int>(std::max<int64_t>(0, body.integer("top_k", -1, kMostTokens).value_or(0)));
+  if (const auto top_k = body.integer("top_k", -1, kMostTokens)) {
+    sampling.top_k = static_cast<int>(std::max<int64_t>(0, *top_k));
+  }
   if (const auto seed = body.integer("seed", INT64_MIN, INT64_MAX)) {
     options.has_seed = true;
-    options.sampling.seed = static_cast<uint64_t>(*seed);
+    sampling.seed = static_cast<uint64_t>(*seed);
   }
+}
+
+void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& options) {
+  const auto most = body.integer(name, -1, kMostTokens);
+  if (!most) return;
+  options.max_tokens_name = name;
+  options.max_tokens.reset();
+  options.fills_context = *most == -1;
+  if (*most == 0 && !options.echo) {
+    body.complain(name, "expected 1 or more tokens, or -1 for all that the context has, found 0");
+  }
+  if (*most >= 0) options.max_tokens = static_cast<int>(*most);
 }
 
 bool read_speculates(BodyReader& body) {

@@ -6,6 +6,7 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include "run/sampling_defaults.h"
 #include "server/body_reader.h"
 #include "server/generation_options.h"
 
@@ -14,8 +15,16 @@ namespace wideep::server {
 inline constexpr int kMostTokens = 1 << 24;
 inline constexpr int kMostTopLogprobs = 20;  // OpenAI's, but for completions
 
+// What a body does not say: temperature 1, all tokens, or as the model's files have it.
+engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults);
+
 // temperature, top_p, top_k, min_p, seed, the penalties, logit_bias.
-void read_sampling(BodyReader& body, GenerationOptions& options);
+void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
+                   GenerationOptions& options);
+
+// max_tokens or a newer name of it: 1 and more, 0 with options.echo, or −1 for an answer up to the
+// end of the context. Nothing: as before.
+void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& options);
 
 // "off" or false; "on", true or nothing: as the server does.
 bool read_speculates(BodyReader& body);

@@ -19,7 +19,7 @@ constexpr RequestField kFields[] = {
     {"max_tokens", kMessagesBody, kHonoured, "required; the context may end before"},
     {"stop_sequences", kMessagesBody, kHonoured, "up to 16 of up to 1024 bytes; in text only"},
     {"stream", kMessagesBody, kHonoured, ""},
-    {"temperature", kMessagesBody, kHonoured, "default 1; 0: the likeliest token"},
+    {"temperature", kMessagesBody, kHonoured, "default: the model's, or 1; 0: the likeliest token"},
     {"top_p", kMessagesBody, kHonoured, "above 0"},
     {"top_k", kMessagesBody, kHonoured, "0: all tokens"},
     {"tools", kBoth, kHonoured, "without `type`, or of type `custom`"},
@@ -28,7 +28,7 @@ constexpr RequestField kFields[] = {
      "message"},
     {"thinking", kBoth, kHonoured,
      "`enabled`, `adaptive`, `between_tools`: the template's `enable_thinking`; else it is told "
-     "not to; `budget_tokens` has no effect"},
+     "not to; `budget_tokens`: then its end follows"},
     {"output_config", kBoth, kHonoured,
      "`effort`: the template's `reasoning_effort`; `format` of type `json_schema`"},
     {"output_format", kBoth, kHonoured, "older name of `output_config.format`"},

@@ -9,6 +9,7 @@
 #include "formats/json_text.h"
 #include "server/body_reader.h"
 #include "server/generation_fields.h"
+#include "server/token_fields.h"
 #include "server/turn_messages.h"
 
 namespace wideep::server {
@@ -18,16 +19,6 @@ using nlohmann::ordered_json;
 
 constexpr size_t kMostStops = 16;
 constexpr size_t kMostStopBytes = 1024;  // of each
-
-// Refuses members of an object that are not among these.
-void check_members(BodyReader& body, const std::string& place, const ordered_json& object,
-                   std::initializer_list<std::string_view> known) {
-  for (const auto& [name, value] : object.items()) {
-    if (std::ranges::find(known, name) == known.end()) {
-      body.complain(place + "." + name, "this field is not known");
-    }
-  }
-}
 
 // ---- how tokens are drawn ----
 
@@ -47,23 +38,27 @@ std::vector<std::string> read_stops(BodyReader& body) {
   return {};
 }
 
-void read_options(BodyReader& body, GenerationOptions& options) {
+void read_options(BodyReader& body, const run::SamplingDefaults& defaults,
+                  GenerationOptions& options) {
   if (body.take("max_tokens").is_null()) {
     body.complain("max_tokens", "expected how many tokens may be generated, found nothing");
   }
   if (const auto most = body.integer("max_tokens", 1, kMostTokens)) {
     options.max_tokens = static_cast<int>(*most);
   }
-  // Agents ask for as many tokens as their usual models can write.
-  options.clips_to_context = true;
   options.stream = body.flag("stream");
   options.stop = read_stops(body);
-  options.without_effect = body.without_effect();
   engine::SamplingParams& sampling = options.sampling;
-  sampling.temperature = static_cast<float>(body.number("temperature", 0, 100).value_or(1));
-  sampling.top_p = static_cast<float>(body.number("top_p", 0, 1).value_or(1));
+  sampling = sampling_without(defaults);
+  const auto read = [&](const char* name, double most, float* value) {
+    if (const auto number = body.number(name, 0, most)) *value = static_cast<float>(*number);
+  };
+  read("temperature", 100, &sampling.temperature);
+  read("top_p", 1, &sampling.top_p);
   if (sampling.top_p <= 0) body.complain("top_p", "expected a number above 0");
-  sampling.top_k = static_cast<int>(body.integer("top_k", 0, kMostTokens).value_or(0));
+  if (const auto top_k = body.integer("top_k", 0, kMostTokens)) {
+    sampling.top_k = static_cast<int>(*top_k);
+  }
 }
 
 // ---- tools ----
@@ -84,6 +79,7 @@ ordered_json read_tool(BodyReader& body, size_t index, const ordered_json& tool)
   if (!name.is_string() || name.get_ref<const std::string&>().empty()) {
     return complain(".name", "a name", name);
   }
+  if (!body.check_members(place, tool, kTurnTool)) return nullptr;
   const ordered_json& schema = member_of(tool, "input_schema");
   if (!schema.is_object()) return complain(".input_schema", "a JSON schema, an object", schema);
   ordered_json function = {{"name", name}};
@@ -110,7 +106,7 @@ void read_tool_choice(BodyReader& body, ChatRequest& request) {
         "tool_choice.type",
         "expected \"auto\", \"any\", \"tool\" or \"none\", found " + BodyReader::shown(type));
   }
-  check_members(body, "tool_choice", choice, {"type", "name", "disable_parallel_tool_use"});
+  body.check_members("tool_choice", choice, kTurnChoice);
   const ordered_json& one = member_of(choice, "disable_parallel_tool_use");
   if (!one.is_null() && !one.is_boolean()) {
     body.complain("tool_choice.disable_parallel_tool_use", "expected true or false");
@@ -170,12 +166,9 @@ void read_thinking(BodyReader& body, ChatRequest& request) {
                            "found " +
                                BodyReader::shown(type));
     }
-    check_members(body, "thinking", thinking, {"type", "budget_tokens", "display"});
-    const ordered_json& budget = member_of(thinking, "budget_tokens");
-    if (!budget.is_null() && !budget.is_number_unsigned()) {
-      body.complain("thinking.budget_tokens",
-                    "expected a number of tokens, found " + BodyReader::shown(budget));
-    }
+    body.check_members("thinking", thinking, kTurnThinkingOptions);
+    read_thought_limit(body, "thinking.budget_tokens", member_of(thinking, "budget_tokens"),
+                       request.options);
   }
   const ordered_json& display = member_of(thinking, "display");
   if (!display.is_null() && display != "summarized" && display != "omitted") {
@@ -194,7 +187,7 @@ void read_format(BodyReader& body, const std::string& place, const ordered_json&
     return body.complain(place + ".type",
                          "expected \"json_schema\", found " + BodyReader::shown(type));
   }
-  check_members(body, place, format, {"type", "schema", "name"});
+  body.check_members(place, format, kTurnFormat);
   const ordered_json& schema = member_of(format, "schema");
   if (!schema.is_object()) {
     return body.complain(place + ".schema",
@@ -214,10 +207,7 @@ void read_output(BodyReader& body, ChatRequest& request) {
   if (!config.is_null() && !config.is_object()) {
     body.complain("output_config", "expected an object");
   }
-  // task_budget: for models that are told how many tokens are left.
-  if (config.is_object()) {
-    check_members(body, "output_config", config, {"effort", "format", "task_budget"});
-  }
+  if (config.is_object()) body.check_members("output_config", config, kTurnOutput);
   request.reasoning_effort = read_effort(body, "output_config.effort", member_of(config, "effort"));
   read_format(body, "output_config.format", member_of(config, "format"), request.options);
   read_format(body, "output_format", body.take("output_format"), request.options);
@@ -266,16 +256,18 @@ ChatRequest read_request(BodyReader& body) {
 }
 
 Parsed<ChatRequest> finish(BodyReader& body, ChatRequest request) {
+  request.options.without_effect = body.without_effect();
   if (const auto error = body.finish()) return *error;
   return request;
 }
 
 }  // namespace
 
-Parsed<ChatRequest> parse_messages_request(std::string_view text) {
+Parsed<ChatRequest> parse_messages_request(std::string_view text,
+                                           const run::SamplingDefaults& defaults) {
   BodyReader body(kMessagesBody, text);
   ChatRequest request = read_request(body);
-  read_options(body, request.options);
+  read_options(body, defaults, request.options);
   return finish(body, std::move(request));
 }
 

@@ -9,7 +9,8 @@
 //                                          with the same role, with an empty line between them
 //   thinking                               reasoning_content; redacted_thinking is left out
 //   tool_use                               tool_calls
-//   tool_result                            a message of role tool; is_error: begins with "Error: "
+//   tool_result                            a message of role tool; is_error: begins with "Error: ";
+//                                          an image: a text that says so
 //   a last message of role assistant       prefill
 //   tools, input_schema                    functions, parameters
 //   tool_choice any, tool                  required, a function's name
@@ -23,7 +24,8 @@
 
 namespace wideep::server {
 
-Parsed<ChatRequest> parse_messages_request(std::string_view body);
+Parsed<ChatRequest> parse_messages_request(std::string_view body,
+                                           const run::SamplingDefaults& defaults = {});
 // options: only the model.
 Parsed<ChatRequest> parse_count_tokens_request(std::string_view body);
 

@@ -64,14 +64,45 @@ ordered_json completion_logprobs(const std::vector<TokenLogprob>& tokens) {
   ordered_json texts = ordered_json::array(), logprobs = texts, top = texts, offsets = texts;
   for (const TokenLogprob& token : tokens) {
     texts.push_back(token.token);
-    logprobs.push_back(token.logprob);
-    top.push_back(top_by_text(token));
+    logprobs.push_back(token.is_first ? ordered_json() : ordered_json(token.logprob));
+    top.push_back(token.is_first ? ordered_json() : top_by_text(token));
     offsets.push_back(token.text_offset);
   }
   return {{"tokens", std::move(texts)},
           {"token_logprobs", std::move(logprobs)},
           {"top_logprobs", std::move(top)},
           {"text_offset", std::move(offsets)}};
+}
+
+// As vLLM has them: an object by token id for each token of the prompt, null for the first.
+ordered_json prompt_logprobs_json(const std::vector<TokenLogprob>& tokens) {
+  ordered_json list = ordered_json::array();
+  for (const TokenLogprob& token : tokens) {
+    if (token.is_first) {
+      list.push_back(nullptr);
+      continue;
+    }
+    ordered_json each = ordered_json::object();
+    const auto add = [&](const TokenLogprob& likely, const ordered_json& rank) {
+      const std::string id = std::to_string(likely.id);
+      if (each.contains(id)) return;
+      each[id] = {{"logprob", likely.logprob}, {"rank", rank}, {"decoded_token", likely.token}};
+    };
+    for (size_t i = 0; i < token.top.size(); ++i) add(token.top[i], i + 1);
+    add(token, nullptr);
+    list.push_back(std::move(each));
+  }
+  return list;
+}
+
+// What vLLM has of a prompt: in a choice of a completion, beside the choices of a chat.
+ordered_json prompt_json(const ReplyPart& part) {
+  ordered_json json = ordered_json::object();
+  if (part.prompt_logprobs != nullptr) {
+    json["prompt_logprobs"] = prompt_logprobs_json(*part.prompt_logprobs);
+  }
+  if (part.prompt_ids != nullptr) json["prompt_token_ids"] = *part.prompt_ids;
+  return json;
 }
 
 ordered_json logprobs_json(Api api, const ReplyPart& part) {
@@ -87,10 +118,12 @@ ordered_json head_json(const ReplyHead& head, const char* chat, const char* comp
 }
 
 ordered_json usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  ordered_json json = {{"prompt_tokens", usage.prompt_tokens},
+                       {"completion_tokens", usage.completion_tokens},
+                       {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+                       {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (usage.clipped_max_tokens) json["clipped_max_tokens"] = *usage.clipped_max_tokens;
+  return json;
 }
 
 // As vLLM has them in a reply, and in a stream beside the usage.
@@ -129,6 +162,8 @@ ordered_json choice_json(Api api, const ReplyPart& part) {
   choice["logprobs"] = logprobs_json(api, part);
   choice["finish_reason"] = reason_json(part);
   if (part.routed_experts != nullptr) choice["routed_experts"] = *part.routed_experts;
+  if (api == Api::kCompletion) choice.update(prompt_json(part));
+  if (part.token_ids != nullptr) choice["token_ids"] = *part.token_ids;
   return choice;
 }
 
@@ -204,6 +239,7 @@ ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& an
   ordered_json& choices = reply["choices"] = ordered_json::array();
   for (const ReplyPart& answer : answers) choices.push_back(choice_json(head.api, answer));
   reply["usage"] = usage_json(usage);
+  if (head.api == Api::kChat && !answers.empty()) reply.update(prompt_json(answers[0]));
   if (!usage.speculation.is_null()) reply["metrics"] = metrics_json(usage);
   return reply;
 }
@@ -211,7 +247,7 @@ ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& an
 std::string json_text(const ordered_json& json) { return formats::json_text(json) + "\n"; }
 
 EventWriter::EventWriter(const ReplyHead& head, bool usage_follows)
-    : api_(head.api), end_(usage_follows ? "],\"usage\":null}\n\n" : "]}\n\n") {
+    : api_(head.api), usage_follows_(usage_follows) {
   head_ = "data: ";
   head_ += formats::json_text(head_json(head, "chat.completion.chunk", "text_completion"));
   head_.back() = ',';  // instead of '}': the choices follow
@@ -233,8 +269,22 @@ void EventWriter::add_chunk(const ReplyPart& part, std::string* events) const {
   *events += part.logprobs == nullptr ? "null" : formats::json_text(logprobs_json(api_, part));
   *events += ",\"finish_reason\":";
   *events += reason_text(part);
-  *events += '}';
-  *events += end_;
+  if (part.token_ids != nullptr) {
+    *events += ",\"token_ids\":";
+    *events += formats::json_text(ordered_json(*part.token_ids));
+  }
+  const std::string prompt =
+      part.prompt_ids == nullptr
+          ? ""
+          : ",\"prompt_token_ids\":" + formats::json_text(ordered_json(*part.prompt_ids));
+  if (api_ == Api::kCompletion) *events += prompt;
+  *events += "}]";
+  if (api_ == Api::kChat) *events += prompt;
+  if (usage_follows_) {
+    *events += ",\"usage\":";
+    *events += part.usage == nullptr ? "null" : formats::json_text(usage_json(*part.usage));
+  }
+  *events += "}\n\n";
 }
 
 void EventWriter::add_usage(const Usage& usage, std::string* events) const {

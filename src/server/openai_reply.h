@@ -30,6 +30,8 @@ class EventWriter {
   // Each adds an event to `events`. part.text, part.reasoning: UTF-8.
   void add_chunk(const ReplyPart& part, std::string* events) const;
   void add_usage(const Usage& usage, std::string* events) const;
+  // Between chunks, where nothing comes: clients take no notice of it.
+  static std::string comment() { return ": keep-alive\n\n"; }
   // As OpenAI's clients expect it: they raise it as an error of the API.
   static void add_error(const ApiError& error, std::string* events) {
     *events += "data: " + error.json() + "\n";
@@ -39,7 +41,7 @@ class EventWriter {
  private:
   Api api_;
   std::string head_;  // up to the choices
-  std::string end_;   // after them
+  bool usage_follows_;
 };
 
 // The reply of both endpoints.
@@ -51,6 +53,7 @@ class OpenAiReply : public ReplyWriter {
   void add(const ReplyPart& part, std::string* events) override;
   void end(const Usage& usage, std::string* events) override;
   void fail(const ApiError& error, std::string* events) override;
+  std::string ping() const override { return EventWriter::comment(); }
   std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) override;
 
  private:

@@ -14,6 +14,7 @@
 #include "server/body_reader.h"
 #include "server/generation_fields.h"
 #include "server/request_fields.h"
+#include "server/token_fields.h"
 
 namespace wideep::server {
 namespace {
@@ -56,7 +57,7 @@ std::vector<std::string> read_stop(BodyReader& body) {
   return stops;
 }
 
-bool read_include_usage(BodyReader& body, bool stream) {
+bool read_include_usage(BodyReader& body, bool stream, bool* is_continuous) {
   const ordered_json& value = body.take("stream_options");
   if (value.is_null()) return false;
   if (!value.is_object() || !stream) {
@@ -64,14 +65,15 @@ bool read_include_usage(BodyReader& body, bool stream) {
     return false;
   }
   // include_obfuscation: padding against guesses from the size of events. There is none here.
+  if (!body.check_members("stream_options", value, kStreamOptions)) return false;
   for (const auto& [name, each] : value.items()) {
-    if (name != "include_usage" && name != "include_obfuscation") {
-      body.complain("stream_options." + name, "this field is not known");
-    } else if (!each.is_boolean() && !each.is_null()) {
+    if (!each.is_boolean() && !each.is_null()) {
       body.complain("stream_options." + name, "expected true or false");
     }
   }
-  return value.value("include_usage", ordered_json(false)) == true;
+  const bool includes = member_of(value, "include_usage") == true;
+  *is_continuous = includes && member_of(value, "continuous_usage_stats") == true;
+  return includes;
 }
 
 std::optional<int> read_experts_start(BodyReader& body, bool stream) {
@@ -138,10 +140,15 @@ void read_choices(BodyReader& body, const ordered_json& value, const std::string
 void read_response_format(BodyReader& body, GenerationOptions& options) {
   const ordered_json& value = body.take("response_format");
   if (value.is_null()) return;
+  constexpr const char* kPlace = "response_format";
   const ordered_json type =
       value.is_object() ? value.value("type", ordered_json()) : ordered_json();
-  if (type == "text") return;
+  if (type == "text") {
+    body.check_members(kPlace, value, kTextFormat);
+    return;
+  }
   if (type == "json_object") {
+    body.check_members(kPlace, value, kJsonFormat);
     // llama.cpp's, Together's and Fireworks' way to give a schema.
     if (value.contains("schema") && !value["schema"].is_null()) {
       return read_schema(body, value["schema"], "response_format.schema", options);
@@ -155,17 +162,12 @@ void read_response_format(BodyReader& body, GenerationOptions& options) {
         fmt::format("expected \"text\", \"json_object\" or \"json_schema\", found {}",
                     BodyReader::shown(type)));
   }
+  body.check_members(kPlace, value, kSchemaFormat);
   const ordered_json inner = value.value("json_schema", ordered_json());
   if (!inner.is_object() || !inner.contains("schema")) {
     return body.complain("response_format.json_schema", "expected an object with a schema");
   }
-  for (const auto& [name, each] : inner.items()) {
-    // Strict or not, the answer satisfies the schema.
-    const bool is_known = name == "name" || name == "description" || name == "strict";
-    if (!is_known && name != "schema") {
-      return body.complain("response_format.json_schema." + name, "this field is not known");
-    }
-  }
+  if (!body.check_members("response_format.json_schema", inner, kSchemaOfFormat)) return;
   read_schema(body, inner["schema"], "response_format.json_schema.schema", options);
 }
 
@@ -221,23 +223,25 @@ void read_structured_outputs(BodyReader& body, GenerationOptions& options) {
   options.format->allows_more_members = is_open;
 }
 
-GenerationOptions read_options(BodyReader& body) {
+GenerationOptions read_options(BodyReader& body, const run::SamplingDefaults& defaults,
+                               bool echo = false) {
   GenerationOptions options;
+  options.echo = echo;
   options.model = body.string("model");
-  read_sampling(body, options);
-  if (const auto most = body.integer("max_tokens", 1, kMostTokens)) {
-    options.max_tokens = static_cast<int>(*most);
-  }
+  read_sampling(body, defaults, options);
+  read_max_tokens(body, "max_tokens", options);
   options.n = static_cast<int>(body.integer("n", 1, kMostAnswers).value_or(1));
   options.stream = body.flag("stream");
-  options.include_usage = read_include_usage(body, options.stream);
+  options.include_usage = read_include_usage(body, options.stream, &options.continuous_usage);
   options.ignore_eos = body.flag("ignore_eos");
   options.speculates = read_speculates(body);
   options.experts_start = read_experts_start(body, options.stream);
   options.stop = read_stop(body);
-  options.without_effect = body.without_effect();
   read_response_format(body, options);
   read_structured_outputs(body, options);
+  read_token_fields(body, options);
+  body.only("priority", 0, "an order of requests by priority");
+  body.only("use_beam_search", false, "beam search");
   return options;
 }
 
@@ -278,25 +282,79 @@ std::vector<Prompt> read_prompts(BodyReader& body) {
   return prompts;
 }
 
-// Parts of text become one text; every other kind of part is refused.
-void join_text_parts(BodyReader& body, ordered_json& message) {
+// Parts of text become one text; every other kind of part is refused. What an assistant has said
+// instead of an answer is its text, too.
+void join_text_parts(BodyReader& body, const std::string& where, ordered_json& message) {
   const auto content = message.find("content");
   if (content == message.end() || !content->is_array()) return;
   std::string text;
-  for (const ordered_json& part : *content) {
-    const bool is_text = part.is_object() && part.value("type", ordered_json()) == "text" &&
-                         part.value("text", ordered_json()).is_string();
-    if (!is_text) {
-      body.complain("messages", "content: only parts of type text are supported");
-      return;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const ordered_json& part = (*content)[i];
+    const bool is_refusal = message["role"] == "assistant" && member_of(part, "type") == "refusal";
+    const ordered_json& more = member_of(part, is_refusal ? "refusal" : "text");
+    if ((!is_refusal && member_of(part, "type") != "text") || !more.is_string()) {
+      return body.complain("messages", "content: only parts of type text are supported");
     }
-    text += part["text"].get<std::string>();
+    const std::string place = fmt::format("{}.content[{}]", where, i);
+    if (!body.check_members(place, part, is_refusal ? kChatRefusal : kChatText)) return;
+    text += more.get<std::string>();
   }
   *content = text;
 }
 
+// An assistant that has refused to answer has a text there, and no content.
+void read_refusal(BodyReader& body, const std::string& where, ordered_json& message) {
+  const ordered_json refusal = member_of(message, "refusal");
+  message.erase("refusal");
+  if (refusal.is_null()) return;
+  const ordered_json& content = member_of(message, "content");
+  const bool is_alone = content.is_null() || content == "";
+  if (!refusal.is_string() || message["role"] != "assistant" || !is_alone) {
+    return body.complain(where + ".refusal",
+                         "expected a text in the place of an assistant's content, found " +
+                             BodyReader::shown(refusal));
+  }
+  message["content"] = refusal;
+}
+
+void read_calls(BodyReader& body, const std::string& where, const ordered_json& calls) {
+  const bool are_calls =
+      calls.is_null() || (calls.is_array() && std::ranges::all_of(calls, [](const auto& call) {
+                            return member_of(member_of(call, "function"), "name").is_string();
+                          }));
+  if (!are_calls) {
+    return body.complain("messages",
+                         where +
+                             ": tool_calls: expected a list of {\"function\": {\"name\", "
+                             "\"arguments\"}}");
+  }
+  for (size_t i = 0; i < calls.size() && body.is_valid(); ++i) {
+    const std::string place = fmt::format("{}.tool_calls[{}]", where, i);
+    const ordered_json& function = member_of(calls[i], "function");
+    if (const ordered_json& type = member_of(calls[i], "type");
+        !type.is_null() && type != "function") {
+      return body.complain(place + ".type",
+                           "expected \"function\", found " + BodyReader::shown(type));
+    }
+    body.check_members(place, calls[i], kChatCall);
+    body.check_members(place + ".function", function, kChatCallFunction);
+  }
+}
+
+// Members that only a template may know (Preparation::check_messages), or nobody.
+void note_other_members(BodyReader& body, const std::string& where, const ordered_json& message,
+                        ChatRequest& request) {
+  ordered_json known = message;
+  for (const auto& [name, value] : message.items()) {
+    if (kChatMessage.knows(name) || kChatMessage.ignores(name)) continue;
+    request.template_members.push_back({.path = where + "." + name, .name = name});
+    known.erase(name);
+  }
+  body.check_members(where, known, kChatMessage);
+}
+
 // Only an assistant's message may lack its content: it may have called tools instead.
-void read_message(BodyReader& body, size_t index, ordered_json& message) {
+void read_message(BodyReader& body, size_t index, ordered_json& message, ChatRequest& request) {
   const std::string where = fmt::format("messages[{}]", index);
   const auto complain = [&](const std::string& what) {
     body.complain("messages", fmt::format("{}: {}", where, what));
@@ -309,6 +367,7 @@ void read_message(BodyReader& body, size_t index, ordered_json& message) {
     return complain(fmt::format("role: expected {}, found {}", fmt::join(kRoles, ", "),
                                 BodyReader::shown(message["role"])));
   }
+  read_refusal(body, where, message);
   const ordered_json content = message.value("content", ordered_json());
   if (content.is_null() && role != "assistant") {
     return complain(fmt::format("a message of role {} needs content", role));
@@ -316,30 +375,23 @@ void read_message(BodyReader& body, size_t index, ordered_json& message) {
   if (!content.is_string() && !content.is_null() && !content.is_array()) {
     return complain("content: expected a string, or a list of parts");
   }
-  join_text_parts(body, message);
-  if (const ordered_json& calls = member_of(message, "tool_calls"); !calls.is_null()) {
-    const bool are_calls =
-        calls.is_array() && std::all_of(calls.begin(), calls.end(), [](const ordered_json& call) {
-          return member_of(member_of(call, "function"), "name").is_string();
-        });
-    if (!are_calls) {
-      return complain("tool_calls: expected a list of {\"function\": {\"name\", \"arguments\"}}");
-    }
-  }
+  join_text_parts(body, where, message);
+  read_calls(body, where, member_of(message, "tool_calls"));
   // Null is "not given". Templates may look for a null content, though.
   for (auto member = message.begin(); member != message.end();) {
     const bool absent = member->is_null() && member.key() != "content";
     member = absent ? message.erase(member) : std::next(member);
   }
+  note_other_members(body, where, message, request);
 }
 
-ordered_json read_messages(BodyReader& body) {
+ordered_json read_messages(BodyReader& body, ChatRequest& request) {
   ordered_json messages = body.take("messages");
   if (!messages.is_array() || messages.empty()) {
     body.complain("messages", "expected a list of messages that is not empty");
     return ordered_json::array();
   }
-  for (size_t i = 0; i < messages.size(); ++i) read_message(body, i, messages[i]);
+  for (size_t i = 0; i < messages.size(); ++i) read_message(body, i, messages[i], request);
   return messages;
 }
 
@@ -356,6 +408,9 @@ void check_tool(BodyReader& body, size_t index, const ordered_json& tool) {
   if (!name.is_string() || name.get_ref<const std::string&>().empty()) {
     return complain(".function.name", "expected a name, found " + BodyReader::shown(name));
   }
+  const std::string place = fmt::format("tools[{}]", index);
+  body.check_members(place, tool, kChatTool);
+  body.check_members(place + ".function", function, kChatFunction);
   const ordered_json& parameters = member_of(function, "parameters");
   if (!parameters.is_null() && !parameters.is_object()) {
     complain(".function.parameters",
@@ -385,6 +440,8 @@ void read_tool_choice(BodyReader& body, ChatRequest& request) {
       return body.complain(
           "tool_choice", "expected the name of one of the tools, found " + BodyReader::shown(name));
     }
+    body.check_members("tool_choice", choice, kChatChoice);
+    body.check_members("tool_choice.function", member_of(choice, "function"), kChatChoiceFunction);
     request.tool_choice = ToolChoice::kNamed;
     request.named_tool = name;
   } else {
@@ -410,37 +467,75 @@ void read_reasoning(BodyReader& body, ChatRequest& request) {
   request.include_reasoning = body.flag("include_reasoning", true);
 }
 
+// The last message, of the assistant, goes on. vLLM wants its counterpart to be switched off.
+void read_continuation(BodyReader& body, ChatRequest& request) {
+  constexpr const char* kName = "continue_final_message";
+  request.add_generation_prompt = body.flag("add_generation_prompt", true);
+  if (!body.flag(kName)) return;
+  if (request.add_generation_prompt) {
+    return body.complain(kName, "expected add_generation_prompt: false beside it");
+  }
+  if (request.messages.empty() || !body.is_valid()) return;
+  const ordered_json last = request.messages.back();
+  const ordered_json& content = member_of(last, "content");
+  const bool is_text = last["role"] == "assistant" && content.is_string() && content != "" &&
+                       !last.contains("tool_calls") && request.messages.size() > 1;
+  if (!is_text) {
+    return body.complain(kName, "expected a text of role assistant as the last message");
+  }
+  if (request.must_call() || request.options.format) {
+    return body.complain(
+        kName, fmt::format("beside {}: expected one of them",
+                           request.must_call() ? "tool_choice" : request.options.format->place));
+  }
+  request.prefill = content;
+  request.messages.erase(request.messages.size() - 1);
+  request.add_generation_prompt = true;  // the text follows the begin of an answer
+}
+
 template <typename Request>
 Parsed<Request> finish(BodyReader& body, Request request) {
   if (const auto error = body.finish()) return *error;
   return request;
 }
 
+template <typename Request>
+Parsed<Request> finish_generation(BodyReader& body, Request request) {
+  request.options.without_effect = body.without_effect();
+  return finish(body, std::move(request));
+}
+
 }  // namespace
 
-Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
+Parsed<CompletionRequest> parse_completion_request(std::string_view text,
+                                                   const run::SamplingDefaults& defaults) {
   BodyReader body(kCompletionBody, text);
-  CompletionRequest request{.options = read_options(body), .prompts = read_prompts(body)};
+  CompletionRequest request{.options = read_options(body, defaults, body.flag("echo")),
+                            .prompts = read_prompts(body)};
   if (const auto count = body.integer("logprobs", 0, kMostLogprobs)) {
     request.options.logprobs = true;
     request.options.sampling.top_log_probabilities = static_cast<int>(*count);
   }
   body.only("best_of", request.options.n, "choosing the best of more answers");
   body.only("suffix", "", "a suffix");
-  body.only("echo", false, "repeating the prompt");
-  return finish(body, std::move(request));
+  if (request.options.scores_prompts() && request.options.format) {
+    body.complain("echo", fmt::format("with logprobs beside {}: expected one of them",
+                                      request.options.format->place));
+  }
+  return finish_generation(body, std::move(request));
 }
 
-Parsed<ChatRequest> parse_chat_request(std::string_view text) {
+Parsed<ChatRequest> parse_chat_request(std::string_view text,
+                                       const run::SamplingDefaults& defaults) {
   BodyReader body(kChatBody, text);
-  ChatRequest request{.options = read_options(body), .messages = read_messages(body)};
+  ChatRequest request;
+  request.options = read_options(body, defaults);
+  request.messages = read_messages(body, request);
   read_tools(body, request);
   read_reasoning(body, request);
   request.variables = read_variables(body);
   request.chat_template = body.string("chat_template");
-  if (const auto most = body.integer("max_completion_tokens", 1, kMostTokens)) {
-    request.options.max_tokens = static_cast<int>(*most);
-  }
+  read_max_tokens(body, "max_completion_tokens", request.options);
   request.options.logprobs = body.flag("logprobs");
   if (const auto count = body.integer("top_logprobs", 0, kMostTopLogprobs)) {
     request.options.sampling.top_log_probabilities = static_cast<int>(*count);
@@ -448,8 +543,12 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
       body.complain("top_logprobs", "expected logprobs: true beside it");
     }
   }
+  read_continuation(body, request);
+  body.only("add_special_tokens", false, "adding special tokens to what the template writes");
+  read_thought_limit(body, "thinking_token_budget", body.take("thinking_token_budget"),
+                     request.options);
   body.only("modalities", ordered_json::array({"text"}), "another modality");
-  return finish(body, std::move(request));
+  return finish_generation(body, std::move(request));
 }
 
 Parsed<TokenizeRequest> parse_tokenize_request(std::string_view text) {
@@ -460,13 +559,13 @@ Parsed<TokenizeRequest> parse_tokenize_request(std::string_view text) {
   request.is_chat = !body.take("messages").is_null();
   if (has_prompt == request.is_chat) body.complain("prompt", "expected a text, or messages");
   if (has_prompt) request.prompt = body.string("prompt");
-  request.chat.messages = request.is_chat ? read_messages(body) : ordered_json();
+  request.chat.messages = request.is_chat ? read_messages(body, request.chat) : ordered_json();
   read_tools(body, request.chat);
   read_reasoning(body, request.chat);
   request.chat.variables = read_variables(body);
   request.chat.chat_template = body.string("chat_template");
   request.add_special_tokens = body.flag("add_special_tokens", !request.is_chat);
-  request.chat.add_generation_prompt = body.flag("add_generation_prompt", true);
+  read_continuation(body, request.chat);
   request.returns_strings = body.flag("return_token_strs");
   return finish(body, std::move(request));
 }

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "run/sampling_defaults.h"
 #include "server/api_error.h"
 #include "server/generation_options.h"
 
@@ -32,7 +33,12 @@ struct ChatRequest {
   GenerationOptions options;
   nlohmann::ordered_json messages;         // an array of objects with a role
   const char* messages_name = "messages";  // for messages of errors
-  nlohmann::ordered_json tools;            // null: none, or none may be called
+  // Of messages, other members than OpenAI's: for templates that read them.
+  struct Member {
+    std::string path, name;
+  };
+  std::vector<Member> template_members = {};
+  nlohmann::ordered_json tools;  // null: none, or none may be called
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::string named_tool;  // of kNamed; one of the tools
   bool parallel_tool_calls = true;
@@ -69,11 +75,14 @@ struct ScaleRequest {
   int64_t timeout_seconds = 120;  // drain_timeout
 };
 
-// The request, or why it is refused: status 400.
+// The request, or why it is refused: status 400. defaults: what is not said of how tokens are
+// drawn.
 template <typename Request>
 using Parsed = std::variant<Request, ApiError>;
-Parsed<CompletionRequest> parse_completion_request(std::string_view body);
-Parsed<ChatRequest> parse_chat_request(std::string_view body);
+Parsed<CompletionRequest> parse_completion_request(std::string_view body,
+                                                   const run::SamplingDefaults& defaults = {});
+Parsed<ChatRequest> parse_chat_request(std::string_view body,
+                                       const run::SamplingDefaults& defaults = {});
 Parsed<TokenizeRequest> parse_tokenize_request(std::string_view body);
 Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view body);
 Parsed<ScaleRequest> parse_scale_request(std::string_view body);

@@ -122,7 +122,8 @@ Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer&
 Parsed<Prepared> Preparation::prepare(Api api, std::string_view body) const {
   if (api == Api::kCompletion) return prepare_completion(body);
   if (api == Api::kResponses) return prepare_response(body);
-  auto parsed = api == Api::kMessages ? parse_messages_request(body) : parse_chat_request(body);
+  auto parsed = api == Api::kMessages ? parse_messages_request(body, options_.sampling)
+                                      : parse_chat_request(body, options_.sampling);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ChatRequest& request = std::get<ChatRequest>(parsed);
   if (api == Api::kMessages) {
@@ -135,7 +136,7 @@ Parsed<Prepared> Preparation::prepare(Api api, std::string_view body) const {
 
 Parsed<Prepared> Preparation::prepare_response(std::string_view body) const {
   WIDEEP_CHECK(options_.responses != nullptr);
-  auto parsed = parse_responses_request(body, *options_.responses);
+  auto parsed = parse_responses_request(body, *options_.responses, options_.sampling);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ResponsesRequest& request = std::get<ResponsesRequest>(parsed);
   GenerationOptions& options = request.chat.options;
@@ -145,6 +146,7 @@ Parsed<Prepared> Preparation::prepare_response(std::string_view body) const {
   }
   auto plan = std::make_shared<ResponsePlan>();
   plan->repeated = std::move(request.repeated);
+  plan->tools = std::move(request.tools);
   if (request.store) {
     plan->store = options_.responses;
     plan->conversation = formats::json_text(request.conversation);
@@ -167,7 +169,7 @@ Parsed<Prepared> Preparation::prepare_response(std::string_view body) const {
 }
 
 Parsed<Prepared> Preparation::prepare_completion(std::string_view body) const {
-  auto parsed = parse_completion_request(body);
+  auto parsed = parse_completion_request(body, options_.sampling);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   CompletionRequest& request = std::get<CompletionRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
@@ -178,11 +180,19 @@ Parsed<Prepared> Preparation::prepare_completion(std::string_view body) const {
           set_grammar(std::get<grammar::Expression>(wanted), rules, request.options)) {
     return *error;
   }
-  if (!request.options.max_tokens) request.options.max_tokens = kDefaultCompletionTokens;
+  if (!request.options.max_tokens && !request.options.fills_context) {
+    request.options.max_tokens = kDefaultCompletionTokens;
+  }
+  add_bad_words(request.options);
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
   for (const Prompt& prompt : request.prompts) {
     auto tokens = tokens_of(prompt);
     if (const auto* error = std::get_if<ApiError>(&tokens)) return *error;
+    if (prepared.options.echo) {
+      const auto* text = std::get_if<std::string>(&prompt);
+      prepared.options.echo_texts.push_back(
+          text != nullptr ? *text : tokenizer_.decode(std::get<std::vector<int32_t>>(tokens)));
+    }
     prepared.prompts.push_back(std::get<std::vector<int32_t>>(std::move(tokens)));
   }
   return with_room(std::move(prepared));
@@ -222,6 +232,8 @@ Parsed<Prepared> Preparation::prepare_chat(ChatRequest request) const {
           set_grammar(std::get<grammar::Expression>(wanted), rules, prepared.options)) {
     return *error;
   }
+  add_bad_words(prepared.options);
+  if (const auto error = limit_thoughts(plan, prepared.options)) return *error;
   prepared.options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
   // false: no special tokens are added; the template has written them already.
   auto tokens = encoded(text, false, messages_name);
@@ -232,9 +244,19 @@ Parsed<Prepared> Preparation::prepare_chat(ChatRequest request) const {
 
 Parsed<ChosenTemplate> Preparation::choose_template(const ChatRequest& request) const {
   auto chosen = chat_.templates.choose(request.chat_template, !request.tools.is_null());
-  if (chosen.ok()) return std::move(chosen).value();
-  return ApiError{.message = chosen.status().message(),
-                  .param = request.chat_template.empty() ? request.messages_name : "chat_template"};
+  if (!chosen.ok()) {
+    return ApiError{
+        .message = chosen.status().message(),
+        .param = request.chat_template.empty() ? request.messages_name : "chat_template"};
+  }
+  for (const ChatRequest::Member& each : request.template_members) {
+    if (chosen->style->names.contains(each.name)) continue;
+    return ApiError{.message = each.path +
+                               ": this field is not known, nor does the model's chat "
+                               "template read it",
+                    .param = each.path};
+  }
+  return std::move(chosen).value();
 }
 
 // What the model's chat template makes of the messages.
@@ -298,15 +320,50 @@ std::optional<ApiError> Preparation::check(const GenerationOptions& options) con
                         "start it with --enable-return-routed-experts, or leave it out",
                     .param = "routed_experts_prompt_start"};
   }
-  const int limit = std::max(options_.vocab_size, tokenizer_.id_limit());
-  for (const engine::TokenBias& each : options.bias) {
-    if (each.token < limit) continue;
-    return ApiError{
-        .message = fmt::format("logit_bias: the model has no token {}; expected 0 to {}",
-                               each.token, limit - 1),
-        .param = "logit_bias"};
-  }
+  std::vector<int32_t> biased;
+  for (const engine::TokenBias& each : options.bias) biased.push_back(each.token);
+  if (const auto error = check_tokens(biased, "logit_bias")) return error;
+  if (const auto error = check_tokens(options.rules.stop_tokens, "stop_token_ids")) return error;
+  if (const auto error = check_tokens(options.rules.allowed, "allowed_token_ids")) return error;
   return check_model(options.model);
+}
+
+// As vLLM: a word's tokens at the begin of a text, and after a space if they are as many then and
+// begin with another one.
+void Preparation::add_bad_words(GenerationOptions& options) const {
+  for (const std::string& word : options.bad_words) {
+    const size_t begin = std::min(word.find_first_not_of(" \t\r\n"), word.size());
+    const std::vector<int32_t> alone = tokenizer_.encode(word, false);
+    const std::vector<int32_t> after_space = tokenizer_.encode(" " + word.substr(begin), false);
+    if (alone.empty()) continue;
+    options.rules.banned.push_back(alone);
+    const bool is_other = !after_space.empty() && after_space[0] != alone[0];
+    if (is_other && after_space.size() == alone.size()) {
+      options.rules.banned.push_back(after_space);
+    }
+  }
+}
+
+// The tokens around the model's reasoning.
+std::optional<ApiError> Preparation::limit_thoughts(const AnswerPlan& plan,
+                                                    GenerationOptions& options) const {
+  engine::ThoughtLimit& limit = options.rules.thought;
+  if (limit.most_tokens < 0) return {};
+  const answer::ReasoningFormat* format = plan.style->format.reasoning;
+  if (format == nullptr) {
+    // Anthropic's clients send it whatever the model is.
+    const bool is_wanted = options.thought_name == "thinking_token_budget";
+    limit = {};
+    if (!is_wanted) return {};
+    return ApiError{.message = options.thought_name +
+                               ": this model's chat template shows no known format of reasoning "
+                               "between tags; leave it out",
+                    .param = options.thought_name};
+  }
+  limit.begin = tokenizer_.encode(std::string(format->begin), false);
+  limit.end = tokenizer_.encode(std::string(format->end), false);
+  limit.is_open = plan.settings.begins_in_reasoning;
+  return {};
 }
 
 std::optional<ApiError> Preparation::check_model(const std::string& model) const {
@@ -422,23 +479,30 @@ std::optional<ApiError> Preparation::check_tokens(const std::vector<int32_t>& id
                   .param = param};
 }
 
-// Checks that prompt and answer fit into the context. Without max_tokens a chat may go on to the
-// end of the context.
+// Checks that the context has room for an answer, which ends with it. Without max_tokens a chat may
+// go on to its end, or to max_new_tokens of the model's files.
 std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
                                          GenerationOptions& options) const {
   const int length = static_cast<int>(prompt.size());
   if (length == 0) return ApiError{.message = "prompt: has no tokens", .param = "prompt"};
   const int room = options_.max_sequence - length;
-  options.is_clipped = options.clips_to_context && room > 0 && options.max_tokens > room;
-  if ((!options.max_tokens || options.is_clipped) && room > 0) options.max_tokens = room;
-  if (room > 0 && *options.max_tokens <= room) return {};
-  return ApiError{
-      .message = fmt::format("{}, and {} tokens of the prompt and {} to generate are more; shorten "
-                             "the prompt or lower {}",
-                             context_words(), length, options.max_tokens.value_or(1),
-                             options.max_tokens_name),
-      .param = options.max_tokens_name,
-      .code = "context_length_exceeded"};
+  const bool is_whole = options.max_tokens == 0 && room == 0;  // the prompt is all of it
+  if (room <= 0 && !is_whole) {
+    return ApiError{
+        .message = fmt::format("{}, and {} tokens of the prompt and {} to generate are more; "
+                               "shorten the prompt or lower {}",
+                               context_words(), length, options.max_tokens.value_or(1),
+                               options.max_tokens_name),
+        .param = options.max_tokens_name,
+        .code = "context_length_exceeded"};
+  }
+  const int most = std::min(room, options_.sampling.max_tokens.value_or(room));
+  if (options.max_tokens > most) {
+    options.clipped_to = std::min(options.clipped_to.value_or(most), most);
+    options.is_clipped = options.is_clipped || most == room;
+  }
+  options.max_tokens_of.push_back(std::min(options.max_tokens.value_or(most), most));
+  return {};
 }
 
 // ---- tokens without an answer ----

@@ -18,6 +18,7 @@
 
 #include "engine/request.h"
 #include "grammar/expression.h"
+#include "run/sampling_defaults.h"
 #include "server/chat_files.h"
 #include "server/openai_reply.h"
 #include "server/openai_request.h"
@@ -32,11 +33,12 @@ struct PreparationOptions {
   int max_sequence = 0;  // tokens of a prompt and its answer together
   int vocab_size = 0;    // of the model, which may have more tokens than the tokenizer
   bool returns_experts = false;
-  ResponseStore* responses = nullptr;  // outlives the preparation; null: none are asked for
-  bool has_end_tokens = true;          // the model; else no format of an answer could end it
+  ResponseStore* responses = nullptr;   // outlives the preparation; null: none are asked for
+  bool has_end_tokens = true;           // the model; else no format of an answer could end it
+  run::SamplingDefaults sampling = {};  // what requests do not say
 };
 
-// max_tokens of the options is set.
+// max_tokens_of of the options is set.
 struct Prepared {
   GenerationOptions options;
   std::vector<engine::SharedTokens> prompts;
@@ -61,7 +63,10 @@ class Preparation {
   Parsed<std::string> chat_prompt(const chat::ChatTemplate& chat, ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;
+  void add_bad_words(GenerationOptions& options) const;
+  std::optional<ApiError> limit_thoughts(const AnswerPlan& plan, GenerationOptions& options) const;
   std::optional<ApiError> check_model(const std::string& model) const;
+  // Errors: messages have members that neither the server nor the template reads, too.
   Parsed<ChosenTemplate> choose_template(const ChatRequest& request) const;
   // What the answer has to be, before its reasoning is known; null: anything.
   Parsed<grammar::Expression> wanted_answer(const GenerationOptions& options,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,9 +31,11 @@ struct ReplyHead {
 };
 
 struct TokenLogprob {
+  int32_t id = 0;
   std::string token;  // its text; U+FFFD for a token that is a part of a character
   std::string bytes;
   float logprob = 0.0f;
+  bool is_first = false;          // of a prompt: nothing comes before it that could make it likely
   int64_t text_offset = 0;        // in the answer, in code points
   std::vector<TokenLogprob> top;  // [top_log_probabilities] the likeliest tokens at this position
 };
@@ -52,13 +55,21 @@ struct ReplyPart {
   std::string_view stop_string = {};            // that has ended it; "": something else
   bool fills_context = false;                   // of kLength: the context ends here, not max_tokens
   const std::string* routed_experts = nullptr;  // null: not returned
+  // Null: not returned. Of a stream, the ids of the tokens of this part, and of the prompt in the
+  // first part.
+  const std::vector<int32_t>* token_ids = nullptr;
+  const std::vector<int32_t>* prompt_ids = nullptr;
+  const std::vector<TokenLogprob>* prompt_logprobs = nullptr;  // null: not returned
+  const struct Usage* usage = nullptr;  // so far, of this answer; null: not returned
 };
 
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;                // prompt tokens that were found in the KV cache
-  int64_t reasoning_tokens = 0;             // of the completion tokens
+  int64_t cached_tokens = 0;     // prompt tokens that were found in the KV cache
+  int64_t reasoning_tokens = 0;  // of the completion tokens
+  // To which max_tokens was lowered: the context ends, or the model's files allow no more.
+  std::optional<int> clipped_max_tokens = {};
   nlohmann::ordered_json speculation = {};  // AnswerDrafts::json(); null: not reported
 };
 

@@ -15,6 +15,9 @@
 
 #include "base/printable.h"
 #include "formats/json_parse.h"
+#include "server/custom_input.h"
+#include "server/responses_tools.h"
+#include "server/turn_messages.h"
 
 namespace wideep::server {
 namespace {
@@ -34,11 +37,13 @@ class ItemReader {
     const ordered_json& type = member_of(item, "type");
     if (type.is_null() ? item.contains("role") : type == "message") return read_message(item);
     if (type == "function_call") return read_call(item);
-    if (type == "function_call_output") return read_output(item);
+    if (type == "custom_tool_call") return read_custom_call(item);
+    if (type == "function_call_output") return read_output(item, "fco");
+    if (type == "custom_tool_call_output") return read_output(item, "ctco");
     if (type == "reasoning") return read_thought(item);
     return complain(".type",
-                    "expected \"message\", \"function_call\", \"function_call_output\" or "
-                    "\"reasoning\", found " +
+                    "expected \"message\", \"function_call\", \"function_call_output\", "
+                    "\"custom_tool_call\", \"custom_tool_call_output\" or \"reasoning\", found " +
                         shown(type));
   }
 
@@ -54,15 +59,8 @@ class ItemReader {
     return nullptr;
   }
 
-  // Members that are null say nothing.
-  bool has_only(const std::string& member, const ordered_json& object,
-                std::initializer_list<std::string_view> names) {
-    for (const auto& [name, value] : object.items()) {
-      if (value.is_null() || std::ranges::find(names, name) != names.end()) continue;
-      complain(member + "." + name, "this field is not known, or not supported");
-      return false;
-    }
-    return true;
+  bool has_only(const std::string& member, const ordered_json& object, const NestedFields& fields) {
+    return body_.check_members(place_ + member, object, fields);
   }
 
   // A text that has to be there.
@@ -88,7 +86,7 @@ class ItemReader {
   }
 
   ordered_json read_message(const ordered_json& item) {
-    if (!has_only("", item, {"id", "type", "status", "role", "content", "phase"})) return nullptr;
+    if (!has_only("", item, kItemMessage)) return nullptr;
     const ordered_json& role = member_of(item, "role");
     if (std::ranges::find(kRoles, role) == std::end(kRoles)) {
       return complain(".role",
@@ -112,6 +110,13 @@ class ItemReader {
     return result;
   }
 
+  // Tools show what they have made to models that can see.
+  bool is_image(const ordered_json& part) {
+    if (member_of(part, "type") != "input_image") return false;
+    body_.ignore("input[].output[] of type input_image");
+    return true;
+  }
+
   static ordered_json part_of(const ordered_json& text, bool is_answer) {
     if (!is_answer) return {{"type", "input_text"}, {"text", text}};
     return {{"type", "output_text"}, {"text", text}, {"annotations", ordered_json::array()}};
@@ -126,8 +131,7 @@ class ItemReader {
                       fmt::format("expected \"input_text\"{}, found {}",
                                   is_answer ? " or \"output_text\"" : "", shown(type)));
     }
-    if (!has_only(member, part, {"type", "text", "annotations", "logprobs", "parsed"}))
-      return nullptr;
+    if (!has_only(member, part, kItemText)) return nullptr;
     const ordered_json& text = member_of(part, "text");
     if (!text.is_string()) {
       return complain(member + ".text", "expected a string, found " + shown(text));
@@ -136,45 +140,66 @@ class ItemReader {
   }
 
   ordered_json read_call(const ordered_json& item) {
-    // parsed_arguments, parsed: what the openai package has made of the text.
-    if (!has_only("", item,
-                  {"id", "type", "status", "call_id", "name", "arguments", "parsed_arguments"})) {
-      return nullptr;
-    }
+    if (!has_only("", item, kItemCall)) return nullptr;
     const auto call_id = text_of(item, "call_id");
     const auto name = text_of(item, "name");
     const auto arguments = text_of(item, "arguments");
     if (!call_id || !name || !arguments) return nullptr;
-    return {{"id", id_of(item, "fc")}, {"type", "function_call"}, {"status", "completed"},
-            {"call_id", *call_id},     {"name", *name},           {"arguments", *arguments}};
+    return in_space(item, {{"id", id_of(item, "fc")},
+                           {"type", "function_call"},
+                           {"status", "completed"},
+                           {"call_id", *call_id},
+                           {"name", *name},
+                           {"arguments", *arguments}});
   }
 
-  ordered_json read_output(const ordered_json& item) {
-    if (!has_only("", item, {"id", "type", "status", "call_id", "output"})) return nullptr;
+  ordered_json read_custom_call(const ordered_json& item) {
+    if (!has_only("", item, kItemCustomCall)) return nullptr;
+    const auto call_id = text_of(item, "call_id");
+    const auto name = text_of(item, "name");
+    const auto input = text_of(item, "input");
+    if (!call_id || !name || !input) return nullptr;
+    return in_space(item, {{"id", id_of(item, "ctc")},
+                           {"type", "custom_tool_call"},
+                           {"status", "completed"},
+                           {"call_id", *call_id},
+                           {"name", *name},
+                           {"input", *input}});
+  }
+
+  // With the namespace of the item.
+  ordered_json in_space(const ordered_json& item, ordered_json call) {
+    if (member_of(item, "namespace").is_null()) return call;
+    const auto space = text_of(item, "namespace");
+    if (!space) return nullptr;
+    call["namespace"] = *space;
+    return call;
+  }
+
+  ordered_json read_output(const ordered_json& item, const char* id_start) {
+    if (!has_only("", item, kItemOutput)) return nullptr;
     const auto call_id = text_of(item, "call_id");
     if (!call_id) return nullptr;
     const ordered_json& output = member_of(item, "output");
     ordered_json parts = output;
     if (output.is_array()) {
       for (size_t i = 0; i < output.size(); ++i) {
-        parts[i] = read_part(fmt::format(".output[{}]", i), output[i], false);
+        parts[i] = is_image(output[i]) ? part_of(std::string(kImage), false)
+                                       : read_part(fmt::format(".output[{}]", i), output[i], false);
         if (parts[i].is_null()) return nullptr;
       }
     } else if (!output.is_string()) {
       return complain(".output", "expected a string or a list of parts, found " + shown(output));
     }
-    return {{"id", id_of(item, "fco")},
-            {"type", "function_call_output"},
+    return {{"id", id_of(item, id_start)},
+            {"type", item["type"]},
             {"status", "completed"},
             {"call_id", *call_id},
             {"output", std::move(parts)}};
   }
 
   ordered_json read_thought(const ordered_json& item) {
-    // encrypted_content: of another server; only that one can read it.
-    if (!has_only("", item, {"id", "type", "status", "summary", "content", "encrypted_content"})) {
-      return nullptr;
-    }
+    if (!has_only("", item, kItemReasoning)) return nullptr;
     ordered_json result = {{"id", id_of(item, "rs")}, {"type", "reasoning"}};
     const std::pair<const char*, const char*> kLists[] = {{"summary", "summary_text"},
                                                           {"content", "reasoning_text"}};
@@ -191,6 +216,7 @@ class ItemReader {
                           fmt::format("expected {{\"type\": \"{}\", \"text\": …}}, found {}", type,
                                       shown(list[i])));
         }
+        if (!has_only(fmt::format(".{}[{}]", name, i), list[i], kItemReasoningText)) return nullptr;
         result[name].push_back({{"type", type}, {"text", text}});
       }
     }
@@ -240,11 +266,18 @@ class Messages {
     thought = thought.is_null() ? text : thought.get<std::string>() + "\n\n" + text;
   }
   void add_call(const ordered_json& item) {
+    const ordered_json& space = member_of(item, "namespace");
+    const std::string name = function_in(space.is_null() ? "" : space.get<std::string>(),
+                                         item["name"].get_ref<const std::string&>());
+    const bool is_custom = item["type"] == "custom_tool_call";
     answer({})["tool_calls"].push_back(
         {{"id", item["call_id"]},
          {"type", "function"},
-         {"function", {{"name", item["name"]}, {"arguments", item["arguments"]}}}});
-    names_[item["call_id"]] = item["name"];
+         {"function",
+          {{"name", name},
+           {"arguments", is_custom ? CustomInput::arguments(item["input"])
+                                   : item["arguments"].get<std::string>()}}}});
+    names_[item["call_id"]] = name;
   }
   // False: there was no such call.
   bool add_output(const ordered_json& item) {
@@ -347,11 +380,11 @@ ordered_json messages_of(BodyReader& body, const std::string& instructions,
   if (!instructions.empty()) messages.add_system("system", instructions);
   for (const ordered_json& item : items) {
     const std::string_view type = item["type"].get_ref<const std::string&>();
-    if (type == "function_call") {
+    if (type == "function_call" || type == "custom_tool_call") {
       messages.add_call(item);
     } else if (type == "reasoning") {
       messages.add_thought(thought_of(item));
-    } else if (type == "function_call_output") {
+    } else if (type == "function_call_output" || type == "custom_tool_call_output") {
       if (messages.add_output(item)) continue;
       body.complain("input", fmt::format("no function_call of call_id {} comes before its output; "
                                          "send the items of the response, too",

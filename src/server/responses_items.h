@@ -7,7 +7,9 @@
 //   message                        a message of its role
 //   reasoning                      reasoning_content of the assistant's message that follows
 //   function_call                  a tool call of the assistant's message before, or of a new one
-//   function_call_output           a message of role tool
+//   custom_tool_call               likewise (custom_input.h)
+//   function_call_output,          a message of role tool; images are a text that says so
+//   custom_tool_call_output
 //
 // Thread safety: pure functions.
 #pragma once

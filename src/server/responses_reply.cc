@@ -44,12 +44,14 @@ ordered_json without_bytes(ordered_json logprobs) {
 
 ordered_json usage_json(const Usage& usage) {
   // Nothing is written to the cache but what every request writes.
-  return {
+  ordered_json json = {
       {"input_tokens", usage.prompt_tokens},
       {"input_tokens_details", {{"cache_write_tokens", 0}, {"cached_tokens", usage.cached_tokens}}},
       {"output_tokens", usage.completion_tokens},
       {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}},
       {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+  if (usage.clipped_max_tokens) json["clipped_max_tokens"] = *usage.clipped_max_tokens;
+  return json;
 }
 
 }  // namespace
@@ -68,7 +70,7 @@ void ResponsesWriter::add(const ReplyPart& part, std::string* events) {
   static const std::vector<answer::CallPart> kNoCalls;
   const auto& calls = part.calls == nullptr ? kNoCalls : *part.calls;
   size_t next = 0;
-  if (!calls.empty() && !calls.front().begins) add_text(calls[next++].arguments, events);
+  if (!calls.empty() && !calls.front().begins) add_arguments(calls[next++].arguments, events);
   if (!part.reasoning.empty()) {
     if (item_.kind != Kind::kReasoning) open(Kind::kReasoning, nullptr, events);
     add_text(part.reasoning, events);
@@ -76,7 +78,7 @@ void ResponsesWriter::add(const ReplyPart& part, std::string* events) {
   add_message_text(part, events);
   for (; next < calls.size(); ++next) {
     if (calls[next].begins) open(Kind::kCall, &calls[next], events);
-    if (!calls[next].arguments.empty()) add_text(calls[next].arguments, events);
+    if (!calls[next].arguments.empty()) add_arguments(calls[next].arguments, events);
   }
   if (part.finish_reason == engine::FinishReason::kNotFinished) return;
   is_cut_ = part.finish_reason == engine::FinishReason::kLength;
@@ -97,23 +99,30 @@ void ResponsesWriter::add_message_text(const ReplyPart& part, std::string* event
 
 void ResponsesWriter::open(Kind kind, const answer::CallPart* call, std::string* events) {
   close(false, events);
-  const char* start = kind == Kind::kReasoning ? "rs" : kind == Kind::kMessage ? "msg" : "fc";
   item_ = Item();
+  if (call != nullptr) {
+    const auto tool = plan_->tools.by_function.find(call->name);
+    const bool is_known = tool != plan_->tools.by_function.end();
+    if (is_known && tool->second.is_custom) kind = Kind::kCustomCall;
+    item_.name = is_known ? tool->second.name : call->name;
+    item_.space = is_known ? tool->second.space : "";
+    item_.call = call->index;
+    item_.call_id = call->id;
+  }
+  const char* start = kind == Kind::kReasoning ? "rs"
+                      : kind == Kind::kMessage ? "msg"
+                      : kind == Kind::kCall    ? "fc"
+                                               : "ctc";
   item_.kind = kind;
   item_.id =
       fmt::format("{}_{}-{}", start, head_.id.substr(head_.id.find('_') + 1), output_.size());
-  if (call != nullptr) {
-    item_.call = call->index;
-    item_.call_id = call->id;
-    item_.name = call->name;
-  }
   if (events == nullptr) return;
   ordered_json begun = item_json("in_progress");
   if (kind == Kind::kMessage || kind == Kind::kReasoning) begun["content"] = ordered_json::array();
   add_event("response.output_item.added",
             {{"output_index", output_.size()}, {"item", std::move(begun)}}, events);
   ordered_json where = place();
-  if (kind != Kind::kCall) {
+  if (!item_.is_call()) {
     ordered_json members = where;
     members["part"] = content_part();
     add_event("response.content_part.added", std::move(members), events);
@@ -127,8 +136,14 @@ void ResponsesWriter::open(Kind kind, const answer::CallPart* call, std::string*
 // Where the text of the item is.
 ordered_json ResponsesWriter::place() const {
   ordered_json where = {{"item_id", item_.id}, {"output_index", output_.size()}};
-  if (item_.kind != Kind::kCall) where["content_index"] = 0;
+  if (!item_.is_call()) where["content_index"] = 0;
   return where;
+}
+
+void ResponsesWriter::add_arguments(std::string_view arguments, std::string* events) {
+  if (item_.kind != Kind::kCustomCall) return add_text(arguments, events);
+  const std::string text = item_.input.push(arguments);
+  if (!text.empty()) add_text(text, events);
 }
 
 void ResponsesWriter::add_text(std::string_view text, std::string* events) {
@@ -142,7 +157,8 @@ void ResponsesWriter::add_text(std::string_view text, std::string* events) {
   if (events == nullptr) return;
   const char* type = is_message                       ? "response.output_text.delta"
                      : item_.kind == Kind::kReasoning ? "response.reasoning_text.delta"
-                                                      : "response.function_call_arguments.delta";
+                     : item_.kind == Kind::kCall      ? "response.function_call_arguments.delta"
+                                                      : "response.custom_tool_call_input.delta";
   *events += fmt::format("event: {0}\ndata: {{\"type\":\"{0}\",\"sequence_number\":{1}", type,
                          num_events_++);
   *events += item_.delta;
@@ -159,12 +175,20 @@ void ResponsesWriter::add_text(std::string_view text, std::string* events) {
 void ResponsesWriter::close(bool is_cut, std::string* events) {
   if (item_.kind == Kind::kNone) return;
   if (item_.kind == Kind::kCall && is_cut) is_cut = !ordered_json::accept(item_.text);
+  if (item_.kind == Kind::kCustomCall) {
+    const std::string rest = item_.input.finish();
+    if (!rest.empty()) add_text(rest, events);
+    is_cut = is_cut && !item_.input.is_whole();
+  }
   ordered_json whole = item_json(is_cut ? "incomplete" : "completed");
   if (events != nullptr) {
     ordered_json members = place();
     if (item_.kind == Kind::kCall) {
       members["arguments"] = item_.text;
       add_event("response.function_call_arguments.done", std::move(members), events);
+    } else if (item_.kind == Kind::kCustomCall) {
+      members["input"] = item_.text;
+      add_event("response.custom_tool_call_input.done", std::move(members), events);
     } else {
       const bool is_message = item_.kind == Kind::kMessage;
       members["text"] = item_.text;
@@ -205,8 +229,13 @@ ordered_json ResponsesWriter::item_json(const char* status) const {
             {"role", "assistant"},
             {"content", ordered_json::array({content_part()})}};
   }
-  return {{"id", item_.id},           {"type", "function_call"}, {"status", status},
-          {"call_id", item_.call_id}, {"name", item_.name},      {"arguments", item_.text}};
+  const bool is_custom = item_.kind == Kind::kCustomCall;
+  ordered_json call = {
+      {"id", item_.id},     {"type", is_custom ? "custom_tool_call" : "function_call"},
+      {"status", status},   {"call_id", item_.call_id},
+      {"name", item_.name}, {is_custom ? "input" : "arguments", item_.text}};
+  if (!item_.space.empty()) call["namespace"] = item_.space;
+  return call;
 }
 
 // The object as it is now.

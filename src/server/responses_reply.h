@@ -7,7 +7,7 @@
 //   for each item:   response.output_item.added
 //                    of reasoning and messages: response.content_part.added
 //                    response.reasoning_text.delta …, .done   or response.output_text…
-//                    or response.function_call_arguments…
+//                    or response.function_call_arguments…, response.custom_tool_call_input…
 //                    of reasoning and messages: response.content_part.done
 //                    response.output_item.done
 //   response.completed, or response.incomplete, or error and response.failed
@@ -22,8 +22,10 @@
 #include <string_view>
 #include <vector>
 
+#include "server/custom_input.h"
 #include "server/reply_writer.h"
 #include "server/response_store.h"
+#include "server/responses_tools.h"
 
 namespace wideep::server {
 
@@ -32,6 +34,7 @@ struct ResponsePlan {
   nlohmann::ordered_json repeated;  // ResponsesRequest
   ResponseStore* store = nullptr;   // where the response goes; null: it is not stored
   std::string conversation = {};    // to be stored with it, as JSON
+  ResponseTools tools = {};
 };
 
 class ResponsesWriter : public ReplyWriter {
@@ -46,20 +49,23 @@ class ResponsesWriter : public ReplyWriter {
   std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) override;
 
  private:
-  enum class Kind { kNone, kReasoning, kMessage, kCall };
+  enum class Kind { kNone, kReasoning, kMessage, kCall, kCustomCall };
   // The item that comes at present.
   struct Item {
     Kind kind = Kind::kNone;
     int call = 0;  // the index of a call
     std::string id;
-    std::string call_id, name;  // of a call
-    std::string text;           // so far; of a call, its arguments
+    std::string call_id, name, space;  // of a call
+    std::string text;                  // so far; of a call, its arguments or its input
+    CustomInput input;                 // of a custom call
+    bool is_call() const { return kind == Kind::kCall || kind == Kind::kCustomCall; }
     nlohmann::ordered_json logprobs = nlohmann::ordered_json::array();  // of a message
     std::string delta;  // the start of an event with more of the text, after its number
   };
 
   void open(Kind kind, const answer::CallPart* call, std::string* events);
   void add_text(std::string_view text, std::string* events);
+  void add_arguments(std::string_view arguments, std::string* events);
   void add_message_text(const ReplyPart& part, std::string* events);
   void close(bool is_cut, std::string* events);
   std::string finish(const Usage& usage);

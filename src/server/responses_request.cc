@@ -51,69 +51,10 @@ std::optional<ordered_json> earlier_items(const ResponseStore& stored, const std
 
 // ---- tools ----
 
-bool has_known_members(BodyReader& body, const std::string& place, const ordered_json& object,
-                       std::initializer_list<std::string_view> names) {
-  for (const auto& [name, value] : object.items()) {
-    if (value.is_null() || std::ranges::find(names, name) != names.end()) continue;
-    body.complain(place + "." + name, "this field is not known, or not supported");
-    return false;
-  }
-  return true;
-}
-
-// As a chat has it; null after a complaint.
-ordered_json read_tool(BodyReader& body, const std::string& place, const ordered_json& tool) {
-  const auto complain = [&](const char* member, const std::string& what) -> ordered_json {
-    body.complain(place + member, what);
-    return nullptr;
-  };
-  if (!tool.is_object()) return complain("", "expected an object");
-  if (const ordered_json& type = member_of(tool, "type"); type != "function") {
-    return complain(".type", "expected \"function\", found " + BodyReader::shown(type) +
-                                 "; this server runs no tools of its own");
-  }
-  if (!has_known_members(body, place, tool,
-                         {"type", "name", "description", "parameters", "strict"})) {
-    return nullptr;
-  }
-  const ordered_json& name = member_of(tool, "name");
-  if (!name.is_string() || name.get_ref<const std::string&>().empty()) {
-    return complain(".name", "expected a name, found " + BodyReader::shown(name));
-  }
-  const ordered_json& description = member_of(tool, "description");
-  if (!description.is_null() && !description.is_string()) {
-    return complain(".description", "expected a string, found " + BodyReader::shown(description));
-  }
-  const ordered_json& parameters = member_of(tool, "parameters");
-  if (!parameters.is_null() && !parameters.is_object()) {
-    return complain(".parameters",
-                    "expected a JSON schema, an object, found " + BodyReader::shown(parameters));
-  }
-  const ordered_json& strict = member_of(tool, "strict");
-  if (!strict.is_null() && !strict.is_boolean()) {
-    return complain(".strict", "expected true or false, found " + BodyReader::shown(strict));
-  }
-  ordered_json function = {{"name", name}};
-  for (const char* member : {"description", "parameters", "strict"}) {
-    const ordered_json& value = member_of(tool, member);
-    if (!value.is_null()) function[member] = value;
-  }
-  return {{"type", "function"}, {"function", std::move(function)}};
-}
-
-// OpenAI's types say that a tool has these, be it null.
-ordered_json repeated_tool(const ordered_json& tool) {
-  const ordered_json& function = tool["function"];
-  return {{"type", "function"},
-          {"name", function["name"]},
-          {"description", member_of(function, "description")},
-          {"parameters", member_of(function, "parameters")},
-          {"strict", member_of(function, "strict")}};
-}
-
 class ToolChooser {
  public:
-  ToolChooser(BodyReader& body, ChatRequest& chat) : body_(body), chat_(chat) {}
+  ToolChooser(BodyReader& body, ResponsesRequest& request)
+      : body_(body), tools_(request.tools), chat_(request.chat) {}
 
   void choose(const ordered_json& choice) {
     if (choice.is_null() || choice == "auto") return;
@@ -127,38 +68,47 @@ class ToolChooser {
     }
     if (choice == "required") {
       chat_.tool_choice = ToolChoice::kRequired;
-    } else if (member_of(choice, "type") == "function") {
-      choose_function(choice);
+    } else if (is_tool(choice)) {
+      choose_tool(choice);
     } else if (member_of(choice, "type") == "allowed_tools") {
       choose_some(choice);
     } else {
       body_.complain("tool_choice",
                      "expected \"none\", \"auto\", \"required\", {\"type\": \"function\", "
-                     "\"name\": …} or {\"type\": \"allowed_tools\", …}, found " +
+                     "\"name\": …}, {\"type\": \"custom\", \"name\": …} or {\"type\": "
+                     "\"allowed_tools\", …}, found " +
                          BodyReader::shown(choice));
     }
   }
 
  private:
-  const ordered_json* find(const ordered_json& name) const {
-    const auto found = std::ranges::find_if(chat_.tools, [&](const ordered_json& tool) {
-      return name.is_string() && tool["function"]["name"] == name;
-    });
-    return found == chat_.tools.end() ? nullptr : &*found;
+  static bool is_tool(const ordered_json& choice) {
+    const ordered_json& type = member_of(choice, "type");
+    return type == "function" || type == "custom";
   }
 
-  void choose_function(const ordered_json& choice) {
+  // {"type", "name"}; "": there is no such tool.
+  std::string function_of(const ordered_json& choice) const {
     const ordered_json& name = member_of(choice, "name");
-    if (find(name) == nullptr) {
+    if (!is_tool(choice) || !name.is_string()) return "";
+    return tools_.function_of(name.get_ref<const std::string&>(), choice["type"] == "custom");
+  }
+
+  void choose_tool(const ordered_json& choice) {
+    const ordered_json& name = member_of(choice, "name");
+    const std::string function = function_of(choice);
+    if (function.empty()) {
       return body_.complain("tool_choice.name", "expected the name of one of the tools, found " +
                                                     BodyReader::shown(name));
     }
+    if (!body_.check_members("tool_choice", choice, kItemChoice)) return;
     chat_.tool_choice = ToolChoice::kNamed;
-    chat_.named_tool = name;
+    chat_.named_tool = function;
   }
 
   // The others are not offered.
   void choose_some(const ordered_json& choice) {
+    if (!body_.check_members("tool_choice", choice, kItemAllowed)) return;
     const ordered_json& mode = member_of(choice, "mode");
     if (mode != "auto" && mode != "required") {
       return body_.complain("tool_choice.mode",
@@ -170,13 +120,19 @@ class ToolChooser {
     }
     ordered_json allowed = ordered_json::array();
     for (size_t i = 0; i < names.size(); ++i) {
-      const ordered_json* tool =
-          member_of(names[i], "type") == "function" ? find(member_of(names[i], "name")) : nullptr;
-      if (tool == nullptr) {
+      const std::string function = function_of(names[i]);
+      const auto tool = std::ranges::find_if(chat_.tools, [&](const ordered_json& each) {
+        return each["function"]["name"] == function;
+      });
+      if (tool == chat_.tools.end()) {
         return body_.complain(fmt::format("tool_choice.tools[{}]", i),
                               "expected {\"type\": \"function\", \"name\": …} with the name of one "
                               "of the tools, found " +
                                   BodyReader::shown(names[i]));
+      }
+      if (!body_.check_members(fmt::format("tool_choice.tools[{}]", i), names[i],
+                               kItemAllowedTool)) {
+        return;
       }
       allowed.push_back(*tool);
     }
@@ -185,21 +141,17 @@ class ToolChooser {
   }
 
   BodyReader& body_;
+  const ResponseTools& tools_;
   ChatRequest& chat_;
 };
 
 void read_tools(BodyReader& body, ResponsesRequest& request) {
-  const ordered_json& tools = body.take("tools");
-  if (!tools.is_null() && !tools.is_array()) return body.complain("tools", "expected a list");
-  ordered_json& repeated = request.repeated["tools"] = ordered_json::array();
-  for (size_t i = 0; i < tools.size() && body.is_valid(); ++i) {
-    ordered_json tool = read_tool(body, fmt::format("tools[{}]", i), tools[i]);
-    if (tool.is_null()) return;
-    repeated.push_back(repeated_tool(tool));
-    request.chat.tools.push_back(std::move(tool));
-  }
+  request.tools = read_response_tools(body, body.take("tools"));
+  request.chat.tools = request.tools.functions;
+  request.repeated["tools"] = request.tools.repeated;
+  if (!body.is_valid()) return;
   const ordered_json& choice = body.take("tool_choice");
-  ToolChooser(body, request.chat).choose(choice);
+  ToolChooser(body, request).choose(choice);
   request.repeated["tool_choice"] = choice.is_null() ? ordered_json("auto") : choice;
   request.chat.parallel_tool_calls = body.flag("parallel_tool_calls", true);
   request.repeated["parallel_tool_calls"] = request.chat.parallel_tool_calls;
@@ -212,14 +164,13 @@ void read_format(BodyReader& body, const ordered_json& format, ResponsesRequest&
   const ordered_json& type = member_of(format, "type");
   std::optional<grammar::OutputFormat>& wanted = request.chat.options.format;
   if (type == "text") {
-    has_known_members(body, "text.format", format, {"type"});
+    body.check_members("text.format", format, kItemPlainFormat);
   } else if (type == "json_object") {
-    has_known_members(body, "text.format", format, {"type"});
+    body.check_members("text.format", format, kItemPlainFormat);
     wanted = {.kind = Kind::kJsonObject, .place = "text.format"};
   } else if (type == "json_schema") {
     // Strict or not, the answer satisfies the schema.
-    has_known_members(body, "text.format", format,
-                      {"type", "name", "schema", "strict", "description"});
+    body.check_members("text.format", format, kItemSchemaFormat);
     const ordered_json& schema = member_of(format, "schema");
     if (!member_of(format, "name").is_string()) {
       return body.complain("text.format.name", "expected a name for the schema, found " +
@@ -243,7 +194,7 @@ void read_text(BodyReader& body, ResponsesRequest& request) {
   const ordered_json& text = body.take("text");
   if (text.is_null()) return;
   if (!text.is_object()) return body.complain("text", "expected an object");
-  if (!has_known_members(body, "text", text, {"format", "verbosity"})) return;
+  if (!body.check_members("text", text, kItemFormatOptions)) return;
   if (const ordered_json& verbosity = member_of(text, "verbosity"); !verbosity.is_null()) {
     if (verbosity != "medium") {
       body.complain("text.verbosity", "is not supported: expected \"medium\" or nothing, found " +
@@ -336,18 +287,20 @@ void read_metadata(BodyReader& body, ResponsesRequest& request) {
 
 void read_stream(BodyReader& body, ResponsesRequest& request) {
   request.chat.options.stream = body.flag("stream");
-  request.chat.options.without_effect = body.without_effect();
   const ordered_json& options = body.take("stream_options");
   if (options.is_null()) return;
   if (!options.is_object() || !request.chat.options.stream) {
     return body.complain("stream_options", "expected an object, and only with stream: true");
   }
-  if (!has_known_members(body, "stream_options", options, {"include_obfuscation"})) return;
+  if (!body.check_members("stream_options", options, kItemStreamOptions)) return;
   const ordered_json& pads = member_of(options, "include_obfuscation");
   if (!pads.is_null() && !pads.is_boolean()) {
     body.complain("stream_options.include_obfuscation", "expected true or false");
   }
 }
+
+// 0.6, not 0.6000000238418579.
+ordered_json shown_number(float value) { return std::stod(fmt::format("{}", value)); }
 
 void read_conversation(BodyReader& body, const ResponseStore& stored, ResponsesRequest& request,
                        std::optional<ApiError>* error) {
@@ -370,24 +323,29 @@ void read_conversation(BodyReader& body, const ResponseStore& stored, ResponsesR
     }
     request.conversation = std::move(*items);
   }
-  read_input(body, input, &request.conversation);
+  // Agents try a server with instructions and nothing else.
+  const bool may_be_empty = !instructions.empty() || !previous.empty();
+  if (may_be_empty && input.is_array() && input.empty()) {
+    body.ignore("input without items");
+  } else {
+    read_input(body, input, &request.conversation);
+  }
   if (!body.is_valid()) return;
   request.chat.messages = messages_of(body, instructions, request.conversation);
 }
 
 }  // namespace
 
-Parsed<ResponsesRequest> parse_responses_request(std::string_view text,
-                                                 const ResponseStore& stored) {
+Parsed<ResponsesRequest> parse_responses_request(std::string_view text, const ResponseStore& stored,
+                                                 const run::SamplingDefaults& defaults) {
   BodyReader body(kResponsesBody, text);
   ResponsesRequest request;
   GenerationOptions& options = request.chat.options;
   options.model = body.string("model");
-  options.without_effect = body.without_effect();
   request.repeated["background"] = false;
   body.only("background", false, "answering in the background");
   read_limit(body, request);
-  read_sampling(body, options);
+  read_sampling(body, defaults, options);
   options.ignore_eos = body.flag("ignore_eos");
   options.speculates = read_speculates(body);
   read_logprobs(body, request);
@@ -400,9 +358,12 @@ Parsed<ResponsesRequest> parse_responses_request(std::string_view text,
   request.chat.chat_template = body.string("chat_template");
   request.store = body.flag("store");
   request.repeated["store"] = request.store;
-  for (const char* name : {"temperature", "top_p"}) {
+  const engine::SamplingParams unsaid = sampling_without(defaults);
+  const std::pair<const char*, float> kRepeated[] = {{"temperature", unsaid.temperature},
+                                                     {"top_p", unsaid.top_p}};
+  for (const auto& [name, by_default] : kRepeated) {
     const ordered_json& value = body.take(name);
-    request.repeated[name] = value.is_null() ? ordered_json(1.0) : value;
+    request.repeated[name] = value.is_null() ? shown_number(by_default) : value;
   }
   body.only("truncation", "disabled", "leaving out the beginning of a conversation");
   request.repeated["truncation"] = "disabled";
@@ -413,6 +374,7 @@ Parsed<ResponsesRequest> parse_responses_request(std::string_view text,
   }
   std::optional<ApiError> unknown;
   read_conversation(body, stored, request, &unknown);
+  options.without_effect = body.without_effect();
   if (const auto error = body.finish()) return *error;
   if (unknown) return *unknown;
   return request;

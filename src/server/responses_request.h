@@ -12,18 +12,20 @@
 
 #include "server/openai_request.h"
 #include "server/response_store.h"
+#include "server/responses_tools.h"
 
 namespace wideep::server {
 
 struct ResponsesRequest {
   ChatRequest chat;
+  ResponseTools tools;
   bool store = false;
   nlohmann::ordered_json repeated;      // fields of the reply that say what was asked for
   nlohmann::ordered_json conversation;  // the items that are answered, earlier ones included
 };
 
 // stored: where previous_response_id is looked up; status 404 if it is not there.
-Parsed<ResponsesRequest> parse_responses_request(std::string_view body,
-                                                 const ResponseStore& stored);
+Parsed<ResponsesRequest> parse_responses_request(std::string_view body, const ResponseStore& stored,
+                                                 const run::SamplingDefaults& defaults = {});
 
 }  // namespace wideep::server

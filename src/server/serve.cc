@@ -463,6 +463,7 @@ std::string note_on(const ChatTemplates& templates) {
 // Files that only the serving process opens.
 struct Opened {
   ChatFiles chat;
+  run::SamplingDefaults sampling;
   std::optional<run::IterationLog> log;
 };
 
@@ -476,6 +477,8 @@ Result<Opened> open_files_of(const ServeOptions& options, const tokenizer::Token
   Opened opened;
   WIDEEP_TRY_ASSIGN(opened.chat, read_chat_files(options.run.model_dir));
   WIDEEP_TRY(opened.chat.templates.find_styles(tokenizer, options.parsers));
+  WIDEEP_TRY_ASSIGN(opened.sampling,
+                    run::read_sampling_defaults(options.run.model_dir, options.generation_config));
   WIDEEP_TRY_ASSIGN(opened.log, run::create_iteration_log(options.run));
   WIDEEP_TRY(check_dumps(options.service.recorder.directory));
   return opened;
@@ -587,7 +590,8 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   Result<Opened> opened = open_files_of(options, run->tokenizer());
   WIDEEP_TRY(run::agree_on(options.run, opened.status()));
   ChatFiles chat = std::move(opened->chat);
-  const ServiceOptions service = service_options(options, *run);
+  ServiceOptions service = service_options(options, *run);
+  service.sampling = std::move(opened->sampling);
   const std::string chat_note = note_on(chat.templates);
   allow_most_open_files();
   // Listens before anything is loaded, so that an address in use is an early error. Requests that
@@ -596,6 +600,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   WIDEEP_TRY(run::agree_on(options.run, front.listen(options.http, options.run.keeps_ranks)));
 
   view.plan(run::plan_text(*run));
+  for (const std::string& line : service.sampling.lines()) view.line(line);
   run::LoadingProgress loading(view, run->bytes_to_load());
   WIDEEP_TRY(run->load([&](uint64_t bytes) { loading.add(bytes); }));
   const std::string serving =

@@ -34,6 +34,7 @@ struct ServeOptions {
   NodeOptions nodes;
   HttpOptions http;
   ParserNames parsers;
+  std::string generation_config = "auto";  // run::read_sampling_defaults
   ServiceOptions service;  // model "": the directory's name; tokens and limits are filled in
 };
 

@@ -157,7 +157,8 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                     .vocab_size = options_.vocab_size,
                     .returns_experts = options_.returns_experts,
                     .responses = &responses_,
-                    .has_end_tokens = options_.has_end_tokens},
+                    .has_end_tokens = options_.has_end_tokens,
+                    .sampling = options_.sampling},
                    tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.online_totals != nullptr,
                metrics_),
@@ -411,7 +412,7 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
 
 // Once for each field: clients send the same ones with every request.
 void Service::log_without_effect(const GenerationOptions& options) {
-  for (const std::string_view name : options.without_effect) {
+  for (const std::string& name : options.without_effect) {
     if (!without_effect_.insert(name).second) continue;
     log::info("http: a request has {}, which has no effect here; this is said once", name);
   }

@@ -46,9 +46,10 @@ struct ServiceOptions {
   std::string admin_key;  // for what changes the service; "": the same as the others
   int vocab_size = 0;     // of the model, which may have more tokens than the tokenizer
   bool has_end_tokens = true;
-  int max_sequence = 0;     // tokens of a prompt and its answer together
-  int max_queue = 1024;     // answers running and waiting; more are refused with 429
-  int stream_interval = 1;  // tokens per chunk of a stream
+  run::SamplingDefaults sampling = {};  // what requests do not say
+  int max_sequence = 0;                 // tokens of a prompt and its answer together
+  int max_queue = 1024;                 // answers running and waiting; more are refused with 429
+  int stream_interval = 1;              // tokens per chunk of a stream
   ResponseStoreLimits stored_responses;
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
   int most_drafts = 0;                               // of a request in a step; 0: there are none
@@ -177,7 +178,7 @@ class Service {
   GenerationSetup generation_;
   int64_t started_;  // seconds since 1970
   uint64_t replies_begun_ = 0;
-  std::set<std::string_view> without_effect_;  // fields of requests that a line has named
+  std::set<std::string> without_effect_;  // fields of requests that a line has named
   bool draining_ = false;
   std::optional<ApiError> failure_;  // why the ranks have ended
   IterationWatch watch_;

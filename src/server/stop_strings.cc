@@ -20,6 +20,7 @@ std::string StopStrings::push(std::string_view text) {
     first = place;
     match_ = &stop;
   }
+  if (found() && includes_match_) first += match_->size();
   const size_t certain = found() ? first : kept_.size() - longest_prefix_at_end();
   std::string out = kept_.substr(0, certain);
   kept_ = found() ? "" : kept_.substr(certain);

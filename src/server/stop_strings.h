@@ -16,8 +16,10 @@ namespace wideep::server {
 
 class StopStrings {
  public:
-  explicit StopStrings(std::vector<std::string> stops)
-      : stops_(std::make_shared<const std::vector<std::string>>(std::move(stops))) {}
+  // includes_match: the text ends after the stop string.
+  explicit StopStrings(std::vector<std::string> stops, bool includes_match = false)
+      : stops_(std::make_shared<const std::vector<std::string>>(std::move(stops))),
+        includes_match_(includes_match) {}
 
   // Adds text. Returns the text that is now certain not to belong to a stop string.
   std::string push(std::string_view text);
@@ -30,6 +32,7 @@ class StopStrings {
   size_t longest_prefix_at_end() const;
 
   std::shared_ptr<const std::vector<std::string>> stops_;
+  bool includes_match_;
   std::string kept_;
   const std::string* match_ = nullptr;  // one of stops_
 };

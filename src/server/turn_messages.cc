@@ -46,6 +46,7 @@ void TurnMessages::add_system(const std::string& place, const ordered_json& cont
 void TurnMessages::add(const std::string& place, const ordered_json& turn) {
   const ordered_json& role = member_of(turn, "role");
   const ordered_json& content = member_of(turn, "content");
+  if (turn.is_object() && !body_.check_members(place, turn, kTurn)) return;
   if (role == "system") return add_system(place + ".content", content);
   if (role != "user" && role != "assistant") {
     return body_.complain(
@@ -67,17 +68,21 @@ void TurnMessages::add_block(const std::string& role, const std::string& place,
                              const ordered_json& block) {
   const ordered_json& type = member_of(block, "type");
   const bool is_assistant = role == "assistant";
+  const auto has_only = [&](const NestedFields& fields) {
+    return body_.check_members(place, block, fields);
+  };
   if (type == "text") {
-    add_text(role, "content", text_member(place, block, "text"));
+    if (has_only(kTurnText)) add_text(role, "content", text_member(place, block, "text"));
   } else if (is_assistant && type == "thinking") {
-    add_text(role, "reasoning_content", text_member(place, block, "thinking"));
+    if (has_only(kTurnThinking))
+      add_text(role, "reasoning_content", text_member(place, block, "thinking"));
   } else if (is_assistant && type == "redacted_thinking") {
     // Only the service that has written it can read it.
-    message_of(role);
+    if (has_only(kTurnRedacted)) message_of(role);
   } else if (is_assistant && type == "tool_use") {
-    add_call(place, block);
+    if (has_only(kTurnCall)) add_call(place, block);
   } else if (!is_assistant && type == "tool_result") {
-    add_result(place, block);
+    if (has_only(kTurnResult)) add_result(place, block);
   } else {
     body_.complain(place + ".type",
                    fmt::format("expected {}, found {}",
@@ -109,7 +114,8 @@ void TurnMessages::add_result(const std::string& place, const ordered_json& bloc
   if (!is_error.is_null() && !is_error.is_boolean()) {
     body_.complain(place + ".is_error", "expected true or false");
   }
-  std::string text = content.is_null() ? "" : text_of(place + ".content", content);
+  std::string text =
+      content.is_null() ? "" : text_of(place + ".content", content, /*shows_images=*/true);
   if (is_error == true) text.insert(0, "Error: ");
   messages_.push_back({{"role", "tool"}, {"tool_call_id", id}, {"content", std::move(text)}});
 }
@@ -126,7 +132,8 @@ ordered_json& TurnMessages::message_of(const std::string& role) {
   return messages_.back();
 }
 
-std::string TurnMessages::text_of(const std::string& place, const ordered_json& content) {
+std::string TurnMessages::text_of(const std::string& place, const ordered_json& content,
+                                  bool shows_images) {
   if (content.is_string()) return content.get<std::string>();
   ordered_json text = "";
   if (!content.is_array()) {
@@ -137,10 +144,16 @@ std::string TurnMessages::text_of(const std::string& place, const ordered_json& 
   for (size_t i = 0; i < content.size() && body_.is_valid(); ++i) {
     const std::string where = fmt::format("{}[{}]", place, i);
     const ordered_json& type = member_of(content[i], "type");
+    if (shows_images && (type == "image" || type == "document")) {
+      body_.ignore("content of tool_result of type " + type.get<std::string>());
+      append(text, type == "image" ? kImage : kDocument);
+      continue;
+    }
     if (type != "text") {
       body_.complain(where + ".type", "expected \"text\", found " + BodyReader::shown(type));
       return "";
     }
+    if (!body_.check_members(where, content[i], kTurnText)) return "";
     append(text, text_member(where, content[i], "text"));
   }
   return text;

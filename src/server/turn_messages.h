@@ -14,6 +14,10 @@
 
 namespace wideep::server {
 
+// In the place of what a tool has given to models that can see.
+inline constexpr std::string_view kImage = "[An image was here. This model reads text only.]";
+inline constexpr std::string_view kDocument = "[A document was here. This model reads text only.]";
+
 class TurnMessages {
  public:
   // Complains to `body`, with the place of what is wrong.
@@ -35,7 +39,9 @@ class TurnMessages {
   void add_result(const std::string& place, const nlohmann::ordered_json& block);
   void add_text(const std::string& role, const char* member, std::string_view text);
   nlohmann::ordered_json& message_of(const std::string& role);
-  std::string text_of(const std::string& place, const nlohmann::ordered_json& content);
+  // shows_images: an image is a text that says so; else it is refused.
+  std::string text_of(const std::string& place, const nlohmann::ordered_json& content,
+                      bool shows_images = false);
   // A member that has to be a text; "": it is none.
   std::string text_member(const std::string& place, const nlohmann::ordered_json& block,
                           const char* name);
