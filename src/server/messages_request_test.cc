@@ -37,6 +37,8 @@ ChatRequest read(const std::string& members) {
 
 ChatRequest read_hello(const std::string& members) { return read(members + ", " + kHello); }
 
+Parsed<ChatRequest> parse_messages(std::string_view body) { return parse_messages_request(body); }
+
 template <typename Parse>
 std::string refusal_of(const std::string& body, const Parse& parse) {
   const auto parsed = parse(body);
@@ -47,7 +49,7 @@ std::string refusal_of(const std::string& body, const Parse& parse) {
 }
 
 std::string refusal(const std::string& members) {
-  return refusal_of(body_with(members), parse_messages_request);
+  return refusal_of(body_with(members), parse_messages);
 }
 
 std::string refusal_of_hello(const std::string& members) {
@@ -176,7 +178,6 @@ TEST(MessagesRequestTest, OptionsOfDrawing) {
          "stream": true)");
   EXPECT_EQ(request.options.model, "m");
   EXPECT_EQ(request.options.max_tokens, 9);
-  EXPECT_TRUE(request.options.clips_to_context);
   EXPECT_TRUE(request.options.stream);
   EXPECT_FLOAT_EQ(request.options.sampling.temperature, 0.5f);
   EXPECT_FLOAT_EQ(request.options.sampling.top_p, 0.25f);
@@ -300,8 +301,8 @@ constexpr RefusalCase kRefusedTurns[] = {
           "input": "{}"}]}])",
      "messages[0].content[0].input: expected an object"},
     {R"([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i",
-          "content": [{"type": "image"}]}]}])",
-     R"(messages[0].content[0].content[0].type: expected "text", found "image")"},
+          "content": [{"type": "audio"}]}]}])",
+     R"(messages[0].content[0].content[0].type: expected "text", found "audio")"},
     {R"([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}])",
      "messages[0].content[0].tool_use_id: expected a string"},
     {R"([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i",
@@ -316,11 +317,28 @@ TEST(MessagesRequestTest, RefusedTurnsToo) {
   }
 }
 
+// An agent would be stuck: the result stays in the conversation.
+TEST(MessagesRequestTest, ImagesThatToolsShowAreATextThatSaysSo) {
+  const ChatRequest request = read(R"("messages": [{"role": "user", "content": [
+      {"type": "tool_result", "tool_use_id": "i", "content": [{"type": "text", "text": "Read:"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}},
+        {"type": "document", "source": {"type": "text", "data": "x"}}]},
+      {"type": "tool_result", "tool_use_id": "j", "is_error": true,
+       "content": [{"type": "image", "source": {}}]}]}])");
+  EXPECT_EQ(request.messages[0]["content"],
+            "Read:\n\n[An image was here. This model reads text only.]\n\n"
+            "[A document was here. This model reads text only.]");
+  EXPECT_EQ(request.messages[1]["content"],
+            "Error: [An image was here. This model reads text only.]");
+  EXPECT_THAT(request.options.without_effect, ElementsAre("content of tool_result of type document",
+                                                          "content of tool_result of type image"));
+}
+
 TEST(MessagesRequestTest, MaxTokensIsNeeded) {
   const std::string body = std::string(R"({"model": "m", )") + kHello + "}";
-  EXPECT_THAT(refusal_of(body, parse_messages_request), HasSubstr("found nothing"));
+  EXPECT_THAT(refusal_of(body, parse_messages), HasSubstr("found nothing"));
   const std::string none = std::string(R"({"model": "m", "max_tokens": 0, )") + kHello + "}";
-  EXPECT_THAT(refusal_of(none, parse_messages_request),
+  EXPECT_THAT(refusal_of(none, parse_messages),
               HasSubstr("max_tokens: expected an integer from 1"));
   EXPECT_EQ(refusal_of(body, parse_count_tokens_request), "");
   EXPECT_THAT(refusal_of(body_with(kHello), parse_count_tokens_request),

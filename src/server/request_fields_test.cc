@@ -7,6 +7,7 @@
 #include <set>
 
 #include "formats/files.h"
+#include "server/nested_fields.h"
 #include "server/responses_fields.h"
 
 namespace wideep::server {
@@ -17,6 +18,12 @@ TEST(RequestFieldsTest, TheGuideHasTheTable) {
   for (const std::string& table : {request_fields_markdown(), responses_fields_markdown()}) {
     EXPECT_NE(guide.find(table), guide.npos) << "docs/serve.md should contain\n" << table;
   }
+}
+
+TEST(NestedFieldsTest, TheGuideHasTheTable) {
+  const std::string guide = formats::read_file(WIDEEP_SOURCE_DIR "/docs/serve.md").value();
+  const std::string table = nested_fields_markdown();
+  EXPECT_NE(guide.find(table), guide.npos) << "docs/serve.md should contain\n" << table;
 }
 
 TEST(RequestFieldsTest, EachFieldIsThereOnceForABody) {

@@ -192,6 +192,48 @@ TEST_F(ResponsesWriterTest, ItemsComeOneAfterTheOther) {
   EXPECT_EQ(streamed.dump(), at_once.dump());
 }
 
+TEST_F(ResponsesWriterTest, CallsOfCustomToolsHaveTheirInputAsText) {
+  auto plan = std::make_shared<ResponsePlan>(*plan_);
+  plan->tools.by_function = {{"patch", {.name = "patch", .space = "", .is_custom = true}},
+                             {"agents__say", {.name = "say", .space = "agents", .is_custom = true}},
+                             {"agents__close", {.name = "close", .space = "agents"}}};
+  plan_ = plan;
+  const std::vector<Part> parts = {begins_call(0, "patch", "{\"in"),
+                                   arguments(0, "put\": \"a\\"),
+                                   arguments(0, "nb\"}"),
+                                   begins_call(1, "agents__say", "{\"text\": 1}"),
+                                   begins_call(2, "agents__close", "{}"),
+                                   ends()};
+  const std::string events = stream(parts);
+  EXPECT_THAT(
+      names(events),
+      testing::ElementsAre("created", "in_progress", "output_item.added",
+                           "custom_tool_call_input.delta", "custom_tool_call_input.delta",
+                           "custom_tool_call_input.done", "output_item.done", "output_item.added",
+                           "custom_tool_call_input.delta", "custom_tool_call_input.done",
+                           "output_item.done", "output_item.added", "function_call_arguments.delta",
+                           "function_call_arguments.done", "output_item.done", "completed"));
+  const std::vector<ordered_json> all = data(events);
+  EXPECT_EQ(all[2]["item"].dump(), R"({"id":"ctc_7-0","type":"custom_tool_call",)"
+                                   R"("status":"in_progress","call_id":"call_0","name":"patch",)"
+                                   R"("input":""})");
+  EXPECT_EQ(all[3].dump(), R"({"type":"response.custom_tool_call_input.delta",)"
+                           R"("sequence_number":3,"item_id":"ctc_7-0","output_index":0,)"
+                           R"("delta":"a"})");
+  EXPECT_EQ(all[5].dump(), R"({"type":"response.custom_tool_call_input.done",)"
+                           R"("sequence_number":5,"item_id":"ctc_7-0","output_index":0,)"
+                           R"("input":"a\nb"})");
+  const ordered_json output = whole(parts)["output"];
+  EXPECT_EQ(output, all.back()["response"]["output"]);
+  EXPECT_EQ(output[0]["input"], "a\nb");
+  EXPECT_EQ(output[1].dump(), R"({"id":"ctc_7-1","type":"custom_tool_call","status":"completed",)"
+                              R"("call_id":"call_1","name":"say","input":"{\"text\": 1}",)"
+                              R"("namespace":"agents"})");
+  EXPECT_EQ(output[2]["type"], "function_call");
+  EXPECT_EQ(output[2]["name"], "close");
+  EXPECT_EQ(output[2]["namespace"], "agents");
+}
+
 TEST_F(ResponsesWriterTest, TextAfterACallIsAnotherMessage) {
   const std::vector<Part> parts = {text("a"), begins_call(0, "f", "{"),
                                    Part{.text = "b", .calls = arguments(0, "}").calls}, ends()};

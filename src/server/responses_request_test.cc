@@ -189,6 +189,66 @@ TEST_F(ResponsesRequestTest, ToolsAreThoseOfChats) {
   EXPECT_EQ(some.repeated["tools"].size(), 2u);
 }
 
+// What Codex sends by default, and in an agent's loop.
+TEST_F(ResponsesRequestTest, ToolsOfAgents) {
+  const ResponsesRequest asked = request(R"("client_metadata": {"installation": "0"},
+      "input": [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "custom_tool_call", "id": "ctc_1", "status": "completed", "call_id": "1",
+         "name": "apply_patch", "input": "*** Begin\n\"x\""},
+        {"type": "custom_tool_call_output", "call_id": "1", "output": "Done"},
+        {"type": "function_call", "call_id": "2", "name": "close_agent", "namespace": "agents",
+         "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "2", "output": [
+          {"type": "input_text", "text": "6"}, {"type": "input_image", "image_url": "x"}]}],
+      "tools": [
+        {"type": "function", "name": "exec", "parameters": {"type": "object"}, "strict": false},
+        {"type": "custom", "name": "apply_patch", "description": "Patches.",
+         "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}},
+        {"type": "namespace", "name": "agents", "description": "Of agents.", "tools": [
+          {"type": "function", "name": "close_agent", "description": "Closes.", "parameters": {},
+           "defer_loading": true},
+          {"type": "custom", "name": "say"}]},
+        {"type": "web_search", "external_web_access": false}, {"type": "tool_search"},
+        {"type": "image_generation", "output_format": "png"}],
+      "tool_choice": {"type": "custom", "name": "apply_patch"})");
+  EXPECT_EQ(asked.chat.tools.dump(),
+            R"([{"type":"function","function":{"name":"exec","parameters":{"type":"object"},)"
+            R"("strict":false}},)"
+            R"({"type":"function","function":{"name":"apply_patch","description":"Patches.\n\n)"
+            R"(The input must match this Lark grammar:\nstart: x","parameters":{"type":"object",)"
+            R"("properties":{"input":{"type":"string"}},"required":["input"],)"
+            R"("additionalProperties":false}}},)"
+            R"({"type":"function","function":{"name":"agents__close_agent","description":)"
+            R"("Of agents.\n\nCloses.","parameters":{}}},)"
+            R"({"type":"function","function":{"name":"agents__say","parameters":{"type":"object",)"
+            R"("properties":{"input":{"type":"string"}},"required":["input"],)"
+            R"("additionalProperties":false}}}])");
+  // The reply names those that the model was offered.
+  ASSERT_EQ(asked.repeated["tools"].size(), 3u);
+  EXPECT_EQ(asked.repeated["tools"][1]["type"], "custom");
+  EXPECT_EQ(asked.repeated["tools"][2]["tools"][1]["name"], "say");
+  EXPECT_EQ(asked.chat.tool_choice, ToolChoice::kNamed);
+  EXPECT_EQ(asked.chat.named_tool, "apply_patch");
+  const ordered_json& messages = asked.chat.messages;
+  EXPECT_EQ(messages[1]["tool_calls"][0]["function"].dump(),
+            R"({"name":"apply_patch","arguments":"{\"input\":\"*** Begin\\n\\\"x\\\"\"}"})");
+  EXPECT_EQ(messages[2].dump(),
+            R"({"role":"tool","content":"Done","tool_call_id":"1","name":"apply_patch"})");
+  EXPECT_EQ(messages[3]["tool_calls"][0]["function"]["name"], "agents__close_agent");
+  EXPECT_EQ(messages[4]["content"], "6[An image was here. This model reads text only.]");
+  EXPECT_THAT(asked.chat.options.without_effect,
+              testing::IsSupersetOf(
+                  {"client_metadata", "tools[] of type web_search", "tools[] of type tool_search",
+                   "tools[] of type image_generation", "input[].output[] of type input_image"}));
+}
+
+TEST_F(ResponsesRequestTest, InstructionsAloneAreAnswered) {
+  EXPECT_EQ(messages(R"("instructions": "Be kind", "input": [])").dump(),
+            R"([{"role":"system","content":"Be kind"}])");
+  EXPECT_EQ(messages(R"("previous_response_id": "resp_1", "input": [])").size(), 2u);
+}
+
 TEST_F(ResponsesRequestTest, MistakesAreNamed) {
   struct Case {
     const char* body;
@@ -222,16 +282,29 @@ TEST_F(ResponsesRequestTest, MistakesAreNamed) {
        "reasoning_text"},
       {R"("previous_response_id": "resp_2", "input": "a")", "previous_response_id",
        "there is no stored response \"resp_2\""},
-      {R"("input": "a", "tools": [{"type": "web_search"}])", "tools[0].type",
-       "expected \"function\", found \"web_search\"; this server runs no tools of its own"},
+      {R"("input": "a", "tools": [{"type": "plugin"}])", "tools[0].type",
+       "found \"plugin\"; this server runs no tools of its own"},
+      {R"("input": "a", "tools": [{"type": "custom", "name": "f", "format": {"type": "xml"}}])",
+       "tools[0].format.type", "expected \"text\" or \"grammar\", found \"xml\""},
+      {R"("input": "a", "tools": [{"type": "custom", "name": "f", "format":
+          {"type": "grammar", "syntax": "ebnf", "definition": "x"}}])",
+       "tools[0].format.syntax", "expected \"lark\" or \"regex\""},
+      {R"("input": "a", "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "x"}]}])",
+       "tools[0].tools[0].type", "expected \"function\" or \"custom\""},
+      {R"("input": "a", "tools": [{"type": "function", "name": "f"}, {"type": "custom",
+          "name": "f"}])",
+       "tools[1].name", "another tool is called 'f'"},
+      {R"("input": "a", "tools": [{"type": "web_search"}], "tool_choice": "required")",
+       "tool_choice", "expected tools beside it"},
+      {R"("input": "a", "tools": [{"type": "function", "name": "f"}],
+          "tool_choice": {"type": "custom", "name": "f"})",
+       "tool_choice.name", "expected the name of one of the tools"},
       {R"("input": "a", "tools": [{"type": "function", "function": {"name": "f"}}])",
        "tools[0].function", "not known"},
       {R"("input": "a", "tools": [{"type": "function", "name": ""}])", "tools[0].name",
        "expected a name"},
       {R"("input": "a", "tools": [{"type": "function", "name": "f", "parameters": []}])",
        "tools[0].parameters", "expected a JSON schema"},
-      {R"("input": "a", "tools": [{"type": "function", "name": "f", "defer_loading": true}])",
-       "tools[0].defer_loading", "not known, or not supported"},
       {R"("input": "a", "tool_choice": "required")", "tool_choice", "expected tools beside it"},
       {R"("tools": [{"type": "function", "name": "f"}], "input": "a",
           "tool_choice": {"type": "function", "name": "g"})",

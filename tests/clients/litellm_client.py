@@ -72,7 +72,8 @@ def refusals():
     for kind, change in [(litellm.NotFoundError, {"model": "openai/x"}),
                          (litellm.AuthenticationError, {"api_key": "wrong"}),
                          (litellm.BadRequestError, {"n": 1000}),
-                         (litellm.ContextWindowExceededError, {"max_tokens": 10_000_000})]:
+                         (litellm.ContextWindowExceededError,
+                          {"messages": [{"role": "user", "content": "7 + " * 40_000}]})]:
         try:
             litellm.completion(**{**server, "messages": question, **change})
         except kind:

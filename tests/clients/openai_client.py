@@ -81,6 +81,7 @@ class Person(pydantic.BaseModel):
 def formats():
     question = [{"role": "user", "content": "Das Programm"}]
     several = client.chat.completions.parse(model=MODEL, messages=question, max_tokens=200, n=4, seed=1,
+                                             temperature=1,
                                             response_format=Person)
     for choice in several.choices:
         check("an answer is a person", isinstance(choice.message.parsed, Person))

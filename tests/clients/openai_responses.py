@@ -244,7 +244,7 @@ def raises(kind, call, *arguments, **named):
 
 
 def mistakes():
-    for more, param in [({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+    for more, param in [({"tools": [{"type": "plugin"}]}, "tools[0].type"),
                         ({"background": True}, "background"),
                         ({"truncation": "auto"}, "truncation"),
                         ({"input": [{"role": "user", "content": [
