@@ -220,7 +220,7 @@ std::vector<json> wrong_options() {
     }
   };
   const json text = "x", object = json::object(), list = json::array();
-  add("max_tokens", {0, -1, 1.5, text, object, list, true, 1 << 25, UINT64_MAX, 5000});
+  add("max_tokens", {0, -2, 1.5, text, object, list, true, 1 << 25, UINT64_MAX});
   add("temperature", {-0.1, 101, text, true, list});
   add("top_p", {0, 1.1, -1, text});
   add("top_k", {-2, 1.5, text});
