@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import sys
 import unittest
+from unittest import mock
 
 import numpy as np
 
 from rank_threads import run_ranks
-from wideep.communicator import Group
+from wideep.communicator import Group, TensorGroup
 
 RANKS, SLOTS_PER_RANK, TOP_K, HIDDEN = 3, 2, 2, 5
 
@@ -17,6 +19,11 @@ def run_all(body, **options):
 
 
 class CommunicatorTest(unittest.TestCase):
+    def test_tensors_say_what_they_need(self):
+        with mock.patch.dict(sys.modules, {"torch": None}):  # as if it were not installed
+            with self.assertRaisesRegex(ImportError, "pip install torch"):
+                TensorGroup(2, 2, 2, 8, 16, device="cpu")
+
     def test_every_row_comes_back_from_its_experts(self):
         for dtype in (np.float32, np.float64, np.int16):
 
