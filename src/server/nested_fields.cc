@@ -60,7 +60,7 @@ const NestedFields kChatChoiceFunction = {"tool_choice.function", "name", ""};
 const NestedFields kStreamOptions = {"stream_options", "include_usage continuous_usage_stats",
                                      "include_obfuscation"};
 const NestedFields kTextFormat = {"response_format of type text", "type", ""};
-const NestedFields kJsonFormat = {"response_format of type json_object", "type", ""};
+const NestedFields kJsonFormat = {"response_format of type json_object", "type schema", ""};
 const NestedFields kSchemaFormat = {"response_format of type json_schema", "type json_schema", ""};
 // Strict or not, the answer satisfies the schema.
 const NestedFields kSchemaOfFormat = {"response_format.json_schema",
