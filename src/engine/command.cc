@@ -9,7 +9,7 @@
 namespace wideep::engine {
 namespace {
 
-// Every field but those that only a submit has, in the order of their bytes: one list for both ways.
+// The fields that every command has, in the order of their bytes: one list for both ways.
 template <typename Wire, typename AnyCommand>
 void transfer_fields(Wire& wire, AnyCommand& command) {
   auto& request = command.request;
