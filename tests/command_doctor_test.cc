@@ -73,7 +73,7 @@ TEST(Doctor, FitsOnAScreen) {
     EXPECT_LE(line.size(), 100u) << line;
     EXPECT_FALSE(line.ends_with(' ')) << line;
   }
-  EXPECT_LE(num_lines, 36);
+  EXPECT_LE(num_lines, 48);
 }
 
 TEST(Doctor, MoreRanksThanCoresIsAWarning) {

@@ -20,6 +20,7 @@ namespace {
 using nlohmann::json;
 using run::GenerateOptions;
 using run::GenerateReport;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 // The embedding of Z times the multiplier is infinite; that of other tokens is not.
@@ -122,7 +123,7 @@ TEST_F(NotNumbers, AreAnErrorOfTheServerWhichGoesOn) {
                            json{{"prompt", "xZ"}, {"logprobs", 2}, {"temperature", 1}}}) {
     const server::Reply reply = server.complete(more);
     EXPECT_EQ(reply.status, 500) << reply.body;
-    EXPECT_THAT(error_in(reply), HasSubstr("token 0 of answer 0: the model has computed logits"));
+    EXPECT_THAT(error_in(reply), ContainsRegex("token 0 of answer [0-2]: the model has computed "));
     EXPECT_EQ(reply.body_json()["error"]["code"], "logits_not_numbers");
   }
   // In the middle of an answer: Z is forced to be its first token.

@@ -155,7 +155,9 @@ Result<std::vector<std::string>> chat_prompts(const std::string& model_dir,
   return prompts;
 }
 
-Result<run::GenerateOptions> engine_options(const Options& options, const Started& started) {
+// notes: what is to be said beside the plan.
+Result<run::GenerateOptions> engine_options(const Options& options, const Started& started,
+                                            std::vector<std::string>* notes) {
   run::GenerateOptions result = options.engine;
   result.started = started.ranks();
   WIDEEP_TRY_ASSIGN(result.prompts, prompts_of(options, started));
@@ -166,9 +168,7 @@ Result<run::GenerateOptions> engine_options(const Options& options, const Starte
   WIDEEP_TRY_ASSIGN(const run::SamplingDefaults defaults,
                     run::read_sampling_defaults(result.model_dir, options.generation_config));
   WIDEEP_TRY(set_sampling(options, defaults, &result));
-  if (started.prints()) {
-    for (const std::string& line : defaults.lines()) RunLines().line(line);
-  }
+  *notes = defaults.lines();
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result));
   WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
   if (result.statistics && result.perfect_router) {
@@ -215,7 +215,8 @@ void warn_of_missing_ranks(const run::GenerateOptions& options, const run::Gener
 
 // Loads the model and runs it. `shows`: whether this process prints progress and texts (rank 0 of
 // started ranks, or the parent of forked ones).
-Result<run::GenerateReport> generate(const run::GenerateOptions& options, bool shows,
+Result<run::GenerateReport> generate(const run::GenerateOptions& options,
+                                     const std::vector<std::string>& notes, bool shows,
                                      std::FILE* texts) {
   WIDEEP_TRY_ASSIGN(const auto generation, run::Generation::prepare(options));
   RunLines lines;
@@ -224,6 +225,7 @@ Result<run::GenerateReport> generate(const run::GenerateOptions& options, bool s
   const char* note = options.perfect_router ? " (perfect router: means nothing)" : "";
   TextStream stream(options.prompts, note, texts);
   view.plan(run::plan_text(generation->run()));
+  for (const std::string& each : notes) view.line(each);
   run::LoadingProgress loading(view, generation->run().bytes_to_load());
   WIDEEP_TRY(generation->start([&](uint64_t bytes) { loading.add(bytes); }));
   while (const auto event = generation->next()) {
@@ -244,12 +246,13 @@ Result<run::GenerateReport> generate(const run::GenerateOptions& options, bool s
 }
 
 Status run(const Options& options, const Started& started) {
-  Result<run::GenerateOptions> read = engine_options(options, started);
+  std::vector<std::string> notes;
+  Result<run::GenerateOptions> read = engine_options(options, started, &notes);
   WIDEEP_TRY(started.agree_on(read.status()));
   const run::GenerateOptions& wanted = *read;
   const bool shows_texts = started.prints() && !options.json;
   WIDEEP_TRY_ASSIGN(const run::GenerateReport report,
-                    generate(wanted, started.prints(), shows_texts ? stdout : nullptr));
+                    generate(wanted, notes, started.prints(), shows_texts ? stdout : nullptr));
   if (!started.prints()) return report.ended;
   if (options.json) {
     std::puts(formats::json_text(report_json(wanted, report), 2).c_str());

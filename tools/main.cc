@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,9 +26,12 @@ std::string normalize_option(std::string argument) {
 }
 
 // A full disk loses output without an exception: without this check the command would exit with 0.
+// Where an earlier line could not be written, another one tells why.
 wideep::Status check_printed() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  if (errno == 0) [[maybe_unused]]
+    const ssize_t written = ::write(STDOUT_FILENO, "\n", 1);
   return wideep::failed(
       fmt::format("stdout: cannot be written: {}", std::strerror(errno != 0 ? errno : EIO)));
 }

@@ -56,7 +56,9 @@ const NestedFields kChatTool = {"tools[]", "type function", "cache_control"};
 const NestedFields kChatFunction = {"tools[].function", "name description parameters strict return",
                                     ""};
 const NestedFields kChatChoice = {"tool_choice", "type function", ""};
-const NestedFields kChatChoiceFunction = {"tool_choice.function", "name", ""};
+// Some clients send the whole tool again.
+const NestedFields kChatChoiceFunction = {"tool_choice.function", "name",
+                                          "description parameters strict"};
 const NestedFields kStreamOptions = {"stream_options", "include_usage continuous_usage_stats",
                                      "include_obfuscation"};
 const NestedFields kTextFormat = {"response_format of type text", "type", ""};

@@ -259,7 +259,9 @@ Bytes Bridge::copy_message(int owner, std::span<const Block> blocks) const {
 
 bool Bridge::handle_copy(int from, const Header& header, std::span<const std::byte> body) {
   const auto blocks = take_values<Block>(&body, header.num_peers);
-  if (!is_elsewhere(from) || !blocks || !is_elsewhere(static_cast<int>(header.value))) return false;
+  // The owner of the segment may be any rank: those of a tensor group write into each other's.
+  const bool has_owner = header.value < static_cast<uint32_t>(nodes_.num_ranks());
+  if (!is_elsewhere(from) || !blocks || !has_owner) return false;
   size_t size = 0;
   for (const Block& block : *blocks) {
     size_t bytes = 0;
@@ -365,7 +367,10 @@ bool Bridge::progress() {
   return received.has_value();
 }
 
+// After a message that does not fit nothing is taken any more: a flag that follows would say that
+// what it accompanies is there.
 void Bridge::handle(int from, const Bytes& message) {
+  if (has_refused_) return;
   Header header;
   if (message.size() < sizeof(header)) return refuse_message(from, "its header is cut");
   std::memcpy(&header, message.data(), sizeof(header));
@@ -407,6 +412,7 @@ void Bridge::handle(int from, const Bytes& message) {
 
 // All nodes run the same program: such a message comes of broken memory, or of a stranger.
 void Bridge::refuse_message(int from, const char* what) {
+  has_refused_ = true;
   memory_->fail(
       failed(fmt::format("rank {}: a message from rank {} is wrong: {}; see whether the "
                          "nodes run the same version of wideep",

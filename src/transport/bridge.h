@@ -173,6 +173,7 @@ class Bridge {
   std::function<void(int, std::string_view)> on_report_;
   OnNotice on_notice_;
   std::deque<std::string> commands_;
+  bool has_refused_ = false;   // a message: the group has failed
   std::vector<bool> is_done_;  // [num_ranks] ranks that have announced their end (finish)
   std::array<uint64_t, static_cast<size_t>(Traffic::kCount)> sent_ = {};
   struct Notice {

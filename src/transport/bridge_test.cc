@@ -174,6 +174,10 @@ TEST(Bridge, MessagesThatFitAreTaken) {
       handled(raw({.kind = RawMessage::kCopy, .value = 3, .count = 1},
                   Block{.offset = kSegment - 12, .width = 4, .stride = 8, .rows = 2}, uint64_t{5})),
       "");
+  // Into the segment of a rank of this node: what a tensor group has summed up for it.
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kCopy, .value = 0, .count = 1}, Block{0, 8, 0, 1},
+                        uint64_t{5})),
+            "");
   EXPECT_EQ(handled(raw({.kind = RawMessage::kParcel}, 1)), "");
   EXPECT_EQ(handled(raw({.kind = RawMessage::kNotice}, 1)), "");
 }
@@ -204,7 +208,6 @@ TEST(Bridge, MessagesThatDoNotFitAreRefused) {
       raw({.kind = RawMessage::kWrite, .count = 1}, -1, uint64_t{5}),
       raw({.kind = RawMessage::kWrite, .count = 3}, 0, uint64_t{5}),
       raw({.kind = RawMessage::kWrite, .count = kMost / 4 + 2}, 0, uint64_t{5}),
-      raw({.kind = RawMessage::kCopy, .value = 0, .count = 1}, Block{0, 8, 0, 1}, uint64_t{5}),
       raw({.kind = RawMessage::kCopy, .value = 4, .count = 1}, Block{0, 8, 0, 1}, uint64_t{5}),
       raw({.kind = RawMessage::kCopy, .value = kMost & 0xffffffff, .count = 1}, Block{0, 8, 0, 1},
           uint64_t{5}),
@@ -224,6 +227,14 @@ TEST(Bridge, MessagesThatDoNotFitAreRefused) {
     EXPECT_THAT(handled(each), HasSubstr("a message from rank 1 is wrong"))
         << "message " << &each - all;
   }
+  // A flag behind it would say that what was refused is there.
+  MemorySwitch network(4);
+  auto memory = SharedMemory::create(4, kSegment).value();
+  Bridge bridge(memory, network.link(0), NodeMap({0, 1, 0, 1}), 0);
+  network.link(1).send(0, all[0]);
+  network.link(1).send(0, raw({.kind = RawMessage::kRaise, .count = 1}, 0, 7u));
+  while (bridge.progress()) continue;
+  EXPECT_EQ(memory->flag(Group::kWorld, Channel::kPrepare, 1).value.load(), 0u);
   // A rank of this node shares the memory: it sends no such messages.
   EXPECT_THAT(handled(raw({.kind = RawMessage::kRaise, .count = 1}, 0, 7u), 2),
               HasSubstr("rank 2"));
