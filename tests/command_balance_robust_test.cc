@@ -101,7 +101,7 @@ TEST_F(CommandBalanceRobust, FewWindowsArePlannedOnTheirSum) {
 TEST_F(CommandBalanceRobust, Refusals) {
   const std::string stats = taking_turns(4);
   EXPECT_THAT(refused(stats, {"--robust", "best"}).err,
-              HasSubstr("--robust: expected auto, sum, mean, std:Z"));
+              HasSubstr("--robust: expected auto, sum, plain, mean, std:Z"));
   EXPECT_THAT(refused(stats, {"--robust", "std:x"}).err, HasSubstr("found \"std:x\""));
   EXPECT_THAT(refused(stats, {"--window", "0"}).err, HasSubstr("--window: expected at least 1"));
   EXPECT_THAT(refused(stats, {"--window", "5"}).err,

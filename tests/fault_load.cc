@@ -114,6 +114,7 @@ PlainReply ask_plainly(int port, const std::string& path, const json& body) {
     const size_t next = std::min(events.find("\n\n", at), events.size());
     const std::string event = events.substr(at, next - at);
     at = next + 2;
+    if (event.starts_with(':')) continue;  // a comment, where nothing came for a while
     const json value = json::parse(event.substr(6), nullptr, false);
     const bool is_part = value.is_object() && value.contains("choices");
     const int answer = is_part ? value["choices"].at(0).value("index", 0) : kLast;

@@ -76,9 +76,9 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   result.run.expert_load = true;
   result.run.takes_grammars = true;
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
-  // A launcher watches its ranks itself.
   // Chats come without a limit, and each would reserve the rest of its context.
   result.run.preferred_policy = engine::CapacityPolicy::kMaxUtilization;
+  // A launcher watches its ranks itself.
   result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr;
   WIDEEP_TRY(check_nodes(&result));
   if (result.run.keeps_ranks) {

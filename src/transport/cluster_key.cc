@@ -18,10 +18,10 @@
 namespace wideep::transport {
 namespace {
 
-// Of a regular file; what is longer than any key is cut. Errors (failed): it cannot be read.
+// Of a regular file; what is longer than any key is cut. Errors (invalid input): it cannot be read.
 Result<std::string> text_of_key_file(const std::string& path) {
   const auto cannot = [&](const char* why) {
-    return failed(fmt::format("cannot read {}: {}", path, why));
+    return invalid_input(fmt::format("cannot read {}: {}", path, why));
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return cannot(std::strerror(errno));

@@ -796,5 +796,11 @@ TEST(MembershipTest, ARankThatIsNotWantedAnyMoreNeitherJoinsNorHoldsUpOthers) {
   EXPECT_TRUE(members.close());
 }
 
+TEST(MembershipTest, SetsOfRanksHaveRoomForSoMany) {
+  EXPECT_TRUE(check_most_ranks(kMostRanks).ok());
+  EXPECT_THAT(check_most_ranks(kMostRanks + 1).message(),
+              testing::HasSubstr("expected at most 1024 ranks, found 1025"));
+}
+
 }  // namespace
 }  // namespace wideep::transport
