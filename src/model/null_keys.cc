@@ -2,9 +2,10 @@
 #include "model/null_keys.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <iterator>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace wideep::model {
 namespace {
@@ -15,20 +16,18 @@ using formats::JsonObject;
 // of which it is known; none: all that read the key.
 struct NullKey {
   std::string_view key;
-  std::initializer_list<std::string_view> families = {};
+  std::span<const std::string_view> families = {};
 };
 
-constexpr std::initializer_list<std::string_view> kLatent = {"deepseek_v2", "deepseek_v3",
-                                                             "kimi_k2", "kimi_k25"};
-constexpr std::initializer_list<std::string_view> kV3 = {"deepseek_v3", "kimi_k2", "kimi_k25"};
-constexpr std::initializer_list<std::string_view> kAsManyHeads = {
-    "deepseek_v2", "deepseek_v3", "kimi_k2",          "kimi_k25",
-    "olmoe",       "granitemoe",  "granitemoeshared", "hunyuan_v1_moe"};
-constexpr std::initializer_list<std::string_view> kWholeHeads = {
-    "deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25", "mixtral", "hunyuan_v1_moe"};
-constexpr std::initializer_list<std::string_view> kErnie = {"ernie4_5_moe"};
-constexpr std::initializer_list<std::string_view> kWindows = {"mixtral", "qwen2_moe", "qwen3_moe",
-                                                              "minimax_m2"};
+constexpr std::string_view kLatent[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25"};
+constexpr std::string_view kV3[] = {"deepseek_v3", "kimi_k2", "kimi_k25"};
+constexpr std::string_view kAsManyHeads[] = {"deepseek_v2",      "deepseek_v3",   "kimi_k2",
+                                             "kimi_k25",         "olmoe",         "granitemoe",
+                                             "granitemoeshared", "hunyuan_v1_moe"};
+constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3", "kimi_k2",
+                                            "kimi_k25",    "mixtral",     "hunyuan_v1_moe"};
+constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
+constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2"};
 
 const NullKey kNullKeys[] = {
     {"architectures"},
@@ -105,7 +104,7 @@ bool has_other_name(const JsonObject& text, std::string_view key) {
 bool is_known(std::string_view key, std::string_view model_type) {
   return std::ranges::any_of(kNullKeys, [&](const NullKey& known) {
     return known.key == key &&
-           (known.families.size() == 0 ||
+           (known.families.empty() ||
             std::ranges::find(known.families, model_type) != known.families.end());
   });
 }
