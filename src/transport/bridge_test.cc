@@ -141,7 +141,7 @@ template <typename... Values>
 Bytes raw(const RawMessage& head, const Values&... values) {
   Bytes bytes(sizeof(head));
   std::memcpy(bytes.data(), &head, sizeof(head));
-  const auto add = [&](const auto& value) {
+  [[maybe_unused]] const auto add = [&](const auto& value) {
     const auto* first = reinterpret_cast<const std::byte*>(&value);
     bytes.insert(bytes.end(), first, first + sizeof(value));
   };
