@@ -44,9 +44,6 @@ int main(int argc, char** argv) {
     log::error("{}", prepared.message());
     return prepared.exit_code();
   }
-  // Line by line in files and pipes, too: where stdout and stderr go to the same one, their lines
-  // stay whole and in order.
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   command_line::Program program(
       "Serves Mixture-of-Experts language models with wide expert parallelism", "wideep");
   program.require_command();

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <string>
 
 namespace wideep::log {
@@ -19,6 +20,9 @@ void set_prefix(std::string_view text) { prefix() = text; }
 
 void write_line(std::string_view level, std::string_view text) {
   const std::string line = fmt::format("{}{}{}\n", prefix(), level, text);
+  // Where stdout and stderr go to the same file or pipe, their lines stay whole and in order. (By
+  // lines of its own, stdout would end a command whose reader stops after the first.)
+  std::fflush(stdout);
   // One write call, so that the line stays whole. The result is ignored: an error of stderr cannot
   // be reported anywhere.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());

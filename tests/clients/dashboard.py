@@ -59,7 +59,7 @@ check("and how it died", "rank 3 (process " in page_of_dead and "ago</time>" in 
 check("lines are drawn", page.count('class="line after"') >= 4)
 check("the load is drawn", 'id="load-board" hidden' not in page)
 for name in ("sent", "experts", "move"):
-    drawn = re.search(rf'id="{name}-map" class="map">(.*?)</div>', page, re.S)
+    drawn = re.search(rf'id="{name}-map" class="map"[^>]*>(.*?)</div>', page, re.S)
     check(f"the picture {name}-map", drawn and drawn[1].startswith("<svg"))
 check("the last move has its marks", "switched</text>" in page and "decided</text>" in page)
 check("the heat map is drawn", page.count('<path class="d') > 2)
