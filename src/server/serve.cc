@@ -608,7 +608,13 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
                   options.http.host, front.port(), service.max_sequence, chat_note);
   const auto use = [&](run::RankGroup& group) -> Status {
     if (group.kept() != nullptr) WIDEEP_TRY(front.begin(*group.kept()));
-    if (front.goes_on() && opened->log) WIDEEP_TRY(opened->log->go_on());
+    if (front.goes_on() && opened->log) {
+      // As after a line that cannot be written: serving goes on without the log.
+      if (const Status status = opened->log->go_on(); !status.ok()) {
+        view.line(fmt::format("{}; no more lines are written, serving goes on", status.message()));
+        opened->log.reset();
+      }
+    }
     EventPump pump({.group = group,
                     .front = front,
                     .log = std::move(opened->log),
