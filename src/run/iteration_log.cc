@@ -112,7 +112,9 @@ IterationLog::~IterationLog() {
 // The descriptor from before the fork may be of a file that was renamed or removed since.
 Status IterationLog::go_on() {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path_, error)) return {};  // a pipe or a device: as it is
+  const std::filesystem::file_status file = std::filesystem::status(path_, error);
+  const bool is_other = std::filesystem::exists(file) && !std::filesystem::is_regular_file(file);
+  if (is_other) return {};  // a pipe or a device: as it is
   const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return unwritable(errno);
   ::close(std::exchange(fd_, fd));
