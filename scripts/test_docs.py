@@ -2,38 +2,64 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs what the guides show, and compares what they say that it prints.
 
-    scripts/test_docs.py build/wideep
+    scripts/test_docs.py build/wideep [page...]
 
 A block of a guide that has lines "$ command" is a transcript: the commands run one after the other
-in one folder for the whole page, and each must print the lines below it, but for times and widths
-of columns. "$ cat FILE" writes the file instead. Blocks that begin with awk or cat make files, and
-run as they are. The table of README.md must have the figures of the demo's first steps.
+in one folder for the whole page, with AVX2, and each must print the lines below it, but for times, widths of
+columns and what only this machine has (MACHINE). A line "..." stands for any lines, "..." within a
+line for any text, and where nothing is shown, nothing is compared. "$ cat FILE" writes the file
+instead. Blocks that begin with awk or cat make files, and run as they are. Servers run until the
+end of the page, or until another one takes their place.
+
+Every command of every page, transcript or not, may only have options that its --help lists. The
+table of README.md must have the figures of the demo's first steps.
 """
 import difflib
+import glob
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TRANSCRIPTS = ["docs/balance.md"]
+DATA = os.environ.get("WIDEEP_DATA_DIR", "")
+PAGES = ["README.md", "cluster/README.md"] + sorted(
+    os.path.relpath(page, ROOT) for page in glob.glob(os.path.join(ROOT, "docs", "*.md")))
 TIME = re.compile(r"\b\d+(\.\d+)? (ns|us|µs|ms|s)\b")
+# What `wideep doctor` prints of the machine, and of a model beside the machine's memory and cores.
+MACHINE = re.compile(r"Machine$|processor |cores |caches |instruction sets |avx2 |ref |memory +\S+ [KMG]iB|"
+                     r"memory limit |huge pages |/dev/shm |NVIDIA |ranks +\d+ on |usable |KV cache |"
+                     r"warning: \d+ ranks share |speed \(|advice: use --ranks ")
+# Commands of other programs, which are not here.
+OTHERS = re.compile(r"export |claude$|WIDEEP_DATA_DIR=\S+ python |wideep route --replica http://a:")
 
 
-def lines_that_count(text):
+def lines_that_count(lines):
     """Times differ from run to run, and with them the widths of their columns."""
-    lines = [re.sub(r"\s+", " ", TIME.sub("TIME", line)).strip() for line in text.splitlines()]
-    return [line for line in lines if line]
+    lines = [re.sub(r"\s+", " ", TIME.sub("TIME", line)).strip() for line in lines]
+    return [line for line in lines if line and not MACHINE.match(line)]
+
+
+def agree(shown, printed):
+    """Whether the lines are those that are shown, in which "..." is anything."""
+    pattern = ""
+    for line in shown:
+        pattern += ("(?:.*\n)*" if line == "..."
+                    else ".*".join(re.escape(part) for part in line.split("...")) + "\n")
+    return re.fullmatch(pattern, "".join(line + "\n" for line in printed)) is not None
 
 
 def blocks(page):
-    """The fenced blocks of a page: the number of the first line of each, and its text."""
+    """The fenced blocks of a page: the number of the first line of each, and its lines."""
     with open(os.path.join(ROOT, page), encoding="utf-8") as file:
         lines = file.read().splitlines()
     start = None
     for number, line in enumerate(lines):
-        if not line.startswith("```"):
+        if not line.lstrip().startswith("```"):
             continue
         if start is None:
             start = number + 1
@@ -43,7 +69,7 @@ def blocks(page):
 
 
 def steps(block):
-    """The commands of a transcript, each with what follows it."""
+    """The commands of a transcript, each with the lines that follow it."""
     step = None
     for line in block:
         if line.startswith("$ "):
@@ -52,25 +78,70 @@ def steps(block):
             step = [line[2:], []]
         elif step and step[0].endswith("\\"):
             step[0] = step[0][:-1] + line
+        elif step and step[0].count("'") % 2:
+            step[0] += "\n" + line
         elif step:
             step[1].append(line)
     if step:
         yield step
 
 
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
 class Session:
-    """One folder, in which the commands of a page run."""
+    """One folder, in which the commands of a page run, with the files that guides speak of."""
 
     def __init__(self, program, folder):
         self.folder = folder
         self.path = os.path.dirname(os.path.abspath(program)) + os.pathsep + os.environ["PATH"]
+        self.port = free_port()
+        self.server = None
+        os.symlink(os.path.join(ROOT, "models"), os.path.join(folder, "models"))
+        if DATA:
+            trace = "routing_trace_gptoss20b"
+            os.symlink(os.path.join(DATA, trace), os.path.join(folder, trace))
+            os.mkdir(os.path.join(folder, "Qwen3-30B-A3B"))
+            os.symlink(os.path.join(DATA, "model_configs", "Qwen--Qwen3-30B-A3B_config.json"),
+                       os.path.join(folder, "Qwen3-30B-A3B", "config.json"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop_server()
+
+    def start(self, command):
+        return subprocess.Popen(
+            ["bash", "-c", command], cwd=self.folder, env={**os.environ, "PATH": self.path},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run(self, command):
-        ended = subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env={**os.environ, "PATH": self.path},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=300, check=False)
-        return ended.stdout
+        return self.start(command).communicate(timeout=300)[0]
+
+    def serve(self, command):
+        """Starts a server in the place of the one before, and waits until it answers."""
+        self.stop_server()
+        self.server = self.start(f"exec {command} --port {self.port} 2>server.log")
+        until = time.monotonic() + 120
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5):
+                    return []
+            except OSError:
+                if self.server.poll() is not None or time.monotonic() > until:
+                    with open(os.path.join(self.folder, "server.log"), encoding="utf-8") as log:
+                        return log.read().splitlines()
+            time.sleep(0.1)
+
+    def stop_server(self):
+        if self.server:
+            self.server.terminate()
+            self.server.wait(timeout=60)
+            self.server = None
 
     def check(self, command, shown):
         """Nothing, or how what the command prints differs from what is shown."""
@@ -79,25 +150,93 @@ class Session:
             with open(os.path.join(self.folder, cat[1]), "w", encoding="utf-8") as file:
                 file.write("\n".join(shown) + "\n")
             return []
-        printed = lines_that_count(self.run(command))
-        return list(difflib.unified_diff(lines_that_count("\n".join(shown)), printed, "shown",
-                                         "printed", lineterm="", n=1))
+        if command.startswith("wideep serve "):
+            return self.serve(command)
+        command = command.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
+        printed = lines_that_count(self.run(re.sub(r"^curl ", "curl -sS ", command)).splitlines())
+        shown = lines_that_count(shown)
+        if not shown or agree(shown, printed):
+            return []
+        return list(difflib.unified_diff(shown, printed, "shown", "printed", lineterm="", n=1))
+
+
+def wants_data(command):
+    return "routing_trace" in command or "Qwen3-30B-A3B" in command
 
 
 def check_transcripts(program, page):
     failures = 0
-    with tempfile.TemporaryDirectory() as folder:
-        session = Session(program, folder)
+    with tempfile.TemporaryDirectory() as folder, Session(program, folder) as session:
         for number, block in blocks(page):
             if block and re.match(r"(awk|cat) ", block[0]):
                 session.run("\n".join(block))
             for command, shown in steps(block):
+                if OTHERS.match(command) or (wants_data(command) and not DATA):
+                    continue
                 difference = session.check(command, shown)
                 if difference:
                     failures += 1
                     print(f"{page}:{number}: $ {command}")
                     print("\n".join(difference))
     return failures
+
+
+def commands(page):
+    """The commands of wideep in a page's blocks: the number of the block's line, and the words."""
+    for number, block in blocks(page):
+        text = "\n".join(line.removeprefix("$ ") for line in block).replace("\\\n", " ")
+        for line in text.splitlines():
+            found = re.match(r"\s*(?:build/)?wideep ([a-z].*)", re.split(r"\s#\s|2>|\|", line)[0])
+            if found:
+                yield number, found[1].split()
+
+
+class Helps:
+    """What `wideep COMMAND --help` lists."""
+
+    def __init__(self, program):
+        self.program = program
+        self.texts = {}
+
+    def of(self, name):
+        if name not in self.texts:
+            ended = subprocess.run([self.program, *name, "--help"], capture_output=True, text=True,
+                                   check=False)
+            self.texts[name] = ended.stdout if ended.returncode == 0 else ""
+        return self.texts[name]
+
+    def wrong_words(self, words):
+        """Options that the command does not have, and commands that there are not."""
+        name = ()
+        for word in words:
+            option = re.match(r"\[?(--[a-z][a-z-]*)", word)
+            if option and option[1] not in re.findall(r"--[a-z][a-z-]*", self.of(name)):
+                yield f"wideep {' '.join(name)} has no option {option[1]}"
+            elif re.search(rf"^  {re.escape(word)}  ", self.of(name), re.M):
+                name += (word,)
+            elif "SUBCOMMAND" in self.of(name) and word == words[len(name)] and not option:
+                yield f"there is no command wideep {' '.join((*name, word))}"
+
+
+def check_options(page, helps):
+    failures = 0
+    for number, words in commands(page):
+        for wrong in helps.wrong_words(words):
+            failures += 1
+            print(f"{page}:{number}: {wrong}")
+    return failures
+
+
+def check_families():
+    """README.md counts the families that docs/models.md has a row for."""
+    with open(os.path.join(ROOT, "docs", "models.md"), encoding="utf-8") as file:
+        rows = len(re.findall(r"^\| `[a-z0-9_]+`.*\| \d+ \|$|^\| `[a-z0-9_]+`.*\| as V3 \|$", file.read(), re.M))
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        counted = int(re.search(r"(\d+) families as published", file.read())[1])
+    if rows == counted:
+        return 0
+    print(f"README.md counts {counted} families, and docs/models.md has {rows}")
+    return 1
 
 
 def ratios(text):
@@ -112,8 +251,7 @@ def check_demo(program):
         shown = ratios(file.read())
     generate = (f"wideep generate --model {ROOT}/models/reference --prompts "
                 f"{ROOT}/demo/prompts.jsonl --max-tokens 48 --ranks 8")
-    with tempfile.TemporaryDirectory() as folder:
-        session = Session(program, folder)
+    with tempfile.TemporaryDirectory() as folder, Session(program, folder) as session:
         session.run(f"{generate} --routing-log before.json --expert-statistic-path statistics "
                     "--expert-statistic-iter-range 0-40")
         session.run("wideep balance plan --stats statistics --ep-size 8 --num-slots 40 "
@@ -128,8 +266,14 @@ def check_demo(program):
 
 
 def main():
-    program = sys.argv[1]
-    failures = sum(check_transcripts(program, page) for page in TRANSCRIPTS) + check_demo(program)
+    program, *chosen = sys.argv[1:]
+    os.environ["WIDEEP_ISA"] = "avx2"  # every machine has it, and others round differently
+    failures = 0
+    helps = Helps(program)
+    for page in chosen or PAGES:
+        failures += check_options(page, helps) + check_transcripts(program, page)
+    if not chosen:
+        failures += check_families() + check_demo(program)
     return 1 if failures else 0
 
 
