@@ -69,4 +69,12 @@ table inet silence {
 }
 RULES
 }
+# cut <node> <other>: what the one sends to the other is dropped; until heal <node>.
+cut() {
+  ip netns exec "$name-$1" nft -f - <<RULES || skip "no nft rules"
+table inet silence {
+  chain out { type filter hook output priority 0; ip daddr 10.217.0.$(($2 + 1)) drop; }
+}
+RULES
+}
 heal() { ip netns exec "$name-$1" nft delete table inet silence; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests a service over three nodes (wideep serve --nnodes) in network namespaces, with 1 ms between
-# them: a node falls silent, is heard again, and dies, while clients ask.
+# them: a node falls silent, is heard again, and dies, and two cannot reach each other, while
+# clients ask.
 #
 #   scripts/test_service_nodes.sh [path of wideep] [path of delay_relay]
 #
@@ -139,6 +140,16 @@ compute 4
 start_node 1
 compute 6
 echo "node 1 was killed and started again: all compute"
+cut 1 2
+compute 4
+line=$(grep "node 2 is left out" "$work/node0.log") || fail "no line on nodes that are cut apart"
+echo "nodes 1 and 2 are cut apart, not from node 0: $line"
+sleep 1.5
+[[ -z $(ranks_on 2) ]] || fail "a node that is left out computes on: $(ranks_on 2 | xargs)"
+heal 1
+compute 6
+grep -q "nodes 1 and 2 reach each other again" "$work/node0.log" || fail "no line on their return"
+echo "they reach each other again: all compute"
 touch "$work/enough"
 wait $asking || fail "clients: $(cat "$work/asked")"
 cat "$work/asked"

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <string_view>
 
 #include "server/http_client_testing.h"
 
@@ -29,15 +30,16 @@ constexpr int kLast = 1000;  // where events come that are of no answer
 constexpr auto kShortSilence = 20ms;
 
 std::string without_identity(const std::string& text) {
-  json value = json::parse(text, nullptr, false);
-  if (value.is_discarded() || !value.is_object()) return text;
-  value.erase("id");
-  value.erase("created");
-  // How much of a prompt another rank had cached depends on who computed what before.
-  if (value.contains("usage") && value["usage"].is_object()) {
-    value["usage"].erase("prompt_tokens_details");
-  }
-  return value.dump();
+  const json value = json::parse(text, nullptr, false);
+  return value.is_object() ? lasting(value).dump() : text;
+}
+
+// The identity in a body or in an event, also of one that is about it.
+std::string id_in(const std::string& text) {
+  const json value = json::parse(text, nullptr, false);
+  if (!value.is_object()) return "";
+  const json& of = value.contains("response") ? value["response"] : value;
+  return of.is_object() && of.contains("id") && of["id"].is_string() ? of["id"] : "";
 }
 
 std::string name_of(pid_t process) {
@@ -100,6 +102,7 @@ PlainReply ask_plainly(int port, const std::string& path, const json& body) {
   const bool is_stream = all.substr(0, end).find("chunked") != all.npos;
   if (!is_stream) {
     reply.text = without_identity(all.substr(end + 4));
+    reply.id = id_in(all.substr(end + 4));
     reply.arrivals.clear();
     return reply;
   }
@@ -115,10 +118,16 @@ PlainReply ask_plainly(int port, const std::string& path, const json& body) {
     const std::string event = events.substr(at, next - at);
     at = next + 2;
     if (event.starts_with(':')) continue;  // a comment, where nothing came for a while
-    const json value = json::parse(event.substr(6), nullptr, false);
+    constexpr std::string_view kData = "data: ";
+    const size_t data = event.starts_with(kData) ? 0 : event.find("\ndata: ") + 1;
+    const std::string text = event.substr(data + kData.size());
+    if (event.starts_with("event: ping")) continue;
+    const json value = json::parse(text, nullptr, false);
     const bool is_part = value.is_object() && value.contains("choices");
-    const int answer = is_part ? value["choices"].at(0).value("index", 0) : kLast;
-    of_answers[answer] += (is_part ? without_identity(event.substr(6)) : event) + '\n';
+    const bool has_answer = is_part && !value["choices"].empty();
+    const int answer = has_answer ? value["choices"].at(0).value("index", 0) : kLast;
+    of_answers[answer] += event.substr(0, data) + without_identity(text) + '\n';
+    if (reply.id.empty()) reply.id = id_in(text);
   }
   for (const auto& [answer, part] : of_answers) reply.text += part;
   return reply;
@@ -127,7 +136,10 @@ PlainReply ask_plainly(int port, const std::string& path, const json& body) {
 FaultLoad::FaultLoad(const Options& options)
     : options_(options), expected_(static_cast<size_t>(options.num_requests)) {}
 
-json FaultLoad::body_of(int request) const {
+MixedRequest FaultLoad::request_of(int request) const {
+  if (options_.mixed) {
+    return mixed_request(request, options_.max_tokens, options_.routed_experts);
+  }
   const size_t start = static_cast<size_t>(request) * 3 % options_.text.size();
   const std::string prompt = options_.text.substr(start) + std::to_string(request % 7);
   json body = {{"model", "m"},
@@ -146,7 +158,9 @@ json FaultLoad::body_of(int request) const {
     if (request % 3 == 1) body["logprobs"] = 2;
     if (request % 6 == 2) body["n"] = 2;
   }
-  return body;
+  return {.kind = is_chat(request) ? "chat" : "completion",
+          .path = is_chat(request) ? "/v1/chat/completions" : "/v1/completions",
+          .body = body};
 }
 
 void FaultLoad::complain(int request, const PlainReply& reply) {
@@ -160,14 +174,15 @@ void FaultLoad::complain(int request, const PlainReply& reply) {
   const auto [a, b] = std::ranges::mismatch(reply.text, wanted);
   const auto at = static_cast<size_t>(a - reply.text.begin());
   problems_.push_back(fmt::format(
-      "request {}: status {}, {}; differs at byte {} of {} ({} wanted): '{}' instead of '{}'",
-      request, reply.status, reply.error.empty() ? "no error" : reply.error, at, reply.text.size(),
+      "request {} ({}): status {}, {}; differs at byte {} of {} ({} wanted): '{}' instead of '{}'",
+      request, request_of(request).kind, reply.status, reply.error.empty() ? "no error" : reply.error, at, reply.text.size(),
       wanted.size(), reply.text.substr(at, 120), wanted.substr(std::min(at, wanted.size()), 120)));
 }
 
 void FaultLoad::learn(int port) {
   for (int request = 0; request < options_.num_requests; ++request) {
-    const PlainReply reply = ask_plainly(port, path_of(request), body_of(request));
+    const MixedRequest asked = request_of(request);
+    const PlainReply reply = ask_plainly(port, asked.path, asked.body);
     expected_[static_cast<size_t>(request)] = reply.text;
     if (reply.status != 200 || !reply.error.empty()) complain(request, reply);
   }
@@ -175,7 +190,7 @@ void FaultLoad::learn(int port) {
 
 void FaultLoad::start(int port) {
   port_ = port;
-  stops_ = false;
+  stops_ = ends_ = false;
   for (int client = 0; client < options_.num_clients; ++client) {
     clients_.emplace_back([this, client] { run(client); });
   }
@@ -191,16 +206,34 @@ void FaultLoad::run(int client) {
   std::mt19937 random(static_cast<uint32_t>(client));
   while (!stops_) {
     const int request = std::uniform_int_distribution(0, options_.num_requests - 1)(random);
-    const PlainReply reply = ask_plainly(port_, path_of(request), body_of(request));
+    const MixedRequest asked = request_of(request);
+    const PlainReply reply = ask_plainly(port_, asked.path, asked.body);
+    if (ends_ && (reply.status == 503 || reply.error == "no reply")) return;
     const bool is_right = reply.status == 200 && reply.error.empty() &&
                           reply.text == expected_[static_cast<size_t>(request)];
     if (!is_right) complain(request, reply);
     ++replies_;
+    if (is_right && asked.is_stored) get_stored(request, reply);
     const std::lock_guard lock(mutex_);
     for (size_t i = 1; i < reply.arrivals.size(); ++i) {
       if (reply.arrivals[i] - reply.arrivals[i - 1] < kShortSilence) continue;
       silences_.push_back({reply.arrivals[i - 1], reply.arrivals[i]});
     }
+  }
+}
+
+// It is what was answered, or gone with the serving process that had it.
+void FaultLoad::get_stored(int request, const PlainReply& reply) {
+  const server::Reply got = server::ask(port_, "GET", "/v1/responses/" + reply.id);
+  if (got.status == 404 || (ends_ && got.status != 200)) return;
+  const json stored = json::parse(got.body, nullptr, false);
+  const bool is_right = got.status == 200 && stored.is_object() && stored.value("id", "") == reply.id &&
+                        reply.text.find(lasting(stored["output"]).dump()) != reply.text.npos;
+  if (is_right) return;
+  const std::lock_guard lock(mutex_);
+  if (problems_.size() < kMostProblems) {
+    problems_.push_back(fmt::format("request {}, stored: status {}, {}; answered: {}", request,
+                                    got.status, got.body, reply.text));
   }
 }
 

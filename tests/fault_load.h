@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "command.h"
+#include "mixed_requests.h"
 
 namespace wideep::tests {
 
@@ -36,6 +37,7 @@ std::vector<std::string> own_deaths(const std::string& log);
 struct PlainReply {
   int status = 0;
   std::string text;   // all events, or the body
+  std::string id;     // of the object that was made; "": it has none
   std::string error;  // of the connection; "": none
   // When the parts of a stream came.
   std::vector<std::chrono::steady_clock::time_point> arrivals;
@@ -49,14 +51,19 @@ class FaultLoad {
     int num_clients = 8;
     int max_tokens = 48;
     bool chats = false;  // some of them
+    // Instead: of every kind (mixed_requests.h). The server has their template and parser.
+    bool mixed = false;
+    bool routed_experts = false;  // with mixed: the server returns them
     std::string text = "The quick brown fox jumps over the lazy dog and runs into the wood again";
   };
   explicit FaultLoad(const Options& options);
 
   // Asks for every answer once, at a server that nothing happens to.
   void learn(int port);
-  // Asks until stop().
+  // Asks until stop(), or until the server takes no more: after end_is_near() a client that is
+  // refused, or finds nobody, goes.
   void start(int port);
+  void end_is_near() { ends_ = true; }
   void stop();
   // For the report: something is done to the server now.
   void note_fault();
@@ -69,18 +76,16 @@ class FaultLoad {
 
  private:
   using Clock = std::chrono::steady_clock;
-  nlohmann::json body_of(int request) const;
+  MixedRequest request_of(int request) const;
   bool is_chat(int request) const { return options_.chats && request % 5 == 4; }
-  const char* path_of(int request) const {
-    return is_chat(request) ? "/v1/chat/completions" : "/v1/completions";
-  }
   void run(int client);
+  void get_stored(int request, const PlainReply& reply);
   void complain(int request, const PlainReply& reply);
 
   Options options_;
   std::vector<std::string> expected_;  // [num_requests]
   int port_ = 0;
-  std::atomic<bool> stops_{false};
+  std::atomic<bool> stops_{false}, ends_{false};
   std::atomic<int64_t> replies_{0};
   std::vector<std::thread> clients_;
   mutable std::mutex mutex_;  // guards the members below

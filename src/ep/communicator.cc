@@ -63,7 +63,7 @@ Status check_options(const CommunicatorOptions& options) {
 // Fails the group, so that the other ranks do not wait for this one. They get this error.
 Status fail_group(transport::Endpoint& endpoint, std::string why) {
   const Status status = invalid_input(fmt::format("rank {}: {}", endpoint.rank(), std::move(why)));
-  endpoint.memory().fail(status);
+  endpoint.fail_group(status);
   return status;
 }
 

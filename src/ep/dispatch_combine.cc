@@ -79,7 +79,7 @@ Status DispatchCombine::open() {
     auto own =
         base::SharedBytes::create("results of own tokens", buffers_.layout.own_results_bytes());
     if (!own.ok()) {
-      endpoint_.memory().fail(own.status());
+      endpoint_.fail_group(own.status());
       return own.status();
     }
     own_results_.push_back(std::move(own).value());
@@ -95,7 +95,7 @@ Status DispatchCombine::open() {
 // Fails the whole group: otherwise the other ranks would wait for this one until their deadline.
 Status DispatchCombine::fail_group(const std::string& why) const {
   const Status status = invalid_input(fmt::format("rank {}: {}", endpoint_.rank(), why));
-  endpoint_.memory().fail(status);
+  endpoint_.fail_group(status);
   return status;
 }
 

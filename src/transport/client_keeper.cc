@@ -41,7 +41,13 @@ ClientKeeper::ClientKeeper(int listener, std::function<Result<int>(int socket)> 
     : listener_(listener),
       companion_(std::move(companion)),
       most_clients_(std::min(most_clients, clients_for_descriptors(num_ranks))),
-      is_by_descriptors_(most_clients_ < most_clients) {}
+      is_by_descriptors_(most_clients_ < most_clients) {
+  if (listener_ < 0 || !is_by_descriptors_) return;
+  log::warn(
+      "http: the limit of open files leaves room for {} client{} at a time, not {}; more wait "
+      "(raise ulimit -n)",
+      most_clients_, most_clients_ == 1 ? "" : "s", most_clients);
+}
 
 void ClientKeeper::begin(NoteSocket notes) {
   notes_ = std::move(notes);

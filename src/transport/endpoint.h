@@ -89,6 +89,8 @@ class Endpoint {
   int world_rank() const { return world_rank(rank_); }
   SharedMemory& memory() const { return *memory_; }
   std::byte* segment(int rank) const { return memory_->segment(world_rank(rank)); }
+  // Fails the group with an error of this rank itself, which the others would wait for.
+  void fail_group(const Status& status) const { memory_->fail(status, world_rank()); }
 
   // Raises this rank's flag of `channel` to `value` for the whole group. A rank that sees the value
   // sees everything this rank wrote before. REQUIRES: `value` is greater than the flag's value.

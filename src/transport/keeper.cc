@@ -23,8 +23,10 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/try.h"
 #include "transport/client_keeper.h"
+#include "transport/node_cuts.h"
 #include "transport/rank_host.h"
 #include "transport/signal_queue.h"
 
@@ -50,6 +52,11 @@ constexpr milliseconds kYoungFront{3'000};
 // A node that does not open the pipes of its rank by then is lost.
 constexpr milliseconds kPipesPatience{2'000};
 constexpr int kMostNodeEvents = 1024;  // at once
+constexpr size_t kMostShown = 512;     // of a node's words in a line of the log
+// A rank that fails of itself so soon after it has joined is started again later each time, and an
+// epoch that is given up so soon is followed later by the next.
+constexpr milliseconds kYoungEpoch{5'000};
+constexpr milliseconds kLongestEpochPause{5'000};
 
 struct RankState {
   bool is_there = false;  // its process is started, and was not seen to end
@@ -84,7 +91,9 @@ class Keeper {
                      clients_.forget();
                      if (options_.nodes != nullptr) options_.nodes->forget();
                    }},
-              rank, memory_, signals_) {}
+              rank, memory_, signals_) {
+    if (options.place != nullptr) cuts_.emplace(options.place->nodes);
+  }
   ~Keeper();
 
   Status run();
@@ -112,6 +121,12 @@ class Keeper {
   void kill_rank(int rank);
   void ask_to_end(int rank);
   void rank_ended(int rank, const std::string& how, int64_t value);
+  void rank_left(int rank, uint32_t epoch, const std::string& why, int cut_from);
+  void note_cut(int rank, int cut_from, const std::string& why);
+  void leave_out(int node, const std::string& why);
+  void ask_for_mended();
+  void nodes_reach_each_other(int a, int b);
+  bool can_start_on(int node) const;
   void take(const RankHost::Event& event);
   void take(NodeServer::Event event);
   void tell_nodes(const NodeMessage& message);
@@ -157,6 +172,11 @@ class Keeper {
 
   Membership::State announced_ = Membership::State::kNone;  // to the ranks
   std::optional<Clock::time_point> leave_by_;               // the roll call
+  // Since when there is the present epoch; how many in a row were given up soon though nobody had
+  // died, and so how long none is formed.
+  Clock::time_point epoch_since_, form_after_;
+  int given_up_ = 0;
+  std::optional<NodeCuts> cuts_;  // if there are several nodes
   bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
   int stop_signal_ = 0;                       // the first one; 0: none
@@ -398,7 +418,8 @@ void Keeper::rank_ended(int rank, const std::string& how, int64_t value) {
   const bool was_starting = membership_.place(rank) == Membership::Place::kStarting;
   if (was_starting && ending_ && membership_.members().epoch > 0) value = Note::kExpected;
   if (value == Note::kDone) value = Note::kOwnFault;
-  state.early_deaths = state.has_joined ? 0 : state.early_deaths + 1;
+  const bool is_young = value == Note::kOwnFault && Clock::now() - epoch_since_ < kYoungEpoch;
+  state.early_deaths = state.has_joined && !is_young ? 0 : state.early_deaths + 1;
   const int doublings = std::min(state.early_deaths, 10);
   state.not_before =
       Clock::now() + (state.early_deaths == 0
@@ -412,6 +433,71 @@ void Keeper::rank_ended(int rank, const std::string& how, int64_t value) {
   if (membership_.members().epoch == 0 && !ending_ && can_go_on()) end_all(failed(how));
 }
 
+// A member that leaves an epoch that nobody has died in says why.
+void Keeper::rank_left(int rank, uint32_t epoch, const std::string& why, int cut_from) {
+  const bool is_first = membership_.state() == Membership::State::kIntact &&
+                        membership_.place(rank) == Membership::Place::kMember &&
+                        membership_.members().epoch == epoch;
+  const bool knows = membership_.place(rank) == Membership::Place::kMember &&
+                     membership_.members().epoch == epoch && !ending_;
+  membership_.left(rank, epoch);
+  if (knows && cut_from != Link::kNone) return note_cut(rank, cut_from, why);
+  if (!is_first || ending_) return;
+  const auto now = Clock::now();
+  given_up_ = now - epoch_since_ < kYoungEpoch ? given_up_ + 1 : 1;
+  const auto pause =
+      std::min(kFirstRestartPause * (1 << std::min(given_up_, 10)), kLongestEpochPause);
+  if (given_up_ > 1) form_after_ = now + pause;
+  log::warn("the ranks leave their group, and join anew{}: {}",
+            given_up_ > 1 ? fmt::format(" in {} ms", pause.count()) : "",
+            why.empty() ? fmt::format("rank {} has left", rank) : why);
+}
+
+// ---- nodes that cannot reach each other ----
+
+void Keeper::note_cut(int rank, int cut_from, const std::string& why) {
+  const bool is_rank = cut_from >= 0 && cut_from < options_.group.num_ranks;
+  if (!is_rank || options_.place == nullptr || node_of(rank) == node_of(cut_from)) return;
+  if (!cuts_->cut(node_of(rank), node_of(cut_from), Clock::now())) return;
+  for (const int node : cuts_->left_out()) leave_out(node, why);
+}
+
+// Its ranks end, so that the others go on without them, and start again when they can be reached.
+void Keeper::leave_out(int node, const std::string& why) {
+  const auto ranks = options_.place->nodes.ranks_of(node);
+  if (std::ranges::none_of(ranks, [this](int rank) { return at(rank).is_there; })) return;
+  const int others = membership_.wanted() - static_cast<int>(ranks.size());
+  log::warn("node {} is left out until it reaches the others again: {}{}", node, why,
+            others < membership_.least() ? "; requests wait, since all ranks are needed" : "");
+  for (const int rank : ranks) {
+    kill_rank(rank);
+    rank_ended(rank, fmt::format("rank {} is left out with node {}", rank, node), Note::kKilled);
+  }
+}
+
+// Each node that is left out tries to connect to a rank of the one that it could not reach.
+void Keeper::ask_for_mended() {
+  for (const NodeCuts::Ask& ask : cuts_->due(Clock::now())) {
+    const auto ranks = options_.place->nodes.ranks_of(ask.to);
+    const auto listens = std::ranges::find_if(
+        ranks, [this](int rank) { return at(rank).is_there && at(rank).address.port != 0; });
+    if (listens == ranks.end()) continue;
+    options_.nodes->send(
+        ask.from, {.kind = ToNode::kReach, .rank = *listens, .text = at(*listens).address.text()});
+  }
+}
+
+void Keeper::nodes_reach_each_other(int a, int b) {
+  if (std::ranges::none_of(cuts_->left_out(), [&](int out) { return out == a || out == b; }))
+    return;
+  cuts_->mend(a, b);
+  log::warn("nodes {} and {} reach each other again", std::min(a, b), std::max(a, b));
+}
+
+bool Keeper::can_start_on(int node) const {
+  return options_.nodes->is_up(node) && !std::ranges::binary_search(cuts_->left_out(), node);
+}
+
 void Keeper::take(const RankHost::Event& event) {
   switch (event.kind) {
     case RankHost::Event::Kind::kReady:
@@ -420,7 +506,7 @@ void Keeper::take(const RankHost::Event& event) {
       }
       return membership_.ready(event.rank);
     case RankHost::Event::Kind::kLeft:
-      return membership_.left(event.rank, event.epoch);
+      return rank_left(event.rank, event.epoch, event.text, event.cut_from);
     case RankHost::Event::Kind::kDied:
       return rank_ended(event.rank, event.text, event.how);
   }
@@ -434,6 +520,7 @@ void Keeper::take(NodeServer::Event event) {
       return;
     case Kind::kDown:
       log::warn("node {} is lost: {}", event.node, event.why);
+      cuts_->forget(event.node);
       for (const int rank : options_.place->nodes.ranks_of(event.node)) {
         rank_ended(rank, fmt::format("rank {} is lost with node {}", rank, event.node),
                    Note::kKilled);
@@ -455,6 +542,10 @@ void Keeper::take(NodeServer::Event event) {
       break;
   }
   const NodeMessage& message = event.message;
+  if (message.kind == ToNode::kReached && message.rank >= 0 &&
+      message.rank < options_.group.num_ranks && node_of(message.rank) != event.node) {
+    return nodes_reach_each_other(event.node, node_of(message.rank));
+  }
   const bool is_its_rank = message.rank >= 0 && message.rank < options_.group.num_ranks &&
                            node_of(message.rank) == event.node;
   if (!is_its_rank) return;
@@ -465,7 +556,8 @@ void Keeper::take(NodeServer::Event event) {
       }
       return membership_.ready(message.rank);
     case ToNode::kLeft:
-      return membership_.left(message.rank, message.epoch);
+      return rank_left(message.rank, message.epoch, base::printable(message.text, kMostShown),
+                       static_cast<int>(message.value));
     case ToNode::kDied:
       return rank_ended(message.rank, message.text, message.value);
     default:
@@ -512,6 +604,8 @@ std::optional<Clock::time_point> Keeper::next_deadline() const {
     if (at) next = std::min(next.value_or(*at), *at);
   };
   for (const auto& at : {leave_by_, fail_at_, kill_at_}) consider(at);
+  if (Clock::now() < form_after_) consider(form_after_);
+  if (cuts_ && !cuts_->is_empty()) consider(cuts_->next_due());
   consider(clients_.next_deadline());
   consider(host_.next_deadline());
   if (options_.nodes != nullptr) consider(options_.nodes->next_deadline());
@@ -519,7 +613,7 @@ std::optional<Clock::time_point> Keeper::next_deadline() const {
   if (front_stopped_at_) consider(*front_stopped_at_ + kStoppedPatience);
   if (!ending_) {
     for (const int rank : membership_.missing()) {
-      const bool can_start = is_here(rank) || options_.nodes->is_up(node_of(rank));
+      const bool can_start = is_here(rank) || can_start_on(node_of(rank));
       if (can_start) consider(ranks_[static_cast<size_t>(rank)].not_before);
     }
   }
@@ -585,7 +679,7 @@ void Keeper::step() {
 void Keeper::start_missing() {
   for (const int rank : membership_.missing()) {
     if (Clock::now() < at(rank).not_before) continue;
-    if (!is_here(rank) && !options_.nodes->is_up(node_of(rank))) continue;
+    if (!is_here(rank) && !can_start_on(node_of(rank))) continue;
     if (!can_go_on()) return;
     if (const Status status = start_rank(rank); !status.ok()) {
       log::warn("{}", status.message());
@@ -639,10 +733,11 @@ void Keeper::change_epoch() {
     leave_by_.reset();
     announced_ = State::kNone;
   }
-  if (ending_ || waits_for_pipes()) return;
+  if (ending_ || waits_for_pipes() || Clock::now() < form_after_) return;
   const auto members = membership_.form();
   if (!members || !can_go_on()) return;
   announced_ = State::kIntact;
+  epoch_since_ = Clock::now();
   std::vector<PeerAddress> addresses;
   if (options_.nodes != nullptr) {
     for (const RankState& each : ranks_) addresses.push_back(each.address);
@@ -673,6 +768,7 @@ void Keeper::enforce_deadlines() {
   const auto now = Clock::now();
   host_.kill_hanging();
   watch_front();
+  if (cuts_) ask_for_mended();
   if (front_stopped_at_ && now >= *front_stopped_at_ + kStoppedPatience) {
     front_stopped_at_.reset();
     ::kill(front_, SIGKILL);

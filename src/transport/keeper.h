@@ -15,6 +15,10 @@
 //  - A rank hangs: a member that waits for it fails at its deadline and leaves; then all have
 //    leave_timeout to leave. Who does not answer is killed. A rank that is stopped (SIGSTOP) is
 //    killed after a moment.
+//  - A rank fails of itself (out of memory, for example): it says why, dies, and is started again,
+//    each time later if it fails again.
+//  - Two nodes cannot reach each other, though both reach this one: one of them is left out, its
+//    ranks end, until it reaches the other again (transport/node_cuts.h).
 //  - A node is lost: all its ranks have died. Its own keeper kills them if it still runs, and
 //    connects again (transport/node_client.h).
 //  - A rank dies before the first epoch: an error, as without a keeper.

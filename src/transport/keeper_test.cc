@@ -460,6 +460,54 @@ TEST_F(Keeping, ARankThatThrowsDiesOfItself) {
       }));
 }
 
+// It fails its group with an error of its own, which the next group would have, too.
+TEST_F(Keeping, ARankThatCannotGoOnItselfDoesNotHoldUpTheOthers) {
+  const SharedCount starts, joins;
+  EXPECT_OK(keep(
+      options(2),
+      [&](Listener& ranks, KeptRanks&) -> Status {
+        WIDEEP_TRY(ranks.wait_for({0, 1}));
+        WIDEEP_TRY(ranks.wait_for_deaths(2));
+        for (const RankDied& death : ranks.deaths()) {
+          const bool says_why = death.how.find("no 1 MiB is left") != death.how.npos;
+          if (death.rank != 1 || !death.is_own_fault || !says_why) return failed(death.how);
+        }
+        WIDEEP_TRY(ranks.wait_for({0}));  // while the other one waits for its next try
+        WIDEEP_TRY(ranks.wait_for({0, 1}));
+        if (joins.next() > 10) return failed("the others have joined again and again");
+        return ranks.end();
+      },
+      [&](Seat& seat) -> Status {
+        if (seat.rank() == 0) return rank_body(seat, [&] { joins.next(); });
+        if (starts.next() > 2) return rank_body(seat);
+        WIDEEP_TRY_ASSIGN(const auto members, seat.join());
+        WIDEEP_TRY(seat.messenger().send(fmt::format("{} {} 0 0 1", ::getpid(), members->epoch)));
+        const Status own = failed("no 1 MiB is left");
+        seat.world().fail_group(own);
+        return seat.has_lost(own) ? failed("it would join again") : own;
+      }));
+}
+
+// Its members find it broken though all are there.
+TEST_F(Keeping, GroupsThatAreGivenUpFollowEachOtherEverMoreSlowly) {
+  const SharedCount joins;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_OK(keep(
+      options(2),
+      [](Listener& ranks, KeptRanks&) -> Status {
+        WIDEEP_TRY(ranks.wait_for({0, 1}));
+        return ranks.end();
+      },
+      [&](Seat& seat) -> Status {
+        for (int i = 0; seat.rank() == 1 && i < 4; ++i) {
+          WIDEEP_TRY(seat.join().status());
+          seat.world().memory().fail(failed("the network is tired"));
+        }
+        return rank_body(seat);
+      }));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 200ms + 400ms + 800ms);
+}
+
 // ---- fronts that die ----
 
 // dies: how the first one does.

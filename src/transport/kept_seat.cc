@@ -71,7 +71,12 @@ Result<std::optional<Members>> KeptSeat::join() {
   FaultDrill::pass(epoch_ == 0 ? FaultDrill::Step::kLoaded : FaultDrill::Step::kLeaving);
   Note note{
       .kind = epoch_ == 0 ? Note::Kind::kReady : Note::Kind::kLeft, .epoch = epoch_, .rank = rank_};
-  if (listener_ >= 0) note.set_text(local_address(listener_).text());
+  if (epoch_ > 0) {
+    note.set_text(memory_->failure().message());
+    note.value = link_ != nullptr ? link_->cut_from() : Link::kNone;
+  } else if (listener_ >= 0) {
+    note.set_text(local_address(listener_).text());
+  }
   const bool sent = host_.send(note);
   std::array<int, 2> fds;
   if (!sent || host_.receive(&note, true, &fds) != NoteSocket::Got::kNote) {
@@ -108,8 +113,10 @@ void KeptSeat::enter(const Members& members) {
   world_->set_bridge(bridge_.get());
 }
 
-// The group fails when the keeper says so, at a deadline of a member, or with a connection.
+// The group fails when the keeper says so, at a deadline of a member, or with a connection. A rank
+// that has failed it because it cannot go on itself would fail the next one, too.
 bool KeptSeat::has_lost(const Status& ended) const {
+  if (memory_->failed_rank() == rank_) return false;
   return memory_->control().broken_epoch.load() == epoch_ ||
          ended.code() == StatusCode::kDeadlineExceeded || !memory_->failure().ok();
 }

@@ -47,6 +47,10 @@ class Link {
   virtual bool has_sent_all() = 0;
   // Ok while the link works; else its first error.
   virtual Status failure() const { return {}; }
+  // With failure(): a rank whose machine does not answer any more though its process may run, as
+  // where the network between the two is cut. kNone: it has failed otherwise, or not at all.
+  static constexpr int kNone = -1;
+  virtual int cut_from() const { return kNone; }
 
  protected:
   static constexpr std::chrono::microseconds kPollPause{50};

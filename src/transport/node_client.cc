@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,8 +130,15 @@ class NodeClient::Run {
                .place = &options.place,
                .before_epoch = options.before_epoch,
                .after_death = options.after_death,
-               .close_inherited = [this] { stream_ = NodeStream(); }},
+               .close_inherited =
+                   [this] {
+                     stream_ = NodeStream();
+                     end_reach();
+                   }},
               rank, memory, signals_) {}
+  ~Run() { end_reach(); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   Result<Ended> run() {
     stream_.heard();
@@ -141,6 +149,7 @@ class NodeClient::Run {
       while (auto event = host_.next_event()) pass_on(*event);
       stream_.write();
       take_messages();
+      look_at_reach();
       host_.kill_hanging();
       pulse();
       if (stop_at_ && Clock::now() >= *stop_at_) ended_ = Ended::kStopped;
@@ -168,6 +177,7 @@ class NodeClient::Run {
   void wait() const {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {stream_.socket(), POLLIN, 0}};
     if (stream_.has_unsent()) fds[1].events |= POLLOUT;
+    if (reach_.socket >= 0) fds.push_back({reach_.socket, POLLOUT, 0});
     host_.add_descriptors(&fds);
     auto until = has_more_ ? Clock::now() : next_pulse_;
     if (const auto at = host_.next_deadline()) until = std::min(until, *at);
@@ -210,7 +220,7 @@ class NodeClient::Run {
     stream_.send({.kind = kind,
                   .epoch = event.epoch,
                   .rank = event.rank,
-                  .value = event.how,
+                  .value = kind == Kind::kLeft ? event.cut_from : event.how,
                   .text = std::move(text)});
   }
   // The pipes of a rank are a connection to the service of their own.
@@ -253,6 +263,8 @@ class NodeClient::Run {
       case Kind::kEpoch:
         if (can_go_on()) take_epoch(message);
         return;
+      case Kind::kReach:
+        return begin_to_reach(message);
       case Kind::kRefused:
         failure_ = refused(message);
         return;
@@ -266,6 +278,27 @@ class NodeClient::Run {
       default:
         return;
     }
+  }
+  // Whether the network leads to a rank again. Its kernel answers; the rank sees a connection that
+  // says nothing and ends.
+  void begin_to_reach(const NodeMessage& message) {
+    end_reach();
+    const auto address = parse_address(message.text);
+    const auto socket = address.ok() ? begin_to_connect(*address) : Result<int>(address.status());
+    if (socket.ok()) reach_ = {.rank = message.rank, .socket = *socket};
+  }
+  void look_at_reach() {
+    if (reach_.socket < 0) return;
+    pollfd ready{reach_.socket, POLLOUT, 0};
+    if (::poll(&ready, 1, 0) <= 0) return;
+    int error = 0;
+    socklen_t length = sizeof(error);
+    ::getsockopt(reach_.socket, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error == 0) stream_.send({.kind = Kind::kReached, .rank = reach_.rank});
+    end_reach();
+  }
+  void end_reach() {
+    if (reach_.socket >= 0) ::close(std::exchange(reach_.socket, -1));
   }
   bool can_go_on() {
     failure_ = can_go_on_ ? can_go_on_() : Status();
@@ -305,6 +338,10 @@ class NodeClient::Run {
   const std::function<Status()>& can_go_on_;
   SignalQueue signals_;
   RankHost host_;  // its destructor ends the ranks
+  struct Reach {
+    int rank = 0;
+    int socket = -1;  // −1: none is being reached
+  } reach_;
   Clock::time_point next_pulse_ = Clock::now();
   bool has_more_ = false;  // messages that have come and were not taken yet
   bool is_heard_ = false;  // node 0 may still load its weights

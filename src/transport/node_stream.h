@@ -35,8 +35,9 @@ struct NodeMessage {
     kSettings,  // text: names and values
     kUp,        // it can start ranks
     kReady,     // rank, text: where it listens
-    kLeft,      // rank, epoch
+    kLeft,      // rank, epoch, text: why, value: a rank that it cannot reach, −1: none
     kDied,      // rank, text: how, value: as Note::kRankDied
+    kReached,   // rank: of kReach
     // service → node
     kGreeted,   // the first one: the node may say what it has
     kBusy,      // instead: this node is there already; text: which one. It may try again
@@ -49,6 +50,7 @@ struct NodeMessage {
     kClosing,   // the members are to leave after their iteration
     kBroken,    // epoch, text: why
     kEpoch,     // epoch, members, addresses
+    kReach,     // rank, text: where it listens; the node is to say whether it reaches it
     kStopping,  // the service has got a stop signal, and ends when its requests have
     kFinished,  // the service has ended
   };

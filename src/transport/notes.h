@@ -20,7 +20,9 @@ struct Note {
   enum class Kind : uint8_t {
     // rank → keeper
     kReady,  // has loaded, and asks to join; text: where it listens, if ranks are on several nodes
-    kLeft,   // epoch: is no member of it any more
+    // epoch: is no member of it any more; text: the group's error, if there is one; value: a rank
+    // that it cannot reach (Link::cut_from)
+    kLeft,
     // keeper → rank
     // epoch, ranks: is a member now; descriptors: to read commands from and to write messages to
     // instead of those before, because there is another front

@@ -264,8 +264,11 @@ void RankHost::take_note(int rank, const Note& note) {
       return;
     case Note::Kind::kLeft:
       at(rank).waits_for_keeper = true;
-      events_.push_back(
-          {.kind = Event::Kind::kLeft, .rank = rank, .epoch = note.epoch, .text = {}});
+      events_.push_back({.kind = Event::Kind::kLeft,
+                         .rank = rank,
+                         .epoch = note.epoch,
+                         .text = std::string(note.text_view()),
+                         .cut_from = static_cast<int>(note.value)});
       return;
     case Note::Kind::kFailed:
       at(rank).error = note.text_view();

@@ -72,7 +72,8 @@ class RankHost {
     enum class Kind { kReady, kLeft, kDied } kind = Kind::kReady;
     int rank = 0;
     uint32_t epoch = 0;           // kLeft
-    std::string text;             // kReady: where it listens; kDied: how
+    std::string text;             // kReady: where it listens; kLeft: why; kDied: how
+    int cut_from = Link::kNone;   // kLeft
     int64_t how = Note::kKilled;  // kDied
   };
   void add_descriptors(std::vector<pollfd>* fds) const;

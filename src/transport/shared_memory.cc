@@ -57,7 +57,7 @@ AgreedWords& SharedMemory::agreed_words(Group kind, int rank, uint32_t parity) c
   return words[2 * row + (parity & 1)];
 }
 
-void SharedMemory::fail(const Status& status) const {
+void SharedMemory::fail(const Status& status, int rank) const {
   if (status.ok()) return;
   Failure& failure = control().failure;
   // One rank wins the right to write the text. The release store of the code publishes it: a reader
@@ -66,6 +66,7 @@ void SharedMemory::fail(const Status& status) const {
   const size_t bytes = std::min(status.message().size(), Failure::kTextBytes - 1);
   std::memcpy(failure.text, status.message().data(), bytes);
   failure.text[bytes] = '\0';
+  failure.rank.store(rank);
   failure.code.store(1 + static_cast<uint32_t>(status.code()), std::memory_order_release);
 }
 
@@ -74,6 +75,7 @@ void SharedMemory::clear() const {
   ControlPage& page = control();
   page.failure.code.store(0);
   page.failure.claimed.store(0);
+  page.failure.rank.store(-1);
   page.change_requested.store(0);
 }
 

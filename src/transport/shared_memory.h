@@ -70,6 +70,7 @@ struct Failure {
   static constexpr size_t kTextBytes = 512;
   std::atomic<uint32_t> code{0};     // 0: none; else 1 + StatusCode, set after the text
   std::atomic<uint32_t> claimed{0};  // the first rank to exchange 0 for 1 writes the text
+  std::atomic<int32_t> rank{-1};     // that cannot go on; −1: none, or it is not known
   char text[kTextBytes] = {};
 };
 
@@ -116,10 +117,13 @@ class SharedMemory {
   AgreedWords& agreed_words(Group kind, int rank, uint32_t parity) const;
   ControlPage& control() const { return *reinterpret_cast<ControlPage*>(bytes_.data()); }
 
-  // Fails the group. Only the first error is kept. Any rank or the parent may call it.
-  void fail(const Status& status) const;
+  // Fails the group. Only the first error is kept. Any rank or the parent may call it. rank: of the
+  // world, that has the error itself, as when it is out of memory; −1: it has seen it only.
+  void fail(const Status& status, int rank = -1) const;
   // Ok while no rank has failed; else the group's first error.
   Status failure() const;
+  // Of failure(); −1: none.
+  int failed_rank() const { return control().failure.rank.load(); }
 
   // Everything but the segments as it was at first, for other members. REQUIRES: no rank uses it.
   void clear() const;

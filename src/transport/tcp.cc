@@ -130,16 +130,32 @@ Result<int> listen_on(const PeerAddress& address) {
   return socket;
 }
 
-Result<int> begin_to_connect(const PeerAddress& address) {
+Result<int> begin_to_connect(const PeerAddress& address, int* error) {
   const int socket =
       ::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket < 0) return connection_failed(address, errno);
   set_options_between_nodes(socket);
   SocketAddress where = for_kernel(address);
   if (::connect(socket, where.get(), where.length) == 0 || errno == EINPROGRESS) return socket;
-  const int error = errno;
+  const int why = errno;
+  if (error != nullptr) *error = why;
   ::close(socket);
-  return connection_failed(address, error);
+  return connection_failed(address, why);
+}
+
+// EINVAL: of connect(), where a route is a black hole.
+bool is_unreachable(int error) {
+  switch (error) {
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case ENETDOWN:
+    case EINVAL:
+      return true;
+    default:
+      return false;
+  }
 }
 
 Result<int> connect_to(const PeerAddress& address, std::chrono::milliseconds timeout) {

@@ -36,8 +36,12 @@ Result<int> listen_on(const PeerAddress& address);
 // A connection that blocks, with options as below. Errors (failed): nobody listens there;
 // (deadline_exceeded) no answer within the timeout.
 Result<int> connect_to(const PeerAddress& address, std::chrono::milliseconds timeout);
-// The same, without waiting for the answer, and never blocking.
-Result<int> begin_to_connect(const PeerAddress& address);
+// The same, without waiting for the answer, and never blocking. error: gets the kernel's, if there
+// is one.
+Result<int> begin_to_connect(const PeerAddress& address, int* error = nullptr);
+// Whether the kernel's error says that the network does not lead there; otherwise somebody there
+// has refused or ended the connection, or this process is at a limit.
+bool is_unreachable(int error);
 // Small messages leave at once, and a peer that does not acknowledge for kAcknowledgeWithin ends
 // the connection.
 inline constexpr std::chrono::milliseconds kAcknowledgeWithin{5'000};

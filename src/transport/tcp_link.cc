@@ -4,6 +4,8 @@
 #include "transport/tcp_link.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -26,6 +28,9 @@ constexpr uint64_t kMagic = 0x6b6e696c70656477;  // "wdeplink"
 constexpr size_t kInboxBytes = size_t{64} << 10;
 constexpr size_t kMostMessageBytes = size_t{4} << 30;  // more is no message of a rank
 constexpr std::string_view kPurpose = "wideep link";
+// The kernel sends again after 0.2 s, then after twice as long.
+constexpr std::chrono::milliseconds kCutInterval{100}, kSilence{500};
+constexpr unsigned kMostRetransmissions = 2;
 
 void append(Bytes& to, const void* bytes, size_t count) {
   const auto* first = static_cast<const std::byte*>(bytes);
@@ -61,12 +66,21 @@ void TcpLink::fail(int peer, const char* what, int error) {
                                 error == 0 ? "it ended within a message" : std::strerror(error)));
 }
 
+void TcpLink::fail_cut(int peer, const char* how) {
+  if (!failure_.ok()) return;
+  cut_from_ = peer;
+  failure_ = failed(fmt::format("rank {} cannot reach rank {} ({}): {}", place_.rank, peer,
+                                addresses_[static_cast<size_t>(peer)].text(), how));
+}
+
 // ---- sending ----
 
 void TcpLink::open(int to, Outgoing& peer) {
-  const Result<int> socket = begin_to_connect(addresses_[static_cast<size_t>(to)]);
+  int error = 0;
+  const Result<int> socket = begin_to_connect(addresses_[static_cast<size_t>(to)], &error);
   if (!socket.ok()) {
     peer.is_closed = true;
+    if (is_unreachable(error)) fail_cut(to, std::strerror(error));
     if (failure_.ok()) failure_ = socket.status();
     return;
   }
@@ -124,6 +138,7 @@ void TcpLink::write(int to, Outgoing& peer) {
     // EAGAIN: full; ENOTCONN: the connection is still being made.
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) return;
     if (sent < 0) {
+      if (is_unreachable(errno)) fail_cut(to, std::strerror(errno));
       fail(to, "cannot send to", errno);
       peer.is_closed = true;
       unsent_ -= peer.queue.size();
@@ -157,6 +172,7 @@ bool TcpLink::has_sent_all() {
 
 std::optional<Link::Received> TcpLink::receive() {
   has_sent_all();
+  look_for_cuts();
   if (received_.empty()) look();
   if (received_.empty()) return std::nullopt;
   Received first = std::move(received_.front());
@@ -185,6 +201,27 @@ void TcpLink::look() {
       accept_all();
     } else if (const auto peer = incoming_.find(socket); peer != incoming_.end()) {
       if (!read(peer->second)) close(peer->second);
+    }
+  }
+}
+
+// The kernel answers for a process that is busy. So who leaves two retransmissions unanswered, or
+// two attempts to connect, is out of reach, whatever its process does. A peer that reads nothing is
+// no such case: with a closed window nothing is under way.
+void TcpLink::look_for_cuts() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_for_cuts_) return;
+  next_look_for_cuts_ = now + kCutInterval;
+  for (const auto& [to, peer] : outgoing_) {
+    if (peer.socket < 0 || peer.is_closed) continue;
+    tcp_info info{};
+    socklen_t length = sizeof(info);
+    if (::getsockopt(peer.socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
+    const bool is_connecting = info.tcpi_state == TCP_SYN_SENT;
+    const bool is_silent = is_connecting || info.tcpi_last_ack_recv >= kSilence.count();
+    if (info.tcpi_unacked > 0 && info.tcpi_retransmits >= kMostRetransmissions && is_silent) {
+      fail_cut(to, is_connecting ? "its machine does not answer"
+                                 : "its machine does not acknowledge what is sent");
     }
   }
 }

@@ -50,6 +50,8 @@ class TcpLink : public Link {
   // A connection that breaks. A peer that has closed one between two messages is no failure: the
   // keeper says who has died.
   Status failure() const override { return failure_; }
+  // Noticed within 0.8 s while messages are under way: two retransmissions without an answer.
+  int cut_from() const override { return cut_from_; }
 
  private:
   struct Who {
@@ -85,6 +87,7 @@ class TcpLink : public Link {
   Outgoing* queue(int to, Bytes message);
   void write(int to, Outgoing& peer);
   void look();
+  void look_for_cuts();
   void accept_all();
   void close_strangers();
   bool admit(const Greeting& greeting, Incoming& peer);
@@ -92,6 +95,7 @@ class TcpLink : public Link {
   bool parse(Incoming& peer);
   void close(Incoming& peer);
   void fail(int peer, const char* what, int error);
+  void fail_cut(int peer, const char* how);
 
   int listener_;
   Place place_;
@@ -104,7 +108,9 @@ class TcpLink : public Link {
   std::vector<bool> has_greeted_;     // [ranks] that this link has a connection of
   size_t num_strangers_ = 0;          // in incoming_
   std::deque<Received> received_;
+  std::chrono::steady_clock::time_point next_look_for_cuts_;
   Status failure_;
+  int cut_from_ = kNone;
 };
 
 }  // namespace wideep::transport
