@@ -175,8 +175,9 @@ void FaultLoad::complain(int request, const PlainReply& reply) {
   const auto at = static_cast<size_t>(a - reply.text.begin());
   problems_.push_back(fmt::format(
       "request {} ({}): status {}, {}; differs at byte {} of {} ({} wanted): '{}' instead of '{}'",
-      request, request_of(request).kind, reply.status, reply.error.empty() ? "no error" : reply.error, at, reply.text.size(),
-      wanted.size(), reply.text.substr(at, 120), wanted.substr(std::min(at, wanted.size()), 120)));
+      request, request_of(request).kind, reply.status,
+      reply.error.empty() ? "no error" : reply.error, at, reply.text.size(), wanted.size(),
+      reply.text.substr(at, 120), wanted.substr(std::min(at, wanted.size()), 120)));
 }
 
 void FaultLoad::learn(int port) {
@@ -227,7 +228,8 @@ void FaultLoad::get_stored(int request, const PlainReply& reply) {
   const server::Reply got = server::ask(port_, "GET", "/v1/responses/" + reply.id);
   if (got.status == 404 || (ends_ && got.status != 200)) return;
   const json stored = json::parse(got.body, nullptr, false);
-  const bool is_right = got.status == 200 && stored.is_object() && stored.value("id", "") == reply.id &&
+  const bool is_right = got.status == 200 && stored.is_object() &&
+                        stored.value("id", "") == reply.id &&
                         reply.text.find(lasting(stored["output"]).dump()) != reply.text.npos;
   if (is_right) return;
   const std::lock_guard lock(mutex_);

@@ -17,7 +17,7 @@ constexpr const char* kResponses = "/v1/responses";
 constexpr const char* kMessages = "/v1/messages";
 
 constexpr std::array<std::string_view, 16> kWords = {
-    "the", "sea", "and", "wind", "went", "over",  "hills", "where",
+    "the", "sea", "and",  "wind", "went",  "over",  "hills", "where",
     "an",  "old", "king", "had",  "built", "house", "of",    "stone"};
 
 std::string words(std::mt19937& random, int count) {
@@ -30,16 +30,15 @@ std::string words(std::mt19937& random, int count) {
 }
 
 json person() {
-  return {{"type", "object"},
-          {"properties",
-           {{"name", {{"type", "string"}, {"maxLength", 12}}},
-            {"age", {{"type", "integer"}, {"minimum", 0}, {"maximum", 120}}},
-            {"tags",
-             {{"type", "array"},
-              {"items", {{"type", "string"}, {"maxLength", 5}}},
-              {"maxItems", 3}}}}},
-          {"required", {"name", "age", "tags"}},
-          {"additionalProperties", false}};
+  return {
+      {"type", "object"},
+      {"properties",
+       {{"name", {{"type", "string"}, {"maxLength", 12}}},
+        {"age", {{"type", "integer"}, {"minimum", 0}, {"maximum", 120}}},
+        {"tags",
+         {{"type", "array"}, {"items", {{"type", "string"}, {"maxLength", 5}}}, {"maxItems", 3}}}}},
+      {"required", {"name", "age", "tags"}},
+      {"additionalProperties", false}};
 }
 
 json sum() {
@@ -48,9 +47,7 @@ json sum() {
           {"required", {"a", "b"}}};
 }
 
-json user(const std::string& text) {
-  return json::array({{{"role", "user"}, {"content", text}}});
-}
+json user(const std::string& text) { return json::array({{{"role", "user"}, {"content", text}}}); }
 
 }  // namespace
 
@@ -97,12 +94,12 @@ MixedRequest mixed_request(int index, int max_tokens, bool with_routed_experts) 
       return make("chat", kChats,
                   {{"messages", user(text)}, {"logprobs", true}, {"top_logprobs", 4}});
     case 7:
-      return make("tools", kChats,
-                  {{"messages", user(text)},
-                   {"tools", json::array({{{"type", "function"},
-                                           {"function",
-                                            {{"name", "add"}, {"parameters", sum()}}}}})},
-                   {"tool_choice", "required"}});
+      return make(
+          "tools", kChats,
+          {{"messages", user(text)},
+           {"tools", json::array({{{"type", "function"},
+                                   {"function", {{"name", "add"}, {"parameters", sum()}}}}})},
+           {"tool_choice", "required"}});
     case 8:
       return make("chat with a schema", kChats,
                   {{"messages", user(text)},
@@ -155,12 +152,12 @@ MixedRequest mixed_request(int index, int max_tokens, bool with_routed_experts) 
 
 json lasting(const json& value) {
   static const std::set<std::string, std::less<>> kDiffer = {
-      "id",      "created",    "created_at",  "completed_at", "item_id",
-      "call_id", "request_id", "response_id", "signature",
+      "id", "created", "created_at", "completed_at", "item_id", "call_id", "request_id",
+      "response_id", "signature",
       // How much of a prompt a rank had cached depends on who computed what before; Anthropic's
       // input_tokens are those that were not.
-      "prompt_tokens_details", "input_tokens_details", "cached_tokens",
-      "cache_read_input_tokens", "input_tokens"};
+      "prompt_tokens_details", "input_tokens_details", "cached_tokens", "cache_read_input_tokens",
+      "input_tokens"};
   if (value.is_array()) {
     json list = json::array();
     for (const json& each : value) list.push_back(lasting(each));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests of faults: requests of every kind and interface, mixed, each with one right answer. What
-// one client asks for must never reach another one's answer, whatever happens to the processes.
+// For tests of faults: requests of every kind and interface, mixed, each with one right answer.
+// What one client asks for must never reach another one's answer, whatever happens to the
+// processes.
 #pragma once
 
 #include <nlohmann/json.hpp>
