@@ -40,8 +40,7 @@ using ToNode = NodeMessage::Kind;
 constexpr milliseconds kLongestSleep{1'000};
 // A stopped front may be continued at once, for example by a debugger that attaches.
 constexpr milliseconds kStoppedPatience{200};
-// It is asked whether it works, and has the group's timeout to answer, but at least this.
-constexpr milliseconds kPingInterval{1'000}, kFrontPatience{10'000};
+constexpr milliseconds kPingInterval{1'000};  // the front is asked whether it works
 constexpr milliseconds kLastGrace{200};  // between failing the ranks and killing them
 // A rank that dies again and again before it joins is started ever more seldom.
 constexpr milliseconds kFirstRestartPause{50};
@@ -63,7 +62,8 @@ struct RankState {
   bool has_joined = false;
   int early_deaths = 0;  // in a row, before it has joined
   Clock::time_point not_before;
-  PeerAddress address;  // where it listens, if there are several nodes
+  PeerAddress address;       // where it listens, if there are several nodes
+  Clock::time_point end_by;  // if it was told to end
   // The front has its pipes. Those of a rank on another node come later, with this serial number.
   bool has_pipes = false;
   uint32_t serial = 0;
@@ -118,7 +118,7 @@ class Keeper {
   Status start_rank(int rank);
   Status make_local_pipes(int rank, std::array<int, 2>* rank_ends);
   void ask_for_pipes(int rank, ToNode kind);
-  void kill_rank(int rank);
+  void kill_rank(int rank, bool hangs = false);
   void ask_to_end(int rank);
   void rank_ended(int rank, const std::string& how, int64_t value);
   void rank_left(int rank, uint32_t epoch, const std::string& why, int cut_from);
@@ -161,12 +161,14 @@ class Keeper {
 
   pid_t front_ = -1;
   NoteSocket front_notes_;
+  NoteQueue notes_for_front_;
   std::map<int, KeptRanks::Pipes> pipes_for_front_;  // that is not forked yet
   std::optional<Status> front_status_;
   int num_fronts_ = 0, young_fronts_ = 0;
   bool died_of_itself_ = false;  // the last front
   Clock::time_point front_since_;
   std::optional<Clock::time_point> front_stopped_at_;
+  bool front_hangs_ = false;                // and was killed for it
   int64_t pings_ = 0, answered_pings_ = 0;  // to the present front, one each kPingInterval
   Clock::time_point next_ping_;
 
@@ -176,6 +178,7 @@ class Keeper {
   // died, and so how long none is formed.
   Clock::time_point epoch_since_, form_after_;
   int given_up_ = 0;
+  bool nobody_has_died_ = false;  // the epoch was given up because a member does not answer
   std::optional<NodeCuts> cuts_;  // if there are several nodes
   bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
@@ -207,6 +210,7 @@ void Keeper::tell_nodes(const NodeMessage& message) {
 // In a process that was just forked.
 void Keeper::forget_front() {
   front_notes_ = NoteSocket();
+  notes_for_front_.clear();
   for (const auto& [rank, pipes] : std::exchange(pipes_for_front_, {})) close_pipes(pipes);
 }
 
@@ -276,17 +280,17 @@ Status Keeper::replace_front() {
   return fork_front();
 }
 
+// A front that has ended is noticed when it is reaped. Takes over the descriptors.
 void Keeper::tell_front(const Note& note, std::array<int, 2> fds) {
-  // A front that has ended is noticed when it is reaped.
-  front_notes_.send(note, fds);
+  notes_for_front_.send(front_notes_, note, fds);
 }
 
 // Takes them over.
 void Keeper::give_pipes(int rank, const KeptRanks::Pipes& pipes) {
   at(rank).has_pipes = true;
   if (front_ > 0) {
-    tell_front({.kind = Note::Kind::kRankStarted, .rank = rank}, {pipes.commands, pipes.messages});
-    return close_pipes(pipes);
+    return tell_front({.kind = Note::Kind::kRankStarted, .rank = rank},
+                      {pipes.commands, pipes.messages});
   }
   if (const auto before = pipes_for_front_.extract(rank); !before.empty()) {
     close_pipes(before.mapped());
@@ -298,6 +302,7 @@ void Keeper::front_ended(int how) {
   take_front_notes();  // its last ones
   clients_.take_notes();
   front_ = -1;
+  notes_for_front_.clear();
   front_stopped_at_.reset();
   const std::string text =
       WIFSIGNALED(how)
@@ -306,7 +311,8 @@ void Keeper::front_ended(int how) {
           : fmt::format("the serving process ended with exit code {}", WEXITSTATUS(how));
   if (!front_status_ && !ending_ && membership_.members().epoch > 0) {
     // Whoever kills it from outside may do so as often as they like.
-    const bool was_killed = WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+    const bool hung = std::exchange(front_hangs_, false);
+    const bool was_killed = WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL && !hung;
     const bool is_young = Clock::now() - front_since_ < kYoungFront;
     died_of_itself_ = !was_killed;
     if (!was_killed) young_fronts_ = is_young ? young_fronts_ + 1 : 0;
@@ -398,9 +404,10 @@ Status Keeper::start_rank(int rank) {
   return {};
 }
 
-void Keeper::kill_rank(int rank) {
-  if (is_here(rank)) return host_.kill(rank);
-  if (at(rank).is_there) options_.nodes->send(node_of(rank), {.kind = ToNode::kKill, .rank = rank});
+void Keeper::kill_rank(int rank, bool hangs) {
+  if (is_here(rank)) return host_.kill(rank, hangs);
+  if (!at(rank).is_there) return;
+  options_.nodes->send(node_of(rank), {.kind = ToNode::kKill, .rank = rank, .value = hangs});
 }
 
 void Keeper::ask_to_end(int rank) {
@@ -426,6 +433,7 @@ void Keeper::rank_ended(int rank, const std::string& how, int64_t value) {
                           ? milliseconds(0)
                           : std::min(kFirstRestartPause * (1 << doublings), kLongestRestartPause));
   state.is_there = false;
+  if (membership_.state() == Membership::State::kIntact) nobody_has_died_ = false;
   membership_.died(rank);
   Note died{.kind = Note::Kind::kRankDied, .rank = rank, .value = value};
   died.set_text(how);
@@ -441,6 +449,7 @@ void Keeper::rank_left(int rank, uint32_t epoch, const std::string& why, int cut
   const bool knows = membership_.place(rank) == Membership::Place::kMember &&
                      membership_.members().epoch == epoch && !ending_;
   membership_.left(rank, epoch);
+  if (is_first) nobody_has_died_ = true;
   if (knows && cut_from != Link::kNone) return note_cut(rank, cut_from, why);
   if (!is_first || ending_) return;
   const auto now = Clock::now();
@@ -517,6 +526,7 @@ void Keeper::take(NodeServer::Event event) {
   switch (event.kind) {
     case Kind::kUp:
       if (membership_.members().epoch > 0) log::warn("node {} has come", event.node);
+      if (stop_signal_ != 0) options_.nodes->send(event.node, {.kind = ToNode::kStopping});
       return;
     case Kind::kDown:
       log::warn("node {} is lost: {}", event.node, event.why);
@@ -585,6 +595,7 @@ Status Keeper::run() {
       }
     }
     take_front_notes();
+    notes_for_front_.flush(front_notes_);
     clients_.take_notes();
     clients_.accept();
     step();
@@ -604,6 +615,7 @@ std::optional<Clock::time_point> Keeper::next_deadline() const {
     if (at) next = std::min(next.value_or(*at), *at);
   };
   for (const auto& at : {leave_by_, fail_at_, kill_at_}) consider(at);
+  for (const int rank : membership_.ending()) consider(ranks_[static_cast<size_t>(rank)].end_by);
   if (Clock::now() < form_after_) consider(form_after_);
   if (cuts_ && !cuts_->is_empty()) consider(cuts_->next_due());
   consider(clients_.next_deadline());
@@ -622,7 +634,8 @@ std::optional<Clock::time_point> Keeper::next_deadline() const {
 
 void Keeper::wait_for_events() const {
   std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
-  if (front_ > 0) fds.push_back({front_notes_.fd(), POLLIN, 0});
+  const short writes = notes_for_front_.is_empty() ? 0 : POLLOUT;
+  if (front_ > 0) fds.push_back({front_notes_.fd(), static_cast<short>(POLLIN | writes), 0});
   if (front_ > 0) clients_.add_descriptors(&fds);
   host_.add_descriptors(&fds);
   if (options_.nodes != nullptr) options_.nodes->add_descriptors(&fds);
@@ -677,10 +690,12 @@ void Keeper::step() {
 }
 
 void Keeper::start_missing() {
+  bool has_checked = false;  // it looks at files
   for (const int rank : membership_.missing()) {
     if (Clock::now() < at(rank).not_before) continue;
     if (!is_here(rank) && !can_start_on(node_of(rank))) continue;
-    if (!can_go_on()) return;
+    if (!std::exchange(has_checked, true) && !can_go_on()) return;
+    if (options_.nodes != nullptr) options_.nodes->pulse();
     if (const Status status = start_rank(rank); !status.ok()) {
       log::warn("{}", status.message());
       at(rank).not_before = Clock::now() + kLongestRestartPause;
@@ -700,7 +715,10 @@ bool Keeper::can_go_on() {
 void Keeper::end_surplus() {
   for (const int rank : ending_ ? membership_.waiting() : membership_.surplus()) {
     // One that still starts gets its answer when it is ready.
-    if (membership_.place(rank) == Membership::Place::kWaiting) ask_to_end(rank);
+    if (membership_.place(rank) != Membership::Place::kWaiting) continue;
+    ask_to_end(rank);
+    membership_.retired(rank);
+    at(rank).end_by = Clock::now() + options_.leave_timeout;
   }
   if (!ending_ || membership_.members().epoch == 0) return;
   for (const int rank : membership_.starting()) kill_rank(rank);
@@ -738,6 +756,7 @@ void Keeper::change_epoch() {
   if (!members || !can_go_on()) return;
   announced_ = State::kIntact;
   epoch_since_ = Clock::now();
+  nobody_has_died_ = false;
   std::vector<PeerAddress> addresses;
   if (options_.nodes != nullptr) {
     for (const RankState& each : ranks_) addresses.push_back(each.address);
@@ -754,14 +773,16 @@ void Keeper::watch_front() {
   const auto now = Clock::now();
   if (front_ < 0 || now < next_ping_) return;
   next_ping_ = now + kPingInterval;
-  const int64_t most = std::max(options_.group.timeout, kFrontPatience) / kPingInterval;
+  const int64_t most = std::max(options_.group.timeout, options_.front_patience) / kPingInterval;
   if (pings_ - answered_pings_ > most) {
     log::warn("the serving process ({}) has not answered for {} s; it is ended", front_, most);
     pings_ = answered_pings_;
+    front_hangs_ = true;
     ::kill(front_, SIGKILL);
     return;
   }
-  tell_front({.kind = Note::Kind::kPing, .value = ++pings_});
+  ++pings_;
+  if (notes_for_front_.is_empty()) tell_front({.kind = Note::Kind::kPing, .value = pings_});
 }
 
 void Keeper::enforce_deadlines() {
@@ -775,7 +796,12 @@ void Keeper::enforce_deadlines() {
   }
   if (leave_by_ && now >= *leave_by_) {
     leave_by_.reset();
-    for (const int rank : membership_.inside()) kill_rank(rank);
+    for (const int rank : membership_.inside()) kill_rank(rank, nobody_has_died_);
+  }
+  for (const int rank : membership_.ending()) {
+    if (now < at(rank).end_by) continue;
+    kill_rank(rank);
+    at(rank).end_by = now + options_.leave_timeout;
   }
   for (int rank = 0; rank < options_.group.num_ranks; ++rank) {
     const RankState& state = at(rank);

@@ -50,6 +50,8 @@ struct KeeperOptions {
   int wanted = 1;      // ranks at the start
   int least = 1;       // fewer members form no epoch: the others wait until a rank has returned
   std::chrono::milliseconds leave_timeout{2'000};
+  // The front has the group's timeout to answer, but at least this.
+  std::chrono::milliseconds front_patience{10'000};
   // A socket that listens, whose clients are accepted here and outlive a front; −1: there is none.
   int listener = -1;
   size_t most_clients = 4096;

@@ -107,22 +107,22 @@ void KeptRanks::take_notes() {
 
 void KeptRanks::end_within(std::chrono::milliseconds grace) {
   const std::lock_guard lock(sending_);
-  keeper_.send({.kind = Note::Kind::kEndWithin, .value = grace.count()});
+  keeper_.send_surely({.kind = Note::Kind::kEndWithin, .value = grace.count()});
 }
 
 void KeptRanks::stop() {
   const std::lock_guard lock(sending_);
-  keeper_.send({.kind = Note::Kind::kStop});
+  keeper_.send_surely({.kind = Note::Kind::kStop});
 }
 
 void KeptRanks::answer(const Ping& ping) {
   const std::lock_guard lock(sending_);
-  keeper_.send({.kind = Note::Kind::kAlive, .value = ping.number});
+  keeper_.send_surely({.kind = Note::Kind::kAlive, .value = ping.number});
 }
 
 Status KeptRanks::want(int num_ranks) {
   const std::lock_guard lock(sending_);
-  if (keeper_.send({.kind = Note::Kind::kWant, .value = num_ranks})) return {};
+  if (keeper_.send_surely({.kind = Note::Kind::kWant, .value = num_ranks})) return {};
   return failed("the process that keeps the ranks has ended");
 }
 

@@ -40,13 +40,13 @@ class HeldConnections {
         are_suspect_(are_suspect) {}
 
   // Begins to accept clients.
-  void accept() { keeper_.send({.kind = Note::Kind::kAccept}); }
+  void accept() { keeper_.send_surely({.kind = Note::Kind::kAccept}); }
   int fd() const { return keeper_.fd(); }  // readable when there is a next one
   // The next connection, in the order in which clients came, which the caller owns; nullopt: none
   // now.
   std::optional<Held> next();
   // To be called when the connection is closed.
-  void drop(int64_t id) { keeper_.send({.kind = Note::Kind::kDrop, .value = id}); }
+  void drop(int64_t id) { keeper_.send_surely({.kind = Note::Kind::kDrop, .value = id}); }
 
  private:
   NoteSocket keeper_;
@@ -82,7 +82,7 @@ class KeptRanks : public RunningRanks {
   // Nothing is left to do. Until then ranks that die are replaced, and another front goes on.
   void stop();
   // Says that all that had to be seen of Ping has been seen. A keeper that gets no answer for the
-  // group's timeout, at least kFrontPatience, ends this process, and another one goes on.
+  // group's timeout, at least front_patience, ends this process, and another one goes on.
   void answer(const Ping& ping);
 
   Status want(int num_ranks) override;

@@ -48,6 +48,11 @@ void Membership::died(int rank) {
   end_if_empty();
 }
 
+void Membership::retired(int rank) {
+  WIDEEP_CHECK(place(rank) == Place::kWaiting);
+  at(rank) = Place::kEnding;
+}
+
 void Membership::break_up() {
   if (state_ != State::kNone) state_ = State::kBroken;
 }

@@ -4,8 +4,8 @@
 // their keeper decides about them. An epoch is a time with the same members.
 //
 //   absent ──started──▶ starting ──ready──▶ waiting ──form()──▶ member
-//      ▲                                       ▲                  │
-//      │                                       └───────left───────┘
+//      ▲                                     │ ▲                  │
+//      │                     ending ◀─retired┘ └───────left───────┘
 //      └──────────────────────────── died, from anywhere
 //
 // An epoch breaks when a member dies, or leaves because another one does not answer: what its
@@ -40,7 +40,7 @@ struct Members {
 
 class Membership {
  public:
-  enum class Place : uint8_t { kAbsent, kStarting, kWaiting, kMember };
+  enum class Place : uint8_t { kAbsent, kStarting, kWaiting, kMember, kEnding };
   enum class State : uint8_t {
     kNone,     // no epoch: the first is not formed yet, or the last one has ended
     kIntact,   // the members compute
@@ -59,6 +59,9 @@ class Membership {
   // epoch: that the rank was a member of. No effect if it is not one now.
   void left(int rank, uint32_t epoch);
   void died(int rank);
+  // It was told to end, which takes a while: until it has died it is not to be had, also if it is
+  // wanted again. REQUIRES: it waits.
+  void retired(int rank);
   // Ends the epoch at once, if there is one.
   void break_up();
   // From now on the ranks 0 … num_ranks − 1 are wanted.
@@ -68,7 +71,7 @@ class Membership {
 
   // Wanted ranks that have to be started.
   std::vector<int> missing() const;
-  // Ranks that are to end: they wait or start, and are not wanted.
+  // Ranks that are to be told to end: they wait or start, and are not wanted.
   std::vector<int> surplus() const;
   // Closes the epoch if that brings the members closer to those wanted, and no rank that starts
   // would soon need the same again. Returns whether it did.
@@ -86,6 +89,7 @@ class Membership {
   std::vector<int> inside() const { return all(Place::kMember); }
   std::vector<int> waiting() const { return all(Place::kWaiting); }
   std::vector<int> starting() const { return all(Place::kStarting); }
+  std::vector<int> ending() const { return all(Place::kEnding); }
 
  private:
   std::vector<int> all(Place place) const;

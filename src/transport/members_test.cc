@@ -47,6 +47,7 @@ struct Rank {
   Doing doing = Doing::kNothing;
   bool hangs = false;
   bool crashed = false;  // the keeper has not noticed yet
+  bool ends = false;     // it was told to
   uint8_t epoch = 0;     // that it was told last
   uint8_t members = 0;   // bits
   uint8_t iteration = 0;
@@ -177,6 +178,7 @@ class Explorer {
       stepped |= deliver(world);
       for (int r = 0; r < limits_.ranks; ++r) {
         stepped |= kill_late(world, r);
+        stepped |= obey(world, r);
         stepped |= reap(world, r);
         stepped |= take_note(world, r);
         stepped |= load(world, r);
@@ -252,6 +254,7 @@ class Explorer {
       step([&](World& w) { return reap(w, r); });
       step([&](World& w) { return take_note(w, r); });
       step([&](World& w) { return kill_late(w, r); });
+      step([&](World& w) { return obey(w, r); });
     }
     step([&](World& w) { return act(w); });
     step([&](World& w) { return wish(w); });
@@ -285,6 +288,11 @@ class Explorer {
     rank.doing = Doing::kAsking;
     rank.said_ready = true;
     return true;
+  }
+  // It ends as it was told to.
+  static bool obey(World& w, int r) {
+    Rank& rank = w.ranks[size_t(r)];
+    return runs(rank) && rank.ends && !std::exchange(rank.crashed, true);
   }
   static bool join(World& w, int r) {
     Rank& rank = w.ranks[size_t(r)];
@@ -446,9 +454,9 @@ class Explorer {
     const State state = w.keeper.state();
     // What is left when the service ends has the time of grace.
     const bool called = state == State::kBroken || state == State::kClosing || w.ending;
-    if (!called || is_cut_off(w, r) || !rank.hangs || rank.crashed ||
-        w.keeper.place(r) != Place::kMember)
-      return false;
+    const bool is_late =
+        w.keeper.place(r) == Place::kEnding || (called && w.keeper.place(r) == Place::kMember);
+    if (!is_late || is_cut_off(w, r) || !rank.hangs || rank.crashed) return false;
     rank.crashed = true;
     return true;
   }
@@ -456,11 +464,10 @@ class Explorer {
   bool act(World& w) const {
     const World before = w;
     for (const int r : w.keeper.surplus()) {
-      if (w.keeper.place(r) != Place::kWaiting) continue;
-      end(w, r);
+      if (w.keeper.place(r) == Place::kWaiting) retire(w, r);
     }
     if (w.ending) {
-      for (const int r : w.keeper.waiting()) end(w, r);
+      for (const int r : w.keeper.waiting()) retire(w, r);
       if (w.keeper.members().epoch > 0) {
         for (const int r : w.keeper.starting()) end(w, r);
       }
@@ -488,7 +495,11 @@ class Explorer {
     }
     return w.key(limits_.ranks) != before.key(limits_.ranks);
   }
-  // Told to end, or killed, and reaped. What was on its way to it on the other node finds nobody.
+  static void retire(World& w, int r) {
+    w.keeper.retired(r);
+    w.ranks[size_t(r)].ends = true;
+  }
+  // Killed and reaped. What was on its way to it on the other node finds nobody.
   void end(World& w, int r) const {
     w.ranks[size_t(r)] = Rank();
     w.keeper.died(r);
@@ -777,6 +788,24 @@ TEST(MembershipTest, RanksThatAreNotWantedAreSurplusWhenTheyHaveLeft) {
   for (const int rank : {0, 1, 2}) members.left(rank, 1);
   EXPECT_THAT(members.surplus(), ElementsAre(2));
   EXPECT_THAT(members.form()->ranks, ElementsAre(0, 1));
+}
+
+// Not even if it is wanted again: another one takes its place when it has ended.
+TEST(MembershipTest, ARankThatEndsIsNotTakenInAgain) {
+  Membership members = started(3);
+  ASSERT_TRUE(members.form());
+  members.want(2);
+  EXPECT_TRUE(members.close());
+  for (const int rank : {0, 1, 2}) members.left(rank, 1);
+  ASSERT_TRUE(members.form());
+  members.retired(2);
+  EXPECT_TRUE(members.surplus().empty());
+  members.want(3);
+  EXPECT_FALSE(members.close());
+  EXPECT_TRUE(members.missing().empty());
+  members.died(2);
+  EXPECT_EQ(members.state(), State::kIntact);
+  EXPECT_THAT(members.missing(), ElementsAre(2));
 }
 
 // One that was told to end may take a while.

@@ -165,12 +165,13 @@ class NodeClient::Run {
  private:
   // A service that sends without pause must not hold this node.
   void take_messages() {
-    has_more_ = false;
+    has_more_ = has_checked_ = false;
     for (int i = 0; i < kMostMessagesAtOnce; ++i) {
       const auto message = stream_.next();
       if (!message) return;
       is_heard_ = true;
       take(*message);
+      pulse();  // to start several ranks may take longer than node 0 waits for a word
     }
     has_more_ = stream_.has_unread();
   }
@@ -250,7 +251,7 @@ class NodeClient::Run {
         if (is_mine(message.rank)) take_pipes(message);
         return;
       case Kind::kKill:
-        if (is_mine(message.rank)) host_.kill(message.rank);
+        if (is_mine(message.rank)) host_.kill(message.rank, message.value != 0);
         return;
       case Kind::kEndRank:
         if (is_mine(message.rank)) host_.ask_to_end(message.rank);
@@ -300,8 +301,9 @@ class NodeClient::Run {
   void end_reach() {
     if (reach_.socket >= 0) ::close(std::exchange(reach_.socket, -1));
   }
+  // Looks at files, so once for all messages that came together.
   bool can_go_on() {
-    failure_ = can_go_on_ ? can_go_on_() : Status();
+    if (!std::exchange(has_checked_, true)) failure_ = can_go_on_ ? can_go_on_() : Status();
     return failure_.ok();
   }
   void take_epoch(const NodeMessage& message) {
@@ -343,8 +345,9 @@ class NodeClient::Run {
     int socket = -1;  // −1: none is being reached
   } reach_;
   Clock::time_point next_pulse_ = Clock::now();
-  bool has_more_ = false;  // messages that have come and were not taken yet
-  bool is_heard_ = false;  // node 0 may still load its weights
+  bool has_more_ = false;     // messages that have come and were not taken yet
+  bool has_checked_ = false;  // can_go_on_, for the present messages
+  bool is_heard_ = false;     // node 0 may still load its weights
   bool had_stop_signal_ = false, service_stops_ = false;
   std::optional<Clock::time_point> stop_at_;
   std::optional<Ended> ended_;

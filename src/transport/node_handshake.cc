@@ -19,6 +19,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kConnectTimeout{1'000};
+// Meanwhile this node says nothing to the service, which waits kNodePatience for a word.
+constexpr milliseconds kPipesTimeout{300};
+constexpr int kMostAtOnce = 16;  // connections, before the keeper does other things again
 constexpr milliseconds kLateCheck{1'000};
 constexpr milliseconds kAcceptPause{100};       // without free descriptors
 constexpr std::chrono::seconds kWarnEvery{10};  // at most
@@ -125,7 +128,7 @@ Result<int> connect_as_node(const PeerAddress& service, const ClusterKey& key, i
 
 Result<int> connect_for_pipes(const PeerAddress& service, const ClusterKey& key,
                               const Greeting::Who& who) {
-  WIDEEP_TRY_ASSIGN(const int connected, connect_to(service, kConnectTimeout));
+  WIDEEP_TRY_ASSIGN(const int connected, connect_to(service, kPipesTimeout));
   Closed socket(connected);
   if (send_whole(socket.get(), Greeting{.who = who, .digest = proof_of_pipes(key, who)})) {
     return socket.release();
@@ -147,8 +150,8 @@ void NodeArrivals::add_descriptors(std::vector<pollfd>* fds) const {
 }
 
 // Without free descriptors accept() fails at once and again: then new ones wait in the kernel.
-void NodeArrivals::accept_all() {
-  while (Clock::now() >= accept_after_) {
+void NodeArrivals::accept_some() {
+  for (int left = kMostAtOnce; left > 0 && Clock::now() >= accept_after_; --left) {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -157,16 +160,28 @@ void NodeArrivals::accept_all() {
     }
     set_options_between_nodes(socket);
     set_keep_alive(socket);
-    if (waiting_.size() >= most_) {
-      ::close(waiting_.front().socket);
-      waiting_.erase(waiting_.begin());
-    }
-    waiting_.push_back({.socket = socket, .since = Clock::now(), .greeting = {}, .challenge = {}});
+    if (waiting_.size() >= most_) make_room();
+    waiting_.push_back({.socket = socket,
+                        .host = remote_address(socket).host,
+                        .since = Clock::now(),
+                        .greeting = {},
+                        .challenge = {}});
   }
 }
 
+// The oldest of the machine that has the most: one that connects again and again displaces itself.
+void NodeArrivals::make_room() {
+  const auto of_host = [&](const auto& host) {
+    return std::ranges::count(waiting_, host, &Arrival::host);
+  };
+  const auto oldest = std::ranges::max_element(
+      waiting_, {}, [&](const Arrival& each) { return of_host(each.host); });
+  ::close(oldest->socket);
+  waiting_.erase(oldest);
+}
+
 std::vector<NodeArrivals::Admitted> NodeArrivals::take() {
-  accept_all();
+  accept_some();
   std::vector<Admitted> admitted;
   std::erase_if(waiting_, [&](Arrival& each) {
     const Outcome outcome = advance(each);

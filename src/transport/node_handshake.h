@@ -65,7 +65,7 @@ Result<int> connect_for_pipes(const PeerAddress& service, const ClusterKey& key,
 // ---- the service ----
 
 // Accepts connections, and has those that have proved the key. The others cost a socket each, for
-// kGreetingPatience at most, and the oldest of more than kMost makes room for the next one.
+// kGreetingPatience at most, and of more than kMost the oldest of the busiest machine makes room.
 class NodeArrivals {
  public:
   using Clock = std::chrono::steady_clock;
@@ -97,6 +97,7 @@ class NodeArrivals {
  private:
   struct Arrival {
     int socket = -1;
+    std::array<uint8_t, 16> host = {};
     Clock::time_point since;
     size_t received = 0;  // of the greeting, then of the proof
     bool is_challenged = false;
@@ -105,7 +106,8 @@ class NodeArrivals {
     Digest proof = {};
   };
   enum class Outcome { kWaits, kGone, kAdmitted };
-  void accept_all();
+  void accept_some();
+  void make_room();
   Outcome advance(Arrival& arrival);
   Outcome take_greeting(Arrival& arrival);
   Outcome take_proof(const Arrival& arrival);

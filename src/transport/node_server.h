@@ -66,6 +66,9 @@ class NodeServer {
   }
   std::optional<Event> next_event();
   bool is_up(int node) const { return at(node).state == State::kUp; }
+  // Says to all that this one is there, if it is time: often enough while the keeper does what
+  // takes long, such as to fork many ranks.
+  void pulse();
   void send(int node, const NodeMessage& message);
   void send_all(const NodeMessage& message);
   // The service has ended: told to those that are not up yet, too, which would wait for it.
@@ -94,7 +97,6 @@ class NodeServer {
   void welcome(int node);
   void refuse(int node, const Status& why, const std::string& hint);
   void clear_events();
-  void pulse();
 
   uint64_t service_;
   bool has_key_;

@@ -80,6 +80,7 @@ NodeStream::~NodeStream() {
 NodeStream& NodeStream::operator=(NodeStream&& other) noexcept {
   std::swap(socket_, other.socket_);
   std::swap(is_broken_, other.is_broken_);
+  std::swap(is_garbled_, other.is_garbled_);
   std::swap(inbox_, other.inbox_);
   std::swap(unsent_, other.unsent_);
   std::swap(heard_at_, other.heard_at_);
@@ -120,6 +121,7 @@ std::optional<NodeMessage> NodeStream::next() {
   if (socket_ < 0) return std::nullopt;
   for (;;) {
     if (auto message = parse()) return message;
+    if (is_garbled_) return std::nullopt;
     char buffer[16 * 1024];
     const ssize_t count = ::recv(socket_, buffer, sizeof(buffer), MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
@@ -139,7 +141,7 @@ std::optional<NodeMessage> NodeStream::parse() {
   std::memcpy(&head, inbox_.data(), sizeof(head));
   if (head.text_bytes > kMostTextBytes || head.num_numbers > kMostNumbers ||
       head.kind > static_cast<uint32_t>(NodeMessage::Kind::kFinished) || head.unused != 0) {
-    is_broken_ = true;
+    is_broken_ = is_garbled_ = true;
     inbox_.clear();
     return std::nullopt;
   }

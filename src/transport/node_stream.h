@@ -45,7 +45,7 @@ struct NodeMessage {
     kRefused,   // text: the error with which the node ends
     kStart,     // rank, value: the serial number of its pipes
     kPipes,     // the same, for another front
-    kKill,      // rank
+    kKill,      // rank, value: 1: it hangs
     kEndRank,   // rank
     kClosing,   // the members are to leave after their iteration
     kBroken,    // epoch, text: why
@@ -96,6 +96,7 @@ class NodeStream {
 
   int socket_ = -1;
   bool is_broken_ = false;
+  bool is_garbled_ = false;  // what comes is no message: nothing more is read
   std::string inbox_, unsent_;
   std::chrono::steady_clock::time_point heard_at_;
 };

@@ -2,6 +2,7 @@
 #include "transport/notes.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,7 +54,16 @@ NoteSocket::~NoteSocket() {
   if (fd_ != kNone) ::close(fd_);
 }
 
-bool NoteSocket::send(const Note& note, std::array<int, 2> fds) const {
+bool NoteSocket::send_surely(const Note& note) const {
+  for (;;) {
+    const Sent sent = try_to_send(note);
+    if (sent != Sent::kFull) return sent == Sent::kYes;
+    pollfd room{fd_, POLLOUT, 0};
+    ::poll(&room, 1, -1);
+  }
+}
+
+NoteSocket::Sent NoteSocket::try_to_send(const Note& note, std::array<int, 2> fds) const {
   Note copy = note;
   iovec bytes{&copy, sizeof(copy)};
   msghdr message{};
@@ -73,7 +83,11 @@ bool NoteSocket::send(const Note& note, std::array<int, 2> fds) const {
   for (;;) {
     const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
-    return sent == static_cast<ssize_t>(sizeof(copy));
+    if (sent == static_cast<ssize_t>(sizeof(copy))) return Sent::kYes;
+    // ETOOMANYREFS: too many descriptors are under way.
+    const bool is_full =
+        errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS;
+    return sent < 0 && is_full ? Sent::kFull : Sent::kClosed;
   }
 }
 
@@ -105,6 +119,31 @@ NoteSocket::Got NoteSocket::receive(Note* note, bool waits, std::array<int, 2>* 
     }
   }
   return Got::kNote;
+}
+
+void NoteQueue::send(const NoteSocket& to, const Note& note, std::array<int, 2> fds) {
+  queue_.push_back({note, fds});
+  flush(to);
+}
+
+void NoteQueue::flush(const NoteSocket& to) {
+  while (!queue_.empty()) {
+    const Queued& first = queue_.front();
+    if (to.try_to_send(first.note, first.fds) == NoteSocket::Sent::kFull) return;
+    for (const int fd : first.fds) {
+      if (fd != NoteSocket::kNone) ::close(fd);
+    }
+    queue_.pop_front();
+  }
+}
+
+void NoteQueue::clear() {
+  for (const Queued& each : queue_) {
+    for (const int fd : each.fds) {
+      if (fd != NoteSocket::kNone) ::close(fd);
+    }
+  }
+  queue_.clear();
 }
 
 }  // namespace wideep::transport

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <string_view>
 #include <utility>
 
@@ -82,7 +83,14 @@ class NoteSocket {
   int fd() const { return fd_; }
   // Never waits: false if the other end is closed, or has not read for so long that the socket is
   // full. fds: copies of these descriptors arrive with the note.
-  bool send(const Note& note, std::array<int, 2> fds = {kNone, kNone}) const;
+  bool send(const Note& note, std::array<int, 2> fds = {kNone, kNone}) const {
+    return try_to_send(note, fds) == Sent::kYes;
+  }
+  // Waits until there is room: for notes to a keeper, which never waits for anybody. False: the
+  // other end is closed.
+  bool send_surely(const Note& note) const;
+  enum class Sent { kYes, kFull, kClosed };
+  Sent try_to_send(const Note& note, std::array<int, 2> fds = {kNone, kNone}) const;
   enum class Got { kNote, kNothing, kClosed };
   // waits: until a note arrives or the other end is closed. fds: those that came with the note,
   // owned by the caller; kNone where there were none.
@@ -94,6 +102,29 @@ class NoteSocket {
 
 struct NoteSocket::Pair {
   NoteSocket keeper, child;
+};
+
+// Notes for a process that may not read for a while, in their order. None is lost while it lives.
+class NoteQueue {
+ public:
+  NoteQueue() = default;
+  ~NoteQueue() { clear(); }
+  NoteQueue(const NoteQueue&) = delete;
+  NoteQueue& operator=(const NoteQueue&) = delete;
+
+  // Takes over the descriptors.
+  void send(const NoteSocket& to, const Note& note, std::array<int, 2> fds);
+  // To be called when the socket can be written to.
+  void flush(const NoteSocket& to);
+  bool is_empty() const { return queue_.empty(); }
+  void clear();
+
+ private:
+  struct Queued {
+    Note note;
+    std::array<int, 2> fds;
+  };
+  std::deque<Queued> queue_;
 };
 
 }  // namespace wideep::transport

@@ -106,6 +106,7 @@ Status RankHost::start(int rank, int commands, int messages) {
   process.watch = {};
   process.waits_for_keeper = false;
   process.asked_to_end = false;
+  process.hangs = false;
   process.error.clear();
   return {};
 }
@@ -114,8 +115,10 @@ bool RankHost::is_empty() const {
   return std::ranges::all_of(ranks_, [](const Process& each) { return each.pid < 0; });
 }
 
-void RankHost::kill(int rank) {
-  if (at(rank).pid > 0) ::kill(at(rank).pid, SIGKILL);
+void RankHost::kill(int rank, bool hangs) {
+  if (at(rank).pid <= 0) return;
+  at(rank).hangs |= hangs;
+  ::kill(at(rank).pid, SIGKILL);
 }
 
 void RankHost::ask_to_end(int rank) {
@@ -140,7 +143,7 @@ void RankHost::announce_closing() { memory_->control().change_requested.store(1)
 
 void RankHost::announce_loss(uint32_t epoch, const Status& why) {
   memory_->control().broken_epoch.store(epoch);
-  memory_->fail(why);
+  memory_->fail_for_all(why);
 }
 
 void RankHost::begin_epoch(const Members& members, const std::vector<PeerAddress>& addresses) {
@@ -200,7 +203,7 @@ void RankHost::watch() {
         "not answer; it is ended",
         rank, each.pid, most);
     each.watch = {};
-    ::kill(each.pid, SIGKILL);
+    kill(static_cast<int>(rank), true);
   }
 }
 
@@ -230,7 +233,8 @@ void RankHost::ended(int rank, int how) {
   if (WIFSIGNALED(how)) {
     event.text =
         fmt::format("{} was ended by signal {} ({})", who, WTERMSIG(how), strsignal(WTERMSIG(how)));
-    event.how = WTERMSIG(how) == SIGKILL ? Note::kKilled : Note::kOwnFault;
+    if (process.hangs) event.text = fmt::format("{} did not answer and was ended", who);
+    event.how = WTERMSIG(how) == SIGKILL && !process.hangs ? Note::kKilled : Note::kOwnFault;
   } else {
     event.text = process.error.empty()
                      ? fmt::format("{} ended with exit code {}", who, WEXITSTATUS(how))

@@ -51,7 +51,8 @@ class RankHost {
   Status start(int rank, int commands, int messages);
   bool is_running(int rank) const { return at(rank).pid > 0; }
   bool is_empty() const;
-  void kill(int rank);
+  // hangs: it did not do what it should: the fault is its own, or of a request that it computes.
+  void kill(int rank, bool hangs = false);
   // REQUIRES: the rank has left its group, or waits for its first.
   void ask_to_end(int rank);
   // It gets them with its next members, instead of those before; nobody does if it has just died.
@@ -96,7 +97,8 @@ class RankHost {
     RunWatch watch;
     bool waits_for_keeper = false;
     bool asked_to_end = false;
-    std::string error;  // with which it has said that it ends
+    bool hangs = false;  // and was killed for it
+    std::string error;   // with which it has said that it ends
     std::array<int, 2> new_pipes = {NoteSocket::kNone, NoteSocket::kNone};
   };
   Process& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }

@@ -58,11 +58,21 @@ AgreedWords& SharedMemory::agreed_words(Group kind, int rank, uint32_t parity) c
 }
 
 void SharedMemory::fail(const Status& status, int rank) const {
-  if (status.ok()) return;
+  // One rank wins the right to write the text.
+  if (!status.ok() && control().failure.claimed.exchange(1) == 0) publish(status, rank);
+}
+
+// Should the rank that has claimed it be writing just now, the text may be a mixture of both: each
+// ends with a zero, so that one does.
+void SharedMemory::fail_for_all(const Status& status) const {
+  const Failure& failure = control().failure;
+  if (control().failure.claimed.exchange(1) == 0 || failure.code.load() == 0) publish(status, -1);
+}
+
+// The release store of the code publishes the text: a reader that sees a code (acquire) sees all of
+// it.
+void SharedMemory::publish(const Status& status, int rank) const {
   Failure& failure = control().failure;
-  // One rank wins the right to write the text. The release store of the code publishes it: a reader
-  // that sees a code (acquire) sees the whole text.
-  if (failure.claimed.exchange(1) != 0) return;
   const size_t bytes = std::min(status.message().size(), Failure::kTextBytes - 1);
   std::memcpy(failure.text, status.message().data(), bytes);
   failure.text[bytes] = '\0';

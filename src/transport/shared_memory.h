@@ -120,6 +120,9 @@ class SharedMemory {
   // Fails the group. Only the first error is kept. Any rank or the parent may call it. rank: of the
   // world, that has the error itself, as when it is out of memory; −1: it has seen it only.
   void fail(const Status& status, int rank = -1) const;
+  // The same for the keeper of the ranks, which alone calls it: also where a rank has died before
+  // it could say the error that it had begun to say.
+  void fail_for_all(const Status& status) const;
   // Ok while no rank has failed; else the group's first error.
   Status failure() const;
   // Of failure(); −1: none.
@@ -130,6 +133,7 @@ class SharedMemory {
 
  private:
   SharedMemory() = default;
+  void publish(const Status& status, int rank) const;
   std::byte* flag_at(Group kind, Channel channel, int from) const {
     const auto kinds_before = static_cast<size_t>(kind), before = static_cast<size_t>(channel);
     const size_t plane = kinds_before * static_cast<size_t>(Channel::kCount) + before;

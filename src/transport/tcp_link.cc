@@ -28,6 +28,7 @@ constexpr uint64_t kMagic = 0x6b6e696c70656477;  // "wdeplink"
 constexpr size_t kInboxBytes = size_t{64} << 10;
 constexpr size_t kMostMessageBytes = size_t{4} << 30;  // more is no message of a rank
 constexpr std::string_view kPurpose = "wideep link";
+constexpr int kMostAtOnce = 16;  // connections
 // The kernel sends again after 0.2 s, then after twice as long.
 constexpr std::chrono::milliseconds kCutInterval{100}, kSilence{500};
 constexpr unsigned kMostRetransmissions = 2;
@@ -198,7 +199,7 @@ void TcpLink::look() {
   for (int i = 0; i < count; ++i) {
     const int socket = events[static_cast<size_t>(i)].data.fd;
     if (socket == listener_) {
-      accept_all();
+      accept_some();
     } else if (const auto peer = incoming_.find(socket); peer != incoming_.end()) {
       if (!read(peer->second)) close(peer->second);
     }
@@ -226,8 +227,9 @@ void TcpLink::look_for_cuts() {
   }
 }
 
-void TcpLink::accept_all() {
-  for (;;) {
+// Who connects again and again must not hold the rank.
+void TcpLink::accept_some() {
+  for (int left = kMostAtOnce; left > 0; --left) {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0 && errno == EINTR) continue;
     cannot_accept_ = socket < 0 && errno != EAGAIN && errno != EWOULDBLOCK;

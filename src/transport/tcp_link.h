@@ -88,7 +88,7 @@ class TcpLink : public Link {
   void write(int to, Outgoing& peer);
   void look();
   void look_for_cuts();
-  void accept_all();
+  void accept_some();
   void close_strangers();
   bool admit(const Greeting& greeting, Incoming& peer);
   bool read(Incoming& peer);

@@ -253,6 +253,22 @@ TEST_P(EveryBackEnd, AFailureEndsAllWaitsAtOnce) {
   EXPECT_LT(base::wall_ns() - start, 3'000'000'000);
 }
 
+// A rank that is killed between the two steps of saying its error: the keeper speaks for it.
+TEST(SharedMemory, AnErrorThatIsOnlyClaimedDoesNotSilenceTheKeeper) {
+  const auto memory = SharedMemory::create(2, 4096);
+  ASSERT_TRUE(memory.ok());
+  (*memory)->control().failure.claimed.store(1);
+  (*memory)->fail(failed("of another rank"));
+  EXPECT_TRUE((*memory)->failure().ok());
+  (*memory)->fail_for_all(failed("a rank has ended"));
+  EXPECT_EQ((*memory)->failure().message(), "a rank has ended");
+  (*memory)->clear();
+  (*memory)->fail(failed("no memory"), 1);
+  (*memory)->fail_for_all(failed("a rank has ended"));
+  EXPECT_EQ((*memory)->failure().message(), "no memory");
+  EXPECT_EQ((*memory)->failed_rank(), 1);
+}
+
 TEST(Endpoint, FlagsMayWrapAround) {
   auto memory = SharedMemory::create(1, 64);
   ASSERT_TRUE(memory.ok());
