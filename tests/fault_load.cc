@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "random_model.h"
 #include "server/http_client_testing.h"
 
 namespace wideep::tests {
@@ -133,6 +134,25 @@ PlainReply ask_plainly(int port, const std::string& path, const json& body) {
   return reply;
 }
 
+MixedModel::MixedModel() {
+  if (const char* value = std::getenv("WIDEEP_FAULT_MODEL"); value != nullptr) {
+    for_figures_ = true;
+    path_ = value;
+    return;
+  }
+  path_ = directory_.path();
+  write_random_model(path_, {.num_predicting = 2});
+  std::ofstream(directory_.file("chat_template.jinja")) << kMixedTemplate;
+}
+
+FaultLoad::Options MixedModel::load(bool routed_experts) const {
+  return {.num_requests = (for_figures_ ? 6 : 2) * kMixedKinds,
+          .num_clients = for_figures_ ? 32 : 8,
+          .max_tokens = for_figures_ ? 160 : 48,
+          .mixed = true,
+          .routed_experts = routed_experts};
+}
+
 FaultLoad::FaultLoad(const Options& options)
     : options_(options), expected_(static_cast<size_t>(options.num_requests)) {}
 
@@ -151,16 +171,10 @@ MixedRequest FaultLoad::request_of(int request) const {
   // What depends on the tokens before.
   if (request % 5 == 0) body["frequency_penalty"] = 0.5;
   if (request % 5 == 1) body["repetition_penalty"] = 1.2;
-  if (is_chat(request)) {
-    body["messages"] = json::array({{{"role", "user"}, {"content", prompt}}});
-  } else {
-    body["prompt"] = prompt;
-    if (request % 3 == 1) body["logprobs"] = 2;
-    if (request % 6 == 2) body["n"] = 2;
-  }
-  return {.kind = is_chat(request) ? "chat" : "completion",
-          .path = is_chat(request) ? "/v1/chat/completions" : "/v1/completions",
-          .body = body};
+  body["prompt"] = prompt;
+  if (request % 3 == 1) body["logprobs"] = 2;
+  if (request % 6 == 2) body["n"] = 2;
+  return {.kind = "completion", .path = "/v1/completions", .body = body};
 }
 
 void FaultLoad::complain(int request, const PlainReply& reply) {

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/scratch_directory.h"
 #include "command.h"
 #include "mixed_requests.h"
 
@@ -50,7 +51,6 @@ class FaultLoad {
     int num_requests = 24;  // different ones: streams and whole replies, greedy and sampled
     int num_clients = 8;
     int max_tokens = 48;
-    bool chats = false;  // some of them
     // Instead: of every kind (mixed_requests.h). The server has their template and parser.
     bool mixed = false;
     bool routed_experts = false;  // with mixed: the server returns them
@@ -77,7 +77,6 @@ class FaultLoad {
  private:
   using Clock = std::chrono::steady_clock;
   MixedRequest request_of(int request) const;
-  bool is_chat(int request) const { return options_.chats && request % 5 == 4; }
   void run(int client);
   void get_stored(int request, const PlainReply& reply);
   void complain(int request, const PlainReply& reply);
@@ -95,6 +94,20 @@ class FaultLoad {
     Clock::time_point from, to;
   };
   std::vector<Silence> silences_;  // between parts of streams, those of some length
+};
+
+// The model of soaks of mixed requests: a small one with an end token, without which no format is
+// taken, and draft layers; with WIDEEP_FAULT_MODEL, for figures, that one.
+class MixedModel {
+ public:
+  MixedModel();
+  const std::string& path() const { return path_; }
+  FaultLoad::Options load(bool routed_experts = false) const;
+
+ private:
+  base::ScratchDirectory directory_;
+  std::string path_;
+  bool for_figures_ = false;
 };
 
 }  // namespace wideep::tests

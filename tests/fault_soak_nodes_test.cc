@@ -18,7 +18,6 @@
 
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
-#include "command_model.h"
 #include "fault_load.h"
 #include "service_nodes.h"
 
@@ -56,13 +55,11 @@ TEST_P(FaultSoakOverNodes, NoRequestFailsAndNoByteDiffers) {
   }
   config.close();
   const std::vector<std::string> shared_memory = list_shared_memory();
-  const char* figures = std::getenv("WIDEEP_FAULT_MODEL");
-  FaultLoad load({.num_requests = figures != nullptr ? 96 : 24,
-                  .num_clients = figures != nullptr ? 32 : 8,
-                  .max_tokens = figures != nullptr ? 160 : 48,
-                  .chats = figures != nullptr});
-  ServiceNodes service(nodes.count, figures != nullptr ? figures : small_model(),
-                       {"--config", files.file("config.yaml"), "--threads-per-rank", "1"});
+  const MixedModel model;
+  FaultLoad load(model.load());
+  ServiceNodes service(nodes.count, model.path(),
+                       {"--config", files.file("config.yaml"), "--threads-per-rank", "1",
+                        "--tool-call-parser", "hermes"});
   ASSERT_GT(service.port(), 0) << service.server().command().err();
   load.learn(service.port());
   ASSERT_THAT(load.problems(), IsEmpty());

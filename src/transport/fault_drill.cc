@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,8 +25,40 @@ constexpr std::array<std::string_view, static_cast<size_t>(FaultDrill::Step::kCo
 struct Drill {
   FaultDrill::Step step;
   uint32_t passage;
+  uint32_t delay_ms = 0;
 };
 std::vector<Drill> drills;  // set before the process forks
+
+// "filled:3+5". nullopt: it is none.
+std::optional<Drill> parse(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  const auto found = std::ranges::find(kNames, name);
+  if (found == kNames.end() || name.size() == text.size()) return std::nullopt;
+  Drill drill{.step = static_cast<FaultDrill::Step>(found - kNames.begin()), .passage = 0};
+  const char* const last = text.data() + text.size();
+  auto [end, error] = std::from_chars(text.data() + name.size() + 1, last, drill.passage);
+  if (error == std::errc() && end != last && *end == '+') {
+    const auto delay = std::from_chars(end + 1, last, drill.delay_ms);
+    end = delay.ptr;
+    error = delay.ec;
+  }
+  if (error != std::errc() || end != last || drill.passage == 0) return std::nullopt;
+  return drill;
+}
+
+// The kernel sends the signal, whatever this process does then.
+void kill_in(std::chrono::milliseconds delay) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  timer_t timer{};
+  if (delay.count() == 0 || ::timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
+    ::kill(::getpid(), SIGKILL);
+  }
+  itimerspec at{};
+  at.it_value = {.tv_sec = delay.count() / 1000, .tv_nsec = delay.count() % 1000 * 1'000'000};
+  ::timer_settime(timer, 0, &at, nullptr);
+}
 
 }  // namespace
 
@@ -36,19 +71,14 @@ Status FaultDrill::prepare() {
   while (!rest.empty()) {
     const std::string_view one = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-    const std::string_view name = one.substr(0, one.find(':'));
-    const std::string_view number = one.substr(std::min(one.size(), name.size() + 1));
-    const auto found = std::ranges::find(kNames, name);
-    uint32_t passage = 0;
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), passage);
-    if (found == kNames.end() || error != std::errc() || end != number.data() + number.size() ||
-        passage == 0) {
-      return invalid_input(
-          fmt::format("WIDEEP_FAULT_DRILL: expected step:number, with a step of {}, found '{}'",
-                      fmt::join(kNames, ", "), one));
+    const std::optional<Drill> drill = parse(one);
+    if (!drill) {
+      return invalid_input(fmt::format(
+          "WIDEEP_FAULT_DRILL: expected step:number or step:number+milliseconds, with a step of "
+          "{}, found '{}'",
+          fmt::join(kNames, ", "), one));
     }
-    drills.push_back({static_cast<Step>(found - kNames.begin()), passage});
+    drills.push_back(*drill);
   }
   return {};
 }
@@ -60,7 +90,8 @@ void FaultDrill::begin(Counters& counters) {
 void FaultDrill::count(Step step) {
   const uint32_t passage = 1 + (*counters_)[static_cast<size_t>(step)].fetch_add(1);
   for (const Drill& drill : drills) {
-    if (drill.step == step && drill.passage == passage) ::kill(::getpid(), SIGKILL);
+    if (drill.step != step || drill.passage != passage) continue;
+    kill_in(std::chrono::milliseconds(drill.delay_ms));
   }
 }
 

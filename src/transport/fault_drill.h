@@ -4,6 +4,7 @@
 // (docs/faults.md). The variable WIDEEP_FAULT_DRILL says where:
 //
 //   WIDEEP_FAULT_DRILL=filled:3,recorded:100     when that step is passed the third time, and so on
+//   WIDEEP_FAULT_DRILL=filled:3+5                5 ms later, wherever it is then
 //
 // Steps are counted over all processes of the service, so a process that is started again does not
 // die at the same place.
