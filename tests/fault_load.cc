@@ -2,6 +2,7 @@
 #include "fault_load.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -75,18 +76,23 @@ std::vector<std::string> own_deaths(const std::string& log) {
   return deaths;
 }
 
-// Chunks of a stream are taken apart as they come, because their times count.
 PlainReply ask_plainly(int port, const std::string& path, const json& body) {
-  PlainReply reply;
   server::Socket socket(port);
+  return ask_plainly(socket, path, body);
+}
+
+PlainReply ask_plainly(server::Socket& socket, const std::string& path, const json& body) {
+  PlainReply reply;
   socket.set_patience(kPatienceSeconds);
   const std::string text = body.dump();
-  socket.send(
-      fmt::format("POST {} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
-                  "Content-Length: {}\r\n\r\n{}",
-                  path, text.size(), text));
+  const std::string message = fmt::format(
+      "POST {} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{}", path,
+      text.size(), text);
+  // A server that has ended meanwhile takes nothing: then there is no reply.
+  ::send(socket.fd(), message.data(), message.size(), MSG_NOSIGNAL);
   std::string all;
   errno = 0;
+  // Chunks of a stream are taken apart as they come, because their times count.
   for (std::string part = socket.receive(); !part.empty(); part = socket.receive()) {
     reply.arrivals.push_back(std::chrono::steady_clock::now());
     all += part;
@@ -205,7 +211,7 @@ void FaultLoad::learn(int port) {
 
 void FaultLoad::start(int port) {
   port_ = port;
-  stops_ = ends_ = false;
+  stops_ = false;
   for (int client = 0; client < options_.num_clients; ++client) {
     clients_.emplace_back([this, client] { run(client); });
   }
@@ -222,8 +228,12 @@ void FaultLoad::run(int client) {
   while (!stops_) {
     const int request = std::uniform_int_distribution(0, options_.num_requests - 1)(random);
     const MixedRequest asked = request_of(request);
-    const PlainReply reply = ask_plainly(port_, asked.path, asked.body);
-    if (ends_ && (reply.status == 503 || reply.error == "no reply")) return;
+    std::optional<server::Socket> socket;
+    if (!connect(&socket)) return;
+    const auto asked_at = Clock::now();
+    const PlainReply reply = ask_plainly(*socket, asked.path, asked.body);
+    const bool is_refused = reply.status == 503 || reply.error == "no reply";
+    if (is_refused && may_be_unseen(asked_at)) return;
     const bool is_right = reply.status == 200 && reply.error.empty() &&
                           reply.text == expected_[static_cast<size_t>(request)];
     if (!is_right) complain(request, reply);
@@ -239,8 +249,11 @@ void FaultLoad::run(int client) {
 
 // It is what was answered, or gone with the serving process that had it.
 void FaultLoad::get_stored(int request, const PlainReply& reply) {
-  const server::Reply got = server::ask(port_, "GET", "/v1/responses/" + reply.id);
-  if (got.status == 404 || (ends_ && got.status != 200)) return;
+  std::optional<server::Socket> socket;
+  if (!connect(&socket)) return;
+  const auto asked_at = Clock::now();
+  const server::Reply got = server::ask(*socket, "GET", "/v1/responses/" + reply.id);
+  if (got.status == 404 || (got.status != 200 && may_be_unseen(asked_at))) return;
   const json stored = json::parse(got.body, nullptr, false);
   const bool is_right = got.status == 200 && stored.is_object() &&
                         stored.value("id", "") == reply.id &&
@@ -251,6 +264,24 @@ void FaultLoad::get_stored(int request, const PlainReply& reply) {
     problems_.push_back(fmt::format("request {}, stored: status {}, {}; answered: {}", request,
                                     got.status, got.body, reply.text));
   }
+}
+
+// False: the end is near.
+bool FaultLoad::connect(std::optional<server::Socket>* socket) {
+  const std::shared_lock lock(connecting_);
+  if (!end_is_near_) socket->emplace(port_);
+  return socket->has_value();
+}
+
+void FaultLoad::end_is_near() {
+  const std::unique_lock lock(connecting_);
+  end_is_near_ = Clock::now();
+}
+
+bool FaultLoad::may_be_unseen(Clock::time_point asked) {
+  constexpr auto kSoon = 2s;
+  const std::shared_lock lock(connecting_);
+  return end_is_near_ && *end_is_near_ - asked < kSoon;
 }
 
 void FaultLoad::note_fault() {

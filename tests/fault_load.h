@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "base/scratch_directory.h"
 #include "command.h"
 #include "mixed_requests.h"
+#include "server/http_client_testing.h"
 
 namespace wideep::tests {
 
@@ -44,6 +47,7 @@ struct PlainReply {
   std::vector<std::chrono::steady_clock::time_point> arrivals;
 };
 PlainReply ask_plainly(int port, const std::string& path, const nlohmann::json& body);
+PlainReply ask_plainly(server::Socket& socket, const std::string& path, const nlohmann::json& body);
 
 class FaultLoad {
  public:
@@ -60,10 +64,11 @@ class FaultLoad {
 
   // Asks for every answer once, at a server that nothing happens to.
   void learn(int port);
-  // Asks until stop(), or until the server takes no more: after end_is_near() a client that is
-  // refused, or finds nobody, goes.
+  // Asks until stop().
   void start(int port);
-  void end_is_near() { ends_ = true; }
+  // From now on nothing is asked; what was asked is answered, but for what the server may not have
+  // seen yet.
+  void end_is_near();
   void stop();
   // For the report: something is done to the server now.
   void note_fault();
@@ -78,13 +83,17 @@ class FaultLoad {
   using Clock = std::chrono::steady_clock;
   MixedRequest request_of(int request) const;
   void run(int client);
+  bool connect(std::optional<server::Socket>* socket);
+  bool may_be_unseen(Clock::time_point asked);
   void get_stored(int request, const PlainReply& reply);
   void complain(int request, const PlainReply& reply);
 
   Options options_;
   std::vector<std::string> expected_;  // [num_requests]
   int port_ = 0;
-  std::atomic<bool> stops_{false}, ends_{false};
+  std::atomic<bool> stops_{false};
+  std::shared_mutex connecting_;                  // held by who connects, while
+  std::optional<Clock::time_point> end_is_near_;  // there is no end
   std::atomic<int64_t> replies_{0};
   std::vector<std::thread> clients_;
   mutable std::mutex mutex_;  // guards the members below

@@ -100,9 +100,8 @@ inline std::string without_chunk_lengths(const std::string& body) {
   return text;
 }
 
-inline Reply ask(int port, const std::string& method, const std::string& path,
+inline Reply ask(Socket& socket, const std::string& method, const std::string& path,
                  const std::string& body = "", const std::string& headers = {}) {
-  Socket socket(port);
   socket.send(method + " " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n" + headers +
               "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   const std::string all = socket.receive_all();
@@ -114,6 +113,12 @@ inline Reply ask(int port, const std::string& method, const std::string& path,
   reply.body = all.substr(end + 4);
   if (reply.head.find("chunked") != all.npos) reply.body = without_chunk_lengths(reply.body);
   return reply;
+}
+
+inline Reply ask(int port, const std::string& method, const std::string& path,
+                 const std::string& body = "", const std::string& headers = {}) {
+  Socket socket(port);
+  return ask(socket, method, path, body, headers);
 }
 
 }  // namespace wideep::server
