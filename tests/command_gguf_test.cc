@@ -118,6 +118,19 @@ TEST_F(CommandGguf, NamesTheFormatsOfTypes) {
   EXPECT_THAT(end.err, AllOf(HasSubstr("Q8_0 as int8"), HasSubstr("Q4_1 as int")));
 }
 
+std::string fingerprint(const std::string& model) {
+  auto config = model::read_model_config(model);
+  const auto files = model::ModelFiles::open(model, &config.value());
+  return files.ok() ? files->tensors().fingerprint() : files.status().message();
+}
+
+// Nodes compare it.
+TEST_F(CommandGguf, OtherWeightsHaveAnotherFingerprint) {
+  const std::string before = fingerprint(model());
+  EXPECT_EQ(fingerprint(model()), before);
+  EXPECT_NE(fingerprint(model({.first_weight = 0.2f})), before);
+}
+
 TEST_F(CommandGguf, DoctorDescribesIt) {
   const std::string path = model_of(kGgmlQ8_0, kGgmlQ4_1);
   const CommandEnd end = run_command({.arguments = {"doctor", "--model", path}});

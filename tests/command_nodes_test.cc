@@ -174,6 +174,31 @@ TEST(ServiceOverNodesInput, ANodeWithOtherSettingsIsRefused) {
   service.end();
 }
 
+// A node keeps its weights and its host pool while it waits for the next node 0, which may come
+// with another training of the same model: experts of both would answer together.
+TEST(ServiceOverNodesInput, ANodeThatKeptOtherWeightsIsRefused) {
+  const Config config(kWideEp, kOnline);
+  const ModelCopy model;
+  ServiceNodes service(2, model.path(), config.arguments());
+  ASSERT_GT(service.port(), 0) << service.server().command().err();
+  ::kill(-service.server().command().pid(), SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return service.node(1).ranks().empty(); }, 10s * kSlowdown));
+  model.edit_tensors([](std::vector<formats::TensorToWrite>& tensors) {
+    formats::TensorToWrite& one =
+        tensor_named(tensors, "model.layers.1.mlp.experts.3.up_proj.weight");
+    static const std::vector<std::byte> trained(one.bytes.size());
+    one.bytes = trained;
+  });
+  std::thread next([&] { service.restart_server(); });
+  const CommandEnd end = service.node(1).wait();
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("nodes 0 and 1 differ in the weights (a sample of each tensor)"));
+  service.start(1);  // reads what node 0 has
+  next.join();
+  EXPECT_TRUE(compute(service, 8)) << service.server().command().err();
+  service.end();
+}
+
 struct BadOptions {
   std::vector<std::string> arguments;
   std::vector<std::string> parts;

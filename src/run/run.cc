@@ -86,17 +86,17 @@ Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunI
   Result<RunPlan> plan = plan_run(inputs->model, options, base::read_machine());
   WIDEEP_TRY(agree_on(options, plan.status()));
   WIDEEP_TRY(agree_on_cache(options, *inputs, &*plan));
-  if (options.started != nullptr) {
-    transport::Settings all = settings_of(options, *inputs, *plan);
-    all.insert(all.end(), more.begin(), more.end());
-    WIDEEP_TRY(agree_on(options, {}, all));
+  transport::Settings settings;
+  if (options.started != nullptr || options.kept_nodes) {
+    settings = settings_of(options, *inputs, *plan);
+    settings.insert(settings.end(), more.begin(), more.end());
   }
+  WIDEEP_TRY(agree_on(options, {}, settings));
   std::unique_ptr<Run> run(new Run(options, std::move(*inputs), std::move(*plan)));
+  run->settings_ = std::move(settings);
   WIDEEP_TRY(agree_on(options, run->make_shared_memory()));
   return run;
 }
-
-transport::Settings Run::settings() const { return settings_of(options_, inputs_, plan_); }
 
 Status Run::make_shared_memory() {
   for (const OnlinePlan& stage : plan_.online) {

@@ -54,8 +54,9 @@ class Run {
   const grammar::Vocabulary* vocabulary() const { return vocabulary_.get(); }
   std::span<const OnlineParts> online() const { return online_; }  // of each stage, or empty
   const base::TraceBuffer* trace() const { return trace_ ? &*trace_ : nullptr; }
-  // What all ranks must have in common.
-  transport::Settings settings() const;
+  // What all ranks must have in common, as prepare() found it: a node keeps its weights while it
+  // connects again, whatever its files are by then. Empty without a launcher and other nodes.
+  const transport::Settings& settings() const { return settings_; }
   // REQUIRES: RunOptions::needs_tokenizer, or the model has one.
   const tokenizer::Tokenizer& tokenizer() const { return inputs_.tokenizer.value(); }
   uint64_t bytes_to_load() const { return run::bytes_to_load(inputs_, plan_.balances_online()); }
@@ -73,6 +74,7 @@ class Run {
   const RunOptions& options_;
   RunInputs inputs_;
   RunPlan plan_;
+  transport::Settings settings_;
   model::ModelWeights weights_;
   std::shared_ptr<const grammar::Vocabulary> vocabulary_;
   std::vector<OnlineParts> online_;

@@ -201,6 +201,7 @@ transport::Settings fingerprints(const RunOptions& options, const RunInputs& inp
           {"the model (config.json)", hash_of_config(options.model_dir)},
           {fmt::format("the tokenizer ({})", fmt::join(tokenizer::Tokenizer::file_names(), ", ")),
            hash_of_tokenizer(options.model_dir)},
+          {"the weights (a sample of each tensor)", inputs.tensors().fingerprint()},
           {"--random-weights", options.random_weights ? "true" : "false"},
           {"--logits-digest", options.logits_digest ? "true" : "false"},
           {"--routing-log", options.routing_log ? "true" : "false"},

@@ -49,7 +49,8 @@ Status add_prediction(const parallel::ParallelConfig& settings, model::ModelConf
 // Errors (invalid input): files that are missing or wrong, and settings that do not fit them.
 Result<RunInputs> read_run_inputs(const RunOptions& options);
 
-// What all ranks of a run must have in common beside their plans: the build and the files.
+// What all ranks of a run must have in common beside their plans: the build and the files, of the
+// weights those that are open.
 transport::Settings fingerprints(const RunOptions& options, const RunInputs& inputs);
 
 // Checkpoint bytes that loading will read, over all ranks: dense weights once; the expert of each

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/scratch_directory.h"
 #include "formats/files.h"
+#include "weights/random_tensors.h"
 
 namespace wideep::run {
 namespace {
@@ -18,6 +20,7 @@ TEST(Fingerprints, EveryFileOfATokenizerCounts) {
   const RunOptions options{.model_dir = model.path()};
   RunInputs inputs;
   inputs.kernels = kernels::select_kernels(nullptr).value();
+  inputs.own_tensors = std::make_unique<weights::RandomTensors>(1);
   transport::Settings before = fingerprints(options, inputs);
   for (const char* file : {"tokenizer.json", "tokenizer_config.json", "added_tokens.json",
                            "special_tokens_map.json", "tiktoken.model", "hy.tiktoken"}) {
@@ -26,6 +29,39 @@ TEST(Fingerprints, EveryFileOfATokenizerCounts) {
     EXPECT_NE(before, after) << file;
     before = after;
   }
+}
+
+std::string fingerprint_of(const RunOptions& options) {
+  const auto inputs = read_run_inputs(options);
+  EXPECT_TRUE(inputs.ok()) << inputs.status().message();
+  if (!inputs.ok()) return {};
+  for (const auto& [name, value] : fingerprints(options, *inputs)) {
+    if (name.starts_with("the weights")) return value;
+  }
+  ADD_FAILURE() << "the weights are not compared";
+  return {};
+}
+
+// Another training of a model has the same config.json and tokenizer.
+TEST(Fingerprints, WeightsCount) {
+  const std::string reference = WIDEEP_SOURCE_DIR "/models/reference";
+  const base::ScratchDirectory copy;
+  std::filesystem::copy(reference, copy.path());
+  const std::string before = fingerprint_of({.model_dir = reference});
+  EXPECT_EQ(fingerprint_of({.model_dir = copy.path()}), before);  // other files, other times
+  std::string weights = formats::read_file(copy.file("model.safetensors")).value();
+  weights.back() = static_cast<char>(weights.back() ^ 1);
+  ASSERT_TRUE(formats::write_file(copy.file("model.safetensors"), weights).ok());
+  EXPECT_NE(fingerprint_of({.model_dir = copy.path()}), before);
+}
+
+TEST(Fingerprints, RandomWeightsCountBySeed) {
+  const std::string reference = WIDEEP_SOURCE_DIR "/models/reference";
+  const RunOptions one{.model_dir = reference, .random_weights = 1};
+  const RunOptions two{.model_dir = reference, .random_weights = 2};
+  EXPECT_EQ(fingerprint_of(one), fingerprint_of(one));
+  EXPECT_NE(fingerprint_of(one), fingerprint_of(two));
+  EXPECT_NE(fingerprint_of(one), fingerprint_of({.model_dir = reference}));
 }
 
 // The reference with these special tokens, from id 8192 on, of which the first one ends answers.

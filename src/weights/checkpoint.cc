@@ -16,6 +16,7 @@
 #include "base/try.h"
 #include "formats/json.h"
 #include "formats/shape.h"
+#include "weights/sampled_hash.h"
 
 namespace wideep::weights {
 namespace {
@@ -188,6 +189,15 @@ Status Checkpoint::check_unchanged() const {
     WIDEEP_TRY(formats::check_unchanged(shards_[shard].path(), states_[shard]));
   }
   return {};
+}
+
+std::string Checkpoint::fingerprint() const {
+  std::vector<SampledTensor> sampled;
+  for (const auto& [name, location] : tensors_) {
+    const TensorEntry& entry = *location.entry;
+    sampled.push_back({name, dtype_name(entry.dtype), entry.shape, entry.bytes});
+  }
+  return sampled_hash(sampled);
 }
 
 std::string Checkpoint::where(const std::string& name) const {

@@ -36,6 +36,8 @@ class Checkpoint : public TensorSource {
   const formats::TensorEntry* find(const std::string& name) const override;
   // Compares the files' sizes, modification times and inodes.
   Status check_unchanged() const override;
+  // The same however the tensors are spread over shards.
+  std::string fingerprint() const override;
   // "file: tensor 'name'". REQUIRES: the tensor exists.
   std::string where(const std::string& name) const override;
 

@@ -50,6 +50,7 @@ class NamedTensors : public TensorSource {
   // The published tensor; all of it, if the asked one is a part.
   const formats::TensorEntry* find(const std::string& name) const override;
   Status check_unchanged() const override { return files_.check_unchanged(); }
+  std::string fingerprint() const override { return files_.fingerprint(); }
   // "file: tensor 'published name', expert 3"
   std::string where(const std::string& name) const override;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/random_tensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -92,5 +94,7 @@ Result<const formats::TensorEntry*> RandomTensors::tensor(const std::string& nam
   }
   return &entry;
 }
+
+std::string RandomTensors::fingerprint() const { return fmt::format("random, seed {}", seed_); }
 
 }  // namespace wideep::weights

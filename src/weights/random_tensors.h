@@ -18,6 +18,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,8 @@ class RandomTensors : public TensorSource {
   // Never fails. REQUIRES: every extent is at least 1.
   Result<const formats::TensorEntry*> tensor(const std::string& name,
                                              const std::vector<int64_t>& shape) const override;
+
+  std::string fingerprint() const override;
 
  private:
   struct Scale {

@@ -120,6 +120,9 @@ class TensorSource {
   // Checks that the tensors have not changed since the source was opened. Call it after reading
   // them. Errors (failed) name the changed file.
   virtual Status check_unchanged() const { return {}; }
+  // Equal on machines with the same weights, and as far as a sample of each tensor shows
+  // (sampled_hash.h) another one for others. "": the source has nothing that could differ.
+  virtual std::string fingerprint() const { return {}; }
   // The source and the name of the tensor, for messages.
   virtual std::string where(const std::string& name) const { return name; }
 };

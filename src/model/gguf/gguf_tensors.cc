@@ -17,6 +17,7 @@
 #include "model/gguf/key_value_b.h"
 #include "model/tensor_list.h"
 #include "weights/blocks.h"
+#include "weights/sampled_hash.h"
 
 namespace wideep::model {
 namespace {
@@ -174,6 +175,16 @@ Status GgufTensors::check_unchanged() const {
     WIDEEP_TRY(formats::check_unchanged(files_.files()[i].path(), states_[i]));
   }
   return {};
+}
+
+std::string GgufTensors::fingerprint() const {
+  std::vector<weights::SampledTensor> sampled;
+  for (const formats::GgufFile& file : files_.files()) {
+    for (const auto& [name, tensor] : file.tensors()) {
+      sampled.push_back({name, block_type_name(tensor.type), tensor.shape, tensor.bytes});
+    }
+  }
+  return weights::sampled_hash(sampled);
 }
 
 // ---- vectors ----

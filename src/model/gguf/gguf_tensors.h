@@ -58,6 +58,7 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
                                      const std::vector<int64_t>& shape) const override;
   const weights::RowSources* row_sources() const override { return this; }
   Status check_unchanged() const override;
+  std::string fingerprint() const override;
   std::string where(const std::string& name) const override;
 
   // ---- RowSources: matrices ----
