@@ -28,6 +28,8 @@ Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& 
                                       at.slice));
     }
     WIDEEP_TRY(loader.run());
+    // Ranks that follow this one use a finished part without asking where it is from.
+    WIDEEP_TRY(loader.check_unchanged());
     // Sealing stores a hash of the contents, against which every later copy is checked.
     threads.parallel_for(part->end - part->begin, 1, [&](int64_t from, int64_t to) {
       for (int64_t i = part->begin + from; i < part->begin + to; ++i) {

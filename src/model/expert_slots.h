@@ -23,8 +23,8 @@
 namespace wideep::model {
 
 // Reads experts into the host pool, as long as there are some that no rank reads. layers: the MoE
-// layers of the pool, as numbers of the model, ascending. Errors: as WeightLoader; there is not
-// enough memory.
+// layers of the pool, as numbers of the model, ascending. Errors: as WeightLoader; the files have
+// changed, then nothing of what was just read counts; there is not enough memory.
 Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& loader, int rank,
                       base::ThreadPool& threads, weights::HostPool& pool);
 

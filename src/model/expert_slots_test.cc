@@ -14,6 +14,8 @@
 #include <set>
 #include <vector>
 
+#include "weights/random_tensors.h"
+
 namespace wideep::model {
 namespace {
 
@@ -156,6 +158,35 @@ TEST_F(ExpertSlotsTest, TakesInRecordsOfOthers) {
   slots.take_in();  // nothing to do
   EXPECT_THAT(rearrange(slots, {{6, 1}, {3, 7}}), ElementsAre(ElementsAre(1), IsEmpty()));
 }
+
+// ---- the host pool ----
+
+class MayChange : public weights::RandomTensors {
+ public:
+  MayChange() : RandomTensors(1) {}
+  Status check_unchanged() const override { return changed ? failed("changed") : Status(); }
+  bool changed = false;
+};
+
+// Ranks that follow the one that has read a part copy from it, and read nothing that would show
+// that the file is another one.
+TEST_F(ExpertSlotsTest, APartOfFilesThatChangeIsNotFinished) {
+  MayChange tensors;
+  const weights::WeightLoader loader(tensors, kernels::WeightFormat::kBf16);
+  tensors.changed = true;
+  EXPECT_EQ(fill_host_pool(kLayers, loader, 0, threads_, *pool_).message(), "changed");
+  EXPECT_FALSE(pool_->is_filled());
+  pool_->release(0);
+  const auto again = pool_->take(1);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->index, 0);
+  pool_->release(1);
+  tensors.changed = false;
+  EXPECT_TRUE(fill_host_pool(kLayers, loader, 1, threads_, *pool_).ok());
+  EXPECT_TRUE(pool_->is_filled());
+}
+
+// ---- any sequence ----
 
 // Whatever comes after whatever: contents are right, and nothing comes that is here.
 TEST_F(ExpertSlotsTest, AnyPlacementAfterAnyOther) {

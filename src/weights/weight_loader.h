@@ -96,6 +96,8 @@ class WeightLoader {
 
   // Loads everything that was asked for. Errors: as StoredMatrix::pack.
   Status run() const;
+  // As TensorSource: whether what was loaded is of the files that were opened.
+  Status check_unchanged() const { return tensors_.check_unchanged(); }
 
   // Packs the caller's float32 rows [n, k] at once.
   static Matrix pack_rows(kernels::WeightFormat format, const float* rows, int n, int k);
