@@ -116,11 +116,15 @@ IterationAssembler::IterationAssembler(int num_ranks, int start_ranks)
 std::optional<Iteration> IterationAssembler::add(int rank, IterationRecord record) {
   // Ranks may be several iterations apart (pipeline stages, buffered messages): several are open.
   const uint32_t epoch = epochs_[static_cast<size_t>(rank)];
+  const auto found = members_.find(epoch);
+  // Of a rank that is no member any more: its last message comes after those of the others.
+  if (found == members_.end()) return std::nullopt;
+  const std::vector<int>& members = found->second;
+  const auto place = std::ranges::find(members, rank) - members.begin();
+  if (place == std::ssize(members)) return std::nullopt;
   const std::pair key(epoch, record.iteration);
-  const std::vector<int>& members = members_.at(epoch);
   Open& open = open_[key];
   open.ranks.resize(members.size());
-  const auto place = std::ranges::find(members, rank) - members.begin();
   open.ranks[static_cast<size_t>(place)] = std::move(record);
   if (++open.num_reported < members.size()) return std::nullopt;
   std::optional<Iteration> iteration = Iteration{

@@ -26,7 +26,8 @@ class IterationAssembler {
   explicit IterationAssembler(int num_ranks, int start_ranks = 0);
 
   // The iteration if this was the last missing record of it, else nullopt. An iteration that some
-  // rank never reports is never returned.
+  // rank never reports is never returned. What a rank reports that is no member any more is left
+  // out.
   std::optional<Iteration> add(int rank, engine::IterationRecord record);
   // Later records of this rank are of an epoch with these members. Returns whether it is the last
   // of them that has changed; then iterations of earlier epochs that are not complete are dropped.

@@ -156,6 +156,28 @@ TEST(IterationAssembler, DropsWhatTheOldMembersLeftIncomplete) {
   EXPECT_EQ(iteration->ranks.size(), 2u);
 }
 
+// A rank that died or was retired may have written more than was read of it so far.
+TEST(IterationAssembler, LeavesOutWhatComesLateOfARankThatWasAMember) {
+  IterationAssembler assembler(3);
+  const MembersChanged change{.epoch = 2, .ranks = {0, 1}};
+  EXPECT_FALSE(assembler.change(0, change));
+  EXPECT_FALSE(assembler.add(2, record(5, {1, 1, 1}, 1, 1, 1)));  // still of the first epoch
+  EXPECT_TRUE(assembler.change(1, change));
+  EXPECT_FALSE(assembler.add(2, record(6, {1, 1, 1}, 1, 1, 1)));
+  EXPECT_FALSE(assembler.add(0, record(6, {2, 3}, 1, 1, 1)));
+  const auto iteration = assembler.add(1, record(6, {4, 5}, 1, 1, 1));
+  ASSERT_TRUE(iteration);
+  EXPECT_EQ(iteration->members, (std::vector<int>{0, 1}));
+}
+
+// Nor does a rank count that is to start later.
+TEST(IterationAssembler, LeavesOutRanksThatAreNoMembers) {
+  IterationAssembler assembler(3, 2);
+  EXPECT_FALSE(assembler.add(2, record(5, {1, 1}, 1, 1, 1)));
+  EXPECT_FALSE(assembler.add(0, record(5, {1, 1}, 1, 1, 1)));
+  EXPECT_TRUE(assembler.add(1, record(5, {1, 1}, 1, 1, 1)));
+}
+
 TEST(IterationSummary, CountsForTheRanksThatWereThere) {
   ExpertRanks experts{.stage_size = 3, .ranks = {}, .statistics = {}};
   for (int rank = 0; rank < 3; ++rank) experts.ranks.push_back({{1}, rank});
