@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // wideep serve while its processes die: what clients see, and what they do not.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -251,6 +252,39 @@ TEST(CommandFaults, IdsOfRepliesStayUnique) {
   const std::string first = server.complete({{"prompt", "x"}}).body_json()["id"];
   ::kill(front_processes(server.command()).at(0), SIGKILL);
   EXPECT_NE(server.complete({{"prompt", "x"}}).body_json()["id"], first);
+  expect_clean_end(server);
+}
+
+// The tokens that the client has follow from the prompt that the first process made: a later one,
+// after midnight where the template has the date, must not make another.
+TEST(CommandFaults, TheTimeInAPromptStaysThatOfTheRequest) {
+  const ModelCopy model;
+  model.write("chat_template.jinja", "{{ strftime_now('%H:%M:%S') }} {{ messages[0].content }}");
+  Server server(model.path(), {"--ranks", "2"});
+  ASSERT_GT(server.port(), 0);
+  auto reply = std::async(std::launch::async, [&] {
+    return ask(server.port(), "POST", "/v1/chat/completions",
+               json({{"model", "m"},
+                     {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                     {"max_tokens", 3900},
+                     {"n", 4},
+                     {"ignore_eos", true},
+                     {"return_token_ids", true}})
+                   .dump());
+  });
+  EXPECT_TRUE(
+      wait_until([&] { return server.metric("wideep_answers_running") == 4; }, 10s * kSlowdown));
+  std::this_thread::sleep_for(1100ms);  // the template's time is another one
+  EXPECT_NE(reply.wait_for(0s), std::future_status::ready);
+  ::kill(front_processes(server.command()).at(0), SIGKILL);
+  const json body = reply.get().body_json();
+  EXPECT_EQ(server.metric("wideep_serving_processes_died_total"), 1);
+  const json prompt =
+      ask(server.port(), "POST", "/detokenize", json({{"tokens", body["prompt_token_ids"]}}).dump())
+          .body_json()["prompt"];
+  const std::time_t created = body["created"];
+  EXPECT_EQ(prompt, fmt::format("{:%H:%M:%S} Hi", *std::localtime(&created)));
+  EXPECT_EQ(body["choices"][0]["token_ids"].size(), 3900);
   expect_clean_end(server);
 }
 

@@ -86,14 +86,14 @@ Generation::Answer::Answer(const tokenizer::Tokenizer& tokenizer, StopStrings st
   }
 }
 
-std::string Generation::kept_of(const Exchange& exchange) {
+std::optional<Generation::Begun> Generation::begun(const Exchange& exchange) {
   const std::vector<std::string> records = exchange.records();
-  if (records.empty()) return "";
+  if (records.empty()) return std::nullopt;
   engine::WireReader reader(records.front());
   reader.get_text();  // the id
-  reader.get<decltype(ReplyHead::created)>();
+  const auto created = reader.get<decltype(ReplyHead::created)>();
   reader.get<uint64_t>();  // the seed
-  return std::string(reader.get_text());
+  return Begun{.created = created, .kept = std::string(reader.get_text())};
 }
 
 void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,

@@ -50,9 +50,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                     GenerationOptions options, std::vector<engine::SharedTokens> prompts);
 
-  // GenerationOptions::kept of the process that has died in the middle of the reply; "": there was
-  // none.
-  static std::string kept_of(const Exchange& exchange);
+  // What a process that has died in the middle of the reply made it with: ReplyHead::created and
+  // GenerationOptions::kept. nullopt: there was none.
+  struct Begun {
+    int64_t created = 0;
+    std::string kept;
+  };
+  static std::optional<Begun> begun(const Exchange& exchange);
 
   // Called every few seconds: says to the client of a stream that nothing is lost, where nothing
   // has come since the last time.

@@ -51,7 +51,7 @@ struct GenerationOptions {
   std::optional<grammar::OutputFormat> format;   // of the answer
   engine::SharedGrammar grammar = nullptr;       // the same, compiled (server/preparation.h)
   MakeReplyWriter make_writer = nullptr;         // of the reply; null: OpenAiReply
-  std::string kept = {};                         // for another process (Generation::kept_of)
+  std::string kept = {};                         // for another process (Generation::begun)
   const char* max_tokens_name = "max_tokens";    // for messages
 
   // Whether the tokens of prompts have log-probabilities.

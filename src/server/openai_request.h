@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -50,6 +51,8 @@ struct ChatRequest {
   bool add_generation_prompt = true;  // always, but to be tokenised
   // Where the template fails with messages of role system after others, they become the user's.
   bool folds_systems = false;
+  // For templates that have the date in the prompt.
+  std::time_t now = std::time(nullptr);
 
   bool must_call() const {
     return tool_choice == ToolChoice::kRequired || tool_choice == ToolChoice::kNamed;

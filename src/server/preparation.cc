@@ -119,13 +119,14 @@ Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer&
       most_text_bytes_(static_cast<size_t>(options_.max_sequence) * longest_token(tokenizer) *
                        kMostShrinking) {}
 
-Parsed<Prepared> Preparation::prepare(Api api, std::string_view body) const {
+Parsed<Prepared> Preparation::prepare(Api api, std::string_view body, std::time_t came) const {
   if (api == Api::kCompletion) return prepare_completion(body);
-  if (api == Api::kResponses) return prepare_response(body);
+  if (api == Api::kResponses) return prepare_response(body, came);
   auto parsed = api == Api::kMessages ? parse_messages_request(body, options_.sampling)
                                       : parse_chat_request(body, options_.sampling);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ChatRequest& request = std::get<ChatRequest>(parsed);
+  request.now = came;
   if (api == Api::kMessages) {
     request.options.make_writer = [](const ReplyHead& head) {
       return std::make_unique<MessagesWriter>(head);
@@ -134,11 +135,12 @@ Parsed<Prepared> Preparation::prepare(Api api, std::string_view body) const {
   return prepare_chat(std::move(request));
 }
 
-Parsed<Prepared> Preparation::prepare_response(std::string_view body) const {
+Parsed<Prepared> Preparation::prepare_response(std::string_view body, std::time_t came) const {
   WIDEEP_CHECK(options_.responses != nullptr);
   auto parsed = parse_responses_request(body, *options_.responses, options_.sampling);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ResponsesRequest& request = std::get<ResponsesRequest>(parsed);
+  request.chat.now = came;
   GenerationOptions& options = request.chat.options;
   if (const ordered_json& previous = request.repeated["previous_response_id"];
       previous.is_string()) {
@@ -274,7 +276,8 @@ Parsed<std::string> Preparation::chat_prompt(const chat::ChatTemplate& chat,
                         .tools = std::move(request.tools),
                         .variables = std::move(request.variables),
                         .add_generation_prompt = request.add_generation_prompt,
-                        .special_tokens = chat_.special_tokens};
+                        .special_tokens = chat_.special_tokens,
+                        .now = request.now};
   Result<std::string> text = chat.render(input);
   if (!text.ok() && !folded.is_null()) {
     input.messages = std::move(folded);

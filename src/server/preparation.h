@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -48,7 +49,9 @@ class Preparation {
  public:
   Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat);
 
-  Parsed<Prepared> prepare(Api api, std::string_view body) const;
+  // came: when the request came, which a template may write into the prompt. Who goes on with a
+  // reply that another process has begun makes the same prompt with the same time.
+  Parsed<Prepared> prepare(Api api, std::string_view body, std::time_t came) const;
   // The replies of /tokenize, /detokenize and /v1/messages/count_tokens to these bodies.
   Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
@@ -57,7 +60,7 @@ class Preparation {
  private:
   Parsed<Prepared> prepare_completion(std::string_view body) const;
   Parsed<Prepared> prepare_chat(ChatRequest request) const;
-  Parsed<Prepared> prepare_response(std::string_view body) const;
+  Parsed<Prepared> prepare_response(std::string_view body, std::time_t came) const;
   std::optional<ApiError> add_prefill(const std::string& prefill, const AnswerStyle& style,
                                       std::string* prompt) const;
   Parsed<std::string> chat_prompt(const chat::ChatTemplate& chat, ChatRequest request) const;

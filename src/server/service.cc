@@ -284,12 +284,14 @@ void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
+  const auto begun = Generation::begun(*exchange);
+  const std::time_t came = begun ? begun->created : std::time(nullptr);
   std::shared_ptr<const ResponseStore::Loan> lent;
-  if (api == Api::kResponses) lent = responses_.lend(Generation::kept_of(*exchange));
-  work_on_body(exchange, [this, api, lent](std::string_view body) -> Rest {
-    auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body));
-    return [this, api, prepared](const std::shared_ptr<Exchange>& each) {
-      generate(each, api, std::move(*prepared));
+  if (api == Api::kResponses) lent = responses_.lend(begun ? begun->kept : "");
+  work_on_body(exchange, [this, api, came, lent](std::string_view body) -> Rest {
+    auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body, came));
+    return [this, api, came, prepared](const std::shared_ptr<Exchange>& each) {
+      generate(each, api, came, std::move(*prepared));
     };
   });
 }
@@ -394,7 +396,7 @@ void Service::join() {
   recorder_.join();
 }
 
-void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
+void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api, std::time_t came,
                        Parsed<Prepared> parsed) {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
   Prepared& prepared = std::get<Prepared>(parsed);
@@ -404,7 +406,7 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
   log_without_effect(options);
   if (!options.has_seed) options.sampling.seed = fresh_seed();
   if (metrics_.running == 0) watch_.began(now_seconds());
-  ReplyHead head = head_for(api);
+  ReplyHead head = head_for(api, came);
   if (api == Api::kMessages) exchange->add_header("request-id", request_id_of(head.id));
   Generation::start(generation_, exchange, std::move(head), std::move(options),
                     std::move(prepared.prompts));
@@ -450,10 +452,10 @@ ApiError Service::queue_full(size_t num_answers) const {
       .code = "queue_full"};
 }
 
-ReplyHead Service::head_for(Api api) {
+ReplyHead Service::head_for(Api api, std::time_t came) {
   return {.api = api,
           .id = api == Api::kResponses ? response_id() : id_with(id_start(api)),
-          .created = std::time(nullptr),
+          .created = came,
           .model = options_.model};
 }
 

@@ -151,7 +151,7 @@ class Service {
   std::optional<ApiError> check(const Exchange& exchange, const GenerationOptions& options,
                                 size_t num_answers) const;
   ApiError queue_full(size_t num_answers) const;
-  ReplyHead head_for(Api api);
+  ReplyHead head_for(Api api, std::time_t came);
   std::string id_with(std::string_view start);
   // What is left to do for an exchange once its body was worked on.
   using Rest = std::function<void(const std::shared_ptr<Exchange>& exchange)>;
@@ -160,7 +160,8 @@ class Service {
   void answer(const std::shared_ptr<Exchange>& exchange, Api api);
   void reply_with(const std::shared_ptr<Exchange>& exchange,
                   Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
-  void generate(const std::shared_ptr<Exchange>& exchange, Api api, Parsed<Prepared> parsed);
+  void generate(const std::shared_ptr<Exchange>& exchange, Api api, std::time_t came,
+                Parsed<Prepared> parsed);
   void log_without_effect(const GenerationOptions& options);
   void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error);
   void reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,
