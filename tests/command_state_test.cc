@@ -277,6 +277,43 @@ TEST(CommandState, TheIterationLogGoesOnInItsFile) {
   EXPECT_GT(lines, 1000u);
 }
 
+// Who has read /perf_metrics up to a number asks for what comes after it.
+TEST(CommandState, IterationsAreCountedOnWhereRanksBeginAnew) {
+  for (const char* layout : {"tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n",
+                             "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n"
+                             "enable_attention_dp: true\n"}) {
+    const base::ScratchDirectory files;
+    std::ofstream(files.file("config.yaml")) << layout;
+    Server server(small_model(), {"--config", files.file("config.yaml"), "--iteration-log",
+                                  files.file("log.jsonl")});
+    ASSERT_GT(server.port(), 0) << server.command().err();
+    int64_t last = -1;
+    const auto expect_news = [&] {
+      ask_plainly(server.port(), "/v1/completions", long_stream(50));
+      const json read =
+          ask(server.port(), "GET", fmt::format("/perf_metrics?since={}", last)).body_json();
+      EXPECT_GE(read["iterations"].size(), 50u) << layout;
+      EXPECT_EQ(read["iterations"].at(0)["iteration"], last + 1) << layout;
+      last = read["last"];
+    };
+    expect_news();
+    for (const pid_t rank : rank_processes(server.command())) ::kill(rank, SIGKILL);
+    expect_news();
+    kill_front(server);
+    expect_news();
+    server.command().send(SIGTERM);
+    server.command().wait();
+    std::ifstream file(files.file("log.jsonl"));
+    int64_t before = -1;
+    for (std::string line; std::getline(file, line);) {
+      const int64_t number = json::parse(line)["iter"];
+      EXPECT_GT(number, before) << layout;
+      before = number;
+    }
+    EXPECT_EQ(before, last);
+  }
+}
+
 TEST(CommandState, TheLineThatSaysWhereItServesComesAlsoIfARankDiesFirst) {
   for (const char* steps : {"filled:1", "joined:2"}) {
     Server server(CommandOptions{

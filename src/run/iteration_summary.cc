@@ -106,8 +106,8 @@ double mean(const std::vector<double>& values) {
 
 }  // namespace
 
-IterationAssembler::IterationAssembler(int num_ranks, int start_ranks)
-    : epochs_(static_cast<size_t>(num_ranks), 1) {
+IterationAssembler::IterationAssembler(int num_ranks, int start_ranks, int64_t next)
+    : epochs_(static_cast<size_t>(num_ranks), 1), next_(next) {
   std::vector<int>& all = members_[1];
   all.resize(static_cast<size_t>(start_ranks > 0 ? start_ranks : num_ranks));
   std::iota(all.begin(), all.end(), 0);
@@ -127,6 +127,11 @@ std::optional<Iteration> IterationAssembler::add(int rank, IterationRecord recor
   open.ranks.resize(members.size());
   open.ranks[static_cast<size_t>(place)] = std::move(record);
   if (++open.num_reported < members.size()) return std::nullopt;
+  // Of one epoch iterations are complete in their order; so what is not behind the last one comes
+  // from ranks that have begun anew.
+  offset_ = std::max(offset_, next_ - key.second);
+  for (IterationRecord& each : open.ranks) each.iteration = number(key.second);
+  next_ = number(key.second) + 1;
   std::optional<Iteration> iteration = Iteration{
       std::move(open.ranks), members.size() == epochs_.size() ? std::vector<int>() : members};
   open_.erase(key);

@@ -19,11 +19,13 @@
 
 namespace wideep::run {
 
-// Collects the records of all ranks for each iteration, or of those that are members then.
+// Collects the records of all ranks for each iteration, or of those that are members then. The
+// numbers of what it returns ascend: where all ranks have begun anew, from 0, it counts on.
 class IterationAssembler {
  public:
-  // start_ranks: the members of the first epoch; 0: all.
-  explicit IterationAssembler(int num_ranks, int start_ranks = 0);
+  // start_ranks: the members of the first epoch; 0: all. next: the least number of the first
+  // iteration.
+  explicit IterationAssembler(int num_ranks, int start_ranks = 0, int64_t next = 0);
 
   // The iteration if this was the last missing record of it, else nullopt. An iteration that some
   // rank never reports is never returned. What a rank reports that is no member any more is left
@@ -32,6 +34,10 @@ class IterationAssembler {
   // Later records of this rank are of an epoch with these members. Returns whether it is the last
   // of them that has changed; then iterations of earlier epochs that are not complete are dropped.
   bool change(int rank, const MembersChanged& members);
+  // The number of an iteration which the ranks call `iteration` now.
+  int64_t number(int64_t iteration) const { return iteration + offset_; }
+  // The least number of the next one.
+  int64_t next() const { return next_; }
 
  private:
   struct Open {
@@ -41,6 +47,8 @@ class IterationAssembler {
   std::vector<uint32_t> epochs_;                       // [ranks]
   std::map<uint32_t, std::vector<int>> members_;       // by epoch
   std::map<std::pair<uint32_t, int64_t>, Open> open_;  // by epoch and iteration
+  int64_t next_;
+  int64_t offset_ = 0;
 };
 
 // One iteration, over all ranks.

@@ -178,6 +178,45 @@ TEST(IterationAssembler, LeavesOutRanksThatAreNoMembers) {
   EXPECT_TRUE(assembler.add(1, record(5, {1, 1}, 1, 1, 1)));
 }
 
+// Who asks for what came after iteration 4711 would wait until the ranks have come there again.
+TEST(IterationAssembler, CountsOnWhereRanksBeginAnew) {
+  IterationAssembler assembler(2);
+  const auto add = [&](int64_t iteration) {
+    assembler.add(0, record(iteration, {1, 1}, 1, 1, 1));
+    const auto whole = assembler.add(1, record(iteration, {1, 1}, 1, 1, 1));
+    EXPECT_TRUE(whole && whole->ranks[0].iteration == whole->ranks[1].iteration);
+    return whole ? whole->ranks[1].iteration : -1;
+  };
+  const auto change = [&](uint32_t epoch) {
+    assembler.change(0, {.epoch = epoch, .ranks = {0, 1}});
+    EXPECT_TRUE(assembler.change(1, {.epoch = epoch, .ranks = {0, 1}}));
+  };
+  EXPECT_EQ(add(0), 0);
+  EXPECT_EQ(add(1), 1);
+  change(2);
+  EXPECT_EQ(add(2), 2);  // members that were there count on
+  EXPECT_EQ(add(4), 4);
+  change(3);
+  EXPECT_EQ(add(0), 5);
+  EXPECT_EQ(add(1), 6);
+  EXPECT_EQ(assembler.number(1), 6);
+  change(4);
+  EXPECT_EQ(add(2), 7);
+  change(5);
+  EXPECT_EQ(add(0), 8);
+  EXPECT_EQ(assembler.next(), 9);
+}
+
+// In a serving process where another one has died.
+TEST(IterationAssembler, CountsOnAfterAnotherProcess) {
+  for (const int64_t theirs : {0, 9, 12}) {
+    IterationAssembler assembler(1, 1, 9);
+    const auto first = assembler.add(0, record(theirs, {1}, 1, 1, 1));
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->ranks[0].iteration, std::max<int64_t>(theirs, 9));
+  }
+}
+
 TEST(IterationSummary, CountsForTheRanksThatWereThere) {
   ExpertRanks experts{.stage_size = 3, .ranks = {}, .statistics = {}};
   for (int rank = 0; rank < 3; ++rank) experts.ranks.push_back({{1}, rank});

@@ -189,7 +189,8 @@ RankGroup::RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
       ranks_(std::move(ranks)),
       requests_(std::min(run.plan().num_request_owners(), run.plan().start_ranks), on_loss(run)),
       members_(static_cast<size_t>(run.plan().start_ranks)),
-      iterations_(run.plan().mapping.world_size(), run.plan().start_ranks),
+      iterations_(run.plan().mapping.world_size(), run.plan().start_ranks,
+                  ranks_->memory().control().next_iteration),
       background_(run.online(), std::chrono::nanoseconds(run.options().background_limit).count()),
       routed_(run.plan().mapping.world_size() / run.plan().num_request_owners(),
               num_routed_layers(run.plan().model.config), run.plan().model.config.routing.top_k) {
@@ -285,6 +286,18 @@ bool RankGroup::is_last(int rank, Senders* senders) const {
   return all;
 }
 
+namespace {
+
+void renumber(const IterationAssembler& iterations, Rebalance* each) {
+  each->iteration = iterations.number(each->iteration);
+  each->decided = iterations.number(each->decided);
+  for (online::LayerSwitch& layer : each->switches) {
+    layer.iteration = iterations.number(layer.iteration);
+  }
+}
+
+}  // namespace
+
 // Events about all ranks are passed on when the last rank has sent its part; other events at once.
 std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   const auto when_last = [&](const auto& each, Senders* senders) {
@@ -301,12 +314,17 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   if (auto* each = std::get_if<RankIteration>(&event)) {
     auto iteration = iterations_.add(rank, std::move(each->record));
     iteration_ended_ = iteration_ended_ || iteration.has_value();
+    ranks_->memory().control().next_iteration = iterations_.next();
     return iteration;
   }
   if (const auto* each = std::get_if<RoutedPart>(&event)) {
     auto whole = routed_.add(*each);
     return whole && requests_.routed(whole->request_index) ? std::optional<Event>(std::move(*whole))
                                                            : std::nullopt;
+  }
+  if (auto* each = std::get_if<Rebalance>(&event)) renumber(iterations_, each);
+  if (auto* each = std::get_if<TrustChange>(&event)) {
+    each->iteration = iterations_.number(each->iteration);
   }
   if (const auto* each = std::get_if<Token>(&event)) {
     requests_.answered(each->request_index, each->sampled.token,

@@ -51,7 +51,10 @@ Monitor::Second& Monitor::second_of(double time) {
 void Monitor::add(const run::IterationSummary& iteration, double now) {
   iterations_.push_back({iteration.iteration, formats::json_text(json_of(iteration, now))});
   moves_ = moved_bytes_ = 0;
-  if (iterations_.size() > kMostIterations) iterations_.pop_front();
+  if (iterations_.size() > kMostIterations) {
+    before_ = iterations_.front().number;
+    iterations_.pop_front();
+  }
   Second& second = second_of(now);
   ++second.iterations;
   second.context_tokens += iteration.prompt_tokens;
@@ -110,13 +113,10 @@ RecentImbalance Monitor::recent_imbalance(double now) const {
   return recent;
 }
 
-// Iterations are numbered without gaps, so the number of dropped ones follows from the first kept.
+// Iterations are numbered without gaps, so the number of dropped ones follows from their last one.
 std::string Monitor::iterations(int64_t since) const {
-  int64_t last = -1, dropped = 0;
-  if (!iterations_.empty()) {
-    last = iterations_.back().number;
-    dropped = std::max<int64_t>(iterations_.front().number - 1 - since, 0);
-  }
+  const int64_t last = iterations_.empty() ? before_ : iterations_.back().number;
+  const int64_t dropped = std::max<int64_t>(before_ - since, 0);
   size_t bytes = 0;
   for (const Iteration& each : iterations_) bytes += each.json.size() + 1;
   std::string text;

@@ -29,6 +29,8 @@ class Monitor {
   Monitor(int num_ranks, bool balances_online, const Metrics& metrics)
       : num_ranks_(num_ranks), balances_online_(balances_online), metrics_(metrics) {}
 
+  // The last number before the next iteration, of another serving process.
+  void go_on_after(int64_t last) { before_ = last; }
   // now: seconds since 1970, here and below.
   void add(const run::IterationSummary& iteration, double now);
   void add(const online::Rebalance& rebalance, double now);
@@ -72,6 +74,7 @@ class Monitor {
   bool balances_online_;
   const Metrics& metrics_;
   std::deque<Iteration> iterations_;
+  int64_t before_ = -1;                  // the last number before all of iterations_
   int64_t moves_ = 0, moved_bytes_ = 0;  // since the last iteration
   std::deque<Second> seconds_;           // ascending, without seconds in which nothing happened
   std::deque<nlohmann::ordered_json> rebalances_;

@@ -130,6 +130,7 @@ class Front {
     if (ranks.past().num_fronts > 0) {
       goes_on_ = true;
       service_.restarted(ranks.past().num_fronts, ranks.past().wanted);
+      service_.monitor().go_on_after(ranks.memory().control().next_iteration - 1);
     }
     http_->on_closed([this](int64_t id) { clients_->drop(id); });
     http_->watch(clients_->fd(), [this] { take_clients(); });

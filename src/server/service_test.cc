@@ -1116,6 +1116,21 @@ TEST_F(MonitoredServiceTest, PerfMetricsReturnIterations) {
   EXPECT_EQ(perf_metrics("?since=7")["iterations"].size(), Monitor::kMostIterations - 1);
 }
 
+// A reader must not take it for another server, whose iterations are numbered from 0.
+TEST_F(MonitoredServiceTest, PerfMetricsGoOnAfterAnotherProcess) {
+  on_server([&] {
+    service_->monitor().go_on_after(41);
+    return true;
+  });
+  EXPECT_EQ(ask("GET", "/perf_metrics?since=37").body_json(),
+            json({{"last", 41}, {"dropped", 4}, {"iterations", json::array()}}));
+  add_iteration(42);
+  const json read = ask("GET", "/perf_metrics?since=41").body_json();
+  EXPECT_EQ(read["last"], 42);
+  EXPECT_EQ(read["dropped"], 0);
+  EXPECT_EQ(read["iterations"].size(), 1);
+}
+
 // The lines of all iterations are written when these end, not for each reader.
 TEST(MonitorTest, ReadingAllIterationsTakesLittle) {
   const Metrics metrics;

@@ -81,6 +81,8 @@ struct ControlPage {
   std::atomic<uint32_t> change_requested{0};
   std::atomic<uint32_t> epoch{0};         // the last one that was formed
   std::atomic<uint32_t> broken_epoch{0};  // the last one that has lost a member
+  // Of iterations, as the front counts them: its successor goes on (run/iteration_summary.h).
+  std::atomic<int64_t> next_iteration{0};
   FaultDrill::Counters drill_steps = {};
   // [ranks of the world] where those of the epoch listen for ranks of other nodes (tcp_link.h).
   std::array<PeerAddress, kMostRanks> addresses = {};
