@@ -164,6 +164,28 @@ TEST(CommandDrain, ARepliesIsReadToItsEndHoweverSlowly) {
 }
 
 // Nobody reads, though there is time: the grace has an end.
+// Ranks that are to be added die first, so that it takes a while.
+TEST(CommandDrain, WhoWaitsForRanksIsAnswered) {
+  Server server(CommandOptions{
+      .arguments = {"serve", "--model", small_model(), "--port", "0", "--served-model-name", "m",
+                    "--ranks", "4", "--start-ranks", "2"},
+      .environment = {{"WIDEEP_FAULT_DRILL", "loaded:3,loaded:4,loaded:5,loaded:6"}}});
+  ASSERT_GT(server.port(), 0) << server.command().err();
+  auto reply = std::async(std::launch::async, [&] {
+    return server::ask(server.port(), "POST", "/scale_elastic_ep",
+                       R"({"new_data_parallel_size": 4})");
+  });
+  const auto is_scaling = [&] {
+    return server::ask(server.port(), "POST", "/is_scaling_elastic_ep")
+        .body_json()["is_scaling_elastic_ep"];
+  };
+  EXPECT_TRUE(wait_until(is_scaling, 10s * kSlowdown));
+  terminate(server);
+  EXPECT_EQ(reply.get().status, 200) << server.command().err();
+  const CommandEnd end = server.command().wait();
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+}
+
 TEST(CommandDrain, ASecondSignalEndsEverything) {
   Server server(small_model(), {"--ranks", "2"});
   ASSERT_GT(server.port(), 0);

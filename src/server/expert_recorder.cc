@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "formats/whole_directory.h"
 #include "recordings/statistics_writer.h"
 
 namespace wideep::server {
@@ -60,6 +61,9 @@ void ExpertRecorder::connect(std::function<void(bool)> switch_ranks,
                              std::function<void(std::function<void()>)> post) {
   switch_ranks_ = std::move(switch_ranks);
   post_ = std::move(post);
+  if (!options_.directory.empty()) {
+    formats::WholeDirectory::remove_leftovers(options_.directory);
+  }
 }
 
 Status ExpertRecorder::check(State expected, const char* instead) const {
@@ -147,7 +151,7 @@ void ExpertRecorder::dump(Done done) {
   // The thread reads only these iterations and ranks_, which is constant; it calls back by post_.
   const auto iterations = std::make_shared<std::deque<Iteration>>(std::exchange(iterations_, {}));
   writer_ = std::thread([this, done = std::move(done), iterations, directory = next_directory()] {
-    const Outcome outcome{write_or_remove(ranks_, directory, *iterations), directory,
+    const Outcome outcome{write_whole(ranks_, directory, *iterations), directory,
                           iterations->size()};
     post_([this, done, outcome, iterations] {
       writing_ = false;
@@ -160,14 +164,12 @@ void ExpertRecorder::dump(Done done) {
   });
 }
 
-// The directory is new, so that after an error all of it can be removed.
-Status ExpertRecorder::write_or_remove(const run::ExpertRanks& ranks, const std::string& directory,
-                                       const std::deque<Iteration>& iterations) {
-  const auto made = recordings::prepare_statistics_directory(directory);
-  const Status written = made.ok() ? write(ranks, directory, iterations) : made.status();
+Status ExpertRecorder::write_whole(const run::ExpertRanks& ranks, const std::string& directory,
+                                   const std::deque<Iteration>& iterations) {
+  auto whole = formats::WholeDirectory::create(directory);
+  Status written = whole.ok() ? write(ranks, whole->path(), iterations) : whole.status();
+  if (written.ok()) written = whole->finish();
   if (written.ok()) return {};
-  std::error_code ignored;
-  if (made.ok()) std::filesystem::remove_all(directory, ignored);
   return failed(written.message() + "; the recording is kept, dump it again");
 }
 

@@ -50,7 +50,8 @@ class ExpertRecorder {
 
   // Each calls `done` once: at once if refused (invalid input: not in the right state), else when
   // it is complete. start() discards iterations that were not dumped. A dump that fails (failed)
-  // leaves no files, and keeps the iterations for another one.
+  // leaves no files, and keeps the iterations for another one. Nor does one in the middle of which
+  // the process dies, once another one has been connected.
   void start(Done done);
   void stop(Done done);
   void dump(Done done);
@@ -59,6 +60,8 @@ class ExpertRecorder {
   void add(const run::Iteration& iteration);
   void ranks_switched(bool records);
 
+  // Somebody waits for `done`.
+  bool is_busy() const { return writing_ || waiting_ != nullptr; }
   // Waits for a dump that is being written.
   void join();
   // What would be lost if the server ended now, in one line; "": nothing.
@@ -72,8 +75,8 @@ class ExpertRecorder {
   };
   Status check(State expected, const char* instead) const;
   std::string next_directory();
-  static Status write_or_remove(const run::ExpertRanks& ranks, const std::string& directory,
-                                const std::deque<Iteration>& iterations);
+  static Status write_whole(const run::ExpertRanks& ranks, const std::string& directory,
+                            const std::deque<Iteration>& iterations);
   static Status write(const run::ExpertRanks& ranks, const std::string& directory,
                       const std::deque<Iteration>& iterations);
 

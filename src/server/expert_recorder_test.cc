@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <future>
 
 #include "base/scratch_directory.h"
@@ -106,6 +107,38 @@ TEST_F(RecordedRanks, LargeNumbersAreLeftOutOfTheNames) {
   iterate(int64_t{1} << 40, {}, {{1, 0}, {1, 0}, {1, 0}});
   EXPECT_EQ(dumped().iter_start, 0);
   EXPECT_THAT(meta_, HasSubstr("\"recorded_iterations\": \"1099511627776\""));
+}
+
+// As a process that died in the middle of a dump has left it.
+TEST_F(RecordedRanks, ADumpIsWholeOrNotThere) {
+  std::filesystem::create_directory(directory_.file("dump-1.unfinished"));
+  ASSERT_TRUE(formats::write_file(directory_.file("dump-1.unfinished/0_0.safetensors"), "x").ok());
+  recorder_.connect([this](bool records) { recorder_.ranks_switched(records); },
+                    [this](auto call) { posted_.set_value(std::move(call)); });
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
+  recorder_.start([](const auto&) {});
+  iterate(1, {}, {{1, 0}, {1, 0}, {1, 0}});
+  EXPECT_EQ(dumped().iter_start, 1);
+  EXPECT_TRUE(std::filesystem::exists(directory_.file("dump-1/meta_info.json")));
+  EXPECT_FALSE(std::filesystem::exists(directory_.file("dump-1.unfinished")));
+}
+
+TEST_F(RecordedRanks, IsBusyUntilItsClientHasBeenTold) {
+  recorder_.connect([](bool) {}, [this](auto call) { posted_.set_value(std::move(call)); });
+  EXPECT_FALSE(recorder_.is_busy());
+  recorder_.start([](const auto&) {});
+  EXPECT_TRUE(recorder_.is_busy());
+  recorder_.ranks_switched(true);
+  EXPECT_FALSE(recorder_.is_busy());
+  iterate(1, {}, {{1, 0}, {1, 0}, {1, 0}});
+  recorder_.stop([](const auto&) {});
+  EXPECT_TRUE(recorder_.is_busy());
+  recorder_.ranks_switched(false);
+  recorder_.dump([](const auto&) {});
+  auto written = posted_.get_future().get();
+  EXPECT_TRUE(recorder_.is_busy());
+  written();
+  EXPECT_FALSE(recorder_.is_busy());
 }
 
 }  // namespace

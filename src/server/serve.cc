@@ -243,13 +243,13 @@ class Front {
 
   void post(std::function<void()> call) { http_->post(std::move(call)); }
 
-  // Refuses new requests for text (503), and stops the ranks when the running ones have ended and
-  // their clients have read the replies.
+  // Refuses new requests for text (503), and stops the ranks when whatever runs has ended (texts,
+  // dumps, another number of ranks) and its clients have read the replies.
   void drain() {
     http_->post([this] {
       service_.drain();
       http_->call_every(kDrainCheckMs, [this] {
-        if (service_.idle() && !http_->has_unread()) group_->stop();
+        if (service_.has_answered() && !http_->has_unread()) group_->stop();
       });
     });
   }

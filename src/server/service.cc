@@ -624,6 +624,7 @@ void Service::scale(const std::shared_ptr<Exchange>& exchange) {
   }
   const auto done = [this, exchange](int status, const std::string& message) {
     ++scalings_;
+    scaling_ = false;
     if (status == 200) return reply(exchange, kJson, json_text({{"message", message}}));
     refuse(exchange, {.status = status, .message = message});
   };
@@ -634,6 +635,7 @@ void Service::scale(const std::shared_ptr<Exchange>& exchange) {
   // Another serving process, which has died, may have been asked for it: then they are on their
   // way.
   if (wanted == ranks_.wanted() && ranks_.all_compute()) return done(200, success);
+  scaling_ = true;
   ranks_.want(wanted, [done, success] { done(200, success); });
   call_in_(static_cast<int>(request.timeout_seconds), [this, done, before, number = scalings_,
                                                        seconds = request.timeout_seconds] {

@@ -94,6 +94,8 @@ class Service {
   // To be called with every iteration.
   void iteration_ended(double seconds);
   bool idle() const { return metrics_.running == 0 && in_preparation_.empty(); }
+  // Whether nobody waits for a reply: after drain() the ranks may end.
+  bool has_answered() const { return idle() && !recorder_.is_busy() && !scaling_; }
   Metrics& metrics() { return metrics_; }
   Monitor& monitor() { return monitor_; }
   LoadHistory& load() { return load_; }
@@ -187,6 +189,7 @@ class Service {
   std::function<Status(int)> want_;
   std::function<void(int, std::function<void()>)> call_in_;
   uint64_t scalings_ = 0;
+  bool scaling_ = false;  // a client waits for it
   int restarts_ = 0;
   std::map<uint64_t, std::shared_ptr<Exchange>> in_preparation_;
   uint64_t next_preparation_ = 0;

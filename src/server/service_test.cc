@@ -1268,8 +1268,9 @@ TEST_F(MonitoredServiceTest, AFailedDumpKeepsTheRecordingAndLeavesNothing) {
   for (int i = 0; i < 2; ++i) {
     const Reply failed = ask("POST", dump);
     EXPECT_EQ(failed.status, 500);
-    EXPECT_THAT(failed.body, AllOf(HasSubstr(place), HasSubstr("Not a directory"),
-                                   HasSubstr("the recording is kept, dump it again")));
+    EXPECT_THAT(failed.body,
+                AllOf(HasSubstr(place), HasSubstr("expected a directory, found another kind"),
+                      HasSubstr("the recording is kept, dump it again")));
   }
   std::filesystem::remove(place);
   // Its second file cannot be written: the directory with the first one goes, too.
@@ -1290,6 +1291,42 @@ TEST_F(MonitoredServiceTest, AFailedDumpKeepsTheRecordingAndLeavesNothing) {
   EXPECT_EQ(dumped["directory"], place + "/dump-1");
   EXPECT_TRUE(recordings::read_statistics(place + "/dump-1").ok());
   EXPECT_EQ(on_server([&] { return service_->recorder().undumped(); }), "");
+}
+
+// After SIGTERM the ranks end when nobody waits any more: for another number of ranks, too.
+TEST_F(MonitoredServiceTest, WhoWaitsForRanksHasNotBeenAnswered) {
+  std::atomic<int> wanted{0};
+  on_server([&] {
+    service_->connect_scaling(
+        [&](int ranks) {
+          wanted = ranks;
+          return Status();
+        },
+        [](int, auto) {});
+    EXPECT_TRUE(service_->has_answered());
+    return true;
+  });
+  auto reply = std::async(std::launch::async, [&] {
+    return ask("POST", "/scale_elastic_ep", R"({"new_data_parallel_size": 1})");
+  });
+  while (wanted == 0) std::this_thread::yield();
+  on_server([&] {
+    EXPECT_FALSE(service_->has_answered());
+    service_->ranks().changed({.epoch = 2, .ranks = {0}}, 0.0);
+    EXPECT_TRUE(service_->has_answered());
+    return true;
+  });
+  EXPECT_EQ(reply.get().status, 200);
+  auto started = std::async(std::launch::async,
+                            [&] { return ask("POST", "/start_expert_distribution_record"); });
+  while (on_server([&] { return switched_.empty(); })) std::this_thread::yield();
+  on_server([&] {
+    EXPECT_FALSE(service_->has_answered());
+    service_->recorder().ranks_switched(true);
+    EXPECT_TRUE(service_->has_answered());
+    return true;
+  });
+  EXPECT_EQ(started.get().status, 200);
 }
 
 TEST_F(ServiceTest, RecordsNeedAPlace) {
