@@ -23,7 +23,9 @@ size_t round_to_line(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine;
 }  // namespace
 
 struct UpdateBoard::Header {
+  alignas(kLine) std::atomic<uint32_t> group{0};  // the only line that clear() leaves
   alignas(kLine) std::atomic<uint32_t> num_posts{0};
+  std::atomic<int32_t> num_ranks{0};  // 0: of the shape at first
   alignas(kLine) BalancerCounters balancer;
 };
 
@@ -61,9 +63,26 @@ void UpdateBoard::reshape(const BoardShape& shape) {
   shape_ = shape;
   layers_offset_ = other.layers_offset_;
   layer_bytes_ = other.layer_bytes_;
+  header().num_ranks = shape.num_ranks;
 }
 
-void UpdateBoard::clear() { std::fill_n(bytes_.data(), bytes_.size(), std::byte{0}); }
+void UpdateBoard::clear() {
+  std::atomic<uint32_t>& group = header().group;
+  group.fetch_add(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  std::fill_n(bytes_.data() + kLine, bytes_.size() - kLine, std::byte{0});
+  group.fetch_add(1, std::memory_order_release);
+}
+
+uint32_t UpdateBoard::group() const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // after what was read before
+  return header().group.load(std::memory_order_acquire);
+}
+
+int UpdateBoard::num_ranks() const {
+  const int now = header().num_ranks;
+  return now > 0 ? now : shape_.num_ranks;
+}
 
 void UpdateBoard::post(int layer, std::span<const int32_t> slot_to_expert,
                        std::span<const double> shares) {

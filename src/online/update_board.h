@@ -73,10 +73,18 @@ class UpdateBoard {
   // For a group with other members. All of its processes must use the same shape, of a board that
   // is as it was at first (clear()). REQUIRES: the memory suffices.
   void reshape(const BoardShape& shape);
-  // REQUIRES: no process uses it.
+  // REQUIRES: no process uses it, but to read counters.
   void clear();
 
   const BoardShape& shape() const { return shape_; }
+
+  // ---- who reads counters while groups come and go ----
+
+  // Counters are of one group where this is the same, and even, before and after they are read.
+  // Odd: clear() is under way.
+  uint32_t group() const;
+  // The ranks that have counters, whatever shape this process knows.
+  int num_ranks() const;
 
   // ---- the balancer ----
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <thread>
 
 #include "base/byte_size.h"
 #include "base/cpu_time.h"
@@ -47,7 +49,7 @@ double seconds_since(int64_t then_ns) {
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-void add_totals(const online::UpdateBoard& board, int num_ranks, OnlineTotals* totals) {
+void add_totals(const online::UpdateBoard& board, OnlineTotals* totals) {
   const online::BalancerCounters& balancer = board.balancer();
   totals->plans += balancer.plans;
   totals->published += balancer.published;
@@ -68,7 +70,7 @@ void add_totals(const online::UpdateBoard& board, int num_ranks, OnlineTotals* t
   }
   totals->seconds_since_balancer_ran =
       std::max(totals->seconds_since_balancer_ran, seconds_since(balancer.heartbeat_ns));
-  for (int rank = 0; rank < num_ranks; ++rank) {
+  for (int rank = 0; rank < board.num_ranks(); ++rank) {
     const online::UpdaterCounters& updater = board.updater(rank);
     totals->hash_failures += updater.hash_failures;
     totals->lent_copies += updater.lent_copies;
@@ -76,6 +78,18 @@ void add_totals(const online::UpdateBoard& board, int num_ranks, OnlineTotals* t
     totals->seconds_since_updater_ran =
         std::max(totals->seconds_since_updater_ran, seconds_since(updater.heartbeat_ns));
   }
+}
+
+// Whose counters the boards have; nullopt: they are being cleared, one after the other.
+std::optional<uint32_t> group_of(std::span<const OnlineParts> stages) {
+  std::optional<uint32_t> group;
+  for (const OnlineParts& stage : stages) {
+    if (!stage.balances()) continue;
+    const uint32_t found = stage.board->group();
+    if (found % 2 != 0 || group.value_or(found) != found) return std::nullopt;
+    group = found;
+  }
+  return group.value_or(0);
 }
 
 }  // namespace
@@ -167,13 +181,17 @@ Status check_online_memory(std::span<const OnlineParts> stages, std::span<const 
       base::byte_size(spares), base::byte_size(all - slots), base::byte_size(usable)));
 }
 
-OnlineTotals read_totals(std::span<const OnlineParts> stages, int num_ranks) {
-  OnlineTotals totals;
-  for (const OnlineParts& stage : stages) {
-    if (!stage.balances()) continue;
-    add_totals(*stage.board, num_ranks > 0 ? num_ranks : stage.board->shape().num_ranks, &totals);
+OnlineTotals read_totals(std::span<const OnlineParts> stages) {
+  for (;; std::this_thread::yield()) {
+    const std::optional<uint32_t> group = group_of(stages);
+    if (!group) continue;
+    OnlineTotals totals;
+    totals.group = *group;
+    for (const OnlineParts& stage : stages) {
+      if (stage.balances()) add_totals(*stage.board, &totals);
+    }
+    if (group_of(stages) == group) return totals;
   }
-  return totals;
 }
 
 }  // namespace wideep::run

@@ -80,8 +80,10 @@ Result<OnlineParts> make_online_parts(const OnlinePlan& plan,
 Status check_online_memory(std::span<const OnlineParts> stages, std::span<const MemoryPlan> memory,
                            uint64_t usable, std::span<const int> started_here = {});
 
-// Totals since the start, read from the boards that all ranks write to.
+// Totals since the present members of the ranks' group began, read from the boards that all of them
+// write to.
 struct OnlineTotals {
+  uint32_t group = 0;     // another number: of another group
   int64_t plans = 0;      // layers planned
   int64_t published = 0;  // layers that switched to their plan
   int64_t cancelled = 0;  // layers whose plan some rank could not execute
@@ -97,7 +99,6 @@ struct OnlineTotals {
   double seconds_since_balancer_ran = 0.0;  // heartbeat of its thread
   double seconds_since_updater_ran = 0.0;   // the oldest heartbeat of the ranks' copying threads
 };
-// num_ranks: of each stage, now; 0: as planned.
-OnlineTotals read_totals(std::span<const OnlineParts> stages, int num_ranks = 0);
+OnlineTotals read_totals(std::span<const OnlineParts> stages);
 
 }  // namespace wideep::run

@@ -88,5 +88,39 @@ TEST(OnlineParts, CountersStartAtNothing) {
   EXPECT_EQ(totals.seconds_since_plan, -1.0);
 }
 
+// A group with other members counts from zero, and its totals say that they are of another one.
+TEST(OnlineParts, TotalsAreOfOneGroup) {
+  std::vector<OnlineParts> stages;
+  for (int stage = 0; stage < 2; ++stage) {
+    stages.push_back(std::move(made_parts(placement(3, 2, 1)).value()));
+    stages.back().board->balancer().moves = 5;
+  }
+  const OnlineTotals before = read_totals(stages);
+  EXPECT_EQ(before.moves, 10);
+  for (const OnlineParts& stage : stages) stage.board->clear();
+  const OnlineTotals after = read_totals(stages);
+  EXPECT_EQ(after.moves, 0);
+  EXPECT_NE(after.group, before.group);
+  EXPECT_EQ(read_totals(stages).group, after.group);
+}
+
+// The process that reads does not reshape its board: what follows the counters of fewer ranks are
+// layers.
+TEST(OnlineParts, TotalsAreOfThePresentRanks) {
+  std::vector<OnlineParts> stages;
+  stages.push_back(std::move(made_parts(placement(3, 2, 1)).value()));
+  online::UpdateBoard& board = *stages[0].board;
+  online::BoardShape one = board.shape();
+  board.updater(1).hash_failures = 7;  // of a rank that is not there any more
+  EXPECT_EQ(read_totals(stages).hash_failures, 7);
+  one.num_slots /= one.num_ranks;
+  one.num_ranks = 1;
+  board.clear();
+  board.reshape(one);
+  std::vector<int32_t> slots(static_cast<size_t>(one.num_slots), 9);
+  board.post(0, slots, std::vector<double>(slots.size(), 0.5));
+  EXPECT_EQ(read_totals(stages).hash_failures, 0);
+}
+
 }  // namespace
 }  // namespace wideep::run

@@ -38,17 +38,13 @@ void BalancerState::take(const run::BackgroundSilence& silence) {
   }
 }
 
-void BalancerState::members_changed(int num_ranks) {
-  num_ranks_ = num_ranks;
-  silent_.clear();
-}
-
-// Another group counts from zero, also if nobody has told yet. What was counted after the last
-// reading of the one before is lost.
+// Another group counts from zero. What was counted after the last reading of the one before is
+// lost.
 BalancerState::Counted BalancerState::counted() const {
-  const run::OnlineTotals read = totals();
+  const run::OnlineTotals read = read_();
   const Counted now{read.ledger, read.hash_failures, read.lent_copies};
-  if (now.ledger.paid_seconds < last_.ledger.paid_seconds) before_ += last_;
+  if (read.group != group_) before_ += last_;
+  group_ = read.group;
   last_ = now;
   Counted all = before_;
   all += now;
@@ -65,7 +61,7 @@ BalancerState::Counted& BalancerState::Counted::operator+=(const Counted& other)
 State BalancerState::state() const {
   if (!read_) return State::kOff;
   if (!silent_.empty()) return State::kSilent;
-  return totals().resting > 0 ? State::kResting : State::kActive;
+  return read_().resting > 0 ? State::kResting : State::kActive;
 }
 
 std::string BalancerState::metrics(const RecentImbalance& imbalance) const {

@@ -27,14 +27,12 @@ struct RecentImbalance {
 
 class BalancerState {
  public:
-  // read: the totals of the present group of num_ranks per stage; null: experts stay where they
-  // are.
-  explicit BalancerState(std::function<run::OnlineTotals(int num_ranks)> read)
-      : read_(std::move(read)) {}
+  // read: the totals of the present group; null: experts stay where they are.
+  explicit BalancerState(std::function<run::OnlineTotals()> read) : read_(std::move(read)) {}
 
   void take(const run::BackgroundSilence& silence);
-  // The group has other members, so many per stage; its totals begin at zero.
-  void members_changed(int num_ranks);
+  // The group has other members, whose threads have not been silent.
+  void members_changed() { silent_.clear(); }
 
   enum class State { kOff, kActive, kResting, kSilent };
   State state() const;
@@ -43,7 +41,6 @@ class BalancerState {
   nlohmann::ordered_json json() const;
 
  private:
-  run::OnlineTotals totals() const { return read_(num_ranks_); }
   // What only grows.
   struct Counted {
     online::LedgerSums ledger;
@@ -53,11 +50,11 @@ class BalancerState {
   };
   Counted counted() const;
 
-  std::function<run::OnlineTotals(int)> read_;
-  int num_ranks_ = 0;  // 0: as planned
+  std::function<run::OnlineTotals()> read_;
   // Mutable: reading a group's totals may find that they are of another one.
   mutable Counted before_;                // of earlier groups
   mutable Counted last_;                  // of this one, when it was last read
+  mutable uint32_t group_ = 0;            // of last_
   std::set<std::pair<int, int>> silent_;  // stage and rank of threads
 };
 

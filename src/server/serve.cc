@@ -237,7 +237,7 @@ class Front {
     http_->post([this, tokens = std::exchange(tokens_, {}), change = std::move(change)] {
       for (const run::Token& token : tokens) backend_.token(token);
       service_.ranks().changed(change, unix_seconds());
-      service_.balancer().members_changed(static_cast<int>(change.ranks.size()));
+      service_.balancer().members_changed();
     });
   }
 
@@ -441,9 +441,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   service.ranks = run.plan().experts;
   service.start_ranks = run.plan().start_ranks;
   if (run.plan().balances_online()) {
-    service.online_totals = [&run](int num_ranks) {
-      return run::read_totals(run.online(), run.plan().is_elastic() ? num_ranks : 0);
-    };
+    service.online_totals = [&run] { return run::read_totals(run.online()); };
   }
   service.timeout_seconds = std::chrono::duration<double>(options.run.timeout).count();
   return service;

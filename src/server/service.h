@@ -57,7 +57,7 @@ struct ServiceOptions {
   run::ExpertRanks ranks;
   int start_ranks = 0;  // of these; 0: all
   // As BalancerState has it; null: experts stay where they are.
-  std::function<run::OnlineTotals(int num_ranks)> online_totals;
+  std::function<run::OnlineTotals()> online_totals;
   double timeout_seconds = 30;  // of a rank that waits for another one
   RecorderOptions recorder;
 };

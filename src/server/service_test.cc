@@ -1036,7 +1036,7 @@ class MonitoredServiceTest : public ServiceTest {
     start({.model = "m",
            .max_sequence = 64,
            .ranks = two_ranks(),
-           .online_totals = [](int) { return run::OnlineTotals(); },
+           .online_totals = [] { return run::OnlineTotals(); },
            .recorder = {.directory = directory_.file("records"), .most_iterations = 2}});
     service_->recorder().connect([this](bool records) { switched_.push_back(records); },
                                  [this](auto call) { server_->post(std::move(call)); });
