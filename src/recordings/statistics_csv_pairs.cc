@@ -16,7 +16,10 @@ namespace wideep::recordings {
 namespace {
 
 constexpr int64_t kMostLayerId = std::numeric_limits<int>::max() - 1;
-constexpr int64_t kMostPairCounts = int64_t{1} << 27;  // of 8 bytes: 1 GiB
+// What a file may need: the counts of any model (DeepSeek-V3: 58 layers of 256 experts) in 8 MiB,
+// and more only where it has as many lines. Else few lines with a large id would claim gigabytes.
+constexpr int64_t kCountsOfAnyModel = int64_t{1} << 20;
+constexpr int64_t kCountsPerLine = 64;
 constexpr const char* kPairNames[] = {"layer_id", "expert_id", "count"};
 
 struct PairColumns {
@@ -88,9 +91,12 @@ Result<ExpertStatistics> statistics_of(const Pairs& pairs, int num_experts) {
                              ? "no line below the header, expected counts of experts"
                              : "every count is 0, expected at least one layer with tokens");
   }
-  if (layers.size() > static_cast<size_t>(kMostPairCounts) / experts) {
-    return invalid_input(fmt::format("expected at most {} counts, found {} layers of {} experts",
-                                     kMostPairCounts, layers.size(), experts));
+  const auto most = static_cast<size_t>(
+      std::max(kCountsOfAnyModel, kCountsPerLine * static_cast<int64_t>(pairs.size())));
+  if (layers.size() > most / experts) {
+    return invalid_input(fmt::format(
+        "expected at most {} counts of layers × experts in {} lines, found {} layers of {} experts",
+        most, pairs.size(), layers.size(), experts));
   }
   statistics.counts.resize(layers.size() * experts);
   for (const auto& [place, count] : pairs) {

@@ -25,7 +25,8 @@ bool names_csv_pairs(const CsvFields& names);
 // lines: those below the first, whose names are `names`. num_experts: 0: the largest id + 1
 // (ExpertStatistics::guessed_experts). *whole: all lines have been read, so that an error is one of
 // the whole table. Errors (invalid input), without file and line: other or more columns; a pair
-// twice; an expert beyond num_experts; no tokens; more than 2^27 counts of layers × experts.
+// twice; an expert beyond num_experts; no tokens; more than 2^20 counts of layers × experts, and
+// more than 64 for each line.
 Result<ExpertStatistics> parse_csv_pairs(const CsvFields& names, CsvLines* lines, int num_experts,
                                          bool* whole);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recordings/statistics_csv_pairs.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,12 +65,35 @@ TEST(CsvPairs, RefusesWhatIsNoSuchTable) {
   EXPECT_THAT(pairs_complaint(head + "0,0,9007199254740992\n0,1,1\n"), HasSubstr("exceed 2^53"));
 }
 
-// A short file must not claim a large memory: 3,000 layers of 65,536 experts.
+// A short file must not claim a large memory: 26 KB could mean 1 GiB.
 TEST(CsvPairs, RefusesFarMoreCountsThanLines) {
-  std::string text = "layer_id,expert_id,count\n0,65535,1\n";
-  for (int layer = 1; layer < 3000; ++layer) text += std::to_string(layer) + ",0,1\n";
+  std::string text = "layer_id,expert_id,count\n";
+  for (int layer = 0; layer < 2048; ++layer) text += fmt::format("{},65535,1\n", layer);
   EXPECT_EQ(pairs_complaint(text),
-            "load.csv: expected at most 134217728 counts, found 3000 layers of 65536 experts");
+            "load.csv: expected at most 1048576 counts of layers × experts in 2048 lines, found "
+            "2048 layers of 65536 experts");
+  EXPECT_THAT(pairs_complaint(text, 65536), HasSubstr("2048 layers of 65536 experts"));
+}
+
+// Of a few tokens, in which most experts have had none.
+TEST(CsvPairs, ReadsALargeModelWithFewLines) {
+  std::string text = "layer_id,expert_id,count\n";
+  for (int layer = 0; layer < 128; ++layer) text += fmt::format("{},8191,1\n", layer);
+  const auto statistics = parse_statistics_csv(text, "load.csv");
+  ASSERT_TRUE(statistics.ok()) << statistics.status().message();
+  EXPECT_EQ(statistics->counts.size(), size_t{128} * 8192);
+}
+
+// Many layers, as long as their lines say something.
+TEST(CsvPairs, LinesJustifyMoreCounts) {
+  std::string text = "layer_id,expert_id,count\n";
+  for (int layer = 0; layer < 512; ++layer) {
+    for (int expert = 0; expert < 2500; expert += 50) {
+      text += fmt::format("{},{},1\n", layer, expert);
+    }
+  }
+  EXPECT_EQ(pairs_complaint(text, 3200), "accepted");
+  EXPECT_THAT(pairs_complaint(text, 3201), HasSubstr("at most 1638400 counts"));
 }
 
 TEST(CsvPairs, ATableWithAColumnForEachExpertSaysItsNumber) {
