@@ -58,9 +58,9 @@ size_t CallReader::step(std::string_view text, bool is_all, AnswerParts& out) {
 size_t CallReader::take_content(std::string_view text, bool is_all, AnswerParts& out) {
   size_t end = text.size();
   if (format_ != nullptr) {
+    end = std::min(end, find_first(text, format_->begins));
     size_t certain = text.size();
     for (const std::string_view begin : format_->begins) {
-      end = std::min(end, text.find(begin));
       if (!is_all) certain = std::min(certain, text.size() - partial_marker(text, begin));
     }
     if (is_at_beginning_ && format_->bare_begin != '\0') {

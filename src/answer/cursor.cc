@@ -143,6 +143,20 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kSpace) + 1);
 }
 
+size_t find_first(std::string_view text, std::span<const std::string_view> markers, size_t from) {
+  std::string first_bytes;
+  for (const std::string_view marker : markers) {
+    if (first_bytes.find(marker.front()) == first_bytes.npos) first_bytes += marker.front();
+  }
+  for (from = text.find_first_of(first_bytes, from); from != text.npos;
+       from = text.find_first_of(first_bytes, from + 1)) {
+    const std::string_view rest = text.substr(from);
+    const auto begins = [&](std::string_view marker) { return rest.starts_with(marker); };
+    if (std::ranges::any_of(markers, begins)) break;
+  }
+  return from;
+}
+
 size_t partial_marker(std::string_view text, std::string_view marker) {
   for (size_t n = std::min(marker.size() - 1, text.size()); n > 0; --n) {
     if (text.ends_with(marker.substr(0, n))) return n;

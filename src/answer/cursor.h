@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -75,6 +76,11 @@ std::string json_string_text(std::string_view json);
 
 // Without white space at its ends.
 std::string_view trimmed(std::string_view text);
+
+// Where the first of the markers begins, from a place on; npos: there is none. Looks at no more of
+// the text than that, so that a text with many of them is gone through once.
+size_t find_first(std::string_view text, std::span<const std::string_view> markers,
+                  size_t from = 0);
 
 // The length of the longest end of the text that is a proper beginning of the marker.
 size_t partial_marker(std::string_view text, std::string_view marker);

@@ -35,7 +35,8 @@ inline std::vector<CallToWrite> as_written(const ReadAnswer& answer) {
 }
 
 // Whether the answer is a right reading of the calls' text: the same calls; or none; or others that
-// are written as this text, so that nothing tells them apart: with content that has no end in it.
+// are written as this text, so that nothing tells them apart: with content that has no end in it,
+// but for that of a call of no tool.
 inline bool is_right_reading(const CallFormat& format, const std::vector<CallToWrite>& calls,
                              const ReadAnswer& answer) {
   const std::vector<CallToWrite> found = as_written(answer);
@@ -46,8 +47,10 @@ inline bool is_right_reading(const CallFormat& format, const std::vector<CallToW
   if (std::ranges::equal(found, calls, same)) return answer.content.empty();
   if (format.form != ArgumentsForm::kTags) return false;
   const std::string text = only_text(format, calls_text(format, calls));
+  const size_t call = find_first(answer.content, format.begins);
   for (const std::string_view end : {format.tags.value_end, format.tags.call_end}) {
-    if (answer.content.find(end) != std::string::npos) return false;
+    const size_t found = answer.content.find(end);
+    if (found != std::string::npos && found < call) return false;
   }
   size_t size = only_text(format, answer.content).size() +
                 only_text(format, format.shape.begin).size() +

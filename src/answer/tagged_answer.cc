@@ -71,7 +71,7 @@ size_t TaggedAnswer::take_reasoning(std::string_view text, bool is_all, AnswerPa
   const size_t end = text.find(reasoning_->end);
   // Before the end of the reasoning, a call is a part of it.
   const bool looks_for_call = format_ != nullptr && (format_->ends_reasoning || end == text.npos);
-  const size_t call = looks_for_call ? find_call(text) : text.npos;
+  const size_t call = looks_for_call ? find_first(text, format_->begins) : text.npos;
   const size_t until = std::min(end, call);
   if (until == text.npos) {
     size_t certain = text.size();
@@ -103,13 +103,6 @@ size_t TaggedAnswer::take_reasoning(std::string_view text, bool is_all, AnswerPa
   if (holds_call_) return take_held_call(text, is_all, parts);
   parts.add_reasoning(text.substr(0, 1));
   return 1;
-}
-
-// The first mark of a call, which may be none.
-size_t TaggedAnswer::find_call(std::string_view text) const {
-  size_t first = text.npos;
-  for (const std::string_view begin : format_->begins) first = std::min(first, text.find(begin));
-  return first;
 }
 
 // A call in front of the reasoning's end is a part of it; where it has no end, the call ends it.

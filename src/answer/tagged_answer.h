@@ -31,7 +31,6 @@ class TaggedAnswer : public AnswerReader {
   size_t step(std::string_view text, bool is_all, AnswerParts& parts);
   size_t take_begin(std::string_view text, bool is_all);
   size_t take_reasoning(std::string_view text, bool is_all, AnswerParts& parts);
-  size_t find_call(std::string_view text) const;
   size_t take_held_call(std::string_view text, bool is_all, AnswerParts& parts);
   size_t take_after_reasoning(std::string_view text, bool is_all);
   size_t take_content(std::string_view text, bool is_all, AnswerParts& parts);

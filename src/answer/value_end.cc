@@ -10,17 +10,21 @@ constexpr std::string_view kWhite = " \t\r\n";
 // White space at the end of a value waits for what follows: a line's beginning is told by it.
 constexpr size_t kMostHeldSpace = 64;
 // Arguments without ends in a row that are looked at before the first one is believed.
-constexpr int kMostKeys = 8;
+constexpr size_t kMostKeys = 8;
+// Calls in a value whose ends do not come: more of them are text that shows how calls begin. Beyond
+// all that one file has inside each other, and what is held for their ends is read that many times.
+constexpr size_t kMostOpenCalls = 32;
 
 size_t white_space_at_end(std::string_view text) {
   const size_t last = text.find_last_not_of(kWhite);
   return std::min(last == text.npos ? text.size() : text.size() - last - 1, kMostHeldSpace);
 }
 
-// Whether only white space comes between `at` and the last line feed before it.
-bool begins_line(std::string_view text, size_t at, bool is_new) {
-  const size_t space = white_space_at_end(text.substr(0, at));
-  return (is_new && space == at) || text.substr(at - space, space).find('\n') != text.npos;
+// Whether only white space comes behind the last line feed of what is before a mark.
+bool begins_line(std::string_view before, bool is_new) {
+  const size_t space = white_space_at_end(before);
+  const std::string_view indent = before.substr(before.size() - space);
+  return (is_new && space == before.size()) || indent.find('\n') != indent.npos;
 }
 
 // A tool's name, or one of an argument, and not what comes before the next '>' somewhere.
@@ -38,24 +42,20 @@ ValueEnd::ValueEnd(const CallFormat& format, const Tool& tool) : format_(format)
   const TagSyntax& tags = format.tags;
   marks_ = {tags.value_end, tags.call_end, tags.key_begin};
   marks_.insert(marks_.end(), format.begins.begin(), format.begins.end());
-  for (const std::string_view mark : marks_) {
-    if (first_bytes_.find(mark.front()) == std::string::npos) first_bytes_ += mark.front();
-  }
 }
 
-size_t ValueEnd::next_mark(std::string_view text, size_t from) const {
-  for (;; ++from) {
-    from = text.find_first_of(first_bytes_, from);
-    if (from == text.npos) return from;
-    const std::string_view rest = text.substr(from);
-    const auto begins = [&](std::string_view mark) { return rest.starts_with(mark); };
-    if (std::ranges::any_of(marks_, begins)) return from;
-  }
+size_t ValueEnd::next_mark(Search& in, size_t from) const {
+  ++in.num_looked_at;
+  return find_first(in.text, marks_, from);
 }
 
 bool ValueEnd::is_head(std::string_view rest) const {
   return std::ranges::any_of(format_.begins,
                              [&](std::string_view begin) { return rest.starts_with(begin); });
+}
+
+bool ValueEnd::is_end(std::string_view rest) const {
+  return rest.starts_with(format_.tags.value_end) || rest.starts_with(format_.tags.call_end);
 }
 
 // Bytes that are no beginning of a mark.
@@ -71,6 +71,14 @@ size_t ValueEnd::certain(std::string_view text) const {
 }
 
 ValueEnd::Found ValueEnd::find(std::string_view text, Behind behind, const Value& value) const {
+  Search in{.text = text, .behind = behind, .value = value};
+  Found found = find(in);
+  found.num_looked_at = in.num_looked_at;
+  return found;
+}
+
+ValueEnd::Found ValueEnd::find(Search& in) const {
+  const std::string_view text = in.text;
   size_t depth = 0;           // calls around the place that have begun in the value
   size_t held = text.npos;    // from where on nothing is certain
   std::vector<Mark> skipped;  // ends inside of these
@@ -78,20 +86,22 @@ ValueEnd::Found ValueEnd::find(std::string_view text, Behind behind, const Value
     const size_t bytes = std::min(held, at);
     return Found{.bytes = bytes - white_space_at_end(text.substr(0, bytes))};
   };
-  for (size_t at = next_mark(text, 0); at != text.npos; at = next_mark(text, at)) {
-    const Mark mark = read(text, at, behind, value);
+  for (size_t at = next_mark(in, 0); at != text.npos; at = next_mark(in, at)) {
+    const Mark mark = read(in, at, depth > 0);
     switch (mark.kind) {
       case Mark::Kind::kUnclear:
         return unclear(at);
       case Mark::Kind::kNone:
         break;
       case Mark::Kind::kHead:
-        ++depth;
         held = std::min(held, at);
+        if (++depth <= kMostOpenCalls) break;
+        depth = 0;
+        held = text.npos;
+        skipped.clear();
         break;
       case Mark::Kind::kKey:
-        if (depth == 0) return {.ends = true, .bytes = at, .marks = 0};
-        break;
+        return {.ends = true, .bytes = at, .marks = 0};
       case Mark::Kind::kArgument:
         if (depth == 0) return {.ends = true, .bytes = at, .marks = mark.own};
         skipped.push_back(mark);
@@ -103,79 +113,90 @@ ValueEnd::Found ValueEnd::find(std::string_view text, Behind behind, const Value
           break;
         }
         bool is_direct = false;
-        const Verdict verdict = ends_call(text, mark, behind, &is_direct);
+        const Verdict verdict = ends_call(in, mark, &is_direct);
         if (verdict == Verdict::kUnclear) return unclear(at);
         if (verdict == Verdict::kYes) return {.ends = true, .bytes = at, .marks = mark.own};
         break;
     }
     at = mark.end;
   }
-  if (behind == Behind::kNothing) return at_last(text, skipped);
-  if (behind == Behind::kCut) return {.bytes = certain(text)};
+  if (in.behind == Behind::kNothing) return at_last(in, skipped);
+  if (in.behind == Behind::kCut) return {.bytes = certain(text)};
   return unclear(certain(text));
 }
 
 // The answer has ended, and the calls that have begun in the value have not all: what looks like
 // their ends may be that of the value.
-ValueEnd::Found ValueEnd::at_last(std::string_view text, const std::vector<Mark>& skipped) const {
+ValueEnd::Found ValueEnd::at_last(Search& in, const std::vector<Mark>& skipped) const {
   for (const bool directly : {true, false}) {
     for (const Mark& mark : skipped) {
       bool is_direct = mark.kind == Mark::Kind::kArgument;
-      const bool ends =
-          is_direct || ends_call(text, mark, Behind::kNothing, &is_direct) == Verdict::kYes;
+      const bool ends = is_direct || ends_call(in, mark, &is_direct) == Verdict::kYes;
       if (ends && is_direct == directly) return {.ends = true, .bytes = mark.at, .marks = mark.own};
     }
   }
-  return {.bytes = text.size()};
+  return {.bytes = in.text.size()};
 }
 
-ValueEnd::Mark ValueEnd::read(std::string_view text, size_t at, Behind behind,
-                              const Value& value) const {
-  const TagSyntax& tags = format_.tags;
-  const std::string_view rest = text.substr(at);
-  if (rest.starts_with(tags.value_end) || rest.starts_with(tags.call_end)) {
-    return read_end(text, at, behind, value);
+// in_call: that of a value, whose arguments are none of the call that the value is for.
+ValueEnd::Mark ValueEnd::read(Search& in, size_t at, bool in_call) const {
+  const std::string_view rest = in.text.substr(at);
+  if (is_end(rest)) {
+    Mark mark = read_end(in, at, in.value.types);
+    const bool is_given = in.value.given.contains(mark.name);
+    if (mark.kind == Mark::Kind::kArgument && !mark.name.empty() && is_given) {
+      mark.kind = Mark::Kind::kNone;
+    }
+    return mark;
   }
-  if (rest.starts_with(tags.key_begin)) return read_key(text, at, behind, value);
-  return read_head(text, at, behind);
+  if (!rest.starts_with(format_.tags.key_begin)) return read_head(in, at);
+  if (in_call || !may_begin_key(in, in.text.substr(0, at), in.value.is_new)) {
+    return {.at = at, .end = at + format_.tags.key_begin.size()};
+  }
+  return read_key_and_end(in, at);
 }
 
-ValueEnd::Mark ValueEnd::read_end(std::string_view text, size_t at, Behind behind,
-                                  const Value& value) const {
+// before: of a value that is_new says nothing was taken of.
+bool ValueEnd::may_begin_key(const Search& in, std::string_view before, bool is_new) {
+  const bool is_text = (in.value.types & kText) != 0;
+  return !is_text || begins_line(before, is_new);
+}
+
+// types: of the value that may end here.
+ValueEnd::Mark ValueEnd::read_end(const Search& search, size_t at, Types types) const {
   const TagSyntax& tags = format_.tags;
-  Mark mark{.at = at, .end = at + 1};
-  Cursor in(text.substr(at), behind != Behind::kMore);
+  Cursor in = search.at(at);
+  Mark mark{.kind = Mark::Kind::kClose, .at = at};
   mark.own = in.optional(tags.value_end) ? tags.value_end.size() : 0;
   mark.end = at + (mark.own > 0 ? mark.own : tags.call_end.size());
   // No number has a mark in it.
-  const bool may_hold_marks = (value.types & (kText | kObject | kList)) != 0;
-  mark.kind = !may_hold_marks ? Mark::Kind::kArgument : Mark::Kind::kClose;
+  const bool may_hold_marks = (types & (kText | kObject | kList)) != 0;
+  if (!may_hold_marks) mark.kind = Mark::Kind::kArgument;
   if (!may_hold_marks || mark.own == 0) return mark;
-  mark.kind = Mark::Kind::kNone;
   in.space();
   Cursor key = in;
   if (in.optional(tags.call_end)) {
-    mark.kind = Mark::Kind::kClose;
     mark.end = at + in.position();
     return mark;
   }
-  const std::string name = read_name(key);
-  const std::string_view left = text.substr(at + in.position());
+  mark.kind = Mark::Kind::kNone;
+  mark.name = read_name(key);
+  const std::string_view left = search.text.substr(at + in.position());
   const bool is_all = left.empty() || tags.call_end.starts_with(left) ||
                       tags.key_begin.starts_with(left);  // and the answer ends here
   if (in.wants_more() || key.wants_more()) {
     mark.kind = Mark::Kind::kUnclear;
-  } else if (key.ok() && !value.given.contains(name)) {
+  } else if (key.ok()) {
     mark.kind = Mark::Kind::kArgument;
-  } else if (is_all && behind == Behind::kNothing) {
+  } else if (is_all && search.behind == Behind::kNothing) {
     mark.kind = Mark::Kind::kClose;
-    mark.end = text.size();
+    mark.end = search.text.size();
   }
   return mark;
 }
 
-ValueEnd::Mark ValueEnd::read_head(std::string_view text, size_t at, Behind behind) const {
-  Cursor in(text.substr(at), behind != Behind::kMore);
+ValueEnd::Mark ValueEnd::read_head(const Search& search, size_t at) const {
+  Cursor in = search.at(at);
   CallHead head;
   format_.read_head(in, head);
   if (in.wants_more()) return {.kind = Mark::Kind::kUnclear, .at = at, .end = at + 1};
@@ -195,47 +216,66 @@ std::string ValueEnd::read_name(Cursor& in) const {
   return std::string(name);
 }
 
-ValueEnd::Mark ValueEnd::read_key(std::string_view text, size_t at, Behind behind,
-                                  const Value& value, int num_before) const {
+// One that has not come yet, whatever its value's end is.
+ValueEnd::Mark ValueEnd::read_key(const Search& search, size_t at) const {
   const TagSyntax& tags = format_.tags;
   Mark mark{.at = at, .end = at + tags.key_begin.size()};
-  const bool is_text = (value.types & kText) != 0;
-  if (is_text && !begins_line(text, at, value.is_new)) return mark;
-  Cursor in(text.substr(at), behind != Behind::kMore);
-  const std::string name = read_name(in);
+  Cursor in = search.at(at);
+  mark.name = read_name(in);
   if (in.wants_more()) mark.kind = Mark::Kind::kUnclear;
-  if (!in.ok() || !tool_.arguments.contains(name) || value.given.contains(name)) return mark;
+  const bool is_given = search.value.given.contains(mark.name);
+  if (!in.ok() || is_given || !tool_.arguments.contains(mark.name)) return mark;
   // Just as models are told to write it.
-  const std::string written = std::string(tags.key_begin) + name +
+  const std::string written = std::string(tags.key_begin) + mark.name +
                               std::string(tags.says_whether_text ? "\" string=\"" : tags.key_end);
-  if (!text.substr(at).starts_with(written)) return mark;
+  if (!search.text.substr(at).starts_with(written)) return mark;
   mark.kind = Mark::Kind::kKey;
-  if (num_before >= kMostKeys) return mark;
-  // The first end of its value decides, or that of the next one.
-  Value next = value;
-  next.given.insert(name);
-  next.types = kAnyType;
-  const std::string_view of_next = text.substr(at + in.position());
-  for (size_t end = next_mark(of_next, 0); end != text.npos;) {
-    const std::string_view rest = of_next.substr(end);
-    const bool is_key = rest.starts_with(tags.key_begin);
-    const bool is_end = rest.starts_with(tags.value_end) || rest.starts_with(tags.call_end);
-    Mark found{.end = end + 1};
-    if (is_key) found = read_key(of_next, end, behind, next, num_before + 1);
-    if (is_end) found = read_end(of_next, end, behind, next);
-    if (found.kind == Mark::Kind::kUnclear) mark.kind = found.kind;
-    if (found.kind != Mark::Kind::kNone) return mark;
-    if (is_end) return {.at = at, .end = mark.end};
-    end = next_mark(of_next, found.end);
-  }
-  if (behind == Behind::kMore) mark.kind = Mark::Kind::kUnclear;
+  mark.end = at + in.position();
   return mark;
 }
 
+// Whether its value has an end: the first one behind it decides, that of the next argument where
+// this one has none, too.
+ValueEnd::Mark ValueEnd::read_key_and_end(Search& in, size_t at) const {
+  Mark key = read_key(in, at);
+  if (key.kind != Mark::Kind::kKey) return key;
+  const Mark end = first_end(in, key);
+  const bool is_known = end.name == key.name || in.value.given.contains(end.name);
+  if (end.kind == Mark::Kind::kUnclear) key.kind = end.kind;
+  if (end.kind == Mark::Kind::kNone || (end.kind == Mark::Kind::kArgument && is_known)) {
+    return {.at = at, .end = at + format_.tags.key_begin.size()};
+  }
+  return key;
+}
+
+// The first end behind an argument, or what decides before: so many more arguments without an end,
+// or the text's end. Where there are fewer in front of an end, fewer are behind the next argument.
+ValueEnd::Mark ValueEnd::first_end(Search& in, const Mark& key) const {
+  if (in.first_end.holds_for(key.end)) return in.first_end.answer;
+  std::set<std::string, std::less<>> names;
+  size_t begin = key.end;  // of the value of the last one
+  for (size_t at = next_mark(in, begin); at != in.text.npos; at = next_mark(in, at + 1)) {
+    const std::string_view rest = in.text.substr(at);
+    if (is_end(rest)) {
+      in.first_end = {.from = key.end, .at = at, .answer = read_end(in, at, kAnyType)};
+      return in.first_end.answer;
+    }
+    if (!rest.starts_with(format_.tags.key_begin)) continue;
+    if (!may_begin_key(in, in.text.substr(begin, at - begin), true)) continue;
+    const Mark next = read_key(in, at);
+    if (next.kind == Mark::Kind::kUnclear) return next;
+    if (next.kind != Mark::Kind::kKey) continue;
+    begin = next.end;
+    if (next.name != key.name) names.insert(next.name);
+    if (names.size() == kMostKeys) return next;
+  }
+  return {.kind = in.behind == Behind::kMore ? Mark::Kind::kUnclear : Mark::Kind::kKey};
+}
+
 // is_direct: nothing, or another call, follows.
-ValueEnd::Verdict ValueEnd::ends_call(std::string_view text, const Mark& close, Behind behind,
-                                      bool* is_direct) const {
-  Cursor in(text.substr(close.end), behind != Behind::kMore);
+ValueEnd::Verdict ValueEnd::ends_call(Search& search, const Mark& close, bool* is_direct) const {
+  Cursor in = search.at(close.end);
+  const Behind behind = search.behind;
   size_t behind_tail = close.end;
   for (const std::string_view part : format_.tail) {
     in.space();
@@ -244,11 +284,11 @@ ValueEnd::Verdict ValueEnd::ends_call(std::string_view text, const Mark& close, 
   in.space();
   if (in.wants_more()) return Verdict::kUnclear;
   const size_t next = close.end + in.position();
-  const std::string_view rest = text.substr(next);
+  const std::string_view rest = search.text.substr(next);
   const auto begins_with_rest = [&](std::string_view mark) { return mark.starts_with(rest); };
   *is_direct = true;
   if (rest.empty()) return behind == Behind::kMore ? Verdict::kUnclear : Verdict::kYes;
-  const Mark head = is_head(rest) ? read_head(text, next, behind) : Mark();
+  const Mark head = is_head(rest) ? read_head(search, next) : Mark();
   if (head.kind == Mark::Kind::kHead) return Verdict::kYes;
   if (head.kind == Mark::Kind::kUnclear) return Verdict::kUnclear;
   if (behind == Behind::kMore && std::ranges::any_of(format_.begins, begins_with_rest)) {
@@ -259,8 +299,8 @@ ValueEnd::Verdict ValueEnd::ends_call(std::string_view text, const Mark& close, 
   }
   *is_direct = false;
   if (close.own == 0 && behind_tail == close.end) return Verdict::kNo;
-  if (behind == Behind::kCut && text[behind_tail] != '\n') return Verdict::kNo;
-  switch (ends_later(text, next, behind)) {
+  if (behind == Behind::kCut && search.text[behind_tail] != '\n') return Verdict::kNo;
+  switch (ends_later(search, next)) {
     case Verdict::kYes:
       return Verdict::kNo;
     case Verdict::kNo:
@@ -271,23 +311,30 @@ ValueEnd::Verdict ValueEnd::ends_call(std::string_view text, const Mark& close, 
 }
 
 // Whether a value and its call end once more before another call begins.
-ValueEnd::Verdict ValueEnd::ends_later(std::string_view text, size_t from, Behind behind) const {
+ValueEnd::Verdict ValueEnd::ends_later(Search& in, size_t from) const {
+  if (!in.ends_later.holds_for(from)) in.ends_later = later_end(in, from);
+  return in.ends_later.answer;
+}
+
+ValueEnd::Known<ValueEnd::Verdict> ValueEnd::later_end(Search& search, size_t from) const {
   const TagSyntax& tags = format_.tags;
-  for (size_t at = next_mark(text, from); at != text.npos; at = next_mark(text, at + 1)) {
+  const std::string_view text = search.text;
+  for (size_t at = next_mark(search, from); at != text.npos; at = next_mark(search, at + 1)) {
     const std::string_view rest = text.substr(at);
     if (is_head(rest)) {
-      const Mark mark = read_head(text, at, behind);
-      if (mark.kind == Mark::Kind::kUnclear) return Verdict::kUnclear;
-      if (mark.kind == Mark::Kind::kHead) return Verdict::kNo;
+      const Mark mark = read_head(search, at);
+      if (mark.kind == Mark::Kind::kUnclear) return {from, at, Verdict::kUnclear};
+      if (mark.kind == Mark::Kind::kHead) return {from, at, Verdict::kNo};
     }
     if (!rest.starts_with(tags.value_end)) continue;
-    Cursor in(rest.substr(tags.value_end.size()), behind != Behind::kMore);
+    Cursor in = search.at(at + tags.value_end.size());
     in.space();
     in.literal(tags.call_end);
-    if (in.wants_more()) return Verdict::kUnclear;
-    if (in.ok()) return Verdict::kYes;
+    if (in.wants_more()) return {from, at, Verdict::kUnclear};
+    if (in.ok()) return {from, at, Verdict::kYes};
   }
-  return behind == Behind::kMore ? Verdict::kUnclear : Verdict::kNo;
+  const bool is_open = search.behind == Behind::kMore;
+  return {from, text.npos, is_open ? Verdict::kUnclear : Verdict::kNo};
 }
 
 }  // namespace wideep::answer

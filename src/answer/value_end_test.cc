@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
 #include <random>
 
 #include "answer/marked_values_testing.h"
@@ -215,6 +217,57 @@ TEST(ValueEndTest, LongValuesThatMayHaveEnded) {
       read_answer(settings_for("qwen3_coder"), text, std::vector<size_t>(text.size() / 4 + 1, 4));
   ASSERT_EQ(answer.calls.size(), 1u);
   EXPECT_EQ(as_written(answer)[0].arguments["s"], value);
+}
+
+std::string repeated(std::string_view text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+// What a model can be asked for, so that one end is far away from many marks that wait for it.
+std::vector<std::string> costly_values() {
+  const std::string keys =
+      "\n<parameter=a>\n<parameter=b>\n<parameter=l>\n<parameter=o>\n<parameter=n>";
+  const std::string head = "<function=f>\n<parameter=s>\n", close = "</function></tool_call>x";
+  return {repeated(keys, 1'500) + "</parameter>x",
+          repeated(keys, 1'500) + "</parameter>\n<parameter=s>",
+          repeated(keys + "</parameter>x", 1'500),
+          repeated("\n<parameter=a>", 8'000) + "</parameter>x",
+          repeated("\n<parameter=a>", 8'000),
+          repeated(close, 8'000) + "</parameter></function>y</parameter></function>",
+          repeated(close, 8'000),
+          repeated("</parameter></function>x", 8'000) + "</parameter></function>",
+          repeated(head, 4'000) + "</parameter>\n</function>",
+          repeated(head + head + close, 1'000),
+          repeated(head + close, 4'000),
+          repeated("<function=", 8'000),
+          repeated("<tool_call>", 8'000)};
+}
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// A thread that serves all reads this, token by token; sanitizers have their time.
+TEST(ValueEndTest, WorkIsProportionalToTheText) {
+  const AnswerSettings settings = settings_for("qwen3_coder");
+  for (const std::string& value : costly_values()) {
+    const std::string text = "<function=f>\n<parameter=s>\nls" + value;
+    const double begin = cpu_seconds();
+    read_answer(settings, text, std::vector<size_t>(text.size() / 4, 4));
+    EXPECT_LT(cpu_seconds() - begin, 2) << value.substr(0, 100);
+  }
+}
+
+TEST(ValueEndTest, LooksAtEachMarkAFewTimes) {
+  const ToolList tools(some_tools());
+  const ValueEnd value_end(*find_call_format("qwen3_coder"), *tools.find("f"));
+  for (const std::string& value : costly_values()) {
+    for (const Behind behind : {Behind::kMore, Behind::kNothing, Behind::kCut}) {
+      const ValueEnd::Found found = value_end.find(value, behind, {.given = {"s"}});
+      const auto num_marks = static_cast<size_t>(std::ranges::count(value, '<'));
+      EXPECT_LE(found.num_looked_at, 4 * num_marks) << value.substr(0, 100);
+    }
+  }
 }
 
 }  // namespace
