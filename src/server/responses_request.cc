@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "formats/json_parse.h"
@@ -118,13 +119,10 @@ class ToolChooser {
     if (!names.is_array() || names.empty()) {
       return body_.complain("tool_choice.tools", "expected a list of tools that is not empty");
     }
-    ordered_json allowed = ordered_json::array();
+    std::set<std::string, std::less<>> allowed;
     for (size_t i = 0; i < names.size(); ++i) {
-      const std::string function = function_of(names[i]);
-      const auto tool = std::ranges::find_if(chat_.tools, [&](const ordered_json& each) {
-        return each["function"]["name"] == function;
-      });
-      if (tool == chat_.tools.end()) {
+      std::string function = function_of(names[i]);
+      if (function.empty()) {
         return body_.complain(fmt::format("tool_choice.tools[{}]", i),
                               "expected {\"type\": \"function\", \"name\": …} with the name of one "
                               "of the tools, found " +
@@ -134,10 +132,22 @@ class ToolChooser {
                                kItemAllowedTool)) {
         return;
       }
-      allowed.push_back(*tool);
+      allowed.insert(std::move(function));
     }
-    chat_.tools = std::move(allowed);
+    offer(allowed);
     if (mode == "required") chat_.tool_choice = ToolChoice::kRequired;
+  }
+
+  // Each once, however often it was named: names are short, and tools are not.
+  void offer(const std::set<std::string, std::less<>>& functions) {
+    ordered_json offered = ordered_json::array();
+    for (ordered_json& tool : chat_.tools) {
+      const ordered_json& name = tool["function"]["name"];
+      if (functions.contains(name.get_ref<const std::string&>())) {
+        offered.push_back(std::move(tool));
+      }
+    }
+    chat_.tools = std::move(offered);
   }
 
   BodyReader& body_;

@@ -189,6 +189,23 @@ TEST_F(ResponsesRequestTest, ToolsAreThoseOfChats) {
   EXPECT_EQ(some.repeated["tools"].size(), 2u);
 }
 
+// A body names a few long tools a million times.
+TEST_F(ResponsesRequestTest, AllowedToolsAreOfferedOnceInTheirOrder) {
+  const std::string description(1 << 14, 'd');
+  std::string body =
+      R"("input": "a", "tools": [{"type": "function", "name": "f", "description": ")" +
+      description + R"("}, {"type": "custom", "name": "h"}, {"type": "namespace",
+                     "name": "n", "tools": [{"type": "function", "name": "g"}]}, {"type":
+                     "function", "name": "other"}], "tool_choice": {"type": "allowed_tools",
+                     "mode": "auto", "tools": [{"type": "function", "name": "g"})";
+  for (int i = 0; i < 20'000; ++i) body += R"(, {"type": "function", "name": "f"})";
+  const ResponsesRequest asked = request(body + R"(, {"type": "custom", "name": "h"}]})");
+  ASSERT_EQ(asked.chat.tools.size(), 3u);
+  EXPECT_EQ(asked.chat.tools[0]["function"]["name"], "f");
+  EXPECT_EQ(asked.chat.tools[1]["function"]["name"], "h");
+  EXPECT_EQ(asked.chat.tools[2]["function"]["name"], "n__g");
+}
+
 // What Codex sends by default, and in an agent's loop.
 TEST_F(ResponsesRequestTest, ToolsOfAgents) {
   const ResponsesRequest asked = request(R"("client_metadata": {"installation": "0"},

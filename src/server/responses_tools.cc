@@ -182,6 +182,10 @@ class ToolReader {
       return complain(place, ".name", fmt::format("another tool is called '{}', too", name));
     }
     function["name"] = name;
+    if (!tool.space.empty()) {
+      std::string& first = tools_.by_tool[{tool.name, tool.is_custom}];
+      if (first.empty() || name < first) first = name;
+    }
     tools_.by_function[name] = std::move(tool);
     tools_.functions.push_back({{"type", "function"}, {"function", std::move(function)}});
     return true;
@@ -194,15 +198,13 @@ class ToolReader {
 
 }  // namespace
 
-std::string ResponseTools::function_of(std::string_view name, bool is_custom) const {
+std::string ResponseTools::function_of(const std::string& name, bool is_custom) const {
   if (const auto found = by_function.find(name);
       found != by_function.end() && found->second.is_custom == is_custom) {
     return found->first;
   }
-  for (const auto& [function, tool] : by_function) {  // in a namespace
-    if (tool.is_custom == is_custom && tool.name == name) return function;
-  }
-  return "";
+  const auto in_namespace = by_tool.find({name, is_custom});
+  return in_namespace == by_tool.end() ? "" : in_namespace->second;
 }
 
 std::string function_in(std::string_view space, std::string_view name) {

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/body_reader.h"
 
@@ -33,8 +34,11 @@ struct ResponseTools {
       nlohmann::ordered_json::array();                           // those, as the reply has them
   std::map<std::string, ResponseTool, std::less<>> by_function;  // by the function's name
 
+  // Those in namespaces, by the tool's name and whether it is a custom one: the first by its name.
+  std::map<std::pair<std::string, bool>, std::string> by_tool;
+
   // The function of a tool; "": there is none.
-  std::string function_of(std::string_view name, bool is_custom) const;
+  std::string function_of(const std::string& name, bool is_custom) const;
 };
 
 // Complains to `body`.
