@@ -248,7 +248,7 @@ class Messages {
     if (messages_.empty()) return add_first(role, text);
     ordered_json& first = messages_.front();
     first["role"] = "system";
-    first["content"] = first["content"].get<std::string>() + "\n\n" + text;
+    append_text(first["content"], text);
   }
   void add(const std::string& role, const std::string& text) {
     all_system_ = false;
@@ -261,9 +261,7 @@ class Messages {
   }
   void add_thought(const std::string& text) {
     if (text.empty()) return;
-    ordered_json& message = answer({"content", "tool_calls"});
-    ordered_json& thought = message["reasoning_content"];
-    thought = thought.is_null() ? text : thought.get<std::string>() + "\n\n" + text;
+    append_text(answer({"content", "tool_calls"})["reasoning_content"], text);
   }
   void add_call(const ordered_json& item) {
     const ordered_json& space = member_of(item, "namespace");

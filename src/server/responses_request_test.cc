@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cpu_time.h"
 #include "server/responses_items.h"
 
 namespace wideep::server {
@@ -204,6 +205,26 @@ TEST_F(ResponsesRequestTest, AllowedToolsAreOfferedOnceInTheirOrder) {
   EXPECT_EQ(asked.chat.tools[0]["function"]["name"], "f");
   EXPECT_EQ(asked.chat.tools[1]["function"]["name"], "h");
   EXPECT_EQ(asked.chat.tools[2]["function"]["name"], "n__g");
+}
+
+// What is added to one text for each item.
+TEST_F(ResponsesRequestTest, WorkIsProportionalToTheBody) {
+  const std::string text(200, 't');
+  std::string systems, thoughts = R"({"role": "user", "content": "a"})";
+  constexpr int kNumItems = 20'000;
+  for (int i = 0; i < kNumItems; ++i) {
+    systems += R"({"role": "system", "content": ")" + text + "\"}, ";
+    thoughts += R"(, {"type": "reasoning", "summary": [{"type": "summary_text", "text": ")" + text +
+                "\"}]}";
+  }
+  const int64_t begin = base::thread_cpu_ns();
+  const ordered_json one =
+      messages("\"input\": [" + systems + R"({"role": "user", "content": "a"}])");
+  const ordered_json thought = messages("\"input\": [" + thoughts + "]");
+  EXPECT_LT(base::thread_cpu_ns() - begin, 4e9);
+  const size_t bytes = kNumItems * (text.size() + 2) - 2;
+  EXPECT_EQ(one.at(0).at("content").get<std::string>().size(), bytes);
+  EXPECT_EQ(thought.at(1).at("reasoning_content").get<std::string>().size(), bytes);
 }
 
 // What Codex sends by default, and in an agent's loop.

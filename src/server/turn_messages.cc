@@ -13,16 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::string_view kBetweenTexts = "\n\n";
-
-void append(ordered_json& text, std::string_view more) {
-  if (more.empty()) return;
-  if (!text.is_string()) text = "";
-  auto& bytes = text.get_ref<std::string&>();
-  if (!bytes.empty()) bytes += kBetweenTexts;
-  bytes += more;
-}
-
 // Some agents begin their prompt with a line for Anthropic's bills that differs in each request: no
 // model should read it, and nothing after it could be shared.
 std::string_view without_billing(std::string_view text) {
@@ -35,6 +25,14 @@ std::string_view without_billing(std::string_view text) {
 }
 
 }  // namespace
+
+void append_text(ordered_json& text, std::string_view part) {
+  if (part.empty()) return;
+  if (!text.is_string()) text = "";
+  auto& bytes = text.get_ref<std::string&>();
+  if (!bytes.empty()) bytes += "\n\n";
+  bytes += part;
+}
 
 void TurnMessages::add_system(const std::string& place, const ordered_json& content) {
   if (content.is_null()) return;
@@ -121,7 +119,7 @@ void TurnMessages::add_result(const std::string& place, const ordered_json& bloc
 }
 
 void TurnMessages::add_text(const std::string& role, const char* member, std::string_view text) {
-  append(message_of(role)[member], text);
+  append_text(message_of(role)[member], text);
 }
 
 // The last message if it has this role, else another one.
@@ -146,7 +144,7 @@ std::string TurnMessages::text_of(const std::string& place, const ordered_json& 
     const ordered_json& type = member_of(content[i], "type");
     if (shows_images && (type == "image" || type == "document")) {
       body_.ignore("content of tool_result of type " + type.get<std::string>());
-      append(text, type == "image" ? kImage : kDocument);
+      append_text(text, type == "image" ? kImage : kDocument);
       continue;
     }
     if (type != "text") {
@@ -154,7 +152,7 @@ std::string TurnMessages::text_of(const std::string& place, const ordered_json& 
       return "";
     }
     if (!body_.check_members(where, content[i], kTurnText)) return "";
-    append(text, text_member(where, content[i], "text"));
+    append_text(text, text_member(where, content[i], "text"));
   }
   return text;
 }
@@ -200,7 +198,7 @@ ordered_json with_systems_folded(const ordered_json& messages) {
     if (!is_later && message["role"] != "user") {
       folded.push_back(message);
     } else if (!folded.empty() && folded.back()["role"] == "user") {
-      append(folded.back()["content"], message["content"].get_ref<const std::string&>());
+      append_text(folded.back()["content"], message["content"].get_ref<const std::string&>());
     } else {
       folded.push_back({{"role", "user"}, {"content", message["content"]}});
     }

@@ -50,6 +50,10 @@ class TurnMessages {
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
 };
 
+// Adds a part to the text of a message, behind an empty line; null is no text yet. In place: a body
+// may have a part every few bytes.
+void append_text(nlohmann::ordered_json& text, std::string_view part);
+
 // The messages with those of role system that come after others as text of the user's: many
 // templates know only one at the beginning, and agents send them anywhere. Null: there are none.
 nlohmann::ordered_json with_systems_folded(const nlohmann::ordered_json& messages);
