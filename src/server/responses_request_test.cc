@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/responses_request.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -225,6 +226,23 @@ TEST_F(ResponsesRequestTest, WorkIsProportionalToTheBody) {
   const size_t bytes = kNumItems * (text.size() + 2) - 2;
   EXPECT_EQ(one.at(0).at("content").get<std::string>().size(), bytes);
   EXPECT_EQ(thought.at(1).at("reasoning_content").get<std::string>().size(), bytes);
+}
+
+// What a client calls a tool of OpenAI's is in no line of the log, nor kept.
+TEST_F(ResponsesRequestTest, ToolsThatAreLeftOutHaveNamesOfTheTable) {
+  const ResponsesRequest asked = request(R"("input": "a", "tools": [
+      {"type": "web_search_2025_08_26"}, {"type": "web_search_preview_2025_03_11"},
+      {"type": "mcp"}, {"type": "code_interpreter_2030_01_01"}])");
+  EXPECT_THAT(
+      asked.chat.options.without_effect,
+      testing::ElementsAre("tools[] of type code_interpreter", "tools[] of type mcp",
+                           "tools[] of type web_search", "tools[] of type web_search_preview"));
+  for (const char* type : {"web_search\\n[error] forged", "web_search_1", "web_search_2025_08_2x",
+                           "_2025_08_26", "web_searches"}) {
+    EXPECT_EQ(error(fmt::format(R"("input": "a", "tools": [{{"type": "{}"}}])", type)).param,
+              "tools[0].type")
+        << type;
+  }
 }
 
 // What Codex sends by default, and in an agent's loop.

@@ -15,16 +15,38 @@ namespace {
 using nlohmann::ordered_json;
 
 // OpenAI runs these, or its models have learned them; agents send them with every request.
-constexpr std::string_view kLeftOut[] = {
-    "apply_patch", "code_interpreter", "computer",    "computer_use", "computer_use_preview",
-    "file_search", "image_generation", "local_shell", "mcp",          "programmatic_tool_calling",
-    "shell",       "tool_search"};
-constexpr std::string_view kSearch = "web_search";  // and web_search_preview_2025_03_11
+constexpr std::string_view kLeftOut[] = {"apply_patch",
+                                         "code_interpreter",
+                                         "computer",
+                                         "computer_use",
+                                         "computer_use_preview",
+                                         "file_search",
+                                         "image_generation",
+                                         "local_shell",
+                                         "mcp",
+                                         "programmatic_tool_calling",
+                                         "shell",
+                                         "tool_search",
+                                         "web_search",
+                                         "web_search_preview"};
 
-bool is_left_out(const ordered_json& type) {
-  if (!type.is_string()) return false;
-  const auto& name = type.get_ref<const std::string&>();
-  return name.starts_with(kSearch) || std::ranges::find(kLeftOut, name) != std::end(kLeftOut);
+// Without the date of web_search_preview_2025_03_11.
+std::string_view without_date(std::string_view type) {
+  constexpr std::string_view kDate = "_dddd_dd_dd";
+  const std::string_view end = type.substr(type.size() - std::min(type.size(), kDate.size()));
+  const bool is_date = std::ranges::equal(end, kDate, [](char c, char expected) {
+    return expected == 'd' ? c >= '0' && c <= '9' : c == expected;
+  });
+  return type.substr(0, type.size() - (is_date ? end.size() : 0));
+}
+
+// The name that this table has for a type, which goes to the log, as no word of a client does; "":
+// it has none.
+std::string_view left_out(const ordered_json& type) {
+  if (!type.is_string()) return {};
+  const std::string_view name = without_date(type.get_ref<const std::string&>());
+  const auto* found = std::ranges::find(kLeftOut, name);
+  return found == std::end(kLeftOut) ? std::string_view() : *found;
 }
 
 // OpenAI's types say that a tool has these, be it null.
@@ -50,8 +72,8 @@ class ToolReader {
       if (read_custom(place, tool, "")) tools_.repeated.push_back(tool);
     } else if (type == "namespace") {
       read_namespace(place, tool);
-    } else if (is_left_out(type)) {
-      body_.ignore("tools[] of type " + type.get<std::string>());
+    } else if (const std::string_view name = left_out(type); !name.empty()) {
+      body_.ignore(fmt::format("tools[] of type {}", name));
     } else {
       complain(place, ".type",
                "expected \"function\", \"custom\" or \"namespace\", found " +

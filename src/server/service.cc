@@ -412,11 +412,14 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api, std::
                     std::move(prepared.prompts));
 }
 
-// Once for each field: clients send the same ones with every request.
+// Once for each field: clients send the same ones with every request. They are words of tables, of
+// which there are fewer; should one be a client's, it writes no lines of its own.
 void Service::log_without_effect(const GenerationOptions& options) {
+  constexpr size_t kMostNames = 1024;
   for (const std::string& name : options.without_effect) {
-    if (!without_effect_.insert(name).second) continue;
-    log::info("http: a request has {}, which has no effect here; this is said once", name);
+    if (without_effect_.size() == kMostNames || !without_effect_.insert(name).second) continue;
+    log::info("http: a request has {}, which has no effect here; this is said once",
+              base::printable(name));
   }
 }
 
