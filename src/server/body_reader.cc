@@ -91,9 +91,13 @@ bool BodyReader::check_members(const std::string& place, const ordered_json& obj
       complain(place + "." + name, "this field is not known");
       return false;
     }
-    ignored_.insert(fmt::format("{}.{}", fields.place, name));
+    ignore_member(fields, name);
   }
   return true;
+}
+
+void BodyReader::ignore_member(const NestedFields& fields, std::string_view name) {
+  ignore(fmt::format("{}.{}", fields.place, name));
 }
 
 std::vector<std::string> BodyReader::without_effect() const {

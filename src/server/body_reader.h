@@ -52,6 +52,7 @@ class BodyReader {
                      const NestedFields& fields);
   // Something in the body that is taken no notice of, for without_effect().
   void ignore(std::string what) { ignored_.insert(std::move(what)); }
+  void ignore_member(const NestedFields& fields, std::string_view name);
   // The fields that the body has and the tables take no notice of; of objects in it, those that
   // check_members() has seen.
   std::vector<std::string> without_effect() const;

@@ -344,13 +344,14 @@ void read_calls(BodyReader& body, const std::string& where, const ordered_json& 
 // Members that only a template may know (Preparation::check_messages), or nobody.
 void note_other_members(BodyReader& body, const std::string& where, const ordered_json& message,
                         ChatRequest& request) {
-  ordered_json known = message;
   for (const auto& [name, value] : message.items()) {
-    if (kChatMessage.knows(name) || kChatMessage.ignores(name)) continue;
-    request.template_members.push_back({.path = where + "." + name, .name = name});
-    known.erase(name);
+    if (kChatMessage.knows(name)) continue;
+    if (!kChatMessage.ignores(name)) {
+      request.template_members.push_back({.path = where + "." + name, .name = name});
+    } else if (!value.is_null()) {
+      body.ignore_member(kChatMessage, name);
+    }
   }
-  body.check_members(where, known, kChatMessage);
 }
 
 // Only an assistant's message may lack its content: it may have called tools instead.
