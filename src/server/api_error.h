@@ -15,6 +15,7 @@ struct ApiError {
   std::string message;
   std::string param = {};  // the wrong field of the request; "": null
   std::string code = {};   // for programs; "": null
+  std::string allow = {};  // with status 405: the header Allow
 
   std::string json() const;
 };

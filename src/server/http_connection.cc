@@ -218,11 +218,15 @@ void HttpConnection::note_progress() {
   continue_if_expected();
 }
 
-// Then nothing of the body is wanted.
+// Then nothing of the body is wanted, or no more than it may have.
 bool HttpConnection::is_refused_by_head(bool whole) {
-  const auto error = setup_.owner.check(reader_.head(), whole);
-  if (error) refuse(*error);
-  return error.has_value();
+  HeadVerdict verdict = setup_.owner.check(reader_.head(), whole);
+  if (!verdict.error) {
+    reader_.limit_body(verdict.most_body_bytes);
+    if (reader_.progress() == RequestReader::kRefused) verdict.error = reader_.error();
+  }
+  if (verdict.error) refuse(*verdict.error);
+  return verdict.error.has_value();
 }
 
 void HttpConnection::continue_if_expected() {
@@ -300,10 +304,11 @@ void HttpConnection::refuse(const ApiError& error) {
   if (journal_ != nullptr && journal_->num_calls() > 0) return end_reply(false);  // it was written
   refuses_ = true;
   write(fmt::format(
-      "{}{}{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+      "{}{}{}{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
       status_and_date(error.status), error.status == 503 ? "Retry-After: 1\r\n" : "",
+      error.allow.empty() ? "" : fmt::format("Allow: {}\r\n", error.allow),
       origin.empty() ? "" : fmt::format("Access-Control-Allow-Origin: {}\r\n", origin), body.size(),
-      body));
+      head.method == "HEAD" ? "" : body));
   reader_ = RequestReader(setup_.options.limits());  // with what it has of the body
   end_reply(false);
 }

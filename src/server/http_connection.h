@@ -2,11 +2,13 @@
 //
 // A client's connection: reads requests one after the other, and writes their replies.
 //
-//   reading ── request complete ──→ waiting for the reply ── reply complete ──→ writing ── written
-//   ──┐
-//      ▲ │ │ │ └─ refused, or too slow: the error is written ──→ lingering ──→ closed │
-//      └──────────────────────────────────────────────── or lingering, without keep-alive
-//      ──────────┘
+//   reading ── request complete ──→ waiting for the reply ── reply complete ──→ writing
+//    ▲   │                                                                       │  │
+//    │   └─ refused, or too slow: the error is written ──→ lingering ──→ closed  │  │
+//    │                                                         ▲                 │  │
+//    │                                                         └── written, ─────┘  │
+//    │                                                             last reply       │
+//    └───────────────────────────── written ────────────────────────────────────────┘
 //
 // Deadlines: idle_seconds between requests; head_seconds from the first byte to the end of the
 // head; body_seconds for the body, plus a second for each kSlowestBytesPerSecond received. A client
@@ -20,6 +22,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +41,12 @@ namespace wideep::server {
 
 class HttpConnection;
 
+// What the head of a request decides before its body is read.
+struct HeadVerdict {
+  std::optional<ApiError> error = {};  // why it is refused
+  size_t most_body_bytes = SIZE_MAX;   // of this request; or fewer, as of all
+};
+
 // Who has the connections.
 class ConnectionOwner {
  public:
@@ -45,8 +54,8 @@ class ConnectionOwner {
   // A request has come; the reply may be given now or later.
   virtual void handle(const std::shared_ptr<Exchange>& exchange) = 0;
   virtual void flush_later(std::shared_ptr<Exchange> exchange) = 0;
-  // Why a request is refused before its body is read; nullopt: it is not. whole: the body is here.
-  virtual std::optional<ApiError> check(const RequestHead& head, bool whole) = 0;
+  // whole: the body is here.
+  virtual HeadVerdict check(const RequestHead& head, bool whole) = 0;
   // There is more to write than all clients together may leave unread.
   virtual void shed_later() = 0;
   // The connection is closed.

@@ -154,6 +154,11 @@ bool are_extensions(std::string_view text) {
 
 }  // namespace
 
+ApiError body_too_large(size_t most_bytes) {
+  return {.status = 413,
+          .message = fmt::format("the body is too large: expected at most {} bytes", most_bytes)};
+}
+
 std::string RequestHead::field(std::string_view name) const {
   std::string joined;
   bool found = false;
@@ -405,10 +410,16 @@ void RequestReader::choose_framing() {
 
 // ---- the body ----
 
+void RequestReader::limit_body(size_t most_bytes) {
+  limits_.most_body_bytes = std::min(limits_.most_body_bytes, most_bytes);
+  if (body_.size() + data_left_ > limits_.most_body_bytes) {
+    refuse(body_too_large(limits_.most_body_bytes));
+  }
+}
+
 void RequestReader::expect_body(uint64_t bytes, State state) {
   if (bytes > limits_.most_body_bytes - body_.size()) {
-    return refuse(413, fmt::format("the body is too large: expected at most {} bytes",
-                                   limits_.most_body_bytes));
+    return refuse(body_too_large(limits_.most_body_bytes));
   }
   data_left_ = static_cast<size_t>(bytes);
   // The whole at once: growing step by step would copy a large body again and again.
@@ -439,7 +450,11 @@ void RequestReader::take_chunk_size(std::string_view line) {
 }
 
 void RequestReader::refuse(int status, std::string message) {
-  if (!error_) error_ = ApiError{.status = status, .message = std::move(message)};
+  refuse({.status = status, .message = std::move(message)});
+}
+
+void RequestReader::refuse(ApiError error) {
+  if (!error_) error_ = std::move(error);
 }
 
 }  // namespace wideep::server

@@ -31,6 +31,9 @@ struct RequestLimits {
   size_t most_header_bytes = 16 << 10;  // request line, header fields and, apart, trailer fields
 };
 
+// The refusal of a body.
+ApiError body_too_large(size_t most_bytes);
+
 struct RequestHead {
   std::string method;       // "GET"
   std::string target;       // path and query as they came; "*" or "host:port" where RFC 9112 has it
@@ -58,6 +61,8 @@ class RequestReader {
   // Complete if kBody or kDone; else what has been read of it.
   const RequestHead& head() const { return head_; }
   size_t body_bytes() const { return body_.size(); }
+  // Refuses a body that is longer, or turns out to be; a higher limit than before has no effect.
+  void limit_body(size_t most_bytes);
   // REQUIRES: kDone.
   std::string take_body() { return std::move(body_); }
   // REQUIRES: kRefused. Afterwards nothing on the connection can be trusted.
@@ -94,6 +99,7 @@ class RequestReader {
   }
   void refuse_long_line();
   void refuse(int status, std::string message);
+  void refuse(ApiError error);
 
   RequestLimits limits_;
   State state_ = kRequestLine;

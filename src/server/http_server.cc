@@ -258,9 +258,9 @@ void HttpServer::shed() {
   }
 }
 
-std::optional<ApiError> HttpServer::check(const RequestHead& head, bool whole) {
-  if (auto error = guard_.check(head)) return error;
-  return whole || !check_head_ ? std::nullopt : check_head_(head);
+HeadVerdict HttpServer::check(const RequestHead& head, bool whole) {
+  if (auto error = guard_.check(head)) return {.error = std::move(error)};
+  return whole || !check_head_ ? HeadVerdict() : check_head_(head);
 }
 
 // Those that come now wait in the system's queue.

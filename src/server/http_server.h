@@ -58,9 +58,9 @@ class HttpServer : private ConnectionOwner {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Refuses requests by their head, before their bodies are read: they are on their way to
-  // `handler` else, which refuses those that came in one piece. Before begin().
-  using HeadCheck = std::function<std::optional<ApiError>(const RequestHead&)>;
+  // Judges requests by their head, before their bodies are read: they are on their way to
+  // `handler` else, which judges those that came in one piece. Before begin().
+  using HeadCheck = std::function<HeadVerdict(const RequestHead&)>;
   void check_heads(HeadCheck check) { check_head_ = std::move(check); }
 
   int port() const { return port_; }
@@ -98,7 +98,7 @@ class HttpServer : private ConnectionOwner {
   Status bind_socket();
   void handle(const std::shared_ptr<Exchange>& exchange) override { handler_(exchange); }
   void flush_later(std::shared_ptr<Exchange> exchange) override;
-  std::optional<ApiError> check(const RequestHead& head, bool whole) override;
+  HeadVerdict check(const RequestHead& head, bool whole) override;
   void shed_later() override;
   void shed();
   void pause_if_full();

@@ -19,6 +19,7 @@ std::vector<Limit> limits(const HttpOptions& http, const ResponseStoreLimits& st
        fmt::format("{}, {} s and a second for each 8 KiB", size(http.most_body_bytes),
                    http.body_seconds),
        "", "413, 408; without a key, where one is needed, 401 before the body comes"},
+      {"a body that is not read, or has a few fields only", "4.0 KiB", "", "413"},
       {"all requests that are read or answered, with their journals",
        size(http.most_request_bytes_of_all), "--max-request-bytes",
        "503 for those of more than 64 KiB; an answer's journal ends: it would not survive the "

@@ -25,6 +25,9 @@ using nlohmann::ordered_json;
 
 // Bodies up to this size are prepared on the serving thread, in less than a millisecond.
 constexpr size_t kMostBytesAtOnce = 4 << 10;
+// Of bodies that no endpoint needs to be longer. As many as there may be connections must leave
+// room for those of requests for text.
+constexpr size_t kShortBodyBytes = 4 << 10;
 constexpr const char* kJson = "application/json";
 
 // A format of the answer may take a tenth of a second, however short it is, and so may the schemas
@@ -123,29 +126,29 @@ ApiError response_not_found(const std::string& id) {
 }  // namespace
 
 const Service::Endpoint Service::kEndpoints[] = {
-    {"POST", "/v1/completions", kClients, &Service::completions},
-    {"POST", "/v1/chat/completions", kClients, &Service::chat_completions},
-    {"POST", "/v1/responses", kClients, &Service::responses},
-    {"GET", "/v1/responses/", kClients, &Service::stored_response},
-    {"DELETE", "/v1/responses/", kClients, &Service::delete_response},
-    {"POST", "/v1/messages", kClients, &Service::messages},
-    {"POST", "/v1/messages/count_tokens", kClients, &Service::count_tokens},
-    {"POST", "/tokenize", kClients, &Service::tokenize},
-    {"POST", "/detokenize", kClients, &Service::detokenize},
-    {"GET", "/v1/models", kClients, &Service::models},
-    {"GET", "/v1/models/", kClients, &Service::model},
-    {"GET", "/health", kPublic, &Service::health},
-    {"GET", "/version", kPublic, &Service::version},
-    {"GET", "/metrics", kClients, &Service::metrics_page},
-    {"GET", "/perf_metrics", kClients, &Service::perf_metrics},
-    {"GET", "/dashboard", kPublic, &Service::dashboard},
-    {"GET", "/dashboard/data", kClients, &Service::dashboard_data},
-    {"GET", "/dashboard/load", kClients, &Service::dashboard_load},
-    {"POST", "/start_expert_distribution_record", kAdmins, &Service::start_record},
-    {"POST", "/stop_expert_distribution_record", kAdmins, &Service::stop_record},
-    {"POST", "/dump_expert_distribution_record", kAdmins, &Service::dump_record},
-    {"POST", "/scale_elastic_ep", kAdmins, &Service::scale},
-    {"POST", "/is_scaling_elastic_ep", kClients, &Service::is_scaling},
+    {"POST", "/v1/completions", kClients, kAnyBody, &Service::completions},
+    {"POST", "/v1/chat/completions", kClients, kAnyBody, &Service::chat_completions},
+    {"POST", "/v1/responses", kClients, kAnyBody, &Service::responses},
+    {"GET", "/v1/responses/", kClients, kShortBody, &Service::stored_response},
+    {"DELETE", "/v1/responses/", kClients, kShortBody, &Service::delete_response},
+    {"POST", "/v1/messages", kClients, kAnyBody, &Service::messages},
+    {"POST", "/v1/messages/count_tokens", kClients, kAnyBody, &Service::count_tokens},
+    {"POST", "/tokenize", kClients, kAnyBody, &Service::tokenize},
+    {"POST", "/detokenize", kClients, kAnyBody, &Service::detokenize},
+    {"GET", "/v1/models", kClients, kShortBody, &Service::models},
+    {"GET", "/v1/models/", kClients, kShortBody, &Service::model},
+    {"GET", "/health", kPublic, kShortBody, &Service::health},
+    {"GET", "/version", kPublic, kShortBody, &Service::version},
+    {"GET", "/metrics", kClients, kShortBody, &Service::metrics_page},
+    {"GET", "/perf_metrics", kClients, kShortBody, &Service::perf_metrics},
+    {"GET", "/dashboard", kPublic, kShortBody, &Service::dashboard},
+    {"GET", "/dashboard/data", kClients, kShortBody, &Service::dashboard_data},
+    {"GET", "/dashboard/load", kClients, kShortBody, &Service::dashboard_load},
+    {"POST", "/start_expert_distribution_record", kAdmins, kShortBody, &Service::start_record},
+    {"POST", "/stop_expert_distribution_record", kAdmins, kShortBody, &Service::stop_record},
+    {"POST", "/dump_expert_distribution_record", kAdmins, kShortBody, &Service::dump_record},
+    {"POST", "/scale_elastic_ep", kAdmins, kShortBody, &Service::scale},
+    {"POST", "/is_scaling_elastic_ep", kClients, kShortBody, &Service::is_scaling},
 };
 
 Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
@@ -189,36 +192,49 @@ const Service::Endpoint* Service::endpoint_of(std::string_view method, std::stri
 }
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
-  if (exchange->method() == "OPTIONS") return answer_options(exchange);
   const std::string_view path = path_of(*exchange);
-  if (const Endpoint* endpoint = endpoint_of(exchange->method(), path)) {
-    if (const auto error = check_key(exchange->head(), endpoint->access)) {
-      return refuse(exchange, *error);
-    }
-    return (this->*endpoint->handler)(exchange);
+  const HeadVerdict verdict = judge(exchange->head(), path);
+  if (verdict.error) return refuse(exchange, *verdict.error);
+  if (exchange->body().size() > verdict.most_body_bytes) {
+    return refuse(exchange, body_too_large(verdict.most_body_bytes));
   }
-  const std::string allowed = allowed_methods(path);
-  if (allowed.empty()) {
-    return refuse(exchange, {.status = 404, .message = fmt::format("no endpoint {}", path)});
-  }
-  exchange->add_header("Allow", allowed);
-  refuse(exchange,
-         {.status = 405,
-          .message = fmt::format("{} {}: expected {}", exchange->method(), path, allowed)});
+  const Endpoint* endpoint = endpoint_of(exchange->method(), path);
+  if (endpoint == nullptr) return answer_options(exchange);
+  (this->*endpoint->handler)(exchange);
 }
 
-// Bodies of clients without a key must not fill the memory.
-std::optional<ApiError> Service::check_head(const RequestHead& head) {
+HeadVerdict Service::check_head(const RequestHead& head) {
   const std::string path = path_of_target(head.target);
-  const Endpoint* endpoint = endpoint_of(head.method, without_last_slash(path));
-  if (endpoint == nullptr) return std::nullopt;
-  auto error = check_key(head, endpoint->access);
-  if (error) count_reply(without_last_slash(path), error->status);
-  return error;
+  HeadVerdict verdict = judge(head, without_last_slash(path));
+  if (verdict.error) count_reply(without_last_slash(path), verdict.error->status);
+  return verdict;
+}
+
+// Bodies of clients without a key, and those that nobody reads, must not fill the memory.
+HeadVerdict Service::judge(const RequestHead& head, std::string_view path) const {
+  const Endpoint* endpoint = endpoint_of(head.method, path);
+  if (endpoint == nullptr) {
+    return {.error = without_endpoint(head.method, path), .most_body_bytes = kShortBodyBytes};
+  }
+  return {.error = check_key(head, endpoint->access),
+          .most_body_bytes = endpoint->body == kAnyBody ? SIZE_MAX : kShortBodyBytes};
+}
+
+// nullopt: OPTIONS, which is answered for all that there is.
+std::optional<ApiError> Service::without_endpoint(std::string_view method, std::string_view path) {
+  const std::string allowed = allowed_methods(path);
+  if (allowed.empty()) {
+    return ApiError{.status = 404, .message = fmt::format("no endpoint {}", path)};
+  }
+  if (method == "OPTIONS") return std::nullopt;
+  return ApiError{.status = 405,
+                  .message = fmt::format("{} {}: expected {}", method, path, allowed),
+                  .allow = allowed};
 }
 
 // The methods of a path, as the header Allow has them; "": there is no such endpoint.
 std::string Service::allowed_methods(std::string_view path) {
+  if (path == "*") return "GET, HEAD, POST, DELETE, OPTIONS";
   std::string methods;
   for (const Endpoint& endpoint : kEndpoints) {
     if (!is_at(path, endpoint.path)) continue;
@@ -231,12 +247,7 @@ std::string Service::allowed_methods(std::string_view path) {
 // Also what a browser asks before it lets a page of another origin send a request (CORS). Such a
 // question has no key.
 void Service::answer_options(const std::shared_ptr<Exchange>& exchange) {
-  const std::string_view path = path_of(*exchange);
-  const std::string allowed =
-      path == "*" ? "GET, HEAD, POST, DELETE, OPTIONS" : allowed_methods(path);
-  if (allowed.empty()) {
-    return refuse(exchange, {.status = 404, .message = fmt::format("no endpoint {}", path)});
-  }
+  const std::string allowed = allowed_methods(path_of(*exchange));
   exchange->add_header("Allow", allowed);
   exchange->allow_methods(allowed);
   count_reply(path_of(*exchange), 204);
@@ -686,6 +697,7 @@ void Service::reply(const std::shared_ptr<Exchange>& exchange, std::string_view 
 
 void Service::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
   const std::string retry_after = error.status == 429 ? "1" : "";
+  if (!error.allow.empty()) exchange->add_header("Allow", error.allow);
   if (!is_anthropic(*exchange)) {
     count_reply(path_of(*exchange), error.status);
     return exchange->reply(error.status, kJson, error.json(), retry_after);

@@ -9,8 +9,6 @@
 //   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, monitor.h, load_history.h)
 //   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
 //   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
-//   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
-//   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
 //
 // HEAD is answered wherever GET is, OPTIONS everywhere.
 //
@@ -83,8 +81,9 @@ class Service {
   void join();
 
   void handle(const std::shared_ptr<Exchange>& exchange);
-  // Why a request is refused whatever its body is: it has no key. nullopt: it may come.
-  std::optional<ApiError> check_head(const RequestHead& head);
+  // Whether a request is refused whatever its body is (no such endpoint, no key), and how long its
+  // body may be.
+  HeadVerdict check_head(const RequestHead& head);
 
   // From now on new requests for text are refused with 503; running ones go on.
   void drain() { draining_ = true; }
@@ -107,10 +106,12 @@ class Service {
  private:
   using Handler = void (Service::*)(const std::shared_ptr<Exchange>&);
   enum Access { kPublic, kClients, kAdmins };  // nobody needs a key; API key; admin key, if set
+  enum Body { kShortBody, kAnyBody };          // short: none, or a few fields
   struct Endpoint {
     const char* method;
     const char* path;
     Access access;
+    Body body;
     Handler handler;
   };
   static const Endpoint kEndpoints[];
@@ -146,6 +147,8 @@ class Service {
                                           const char* what);
 
   static std::string allowed_methods(std::string_view path);
+  static std::optional<ApiError> without_endpoint(std::string_view method, std::string_view path);
+  HeadVerdict judge(const RequestHead& head, std::string_view path) const;
   void answer_options(const std::shared_ptr<Exchange>& exchange);
   std::optional<ApiError> check_key(const RequestHead& head, Access access) const;
   nlohmann::ordered_json model_json() const;

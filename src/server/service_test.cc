@@ -1465,6 +1465,45 @@ TEST_F(ServiceTest, WithoutTheKeyNoBodyIsRead) {
               HasSubstr("wideep_replies_total{path=\"/v1/completions\",status=\"401\"} 2"));
 }
 
+// Nor does a body come that no endpoint reads, whoever sends it, though it may be a short one.
+TEST_F(ServiceTest, BodiesThatNobodyNeedsAreNotRead) {
+  finish();
+  start({.model = "m", .api_key = "secret", .max_sequence = 64}, 1 << 20);
+  const struct {
+    const char* request;
+    int status;
+  } all[] = {
+      {"POST /nowhere", 404},
+      {"OPTIONS /nowhere", 404},
+      {"CONNECT h:80", 404},
+      {"PUT /v1/models", 405},
+      {"GET /v1/completions", 405},
+      {"OPTIONS /v1/completions", 413},
+      {"OPTIONS *", 413},
+      {"GET /health", 413},
+      {"HEAD /dashboard", 413},
+      {"GET /v1/models", 413},
+      {"POST /scale_elastic_ep", 413},
+      {"POST /start_expert_distribution_record", 413},
+  };
+  const std::string key = "x-api-key: secret\r\n", sized = "Content-Length: 1000000\r\n\r\n";
+  const std::string chunked = "Transfer-Encoding: chunked\r\n\r\nf4240\r\n";
+  for (const auto& [request, status] : all) {
+    for (const std::string& rest : {sized, "Expect: 100-continue\r\n" + sized, chunked}) {
+      SCOPED_TRACE(request + (" " + rest));
+      Socket client(server_->port());
+      client.send(std::string(request) + " HTTP/1.1\r\nHost: h\r\n" + key + rest);
+      const std::string reply = client.receive_all();
+      EXPECT_THAT(reply, StartsWith("HTTP/1.1 " + std::to_string(status)));
+      EXPECT_THAT(reply, HasSubstr("\r\nConnection: close\r\n"));
+      EXPECT_EQ(reply.find("\r\nAllow: ") != reply.npos, status == 405);
+    }
+  }
+  EXPECT_EQ(ask("GET", "/health", std::string(4096, 'x')).status, 200);
+  EXPECT_EQ(ask("GET", "/health", std::string(4097, 'x')).status, 413);
+  EXPECT_EQ(ask("OPTIONS", "/health", "{}").status, 204);
+}
+
 TEST_F(ServiceTest, WhatChangesTheServiceHasAKeyOfItsOwn) {
   const std::string client = "x-api-key: secret\r\n", admin = "Authorization: Bearer root\r\n";
   const auto status = [&](const std::string& path, const std::string& key) {
