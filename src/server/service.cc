@@ -370,9 +370,7 @@ void Service::reply_with(const std::shared_ptr<Exchange>& exchange,
   });
 }
 
-// A short body is worked on at once, in less than a millisecond; a long one on the work thread,
-// while this thread goes on with the streams. An exchange stays on this thread, where its client
-// may leave.
+// A short body is worked on at once, in less than a millisecond.
 void Service::work_on_body(const std::shared_ptr<Exchange>& exchange,
                            std::function<Rest(std::string_view body)> work) {
   const std::string encoding = exchange->header("Content-Encoding");
@@ -382,25 +380,19 @@ void Service::work_on_body(const std::shared_ptr<Exchange>& exchange,
                                           "body as it is",
                                           base::printable(encoding, 40))});
   }
-  if (post_ == nullptr || is_quick(exchange->body())) {
-    return work(exchange->body())(exchange);
-  }
-  const bool is_full = in_preparation_.size() >= static_cast<size_t>(options_.max_queue);
-  if (is_full && !exchange->is_inherited()) {
-    return refuse(exchange, queue_full(1));
-  }
-  const uint64_t id = next_preparation_++;
-  in_preparation_[id] = exchange;
-  work_.add([this, id, work = std::move(work),
-             body = std::make_shared<std::string>(exchange->take_body())] {
-    post_([this, id, rest = work(*body)] {
-      const auto waiting = in_preparation_.extract(id);
-      if (!waiting.mapped()->gone()) rest(waiting.mapped());
-    });
+  if (is_quick(exchange->body())) return work(exchange->body())(exchange);
+  work_apart(exchange, [work = std::move(work),
+                        body = std::make_shared<const std::string>(exchange->take_body())] {
+    return work(*body);
   });
 }
 
-void Service::connect(std::function<void(std::function<void()>)> post) { post_ = std::move(post); }
+void Service::work_apart(const std::shared_ptr<Exchange>& exchange, ExchangeWork::Work work) {
+  if (!work_.is_connected()) return work()(exchange);
+  const bool is_full = work_.size() >= static_cast<size_t>(options_.max_queue);
+  if (is_full && !exchange->is_inherited()) return refuse(exchange, queue_full(1));
+  work_.add(exchange, std::move(work));
+}
 
 void Service::join() {
   work_.join();
@@ -461,8 +453,8 @@ ApiError Service::queue_full(size_t num_answers) const {
       .status = 429,
       .message = fmt::format("{} answers run or wait and {} more are asked for, at most {} may; "
                              "try again later",
-                             metrics_.running + static_cast<int64_t>(in_preparation_.size()),
-                             num_answers, options_.max_queue),
+                             metrics_.running + static_cast<int64_t>(work_.size()), num_answers,
+                             options_.max_queue),
       .code = "queue_full"};
 }
 

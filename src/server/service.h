@@ -17,16 +17,15 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 
-#include "base/work_thread.h"
 #include "server/balancer_state.h"
 #include "server/chat_files.h"
+#include "server/exchange_work.h"
 #include "server/expert_recorder.h"
 #include "server/generation.h"
 #include "server/iteration_watch.h"
@@ -71,9 +70,8 @@ class Service {
   // serving thread after so many seconds.
   void connect_scaling(std::function<Status(int num_ranks)> want,
                        std::function<void(int seconds, std::function<void()>)> call_in);
-  // Lets long requests be prepared on a thread of their own. post: runs a function on the serving
-  // thread; callable from any thread. Without it they are prepared on the serving thread.
-  void connect(std::function<void(std::function<void()>)> post);
+  // Lets long requests be prepared on a thread of their own (server/exchange_work.h).
+  void connect(std::function<void(std::function<void()>)> post) { work_.connect(std::move(post)); }
   // Called every few seconds, so that clients of silent streams see that nothing is lost.
   void ping();
   // Waits for what other threads do for the service, and drops what waits for them. Called when the
@@ -92,7 +90,7 @@ class Service {
   bool fail(const std::string& why);
   // To be called with every iteration.
   void iteration_ended(double seconds);
-  bool idle() const { return metrics_.running == 0 && in_preparation_.empty(); }
+  bool idle() const { return metrics_.running == 0 && work_.size() == 0; }
   // Whether nobody waits for a reply: after drain() the ranks may end.
   bool has_answered() const { return idle() && !recorder_.is_busy() && !scaling_; }
   Metrics& metrics() { return metrics_; }
@@ -158,10 +156,10 @@ class Service {
   ApiError queue_full(size_t num_answers) const;
   ReplyHead head_for(Api api, std::time_t came);
   std::string id_with(std::string_view start);
-  // What is left to do for an exchange once its body was worked on.
-  using Rest = std::function<void(const std::shared_ptr<Exchange>& exchange)>;
+  using Rest = ExchangeWork::Rest;
   void work_on_body(const std::shared_ptr<Exchange>& exchange,
                     std::function<Rest(std::string_view body)> work);
+  void work_apart(const std::shared_ptr<Exchange>& exchange, ExchangeWork::Work work);
   void answer(const std::shared_ptr<Exchange>& exchange, Api api);
   void reply_with(const std::shared_ptr<Exchange>& exchange,
                   Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
@@ -188,15 +186,12 @@ class Service {
   bool draining_ = false;
   std::optional<ApiError> failure_;  // why the ranks have ended
   IterationWatch watch_;
-  std::function<void(std::function<void()>)> post_;
   std::function<Status(int)> want_;
   std::function<void(int, std::function<void()>)> call_in_;
   uint64_t scalings_ = 0;
   bool scaling_ = false;  // a client waits for it
   int restarts_ = 0;
-  std::map<uint64_t, std::shared_ptr<Exchange>> in_preparation_;
-  uint64_t next_preparation_ = 0;
-  base::WorkThread work_;  // last: it uses the members above
+  ExchangeWork work_;  // last: it uses the members above
 };
 
 }  // namespace wideep::server
