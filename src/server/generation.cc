@@ -102,6 +102,7 @@ void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
   const std::vector<std::string> records = exchange->records();
   if (records.empty()) {
     exchange->add_record(encode_head(head, options.sampling.seed, options.kept));
+    options.kept = {};  // a whole conversation, perhaps
   } else {
     decode_head(records.front(), &head, &options.sampling.seed);
     for (size_t i = 1; i < records.size(); ++i) past.tokens.push_back(decode_token(records[i]));
@@ -401,7 +402,7 @@ std::string Generation::call_id(size_t index, const answer::CallPart& part) cons
   const auto is_free = [&](const std::string& id) {
     return !earlier.contains(id) && !own.contains(id);
   };
-  if (part.id.empty()) return new_call_id(index, part.index);
+  if (part.id.empty() || part.id.size() > kMostCallId) return new_call_id(index, part.index);
   if (is_free(part.id)) return part.id;
   const size_t colon = part.id.rfind(':');
   if (colon == part.id.npos) return new_call_id(index, part.index);

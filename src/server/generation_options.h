@@ -51,8 +51,10 @@ struct GenerationOptions {
   std::optional<grammar::OutputFormat> format;   // of the answer
   engine::SharedGrammar grammar = nullptr;       // the same, compiled (server/preparation.h)
   MakeReplyWriter make_writer = nullptr;         // of the reply; null: OpenAiReply
-  std::string kept = {};                         // for another process (Generation::begun)
-  const char* max_tokens_name = "max_tokens";    // for messages
+  // For another process (Generation::kept_of), until it is in the journal.
+  std::string kept = {};
+  size_t held_bytes = 0;  // of this and all else that the request holds until its answers end
+  const char* max_tokens_name = "max_tokens";  // for messages
 
   // Whether the tokens of prompts have log-probabilities.
   bool scores_prompts() const { return prompt_logprobs.has_value() || (echo && logprobs); }

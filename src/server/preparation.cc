@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "formats/json_size.h"
 #include "formats/json_text.h"
 #include "grammar/grammar.h"
 #include "server/call_grammar.h"
@@ -109,6 +110,29 @@ bool forbids_thinking(const ordered_json& variables) {
   return is_off("enable_thinking") || is_off("thinking");
 }
 
+// The items of a conversation that the previous one has not, as JSON.
+std::string new_items(const ResponsesRequest& request) {
+  if (request.num_stored == 0) return formats::json_text(request.conversation);
+  ordered_json items = ordered_json::array();
+  for (size_t i = request.num_stored; i < request.conversation.size(); ++i) {
+    items.push_back(request.conversation[i]);
+  }
+  return formats::json_text(items);
+}
+
+// Whether the store could keep the response.
+std::optional<ApiError> check_stored(const ResponsePlan& plan) {
+  const size_t bytes = plan.conversation_bytes();
+  if (plan.store->may_keep(bytes)) return {};
+  const ResponseStoreLimits& limits = plan.store->limits();
+  return ApiError{.message = fmt::format("store: at most {} responses of {} bytes are kept, and "
+                                         "this one has {}; leave it out, or start the server "
+                                         "with higher --max-stored-responses and "
+                                         "--max-stored-response-bytes",
+                                         limits.count, limits.bytes, bytes),
+                  .param = "store"};
+}
+
 }  // namespace
 
 Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer,
@@ -119,9 +143,10 @@ Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer&
       most_text_bytes_(static_cast<size_t>(options_.max_sequence) * longest_token(tokenizer) *
                        kMostShrinking) {}
 
-Parsed<Prepared> Preparation::prepare(Api api, std::string_view body, std::time_t came) const {
+Parsed<Prepared> Preparation::prepare(Api api, std::string_view body, std::time_t came,
+                                      bool keeps_records) const {
   if (api == Api::kCompletion) return prepare_completion(body);
-  if (api == Api::kResponses) return prepare_response(body, came);
+  if (api == Api::kResponses) return prepare_response(body, came, keeps_records);
   auto parsed = api == Api::kMessages ? parse_messages_request(body, options_.sampling)
                                       : parse_chat_request(body, options_.sampling);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
@@ -135,34 +160,28 @@ Parsed<Prepared> Preparation::prepare(Api api, std::string_view body, std::time_
   return prepare_chat(std::move(request));
 }
 
-Parsed<Prepared> Preparation::prepare_response(std::string_view body, std::time_t came) const {
+Parsed<Prepared> Preparation::prepare_response(std::string_view body, std::time_t came,
+                                               bool keeps_records) const {
   WIDEEP_CHECK(options_.responses != nullptr);
   auto parsed = parse_responses_request(body, *options_.responses, options_.sampling);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ResponsesRequest& request = std::get<ResponsesRequest>(parsed);
   request.chat.now = came;
   GenerationOptions& options = request.chat.options;
-  if (const ordered_json& previous = request.repeated["previous_response_id"];
-      previous.is_string()) {
-    options.kept = options_.responses->record_of(previous);
+  if (keeps_records && request.previous != nullptr) {
+    options.kept =
+        ResponseStore::record_of(request.repeated["previous_response_id"], request.previous.get());
   }
   auto plan = std::make_shared<ResponsePlan>();
-  plan->repeated = std::move(request.repeated);
-  plan->tools = std::move(request.tools);
   if (request.store) {
     plan->store = options_.responses;
-    plan->conversation = formats::json_text(request.conversation);
-    if (!options_.responses->may_keep(plan->conversation.size())) {
-      const ResponseStoreLimits& limits = options_.responses->limits();
-      return ApiError{
-          .message = fmt::format("store: at most {} responses of {} bytes are kept, and "
-                                 "this one has {}; leave it out, or start the server "
-                                 "with higher --max-stored-responses and "
-                                 "--max-stored-response-bytes",
-                                 limits.count, limits.bytes, plan->conversation.size()),
-          .param = "store"};
-    }
+    plan->previous = request.previous;
+    plan->items = new_items(request);
+    if (const auto error = check_stored(*plan)) return *error;
   }
+  plan->repeated = std::move(request.repeated);
+  plan->tools.by_function = std::move(request.tools.by_function);
+  options.held_bytes += plan->items.size() + formats::json_bytes(plan->repeated);
   options.make_writer =
       [plan = std::shared_ptr<const ResponsePlan>(std::move(plan))](const ReplyHead& head) {
         return std::make_unique<ResponsesWriter>(head, plan);
@@ -209,6 +228,7 @@ Parsed<Prepared> Preparation::prepare_chat(ChatRequest request) const {
   auto wanted = wanted_chat_answer(request, *chosen.style, &rules);
   if (const auto* error = std::get_if<ApiError>(&wanted)) return *error;
   AnswerPlan plan = plan_of(request, chosen);
+  request.options.held_bytes += formats::json_bytes(request.tools);  // as the plan has them
   suit_template(request, *chosen.style);
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
   const char* const messages_name = request.messages_name;
@@ -312,6 +332,7 @@ std::optional<ApiError> Preparation::add_prefill(const std::string& prefill,
 Parsed<Prepared> Preparation::with_room(Prepared prepared) const {
   for (const auto& prompt : prepared.prompts) {
     if (const auto error = fit(prompt, prepared.options)) return *error;
+    prepared.options.held_bytes += prompt.size() * sizeof(prompt.ids()[0]);
   }
   return prepared;
 }

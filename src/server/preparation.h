@@ -50,8 +50,10 @@ class Preparation {
   Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat);
 
   // came: when the request came, which a template may write into the prompt. Who goes on with a
-  // reply that another process has begun makes the same prompt with the same time.
-  Parsed<Prepared> prepare(Api api, std::string_view body, std::time_t came) const;
+  // reply that another process has begun makes the same prompt with the same time. keeps_records:
+  // another process may go on with the request (Exchange::keeps_records).
+  Parsed<Prepared> prepare(Api api, std::string_view body, std::time_t came,
+                           bool keeps_records = false) const;
   // The replies of /tokenize, /detokenize and /v1/messages/count_tokens to these bodies.
   Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
@@ -60,7 +62,8 @@ class Preparation {
  private:
   Parsed<Prepared> prepare_completion(std::string_view body) const;
   Parsed<Prepared> prepare_chat(ChatRequest request) const;
-  Parsed<Prepared> prepare_response(std::string_view body, std::time_t came) const;
+  Parsed<Prepared> prepare_response(std::string_view body, std::time_t came,
+                                    bool keeps_records) const;
   std::optional<ApiError> add_prefill(const std::string& prefill, const AnswerStyle& style,
                                       std::string* prompt) const;
   Parsed<std::string> chat_prompt(const chat::ChatTemplate& chat, ChatRequest request) const;

@@ -5,6 +5,7 @@
 // Thread safety: plain values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +17,9 @@
 #include "engine/engine.h"
 
 namespace wideep::server {
+
+// In bytes: models choose ids of calls themselves, of the function's name for example.
+inline constexpr size_t kMostCallId = 256;
 
 // Which of the endpoints a reply is for.
 enum class Api { kCompletion, kChat, kResponses, kMessages };

@@ -17,9 +17,29 @@ void ResponseStore::add(const std::string& id, StoredResponse response) {
     return;
   }
   bytes_ += response.bytes();
-  entries_[id] = {std::make_shared<const StoredResponse>(std::move(response)), num_added_};
+  entries_[id] = {counted(std::move(response)), num_added_};
   ids_[num_added_++] = id;
-  while (entries_.size() > limits_.count || bytes_ > limits_.bytes) {
+  make_room();
+}
+
+// Counts for as long as anybody holds it.
+std::shared_ptr<const StoredResponse> ResponseStore::counted(StoredResponse response) const {
+  const size_t bytes = response.bytes();
+  *held_bytes_ += bytes;
+  return {new StoredResponse(std::move(response)),
+          [bytes, held = held_bytes_](const StoredResponse* each) {
+            delete each;
+            *held -= bytes;
+          }};
+}
+
+// The newest one stays as long as it can: the answer that it is of may hold the one before.
+void ResponseStore::make_room() {
+  const auto is_over = [&] {
+    return entries_.size() > limits_.count ||
+           *held_bytes_ > (entries_.size() > 1 ? limits_.bytes : 2 * limits_.bytes);
+  };
+  while (!entries_.empty() && is_over()) {
     drop(entries_.find(ids_.begin()->second));
     ++evicted_;
   }
@@ -46,13 +66,12 @@ bool ResponseStore::erase(const std::string& id) {
   return true;
 }
 
-std::string ResponseStore::record_of(const std::string& id) const {
-  const auto found = previous(id);
-  if (found == nullptr) return "";
+std::string ResponseStore::record_of(const std::string& id, const StoredResponse* response) {
+  if (response == nullptr) return "";
   engine::WireWriter writer;
   writer.put_text(id);
-  writer.put_text(found->response);
-  writer.put_text(found->conversation);
+  writer.put_text(response->response);
+  writer.put_text(response->conversation);
   return writer.take();
 }
 

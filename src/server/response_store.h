@@ -2,11 +2,13 @@
 //
 // Responses that clients have asked to store (store: true), for GET /v1/responses/{id} and for
 // previous_response_id. They are in the memory of the serving process, as JSON text, and bounded:
-// the oldest ones make room for new ones.
+// the oldest ones make room for new ones. Those that answers still go on from count, too: with the
+// newest one all are at most twice as many bytes as the limit.
 //
 // Thread safety: all functions may be called on any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -46,15 +48,17 @@ class ResponseStore {
   // As find(), for the request that goes on from it: also what it was lent.
   std::shared_ptr<const StoredResponse> previous(const std::string& id) const;
 
-  // For another process, which goes on with a reply that depends on the stored response: what this
-  // one has, "" for nothing. It is lent to that request alone, while the loan is held, since it may
-  // have been erased meanwhile.
-  std::string record_of(const std::string& id) const;
+  // For another process, which goes on with a reply that depends on the stored response (null: on
+  // none, ""). It is lent to that request alone, while the loan is held, since it may have been
+  // erased meanwhile.
+  static std::string record_of(const std::string& id, const StoredResponse* response);
   class Loan;
   std::shared_ptr<const Loan> lend(std::string_view record);  // null: nothing
 
   size_t size() const;
   size_t bytes() const;
+  // With those that have made room, or were erased, and are held.
+  size_t held_bytes() const { return *held_bytes_; }
   // For Prometheus.
   std::string metrics() const;
 
@@ -65,8 +69,12 @@ class ResponseStore {
   };
   using Entries = std::map<std::string, Entry>;
   void drop(Entries::iterator entry);
+  void make_room();
+  std::shared_ptr<const StoredResponse> counted(StoredResponse response) const;
 
   const ResponseStoreLimits limits_;
+  // Of all that were added and that somebody holds, who may outlive the store.
+  const std::shared_ptr<std::atomic<size_t>> held_bytes_ = std::make_shared<std::atomic<size_t>>(0);
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   Entries entries_;

@@ -56,18 +56,40 @@ TEST(ResponseStoreTest, AReaderKeepsWhatIsErased) {
   EXPECT_EQ(store.bytes(), 0u);
 }
 
+// Answers that go on from stored ones must not fill the memory, however many were stored meanwhile.
+TEST(ResponseStoreTest, WhatIsHeldCounts) {
+  ResponseStore store({.count = 10, .bytes = 100});
+  std::vector<std::shared_ptr<const StoredResponse>> held;
+  for (int i = 0; i < 20; ++i) {
+    const std::string id = std::to_string(i);
+    store.add(id, of_bytes(60));
+    if (auto found = store.find(id)) held.push_back(std::move(found));
+    EXPECT_LE(store.held_bytes(), 200u);
+  }
+  EXPECT_EQ(held.size(), 3u);
+  EXPECT_EQ(store.size(), 0u);
+  held.pop_back();
+  store.add("next", of_bytes(60));  // the newest of an answer that holds the one before
+  EXPECT_NE(store.find("next"), nullptr);
+  held.clear();
+  EXPECT_EQ(store.held_bytes(), 60u);
+}
+
 // For as long as it goes on with the request, and for that request alone: it may have been erased.
 TEST(ResponseStoreTest, AnotherProcessIsLentOne) {
   ResponseStore store({}), other({});
   store.add("a", {.response = "{}", .conversation = "[1]"});
-  EXPECT_EQ(store.record_of("b"), "");
-  EXPECT_EQ(other.lend(store.record_of("b")), nullptr);
-  auto lent = other.lend(store.record_of("a")), again = other.lend(store.record_of("a"));
+  EXPECT_EQ(ResponseStore::record_of("b", store.previous("b").get()), "");
+  EXPECT_EQ(other.lend(ResponseStore::record_of("b", store.previous("b").get())), nullptr);
+  auto lent = other.lend(ResponseStore::record_of("a", store.previous("a").get())),
+       again = other.lend(ResponseStore::record_of("a", store.previous("a").get()));
   for (auto* each : {&lent, &again}) {
     ASSERT_NE(other.previous("a"), nullptr);
     EXPECT_EQ(other.previous("a")->response, "{}");
     EXPECT_EQ(other.previous("a")->conversation, "[1]");
-    EXPECT_EQ(other.record_of("a"), store.record_of("a"));  // for the process after this one
+    EXPECT_EQ(ResponseStore::record_of("a", other.previous("a").get()),
+              ResponseStore::record_of(
+                  "a", store.previous("a").get()));  // for the process after this one
     EXPECT_EQ(other.find("a"), nullptr);
     EXPECT_FALSE(other.erase("a"));
     EXPECT_EQ(other.size(), 0u);

@@ -16,6 +16,7 @@
 #include "base/printable.h"
 #include "formats/json_parse.h"
 #include "server/custom_input.h"
+#include "server/reply_part.h"
 #include "server/responses_tools.h"
 #include "server/turn_messages.h"
 
@@ -24,6 +25,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// Nobody's are longer; and they are held and stored, but not in the prompt, which has its limit.
+constexpr std::pair<const char*, size_t> kMostIdBytes[] = {{"id", 64}, {"call_id", kMostCallId}};
 constexpr const char* kRoles[] = {"user", "assistant", "system", "developer"};
 
 // Reads one item after the other; each function returns null after a complaint.
@@ -34,6 +37,13 @@ class ItemReader {
 
   ordered_json read(const ordered_json& item) {
     if (!item.is_object()) return complain("", "expected an object, found " + shown(item));
+    for (const auto& [name, most] : kMostIdBytes) {
+      const ordered_json& id = member_of(item, name);
+      const size_t bytes = id.is_string() ? id.get_ref<const std::string&>().size() : 0;
+      if (bytes <= most) continue;
+      return complain(fmt::format(".{}", name),
+                      fmt::format("expected at most {} bytes, found {}", most, bytes));
+    }
     const ordered_json& type = member_of(item, "type");
     if (type.is_null() ? item.contains("role") : type == "message") return read_message(item);
     if (type == "function_call") return read_call(item);

@@ -33,8 +33,15 @@ namespace wideep::server {
 struct ResponsePlan {
   nlohmann::ordered_json repeated;  // ResponsesRequest
   ResponseStore* store = nullptr;   // where the response goes; null: it is not stored
-  std::string conversation = {};    // to be stored with it, as JSON
+  // What is stored with it: the conversation of `previous`, if there is one, then these, as JSON.
+  std::shared_ptr<const StoredResponse> previous = nullptr;
+  std::string items = {};
   ResponseTools tools = {};
+
+  std::string conversation() const;
+  size_t conversation_bytes() const {  // about
+    return items.size() + (previous == nullptr ? 0 : previous->conversation.size());
+  }
 };
 
 class ResponsesWriter : public ReplyWriter {

@@ -323,9 +323,20 @@ TEST_F(ResponsesWriterTest, FailuresAreEvents) {
   EXPECT_EQ(failed["output"][0]["status"], "incomplete");
 }
 
+TEST_F(ResponsesWriterTest, AConversationBeginsWithThePreviousOne) {
+  const auto joined = [](const char* before, const char* items) {
+    const auto previous = std::make_shared<StoredResponse>(StoredResponse{"", before});
+    return ResponsePlan{.repeated = {}, .previous = previous, .items = items}.conversation();
+  };
+  EXPECT_EQ(joined("[1,2]", "[3,4]"), "[1,2,3,4]");
+  EXPECT_EQ(joined("[1,2]", "[]"), "[1,2]");
+  EXPECT_EQ(joined("[]", "[3]"), "[3]");
+  EXPECT_EQ(joined("[]", "[]"), "[]");
+}
+
 TEST_F(ResponsesWriterTest, WhatIsToBeStoredIsStoredWhenItHasEnded) {
   plan_->store = &store_;
-  plan_->conversation = "[1]";
+  plan_->items = "[1]";
   const auto writes = writer();
   writes->begin(1, kUsage, nullptr);
   add(*writes, {text("a")}, nullptr);

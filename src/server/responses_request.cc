@@ -39,15 +39,18 @@ ApiError not_found(const std::string& id) {
           .code = "previous_response_not_found"};
 }
 
-// The items of a stored response: what it answers, then its answer.
-std::optional<ordered_json> earlier_items(const ResponseStore& stored, const std::string& id) {
-  const auto found = stored.previous(id);
-  if (found == nullptr) return {};
-  auto items = formats::parse_exact_json(found->conversation, "conversation");
-  auto response = formats::parse_exact_json(found->response, "response");
-  if (!items.ok() || !response.ok()) return {};  // not of this server's making
+// Begins the conversation with the items of a stored response: what it answers, then its answer.
+// False: there is none.
+bool go_on_from(const ResponseStore& stored, const std::string& id, ResponsesRequest& request) {
+  request.previous = stored.previous(id);
+  if (request.previous == nullptr) return false;
+  auto items = formats::parse_exact_json(request.previous->conversation, "conversation");
+  auto response = formats::parse_exact_json(request.previous->response, "response");
+  if (!items.ok() || !response.ok()) return false;  // not of this server's making
+  request.num_stored = items->size();
   for (ordered_json& item : (*response)["output"]) items->push_back(std::move(item));
-  return std::move(*items);
+  request.conversation = std::move(*items);
+  return true;
 }
 
 // ---- tools ----
@@ -325,13 +328,9 @@ void read_conversation(BodyReader& body, const ResponseStore& stored, ResponsesR
   request.repeated["previous_response_id"] =
       previous.empty() ? ordered_json() : ordered_json(previous);
   if (!body.is_valid()) return;
-  if (!previous.empty()) {
-    auto items = earlier_items(stored, previous);
-    if (!items) {
-      *error = not_found(previous);
-      return;
-    }
-    request.conversation = std::move(*items);
+  if (!previous.empty() && !go_on_from(stored, previous, request)) {
+    *error = not_found(previous);
+    return;
   }
   // Agents try a server with instructions and nothing else.
   const bool may_be_empty = !instructions.empty() || !previous.empty();

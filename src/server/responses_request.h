@@ -6,6 +6,7 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ struct ResponsesRequest {
   bool store = false;
   nlohmann::ordered_json repeated;      // fields of the reply that say what was asked for
   nlohmann::ordered_json conversation;  // the items that are answered, earlier ones included
+  std::shared_ptr<const StoredResponse> previous = nullptr;  // that it goes on from
+  size_t num_stored = 0;  // the first items of the conversation: those of the previous one's
 };
 
 // stored: where previous_response_id is looked up; status 404 if it is not there.

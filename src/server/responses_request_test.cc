@@ -101,6 +101,17 @@ TEST_F(ResponsesRequestTest, InputsBecomeMessages) {
   for (const auto& [body, expected] : kCases) EXPECT_EQ(messages(body).dump(), expected) << body;
 }
 
+// They are stored, and held while an answer runs, but not in the prompt, which has its limit.
+TEST_F(ResponsesRequestTest, IdsOfItemsAreBounded) {
+  const auto call = [](size_t id, size_t call_id) {
+    return R"("input": [{"type": "function_call", "name": "f", "arguments": "{}", "id": ")" +
+           std::string(id, 'i') + R"(", "call_id": ")" + std::string(call_id, 'c') + R"("}])";
+  };
+  EXPECT_EQ(request(call(64, 256)).conversation[0]["id"], std::string(64, 'i'));
+  EXPECT_EQ(error(call(65, 1)).message, "input[0].id: expected at most 64 bytes, found 65");
+  EXPECT_EQ(error(call(1, 257)).param, "input[0].call_id");
+}
+
 TEST_F(ResponsesRequestTest, ItemsAreStoredInOneForm) {
   const ordered_json items = request(R"("input": [{"role": "user", "content": "a"},
       {"role": "assistant", "content": "b", "id": "msg_7"}])")

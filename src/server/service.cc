@@ -299,8 +299,10 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
   const std::time_t came = begun ? begun->created : std::time(nullptr);
   std::shared_ptr<const ResponseStore::Loan> lent;
   if (api == Api::kResponses) lent = responses_.lend(begun ? begun->kept : "");
-  work_on_body(exchange, [this, api, came, lent](std::string_view body) -> Rest {
-    auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body, came));
+  const bool keeps = exchange->keeps_records();
+  work_on_body(exchange, [this, api, came, lent, keeps](std::string_view body) -> Rest {
+    auto prepared =
+        std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body, came, keeps));
     return [this, api, came, prepared](const std::shared_ptr<Exchange>& each) {
       generate(each, api, came, std::move(*prepared));
     };
