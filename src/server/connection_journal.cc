@@ -202,8 +202,10 @@ void ConnectionJournal::free_pages() const {
 void ConnectionJournal::sent_all_but(size_t unsent) {
   const uint64_t appended = state().appended;
   const uint64_t sent = (appended - std::min<uint64_t>(unsent, appended)) / kPageBytes * kPageBytes;
-  // Of another process; or beyond the ring, in one piece.
-  freed_ = std::max(freed_, sent - std::min<uint64_t>(sent, kOutputBytes));
+  // The pages of older bytes have those of the next lap: of another process, or beyond the ring in
+  // one piece.
+  const uint64_t end = (appended + kPageBytes - 1) / kPageBytes * kPageBytes;
+  freed_ = std::max(freed_, end - std::min<uint64_t>(end, kOutputBytes));
   if (sent < freed_ + kMostKept) return;
   const size_t at = freed_ % kOutputBytes;
   const size_t bytes = sent - freed_;

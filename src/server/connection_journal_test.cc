@@ -262,6 +262,47 @@ TEST(ConnectionJournal, KeepsWhatIsNotSent) {
   EXPECT_EQ(connection.open()->unsent(connection.server), all);
 }
 
+// A whole reply that reaches into the next lap of the ring, up to pages that are not freed yet.
+TEST(ConnectionJournal, KeepsTheNextLap) {
+  constexpr size_t kRing = size_t{16} << 20;
+  for (const size_t before : {size_t{1}, size_t{4096}, size_t{60'000}, size_t{65'535}}) {
+    const Connection connection;
+    const int bytes = 4096;  // so that the system takes little
+    ::setsockopt(connection.server, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    auto journal = connection.open();
+    std::string reply(before, 'b');
+    const auto send = [&](std::string_view text) {
+      const ssize_t taken = ::send(connection.server, text.data(), text.size(), MSG_DONTWAIT);
+      EXPECT_GT(taken, 0);
+      return static_cast<size_t>(std::max<ssize_t>(taken, 0));
+    };
+    const auto read = [&](size_t count) {
+      std::string text(count, '\0');
+      EXPECT_EQ(::recv(connection.client, text.data(), count, MSG_WAITALL),
+                static_cast<ssize_t>(count));
+    };
+    journal->append(reply, 1);
+    size_t sent = 0;
+    while (sent < before) {
+      const size_t taken = send(std::string_view(reply).substr(sent));
+      read(taken);
+      sent += taken;
+    }
+    journal->sent_all_but(0);
+    for (size_t i = 0; reply.size() < kRing; ++i) reply += "the next " + std::to_string(i);
+    reply.resize(kRing - 1);
+    journal->append(reply, 1);
+    size_t taken = 0;
+    while (taken < 300'000) {
+      const size_t more = send(std::string_view(reply).substr(taken, 4096));
+      read(more);
+      taken += more;
+      journal->sent_all_but(reply.size() - taken);
+    }
+    EXPECT_TRUE(journal->unsent(connection.server) == reply.substr(taken)) << before;
+  }
+}
+
 // Its offsets are used to read memory.
 TEST(ConnectionJournal, ASpoiledOneIsRefused) {
   for (size_t at = 0; at < 128; at += 4) {
