@@ -65,6 +65,19 @@ Status check_nodes(server::ServeOptions* result) {
   return {};
 }
 
+// A key that no option has said. One that is set and empty is a mistake of a script, after which
+// nobody would need one.
+Status take_key(const char* variable, std::string* key) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || !key->empty()) return {};
+  if (*value == '\0') {
+    return invalid_input(
+        fmt::format("{}: expected a key, found an empty one; unset it for none", variable));
+  }
+  *key = value;
+  return {};
+}
+
 Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
   server::ServeOptions result = options.serve;
   WIDEEP_TRY(options.serve.parsers.check());
@@ -90,12 +103,8 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
         "--per-request-spec-decode-metrics: has no effect without speculative_config in --config; "
         "add it or leave out the option");
   }
-  if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr) {
-    if (result.service.api_key.empty()) result.service.api_key = key;
-  }
-  if (const char* key = std::getenv("WIDEEP_ADMIN_KEY"); key != nullptr) {
-    if (result.service.admin_key.empty()) result.service.admin_key = key;
-  }
+  WIDEEP_TRY(take_key("WIDEEP_API_KEY", &result.service.api_key));
+  WIDEEP_TRY(take_key("WIDEEP_ADMIN_KEY", &result.service.admin_key));
   result.http.guards_hosts = result.service.api_key.empty() || !result.http.allowed_hosts.empty();
   result.http.guards_origins = true;
   result.http.has_key = !result.service.api_key.empty();
