@@ -115,6 +115,11 @@ Exchange::~Exchange() {
   }
 }
 
+std::optional<ApiError> Exchange::hold(size_t bytes) {
+  if (wire_ == nullptr) return std::nullopt;
+  return wire_->hold(head_.held_bytes() + body_.size() + bytes);
+}
+
 std::string Exchange::header(std::string_view name) const {
   std::string lower(name);
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);

@@ -99,9 +99,7 @@ bool HttpConnection::go_on(bool is_suspect) {
   return true;
 }
 
-bool HttpConnection::has_unread() const {
-  return state_ == kWriting && evbuffer_get_length(bufferevent_get_output(stream_)) > 0;
-}
+bool HttpConnection::has_unread() const { return state_ == kWriting && unread_bytes() > 0; }
 
 void HttpConnection::disconnect() {
   if (std::exchange(state_, kClosed) == kClosed) return;
@@ -164,26 +162,34 @@ void HttpConnection::read_request() {
   }
   forget_parsed();
   count();
-  const HttpOptions& options = setup_.options;
-  if (setup_.totals.requests > options.most_request_bytes_of_all &&
-      held_.requests > HttpOptions::kSmallRequestBytes) {
-    return refuse(
-        {.status = 503,
-         .message = fmt::format("the requests that this server reads and answers take {} "
-                                "bytes together, and at most {} may: try again later",
-                                setup_.totals.requests, options.most_request_bytes_of_all),
-         .code = "too_many_request_bytes"});
-  }
+  if (const auto error = check_total()) return refuse(*error);
   note_progress();
+}
+
+// Small requests are answered even where all together are too many bytes.
+std::optional<ApiError> HttpConnection::check_total() const {
+  const size_t most = setup_.options.most_request_bytes_of_all;
+  const bool is_small = held_.requests <= HttpOptions::kSmallRequestBytes * num_copies();
+  if (is_small || setup_.totals.requests <= most) return std::nullopt;
+  return ApiError{
+      .status = 503,
+      .message = fmt::format("the requests that this server reads and answers take {} bytes "
+                             "together, and at most {} may: try again later",
+                             setup_.totals.requests, most),
+      .code = "too_many_request_bytes"};
+}
+
+size_t HttpConnection::unread_bytes() const {
+  return evbuffer_get_length(bufferevent_get_output(stream_));
 }
 
 // What this connection holds now.
 void HttpConnection::count() {
   ConnectionTotals now;
   if (state_ != kClosed) {
-    now.unread = evbuffer_get_length(bufferevent_get_output(stream_));
-    now.requests = journal_ != nullptr ? journal_->input().size() + journal_->record_bytes()
-                                       : input_.size() + reader_.body_bytes() + body_bytes_;
+    now.unread = unread_bytes() * num_copies();
+    now.requests = input().size() + reader_.held_bytes() + answer_bytes_ +
+                   (journal_ != nullptr ? journal_->record_bytes() : 0);
   }
   setup_.totals.requests += now.requests - held_.requests;
   setup_.totals.unread += now.unread - held_.unread;
@@ -194,10 +200,15 @@ void HttpConnection::add_record(std::string_view record) {
   if (journal_ == nullptr) return;
   journal_->add_record(record);
   count();
-  const bool is_small = held_.requests <= HttpOptions::kSmallRequestBytes;
-  if (is_small || setup_.totals.requests <= setup_.options.most_request_bytes_of_all) return;
+  if (!check_total()) return;
   journal_->give_up();
   count();
+}
+
+std::optional<ApiError> HttpConnection::hold(size_t bytes) {
+  answer_bytes_ = bytes;
+  count();
+  return check_total();
 }
 
 // The reader has what it needs of them. A journal keeps them: another process reads them again.
@@ -277,9 +288,9 @@ void HttpConnection::serve() {
   noted_ = RequestReader::kNothing;
   event_del(deadline_);
   event_del(readable_);
+  answer_bytes_ = reader_.held_bytes();
   RequestHead head = reader_.head();
   std::string body = reader_.take_body();
-  body_bytes_ = journal_ == nullptr ? body.size() : 0;
   reader_ = RequestReader(setup_.options.limits());
   const auto exchange = std::make_shared<Exchange>(*this, std::move(head), std::move(body));
   exchange_ = exchange.get();
@@ -331,22 +342,21 @@ void HttpConnection::write(std::string_view bytes) {
 // the error of the socket.
 void HttpConnection::write_at_once(std::string_view bytes) {
   note_output(bytes);
-  evbuffer* unread = bufferevent_get_output(stream_);
   // Only if nothing is queued, else the order of bytes would change.
-  if (evbuffer_get_length(unread) == 0) {
+  if (unread_bytes() == 0) {
     const ssize_t taken =
         ::send(bufferevent_getfd(stream_), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (taken > 0) bytes.remove_prefix(static_cast<size_t>(taken));
   }
   if (!bytes.empty()) bufferevent_write(stream_, bytes.data(), bytes.size());
   note_unread();
-  if (evbuffer_get_length(unread) > setup_.options.most_unread_bytes) disconnect();
+  if (unread_bytes() > setup_.options.most_unread_bytes) disconnect();
 }
 
 // After bytes were written, or taken by the socket.
 void HttpConnection::note_unread() {
   count();
-  if (journal_ != nullptr) journal_->sent_all_but(held_.unread);
+  if (journal_ != nullptr) journal_->sent_all_but(unread_bytes());
   if (setup_.totals.unread > setup_.options.most_unread_bytes_of_all) setup_.owner.shed_later();
 }
 
@@ -364,12 +374,13 @@ void HttpConnection::end_reply(bool keeps_alive) {
     input_.erase(0, parsed_);  // of one that was refused
   }
   parsed_ = 0;
-  body_bytes_ = 0;
+  answer_bytes_ = 0;
   keeps_alive_ = keeps_alive;
   state_ = kWriting;
   count();
-  if (held_.unread == 0) return all_written();
-  const auto slow = static_cast<int64_t>(held_.unread / kSlowestBytesPerSecond);
+  const size_t unread = unread_bytes();
+  if (unread == 0) return all_written();
+  const auto slow = static_cast<int64_t>(unread / kSlowestBytesPerSecond);
   set_deadline(seconds(setup_.options.idle_seconds + slow));
 }
 

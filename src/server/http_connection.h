@@ -62,9 +62,9 @@ class ConnectionOwner {
   virtual void forget(HttpConnection* connection) = 0;
 };
 
-// What all connections of a server hold together, in bytes.
+// What all connections of a server hold together, in bytes, with their journals.
 struct ConnectionTotals {
-  size_t requests = 0;  // those that are read or answered now, and records of answers
+  size_t requests = 0;  // those that are read or answered now, and what is kept for answers
   size_t unread = 0;    // replies that the system has not taken yet
 };
 
@@ -101,6 +101,7 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   // Of a reply that is complete: bytes that the client has not taken.
   bool has_unread() const;
   void add_record(std::string_view record) override;
+  std::optional<ApiError> hold(size_t bytes) override;
   size_t unread() const { return held_.unread; }
 
  private:
@@ -121,6 +122,10 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void drop_input();
   void forget_parsed();
   void count();
+  size_t unread_bytes() const;
+  // Of what is read, and of what is written: a journal has one, too.
+  size_t num_copies() const { return journal_ != nullptr ? 2 : 1; }
+  std::optional<ApiError> check_total() const;
   bool is_refused_by_head(bool whole);
   void serve();
   void refuse(const ApiError& error);
@@ -151,7 +156,7 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   Exchange* exchange_ = nullptr;  // in progress; null in all states but kWaiting
   bool watched_ = false;          // registered with left_fd
   size_t dropped_bytes_ = 0;      // while lingering
-  size_t body_bytes_ = 0;         // of the request that is being answered, without a journal
+  size_t answer_bytes_ = 0;       // that the request holds that is being answered
   ConnectionTotals held_;         // by this connection, as setup_.totals has it
 };
 

@@ -18,6 +18,7 @@ struct HttpOptions {
   int port = 8000;  // 0: any that is free
   size_t most_body_bytes = size_t{8} << 20;
   size_t most_header_bytes = 16 << 10;
+  size_t most_header_fields = 128;
   // A connection without a request for this time is closed; so is a client that reads nothing of
   // its reply for this time.
   int idle_seconds = 50;
@@ -44,7 +45,9 @@ struct HttpOptions {
   std::vector<std::string> allowed_hosts;  // beside the server's own
 
   RequestLimits limits() const {
-    return {.most_body_bytes = most_body_bytes, .most_header_bytes = most_header_bytes};
+    return {.most_body_bytes = most_body_bytes,
+            .most_header_bytes = most_header_bytes,
+            .most_fields = most_header_fields};
   }
 };
 

@@ -170,6 +170,13 @@ std::string RequestHead::field(std::string_view name) const {
   return joined;
 }
 
+size_t RequestHead::held_bytes() const {
+  size_t bytes = method.size() + target.size();
+  for (const auto& field : fields)
+    bytes += sizeof(field) + field.first.size() + field.second.size();
+  return bytes;
+}
+
 RequestReader::Progress RequestReader::progress() const {
   if (error_) return kRefused;
   if (state_ == kEnd) return kDone;
@@ -339,7 +346,12 @@ void RequestReader::take_field_line(std::string_view line, bool is_trailer) {
     return refuse(400, fmt::format("header {}: expected no control characters, found '{}'",
                                    shown(name), shown(value)));
   }
-  if (!is_trailer) head_.fields.emplace_back(lower(name), value);
+  if (is_trailer) return;
+  if (head_.fields.size() == limits_.most_fields) {
+    return refuse(431, fmt::format("the headers are too many: expected at most {} fields",
+                                   limits_.most_fields));
+  }
+  head_.fields.emplace_back(lower(name), value);
 }
 
 void RequestReader::end_head() {

@@ -29,6 +29,7 @@ namespace wideep::server {
 struct RequestLimits {
   size_t most_body_bytes = size_t{8} << 20;
   size_t most_header_bytes = 16 << 10;  // request line, header fields and, apart, trailer fields
+  size_t most_fields = 128;             // of the header: each takes memory beside its bytes
 };
 
 // The refusal of a body.
@@ -44,6 +45,7 @@ struct RequestHead {
 
   // Values of equal names are joined with ", ", as RFC 9110 5.3 has it; "": absent.
   std::string field(std::string_view name) const;
+  size_t held_bytes() const;
 };
 
 class RequestReader {
@@ -61,6 +63,8 @@ class RequestReader {
   // Complete if kBody or kDone; else what has been read of it.
   const RequestHead& head() const { return head_; }
   size_t body_bytes() const { return body_.size(); }
+  // Of memory, for all that has been read.
+  size_t held_bytes() const { return line_.size() + head_.held_bytes() + body_.size(); }
   // Refuses a body that is longer, or turns out to be; a higher limit than before has no effect.
   void limit_body(size_t most_bytes);
   // REQUIRES: kDone.

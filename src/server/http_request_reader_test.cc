@@ -89,6 +89,31 @@ TEST(RequestReaderTest, FieldLines) {
          "400 bytes of headers"});
 }
 
+// Each takes memory beside its bytes, of which it may have three.
+TEST(RequestReaderTest, FieldsAreBounded) {
+  RequestLimits limits;
+  const auto progress_of = [&](size_t num_fields, size_t* held) {
+    std::string head = "GET / HTTP/1.1\r\nHost: h\r\n";
+    for (size_t i = 1; i < num_fields; ++i) head += "a:\r\n";
+    RequestReader reader(limits);
+    reader.read(head + "\r\n");
+    *held = reader.held_bytes();
+    return reader.progress();
+  };
+  size_t held = 0;
+  EXPECT_EQ(progress_of(limits.most_fields, &held), RequestReader::kDone);
+  EXPECT_GT(held, limits.most_fields * sizeof(std::string) * 2);
+  EXPECT_LT(held, limits.most_header_bytes);
+  EXPECT_EQ(progress_of(limits.most_fields + 1, &held), RequestReader::kRefused);
+  RequestReader reader(limits);
+  std::string head = "GET / HTTP/1.1\r\n";
+  for (size_t i = 0; i <= limits.most_fields; ++i) head += "a:\r\n";
+  reader.read(head);
+  ASSERT_EQ(reader.progress(), RequestReader::kRefused);
+  EXPECT_EQ(reader.error().status, 431);
+  EXPECT_THAT(reader.error().message, HasSubstr("at most 128 fields"));
+}
+
 TEST(RequestReaderTest, Lengths) {
   for (const RequestCase& each : kLengths) check(each);
   check({"6.2 too large", POST "Content-Length: 101\r\n\r\n", 413, "at most 100 bytes"});

@@ -72,6 +72,7 @@ class HttpServer : private ConnectionOwner {
              bool is_suspect = false);
   // Called with the id of every such connection that is closed.
   void on_closed(std::function<void(int64_t id)> callback) { on_closed_ = std::move(callback); }
+  const ConnectionTotals& totals() const { return totals_; }
   // Whether a client has yet to take bytes of a complete reply.
   bool has_unread() const;
   // Calls `readable` on the serving thread while the descriptor has something to read. Before

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <functional>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "base/cpu_time.h"
@@ -577,6 +578,72 @@ TEST(HttpServerTest, BodiesTogetherAreBounded) {
   Socket third(running.port());  // there is room again
   third.send(post_of(kBody) + std::string(kBody, 'x'));
   EXPECT_THAT(third.receive(), StartsWith("HTTP/1.1 200"));
+}
+
+// An accepted connection with small buffers of the system, as a keeper would pass it on.
+class KeptConnection {
+ public:
+  KeptConnection() {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(listener, 1), 0);
+    ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+    client_.emplace(ntohs(address.sin_port), Socket::kUnconnected);
+    const int bytes = 16 << 10;
+    ::setsockopt(client_->fd(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    client_->connect();
+    socket_ = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK);
+    ::setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    ::close(listener);
+  }
+  Socket& client() { return *client_; }
+  // On the server's thread.
+  void pass_to(HttpServer& server) {
+    const Result<int> memory = ConnectionJournal::create(socket_);
+    EXPECT_TRUE(memory.ok());
+    server.adopt(socket_, ConnectionJournal::open(*memory, socket_).value(), 1);
+  }
+
+ private:
+  std::optional<Socket> client_;
+  int socket_ = -1;
+};
+
+// What is read is in the journal and in the request, and replies in the journal and the queue.
+TEST(HttpServerTest, JournalsCount) {
+  constexpr size_t kBody = 1'000'000, kReply = 8'000'000;
+  std::shared_ptr<Exchange> waits;
+  Running running([&](auto exchange) { waits = exchange; });
+  const auto totals = [&] {
+    std::promise<ConnectionTotals> found;
+    running.server().post([&] { found.set_value(running.server().totals()); });
+    return found.get_future().get();
+  };
+  KeptConnection connection;
+  running.server().post([&] { connection.pass_to(running.server()); });
+  connection.client().send(post_of(kBody) + std::string(kBody - 1, 'x'));
+  EXPECT_TRUE(comes([&] { return totals().requests >= 2 * kBody; }));
+  connection.client().send("x");
+  EXPECT_TRUE(comes([&] {
+    std::promise<bool> has_come;
+    running.server().post([&] { has_come.set_value(waits != nullptr); });
+    return has_come.get_future().get();
+  }));
+  EXPECT_GE(totals().requests, 2 * kBody);
+  EXPECT_LT(totals().requests, 2 * kBody + 10'000);
+  running.server().post([&] {
+    const std::string body = waits->take_body();
+    waits->hold(100);
+  });
+  EXPECT_LT(totals().requests, kBody + 10'000);
+  running.server().post(
+      [&] { std::exchange(waits, nullptr)->reply(200, "text/plain", std::string(kReply, 'y')); });
+  EXPECT_GT(totals().unread, kReply * 3 / 2);
+  EXPECT_EQ(totals().requests, 0u);
 }
 
 // Who has left most unread goes; the others get their replies whole.

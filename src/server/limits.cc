@@ -13,14 +13,16 @@ std::vector<Limit> limits(const HttpOptions& http, const ResponseStoreLimits& st
   return {
       {"connections", std::to_string(http.most_connections), "--max-connections",
        "new ones wait; fewer where the limit of open files (`ulimit -Hn`) does not suffice"},
-      {"a request's head", fmt::format("{}, {} s", size(http.most_header_bytes), http.head_seconds),
+      {"a request's head",
+       fmt::format("{}, {} fields, {} s", size(http.most_header_bytes), http.most_header_fields,
+                   http.head_seconds),
        "", "431 (414 for the target), 408"},
       {"a request's body",
        fmt::format("{}, {} s and a second for each 8 KiB", size(http.most_body_bytes),
                    http.body_seconds),
        "", "413, 408; without a key, where one is needed, 401 before the body comes"},
       {"a body that is not read, or has a few fields only", "4.0 KiB", "", "413"},
-      {"all requests that are read or answered, with their journals",
+      {"all requests that are read or answered, with what is kept for them and their journals",
        size(http.most_request_bytes_of_all), "--max-request-bytes",
        "503 for those of more than 64 KiB; an answer's journal ends: it would not survive the "
        "serving process"},

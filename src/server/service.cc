@@ -408,6 +408,8 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api, std::
   GenerationOptions& options = prepared.options;
   const size_t num_answers = prepared.prompts.size() * static_cast<size_t>(options.n);
   if (const auto error = check(*exchange, options, num_answers)) return refuse(exchange, *error);
+  const auto too_much = exchange->hold(options.held_bytes);
+  if (too_much && !exchange->is_inherited()) return refuse(exchange, *too_much);
   log_without_effect(options);
   if (!options.has_seed) options.sampling.seed = fresh_seed();
   if (metrics_.running == 0) watch_.began(now_seconds());
