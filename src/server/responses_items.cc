@@ -359,26 +359,26 @@ std::variant<ordered_json, ApiError> item_page(const std::string& conversation,
     return wrong("order", fmt::format("expected asc or desc, found '{}'",
                                       base::printable(wanted.order, 40)));
   }
-  auto parsed = formats::parse_exact_json(conversation, "conversation");
-  std::vector<ordered_json> items(parsed->begin(), parsed->end());
-  if (wanted.order != "asc") std::ranges::reverse(items);
-  auto first = items.begin();
+  auto items = formats::parse_exact_json(conversation, "conversation");
+  const size_t num_items = items->size();
+  const auto item = [&](size_t i) -> ordered_json& {
+    return (*items)[wanted.order == "asc" ? i : num_items - 1 - i];
+  };
+  size_t first = 0;
   if (!wanted.after.empty()) {
-    first =
-        std::ranges::find_if(items, [&](const auto& each) { return each["id"] == wanted.after; });
-    if (first == items.end()) {
+    while (first < num_items && item(first)["id"] != wanted.after) ++first;
+    if (first == num_items) {
       return wrong("after", fmt::format("expected the id of one of the items, found '{}'",
                                         base::printable(wanted.after, 60)));
     }
     ++first;
   }
-  const auto end = first + std::min<ptrdiff_t>(wanted.limit, items.end() - first);
+  const size_t end = std::min(first + static_cast<size_t>(wanted.limit), num_items);
   ordered_json page = {{"object", "list"}, {"data", ordered_json::array()}};
-  const auto id_of = [](const ordered_json& item) { return item["id"]; };
-  page["first_id"] = first == end ? ordered_json() : id_of(*first);
-  page["last_id"] = first == end ? ordered_json() : id_of(*(end - 1));
-  page["has_more"] = end != items.end();
-  for (; first != end; ++first) page["data"].push_back(std::move(*first));
+  page["first_id"] = first == end ? ordered_json() : item(first)["id"];
+  page["last_id"] = first == end ? ordered_json() : item(end - 1)["id"];
+  page["has_more"] = end != num_items;
+  for (size_t i = first; i < end; ++i) page["data"].push_back(std::move(item(i)));
   return page;
 }
 

@@ -329,11 +329,13 @@ void Service::stored_response(const std::shared_ptr<Exchange>& exchange) {
   constexpr int64_t kDefault = 20;
   const auto limit = read_number(exchange, "limit", "1 to 100", kDefault);
   if (!limit) return;
-  const auto page = item_page(
-      found->conversation,
-      {.after = exchange->query("after"), .order = exchange->query("order"), .limit = *limit});
-  if (const auto* error = std::get_if<ApiError>(&page)) return refuse(exchange, *error);
-  reply(exchange, kJson, json_text(std::get<ordered_json>(page)));
+  const ItemPage wanted{
+      .after = exchange->query("after"), .order = exchange->query("order"), .limit = *limit};
+  ExchangeWork::Work work = [this, found, wanted] {
+    return rest_of(item_page(found->conversation, wanted));
+  };
+  if (found->conversation.size() <= kMostBytesAtOnce) return work()(exchange);
+  work_apart(exchange, std::move(work));
 }
 
 void Service::delete_response(const std::shared_ptr<Exchange>& exchange) {
@@ -362,14 +364,17 @@ void Service::detokenize(const std::shared_ptr<Exchange>& exchange) {
 
 void Service::reply_with(const std::shared_ptr<Exchange>& exchange,
                          Parsed<ordered_json> (Preparation::*make)(std::string_view) const) {
-  work_on_body(exchange, [this, make](std::string_view body) -> Rest {
-    const Parsed<ordered_json> made = (preparation_.*make)(body);
-    if (const auto* error = std::get_if<ApiError>(&made)) {
-      return [this, error = *error](const std::shared_ptr<Exchange>& each) { refuse(each, error); };
-    }
-    return [this, text = json_text(std::get<ordered_json>(made))](
-               const std::shared_ptr<Exchange>& each) { reply(each, kJson, text); };
-  });
+  work_on_body(exchange,
+               [this, make](std::string_view body) { return rest_of((preparation_.*make)(body)); });
+}
+
+// What is left of work that has made a reply.
+Service::Rest Service::rest_of(const Parsed<ordered_json>& made) {
+  if (const auto* error = std::get_if<ApiError>(&made)) {
+    return [this, error = *error](const std::shared_ptr<Exchange>& each) { refuse(each, error); };
+  }
+  return [this, text = json_text(std::get<ordered_json>(made))](
+             const std::shared_ptr<Exchange>& each) { reply(each, kJson, text); };
 }
 
 // A short body is worked on at once, in less than a millisecond.

@@ -161,6 +161,7 @@ class Service {
                     std::function<Rest(std::string_view body)> work);
   void work_apart(const std::shared_ptr<Exchange>& exchange, ExchangeWork::Work work);
   void answer(const std::shared_ptr<Exchange>& exchange, Api api);
+  Rest rest_of(const Parsed<nlohmann::ordered_json>& made);
   void reply_with(const std::shared_ptr<Exchange>& exchange,
                   Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
   void generate(const std::shared_ptr<Exchange>& exchange, Api api, std::time_t came,

@@ -168,6 +168,9 @@ class ServiceTest : public testing::Test {
 
   void start(const ServiceOptions& options, size_t most_body_bytes = 4096,
              std::vector<std::string> cors_origins = {}) {
+    start(options, {.most_body_bytes = most_body_bytes, .cors_origins = std::move(cors_origins)});
+  }
+  void start(const ServiceOptions& options, HttpOptions http) {
     ChatFiles chat{.templates = {}, .special_tokens = {{"bos_token", "<s>"}, {"pad_token", "<p>"}}};
     const std::pair<const char*, const char*> templates[] = {
         {"default",
@@ -197,11 +200,9 @@ class ServiceTest : public testing::Test {
       EXPECT_TRUE(chat.templates.add(name, text, name).ok());
     EXPECT_TRUE(chat.templates.find_styles(tokenizer_, {}).ok());
     service_.emplace(options, tokenizer_, std::move(chat), backend_);
-    server_ = HttpServer::listen({.port = 0,
-                                  .most_body_bytes = most_body_bytes,
-                                  .cors_origins = std::move(cors_origins)},
-                                 [this](auto exchange) { service_->handle(exchange); })
-                  .value();
+    http.port = 0;
+    server_ =
+        HttpServer::listen(http, [this](auto exchange) { service_->handle(exchange); }).value();
     server_->check_heads([this](const RequestHead& head) { return service_->check_head(head); });
     backend_.serve_on(server_.get());
     service_->connect([this](std::function<void()> call) { server_->post(std::move(call)); });
@@ -2400,6 +2401,63 @@ TEST_F(ResponsesServiceTest, TheStoreIsBounded) {
   const Reply large = respond({{"store", true}, {"input", std::string(1 << 20, ' ')}});
   EXPECT_EQ(large.status, 400);
   EXPECT_EQ(large.body_json()["error"]["param"], "store");
+}
+
+// Tools are no part of the prompt if none may be called, but the response repeats them; as JSON
+// values they take many times their text.
+TEST_F(ResponsesServiceTest, WhatAnswersHoldIsBounded) {
+  backend_.most_tokens = 3;
+  finish();
+  start({.model = "m", .max_sequence = 1 << 20, .max_queue = 100},
+        {.most_body_bytes = size_t{8} << 20, .most_request_bytes_of_all = size_t{5} << 20});
+  json parameters = json::array();
+  for (int i = 0; i < 100'000; ++i) parameters.push_back(json::array());
+  const std::string body =
+      response_request({{"tools",
+                         {{{"type", "function"},
+                           {"name", "f"},
+                           {"parameters", {{"type", "object"}, {"enum", parameters}}}}}},
+                        {"tool_choice", "none"},
+                        {"max_output_tokens", 1 << 19}})
+          .dump();
+  const auto ask_for = [&](Socket& client) {
+    client.send("POST /v1/responses HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + body);
+  };
+  const auto running = [&] { return on_server([&] { return service_->metrics().running; }); };
+  {
+    Socket first(server_->port()), second(server_->port());
+    ask_for(first);
+    while (running() == 0) std::this_thread::yield();
+    EXPECT_GT(on_server([&] { return server_->totals().requests; }), 10 * body.size());
+    ask_for(second);
+    EXPECT_THAT(second.receive(), StartsWith("HTTP/1.1 503"));
+    EXPECT_EQ(running(), 1);
+    EXPECT_EQ(respond({{"max_output_tokens", 3}}).status, 200);
+  }
+  while (running() > 0) std::this_thread::yield();
+  EXPECT_EQ(on_server([&] { return server_->totals().requests; }), 0u);
+}
+
+// The page is looked for on the work thread.
+TEST_F(ResponsesServiceTest, ListingItemsDelaysNobody) {
+  finish();
+  const size_t length = base::kSanitized ? size_t{1} << 20 : size_t{6} << 20;
+  start({.model = "m", .max_sequence = 2048, .max_queue = 8}, size_t{8} << 20);
+  json input = json::array();
+  for (size_t bytes = 0; bytes < length; bytes += 100) {
+    input.push_back({{"role", "user"}, {"content", "one of very many"}});
+  }
+  // The template shows no messages.
+  const Reply stored = respond({{"store", true}, {"input", input}, {"chat_template", "tool_use"}});
+  ASSERT_EQ(stored.status, 200) << stored.body;
+  const std::string path = "/v1/responses/" + stored.body_json()["id"].get<std::string>();
+  const auto thread_ns = [&] { return on_server([] { return base::thread_cpu_ns(); }); };
+  const int64_t before = process_cpu_ns(), before_of_thread = thread_ns();
+  const Reply page = ask("GET", path + "/input_items?limit=5");
+  EXPECT_LT((thread_ns() - before_of_thread) * 4, process_cpu_ns() - before);
+  EXPECT_EQ(page.body_json()["data"].size(), 5u);
+  EXPECT_EQ(ask("GET", path + "/input_items?limit=0").status, 400);
 }
 
 TEST_F(ResponsesServiceTest, DevelopersAreSystemsForTemplatesWithoutThem) {
