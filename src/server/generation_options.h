@@ -51,7 +51,7 @@ struct GenerationOptions {
   std::optional<grammar::OutputFormat> format;   // of the answer
   engine::SharedGrammar grammar = nullptr;       // the same, compiled (server/preparation.h)
   MakeReplyWriter make_writer = nullptr;         // of the reply; null: OpenAiReply
-  // For another process (Generation::kept_of), until it is in the journal.
+  // For another process (Generation::begun), until it is in the journal.
   std::string kept = {};
   size_t held_bytes = 0;  // of this and all else that the request holds until its answers end
   const char* max_tokens_name = "max_tokens";  // for messages
