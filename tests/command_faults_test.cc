@@ -262,6 +262,9 @@ TEST(CommandFaults, TheTimeInAPromptStaysThatOfTheRequest) {
   model.write("chat_template.jinja", "{{ strftime_now('%H:%M:%S') }} {{ messages[0].content }}");
   Server server(model.path(), {"--ranks", "2"});
   ASSERT_GT(server.port(), 0);
+  // The request comes shortly before a second ends, and its process dies shortly after.
+  const auto in_second = [] { return std::chrono::system_clock::now().time_since_epoch() % 1s; };
+  EXPECT_TRUE(wait_until([&] { return in_second() > 800ms; }, 5s));
   auto reply = std::async(std::launch::async, [&] {
     return ask(server.port(), "POST", "/v1/chat/completions",
                json({{"model", "m"},
@@ -274,7 +277,8 @@ TEST(CommandFaults, TheTimeInAPromptStaysThatOfTheRequest) {
   });
   EXPECT_TRUE(
       wait_until([&] { return server.metric("wideep_answers_running") == 4; }, 10s * kSlowdown));
-  std::this_thread::sleep_for(1100ms);  // the template's time is another one
+  const std::time_t begun = std::time(nullptr);
+  EXPECT_TRUE(wait_until([&] { return std::time(nullptr) > begun; }, 5s));
   EXPECT_NE(reply.wait_for(0s), std::future_status::ready);
   ::kill(front_processes(server.command()).at(0), SIGKILL);
   const json body = reply.get().body_json();

@@ -2409,7 +2409,7 @@ TEST_F(ResponsesServiceTest, WhatAnswersHoldIsBounded) {
   backend_.most_tokens = 3;
   finish();
   start({.model = "m", .max_sequence = 1 << 20, .max_queue = 100},
-        {.most_body_bytes = size_t{8} << 20, .most_request_bytes_of_all = size_t{5} << 20});
+        {.most_body_bytes = size_t{8} << 20, .most_request_bytes_of_all = size_t{8} << 20});
   json parameters = json::array();
   for (int i = 0; i < 100'000; ++i) parameters.push_back(json::array());
   const std::string body =
@@ -2425,17 +2425,23 @@ TEST_F(ResponsesServiceTest, WhatAnswersHoldIsBounded) {
                 std::to_string(body.size()) + "\r\n\r\n" + body);
   };
   const auto running = [&] { return on_server([&] { return service_->metrics().running; }); };
+  const auto expect_running = [&](int64_t count) {
+    for (int i = 0; i < 4000 && running() != count; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(running(), count);
+  };
   {
     Socket first(server_->port()), second(server_->port());
     ask_for(first);
-    while (running() == 0) std::this_thread::yield();
+    expect_running(1);
     EXPECT_GT(on_server([&] { return server_->totals().requests; }), 10 * body.size());
     ask_for(second);
     EXPECT_THAT(second.receive(), StartsWith("HTTP/1.1 503"));
-    EXPECT_EQ(running(), 1);
+    expect_running(1);
     EXPECT_EQ(respond({{"max_output_tokens", 3}}).status, 200);
   }
-  while (running() > 0) std::this_thread::yield();
+  expect_running(0);
   EXPECT_EQ(on_server([&] { return server_->totals().requests; }), 0u);
 }
 
