@@ -73,7 +73,8 @@ void HttpConnection::start(bool is_suspect) {
   bufferevent_disable(stream_, EV_READ);
   bufferevent_enable(stream_, EV_WRITE);
   event_add(readable_, nullptr);
-  if (journal_ != nullptr && !go_on(is_suspect)) disconnect();
+  if (journal_ != nullptr && !go_on(is_suspect)) return disconnect();
+  note_idle();
 }
 
 // Another process may have begun to read a request or to answer it. False: it cannot be gone on
@@ -97,6 +98,11 @@ bool HttpConnection::go_on(bool is_suspect) {
   read_request();
   goes_on_ = false;
   return true;
+}
+
+bool HttpConnection::has_input() const {
+  char byte = 0;
+  return ::recv(bufferevent_getfd(stream_), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 bool HttpConnection::has_unread() const { return state_ == kWriting && unread_bytes() > 0; }
@@ -194,6 +200,22 @@ void HttpConnection::count() {
   setup_.totals.requests += now.requests - held_.requests;
   setup_.totals.unread += now.unread - held_.unread;
   held_ = now;
+  note_idle();
+}
+
+bool HttpConnection::is_idle() const {
+  return state_ == kReading && input().empty() && reader_.progress() == RequestReader::kNothing &&
+         unread_bytes() == 0;
+}
+
+void HttpConnection::note_idle() {
+  const bool was_idle = idle_number_ != 0;
+  if (is_idle() == was_idle) return;
+  if (was_idle) {
+    setup_.owner.no_longer_idle(std::exchange(idle_number_, 0));
+  } else {
+    idle_number_ = setup_.owner.became_idle(this);
+  }
 }
 
 void HttpConnection::add_record(std::string_view record) {

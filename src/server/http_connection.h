@@ -58,6 +58,10 @@ class ConnectionOwner {
   virtual HeadVerdict check(const RequestHead& head, bool whole) = 0;
   // There is more to write than all clients together may leave unread.
   virtual void shed_later() = 0;
+  // No request has begun, and no reply is left to be read. Returns a number for what follows it:
+  // one has begun, or the connection is closed.
+  virtual uint64_t became_idle(HttpConnection* connection) = 0;
+  virtual void no_longer_idle(uint64_t number) = 0;
   // The connection is closed.
   virtual void forget(HttpConnection* connection) = 0;
 };
@@ -98,6 +102,8 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void flush_later(std::shared_ptr<Exchange> exchange) override;
   void end_reply(bool keeps_alive) override;
   ConnectionJournal* journal() override { return journal_.get(); }
+  // The client has sent something that is not read yet.
+  bool has_input() const;
   // Of a reply that is complete: bytes that the client has not taken.
   bool has_unread() const;
   void add_record(std::string_view record) override;
@@ -122,6 +128,8 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void drop_input();
   void forget_parsed();
   void count();
+  bool is_idle() const;
+  void note_idle();
   size_t unread_bytes() const;
   // Of what is read, and of what is written: a journal has one, too.
   size_t num_copies() const { return journal_ != nullptr ? 2 : 1; }
@@ -155,6 +163,7 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   bool goes_on_ = false;          // now, where another process has died
   Exchange* exchange_ = nullptr;  // in progress; null in all states but kWaiting
   bool watched_ = false;          // registered with left_fd
+  uint64_t idle_number_ = 0;      // of the owner; 0: it is not idle
   size_t dropped_bytes_ = 0;      // while lingering
   size_t answer_bytes_ = 0;       // that the request holds that is being answered
   ConnectionTotals held_;         // by this connection, as setup_.totals has it

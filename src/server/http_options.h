@@ -28,9 +28,9 @@ struct HttpOptions {
   int body_seconds = 30;
   // A client with more unread bytes of a stream is disconnected.
   size_t most_unread_bytes = size_t{4} << 20;
-  // Of all connections together. Beyond, new ones wait in the system's queue; a request is refused
-  // that is longer than kSmallRequestBytes; and the client with the most unread bytes is
-  // disconnected.
+  // Of all connections together. Beyond, those that have been idle longest are closed, or if none
+  // is, new ones wait in the system's queue; a request is refused that is longer than
+  // kSmallRequestBytes; and the client with the most unread bytes is disconnected.
   size_t most_connections = 4096;
   size_t most_request_bytes_of_all = size_t{256} << 20;  // read or answered now, and their journals
   size_t most_unread_bytes_of_all = size_t{256} << 20;

@@ -242,6 +242,7 @@ void HttpServer::flush(int, short, void* self) {
   all.swap(static_cast<HttpServer*>(self)->unflushed_);
   for (const auto& exchange : all) exchange->flush();
   static_cast<HttpServer*>(self)->shed();
+  static_cast<HttpServer*>(self)->make_room();
 }
 
 // Not at once: who has just written goes on with its connection.
@@ -265,11 +266,36 @@ HeadVerdict HttpServer::check(const RequestHead& head, bool whole) {
 
 // Those that come now wait in the system's queue.
 void HttpServer::pause_if_full() {
-  const bool is_full = connections_.size() >= options_.most_connections;
   if (listener_ == nullptr) return;
-  if (is_full) evconnlistener_disable(listener_);
-  if (!is_full && is_paused_) evconnlistener_enable(listener_);
-  is_paused_ = is_full;
+  if (is_full()) evconnlistener_disable(listener_);
+  if (!is_full() && is_paused_) evconnlistener_enable(listener_);
+  is_paused_ = is_full();
+}
+
+uint64_t HttpServer::became_idle(HttpConnection* connection) {
+  idle_.emplace(next_idle_, connection);
+  make_room_later();
+  return next_idle_++;
+}
+
+// Not at once, as in shed_later().
+void HttpServer::make_room_later() {
+  if (is_full()) event_active(flush_, EV_WRITE, 0);
+}
+
+// Silent clients must not keep others away: the longest idle ones are closed. Some at once: who
+// accepts clients in another process asks now and then only. The last idle one may have just come.
+void HttpServer::make_room() {
+  constexpr size_t kShare = 32;
+  if (!is_full()) return;
+  const size_t room = std::max<size_t>(options_.most_connections / kShare, 1);
+  const auto is_over = [&] {
+    return connections_.size() + room > options_.most_connections && idle_.size() > 1;
+  };
+  for (auto each = idle_.begin(); each != idle_.end() && is_over();) {
+    const auto connection = (each++)->second->shared_from_this();
+    if (!connection->has_input()) connection->disconnect();
+  }
 }
 
 void HttpServer::stop() {
@@ -299,6 +325,7 @@ void HttpServer::adopt(int socket, std::unique_ptr<ConnectionJournal> journal, i
                                                            socket, std::move(journal), id);
   connections_.emplace(connection.get(), connection);
   pause_if_full();
+  make_room_later();
   connection->start(is_suspect);
 }
 

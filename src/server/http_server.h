@@ -102,7 +102,12 @@ class HttpServer : private ConnectionOwner {
   HeadVerdict check(const RequestHead& head, bool whole) override;
   void shed_later() override;
   void shed();
+  bool is_full() const { return connections_.size() >= options_.most_connections; }
   void pause_if_full();
+  void make_room();
+  void make_room_later();
+  uint64_t became_idle(HttpConnection* connection) override;
+  void no_longer_idle(uint64_t number) override { idle_.erase(number); }
   void forget(HttpConnection* connection) override;
   static void accepted(evconnlistener*, int socket, sockaddr*, int, void* server);
   static void flush(int fd, short what, void* server);
@@ -117,6 +122,8 @@ class HttpServer : private ConnectionOwner {
   event_base* base_ = nullptr;
   evconnlistener* listener_ = nullptr;
   std::map<HttpConnection*, std::shared_ptr<HttpConnection>> connections_;
+  std::map<uint64_t, HttpConnection*> idle_;  // in the order in which they have become so
+  uint64_t next_idle_ = 1;
   event* wake_ = nullptr;
   int wake_fd_ = -1;
   event* flush_ = nullptr;

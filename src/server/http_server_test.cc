@@ -667,21 +667,57 @@ TEST(HttpServerTest, UnreadRepliesTogetherAreBounded) {
   EXPECT_EQ(ask(running.port(), "GET", "/small").body, small);
 }
 
+// Those whose requests are being answered stay; others wait for them.
 TEST(HttpServerTest, ConnectionsAreBounded) {
-  Running running([](auto exchange) { exchange->reply(200, "text/plain", "done"); },
-                  {.most_connections = 2});
-  auto first = std::make_unique<Socket>(running.port());
-  Socket second(running.port()), third(running.port());
-  for (Socket* each : {first.get(), &second}) {
-    each->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-    EXPECT_THAT(each->receive(), StartsWith("HTTP/1.1 200"));
-  }
-  third.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  std::vector<std::shared_ptr<Exchange>> waiting;
+  Running running([&](auto exchange) { waiting.push_back(exchange); }, {.most_connections = 2});
+  const auto num_waiting = [&] {
+    std::promise<size_t> found;
+    running.server().post([&] { found.set_value(waiting.size()); });
+    return found.get_future().get();
+  };
+  Socket first(running.port()), second(running.port()), third(running.port());
+  for (Socket* each : {&first, &second, &third}) each->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_TRUE(comes([&] { return num_waiting() == 2; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(num_waiting(), 2u);
+  running.server().post([&] {
+    for (const auto& each : std::exchange(waiting, {})) each->reply(200, "text/plain", "done");
+  });
+  for (Socket* each : {&first, &second}) EXPECT_THAT(each->receive(), StartsWith("HTTP/1.1 200"));
+  EXPECT_TRUE(comes([&] { return num_waiting() == 1; }));
+  running.server().post([&] { waiting.clear(); });
+  EXPECT_THAT(third.receive(), StartsWith("HTTP/1.1 500"));  // no reply
+}
+
+// However many say nothing, or nothing more, and whether the server accepts them or a keeper does.
+TEST(HttpServerTest, IdleConnectionsMakeRoom) {
+  constexpr size_t kMost = 64;
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "done"); },
+                  {.most_connections = kMost});
+  std::vector<std::unique_ptr<Socket>> silent;
+  Socket asks(running.port());
+  const auto ask_once_more = [&] {
+    asks.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    return asks.receive();
+  };
+  for (size_t i = 0; i < 4 * kMost; ++i) {
+    silent.push_back(std::make_unique<Socket>(running.port()));
+    if (i % 16 == 0) EXPECT_THAT(ask_once_more(), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_EQ(ask(running.port(), "GET", "/").status, 200);
+  EXPECT_EQ(silent.front()->receive(), "");  // closed
   char byte = 0;
-  EXPECT_LT(::recv(third.fd(), &byte, 1, MSG_DONTWAIT), 0);
-  first.reset();
-  EXPECT_THAT(third.receive(), StartsWith("HTTP/1.1 200"));
+  EXPECT_LT(::recv(silent.back()->fd(), &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_EQ(errno, EAGAIN);
+  std::vector<std::unique_ptr<KeptConnection>> kept;
+  for (size_t i = 0; i < 2 * kMost; ++i) {
+    kept.push_back(std::make_unique<KeptConnection>());
+    running.server().post([&, last = kept.back().get()] { last->pass_to(running.server()); });
+  }
+  kept.back()->client().send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(kept.back()->client().receive(), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(kept.front()->client().receive(), "");
 }
 
 TEST(HttpServerTest, ForeignHostsAndPagesAreRefused) {

@@ -12,7 +12,8 @@ std::vector<Limit> limits(const HttpOptions& http, const ResponseStoreLimits& st
   const auto size = [](uint64_t bytes) { return base::byte_size(bytes); };
   return {
       {"connections", std::to_string(http.most_connections), "--max-connections",
-       "new ones wait; fewer where the limit of open files (`ulimit -Hn`) does not suffice"},
+       "the longest idle ones are closed; if none is, new ones wait; fewer where the limit of open "
+       "files (`ulimit -Hn`) does not suffice"},
       {"a request's head",
        fmt::format("{}, {} fields, {} s", size(http.most_header_bytes), http.most_header_fields,
                    http.head_seconds),
