@@ -56,10 +56,6 @@ nlohmann::ordered_json drafts_json(const IterationSummary& summary) {
           {"acceptanceLength", speculation.acceptance_length()}};
 }
 
-}  // namespace
-
-namespace {
-
 // The kinds of the two files. A pipe or a device has no bound, since it cannot be renamed. Removes
 // the second file of an earlier run, as that run's first one has been overwritten.
 Status prepare_rotation(const std::string& path, uint64_t* max_bytes) {

@@ -26,7 +26,6 @@ class RankStates {
   void begin_again(int number, int wanted, double now);
   // From now on the first `num_ranks` are wanted. done: called when they compute.
   void want(int num_ranks, std::function<void()> done);
-  void forget_want() { done_ = nullptr; }
   bool is_changing() const { return done_ != nullptr; }
   int wanted() const { return wanted_; }
   bool all_compute() const { return count(State::kActive) == wanted_; }  // that are wanted
