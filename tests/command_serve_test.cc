@@ -433,6 +433,15 @@ TEST_F(CommandServe, BenchServingSeesEveryToken) {
   EXPECT_THAT(refused.err, HasSubstr("no request succeeded; the first failed with: status 401"));
 }
 
+// A script's own variable is empty: it would start a server that everybody may use.
+TEST_F(CommandServe, RefusesAnEmptyKey) {
+  for (const char* variable : {"WIDEEP_API_KEY", "WIDEEP_ADMIN_KEY"}) {
+    const CommandEnd end = run_command(
+        {.arguments = {"serve", "--model", small_model()}, .environment = {{variable, ""}}});
+    expect_error(end, 2, {variable, "expected a key, found an empty one"});
+  }
+}
+
 TEST_F(CommandServe, RefusesAnAddressInUseBeforeLoading) {
   Server server(small_model(), {});
   const CommandEnd end = run_command(

@@ -48,6 +48,14 @@ class Socket {
     EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
   }
+  // As much of it as the server takes before it closes the connection.
+  void send_some(const std::string& text) {
+    for (size_t sent = 0; sent < text.size();) {
+      const ssize_t taken = ::send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+      if (taken < 0) return;
+      sent += static_cast<size_t>(taken);
+    }
+  }
   // Waits for bytes and returns them, 4096 at most; "" when the connection has ended.
   std::string receive(size_t at_most = 4096) {
     char bytes[4096];

@@ -342,7 +342,8 @@ void HttpConnection::refuse(const ApiError& error) {
       error.allow.empty() ? "" : fmt::format("Allow: {}\r\n", error.allow),
       origin.empty() ? "" : fmt::format("Access-Control-Allow-Origin: {}\r\n", origin), body.size(),
       head.method == "HEAD" ? "" : body));
-  reader_ = RequestReader(setup_.options.limits());  // with what it has of the body
+  // Its body's memory, too, which a text that gets an empty one would keep.
+  std::exchange(reader_, RequestReader(setup_.options.limits()));
   end_reply(false);
 }
 

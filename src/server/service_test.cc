@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <atomic>
@@ -150,6 +151,12 @@ int64_t most_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return int64_t{usage.ru_maxrss} << 10;
+}
+
+// What this process has now.
+size_t allocated_bytes() {
+  const auto all = ::mallinfo2();
+  return all.uordblks + all.hblkhd;
 }
 
 class ServiceTest : public testing::Test {
@@ -2443,6 +2450,74 @@ TEST_F(ResponsesServiceTest, WhatAnswersHoldIsBounded) {
   }
   expect_running(0);
   EXPECT_EQ(on_server([&] { return server_->totals().requests; }), 0u);
+}
+
+// Whatever many clients send, little is held of it, and another one is answered.
+TEST_F(ResponsesServiceTest, ManyClientsLeaveRoomForOthers) {
+  backend_.most_tokens = 3;  // answers that may have more do not end
+  finish();
+  constexpr size_t kMiB = size_t{1} << 20;
+  start({.model = "m", .max_sequence = 1 << 20, .max_queue = 200},
+        {.most_body_bytes = 8 * kMiB,
+         .most_connections = 200,
+         .most_request_bytes_of_all = 8 * kMiB});
+  json input = json::array();
+  for (int i = 0; i < 4096; ++i) {
+    input.push_back({{"role", "user"}, {"content", std::string(512, 'x')}});
+  }
+  const json shows_no_messages = {{"chat_template", "tool_use"}};
+  json first = {{"store", true}, {"input", input}, {"max_output_tokens", 2}};
+  first.update(shows_no_messages);
+  const json id = respond(first).body_json()["id"];
+  json next = {{"previous_response_id", id}, {"store", true}, {"max_output_tokens", 1000}};
+  next.update(shows_no_messages);
+
+  const auto post = [](const std::string& path, const std::string& body) {
+    return "POST " + path +
+           " HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+           body;
+  };
+  // All but a byte of a body that some endpoints would read.
+  const auto most_of = [](const std::string& request) {
+    return request + " HTTP/1.1\r\nHost: h\r\nContent-Length: 1000001\r\n\r\n" +
+           std::string(1'000'000, 'x');
+  };
+  std::string fields = "GET / HTTP/1.1\r\n";
+  while (fields.size() < 16'000) fields += "a:\r\n";
+  const json long_prompt = {{"model", "m"}, {"prompt", std::string(1'000'000, 'x')}};
+  const struct {
+    const char* name;
+    std::string request;
+    int count;
+    size_t most_held;  // of memory
+    bool leaves = false;
+  } kinds[] = {
+      {"leave", post("/v1/completions", long_prompt.dump()), 30, 16 * kMiB, true},
+      {"unknown paths", most_of("POST /nowhere"), 60, 8 * kMiB},
+      {"wrong methods", most_of("PUT /v1/completions"), 60, 8 * kMiB},
+      {"questions", most_of("OPTIONS /v1/completions"), 60, 8 * kMiB},
+      {"public pages", most_of("GET /health"), 60, 8 * kMiB},
+      {"go on from a stored response", post("/v1/responses", response_request(next).dump()), 16,
+       16 * kMiB},
+      {"many fields", fields, 150, 8 * kMiB},
+      {"silent", "", 400, 8 * kMiB},
+  };
+  const json short_prompt = {
+      {"model", "m"}, {"prompt", std::string(100'000, 'x')}, {"max_tokens", 2}};
+  ASSERT_EQ(complete(short_prompt).status, 200);
+  for (const auto& kind : kinds) {
+    SCOPED_TRACE(kind.name);
+    const size_t before = allocated_bytes();
+    std::vector<std::unique_ptr<Socket>> clients;
+    for (int i = 0; i < kind.count; ++i) {
+      clients.push_back(std::make_unique<Socket>(server_->port()));
+      clients.back()->send_some(kind.request);
+      if (kind.leaves) clients.clear();
+    }
+    EXPECT_EQ(complete(short_prompt).status, 200);
+    if (!base::kSanitized) EXPECT_LT(allocated_bytes(), before + kind.most_held);
+    EXPECT_LT(on_server([&] { return server_->totals().requests; }), 5 * kMiB);
+  }
 }
 
 // The page is looked for on the work thread.
