@@ -38,8 +38,10 @@ std::string CommandEncoder::encode(const Command& command) {
   const bool repeats_grammar = request.grammar == last_.grammar;
   writer.put(repeats_grammar);
   if (!repeats_grammar) writer.put_text(request.grammar ? *request.grammar : std::string());
-  put(request.rules, writer);
-  last_ = {request.prompt, request.grammar};
+  const bool repeats_rules = request.rules.is_copy_of(last_.rules);
+  writer.put(repeats_rules);
+  if (!repeats_rules) put(*request.rules, writer);
+  last_ = {request.prompt, request.grammar, request.rules};
   return writer.take();
 }
 
@@ -51,9 +53,10 @@ Command CommandDecoder::decode(std::string_view message) {
   if (command.kind != Command::Kind::kSubmit) return command;
   if (!reader.get<bool>()) last_.prompt = reader.get_all<int32_t>();
   if (!reader.get<bool>()) last_.grammar = read_grammar(reader);
+  if (!reader.get<bool>()) last_.rules = get_token_rules(reader);
   command.request.prompt = last_.prompt;
   command.request.grammar = last_.grammar;
-  command.request.rules = get_token_rules(reader);
+  command.request.rules = last_.rules;
   return command;
 }
 

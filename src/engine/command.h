@@ -44,6 +44,7 @@ struct Command {
 struct LastSubmit {
   SharedTokens prompt;
   SharedGrammar grammar;
+  SharedRules rules;
 };
 
 class CommandEncoder {

@@ -30,12 +30,14 @@ void check_equal(const Command& read, const Command& written) {
   if (written.kind != Command::Kind::kSubmit) return;
   WIDEEP_CHECK(a.prompt.ids() == b.prompt.ids());
   WIDEEP_CHECK(is_equal(a.grammar, b.grammar));
+  WIDEEP_CHECK(a.rules->allowed == b.rules->allowed);
 }
 
 class Requests {
  public:
   explicit Requests(FuzzedDataProvider& data) : data_(data) {
     for (int32_t i = 0; i < 3; ++i) prompts_[i] = std::vector<int32_t>{i, 7};
+    for (int32_t i = 1; i < 3; ++i) rules_[i] = TokenRules{.allowed = {i, 7}};
     grammars_[1] = std::make_shared<const std::string>("one");
     grammars_[2] = std::make_shared<const std::string>("two");
   }
@@ -47,6 +49,7 @@ class Requests {
             .sampling = {.seed = data_.ConsumeIntegral<uint64_t>()},
             .grammar = grammars_[choose()],
             .bias = std::vector<TokenBias>(data_.ConsumeIntegralInRange<size_t>(0, 2)),
+            .rules = rules_[choose()],
             .draw = index};
   }
 
@@ -56,6 +59,7 @@ class Requests {
   FuzzedDataProvider& data_;
   std::array<SharedTokens, 3> prompts_;
   std::array<SharedGrammar, 3> grammars_;  // the first is none
+  std::array<SharedRules, 3> rules_;       // likewise
 };
 
 void run(FuzzedDataProvider& data) {

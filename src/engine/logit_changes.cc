@@ -69,7 +69,7 @@ void subtract_penalties(const SamplingParams& params, std::initializer_list<Toke
 
 bool changes_logits(const Request& request) {
   const SamplingParams& params = request.sampling;
-  return !request.bias.empty() || request.rules.change_logits() ||
+  return !request.bias.empty() || request.rules->change_logits() ||
          params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
          params.presence_penalty != 0.0f;
 }
@@ -85,13 +85,13 @@ void change_logits(const Request& request, std::span<const int> end_tokens, Toke
     repeat_less(params.repetition_penalty, {request.prompt.ids(), answer, drafts}, logits);
   }
   if (params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f) {
-    const size_t forced = std::min(request.rules.forced.size(), answer.size());
+    const size_t forced = std::min(request.rules->forced.size(), answer.size());
     subtract_penalties(params, {answer.subspan(forced), drafts}, logits);
   }
-  if (!request.rules.change_logits()) return;
+  if (!request.rules->change_logits()) return;
   std::vector<int32_t> all(answer.begin(), answer.end());
   all.insert(all.end(), drafts.begin(), drafts.end());
-  apply_rules(request.rules, end_tokens, all, logits);
+  apply_rules(*request.rules, end_tokens, all, logits);
 }
 
 }  // namespace wideep::engine

@@ -67,7 +67,7 @@ struct Request {
   SamplingParams sampling;
   SharedGrammar grammar = nullptr;
   std::vector<TokenBias> bias = {};
-  TokenRules rules = {};
+  SharedRules rules = {};
   int draw = 0;             // distinguishes the random numbers of requests with the same seed
   bool ignore_eos = false;  // generate max_tokens even after an end token
   bool speculates = true;   // may be drafted for (engine/speculation)

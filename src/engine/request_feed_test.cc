@@ -145,6 +145,24 @@ TEST_F(RequestFeedTest, ARepeatedGrammarIsSentOnce) {
   EXPECT_EQ(*feed_.take().request.grammar, std::string(5000, 'g'));
 }
 
+TEST_F(RequestFeedTest, RepeatedRulesAreSentOnce) {
+  Command with = submit(0, 1, {3});
+  with.request.rules = TokenRules{.allowed = std::vector<int32_t>(5000, 1)};
+  Command again = submit(1, 2, {4});
+  again.request.rules = with.request.rules;
+  const Command without = submit(1, 3, {5});
+  CommandEncoder encoder;
+  EXPECT_GT(encoder.encode(with).size(), 20'000u);
+  EXPECT_LT(encoder.encode(again).size(), 150u);
+  for (const Command& each : {with, again, without, again}) send(each);
+  ASSERT_TRUE(feed_.wait_for(4, endpoint_).ok());
+  const SharedRules first = feed_.take().request.rules, second = feed_.take().request.rules;
+  EXPECT_EQ(first->allowed.size(), 5000u);
+  EXPECT_TRUE(first.is_copy_of(second));
+  EXPECT_TRUE(feed_.take().request.rules->allowed.empty());
+  EXPECT_EQ(feed_.take().request.rules->allowed.size(), 5000u);
+}
+
 TEST_F(RequestFeedTest, WaitsEnd) {
   ASSERT_TRUE(feed_.wait(endpoint_, milliseconds(1)).ok());
   EXPECT_EQ(feed_.seen(), 0u);

@@ -15,14 +15,16 @@ void forbid(int32_t token, std::span<float> logits) {
   if (is_known) logits[static_cast<size_t>(token)] = -INFINITY;
 }
 
+// kept: rising. In place: they may be as many as there are logits, for each token of each answer.
 void keep_only(Tokens kept, std::span<float> logits) {
-  std::vector<std::pair<size_t, float>> values;
-  for (const int32_t token : kept) {
-    const bool is_known = token >= 0 && static_cast<size_t>(token) < logits.size();
-    if (is_known) values.emplace_back(token, logits[static_cast<size_t>(token)]);
+  size_t from = 0;
+  for (const int32_t each : kept) {
+    const auto token = static_cast<size_t>(each);
+    if (each < 0 || token >= logits.size()) continue;
+    std::ranges::fill(logits.subspan(from, token - from), -INFINITY);
+    from = token + 1;
   }
-  std::ranges::fill(logits, -INFINITY);
-  for (const auto& [token, logit] : values) logits[token] = logit;
+  std::ranges::fill(logits.subspan(from), -INFINITY);
 }
 
 // A sequence whose tokens but the last one end the answer.
@@ -60,6 +62,11 @@ std::optional<size_t> num_thoughts(const ThoughtLimit& limit, Tokens answer) {
 }
 
 }  // namespace
+
+SharedRules::SharedRules() {
+  static const auto kNone = std::make_shared<const TokenRules>();
+  rules_ = kNone;
+}
 
 std::optional<int32_t> required_token(const TokenRules& rules, Tokens answer) {
   if (answer.size() < rules.forced.size()) return rules.forced[answer.size()];

@@ -11,8 +11,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/wire.h"
@@ -32,7 +34,7 @@ struct TokenRules {
   std::vector<int32_t> forced = {};
   int min_tokens = 0;                             // before these no token may end the answer
   std::vector<int32_t> stop_tokens = {};          // end it, beside the model's own
-  std::vector<int32_t> allowed = {};              // only these may come; empty: all
+  std::vector<int32_t> allowed = {};              // only these may come, rising; empty: all
   std::vector<std::vector<int32_t>> banned = {};  // sequences that must not come; none is empty
   ThoughtLimit thought = {};
 
@@ -42,6 +44,21 @@ struct TokenRules {
            thought.most_tokens >= 0;
   }
   int num_forced() const { return static_cast<int>(forced.size()); }
+};
+
+// Rules that all copies share: those of a request are of all its answers, and may list a
+// vocabulary.
+class SharedRules {
+ public:
+  SharedRules();  // none
+  SharedRules(TokenRules rules) : rules_(std::make_shared<const TokenRules>(std::move(rules))) {}
+
+  const TokenRules& operator*() const { return *rules_; }
+  const TokenRules* operator->() const { return rules_.get(); }
+  bool is_copy_of(const SharedRules& other) const { return rules_ == other.rules_; }
+
+ private:
+  std::shared_ptr<const TokenRules> rules_;  // never null
 };
 
 // The token that must follow `answer`: a forced one, or the end of thoughts that are too long.

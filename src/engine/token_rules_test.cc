@@ -44,7 +44,8 @@ TEST(TokenRulesTest, NothingEndsAnAnswerBeforeItsLeastTokens) {
 }
 
 TEST(TokenRulesTest, OnlyAllowedTokensMayCome) {
-  EXPECT_THAT(after({.allowed = {4, 1, 99}}, {0}), ElementsAre(1, 4));
+  EXPECT_THAT(after({.allowed = {-1, 1, 4, 99}}, {0}), ElementsAre(1, 4));
+  EXPECT_THAT(after({.allowed = {0, 1, 2, 3, 4, 5}}, {}), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(after({.min_tokens = 1, .allowed = {4, 5}}, {}), ElementsAre(4));
 }
 

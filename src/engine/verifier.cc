@@ -65,7 +65,7 @@ Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const f
   }
   const Request& request = sequence.request;
   // Forced tokens are drawn from nothing: an answer is the same with and without them.
-  const int step = sequence.num_generated() + index - request.rules.num_forced();
+  const int step = sequence.num_generated() + index - request.rules->num_forced();
   // Log-probabilities are those of the logits before.
   const bool changes = changes_logits(request);
   std::vector<float> changed;
@@ -100,7 +100,7 @@ std::optional<Sampled> Verifier::keep_draft(const Sequence& sequence, int index,
 FinishReason Verifier::reason_to_finish(const Sequence& sequence, int32_t token, int before) const {
   if (token == kNoToken) return FinishReason::kNotNumbers;
   if (sequence.cancelled) return FinishReason::kStop;
-  const TokenRules& rules = sequence.request.rules;
+  const TokenRules& rules = *sequence.request.rules;
   const int place = sequence.num_generated() + before;
   const bool is_end = std::ranges::find(end_tokens_, token) != end_tokens_.end();
   const bool is_stop = std::ranges::find(rules.stop_tokens, token) != rules.stop_tokens.end();

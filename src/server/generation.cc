@@ -126,6 +126,19 @@ Generation::Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
                   : std::make_unique<OpenAiReply>(head_, options_.include_usage)),
       start_ns_(base::wall_ns()) {
   setup_.running.insert(this);
+  share_rules();
+}
+
+// A prompt that is scored is forced upon its answers.
+void Generation::share_rules() {
+  if (!options_.scores_prompts()) {
+    return rules_.assign(prompts_.size(), engine::SharedRules(options_.rules));
+  }
+  for (const engine::SharedTokens& prompt : prompts_) {
+    engine::TokenRules rules = options_.rules;
+    rules.forced.assign(prompt.ids().begin() + 1, prompt.ids().end());
+    rules_.emplace_back(std::move(rules));
+  }
 }
 
 // What another process has got comes first: it shows what each answer lacks.
@@ -188,11 +201,9 @@ void Generation::submit(size_t index) {
                           .sampling = options_.sampling,
                           .grammar = options_.grammar,
                           .bias = options_.bias,
-                          .rules = options_.rules};
+                          .rules = rules_[index / static_cast<size_t>(options_.n)]};
   if (const int scored = num_scored(index); scored > 0) {
-    const std::vector<int32_t>& prompt = prompt_of(index).ids();
-    request.prompt = std::vector<int32_t>{prompt.front()};
-    request.rules.forced.assign(prompt.begin() + 1, prompt.end());
+    request.prompt = std::vector<int32_t>{prompt_of(index).ids().front()};
     request.max_tokens += scored;
   }
   request.sampling.top_log_probabilities =

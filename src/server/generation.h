@@ -111,6 +111,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<std::pair<size_t, run::Token>> tokens;  // index of the answer, in order of arrival
   };
   void begin(const Past& past);
+  void share_rules();
   void submit(size_t index);
   const engine::SharedTokens& prompt_of(size_t index) const {
     return prompts_[index / static_cast<size_t>(options_.n)];
@@ -158,6 +159,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   ReplyHead head_;
   GenerationOptions options_;
   const std::vector<engine::SharedTokens> prompts_;
+  std::vector<engine::SharedRules> rules_;  // [prompts] of the answers to each
   const std::unique_ptr<ReplyWriter> writer_;
   std::string event_;            // not sent yet
   bool is_silent_ = false;       // nothing was sent since the last ping()

@@ -355,16 +355,18 @@ std::optional<ApiError> Preparation::check(const GenerationOptions& options) con
 // As vLLM: a word's tokens at the begin of a text, and after a space if they are as many then and
 // begin with another one.
 void Preparation::add_bad_words(GenerationOptions& options) const {
+  std::set<std::vector<int32_t>> seen;
+  const auto ban = [&](const std::vector<int32_t>& tokens) {
+    if (seen.insert(tokens).second) options.rules.banned.push_back(tokens);
+  };
   for (const std::string& word : options.bad_words) {
     const size_t begin = std::min(word.find_first_not_of(" \t\r\n"), word.size());
     const std::vector<int32_t> alone = tokenizer_.encode(word, false);
     const std::vector<int32_t> after_space = tokenizer_.encode(" " + word.substr(begin), false);
     if (alone.empty()) continue;
-    options.rules.banned.push_back(alone);
+    ban(alone);
     const bool is_other = !after_space.empty() && after_space[0] != alone[0];
-    if (is_other && after_space.size() == alone.size()) {
-      options.rules.banned.push_back(after_space);
-    }
+    if (is_other && after_space.size() == alone.size()) ban(after_space);
   }
 }
 

@@ -46,6 +46,7 @@ class EchoBackend : public Backend {
   int64_t submit(engine::Request request, OnToken on_token, OnExperts on_experts) override {
     const int64_t id = next_id_++;
     last_request = request;
+    rules.push_back(request.rules);
     prompts.push_back(request.prompt);
     const auto generated = static_cast<int>(request.answered.size());
     running_[id] = {std::move(request), std::move(on_token), std::move(on_experts), generated};
@@ -69,6 +70,7 @@ class EchoBackend : public Backend {
   std::atomic<bool> holds_experts{false};
   std::atomic<int> lacking{0};  // positions, in the next experts
   engine::Request last_request;
+  std::vector<engine::SharedRules> rules;     // of all requests
   std::vector<engine::SharedTokens> prompts;  // of all requests
 
  private:
@@ -96,7 +98,7 @@ class EchoBackend : public Backend {
     if (found == running_.end()) return;
     Running& each = found->second;
     if (each.generated >= most_tokens) return;
-    const std::vector<int32_t>& forced = each.request.rules.forced;
+    const std::vector<int32_t>& forced = each.request.rules->forced;
     const auto place = static_cast<size_t>(each.generated++);
     const int32_t token =
         place < forced.size() ? forced[place] : tokens_[(place - forced.size()) % tokens_.size()];
@@ -595,13 +597,13 @@ TEST_F(ServiceTest, RulesOfTokensReachTheEngine) {
                      {"max_tokens", 9},
                      {"min_tokens", 3},
                      {"stop_token_ids", {7, 8}},
-                     {"allowed_token_ids", {7, 300}},
-                     {"bad_words", {"two", " and"}},
+                     {"allowed_token_ids", {300, 7, 300, 7}},
+                     {"bad_words", {"two", " and", "two", "two"}},
                      {"priority", 0},
                      {"cache_salt", "s"},
                      {"keep_alive", -1}};
   ASSERT_EQ(complete(body).status, 200) << complete(body).body;
-  const engine::TokenRules& rules = backend_.last_request.rules;
+  const engine::TokenRules& rules = *backend_.last_request.rules;
   EXPECT_EQ(rules.min_tokens, 3);
   EXPECT_EQ(rules.stop_tokens, (std::vector<int32_t>{7, 8}));
   EXPECT_EQ(rules.allowed, (std::vector<int32_t>{7, 300}));
@@ -611,7 +613,19 @@ TEST_F(ServiceTest, RulesOfTokensReachTheEngine) {
     return std::ranges::find(rules.banned, tokens) != rules.banned.end();
   };
   EXPECT_TRUE(has(" and"));
+  EXPECT_EQ(std::ranges::count(rules.banned, rules.banned[0]), 1);
   EXPECT_EQ(has(" two"), tokenizer_.encode(" two", false).size() == rules.banned[0].size());
+  // Of a prompt that is scored, too.
+  for (const json& more : {json::object(), json{{"prompt_logprobs", 1}}}) {
+    backend_.rules.clear();
+    json of_three = body;
+    of_three["n"] = 3;
+    of_three.update(more);
+    ASSERT_EQ(complete(of_three).status, 200);
+    ASSERT_EQ(backend_.rules.size(), 3u);
+    EXPECT_TRUE(backend_.rules[0].is_copy_of(backend_.rules[1]));
+    EXPECT_TRUE(backend_.rules[0].is_copy_of(backend_.rules[2]));
+  }
   const std::pair<json, const char*> kMistakes[] = {
       {{{"min_tokens", 10}}, "min_tokens: expected at most 9, as max_tokens has it, found 10"},
       {{{"stop_token_ids", {-1}}}, "stop_token_ids: expected a list of at most 128 token ids"},
@@ -660,7 +674,7 @@ TEST_F(ServiceTest, PromptsAreScored) {
   const Reply reply = complete(body);
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(backend_.last_request.prompt.ids(), std::vector<int32_t>{prompt[0]});
-  EXPECT_EQ(backend_.last_request.rules.forced,
+  EXPECT_EQ(backend_.last_request.rules->forced,
             std::vector<int32_t>(prompt.begin() + 1, prompt.end()));
   EXPECT_EQ(backend_.last_request.max_tokens, static_cast<int>(size));
   const json choice = reply.body_json()["choices"][0];
@@ -786,7 +800,7 @@ TEST_F(ServiceTest, ThoughtsHaveALimit) {
                {"chat_template", "opens"},
                {"thinking_token_budget", 5}};
   ASSERT_EQ(chat(body).status, 200) << chat(body).body;
-  const engine::ThoughtLimit& limit = backend_.last_request.rules.thought;
+  const engine::ThoughtLimit& limit = backend_.last_request.rules->thought;
   EXPECT_EQ(limit.most_tokens, 5);
   EXPECT_TRUE(limit.is_open);
   EXPECT_EQ(limit.begin, tokenizer_.encode("<think>", false));

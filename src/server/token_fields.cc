@@ -47,14 +47,17 @@ std::vector<std::string> read_words(BodyReader& body) {
   return {};
 }
 
-// As many tokens as the vocabulary has may be allowed.
+// As many tokens as the vocabulary has may be allowed; a list may repeat them a million times.
 void read_allowed(BodyReader& body, GenerationOptions& options) {
   constexpr const char* kName = "allowed_token_ids";
-  options.rules.allowed = read_ids(body, kName, kMostTokens);
-  if (options.rules.allowed.empty() && body.take(kName).is_array()) {
+  std::vector<int32_t>& allowed = options.rules.allowed;
+  allowed = read_ids(body, kName, kMostTokens);
+  std::ranges::sort(allowed);
+  allowed.erase(std::ranges::unique(allowed).begin(), allowed.end());
+  if (allowed.empty() && body.take(kName).is_array()) {
     body.complain(kName, "expected some token ids, found none");
   }
-  if (!options.rules.allowed.empty() && options.format) {
+  if (!allowed.empty() && options.format) {
     body.complain(kName, fmt::format("beside {}: expected one of them", options.format->place));
   }
 }
