@@ -13,6 +13,9 @@
 namespace wideep::server {
 
 inline constexpr int kMostTokens = 1 << 24;
+// Of one reply, counting likely tokens, too. Each takes some 80 bytes of it, so that a reply is
+// well below what all may have unread (HttpOptions), and many times that while it is put together.
+inline constexpr int64_t kMostLogprobsOfReply = 1 << 19;
 inline constexpr int kMostTopLogprobs = 20;  // OpenAI's, but for completions
 
 // What a body does not say: temperature 1, all tokens, or as the model's files have it.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/byte_size.h"
+#include "server/generation_fields.h"
 
 namespace wideep::server {
 
@@ -33,7 +34,8 @@ std::vector<Limit> limits(const HttpOptions& http, const ResponseStoreLimits& st
        "who has left most unread is disconnected"},
       {"time to read a reply", fmt::format("{} s and a second for each 8 KiB", http.idle_seconds),
        "", "its client is disconnected"},
-      {"text of /detokenize", size(http.most_body_bytes), "", "400"},
+      {"log-probabilities of a reply", std::to_string(kMostLogprobsOfReply), "", "400"},
+      {"text of /detokenize, tokens of /tokenize", size(http.most_body_bytes), "", "400"},
       {"stored responses", fmt::format("{}, {}", stored.count, size(stored.bytes)),
        "--max-stored-responses, --max-stored-response-bytes", "the oldest make room"},
       {"time without a request", fmt::format("{} s", http.idle_seconds), "",

@@ -101,6 +101,13 @@ void suit_template(ChatRequest& request, const AnswerStyle& style) {
   }
 }
 
+// The field that most log-probabilities of a reply come from.
+const char* logprobs_field(const GenerationOptions& options, bool is_of_prompts) {
+  if (is_of_prompts) return options.prompt_logprobs ? "prompt_logprobs" : "echo";
+  const bool is_chat = options.answer != nullptr;
+  return is_chat && options.sampling.top_log_probabilities > 0 ? "top_logprobs" : "logprobs";
+}
+
 // Whether the client, or its API, has said that the model should not reason.
 bool forbids_thinking(const ordered_json& variables) {
   const auto is_off = [&](const char* name) {
@@ -334,7 +341,31 @@ Parsed<Prepared> Preparation::with_room(Prepared prepared) const {
     if (const auto error = fit(prompt, prepared.options)) return *error;
     prepared.options.held_bytes += prompt.size() * sizeof(prompt.ids()[0]);
   }
+  if (const auto error = check_logprobs(prepared)) return *error;
   return prepared;
+}
+
+// Those that one reply holds: of whole answers, which a stream sends as they come, and of prompts.
+std::optional<ApiError> Preparation::check_logprobs(const Prepared& prepared) const {
+  const GenerationOptions& options = prepared.options;
+  const int64_t likely = options.sampling.top_log_probabilities;
+  int64_t of_answers = 0, of_prompts = 0;
+  for (size_t i = 0; i < prepared.prompts.size(); ++i) {
+    const auto length = static_cast<int64_t>(prepared.prompts[i].size());
+    if (options.logprobs && !options.stream) of_answers += options.max_tokens_of[i] * (likely + 1);
+    if (options.logprobs && options.echo) of_prompts += length * (likely + 1);
+    if (options.prompt_logprobs) of_prompts += length * (*options.prompt_logprobs + 1);
+  }
+  const int64_t all = options.n * (of_answers + of_prompts);
+  if (all <= kMostLogprobsOfReply) return {};
+  const char* const param = logprobs_field(options, of_prompts > of_answers);
+  return ApiError{.message = fmt::format(
+                      "{}: {} answers could have {} log-probabilities with those of likely tokens, "
+                      "at most {} may be asked for; lower it, n or {}{}",
+                      param, static_cast<size_t>(options.n) * prepared.prompts.size(), all,
+                      kMostLogprobsOfReply, options.max_tokens_name,
+                      options.stream ? "" : ", or use a stream where it has them"),
+                  .param = param};
 }
 
 std::optional<ApiError> Preparation::check(const GenerationOptions& options) const {
@@ -533,6 +564,16 @@ std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
 
 // ---- tokens without an answer ----
 
+// Short bodies may have long replies.
+std::optional<ApiError> Preparation::check_reply_size(size_t bytes, const char* param) {
+  const size_t most = HttpOptions().most_body_bytes;
+  if (bytes <= most) return {};
+  return ApiError{.message = fmt::format("{}: the reply has {} bytes, at most {} may be asked for; "
+                                         "ask for less at once",
+                                         param, bytes, most),
+                  .param = param};
+}
+
 Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
   auto parsed = parse_tokenize_request(body);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
@@ -548,10 +589,18 @@ Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
     if (const auto* error = std::get_if<ApiError>(&text)) return *error;
     request.prompt = std::get<std::string>(std::move(text));
   }
-  const auto found = encoded(request.prompt, request.add_special_tokens,
-                             request.is_chat ? request.chat.messages_name : "prompt");
+  const char* const param = request.is_chat ? request.chat.messages_name : "prompt";
+  if (const auto error = check_length(request.prompt, param)) return *error;
+  const auto found = encoded(request.prompt, request.add_special_tokens, param);
   if (const auto* error = std::get_if<ApiError>(&found)) return *error;
   const auto& tokens = std::get<std::vector<int32_t>>(found);
+  // A byte of text may be a token, and a token's id and name many bytes.
+  size_t bytes = 0;
+  for (const int32_t token : tokens) {
+    bytes += fmt::formatted_size("{},", token);
+    if (request.returns_strings) bytes += tokenizer_.id_to_token(token).size() + 3;
+  }
+  if (const auto error = check_reply_size(bytes, param)) return *error;
   ordered_json reply = {{"count", tokens.size()},
                         {"max_model_len", options_.max_sequence},
                         {"tokens", tokens},
@@ -575,13 +624,7 @@ Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
   if (const auto error = check_tokens(request.tokens, "tokens")) return *error;
   std::string text = tokenizer_.decode(request.tokens, false);
   // A token of some bytes of JSON may stand for hundreds of text.
-  if (text.size() > HttpOptions().most_body_bytes) {
-    return ApiError{
-        .message = fmt::format("tokens: their text is {} bytes, at most {} may be asked "
-                               "for; ask for fewer at once",
-                               text.size(), HttpOptions().most_body_bytes),
-        .param = "tokens"};
-  }
+  if (const auto error = check_reply_size(text.size(), "tokens")) return *error;
   return ordered_json{{"prompt", std::move(text)}};
 }
 

@@ -83,7 +83,9 @@ class Preparation {
   std::optional<ApiError> set_grammar(grammar::Expression answer, grammar::Rules& rules,
                                       GenerationOptions& options) const;
   std::string context_words() const;
+  static std::optional<ApiError> check_reply_size(size_t bytes, const char* param);
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
+  std::optional<ApiError> check_logprobs(const Prepared& prepared) const;
   std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
   std::optional<ApiError> check_tokens(const std::vector<int32_t>& ids, const char* param) const;
   Parsed<std::vector<int32_t>> encoded(std::string_view text, bool add_special_tokens,

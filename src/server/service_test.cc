@@ -1566,7 +1566,58 @@ TEST_F(ServiceTest, TheTextOfTokensIsBounded) {
   const json many = {{"tokens", std::vector<int>((size_t{8} << 20) / bytes + 1000, longest)}};
   const Reply refused = ask("POST", "/detokenize", many.dump());
   EXPECT_EQ(refused.status, 400);
-  EXPECT_THAT(refused.body, HasSubstr("ask for fewer at once"));
+  EXPECT_THAT(refused.body, HasSubstr("ask for less at once"));
+}
+
+TEST_F(ServiceTest, TheTokensOfATextAreBounded) {
+  finish();
+  start({.model = "m", .max_sequence = 1 << 22}, size_t{8} << 20);
+  std::string text;
+  for (int i = 0; i < 1'000'000; ++i) text += " 1";
+  const Reply refused =
+      ask("POST", "/tokenize", json{{"prompt", text}, {"return_token_strs", true}}.dump());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("ask for less at once"));
+  EXPECT_EQ(ask("POST", "/tokenize", json{{"prompt", text.substr(0, 100'000)}}.dump()).status, 200);
+  finish();
+  start({.model = "m", .max_sequence = 64}, size_t{8} << 20);
+  const Reply too_long = ask("POST", "/tokenize", json{{"prompt", text}}.dump());
+  EXPECT_EQ(too_long.status, 400);
+  EXPECT_THAT(too_long.body, HasSubstr("maximum context length"));
+}
+
+// Of all answers of a reply together: none is sent before all have ended.
+TEST_F(ServiceTest, LogProbabilitiesOfAReplyAreBounded) {
+  finish();
+  start({.model = "m",
+         .vocab_size = static_cast<int>(tokenizer_.vocab_size()),
+         .max_sequence = 1 << 20},
+        size_t{8} << 20);
+  const std::vector<int32_t> prompt(5'000, 7);
+  const std::pair<json, const char*> kMistakes[] = {
+      {{{"prompt", "x"}, {"max_tokens", 50'000}, {"logprobs", 5}, {"n", 2}}, "logprobs"},
+      {{{"prompt", "x"}, {"max_tokens", -1}, {"logprobs", 0}}, "logprobs"},
+      {{{"prompt", prompt}, {"max_tokens", 1}, {"prompt_logprobs", 20}, {"n", 8}},
+       "prompt_logprobs"},
+      {{{"prompt", prompt}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 5}, {"n", 32}}, "echo"},
+      {{{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+        {"max_tokens", 30'000},
+        {"logprobs", true},
+        {"top_logprobs", 20}},
+       "top_logprobs"}};
+  for (const auto& [members, param] : kMistakes) {
+    json body = {{"model", "m"}};
+    body.update(members);
+    const Reply refused = body.contains("messages") ? chat(body) : complete(body);
+    EXPECT_EQ(refused.status, 400) << param;
+    EXPECT_EQ(refused.body_json()["error"]["param"], param);
+    EXPECT_THAT(refused.body, HasSubstr("at most 524288 may be asked for")) << param;
+  }
+  json body = {{"model", "m"}, {"prompt", "x"}, {"max_tokens", 40'000}, {"logprobs", 5}, {"n", 2}};
+  EXPECT_EQ(complete(body).status, 200);
+  body["max_tokens"] = 50'000;
+  body["stream"] = true;
+  EXPECT_EQ(complete(body).status, 200);
 }
 
 // Without --cors-origin no reply lets a page of another origin read it.
