@@ -34,9 +34,18 @@ inline std::vector<CallToWrite> as_written(const ReadAnswer& answer) {
   return calls;
 }
 
+// Whether what was no call has no end in it. Few values make others: those that look like the end
+// of their call, and what follows.
+inline bool has_whole_calls(const CallFormat& format, const ReadAnswer& answer) {
+  const auto ends = {format.tags.value_end, format.tags.call_end};
+  return answer.calls.empty() || format.form != ArgumentsForm::kTags ||
+         std::ranges::none_of(ends, [&](std::string_view end) {
+           return answer.content.find(end) != std::string::npos;
+         });
+}
+
 // Whether the answer is a right reading of the calls' text: the same calls; or none; or others that
-// are written as this text, so that nothing tells them apart: with content that has no end in it,
-// but for that of a call of no tool.
+// are written as this text, so that nothing tells them apart.
 inline bool is_right_reading(const CallFormat& format, const std::vector<CallToWrite>& calls,
                              const ReadAnswer& answer) {
   const std::vector<CallToWrite> found = as_written(answer);
@@ -47,11 +56,6 @@ inline bool is_right_reading(const CallFormat& format, const std::vector<CallToW
   if (std::ranges::equal(found, calls, same)) return answer.content.empty();
   if (format.form != ArgumentsForm::kTags) return false;
   const std::string text = only_text(format, calls_text(format, calls));
-  const size_t call = find_first(answer.content, format.begins);
-  for (const std::string_view end : {format.tags.value_end, format.tags.call_end}) {
-    const size_t found = answer.content.find(end);
-    if (found != std::string::npos && found < call) return false;
-  }
   size_t size = only_text(format, answer.content).size() +
                 only_text(format, format.shape.begin).size() +
                 only_text(format, format.shape.end).size();

@@ -201,6 +201,7 @@ TEST(ValueEndTest, ReadsWhatIsWritten) {
                 shown(answer))
           << text;
       ASSERT_TRUE(is_right_reading(format, calls, answer)) << text << "\n" << shown(answer);
+      ASSERT_TRUE(has_whole_calls(format, answer)) << text << "\n" << shown(answer);
       ++all;
       same += as_written(answer).size() == calls.size() ? 1 : 0;
     }
