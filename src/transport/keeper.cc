@@ -41,7 +41,7 @@ constexpr milliseconds kLongestSleep{1'000};
 // A stopped front may be continued at once, for example by a debugger that attaches.
 constexpr milliseconds kStoppedPatience{200};
 constexpr milliseconds kPingInterval{1'000};  // the front is asked whether it works
-constexpr milliseconds kLastGrace{200};  // between failing the ranks and killing them
+constexpr milliseconds kLastGrace{200};       // between failing the ranks and killing them
 // A rank that dies again and again before it joins is started ever more seldom.
 constexpr milliseconds kFirstRestartPause{50};
 constexpr milliseconds kLongestRestartPause{30'000};
