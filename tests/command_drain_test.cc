@@ -141,14 +141,15 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(CommandDrain, ARepliesIsReadToItsEndHoweverSlowly) {
   Server server(small_model(), {});
   ASSERT_GT(server.port(), 0);
-  const json body = {{"prompt", std::string(900'000, 'x')}, {"return_token_strs", true}};
+  // Each becomes six bytes of JSON.
+  const json body = {{"tokens", std::vector<int>(1'500'000, 1)}};
   const std::string text = body.dump();
   server::Socket reader(server.port(), server::Socket::kUnconnected);
   const int little = 4096;
   ::setsockopt(reader.fd(), SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
   reader.connect();
   reader.send(
-      fmt::format("POST /tokenize HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+      fmt::format("POST /detokenize HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
                   "Content-Length: {}\r\n\r\n{}",
                   text.size(), text));
   std::string all = reader.receive(12);  // the reply is complete

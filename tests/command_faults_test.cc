@@ -319,7 +319,9 @@ TEST(CommandFaults, ADrillMustNameAStep) {
       run_command({.arguments = {"serve", "--model", small_model(), "--port", "0", "--ranks", "2"},
                    .environment = {{"WIDEEP_FAULT_DRILL", "lunch:2"}}});
   EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("expected step:number, with a step of loaded, joined"));
+  EXPECT_THAT(end.err,
+              HasSubstr("expected step:number or step:number+milliseconds, with a step of loaded, "
+                        "joined"));
 }
 
 // ---- the number of ranks ----

@@ -74,6 +74,8 @@ class SoakClient {
   void choose_port();
   void expect_status(const server::Reply& reply, int status, const SoakConnection& connection,
                      const std::string& what);
+  void receive_answer(const server::RequestCase& each, SoakConnection& connection,
+                      const std::string& what);
   void expect_end(SoakConnection& connection, const std::string& what);
 
   struct Question {

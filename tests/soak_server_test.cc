@@ -114,10 +114,11 @@ class SoakServer {
     std::ofstream(files_.file("config.yaml")) << restless(ranks);
     CommandOptions options{.arguments = {"serve", "--model", model, "--port", "0"},
                            .environment = frugal_memory()};
-    more.insert(more.end(), {"--served-model-name", "m", "--config", files_.file("config.yaml"),
-                             "--iteration-log", log_file(), "--iteration-log-max-size", "1",
-                             "--expert-statistic-path", files_.file("records"),
-                             "--expert-statistic-iterations", "200", "--timeout", "120"});
+    more.insert(more.end(),
+                {"--served-model-name", "m", "--config", files_.file("config.yaml"),
+                 "--iteration-log", log_file(), "--iteration-log-max-size", "1",
+                 "--expert-statistic-path", files_.file("records"), "--expert-statistic-iterations",
+                 "200", "--timeout", "120", "--allowed-hosts", "h.example"});
     options.arguments.insert(options.arguments.end(), more.begin(), more.end());
     server_ = std::make_unique<Server>(options);
   }
@@ -198,7 +199,8 @@ class ServerSoak {
       return fmt::format("http://127.0.0.1:{}", each.port());
     };
     const CommandOptions options{
-        .arguments = {"route", "--port", "0", "--replica", url(first_), "--replica", url(second_)},
+        .arguments = {"route", "--port", "0", "--replica", url(first_), "--replica", url(second_),
+                      "--allowed-hosts", "h.example"},
         .environment = frugal_memory()};
     router_ = std::make_unique<Server>(options);
     ports_ = {.servers = {first_.port(), second_.port()}, .router = router_->port()};
