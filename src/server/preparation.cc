@@ -14,6 +14,7 @@
 #include "formats/json_text.h"
 #include "grammar/grammar.h"
 #include "server/call_grammar.h"
+#include "server/generation_fields.h"
 #include "server/harmony_format.h"
 #include "server/http_options.h"
 #include "server/messages_reply.h"
