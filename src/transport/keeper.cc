@@ -122,6 +122,7 @@ class Keeper {
   void ask_to_end(int rank);
   void rank_ended(int rank, const std::string& how, int64_t value);
   void rank_left(int rank, uint32_t epoch, const std::string& why, int cut_from);
+  void note_given_up();
   void note_cut(int rank, int cut_from, const std::string& why);
   void leave_out(int node, const std::string& why);
   void ask_for_mended();
@@ -178,7 +179,7 @@ class Keeper {
   // died, and so how long none is formed.
   Clock::time_point epoch_since_, form_after_;
   int given_up_ = 0;
-  bool nobody_has_died_ = false;  // the epoch was given up because a member does not answer
+  std::string given_up_because_;  // by its members, of which none has died
   std::optional<NodeCuts> cuts_;  // if there are several nodes
   bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
@@ -433,7 +434,7 @@ void Keeper::rank_ended(int rank, const std::string& how, int64_t value) {
                           ? milliseconds(0)
                           : std::min(kFirstRestartPause * (1 << doublings), kLongestRestartPause));
   state.is_there = false;
-  if (membership_.state() == Membership::State::kIntact) nobody_has_died_ = false;
+  given_up_because_.clear();
   membership_.died(rank);
   Note died{.kind = Note::Kind::kRankDied, .rank = rank, .value = value};
   died.set_text(how);
@@ -441,7 +442,6 @@ void Keeper::rank_ended(int rank, const std::string& how, int64_t value) {
   if (membership_.members().epoch == 0 && !ending_ && can_go_on()) end_all(failed(how));
 }
 
-// A member that leaves an epoch that nobody has died in says why.
 void Keeper::rank_left(int rank, uint32_t epoch, const std::string& why, int cut_from) {
   const bool is_first = membership_.state() == Membership::State::kIntact &&
                         membership_.place(rank) == Membership::Place::kMember &&
@@ -449,17 +449,22 @@ void Keeper::rank_left(int rank, uint32_t epoch, const std::string& why, int cut
   const bool knows = membership_.place(rank) == Membership::Place::kMember &&
                      membership_.members().epoch == epoch && !ending_;
   membership_.left(rank, epoch);
-  if (is_first) nobody_has_died_ = true;
   if (knows && cut_from != Link::kNone) return note_cut(rank, cut_from, why);
-  if (!is_first || ending_) return;
+  // One that gives no reason has lost the front, whose death is about to be noticed.
+  if (is_first && !ending_) given_up_because_ = why;
+}
+
+// Nobody has died, also not while the others left: the next epoch may fail for the same reason.
+void Keeper::note_given_up() {
+  const std::string why = std::exchange(given_up_because_, "");
+  if (why.empty()) return;
   const auto now = Clock::now();
   given_up_ = now - epoch_since_ < kYoungEpoch ? given_up_ + 1 : 1;
   const auto pause =
       std::min(kFirstRestartPause * (1 << std::min(given_up_, 10)), kLongestEpochPause);
   if (given_up_ > 1) form_after_ = now + pause;
   log::warn("the ranks leave their group, and join anew{}: {}",
-            given_up_ > 1 ? fmt::format(" in {} ms", pause.count()) : "",
-            why.empty() ? fmt::format("rank {} has left", rank) : why);
+            given_up_ > 1 ? fmt::format(" in {} ms", pause.count()) : "", why);
 }
 
 // ---- nodes that cannot reach each other ----
@@ -750,13 +755,13 @@ void Keeper::change_epoch() {
   if (membership_.state() == State::kNone) {
     leave_by_.reset();
     announced_ = State::kNone;
+    note_given_up();
   }
   if (ending_ || waits_for_pipes() || Clock::now() < form_after_) return;
   const auto members = membership_.form();
   if (!members || !can_go_on()) return;
   announced_ = State::kIntact;
   epoch_since_ = Clock::now();
-  nobody_has_died_ = false;
   std::vector<PeerAddress> addresses;
   if (options_.nodes != nullptr) {
     for (const RankState& each : ranks_) addresses.push_back(each.address);
@@ -796,7 +801,7 @@ void Keeper::enforce_deadlines() {
   }
   if (leave_by_ && now >= *leave_by_) {
     leave_by_.reset();
-    for (const int rank : membership_.inside()) kill_rank(rank, nobody_has_died_);
+    for (const int rank : membership_.inside()) kill_rank(rank, !given_up_because_.empty());
   }
   for (const int rank : membership_.ending()) {
     if (now < at(rank).end_by) continue;
