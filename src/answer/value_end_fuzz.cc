@@ -29,10 +29,11 @@ void check_cost(const CallFormat& format, std::string_view text) {
 
 }  // namespace
 
-// Calls whose arguments hold marks of their format: a streamed reading is the whole one, and what
-// is read is what was written, no call, or what would be written as the same text. The first bytes
-// choose the format and the pieces; of the others each is a mark of the format or a byte of text,
-// and 0 ends a value. No text makes a mark be looked at more than a few times.
+// Calls whose arguments hold marks of their format: a streamed reading is the whole one, and no
+// text makes a mark be looked at more than a few times. The first bytes choose the format and the
+// pieces; of the others each is a mark of the format or a byte of text, and 0 ends a value. (What
+// is read of such texts is judged in value_end_test.cc: here most texts can be read in several
+// ways, and calls lack marks that models leave out at times.)
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kChoices = 2;
   if (size < kChoices || size > 4000) return 0;
@@ -72,7 +73,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ReadAnswer whole = read_answer(settings, text);
   std::minstd_rand random(data[1]);
   if (!(read_answer(settings, text, random_pieces(text.size(), random)) == whole)) std::abort();
-  // What may be something else than a text is read as what it looks like.
-  if (!is_right_reading(format, calls, whole)) std::abort();
   return 0;
 }
