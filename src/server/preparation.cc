@@ -342,8 +342,23 @@ Parsed<Prepared> Preparation::with_room(Prepared prepared) const {
     if (const auto error = fit(prompt, prepared.options)) return *error;
     prepared.options.held_bytes += prompt.size() * sizeof(prompt.ids()[0]);
   }
+  if (!prepared.options.max_tokens) clip_to_logprobs(prepared);
   if (const auto error = check_logprobs(prepared)) return *error;
   return prepared;
+}
+
+// Who says no length has asked for none: an answer ends where its reply would hold too many.
+void Preparation::clip_to_logprobs(Prepared& prepared) {
+  GenerationOptions& options = prepared.options;
+  if (!options.logprobs || options.stream) return;
+  const auto each = options.n * static_cast<int64_t>(prepared.prompts.size()) *
+                    (options.sampling.top_log_probabilities + 1);
+  const int most = static_cast<int>(std::max<int64_t>(kMostLogprobsOfReply / each, 1));
+  for (int& tokens : options.max_tokens_of) {
+    if (tokens <= most) continue;
+    tokens = most;
+    options.clipped_to = most;
+  }
 }
 
 // Those that one reply holds: of whole answers, which a stream sends as they come, and of prompts.

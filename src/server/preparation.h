@@ -85,6 +85,7 @@ class Preparation {
   std::string context_words() const;
   static std::optional<ApiError> check_reply_size(size_t bytes, const char* param);
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
+  static void clip_to_logprobs(Prepared& prepared);
   std::optional<ApiError> check_logprobs(const Prepared& prepared) const;
   std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
   std::optional<ApiError> check_tokens(const std::vector<int32_t>& ids, const char* param) const;

@@ -2,6 +2,7 @@
 #include "server/response_store.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <utility>
 
@@ -33,15 +34,20 @@ std::shared_ptr<const StoredResponse> ResponseStore::counted(StoredResponse resp
           }};
 }
 
-// The newest one stays as long as it can: the answer that it is of may hold the one before.
+// The oldest go. What running answers hold stays in memory though its entry goes: for their sake at
+// most as much again is kept, and then only entries go that free something.
 void ResponseStore::make_room() {
-  const auto is_over = [&] {
-    return entries_.size() > limits_.count ||
-           *held_bytes_ > (entries_.size() > 1 ? limits_.bytes : 2 * limits_.bytes);
-  };
-  while (!entries_.empty() && is_over()) {
-    drop(entries_.find(ids_.begin()->second));
+  const auto evict = [&](const std::string& id) {
+    drop(entries_.find(id));
     ++evicted_;
+  };
+  while (entries_.size() > limits_.count || bytes_ > limits_.bytes) evict(ids_.begin()->second);
+  while (*held_bytes_ > 2 * limits_.bytes) {
+    const auto free = std::ranges::find_if(ids_, [&](const auto& each) {
+      return entries_.find(each.second)->second.response.use_count() == 1;
+    });
+    if (free == ids_.end()) return;
+    evict(std::string(free->second));
   }
 }
 

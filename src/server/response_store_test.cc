@@ -75,6 +75,19 @@ TEST(ResponseStoreTest, WhatIsHeldCounts) {
   EXPECT_EQ(store.held_bytes(), 60u);
 }
 
+// To drop what running answers hold frees nothing: others are not dropped for it.
+TEST(ResponseStoreTest, WhatIsHeldTakesNoEntriesWithIt) {
+  ResponseStore store({.count = 10, .bytes = 100});
+  std::vector<std::shared_ptr<const StoredResponse>> held;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    store.add(id, of_bytes(20));
+    held.push_back(store.find(id));
+  }
+  store.add("e", of_bytes(30));
+  EXPECT_EQ(store.find("a"), nullptr);
+  for (const char* id : {"b", "c", "d", "e"}) EXPECT_NE(store.find(id), nullptr) << id;
+}
+
 // For as long as it goes on with the request, and for that request alone: it may have been erased.
 TEST(ResponseStoreTest, AnotherProcessIsLentOne) {
   ResponseStore store({}), other({});

@@ -1596,7 +1596,6 @@ TEST_F(ServiceTest, LogProbabilitiesOfAReplyAreBounded) {
   const std::vector<int32_t> prompt(5'000, 7);
   const std::pair<json, const char*> kMistakes[] = {
       {{{"prompt", "x"}, {"max_tokens", 50'000}, {"logprobs", 5}, {"n", 2}}, "logprobs"},
-      {{{"prompt", "x"}, {"max_tokens", -1}, {"logprobs", 0}}, "logprobs"},
       {{{"prompt", prompt}, {"max_tokens", 1}, {"prompt_logprobs", 20}, {"n", 8}},
        "prompt_logprobs"},
       {{{"prompt", prompt}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 5}, {"n", 32}}, "echo"},
@@ -1618,6 +1617,16 @@ TEST_F(ServiceTest, LogProbabilitiesOfAReplyAreBounded) {
   body["max_tokens"] = 50'000;
   body["stream"] = true;
   EXPECT_EQ(complete(body).status, 200);
+  // Those who say no length get what there is room for, and are told.
+  const Reply clipped =
+      complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", -1}, {"logprobs", 0}});
+  EXPECT_EQ(clipped.status, 200);
+  EXPECT_EQ(clipped.body_json()["usage"]["clipped_max_tokens"], 524'288);
+  const Reply answered = chat({{"model", "m"},
+                               {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                               {"logprobs", true},
+                               {"top_logprobs", 20}});
+  EXPECT_EQ(answered.status, 200) << answered.body;
 }
 
 // Without --cors-origin no reply lets a page of another origin read it.

@@ -60,7 +60,8 @@ constexpr milliseconds kLongestEpochPause{5'000};
 struct RankState {
   bool is_there = false;  // its process is started, and was not seen to end
   bool has_joined = false;
-  int early_deaths = 0;  // in a row, before it has joined
+  // In a row: before it has joined, or of itself soon after an epoch has begun.
+  int early_deaths = 0;
   Clock::time_point not_before;
   PeerAddress address;       // where it listens, if there are several nodes
   Clock::time_point end_by;  // if it was told to end
@@ -124,6 +125,7 @@ class Keeper {
   void rank_left(int rank, uint32_t epoch, const std::string& why, int cut_from);
   void note_given_up();
   void note_cut(int rank, int cut_from, const std::string& why);
+  void leave_out_cut_off();
   void leave_out(int node, const std::string& why);
   void ask_for_mended();
   void nodes_reach_each_other(int a, int b);
@@ -181,6 +183,7 @@ class Keeper {
   int given_up_ = 0;
   std::string given_up_because_;  // by its members, of which none has died
   std::optional<NodeCuts> cuts_;  // if there are several nodes
+  std::string new_cut_;           // that was said since the last epoch; "": none
   bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
   int stop_signal_ = 0;                       // the first one; 0: none
@@ -472,7 +475,16 @@ void Keeper::note_given_up() {
 void Keeper::note_cut(int rank, int cut_from, const std::string& why) {
   const bool is_rank = cut_from >= 0 && cut_from < options_.group.num_ranks;
   if (!is_rank || options_.place == nullptr || node_of(rank) == node_of(cut_from)) return;
-  if (!cuts_->cut(node_of(rank), node_of(cut_from), Clock::now())) return;
+  // One that is lost altogether, or nearly so, is no reason to leave another one out.
+  const auto is_there = [this](int node) { return node == 0 || options_.nodes->is_up(node); };
+  if (!is_there(node_of(rank)) || !is_there(node_of(cut_from))) return;
+  if (cuts_->cut(node_of(rank), node_of(cut_from), Clock::now())) new_cut_ = why;
+}
+
+// When all have left, and so all have said whom they cannot reach.
+void Keeper::leave_out_cut_off() {
+  const std::string why = std::exchange(new_cut_, "");
+  if (why.empty()) return;
   for (const int node : cuts_->left_out()) leave_out(node, why);
 }
 
@@ -756,6 +768,7 @@ void Keeper::change_epoch() {
     leave_by_.reset();
     announced_ = State::kNone;
     note_given_up();
+    leave_out_cut_off();
   }
   if (ending_ || waits_for_pipes() || Clock::now() < form_after_) return;
   const auto members = membership_.form();

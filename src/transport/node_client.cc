@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -133,10 +134,10 @@ class NodeClient::Run {
                .close_inherited =
                    [this] {
                      stream_ = NodeStream();
-                     end_reach();
+                     end_all_reach();
                    }},
               rank, memory, signals_) {}
-  ~Run() { end_reach(); }
+  ~Run() { end_all_reach(); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -178,7 +179,7 @@ class NodeClient::Run {
   void wait() const {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {stream_.socket(), POLLIN, 0}};
     if (stream_.has_unsent()) fds[1].events |= POLLOUT;
-    if (reach_.socket >= 0) fds.push_back({reach_.socket, POLLOUT, 0});
+    for (const auto& [rank, socket] : reach_) fds.push_back({socket, POLLOUT, 0});
     host_.add_descriptors(&fds);
     auto until = has_more_ ? Clock::now() : next_pulse_;
     if (const auto at = host_.next_deadline()) until = std::min(until, *at);
@@ -283,23 +284,28 @@ class NodeClient::Run {
   // Whether the network leads to a rank again. Its kernel answers; the rank sees a connection that
   // says nothing and ends.
   void begin_to_reach(const NodeMessage& message) {
-    end_reach();
+    if (message.rank < 0 || message.rank >= place_.nodes.num_ranks()) return;
+    end_reach(message.rank);
     const auto address = parse_address(message.text);
     const auto socket = address.ok() ? begin_to_connect(*address) : Result<int>(address.status());
-    if (socket.ok()) reach_ = {.rank = message.rank, .socket = *socket};
+    if (socket.ok()) reach_[message.rank] = *socket;
   }
   void look_at_reach() {
-    if (reach_.socket < 0) return;
-    pollfd ready{reach_.socket, POLLOUT, 0};
-    if (::poll(&ready, 1, 0) <= 0) return;
-    int error = 0;
-    socklen_t length = sizeof(error);
-    ::getsockopt(reach_.socket, SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error == 0) stream_.send({.kind = Kind::kReached, .rank = reach_.rank});
-    end_reach();
+    for (const auto& [rank, socket] : std::map<int, int>(reach_)) {
+      pollfd ready{socket, POLLOUT, 0};
+      if (::poll(&ready, 1, 0) <= 0) continue;
+      int error = 0;
+      socklen_t length = sizeof(error);
+      ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
+      if (error == 0) stream_.send({.kind = Kind::kReached, .rank = rank});
+      end_reach(rank);
+    }
   }
-  void end_reach() {
-    if (reach_.socket >= 0) ::close(std::exchange(reach_.socket, -1));
+  void end_reach(int rank) {
+    if (const auto socket = reach_.extract(rank); !socket.empty()) ::close(socket.mapped());
+  }
+  void end_all_reach() {
+    for (const auto& [rank, socket] : std::exchange(reach_, {})) ::close(socket);
   }
   // Looks at files, so once for all messages that came together.
   bool can_go_on() {
@@ -339,11 +345,8 @@ class NodeClient::Run {
   const NodePlace& place_;
   const std::function<Status()>& can_go_on_;
   SignalQueue signals_;
-  RankHost host_;  // its destructor ends the ranks
-  struct Reach {
-    int rank = 0;
-    int socket = -1;  // −1: none is being reached
-  } reach_;
+  RankHost host_;             // its destructor ends the ranks
+  std::map<int, int> reach_;  // sockets on their way to ranks
   Clock::time_point next_pulse_ = Clock::now();
   bool has_more_ = false;     // messages that have come and were not taken yet
   bool has_checked_ = false;  // can_go_on_, for the present messages

@@ -52,7 +52,16 @@ std::vector<int> NodeCuts::left_out() const {
     std::erase_if(cuts,
                   [&](const Pair& each) { return each.first == node || each.second == node; });
   }
+  // The choice above looks at one node at a time: one may be left out for others that are, too.
   std::ranges::sort(out);
+  for (const int node : std::vector<int>(out)) {
+    const bool is_needless = std::ranges::none_of(cuts_, [&](const auto& each) {
+      const auto [a, b] = each.first;
+      return (a == node && !std::ranges::binary_search(out, b)) ||
+             (b == node && !std::ranges::binary_search(out, a));
+    });
+    if (is_needless) std::erase(out, node);
+  }
   return out;
 }
 

@@ -29,7 +29,7 @@ constexpr size_t kInboxBytes = size_t{64} << 10;
 constexpr size_t kMostMessageBytes = size_t{4} << 30;  // more is no message of a rank
 constexpr std::string_view kPurpose = "wideep link";
 constexpr int kMostAtOnce = 16;  // connections
-// The kernel sends again after 0.2 s, then after twice as long.
+// The kernel sends again after 0.2 s, then after twice as long; to connect, after a second.
 constexpr std::chrono::milliseconds kCutInterval{100}, kSilence{500};
 constexpr unsigned kMostRetransmissions = 2;
 
@@ -220,7 +220,8 @@ void TcpLink::look_for_cuts() {
     if (::getsockopt(peer.socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
     const bool is_connecting = info.tcpi_state == TCP_SYN_SENT;
     const bool is_silent = is_connecting || info.tcpi_last_ack_recv >= kSilence.count();
-    if (info.tcpi_unacked > 0 && info.tcpi_retransmits >= kMostRetransmissions && is_silent) {
+    const unsigned most = is_connecting ? 1 : kMostRetransmissions;
+    if (info.tcpi_unacked > 0 && info.tcpi_retransmits >= most && is_silent) {
       fail_cut(to, is_connecting ? "its machine does not answer"
                                  : "its machine does not acknowledge what is sent");
     }

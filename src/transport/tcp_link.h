@@ -50,7 +50,8 @@ class TcpLink : public Link {
   // A connection that breaks. A peer that has closed one between two messages is no failure: the
   // keeper says who has died.
   Status failure() const override { return failure_; }
-  // Noticed within 0.8 s while messages are under way: two retransmissions without an answer.
+  // Noticed within 0.8 s while messages are under way, two retransmissions without an answer;
+  // within 1.2 s where no connection comes about, a second attempt.
   int cut_from() const override { return cut_from_; }
 
  private:
