@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
 #include <limits>
@@ -25,6 +26,7 @@
 #include "server/chat_files.h"
 #include "server/grace.h"
 #include "server/open_files.h"
+#include "transport/client_keeper.h"
 
 namespace wideep::server {
 namespace {
@@ -596,7 +598,14 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   // Listens before anything is loaded, so that an address in use is an early error. Requests that
   // arrive during loading wait in the listen queue.
   Front front(service, run->tokenizer(), std::move(chat));
-  WIDEEP_TRY(run::agree_on(options.run, front.listen(options.http, options.run.keeps_ranks)));
+  // The keeper accepts no more, so that the front must make room then.
+  HttpOptions http = options.http;
+  if (options.run.keeps_ranks) {
+    http.most_connections =
+        std::min(http.most_connections,
+                 transport::clients_for_descriptors(run->plan().mapping.world_size()));
+  }
+  WIDEEP_TRY(run::agree_on(options.run, front.listen(http, options.run.keeps_ranks)));
 
   view.plan(run::plan_text(*run));
   for (const std::string& line : service.sampling.lines()) view.line(line);

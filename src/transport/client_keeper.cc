@@ -19,8 +19,12 @@ namespace {
 constexpr std::chrono::milliseconds kAcceptPause{100};  // without free descriptors
 constexpr std::chrono::minutes kAcceptWarning{1};       // at most one warning in this time
 
-// The clients for which a front has descriptors, too: one that it cannot receive would be lost. A
-// connection takes two, and fronts need some for pipes to ranks and for files.
+void close_fd(int& fd) {
+  if (fd != NoteSocket::kNone) ::close(std::exchange(fd, NoteSocket::kNone));
+}
+
+}  // namespace
+
 size_t clients_for_descriptors(int num_ranks) {
   constexpr rlim_t kOthers = 64, kOfRank = 8, kOfClient = 2;
   rlimit files{};
@@ -29,12 +33,6 @@ size_t clients_for_descriptors(int num_ranks) {
   return static_cast<size_t>(
       std::max<rlim_t>(files.rlim_cur > others ? (files.rlim_cur - others) / kOfClient : 0, 1));
 }
-
-void close_fd(int& fd) {
-  if (fd != NoteSocket::kNone) ::close(std::exchange(fd, NoteSocket::kNone));
-}
-
-}  // namespace
 
 ClientKeeper::ClientKeeper(int listener, std::function<Result<int>(int socket)> companion,
                            int num_ranks, size_t most_clients)

@@ -19,6 +19,10 @@
 
 namespace wideep::transport {
 
+// The clients for which a front has descriptors, too: one that it cannot receive would be lost. A
+// connection takes two, and fronts need some for pipes to ranks and for files.
+size_t clients_for_descriptors(int num_ranks);
+
 class ClientKeeper {
  public:
   using Clock = std::chrono::steady_clock;
