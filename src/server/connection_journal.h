@@ -55,7 +55,7 @@ class ConnectionJournal {
   // The reply is complete: the next request begins after so many bytes. closes: there is no next
   // one, and the connection ends when everything is sent.
   void end_request(size_t request_bytes, bool closes);
-  bool closes() const { return state().closes; }
+  bool closes() const { return state().closes != 0; }
 
   // ---- what it gets ----
 
@@ -77,7 +77,7 @@ class ConnectionJournal {
   // No other process will go on with the request: its records' memory is given back.
   void give_up();
   // False after a request or its records did not fit: another process could not go on with it.
-  bool is_complete() const { return state().is_complete; }
+  bool is_complete() const { return state().is_complete != 0; }
   // Another process has died of itself while it had the request; returns how many so far.
   int suspect();
 
@@ -89,8 +89,8 @@ class ConnectionJournal {
     uint64_t num_calls = 0;
     uint64_t record_bytes = 0;
     uint32_t suspicions = 0;
-    bool closes = false;
-    bool is_complete = true;
+    uint8_t closes = 0;  // no bool: another process may have left any byte here
+    uint8_t is_complete = 1;
   };
   struct Header;
   explicit ConnectionJournal(base::SharedBytes memory) : memory_(std::move(memory)) {}

@@ -26,6 +26,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6b6e696c70656477;  // "wdeplink"
 constexpr size_t kInboxBytes = size_t{64} << 10;
+constexpr size_t kFirstBytes = size_t{16} << 20;       // that a message gets before they have come
 constexpr size_t kMostMessageBytes = size_t{4} << 30;  // more is no message of a rank
 constexpr std::string_view kPurpose = "wideep link";
 constexpr int kMostAtOnce = 16;  // connections
@@ -276,9 +277,10 @@ bool TcpLink::read(Incoming& peer) {
   for (;;) {
     // The rest of a long message goes to its place directly.
     const bool directly = peer.in_message && peer.begin == peer.end && peer.missing >= kInboxBytes;
-    std::byte* to = directly ? peer.message.data() + (peer.message.size() - peer.missing)
-                             : peer.inbox.data() + peer.end;
-    const size_t room = directly ? peer.missing : peer.inbox.size() - peer.end;
+    const size_t received = peer.length - peer.missing;
+    if (directly) make_room(peer, received + kInboxBytes);
+    std::byte* to = directly ? peer.message.data() + received : peer.inbox.data() + peer.end;
+    const size_t room = directly ? peer.message.size() - received : peer.inbox.size() - peer.end;
     const ssize_t count = ::recv(peer.socket, to, room, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
@@ -313,6 +315,12 @@ bool TcpLink::admit(const Greeting& greeting, Incoming& peer) {
   return true;
 }
 
+// A length that is not true costs little: memory follows the bytes.
+void TcpLink::make_room(Incoming& peer, size_t bytes) {
+  if (peer.message.size() >= bytes) return;
+  peer.message.resize(std::min(peer.length, std::max(bytes, 2 * peer.message.size())));
+}
+
 // False: this connection is not for this rank and epoch.
 bool TcpLink::parse(Incoming& peer) {
   const auto take = [&](void* value, size_t bytes) {
@@ -334,14 +342,15 @@ bool TcpLink::parse(Incoming& peer) {
         fail(peer.from, "an impossible length from", EPROTO);
         return false;
       }
-      peer.message = Bytes(length);
-      peer.missing = length;
+      peer.message = Bytes(std::min<size_t>(length, kFirstBytes));
+      peer.length = peer.missing = length;
       peer.in_message = true;
     }
     const size_t here = std::min(peer.missing, peer.end - peer.begin);
     if (here > 0) {
-      std::memcpy(peer.message.data() + (peer.message.size() - peer.missing),
-                  peer.inbox.data() + peer.begin, here);
+      const size_t received = peer.length - peer.missing;
+      make_room(peer, received + here);
+      std::memcpy(peer.message.data() + received, peer.inbox.data() + peer.begin, here);
     }
     peer.begin += here;
     peer.missing -= here;

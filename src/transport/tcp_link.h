@@ -79,8 +79,9 @@ class TcpLink : public Link {
     std::chrono::steady_clock::time_point since;
     std::vector<std::byte> inbox;  // only for a greeting before that has come
     size_t begin = 0, end = 0;     // unread bytes of the inbox
-    Bytes message;                 // that is being received
-    size_t missing = 0;            // its bytes that have not come
+    Bytes message;                 // that is being received; grows as its bytes come
+    size_t length = 0;             // its bytes in all
+    size_t missing = 0;            // those that have not come
     bool in_message = false;
   };
 
@@ -94,6 +95,7 @@ class TcpLink : public Link {
   bool admit(const Greeting& greeting, Incoming& peer);
   bool read(Incoming& peer);
   bool parse(Incoming& peer);
+  static void make_room(Incoming& peer, size_t bytes);
   void close(Incoming& peer);
   void fail(int peer, const char* what, int error);
   void fail_cut(int peer, const char* how);
