@@ -109,6 +109,17 @@ const char* logprobs_field(const GenerationOptions& options, bool is_of_prompts)
   return is_chat && options.sampling.top_log_probabilities > 0 ? "top_logprobs" : "logprobs";
 }
 
+// Those of the prompts of one answer each.
+int64_t logprobs_of_prompts(const Prepared& prepared) {
+  const GenerationOptions& options = prepared.options;
+  const int64_t of_token =
+      (options.logprobs && options.echo ? options.sampling.top_log_probabilities + 1 : 0) +
+      (options.prompt_logprobs ? *options.prompt_logprobs + 1 : 0);
+  int64_t all = 0;
+  for (const auto& prompt : prepared.prompts) all += static_cast<int64_t>(prompt.size()) * of_token;
+  return all;
+}
+
 // Whether the client, or its API, has said that the model should not reason.
 bool forbids_thinking(const ordered_json& variables) {
   const auto is_off = [&](const char* name) {
@@ -353,7 +364,8 @@ void Preparation::clip_to_logprobs(Prepared& prepared) {
   if (!options.logprobs || options.stream) return;
   const auto each = options.n * static_cast<int64_t>(prepared.prompts.size()) *
                     (options.sampling.top_log_probabilities + 1);
-  const int most = static_cast<int>(std::max<int64_t>(kMostLogprobsOfReply / each, 1));
+  const int64_t left = kMostLogprobsOfReply - options.n * logprobs_of_prompts(prepared);
+  const int most = static_cast<int>(std::max<int64_t>(left / each, 1));
   for (int& tokens : options.max_tokens_of) {
     if (tokens <= most) continue;
     tokens = most;
@@ -365,13 +377,11 @@ void Preparation::clip_to_logprobs(Prepared& prepared) {
 std::optional<ApiError> Preparation::check_logprobs(const Prepared& prepared) const {
   const GenerationOptions& options = prepared.options;
   const int64_t likely = options.sampling.top_log_probabilities;
-  int64_t of_answers = 0, of_prompts = 0;
-  for (size_t i = 0; i < prepared.prompts.size(); ++i) {
-    const auto length = static_cast<int64_t>(prepared.prompts[i].size());
-    if (options.logprobs && !options.stream) of_answers += options.max_tokens_of[i] * (likely + 1);
-    if (options.logprobs && options.echo) of_prompts += length * (likely + 1);
-    if (options.prompt_logprobs) of_prompts += length * (*options.prompt_logprobs + 1);
+  int64_t of_answers = 0;
+  for (const int tokens : options.max_tokens_of) {
+    if (options.logprobs && !options.stream) of_answers += tokens * (likely + 1);
   }
+  const int64_t of_prompts = logprobs_of_prompts(prepared);
   const int64_t all = options.n * (of_answers + of_prompts);
   if (all <= kMostLogprobsOfReply) return {};
   const char* const param = logprobs_field(options, of_prompts > of_answers);

@@ -478,10 +478,8 @@ void Keeper::note_cut(int rank, int cut_from, const std::string& why) {
   // One that is lost altogether, or nearly so, is no reason to leave another one out.
   const auto is_there = [this](int node) { return node == 0 || options_.nodes->is_up(node); };
   if (!is_there(node_of(rank)) || !is_there(node_of(cut_from))) return;
-  // A known one, too: who is left out may be another since a node was lost or a pair reached
-  // itself.
-  cuts_->cut(node_of(rank), node_of(cut_from), Clock::now());
-  new_cut_ = why;
+  // Of a known one, the node to leave out is out.
+  if (cuts_->cut(node_of(rank), node_of(cut_from), Clock::now())) new_cut_ = why;
 }
 
 // When all have left, and so all have said whom they cannot reach.

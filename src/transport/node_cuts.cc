@@ -22,10 +22,14 @@ bool NodeCuts::cut(int a, int b, Time now) {
   constexpr int kMostDoublings = 10;
   const int doublings = std::min(times_[pair]++, kMostDoublings);
   cuts_[pair] = now + std::min(kFirstPause * (1 << doublings), kLongestPause);
+  choose();
   return true;
 }
 
-void NodeCuts::mend(int a, int b) { cuts_.erase(pair_of(a, b)); }
+void NodeCuts::mend(int a, int b) {
+  cuts_.erase(pair_of(a, b));
+  choose();
+}
 
 void NodeCuts::forget(int node) {
   const auto has_it = [&](const auto& each) {
@@ -33,9 +37,11 @@ void NodeCuts::forget(int node) {
   };
   std::erase_if(cuts_, has_it);
   std::erase_if(times_, has_it);
+  choose();
 }
 
-std::vector<int> NodeCuts::left_out() const {
+void NodeCuts::choose() {
+  if (is_enough(left_out_)) return drop_needless(&left_out_);
   std::set<Pair> cuts;
   for (const auto& [pair, asked] : cuts_) cuts.insert(pair);
   std::vector<int> out;
@@ -54,20 +60,31 @@ std::vector<int> NodeCuts::left_out() const {
   }
   // The choice above looks at one node at a time: one may be left out for others that are, too.
   std::ranges::sort(out);
-  for (const int node : std::vector<int>(out)) {
+  drop_needless(&out);
+  left_out_ = std::move(out);
+}
+
+bool NodeCuts::is_enough(const std::vector<int>& out) const {
+  return std::ranges::all_of(cuts_, [&](const auto& each) {
+    return std::ranges::binary_search(out, each.first.first) ||
+           std::ranges::binary_search(out, each.first.second);
+  });
+}
+
+void NodeCuts::drop_needless(std::vector<int>* out) const {
+  for (const int node : std::vector<int>(*out)) {
     const bool is_needless = std::ranges::none_of(cuts_, [&](const auto& each) {
       const auto [a, b] = each.first;
-      return (a == node && !std::ranges::binary_search(out, b)) ||
-             (b == node && !std::ranges::binary_search(out, a));
+      return (a == node && !std::ranges::binary_search(*out, b)) ||
+             (b == node && !std::ranges::binary_search(*out, a));
     });
-    if (is_needless) std::erase(out, node);
+    if (is_needless) std::erase(*out, node);
   }
-  return out;
 }
 
 std::vector<NodeCuts::Ask> NodeCuts::due(Time now) {
   std::vector<Ask> asks;
-  const std::vector<int> out = left_out();
+  const std::vector<int>& out = left_out();
   for (auto& [pair, ask_at] : cuts_) {
     if (now < ask_at) continue;
     ask_at = now + kFirstPause;

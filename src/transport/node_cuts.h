@@ -2,7 +2,8 @@
 //
 // Pairs of nodes that cannot reach each other, though both reach node 0 (docs/faults.md), and which
 // nodes are left out therefore: those that are in most pairs; of equal ones, those with fewer
-// ranks, then with higher numbers; node 0 never.
+// ranks, then with higher numbers; node 0 never. Who is left out stays so while that is enough:
+// nodes that serve are not ended for those that could come back in their place.
 //
 // Pure: no clock. Thread safety: plain values.
 #pragma once
@@ -35,7 +36,7 @@ class NodeCuts {
 
   bool is_empty() const { return cuts_.empty(); }
   // Ascending. No two of the other nodes are cut from each other.
-  std::vector<int> left_out() const;
+  const std::vector<int>& left_out() const { return left_out_; }
 
   struct Ask {
     int from = 0;  // is left out
@@ -49,10 +50,14 @@ class NodeCuts {
  private:
   using Pair = std::pair<int, int>;  // the smaller one first
   static Pair pair_of(int a, int b) { return {a < b ? a : b, a < b ? b : a}; }
+  void choose();
+  bool is_enough(const std::vector<int>& out) const;
+  void drop_needless(std::vector<int>* out) const;
 
   std::vector<int> ranks_;
   std::map<Pair, Time> cuts_;  // when each is asked next
   std::map<Pair, int> times_;  // that it was cut
+  std::vector<int> left_out_;  // ascending
 };
 
 }  // namespace wideep::transport

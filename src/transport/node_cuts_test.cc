@@ -42,9 +42,22 @@ TEST(NodeCuts, TheNodeWithMostCutsIsLeftOut) {
   cuts.cut(1, 3, kStart);
   EXPECT_THAT(cuts.left_out(), ElementsAre(1));
   cuts.mend(1, 2);
-  EXPECT_THAT(cuts.left_out(), ElementsAre(3));
   cuts.mend(3, 1);
   EXPECT_THAT(cuts.left_out(), IsEmpty());
+}
+
+// Node 3 serves; that it would be left out now, were the choice a new one, is no reason to end it.
+TEST(NodeCuts, WhoIsLeftOutStaysSoWhileThatIsEnough) {
+  NodeCuts cuts({2, 2, 2, 2});
+  cuts.cut(1, 2, kStart);
+  cuts.cut(1, 3, kStart);
+  ASSERT_THAT(cuts.left_out(), ElementsAre(1));
+  cuts.mend(1, 2);
+  EXPECT_THAT(cuts.left_out(), ElementsAre(1));
+  cuts.forget(2);
+  EXPECT_THAT(cuts.left_out(), ElementsAre(1));
+  cuts.cut(2, 3, kStart);
+  EXPECT_THAT(cuts.left_out(), ElementsAre(3));
 }
 
 // Node 1 goes first, then its neighbours for other reasons.

@@ -194,7 +194,8 @@ void RankHost::kill_hanging() {
 }
 
 void RankHost::watch() {
-  const auto most = static_cast<int>(options_.group.timeout / RunWatch::kInterval) + 1;
+  // One silence may be that of a machine with more work than cores.
+  const auto most = std::max(2, static_cast<int>(options_.group.timeout / RunWatch::kInterval) + 1);
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     Process& each = ranks_[rank];
     if (each.pid <= 0 || each.waits_for_keeper || each.watch.look(each.pid) < most) continue;

@@ -21,12 +21,12 @@ class RunWatch {
   static constexpr std::chrono::milliseconds kInterval{1'000};
 
   // Returns for how many calls in a row no thread of the process has run; 0 if the kernel does not
-  // tell.
+  // tell, and at the first call, which has nothing to compare with.
   int look(pid_t process);
 
  private:
   uint64_t main_ns_ = 0, all_ns_ = 0;  // processor time of the main thread, of all threads
-  int silent_ = 0;
+  int silent_ = -1;                    // before the first call
 };
 
 }  // namespace wideep::transport

@@ -31,7 +31,7 @@ constexpr size_t kMostMessageBytes = size_t{4} << 30;  // more is no message of 
 constexpr std::string_view kPurpose = "wideep link";
 constexpr int kMostAtOnce = 16;  // connections
 // The kernel sends again after 0.2 s, then after twice as long; to connect, after a second.
-constexpr std::chrono::milliseconds kCutInterval{100}, kSilence{500};
+constexpr std::chrono::milliseconds kCutInterval{100}, kSilence{500}, kLongestWay{300};
 constexpr unsigned kMostRetransmissions = 2;
 
 void append(Bytes& to, const void* bytes, size_t count) {
@@ -208,13 +208,14 @@ void TcpLink::look() {
 }
 
 // The kernel answers for a process that is busy. So who leaves two retransmissions unanswered, or
-// two attempts to connect, is out of reach, whatever its process does. A peer that reads nothing is
+// two attempts to connect, is out of reach, whatever its process does; the second attempt has
+// kLongestWay to be answered, since nothing is known yet of the way. A peer that reads nothing is
 // no such case: with a closed window nothing is under way.
 void TcpLink::look_for_cuts() {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_look_for_cuts_) return;
   next_look_for_cuts_ = now + kCutInterval;
-  for (const auto& [to, peer] : outgoing_) {
+  for (auto& [to, peer] : outgoing_) {
     if (peer.socket < 0 || peer.is_closed) continue;
     tcp_info info{};
     socklen_t length = sizeof(info);
@@ -222,7 +223,9 @@ void TcpLink::look_for_cuts() {
     const bool is_connecting = info.tcpi_state == TCP_SYN_SENT;
     const bool is_silent = is_connecting || info.tcpi_last_ack_recv >= kSilence.count();
     const unsigned most = is_connecting ? 1 : kMostRetransmissions;
-    if (info.tcpi_unacked > 0 && info.tcpi_retransmits >= most && is_silent) {
+    const bool is_unanswered = info.tcpi_unacked > 0 && info.tcpi_retransmits >= most && is_silent;
+    peer.silent_looks = is_unanswered ? peer.silent_looks + 1 : 0;
+    if (peer.silent_looks > (is_connecting ? kLongestWay / kCutInterval : 0)) {
       fail_cut(to, is_connecting ? "its machine does not answer"
                                  : "its machine does not acknowledge what is sent");
     }

@@ -72,6 +72,7 @@ class TcpLink : public Link {
     std::deque<Bytes> queue;  // each with its length before it
     size_t sent = 0;          // bytes of the first
     bool is_closed = false;
+    int silent_looks = 0;  // in a row
   };
   struct Incoming {
     int socket = -1;
