@@ -21,12 +21,12 @@ test-all: test test-others ## the same, then the other builds: sanitizers, fuzz 
 test-others: ## the other builds alone; or one of them: test-asan, test-fuzz, test-tsan, test-gcc
 	@scripts/test.sh asan fuzz tsan gcc
 
-test-%: ## the tests of one folder of src/, as test-ep; FILTER='Placement*' chooses among them
+test-%: ## the tests of one room of src/, as test-ep; FILTER='Placement*' chooses among them
 	@scripts/test.sh $*
 
 check-models: ## compare random models of every family with transformers (COUNT=30 each, SEED=1, FAMILY=)
 	@scripts/build.sh release model_test
-	@scripts/check_models.sh build/src/model_test build/check_models $(or $(COUNT),30) \
+	@scripts/check_models.sh build/tests/model_test build/check_models $(or $(COUNT),30) \
 	  $(or $(SEED),1) $(FAMILY)
 
 test-integrations: ## run vLLM's and SGLang's published policy modules and tests beside wideep's; downloads them
@@ -35,7 +35,7 @@ test-integrations: ## run vLLM's and SGLang's published policy modules and tests
 test-torch: ## run the tests of tensors and the torch example beside wideep's engine; installs torch
 	@scripts/build.sh release moe_layer
 	@scripts/test_python.sh build/python
-	@WIDEEP_INSTALL_TORCH=1 scripts/test_torch.sh build/python build/src/model/programs/moe_layer
+	@WIDEEP_INSTALL_TORCH=1 scripts/test_torch.sh build/python build/tests/moe_layer
 
 times: ## where the time of the last build and of its tests went
 	@scripts/build_times.py

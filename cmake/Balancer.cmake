@@ -7,19 +7,22 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-wideep_objects(wideep_check base/check.cc)
-# What of src/online chooses moves, without the threads and the copies of a running engine.
-wideep_objects(wideep_online_policy online/equal_policy.cc online/evidence.cc online/layer_rota.cc
-               online/load_window.cc online/move_search.cc online/online_repairer.cc
-               online/placement_judge.cc online/sample_set.cc online/update_policies.cc)
-wideep_sources(sources balance)
-add_library(wideep_balancer STATIC ${sources} $<TARGET_OBJECTS:wideep_check>
+wideep_objects(wideep_check HOUSES foundation FILES foundation/base/check.cc)
+# What of src/balance/online chooses moves, without the threads and the copies of a running engine.
+set(files equal_policy evidence layer_rota load_window move_search online_repairer placement_judge
+    sample_set update_policies)
+list(TRANSFORM files REPLACE "(.+)" "balance/online/\\1.cc")
+wideep_objects(wideep_online_policy HOUSES foundation exchange balance FILES ${files})
+wideep_sources(sources balance/plan)
+wideep_sources(placement exchange/placement)
+add_library(wideep_balancer STATIC ${sources} ${placement}
+                                   $<TARGET_OBJECTS:wideep_check>
                                    $<TARGET_OBJECTS:wideep_exchange_base>
                                    $<TARGET_OBJECTS:wideep_online_policy>)
 target_include_directories(wideep_balancer
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-  PRIVATE ${PROJECT_SOURCE_DIR}/src)
+         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+wideep_use_houses(wideep_balancer foundation exchange balance)
 target_compile_features(wideep_balancer PUBLIC cxx_std_20)
 target_link_libraries(wideep_balancer PRIVATE fmt::fmt)
 set_target_properties(wideep_balancer PROPERTIES EXPORT_NAME balancer)
@@ -35,6 +38,7 @@ target_include_directories(wideep_shared
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
   PRIVATE ${PROJECT_SOURCE_DIR}/src)
+wideep_use_houses(wideep_shared foundation numbers exchange balance)
 target_link_libraries(wideep_shared PRIVATE wideep_balancer wideep_communicator wideep_device fmt::fmt)
 target_link_options(wideep_shared PRIVATE -Wl,--version-script=${exports})
 set_target_properties(wideep_shared PROPERTIES

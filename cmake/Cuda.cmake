@@ -38,7 +38,10 @@ function(wideep_cuda_objects variable)
   set(options -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -lineinfo ${architectures}
       -ccbin ${WIDEEP_NVCC_HOST} -Xptxas -v,-warn-spills
       -Xcompiler -fPIC,-Wall,-Wextra
-      -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include)
+      -I${PROJECT_SOURCE_DIR}/include)
+  foreach(house foundation numbers exchange)
+    list(APPEND options -I${PROJECT_SOURCE_DIR}/src/${house})
+  endforeach()
   if(WIDEEP_WERROR)
     list(APPEND options -Werror all-warnings)
   endif()
@@ -62,10 +65,10 @@ function(wideep_cuda_objects variable)
   set(${variable} ${objects} PARENT_SCOPE)
 endfunction()
 
-# The ctest test wideep_cuda_gpu_budgets: what kernels need is what src/cuda/budgets.txt says.
+# The ctest test wideep_cuda_gpu_budgets: what kernels need is what src/exchange/cuda/budgets.txt says.
 function(wideep_cuda_budgets)
   find_package(Python3 COMPONENTS Interpreter REQUIRED)
   add_test(NAME wideep_cuda_gpu_budgets
            COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/check_cuda_budgets.py
-                   ${WIDEEP_PTXAS_LOG} ${PROJECT_SOURCE_DIR}/src/cuda/budgets.txt)
+                   ${WIDEEP_PTXAS_LOG} ${PROJECT_SOURCE_DIR}/src/exchange/cuda/budgets.txt)
 endfunction()

@@ -6,15 +6,15 @@
 # found when a program runs: it also starts where there is none.
 include(GNUInstallDirs)
 
-# The folder src/cuda without the emulator, a tool for tests.
+# The room src/exchange/cuda without the emulator, a tool for tests.
 set(on_gpus "/(cuda_devices|symmetric_memory|gpu_place)\\.cc$")
 set(without_gpus "/no_gpu_place\\.cc$")
-wideep_objects(wideep_row_format kernels/row_format.cc)
-wideep_sources(all cuda)
+wideep_objects(wideep_row_format HOUSES foundation numbers FILES numbers/kernels/row_format.cc)
+wideep_sources(all exchange/cuda)
 list(FILTER all EXCLUDE REGEX "/emulated/")
 set(sources ${all})
 list(FILTER sources EXCLUDE REGEX "${on_gpus}|${without_gpus}")
-wideep_cuda_objects(kernels cuda/kernels.cu)
+wideep_cuda_objects(kernels exchange/cuda/kernels.cu)
 if(kernels)
   list(FILTER all INCLUDE REGEX "${on_gpus}")
   set(WIDEEP_HAS_KERNELS ON)
@@ -25,8 +25,8 @@ endif()
 add_library(wideep_device STATIC ${sources} ${all} ${kernels} $<TARGET_OBJECTS:wideep_row_format>)
 target_include_directories(wideep_device
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-  PRIVATE ${PROJECT_SOURCE_DIR}/src)
+         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+wideep_use_houses(wideep_device foundation numbers exchange)
 target_compile_features(wideep_device PUBLIC cxx_std_20)
 target_link_libraries(wideep_device PRIVATE wideep_communicator fmt::fmt)
 if(WIDEEP_HAS_KERNELS)

@@ -1,41 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# wideep_sources(<variable> <name>)
+# wideep_house(<name>)
 #
-# The *.cc files of src/<name> and its sub-folders, but for tests, benchmarks, fuzzers and programs.
-function(wideep_sources variable name)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+# One call per folder of src/ that has rooms: adds its CMakeLists.txt, and makes wideep_<name>_house,
+# the library of all its rooms, which is whole with the houses above it.
+function(wideep_house name)
+  set_property(GLOBAL PROPERTY WIDEEP_ROOMS "")
+  add_subdirectory(${name})
+  get_property(rooms GLOBAL PROPERTY WIDEEP_ROOMS)
+  add_library(wideep_${name}_house INTERFACE)
+  target_link_libraries(wideep_${name}_house INTERFACE ${rooms})
+endfunction()
+
+# wideep_use_houses(<target> <house>...): files of the target include what these have.
+function(wideep_use_houses target)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/src/)
+  target_include_directories(${target} PRIVATE ${ARGN})
+endfunction()
+
+# wideep_sources(<variable> <path>)
+#
+# The *.cc files of src/<path> and its sub-folders, but for tests, benchmarks, fuzzers and programs.
+function(wideep_sources variable path)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${path}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_(test|testing|bench|fuzz)\\.cc$|/programs/")
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-# wideep_objects(<target> <file>...)
+# wideep_objects(<target> HOUSES <house>... FILES <file>...)
 #
 # Files of src/, compiled once for several libraries, of which some are installed.
 function(wideep_objects target)
-  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/src/)
-  add_library(${target} OBJECT ${ARGN})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  cmake_parse_arguments(ARG "" "" "HOUSES;FILES" ${ARGN})
+  list(TRANSFORM ARG_FILES PREPEND ${PROJECT_SOURCE_DIR}/src/)
+  add_library(${target} OBJECT ${ARG_FILES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  wideep_use_houses(${target} ${ARG_HOUSES})
   target_link_libraries(${target} PRIVATE fmt::fmt)
   wideep_precompile(${target})
 endfunction()
 
-# wideep_folder(<name> [LIBRARY <library>] [OBJECTS <target>...] [EXCLUDE <regex>] [WITH_RUN]
-#               [COMPUTING_TESTS] [TESTS <name>] [DEPS <folder or library>...])
+# wideep_room(<name> [LIBRARY <library>] [OBJECTS <target>...] [EXCLUDE <regex>] [WITH_RUN]
+#             [COMPUTING_TESTS] [TESTS <name>] [DEPS <room or library>...])
 #
-# One call per folder of src/. Makes, from the files beside it:
-#   wideep_<name>    library of wideep_sources(<name>); or, of a folder that is installed as a
+# One call per room of a house, in the house's CMakeLists.txt. Its files include those of rooms by
+# <room>/<file>: each house is an include path. Makes, from the files of the folder:
+#   wideep_<name>    library of its sources (wideep_sources); or, of a folder that is installed as a
 #                    library of its own (LIBRARY), that library with what the folder depends on;
 #                    OBJECTS: with these (wideep_objects), whose sources are not compiled again;
 #                    EXCLUDE: without the sources whose paths match; WITH_RUN: wideep_precompile
-#   <name>_test      GoogleTest program of *_test.cc, with *_testing.cc (wideep_test_program;
+#   <name>_test      in tests/ of the build directory: GoogleTest program of *_test.cc, with *_testing.cc (wideep_test_program;
 #                    COMPUTING_TESTS), which ctest knows as <name>; TESTS: under this name instead
-#   <name>_bench     Google Benchmark program of *_bench.cc
+#   <name>_bench     in bench/: Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 # Programs in a sub-folder programs/ have a CMakeLists.txt of their own.
-function(wideep_folder name)
+function(wideep_room name)
   cmake_parse_arguments(ARG "WITH_RUN;COMPUTING_TESTS" "LIBRARY;EXCLUDE;TESTS" "OBJECTS;DEPS" ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY WIDEEP_ROOMS wideep_${name})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   list(FILTER all EXCLUDE REGEX "/programs/")
   set(tests ${all})
@@ -46,21 +68,19 @@ function(wideep_folder name)
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   set(deps)
   foreach(dep IN LISTS ARG_DEPS)
-    if(EXISTS ${PROJECT_SOURCE_DIR}/src/${dep})
-      if(TARGET wideep_${dep})
-        list(APPEND deps wideep_${dep})
-      endif()
-    else()
-      list(APPEND deps ${dep})
+    if(TARGET wideep_${dep})
+      set(dep wideep_${dep})
     endif()
+    list(APPEND deps ${dep})
   endforeach()
 
   if(ARG_LIBRARY)
     add_library(wideep_${name} INTERFACE)
-    target_include_directories(wideep_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(wideep_${name} INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(wideep_${name} INTERFACE ${ARG_LIBRARY} ${deps})
   else()
-    wideep_sources(sources ${name})
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR}/${name})
+    wideep_sources(sources ${path})
     if(ARG_EXCLUDE)
       list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
     endif()
@@ -77,7 +97,7 @@ function(wideep_folder name)
       list(APPEND precompile FUZZED)
     endif()
     add_library(wideep_${name} STATIC ${sources})
-    target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
+    target_include_directories(wideep_${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}
                                                      ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(wideep_${name} PUBLIC ${deps})
     wideep_precompile(wideep_${name} ${precompile})
@@ -99,6 +119,7 @@ function(wideep_folder name)
   if(benches AND WIDEEP_TESTS AND NOT WIDEEP_SANITIZE)
     add_executable(${name}_bench ${benches})
     target_link_libraries(${name}_bench PRIVATE wideep_${name} benchmark::benchmark_main)
+    set_target_properties(${name}_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
   endif()
   if(WIDEEP_FUZZ AND fuzzers)
     foreach(fuzzer IN LISTS fuzzers)
@@ -159,7 +180,7 @@ endfunction()
 function(wideep_embed_page target folder)
   cmake_parse_arguments(ARG "" "HEADER;NAMESPACE" "" ${ARGN})
   get_filename_component(name ${folder} NAME)
-  set(parts ${PROJECT_SOURCE_DIR}/src/formats/page_parts)
+  set(parts ${PROJECT_SOURCE_DIR}/src/foundation/formats/page_parts)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/* ${parts}/*)
   wideep_embed_file(${target} ${folder}/page.html FUNCTION ${name} HEADER ${ARG_HEADER}
                     NAMESPACE ${ARG_NAMESPACE} PARTS ${parts} DEPENDS ${files})
@@ -201,6 +222,7 @@ function(wideep_test_program program)
   target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main fmt::fmt)
   target_compile_definitions(${program} PRIVATE WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_compile_options(${program} PRIVATE ${level})
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   wideep_precompile_headers(${program} ${kind} <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
                             <nlohmann/json.hpp> <filesystem> <functional> <random>)
 

@@ -6,7 +6,7 @@ The log is what `nvcc -Xptxas -v` says. A line of the budgets: architecture, ker
 of a thread, the most bytes spilled (stores and loads), the most bytes of static shared memory. Every
 kernel needs a line, and every line a kernel.
 
-    scripts/check_cuda_budgets.py build/wideep_cuda_gpu.ptxas.txt src/cuda/budgets.txt
+    scripts/check_cuda_budgets.py build/wideep_cuda_gpu.ptxas.txt src/exchange/cuda/budgets.txt
     scripts/check_cuda_budgets.py build/wideep_cuda_gpu.ptxas.txt --print    what the kernels need
 """
 

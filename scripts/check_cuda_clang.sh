@@ -29,6 +29,7 @@ echo '#include <cuda_runtime.h>
 __global__ void kernel(int* x) { *x = 1; }' >"$work/empty.cu"
 compile -fsyntax-only "$work/empty.cu" 2>"$work/log" ||
   skip "clang cannot read this CUDA toolkit: $(grep --max-count=1 error "$work/log")"
-compile -fsyntax-only -Wall -Wextra -Werror -Wno-unknown-attributes -I. -I../include cuda/kernels.cu ||
-  fail "clang refuses src/cuda/kernels.cu"
+compile -fsyntax-only -Wall -Wextra -Werror -Wno-unknown-attributes \
+  -Ifoundation -Inumbers -Iexchange -I../include exchange/cuda/kernels.cu ||
+  fail "clang refuses src/exchange/cuda/kernels.cu"
 echo "clang 19 reads the kernels without a warning."

@@ -8,7 +8,7 @@
 #   tsan      tests whose ranks are threads, under the thread sanitizer
 #   gcc       tests of kernels, communication and the model, built with gcc
 #   gcc_command  the tests of the command, built with gcc
-#   <folder>  the tests of one folder of src/, or of tests/ ("whole", "command"), in the release
+#   <room>    the tests of one room of src/, or of tests/ ("whole", "command"), in the release
 #             build; FILTER='Placement*:Shares*' selects some of them
 #
 # WIDEEP_TEST_QUARTER=1 (to 4), for asan: only that quarter of the tests, of every program.
@@ -107,8 +107,7 @@ run_gcc_command() {
 }
 
 run_room() {
-  local program=build/src/${1}_test
-  [[ $1 == whole || $1 == command ]] && program=build/tests/${1}_test
+  local program=build/tests/${1}_test
   scripts/build.sh release "${1}_test"
   # A part of the tests on each core.
   seq 0 $(($(nproc) - 1)) |

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs clang-tidy (.clang-tidy) over all sources, which takes an hour on two cores, or over some:
 #
-#   scripts/tidy.sh [file...]       scripts/tidy.sh src/base/log.cc
+#   scripts/tidy.sh [file...]       scripts/tidy.sh src/foundation/base/log.cc
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

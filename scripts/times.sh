@@ -36,10 +36,12 @@ timed "make demo, again" make demo
 rm -rf build
 timed "make test, from nothing" make test
 timed "make test, nothing changed" make test
-for file in balance/placement ep/dispatch_sender engine/scheduler model/model server/openai_request; do
+for file in exchange/placement/placement exchange/ep/dispatch_sender engine/engine/scheduler \
+  engine/model/model serve/server/openai_request; do
   edit "src/$file.cc"
-  timed "make test-${file%%/*}, src/$file.cc changed" make "test-${file%%/*}"
+  room=$(basename "$(dirname "$file")")
+  timed "make test-$room, src/$file.cc changed" make "test-$room"
 done
-edit src/run/rank_group.cc
-timed "make build, src/run/rank_group.cc changed" make build
+edit src/engine/run/rank_group.cc
+timed "make build, src/engine/run/rank_group.cc changed" make build
 echo "What was printed meanwhile: $work.log"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "balance/assessment.h"
+#include "plan/assessment.h"
 #include "planning.h"
 
 namespace wideep::tools {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "balance/assessment.h"
+#include "plan/assessment.h"
 #include "planning.h"
 #include "window_report.h"
 

@@ -7,12 +7,12 @@
 #include <optional>
 #include <string>
 
-#include "balance/assessment.h"
-#include "balance/model_plan.h"
-#include "balance/robust.h"
-#include "balance/windowed_load.h"
 #include "base/progress.h"
 #include "command_line/command_line.h"
+#include "plan/assessment.h"
+#include "plan/model_plan.h"
+#include "plan/robust.h"
+#include "plan/windowed_load.h"
 #include "rank_options.h"
 #include "recordings/pair_counts.h"
 #include "statistics_options.h"

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "balance/model_plan.h"
-#include "balance/windowed_load.h"
 #include "command_line/command_line.h"
 #include "model/config.h"
+#include "plan/model_plan.h"
+#include "plan/windowed_load.h"
 #include "simulate/hardware.h"
 #include "statistics_options.h"
 #include "wideep/status.h"

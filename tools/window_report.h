@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "balance/robust.h"
+#include "plan/robust.h"
 #include "planning.h"
 
 namespace wideep::tools {

@@ -13,9 +13,9 @@ cmake --build build --target cuda_gpu_test cuda_exchange_bench
 rm -rf "${folder:?}/lib"
 mkdir -p "$folder/lib/fallback"
 for program in cuda_gpu_test cuda_exchange_bench; do
-  strip -o "$folder/$program" "build/src/cuda/programs/$program"
+  strip -o "$folder/$program" "build/src/exchange/cuda/programs/$program"
   # The C library and the driver are those of the machine.
-  ldd "build/src/cuda/programs/$program" | awk '$3 ~ /^\// { print $3 }' |
+  ldd "build/src/exchange/cuda/programs/$program" | awk '$3 ~ /^\// { print $3 }' |
     grep --invert-match --extended-regexp '/(libc|libm|libdl|librt|libpthread|libcuda)\.so' |
     xargs --no-run-if-empty cp --dereference --target-directory="$folder/lib"
 done

@@ -97,7 +97,7 @@ double imbalance_ratio(const Placement& placement, std::span<const double> exper
 
 // A lower bound for the imbalance of any placement: max rank load / mean − 1 of every valid
 // placement (no rank holds two replicas of an expert) is at least this; ≥ 0. load: [E], finite and
-// ≥ 0. The proofs are in src/balance/lower_bound.cc. REQUIRES: check_plan_shape(shape).ok().
+// ≥ 0. The proofs are in src/balance/plan/lower_bound.cc. REQUIRES: check_plan_shape(shape).ok().
 double imbalance_lower_bound(std::span<const double> load, const PlanShape& shape, Split split);
 
 // The shares that minimise the maximum rank load of a fixed placement: no weights move, so an

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/moe_layer.py against wideep's engine: build/src/model/programs/moe_layer computes the same
+"""examples/moe_layer.py against wideep's engine: build/tests/moe_layer computes the same
 layer from the same weights. Needs torch, and WIDEEP_MOE_LAYER, the path of that program.
 
 Where every product and sum is exact the bits are equal, whatever the order of sums; elsewhere

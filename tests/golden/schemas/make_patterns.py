@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Random regular expressions and the formats of JSON Schema, with texts that Python's `re` and the
-jsonschema package find matching or not, for src/grammar/pattern_cases_test.cc; and the judge of
+jsonschema package find matching or not, for src/text/grammar/pattern_cases_test.cc; and the judge of
 texts that wideep's grammars have made of them.
 
     python3 make_patterns.py make SEED COUNT CASES.json     # needs jsonschema[format]

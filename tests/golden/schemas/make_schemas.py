@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Random JSON schemas of the subset that docs/serve.md states, with values that the jsonschema package
-finds valid or invalid, for AgreesWithJsonschema of src/grammar/json_schema_test.cc; and the judge of
+finds valid or invalid, for AgreesWithJsonschema of src/text/grammar/json_schema_test.cc; and the judge of
 texts that wideep's grammars have made of them.
 
     python3 make_schemas.py make SEED COUNT CASES.json
