@@ -85,15 +85,15 @@ run_fuzz() {
 
 # The thread sanitizer cannot see races between processes, so only tests with ranks as threads run.
 run_tsan() {
-  build "Thread sanitizer" tsan {base,transport,ep,model,online}_test
+  build "Thread sanitizer" tsan {base,transport,group,ep,model,online}_test
   GTEST_FILTER='ThreadPool*:*threads*:*Threads*:*Golden*' \
-    run tsan "Thread sanitizer" build-tsan '^(base|transport|ep|model)(\.|$)'
+    run tsan "Thread sanitizer" build-tsan '^(base|transport|group|ep|model)(\.|$)'
   run tsan_online "Thread sanitizer, online" build-tsan '^online(\.|$)'
 }
 
 # What other code from the same source could change.
 run_gcc() {
-  local rooms=(base kernels transport ep cuda_emulated online model engine)
+  local rooms=(base kernels transport group ep cuda_emulated online model engine)
   build "gcc" gcc "${rooms[@]/%/_test}"
   run gcc "gcc" build-gcc "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
 }

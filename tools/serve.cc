@@ -11,10 +11,10 @@
 #include "base/try.h"
 #include "commands.h"
 #include "generate_output.h"
+#include "group/members.h"
 #include "http_limit_options.h"
 #include "run_options.h"
 #include "started.h"
-#include "transport/members.h"
 
 namespace wideep::tools {
 namespace {

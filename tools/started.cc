@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/log.h"
-#include "transport/mpi_ranks.h"
+#include "group/mpi_ranks.h"
 
 namespace wideep::tools {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/started_ranks.h"
+#include "group/started_ranks.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {

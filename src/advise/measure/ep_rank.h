@@ -8,10 +8,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "group/rank_processes.h"
 #include "measure/ep_options.h"
 #include "measure/ep_round.h"
 #include "measure/mpi_baseline.h"
-#include "transport/rank_processes.h"
 
 namespace wideep::measure {
 

@@ -19,7 +19,7 @@
 // and sample identically. Only the first of them reports sampled tokens; each of them reports the
 // routing of its own tokens.
 //
-// The group may get other members while requests run (transport/seat.h). run() then returns
+// The group may get other members while requests run (group/seat.h). run() then returns
 // kMembersChange, between two iterations, or fails in the middle of one; what it has not computed
 // is given up (EngineState::give_up_step). A new engine with the new members goes on from the same
 // EngineState, with the same answers.

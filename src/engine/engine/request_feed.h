@@ -8,7 +8,7 @@
 // so that ranks that must schedule the same requests do so. A rank that schedules alone does not
 // wait for this agreement: it begins its own requests in the first iteration that sees them.
 //
-// Where the members of the group may change (transport/seat.h), a rank is not needed for all of the
+// Where the members of the group may change (group/seat.h), a rank is not needed for all of the
 // log: kMembers marks where an epoch begins in it. Commands after the mark are counted from there,
 // by all members alike. Those before it belong to an earlier epoch: what they did not agree on then
 // they need not agree on any more.

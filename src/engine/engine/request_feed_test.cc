@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/try.h"
-#include "transport/rank_processes.h"
+#include "group/rank_processes.h"
 #include "transport/rank_threads.h"
 
 namespace wideep::engine {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "group/running_ranks.h"
 #include "online/online_balancer.h"
 #include "run/background_watch.h"
-#include "transport/running_ranks.h"
 
 namespace wideep::run {
 
@@ -42,7 +42,7 @@ struct WeightsRead {
 };
 // All ranks have loaded their weights and accept requests.
 struct RanksReady {};
-// After a rank has died or returned: those that compute now (transport/members.h). All that they
+// After a rank has died or returned: those that compute now (group/members.h). All that they
 // sent before has been an event already.
 struct MembersChanged {
   uint32_t epoch = 0;

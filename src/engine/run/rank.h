@@ -4,8 +4,8 @@
 // runs it on the requests of its feed.
 #pragma once
 
+#include "group/seat.h"
 #include "run/run.h"
-#include "transport/seat.h"
 
 namespace wideep::run {
 

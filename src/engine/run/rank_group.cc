@@ -18,11 +18,11 @@
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "group/keeper.h"
+#include "group/rank_processes.h"
+#include "group/seat.h"
+#include "group/started_ranks.h"
 #include "run/rank.h"
-#include "transport/keeper.h"
-#include "transport/rank_processes.h"
-#include "transport/seat.h"
-#include "transport/started_ranks.h"
 
 namespace wideep::run {
 

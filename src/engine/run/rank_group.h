@@ -13,7 +13,7 @@
 // receive only StopRequested.
 //
 // With RunOptions::keeps_ranks, keep() forks the ranks and a process that gets the group as above,
-// and starts again ranks that die (transport/keeper.h). Over several nodes, keep_node() does that
+// and starts again ranks that die (group/keeper.h). Over several nodes, keep_node() does that
 // for the ranks of each other node.
 //
 // Thread safety: next() and result() belong to one thread; any thread may call the rest.
@@ -27,15 +27,15 @@
 #include <set>
 #include <vector>
 
+#include "group/kept_ranks.h"
+#include "group/node_client.h"
+#include "group/node_server.h"
 #include "run/background_watch.h"
 #include "run/event.h"
 #include "run/iteration_summary.h"
 #include "run/request_writer.h"
 #include "run/routed_experts.h"
 #include "run/run.h"
-#include "transport/kept_ranks.h"
-#include "transport/node_client.h"
-#include "transport/node_server.h"
 
 namespace wideep::run {
 
@@ -53,7 +53,7 @@ class RankGroup {
   // The same with ranks that may die. Calls `use` in a process of its own and returns what it has
   // returned. REQUIRES: the caller has started no other thread.
   // clients: the socket that listens for them, and what keeps their connections
-  // (transport/keeper.h).
+  // (group/keeper.h).
   struct Clients {
     int listener = -1;
     size_t most = 4096;  // connections at once

@@ -13,11 +13,11 @@
 
 #include "base/sha256.h"
 #include "engine/reporter.h"
+#include "group/members.h"
+#include "group/messenger.h"
 #include "run/event.h"
 #include "run/routed_experts.h"
 #include "run/run.h"
-#include "transport/members.h"
-#include "transport/messenger.h"
 
 namespace wideep::run {
 

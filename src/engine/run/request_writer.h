@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "engine/request_feed.h"
-#include "transport/message_pipe.h"
+#include "group/message_pipe.h"
 
 namespace wideep::run {
 

@@ -14,17 +14,17 @@
 
 #include "engine/scheduler_limits.h"
 #include "engine/speculation/speculation.h"
+#include "group/kept_seat.h"
+#include "group/started_ranks.h"
 #include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
 #include "run/online_parts.h"
 #include "run/profile.h"
 #include "run/statistics_recorder.h"
-#include "transport/kept_seat.h"
-#include "transport/started_ranks.h"
 
 namespace wideep::run {
 
-// Of a service over several nodes, each with a keeper of its own (transport/keeper.h).
+// Of a service over several nodes, each with a keeper of its own (group/keeper.h).
 struct KeptNodes {
   transport::NodePlace place;
   // What each node can have of some things → the least of all nodes. Collective over the nodes.

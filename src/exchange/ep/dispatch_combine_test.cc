@@ -22,7 +22,7 @@
 #include "ep/check_shapes.h"
 #include "ep/chunks.h"
 #include "ep/slot_choice.h"
-#include "transport/rank_processes.h"
+#include "group/rank_processes.h"
 #include "transport/rank_threads.h"
 
 namespace wideep::ep {

@@ -26,8 +26,6 @@
 
 #include "base/check.h"
 #include "base/shared_bytes.h"
-#include "transport/fault_drill.h"
-#include "transport/members.h"
 #include "transport/tcp.h"
 #include "wideep/status.h"
 
@@ -74,16 +72,21 @@ struct Failure {
   char text[kTextBytes] = {};
 };
 
+// Of the world, if it may lose ranks: messages about members have room for so many.
+inline constexpr int kMostRanks = 1024;
+// Counted over all processes of a service, each on its own (group/fault_drill.h).
+using StepCounters = std::array<std::atomic<uint32_t>, 16>;
+
 struct ControlPage {
   Failure failure;
   std::atomic<uint32_t> stop_requested{0};  // 1: ranks end after the current iteration
-  // 1: ranks leave their group after the current iteration, for other members (members.h).
+  // 1: ranks leave their group after the current iteration, for other members (group/members.h).
   std::atomic<uint32_t> change_requested{0};
   std::atomic<uint32_t> epoch{0};         // the last one that was formed
   std::atomic<uint32_t> broken_epoch{0};  // the last one that has lost a member
   // Of iterations, as the front counts them: its successor goes on (run/iteration_summary.h).
   std::atomic<int64_t> next_iteration{0};
-  FaultDrill::Counters drill_steps = {};
+  StepCounters drill_steps = {};
   // [ranks of the world] where those of the epoch listen for ranks of other nodes (tcp_link.h).
   std::array<PeerAddress, kMostRanks> addresses = {};
 };

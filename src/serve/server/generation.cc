@@ -27,8 +27,8 @@
 #include "engine/wire.h"
 #include "formats/base64.h"
 #include "formats/npy.h"
+#include "group/fault_drill.h"
 #include "tokenizer/utf8.h"
-#include "transport/fault_drill.h"
 
 namespace wideep::server {
 namespace {

@@ -16,9 +16,9 @@
 #include <span>
 #include <utility>
 
+#include "group/fault_drill.h"
 #include "server/api_error.h"
 #include "server/messages_reply.h"
-#include "transport/fault_drill.h"
 
 namespace wideep::server {
 namespace {

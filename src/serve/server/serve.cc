@@ -19,6 +19,7 @@
 
 #include "base/try.h"
 #include "formats/new_directories.h"
+#include "group/client_keeper.h"
 #include "run/iteration_log.h"
 #include "run/online_text.h"
 #include "run/plan_text.h"
@@ -26,7 +27,6 @@
 #include "server/chat_files.h"
 #include "server/grace.h"
 #include "server/open_files.h"
-#include "transport/client_keeper.h"
 
 namespace wideep::server {
 namespace {

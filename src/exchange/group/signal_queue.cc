@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "group/signal_queue.h"
+
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+namespace wideep::transport {
+
+SignalQueue::SignalQueue() {
+  // If SIGCHLD is ignored (inherited from the process that started this one), the kernel reaps
+  // children itself and their exit codes are lost.
+  struct sigaction child{};
+  child.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &child, &child_before_);
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  ::sigprocmask(SIG_BLOCK, &set, &before_);
+  fd_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+SignalQueue::~SignalQueue() {
+  ::close(fd_);
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  ::sigaction(SIGCHLD, &child_before_, nullptr);
+}
+
+int SignalQueue::next() const {
+  signalfd_siginfo info{};
+  return ::read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+void SignalQueue::become_child(pid_t parent) const {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);  // the parent died before prctl took effect
+  ::signal(SIGINT, SIG_IGN);
+  ::signal(SIGTERM, SIG_IGN);
+  ::signal(SIGPIPE, SIG_IGN);  // a write to a process that has ended fails instead
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+}  // namespace wideep::transport
