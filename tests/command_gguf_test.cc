@@ -14,7 +14,7 @@
 #include "command_server.h"
 #include "formats/files.h"
 #include "gguf_model.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/model_files.h"
 #include "model/tensor_list.h"
 #include "weights/weight_loader.h"

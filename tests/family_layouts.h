@@ -6,7 +6,7 @@
 #include <chrono>
 #include <memory>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "parallel/mapping.h"
 #include "restless_policy.h"
 #include "run/generate.h"

@@ -11,7 +11,7 @@
 
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "random_model.h"
 #include "restless_policy.h"
 #include "run/generate.h"

@@ -13,7 +13,7 @@
 #include "base/scratch_directory.h"
 #include "family_layouts.h"
 #include "generated.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "parallel/parallel_config.h"
 #include "random_model.h"
 

@@ -13,7 +13,7 @@
 
 #include "formats/files.h"
 #include "formats/safetensors.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/tensor_list.h"
 
 namespace wideep::tests {

@@ -13,7 +13,7 @@
 #include "commands.h"
 #include "compare_output.h"
 #include "formats/files.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "output_file.h"
 #include "planning.h"
 #include "run/memory_plan.h"

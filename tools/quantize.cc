@@ -18,7 +18,7 @@
 #include "formats/json_text.h"
 #include "held_out_text.h"
 #include "measure/score.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_tensors.h"
 #include "model/tensor_list.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "command_line/command_line.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "plan/model_plan.h"
 #include "plan/windowed_load.h"
 #include "simulate/hardware.h"

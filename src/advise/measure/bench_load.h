@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/weight_format.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "wideep/status.h"
 
 namespace wideep::measure {

@@ -23,7 +23,7 @@
 #include <memory>
 
 #include "kernels/weight_format.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/model_forms.h"
 
 namespace wideep::measure {

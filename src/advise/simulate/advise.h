@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "plan/model_plan.h"
 #include "simulate/serving_simulation.h"
 #include "simulate/step_cost.h"

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "run/iteration_summary.h"
 #include "run/run_view.h"
 #include "simulate/hardware.h"

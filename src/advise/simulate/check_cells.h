@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "measure/model_work.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "parallel/parallel_config.h"
 #include "plan/model_plan.h"
 #include "run/run_view.h"

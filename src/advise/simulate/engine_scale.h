@@ -14,7 +14,7 @@
 
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "plan/model_plan.h"
 #include "run/event.h"
 #include "run/run_view.h"

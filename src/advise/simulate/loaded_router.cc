@@ -10,7 +10,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "model/router.h"
+#include "model/parts/router.h"
 
 namespace wideep::simulate {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "plan/model_plan.h"
 #include "weights/random_tensors.h"
 

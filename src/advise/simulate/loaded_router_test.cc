@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-#include "model/router.h"
+#include "model/parts/router.h"
 #include "simulate/engine_scale.h"
 
 namespace wideep::simulate {

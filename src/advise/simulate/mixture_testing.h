@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 namespace wideep::simulate {
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "simulate/hardware.h"
 #include "simulate/layout.h"
 #include "simulate/workload.h"

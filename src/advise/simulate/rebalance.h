@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "plan/windowed_load.h"
 #include "simulate/hardware.h"
 #include "wideep/placement.h"

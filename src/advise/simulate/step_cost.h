@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "measure/model_work.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "simulate/exchange_cost.h"
 #include "simulate/expert_load.h"
 #include "simulate/layer_cost.h"

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "simulate/hardware.h"
 #include "simulate/layout.h"
 #include "simulate/workload.h"

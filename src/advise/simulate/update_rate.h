@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "plan/model_plan.h"
 #include "plan/windowed_load.h"
 #include "simulate/hardware.h"

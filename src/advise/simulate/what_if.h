@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "plan/model_plan.h"
 #include "simulate/advise.h"
 #include "simulate/hardware.h"

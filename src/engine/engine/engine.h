@@ -15,9 +15,9 @@
 // rows of the previous stage, and with m micro-batches in flight it receives the sampled tokens of
 // micro-batch n − m before it schedules micro-batch n. "All ranks" means all ranks of the stage.
 //
-// Ranks that compute one batch together (model/tensor_group.h) have the same requests, and schedule
-// and sample identically. Only the first of them reports sampled tokens; each of them reports the
-// routing of its own tokens.
+// Ranks that compute one batch together (model/parts/tensor_group.h) have the same requests, and
+// schedule and sample identically. Only the first of them reports sampled tokens; each of them
+// reports the routing of its own tokens.
 //
 // The group may get other members while requests run (group/seat.h). run() then returns
 // kMembersChange, between two iterations, or fails in the middle of one; what it has not computed

@@ -10,8 +10,8 @@
 #include <functional>
 #include <vector>
 
-#include "model/expert_slots.h"
-#include "model/moe.h"
+#include "model/parts/expert_slots.h"
+#include "model/parts/moe.h"
 #include "online/online_rank.h"
 
 namespace wideep::engine {

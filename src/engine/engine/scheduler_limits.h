@@ -40,7 +40,8 @@ struct SchedulerLimits {
   int most_evictions = 3;
   PromptBalance balance;
   bool reuse_pages = false;  // requests share pages with equal tokens
-  // The keys and values of a token depend on its role, prompt or generated (model/latent_form.h).
+  // The keys and values of a token depend on its role, prompt or generated
+  // (model/parts/latent_form.h).
   bool roles_differ = false;
 };
 

@@ -4,9 +4,9 @@
 // with equal tokens, and released.
 //
 // A sequence may share a page that holds the same tokens after the same prefix, of a prompt or
-// generated. If the two roles differ in bits (latent attention, model/latent_form.h), a page with
-// generated tokens may be shared only by sequences with a prompt of the same length, hence the same
-// prompt: the same request after a pause, or another request that generated the same tokens.
+// generated. If the two roles differ in bits (latent attention, model/parts/latent_form.h), a page
+// with generated tokens may be shared only by sequences with a prompt of the same length, hence the
+// same prompt: the same request after a pause, or another request that generated the same tokens.
 // Nothing else about a page depends on its request: not the batch, the chunks, or the rank that
 // computed it. A full page can be shared from the iteration that computes it on: within an
 // iteration, each layer writes all keys and values before any token attends to them.

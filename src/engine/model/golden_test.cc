@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "model/golden_testing.h"
-#include "model/latent_form.h"
+#include "model/parts/latent_form.h"
 
 namespace wideep::model {
 namespace {

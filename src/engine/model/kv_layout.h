@@ -21,7 +21,7 @@
 
 #include "base/dtype.h"
 #include "kernels/kv_page.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "parallel/mapping.h"
 
 namespace wideep::model {
@@ -41,9 +41,9 @@ struct KvLayout {
   std::vector<int> place;   // [layers.count()] of the layer among those with a cache
   int num_cached = 0;
 
-  // parts: the ranks that divide the heads among them (model/tensor_group.h). Each caches only its
-  // own heads; if there are more ranks than key-value heads, several cache the same head. Latents
-  // are cached by all of them.
+  // parts: the ranks that divide the heads among them (model/parts/tensor_group.h). Each caches
+  // only its own heads; if there are more ranks than key-value heads, several cache the same head.
+  // Latents are cached by all of them.
   KvLayout(const ModelConfig& config, Dtype cache_dtype, int parts = 1)
       : KvLayout(config, cache_dtype, {0, config.num_all_layers()}, parts) {}
   KvLayout(const ModelConfig& config, Dtype cache_dtype, parallel::LayerRange of_layers, int parts)

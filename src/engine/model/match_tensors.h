@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "weights/tensor_source.h"
 
 namespace wideep::model {

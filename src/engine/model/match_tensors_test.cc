@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config_testing.h"
+#include "model/config/config_testing.h"
 #include "model/tensor_list.h"
 #include "weights/checkpoint.h"
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "model/config.h"
-#include "model/mixer.h"
-#include "model/moe.h"
+#include "model/config/config.h"
+#include "model/parts/mixer.h"
+#include "model/parts/moe.h"
 #include "parallel/mapping.h"
 
 namespace wideep::model {

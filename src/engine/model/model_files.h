@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/gguf/gguf_tensors.h"
 #include "model/model_forms.h"
 #include "model/tensor_list.h"

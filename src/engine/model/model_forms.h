@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/tensor_list.h"
 #include "weights/expert_record.h"
 

@@ -5,12 +5,12 @@
 
 #include "base/numa.h"
 #include "base/try.h"
-#include "model/gated_delta_net.h"
-#include "model/grouped_query_attention.h"
-#include "model/latent_attention.h"
 #include "model/model.h"
-#include "model/norms.h"
-#include "model/short_convolution.h"
+#include "model/parts/gated_delta_net.h"
+#include "model/parts/grouped_query_attention.h"
+#include "model/parts/latent_attention.h"
+#include "model/parts/norms.h"
+#include "model/parts/short_convolution.h"
 
 namespace wideep::model {
 namespace {

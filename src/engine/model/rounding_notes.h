@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/model_forms.h"
 #include "weights/tensor_source.h"
 

@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "parallel/mapping.h"
 
 namespace wideep::model {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 namespace wideep::model {
 

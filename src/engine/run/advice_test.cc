@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "model/config_testing.h"
+#include "model/config/config_testing.h"
 
 namespace wideep::run {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/expert_slots.h"
+#include "model/parts/expert_slots.h"
 #include "run/run_plan.h"
 #include "transport/endpoint.h"
 

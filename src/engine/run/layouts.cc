@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "ep/strategy.h"
 #include "kernels/packed_matrix.h"
-#include "model/rank_experts.h"
+#include "model/parts/rank_experts.h"
 
 namespace wideep::run {
 

@@ -17,8 +17,8 @@
 #include "engine/speculation/speculation.h"
 #include "ep/buffer_layout.h"
 #include "kernels/weight_format.h"
-#include "model/moe_options.h"
-#include "model/tensor_group.h"
+#include "model/parts/moe_options.h"
+#include "model/parts/tensor_group.h"
 #include "parallel/parallel_config.h"
 #include "wideep/status.h"
 

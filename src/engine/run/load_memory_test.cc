@@ -14,7 +14,7 @@
 #include "base/proc_file.h"
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
-#include "model/config_testing.h"
+#include "model/config/config_testing.h"
 #include "model/model.h"
 #include "online/weight_updater.h"
 #include "run/memory_plan.h"

@@ -7,8 +7,8 @@
 
 #include "engine/page_pool.h"
 #include "kernels/packed_matrix.h"
-#include "model/compute.h"
 #include "model/kv_layout.h"
+#include "model/parts/compute.h"
 #include "model/state_layout.h"
 #include "model/tensor_list.h"
 #include "run/layouts.h"

@@ -18,7 +18,7 @@
 #include "base/scratch_directory.h"
 #include "kernels/coded_matrix.h"
 #include "kernels/packed_matrix.h"
-#include "model/config_testing.h"
+#include "model/config/config_testing.h"
 #include "model/model.h"
 #include "transport/endpoint.h"
 #include "weights/checkpoint.h"

@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/gguf.h"
-#include "model/perfect_router.h"
+#include "model/parts/perfect_router.h"
 #include "model/tensor_list.h"
 #include "parallel/initial_placement.h"
 #include "run/layouts.h"

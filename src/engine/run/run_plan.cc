@@ -15,7 +15,7 @@
 #include "base/content_hash.h"
 #include "base/try.h"
 #include "engine/page_pool.h"
-#include "model/latent_form.h"
+#include "model/parts/latent_form.h"
 #include "model/state_layout.h"
 #include "parallel/initial_placement.h"
 #include "plan/regroup.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ep/strategy.h"
-#include "model/config_testing.h"
+#include "model/config/config_testing.h"
 
 namespace wideep::run {
 namespace {

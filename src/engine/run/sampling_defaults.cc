@@ -27,7 +27,7 @@ using nlohmann::json;
 constexpr int kMostTokens = 1 << 24;
 constexpr double kAboveZero = std::numeric_limits<float>::min();
 
-// Those that change no text, or are read elsewhere (model/config_reader.cc).
+// Those that change no text, or are read elsewhere (model/config/config_reader.cc).
 constexpr std::string_view kWithoutEffect[] = {
     "_from_model_config",
     "assistant_confidence_threshold",

@@ -57,8 +57,8 @@ struct CpuRank {
   int rank;
 };
 
-// Combine::kReduced: what goes back for each received token, as model/expert_rows.cc makes it.
-// plain: the experts' results by entry.
+// Combine::kReduced: what goes back for each received token, as model/parts/expert_rows.cc makes
+// it. plain: the experts' results by entry.
 void sum_messages(const CpuRank& me, const std::vector<std::byte>& plain) {
   const size_t bytes = kernels::row_bytes(me.c.expert_format, me.c.hidden);
   for (const ep::ReceivedToken& token : me.exchange.received_tokens()) {

@@ -6,8 +6,8 @@
 //   result = encoded(Σ weights · results of the message's slots)
 //
 // in float32 in top-k order, one fused multiply-add each, rounded or coded once: the bits of the
-// CPU's reduced combine (model/expert_rows.cc). Experts have written plain results into a matrix,
-// in the order of the received rows.
+// CPU's reduced combine (model/parts/expert_rows.cc). Experts have written plain results into a
+// matrix, in the order of the received rows.
 //
 // A warp makes 256 values at a time, each lane 8 that follow one another. The row scale of nvfp4
 // needs all values of a row first: a warp has the whole row then, and sums it up twice.

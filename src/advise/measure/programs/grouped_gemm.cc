@@ -24,7 +24,7 @@
 #include "measure/bench_report.h"
 #include "measure/limits/limits.h"
 #include "measure/percentiles.h"
-#include "model/mlp.h"
+#include "model/parts/mlp.h"
 #include "weights/expert_record.h"
 
 namespace wideep {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "formats/files.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "run/layouts.h"
 #include "simulate/advise.h"
 #include "simulate/control_plane.h"

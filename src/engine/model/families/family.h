@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A family of models: a function that reads its config.json into a description of the parts
-// (model/config.h), with the names of its tensors. docs/models.md shows how to add one.
+// (model/config/config.h), with the names of its tensors. docs/models.md shows how to add one.
 //
 // The readers below are shared by families. They record errors in the document; after an error
 // values may be anything, so a family checks relations between them only `if (readable(root))`.
@@ -14,8 +14,8 @@
 
 #include "formats/json.h"
 #include "kernels/convolution.h"
-#include "model/config.h"
-#include "model/config_fields.h"
+#include "model/config/config.h"
+#include "model/config/config_fields.h"
 
 namespace wideep::model {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "formats/gguf.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "wideep/status.h"
 
 namespace wideep::model {

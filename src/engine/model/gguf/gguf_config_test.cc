@@ -9,7 +9,7 @@
 
 #include "formats/gguf_testing.h"
 #include "model/gguf/gguf_tensors.h"
-#include "model/rope.h"
+#include "model/parts/rope.h"
 
 namespace wideep::model {
 namespace {

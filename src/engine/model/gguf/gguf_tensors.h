@@ -22,7 +22,7 @@
 
 #include "formats/file_state.h"
 #include "formats/gguf.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/gguf/gguf_names.h"
 #include "weights/block_matrix.h"
 #include "weights/row_source.h"

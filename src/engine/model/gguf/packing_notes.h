@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/gguf/gguf_tensors.h"
 #include "model/model_forms.h"
 

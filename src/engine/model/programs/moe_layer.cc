@@ -20,7 +20,7 @@
 #include "base/try.h"
 #include "kernels/kernels.h"
 #include "model/model_forms.h"
-#include "model/moe.h"
+#include "model/parts/moe.h"
 #include "transport/rank_threads.h"
 #include "weights/checkpoint.h"
 

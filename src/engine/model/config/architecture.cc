@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/config/architecture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/printable.h"
+#include "base/spelling.h"
+
+namespace wideep::model {
+namespace {
+
+using formats::JsonObject;
+
+// The first of "architectures": the class that computes the checkpoint. An empty list says nothing.
+std::string architecture_class(const JsonObject& root) {
+  if (!root.has("architectures")) return "";
+  const nlohmann::json& list = root.raw().at("architectures");
+  if (list.is_array() && list.empty()) return "";
+  if (list.is_array() && list[0].is_string()) return list[0].get<std::string>();
+  root.complain("architectures", "expected a list that begins with a class name");
+  return "";
+}
+
+const Family* family_of_type(std::string_view model_type) {
+  const auto known = std::ranges::find(families(), model_type, &Family::model_type);
+  return known == families().end() ? nullptr : &*known;
+}
+
+// Whether the file, or the text model in it, speaks of experts.
+bool has_experts(const JsonObject& root) {
+  const auto speaks = [](const nlohmann::json& object) {
+    return std::ranges::any_of(object.items(), [](const auto& item) {
+      return item.key().find("expert") != std::string::npos ||
+             item.key().find("moe") != std::string::npos;
+    });
+  };
+  if (speaks(root.raw())) return true;
+  const auto text = root.raw().find("text_config");
+  return text != root.raw().end() && text->is_object() && speaks(*text);
+}
+
+// Why wideep does not compute it: the nearest of the reasons.
+std::string reason_against(const JsonObject& root, const std::string& name, bool by_class,
+                           const std::string& model_type) {
+  if (const std::string_view known = reason_for_refusal(name); !known.empty()) {
+    return std::string(known);
+  }
+  if (const std::string_view known = reason_for_refusal(model_type); !known.empty()) {
+    return fmt::format("{}: {}", base::printable(model_type), known);
+  }
+  if (const Family* family = family_of_type(model_type); by_class && family != nullptr) {
+    return fmt::format("of model_type {} wideep computes {}", family->model_type,
+                       family->class_name);
+  }
+  if (root.has("hidden_size") && !has_experts(root)) {
+    return "a model without experts; wideep serves Mixture-of-Experts models";
+  }
+  const auto begin_of = [&](std::string_view known) {
+    return std::string(by_class ? known.substr(0, known.find("For")) : known);
+  };
+  std::vector<std::string> names;
+  for (const Family& family : families()) {
+    names.push_back(begin_of(by_class ? family.class_name : family.model_type));
+  }
+  if (const auto close = base::closest_word(begin_of(name), names)) {
+    const auto index = static_cast<size_t>(std::ranges::find(names, *close) - names.begin());
+    const Family& family = families()[index];
+    return fmt::format("did you mean {}?", by_class ? family.class_name : family.model_type);
+  }
+  return "wideep does not know how it computes; docs/models.md says which families it does";
+}
+
+}  // namespace
+
+const Family* find_family(const JsonObject& root) {
+  const std::string class_name = architecture_class(root);
+  const std::string model_type = root.string_or("model_type", "");
+  for (const Family& known : families()) {
+    if (class_name.empty() ? model_type != known.model_type : class_name != known.class_name) {
+      continue;
+    }
+    check_text_model_type(root, known);
+    return &known;
+  }
+  const bool by_class = !class_name.empty() || model_type.empty();
+  const std::string& name = by_class ? class_name : model_type;
+  root.complain(by_class ? "architectures" : "model_type",
+                name.empty() ? "missing; expected a class name, such as MixtralForCausalLM"
+                             : fmt::format("{} is not supported: {}", base::printable(name),
+                                           reason_against(root, name, by_class, model_type)));
+  return nullptr;
+}
+
+void check_text_model_type(const JsonObject& text, const Family& family) {
+  const std::string model_type = text.string_or("model_type", "");
+  const Family* known = family_of_type(model_type);
+  if (model_type.empty() || (known != nullptr && known->read == family.read)) return;
+  text.complain("model_type",
+                fmt::format("expected {}, as architectures says, found {}; keys that the file does "
+                            "not have may mean something else there",
+                            family.model_type, base::printable(model_type)));
+}
+
+}  // namespace wideep::model

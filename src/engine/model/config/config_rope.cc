@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads the rotary parameters as transformers does: from rope_theta and rope_scaling (published
+// checkpoints), or from rope_parameters, which contains both (transformers 5).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/printable.h"
+#include "base/spelling.h"
+#include "model/config/config_fields.h"
+#include "model/families/family.h"
+
+namespace wideep::model {
+namespace {
+
+using formats::JsonObject;
+using Scaling = RopeConfig::Scaling;
+
+// theta must exceed 1: YaRN divides by its logarithm.
+constexpr formats::NumberRange kThetaRange = {.min = 2, .max = 1e12};
+constexpr formats::NumberRange kFactorRange = {.min = 1, .max = 1e6};
+constexpr formats::NumberRange kBetaRange = {.min = 1e-3, .max = 1e6};
+constexpr formats::NumberRange kScaleRange = {.min = 0, .max = 1e3};
+
+// Keys that are read with any kind of scaling, and keys that need linear or yarn.
+// "finetuned" of some YaRN models says how they were trained. Sections of positions (mrope) are
+// those of images; all positions of a text are equal.
+const std::vector<std::string> kCommonKeys = {
+    "rope_theta",    "rope_type",        "type", "partial_rotary_factor", "finetuned",
+    "mrope_section", "mrope_interleaved"};
+const std::vector<std::string> kScalingKeys = {
+    "attention_factor", "beta_fast",       "beta_slow", "factor",
+    "mscale",           "mscale_all_dim",  "truncate",  "original_max_position_embeddings",
+    "low_freq_factor",  "high_freq_factor"};
+
+bool is_one_of(const std::vector<std::string>& keys, const std::string& key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// To transformers these are errors, and not what absent keys are.
+void refuse_nulls(const JsonObject& rope) {
+  for (const char* key :
+       {"rope_type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings"}) {
+    if (is_null(rope, key)) rope.complain(key, "null: expected a value, or no such key");
+  }
+}
+
+// Refuses unknown keys, and keys that have no effect with this scaling.
+void refuse_other_keys(const JsonObject& rope, Scaling scaling) {
+  refuse_nulls(rope);
+  for (const std::string& key : rope.keys()) {
+    if (is_one_of(kCommonKeys, key) || !rope.has(key)) continue;
+    if (!is_one_of(kScalingKeys, key)) {
+      std::vector<std::string> known = kCommonKeys;
+      known.insert(known.end(), kScalingKeys.begin(), kScalingKeys.end());
+      rope.complain(key, "not a key of default, linear, llama3 or yarn rotary parameters" +
+                             base::did_you_mean(key, known));
+    } else if (scaling == Scaling::kNone) {
+      rope.complain(key,
+                    "expected rope_type linear, llama3 or yarn beside it, found default or none");
+    }
+  }
+}
+
+std::string scaling_name(const JsonObject& rope) {
+  const std::string type = rope.string_or("type", "default");
+  const std::string rope_type = rope.string_or("rope_type", type);
+  if (rope.has("type") && type != rope_type) {
+    rope.complain("type", fmt::format("expected rope_type's {}, found {}",
+                                      base::printable(rope_type), base::printable(type)));
+  }
+  return rope_type;
+}
+
+Scaling read_scaling(const JsonObject& rope) {
+  const std::string name = scaling_name(rope);
+  if (name == "default") return Scaling::kNone;
+  if (name == "linear") return Scaling::kLinear;
+  if (name == "yarn") return Scaling::kYarn;
+  if (name == "llama3") return Scaling::kLlama3;
+  rope.complain(rope.has("rope_type") ? "rope_type" : "type",
+                fmt::format("{} is not supported; supported: default, linear, llama3, yarn",
+                            base::printable(name)));
+  return Scaling::kNone;
+}
+
+// How much YaRN sharpens attention (arXiv:2309.00071, section 3.4), weighted as DeepSeek does.
+double yarn_mscale(double factor, double weight) {
+  return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
+}
+
+double yarn_attention_factor(const JsonObject& rope, double factor) {
+  if (rope.has("attention_factor")) {
+    return rope.number("attention_factor", {.min = 1e-6, .max = 1e6});
+  }
+  const double mscale = rope.number_or("mscale", 0, kScaleRange);
+  const double all_dim = rope.number_or("mscale_all_dim", 0, kScaleRange);
+  if (mscale == 0 || all_dim == 0) return yarn_mscale(factor, 1.0);
+  return yarn_mscale(factor, mscale) / yarn_mscale(factor, all_dim);
+}
+
+// The key outside rope_scaling has priority. The default is max_position_embeddings.
+int64_t read_original_positions(const JsonObject& root, const JsonObject& rope, int64_t positions) {
+  constexpr std::string_view kKey = "original_max_position_embeddings";
+  const formats::IntegerRange range = {.min = 1, .max = kMaxPositions};
+  return root.integer_or(kKey, rope.integer_or(kKey, positions, range), range);
+}
+
+// A null factor is the ratio of the contexts.
+double read_yarn_factor(const JsonObject& rope, const RopeConfig& config, int64_t positions) {
+  const auto found = rope.raw().find("factor");
+  if (found == rope.raw().end() || !found->is_null()) return rope.number("factor", kFactorRange);
+  const double factor =
+      static_cast<double>(positions) / static_cast<double>(config.original_max_position_embeddings);
+  if (factor >= kFactorRange.min) return factor;
+  rope.complain("factor", fmt::format("null means max_position_embeddings / "
+                                      "original_max_position_embeddings, which is {}; expected at "
+                                      "least 1",
+                                      factor));
+  return 1.0;
+}
+
+// A null or 0 means the default, as in transformers.
+double nonzero_or(const JsonObject& rope, std::string_view key, double by_default) {
+  if (rope.number_or(key, 0, {.min = 0, .max = kBetaRange.max}) == 0) return by_default;
+  return rope.number(key, kBetaRange);
+}
+
+void read_yarn(const JsonObject& root, const JsonObject& rope, int64_t positions,
+               RopeConfig* config) {
+  config->original_max_position_embeddings = read_original_positions(root, rope, positions);
+  config->factor = read_yarn_factor(rope, *config, positions);
+  config->attention_factor = yarn_attention_factor(rope, config->factor);
+  config->beta_fast = nonzero_or(rope, "beta_fast", config->beta_fast);
+  config->beta_slow = nonzero_or(rope, "beta_slow", config->beta_slow);
+  if (config->beta_fast < config->beta_slow) {
+    rope.complain("beta_fast", fmt::format("expected at least beta_slow {}, found {}",
+                                           config->beta_slow, config->beta_fast));
+  }
+  config->truncate = rope.boolean_or("truncate", !is_null(rope, "truncate"));
+}
+
+// As transformers' llama3: https://arxiv.org/abs/2407.21783 names the parameters.
+void read_llama3(const JsonObject& root, const JsonObject& rope, int64_t positions,
+                 RopeConfig* config) {
+  config->original_max_position_embeddings = read_original_positions(root, rope, positions);
+  config->factor = rope.number("factor", kFactorRange);
+  config->low_freq_factor = rope.number("low_freq_factor", kFactorRange);
+  config->high_freq_factor = rope.number("high_freq_factor", kFactorRange);
+  if (config->high_freq_factor < config->low_freq_factor) {
+    rope.complain("high_freq_factor",
+                  fmt::format("expected at least low_freq_factor {}, found {}",
+                              config->low_freq_factor, config->high_freq_factor));
+  }
+}
+
+// short_factor or long_factor: a positive number for each pair of rotated dimensions.
+std::vector<float> read_divisors(const JsonObject& rope, std::string_view key,
+                                 const ModelConfig& model) {
+  const int dim = model.is_mla() ? model.qk_rope_head_dim : model.grouped_query.rotary_dim;
+  const auto wrong = [&] {
+    rope.complain(key, fmt::format("expected a list of {} positive numbers", dim / 2));
+    return std::vector<float>();
+  };
+  if (!rope.has(key) || !rope.raw().at(std::string(key)).is_array()) return wrong();
+  std::vector<float> divisors;
+  for (const nlohmann::json& each : rope.raw().at(std::string(key))) {
+    const float divisor = each.is_number() ? each.get<float>() : 0.0f;
+    if (!(divisor > 0.0f) || !std::isfinite(divisor)) return wrong();
+    divisors.push_back(divisor);
+  }
+  return divisors.size() == static_cast<size_t>(dim / 2) ? divisors : wrong();
+}
+
+// longrope has divisors for short texts and for long ones. Those that are the same do not depend on
+// the length: `wideep quantize` writes the divisors of a GGUF file so.
+RopeConfig read_longrope(const JsonObject& rope, const ModelConfig& model) {
+  RopeConfig config;
+  const std::vector<std::string> known = {"short_factor", "long_factor", "factor",
+                                          "attention_factor", "original_max_position_embeddings"};
+  for (const std::string& key : rope.keys()) {
+    if (is_one_of(kCommonKeys, key) || is_one_of(known, key)) continue;
+    rope.complain(key, "not a key of longrope" + base::did_you_mean(key, known));
+  }
+  config.divisors = read_divisors(rope, "short_factor", model);
+  if (readable(rope) && read_divisors(rope, "long_factor", model) != config.divisors) {
+    rope.complain(
+        "long_factor",
+        "expected the numbers of short_factor; wideep computes no frequencies that depend "
+        "on the length of a text");
+  }
+  const auto original = static_cast<double>(
+      rope.integer("original_max_position_embeddings", {.min = 2, .max = kMaxPositions}));
+  const double factor = rope.number_or(
+      "factor", model.max_position_embeddings / std::max(original, 1.0), kScaleRange);
+  const double recommended =
+      factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(std::max(original, 2.0)));
+  config.attention_factor =
+      rope.number_or("attention_factor", recommended, {.min = 1e-6, .max = 1e6});
+  return config;
+}
+
+// Reads one of the two spellings, without theta.
+RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const ModelConfig& model) {
+  RopeConfig config;
+  if (rope.has("short_factor") && readable(rope) && scaling_name(rope) == "longrope") {
+    return read_longrope(rope, model);
+  }
+  config.scaling = read_scaling(rope);
+  refuse_other_keys(rope, config.scaling);
+  if (config.scaling == Scaling::kNone) return config;
+  if (config.scaling == Scaling::kLinear) {
+    config.factor = rope.number("factor", kFactorRange);
+  } else if (config.scaling == Scaling::kLlama3) {
+    read_llama3(root, rope, model.max_position_embeddings, &config);
+  } else {
+    read_yarn(root, rope, model.max_position_embeddings, &config);
+  }
+  if (model.is_mla()) {
+    const double all_dim = rope.number_or("mscale_all_dim", 0, kScaleRange);
+    const double mscale = all_dim == 0 ? 1.0 : yarn_mscale(config.factor, all_dim);
+    config.softmax_scale_multiplier = mscale * mscale;
+  }
+  return config;
+}
+
+std::optional<RopeConfig> read_spelling(const JsonObject& root, std::string_view key,
+                                        const ModelConfig& model) {
+  if (!root.has(key)) return std::nullopt;
+  return read_scaled(root, root.object(key), model);
+}
+
+// theta may be in several places, but must have the same value in all of them.
+double read_theta(const JsonObject& root, double by_default) {
+  std::optional<double> theta;
+  const auto also = [&](const JsonObject& object) {
+    if (!object.has("rope_theta")) return;
+    const double found = object.number("rope_theta", kThetaRange);
+    if (theta && *theta != found) {
+      object.complain("rope_theta", fmt::format("found {} and, elsewhere in the file, {}; give one",
+                                                found, *theta));
+    }
+    theta = found;
+  };
+  also(root);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (root.has(key)) also(root.object(key));
+  }
+  if (!theta && by_default > 0) return by_default;
+  return theta ? *theta : root.number("rope_theta", kThetaRange);
+}
+
+}  // namespace
+
+int usable_positions(const JsonObject& root, int positions) {
+  for (const char* spelling : {"rope_scaling", "rope_parameters"}) {
+    const auto found = root.raw().find(spelling);
+    if (found == root.raw().end() || !found->is_object()) continue;
+    const auto is = [&](const char* key, const char* word) {
+      const auto value = found->find(key);
+      return value != found->end() && *value == word;
+    };
+    const bool scales = is("rope_type", "yarn") || is("rope_type", "llama3") ||
+                        is("type", "yarn") || is("type", "llama3");
+    const nlohmann::json& original =
+        root.raw().value("original_max_position_embeddings", nlohmann::json()).is_null()
+            ? *found
+            : root.raw();
+    const auto number = [](const nlohmann::json& object, const char* key) {
+      const auto value = object.find(key);
+      return value != object.end() && value->is_number() ? value->get<double>() : 0.0;
+    };
+    const double scaled =
+        number(original, "original_max_position_embeddings") * number(*found, "factor");
+    if (!scales || !(scaled > positions) || scaled > static_cast<double>(kMaxPositions)) continue;
+    positions = static_cast<int>(scaled);
+  }
+  return positions;
+}
+
+RopeConfig read_rope(const JsonObject& root, const ModelConfig& config, double theta_by_default) {
+  const std::optional<RopeConfig> classic = read_spelling(root, "rope_scaling", config);
+  const std::optional<RopeConfig> newer = read_spelling(root, "rope_parameters", config);
+  if (classic && newer && *classic != *newer) {
+    root.complain("rope_scaling", "contradicts rope_parameters; give one of them");
+  }
+  RopeConfig rope = classic ? *classic : newer.value_or(RopeConfig{});
+  rope.theta = read_theta(root, theta_by_default);
+  return rope;
+}
+
+}  // namespace wideep::model

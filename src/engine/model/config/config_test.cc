@@ -1,0 +1,944 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/config/config.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/scratch_directory.h"
+#include "formats/files.h"
+#include "model/config/config_testing.h"
+
+namespace wideep::model {
+namespace {
+
+using nlohmann::json;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+ModelConfig read_golden(const std::string& model) {
+  Result<ModelConfig> config = read_model_config(golden_dir(model));
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return config.ok() ? *config : ModelConfig{};
+}
+
+std::vector<bool> moe_layers(const ModelConfig& config) {
+  std::vector<bool> layers;
+  for (const LayerConfig& layer : config.layers) layers.push_back(layer.is_moe);
+  return layers;
+}
+
+TEST(ModelConfig, DeepseekPlain) {
+  const ModelConfig config = read_golden("deepseek_plain");
+  EXPECT_EQ(config.family, "deepseek_v3");
+  EXPECT_TRUE(config.is_mla());
+  EXPECT_EQ(config.q_lora_rank, 0);
+  EXPECT_EQ(config.kv_lora_rank, 16);
+  EXPECT_EQ(config.shared_intermediate_size, 0);
+  EXPECT_THAT(moe_layers(config), ElementsAre(true, true));
+  EXPECT_EQ(config.num_moe_layers(), 2);
+  EXPECT_EQ(config.bos_token_id, 0);
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(1));
+}
+
+TEST(ModelConfig, DeepseekGroups) {
+  const ModelConfig config = read_golden("deepseek_groups");
+  EXPECT_EQ(config.q_lora_rank, 24);
+  EXPECT_EQ(config.shared_intermediate_size, config.moe_intermediate_size);
+  EXPECT_THAT(moe_layers(config), ElementsAre(false, true, true));
+  EXPECT_EQ(config.routing.method, RoutingMethod::kDeepseekV3);
+  EXPECT_EQ(config.routing.num_experts, 16);
+  EXPECT_EQ(config.routing.top_k, 4);
+  EXPECT_EQ(config.routing.num_groups, 4);
+  EXPECT_EQ(config.routing.top_k_groups, 2);
+  EXPECT_TRUE(config.routing.normalize);
+}
+
+TEST(ModelConfig, DeepseekOdd) {
+  const ModelConfig config = read_golden("deepseek_odd");
+  EXPECT_EQ(config.vocab_size, 97);
+  EXPECT_EQ(config.hidden_size, 44);
+  EXPECT_EQ(config.dense_intermediate_size, 52);
+  EXPECT_EQ(config.moe_intermediate_size, 20);
+  EXPECT_EQ(config.num_heads, 3);
+  EXPECT_EQ(config.qk_nope_head_dim, 20);
+  EXPECT_EQ(config.qk_rope_head_dim, 12);
+  EXPECT_EQ(config.v_head_dim, 14);
+  EXPECT_EQ(config.max_position_embeddings, 96);
+  EXPECT_FLOAT_EQ(config.rms_norm_eps, 1e-3f);
+  EXPECT_FLOAT_EQ(config.latent_norm_eps, 1e-6f);
+  EXPECT_FALSE(config.routing.normalize);
+  EXPECT_FLOAT_EQ(config.routing.scaling_factor, 2.5f);
+  EXPECT_FALSE(config.tie_word_embeddings);
+}
+
+TEST(ModelConfig, Qwen3) {
+  const ModelConfig gqa = read_golden("qwen3_gqa");
+  EXPECT_EQ(gqa.family, "qwen3_moe");
+  EXPECT_FALSE(gqa.is_mla());
+  EXPECT_EQ(gqa.num_heads, 4);
+  EXPECT_EQ(gqa.num_kv_heads, 2);
+  EXPECT_EQ(gqa.head_dim, 16);
+  EXPECT_EQ(gqa.routing.method, RoutingMethod::kRenormalize);
+  EXPECT_THAT(moe_layers(gqa), ElementsAre(true, true, true));
+  EXPECT_EQ(gqa.shared_intermediate_size, 0);
+
+  const ModelConfig mqa = read_golden("qwen3_mqa");
+  EXPECT_EQ(mqa.num_kv_heads, 1);
+  EXPECT_EQ(mqa.routing.method, RoutingMethod::kDefault);
+  EXPECT_TRUE(mqa.tie_word_embeddings);
+  EXPECT_THAT(moe_layers(mqa), ElementsAre(false, true, false, true));
+
+  const ModelConfig yarn = read_golden("qwen3_yarn");
+  EXPECT_EQ(yarn.head_dim, 20);
+  EXPECT_EQ(yarn.routing.num_experts, 12);
+  EXPECT_EQ(yarn.routing.top_k, 3);
+  EXPECT_THAT(moe_layers(yarn), ElementsAre(false, true));
+}
+
+TEST(ModelConfig, DefaultsOfAbsentKeys) {
+  json qwen3 = golden_json("qwen3_gqa");
+  for (const char* key : {"head_dim", "mlp_only_layers", "decoder_sparse_step", "eos_token_id",
+                          "bos_token_id", "tie_word_embeddings", "hidden_act", "dtype"}) {
+    qwen3.erase(key);
+  }
+  const Result<ModelConfig> config = parse(qwen3);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->head_dim, 8);  // hidden_size / num_attention_heads
+  EXPECT_EQ(config->num_moe_layers(), 3);
+  EXPECT_EQ(config->bos_token_id, -1);
+  EXPECT_TRUE(config->eos_token_ids.empty());
+}
+
+TEST(ModelConfig, ArchitectureFromModelTypeWhenNotListed) {
+  json config = golden_json("qwen3_gqa");
+  config.erase("architectures");
+  ASSERT_TRUE(parse(config).ok());
+  EXPECT_EQ(parse(config)->family, "qwen3_moe");
+  config["model_type"] = "gemma4";
+  EXPECT_THAT(complaint(config), StartsWith("config.json: model_type: gemma4 is not supported: "));
+  config.erase("model_type");
+  EXPECT_THAT(complaint(config), StartsWith("config.json: architectures: missing; expected "));
+}
+
+TEST(ModelConfig, ExpertsUnderEitherName) {
+  json config = golden_json("qwen3_gqa");
+  config.erase("num_experts");
+  EXPECT_EQ(complaint(config), "");
+  config["num_experts"] = 9;
+  EXPECT_EQ(complaint(config), "config.json: num_experts: expected num_local_experts 8, found 9");
+  config.erase("num_local_experts");
+  ASSERT_TRUE(parse(config).ok());
+  EXPECT_EQ(parse(config)->routing.num_experts, 9);
+}
+
+TEST(ModelConfig, EndTokens) {
+  json config = golden_json("qwen3_gqa");
+  config["eos_token_id"] = {5, 7};
+  ASSERT_TRUE(parse(config).ok());
+  EXPECT_THAT(parse(config)->eos_token_ids, ElementsAre(5, 7));
+}
+
+// Which the model cannot produce: "none", or of a larger vocabulary.
+TEST(ModelConfig, TokensOutsideTheVocabularyAreNamed) {
+  json config = golden_json("qwen3_gqa");
+  config["eos_token_id"] = {5, 96};
+  config["bos_token_id"] = -1;
+  const auto parsed = parse(config);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_THAT(parsed->eos_token_ids, ElementsAre(5));
+  EXPECT_EQ(parsed->bos_token_id, -1);
+  EXPECT_THAT(parsed->notes,
+              ElementsAre("config.json: bos_token_id: -1 is not a token of the model (0 to 95), so "
+                          "it has no effect",
+                          "config.json: eos_token_id: 96 is not a token of the model (0 to 95), so "
+                          "it has no effect"));
+  config["eos_token_id"] = 5.5;
+  EXPECT_THAT(complaint(config), HasSubstr("eos_token_id: expected an integer"));
+  config["eos_token_id"] = {1, "x"};
+  EXPECT_THAT(complaint(config), HasSubstr("eos_token_id[1]: expected an integer"));
+}
+
+class ModelDirectory : public testing::Test {
+ protected:
+  ModelDirectory() { write("config.json", golden_json("qwen3_gqa").dump()); }
+
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(scratch_.file(name)) << text;
+  }
+
+  const base::ScratchDirectory scratch_;
+  const std::string dir_ = scratch_.path();
+};
+
+TEST_F(ModelDirectory, GenerationConfigOverridesEndTokens) {
+  write("generation_config.json", R"({"eos_token_id": [3, 4], "temperature": 0.6})");
+  const Result<ModelConfig> config = read_model_config(dir_);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(3, 4));
+}
+
+TEST_F(ModelDirectory, GenerationConfigWithoutEndTokensChangesNothing) {
+  write("generation_config.json", R"({"temperature": 0.6, "eos_token_id": null})");
+  const Result<ModelConfig> config = read_model_config(dir_);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(1));
+}
+
+TEST_F(ModelDirectory, TokensOutsideTheVocabularyInGenerationConfig) {
+  write("generation_config.json", R"({"eos_token_id": [3, 1000], "bos_token_id": -1})");
+  const Result<ModelConfig> config = read_model_config(dir_);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(3));
+  EXPECT_THAT(config->notes,
+              ElementsAre(HasSubstr("generation_config.json: bos_token_id: -1 is not a token"),
+                          HasSubstr("generation_config.json: eos_token_id: 1000 is not a token")));
+  write("generation_config.json", R"({"eos_token_id": -1})");
+  EXPECT_TRUE(read_model_config(dir_)->eos_token_ids.empty());
+}
+
+TEST_F(ModelDirectory, ComplaintsNameTheFile) {
+  write("generation_config.json", R"({"eos_token_id": "end"})");
+  EXPECT_EQ(read_model_config(dir_).status().message(),
+            dir_ + "/generation_config.json: eos_token_id: expected an integer, found 'end'");
+  write("generation_config.json", "{");
+  EXPECT_THAT(read_model_config(dir_).status().message(), HasSubstr("generation_config.json"));
+  std::filesystem::remove(dir_ + "/config.json");
+  const Status missing = read_model_config(dir_).status();
+  EXPECT_EQ(missing.exit_code(), 2);
+  EXPECT_THAT(missing.message(), HasSubstr(dir_ + "/config.json"));
+}
+
+struct Refusal {
+  const char* model;
+  const char* key;
+  json value;  // a discarded value: the key is removed
+  const char* message;
+};
+
+const json kAbsent = json(json::value_t::discarded);
+
+// One wrong key each; the message follows "config.json: <key>: ".
+const std::vector<Refusal>& refusals() {
+  static const std::vector<Refusal> list = {
+      // Features.
+      {"qwen3_gqa", "hidden_act", "gelu", "expected silu, found gelu; wideep computes no other"},
+      {"qwen3_gqa", "mlp_bias", true, "expected false, found true; wideep computes no other"},
+      {"qwen3_gqa", "qkv_bias", true, "expected false, found true; wideep computes no other"},
+      {"qwen3_gqa", "use_qk_norm", false, "expected true, found false; wideep computes no other"},
+      {"qwen3_gqa", "shared_expert_intermediate_size", 64,
+       "expected an integer from 0 to 0, found 64"},
+      {"qwen3_gqa",
+       "layer_types",
+       {"full_attention", "sliding_attention", "full_attention"},
+       "expected only full_attention, found sliding_attention; wideep computes no other in this "
+       "family"},
+      {"deepseek_groups",
+       "quantization_config",
+       {{"quant_method", "hqq"}},
+       "quant_method hqq is not supported; supported: fp8, compressed-tensors, modelopt, mxfp4, "
+       "gptq, awq, auto-round"},
+      {"deepseek_groups", "scoring_func", "softmax",
+       "expected sigmoid, found softmax; wideep computes no other"},
+      {"deepseek_groups", "topk_method", "greedy",
+       "expected noaux_tc, found greedy; wideep computes no other"},
+      {"deepseek_groups", "moe_layer_freq", 2, "expected an integer from 1 to 1, found 2"},
+      {"deepseek_groups", "dtype", "float8_e4m3fn",
+       "expected bfloat16, float32 or float16, found float8_e4m3fn"},
+      {"deepseek_groups", "torch_dtype", "int8",
+       "expected bfloat16, float32 or float16, found int8"},
+      {"deepseek_groups", "architectures", 5, "expected a list that begins with a class name"},
+      // Sizes.
+      {"qwen3_gqa", "hidden_size", 0, "expected an integer from 1 to 65536, found 0"},
+      {"qwen3_gqa", "hidden_size", 32.5, "expected an integer from 1 to 65536, found 32.5"},
+      {"qwen3_gqa", "hidden_size", kAbsent, "missing; expected an integer from 1 to 65536"},
+      {"qwen3_gqa", "num_hidden_layers", 1025, "expected an integer from 1 to 1024, found 1025"},
+      {"qwen3_gqa", "vocab_size", 1 << 25,
+       "expected an integer from 1 to 16777216, found 33554432"},
+      {"qwen3_gqa", "max_position_embeddings", 1ll << 31,
+       "expected an integer from 1 to 2147483647, found 2147483648"},
+      {"qwen3_gqa", "num_experts", 5000, "expected an integer from 0 to 4096, found 5000"},
+      {"qwen3_gqa", "rms_norm_eps", 0.0, "expected a number from 1e-12 to 0.1, found 0.0"},
+      {"qwen3_gqa", "norm_topk_prob", kAbsent, "missing; expected true or false"},
+      {"qwen3_gqa", "layer_types", "full_attention", "expected a list of a word for each layer"},
+      // Fields that contradict each other.
+      {"qwen3_gqa", "num_key_value_heads", 3,
+       "expected a divisor of num_attention_heads 4, found 3"},
+      {"qwen3_gqa", "head_dim", 15, "expected an even size (rotary pairs), found 15"},
+      {"qwen3_gqa", "num_experts_per_tok", 9, "expected at most the 8 experts, found 9"},
+      {"qwen3_gqa", "decoder_sparse_step", 0, "expected an integer from 1 to 1024, found 0"},
+      {"deepseek_groups", "n_group", 3, "expected a divisor of n_routed_experts 16, found 3"},
+      {"deepseek_groups", "n_group", 16,
+       "expected groups of at least 2 of the 16 experts (a group is judged by its best two), found "
+       "16 groups"},
+      {"deepseek_groups", "topk_group", 5, "expected at most n_group 4, found 5"},
+      {"deepseek_groups", "num_experts_per_tok", 9,
+       "expected at most 8 (experts in topk_group 2 groups), found 9"},
+      {"deepseek_groups", "qk_rope_head_dim", 7, "expected an even size (rotary pairs), found 7"},
+      {"deepseek_groups", "head_dim", 16, "expected qk_rope_head_dim 8, found 16"},
+      {"deepseek_groups", "num_key_value_heads", 2,
+       "expected num_attention_heads 4 (latent attention shares no heads), found 2"},
+      {"deepseek_groups", "qk_head_dim", 99,
+       "expected qk_nope_head_dim + qk_rope_head_dim 24, found 99"},
+      {"deepseek_groups", "num_local_experts", 8, "expected n_routed_experts 16, found 8"},
+      {"deepseek_groups", "n_group", kAbsent, "missing; expected an integer from 1 to 4096"},
+      {"deepseek_groups", "routed_scaling_factor", -1.0,
+       "expected a number from 1e-06 to 1000000, found -1.0"},
+  };
+  return list;
+}
+
+TEST(ModelConfig, RefusesByName) {
+  for (const Refusal& refusal : refusals()) {
+    json config = golden_json(refusal.model);
+    config.erase(refusal.key);
+    if (std::string_view(refusal.key) == "num_experts") config.erase("num_local_experts");
+    if (!refusal.value.is_discarded()) config[refusal.key] = refusal.value;
+    EXPECT_EQ(complaint(config),
+              std::string("config.json: ") + refusal.key + ": " + refusal.message);
+    EXPECT_EQ(parse(config).status().exit_code(), 2);
+  }
+}
+
+TEST(ModelConfig, LayerTypesAgreeWithTheOtherKeys) {
+  json config = golden_json("deepseek_groups");  // layers: dense, MoE, MoE
+  config["mlp_layer_types"] = {"dense", "sparse", "sparse", "dense"};
+  EXPECT_EQ(complaint(config), "");
+  config["mlp_layer_types"] = {"dense", "dense", "sparse"};
+  EXPECT_EQ(complaint(config),
+            "config.json: mlp_layer_types[1]: expected sparse, as the other keys say, found dense");
+}
+
+// ---- what transformers runs, and what it means ----
+
+ModelConfig accepted(json config, const std::map<std::string, json>& changes) {
+  for (const auto& [key, value] : changes) config[key] = value;
+  const Result<ModelConfig> parsed = parse(config);
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return parsed.ok() ? *parsed : ModelConfig{};
+}
+
+TEST(ModelConfig, LayersBeyondTheLastHaveNoEffect) {
+  const json qwen3 = golden_json("qwen3_gqa");  // three layers
+  EXPECT_THAT(moe_layers(accepted(qwen3, {{"mlp_only_layers", {0, 3, 99, -1}}})),
+              ElementsAre(false, true, true));
+  const std::vector<std::string> longer = {"full_attention", "full_attention", "full_attention",
+                                           "sliding_attention"};
+  EXPECT_EQ(accepted(qwen3, {{"layer_types", longer}}).num_moe_layers(), 3);
+  EXPECT_EQ(
+      accepted(golden_json("deepseek_groups"), {{"first_k_dense_replace", 61}}).num_moe_layers(),
+      0);
+}
+
+TEST(ModelConfig, NoExpertsMeansDenseLayers) {
+  json config = golden_json("qwen3_gqa");
+  config.erase("num_local_experts");
+  const ModelConfig dense = accepted(config, {{"num_experts", 0}});
+  EXPECT_EQ(dense.num_moe_layers(), 0);
+  EXPECT_GT(dense.routing.num_experts, 0);
+}
+
+TEST(ModelConfig, WindowsOfQwen3) {
+  const json qwen3 = golden_json("qwen3_gqa");
+  const auto window = [&](const std::map<std::string, json>& changes) {
+    return accepted(qwen3, changes).layers.back().window;
+  };
+  EXPECT_EQ(window({{"sliding_window", 64}}), 0);
+  EXPECT_EQ(window({{"use_sliding_window", true}, {"sliding_window", 64}}), 64);
+  EXPECT_EQ(window({{"use_sliding_window", true}, {"sliding_window", nullptr}}), 0);
+}
+
+TEST(ModelConfig, BiasesOfQwen3) {
+  const GroupedQueryConfig attention =
+      accepted(golden_json("qwen3_gqa"), {{"attention_bias", true}}).grouped_query;
+  EXPECT_TRUE(attention.qkv_bias);
+  EXPECT_TRUE(attention.output_bias);
+}
+
+TEST(ModelConfig, OtherSpellings) {
+  const json qwen3 = golden_json("qwen3_gqa");
+  accepted(qwen3, {{"hidden_act", "swish"}});
+  for (const char* dtype :
+       {"auto", "torch.float32", "torch.bfloat16", "float64", "half", "double"}) {
+    accepted(qwen3, {{"dtype", dtype}});
+    accepted(qwen3, {{"torch_dtype", dtype}});
+  }
+  const json deepseek = golden_json("deepseek_groups");
+  const RoutingConfig one =
+      accepted(deepseek, {{"n_group", nullptr}, {"topk_group", nullptr}}).routing;
+  EXPECT_EQ(one.num_groups, 1);
+  EXPECT_EQ(one.top_k_groups, 1);
+}
+
+TEST(ModelConfig, UnknownKeysAreNamedInOneLine) {
+  const json qwen3 = golden_json("qwen3_gqa");
+  EXPECT_TRUE(accepted(qwen3, {{"router_aux_loss_coef", 0.1}, {"pad_token_id", 3}}).notes.empty());
+  EXPECT_THAT(accepted(qwen3, {{"kv_lora_rank", 3}, {"swiglu_limit", 7}, {"zzz", nullptr}}).notes,
+              ElementsAre("config.json: unknown keys without effect: kv_lora_rank, swiglu_limit"));
+}
+
+// Files of transformers and of this repository have no unknown keys.
+TEST(ModelConfig, NothingIsUnknownInTheGoldenModels) {
+  for (const char* model : {"deepseek_plain", "deepseek_groups", "deepseek_odd", "deepseek_yarn",
+                            "qwen3_gqa", "qwen3_mqa", "qwen3_yarn"}) {
+    EXPECT_THAT(read_golden(model).notes, testing::IsEmpty()) << model;
+  }
+}
+
+// Whatever the type of a value, the answer is a config or one line.
+// Python writes numbers that JSON does not have. They are read where nothing depends on them.
+TEST(ModelConfig, NumbersOfPython) {
+  const std::string config = golden_json("qwen3_gqa").dump();
+  const auto with = [&](const std::string& key) {
+    return parse_model_config("{" + key + ", " + config.substr(1), "config.json");
+  };
+  for (const char* number : {"NaN", "Infinity", "-Infinity"}) {
+    const auto parsed = with(std::string("\"embd_pdrop\": ") + number);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_THAT(parsed->notes, testing::IsEmpty());
+  }
+  json other = golden_json("qwen3_gqa");
+  other.erase("rms_norm_eps");
+  const std::string text = other.dump();
+  EXPECT_THAT(parse_model_config("{\"rms_norm_eps\": NaN, " + text.substr(1), "config.json")
+                  .status()
+                  .message(),
+              StartsWith("config.json: rms_norm_eps: expected a number"));
+}
+
+TEST(ModelConfig, SurvivesAnyValueOfAnyKey) {
+  std::vector<json> originals = {golden_json("deepseek_odd"), golden_json("qwen3_yarn")};
+  for (const std::string& family : small_families()) originals.push_back(small_json(family));
+  for (const json& original : originals) {
+    for (const auto& [key, value] : original.items()) {
+      for (const json& other : {json(nullptr), json(0), json(-1), json(1e300), json("x"),
+                                json::array(), json::array({nullptr}), json::object()}) {
+        json config = original;
+        config[key] = other;
+        const std::string message = complaint(config);
+        EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+      }
+    }
+  }
+}
+
+// ---- families ----
+
+TEST(Families, EverySmallModelIsRead) {
+  for (const std::string& family : small_families()) {
+    const Result<ModelConfig> config = parse(small_json(family));
+    ASSERT_TRUE(config.ok()) << family << ": " << config.status().message();
+    EXPECT_EQ(config->family, family);
+    EXPECT_THAT(config->notes, testing::IsEmpty()) << family;
+  }
+}
+
+// A family, changes of its small model, and the message after "config.json: ".
+struct FamilyRefusal {
+  const char* family;
+  std::map<std::string, json> changes;
+  const char* message;
+};
+
+TEST(Families, RefuseByName) {
+  const FamilyRefusal all[] = {
+      {"deepseek_v2",
+       {{"topk_method", "noaux_tc"}},
+       "topk_method: expected greedy or group_limited_greedy, found noaux_tc"},
+      {"deepseek_v2",
+       {{"scoring_func", "sigmoid"}},
+       "scoring_func: expected softmax, found sigmoid; wideep computes no other"},
+      {"deepseek_v2",
+       {{"topk_method", "group_limited_greedy"}, {"n_group", 3}},
+       "n_group: expected a divisor of n_routed_experts 8, found 3"},
+      {"deepseek_v32",
+       {{"q_lora_rank", nullptr}},
+       "q_lora_rank: missing; the indexer's queries are made from its latent"},
+      {"deepseek_v32",
+       {{"index_head_dim", 4}},
+       "index_head_dim: expected at least qk_rope_head_dim 8, found 4"},
+      {"deepseek_v32",
+       {{"rope_interleave", false}},
+       "rope_interleave: expected true, found false; wideep computes no other"},
+      {"deepseek_v32",
+       {{"layer_types", {"full_attention", "full_attention"}}},
+       "layer_types: expected only indexed_attention, found full_attention; wideep computes no "
+       "other in this family"},
+      {"ernie4_5_moe",
+       {{"use_bias", true}},
+       "use_bias: expected false, found true; wideep computes no other"},
+      {"ernie4_5_moe", {{"moe_k", 9}}, "moe_k: expected at most the 8 experts, found 9"},
+      {"glm4_moe",
+       {{"partial_rotary_factor", 0.25}},
+       "partial_rotary_factor: expected a share that makes an even number of the 12 dimensions of "
+       "a head, found 0.25"},
+      {"glm_moe_dsa",
+       {{"indexer_types", {"shared", "full"}}},
+       "indexer_types[0]: expected full (no layer before it), found shared"},
+      {"glm_moe_dsa",
+       {{"indexer_types", {"full", "half"}}},
+       "indexer_types[1]: expected full or shared, found half"},
+      {"glm_moe_dsa",
+       {{"index_topk_pattern", "F"}},
+       "index_topk_pattern: expected one of full or shared for each of the 2 layers, found 1"},
+      {"gpt_oss",
+       {{"experts_per_token", 3}},
+       "experts_per_token: expected num_experts_per_tok 2, found 3"},
+      {"gpt_oss",
+       {{"initial_context_length", 2048}},
+       "initial_context_length: expected original_max_position_embeddings 4096, found 2048"},
+      {"gpt_oss",
+       {{"layer_types", {"full_attention", "chunked_attention"}}},
+       "layer_types[1]: expected sliding_attention or full_attention, found chunked_attention"},
+      {"gpt_oss",
+       {{"layer_types", {"full_attention"}}},
+       "layer_types: expected a word for each of the 2 layers, found 1"},
+      {"gpt_oss",
+       {{"architectures", {"GptOssForCausalLM"}}, {"model_type", "mixtral"}},
+       "model_type: expected gpt_oss, as architectures says, found mixtral; keys that the file "
+       "does "
+       "not have may mean something else there"},
+      {"granitemoe",
+       {{"attention_multiplier", 0}},
+       "attention_multiplier: expected a number from 1e-06 to 1000000, found 0"},
+      {"hunyuan_v1_moe",
+       {{"moe_topk", {2, 3}}},
+       "moe_topk[1]: expected 2, as in the first layer, found 3; wideep computes only equal "
+       "layers"},
+      {"hunyuan_v1_moe",
+       {{"num_shared_expert", {2, 2}}},
+       "num_shared_expert: expected a shared MLP of one expert's size, 1, found 2"},
+      {"hunyuan_v1_moe",
+       {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}},
+       "rope_scaling.alpha: missing; wideep computes no dynamic scaling without it"},
+      {"hunyuan_v1_moe",
+       {{"rope_scaling", {{"type", "dynamic"}, {"alpha", 2.0}, {"beta", 1}}}},
+       "rope_scaling.beta: not a key of Hunyuan's dynamic rotary parameters"},
+      {"hunyuan_v1_moe",
+       {{"use_cla", true}},
+       "use_cla: expected false, found true; wideep computes no other"},
+      {"lfm2_moe",
+       {{"layer_types", nullptr}},
+       "layer_types: missing; expected conv or full_attention for each layer"},
+      {"lfm2_moe",
+       {{"layer_types", {"conv", "mamba"}}},
+       "layer_types[1]: expected conv or full_attention, found mamba"},
+      {"llama4_text",
+       {{"num_experts_per_tok", 2}},
+       "num_experts_per_tok: expected 1 (an expert's input is multiplied by its weight, which "
+       "wideep computes for one expert per token), found 2"},
+      {"llama4_text",
+       {{"no_rope_layers", {1}}},
+       "no_rope_layers: expected 0 or 1 for each of the 2 layers, found 1"},
+      {"llama4_text",
+       {{"attention_chunk_size", nullptr},
+        {"layer_types", {"chunked_attention", "full_attention"}}},
+       "attention_chunk_size: null; layer_types has layers of chunked_attention"},
+      {"minimax_m2",
+       {{"rotary_dim", 6}, {"partial_rotary_factor", 1.0}},
+       "rotary_dim: expected head_dim · partial_rotary_factor 8, found 6"},
+      {"olmoe",
+       {{"rope_scaling", {{"partial_rotary_factor", 0.5}}}},
+       "rope_scaling.partial_rotary_factor: found 0.5, but 8 of the 8 dimensions of a head are "
+       "rotated (by the other keys, or by the family)"},
+      {"minimax_m2",
+       {{"use_routing_bias", false}},
+       "use_routing_bias: expected true, found false; wideep computes no other"},
+      {"mixtral",
+       {{"hidden_act", "gelu"}},
+       "hidden_act: expected silu, found gelu; wideep computes no other"},
+      {"olmoe",
+       {{"clip_qkv", -1.0}},
+       "clip_qkv: expected a number from 1e-06 to 1000000, found -1.0"},
+      {"qwen2_moe",
+       {{"layer_types", {"sliding_attention", "full_attention"}}},
+       "use_sliding_window: expected true, because layer_types has layers of sliding_attention, "
+       "found false"},
+      {"qwen2_moe",
+       {{"shared_expert_intermediate_size", nullptr}},
+       "shared_expert_intermediate_size: missing; expected an integer from 1 to 1048576"},
+      {"qwen3_next",
+       {{"linear_num_value_heads", 3}},
+       "linear_num_value_heads: expected a multiple of linear_num_key_heads 2, found 3"},
+      {"qwen3_next",
+       {{"layer_types", {"linear_attention"}}},
+       "layer_types: expected a word for each of the 2 layers, found 1"},
+      {"qwen3_5_moe_text",
+       {{"norm_topk_prob", false}},
+       "norm_topk_prob: expected true, found false; wideep computes no other"},
+      {"qwen3_5_moe_text",
+       {{"mlp_only_layers", {0}}},
+       "mlp_only_layers: expected no layers (all are MoE layers), found some"},
+  };
+  for (const FamilyRefusal& refusal : all) {
+    json config = small_json(refusal.family);
+    for (const auto& [key, value] : refusal.changes) config[key] = value;
+    EXPECT_EQ(complaint(config), std::string("config.json: ") + refusal.message) << refusal.family;
+  }
+}
+
+TEST(Families, DeepseekV4IsRefusedWithItsReason) {
+  for (const json& config :
+       {json{{"architectures", {"DeepseekV4ForCausalLM"}}}, json{{"model_type", "deepseek_v4"}}}) {
+    EXPECT_THAT(complaint(config), HasSubstr(" is not supported: it needs compressed attention, "
+                                             "hyper-connections, hash routing"));
+  }
+}
+
+std::vector<int> windows(const ModelConfig& config) {
+  std::vector<int> all;
+  for (const LayerConfig& layer : config.layers) all.push_back(layer.window);
+  return all;
+}
+
+TEST(Families, Windows) {
+  EXPECT_THAT(windows(accepted(small_json("mixtral"), {{"sliding_window", 9}})), ElementsAre(9, 9));
+  EXPECT_THAT(windows(*parse(small_json("gpt_oss"))), ElementsAre(128, 0));
+  EXPECT_THAT(windows(accepted(small_json("gpt_oss"),
+                               {{"layer_types", {"full_attention", "sliding_attention"}},
+                                {"sliding_window", 5}})),
+              ElementsAre(0, 5));
+  const json qwen2 = small_json("qwen2_moe");
+  EXPECT_THAT(windows(accepted(qwen2, {{"sliding_window", 9}})), ElementsAre(0, 0));
+  EXPECT_THAT(windows(accepted(qwen2, {{"use_sliding_window", true}})), ElementsAre(4096, 0));
+  EXPECT_THAT(windows(accepted(qwen2, {{"use_sliding_window", true}, {"max_window_layers", 0}})),
+              ElementsAre(0, 0));
+}
+
+TEST(Families, LayersOfLlama4) {
+  const ModelConfig plain =
+      accepted(small_json("llama4_text"), {{"num_hidden_layers", 4}, {"attention_chunk_size", 16}});
+  for (int i = 0; i < 4; ++i) {
+    const LayerConfig& layer = plain.layers[static_cast<size_t>(i)];
+    EXPECT_EQ(layer.rotates, i != 3);
+    EXPECT_EQ(layer.chunk, i != 3 ? 16 : 0);
+    EXPECT_TRUE(layer.is_moe);
+  }
+  const json small = small_json("llama4_text");
+  EXPECT_THAT(moe_layers(accepted(small, {{"interleave_moe_layer_step", 2}})),
+              ElementsAre(false, true));
+  EXPECT_THAT(moe_layers(accepted(small, {{"moe_layers", {0, 7}}})), ElementsAre(true, false));
+  EXPECT_EQ(accepted(small, {{"attention_chunk_size", nullptr}}).layers[0].chunk, 0);
+  EXPECT_FALSE(accepted(small, {{"no_rope_layers", {0, 1}}}).layers[0].rotates);
+  EXPECT_EQ(accepted(small, {{"attn_temperature_tuning", false}}).grouped_query.temperature, 0.0f);
+  EXPECT_FLOAT_EQ(parse(small)->grouped_query.temperature, 0.1f);
+  EXPECT_FLOAT_EQ(accepted(small, {{"attn_temperature_tuning", 4}}).grouped_query.temperature,
+                  0.1f);
+  EXPECT_EQ(accepted(small, {{"use_qk_norm", false}}).grouped_query.norm,
+            GroupedQueryConfig::Norm::kNone);
+}
+
+TEST(Families, MoreIndexedPositionsThanThereAreChooseAll) {
+  const ModelConfig config = accepted(small_json("deepseek_v32"), {{"index_topk", 2147483647}});
+  EXPECT_EQ(config.indexer.top_k, config.max_position_embeddings);
+}
+
+TEST(Families, LayersThatShareAnIndexOfGlm5) {
+  const auto sharing = [](const std::map<std::string, json>& changes) {
+    std::vector<bool> all;
+    json config = small_json("glm_moe_dsa");
+    config["num_hidden_layers"] = 6;
+    for (const LayerConfig& layer : accepted(config, changes).layers) {
+      all.push_back(layer.shares_index);
+    }
+    return all;
+  };
+  EXPECT_THAT(sharing({}), Each(false));
+  EXPECT_THAT(sharing({{"index_topk_freq", 3}}),
+              ElementsAre(false, false, true, true, false, true));
+  EXPECT_THAT(sharing({{"index_topk_freq", 2}, {"index_skip_topk_offset", 4}}),
+              ElementsAre(false, false, false, false, true, false));
+  EXPECT_THAT(sharing({{"index_topk_pattern", "FSSFSF"}, {"index_topk_freq", 2}}),
+              ElementsAre(false, true, true, false, true, false));
+}
+
+TEST(Families, LayersOfErnie) {
+  const json ernie = small_json("ernie4_5_moe");
+  EXPECT_THAT(moe_layers(*parse(ernie)), ElementsAre(false, true));
+  EXPECT_THAT(moe_layers(accepted(ernie, {{"num_hidden_layers", 5},
+                                          {"moe_layer_interval", 2},
+                                          {"moe_layer_end_index", 2}})),
+              ElementsAre(false, true, false, false, false));
+  EXPECT_TRUE(parse(ernie)->tie_word_embeddings);
+  EXPECT_FALSE(accepted(ernie, {{"tie_word_embeddings", false}}).tie_word_embeddings);
+}
+
+TEST(Families, MixersOfQwen3NextAndLfm2) {
+  const auto mixers = [](const ModelConfig& config) {
+    std::vector<LayerConfig::Mixer> all;
+    for (const LayerConfig& layer : config.layers) all.push_back(layer.mixer);
+    return all;
+  };
+  using enum LayerConfig::Mixer;
+  EXPECT_THAT(mixers(accepted(small_json("qwen3_next"), {{"num_hidden_layers", 5}})),
+              ElementsAre(kDeltaNet, kDeltaNet, kDeltaNet, kAttention, kDeltaNet));
+  EXPECT_THAT(mixers(accepted(small_json("qwen3_5_moe_text"), {{"full_attention_interval", 2}})),
+              ElementsAre(kDeltaNet, kAttention));
+  EXPECT_THAT(mixers(*parse(small_json("lfm2_moe"))), ElementsAre(kConvolution, kAttention));
+  EXPECT_TRUE(parse(small_json("lfm2_moe"))->tie_word_embeddings);
+  EXPECT_FALSE(accepted(small_json("lfm2_moe"), {{"tie_embedding", false}}).tie_word_embeddings);
+}
+
+// mlp_layer_types decides in families that transformers reads so.
+TEST(Families, DenseLayersByWord) {
+  for (const char* family : {"glm4_moe_lite", "deepseek_v32", "glm_moe_dsa"}) {
+    EXPECT_THAT(
+        moe_layers(accepted(small_json(family), {{"mlp_layer_types", {"sparse", "dense"}}})),
+        ElementsAre(true, false))
+        << family;
+  }
+}
+
+TEST(Families, OptionsOfAttention) {
+  using Norm = GroupedQueryConfig::Norm;
+  const GroupedQueryConfig olmoe =
+      accepted(small_json("olmoe"), {{"clip_qkv", 8.0}, {"attention_bias", true}}).grouped_query;
+  EXPECT_EQ(olmoe.norm, Norm::kAllHeads);
+  EXPECT_EQ(olmoe.clip, 8.0f);
+  EXPECT_TRUE(olmoe.output_bias);
+  const GroupedQueryConfig glm =
+      accepted(small_json("glm4_moe"), {{"use_qk_norm", true}, {"attention_bias", true}})
+          .grouped_query;
+  EXPECT_EQ(glm.norm, Norm::kHead);
+  EXPECT_EQ(glm.rotary_dim, 6);
+  EXPECT_TRUE(glm.qkv_bias);
+  EXPECT_FALSE(glm.output_bias);
+  const GroupedQueryConfig minimax =
+      accepted(small_json("minimax_m2"), {{"rotary_dim", 4}}).grouped_query;
+  EXPECT_EQ(minimax.norm, Norm::kAllHeads);
+  EXPECT_EQ(minimax.rotary_dim, 4);
+  const GroupedQueryConfig hunyuan = parse(small_json("hunyuan_v1_moe"))->grouped_query;
+  EXPECT_TRUE(hunyuan.norm_after_rotation);
+  EXPECT_FALSE(hunyuan.norm_rotated_only);
+  EXPECT_TRUE(parse(small_json("qwen2_moe"))->grouped_query.qkv_bias);
+  EXPECT_TRUE(parse(small_json("gpt_oss"))->grouped_query.sinks);
+  EXPECT_TRUE(parse(small_json("qwen3_next"))->grouped_query.output_gate);
+  EXPECT_FALSE(parse(small_json("glm_moe_dsa"))->indexer.rotates_interleaved ==
+               parse(small_json("deepseek_v32"))->indexer.rotates_interleaved);
+}
+
+TEST(Families, ScalesOfGranite) {
+  const ModelConfig config =
+      accepted(small_json("granitemoeshared"), {{"embedding_multiplier", 12.0},
+                                                {"residual_multiplier", 0.22},
+                                                {"attention_multiplier", 0.0156},
+                                                {"logits_scaling", 8.0},
+                                                {"shared_intermediate_size", 20}});
+  EXPECT_EQ(config.embedding_scale, 12.0f);
+  EXPECT_EQ(config.residual_scale, 0.22f);
+  EXPECT_EQ(config.grouped_query.scale, 0.0156f);
+  EXPECT_EQ(config.logits_scale, 0.125f);
+  EXPECT_EQ(config.shared_intermediate_size, 20);
+  EXPECT_EQ(parse(small_json("granitemoe"))->grouped_query.scale, 1.0f);
+}
+
+TEST(Families, Routing) {
+  const auto method = [](const char* family) { return parse(small_json(family))->routing.method; };
+  EXPECT_EQ(method("deepseek_v2"), RoutingMethod::kDeepseekV2);
+  EXPECT_EQ(method("glm4_moe"), RoutingMethod::kDeepseekV3);
+  EXPECT_EQ(method("llama4_text"), RoutingMethod::kLlama4);
+  EXPECT_EQ(method("minimax_m2"), RoutingMethod::kMinimax2);
+  EXPECT_EQ(method("ernie4_5_moe"), RoutingMethod::kErnie);
+  EXPECT_EQ(method("olmoe"), RoutingMethod::kDefault);
+  EXPECT_EQ(method("qwen2_moe"), RoutingMethod::kDefault);
+  for (const char* family :
+       {"mixtral", "gpt_oss", "granitemoe", "hunyuan_v1_moe", "qwen3_next", "qwen3_5_moe_text"}) {
+    EXPECT_EQ(method(family), RoutingMethod::kRenormalize) << family;
+  }
+  const RoutingConfig lfm2 =
+      accepted(small_json("lfm2_moe"), {{"use_expert_bias", false}, {"routed_scaling_factor", 2.0}})
+          .routing;
+  EXPECT_EQ(lfm2.method, RoutingMethod::kDeepseekV3);
+  EXPECT_FALSE(lfm2.selection_bias);
+  EXPECT_EQ(lfm2.epsilon, 1e-6f);
+  EXPECT_EQ(lfm2.scaling_factor, 2.0f);
+  EXPECT_EQ(accepted(small_json("ernie4_5_moe"), {{"moe_norm_min", 0.5}}).routing.epsilon, 0.5f);
+  // DeepSeek-V2 never divides by the sum, whatever the file says.
+  const ModelConfig v2 = accepted(small_json("deepseek_v2"), {{"norm_topk_prob", true}});
+  EXPECT_FALSE(v2.routing.normalize);
+  EXPECT_THAT(v2.notes, ElementsAre(HasSubstr("norm_topk_prob: true has no effect")));
+}
+
+TEST(Families, PublishedNames) {
+  const auto first = [](const char* family, const std::string& name) {
+    return parse(small_json(family))->tensor_names.published("model.layers.1." + name).front().name;
+  };
+  const std::string expert = "mlp.experts.3.up_proj.weight";
+  EXPECT_EQ(first("mixtral", expert), "model.layers.1.block_sparse_moe.experts.3.w3.weight");
+  EXPECT_EQ(first("minimax_m2", "mlp.gate.e_score_correction_bias"),
+            "model.layers.1.block_sparse_moe.e_score_correction_bias");
+  EXPECT_EQ(first("gpt_oss", "mlp.gate.bias"), "model.layers.1.mlp.router.bias");
+  EXPECT_EQ(first("granitemoe", expert), "model.layers.1.block_sparse_moe.input_linear.weight");
+  EXPECT_EQ(first("granitemoeshared", "mlp.shared_experts.up_proj.weight"),
+            "model.layers.1.shared_mlp.input_linear.weight");
+  EXPECT_EQ(first("ernie4_5_moe", "mlp.gate.e_score_correction_bias"),
+            "model.layers.1.mlp.moe_statics.e_score_correction_bias");
+  EXPECT_EQ(first("hunyuan_v1_moe", "mlp.gate.weight"), "model.layers.1.mlp.gate.wg.weight");
+  EXPECT_EQ(first("hunyuan_v1_moe", "self_attn.q_norm.weight"),
+            "model.layers.1.self_attn.query_layernorm.weight");
+  EXPECT_EQ(first("lfm2_moe", "post_attention_layernorm.weight"), "model.layers.1.ffn_norm.weight");
+  EXPECT_EQ(first("lfm2_moe", "mlp.gate.e_score_correction_bias"),
+            "model.layers.1.feed_forward.expert_bias");
+  EXPECT_EQ(first("lfm2_moe", "mlp.down_proj.weight"), "model.layers.1.feed_forward.w2.weight");
+  EXPECT_EQ(first("llama4_text", "mlp.gate.weight"), "model.layers.1.feed_forward.router.weight");
+  EXPECT_EQ(first("llama4_text", "mlp.shared_experts.up_proj.weight"),
+            "model.layers.1.feed_forward.shared_expert.up_proj.weight");
+  EXPECT_EQ(first("llama4_text", "mlp.up_proj.weight"),
+            "model.layers.1.feed_forward.up_proj.weight");
+  EXPECT_EQ(first("qwen2_moe", "mlp.shared_experts.up_proj.weight"),
+            "model.layers.1.mlp.shared_expert.up_proj.weight");
+}
+
+// What transformers computes of a file that leaves keys out.
+TEST(Families, NormsAndThetaByDefault) {
+  const ModelConfig gpt = *parse(small_json("gpt_oss"));
+  EXPECT_EQ(gpt.rms_norm_eps, 1e-5f);
+  EXPECT_EQ(gpt.rope.scaling, RopeConfig::Scaling::kYarn);
+  EXPECT_EQ(gpt.rope.factor, 32.0);
+  EXPECT_FALSE(gpt.rope.truncate);
+  EXPECT_DOUBLE_EQ(gpt.rope.attention_factor, 1.3465735902799727);
+  const std::pair<const char*, double> thetas[] = {
+      {"mixtral", 1e6}, {"gpt_oss", 150000},   {"minimax_m2", 5e6}, {"llama4_text", 5e5},
+      {"olmoe", 1e4},   {"ernie4_5_moe", 5e5}, {"lfm2_moe", 1e6},   {"qwen3_next", 1e4}};
+  for (const auto& [family, theta] : thetas) {
+    EXPECT_EQ(parse(small_json(family))->rope.theta, theta) << family;
+  }
+}
+
+// theta · alpha^(d / (d − 2)), d = 8.
+TEST(Families, AlphaOfHunyuanIsALargerTheta) {
+  json config = small_json("hunyuan_v1_moe");
+  config["rope_scaling"] = {{"type", "dynamic"}, {"alpha", 1000.0}, {"factor", 1.0}};
+  EXPECT_DOUBLE_EQ(accepted(config, {}).rope.theta, 1e8);
+  EXPECT_EQ(accepted(config, {}).rope.scaling, RopeConfig::Scaling::kNone);
+  config["rope_theta"] = 500;
+  EXPECT_DOUBLE_EQ(accepted(config, {}).rope.theta, 5e6);
+  config["rope_scaling"]["rope_theta"] = 400;
+  EXPECT_EQ(complaint(config),
+            "config.json: rope_scaling.rope_theta: found 400 and, elsewhere in the file, 500; give "
+            "one");
+}
+
+// ---- quantisation ----
+
+struct Quantization {
+  json config;
+  kernels::WeightFormat format;
+};
+
+TEST(Config, QuantizationsThatAreRead) {
+  const auto packed = [](int bits) {
+    return json{
+        {"quant_method", "compressed-tensors"},
+        {"format", "pack-quantized"},
+        {"config_groups",
+         {{"group_0", {{"weights", {{"num_bits", bits}, {"type", "int"}, {"symmetric", true}}}}}}}};
+  };
+  const auto compressed = [](const char* format, json weights) {
+    return json{{"quant_method", "compressed-tensors"},
+                {"format", format},
+                {"config_groups", {{"group_0", {{"weights", std::move(weights)}}}}}};
+  };
+  const json floats = {{"num_bits", 8}, {"type", "float"}, {"symmetric", true}};
+  json blocks = floats, narrow = floats, zeros = {{"num_bits", 4}, {"type", "int"}};
+  blocks["block_structure"] = {64, 128};
+  narrow["block_structure"] = {16, 32};
+  zeros["symmetric"] = false;
+  json mixed = compressed("mixed-precision", floats);
+  mixed["config_groups"]["group_0"]["format"] = "float-quantized";
+  mixed["config_groups"]["group_1"] = {{"format", "pack-quantized"}, {"weights", zeros}};
+  using enum kernels::WeightFormat;
+  const auto modelopt = [](const char* algorithm) {
+    return json{{"quant_method", "modelopt"}, {"quant_algo", algorithm}};
+  };
+  const Quantization all[] = {
+      {{{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}}, kFp8},
+      {{{"quant_method", "fp8"}, {"fmt", "float8_e4m3fn"}, {"scale_fmt", "ue8m0"}}, kFp8},
+      {{{"quant_method", "fp8"}, {"weight_block_size", {1, 32}}}, kBf16},
+      {packed(8), kInt8},
+      {packed(4), kInt4},
+      {compressed("pack-quantized", zeros), kInt8},
+      {compressed("float-quantized", floats), kFp8},
+      {compressed("naive-quantized", blocks), kFp8},
+      {compressed("float-quantized", narrow), kBf16},
+      {compressed("nvfp4-pack-quantized", floats), kNvfp4},
+      {compressed("mxfp4-pack-quantized", floats), kMxfp4},
+      {compressed("mxfp8-quantized", floats), kBf16},
+      {mixed, kFp8},
+      {modelopt("NVFP4"), kNvfp4},
+      {modelopt("FP8"), kFp8},
+      {modelopt("FP8_PB_WO"), kFp8},
+      {{{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}}, kMxfp4},
+      {{{"quant_method", "gptq"}, {"bits", 4}, {"sym", true}, {"desc_act", false}}, kInt4},
+      {{{"quant_method", "gptq"}, {"bits", 4}, {"sym", false}}, kInt8},
+      {{{"quant_method", "gptq"}, {"bits", 8}, {"checkpoint_format", "gptq"}}, kInt8},
+      {{{"quant_method", "awq"}, {"bits", 4}, {"version", "GEMM"}}, kInt8},
+      {{{"quant_method", "auto-round"}, {"bits", 4}, {"packing_format", "auto_round:auto_gptq"}},
+       kInt4},
+  };
+  for (const Quantization& quantization : all) {
+    json config = golden_json("qwen3_gqa");
+    config["quantization_config"] = quantization.config;
+    const auto parsed = parse(config);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(parsed->stored_format, quantization.format);
+  }
+}
+
+TEST(Config, QuantizationsThatAreRefused) {
+  const auto group = [](const char* format, json weights) {
+    return json{{"quant_method", "compressed-tensors"},
+                {"format", format},
+                {"config_groups", {{"group_0", {{"weights", std::move(weights)}}}}}};
+  };
+  const std::pair<json, const char*> all[] = {
+      {{{"quant_method", "fp8"}, {"weight_block_size", {128, 96}}},
+       "weight_block_size: expected two powers of two, rows and columns, found [128, 96]"},
+      {{{"quant_method", "fp8"}, {"fmt", "e5m2"}},
+       "fmt: expected e4m3 or float8_e4m3fn, found e5m2"},
+      {{{"quant_method", "modelopt"}, {"quant_algo", "W4A16_AWQ"}},
+       "quant_algo: expected NVFP4 or W4A16_NVFP4 or FP8"},
+      {group("marlin-24", {}), "format: expected pack-quantized or int-quantized"},
+      {group("pack-quantized", {{"num_bits", 3}, {"symmetric", true}}),
+       "num_bits: expected 4 or 8, found 3"},
+      {group("float-quantized", {{"type", "float"}, {"symmetric", false}}),
+       "symmetric: expected true, found false"},
+      {{{"quant_method", "gptq"}, {"bits", 3}}, "bits: expected 4 or 8, found 3"},
+      {{{"quant_method", "gptq"}, {"bits", 4}, {"checkpoint_format", "gptq_v2"}},
+       "checkpoint_format: expected gptq, found gptq_v2"},
+      {{{"quant_method", "awq"}, {"bits", 4}, {"version", "gemv"}},
+       "version: expected gemm, found gemv"},
+      {{{"quant_method", "bitsandbytes"}}, "quant_method bitsandbytes is not supported"},
+  };
+  for (const auto& [quantization, expected] : all) {
+    json config = golden_json("qwen3_gqa");
+    config["quantization_config"] = quantization;
+    EXPECT_THAT(complaint(config), testing::HasSubstr(expected));
+  }
+}
+
+TEST(Config, HfQuantConfigBesideAConfigWithoutQuantization) {
+  const base::ScratchDirectory scratch;
+  json config = golden_json("qwen3_gqa");
+  const auto write = [&](const char* file, const json& value) {
+    ASSERT_TRUE(formats::write_file(scratch.file(file), value.dump()).ok());
+  };
+  write("config.json", config);
+  write("hf_quant_config.json",
+        {{"producer", {{"name", "modelopt"}}},
+         {"quantization", {{"quant_algo", "FP8"}, {"exclude_modules", {"lm_head"}}}}});
+  EXPECT_EQ(read_model_config(scratch.path())->stored_format, kernels::WeightFormat::kFp8);
+  write("hf_quant_config.json", {{"quantization", {{"quant_algo", "W4A8_AWQ"}}}});
+  EXPECT_THAT(read_model_config(scratch.path()).status().message(),
+              testing::HasSubstr("hf_quant_config.json: quantization.quant_algo: expected NVFP4"));
+  // quantization_config comes first.
+  config["quantization_config"] = {{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}};
+  write("config.json", config);
+  EXPECT_EQ(read_model_config(scratch.path())->stored_format, kernels::WeightFormat::kNvfp4);
+}
+
+}  // namespace
+}  // namespace wideep::model

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// config.json files for tests: those of the golden models, to be altered in memory.
+#pragma once
+
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/config/config.h"
+
+namespace wideep::model {
+
+inline std::string golden_dir(const std::string& model) {
+  return std::string(WIDEEP_SOURCE_DIR) + "/tests/golden/models/" + model;
+}
+
+inline nlohmann::json read_json(const std::string& path) {
+  std::ifstream file(path);
+  return nlohmann::json::parse(file);
+}
+
+inline nlohmann::json golden_json(const std::string& model) {
+  return read_json(golden_dir(model) + "/config.json");
+}
+
+// A golden model's file as published checkpoints write it: rope_theta and rope_scaling only.
+inline nlohmann::json classic_json(const std::string& model) {
+  nlohmann::json json = golden_json(model);
+  json.erase("rope_parameters");
+  return json;
+}
+
+inline Result<ModelConfig> parse(const nlohmann::json& json) {
+  return parse_model_config(json.dump(), "config.json");
+}
+
+// Small models of the families without golden models here: the keys without which none is read.
+inline const std::map<std::string, nlohmann::json>& small_configs() {
+  const nlohmann::json common = {{"vocab_size", 64},        {"hidden_size", 32},
+                                 {"num_hidden_layers", 2},  {"num_attention_heads", 4},
+                                 {"intermediate_size", 24}, {"max_position_embeddings", 256}};
+  const nlohmann::json queries = {{"num_key_value_heads", 2}, {"head_dim", 8}};
+  const nlohmann::json latent = {{"q_lora_rank", 16},
+                                 {"kv_lora_rank", 12},
+                                 {"qk_nope_head_dim", 12},
+                                 {"qk_rope_head_dim", 8},
+                                 {"v_head_dim", 12}};
+  const nlohmann::json routed = {
+      {"n_routed_experts", 8}, {"n_group", 1}, {"topk_group", 1}, {"moe_intermediate_size", 12}};
+  const nlohmann::json indexer = {{"index_topk", 16}, {"index_n_heads", 4}, {"index_head_dim", 12}};
+  const nlohmann::json experts = {{"num_experts", 8}, {"num_experts_per_tok", 2}};
+  const nlohmann::json local = {{"num_local_experts", 8}, {"num_experts_per_tok", 2}};
+  const nlohmann::json wide = {{"moe_intermediate_size", 12}};
+  const nlohmann::json shared = {{"shared_expert_intermediate_size", 16}};
+  const nlohmann::json linear = {{"linear_num_key_heads", 2},
+                                 {"linear_num_value_heads", 4},
+                                 {"linear_key_head_dim", 8},
+                                 {"linear_value_head_dim", 6}};
+  const auto merged = [&](std::string type, std::initializer_list<nlohmann::json> parts) {
+    nlohmann::json config = common;
+    for (const nlohmann::json& part : parts) config.update(part);
+    config["model_type"] = type;
+    return std::pair(std::move(type), std::move(config));
+  };
+  static const std::map<std::string, nlohmann::json> all = {
+      merged("deepseek_v2", {latent, routed, {{"num_experts_per_tok", 2}}}),
+      merged("deepseek_v32", {latent, routed, indexer}),
+      merged("ernie4_5_moe", {queries, wide, {{"moe_num_experts", 8}, {"moe_k", 2}}}),
+      merged("glm4_moe", {queries, routed, {{"head_dim", 12}}}),
+      merged("glm4_moe_lite", {latent, routed}),
+      merged("glm_moe_dsa", {latent, routed, indexer}),
+      merged("gpt_oss", {queries, local}),
+      merged("granitemoe", {queries, local}),
+      merged("granitemoeshared", {queries, local}),
+      merged("hunyuan_v1_moe", {queries, {{"num_experts", 8}, {"moe_topk", 2}}}),
+      merged("lfm2_moe", {{{"num_key_value_heads", 2}, {"layer_types", {"conv", "full_attention"}}},
+                          experts,
+                          wide}),
+      merged("llama4_text", {queries, {{"num_local_experts", 8}}}),
+      merged("minimax_m2", {queries, local}),
+      merged("mixtral", {queries, local}),
+      merged("olmoe", {queries, experts}),
+      merged("qwen2_moe", {queries, experts, wide, shared}),
+      merged("qwen3_next", {queries, experts, wide, shared, linear}),
+      merged("qwen3_5_moe_text", {queries, experts, wide, shared, linear}),
+  };
+  return all;
+}
+
+inline nlohmann::json small_json(const std::string& family) { return small_configs().at(family); }
+
+inline std::vector<std::string> small_families() {
+  std::vector<std::string> names;
+  for (const auto& [name, config] : small_configs()) names.push_back(name);
+  return names;
+}
+
+// The complaint about a config, or "" when it is accepted.
+inline std::string complaint(const nlohmann::json& json) { return parse(json).status().message(); }
+
+}  // namespace wideep::model

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/config/null_keys.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace wideep::model {
+namespace {
+
+using formats::JsonObject;
+
+// Keys whose null means what an absent key does, or what their reader takes it for. families: those
+// of which it is known; none: all that read the key.
+struct NullKey {
+  std::string_view key;
+  std::span<const std::string_view> families = {};
+};
+
+constexpr std::string_view kLatent[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25"};
+constexpr std::string_view kV3[] = {"deepseek_v3", "kimi_k2", "kimi_k25"};
+constexpr std::string_view kAsManyHeads[] = {"deepseek_v2",      "deepseek_v3",   "kimi_k2",
+                                             "kimi_k25",         "olmoe",         "granitemoe",
+                                             "granitemoeshared", "hunyuan_v1_moe"};
+constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3", "kimi_k2",
+                                            "kimi_k25",    "mixtral",     "hunyuan_v1_moe"};
+constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
+constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2"};
+
+const NullKey kNullKeys[] = {
+    {"architectures"},
+    {"model_type"},
+    {"dtype"},
+    {"torch_dtype"},
+    {"quantization_config"},
+    {"text_config"},
+    {"bos_token_id"},
+    {"eos_token_id"},
+    {"rope_scaling"},
+    {"rope_parameters"},
+    {"layer_types"},
+    {"mlp_layer_types"},
+    {"mlp_only_layers"},
+    {"no_rope_layers"},
+    {"moe_layers"},
+    {"indexer_types"},
+    {"index_topk_pattern"},
+    {"clip_qkv"},
+    {"attention_chunk_size"},
+    {"q_lora_rank"},
+    {"original_max_position_embeddings"},
+    {"initial_context_length"},
+    {"sliding_window", kWindows},
+    {"num_key_value_heads", kAsManyHeads},
+    {"head_dim", kWholeHeads},
+    {"n_group", kLatent},
+    {"topk_group", kLatent},
+    {"norm_topk_prob", kLatent},
+    {"rope_interleave", kV3},
+    {"use_bias", kErnie},
+    // Layers that predict further tokens: none.
+    {"num_nextn_predict_layers"},
+    {"num_mtp_layers"},
+    {"num_mtp_modules"},
+    {"use_mtp"},
+    {"mtp_num_hidden_layers"},
+    {"mtp_transformer_layers"},
+    {"mtp_use_dedicated_embeddings"},
+    // Not keys of the configuration classes: nothing reads them there.
+    {"moe_layer_freq"},
+    {"scoring_func"},
+    {"mamba_ssm_dtype"},
+    {"experts_per_token"},
+    {"attention_head_dim"},
+    {"qk_head_dim"},
+    {"use_cla"},
+    {"use_mla"},
+    {"qk_norm_type"},
+    {"scale_fmt"},
+};
+
+// The same number under two names: one of them is enough.
+bool has_other_name(const JsonObject& text, std::string_view key) {
+  constexpr std::string_view kExperts[] = {"num_experts", "num_local_experts", "n_routed_experts",
+                                           "moe_num_experts"};
+  constexpr std::string_view kChosen[] = {"num_experts_per_tok", "moe_k", "moe_topk"};
+  const auto has = [](const nlohmann::json& object, std::string_view name) {
+    const auto found = object.find(name);
+    return found != object.end() && !found->is_null();
+  };
+  const nlohmann::json& all = text.raw();
+  const auto among = [&](const auto& names) {
+    return std::ranges::find(names, key) != std::end(names) &&
+           std::ranges::any_of(names, [&](std::string_view name) { return has(all, name); });
+  };
+  if (key == "rope_theta" && has(all, "rope_parameters")) {
+    return has(all.at("rope_parameters"), key);
+  }
+  return among(kExperts) || among(kChosen);
+}
+
+bool is_known(std::string_view key, std::string_view model_type) {
+  return std::ranges::any_of(kNullKeys, [&](const NullKey& known) {
+    return known.key == key &&
+           (known.families.empty() ||
+            std::ranges::find(known.families, model_type) != known.families.end());
+  });
+}
+
+}  // namespace
+
+void check_nulls(const JsonObject& text, std::string_view model_type) {
+  for (const auto& [key, value] : text.raw().items()) {
+    if (!value.is_null() || !text.was_asked(key) || is_known(key, model_type)) continue;
+    if (has_other_name(text, key)) continue;
+    return text.complain(key,
+                         "null: expected a value, or no such key, which has a default; to other "
+                         "readers a null is something else, or an error");
+  }
+}
+
+}  // namespace wideep::model

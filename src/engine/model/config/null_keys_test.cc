@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nulls against absent keys. What transformers makes of a null was asked of it: for each key of
+// each configuration class of 5.24, whether it is an error, and what the value is.
+#include "model/config/null_keys.h"
+
+#include <gmock/gmock.h>
+
+#include "model/config/config_testing.h"
+
+namespace wideep::model {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+// Keys whose null the configuration class refuses (as of another type), by family.
+struct Refused {
+  const char* family;
+  std::vector<const char*> keys;
+};
+
+const std::vector<Refused>& refused_by_transformers() {
+  static const std::vector<Refused> all = {
+      {"qwen2_moe",
+       {"tie_word_embeddings", "use_sliding_window", "max_window_layers", "decoder_sparse_step",
+        "num_experts_per_tok", "num_experts", "norm_topk_prob", "qkv_bias"}},
+      {"qwen3_next",
+       {"num_key_value_heads", "tie_word_embeddings", "attention_bias", "head_dim",
+        "linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
+        "linear_num_key_heads", "linear_num_value_heads", "decoder_sparse_step",
+        "num_experts_per_tok", "num_experts", "norm_topk_prob"}},
+      {"qwen3_5_moe_text",
+       {"num_key_value_heads", "tie_word_embeddings", "attention_bias", "head_dim",
+        "linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
+        "linear_num_key_heads", "linear_num_value_heads", "num_experts_per_tok", "num_experts"}},
+      {"deepseek_v2",
+       {"tie_word_embeddings", "attention_bias", "mlp_bias", "first_k_dense_replace",
+        "n_routed_experts", "n_shared_experts", "routed_scaling_factor"}},
+      {"deepseek_v32",
+       {"n_shared_experts", "n_routed_experts", "routed_scaling_factor", "n_group", "topk_group",
+        "num_experts_per_tok", "norm_topk_prob", "tie_word_embeddings", "attention_bias",
+        "mlp_bias", "head_dim", "first_k_dense_replace", "num_key_value_heads"}},
+      {"glm4_moe",
+       {"num_key_value_heads", "tie_word_embeddings", "attention_bias", "num_experts_per_tok",
+        "n_shared_experts", "n_routed_experts", "routed_scaling_factor", "n_group", "topk_group",
+        "first_k_dense_replace", "norm_topk_prob", "use_qk_norm"}},
+      {"glm4_moe_lite",
+       {"num_key_value_heads", "n_shared_experts", "n_routed_experts", "routed_scaling_factor",
+        "n_group", "topk_group", "num_experts_per_tok", "norm_topk_prob", "tie_word_embeddings",
+        "rope_interleave", "attention_bias"}},
+      {"glm_moe_dsa",
+       {"n_shared_experts", "n_routed_experts", "routed_scaling_factor", "n_group", "topk_group",
+        "num_experts_per_tok", "norm_topk_prob", "tie_word_embeddings", "attention_bias",
+        "mlp_bias", "head_dim", "first_k_dense_replace"}},
+      {"gpt_oss",
+       {"num_local_experts", "head_dim", "num_key_value_heads", "tie_word_embeddings",
+        "num_experts_per_tok", "swiglu_alpha", "swiglu_limit", "attention_bias"}},
+      {"minimax_m2",
+       {"num_key_value_heads", "head_dim", "tie_word_embeddings", "num_experts_per_tok",
+        "num_local_experts"}},
+      {"llama4_text",
+       {"intermediate_size_mlp", "num_key_value_heads", "head_dim", "tie_word_embeddings",
+        "num_experts_per_tok", "num_local_experts", "interleave_moe_layer_step", "use_qk_norm",
+        "no_rope_layer_interval", "attn_temperature_tuning", "floor_scale", "attn_scale",
+        "attention_bias"}},
+      {"mixtral",
+       {"num_key_value_heads", "tie_word_embeddings", "num_experts_per_tok", "num_local_experts"}},
+      {"olmoe",
+       {"tie_word_embeddings", "attention_bias", "num_experts_per_tok", "num_experts",
+        "norm_topk_prob"}},
+      {"granitemoe", {"tie_word_embeddings", "attention_bias"}},
+      {"granitemoeshared", {"tie_word_embeddings", "attention_bias", "shared_intermediate_size"}},
+      {"ernie4_5_moe", {"tie_word_embeddings"}},
+      {"hunyuan_v1_moe", {"tie_word_embeddings", "attention_bias", "moe_topk"}},
+      {"lfm2_moe",
+       {"tie_word_embeddings", "num_key_value_heads", "conv_bias", "conv_L_cache",
+        "num_dense_layers", "num_experts_per_tok", "num_experts", "use_expert_bias",
+        "routed_scaling_factor", "norm_topk_prob"}},
+  };
+  return all;
+}
+
+// Keys whose null the class takes, and with which its model then fails, or computes something that
+// is not the default.
+const std::vector<Refused>& refused_by_models() {
+  static const std::vector<Refused> all = {
+      {"qwen2_moe", {"num_key_value_heads"}},
+      {"gpt_oss", {"sliding_window"}},
+      {"granitemoe",
+       {"embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier",
+        "num_local_experts", "num_experts_per_tok"}},
+      {"ernie4_5_moe",
+       {"num_key_value_heads", "moe_k", "moe_num_experts", "moe_num_shared_experts",
+        "moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval", "moe_norm_min"}},
+      {"glm4_moe", {"head_dim", "partial_rotary_factor"}},
+  };
+  return all;
+}
+
+TEST(NullKeys, WhatIsAnErrorOfTransformersIsRefused) {
+  for (const auto* list : {&refused_by_transformers(), &refused_by_models()}) {
+    for (const Refused& each : *list) {
+      for (const std::string key : each.keys) {
+        json config = small_json(each.family);
+        config[key] = nullptr;
+        EXPECT_THAT(complaint(config), HasSubstr(key)) << each.family << ": " << key;
+      }
+    }
+  }
+}
+
+// Those that mean what absent keys do.
+TEST(NullKeys, WhatIsTheDefaultIsRead) {
+  const Refused all[] = {
+      {"qwen2_moe", {"rope_scaling", "sliding_window", "mlp_only_layers", "layer_types"}},
+      {"qwen3_next", {"rope_scaling", "mlp_only_layers", "layer_types"}},
+      {"deepseek_v2",
+       {"num_key_value_heads", "head_dim", "q_lora_rank", "n_group", "topk_group",
+        "norm_topk_prob"}},
+      {"deepseek_v32", {"mlp_layer_types", "layer_types", "rope_parameters"}},
+      {"glm4_moe_lite", {"q_lora_rank", "mlp_layer_types"}},
+      {"glm_moe_dsa", {"mlp_layer_types", "layer_types", "indexer_types"}},
+      {"gpt_oss", {"layer_types"}},
+      {"llama4_text", {"moe_layers", "no_rope_layers", "layer_types", "attention_chunk_size"}},
+      {"mixtral", {"head_dim", "sliding_window", "rope_scaling"}},
+      {"olmoe", {"num_key_value_heads", "clip_qkv"}},
+      {"granitemoe", {"num_key_value_heads"}},
+      {"ernie4_5_moe", {"use_bias"}},
+      {"hunyuan_v1_moe", {"num_key_value_heads", "head_dim"}},
+      {"lfm2_moe", {"rope_scaling"}},
+  };
+  for (const Refused& each : all) {
+    for (const std::string key : each.keys) {
+      json config = small_json(each.family);
+      config[key] = nullptr;
+      for (const char* every : {"bos_token_id", "eos_token_id", "dtype", "quantization_config",
+                                "pad_token_id", "some_key_of_nobody"}) {
+        config[every] = nullptr;
+      }
+      EXPECT_EQ(complaint(config), "") << each.family << ": " << key;
+    }
+  }
+}
+
+TEST(NullKeys, FlagsOfDeepseekV3AreFalse) {
+  json config = golden_json("deepseek_plain");
+  config["rope_interleave"] = nullptr;
+  config["norm_topk_prob"] = nullptr;
+  const auto parsed = parse(config);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_FALSE(parsed->rope.interleaved);
+  EXPECT_FALSE(parsed->routing.normalize);
+  config.erase("rope_interleave");
+  EXPECT_TRUE(parse(config)->rope.interleaved);
+  for (const char* key : {"first_k_dense_replace", "n_shared_experts"}) {
+    json other = golden_json("deepseek_groups");
+    other[key] = nullptr;
+    EXPECT_NE(complaint(other), "") << key;
+  }
+}
+
+// Either of two names of the same number may be null.
+TEST(NullKeys, OneOfTwoNamesIsEnough) {
+  json config = golden_json("qwen3_gqa");
+  config["num_local_experts"] = nullptr;
+  EXPECT_EQ(complaint(config), "");
+  config["num_experts"] = nullptr;
+  EXPECT_NE(complaint(config), "");
+}
+
+TEST(NullKeys, OfRotaryParameters) {
+  const auto with = [](const json& rope) {
+    json config = small_json("mixtral");
+    config["rope_parameters"] = rope;
+    return config;
+  };
+  const json yarn = {{"rope_type", "yarn"},
+                     {"rope_theta", 1e4},
+                     {"factor", 2.0},
+                     {"original_max_position_embeddings", 128}};
+  const auto null_at = [&](const char* key) {
+    json rope = yarn;
+    rope[key] = nullptr;
+    return with(rope);
+  };
+  for (const char* key :
+       {"rope_type", "rope_theta", "original_max_position_embeddings", "partial_rotary_factor"}) {
+    EXPECT_THAT(complaint(null_at(key)), HasSubstr(std::string("rope_parameters.") + key)) << key;
+  }
+  for (const char* key : {"attention_factor", "beta_fast", "beta_slow", "mscale", "factor"}) {
+    EXPECT_EQ(complaint(null_at(key)), "") << key;
+  }
+  EXPECT_TRUE(parse(with(yarn))->rope.truncate);
+  EXPECT_FALSE(parse(null_at("truncate"))->rope.truncate);
+}
+
+}  // namespace
+}  // namespace wideep::model

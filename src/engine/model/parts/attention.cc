@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parts/attention.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+
+namespace wideep::model {
+namespace {
+
+using kernels::kPageTokens;
+
+constexpr int kPieceTokens = 16;  // divides kPageTokens: a piece lies in one page
+
+enum class Roles { kOne, kBoth };
+
+// The longest run that begins with `token`.
+TokenRun run_from(const Batch& batch, int token, Roles roles) {
+  TokenRun run{.first_token = token,
+               .num_tokens = 1,
+               .first_position = batch.positions[token],
+               .prompt_length = batch.prompt_lengths[token],
+               .pages = batch.pages[token]};
+  while (token + run.num_tokens < batch.num_tokens()) {
+    const int next = token + run.num_tokens, position = run.first_position + run.num_tokens;
+    if (batch.pages[next] != run.pages || batch.positions[next] != position) break;
+    if (roles == Roles::kOne && (position < run.prompt_length) != run.is_prompt()) break;
+    ++run.num_tokens;
+  }
+  return run;
+}
+
+// Cuts at multiples of kPieceTokens in the sequence, not in the run, so that pieces of different
+// chunks meet at the same positions.
+void cut(const TokenRun& run, std::vector<TokenRun>* pieces) {
+  for (int done = 0; done < run.num_tokens;) {
+    TokenRun piece = run;
+    piece.first_token += done;
+    piece.first_position += done;
+    piece.num_tokens =
+        std::min(kPieceTokens - piece.first_position % kPieceTokens, run.num_tokens - done);
+    done += piece.num_tokens;
+    pieces->push_back(piece);
+  }
+}
+
+}  // namespace
+
+void AttentionStep::start(const Batch& batch, int split) {
+  runs.clear();
+  sequences.clear();
+  pieces.clear();
+  tasks.clear();
+  for (int token = 0; token < batch.num_tokens(); token += runs.back().num_tokens) {
+    runs.push_back(run_from(batch, token, Roles::kOne));
+    TokenRun& run = runs.back();
+    if (run.first_position < split) {
+      run.num_tokens = std::min(run.num_tokens, split - run.first_position);
+    }
+  }
+  for (int token = 0; token < batch.num_tokens(); token += sequences.back().num_tokens) {
+    sequences.push_back(run_from(batch, token, Roles::kBoth));
+    cut(sequences.back(), &pieces);
+  }
+}
+
+void AttentionStep::rotate(const Compute& compute, const Batch& batch, const Rope& rope) {
+  const int dim = rope.dim();
+  angles.resize(static_cast<size_t>(batch.num_tokens()) * dim);
+  compute.pool().parallel_for(batch.num_tokens(), kPieceTokens, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      rope.angles(batch.positions[token], angles.data() + token * dim);
+    }
+  });
+}
+
+void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange& heads) {
+  const TokenRun& run = runs[index];
+  const kernels::AttentionSplit split =
+      kernels::choose_split({.num_tokens = run.num_tokens,
+                             .num_heads = heads.count,
+                             .num_kv_heads = heads.num_kv,
+                             .num_runs = static_cast<int>(runs.size()),
+                             .num_threads = compute.pool().num_threads()});
+  const int group = heads.count / heads.num_kv;
+  const int num_blocks = (run.num_tokens + split.tokens_per_task - 1) / split.tokens_per_task;
+  // Later tokens attend to more positions. Starting with the longest tasks balances the threads.
+  for (int block = num_blocks - 1; block >= 0; --block) {
+    const int first = block * split.tokens_per_task;
+    for (int kv_head = 0; kv_head < heads.num_kv; ++kv_head) {
+      for (int head = 0; head < group; head += split.heads_per_task) {
+        tasks.push_back({.run = index,
+                         .kv_head = kv_head,
+                         .first_head = heads.first + kv_head * group + head,
+                         .num_heads = std::min(split.heads_per_task, group - head),
+                         .first_token = first,
+                         .num_tokens = std::min(split.tokens_per_task, run.num_tokens - first)});
+      }
+    }
+  }
+}
+
+kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const AttentionTask& task,
+                                             const float* q, float* out) const {
+  const size_t token = static_cast<size_t>(run.first_token + task.first_token);
+  const auto head_stride = static_cast<size_t>(q_stride > 0 ? q_stride : key_dim);
+  const size_t q_width = static_cast<size_t>(num_heads) * head_stride;
+  const size_t out_width = static_cast<size_t>(num_heads) * value_dim;
+  const size_t head = static_cast<size_t>(task.first_head);
+  return {.num_tokens = task.num_tokens,
+          .num_heads = task.num_heads,
+          .first_position = run.first_position + task.first_token,
+          .key_dim = key_dim,
+          .value_dim = value_dim,
+          .scale = scale,
+          .window = window,
+          .chunk = chunk,
+          .sinks = sinks == nullptr ? nullptr : sinks + head,
+          .q = q + token * q_width + head * head_stride,
+          .q_token_stride = q_width,
+          .q_head_stride = head_stride,
+          .out = out + token * out_width + head * value_dim,
+          .out_token_stride = out_width,
+          .out_head_stride = static_cast<size_t>(value_dim)};
+}
+
+void CachedAttention::run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
+                          const AttentionTask& task, const float* q, float* out,
+                          const SelectedPositions* selected) const {
+  // Per thread: tasks run in parallel, and steady state shall not allocate.
+  thread_local std::vector<kernels::KvPage> pages;
+  thread_local Scratch scratch;
+  kernels::AttentionArgs call = args(run, task, q, out);
+  call.cache_dtype = kv.dtype;
+  call.form = value_in_key ? kernels::CacheForm::kRows : kernels::CacheForm::kPanels;
+  call.row_stride = kv.row_stride;
+  if (selected != nullptr) {
+    const int token = run.first_token + task.first_token;
+    call.selected = selected->first.data() + token;
+    call.num_selected = selected->count.data() + token;
+  }
+  call.first_page = kernels::first_visible(window, chunk, call.first_position) / kPageTokens;
+  const int end = (call.first_position + call.num_tokens + kPageTokens - 1) / kPageTokens;
+  call.num_pages = end - call.first_page;
+  pages.resize(call.num_pages);
+  for (int i = 0; i < call.num_pages; ++i) {
+    std::byte* page = (*run.pages)[call.first_page + i];
+    pages[i] = {kv.keys(page, layer, task.kv_head), kv.values(page, layer, task.kv_head)};
+  }
+  call.pages = pages.data();
+  call.scratch = scratch.get<std::byte>(attention_scratch_bytes(call));
+  compute.kernels().attention(call);
+}
+
+void for_each_token(const Compute& compute, const AttentionStep& step,
+                    const std::function<void(int token, std::byte* page, int slot)>& body) {
+  compute.pool().parallel_for(
+      static_cast<int64_t>(step.pieces.size()), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const TokenRun& piece = step.pieces[i];
+          for (int t = 0; t < piece.num_tokens; ++t) {
+            const int position = piece.first_position + t;
+            body(piece.first_token + t, (*piece.pages)[position / kPageTokens],
+                 position % kPageTokens);
+          }
+        }
+      });
+}
+
+}  // namespace wideep::model

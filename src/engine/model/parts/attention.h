@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kinds of attention share: how an iteration's tokens are cut into runs and tasks, and the
+// softmax attention of a task over cached pages.
+//
+// Thread safety: weights are constant; everything else is used by one thread per rank.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "model/batch.h"
+#include "model/parts/compute.h"
+#include "model/parts/rope.h"
+#include "model/parts/tensor_group.h"
+
+namespace wideep::model {
+
+// Consecutive tokens of one sequence with one role: prompt or generated.
+struct TokenRun {
+  int first_token = 0;  // in the batch
+  int num_tokens = 0;
+  int first_position = 0;
+  int prompt_length = 0;  // of the sequence
+  const PageList* pages = nullptr;
+
+  bool is_prompt() const { return first_position < prompt_length; }
+};
+
+// One call of the attention kernel, over all pages up to its last token.
+struct AttentionTask {
+  int run = 0;         // index in AttentionStep::runs
+  int kv_head = 0;     // index in this rank's cache
+  int first_head = 0;  // query head, counted over all heads of the model
+  int num_heads = 0;
+  int first_token = 0;  // of the run
+  int num_tokens = 0;
+};
+
+// What all layers of an iteration share.
+struct AttentionStep {
+  std::vector<TokenRun> runs;
+  std::vector<TokenRun> sequences;  // with any roles: all tokens of a sequence
+  // Consecutive tokens of a sequence with any roles, cut at every 16th position. Different threads
+  // may write different pieces into the cache. They must not be smaller than a pair of positions:
+  // writing an even position of a page also clears the odd one after it.
+  std::vector<TokenRun> pieces;
+  std::vector<AttentionTask> tasks;
+  std::vector<float> angles;  // [num_tokens, rope dim], see Rope::angles
+
+  // Computes runs, sequences and pieces of the batch; clears the tasks. split: runs end before this
+  // position; 0: they do not.
+  void start(const Batch& batch, int split);
+  // Computes the angles of the batch.
+  void rotate(const Compute& compute, const Batch& batch, const Rope& rope);
+  // Adds the tasks of run `index` for these heads, cut by kernels::choose_split, the longest first.
+  void add_tasks(const Compute& compute, int index, const HeadRange& heads);
+  const float* angles_of(int token, int rope_dim) const {
+    return angles.data() + static_cast<size_t>(token) * rope_dim;
+  }
+};
+
+// The positions that each token of a batch attends to, ascending.
+struct SelectedPositions {
+  std::vector<const int32_t*> first;  // [num_tokens]
+  std::vector<int32_t> count;         // [num_tokens]
+};
+
+// The attention of one layer over cached pages.
+struct CachedAttention {
+  int layer = 0;
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int key_dim = 0;
+  int value_dim = 0;
+  float scale = 1.0f;
+  bool value_in_key = false;  // absorbed form: the value is the key's first value_dim elements
+  // Grouped-query attention only.
+  int q_stride = 0;  // elements from head to head of a query; 0: key_dim
+  int window = 0;    // as in LayerConfig
+  int chunk = 0;
+  const float* sinks = nullptr;  // [num_heads], or null
+
+  // Runs one task. q: [num_tokens, num_heads × key_dim]; out: [num_tokens, num_heads × value_dim],
+  // both of the whole batch. selected: the positions that the tokens attend to; null: all.
+  void run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
+           const AttentionTask& task, const float* q, float* out,
+           const SelectedPositions* selected = nullptr) const;
+
+  // The kernel's arguments, without pages and scratch.
+  kernels::AttentionArgs args(const TokenRun& run, const AttentionTask& task, const float* q,
+                              float* out) const;
+};
+
+// Calls body(token, page, slot) for every token, on all threads. Tokens of one piece (see
+// AttentionStep) are called on one thread, in ascending order.
+void for_each_token(const Compute& compute, const AttentionStep& step,
+                    const std::function<void(int token, std::byte* page, int slot)>& body);
+
+}  // namespace wideep::model

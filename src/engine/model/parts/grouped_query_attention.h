@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Grouped-query attention (arXiv:2305.13245) with the options of GroupedQueryConfig and
+// LayerConfig:
+//
+//   q, k, v = projections of h, with or without biases
+//   norms of q and k before or after the rotation; clamps; temperature by position
+//   out     = o(softmax attention over the visible positions, times σ(gate))
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/parts/mixer.h"
+#include "model/parts/rope.h"
+#include "weights/weight_loader.h"
+
+namespace wideep::model {
+
+class GroupedQueryAttention : public Mixer {
+ public:
+  static Result<std::unique_ptr<Mixer>> load(const ModelConfig& config, int layer,
+                                             const weights::WeightLoader& loader);
+
+  void prepare(const MixerCall& call) const override;
+  Result<const float*> forward(const MixerCall& call, const float* h) const override;
+
+ private:
+  GroupedQueryAttention(const ModelConfig& config, int layer);
+
+  // Heads of one token that are normalised and rotated alike.
+  struct Heads {
+    float* first = nullptr;
+    int count = 0;
+    int stride = 0;                            // elements from head to head
+    const std::vector<float>* norm = nullptr;  // empty: no weight
+  };
+  HeadRange heads_of(const TensorGroup& group) const {
+    return group.heads(config_.num_heads, config_.num_kv_heads);
+  }
+  // The heads whose queries and keys are computed: all, if a norm goes over all of them.
+  HeadRange computed_heads(const TensorGroup& group) const;
+  bool normalizes() const;
+  void normalize(const Compute& compute, const Heads& heads) const;
+  void rotate(const Compute& compute, const float* cos_sin, const Heads& heads) const;
+  void clamp(float* values, int count) const;
+  void scale_by_position(const Compute& compute, int position, const Heads& heads) const;
+  void write_cache(const MixerCall& call, float* q, float* k, float* v) const;
+  void gate(const Compute& compute, const TokenRun& run, const AttentionTask& task, const float* q,
+            float* heads) const;
+
+  const ModelConfig& config_;
+  const GroupedQueryConfig& options_;
+  const LayerConfig& layer_;
+  Rope rope_;
+  CachedAttention core_;
+  weights::Matrix q_;  // [num_heads × head_dim (twice with gates), hidden]
+  weights::Matrix k_;  // [num_kv_heads × head_dim, hidden]
+  weights::Matrix v_;  // [num_kv_heads × head_dim, hidden]
+  weights::Matrix o_;  // [hidden, num_heads × head_dim]
+  std::vector<float> q_bias_, k_bias_, v_bias_, o_bias_;  // as the rows; empty: none
+  std::vector<float> q_norm_, k_norm_;  // [head_dim], or of all heads; empty: no weight
+  std::vector<float> sinks_;            // [num_heads]; empty: none
+};
+
+}  // namespace wideep::model

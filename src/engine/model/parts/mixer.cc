@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parts/mixer.h"
+
+#include "base/try.h"
+
+namespace wideep::model {
+
+using kernels::kPageTokens;
+
+// If the ranks are on several nodes, the pages with new tokens are sent to the other nodes: whole
+// pages, but only this layer's part of them.
+Status Mixer::meet_in_cache(const MixerCall& call, int layer) {
+  std::vector<transport::Written> written;
+  if (call.context.is_spread() && call.batch.num_tokens() > 0) {
+    for (const TokenRun& run : call.scratch.step.runs) {
+      const int last = run.first_position + run.num_tokens - 1;
+      for (int page = run.first_position / kPageTokens; page <= last / kPageTokens; ++page) {
+        written.push_back(
+            {.first = call.kv.keys((*run.pages)[page], layer, 0), .width = call.kv.layer_bytes()});
+      }
+    }
+  }
+  return call.context.meet_with_own(written, call.where.named("keys and values"));
+}
+
+Result<const float*> Mixer::project(const MixerCall& call, const kernels::PackedMatrix& o,
+                                    const float* bias) {
+  const int num_tokens = call.batch.num_tokens();
+  const float* heads =
+      call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * o.k());
+  float* out =
+      call.group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(num_tokens) * o.n());
+  // This rank has written the columns of its own heads, which are contiguous.
+  const size_t own = static_cast<size_t>(o.k() / call.group.size());
+  WIDEEP_TRY(call.group.meet({.first = heads + own * static_cast<size_t>(call.group.rank()),
+                              .width = own * sizeof(float),
+                              .stride = static_cast<size_t>(o.k()) * sizeof(float),
+                              .rows = static_cast<size_t>(num_tokens)},
+                             call.where.named("the mixer's heads")));
+  const Rows rows =
+      call.compute.cast(o.shape, float_rows(heads, o.k(), num_tokens, o.k()), call.scratch.cast);
+  const Product product{&o, out, static_cast<size_t>(o.n()), call.group.panels(o.shape), bias};
+  call.compute.matmul(rows, std::span(&product, 1));
+  WIDEEP_TRY(call.group.meet(written_columns(out, o.n(), sizeof(float), num_tokens, product.panels),
+                             call.where.named("the mixer's output")));
+  return out;
+}
+
+}  // namespace wideep::model

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The first half of a layer: x += mixer(rms_norm(x)), which mixes the tokens of a sequence. Kinds
+// of attention (grouped_query_attention.h, latent_attention.h), gated delta nets
+// (gated_delta_net.h) and short convolutions (short_convolution.h).
+//
+// Thread safety: weights are constant; everything else is used by one thread per rank.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/parts/attention.h"
+#include "model/state_layout.h"
+
+namespace wideep::model {
+
+// Memory for intermediate results, shared by all layers of a rank.
+struct MixerScratch {
+  AttentionStep step;
+  Scratch cast, low_cast;
+  Scratch query_low, query, key, value, kv_row;
+  Scratch latent_query, latent_out;
+  Scratch index_query, index_key, index_weights, index_scores;
+  std::vector<int32_t> index_positions;  // of `selected`
+  SelectedPositions selected;            // by the last layer with an indexer of its own
+};
+
+// The arguments of one layer's mixer.
+struct MixerCall {
+  const Compute& compute;
+  TensorGroup& group;
+  TensorGroup& context;  // ranks that hold other tokens of the same sequences
+  const Batch& batch;
+  const KvLayout& kv;
+  const StateLayout& states;
+  transport::Awaited where;
+  MixerScratch& scratch;
+};
+
+// The weights of one layer's mixer; constant after loading, so that ranks can share them.
+class Mixer {
+ public:
+  virtual ~Mixer() = default;
+
+  // Adds to call.scratch.step, which was started, what all layers of attention share. Called on one
+  // of them before the first layer's forward.
+  virtual void prepare(const MixerCall&) const {}
+
+  // h: [num_tokens, hidden], the normalised input. Writes the keys and values of the batch, for
+  // this rank's heads, into the cache, or advances the states. Returns the output over all heads,
+  // [num_tokens, hidden], in JointBuffer::kOutput. Collective over call.group and call.context.
+  virtual Result<const float*> forward(const MixerCall& call, const float* h) const = 0;
+
+ protected:
+  // Calls run(first, count, saved) for the parts of a sequence's tokens, of which the first has
+  // number 0: after each part the state is copied to `saved`; null: after the last part.
+  template <typename Run>
+  static void for_each_saved(const Batch& batch, const TokenRun& tokens, Run run) {
+    int first = 0;
+    for (int i = 0; i + 1 < tokens.num_tokens && !batch.saved_states.empty(); ++i) {
+      std::byte* saved = batch.saved_states[static_cast<size_t>(tokens.first_token + i)];
+      if (saved == nullptr) continue;
+      run(first, i + 1 - first, saved);
+      first = i + 1;
+    }
+    run(first, tokens.num_tokens - first, static_cast<std::byte*>(nullptr));
+  }
+  // A barrier of call.context after the batch's keys and values are written. Afterwards the pages
+  // of all its ranks can be read in place: they lie in shared memory.
+  static Status meet_in_cache(const MixerCall& call, int layer);
+  // The output projection: heads · oᵀ + bias (null: none), where heads, [num_tokens, o.k()], is
+  // what all ranks of the group have written to kHeads. Collective over call.group.
+  static Result<const float*> project(const MixerCall& call, const kernels::PackedMatrix& o,
+                                      const float* bias = nullptr);
+};
+
+}  // namespace wideep::model

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parts/moe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/cpu_time.h"
+#include "base/trace.h"
+#include "base/try.h"
+#include "ep/check_shapes.h"
+
+namespace wideep::model {
+
+using base::Span;
+using base::TraceSpan;
+
+namespace {
+
+void add_counts(std::span<const int32_t> values, std::span<int32_t> sums) {
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+}
+
+}  // namespace
+
+MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
+                     const ExpertSlots& slots, transport::Endpoint& endpoint,
+                     const ep::BufferLayout& layout, const MoeOptions& options, TensorGroup shards)
+    : config_(config),
+      endpoint_(endpoint),
+      shape_(layout.shape()),
+      share_update_(placement.share_update),
+      routing_(config, shape_, endpoint.rank(), options.perfect_router),
+      chooser_(shape_, endpoint.rank()),
+      token_rows_(config, shape_.num_slices, options),
+      exchange_(endpoint, layout),
+      experts_(config, slots, shape_, options, std::move(shards)) {
+  WIDEEP_CHECK_GE(shape_.row_bytes,
+                  kernels::row_bytes(options.dispatch_format(), config.hidden_size));
+  WIDEEP_CHECK_GE(shape_.result_bytes,
+                  kernels::row_bytes(options.combine_format(), experts_.rows().columns().size));
+  for (const auto& [layer, layer_placement] : placement.layers) {
+    set_placement(layer, layer_placement, {});
+  }
+}
+
+Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
+  if (!exchange_.is_open()) WIDEEP_TRY(open(compute));
+  routing_.route(compute, weights, call);
+  start_totals();
+  const int64_t before = worked_ns(compute);
+  const kernels::InputRows rows =
+      token_rows_.encode(compute, call, routing_.wanted(), routing_.input_weights());
+  Progress progress{compute, weights, call, rows,
+                    ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens)};
+  WIDEEP_TRY(run_chunks(progress));
+  totals_.exchange_cpu_ns =
+      worked_ns(compute) - before - totals_.experts_cpu_ns - totals_.shared_cpu_ns;
+  report(call);
+  return {};
+}
+
+// Called by the first forward(), because the row sum needs the kernels of `compute`.
+Status MoeRunner::open(const Compute& compute) {
+  WIDEEP_TRY(ep::check_shapes_match(shape_, endpoint_));
+  exchange_.set_row_sum(experts_.rows().row_sum(compute.kernels()));
+  return exchange_.open();
+}
+
+// ---- chunks ----
+
+// While the rows of a chunk travel, this rank first sends the next chunk, if that needs no waiting,
+// and then runs the shared expert if rows are still missing. start_combine only starts: results of
+// a chunk are summed when its buffers are needed again, or at the end.
+Status MoeRunner::run_chunks(Progress& progress) {
+  for (int chunk = 0; chunk < progress.num_chunks; ++chunk) {
+    WIDEEP_TRY(send_chunk(progress, chunk, Wait::kYes));
+    if (shape_.calls_in_flight > 1) WIDEEP_TRY(send_chunk(progress, chunk + 1, Wait::kNo));
+    if (!exchange_.rows_arrived()) run_shared(progress);
+    WIDEEP_TRY(receive(progress));
+    WIDEEP_TRY(run_experts(progress, chunk));
+    WIDEEP_TRY(exchange_.start_combine());
+  }
+  while (progress.reduced < progress.num_chunks) WIDEEP_TRY(reduce_chunk(progress));
+  return {};
+}
+
+// Sends the chunk's rows if they are not sent yet. Wait::kNo: does as much as it can without
+// waiting; a later call continues. If all buffers are in use, the oldest chunk is reduced first,
+// which frees its buffers.
+Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
+  if (chunk == progress.num_chunks || chunk < progress.sent) return {};
+  const bool by_counts = splits_by_counts(progress);
+  if (chunk == progress.begun) {
+    if (chunk - progress.reduced == shape_.calls_in_flight) {
+      if (wait == Wait::kNo && !exchange_.results_arrived()) return {};
+      WIDEEP_TRY(reduce_chunk(progress));
+    }
+    WIDEEP_TRY(begin_chunk(progress));
+    // Announced even if this rank does not wait now: other ranks may wait for its counts.
+    if (by_counts) exchange_.announce_counts();
+  }
+  if (by_counts && wait == Wait::kNo && !exchange_.counts_arrived()) return {};
+  const ep::TokenRange tokens = progress.tokens_of(chunk);
+  const ep::TokenRange wanted = routing_.wanted_of(tokens);
+  WIDEEP_TRY(choose_slots(progress, tokens));
+  const TraceSpan span(Span::kPush, progress.call.layer);
+  WIDEEP_TRY(exchange_.start_dispatch(
+      static_cast<const std::byte*>(progress.rows[wanted.begin]), progress.rows.stride, wanted.size,
+      chunk_.slots, reduced() ? routing_.weights_of(wanted) : std::span<const float>()));
+  add_counts(chunk_.counts, totals_.counts);
+  ++progress.sent;
+  return {};
+}
+
+// Publishes how many tokens of the next chunk each expert gets from this rank.
+Status MoeRunner::begin_chunk(Progress& progress) {
+  const TraceSpan span(Span::kBegin, progress.call.layer);
+  const int chunk = progress.begun++;
+  chunk_.tokens_of_ranks.clear();
+  for (const int32_t tokens : progress.call.tokens_of_ranks) {
+    chunk_.tokens_of_ranks.push_back(ep::chunk_of(tokens, chunk, progress.num_chunks).size);
+  }
+  chunk_.counts.assign(config_.routing.num_experts, 0);
+  for (const int32_t expert : routing_.experts_of(progress.tokens_of(chunk))) {
+    ++chunk_.counts[expert];
+  }
+  return exchange_.begin(chunk_.counts, chunk_.tokens_of_ranks);
+}
+
+Status MoeRunner::receive(const Progress& progress) {
+  {
+    const TraceSpan span(Span::kAwaitRows, progress.call.layer);
+    WIDEEP_TRY(exchange_.finish_dispatch(progress.where()));
+  }
+  for (int rank = 0; rank < shape_.ep_size; ++rank) {
+    add_counts(exchange_.received_counts(rank), totals_.group_counts);
+  }
+  return {};
+}
+
+// Sums up the results of the oldest chunk that is not reduced. The shared expert's output is part
+// of the sum, so it must be computed first.
+Status MoeRunner::reduce_chunk(Progress& progress) {
+  run_shared(progress);
+  {
+    const TraceSpan span(Span::kAwaitResults, progress.call.layer);
+    WIDEEP_TRY(exchange_.finish_combine(progress.where()));
+  }
+  const TraceSpan span(Span::kReduce, progress.call.layer);
+  const ep::TokenRange wanted = routing_.wanted_of(progress.tokens_of(progress.reduced));
+  const auto first = static_cast<size_t>(wanted.begin);
+  token_rows_.add_results(
+      progress.compute, exchange_,
+      {.tokens = routing_.wanted().subspan(first, static_cast<size_t>(wanted.size)),
+       .weights = reduced() ? std::span<const float>() : routing_.weights_of(wanted),
+       .shared =
+           progress.shared == nullptr ? nullptr : progress.shared + first * config_.hidden_size,
+       .x = progress.call.x});
+  ++progress.reduced;
+  return {};
+}
+
+// ---- slot choice ----
+
+bool MoeRunner::splits_by_counts(const Progress& progress) const {
+  return share_update_ == balance::ShareUpdate::kIteration &&
+         (chooser_.has_replicas(progress.call.layer) || lends(progress));
+}
+
+// Whether any chunk may have loans, as all ranks know before they have seen the counts. Where ranks
+// do not know each other's tokens, they always look.
+bool MoeRunner::lends(const Progress& progress) const {
+  const std::span<const int32_t> tokens = progress.call.tokens_of_ranks;
+  const int64_t all = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
+  const bool is_known = !tokens.empty();
+  return shape_.borrowed_slots > 0 &&
+         (!is_known || ep::RowSharing::pays(shape_, all * config_.routing.top_k));
+}
+
+// Chooses slots for all tokens of the chunk, because the split among replicas counts all of them.
+// Then only the slots of the wanted tokens are kept, which are the ones that are sent.
+Status MoeRunner::choose_slots(const Progress& progress, ep::TokenRange tokens) {
+  const int layer = progress.call.layer;
+  const TraceSpan span(Span::kChooseSlots, layer);
+  if (splits_by_counts(progress)) {
+    WIDEEP_TRY(exchange_.await_counts(progress.where()));
+    chooser_.split_by_counts(layer, exchange_.counts_of_ranks());
+  } else {
+    chooser_.split_by_given_shares(layer, chunk_.counts);
+  }
+  const std::span<const int32_t> borrowed = chooser_.borrowed_experts();
+  chunk_.borrowed[progress.sent & 1].assign(borrowed.begin(), borrowed.end());
+  const std::span<const int32_t> experts = routing_.experts_of(tokens);
+  chunk_.slots.resize(experts.size());
+  chooser_.choose(layer, experts, chunk_.slots);
+  // Every slice of an expert gets the row.
+  for (const int32_t slot : chunk_.slots) {
+    const int owner = slot / shape_.local_slots();
+    for (int to = owner; to < shape_.ep_size; to += shape_.num_owners()) {
+      ++totals_.sent_entries[to];
+    }
+  }
+  keep_wanted_slots(tokens);
+  return {};
+}
+
+void MoeRunner::keep_wanted_slots(ep::TokenRange tokens) {
+  const ep::TokenRange range = routing_.wanted_of(tokens);
+  if (range.size == tokens.size) return;
+  const int top_k = config_.routing.top_k;
+  for (int i = 0; i < range.size; ++i) {
+    const int64_t token = routing_.wanted()[range.begin + i] - tokens.begin;
+    std::copy_n(chunk_.slots.begin() + token * top_k, top_k,
+                chunk_.slots.begin() + int64_t{i} * top_k);
+  }
+  chunk_.slots.resize(static_cast<size_t>(range.size) * top_k);
+}
+
+// ---- experts ----
+
+// On the critical path: this thread's processor time without that of waits, plus what the busiest
+// other thread needed beyond it (ThreadPool::lag_cpu_ns).
+int64_t MoeRunner::worked_ns(const Compute& compute) const {
+  return base::thread_cpu_ns() - endpoint_.waited_cpu_ns() + compute.pool().lag_cpu_ns();
+}
+
+// Measures the critical path as worked_ns() does.
+Status MoeRunner::run_experts(const Progress& progress, int chunk) {
+  const TraceSpan span(Span::kExperts, progress.call.layer);
+  const base::ThreadPool& pool = progress.compute.pool();
+  const int64_t before = base::thread_cpu_ns() + pool.lag_cpu_ns();
+  WIDEEP_TRY(
+      experts_.run(progress.compute, exchange_, chunk_.borrowed[chunk & 1], progress.where()));
+  totals_.experts_cpu_ns += base::thread_cpu_ns() + pool.lag_cpu_ns() - before;
+  totals_.experts_rows += exchange_.num_entries();
+  return {};
+}
+
+// The shared expert on all wanted tokens; at most once per layer call.
+void MoeRunner::run_shared(Progress& progress) {
+  if (progress.shared_done) return;
+  progress.shared_done = true;
+  if (!progress.weights.has_shared()) return;
+  const TraceSpan span(Span::kSharedExpert, progress.call.layer);
+  const int64_t before = worked_ns(progress.compute);
+  add_shared(progress);
+  totals_.shared_cpu_ns += worked_ns(progress.compute) - before;
+}
+
+// Unless the caller has computed it.
+void MoeRunner::add_shared(Progress& progress) {
+  const int hidden = config_.hidden_size;
+  if (progress.shared != nullptr) return gate_shared(progress);
+  const SourceRows rows = token_rows_.shared_input(progress.call, routing_.wanted(), progress.rows);
+  float* shared = shared_out_.get<float>(static_cast<size_t>(rows.num_rows) * hidden);
+  shared_runner_.run(progress.compute, progress.weights.shared.view(), rows, shared, hidden);
+  progress.shared = shared;
+  gate_shared(progress);
+}
+
+// Multiplies each row of the shared expert's output by σ(gate · h). In float32 from the rows before
+// their encoding, so that the gate does not depend on how rows travel.
+void MoeRunner::gate_shared(Progress& progress) {
+  if (!progress.weights.has_shared_gate()) return;
+  const Compute& compute = progress.compute;
+  const int hidden = config_.hidden_size;
+  const SourceRows rows = token_rows_.rows_of(progress.call.h, routing_.wanted());
+  const auto count = static_cast<size_t>(rows.num_rows);
+  float* gates = shared_gates_.get<float>(count);
+  const kernels::PackedMatrix& gate = progress.weights.shared_gate.packed;
+  compute.matmul(compute.cast(gate.shape, rows, shared_gates_cast_), gate, gates, 1);
+  float* gated = shared_out_.get<float>(count * static_cast<size_t>(hidden));
+  constexpr int64_t kRowsPerTask = 8;  // a row takes about a microsecond
+  compute.pool().parallel_for_ranges(rows.num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      float* row = gated + i * hidden;
+      if (progress.shared != gated) std::copy_n(progress.shared + i * hidden, hidden, row);
+      compute.kernels().scale_row(1.0f / (1.0f + std::exp(-gates[i])), hidden, row);
+    }
+  });
+  progress.shared = gated;
+}
+
+// ---- reports to the observer ----
+
+void MoeRunner::start_totals() {
+  totals_.counts.assign(config_.routing.num_experts, 0);
+  totals_.group_counts.assign(config_.routing.num_experts, 0);
+  totals_.sent_entries.assign(shape_.ep_size, 0);
+  totals_.experts_cpu_ns = totals_.shared_cpu_ns = totals_.exchange_cpu_ns = 0;
+  totals_.experts_rows = 0;
+  experts_.rows().clear_noise();
+}
+
+void MoeRunner::report(const MoeCall& call) const {
+  if (observer_ == nullptr) return;
+  observer_->on_layer({.layer = call.layer,
+                       .experts = routing_.experts(),
+                       .counts = totals_.counts,
+                       .group_counts = totals_.group_counts,
+                       .sent_entries = totals_.sent_entries,
+                       .experts_cpu_ns = totals_.experts_cpu_ns,
+                       .shared_cpu_ns = totals_.shared_cpu_ns,
+                       .exchange_cpu_ns = totals_.exchange_cpu_ns,
+                       .experts_rows = totals_.experts_rows,
+                       .dispatched = token_rows_.noise(),
+                       .returned = experts_.rows().noise()});
+}
+
+}  // namespace wideep::model

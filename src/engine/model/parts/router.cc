@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parts/router.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace wideep::model {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// The `count` indices of the largest scores in descending order, ties to the lower index.
+void top_indices(const std::vector<float>& scores, int count, int32_t* out) {
+  thread_local std::vector<int32_t> order;
+  order.resize(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
+    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+  });
+  std::copy_n(order.begin(), count, out);
+}
+
+// In place: exp(x − max) / Σ exp(x − max).
+void softmax(float* x, int n) {
+  const float largest = *std::max_element(x, x + n);
+  float sum = 0.0f;
+  for (int i = 0; i < n; ++i) sum += x[i] = std::exp(x[i] - largest);
+  for (int i = 0; i < n; ++i) x[i] /= sum;
+}
+
+float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+
+// The weights are the scores of the chosen experts, divided by their sum if the config normalises,
+// and multiplied by its factor. The epsilon avoids a division by zero when all scores underflow.
+void weigh(const RoutingConfig& config, const std::vector<float>& scores, const int32_t* experts,
+           float* weights) {
+  float sum = config.epsilon;
+  for (int k = 0; k < config.top_k; ++k) sum += weights[k] = scores[experts[k]];
+  for (int k = 0; k < config.top_k; ++k) {
+    if (config.normalize) weights[k] /= sum;
+    weights[k] *= config.scaling_factor;
+  }
+}
+
+// Default: p = softmax(logits); the k largest p with weights p.
+void select_default(const RoutingConfig& config, std::vector<float>& scores, int32_t* experts,
+                    float* weights) {
+  softmax(scores.data(), config.num_experts);
+  top_indices(scores, config.top_k, experts);
+  for (int k = 0; k < config.top_k; ++k) weights[k] = scores[experts[k]];
+}
+
+// Renormalize: the k largest logits; weights are the softmax over these k.
+void select_renormalize(const RoutingConfig& config, const std::vector<float>& logits,
+                        int32_t* experts, float* weights) {
+  top_indices(logits, config.top_k, experts);
+  for (int k = 0; k < config.top_k; ++k) weights[k] = logits[experts[k]];
+  softmax(weights, config.top_k);
+}
+
+// RenormalizeNaive: p = softmax(logits); the k largest p with weights p / Σ p.
+void select_renormalize_naive(const RoutingConfig& config, std::vector<float>& scores,
+                              int32_t* experts, float* weights) {
+  softmax(scores.data(), config.num_experts);
+  top_indices(scores, config.top_k, experts);
+  weigh(config, scores, experts, weights);
+}
+
+// Llama4: the k largest logits; weights σ(logit).
+void select_llama4(const RoutingConfig& config, const std::vector<float>& logits, int32_t* experts,
+                   float* weights) {
+  top_indices(logits, config.top_k, experts);
+  for (int k = 0; k < config.top_k; ++k) weights[k] = sigmoid(logits[experts[k]]);
+}
+
+// Ernie: p = softmax(logits), selected by p + bias; weights p / max(Σ p, epsilon), without the
+// bias.
+void select_ernie(const RoutingConfig& config, std::vector<float>& scores, const float* bias,
+                  int32_t* experts, float* weights) {
+  softmax(scores.data(), config.num_experts);
+  thread_local std::vector<float> selection;
+  selection = scores;
+  for (int e = 0; bias != nullptr && e < config.num_experts; ++e) selection[e] += bias[e];
+  top_indices(selection, config.top_k, experts);
+  float sum = 0.0f;
+  for (int k = 0; k < config.top_k; ++k) sum += weights[k] = scores[experts[k]];
+  for (int k = 0; k < config.top_k; ++k) weights[k] /= std::max(sum, config.epsilon);
+}
+
+// Sets the selection scores of all groups but the best top_k_groups to −∞. A group's score is the
+// sum of its `judges` (1 or 2) largest members.
+void keep_best_groups(const RoutingConfig& config, int judges, std::vector<float>& selection) {
+  const int size = config.num_experts / config.num_groups;
+  thread_local std::vector<float> group_scores;
+  group_scores.resize(static_cast<size_t>(config.num_groups));
+  for (int group = 0; group < config.num_groups; ++group) {
+    float first = kMinusInfinity, second = kMinusInfinity;
+    for (int i = group * size; i < (group + 1) * size; ++i) {
+      if (selection[i] > first) {
+        second = std::exchange(first, selection[i]);
+      } else if (selection[i] > second) {
+        second = selection[i];
+      }
+    }
+    group_scores[group] = size > 1 && judges > 1 ? first + second : first;
+  }
+  thread_local std::vector<int32_t> kept;
+  kept.resize(static_cast<size_t>(config.top_k_groups));
+  top_indices(group_scores, config.top_k_groups, kept.data());
+  for (int group = 0; group < config.num_groups; ++group) {
+    if (std::find(kept.begin(), kept.end(), group) == kept.end()) {
+      std::fill_n(selection.begin() + group * size, size, kMinusInfinity);
+    }
+  }
+}
+
+// DeepSeekV2: p = softmax(logits), selected inside the groups with the largest members; weights
+// p · scaling_factor.
+void select_deepseek_v2(const RoutingConfig& config, std::vector<float>& scores, int32_t* experts,
+                        float* weights) {
+  softmax(scores.data(), config.num_experts);
+  thread_local std::vector<float> selection;
+  selection = scores;
+  if (config.num_groups > 1) keep_best_groups(config, 1, selection);
+  top_indices(selection, config.top_k, experts);
+  weigh(config, scores, experts, weights);
+}
+
+// DeepSeekV3: s = σ(logits), selected by s + bias inside the best groups, each judged by its best
+// two; weights s / (Σ s + epsilon) · scaling_factor, without the bias. SigmoidRenorm and MiniMax2
+// are cases of it: without and with bias, one group, no factor.
+void select_by_sigmoid(const RoutingConfig& config, std::vector<float>& scores, const float* bias,
+                       int32_t* experts, float* weights) {
+  for (float& score : scores) score = sigmoid(score);
+  thread_local std::vector<float> selection;
+  selection = scores;
+  for (int e = 0; bias != nullptr && e < config.num_experts; ++e) selection[e] += bias[e];
+  if (config.num_groups > 1) keep_best_groups(config, 2, selection);
+  top_indices(selection, config.top_k, experts);
+  weigh(config, scores, experts, weights);
+}
+
+}  // namespace
+
+void select_experts(const RoutingConfig& config, const float* logits, const float* bias,
+                    int32_t* experts, float* weights) {
+  thread_local std::vector<float> scores;
+  scores.assign(logits, logits + config.num_experts);
+  switch (config.method) {
+    case RoutingMethod::kDefault:
+      return select_default(config, scores, experts, weights);
+    case RoutingMethod::kRenormalize:
+      return select_renormalize(config, scores, experts, weights);
+    case RoutingMethod::kRenormalizeNaive:
+      return select_renormalize_naive(config, scores, experts, weights);
+    case RoutingMethod::kLlama4:
+      return select_llama4(config, scores, experts, weights);
+    case RoutingMethod::kErnie:
+      return select_ernie(config, scores, bias, experts, weights);
+    case RoutingMethod::kDeepseekV2:
+      return select_deepseek_v2(config, scores, experts, weights);
+    case RoutingMethod::kDeepseekV3:
+    case RoutingMethod::kSigmoidRenorm:
+    case RoutingMethod::kMinimax2:
+      return select_by_sigmoid(config, scores, bias, experts, weights);
+  }
+}
+
+}  // namespace wideep::model

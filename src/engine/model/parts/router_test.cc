@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parts/router.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace wideep::model {
+namespace {
+
+struct Selected {
+  std::vector<int32_t> experts;
+  std::vector<float> weights;
+};
+
+Selected select(const RoutingConfig& config, const std::vector<float>& logits,
+                const std::vector<float>& bias = {}) {
+  Selected s{std::vector<int32_t>(config.top_k), std::vector<float>(config.top_k)};
+  select_experts(config, logits.data(), bias.empty() ? nullptr : bias.data(), s.experts.data(),
+                 s.weights.data());
+  return s;
+}
+
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+TEST(Router, DefaultKeepsTheSoftmaxOverAll) {
+  const auto s = select({.method = RoutingMethod::kDefault, .num_experts = 4, .top_k = 2},
+                        {0.0f, std::log(2.0f), std::log(5.0f), std::log(2.0f)});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{2, 1}));  // the tie goes to expert 1
+  EXPECT_NEAR(s.weights[0], 0.5, 1e-6);
+  EXPECT_NEAR(s.weights[1], 0.2, 1e-6);
+}
+
+TEST(Router, RenormalizeIsTheSoftmaxOverTheChosen) {
+  const auto s = select({.method = RoutingMethod::kRenormalize, .num_experts = 4, .top_k = 2},
+                        {0.0f, std::log(3.0f), std::log(5.0f), std::log(2.0f)});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{2, 1}));
+  EXPECT_NEAR(s.weights[0], 5.0 / 8, 1e-6);
+  EXPECT_NEAR(s.weights[1], 3.0 / 8, 1e-6);
+}
+
+TEST(Router, DeepseekSelectsWithTheBiasAndWeighsWithoutIt) {
+  const RoutingConfig config{
+      .method = RoutingMethod::kDeepseekV3, .num_experts = 3, .top_k = 2, .scaling_factor = 2.5f};
+  const auto s = select(config, {2.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{2, 0}));
+  const double sum = sigmoid(0) + sigmoid(2);
+  EXPECT_NEAR(s.weights[0], 2.5 * sigmoid(0) / sum, 1e-6);
+  EXPECT_NEAR(s.weights[1], 2.5 * sigmoid(2) / sum, 1e-6);
+}
+
+TEST(Router, DeepseekWithoutNormalisationKeepsTheSigmoids) {
+  const RoutingConfig config{
+      .method = RoutingMethod::kDeepseekV3, .num_experts = 2, .top_k = 1, .normalize = false};
+  EXPECT_NEAR(select(config, {1.0f, 3.0f}, {0, 0}).weights[0], sigmoid(3), 1e-6);
+}
+
+// Group 0 holds the single best expert, group 1 the best pair: only group 1 is kept.
+TEST(Router, DeepseekKeepsTheGroupWithTheBestTwo) {
+  const RoutingConfig config{.method = RoutingMethod::kDeepseekV3,
+                             .num_experts = 6,
+                             .top_k = 2,
+                             .num_groups = 2,
+                             .top_k_groups = 1};
+  const auto s = select(config, {4.0f, -9.0f, -9.0f, 1.0f, 2.0f, -9.0f}, std::vector<float>(6));
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{4, 3}));
+}
+
+// A dropped group stays dropped where s + bias < 0 in the kept one (−∞, not 0, masks it).
+TEST(Router, DeepseekNegativeScoresDoNotReviveDroppedGroups) {
+  const RoutingConfig config{.method = RoutingMethod::kDeepseekV3,
+                             .num_experts = 4,
+                             .top_k = 2,
+                             .num_groups = 2,
+                             .top_k_groups = 1};
+  const auto s = select(config, {0.0f, -1.0f, -2.0f, -3.0f}, {-5.0f, -5.0f, -7.0f, -7.0f});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{0, 1}));
+}
+
+TEST(Router, RenormalizeNaiveDividesByTheSumOfTheChosen) {
+  const auto s = select({.method = RoutingMethod::kRenormalizeNaive, .num_experts = 4, .top_k = 2},
+                        {0.0f, std::log(3.0f), std::log(5.0f), std::log(2.0f)});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{2, 1}));
+  EXPECT_NEAR(s.weights[0], 5.0 / 8, 1e-6);
+  EXPECT_NEAR(s.weights[1], 3.0 / 8, 1e-6);
+}
+
+TEST(Router, Llama4WeighsWithSigmoidsOfLogits) {
+  const auto s =
+      select({.method = RoutingMethod::kLlama4, .num_experts = 3, .top_k = 2}, {-1.0f, 2.0f, 0.5f});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{1, 2}));
+  EXPECT_NEAR(s.weights[0], sigmoid(2), 1e-6);
+  EXPECT_NEAR(s.weights[1], sigmoid(0.5), 1e-6);
+}
+
+TEST(Router, SigmoidRenormHasNoBias) {
+  const auto s = select({.method = RoutingMethod::kSigmoidRenorm, .num_experts = 3, .top_k = 2},
+                        {2.0f, -1.0f, 1.0f});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{0, 2}));
+  EXPECT_NEAR(s.weights[0], sigmoid(2) / (sigmoid(2) + sigmoid(1)), 1e-6);
+}
+
+TEST(Router, Minimax2SelectsWithTheBiasAndWeighsWithoutIt) {
+  const auto s =
+      select({.method = RoutingMethod::kMinimax2, .num_experts = 3, .top_k = 2, .epsilon = 0.0f},
+             {2.0f, 1.0f, -3.0f}, {0.0f, 0.0f, 1.0f});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{2, 0}));
+  const double sum = sigmoid(-3) + sigmoid(2);
+  EXPECT_NEAR(s.weights[0], sigmoid(-3) / sum, 1e-6);
+  EXPECT_NEAR(s.weights[1], sigmoid(2) / sum, 1e-6);
+}
+
+// LFM2's epsilon is large enough to see.
+TEST(Router, TheEpsilonIsAddedToTheSum) {
+  const RoutingConfig config{
+      .method = RoutingMethod::kDeepseekV3, .num_experts = 2, .top_k = 1, .epsilon = 0.5f};
+  EXPECT_NEAR(select(config, {1.0f, 0.0f}, {0, 0}).weights[0], sigmoid(1) / (sigmoid(1) + 0.5),
+              1e-6);
+}
+
+TEST(Router, ErnieSelectsProbabilitiesWithABias) {
+  const RoutingConfig config{
+      .method = RoutingMethod::kErnie, .num_experts = 4, .top_k = 2, .epsilon = 1e-12f};
+  const std::vector<float> logits = {std::log(4.0f), std::log(3.0f), std::log(2.0f), 0.0f};
+  const auto s = select(config, logits, {0.0f, 0.0f, 0.0f, 0.9f});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{3, 0}));
+  EXPECT_NEAR(s.weights[0], 0.2, 1e-6);  // 1 / (1 + 4)
+  EXPECT_NEAR(s.weights[1], 0.8, 1e-6);
+  RoutingConfig floored = config;
+  floored.epsilon = 0.9f;  // above the sum 0.5 of the chosen
+  EXPECT_NEAR(select(floored, logits, {0.0f, 0.0f, 0.0f, 0.9f}).weights[1], 0.4 / 0.9, 1e-6);
+}
+
+// DeepSeek-V2 judges a group by its best expert, V3 by its best two.
+TEST(Router, DeepseekV2KeepsTheGroupsWithTheBestExperts) {
+  RoutingConfig config{.method = RoutingMethod::kDeepseekV2,
+                       .num_experts = 4,
+                       .top_k = 1,
+                       .num_groups = 2,
+                       .top_k_groups = 1,
+                       .normalize = false,
+                       .scaling_factor = 16.0f};
+  const std::vector<float> logits = {std::log(5.0f), 0.0f, std::log(4.0f), std::log(4.0f)};
+  const auto s = select(config, logits);
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{0}));
+  EXPECT_NEAR(s.weights[0], 16.0 * 5 / 14, 1e-5);
+  config.method = RoutingMethod::kDeepseekV3;
+  EXPECT_EQ(select(config, logits, std::vector<float>(4)).experts, (std::vector<int32_t>{2}));
+}
+
+constexpr RoutingMethod kMethods[] = {
+    RoutingMethod::kRenormalize,   RoutingMethod::kRenormalizeNaive, RoutingMethod::kDefault,
+    RoutingMethod::kDeepseekV3,    RoutingMethod::kDeepseekV2,       RoutingMethod::kLlama4,
+    RoutingMethod::kSigmoidRenorm, RoutingMethod::kMinimax2,         RoutingMethod::kErnie};
+
+TEST(Router, EqualScoresGoToTheLowerIds) {
+  for (const RoutingMethod method : kMethods) {
+    const auto s = select({.method = method, .num_experts = 8, .top_k = 3},
+                          std::vector<float>(8, 0.5f), std::vector<float>(8));
+    EXPECT_EQ(s.experts, (std::vector<int32_t>{0, 1, 2}));
+  }
+}
+
+}  // namespace
+}  // namespace wideep::model
