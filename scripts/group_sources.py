@@ -10,14 +10,14 @@ between. The CMake file gives each file that shares a group with others a UNITY_
 Files of one target go into a group in their order, as long as none declares a name of its own (in
 an unnamed namespace, or as a macro) that another one of the group speaks of. Files that are
 compiled for another processor than the rest stay alone, and so do those that bring a set of names
-with them from a header (*_body.h), or the kernel's own headers, which declare what the C library's
+with them from a header (*_body.h, kernels/body/), or the kernel's own headers, which declare what the C library's
 declare.
 """
 import re
 import sys
 
 MOST_CHARACTERS = 80_000
-ALONE = re.compile(r'#include [<"](\S*_(begin|body)\.h|linux/\S*)[>"]|^#pragma clang attribute',
+ALONE = re.compile(r'#include [<"](\S*_body\.h|kernels/(?:body|avx2|avx512)/\S*|linux/\S*)[>"]|^#pragma clang attribute',
                    re.MULTILINE)
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'',
                              re.DOTALL)
@@ -58,7 +58,7 @@ class Source:
             text = file.read()
         self.path = path
         self.length = len(text)
-        self.alone = bool(ALONE.search(text)) or '/x86/' in path
+        self.alone = bool(ALONE.search(text)) or re.search('/(x86|avx2|avx512)/', path) is not None
         text = COMMENT_OR_TEXT.sub(lambda match: '//' if match[0].startswith('//') else '""', text)
         self.own = own_names(text)
         self.spoken = set(NAME.findall(text))

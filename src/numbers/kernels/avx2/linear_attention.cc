@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#if defined(__x86_64__)
+#include "kernels/avx2/begin.h"
+//
+#include "kernels/body/convolution.h"
+//
+inline constexpr int kDeltaVectors = 1;  // two would need 17 of 16 registers
+#include "kernels/body/delta_rule.h"
+//
+#include "kernels/avx2/end.h"
+#endif
