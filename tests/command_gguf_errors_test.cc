@@ -18,7 +18,7 @@
 namespace wideep::tests {
 namespace {
 
-using formats::GgufBuilder;
+using tensor_files::GgufBuilder;
 
 constexpr uint64_t kHuge = ~uint64_t{0};
 

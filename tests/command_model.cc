@@ -15,8 +15,8 @@
 namespace wideep::tests {
 
 namespace fs = std::filesystem;
-using formats::TensorToWrite;
 using nlohmann::json;
+using tensor_files::TensorToWrite;
 
 namespace {
 
@@ -57,14 +57,14 @@ void ModelCopy::edit_config(const std::function<void(json&)>& edit) const {
 }
 
 void ModelCopy::edit_tensors(const std::function<void(std::vector<TensorToWrite>&)>& edit) const {
-  const auto source = formats::SafetensorsFile::open(small_model() + "/model.safetensors");
+  const auto source = tensor_files::SafetensorsFile::open(small_model() + "/model.safetensors");
   ASSERT_TRUE(source.ok()) << source.status().message();
   std::vector<TensorToWrite> tensors;
   for (const auto& [name, entry] : source->tensors()) {
     tensors.push_back({name, entry.dtype, entry.shape, entry.bytes});
   }
   edit(tensors);
-  const Status written = formats::write_safetensors(file("model.safetensors"), tensors);
+  const Status written = tensor_files::write_safetensors(file("model.safetensors"), tensors);
   ASSERT_TRUE(written.ok()) << written.message();
 }
 

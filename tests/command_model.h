@@ -10,7 +10,7 @@
 
 #include "base/scratch_directory.h"
 #include "command.h"
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::tests {
 
@@ -30,14 +30,15 @@ class ModelCopy {
   std::string read(const std::string& name) const;
   void edit_config(const std::function<void(nlohmann::json&)>& edit) const;
   // Passes the tensors, ordered by name, to `edit` and writes the result back.
-  void edit_tensors(const std::function<void(std::vector<formats::TensorToWrite>&)>& edit) const;
+  void edit_tensors(
+      const std::function<void(std::vector<tensor_files::TensorToWrite>&)>& edit) const;
 
  private:
   base::ScratchDirectory directory_;
 };
 
-formats::TensorToWrite& tensor_named(std::vector<formats::TensorToWrite>& tensors,
-                                     const std::string& name);
+tensor_files::TensorToWrite& tensor_named(std::vector<tensor_files::TensorToWrite>& tensors,
+                                          const std::string& name);
 
 // wideep generate --model <model> --prompt "The cat" <more>, with --max-tokens 4 unless in `more`.
 CommandOptions generate(const std::string& model, const std::vector<std::string>& more = {});

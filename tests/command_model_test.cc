@@ -14,8 +14,8 @@
 namespace wideep::tests {
 namespace {
 
-using formats::TensorToWrite;
 using nlohmann::json;
+using tensor_files::TensorToWrite;
 using Tensors = std::vector<TensorToWrite>;
 
 constexpr const char* kWeights = "model.safetensors";

@@ -183,8 +183,8 @@ TEST(ServiceOverNodesInput, ANodeThatKeptOtherWeightsIsRefused) {
   ASSERT_GT(service.port(), 0) << service.server().command().err();
   ::kill(-service.server().command().pid(), SIGKILL);
   EXPECT_TRUE(wait_until([&] { return service.node(1).ranks().empty(); }, 10s * kSlowdown));
-  model.edit_tensors([](std::vector<formats::TensorToWrite>& tensors) {
-    formats::TensorToWrite& one =
+  model.edit_tensors([](std::vector<tensor_files::TensorToWrite>& tensors) {
+    tensor_files::TensorToWrite& one =
         tensor_named(tensors, "model.layers.1.mlp.experts.3.up_proj.weight");
     static const std::vector<std::byte> trained(one.bytes.size());
     one.bytes = trained;

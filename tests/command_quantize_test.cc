@@ -14,8 +14,8 @@
 namespace wideep::tests {
 namespace {
 
-using formats::TensorToWrite;
 using nlohmann::json;
+using tensor_files::TensorToWrite;
 
 constexpr const char* kText = "A small cat sat by the door, and nobody knew whose it was.";
 
@@ -81,7 +81,7 @@ bool belongs_to(const std::string& tensor, const std::string& part) {
 }
 
 // The small model, with the matrices of `part` taken from another model's file.
-void replace(std::vector<TensorToWrite>& tensors, const formats::SafetensorsFile& file,
+void replace(std::vector<TensorToWrite>& tensors, const tensor_files::SafetensorsFile& file,
              const std::string& part) {
   std::erase_if(tensors, [&](const TensorToWrite& t) { return belongs_to(t.name, part); });
   for (const auto& [name, entry] : file.tensors()) {
@@ -94,8 +94,8 @@ TEST(CommandQuantizeMixed, EachMatrixIsReadInItsOwnFormat) {
   const std::string nvfp4 = scratch.file("nvfp4"), int8 = scratch.file("int8");
   ASSERT_EQ(quantize(small_model(), "nvfp4", nvfp4, {"--no-evaluation"}).exit_code, 0);
   ASSERT_EQ(quantize(small_model(), "int8", int8, {"--no-evaluation"}).exit_code, 0);
-  const auto fours = formats::SafetensorsFile::open(nvfp4 + "/model.safetensors");
-  const auto eights = formats::SafetensorsFile::open(int8 + "/model.safetensors");
+  const auto fours = tensor_files::SafetensorsFile::open(nvfp4 + "/model.safetensors");
+  const auto eights = tensor_files::SafetensorsFile::open(int8 + "/model.safetensors");
   ASSERT_TRUE(fours.ok() && eights.ok());
   const ModelCopy mixed;
   mixed.edit_tensors([&](std::vector<TensorToWrite>& tensors) {

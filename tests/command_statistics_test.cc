@@ -18,7 +18,7 @@
 #include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::tests {
 namespace {
@@ -29,8 +29,8 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
-std::vector<int64_t> counts(const formats::SafetensorsFile& file, const std::string& name) {
-  const formats::TensorEntry* entry = file.find(name);
+std::vector<int64_t> counts(const tensor_files::SafetensorsFile& file, const std::string& name) {
+  const tensor_files::TensorEntry* entry = file.find(name);
   if (entry == nullptr) return {};
   std::vector<int64_t> values(entry->bytes.size() / sizeof(int64_t));
   std::memcpy(values.data(), entry->bytes.data(), entry->bytes.size());
@@ -57,7 +57,7 @@ class CommandStatistics : public ::testing::Test {
   // The sum over experts of a rank's counts in an iteration and layer; −1: not recorded.
   int64_t recorded(int rank, int iteration, int layer) {
     const auto file =
-        formats::SafetensorsFile::open(fmt::format("{}/rank{}.safetensors", path_, rank));
+        tensor_files::SafetensorsFile::open(fmt::format("{}/rank{}.safetensors", path_, rank));
     EXPECT_TRUE(file.ok()) << file.status().message();
     if (!file.ok()) return -1;
     const auto values = counts(*file, fmt::format("{}_{}", iteration, layer));

@@ -201,7 +201,7 @@ TEST(Command, ShardedCheckpointIsTheSameModel) {
   std::string shard;
   const auto take = [&](const std::string& name, bool (*belongs)(const std::string&)) {
     shard = name;
-    model.edit_tensors([&](std::vector<formats::TensorToWrite>& tensors) {
+    model.edit_tensors([&](std::vector<tensor_files::TensorToWrite>& tensors) {
       std::erase_if(tensors, [&](const auto& tensor) { return !belongs(tensor.name); });
       for (const auto& tensor : tensors) index["weight_map"][tensor.name] = shard;
     });

@@ -11,7 +11,7 @@
 namespace wideep::tests {
 namespace {
 
-using formats::GgufBuilder;
+using tensor_files::GgufBuilder;
 
 constexpr int kHidden = 64, kIntermediate = 32, kExperts = 4, kKvWidth = 32, kLayers = 2;
 

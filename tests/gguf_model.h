@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/gguf_testing.h"
+#include "tensor_files/gguf_testing.h"
 
 namespace wideep::tests {
 
@@ -29,14 +29,14 @@ struct GgufModelOptions {
   std::set<std::string> left_out;            // keys and tensors
   std::set<std::string> transposed;          // tensors
   float score_of_a = -2.0f;
-  float first_weight = 0.1f;                        // of the embedding
-  std::string first_scale;                          // bytes, of an expert's down
-  std::function<void(formats::GgufBuilder&)> more;  // adds keys and tensors at the end
+  float first_weight = 0.1f;                             // of the embedding
+  std::string first_scale;                               // bytes, of an expert's down
+  std::function<void(tensor_files::GgufBuilder&)> more;  // adds keys and tensors at the end
 };
 
 // A Mixtral of random weights (hidden 64, two layers with four experts of width 32, of which a
 // token uses two) with a token for each byte and each letter.
-formats::GgufBuilder gguf_model(const GgufModelOptions& options = {});
+tensor_files::GgufBuilder gguf_model(const GgufModelOptions& options = {});
 
 // Writes the model in `count` files, "<stem>-00001-of-0000<count>.gguf", …; returns their paths.
 std::vector<std::string> write_gguf_parts(const std::string& stem, int count);

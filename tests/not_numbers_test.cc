@@ -10,9 +10,9 @@
 #include <string>
 
 #include "command_server.h"
-#include "formats/safetensors.h"
 #include "random_layouts.h"
 #include "run/layouts.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::tests {
 namespace {
@@ -34,9 +34,9 @@ void write_model(const std::string& directory) {
   const std::string weights = directory + "/model.safetensors";
   size_t at = 0;
   {
-    const auto file = formats::SafetensorsFile::open(weights);
+    const auto file = tensor_files::SafetensorsFile::open(weights);
     ASSERT_TRUE(file.ok()) << file.status().message();
-    const formats::TensorEntry* embedding = file->find("model.embed_tokens.weight");
+    const tensor_files::TensorEntry* embedding = file->find("model.embed_tokens.weight");
     ASSERT_NE(embedding, nullptr);
     ASSERT_EQ(embedding->dtype, Dtype::kBf16);
     const size_t row_bytes = embedding->bytes.size() / static_cast<size_t>(embedding->shape[0]);

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "formats/files.h"
-#include "formats/safetensors.h"
 #include "model/config/config.h"
 #include "model/tensor_list.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::tests {
 namespace {
@@ -36,7 +36,7 @@ class Writer {
 
   Status write(const std::string& path) {
     for (const model::ListedTensor& tensor : model::all_tensors(config_)) add(tensor);
-    return formats::write_safetensors(path, tensors_);
+    return tensor_files::write_safetensors(path, tensors_);
   }
 
  private:
@@ -88,7 +88,7 @@ class Writer {
   std::mt19937 rng_;
   std::deque<std::vector<Bf16>> halves_;  // deques: the tensors point into them
   std::deque<std::vector<float>> floats_;
-  std::vector<formats::TensorToWrite> tensors_;
+  std::vector<tensor_files::TensorToWrite> tensors_;
 };
 
 json deepseek_config() {

@@ -12,13 +12,13 @@
 #include "commands.h"
 #include "doctor_report.h"
 #include "formats/files.h"
-#include "formats/gguf.h"
 #include "formats/json_text.h"
 #include "model/model_forms.h"
 #include "model_run.h"
 #include "output_file.h"
 #include "parallel_options.h"
 #include "simulate_inputs.h"
+#include "tensor_files/gguf.h"
 #include "tokenizer/tokenizer.h"
 
 namespace wideep::tools {
@@ -38,7 +38,7 @@ struct Options {
 std::optional<run::Advice> missing_files(const std::string& model_dir) {
   std::vector<std::string> missing;
   if (!has_weights(model_dir)) missing.push_back("model.safetensors (or its index)");
-  const bool is_gguf = formats::is_gguf(model_dir);
+  const bool is_gguf = tensor_files::is_gguf(model_dir);
   if (!tokenizer::Tokenizer::is_in(model_dir)) {
     missing.push_back(is_gguf ? "tokenizer in its metadata" : "tokenizer.json");
   }
@@ -58,7 +58,7 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
                     model_run(options.model_dir, options.parallel.format(), parallel));
   WIDEEP_TRY_ASSIGN(report->fit, run::judge_fit(run.model, run.options, report->machine));
   report->model_dir = options.model_dir;
-  if (formats::is_gguf(options.model_dir)) {
+  if (tensor_files::is_gguf(options.model_dir)) {
     WIDEEP_TRY_ASSIGN(report->gguf, gguf_content(options.model_dir));
   }
   if (options.recovery) {

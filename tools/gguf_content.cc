@@ -9,7 +9,7 @@
 #include "base/byte_size.h"
 #include "base/printable.h"
 #include "base/try.h"
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 
 namespace wideep::tools {
 
@@ -38,19 +38,19 @@ nlohmann::ordered_json GgufContent::json() const {
 }
 
 Result<GgufContent> gguf_content(const std::string& path) {
-  WIDEEP_TRY_ASSIGN(const formats::GgufFiles files, formats::GgufFiles::open(path));
+  WIDEEP_TRY_ASSIGN(const tensor_files::GgufFiles files, tensor_files::GgufFiles::open(path));
   GgufContent content;
   content.num_files = files.files().size();
-  const formats::GgufValue* architecture = files.first().find("general.architecture");
+  const tensor_files::GgufValue* architecture = files.first().find("general.architecture");
   if (architecture != nullptr && !architecture->is_list()) {
     content.architecture = base::printable(architecture->text().value_or(""));
   }
-  std::map<formats::BlockType, uint64_t> bytes;
-  for (const formats::GgufFile& file : files.files()) {
+  std::map<tensor_files::BlockType, uint64_t> bytes;
+  for (const tensor_files::GgufFile& file : files.files()) {
     for (const auto& [name, tensor] : file.tensors()) bytes[tensor.type] += tensor.bytes.size();
   }
   for (const auto& [type, sum] : bytes) {
-    content.bytes_by_type.emplace_back(formats::block_type_name(type), sum);
+    content.bytes_by_type.emplace_back(tensor_files::block_type_name(type), sum);
   }
   std::ranges::sort(content.bytes_by_type, [](const auto& a, const auto& b) {
     return std::pair(b.second, a.first) < std::pair(a.second, b.first);

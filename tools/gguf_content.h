@@ -25,7 +25,7 @@ struct GgufContent {
   nlohmann::ordered_json json() const;
 };
 
-// Errors (invalid input): those of formats::GgufFiles::open.
+// Errors (invalid input): those of tensor_files::GgufFiles::open.
 Result<GgufContent> gguf_content(const std::string& path);
 
 }  // namespace wideep::tools

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "base/try.h"
-#include "formats/gguf.h"
 #include "model/model_files.h"
 #include "parallel/initial_placement.h"
+#include "tensor_files/gguf.h"
 
 namespace wideep::tools {
 
@@ -16,7 +16,7 @@ bool has_file(const std::string& model_dir, const char* name) {
 }
 
 bool has_weights(const std::string& model_dir) {
-  return formats::is_gguf(model_dir) || has_file(model_dir, "model.safetensors") ||
+  return tensor_files::is_gguf(model_dir) || has_file(model_dir, "model.safetensors") ||
          has_file(model_dir, "model.safetensors.index.json");
 }
 

@@ -14,7 +14,6 @@
 #include "base/try.h"
 #include "commands.h"
 #include "formats/files.h"
-#include "formats/gguf.h"
 #include "formats/json_text.h"
 #include "held_out_text.h"
 #include "measure/score.h"
@@ -23,6 +22,7 @@
 #include "model/gguf/gguf_tensors.h"
 #include "model/tensor_list.h"
 #include "run/thread_plan.h"
+#include "tensor_files/gguf.h"
 #include "tokenizer/gguf_tokenizer.h"
 #include "weights/quantize_checkpoint.h"
 #include "weights/quantize_source.h"
@@ -132,16 +132,16 @@ std::vector<weights::ListedMatrix> matrices_of(const model::ModelConfig& config)
 }
 
 // What a GGUF file's chat settings are in a directory.
-std::string tokenizer_config(const formats::GgufFile& file) {
+std::string tokenizer_config(const tensor_files::GgufFile& file) {
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
   const auto text_of = [&](const char* key) -> std::optional<std::string_view> {
-    const formats::GgufValue* found = file.find(key);
+    const tensor_files::GgufValue* found = file.find(key);
     return found == nullptr || found->is_list() ? std::nullopt : found->text();
   };
   if (const auto text = text_of("tokenizer.chat_template")) config["chat_template"] = *text;
-  const formats::GgufValue* tokens = file.find("tokenizer.ggml.tokens");
+  const tensor_files::GgufValue* tokens = file.find("tokenizer.ggml.tokens");
   for (const char* name : {"bos_token", "eos_token"}) {
-    const formats::GgufValue* id = file.find(fmt::format("tokenizer.ggml.{}_id", name));
+    const tensor_files::GgufValue* id = file.find(fmt::format("tokenizer.ggml.{}_id", name));
     if (id == nullptr || tokens == nullptr || id->is_list()) continue;
     const int64_t index = id->integer().value_or(-1);
     if (index < 0 || index >= static_cast<int64_t>(tokens->size())) continue;
@@ -180,12 +180,12 @@ Result<weights::QuantizeReport> quantize_gguf(const Options& options, model::Mod
   WIDEEP_TRY_ASSIGN(const auto tensors,
                     model::GgufTensors::open(options.quantize.model_dir, &config));
   WIDEEP_TRY_ASSIGN(const model::GgufConfig found, model::gguf_config(tensors->files()));
-  const formats::GgufFile& file = tensors->files().first();
+  const tensor_files::GgufFile& file = tensors->files().first();
   weights::QuantizeSourceOptions to{.output_dir = options.quantize.output_dir,
                                     .format = options.quantize.format,
                                     .config = nlohmann::ordered_json::parse(found.json)};
   WIDEEP_TRY(add_divisors(found, file.path(), &to.config));
-  for (const formats::GgufFile& each : tensors->files().files()) {
+  for (const tensor_files::GgufFile& each : tensors->files().files()) {
     for (const auto& [name, tensor] : each.tensors()) to.bytes_before += tensor.bytes.size();
   }
   if (tokenizer::has_gguf_tokenizer(file)) {
@@ -228,7 +228,7 @@ Status run(const Options& given) {
     if (!progress) progress.emplace("quantising", all, "tensors");
     progress->step();
   };
-  const auto report = formats::is_gguf(options.quantize.model_dir)
+  const auto report = tensor_files::is_gguf(options.quantize.model_dir)
                           ? quantize_gguf(options, config, pool, step)
                           : weights::quantize_checkpoint(options.quantize, pool, step);
   progress.reset();

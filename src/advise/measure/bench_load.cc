@@ -18,10 +18,10 @@
 
 #include "base/machine.h"
 #include "base/try.h"
-#include "formats/gguf.h"
 #include "model/model.h"
 #include "model/model_files.h"
 #include "run/memory_plan.h"
+#include "tensor_files/gguf.h"
 #include "weights/checkpoint.h"
 
 namespace wideep::measure {
@@ -86,13 +86,13 @@ uint64_t sum_words(std::span<const std::byte> bytes) {
   return sum;
 }
 
-Result<std::vector<formats::SafetensorsFile>> open_files(const std::string& model_dir) {
-  std::vector<formats::SafetensorsFile> files;
+Result<std::vector<tensor_files::SafetensorsFile>> open_files(const std::string& model_dir) {
+  std::vector<tensor_files::SafetensorsFile> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(model_dir, error)) {
     if (entry.path().extension() != ".safetensors") continue;
-    WIDEEP_TRY_ASSIGN(formats::SafetensorsFile file,
-                      formats::SafetensorsFile::open(entry.path().string()));
+    WIDEEP_TRY_ASSIGN(tensor_files::SafetensorsFile file,
+                      tensor_files::SafetensorsFile::open(entry.path().string()));
     files.push_back(std::move(file));
   }
   return files;
@@ -100,8 +100,8 @@ Result<std::vector<formats::SafetensorsFile>> open_files(const std::string& mode
 
 // The tensors' bytes, in files that stay open.
 struct TensorBytes {
-  std::vector<formats::SafetensorsFile> safetensors;
-  std::optional<formats::GgufFiles> gguf;
+  std::vector<tensor_files::SafetensorsFile> safetensors;
+  std::optional<tensor_files::GgufFiles> gguf;
   std::vector<std::span<const std::byte>> spans;
 
   uint64_t total() const {
@@ -113,9 +113,9 @@ struct TensorBytes {
 
 Result<TensorBytes> tensor_bytes(const std::string& model_dir) {
   TensorBytes bytes;
-  if (formats::is_gguf(model_dir)) {
-    WIDEEP_TRY_ASSIGN(bytes.gguf, formats::GgufFiles::open(model_dir));
-    for (const formats::GgufFile& file : bytes.gguf->files()) {
+  if (tensor_files::is_gguf(model_dir)) {
+    WIDEEP_TRY_ASSIGN(bytes.gguf, tensor_files::GgufFiles::open(model_dir));
+    for (const tensor_files::GgufFile& file : bytes.gguf->files()) {
       for (const auto& [name, tensor] : file.tensors()) bytes.spans.push_back(tensor.bytes);
     }
     return bytes;
@@ -248,7 +248,7 @@ Result<LoadBenchReport> run_load_bench(const LoadBenchOptions& given,
   if (options.threads == 0) options.threads = base::read_machine().usable_cores();
   LoadBenchReport report{.threads = options.threads};
   WIDEEP_TRY_ASSIGN(report.packed_bytes, packed_bytes(options));
-  if (formats::is_gguf(options.model_dir)) {
+  if (tensor_files::is_gguf(options.model_dir)) {
     WIDEEP_TRY_ASSIGN(const TensorBytes bytes, tensor_bytes(options.model_dir));
     report.file_bytes = bytes.total();
   } else {

@@ -74,8 +74,8 @@ LoadedTensors::LoadedTensors(uint64_t seed, const model::RoutingConfig& routing,
   }
 }
 
-Result<const formats::TensorEntry*> LoadedTensors::tensor(const std::string& name,
-                                                          const std::vector<int64_t>& shape) const {
+Result<const tensor_files::TensorEntry*> LoadedTensors::tensor(
+    const std::string& name, const std::vector<int64_t>& shape) const {
   const auto bias = biases_.find(name);
   if (bias == biases_.end()) return random_.tensor(name, shape);
   WIDEEP_CHECK_EQ(shape.size(), size_t{1});

@@ -31,13 +31,13 @@ class LoadedTensors : public weights::TensorSource {
   LoadedTensors(uint64_t seed, const model::RoutingConfig& routing, const balance::ModelLoad& load);
 
   using TensorSource::tensor;
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape) const override;
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape) const override;
 
  private:
   struct Bias {
     std::vector<float> values;
-    formats::TensorEntry entry;
+    tensor_files::TensorEntry entry;
   };
   weights::RandomTensors random_;
   std::map<std::string, Bias> biases_;  // by name; unchanged after construction

@@ -15,15 +15,15 @@
 #include "base/printable.h"
 #include "base/try.h"
 #include "formats/json.h"
-#include "formats/safetensors.h"
 #include "recordings/statistics_csv.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::recordings {
 namespace {
 
 namespace fs = std::filesystem;
-using formats::SafetensorsFile;
-using formats::TensorEntry;
+using tensor_files::SafetensorsFile;
+using tensor_files::TensorEntry;
 
 constexpr int kMaxExperts = 1 << 16;
 constexpr int kMaxTopK = 1 << 10;

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "formats/files.h"
-#include "formats/safetensors.h"
 #include "recordings/statistics_writer.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::recordings {
 namespace {
@@ -38,12 +38,12 @@ class StatisticsDirectory : public testing::Test {
   }
 
   void write_rank(const std::string& name, const Rows& rows) {
-    std::vector<formats::TensorToWrite> tensors;
+    std::vector<tensor_files::TensorToWrite> tensors;
     for (const auto& [key, row] : rows) {
       tensors.push_back(
           {key, Dtype::kI64, {static_cast<int64_t>(row.size())}, std::as_bytes(std::span(row))});
     }
-    ASSERT_TRUE(formats::write_safetensors(path_ + "/" + name, tensors).ok());
+    ASSERT_TRUE(tensor_files::write_safetensors(path_ + "/" + name, tensors).ok());
   }
 
   std::string complaint() const {
@@ -121,9 +121,10 @@ TEST_F(StatisticsDirectory, RefusesBadTensors) {
 
 TEST_F(StatisticsDirectory, RefusesAnotherDtype) {
   const std::vector<float> row = {1, 2};
-  ASSERT_TRUE(formats::write_safetensors(path_ + "/rank0.safetensors",
-                                         {{"0_1", Dtype::kF32, {2}, std::as_bytes(std::span(row))}})
-                  .ok());
+  ASSERT_TRUE(
+      tensor_files::write_safetensors(path_ + "/rank0.safetensors",
+                                      {{"0_1", Dtype::kF32, {2}, std::as_bytes(std::span(row))}})
+          .ok());
   EXPECT_THAT(complaint(), HasSubstr("expected I64 [2]"));
 }
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/try.h"
 #include "formats/json.h"
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::recordings {
 namespace {
@@ -64,7 +64,7 @@ Status StatisticsWriter::write() const {
 }
 
 Status StatisticsWriter::write_counts() const {
-  std::vector<formats::TensorToWrite> tensors;
+  std::vector<tensor_files::TensorToWrite> tensors;
   tensors.reserve(counts_.size());
   for (const auto& [key, counts] : counts_) {
     tensors.push_back({.name = fmt::format("{}_{}", key.first, key.second),
@@ -72,8 +72,8 @@ Status StatisticsWriter::write_counts() const {
                        .shape = {shape_.num_experts},
                        .bytes = std::as_bytes(std::span(counts))});
   }
-  return formats::write_safetensors(fmt::format("{}/rank{}.safetensors", directory_, rank_),
-                                    tensors);
+  return tensor_files::write_safetensors(fmt::format("{}/rank{}.safetensors", directory_, rank_),
+                                         tensors);
 }
 
 Status StatisticsWriter::write_meta_info() const {

@@ -85,7 +85,7 @@ class FamilyGolden : public testing::TestWithParam<FamilyCase> {
   void SetUp() override {
     if (!GetParam().kernels->supported()) GTEST_SKIP() << "not supported by this processor";
     dir_ = models_dir() + "/" + GetParam().model;
-    auto golden = formats::SafetensorsFile::open(dir_ + "/golden.safetensors");
+    auto golden = tensor_files::SafetensorsFile::open(dir_ + "/golden.safetensors");
     ASSERT_TRUE(golden.ok()) << golden.status().message();
     golden_.emplace(std::move(*golden));
   }
@@ -106,7 +106,7 @@ class FamilyGolden : public testing::TestWithParam<FamilyCase> {
   }
 
   std::string dir_;
-  std::optional<formats::SafetensorsFile> golden_;
+  std::optional<tensor_files::SafetensorsFile> golden_;
 };
 
 std::string case_name(const testing::TestParamInfo<FamilyCase>& info) {

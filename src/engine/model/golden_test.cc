@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Model, Golden, testing::ValuesIn(golden_cases()), [](co
 
 TEST_P(Golden, Float32LogitsAndExpertsAreTransformers) {
   const std::string dir = kModels + "/" + GetParam().model;
-  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  const auto golden = tensor_files::SafetensorsFile::open(dir + "/golden.safetensors");
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   double worst = 0.0;
   for (int p = 0; p < 3; ++p) {
@@ -72,7 +72,7 @@ TEST_P(Golden, Float32LogitsAndExpertsAreTransformers) {
 // as far for the single worst of thousands, as far on average).
 TEST_P(Golden, Bf16LogitsAreNoFurtherFromFloat32ThanTransformersAre) {
   const std::string dir = kModels + "/" + GetParam().model;
-  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  const auto golden = tensor_files::SafetensorsFile::open(dir + "/golden.safetensors");
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   for (int p = 0; p < 3; ++p) {
     const auto ids = values<int32_t>(*golden, fmt::format("p{}.ids", p));
@@ -87,7 +87,7 @@ TEST_P(Golden, Bf16LogitsAreNoFurtherFromFloat32ThanTransformersAre) {
 }
 
 // All prompts of a golden file in one, long enough for two pages of the cache.
-std::vector<int32_t> long_prompt(const formats::SafetensorsFile& golden) {
+std::vector<int32_t> long_prompt(const tensor_files::SafetensorsFile& golden) {
   std::vector<int32_t> ids;
   for (int p : {2, 1, 2}) {
     const auto more = values<int32_t>(golden, fmt::format("p{}.ids", p));
@@ -98,7 +98,7 @@ std::vector<int32_t> long_prompt(const formats::SafetensorsFile& golden) {
 
 TEST_P(Golden, ChunksOfAPromptAndThreadsChangeNoBit) {
   const std::string dir = kModels + "/" + GetParam().model;
-  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  const auto golden = tensor_files::SafetensorsFile::open(dir + "/golden.safetensors");
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   const auto ids = long_prompt(*golden);
   for (const RunOptions& whole : {RunOptions{WeightFormat::kF32}, RunOptions{WeightFormat::kBf16},
@@ -120,7 +120,7 @@ TEST_P(Golden, ChunksOfAPromptAndThreadsChangeNoBit) {
 // What a cache may keep for whom: whether generated tokens are the same bits as those of a prompt.
 TEST_P(Golden, RolesDifferWhereTheConfigSaysSo) {
   const std::string dir = kModels + "/" + GetParam().model;
-  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  const auto golden = tensor_files::SafetensorsFile::open(dir + "/golden.safetensors");
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   const auto ids = long_prompt(*golden);
   const RunOptions prompt{WeightFormat::kBf16};
@@ -149,7 +149,7 @@ size_t tokens_of_equal_experts(const std::vector<int32_t>& a, const std::vector<
 // random models generate entirely different texts.
 TEST_P(Golden, AnFp8CacheStaysNearUntilExpertsDiffer) {
   const std::string dir = kModels + "/" + GetParam().model;
-  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  const auto golden = tensor_files::SafetensorsFile::open(dir + "/golden.safetensors");
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   const auto ids = long_prompt(*golden);
   auto exact = run_model(dir, *GetParam().kernels, {WeightFormat::kBf16}, ids);
@@ -187,7 +187,7 @@ std::vector<double> relative_differences(const std::vector<float>& a,
 
 // How far each token of a prompt is off, up to the first one that chooses other experts.
 std::vector<double> differences_of_prompt(const std::string& dir, WeightFormat format,
-                                          const formats::SafetensorsFile& golden, int p) {
+                                          const tensor_files::SafetensorsFile& golden, int p) {
   const auto ids = values<int32_t>(golden, fmt::format("p{}.ids", p));
   const auto exact = values<float>(golden, fmt::format("p{}.logits_f32", p));
   const auto& shape = golden.find(fmt::format("p{}.top_k", p))->shape;
@@ -228,7 +228,7 @@ TEST_P(GoldenPrecision, LogitsAreAsNearToFloat32AsTheCodesAllow) {
   for (const std::string& name : model_names()) {
     SCOPED_TRACE(name);
     const std::string dir = kModels + "/" + name;
-    const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+    const auto golden = tensor_files::SafetensorsFile::open(dir + "/golden.safetensors");
     ASSERT_TRUE(golden.ok()) << golden.status().message();
     std::vector<double> off;
     for (int p = 0; p < 3; ++p) {

@@ -16,9 +16,9 @@
 
 #include "base/aligned_bytes.h"
 #include "base/try.h"
-#include "formats/safetensors.h"
 #include "model/model.h"
 #include "model/model_files.h"
+#include "tensor_files/safetensors.h"
 #include "transport/rank_threads.h"
 
 namespace wideep::model {
@@ -26,7 +26,7 @@ namespace wideep::model {
 using kernels::WeightFormat;
 
 template <typename T>
-std::vector<T> values(const formats::SafetensorsFile& file, const std::string& name) {
+std::vector<T> values(const tensor_files::SafetensorsFile& file, const std::string& name) {
   const auto* entry = file.find(name);
   EXPECT_NE(entry, nullptr) << name;
   std::vector<T> out(entry->num_elements());

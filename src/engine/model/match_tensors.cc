@@ -21,7 +21,7 @@
 namespace wideep::model {
 namespace {
 
-using formats::TensorEntry;
+using tensor_files::TensorEntry;
 using weights::TensorSource;
 
 constexpr const char* kHead = "lm_head.weight";

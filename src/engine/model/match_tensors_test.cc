@@ -33,17 +33,17 @@ class Names : public weights::TensorSource {
     for (const auto& [name, entry] : entries_) names.push_back(name);
     return names;
   }
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>&) const override {
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>&) const override {
     return invalid_input(name + ": has no bytes");
   }
-  const formats::TensorEntry* find(const std::string& name) const override {
+  const tensor_files::TensorEntry* find(const std::string& name) const override {
     const auto found = entries_.find(name);
     return found == entries_.end() ? nullptr : &found->second;
   }
 
  private:
-  std::map<std::string, formats::TensorEntry> entries_;
+  std::map<std::string, tensor_files::TensorEntry> entries_;
 };
 
 ModelConfig small_config() {

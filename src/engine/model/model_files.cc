@@ -32,7 +32,7 @@ ModelFiles::ModelFiles(weights::Checkpoint checkpoint, const ModelConfig& config
       tensors_(std::make_unique<OwnedTensors>(checkpoint_, config)) {}
 
 Result<ModelFiles> ModelFiles::open(const std::string& model_dir, ModelConfig* config) {
-  if (formats::is_gguf(model_dir)) {
+  if (tensor_files::is_gguf(model_dir)) {
     WIDEEP_TRY_ASSIGN(auto tensors, GgufTensors::open(model_dir, config));
     return ModelFiles(std::move(tensors));
   }
@@ -42,7 +42,7 @@ Result<ModelFiles> ModelFiles::open(const std::string& model_dir, ModelConfig* c
 }
 
 Result<ModelFiles> ModelFiles::reopen(const std::string& model_dir, const ModelConfig& config) {
-  if (formats::is_gguf(model_dir)) {
+  if (tensor_files::is_gguf(model_dir)) {
     WIDEEP_TRY_ASSIGN(auto tensors, GgufTensors::reopen(model_dir, config));
     return ModelFiles(std::move(tensors));
   }
@@ -58,7 +58,7 @@ std::vector<std::string> ModelFiles::packing_notes(const ModelConfig& config,
 
 uint64_t ModelFiles::bytes_of(const ListedTensor& tensor) const {
   if (gguf_ != nullptr) return gguf_->bytes_of(tensor.name, tensor.num_elements());
-  const formats::TensorEntry* entry = tensors_->find(tensor.name);
+  const tensor_files::TensorEntry* entry = tensors_->find(tensor.name);
   if (!tensor.name.ends_with(".weight")) {
     return entry == nullptr
                ? 0

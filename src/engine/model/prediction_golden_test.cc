@@ -83,7 +83,7 @@ TEST_P(PredictionGolden, DraftsAreTransformers) {
   const kernels::Kernels& kernels = *GetParam().kernels;
   if (!kernels.supported()) GTEST_SKIP() << "not supported by this processor";
   const std::string dir = WIDEEP_SOURCE_DIR "/tests/golden/prediction_models/" + GetParam().model;
-  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  const auto golden = tensor_files::SafetensorsFile::open(dir + "/golden.safetensors");
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   int num_prompts = 0;
   for (; golden->find(fmt::format("p{}.ids", num_prompts)) != nullptr; ++num_prompts) {

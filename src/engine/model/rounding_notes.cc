@@ -91,7 +91,7 @@ class Rounded {
     const StoredLayout stored =
         weights::stored_layout(tensors_.module(weights::module_of(tensor.name)), k);
     if (stored.kind == StoredLayout::Kind::kMissing || kept == WeightFormat::kF32) return;
-    const formats::TensorEntry* entry =
+    const tensor_files::TensorEntry* entry =
         tensors_.module(weights::module_of(tensor.name)).source->find(stored.weight);
     const bool is_float = stored.kind == StoredLayout::Kind::kFloats;
     const bool same = is_float ? entry->dtype == Dtype::kBf16 && kept == WeightFormat::kBf16

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-using Tensors = std::vector<formats::TensorToWrite>;
+using Tensors = std::vector<tensor_files::TensorToWrite>;
 
 std::string golden(const std::string& model) {
   const std::string folder = WIDEEP_SOURCE_DIR "/tests/golden/";
@@ -30,8 +30,8 @@ class Copy {
  public:
   explicit Copy(const std::string& model)
       : dir_(golden(model)),
-        file_(std::make_shared<const formats::SafetensorsFile>(
-            formats::SafetensorsFile::open(dir_ + "/model.safetensors").value())),
+        file_(std::make_shared<const tensor_files::SafetensorsFile>(
+            tensor_files::SafetensorsFile::open(dir_ + "/model.safetensors").value())),
         config(json::parse(std::ifstream(dir_ + "/config.json"))) {
     for (const auto& [name, entry] : file_->tensors()) {
       tensors.push_back({name, entry.dtype, entry.shape, entry.bytes});
@@ -51,8 +51,8 @@ class Copy {
   Result<double> difference() const {
     const base::ScratchDirectory scratch;
     std::ofstream(scratch.file("config.json")) << config;
-    WIDEEP_TRY(formats::write_safetensors(scratch.file("model.safetensors"), tensors));
-    const auto answers = formats::SafetensorsFile::open(dir_ + "/golden.safetensors").value();
+    WIDEEP_TRY(tensor_files::write_safetensors(scratch.file("model.safetensors"), tensors));
+    const auto answers = tensor_files::SafetensorsFile::open(dir_ + "/golden.safetensors").value();
     double worst = 0.0;
     for (int p = 0; answers.find(fmt::format("p{}.ids", p)) != nullptr; ++p) {
       const auto ids = values<int32_t>(answers, fmt::format("p{}.ids", p));
@@ -68,7 +68,7 @@ class Copy {
 
  private:
   std::string dir_;
-  std::shared_ptr<const formats::SafetensorsFile> file_;
+  std::shared_ptr<const tensor_files::SafetensorsFile> file_;
 
  public:
   Tensors tensors;
@@ -180,7 +180,7 @@ TEST(Spellings, TiedByTheOuterKey) {
   ASSERT_EQ(copy.config["text_config"]["tie_word_embeddings"], false);
   expect_golden(copy);  // a head of its own, which differs, is used
   const auto head =
-      std::ranges::find(copy.tensors, "lm_head.weight", &formats::TensorToWrite::name);
+      std::ranges::find(copy.tensors, "lm_head.weight", &tensor_files::TensorToWrite::name);
   const auto rows = head->bytes;
   copy.remove("lm_head.weight");
   const auto tied = copy.difference();

@@ -77,13 +77,13 @@ Status write_checkpoint(const model::ModelConfig& config, const std::string& pat
   std::mt19937 rng(1);
   std::vector<Bf16> values(static_cast<size_t>(config.vocab_size) * config.hidden_size);
   for (Bf16& value : values) value = Bf16(static_cast<float>(rng() % 1000) * 1e-3f - 0.5f);
-  std::vector<formats::TensorToWrite> tensors;
+  std::vector<tensor_files::TensorToWrite> tensors;
   for (const auto& [name, shape] : tensor_shapes(config)) {
     size_t count = 1;
     for (const int64_t extent : shape) count *= static_cast<size_t>(extent);
     tensors.push_back({name, Dtype::kBf16, shape, std::as_bytes(std::span(values).first(count))});
   }
-  return formats::write_safetensors(path, tensors);
+  return tensor_files::write_safetensors(path, tensors);
 }
 
 uint64_t anonymous_kib() { return base::read_field("/proc/self/status", "RssAnon").value_or(0); }

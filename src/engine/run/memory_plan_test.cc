@@ -102,7 +102,7 @@ uint64_t loaded_bytes(const std::string& name, const std::vector<int64_t>& shape
 TEST_P(GoldenPlan, WeightsAreThoseOfTheCheckpoint) {
   const std::string mtp = fmt::format("model.layers.{}.", config_.num_all_layers());
   uint64_t dense = 0, experts = 0;
-  const auto file = formats::SafetensorsFile::open(dir_ + "/model.safetensors");
+  const auto file = tensor_files::SafetensorsFile::open(dir_ + "/model.safetensors");
   ASSERT_TRUE(file.ok());
   for (const std::string& name : checkpoint_->names()) {
     if (name.starts_with(mtp)) continue;
@@ -153,10 +153,10 @@ TEST_P(GoldenPlan, DenseWeightsAreWhatLoadingAllocates) {
 using ChooseFormat = std::function<std::optional<WeightFormat>(const std::string& name)>;
 void write_mixed(const std::string& from, const std::string& to, const ChooseFormat& choose) {
   std::filesystem::copy(from + "/config.json", to + "/config.json");
-  const auto source = formats::SafetensorsFile::open(from + "/model.safetensors");
+  const auto source = tensor_files::SafetensorsFile::open(from + "/model.safetensors");
   ASSERT_TRUE(source.ok());
   std::deque<weights::NamedTensor> kept;
-  std::vector<formats::TensorToWrite> tensors;
+  std::vector<tensor_files::TensorToWrite> tensors;
   for (const auto& [name, entry] : source->tensors()) {
     const auto format = choose(name);
     if (!format) {
@@ -173,7 +173,7 @@ void write_mixed(const std::string& from, const std::string& to, const ChooseFor
       tensors.push_back(kept.emplace_back(std::move(tensor)).to_write());
     }
   }
-  ASSERT_TRUE(formats::write_safetensors(to + "/model.safetensors", tensors).ok());
+  ASSERT_TRUE(tensor_files::write_safetensors(to + "/model.safetensors", tensors).ok());
 }
 
 // Experts in int8 with groups of 8, output projections in NVFP4, all else as it was.

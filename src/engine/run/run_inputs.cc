@@ -10,11 +10,11 @@
 #include "base/content_hash.h"
 #include "base/try.h"
 #include "formats/files.h"
-#include "formats/gguf.h"
 #include "model/parts/perfect_router.h"
 #include "model/tensor_list.h"
 #include "parallel/initial_placement.h"
 #include "run/layouts.h"
+#include "tensor_files/gguf.h"
 #include "weights/random_tensors.h"
 
 namespace wideep::run {
@@ -46,11 +46,11 @@ Result<std::optional<tokenizer::Tokenizer>> read_tokenizer(const RunOptions& opt
   WIDEEP_TRY_ASSIGN(tokenizer::Tokenizer tokenizer,
                     tokenizer::Tokenizer::read(directory, config.vocab_size));
   if (tokenizer.id_limit() <= config.vocab_size) return std::optional(std::move(tokenizer));
-  return invalid_input(fmt::format("{}: the tokenizer has token ids up to {}, but {} {}", directory,
-                                   tokenizer.id_limit() - 1,
-                                   formats::is_gguf(directory) ? "the rows of token_embd.weight are"
-                                                               : "config.json: vocab_size is",
-                                   config.vocab_size));
+  return invalid_input(fmt::format(
+      "{}: the tokenizer has token ids up to {}, but {} {}", directory, tokenizer.id_limit() - 1,
+      tensor_files::is_gguf(directory) ? "the rows of token_embd.weight are"
+                                       : "config.json: vocab_size is",
+      config.vocab_size));
 }
 
 Result<model::ModelConfig> read_config(const RunOptions& options) {
@@ -99,10 +99,10 @@ std::string hash_of_file(const std::string& path) {
 
 // Of the metadata and the list of tensors: a few megabytes before gigabytes of tensors.
 std::string hash_of_gguf(const std::string& path) {
-  const auto files = formats::GgufFiles::open(path);
+  const auto files = tensor_files::GgufFiles::open(path);
   if (!files.ok()) return "unreadable";
   std::string hashes;
-  for (const formats::GgufFile& file : files->files()) {
+  for (const tensor_files::GgufFile& file : files->files()) {
     const auto header = file.header();
     hashes +=
         base::content_hash_hex({reinterpret_cast<const char*>(header.data()), header.size()}) + " ";
@@ -111,13 +111,13 @@ std::string hash_of_gguf(const std::string& path) {
 }
 
 std::string hash_of_config(const std::string& model_dir) {
-  if (formats::is_gguf(model_dir)) return hash_of_gguf(model_dir);
+  if (tensor_files::is_gguf(model_dir)) return hash_of_gguf(model_dir);
   return hash_of_file(model_dir + "/config.json");
 }
 
 // Of the files that token ids follow from.
 std::string hash_of_tokenizer(const std::string& model_dir) {
-  if (formats::is_gguf(model_dir)) return "in the model";
+  if (tensor_files::is_gguf(model_dir)) return "in the model";
   std::string hashes;
   for (const std::string& file : tokenizer::Tokenizer::file_names()) {
     hashes += hash_of_file(model_dir + "/" + file) + " ";

@@ -14,9 +14,9 @@
 
 #include "base/printable.h"
 #include "base/try.h"
-#include "formats/gguf.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "tensor_files/gguf.h"
 
 namespace wideep::run {
 namespace {
@@ -144,10 +144,10 @@ Result<SamplingDefaults> read_file(const std::string& path) {
 
 constexpr std::string_view kGgufKeys = "general.sampling.";
 
-Result<std::optional<float>> gguf_number(const formats::GgufFile& file, std::string_view name,
+Result<std::optional<float>> gguf_number(const tensor_files::GgufFile& file, std::string_view name,
                                          double least, double most) {
   const std::string key = std::string(kGgufKeys) + std::string(name);
-  const formats::GgufValue* value = file.find(key);
+  const tensor_files::GgufValue* value = file.find(key);
   if (value == nullptr) return std::optional<float>();
   const auto number = value->is_list() ? std::nullopt : value->number();
   if (number && *number >= least && *number <= most) {
@@ -159,7 +159,7 @@ Result<std::optional<float>> gguf_number(const formats::GgufFile& file, std::str
 }
 
 // What llama.cpp's samplers beyond ours would do, unless they are switched off.
-std::vector<std::string> other_gguf_samplers(const formats::GgufFile& file) {
+std::vector<std::string> other_gguf_samplers(const tensor_files::GgufFile& file) {
   constexpr std::string_view kKnown[] = {"temp", "top_k", "top_p", "min_p", "penalty_repeat"};
   // These say how one of the others works.
   constexpr std::pair<std::string_view, std::string_view> kDetails[] = {
@@ -168,7 +168,7 @@ std::vector<std::string> other_gguf_samplers(const formats::GgufFile& file) {
       {"mirostat_tau", "mirostat"},
       {"mirostat_eta", "mirostat"}};
   const auto is_on = [&](std::string_view name) {
-    const formats::GgufValue* value = file.find(std::string(kGgufKeys) + std::string(name));
+    const tensor_files::GgufValue* value = file.find(std::string(kGgufKeys) + std::string(name));
     if (value == nullptr) return false;
     const auto number = value->is_list() ? std::nullopt : value->number();
     return !number || *number != (name == "penalty_repeat" ? 1.0 : 0.0);
@@ -186,8 +186,8 @@ std::vector<std::string> other_gguf_samplers(const formats::GgufFile& file) {
 }
 
 Result<SamplingDefaults> read_gguf(const std::string& path) {
-  WIDEEP_TRY_ASSIGN(const formats::GgufFiles files, formats::GgufFiles::open(path));
-  const formats::GgufFile& file = files.first();
+  WIDEEP_TRY_ASSIGN(const tensor_files::GgufFiles files, tensor_files::GgufFiles::open(path));
+  const tensor_files::GgufFile& file = files.first();
   SamplingDefaults defaults;
   defaults.source = file.path();
   WIDEEP_TRY_ASSIGN(defaults.temperature, gguf_number(file, "temp", 0, 100));
@@ -243,7 +243,7 @@ Result<SamplingDefaults> read_sampling_defaults(const std::string& model_dir,
                                                 const std::string& from) {
   if (from == "none") return SamplingDefaults();
   const bool is_models = from == "auto";
-  if (is_models && formats::is_gguf(model_dir)) return read_gguf(model_dir);
+  if (is_models && tensor_files::is_gguf(model_dir)) return read_gguf(model_dir);
   const std::string path =
       std::filesystem::path(is_models ? model_dir : from) / "generation_config.json";
   std::error_code absent;

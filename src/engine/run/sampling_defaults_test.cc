@@ -6,7 +6,7 @@
 
 #include "base/scratch_directory.h"
 #include "formats/files.h"
-#include "formats/gguf_testing.h"
+#include "tensor_files/gguf_testing.h"
 
 namespace wideep::run {
 namespace {
@@ -113,11 +113,11 @@ TEST_F(SamplingDefaultsTest, WrongValuesNameFileAndKey) {
 
 TEST_F(SamplingDefaultsTest, OfGgufFiles) {
   const std::string path = scratch_.file("m.gguf");
-  const auto read_gguf = [&](const formats::GgufBuilder& builder) {
+  const auto read_gguf = [&](const tensor_files::GgufBuilder& builder) {
     EXPECT_TRUE(formats::write_file(path, builder.file()).ok());
     return read_sampling_defaults(path, "auto");
   };
-  const SamplingDefaults defaults = read_gguf(formats::GgufBuilder()
+  const SamplingDefaults defaults = read_gguf(tensor_files::GgufBuilder()
                                                   .number("general.sampling.temp", 0.5f)
                                                   .integer("general.sampling.top_k", 40)
                                                   .number("general.sampling.top_p", 0.8f)
@@ -136,12 +136,14 @@ TEST_F(SamplingDefaultsTest, OfGgufFiles) {
   EXPECT_EQ(defaults.repetition_penalty, 1.1f);
   EXPECT_THAT(defaults.not_followed,
               testing::UnorderedElementsAre("penalty_last_n", "mirostat", "mirostat_tau"));
-  EXPECT_THAT(
-      read_gguf(formats::GgufBuilder().number("general.sampling.top_p", 0.0f)).status().message(),
-      HasSubstr(path + ": general.sampling.top_p: expected a number from"));
-  EXPECT_THAT(
-      read_gguf(formats::GgufBuilder().string("general.sampling.temp", "x")).status().message(),
-      HasSubstr("general.sampling.temp: expected a number from 0 to 100, found a text"));
+  EXPECT_THAT(read_gguf(tensor_files::GgufBuilder().number("general.sampling.top_p", 0.0f))
+                  .status()
+                  .message(),
+              HasSubstr(path + ": general.sampling.top_p: expected a number from"));
+  EXPECT_THAT(read_gguf(tensor_files::GgufBuilder().string("general.sampling.temp", "x"))
+                  .status()
+                  .message(),
+              HasSubstr("general.sampling.temp: expected a number from 0 to 100, found a text"));
 }
 
 }  // namespace

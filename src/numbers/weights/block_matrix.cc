@@ -12,9 +12,9 @@
 namespace wideep::weights {
 namespace {
 
-using formats::BlockType;
-using formats::GgufTensor;
 using kernels::WeightFormat;
+using tensor_files::BlockType;
+using tensor_files::GgufTensor;
 
 // The scale and the minimum of a group as half floats, which they are in the file. Types without
 // minimums have codes with an offset: a power of two, so that the product is exact.
@@ -55,7 +55,7 @@ struct RowScales {
 
  private:
   void read_mxfp4(const std::byte* row, int k, uint8_t* codes) {
-    const formats::BlockTypeInfo& info = formats::block_type_info(BlockType::kMxfp4);
+    const tensor_files::BlockTypeInfo& info = tensor_files::block_type_info(BlockType::kMxfp4);
     byte_scales.clear();
     for (int at = 0; at < k; at += info.elements, row += info.bytes) {
       byte_scales.push_back(unpack_mxfp4(row, codes + at));
@@ -252,7 +252,7 @@ CodedSource::Rows BlockMatrix::two_level_rows(int begin, int end, const MatrixFo
         unpack_two_levels(type, from, unpacked, &block);
         put_codes(unpacked, kBlock, form.format, codes);
       }
-      from += formats::block_type_info(type).bytes;
+      from += tensor_files::block_type_info(type).bytes;
       for (int i = 0; i < kBlock; i += form.group) {
         *scales++ = std::byte{block.scales[i / group]};
         *minimums++ = std::byte{block.minimums[i / group]};

@@ -26,7 +26,7 @@
 #include <span>
 #include <vector>
 
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 #include "weights/row_source.h"
 
 namespace wideep::weights {
@@ -39,7 +39,7 @@ struct BlockRow {
 
 struct BlockRows {
   // All have the same number of columns.
-  std::vector<const formats::GgufTensor*> parts;
+  std::vector<const tensor_files::GgufTensor*> parts;
   // Row i of the matrix is row first + i of parts[0], or map[i].
   int64_t first = 0;
   std::vector<BlockRow> map;
@@ -60,14 +60,14 @@ class BlockMatrix : public RowSource {
   std::vector<std::span<const std::byte>> sources() const override;
 
   // Whether the form holds all values of the type. column_step: as in BlockRows; 0: as stored.
-  static bool holds(formats::BlockType type, const MatrixForm& form, int column_step = 0);
+  static bool holds(tensor_files::BlockType type, const MatrixForm& form, int column_step = 0);
   // The form in which tensors of these types are packed if they must have one: the smallest that
   // holds them, or int8 in the smallest groups of all; bf16 for floats.
-  static MatrixForm form_of(std::span<const formats::BlockType> types, int column_step = 0);
+  static MatrixForm form_of(std::span<const tensor_files::BlockType> types, int column_step = 0);
 
  private:
   BlockRow row_of(int row) const;
-  formats::BlockType type_of(const BlockRow& row) const {
+  tensor_files::BlockType type_of(const BlockRow& row) const {
     return rows_.parts[static_cast<size_t>(row.part)]->type;
   }
   const std::byte* bytes_of(const BlockRow& row) const;

@@ -18,10 +18,10 @@
 namespace wideep::weights {
 namespace {
 
-using formats::BlockType;
-using formats::GgufFile;
-using formats::GgufTensor;
 using kernels::WeightFormat;
+using tensor_files::BlockType;
+using tensor_files::GgufFile;
+using tensor_files::GgufTensor;
 
 constexpr int kRows = 3, kColumns = 256;
 

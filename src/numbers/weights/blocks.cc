@@ -12,7 +12,7 @@
 namespace wideep::weights {
 namespace {
 
-using formats::BlockType;
+using tensor_files::BlockType;
 
 template <typename T>
 T read(const std::byte* from) {
@@ -272,7 +272,7 @@ namespace {
 template <typename Unpack>
 void for_each_block(BlockType type, const std::byte* blocks, int64_t count, UnpackedBlocks out,
                     Unpack unpack) {
-  const formats::BlockTypeInfo& info = formats::block_type_info(type);
+  const tensor_files::BlockTypeInfo& info = tensor_files::block_type_info(type);
   const int groups = info.elements / group_of(type);
   for (int64_t i = 0; i < count; i += info.elements, blocks += info.bytes) {
     unpack(blocks, out);
@@ -356,7 +356,7 @@ void unpack_blocks(BlockType type, const std::byte* blocks, int64_t count,
 }
 
 bool has_two_levels(BlockType type) {
-  return formats::block_type_info(type).elements == formats::kMaxBlockElements;
+  return tensor_files::block_type_info(type).elements == tensor_files::kMaxBlockElements;
 }
 
 namespace {
@@ -365,13 +365,13 @@ namespace {
 template <typename ScaleOf>
 void unpack_signed(BlockType type, const std::byte* block, float d, ScaleOf scale_of, uint8_t* to,
                    TwoLevelScales* out) {
-  uint8_t codes[formats::kMaxBlockElements];
+  uint8_t codes[tensor_files::kMaxBlockElements];
   float scales[16];
-  unpack_blocks(type, block, formats::kMaxBlockElements, {.codes = codes, .scales = scales});
+  unpack_blocks(type, block, tensor_files::kMaxBlockElements, {.codes = codes, .scales = scales});
   const int offset = offset_of(type), group = group_of(type);
   out->d = d;
   out->dmin = d * static_cast<float>(offset);  // exact: the offset is a power of two
-  for (int j = 0; j < formats::kMaxBlockElements / group; ++j) {
+  for (int j = 0; j < tensor_files::kMaxBlockElements / group; ++j) {
     const int scale = scale_of(block, j);
     out->scales[j] = out->minimums[j] = static_cast<uint8_t>(scale < 0 ? -scale : scale);
     for (int i = j * group; i < (j + 1) * group; ++i) {
@@ -451,9 +451,9 @@ void dequantize_blocks(BlockType type, const std::byte* blocks, int64_t count, f
     default:
       break;
   }
-  const formats::BlockTypeInfo& info = formats::block_type_info(type);
+  const tensor_files::BlockTypeInfo& info = tensor_files::block_type_info(type);
   WIDEEP_CHECK_EQ(count % info.elements, 0);
-  uint8_t codes[formats::kMaxBlockElements];
+  uint8_t codes[tensor_files::kMaxBlockElements];
   float scales[16], minimums[16];
   const int group = group_of(type), offset = offset_of(type);
   const bool adds = has_minimums(type);

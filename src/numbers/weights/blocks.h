@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decodes the blocks of GGUF tensors (formats/block_type.h), with the arithmetic of ggml: the
+// Decodes the blocks of GGUF tensors (tensor_files/block_type.h), with the arithmetic of ggml: the
 // float32 values are those of the package gguf, bit for bit. Sources: ggml-common.h and
 // ggml-quants.c of ggml, quants.py of the package.
 //
@@ -23,7 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "formats/block_type.h"
+#include "tensor_files/block_type.h"
 
 namespace wideep::weights {
 
@@ -36,14 +36,14 @@ struct UnpackedBlocks {
 };
 
 // The elements that share a scale; 0: plain elements.
-int group_of(formats::BlockType type);
+int group_of(tensor_files::BlockType type);
 // What is subtracted from codes of this type.
-int offset_of(formats::BlockType type);
-bool has_minimums(formats::BlockType type);
+int offset_of(tensor_files::BlockType type);
+bool has_minimums(tensor_files::BlockType type);
 
 // The blocks of `count` elements. REQUIRES: whole blocks, group_of(type) > 0, and type is not
 // MXFP4.
-void unpack_blocks(formats::BlockType type, const std::byte* blocks, int64_t count,
+void unpack_blocks(tensor_files::BlockType type, const std::byte* blocks, int64_t count,
                    const UnpackedBlocks& out);
 
 // The scales of a block of 256 as whole numbers: element i is
@@ -55,10 +55,10 @@ struct TwoLevelScales {
   float dmin = 0.0f;
 };
 // Whether blocks have two levels of scales: Q2_K to Q6_K and IQ4_XS.
-bool has_two_levels(formats::BlockType type);
+bool has_two_levels(tensor_files::BlockType type);
 // Of types without minimums, these are scale · offset, and where the file's scale is negative, the
 // code is counted from above. REQUIRES: has_two_levels(type).
-void unpack_two_levels(formats::BlockType type, const std::byte* block, uint8_t* codes,
+void unpack_two_levels(tensor_files::BlockType type, const std::byte* block, uint8_t* codes,
                        TwoLevelScales* out);
 // A block of Q4_K with two codes in a byte, the first in the lower four bits.
 void unpack_q4k_pairs(const std::byte* block, std::byte* pairs, TwoLevelScales* out);
@@ -67,6 +67,7 @@ void unpack_q4k_pairs(const std::byte* block, std::byte* pairs, TwoLevelScales* 
 uint8_t unpack_mxfp4(const std::byte* block, uint8_t* codes);
 
 // Decodes `count` elements from the begin of a row on. REQUIRES: whole blocks.
-void dequantize_blocks(formats::BlockType type, const std::byte* blocks, int64_t count, float* out);
+void dequantize_blocks(tensor_files::BlockType type, const std::byte* blocks, int64_t count,
+                       float* out);
 
 }  // namespace wideep::weights

@@ -6,14 +6,14 @@
 #include <bit>
 #include <vector>
 
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 
 namespace wideep::weights {
 namespace {
 
-using formats::BlockType;
-using formats::GgufFile;
-using formats::GgufTensor;
+using tensor_files::BlockType;
+using tensor_files::GgufFile;
+using tensor_files::GgufTensor;
 
 std::vector<float> decoded(const GgufTensor& tensor) {
   std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
@@ -30,7 +30,7 @@ TEST(Blocks, DecodeToTheBitsOfThePackageGguf) {
     const auto expected = file->tensors().find(name + ".values");
     if (expected == file->tensors().end()) continue;
     ++num_types;
-    EXPECT_EQ(formats::block_type_name(tensor.type), name);
+    EXPECT_EQ(tensor_files::block_type_name(tensor.type), name);
     const std::vector<float> values = decoded(tensor), golden = decoded(expected->second);
     ASSERT_EQ(values.size(), golden.size());
     for (size_t i = 0; i < values.size(); ++i) {

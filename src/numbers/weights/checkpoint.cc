@@ -15,14 +15,14 @@
 #include "base/spelling.h"
 #include "base/try.h"
 #include "formats/json.h"
-#include "formats/shape.h"
+#include "tensor_files/shape.h"
 #include "weights/sampled_hash.h"
 
 namespace wideep::weights {
 namespace {
 
-using formats::SafetensorsFile;
-using formats::TensorEntry;
+using tensor_files::SafetensorsFile;
+using tensor_files::TensorEntry;
 
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
@@ -168,7 +168,8 @@ Result<const TensorEntry*> Checkpoint::tensor(const std::string& name,
   if (entry == nullptr) return missing(name);
   if (entry->shape != shape) {
     return invalid_input(fmt::format("{}: expected shape {}, found {}", where(name),
-                                     formats::describe(shape), formats::describe(entry->shape)));
+                                     tensor_files::describe(shape),
+                                     tensor_files::describe(entry->shape)));
   }
   if (std::find(dtypes.begin(), dtypes.end(), entry->dtype) == dtypes.end()) {
     return invalid_input(fmt::format("{}: expected dtype {}, found {}", where(name), listed(dtypes),

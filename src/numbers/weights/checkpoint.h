@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "formats/file_state.h"
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 #include "weights/tensor_source.h"
 #include "wideep/status.h"
 
@@ -26,14 +26,14 @@ class Checkpoint : public TensorSource {
   // tensor which its shard does not contain, a tensor in two shards.
   static Result<Checkpoint> open(const std::string& model_dir);
 
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape) const override;
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape) const override;
 
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape,
-                                             std::span<const Dtype> dtypes) const override;
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape,
+                                                  std::span<const Dtype> dtypes) const override;
 
-  const formats::TensorEntry* find(const std::string& name) const override;
+  const tensor_files::TensorEntry* find(const std::string& name) const override;
   // Compares the files' sizes, modification times and inodes.
   Status check_unchanged() const override;
   // The same however the tensors are spread over shards.
@@ -50,21 +50,21 @@ class Checkpoint : public TensorSource {
   Status missing(const std::string& name) const;
 
   std::string model_dir_;
-  std::vector<formats::SafetensorsFile> shards_;
+  std::vector<tensor_files::SafetensorsFile> shards_;
   std::vector<formats::FileState> states_;  // states of the shards when they were opened
   struct Location {
     size_t shard;
-    const formats::TensorEntry* entry;
+    const tensor_files::TensorEntry* entry;
   };
   std::map<std::string, Location> tensors_;
 };
 
 // Converts elements [first_element, first_element + count) of a tensor to float32.
 // REQUIRES: dtype F32, BF16 or F16; the elements exist; out has room for `count`.
-void to_float32(const formats::TensorEntry& entry, int64_t first_element, int64_t count,
+void to_float32(const tensor_files::TensorEntry& entry, int64_t first_element, int64_t count,
                 float* out);
 // Converts all elements.
-inline void to_float32(const formats::TensorEntry& entry, float* out) {
+inline void to_float32(const tensor_files::TensorEntry& entry, float* out) {
   to_float32(entry, 0, entry.num_elements(), out);
 }
 

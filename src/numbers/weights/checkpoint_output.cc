@@ -10,7 +10,7 @@
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/json_text.h"
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::weights {
 
@@ -71,14 +71,14 @@ Status ShardWriter::rename(const std::string& from, const std::string& to) {
 }
 
 Status ShardWriter::flush() {
-  std::vector<formats::TensorToWrite> list;
+  std::vector<tensor_files::TensorToWrite> list;
   std::vector<std::string> names;
   for (const NamedTensor& tensor : tensors_) {
     list.push_back(tensor.to_write());
     names.push_back(tensor.name);
   }
   WIDEEP_TRY(
-      formats::write_safetensors(dir_ + "/" + part(names_.size()), list, {{"format", "pt"}}));
+      tensor_files::write_safetensors(dir_ + "/" + part(names_.size()), list, {{"format", "pt"}}));
   names_.push_back(std::move(names));
   tensors_.clear();
   held_ = 0;

@@ -30,11 +30,11 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 
 void write_shard(const std::string& path, const std::vector<std::string>& names) {
   const std::vector<float> values = {1, 2, 3, 4, 5, 6};
-  std::vector<formats::TensorToWrite> tensors;
+  std::vector<tensor_files::TensorToWrite> tensors;
   for (const std::string& name : names) {
     tensors.push_back({name, Dtype::kF32, {2, 3}, bytes_of(values)});
   }
-  const Status status = formats::write_safetensors(path, tensors);
+  const Status status = tensor_files::write_safetensors(path, tensors);
   ASSERT_TRUE(status.ok()) << status.message();
 }
 
@@ -168,9 +168,9 @@ TEST(CheckpointTensor, MissingNameSuggestsTheClosest) {
 TEST(CheckpointTensor, WithoutElementsIsNoTensor) {
   const ScratchDirectory scratch;
   const std::vector<float> floats = {1, 2};
-  ASSERT_TRUE(formats::write_safetensors(scratch.file("model.safetensors"),
-                                         {{"empty", Dtype::kF32, {0, 4}, {}},
-                                          {"f", Dtype::kF32, {2, 1}, bytes_of(floats)}})
+  ASSERT_TRUE(tensor_files::write_safetensors(scratch.file("model.safetensors"),
+                                              {{"empty", Dtype::kF32, {0, 4}, {}},
+                                               {"f", Dtype::kF32, {2, 1}, bytes_of(floats)}})
                   .ok());
   const auto checkpoint = Checkpoint::open(scratch.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
@@ -182,9 +182,9 @@ TEST(CheckpointTensor, ShapeAndDtypeMustMatch) {
   const ScratchDirectory scratch;
   const std::vector<int64_t> integers = {1, 2};
   const std::vector<float> floats = {1, 2};
-  ASSERT_TRUE(formats::write_safetensors(scratch.file("model.safetensors"),
-                                         {{"i", Dtype::kI64, {2}, bytes_of(integers)},
-                                          {"f", Dtype::kF32, {2, 1}, bytes_of(floats)}})
+  ASSERT_TRUE(tensor_files::write_safetensors(scratch.file("model.safetensors"),
+                                              {{"i", Dtype::kI64, {2}, bytes_of(integers)},
+                                               {"f", Dtype::kF32, {2, 1}, bytes_of(floats)}})
                   .ok());
   const auto checkpoint = Checkpoint::open(scratch.path());
   ASSERT_TRUE(checkpoint.ok());

@@ -20,15 +20,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/safetensors.h"
 #include "kernels/coded_matrix.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::weights {
 
 // The scale of (stored row r, group g) is element first + r / rows_each · row_stride +
 // g · column_stride of the tensor.
 struct ScaleGrid {
-  const formats::TensorEntry* entry = nullptr;
+  const tensor_files::TensorEntry* entry = nullptr;
   int64_t first = 0;
   int64_t rows_each = 1;
   int64_t row_stride = 0;

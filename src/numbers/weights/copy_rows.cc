@@ -10,7 +10,7 @@
 
 namespace wideep::weights {
 
-using formats::TensorEntry;
+using tensor_files::TensorEntry;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 #include "weights/tensor_source.h"
 #include "wideep/status.h"
 

@@ -13,7 +13,7 @@
 namespace wideep::weights {
 namespace {
 
-using formats::TensorEntry;
+using tensor_files::TensorEntry;
 
 // Whether the bits of any element that `mask` selects are all set: the exponent of a float that is
 // not finite, the whole code of a NaN in F8_E4M3. No early exit, so that the compiler vectorises

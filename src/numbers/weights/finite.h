@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 #include "wideep/status.h"
 
 namespace wideep::weights {
@@ -21,10 +21,10 @@ namespace wideep::weights {
 // Errors (invalid input): the first value that is not finite, with its row and column. They count
 // from `before` elements before the tensor, for a tensor that is a part of a matrix.
 // REQUIRES: the elements exist.
-Status check_finite(const formats::TensorEntry& entry, int64_t first, int64_t count,
+Status check_finite(const tensor_files::TensorEntry& entry, int64_t first, int64_t count,
                     const std::string& where, int64_t before = 0);
 // Checks all elements.
-inline Status check_finite(const formats::TensorEntry& entry, const std::string& where) {
+inline Status check_finite(const tensor_files::TensorEntry& entry, const std::string& where) {
   return check_finite(entry, 0, entry.num_elements(), where);
 }
 

@@ -15,8 +15,8 @@
 namespace wideep::weights {
 namespace {
 
-using formats::TensorEntry;
 using kernels::WeightFormat;
+using tensor_files::TensorEntry;
 using testing::HasSubstr;
 
 // Every code of a dtype is judged as its value is, wherever it lies in the tensor.
@@ -90,9 +90,9 @@ class DamagedMatrix : public testing::TestWithParam<Dtype> {
     for (size_t i = 0; i < bytes; ++i) weight.bytes[at * bytes + i] = std::byte{0x7f};
     if (GetParam() == Dtype::kBf16) weight.bytes[at * bytes] = std::byte{0xc0};
     if (GetParam() == Dtype::kF32) weight.bytes[at * bytes + 2] = std::byte{0x80};
-    std::vector<formats::TensorToWrite> list;
+    std::vector<tensor_files::TensorToWrite> list;
     for (const NamedTensor& tensor : tensors) list.push_back(tensor.to_write());
-    ASSERT_TRUE(formats::write_safetensors(scratch_.file("model.safetensors"), list).ok());
+    ASSERT_TRUE(tensor_files::write_safetensors(scratch_.file("model.safetensors"), list).ok());
     auto opened = Checkpoint::open(scratch_.path());
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     checkpoint_.emplace(std::move(*opened));
@@ -140,7 +140,7 @@ TEST(Finite, VectorsAreChecked) {
   const base::ScratchDirectory scratch;
   std::vector<float> values(5, 1.0f);
   values[4] = std::numeric_limits<float>::quiet_NaN();
-  ASSERT_TRUE(formats::write_safetensors(
+  ASSERT_TRUE(tensor_files::write_safetensors(
                   scratch.file("model.safetensors"),
                   {{"norm.weight", Dtype::kF32, {5}, std::as_bytes(std::span(values))}})
                   .ok());

@@ -12,7 +12,7 @@
 namespace wideep::weights {
 namespace {
 
-using formats::TensorEntry;
+using tensor_files::TensorEntry;
 using Rows = TensorPart::Rows;
 
 constexpr std::string_view kWeight = ".weight";

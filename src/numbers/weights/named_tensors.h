@@ -37,18 +37,18 @@ class NamedTensors : public TensorSource {
 
   // Only tensors that the files hold on their own. Errors (invalid input): a part of another
   // tensor.
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape) const override;
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape,
-                                             std::span<const Dtype> dtypes) const override;
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape) const override;
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape,
+                                                  std::span<const Dtype> dtypes) const override;
 
   Result<TensorSlice> slice(const std::string& name,
                             const std::vector<int64_t>& shape) const override;
   StoredModule module(const std::string& module) const override;
 
   // The published tensor; all of it, if the asked one is a part.
-  const formats::TensorEntry* find(const std::string& name) const override;
+  const tensor_files::TensorEntry* find(const std::string& name) const override;
   Status check_unchanged() const override { return files_.check_unchanged(); }
   std::string fingerprint() const override { return files_.fingerprint(); }
   // "file: tensor 'published name', expert 3"

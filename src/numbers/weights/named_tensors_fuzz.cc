@@ -11,7 +11,7 @@
 namespace wideep::weights {
 namespace {
 
-using formats::TensorEntry;
+using tensor_files::TensorEntry;
 
 // Tensors of zeros: only shapes matter here.
 class Shapes : public TensorSource {

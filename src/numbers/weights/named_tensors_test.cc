@@ -10,7 +10,7 @@
 #include <random>
 
 #include "base/scratch_directory.h"
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 #include "weights/checkpoint.h"
 #include "weights/quantized_tensors.h"
 #include "weights/stored_matrix.h"
@@ -53,12 +53,12 @@ FileTensor filled(const std::string& name, const std::vector<int64_t>& shape, Va
 class Files {
  public:
   explicit Files(const std::vector<FileTensor>& tensors) {
-    std::vector<formats::TensorToWrite> list;
+    std::vector<tensor_files::TensorToWrite> list;
     for (const FileTensor& tensor : tensors) {
       list.push_back({tensor.name, Dtype::kF32, tensor.shape,
                       std::as_bytes(std::span<const float>(tensor.values))});
     }
-    const Status status = formats::write_safetensors(scratch_.file("model.safetensors"), list);
+    const Status status = tensor_files::write_safetensors(scratch_.file("model.safetensors"), list);
     EXPECT_TRUE(status.ok()) << status.message();
     auto checkpoint = Checkpoint::open(scratch_.path());
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
@@ -366,9 +366,9 @@ class StackedExperts {
 
   void expect_read(const TensorNames& names, GateUp rows) const {
     const ScratchDirectory scratch;
-    std::vector<formats::TensorToWrite> list;
+    std::vector<tensor_files::TensorToWrite> list;
     for (const NamedTensor& tensor : tensors_) list.push_back(tensor.to_write());
-    const Status status = formats::write_safetensors(scratch.file("model.safetensors"), list);
+    const Status status = tensor_files::write_safetensors(scratch.file("model.safetensors"), list);
     ASSERT_TRUE(status.ok()) << status.message();
     const auto files = Checkpoint::open(scratch.path());
     ASSERT_TRUE(files.ok()) << files.status().message();

@@ -12,14 +12,14 @@
 
 #include "base/microscaling.h"
 #include "base/try.h"
-#include "formats/shape.h"
+#include "tensor_files/shape.h"
 #include "weights/checkpoint.h"
 
 namespace wideep::weights {
 namespace {
 
-using formats::TensorEntry;
 using kernels::WeightFormat;
+using tensor_files::TensorEntry;
 using Kind = StoredLayout::Kind;
 using Order = CodedSource::Order;
 using Shape = std::vector<int64_t>;
@@ -339,7 +339,7 @@ class Opener {
     if (fits) return {};
     return invalid_input(fmt::format(
         "{}: expected a scale of the matrix, of each row or of equal blocks of {}, found shape {}",
-        where(layout_.scales), formats::describe({rows_, k_}), formats::describe(shape)));
+        where(layout_.scales), tensor_files::describe({rows_, k_}), tensor_files::describe(shape)));
   }
 
   // The number of scales alone does not show the sizes of blocks: those of a transposed tensor may
@@ -356,8 +356,8 @@ class Opener {
     return invalid_input(fmt::format(
         "{}: expected shape {}, a scale for blocks of {} × {} as quantization_config.{} says, "
         "found {}",
-        where(layout_.scales), formats::describe(expected), rows, columns, declared->block_key,
-        formats::describe(shape)));
+        where(layout_.scales), tensor_files::describe(expected), rows, columns, declared->block_key,
+        tensor_files::describe(shape)));
   }
 
   // largest: the largest element, so that values are finite.
@@ -475,7 +475,8 @@ class Opener {
     const Shape shape = {integer_at(*entry, 0), integer_at(*entry, 1)};
     if (shape == Shape{rows_, k_}) return {};
     return invalid_input(fmt::format("{}: expected {}, found {}", where(layout_.shape),
-                                     formats::describe({rows_, k_}), formats::describe(shape)));
+                                     tensor_files::describe({rows_, k_}),
+                                     tensor_files::describe(shape)));
   }
 
   // Columns must be in order: column i in group ⌊i / group⌋. All −1: not set.

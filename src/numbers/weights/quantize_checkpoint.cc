@@ -24,9 +24,9 @@
 namespace wideep::weights {
 namespace {
 
-using formats::TensorEntry;
 using kernels::QuantizedMatrix;
 using kernels::WeightFormat;
+using tensor_files::TensorEntry;
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 

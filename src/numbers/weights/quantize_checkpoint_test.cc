@@ -46,9 +46,9 @@ void write_model(const ScratchDirectory& scratch) {
       random_tensor("model.layers.0.mlp.gate.weight", {8, 128}),
       random_tensor("model.layers.0.mlp.experts.0.up_proj.weight", {64, 192}),
       random_tensor("model.layers.0.input_layernorm.weight", {128})};
-  std::vector<formats::TensorToWrite> list;
+  std::vector<tensor_files::TensorToWrite> list;
   for (const NamedTensor& tensor : tensors) list.push_back(tensor.to_write());
-  ASSERT_TRUE(formats::write_safetensors(scratch.file("model.safetensors"), list).ok());
+  ASSERT_TRUE(tensor_files::write_safetensors(scratch.file("model.safetensors"), list).ok());
   ASSERT_TRUE(formats::write_file(scratch.file("config.json"), R"({"hidden_size": 128})").ok());
   ASSERT_TRUE(formats::write_file(scratch.file("tokenizer.json"), "{}").ok());
 }
@@ -102,8 +102,8 @@ TEST(QuantizeCheckpoint, RefusesWeightsThatAreNotFinite) {
     write_model(model);
     NamedTensor tensor = random_tensor("m.o_proj.weight", {130, 128});
     reinterpret_cast<Bf16*>(tensor.bytes.data())[129 * 128 + 7] = Bf16(bad);
-    const std::vector<formats::TensorToWrite> list = {tensor.to_write()};
-    ASSERT_TRUE(formats::write_safetensors(model.file("model.safetensors"), list).ok());
+    const std::vector<tensor_files::TensorToWrite> list = {tensor.to_write()};
+    ASSERT_TRUE(tensor_files::write_safetensors(model.file("model.safetensors"), list).ok());
     for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4,
                                       WeightFormat::kMxfp4, WeightFormat::kNvfp4}) {
       const auto report = quantize(model, out.file("model"), format);
@@ -119,9 +119,9 @@ TEST(QuantizeCheckpoint, CopiesTensorsThatAreNoMatrices) {
   const NamedTensor tensors[] = {random_tensor("a.q_proj.weight", {}),
                                  random_tensor("b.q_proj.weight", {0, 128}),
                                  random_tensor("c.q_proj.weight", {2, 3, 8})};
-  std::vector<formats::TensorToWrite> list;
+  std::vector<tensor_files::TensorToWrite> list;
   for (const NamedTensor& tensor : tensors) list.push_back(tensor.to_write());
-  ASSERT_TRUE(formats::write_safetensors(model.file("model.safetensors"), list).ok());
+  ASSERT_TRUE(tensor_files::write_safetensors(model.file("model.safetensors"), list).ok());
   const auto report = quantize(model, out.file("model"), WeightFormat::kInt8);
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_TRUE(report->tensors.empty());
@@ -142,14 +142,14 @@ class FusedModel {
         random_tensor("text.model.layers.0.moe.experts.down_proj_bias", {kExperts, 128}),
         random_tensor("text.model.layers.1.self_attn.o_proj.weight", {128, 128}),
         random_tensor("vision.layers.0.self_attn.q_proj.weight", {128, 128})};
-    std::vector<formats::TensorToWrite> list;
+    std::vector<tensor_files::TensorToWrite> list;
     for (const NamedTensor& tensor : tensors) list.push_back(tensor.to_write());
     const std::vector<int64_t> positions = {0, 1};
     list.push_back({"vision.position_ids",
                     Dtype::kI64,
                     {2},
                     std::as_bytes(std::span<const int64_t>(positions))});
-    EXPECT_TRUE(formats::write_safetensors(scratch_.file("model.safetensors"), list).ok());
+    EXPECT_TRUE(tensor_files::write_safetensors(scratch_.file("model.safetensors"), list).ok());
     EXPECT_TRUE(formats::write_file(scratch_.file("config.json"), "{}").ok());
   }
 
@@ -234,8 +234,8 @@ TEST(QuantizeCheckpoint, UnfitPartsStayTogether) {
                                         {FusedModel::kExperts, 40, 128});
   const NamedTensor down =
       random_tensor("text.model.layers.0.moe.experts.down_proj", {FusedModel::kExperts, 64, 40});
-  const std::vector<formats::TensorToWrite> list = {odd.to_write(), down.to_write()};
-  ASSERT_TRUE(formats::write_safetensors(model.path() + "/model.safetensors", list).ok());
+  const std::vector<tensor_files::TensorToWrite> list = {odd.to_write(), down.to_write()};
+  ASSERT_TRUE(tensor_files::write_safetensors(model.path() + "/model.safetensors", list).ok());
   options.matrices.clear();
   for (const char* expert : {"0", "1"}) {
     const std::string prefix = std::string("model.layers.0.mlp.experts.") + expert;

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/safetensors.h"
 #include "kernels/coded_matrix.h"
+#include "tensor_files/safetensors.h"
 
 namespace wideep::weights {
 
@@ -22,7 +22,7 @@ struct NamedTensor {
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
 
-  formats::TensorToWrite to_write() const { return {name, dtype, shape, bytes}; }
+  tensor_files::TensorToWrite to_write() const { return {name, dtype, shape, bytes}; }
 };
 
 // Whether a matrix with k columns can be written in the format's layout.

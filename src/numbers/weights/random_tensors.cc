@@ -79,11 +79,11 @@ const std::vector<Bf16>& RandomTensors::values(const Scale& scale, size_t count)
   return runs.back();
 }
 
-Result<const formats::TensorEntry*> RandomTensors::tensor(const std::string& name,
-                                                          const std::vector<int64_t>& shape) const {
+Result<const tensor_files::TensorEntry*> RandomTensors::tensor(
+    const std::string& name, const std::vector<int64_t>& shape) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto [found, is_new] = entries_.try_emplace({name, shape});
-  formats::TensorEntry& entry = found->second;
+  tensor_files::TensorEntry& entry = found->second;
   if (is_new) {
     entry.dtype = Dtype::kBf16;
     entry.shape = shape;

@@ -33,8 +33,8 @@ class RandomTensors : public TensorSource {
 
   using TensorSource::tensor;
   // Never fails. REQUIRES: every extent is at least 1.
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape) const override;
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape) const override;
 
   std::string fingerprint() const override;
 
@@ -54,7 +54,7 @@ class RandomTensors : public TensorSource {
   // Guarded by mutex_. The last array of a scale is the longest. Earlier ones hold the same values
   // up to their length and are kept, because tensors refer to them.
   mutable std::map<Scale, std::deque<std::vector<Bf16>>> runs_;
-  mutable std::map<Key, formats::TensorEntry> entries_;
+  mutable std::map<Key, tensor_files::TensorEntry> entries_;
 };
 
 }  // namespace wideep::weights

@@ -9,8 +9,8 @@
 namespace wideep::weights {
 namespace {
 
-using formats::TensorEntry;
 using kernels::WeightFormat;
+using tensor_files::TensorEntry;
 using Kind = StoredLayout::Kind;
 
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -18,9 +18,9 @@
 namespace wideep::weights {
 namespace {
 
-using formats::TensorEntry;
 using kernels::PackedShape;
 using kernels::WeightFormat;
+using tensor_files::TensorEntry;
 using Kind = StoredLayout::Kind;
 
 bool is_stored_as(const TensorEntry& entry, WeightFormat format) {

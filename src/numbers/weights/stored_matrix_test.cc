@@ -44,9 +44,9 @@ std::vector<float> random_floats(int count) {
 }
 
 void write(const ScratchDirectory& scratch, const std::vector<NamedTensor>& tensors) {
-  std::vector<formats::TensorToWrite> list;
+  std::vector<tensor_files::TensorToWrite> list;
   for (const NamedTensor& tensor : tensors) list.push_back(tensor.to_write());
-  const Status status = formats::write_safetensors(scratch.file("model.safetensors"), list);
+  const Status status = tensor_files::write_safetensors(scratch.file("model.safetensors"), list);
   ASSERT_TRUE(status.ok()) << status.message();
 }
 
@@ -122,7 +122,7 @@ TEST(StoredMatrix, ReadsFilesOfOtherLibraries) {
   for (const std::string& name : checkpoint->names()) {
     if (!name.ends_with(".expected")) continue;
     const std::string module = name.substr(0, name.size() - std::strlen(".expected"));
-    const formats::TensorEntry* expected = checkpoint->find(name);
+    const tensor_files::TensorEntry* expected = checkpoint->find(name);
     const auto n = static_cast<int>(expected->shape[0]), k = static_cast<int>(expected->shape[1]);
     const auto matrix = StoredMatrix::open(*checkpoint, module + ".weight", n, k);
     ASSERT_TRUE(matrix.ok()) << matrix.status().message();
@@ -153,7 +153,7 @@ TEST(StoredMatrix, ReadsWhatPackagesWrite) {
   for (const std::string& name : checkpoint->names()) {
     if (!name.ends_with(".expected")) continue;
     const std::string module = name.substr(0, name.size() - std::strlen(".expected"));
-    const formats::TensorEntry& expected = *checkpoint->find(name);
+    const tensor_files::TensorEntry& expected = *checkpoint->find(name);
     const auto n = static_cast<int>(expected.shape[0]), k = static_cast<int>(expected.shape[1]);
     const auto matrix = StoredMatrix::open(*checkpoint, module + ".weight", n, k);
     ASSERT_TRUE(matrix.ok()) << matrix.status().message();
@@ -188,13 +188,13 @@ class OnePart : public TensorSource {
       : checkpoint_(checkpoint), module_(module) {
     module_.source = &checkpoint_;
   }
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape) const override {
+  Result<const tensor_files::TensorEntry*> tensor(
+      const std::string& name, const std::vector<int64_t>& shape) const override {
     return checkpoint_.tensor(name, shape);
   }
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape,
-                                             std::span<const Dtype> dtypes) const override {
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape,
+                                                  std::span<const Dtype> dtypes) const override {
     return checkpoint_.tensor(name, shape, dtypes);
   }
   StoredModule module(const std::string&) const override { return module_; }
@@ -626,8 +626,8 @@ TEST(StoredMatrix, ReadsFloatsThroughSlices) {
   class OneSlice : public TensorSource {
    public:
     explicit OneSlice(const TensorSlice& slice) : slice_(slice) {}
-    Result<const formats::TensorEntry*> tensor(const std::string&,
-                                               const std::vector<int64_t>&) const override {
+    Result<const tensor_files::TensorEntry*> tensor(const std::string&,
+                                                    const std::vector<int64_t>&) const override {
       return slice_.entry;
     }
     Result<TensorSlice> slice(const std::string&, const std::vector<int64_t>&) const override {
@@ -643,7 +643,7 @@ TEST(StoredMatrix, ReadsFloatsThroughSlices) {
     std::vector<Bf16> rounded;
     for (const float value : stored) rounded.emplace_back(value);
     const bool wide = dtype == Dtype::kF32;
-    const formats::TensorEntry entry = {
+    const tensor_files::TensorEntry entry = {
         dtype,
         {3 * n, k},
         wide ? std::as_bytes(std::span(stored)) : std::as_bytes(std::span(rounded))};

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 #include "weights/declared_layout.h"
 #include "wideep/status.h"
 
@@ -31,7 +31,7 @@ class TensorSource;
 // A matrix of floats that is a part of a stored tensor. Element (i, j) is element
 // first + i · row_stride + j · column_stride of the tensor. A vector is one row.
 struct TensorSlice {
-  const formats::TensorEntry* entry = nullptr;
+  const tensor_files::TensorEntry* entry = nullptr;
   int64_t first = 0;
   int64_t rows = 1;
   int64_t columns = 1;
@@ -39,7 +39,7 @@ struct TensorSlice {
   int64_t column_stride = 1;
 
   // All elements of a tensor. Shape [n, …] has n rows; [n] and [] are one row.
-  static TensorSlice whole(const formats::TensorEntry& entry) {
+  static TensorSlice whole(const tensor_files::TensorEntry& entry) {
     const int64_t rows = entry.shape.size() < 2 ? 1 : entry.shape.front();
     const int64_t columns = entry.num_elements() / (rows > 0 ? rows : 1);
     return {&entry, 0, rows, columns, columns, 1};
@@ -81,8 +81,8 @@ class TensorSource {
   // The tensor of this name, checked to have this shape and dtype F32, BF16 or F16. Valid as long
   // as the source. Errors (invalid input) name source and tensor: missing, or another shape or
   // dtype.
-  virtual Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                                     const std::vector<int64_t>& shape) const = 0;
+  virtual Result<const tensor_files::TensorEntry*> tensor(
+      const std::string& name, const std::vector<int64_t>& shape) const = 0;
 
   // The elements of the tensor of this name and shape (F32, BF16 or F16), which may be a part of a
   // stored tensor. Errors: as tensor(). The default is the whole tensor.
@@ -109,13 +109,13 @@ class TensorSource {
   // ---- overridden by sources that contain codes and scales; the defaults are for floats only ----
 
   // As tensor(), but with one of the given dtypes.
-  virtual Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                                     const std::vector<int64_t>& shape,
-                                                     std::span<const Dtype>) const {
+  virtual Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                          const std::vector<int64_t>& shape,
+                                                          std::span<const Dtype>) const {
     return tensor(name, shape);
   }
   // nullptr if there is no such tensor.
-  virtual const formats::TensorEntry* find(const std::string&) const { return nullptr; }
+  virtual const tensor_files::TensorEntry* find(const std::string&) const { return nullptr; }
   bool has(const std::string& name) const { return find(name) != nullptr; }
   // Checks that the tensors have not changed since the source was opened. Call it after reading
   // them. Errors (failed) name the changed file.

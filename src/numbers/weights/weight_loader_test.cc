@@ -54,11 +54,12 @@ class LoadedCheckpoint : public testing::TestWithParam<WeightFormat> {
                make_stored("f32", Dtype::kF32, 48, 130, rng),
                make_stored("f16", Dtype::kF16, 5, 130, rng),
                make_stored("large", Dtype::kBf16, 520, 1024, rng)};
-    std::vector<formats::TensorToWrite> tensors;
+    std::vector<tensor_files::TensorToWrite> tensors;
     for (const Stored& tensor : stored_) {
       tensors.push_back({tensor.name, tensor.dtype, {tensor.n, tensor.k}, tensor.bytes});
     }
-    ASSERT_TRUE(formats::write_safetensors(directory_.file("model.safetensors"), tensors).ok());
+    ASSERT_TRUE(
+        tensor_files::write_safetensors(directory_.file("model.safetensors"), tensors).ok());
     auto opened = Checkpoint::open(directory_.path());
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     checkpoint_.emplace(std::move(opened).value());
@@ -188,17 +189,17 @@ class PackedInt8 : public TensorSource {
     tensors_[module + ".weight_packed"] = {.dtype = Dtype::kI32, .shape = {n, k / 4}};
     tensors_[module + ".weight_scale"] = {.dtype = Dtype::kBf16, .shape = {n, groups}};
   }
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>&) const override {
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>&) const override {
     return invalid_input(name + ": has no bytes");
   }
-  const formats::TensorEntry* find(const std::string& name) const override {
+  const tensor_files::TensorEntry* find(const std::string& name) const override {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? nullptr : &found->second;
   }
 
  private:
-  std::map<std::string, formats::TensorEntry> tensors_;
+  std::map<std::string, tensor_files::TensorEntry> tensors_;
 };
 
 TEST(WeightLoader, MatricesOfOneExpertShareTheFinestGroup) {

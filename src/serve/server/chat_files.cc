@@ -10,8 +10,8 @@
 #include "base/printable.h"
 #include "base/try.h"
 #include "formats/files.h"
-#include "formats/gguf.h"
 #include "formats/json_parse.h"
+#include "tensor_files/gguf.h"
 
 namespace wideep::server {
 namespace {
@@ -104,9 +104,9 @@ Result<json> read_object(const std::string& path) {
 
 // ---- GGUF ----
 
-Status add_gguf_template(const formats::GgufFile& file, const std::string& name,
+Status add_gguf_template(const tensor_files::GgufFile& file, const std::string& name,
                          const std::string& key, ChatTemplates& templates) {
-  const formats::GgufValue* found = file.find(key);
+  const tensor_files::GgufValue* found = file.find(key);
   if (found == nullptr) return {};
   const std::string where = fmt::format("{}: {}", file.path(), base::printable(key));
   if (!found->is_list() && found->text()) {
@@ -116,8 +116,8 @@ Status add_gguf_template(const formats::GgufFile& file, const std::string& name,
 }
 
 // The ids are checked by the tokenizer's reader; one that is no token is left out.
-void read_gguf_tokens(const formats::GgufFile& file, nlohmann::ordered_json& tokens) {
-  const formats::GgufValue* texts = file.find("tokenizer.ggml.tokens");
+void read_gguf_tokens(const tensor_files::GgufFile& file, nlohmann::ordered_json& tokens) {
+  const tensor_files::GgufValue* texts = file.find("tokenizer.ggml.tokens");
   if (texts == nullptr) return;
   constexpr std::pair<const char*, const char*> kNames[] = {
       {"bos_token", "bos_token_id"},     {"eos_token", "eos_token_id"},
@@ -125,7 +125,7 @@ void read_gguf_tokens(const formats::GgufFile& file, nlohmann::ordered_json& tok
       {"pad_token", "padding_token_id"}, {"cls_token", "cls_token_id"},
       {"mask_token", "mask_token_id"}};
   for (const auto& [name, key] : kNames) {
-    const formats::GgufValue* id = file.find(fmt::format("tokenizer.ggml.{}", key));
+    const tensor_files::GgufValue* id = file.find(fmt::format("tokenizer.ggml.{}", key));
     const int64_t index = id == nullptr || id->is_list() ? -1 : id->integer().value_or(-1);
     if (index < 0 || index >= static_cast<int64_t>(texts->size())) continue;
     if (const auto text = texts->text(static_cast<size_t>(index))) tokens[name] = *text;
@@ -133,12 +133,12 @@ void read_gguf_tokens(const formats::GgufFile& file, nlohmann::ordered_json& tok
 }
 
 Result<ChatFiles> read_gguf_chat(const std::string& path) {
-  WIDEEP_TRY_ASSIGN(const formats::GgufFiles all, formats::GgufFiles::open(path));
-  const formats::GgufFile& file = all.first();
+  WIDEEP_TRY_ASSIGN(const tensor_files::GgufFiles all, tensor_files::GgufFiles::open(path));
+  const tensor_files::GgufFile& file = all.first();
   ChatFiles files;
   constexpr const char* kKey = "tokenizer.chat_template";
   WIDEEP_TRY(add_gguf_template(file, "default", kKey, files.templates));
-  if (const formats::GgufValue* names = file.find("tokenizer.chat_templates")) {
+  if (const tensor_files::GgufValue* names = file.find("tokenizer.chat_templates")) {
     for (size_t i = 0; i < names->size(); ++i) {
       const auto text = names->text(i);
       if (!names->is_list() || !text) {
@@ -215,7 +215,7 @@ Result<ChosenTemplate> ChatTemplates::choose(const std::string& name, bool has_t
 }
 
 Result<ChatFiles> read_chat_files(const std::string& model_dir) {
-  if (formats::is_gguf(model_dir)) return read_gguf_chat(model_dir);
+  if (tensor_files::is_gguf(model_dir)) return read_gguf_chat(model_dir);
   ChatFiles files;
   const std::string config_path = model_dir + "/tokenizer_config.json";
   WIDEEP_TRY_ASSIGN(const json config, read_object(config_path));

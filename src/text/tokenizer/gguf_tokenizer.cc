@@ -22,8 +22,8 @@
 namespace wideep::tokenizer {
 namespace {
 
-using formats::GgufFile;
-using formats::GgufValue;
+using tensor_files::GgufFile;
+using tensor_files::GgufValue;
 using Json = nlohmann::ordered_json;
 
 // Of a token that others may make: all ways to cut it are tried, which takes the square of its

@@ -17,20 +17,21 @@
 #include <memory>
 #include <string>
 
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 #include "tokenizer/parts.h"
 #include "wideep/status.h"
 
 namespace wideep::tokenizer {
 
 // Whether the file has a tokenizer, of whatever kind.
-bool has_gguf_tokenizer(const formats::GgufFile& file);
+bool has_gguf_tokenizer(const tensor_files::GgufFile& file);
 
 // Errors (invalid input) name the file and the key: another model, an unknown `pre`, lists of
 // different lengths, tokens that merges name and that do not exist, two tokens of one text.
-Result<std::shared_ptr<const TokenizerParts>> read_gguf_tokenizer(const formats::GgufFile& file);
+Result<std::shared_ptr<const TokenizerParts>> read_gguf_tokenizer(
+    const tensor_files::GgufFile& file);
 
 // The same as a tokenizer.json. Errors: as read_gguf_tokenizer.
-Result<std::string> gguf_tokenizer_json(const formats::GgufFile& file);
+Result<std::string> gguf_tokenizer_json(const tensor_files::GgufFile& file);
 
 }  // namespace wideep::tokenizer

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "base/check.h"
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 #include "tokenizer/gguf_tokenizer.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/utf8.h"
 
 using namespace wideep;  // NOLINT: a program of its own
-using formats::GgufFile;
-using formats::GgufValue;
+using tensor_files::GgufFile;
+using tensor_files::GgufValue;
 using tokenizer::Tokenizer;
 
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/sha256.h"
 #include "formats/files.h"
-#include "formats/gguf_testing.h"
+#include "tensor_files/gguf_testing.h"
 #include "tokenizer/gguf_patterns.h"
 #include "tokenizer/golden_texts.h"
 #include "tokenizer/tokenizer.h"
@@ -22,7 +22,7 @@
 namespace wideep::tokenizer {
 namespace {
 
-using formats::GgufBuilder;
+using tensor_files::GgufBuilder;
 using testing::HasSubstr;
 
 const std::string kDir = WIDEEP_SOURCE_DIR "/tests/golden/gguf/tokenizers/";
@@ -78,7 +78,7 @@ TEST_P(GgufTokens, AreLlamaCpps) {
   ASSERT_TRUE(bytes.ok()) << bytes.status().message();
   if (!pre.empty()) *bytes = with_pre(*bytes, named.at(name).at(0).get<std::string>(), pre);
   const auto file =
-      formats::GgufFile::parse(std::as_bytes(std::span(bytes->data(), bytes->size())), name);
+      tensor_files::GgufFile::parse(std::as_bytes(std::span(bytes->data(), bytes->size())), name);
   ASSERT_TRUE(file.ok()) << file.status().message();
   const std::string path = testing::TempDir() + "/" + fmt::format("{}_{}.gguf", ::getpid(), name);
   ASSERT_TRUE(formats::write_file(path, *bytes).ok());
@@ -104,7 +104,7 @@ TEST_P(GgufTokens, AreLlamaCpps) {
 
 std::string error_of(const GgufBuilder& builder) {
   const std::string bytes = builder.file();
-  const auto file = formats::GgufFile::parse(std::as_bytes(std::span(bytes)), "m");
+  const auto file = tensor_files::GgufFile::parse(std::as_bytes(std::span(bytes)), "m");
   EXPECT_TRUE(file.ok()) << file.status().message();
   const auto parts = read_gguf_tokenizer(*file);
   EXPECT_FALSE(parts.ok());
@@ -167,7 +167,7 @@ TEST(GgufTokenizer, TokensMayBeNoText) {
           .list<float>("tokenizer.ggml.scores", Type::kF32, {0, -1, -1, -1, -1, -1, -1})
           .list<int32_t>("tokenizer.ggml.token_type", Type::kI32, {2, 1, 4, 1, 4, 1, 3})
           .file();
-  const auto file = formats::GgufFile::parse(std::as_bytes(std::span(bytes)), "m");
+  const auto file = tensor_files::GgufFile::parse(std::as_bytes(std::span(bytes)), "m");
   ASSERT_TRUE(file.ok()) << file.status().message();
   const std::string path = testing::TempDir() + "/" + fmt::format("{}_no_text.gguf", ::getpid());
   ASSERT_TRUE(formats::write_file(path, bytes).ok());
@@ -182,7 +182,7 @@ TEST(GgufTokenizer, TokensMayBeNoText) {
 
 TEST(GgufTokenizer, AsTokenizerJsonIsTheSame) {
   for (const char* name : {"qwen3", "mixtral", "lfm2"}) {
-    const auto file = formats::GgufFile::open(kDir + name + ".gguf");
+    const auto file = tensor_files::GgufFile::open(kDir + name + ".gguf");
     ASSERT_TRUE(file.ok()) << file.status().message();
     const auto json = gguf_tokenizer_json(*file);
     ASSERT_TRUE(json.ok()) << json.status().message();

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/try.h"
 #include "formats/files.h"
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/gguf_tokenizer.h"
 #include "tokenizer/normalizer.h"
@@ -92,8 +92,8 @@ class Encoder {
 }  // namespace
 
 Result<Tokenizer> Tokenizer::read(const std::string& path, int32_t id_limit) {
-  if (formats::is_gguf(path)) {
-    WIDEEP_TRY_ASSIGN(const formats::GgufFiles files, formats::GgufFiles::open(path));
+  if (tensor_files::is_gguf(path)) {
+    WIDEEP_TRY_ASSIGN(const tensor_files::GgufFiles files, tensor_files::GgufFiles::open(path));
     WIDEEP_TRY_ASSIGN(auto parts, read_gguf_tokenizer(files.first()));
     return Tokenizer(std::move(parts));
   }
@@ -136,8 +136,8 @@ Result<Tokenizer> Tokenizer::parse_ranks(std::string_view text, const std::strin
 }
 
 bool Tokenizer::is_in(const std::string& model_dir) {
-  if (formats::is_gguf(model_dir)) {
-    const auto files = formats::GgufFiles::open(model_dir);
+  if (tensor_files::is_gguf(model_dir)) {
+    const auto files = tensor_files::GgufFiles::open(model_dir);
     return files.ok() && has_gguf_tokenizer(files->first());
   }
   std::error_code error;

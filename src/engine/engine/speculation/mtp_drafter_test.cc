@@ -53,7 +53,7 @@ class MtpDrafts : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const std::string dir = WIDEEP_SOURCE_DIR "/tests/golden/prediction_models/" + GetParam();
-    const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+    const auto golden = tensor_files::SafetensorsFile::open(dir + "/golden.safetensors");
     const auto config = model::read_model_config(dir);
     ASSERT_TRUE(golden.ok() && config.ok());
     num_layers_ = config->num_mtp_layers;

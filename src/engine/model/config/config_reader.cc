@@ -235,7 +235,7 @@ Status refuse_directory_of_gguf(const std::filesystem::path& dir) {
   std::string file;  // the first by name
   for (const auto& entry : std::filesystem::directory_iterator(dir, absent)) {
     const std::string path = entry.path().string();
-    if (formats::is_gguf(path) && (file.empty() || path < file)) file = path;
+    if (tensor_files::is_gguf(path) && (file.empty() || path < file)) file = path;
   }
   if (file.empty()) return {};
   return invalid_input(fmt::format(
@@ -246,8 +246,9 @@ Status refuse_directory_of_gguf(const std::filesystem::path& dir) {
 }  // namespace
 
 Result<ModelConfig> read_model_config(const std::string& model_dir) {
-  if (formats::is_gguf(model_dir)) {
-    WIDEEP_TRY_ASSIGN(const formats::GgufFiles files, formats::GgufFiles::open(model_dir));
+  if (tensor_files::is_gguf(model_dir)) {
+    WIDEEP_TRY_ASSIGN(const tensor_files::GgufFiles files,
+                      tensor_files::GgufFiles::open(model_dir));
     return read_gguf_config(files);
   }
   const std::filesystem::path dir = model_dir;

@@ -11,10 +11,10 @@
 
 #include "base/printable.h"
 #include "base/try.h"
-#include "formats/block_type.h"
 #include "formats/json_text.h"
-#include "formats/shape.h"
 #include "model/gguf/gguf_keys.h"
+#include "tensor_files/block_type.h"
+#include "tensor_files/shape.h"
 
 namespace wideep::model {
 namespace {
@@ -395,9 +395,9 @@ constexpr std::array kArchitectures = {
     Architecture{"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe", read_lfm2moe},
 };
 
-Result<const Architecture*> find_architecture(const formats::GgufFile& file) {
+Result<const Architecture*> find_architecture(const tensor_files::GgufFile& file) {
   constexpr const char* kKey = "general.architecture";
-  const formats::GgufValue* found = file.find(kKey);
+  const tensor_files::GgufValue* found = file.find(kKey);
   const std::string name(found == nullptr || found->is_list() ? "" : found->text().value_or(""));
   const auto known = std::ranges::find(kArchitectures, name, &Architecture::name);
   if (known != kArchitectures.end()) return &*known;
@@ -409,15 +409,15 @@ Result<const Architecture*> find_architecture(const formats::GgufFile& file) {
 // ---- divisors of frequencies ----
 
 // rope_freqs.weight: of Llama 3's rotary scaling, or any others.
-Result<std::vector<float>> read_divisors(const formats::GgufTensor& tensor,
+Result<std::vector<float>> read_divisors(const tensor_files::GgufTensor& tensor,
                                          const std::string& path) {
   const auto refuse = [&](const std::string& what) {
     return invalid_input(fmt::format("{}: tensor 'rope_freqs.weight': {}", path, what));
   };
-  if (tensor.type != formats::BlockType::kF32 || tensor.shape.size() != 1) {
+  if (tensor.type != tensor_files::BlockType::kF32 || tensor.shape.size() != 1) {
     return refuse(fmt::format("expected a list of F32, found {} of {}",
-                              formats::describe(tensor.shape),
-                              formats::block_type_name(tensor.type)));
+                              tensor_files::describe(tensor.shape),
+                              tensor_files::block_type_name(tensor.type)));
   }
   std::vector<float> divisors(static_cast<size_t>(tensor.num_elements()));
   std::memcpy(divisors.data(), tensor.bytes.data(), tensor.bytes.size());
@@ -464,9 +464,9 @@ Status with_key_of_file(const Status& status, const std::string& path,
 
 // ---- tokens ----
 
-void read_tokens(const formats::GgufFile& file, GgufKeys& keys) {
+void read_tokens(const tensor_files::GgufFile& file, GgufKeys& keys) {
   const auto id_of = [&](const char* key) -> Json {
-    const formats::GgufValue* found = file.find(fmt::format("tokenizer.ggml.{}", key));
+    const tensor_files::GgufValue* found = file.find(fmt::format("tokenizer.ggml.{}", key));
     return found == nullptr ? Json(nullptr) : to_json(*found);
   };
   if (const Json bos = id_of("bos_token_id"); !bos.is_null()) keys.config["bos_token_id"] = bos;
@@ -487,8 +487,8 @@ std::string gguf_architectures() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Result<GgufConfig> gguf_config(const formats::GgufFiles& files) {
-  const formats::GgufFile& file = files.first();
+Result<GgufConfig> gguf_config(const tensor_files::GgufFiles& files) {
+  const tensor_files::GgufFile& file = files.first();
   WIDEEP_TRY_ASSIGN(const Architecture* architecture, find_architecture(file));
   GgufKeys keys(files, std::string(architecture->name));
   if (!keys.has("expert_count")) {
@@ -509,7 +509,7 @@ Result<GgufConfig> gguf_config(const formats::GgufFiles& files) {
   }
   read_tokens(file, keys);
   GgufConfig result;
-  if (const formats::GgufTensor* divisors = keys.tensor("rope_freqs.weight")) {
+  if (const tensor_files::GgufTensor* divisors = keys.tensor("rope_freqs.weight")) {
     WIDEEP_TRY_ASSIGN(result.divisors, read_divisors(*divisors, file.path()));
   }
   result.architecture = architecture->name;
@@ -524,7 +524,7 @@ Result<GgufConfig> gguf_config(const formats::GgufFiles& files) {
   return result;
 }
 
-Result<ModelConfig> read_gguf_config(const formats::GgufFiles& files) {
+Result<ModelConfig> read_gguf_config(const tensor_files::GgufFiles& files) {
   WIDEEP_TRY_ASSIGN(const GgufConfig found, gguf_config(files));
   const std::string& path = files.first().path();
   auto parsed = parse_model_config(found.json, path);

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/gguf.h"
 #include "model/config/config.h"
+#include "tensor_files/gguf.h"
 #include "wideep/status.h"
 
 namespace wideep::model {
@@ -32,10 +32,10 @@ struct GgufConfig {
 
 // Errors (invalid input): an architecture that wideep does not know, or rotary parameters that it
 // does not compute. Wrong values of keys are errors of parse_model_config().
-Result<GgufConfig> gguf_config(const formats::GgufFiles& files);
+Result<GgufConfig> gguf_config(const tensor_files::GgufFiles& files);
 
 // The model's description. Errors name keys as config.json does, with the file's own behind.
-Result<ModelConfig> read_gguf_config(const formats::GgufFiles& files);
+Result<ModelConfig> read_gguf_config(const tensor_files::GgufFiles& files);
 
 // "qwen3moe, qwen2moe, …"
 std::string gguf_architectures();

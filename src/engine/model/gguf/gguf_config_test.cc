@@ -7,16 +7,16 @@
 #include <cmath>
 #include <limits>
 
-#include "formats/gguf_testing.h"
 #include "model/gguf/gguf_tensors.h"
 #include "model/parts/rope.h"
+#include "tensor_files/gguf_testing.h"
 
 namespace wideep::model {
 namespace {
 
-using formats::GgufBuilder;
-using formats::GgufFile;
-using formats::GgufFiles;
+using tensor_files::GgufBuilder;
+using tensor_files::GgufFile;
+using tensor_files::GgufFiles;
 using testing::HasSubstr;
 
 // A small model of the architecture "llama" without tensors but the embedding.

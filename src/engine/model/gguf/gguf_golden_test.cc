@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "formats/gguf.h"
 #include "model/golden_testing.h"
+#include "tensor_files/gguf.h"
 
 namespace wideep::model {
 namespace {
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Model, GgufGolden, testing::ValuesIn(model_names()),
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GgufGolden);
 
 TEST_P(GgufGolden, Float32LogitsAreTransformers) {
-  const auto golden = formats::SafetensorsFile::open(golden_of(GetParam()));
+  const auto golden = tensor_files::SafetensorsFile::open(golden_of(GetParam()));
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   const kernels::Kernels* kernels = kernels::select_kernels(nullptr).value();
   const std::string path = files_dir() + "/" + GetParam() + ".gguf";

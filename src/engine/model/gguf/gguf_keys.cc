@@ -12,7 +12,7 @@
 namespace wideep::model {
 namespace {
 
-using formats::GgufValue;
+using tensor_files::GgufValue;
 using Json = nlohmann::ordered_json;
 
 Json scalar(const GgufValue& value, size_t i) {
@@ -37,7 +37,7 @@ Json to_json(const GgufValue& value) {
   return list;
 }
 
-GgufKeys::GgufKeys(const formats::GgufFiles& files, std::string architecture)
+GgufKeys::GgufKeys(const tensor_files::GgufFiles& files, std::string architecture)
     : files_(files), architecture_(std::move(architecture)) {}
 
 const GgufValue* GgufKeys::find(std::string_view key) const {
@@ -88,8 +88,8 @@ std::string GgufKeys::text_or(std::string_view key, const std::string& otherwise
   return std::string(found->text().value_or(otherwise));
 }
 
-const formats::GgufTensor* GgufKeys::tensor(std::string_view name) const {
-  for (const formats::GgufFile& file : files_.files()) {
+const tensor_files::GgufTensor* GgufKeys::tensor(std::string_view name) const {
+  for (const tensor_files::GgufFile& file : files_.files()) {
     const auto found = file.tensors().find(name);
     if (found != file.tensors().end()) return &found->second;
   }

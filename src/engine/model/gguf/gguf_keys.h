@@ -15,19 +15,19 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 
 namespace wideep::model {
 
 // A scalar or a list as JSON. Numbers of 32 bits become the shortest decimal that means them.
-nlohmann::ordered_json to_json(const formats::GgufValue& value);
+nlohmann::ordered_json to_json(const tensor_files::GgufValue& value);
 
 class GgufKeys {
  public:
   using Json = nlohmann::ordered_json;
 
   // REQUIRES: files outlive the object.
-  GgufKeys(const formats::GgufFiles& files, std::string architecture);
+  GgufKeys(const tensor_files::GgufFiles& files, std::string architecture);
 
   const std::string& architecture() const { return architecture_; }
 
@@ -44,7 +44,7 @@ class GgufKeys {
   std::string text_or(std::string_view key, const std::string& otherwise) const;
 
   // nullptr: no such tensor.
-  const formats::GgufTensor* tensor(std::string_view name) const;
+  const tensor_files::GgufTensor* tensor(std::string_view name) const;
   bool has_tensor(std::string_view name) const { return tensor(name) != nullptr; }
   // Whether some layer has "blk.<layer>.<name>".
   bool some_layer_has(std::string_view name) const;
@@ -73,9 +73,9 @@ class GgufKeys {
   std::vector<std::string> unasked() const;
 
  private:
-  const formats::GgufValue* find(std::string_view key) const;
+  const tensor_files::GgufValue* find(std::string_view key) const;
 
-  const formats::GgufFiles& files_;
+  const tensor_files::GgufFiles& files_;
   std::string architecture_;
   mutable std::set<std::string> asked_;
   std::map<std::string, std::string> origins_;

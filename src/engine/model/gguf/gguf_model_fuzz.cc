@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "formats/gguf.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_tensors.h"
 #include "model/tensor_list.h"
+#include "tensor_files/gguf.h"
 #include "weights/weight_loader.h"
 
 using namespace wideep;  // NOLINT: a program of its own
@@ -48,12 +48,12 @@ void load(const weights::TensorSource& source, const model::ListedTensor& tensor
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  auto file = formats::GgufFile::parse(bytes, "fuzz");
+  auto file = tensor_files::GgufFile::parse(bytes, "fuzz");
   if (!file.ok()) {
     expect_one_line(file.status());
     return 0;
   }
-  formats::GgufFiles files(std::move(*file));
+  tensor_files::GgufFiles files(std::move(*file));
   auto config = model::read_gguf_config(files);
   if (!config.ok()) {
     expect_one_line(config.status());

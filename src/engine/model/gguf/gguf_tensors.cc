@@ -12,20 +12,20 @@
 
 #include "base/printable.h"
 #include "base/try.h"
-#include "formats/shape.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/key_value_b.h"
 #include "model/tensor_list.h"
+#include "tensor_files/shape.h"
 #include "weights/blocks.h"
 #include "weights/sampled_hash.h"
 
 namespace wideep::model {
 namespace {
 
-using formats::BlockType;
-using formats::GgufTensor;
-using formats::TensorEntry;
 using kernels::WeightFormat;
+using tensor_files::BlockType;
+using tensor_files::GgufTensor;
+using tensor_files::TensorEntry;
 using weights::BlockMatrix;
 using weights::BlockRow;
 using weights::BlockRows;
@@ -74,17 +74,17 @@ bool holds_one_plus_weight(const ModelConfig& config, const TensorName& name) {
 
 }  // namespace
 
-GgufTensors::GgufTensors(formats::GgufFiles files, const ModelConfig& config,
+GgufTensors::GgufTensors(tensor_files::GgufFiles files, const ModelConfig& config,
                          bool moves_rotated_rows)
     : files_(std::move(files)), config_(config), moves_rotated_rows_(moves_rotated_rows) {
-  for (const formats::GgufFile& file : files_.files()) {
+  for (const tensor_files::GgufFile& file : files_.files()) {
     states_.push_back(formats::file_state(file.path()));
   }
 }
 
 Result<std::unique_ptr<GgufTensors>> GgufTensors::reopen(const std::string& path,
                                                          const ModelConfig& config) {
-  WIDEEP_TRY_ASSIGN(formats::GgufFiles files, formats::GgufFiles::open(path));
+  WIDEEP_TRY_ASSIGN(tensor_files::GgufFiles files, tensor_files::GgufFiles::open(path));
   WIDEEP_TRY_ASSIGN(const GgufConfig found, gguf_config(files));
   return std::unique_ptr<GgufTensors>(
       new GgufTensors(std::move(files), config, found.moves_rotated_rows));
@@ -97,7 +97,7 @@ Result<std::unique_ptr<GgufTensors>> GgufTensors::open(const std::string& path,
   return tensors;
 }
 
-Result<std::unique_ptr<GgufTensors>> GgufTensors::of(formats::GgufFiles files,
+Result<std::unique_ptr<GgufTensors>> GgufTensors::of(tensor_files::GgufFiles files,
                                                      ModelConfig* config) {
   WIDEEP_TRY_ASSIGN(const GgufConfig found, gguf_config(files));
   std::unique_ptr<GgufTensors> tensors(
@@ -107,7 +107,7 @@ Result<std::unique_ptr<GgufTensors>> GgufTensors::of(formats::GgufFiles files,
 }
 
 const GgufTensor* GgufTensors::find_gguf(const std::string& name) const {
-  for (const formats::GgufFile& file : files_.files()) {
+  for (const tensor_files::GgufFile& file : files_.files()) {
     const auto found = file.tensors().find(name);
     if (found != file.tensors().end()) return &found->second;
   }
@@ -160,7 +160,7 @@ std::string GgufTensors::where_of(const Located& located, const std::string& nam
                        names.empty() ? base::printable(name) : names.front().name);
   }
   const std::string& first = located.names.front();
-  for (const formats::GgufFile& file : files_.files()) {
+  for (const tensor_files::GgufFile& file : files_.files()) {
     if (file.tensors().contains(first)) return fmt::format("{}: tensor '{}'", file.path(), first);
   }
   return first;
@@ -179,7 +179,7 @@ Status GgufTensors::check_unchanged() const {
 
 std::string GgufTensors::fingerprint() const {
   std::vector<weights::SampledTensor> sampled;
-  for (const formats::GgufFile& file : files_.files()) {
+  for (const tensor_files::GgufFile& file : files_.files()) {
     for (const auto& [name, tensor] : file.tensors()) {
       sampled.push_back({name, block_type_name(tensor.type), tensor.shape, tensor.bytes});
     }
@@ -208,9 +208,9 @@ Result<weights::TensorSlice> GgufTensors::slice(const std::string& name,
   if (!float_dtype(stored.type) || shape.size() != 1 ||
       (!is_bias_of_part && squeezed(stored.shape) != squeezed(expected))) {
     return invalid_input(fmt::format("{}: expected {} of F32, F16 or BF16, found {} of {}",
-                                     where_of(located, name), formats::describe(expected),
-                                     formats::describe(stored.shape),
-                                     formats::block_type_name(stored.type)));
+                                     where_of(located, name), tensor_files::describe(expected),
+                                     tensor_files::describe(stored.shape),
+                                     tensor_files::block_type_name(stored.type)));
   }
   WIDEEP_TRY_ASSIGN(const TensorEntry* entry, converted(name, parsed, located, size));
   weights::TensorSlice slice = {entry, 0, 1, size, size, 1};
@@ -247,7 +247,7 @@ Result<const TensorEntry*> GgufTensors::converted(const std::string& name, const
     if (stored.num_elements() != queries + 2 * keys) {
       converted_.erase(key);
       return invalid_input(fmt::format("{}: expected [{}], found {}", where_of(located, name),
-                                       queries + 2 * keys, formats::describe(stored.shape)));
+                                       queries + 2 * keys, tensor_files::describe(stored.shape)));
     }
   }
   std::vector<float> values(static_cast<size_t>(stored.num_elements()));
@@ -329,7 +329,7 @@ Result<BlockRows> GgufTensors::rows_of(const TensorName& name, const Located& lo
     if (part.columns() == k && rows_in(part) == wanted) continue;
     return invalid_input(fmt::format("{}: expected {} rows of {}, found {}",
                                      where_of(located, name.module), wanted, k,
-                                     formats::describe(part.shape)));
+                                     tensor_files::describe(part.shape)));
   }
   const std::vector<int32_t> order = row_order(name, n);
   for (const int32_t row : order) {
@@ -354,10 +354,10 @@ Result<std::shared_ptr<const weights::RowSource>> GgufTensors::open_rows(const s
     const std::vector<int64_t> of_keys = {heads, k, config_.qk_nope_head_dim};
     const std::vector<int64_t> of_values = {heads, config_.v_head_dim, k};
     if (keys.shape != of_keys || values.shape != of_values) {
-      return invalid_input(fmt::format("{}: expected {} and values {}, found {} and {}",
-                                       where_of(located, name), formats::describe(of_keys),
-                                       formats::describe(of_values), formats::describe(keys.shape),
-                                       formats::describe(values.shape)));
+      return invalid_input(
+          fmt::format("{}: expected {} and values {}, found {} and {}", where_of(located, name),
+                      tensor_files::describe(of_keys), tensor_files::describe(of_values),
+                      tensor_files::describe(keys.shape), tensor_files::describe(values.shape)));
     }
     return std::shared_ptr<const weights::RowSource>(std::make_shared<KeyValueB>(keys, values));
   }
@@ -416,7 +416,7 @@ uint64_t GgufTensors::bytes_of(const std::string& name, int64_t num_elements) co
 std::string GgufTensors::type_of(const std::string& name) const {
   std::set<std::string_view> types;
   for (const GgufTensor* tensor : locate(TensorName::parse(name)).tensors) {
-    types.insert(formats::block_type_name(tensor->type));
+    types.insert(tensor_files::block_type_name(tensor->type));
   }
   return fmt::format("{}", fmt::join(types, " and "));
 }
@@ -450,7 +450,7 @@ Status GgufTensors::match(ModelConfig* config) const {
   }
   std::vector<std::string> unused;
   int num_mtp = 0;
-  for (const formats::GgufFile& file : files_.files()) {
+  for (const tensor_files::GgufFile& file : files_.files()) {
     for (const auto& [name, tensor] : file.tensors()) {
       if (used.contains(name)) continue;
       const std::optional<int> layer = gguf_layer(name);

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "formats/file_state.h"
-#include "formats/gguf.h"
 #include "model/config/config.h"
 #include "model/gguf/gguf_names.h"
+#include "tensor_files/gguf.h"
 #include "weights/block_matrix.h"
 #include "weights/row_source.h"
 #include "weights/tensor_source.h"
@@ -42,9 +42,10 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
                                                      const ModelConfig& config);
 
   // As open(), for files that are open.
-  static Result<std::unique_ptr<GgufTensors>> of(formats::GgufFiles files, ModelConfig* config);
+  static Result<std::unique_ptr<GgufTensors>> of(tensor_files::GgufFiles files,
+                                                 ModelConfig* config);
 
-  const formats::GgufFiles& files() const { return files_; }
+  const tensor_files::GgufFiles& files() const { return files_; }
   // Whether the form has the values of this matrix.
   bool holds(const std::string& name, const weights::MatrixForm& form) const;
   // "Q4_K"; "": missing.
@@ -52,8 +53,8 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
 
   // ---- TensorSource: vectors, as slices of floats ----
 
-  Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape) const override;
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape) const override;
   Result<weights::TensorSlice> slice(const std::string& name,
                                      const std::vector<int64_t>& shape) const override;
   const weights::RowSources* row_sources() const override { return this; }
@@ -74,17 +75,17 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
  private:
   struct Located {
     std::vector<std::string> names;  // of the file
-    std::vector<const formats::GgufTensor*> tensors;
+    std::vector<const tensor_files::GgufTensor*> tensors;
     bool of_all_experts = false;
     // What the tensors are, beside a tensor of the asked name.
     enum class Kind { kPlain, kQkv, kGateUp, kDeltaInput, kKeyValueB } kind = Kind::kPlain;
   };
 
-  GgufTensors(formats::GgufFiles files, const ModelConfig& config, bool moves_rotated_rows);
+  GgufTensors(tensor_files::GgufFiles files, const ModelConfig& config, bool moves_rotated_rows);
 
   // As BlockRows::column_step of this matrix; 0: columns are as stored.
   int column_step(const TensorName& name) const;
-  const formats::GgufTensor* find_gguf(const std::string& name) const;
+  const tensor_files::GgufTensor* find_gguf(const std::string& name) const;
   Located locate(const TensorName& name) const;
   Status match(ModelConfig* config) const;
   std::string where_of(const Located& located, const std::string& name) const;
@@ -93,10 +94,11 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
                                      int k) const;
   // The order of rows; empty: as stored.
   std::vector<int32_t> row_order(const TensorName& name, int n) const;
-  Result<const formats::TensorEntry*> converted(const std::string& name, const TensorName& parsed,
-                                                const Located& located, int64_t size) const;
+  Result<const tensor_files::TensorEntry*> converted(const std::string& name,
+                                                     const TensorName& parsed,
+                                                     const Located& located, int64_t size) const;
 
-  formats::GgufFiles files_;
+  tensor_files::GgufFiles files_;
   std::vector<formats::FileState> states_;
   ModelConfig config_;
   bool moves_rotated_rows_;
@@ -104,7 +106,7 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
   // Vectors whose values differ from the files'.
   struct Converted {
     std::vector<float> values;
-    formats::TensorEntry entry;
+    tensor_files::TensorEntry entry;
   };
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::unique_ptr<Converted>> converted_;

@@ -7,7 +7,7 @@
 // Thread safety: immutable.
 #pragma once
 
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 #include "weights/row_source.h"
 
 namespace wideep::model {
@@ -15,7 +15,7 @@ namespace wideep::model {
 class KeyValueB : public weights::RowSource {
  public:
   // REQUIRES: the tensors have the shapes above, and outlive the object.
-  KeyValueB(const formats::GgufTensor& keys, const formats::GgufTensor& values)
+  KeyValueB(const tensor_files::GgufTensor& keys, const tensor_files::GgufTensor& values)
       : keys_(keys), values_(values) {}
 
   void to_float32(int begin, int end, float* out) const override;
@@ -24,8 +24,8 @@ class KeyValueB : public weights::RowSource {
   }
 
  private:
-  const formats::GgufTensor& keys_;
-  const formats::GgufTensor& values_;
+  const tensor_files::GgufTensor& keys_;
+  const tensor_files::GgufTensor& values_;
 };
 
 }  // namespace wideep::model

@@ -12,17 +12,17 @@
 #include <random>
 
 #include "base/aligned_bytes.h"
-#include "formats/gguf_testing.h"
 #include "kernels/kernels.h"
 #include "model/gguf/gguf_config.h"
+#include "tensor_files/gguf_testing.h"
 #include "weights/weight_loader.h"
 
 namespace wideep::model {
 namespace {
 
-using formats::BlockType;
-using formats::GgufBuilder;
 using kernels::WeightFormat;
+using tensor_files::BlockType;
+using tensor_files::GgufBuilder;
 using testing::AllOf;
 using testing::Contains;
 using testing::Each;
@@ -36,7 +36,7 @@ constexpr int kHidden = 256, kExperts = 2, kLayers = 2;
 class Blocks {
  public:
   std::string of(BlockType type, size_t count) {
-    const formats::BlockTypeInfo& info = formats::block_type_info(type);
+    const tensor_files::BlockTypeInfo& info = tensor_files::block_type_info(type);
     std::string bytes;
     for (size_t i = 0; i < count; i += static_cast<size_t>(info.elements)) {
       std::string block;
@@ -77,7 +77,7 @@ std::string file_of(const Types& types) {
   const auto matrix = [&](const std::string& name, BlockType type, std::vector<uint64_t> shape) {
     size_t count = 1;
     for (const uint64_t size : shape) count *= size;
-    builder.tensor(name + ".weight", formats::block_type_info(type).id, shape,
+    builder.tensor(name + ".weight", tensor_files::block_type_info(type).id, shape,
                    blocks.of(type, count));
   };
   const auto ones = [&](const std::string& name) {
@@ -107,9 +107,9 @@ std::string file_of(const Types& types) {
 
 struct Mixed {
   explicit Mixed(const Types& types) : bytes(file_of(types)) {
-    auto file = formats::GgufFile::parse(std::as_bytes(std::span(bytes)), "m");
+    auto file = tensor_files::GgufFile::parse(std::as_bytes(std::span(bytes)), "m");
     EXPECT_TRUE(file.ok()) << file.status().message();
-    formats::GgufFiles files(std::move(*file));
+    tensor_files::GgufFiles files(std::move(*file));
     auto read = read_gguf_config(files);
     EXPECT_TRUE(read.ok()) << read.status().message();
     config = *read;

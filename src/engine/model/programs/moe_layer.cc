@@ -37,9 +37,9 @@ struct Layer {
 };
 
 Result<Layer> read_layer(const weights::Checkpoint& tensors, int top_k) {
-  const formats::TensorEntry* const gate = tensors.find(kGate);
-  const formats::TensorEntry* const up = tensors.find(kUp);
-  const formats::TensorEntry* const input = tensors.find("input");
+  const tensor_files::TensorEntry* const gate = tensors.find(kGate);
+  const tensor_files::TensorEntry* const up = tensors.find(kUp);
+  const tensor_files::TensorEntry* const input = tensors.find("input");
   if (gate == nullptr || up == nullptr || input == nullptr) {
     return invalid_input(fmt::format("expected tensors '{}', '{}' and 'input'", kGate, kUp));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Closes the region that avx2_begin.h opened.
+// Closes the region that avx2/begin.h opened.
 
 }  // namespace wideep::kernels::avx2
 

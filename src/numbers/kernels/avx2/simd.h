@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sixteen float32 lanes as two AVX2 registers. Included inside a region (avx2_begin.h). Same
+// Sixteen float32 lanes as two AVX2 registers. Included inside a region (avx2/begin.h). Same
 // names as avx512/simd.h, so that the *_body.h files serve both.
 #pragma once
 

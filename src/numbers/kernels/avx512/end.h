@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Closes the region that avx512_begin.h opened.
+// Closes the region that avx512/begin.h opened.
 
 }  // namespace wideep::kernels::avx512
 

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 
 class GgufBuilder {
  public:
@@ -99,4 +99,4 @@ class GgufBuilder {
   uint64_t num_entries_ = 0, num_tensors_ = 0;
 };
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 
 #include <fmt/format.h>
 
@@ -14,9 +14,9 @@
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/json_parse.h"
-#include "formats/shape.h"
+#include "tensor_files/shape.h"
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 namespace {
 
 using nlohmann::json;
@@ -41,7 +41,7 @@ Result<std::string_view> header_text(std::span<const std::byte> bytes, const std
                   fmt::format("expected at least {} bytes, found {}", kLengthBytes, bytes.size()));
   }
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (is_lfs_pointer(all)) return lfs_pointer(path);
+  if (formats::is_lfs_pointer(all)) return formats::lfs_pointer(path);
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   const uint64_t available = std::min<uint64_t>(bytes.size() - kLengthBytes, kMaxHeaderBytes);
@@ -128,7 +128,7 @@ class EntryReader {
     return error(
         fmt::format("data_offsets: expected begin <= end <= {} (the bytes after the "
                     "header), found {}; is the file cut short?",
-                    data_bytes_, formats::describe(offsets)));
+                    data_bytes_, tensor_files::describe(offsets)));
   }
 
   Status check_size(const TensorEntry& entry, const Extent& extent) const {
@@ -137,7 +137,7 @@ class EntryReader {
     if (expected == found) return {};
     return error(fmt::format("expected {} for shape {} of {}, found data_offsets of {} bytes",
                              expected ? fmt::format("{} bytes", *expected) : "more than 2^63 bytes",
-                             formats::describe(entry.shape), dtype_name(entry.dtype), found));
+                             tensor_files::describe(entry.shape), dtype_name(entry.dtype), found));
   }
 
   const std::string& path_;
@@ -191,7 +191,7 @@ int64_t TensorEntry::num_elements() const {
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
-  WIDEEP_TRY_ASSIGN(MappedFile mapping, MappedFile::open(path));
+  WIDEEP_TRY_ASSIGN(formats::MappedFile mapping, formats::MappedFile::open(path));
   WIDEEP_TRY_ASSIGN(SafetensorsFile file, parse(mapping.bytes(), path));
   file.mapping_ = std::move(mapping);
   return file;
@@ -200,7 +200,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
 Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes,
                                                const std::string& name) {
   WIDEEP_TRY_ASSIGN(const std::string_view text, header_text(bytes, name));
-  WIDEEP_TRY_ASSIGN(const json header, parse_json(text, name + ": header"));
+  WIDEEP_TRY_ASSIGN(const json header, formats::parse_json(text, name + ": header"));
   const std::span<const std::byte> data = bytes.subspan(kLengthBytes + text.size());
 
   SafetensorsFile file;
@@ -228,4 +228,4 @@ const TensorEntry* SafetensorsFile::find(const std::string& name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 
-using wideep::formats::GgufFile;
-using wideep::formats::GgufValue;
+using wideep::tensor_files::GgufFile;
+using wideep::tensor_files::GgufValue;
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 
 #include <fmt/format.h>
 
@@ -15,9 +15,9 @@
 #include "base/printable.h"
 #include "base/try.h"
 #include "formats/files.h"
-#include "formats/shape.h"
+#include "tensor_files/shape.h"
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are used as they lie on disk");
@@ -209,7 +209,7 @@ class GgufReader {
   }
 
   Status read_header() {
-    if (is_lfs_pointer(text_of(all_))) return lfs_pointer(path_);
+    if (formats::is_lfs_pointer(text_of(all_))) return formats::lfs_pointer(path_);
     if (!text_of(all_).starts_with(kMagic))
       return broken("expected a file that begins with 'GGUF'");
     left_ = all_.subspan(kMagic.size());
@@ -359,8 +359,9 @@ class GgufReader {
       fits &= !__builtin_mul_overflow(elements, tensor.shape[i], &elements);
     }
     if (!fits || size > kMost) {
-      return broken_tensor(listed->name, fmt::format("shape {} of {} has more than 2^63 bytes",
-                                                     formats::describe(tensor.shape), info->name));
+      return broken_tensor(listed->name,
+                           fmt::format("shape {} of {} has more than 2^63 bytes",
+                                       tensor_files::describe(tensor.shape), info->name));
     }
     listed->size = size;
     return {};
@@ -408,7 +409,7 @@ class GgufReader {
 };
 
 Result<GgufFile> GgufFile::open(const std::string& path) {
-  WIDEEP_TRY_ASSIGN(MappedFile mapping, MappedFile::open(path));
+  WIDEEP_TRY_ASSIGN(formats::MappedFile mapping, formats::MappedFile::open(path));
   WIDEEP_TRY_ASSIGN(GgufFile file, parse(mapping.bytes(), path));
   file.mapping_ = std::move(mapping);
   return file;
@@ -527,4 +528,4 @@ bool is_gguf(const std::string& path) {
   return std::string_view(magic.data(), magic.size()) == kMagic;
 }
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/block_type.h"
+#include "tensor_files/block_type.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 namespace {
 
 constexpr std::array kTypes = {
@@ -64,4 +64,4 @@ std::string_view ggml_type_name(uint32_t id) {
   return "";
 }
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

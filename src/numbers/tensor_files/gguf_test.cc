@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/gguf.h"
+#include "tensor_files/gguf.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 
 #include "base/scratch_directory.h"
 #include "formats/files.h"
-#include "formats/gguf_testing.h"
+#include "tensor_files/gguf_testing.h"
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 namespace {
 
 using base::ScratchDirectory;
@@ -154,7 +154,7 @@ TEST(GgufFile, ListsOfTextsAreBounded) {
       GgufBuilder()
           .entry("l", Type::kList, GgufBuilder::bytes_of(8u) + GgufBuilder::bytes_of(kCount))
           .file();
-  ASSERT_TRUE(write_file(path, begin).ok());
+  ASSERT_TRUE(formats::write_file(path, begin).ok());
   std::filesystem::resize_file(path, begin.size() + 8 * kCount);  // zeros that take no room
   const auto file = GgufFile::open(path);
   ASSERT_FALSE(file.ok());
@@ -219,7 +219,7 @@ class GgufFilesTest : public testing::Test {
            ".gguf";
   }
   void write(int number, const GgufBuilder& builder) {
-    ASSERT_TRUE(write_file(path(number), builder.file()).ok());
+    ASSERT_TRUE(formats::write_file(path(number), builder.file()).ok());
   }
   void write_all() {
     for (uint16_t i = 0; i < 3; ++i) {
@@ -279,7 +279,7 @@ TEST_F(GgufFilesTest, RefusesNamesAndCountsThatLie) {
 
 TEST_F(GgufFilesTest, OneFileNeedsNoName) {
   const std::string path = dir_.path() + "/any";
-  ASSERT_TRUE(write_file(path, GgufBuilder().floats("a", {1}, {1}).file()).ok());
+  ASSERT_TRUE(formats::write_file(path, GgufBuilder().floats("a", {1}, {1}).file()).ok());
   EXPECT_TRUE(is_gguf(path));
   EXPECT_TRUE(GgufFiles::open(path).ok());
   EXPECT_FALSE(is_gguf(dir_.path()));
@@ -288,4 +288,4 @@ TEST_F(GgufFilesTest, OneFileNeedsNoName) {
 }
 
 }  // namespace
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

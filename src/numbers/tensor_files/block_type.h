@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 
 // The types that wideep reads as weights.
 enum class BlockType : uint8_t {
@@ -50,4 +50,4 @@ std::string_view ggml_type_name(uint32_t id);
 // The largest block of all types.
 inline constexpr int kMaxBlockElements = 256;
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

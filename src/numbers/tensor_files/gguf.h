@@ -30,11 +30,11 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/block_type.h"
 #include "formats/mapped_file.h"
+#include "tensor_files/block_type.h"
 #include "wideep/status.h"
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 
 // A value of the metadata: a scalar, or a list of scalars of one type.
 class GgufValue {
@@ -114,7 +114,7 @@ class GgufFile {
   friend class GgufReader;
 
   std::string path_;
-  MappedFile mapping_;  // empty when parsed from memory
+  formats::MappedFile mapping_;  // empty when parsed from memory
   std::span<const std::byte> header_;
   Metadata metadata_;
   Tensors tensors_;
@@ -143,4 +143,4 @@ class GgufFiles {
 // with ".gguf".
 bool is_gguf(const std::string& path);
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/shape.h"
+#include "tensor_files/shape.h"
 
 #include <fmt/format.h>
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 
 std::optional<int64_t> num_bytes(const std::vector<int64_t>& shape, Dtype dtype) {
   int64_t product = 1;
@@ -19,4 +19,4 @@ std::string describe(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

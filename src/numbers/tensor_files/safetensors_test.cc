@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/safetensors.h"
+#include "tensor_files/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "base/scratch_directory.h"
 #include "formats/files.h"
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 namespace {
 
 using base::ScratchDirectory;
@@ -224,13 +224,13 @@ TEST(SafetensorsOpen, RefusesMissingFilesAndDirectories) {
   };
   EXPECT_THAT(error(scratch.file("none")), HasSubstr("none: cannot be read: No such file"));
   EXPECT_THAT(error(scratch.path()), HasSubstr("not a regular file"));
-  ASSERT_TRUE(write_file(scratch.file("empty"), "").ok());
+  ASSERT_TRUE(formats::write_file(scratch.file("empty"), "").ok());
   EXPECT_THAT(error(scratch.file("empty")), HasSubstr("expected at least 8 bytes, found 0"));
 }
 
 TEST(SafetensorsOpen, MappingOutlivesMoves) {
   const ScratchDirectory scratch;
-  ASSERT_TRUE(write_file(scratch.file("m"), kGolden).ok());
+  ASSERT_TRUE(formats::write_file(scratch.file("m"), kGolden).ok());
   auto opened = SafetensorsFile::open(scratch.file("m"));
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   const TensorEntry* entry = opened->find("a");
@@ -246,7 +246,7 @@ TEST(SafetensorsWrite, GoldenBytes) {
       scratch.file("m"), {{"a", Dtype::kU8, {1}, as_bytes("\x07")},
                           {"b", Dtype::kBf16, {2, 1}, as_bytes(kGolden.substr(8 + 0x70, 4))}});
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(*read_file(scratch.file("m")), kGolden);
+  EXPECT_EQ(*formats::read_file(scratch.file("m")), kGolden);
 }
 
 TEST(SafetensorsWrite, ReadsBackWithMetadata) {
@@ -275,7 +275,7 @@ TEST(SafetensorsWrite, OrderOfTheArgumentDoesNotMatter) {
   ASSERT_TRUE(write_safetensors(scratch.file("one"), tensors).ok());
   std::reverse(tensors.begin(), tensors.end());
   ASSERT_TRUE(write_safetensors(scratch.file("two"), tensors).ok());
-  EXPECT_EQ(*read_file(scratch.file("one")), *read_file(scratch.file("two")));
+  EXPECT_EQ(*formats::read_file(scratch.file("one")), *formats::read_file(scratch.file("two")));
 }
 
 TEST(SafetensorsWrite, RefusesTensorsThatTheReaderWouldRefuse) {
@@ -326,7 +326,7 @@ TEST(SafetensorsWrite, WritesTheBytesOfHuggingFacesLibrary) {
       tensors.push_back({name, entry.dtype, entry.shape, entry.bytes});
     }
     ASSERT_TRUE(write_safetensors(scratch.file("m"), tensors, file->metadata()).ok());
-    EXPECT_TRUE(*read_file(scratch.file("m")) == *read_file(path)) << path;
+    EXPECT_TRUE(*formats::read_file(scratch.file("m")) == *formats::read_file(path)) << path;
   }
 }
 
@@ -334,18 +334,18 @@ TEST(SafetensorsWrite, WritesTheBytesOfHuggingFacesLibrary) {
 TEST(Safetensors, GitLfsPointerIsNamedAsSuch) {
   const base::ScratchDirectory scratch;
   const std::string path = scratch.file("model.safetensors");
-  ASSERT_TRUE(
-      write_file(path,
-                 "version https://git-lfs.github.com/spec/v1\n"
-                 "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
-                 "size 12345\n")
-          .ok());
+  ASSERT_TRUE(formats::write_file(
+                  path,
+                  "version https://git-lfs.github.com/spec/v1\n"
+                  "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+                  "size 12345\n")
+                  .ok());
   const std::string expected = path +
                                ": expected the file, found a Git LFS pointer to it; get it with "
                                "'git lfs pull', or download it again";
   EXPECT_EQ(SafetensorsFile::open(path).status().message(), expected);
-  EXPECT_EQ(read_file(path).status().message(), expected);
+  EXPECT_EQ(formats::read_file(path).status().message(), expected);
 }
 
 }  // namespace
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

@@ -11,10 +11,10 @@
 #include "base/printable.h"
 #include "base/try.h"
 #include "formats/files.h"
-#include "formats/safetensors.h"
-#include "formats/shape.h"
+#include "tensor_files/safetensors.h"
+#include "tensor_files/shape.h"
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 namespace {
 
 using Order = std::vector<const TensorToWrite*>;
@@ -106,11 +106,11 @@ Status write_safetensors(const std::string& path, const std::vector<TensorToWrit
   if (!text.ok()) return text.status().at(path);
 
   const uint64_t length = text->size();
-  WIDEEP_TRY_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  WIDEEP_TRY_ASSIGN(formats::AtomicFile file, formats::AtomicFile::create(path));
   WIDEEP_TRY(file.append({reinterpret_cast<const char*>(&length), sizeof(length)}));
   WIDEEP_TRY(file.append(*text));
   for (const TensorToWrite* tensor : order) WIDEEP_TRY(file.append(as_chars(tensor->bytes)));
   return file.commit();
 }
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files

@@ -24,7 +24,7 @@
 #include "formats/mapped_file.h"
 #include "wideep/status.h"
 
-namespace wideep::formats {
+namespace wideep::tensor_files {
 
 // A tensor in a mapped file. Valid as long as its SafetensorsFile.
 struct TensorEntry {
@@ -55,7 +55,7 @@ class SafetensorsFile {
   SafetensorsFile() = default;
 
   std::string path_;
-  MappedFile mapping_;  // empty when parsed from memory
+  formats::MappedFile mapping_;  // empty when parsed from memory
   std::map<std::string, TensorEntry> tensors_;
   std::map<std::string, std::string> metadata_;
 };
@@ -76,4 +76,4 @@ struct TensorToWrite {
 Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                          const std::map<std::string, std::string>& metadata = {});
 
-}  // namespace wideep::formats
+}  // namespace wideep::tensor_files
