@@ -16,10 +16,10 @@ demo: build ## see what it does
 test: ## build everything and run every unit test and whole-system test
 	@scripts/test.sh release
 
-test-all: test test-others ## the same, then the other builds: sanitizers, fuzz targets, gcc
+test-all: test test-others ## the same, then the other builds: sanitizers, fuzz targets, gcc; and predictions
 
-test-others: ## the other builds alone; or one of them: test-asan, test-fuzz, test-tsan, test-gcc
-	@scripts/test.sh asan fuzz tsan gcc
+test-others: ## the other builds alone; or one of them: test-asan, test-fuzz, test-tsan, test-gcc, test-prediction
+	@scripts/test.sh asan fuzz tsan gcc prediction
 
 test-%: ## the tests of one room of src/, as test-ep; FILTER='Placement*' chooses among them
 	@scripts/test.sh $*

@@ -5,8 +5,9 @@
 #   scripts/build.sh command               build/wideep alone, for which packages.txt is enough
 #   scripts/build.sh <preset> [target...]  everything, or these targets
 #
-# WIDEEP_UNITY=ON (or OFF): several files as one (cmake/Unity.cmake), as the sanitizers' presets have it: half
-# the time from nothing, more after a change.
+# WIDEEP_UNITY=ON (or OFF): several files as one (cmake/Unity.cmake): half the time from nothing,
+# more after a change. A build directory keeps what it has; a new one has it, since most build once,
+# but with gcc, which so sees that every file includes what it needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +33,9 @@ directory=build-$preset
 # Ninja configures again by itself if a CMakeLists.txt changes, but not for these: which files can
 # be compiled as one depends on what is in them.
 configured=$(has UNITY "$directory")
-unity=${WIDEEP_UNITY:-$configured}
+at_first=ON
+[[ $preset == gcc ]] && at_first=OFF
+unity=${WIDEEP_UNITY:-${configured:-$at_first}}
 if [[ $(has TESTS "$directory") != "$tests" || $unity != "$configured" || $unity == ON ||
   CMakePresets.json -nt $directory/build.ninja ]]; then
   cmake --preset "$preset" -DWIDEEP_TESTS="$tests" ${unity:+-DWIDEEP_UNITY="$unity"} >/dev/null

@@ -7,11 +7,13 @@
 #   fuzz      each fuzz target for a few seconds, under these sanitizers
 #   tsan      tests whose ranks are threads, under the thread sanitizer
 #   gcc       tests of kernels, communication and the model, built with gcc
+#   prediction  the advisor's predictions beside this machine, which should do nothing else
 #   gcc_command  the tests of the command, built with gcc
 #   <room>    the tests of one room of src/, or of tests/ ("whole", "command"), in the release
 #             build; FILTER='Placement*:Shares*' selects some of them
 #
-# WIDEEP_TEST_QUARTER=1 (to 4), for asan: only that quarter of the tests, of every program.
+# WIDEEP_TEST_FEW=1: of the sanitizers and gcc only the rooms where they have found most, which is
+# what continuous integration has time for.
 #
 # <build directory>/test_results.<what> has the results of the last run, as GoogleTest and ctest
 # write them (scripts/build_times.py lists the slowest tests).
@@ -30,15 +32,6 @@ build() {
 # run <what> <title> <build directory> <pattern of tests> [pattern of tests that are left out]
 run() {
   local what=$1 title=$2 directory=$3 pattern=$4 left_out=${5:-^$} start=$SECONDS status=0
-  if [[ -n ${WIDEEP_TEST_QUARTER:-} ]]; then
-    # Programs of one process are asked for a quarter; of those that ctest divides itself
-    # (wideep_test_program), whole in 4 and command in 8, it runs one part in four.
-    local part=$WIDEEP_TEST_QUARTER others
-    export GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$((part - 1))
-    others=$(seq 8 | awk -v part="$part" '(NR - part) % 4 != 0' | paste -sd '|')
-    left_out+="|^(whole|command)\.($others)$"
-    title+=", quarter $part"
-  fi
   rm -rf "$directory/test_results" "$directory/test_results.$what"
   # Prints only the tests that did not pass.
   ctest --test-dir "$directory" --tests-regex "$pattern" --exclude-regex "$left_out" \
@@ -54,9 +47,23 @@ run() {
   [[ $status -eq 0 ]] || exit "$status"
 }
 
+# Nothing here depends on how fast the machine is, or on what else it does.
 run_release() {
   build "Release build" release
-  run release "Release build" build .
+  run release "Release build" build . '^prediction$'
+}
+
+run_prediction() {
+  build "Predictions" release prediction_test
+  run prediction "Predictions" build '^prediction$'
+}
+
+# run_rooms <what> <title> <build directory> <room>...
+run_rooms() {
+  local what=$1 title=$2 directory=$3
+  shift 3
+  build "$title" "$what" "${@/%/_test}"
+  run "$what" "$title" "$directory" "^($(IFS='|' && echo "$*"))(\.|$)"
 }
 
 # run_command <what> <title> <build directory> [suites left out]: the release build's tests of the
@@ -68,8 +75,16 @@ run_command() {
     run "${what}_command" "$title, the command" build '^command\.'
 }
 
+# Where bytes of others are read, and memory is shared.
+rooms_of_readers=(formats tensor_files tokenizer grammar chat answer recordings weights transport group ep
+  server)
+
 run_asan() {
   local title="Address and undefined-behaviour sanitizers"
+  if [[ -n $few ]]; then
+    run_rooms asan "$title" build-asan "${rooms_of_readers[@]}"
+    return
+  fi
   build "$title" asan
   # Random traffic with rebalancing runs longer here, because the sanitizers find more errors.
   export WIDEEP_SOAK_SECONDS=40
@@ -85,17 +100,20 @@ run_fuzz() {
 
 # The thread sanitizer cannot see races between processes, so only tests with ranks as threads run.
 run_tsan() {
-  build "Thread sanitizer" tsan {base,transport,group,ep,model,online}_test
+  local rooms=(base transport group ep)
+  [[ -n $few ]] || rooms+=(model)
+  local all=("${rooms[@]}" online)
+  build "Thread sanitizer" tsan "${all[@]/%/_test}"
   GTEST_FILTER='ThreadPool*:*threads*:*Threads*:*Golden*' \
-    run tsan "Thread sanitizer" build-tsan '^(base|transport|group|ep|model)(\.|$)'
+    run tsan "Thread sanitizer" build-tsan "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
   run tsan_online "Thread sanitizer, online" build-tsan '^online(\.|$)'
 }
 
 # What other code from the same source could change.
 run_gcc() {
-  local rooms=(base kernels transport group ep cuda_emulated online model engine)
-  build "gcc" gcc "${rooms[@]/%/_test}"
-  run gcc "gcc" build-gcc "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
+  local rooms=(kernels ep model)
+  [[ -n $few ]] || rooms+=(base transport group cuda_emulated online engine)
+  run_rooms gcc "gcc" build-gcc "${rooms[@]}"
 }
 
 # Not in test-all: gcc does not precompile headers, and takes twice as long for the command as for
@@ -116,9 +134,10 @@ run_room() {
 }
 
 results=()
+few=${WIDEEP_TEST_FEW:-}
 for what in "$@"; do
   case $what in
-    release | asan | fuzz | tsan | gcc | gcc_command)
+    release | asan | fuzz | tsan | gcc | prediction | gcc_command)
       scripts/install_packages.sh packages.txt development_packages.txt test_packages.txt
       "run_$what"
       ;;

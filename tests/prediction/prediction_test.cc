@@ -2,6 +2,8 @@
 //
 // The advisor's predictions against what this machine does (docs/advisor.md). A
 // program of its own that runs while no other test does: others would be measured with it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +21,8 @@ constexpr int kRounds = 3, kMostRounds = 4;
 // Where a round takes longer, one is enough if all is well, and two are the most.
 constexpr std::chrono::seconds kSlowRound{75};
 constexpr int kMostSlowRounds = 2;
+// Of the processors, that others use on a machine that can be measured.
+constexpr double kQuiet = 0.03;
 constexpr size_t kFewestCells = 40;  // that nobody has disturbed
 // Goals are met on the machines that the model was made on; what breaks it on any machine is
 // further off. scripts/check_predictions.sh holds the goals themselves.
@@ -43,13 +47,14 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
   const auto start = Clock::now();
   run::RunView view;
   std::vector<std::string> lines;
+  double busy = 0.0;
   for (int round = 0; round < kMostRounds; ++round) {
     const Status status = check.measure_round(view);
     ASSERT_TRUE(status.ok()) << status.message();
     const bool is_slow = Clock::now() - start > (round + 1) * kSlowRound;
     if (round + 1 < kRounds && !is_slow) continue;
     const bool is_last = round + 1 >= (is_slow ? kMostSlowRounds : kMostRounds);
-    const double busy = others.share();
+    busy = others.share();
     const Hardware hardware = check.calibration().hardware;
     const std::vector<CheckedCell> cells = check.judge(hardware);
     ASSERT_GE(cells.size(), kFewestCells);
@@ -65,6 +70,10 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
     for (const std::string& line : missed(cells)) fmt::print("misses a goal: {}\n", line);
     lines = missed(cells, kAlarm);
     if (lines.empty() || is_last) break;
+  }
+  if (!lines.empty() && busy > kQuiet) {
+    GTEST_SKIP() << fmt::format("cannot tell: noise {:.0f} % (others' share of the processors); {}",
+                                100 * busy, fmt::join(lines, "; "));
   }
   EXPECT_THAT(lines, testing::IsEmpty());
 }

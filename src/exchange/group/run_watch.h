@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 namespace wideep::transport {
 
@@ -23,6 +24,9 @@ class RunWatch {
   // Returns for how many calls in a row no thread of the process has run; 0 if the kernel does not
   // tell, and at the first call, which has nothing to compare with.
   int look(pid_t process);
+  // The same of these times, in ns: of the main thread, and of all threads, which is asked only
+  // where the first has not changed.
+  int note(uint64_t main_ns, const std::function<uint64_t()>& all_ns);
 
  private:
   uint64_t main_ns_ = 0, all_ns_ = 0;  // processor time of the main thread, of all threads
