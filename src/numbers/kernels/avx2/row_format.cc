@@ -2,8 +2,9 @@
 #if defined(__x86_64__)
 #include <bit>
 
-#include "kernels/avx2/begin.h"
 #include "kernels/row_scales.h"
+//
+#include "kernels/avx2/begin.h"
 //
 #include "kernels/avx2/row_format.h"
 //

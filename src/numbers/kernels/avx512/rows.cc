@@ -2,9 +2,10 @@
 #if defined(__x86_64__)
 #include <bit>
 
-#include "kernels/avx512/begin.h"
 #include "kernels/quantized_rows.h"
 #include "kernels/round_small.h"
+//
+#include "kernels/avx512/begin.h"
 //
 #include "kernels/body/quantized_rows.h"
 #include "kernels/body/rows.h"
