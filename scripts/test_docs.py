@@ -12,7 +12,7 @@ instead. Blocks that begin with awk or cat make files, and run as they are. Serv
 end of the page, or until another one takes their place.
 
 Every command of every page, transcript or not, may only have options that its --help lists. The
-table of README.md must have the figures of the demo's first steps.
+table of README.md must have the rows that the demo writes, and its figures of balance.
 """
 import difflib
 import glob
@@ -243,29 +243,39 @@ def check_families():
     return 1
 
 
-def ratios(text):
-    """The rows on imbalance of what `wideep balance picture` prints, with both figures of each."""
-    rows = re.findall(r"^(imbalance ratio, [a-z ]+?) +([\d.]+) +([\d.]+)$", text, re.M)
-    return {name: (float(before), float(after)) for name, before, after in rows}
+def figures(text):
+    """The demo's last table: [(title of the part, row, figures)], from a text that has it."""
+    found = []
+    part = ""
+    for line in text.splitlines():
+        if re.match(r"\d+ ranks, ", line):
+            part = line
+        row = re.match(r"  (\w.*?) +([\d.]+) +([\d.]+)$", line)
+        if part and row:
+            found.append((part, row[1], row.group(2, 3)))
+    return found
 
 
 def check_demo(program):
-    """The balance of the demo's first run and of the second, which do not depend on time."""
+    """README.md has the demo's table: all rows, and the figures that do not depend on time."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-        shown = ratios(file.read())
-    generate = (f"wideep generate --model {ROOT}/models/reference --prompts "
-                f"{ROOT}/demo/prompts.jsonl --max-tokens 48 --ranks 8")
-    with tempfile.TemporaryDirectory() as folder, Session(program, folder) as session:
-        session.run(f"{generate} --routing-log before.json --expert-statistic-path statistics "
-                    "--expert-statistic-iter-range 0-40")
-        session.run("wideep balance plan --stats statistics --ep-size 8 --num-slots 40 "
-                    "--output plan.yaml")
-        session.run(f"{generate} --load-balancer plan.yaml --routing-log after.json")
-        printed = session.run("wideep balance picture --before before.json --after after.json "
-                              "--output report.html")
-    if shown and shown == ratios(printed):
+        shown = figures(file.read())
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {**os.environ, "WIDEEP": os.path.abspath(program), "WIDEEP_ISA": "avx2",
+                     "DEMO_OUT": folder}
+        run = subprocess.run([os.path.join(ROOT, "demo", "run.sh")], env=variables, text=True,
+                             capture_output=True, timeout=900)
+        if run.returncode != 0:
+            print(f"demo/run.sh: exit code {run.returncode}\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
+            return 1
+        with open(os.path.join(folder, "figures.txt"), encoding="utf-8") as file:
+            printed = figures(file.read())
+    def steady(rows):
+        return [(part, row, found if ", a plan" in part and row.startswith("imbalance") else None)
+                for part, row, found in rows]
+    if shown and steady(shown) == steady(printed):
         return 0
-    print(f"README.md: the demo's table has {shown}, and the demo prints {ratios(printed)}")
+    print(f"README.md: the demo's table has {shown}, and the demo writes {printed}")
     return 1
 
 
