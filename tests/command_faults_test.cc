@@ -20,6 +20,7 @@
 #include "command_model.h"
 #include "command_server.h"
 #include "fault_load.h"
+#include "group/fault_drill.h"
 #include "server/http_client_testing.h"
 
 namespace wideep::tests {

@@ -15,6 +15,7 @@
 #include "base/trace.h"
 #include "base/try.h"
 #include "engine/constraints.h"
+#include "group/fault_drill.h"
 
 namespace wideep::engine {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/try.h"
+#include "group/fault_drill.h"
 #include "plan/regroup.h"
 #include "run/layouts.h"
 

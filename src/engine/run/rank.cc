@@ -22,6 +22,7 @@
 #include "engine/constraints.h"
 #include "engine/engine.h"
 #include "ep/row_sharing.h"
+#include "group/fault_drill.h"
 #include "parallel/initial_placement.h"
 #include "run/holdings.h"
 #include "run/rank_reporter.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "group/fault_drill.h"
 
 namespace wideep::transport {
 namespace {

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/try.h"
+#include "group/fault_drill.h"
 #include "group/node_handshake.h"
 
 namespace wideep::transport {
