@@ -85,7 +85,10 @@ TEST(Command, HelpAndVersion) {
   EXPECT_THAT(help.out, HasSubstr("--load-balancer"));
   const CommandEnd version = run_command({.arguments = {"--version"}});
   EXPECT_EQ(version.exit_code, 0);
-  EXPECT_TRUE(std::regex_match(version.out, std::regex("\\d+\\.\\d+\\.\\d+\n"))) << version.out;
+  EXPECT_TRUE(std::regex_match(
+      version.out,
+      std::regex("wideep \\d+\\.\\d+\\.\\d+(, commit [0-9a-f]+\\+?)?, kernels \\w+\n")))
+      << version.out;
 }
 
 TEST(Command, DigestsAreTheSameForEveryNumberOfRanks) {

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "process_setup.h"
 #include "started.h"
+#include "version.h"
 
 namespace {
 
@@ -47,7 +48,7 @@ int main(int argc, char** argv) {
   command_line::Program program(
       "Serves Mixture-of-Experts language models with wide expert parallelism", "wideep");
   program.require_command();
-  program.set_version(WIDEEP_VERSION);
+  program.set_version(tools::version_line());
 
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) arguments.push_back(normalize_option(argv[i]));

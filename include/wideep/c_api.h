@@ -94,7 +94,7 @@ typedef struct wideep_planner wideep_planner;
 typedef struct wideep_resplitter wideep_resplitter;
 typedef struct wideep_repairer wideep_repairer;
 
-/* "0.1.0" */
+/* "0.3.0" */
 WIDEEP_EXPORT const char* wideep_version(void);
 
 /* The error of the calling thread's last failing call; "" before the first. Valid until the next

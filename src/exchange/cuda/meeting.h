@@ -4,8 +4,9 @@
 // pair is connected by a local socket. Sockets have names of the abstract kind, which no file
 // system knows, so that nothing is left of them. Processes of other users are turned away.
 //
-//   WIDEEP_TRY_ASSIGN(Meeting meeting, Meeting::hold({.group = "a", .rank = 0, .num_ranks = 2,
-//   …})); WIDEEP_TRY(meeting.agree(check_memory()));   // the error of any rank is that of all
+//   WIDEEP_TRY_ASSIGN(Meeting meeting,
+//                     Meeting::hold({.group = "a", .rank = 0, .num_ranks = 2, …}));
+//   WIDEEP_TRY(meeting.agree(check_memory()));   // the error of any rank is that of all
 //
 // The meeting fails at once if two ranks were given other terms.
 //
