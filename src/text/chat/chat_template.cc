@@ -4,12 +4,18 @@
 #include <array>
 
 #include "base/try.h"
-#include "chat/arguments.h"
+#include "jinja/arguments.h"
 
 namespace wideep::chat {
 namespace {
 
-Function strftime_now(std::time_t now) {
+using jinja::ArgumentReader;
+using jinja::Arguments;
+using jinja::Names;
+using jinja::Value;
+using jinja::ValueResult;
+
+jinja::Function strftime_now(std::time_t now) {
   return [now](const Arguments& arguments) -> ValueResult {
     ArgumentReader reader("strftime_now", arguments);
     const std::string format = reader.string("format");
@@ -46,7 +52,7 @@ Result<Names> names_of(const ChatInput& input) {
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view text, std::string name) {
-  Result<Block> block = parse_template(text);
+  Result<jinja::Block> block = jinja::parse_template(text);
   if (!block.ok()) return block.status().at(name);
   return ChatTemplate(std::move(name), std::move(block).value());
 }
@@ -65,7 +71,7 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
 Result<std::string> ChatTemplate::render_with(const ChatInput& input, CallArguments arguments,
                                               Names names) const {
   WIDEEP_TRY_ASSIGN(names["messages"], messages_value(input.messages, arguments));
-  return render_template(*block_, std::move(names));
+  return jinja::render_template(*block_, std::move(names));
 }
 
 }  // namespace wideep::chat

@@ -20,8 +20,8 @@
 #include <string_view>
 
 #include "chat/messages.h"
-#include "chat/template_renderer.h"
-#include "chat/template_syntax.h"
+#include "jinja/template_renderer.h"
+#include "jinja/template_syntax.h"
 #include "wideep/status.h"
 
 namespace wideep::chat {
@@ -49,13 +49,13 @@ class ChatTemplate {
 
  private:
   Result<std::string> render_with(const ChatInput& input, CallArguments arguments,
-                                  Names names) const;
+                                  jinja::Names names) const;
 
-  ChatTemplate(std::string name, Block block)
-      : name_(std::move(name)), block_(std::make_shared<const Block>(std::move(block))) {}
+  ChatTemplate(std::string name, jinja::Block block)
+      : name_(std::move(name)), block_(std::make_shared<const jinja::Block>(std::move(block))) {}
 
   std::string name_;
-  std::shared_ptr<const Block> block_;
+  std::shared_ptr<const jinja::Block> block_;
 };
 
 }  // namespace wideep::chat

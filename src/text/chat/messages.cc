@@ -4,18 +4,21 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "chat/python_text.h"
 #include "formats/json_parse.h"
+#include "jinja/python_text.h"
 
 namespace wideep::chat {
 namespace {
 
+using jinja::Dict;
+using jinja::List;
+using jinja::Value;
 using nlohmann::ordered_json;
 
 Result<Value> arguments_value(const ordered_json& arguments) {
   if (!arguments.is_string()) return Value::from_json(arguments);
   const auto& text = arguments.get_ref<const std::string&>();
-  if (strip(text, Ends::kBoth).empty()) return Value(Dict());
+  if (jinja::strip(text, jinja::Ends::kBoth).empty()) return Value(Dict());
   const Result<ordered_json> parsed = formats::parse_exact_json(text, "arguments");
   return Value::from_json(parsed.ok() && parsed->is_object() ? *parsed : arguments);
 }
@@ -53,7 +56,8 @@ Result<Value> call_value(const ordered_json& call) {
 
 Result<Value> message_value(const ordered_json& message, CallArguments arguments) {
   return dict_value(message, [&](const std::string& key, const ordered_json& member) {
-    if (key == "content" && member.is_null()) return Result<Value>(Value(None{.prints = false}));
+    if (key == "content" && member.is_null())
+      return Result<Value>(Value(jinja::None{.prints = false}));
     if (arguments == CallArguments::kAsSent) return Value::from_json(member);
     if (key == "function_call") return call_value(member);
     return key == "tool_calls" ? list_value(member, call_value) : Value::from_json(member);

@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "chat/value.h"
+#include "jinja/value.h"
 #include "wideep/status.h"
 
 namespace wideep::chat {
@@ -21,8 +21,9 @@ enum class CallArguments {
   kAsSent,
 };
 
-// Errors (invalid input): nested deeper than kMaxValueDepth.
-Result<Value> messages_value(const nlohmann::ordered_json& messages, CallArguments arguments);
+// Errors (invalid input): nested deeper than jinja::kMaxValueDepth.
+Result<jinja::Value> messages_value(const nlohmann::ordered_json& messages,
+                                    CallArguments arguments);
 
 // Whether both forms differ: some tool call has arguments that are text.
 bool has_text_arguments(const nlohmann::ordered_json& messages);

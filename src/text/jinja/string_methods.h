@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Python's methods of str. Thread safety: pure functions; values and budget belong to one
+// rendering.
+#pragma once
+
+#include <map>
+#include <string_view>
+
+#include "jinja/value.h"
+
+namespace wideep::jinja {
+
+using Method = ValueResult (*)(const Value& self, const Arguments& arguments);
+using Methods = std::map<std::string_view, Method>;
+
+// REQUIRES: self is a string.
+const Methods& string_methods();
+
+}  // namespace wideep::jinja

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/sanitized.h"
+#include "base/try.h"
+#include "jinja/template_renderer.h"
+#include "jinja/template_syntax.h"
+
+namespace wideep::jinja {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::HasSubstr;
+
+// Every member of `variables` is a variable of the template.
+Result<std::string> render(const std::string& text, const ordered_json& variables) {
+  WIDEEP_TRY_ASSIGN(const Block block, parse_template(text));
+  Names names;
+  for (const auto& [key, value] : variables.items()) {
+    WIDEEP_TRY_ASSIGN(names[key], Value::from_json(value));
+  }
+  return render_template(block, std::move(names));
+}
+
+std::string error_of(const std::string& text) {
+  const Result<std::string> found = render(text, ordered_json::object());
+  const std::string all = found.ok() ? "rendered: " + *found : found.status().message();
+  return all.substr(0, 1000);  // the output may be very long
+}
+
+TEST(Template, ErrorsNameLineAndConstruct) {
+  EXPECT_EQ(error_of("a\n{% include 'x' %}"),
+            "line 2: the statement 'include', which loads another template, is not supported");
+  EXPECT_EQ(error_of("\n\n{{ 1 | urlize }}"), "line 3: the filter 'urlize' is not supported");
+  EXPECT_EQ(error_of("{{ 1 is weird }}"), "line 1: the test 'weird' is not supported");
+  EXPECT_EQ(error_of("{{ x.y }}"), "line 1: 'x' is undefined");
+  EXPECT_EQ(error_of("{{ [].push(1) }}"), "line 1: 'list object' has no attribute 'push'");
+  EXPECT_EQ(error_of("{{ raise_exception('Roles must alternate') }}"),
+            "line 1: the template raised: Roles must alternate");
+  EXPECT_EQ(error_of("{% if a %}"), "line 1: expected '{% endif %}', found the end");
+  EXPECT_EQ(error_of("{{ (1 }}"), "line 1: unexpected '}'");
+  EXPECT_EQ(error_of("{{ [1] | random }}"),
+            "line 1: the filter 'random', whose results are chance, is not supported");
+  EXPECT_EQ(error_of("{{ lipsum() }}"), "line 1: 'lipsum', whose text is chance, is not supported");
+  EXPECT_EQ(error_of("{{ [].append(1) }}"),
+            "line 1: 'append' of a list would change it: the sandbox of templates forbids it");
+  EXPECT_EQ(error_of("{{ {}.update({}) }}"),
+            "line 1: 'update' of a dict would change it: the sandbox of templates forbids it");
+  for (const std::string method : {"encode", "maketrans", "translate"}) {
+    EXPECT_EQ(error_of("{{ 'a'." + method + "() }}"),
+              "line 1: the method '" + method + "' of a text is not supported");
+  }
+}
+
+TEST(Template, EveryTemplateEnds) {
+  EXPECT_THAT(
+      error_of("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"),
+      HasSubstr("too much"));
+  EXPECT_THAT(error_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"),
+              HasSubstr("macro calls are nested deeper than 100"));
+  EXPECT_THAT(error_of("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}"),
+              HasSubstr("macro calls are nested deeper than 100"));
+  EXPECT_THAT(error_of("{{ 'a' * 100000000000 }}"), HasSubstr("too large"));
+  EXPECT_THAT(error_of("{{ range(100001) }}"), HasSubstr("more than 100000 elements"));
+  EXPECT_THAT(error_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + "}}"),
+              HasSubstr("nested deeper than 100"));
+  EXPECT_THAT(error_of("{{ " + std::string(5000, '-') + "1 }}"), HasSubstr("nested deeper"));
+  EXPECT_THAT(error_of("{{ 10 ** 1000000000 }}"), HasSubstr("too large"));
+  EXPECT_THAT(error_of("{{ 10 ** 5000 }}"), HasSubstr("an integer of more than 4300 digits"));
+  EXPECT_THAT(error_of("{{ 2.5 ** 100000 }}"), HasSubstr("too large"));
+  EXPECT_THAT(error_of("{{ 0.0 ** -1 }}"), HasSubstr("division by zero"));
+  EXPECT_THAT(error_of("{{ (-8) ** 0.5 }}"), HasSubstr("**: a negative number"));
+  EXPECT_THAT(error_of("{% set n = 10 ** 4000 + 1 %}{% for i in range(100000) %}"
+                       "{{ n // 7 }}{% endfor %}"),
+              HasSubstr("too much"));
+  EXPECT_EQ(error_of("{{ range(9223372036854775800, 9223372036854775807, 5) | length }}"),
+            "rendered: 2");
+}
+
+std::string repeated(const std::string& text, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+// Without limits, each of these would overflow the stack.
+TEST(Template, ChainsAndNestingAreLimited) {
+  const std::string sum = repeated(" + 1", 900);
+  EXPECT_EQ(error_of("{{ 1" + sum + " }}"), "rendered: 901");
+  for (const std::string link : {" + 1", " | trim", ".a", "['a']", "[1:]", "()", " is eq 1",
+                                 " if 1", " ~ 1", " or 1", " ** 1"}) {
+    EXPECT_EQ(error_of("{{ a" + repeated(link, 100'000) + " }}"),
+              "line 1: an expression of more than 1000 chained parts")
+        << link;
+  }
+  // Chains inside 95 nested parentheses.
+  EXPECT_THAT(error_of("{{ " + repeated("(", 95) + "1" + repeated(sum + ")", 95) + " }}"),
+              HasSubstr("more than 1000 chained parts"));
+  EXPECT_THAT(error_of("{% macro m() %}{{ m()" + sum + " }}{% endmacro %}{{ m() }}"),
+              HasSubstr("nested deeper than 1500"));
+  for (const auto& [begin, end] :
+       {std::pair("{% for i in [1] %}", "{% endfor %}"), std::pair("{% if 1 %}", "{% endif %}"),
+        std::pair("{% filter trim %}", "{% endfilter %}")}) {
+    EXPECT_THAT(error_of("{% macro m() %}" + repeated(begin, 60) + "{{ m() }}" + repeated(end, 60) +
+                         "{% endmacro %}{{ m() }}"),
+                HasSubstr("nested deeper than 1500"));
+  }
+  const std::string set = "{% set ns = namespace() %}{% for i in range(100000) %}{% set ns.a = ";
+  for (const std::string value : {"[ns.a]", "{'a': ns.a}", "[ns.a].count"}) {
+    EXPECT_THAT(error_of(set + value + " %}{% endfor %}"), HasSubstr("nested deeper than 200"));
+  }
+  EXPECT_THAT(error_of(set + "namespace(a=ns.a) %}{% endfor %}"), HasSubstr("rendered: "));
+  EXPECT_THAT(error_of(set + "namespace(a=ns.a) %}{% endfor %}{{ ns }}"),
+              HasSubstr("nested deeper than 200"));
+  EXPECT_THAT(error_of("{% set ns = namespace() %}{% for i in range(100000) %}"
+                       "{% for x in [ns.a, 1] %}{% if loop.last %}{% set ns.a = [loop] %}"
+                       "{% endif %}{% endfor %}{% endfor %}"),
+              HasSubstr("nested deeper than 200"));
+}
+
+TEST(Template, FunctionsMayHoldWhatHoldsThem) {
+  EXPECT_EQ(error_of("{% set ns = namespace() %}{% set ns.c = cycler(ns, 1) %}{{ ns.c.pos }}"),
+            "rendered: 0");
+  EXPECT_EQ(error_of("{% set ns = namespace() %}{% set ns.j = joiner(ns) %}{{ ns.j() }}"),
+            "rendered: ");
+  EXPECT_EQ(error_of("{% for i in range(3) %}{{ loop.changed(loop) }}{% endfor %}"),
+            "rendered: TrueFalseFalse");
+  EXPECT_THAT(error_of("{% set ns = namespace() %}{% for i in range(100000) %}"
+                       "{% for x in [1] %}{% if ns.f is defined and loop.changed(ns.f) %}"
+                       "{% endif %}{% set ns.f = loop.changed %}{% endfor %}{% endfor %}"),
+              HasSubstr("rendered: "));
+  EXPECT_EQ(error_of("{% set ns = namespace() %}{% for i in [1] %}{% for j in [1] recursive %}"
+                     "{% set ns.l = loop %}{% endfor %}{% endfor %}{{ ns.l([1]) }}"),
+            "line 1: loop() is called after the loop or macro that defines it has ended");
+}
+
+TEST(Template, ValuesMayContainThemselves) {
+  const std::string self = "{% set ns = namespace() %}{% set ns.me = [ns, 1] %}";
+  EXPECT_EQ(error_of(self + "{{ ns.me == ns.me }}{{ ns == ns }}"), "rendered: TrueTrue");
+  EXPECT_EQ(error_of(self + "{{ ns.me | tojson }}"),
+            "line 1: tojson: a value of type Namespace cannot be written as JSON");
+  EXPECT_EQ(error_of(self + "{{ ns }}"), "rendered: <Namespace {'me': [<Namespace {...}>, 1]}>");
+  EXPECT_EQ(error_of("{% for i in range(2) %}{% macro m() %}{{ i }}{% endmacro %}"
+                     "{% set ns = namespace(m=m) %}{{ ns.m() }}{% endfor %}"),
+            "rendered: 01");
+  EXPECT_EQ(error_of("{% set ns = namespace() %}{% for i in [1] %}{% macro m() %}{{ i }}"
+                     "{% endmacro %}{% set ns.m = m %}{% endfor %}{{ ns.m() }}"),
+            "line 1: the macro 'm' is called after the loop or macro that defines it has ended");
+}
+
+// Without the budget, each of these would take hours, or make 100 GB and more.
+TEST(Template, WorkAndMemoryAreLimited) {
+  const std::string million = "{% set a = 'a' * 1000000 %}";
+  const std::string doubled =
+      "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}"
+      "{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}";
+  const std::string tuples =
+      "{% set ns = namespace(a=(1,)) %}{% for i in range(60) %}{% set ns.a = (ns.a, ns.a) %}"
+      "{% endfor %}";
+  const std::vector<std::string> texts = {
+      million + "{{ [a] * 1000000 }}",
+      million + "{{ ([a] * 1000000) | join }}",
+      million + "{{ ''.join([a] * 1000000) }}",
+      million + "{{ ([a] * 1000000) | tojson }}",
+      million + "{{ ([a] * 1000000) | string | length }}",
+      million + "{{ ([a] * 1000000) ~ '' }}",
+      million + "{{ ([''] * 1000000) | join(a) }}",
+      million + "{{ a | replace('a', 'b' * 100000) }}",
+      million + "{{ a.replace('', 'b' * 100000) }}",
+      million + "{{ ('\n' * 1000000) | indent(a, true) }}",
+      million + "{{ ([1] * 1000000) | tojson(separators=[a, a]) }}",
+      million + "{% for i in range(100000) %}{% set b = a.upper() %}{% endfor %}",
+      million + "{% for i in range(100000) %}{% if a[5] == a[-1] %}{% endif %}{% endfor %}",
+      million +
+          "{% set b = a ~ 'b' %}{% for i in range(100000) %}{% if b in a %}{% endif %}"
+          "{% endfor %}",
+      million + "{% for i in range(100000) %}{{ a }}{% endfor %}",
+      million + "{% for i in range(100000) %}{% set t %}{{ a }}{% endset %}{% endfor %}",
+      million + "{% set l = [a ~ 'b', a ~ 'c'] * 1000 %}{{ l | sort | length }}",
+      million + "{% set l = [a ~ 'b', a ~ 'c'] * 1000 %}{{ l | unique | list | length }}",
+      std::string("{% set l = range(100000) %}{% for i in l %}{{ -1 in l }}{% endfor %}"),
+      std::string("{% set l = range(100000) %}{% for i in l %}{{ l[1:] | last }}{% endfor %}"),
+      doubled + "{{ ns.a == ns.b }}",
+      doubled + "{{ ns.a < ns.b }}",
+      doubled + "{{ ns.a }}",
+      doubled + "{{ ns.a | tojson }}",
+      doubled + "{{ [[ns.a], [ns.b]] | sort }}",
+      doubled + "{{ raise_exception(ns.a) }}",
+      tuples + "{{ {ns.a: 1} }}",
+      tuples + "{{ {}.get(ns.a) }}",
+      tuples + "{{ [ns.a] | unique | list }}",
+      million + "{% for i in range(100000) %}{% set b = a | e %}{% endfor %}",
+      million + "{% for i in range(100000) %}{% set b = a | wordwrap(3) %}{% endfor %}",
+      million + "{% for i in range(100000) %}{% set b = a | urlencode %}{% endfor %}",
+      million + "{{ ('&' | safe).join([a] * 1000000) }}",
+      million + "{{ ('\t' * 1000000).expandtabs(1000000) }}",
+      std::string("{{ 'a'.zfill(1000000000000) }}"),
+      std::string("{{ [1] | batch(1000000, 1) | list | length }}{{ [1] | slice(10000000) }}"),
+  };
+  // Each spends a whole budget, which takes the sanitizers ten seconds.
+  const size_t stride = base::kSanitized ? 4 : 1;
+  for (size_t i = 0; i < texts.size(); i += stride) {
+    EXPECT_THAT(error_of(texts[i]), HasSubstr("too much")) << texts[i];
+  }
+  EXPECT_THAT(error_of(doubled + "{{ missing[ns.a] }}"), HasSubstr("'missing' is undefined"));
+  EXPECT_EQ(error_of(doubled + "{{ {}[ns.a] }}"), "rendered: ");
+}
+
+// Both would take minutes if they took quadratic time.
+TEST(Template, LargeTextsAndDictsTakeLinearTime) {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<std::string> words =
+      render("{{ text.split() | length }} {{ text.split(none, 400000) | last }}",
+             {{"text", repeated("a ", 400'000) + "b  "}});
+  ASSERT_TRUE(words.ok()) << words.status().message();
+  EXPECT_EQ(*words, "400001 b  ");
+  ordered_json pairs = ordered_json::array();
+  for (int i = 0; i < 200'000; ++i) pairs.push_back({"key " + std::to_string(i), i});
+  const Result<std::string> dict =
+      render("{% set d = dict(pairs) %}{{ d | length }} {{ d['key 17'] }} {{ d['key 199999'] }}",
+             {{"pairs", pairs}});
+  ASSERT_TRUE(dict.ok()) << dict.status().message();
+  EXPECT_EQ(*dict, "200000 17 199999");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Template, InputNestedTooDeepIsRefused) {
+  ordered_json deep;
+  for (int i = 0; i < 300; ++i) deep = ordered_json::array({std::move(deep)});
+  const Result<std::string> found = render("{{ deep }}", {{"deep", deep}});
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.status().message(), HasSubstr("nested deeper than 200"));
+}
+
+}  // namespace
+}  // namespace wideep::jinja
