@@ -18,6 +18,8 @@ namespace {
 using nlohmann::ordered_json;
 using testing::HasSubstr;
 
+constexpr std::time_t kGoldenTime = 1735689600;  // as make_golden.py
+
 ordered_json read_json(const std::string& path) {
   std::ifstream file(path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
@@ -60,13 +62,14 @@ TEST(ChatTemplate, RealTemplatesRenderLikeJinja) {
   ::setenv("TZ", "UTC", 1);
   std::set<std::string> refused;
   for (const auto& one : read_json(path)) {
-    const auto parsed = ChatTemplate::parse(one["template"].get<std::string>(), "t");
-    if (!parsed.ok() && parsed.status().message().ends_with("is not supported")) {
-      refused.insert(one["name"].get<std::string>() + ": " + parsed.status().message());
+    const Result<std::string> found = render(one["template"], one["names"], kGoldenTime);
+    // What of Jinja and Python the language leaves out: see RefusesByName.
+    if (!found.ok() && found.status().message().find("chat templates") != std::string::npos) {
+      refused.insert(one["name"].get<std::string>() + ": " + found.status().message());
       continue;
     }
     SCOPED_TRACE(one["name"].get<std::string>());
-    expect_like_jinja(one, one["names"], 1735689600);
+    expect_like_jinja(one, one["names"], kGoldenTime);
   }
   for (const std::string& each : refused) std::cout << "refused by name: " << each << "\n";
 }

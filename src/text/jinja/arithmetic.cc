@@ -3,14 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/try.h"
-#include "jinja/escape.h"
-#include "jinja/python_format.h"
-#include "jinja/whole_number.h"
 
 namespace wideep::jinja {
 namespace {
@@ -32,73 +31,20 @@ std::optional<int64_t> small_arithmetic(std::string_view operation, int64_t a, i
   return operation == "//" ? quotient : a - quotient * b;
 }
 
-WholeNumber whole_number(const Value& value) {
-  return WholeNumber(value.is_large() ? value.digits() : fmt::format("{}", value.integer()));
-}
-
-// Charged for the product of both sizes, which bounds the work of every operation but a power.
-ValueResult large_arithmetic(std::string_view operation, const WholeNumber& a, const WholeNumber& b,
-                             Budget& budget) {
-  if (!budget.spend((1 + a.size()) * (1 + b.size()))) return budget.status();
-  if (operation == "+") return Value::whole((a + b).digits());
-  if (operation == "-") return Value::whole((a - b).digits());
-  if (operation == "*") return Value::whole((a * b).digits());
-  const WholeNumber::Division division = a.divided_by(b);
-  return Value::whole((operation == "//" ? division.quotient : division.remainder).digits());
-}
-
-// A result that is too large, or no real number, is an error, as in Python (which has complex
-// ones).
-ValueResult float_power(double base, double exponent) {
-  if (base == 0 && exponent < 0) return invalid_input("**: division by zero");
-  const double power = std::pow(base, exponent);
-  const bool from_numbers = std::isfinite(base) && std::isfinite(exponent);
-  if (from_numbers && std::isinf(power)) return too_large("**");
-  if (from_numbers && std::isnan(power)) {
-    return invalid_input("**: a negative number to a power that is not whole is not supported");
-  }
-  return power;
-}
-
-ValueResult whole_power(const Value& base, const Value& exponent, Budget& budget) {
-  if (exponent.integer() < 0) {
-    const bool fit = std::isfinite(base.number()) && std::isfinite(exponent.number());
-    return fit ? float_power(base.number(), exponent.number()) : too_large("**");
-  }
-  const bool is_unit = !base.is_large() && base.integer() >= -1 && base.integer() <= 1;
-  if (is_unit) {  // of any exponent
-    const bool odd =
-        exponent.is_large() ? exponent.digits().back() % 2 != 0 : exponent.integer() % 2 != 0;
-    if (!exponent.truth()) return int64_t{1};
-    return base.integer() < 0 && !odd ? int64_t{1} : base.integer();
-  }
-  constexpr int64_t kMaxExponent = 15'000;  // 2 to a larger one has more than kMaxDigits
-  if (exponent.is_large() || exponent.integer() > kMaxExponent) return too_large("**");
-  Value result(int64_t{1});
-  for (int64_t i = 0; i < exponent.integer(); ++i) {
-    WIDEEP_TRY_ASSIGN(result, arithmetic("*", result, base, budget));
-  }
-  return result;
-}
-
-ValueResult whole_arithmetic(std::string_view operation, const Value& a, const Value& b,
-                             Budget& budget) {
-  if (operation == "**") return whole_power(a, b, budget);
+// A large integer is passed on, into a text or JSON, but no chat template computes with one.
+ValueResult whole_arithmetic(std::string_view operation, const Value& a, const Value& b) {
   const bool divides = operation == "/" || operation == "//" || operation == "%";
   if (divides && !b.truth()) return invalid_input(fmt::format("{}: division by zero", operation));
-  if (operation == "/") {
-    // A double has too few digits for some integers; the quotient is rounded once more only rarely.
-    const auto precise = [](const Value& value) {
-      return value.is_large() ? std::strtold(value.digits().c_str(), nullptr)
-                              : static_cast<long double>(value.integer());
-    };
-    const auto quotient = static_cast<double>(precise(a) / precise(b));
-    return std::isfinite(quotient) ? ValueResult(quotient) : too_large("/");
-  }
   if (!a.is_large() && !b.is_large()) {
+    if (operation == "/") {
+      // A double has too few digits for some integers.
+      return static_cast<double>(static_cast<long double>(a.integer()) /
+                                 static_cast<long double>(b.integer()));
+    }
     if (const auto small = small_arithmetic(operation, a.integer(), b.integer())) return *small;
   }
-  return large_arithmetic(operation, whole_number(a), whole_number(b), budget);
+  return invalid_input(
+      fmt::format("{}: chat templates do not compute with integers beyond 64 bits", operation));
 }
 
 // "//" and "%" round towards −∞, as for integers.
@@ -106,7 +52,6 @@ ValueResult float_arithmetic(std::string_view operation, double a, double b) {
   if (operation == "+") return a + b;
   if (operation == "-") return a - b;
   if (operation == "*") return a * b;
-  if (operation == "**") return float_power(a, b);
   if (b == 0) return invalid_input(fmt::format("{}: division by zero", operation));
   if (operation == "/") return a / b;
   double rest = std::fmod(a, b);
@@ -139,9 +84,29 @@ ValueResult repeated(const Value& value, int64_t times, Budget& budget) {
                            : Value(std::move(list), value.list_kind());
 }
 
+// str(value) with escapes for HTML, as Python's markupsafe writes them, unless it is marked as
+// safe.
+std::string escaped(const Value& value, Budget& budget) {
+  const std::string text = to_text(value, budget);
+  constexpr size_t kMaxEscaped = 5;  // bytes of the longest escape
+  if (value.is_safe() || !budget.spend_bytes(kMaxEscaped * text.size())) return text;
+  constexpr std::pair<char, std::string_view> kEscapes[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
+  std::string out;
+  for (const char c : text) {
+    const auto* found = std::ranges::find(kEscapes, c, &std::pair<char, std::string_view>::first);
+    if (found == std::end(kEscapes)) {
+      out += c;
+    } else {
+      out += found->second;
+    }
+  }
+  return out;
+}
+
 ValueResult joined(const Value& a, const Value& b, Budget& budget) {
   if (a.is_safe() || b.is_safe()) {
-    return Value::safe(escaped_value(a, budget) + escaped_value(b, budget));
+    return Value::safe(escaped(a, budget) + escaped(b, budget));
   }
   if (!budget.spend_bytes(a.string().size() + b.string().size())) return budget.status();
   return a.string() + b.string();
@@ -159,10 +124,12 @@ Status unsupported(std::string_view operation, const Value& a, const Value& b) {
 
 ValueResult arithmetic(std::string_view operation, const Value& a, const Value& b, Budget& budget) {
   if (operation == "~") return to_text(a, budget) + to_text(b, budget);
-  if (a.is_whole() && b.is_whole()) return whole_arithmetic(operation, a, b, budget);
+  if (a.is_whole() && b.is_whole()) return whole_arithmetic(operation, a, b);
   if (a.is_number() && b.is_number()) return float_arithmetic(operation, a.number(), b.number());
   if (operation == "+" && a.is_string() && b.is_string()) return joined(a, b, budget);
-  if (operation == "%" && a.is_string()) return percent_format(a, b, budget);
+  if (operation == "%" && a.is_string()) {
+    return invalid_input("operator '%': chat templates do not use it of a text");
+  }
   const bool lists = a.is_list_or_tuple() && b.is_list_or_tuple() && a.list_kind() == b.list_kind();
   if (operation == "+" && lists) {
     if (!budget.spend(a.list().size() + b.list().size())) return budget.status();

@@ -15,8 +15,8 @@ namespace wideep::jinja {
 
 inline constexpr int64_t kMaxRepeated = 1'000'000;  // bytes or elements that "*" makes
 
-// operation: + - * / // % ** ~. Errors (invalid input): types that have no such operation, an
-// integer of more than Value::kMaxDigits digits.
+// operation: + - * / // % ~. Errors (invalid input): types that have no such operation, an integer
+// that int64 does not hold.
 ValueResult arithmetic(std::string_view operation, const Value& a, const Value& b, Budget& budget);
 
 // The error about an operation that the types do not have.

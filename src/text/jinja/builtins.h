@@ -19,9 +19,10 @@ ValueResult apply_test(std::string_view name, const Value& input, const Argument
 
 // Whether the name is known: the parser checks it, so that a template is refused before it is used.
 bool is_filter(std::string_view name);
-// Whether Jinja has it, supported here or not.
-bool is_jinja_filter(std::string_view name);
 bool is_test(std::string_view name);
+// The error about a name that is not known, with those that are.
+Status unknown_filter(std::string_view name);
+Status unknown_test(std::string_view name);
 
 // value.name as a bound method: a function, or undefined if value's type has no such method.
 Value method_of(const Value& value, std::string_view name);

@@ -5,22 +5,27 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/try.h"
 #include "jinja/builtins.h"
+#include "jinja/known_names.h"
 
 namespace wideep::jinja {
 namespace {
 
+const Filters& all_filters() {
+  static const Filters filters = [] {
+    Filters all = text_filters();
+    all.insert(list_filters().begin(), list_filters().end());
+    return all;
+  }();
+  return filters;
+}
+
 FilterFunction filter_named(std::string_view name) {
-  for (const Filters* kind :
-       {&text_filters(), &list_filters(), &number_filters(), &page_filters()}) {
-    const auto found = kind->find(name);
-    if (found != kind->end()) return found->second;
-  }
-  return nullptr;
+  const auto found = all_filters().find(name);
+  return found == all_filters().end() ? nullptr : found->second;
 }
 
 }  // namespace
@@ -44,16 +49,13 @@ Result<int64_t> length_of(const Value& value, Budget& budget) {
 
 bool is_filter(std::string_view name) { return filter_named(name) != nullptr; }
 
-bool is_jinja_filter(std::string_view name) {
-  constexpr std::string_view kOthers[] = {"pprint", "random", "urlize"};
-  return is_filter(name) || std::ranges::find(kOthers, name) != std::end(kOthers);
+Status unknown_filter(std::string_view name) {
+  return invalid_input(not_used("filter", name, all_filters()));
 }
 
 ValueResult apply_filter(std::string_view name, const Value& input, const Arguments& arguments) {
   const FilterFunction filter = filter_named(name);
-  if (filter == nullptr) {
-    return invalid_input(fmt::format("the filter '{}' is not supported", name));
-  }
+  if (filter == nullptr) return unknown_filter(name);
   // Charged in advance: every filter of a string may read all of it.
   const size_t bytes = input.is_string() ? input.string().size() : 0;
   if (!arguments.budget.spend_bytes(64 + bytes)) return arguments.budget.status();

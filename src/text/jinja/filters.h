@@ -19,8 +19,6 @@ using FilterFunction = ValueResult (*)(const Value& input, ArgumentReader& argum
 using Filters = std::map<std::string_view, FilterFunction>;
 
 const Filters& text_filters();
-const Filters& page_filters();
-const Filters& number_filters();
 const Filters& list_filters();
 
 // The error about an argument of a type that a filter does not take.

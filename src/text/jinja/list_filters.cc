@@ -10,7 +10,6 @@
 
 #include "base/try.h"
 #include "jinja/arguments.h"
-#include "jinja/arithmetic.h"
 #include "jinja/builtins.h"
 #include "jinja/filters.h"
 #include "jinja/python_text.h"
@@ -159,31 +158,6 @@ ValueResult sort_filter(const Value& input, ArgumentReader& arguments) {
   return values_of(all);
 }
 
-// A list of tuples (key, elements), in the order of the keys, whose parts have names, too.
-ValueResult group_filter(const Value& input, ArgumentReader& arguments) {
-  const Value path = arguments.value("attribute");
-  const Value fallback = arguments.value_or("default", Value());
-  const bool case_sensitive = arguments.truth_or("case_sensitive", false);
-  WIDEEP_TRY(arguments.status());
-  Budget& budget = arguments.budget();
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, budget));
-  std::vector<Keyed> keyed;  // the value: (key as it is, element)
-  for (const Value& each : all) {
-    WIDEEP_TRY_ASSIGN(Value key, follow(each, path, budget, fallback));
-    keyed.push_back({sort_key(key, case_sensitive, budget), List{key, each}});
-  }
-  WIDEEP_TRY(sort_by_key(keyed, false, budget));
-  List groups, members;
-  for (size_t i = 0; i < keyed.size(); ++i) {
-    members.push_back(keyed[i].value.list()[1]);
-    const bool ends = i + 1 == keyed.size() || !equal(keyed[i].key, keyed[i + 1].key, budget);
-    if (!ends) continue;
-    const Value& key = keyed[i + 1 - members.size()].value.list()[0];
-    groups.push_back(Value::group(key, std::exchange(members, {})));
-  }
-  return groups;
-}
-
 ValueResult unique_filter(const Value& input, ArgumentReader& arguments) {
   const bool case_sensitive = arguments.truth_or("case_sensitive", false);
   const Value path = arguments.value_or("attribute", Value());
@@ -208,20 +182,6 @@ ValueResult extreme_filter(const Value& input, ArgumentReader& arguments) {
   WIDEEP_TRY(sort_by_key(all, largest, arguments.budget()));
   return all.empty() ? Value(Undefined{"No aggregated item, sequence was empty."})
                      : all.front().value;
-}
-
-ValueResult sum_filter(const Value& input, ArgumentReader& arguments) {
-  const Value path = arguments.value_or("attribute", Value());
-  Value sum = arguments.value_or("start", int64_t{0});
-  if (sum.is_string()) return invalid_input("texts cannot be summed: use join");
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
-  for (Value each : all) {
-    if (!path.is_none()) {
-      WIDEEP_TRY_ASSIGN(each, follow(each, path, arguments.budget()));
-    }
-    WIDEEP_TRY_ASSIGN(sum, arithmetic("+", sum, each, arguments.budget()));
-  }
-  return sum;
 }
 
 ValueResult map_filter(const Value& input, ArgumentReader& arguments) {
@@ -305,78 +265,15 @@ ValueResult default_filter(const Value& input, ArgumentReader& arguments) {
   return input.is_undefined() || (falsy_too && !input.truth()) ? fallback : input;
 }
 
-// ---- rows and columns ----
-
-// Rows of `linecount` elements; the last is filled. As in Jinja, a number of elements that is never
-// reached makes a single row.
-ValueResult batch_filter(const Value& input, ArgumentReader& arguments) {
-  const Value size = arguments.value("linecount"), fill = arguments.value_or("fill_with", Value());
-  WIDEEP_TRY(arguments.status());
-  Budget& budget = arguments.budget();
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, budget));
-  List rows, row;
-  for (const Value& each : all) {
-    if (equal(static_cast<int64_t>(row.size()), size, budget)) {
-      rows.emplace_back(std::exchange(row, {}));
-    }
-    row.push_back(each);
-  }
-  if (row.empty()) return rows;
-  if (!fill.is_none()) {
-    const Value filled(static_cast<int64_t>(row.size()));
-    WIDEEP_TRY_ASSIGN(const int order, compare(filled, size, budget));
-    if (order < 0) {
-      WIDEEP_TRY_ASSIGN(const Value missing, arithmetic("-", size, filled, budget));
-      WIDEEP_TRY_ASSIGN(const Value added, arithmetic("*", List{fill}, missing, budget));
-      row.insert(row.end(), added.list().begin(), added.list().end());
-    }
-  }
-  rows.emplace_back(std::move(row));
-  return rows;
-}
-
-// `slices` lists of nearly equal length; the shorter ones are filled.
-ValueResult slice_filter(const Value& input, ArgumentReader& arguments) {
-  const Value given = arguments.value("slices"), fill = arguments.value_or("fill_with", Value());
-  WIDEEP_TRY(arguments.status());
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
-  if (!given.is_whole()) return unfit("slices", "an integer", given);
-  const int64_t slices = given.integer(), size = static_cast<int64_t>(all.size());
-  if (slices == 0) return invalid_input("slices: division by zero");
-  List lists;
-  auto at = all.begin();
-  for (int64_t i = 0; i < slices; ++i) {
-    if (!arguments.budget().spend(1)) return arguments.budget().status();
-    const bool longer = i < size % slices;
-    const auto end = at + size / slices + (longer ? 1 : 0);
-    List slice(at, end);
-    at = end;
-    if (!fill.is_none() && !longer) slice.push_back(fill);
-    lists.emplace_back(std::move(slice));
-  }
-  return lists;
-}
-
-// value.name, but of a dict only its methods, not its entries.
-ValueResult attribute_filter(const Value& input, ArgumentReader& arguments) {
-  const std::string name = arguments.string("name");
-  WIDEEP_TRY(arguments.status());
-  if (input.is_dict()) return method_of(input, name);
-  return attribute_of(input, name);
-}
-
 }  // namespace
 
 const Filters& list_filters() {
   static const Filters filters = {
-      {"attr", attribute_filter},
-      {"batch", batch_filter},
       {"count", length_filter},
       {"d", default_filter},
       {"default", default_filter},
       {"dictsort", sorted_items_filter},
       {"first", end_filter<true>},
-      {"groupby", group_filter},
       {"items", items_filter},
       {"join", join_filter},
       {"last", end_filter<false>},
@@ -390,9 +287,7 @@ const Filters& list_filters() {
       {"reverse", reverse_filter},
       {"select", select_filter<false, true>},
       {"selectattr", select_filter<true, true>},
-      {"slice", slice_filter},
       {"sort", sort_filter},
-      {"sum", sum_filter},
       {"unique", unique_filter},
   };
   return filters;

@@ -9,7 +9,7 @@
 #include "base/try.h"
 #include "jinja/arguments.h"
 #include "jinja/builtins.h"
-#include "jinja/escape.h"
+#include "jinja/known_names.h"
 #include "jinja/python_text.h"
 #include "jinja/string_methods.h"
 
@@ -56,25 +56,10 @@ ValueResult copy_method(const Value& self, const Arguments& arguments) {
   return self;
 }
 
-// A dict of the keys, each with the same value.
-ValueResult from_keys_method(const Value&, const Arguments& arguments) {
-  ArgumentReader reader("fromkeys", arguments);
-  const Value keys = reader.value("iterable"), value = reader.value_or("value", Value());
-  WIDEEP_TRY(reader.status());
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(keys, arguments.budget));
-  Dict dict;
-  for (const Value& key : all) {
-    WIDEEP_TRY_ASSIGN(const std::string text, key_text(key, arguments.budget));
-    dict.set(key, text, value);
-  }
-  return dict;
-}
-
 const Methods& dict_methods() {
   static const Methods methods = {{"keys", parts_method<ListKind::kKeys>},
                                   {"values", parts_method<ListKind::kValues>},
                                   {"items", parts_method<ListKind::kItems>},
-                                  {"fromkeys", from_keys_method},
                                   {"get", get_method},
                                   {"copy", copy_method}};
   return methods;
@@ -140,27 +125,16 @@ Value marked_safe(const Value& value) {
   return Value(std::move(marked), value.list_kind());
 }
 
-ValueResult escaped_items(const Value& items, Budget& budget) {
-  WIDEEP_TRY_ASSIGN(List all, elements_of(items, budget));
-  for (Value& each : all) each = escaped_value(each, budget);
-  return all;
-}
-
-// As Python's Markup: what a method puts into the text is escaped, and every text that it returns
-// is safe again.
+// As Python's Markup: every text that a method returns is safe again. What a method puts into the
+// text would be escaped, which no chat template asks for.
 ValueResult call_of_safe(Method method, const Value& self, const Arguments& arguments) {
-  const Methods& all = string_methods();
-  const auto is = [&](std::string_view name) { return method == all.at(name); };
-  Arguments escaping(arguments.budget);
-  escaping.positional = arguments.positional;
-  escaping.named = arguments.named;
-  List& given = escaping.positional;
-  const bool puts_second = is("replace") || is("ljust") || is("rjust") || is("center");
-  if (puts_second && given.size() > 1) given[1] = escaped_value(given[1], arguments.budget);
-  if (is("join") && given.size() == 1) {
-    WIDEEP_TRY_ASSIGN(given[0], escaped_items(given[0], arguments.budget));
+  for (const char* name : {"format", "join", "replace"}) {
+    if (method == string_methods().at(name)) {
+      return invalid_input(
+          fmt::format("method '{}': chat templates do not use it of text marked as safe", name));
+    }
   }
-  WIDEEP_TRY_ASSIGN(const Value result, method(self, escaping));
+  WIDEEP_TRY_ASSIGN(const Value result, method(self, arguments));
   return marked_safe(result);
 }
 
@@ -210,8 +184,9 @@ Value method_of(const Value& value, std::string_view name) {
     if (name == "stop") return bounds.stop;
     if (name == "step") return bounds.step;
   }
-  if (value.is_group() && name == "grouper") return value.list()[0];
-  if (value.is_group() && name == "list") return value.list()[1];
+  if (value.is_string() && is_other_string_method(name)) {
+    return Undefined{not_used("method", name, string_methods())};
+  }
   const Methods* methods = methods_of(value);
   const auto found = methods == nullptr ? Methods::const_iterator() : methods->find(name);
   if (methods == nullptr || found == methods->end()) return no_attribute(value, name);

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "jinja/python_text.h"
-#include "jinja/whole_number.h"
 
 namespace wideep::jinja {
 namespace {
@@ -26,20 +25,6 @@ std::optional<std::string> without_underscores(std::string_view text) {
     }
   }
   return out;
-}
-
-// 10 and above for letters; 36: no digit.
-uint32_t digit_of(char c) {
-  if (c >= '0' && c <= '9') return static_cast<uint32_t>(c - '0');
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'z' ? static_cast<uint32_t>(lower - 'a' + 10) : 36;
-}
-
-bool is_prefix_of_base(std::string_view text, int64_t base) {
-  if (text.size() < 3 || text[0] != '0') return false;
-  const char letter = static_cast<char>(text[1] | 0x20);
-  return (base == 16 && letter == 'x') || (base == 8 && letter == 'o') ||
-         (base == 2 && letter == 'b');
 }
 
 bool is_decimal_float(std::string_view text) {
@@ -71,21 +56,15 @@ bool is_named_float(std::string text) {
 
 }  // namespace
 
-std::optional<Value> integer_in(std::string_view text, int64_t base) {
+std::optional<Value> integer_in(std::string_view text) {
   text = strip(text, Ends::kBoth);
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
-  if (is_prefix_of_base(text, base)) text.remove_prefix(text[2] == '_' ? 3 : 2);
   const auto digits = without_underscores(text);
-  if (!digits || digits->empty() || digits->size() > Value::kMaxDigits) return {};
-  WholeNumber number;
-  const WholeNumber times(fmt::format("{}", base));
-  for (const char c : *digits) {
-    if (digit_of(c) >= static_cast<uint32_t>(base)) return {};
-    if (base != 10) number = number * times + WholeNumber(fmt::format("{}", digit_of(c)));
+  if (!digits || digits->empty() || digits->find_first_not_of("0123456789") != digits->npos) {
+    return {};
   }
-  const std::string decimal = base == 10 ? *digits : number.digits();
-  const Result<Value> value = Value::whole((negative ? "-" : "") + decimal);
+  const Result<Value> value = Value::whole((negative ? "-" : "") + *digits);
   return value.ok() ? std::optional(*value) : std::nullopt;
 }
 

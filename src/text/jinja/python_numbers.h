@@ -3,7 +3,6 @@
 // Numbers in texts, as Python's int() and float() read them. Thread safety: pure functions.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -11,8 +10,8 @@
 
 namespace wideep::jinja {
 
-// int(text, base) and float(text); nothing: Python raises a ValueError. base: 2 to 36.
-std::optional<Value> integer_in(std::string_view text, int64_t base);
+// int(text) and float(text); nothing: Python raises a ValueError.
+std::optional<Value> integer_in(std::string_view text);
 std::optional<double> float_in(std::string_view text);
 
 // int(number): towards 0. Nothing: not finite.

@@ -128,57 +128,10 @@ std::string title(std::string_view text) {
   return out;
 }
 
-std::string casefold(std::string_view text) { return narrow(wide(text).foldCase()); }
-
-namespace {
-
-// Whether the next character with a case, or without a part in the word's case, has one.
-bool continues_word(std::string_view text) {
-  for (const std::string_view each : Characters(text)) {
-    const auto c = static_cast<UChar32>(tokenizer::first_code_point(each));
-    if (!u_hasBinaryProperty(c, UCHAR_CASE_IGNORABLE)) return u_hasBinaryProperty(c, UCHAR_CASED);
-  }
-  return false;
-}
-
-}  // namespace
-
-std::string swapcase(std::string_view text) {
-  constexpr UChar32 kCapitalSigma = 0x3a3;
-  std::string out;
-  bool in_word = false;
-  size_t end = 0;
-  for (const std::string_view c : Characters(text)) {
-    const auto code = static_cast<UChar32>(tokenizer::first_code_point(c));
-    end += c.size();
-    // At the end of a word, sigma has another small letter.
-    if (code == kCapitalSigma && in_word && !continues_word(text.substr(end))) {
-      out += "ς";
-    } else {
-      out += u_isUUppercase(code) ? lower(c) : u_isULowercase(code) ? upper(c) : std::string(c);
-    }
-    if (!u_hasBinaryProperty(code, UCHAR_CASE_IGNORABLE)) {
-      in_word = u_hasBinaryProperty(code, UCHAR_CASED) != 0;
-    }
-  }
-  return out;
-}
-
-bool is_alphabetic(char32_t c) {
-  return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_L_MASK) != 0;
-}
-bool is_decimal(char32_t c) {
-  return u_charType(static_cast<UChar32>(c)) == U_DECIMAL_DIGIT_NUMBER;
-}
 bool is_digit(char32_t c) {
   const auto kind = u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE);
   return kind == U_NT_DECIMAL || kind == U_NT_DIGIT;
 }
-bool is_numeric(char32_t c) {
-  return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) != U_NT_NONE;
-}
-bool is_alphanumeric(char32_t c) { return is_alphabetic(c) || is_numeric(c); }
-
 bool is_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 ||
          c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
@@ -198,83 +151,6 @@ bool all_characters(std::string_view text, bool (*has)(char32_t)) {
   return !text.empty() && std::all_of(all.begin(), all.end(), [&](std::string_view c) {
     return has(tokenizer::first_code_point(c));
   });
-}
-
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
-}
-
-namespace {
-
-enum class Case { kNone, kLower, kUpper, kTitle };
-Case case_of(std::string_view character) {
-  const auto c = static_cast<UChar32>(tokenizer::first_code_point(character));
-  if (u_charType(c) == U_TITLECASE_LETTER) return Case::kTitle;
-  return u_isUUppercase(c) ? Case::kUpper : u_isULowercase(c) ? Case::kLower : Case::kNone;
-}
-
-bool has_only(std::string_view text, Case wanted) {
-  bool any = false;
-  for (const std::string_view c : Characters(text)) {
-    const Case found = case_of(c);
-    if (found != Case::kNone && found != wanted) return false;
-    any = any || found == wanted;
-  }
-  return any;
-}
-
-}  // namespace
-
-bool is_lower(std::string_view text) { return has_only(text, Case::kLower); }
-bool is_upper(std::string_view text) { return has_only(text, Case::kUpper); }
-
-bool is_title(std::string_view text) {
-  bool any = false, in_word = false;
-  for (const std::string_view c : Characters(text)) {
-    const Case found = case_of(c);
-    const bool starts = found == Case::kUpper || found == Case::kTitle;
-    if ((starts && in_word) || (found == Case::kLower && !in_word)) return false;
-    in_word = found != Case::kNone;
-    any = any || in_word;
-  }
-  return any;
-}
-
-bool is_identifier(std::string_view text) {
-  bool first = true;
-  for (const std::string_view each : Characters(text)) {
-    const auto c = static_cast<UChar32>(tokenizer::first_code_point(each));
-    const bool fits = u_hasBinaryProperty(c, first ? UCHAR_XID_START : UCHAR_XID_CONTINUE);
-    if (!fits && c != '_') return false;
-    first = false;
-  }
-  return !first;
-}
-
-std::string expand_tabs(std::string_view text, int64_t tab_size, Budget& budget) {
-  std::string out;
-  int64_t column = 0;
-  for (const std::string_view c : Characters(text)) {
-    if (c != "\t") {
-      out += c;
-      column = c == "\n" || c == "\r" ? 0 : column + 1;
-      continue;
-    }
-    if (tab_size <= 0) continue;
-    const int64_t missing = tab_size - column % tab_size;
-    if (!budget.spend_bytes(64 + static_cast<size_t>(missing))) break;
-    out.append(static_cast<size_t>(missing), ' ');
-    column += missing;
-  }
-  return out;
-}
-
-std::string zero_filled(std::string_view text, int64_t width, Budget& budget) {
-  const bool has_sign = text.starts_with('+') || text.starts_with('-');
-  const std::string sign(text.substr(0, has_sign ? 1 : 0));
-  text.remove_prefix(sign.size());
-  const int64_t rest = width - static_cast<int64_t>(sign.size());
-  return sign + padded(text, rest, "0", Side::kLeft, budget);
 }
 
 std::string_view strip(std::string_view text, Ends ends, std::optional<std::string_view> removed) {
@@ -337,21 +213,6 @@ std::vector<std::string> split_lines(std::string_view text, Budget& budget, bool
     text.remove_prefix(end.at + end.bytes);
   }
   return lines;
-}
-
-std::string padded(std::string_view text, int64_t width, std::string_view fill, Side side,
-                   Budget& budget) {
-  const int64_t size = Characters(text).count();
-  const int64_t missing = std::max<int64_t>(0, width - size);
-  if (!budget.spend_bytes(static_cast<size_t>(missing) * fill.size())) return "";
-  // As Python's center(): the odd one goes to the left if the width is odd.
-  const int64_t both = missing / 2 + (missing & width & 1);
-  const int64_t before = side == Side::kBoth ? both : side == Side::kLeft ? missing : 0;
-  std::string out;
-  for (int64_t i = 0; i < before; ++i) out += fill;
-  out += text;
-  for (int64_t i = before; i < missing; ++i) out += fill;
-  return out;
 }
 
 std::string replace(std::string_view text, std::string_view from, std::string_view to,

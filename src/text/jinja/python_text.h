@@ -21,31 +21,12 @@ std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);  // str.title()
-std::string casefold(std::string_view text);
-std::string swapcase(std::string_view text);
-
-// Properties of a character, as of a text of one: str.isalpha() and so on.
-bool is_alphabetic(char32_t c);
-bool is_decimal(char32_t c);
+// Properties of a character, as of a text of one: str.isdigit() and so on.
 bool is_digit(char32_t c);
-bool is_numeric(char32_t c);
-bool is_alphanumeric(char32_t c);
 bool is_space(char32_t c);
 bool is_printable(char32_t c);
 // Whether all characters have a property, and there is one.
 bool all_characters(std::string_view text, bool (*has)(char32_t));
-// Of whole texts; cased characters decide.
-bool is_ascii(std::string_view text);
-bool is_lower(std::string_view text);
-bool is_upper(std::string_view text);
-bool is_title(std::string_view text);
-// str.isidentifier(): a name of Python's, also of letters that are not ASCII.
-bool is_identifier(std::string_view text);
-// str.expandtabs()
-std::string expand_tabs(std::string_view text, int64_t tab_size, Budget& budget);
-// str.zfill(): zeros between a sign and the rest.
-std::string zero_filled(std::string_view text, int64_t width, Budget& budget);
-
 // The ends of a text from which strip() removes characters.
 enum class Ends { kBoth, kLeft, kRight };
 // characters: the set of characters to remove; nothing: white space.
@@ -62,11 +43,6 @@ std::vector<std::string> split_from_end(std::string_view text,
 // Python's ends of lines: also \v, \f, the separators of ASCII, U+0085, U+2028 and U+2029.
 std::vector<std::string> split_lines(std::string_view text, Budget& budget,
                                      bool keeps_ends = false);
-
-// Where the fill goes: ljust() fills on the right.
-enum class Side { kBoth, kLeft, kRight };
-std::string padded(std::string_view text, int64_t width, std::string_view fill, Side side,
-                   Budget& budget);
 
 // limit: the maximal number of replacements; −1: no limit. An empty `from` matches before every
 // code point and at the end.

@@ -9,8 +9,8 @@
 #include "base/try.h"
 #include "jinja/arguments.h"
 #include "jinja/builtins.h"
-#include "jinja/python_format.h"
 #include "jinja/python_text.h"
+#include "jinja/text_format.h"
 
 namespace wideep::jinja {
 namespace {
@@ -77,9 +77,7 @@ Result<std::optional<Part>> searched_part(std::string_view text, ArgumentReader&
   return std::optional(Part{text.substr(bytes_before, bytes), from});
 }
 
-enum class Found { kPositionOrMinusOne, kPosition };
-
-template <Found found, bool last>
+template <bool last>
 ValueResult find_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("find", arguments);
   const std::string what = reader.string("sub");
@@ -91,8 +89,7 @@ ValueResult find_method(const Value& self, const Arguments& arguments) {
   if (at != std::string::npos) {
     return part->begin + Characters(part->text.substr(0, at)).count();
   }
-  if (found == Found::kPositionOrMinusOne) return int64_t{-1};
-  return invalid_input("index: the text is not found");
+  return int64_t{-1};
 }
 
 ValueResult count_method(const Value& self, const Arguments& arguments) {
@@ -162,13 +159,6 @@ ValueResult all_method(const Value& self, const Arguments& arguments) {
   return all_characters(self.string(), has);
 }
 
-template <bool (*holds)(std::string_view)>
-ValueResult property_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("is…", arguments);
-  WIDEEP_TRY(reader.status());
-  return holds(self.string());
-}
-
 template <bool at_end>
 ValueResult remove_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader(at_end ? "removesuffix" : "removeprefix", arguments);
@@ -178,22 +168,6 @@ ValueResult remove_method(const Value& self, const Arguments& arguments) {
   if (at_end && text.ends_with(what)) text.remove_suffix(what.size());
   if (!at_end && text.starts_with(what)) text.remove_prefix(what.size());
   return std::string(text);
-}
-
-template <bool last>
-ValueResult partition_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("partition", arguments);
-  const std::string separator = reader.string("sep");
-  WIDEEP_TRY(reader.status());
-  if (separator.empty()) return invalid_input("partition: the separator is empty");
-  const std::string& text = self.string();
-  const size_t at =
-      last ? last_position_in(text, separator, arguments.budget) : position_in(text, separator);
-  List parts = last ? List{"", "", text} : List{text, "", ""};
-  if (at != std::string::npos) {
-    parts = {text.substr(0, at), separator, text.substr(at + separator.size())};
-  }
-  return Value(std::move(parts), ListKind::kTuple);
 }
 
 ValueResult split_from_end_method(const Value& self, const Arguments& arguments) {
@@ -213,62 +187,6 @@ ValueResult format_method(const Value& self, const Arguments& arguments) {
   return brace_format(self, arguments);
 }
 
-template <Side side>
-ValueResult pad_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("justify", arguments);
-  const Value width = reader.value("width");
-  const std::string fill = reader.has_more() ? reader.string("fillchar") : " ";
-  WIDEEP_TRY(reader.status());
-  if (!width.is_whole() || width.is_large() || Characters(fill).count() != 1) {
-    return invalid_input("expected an integer and a single character");
-  }
-  return padded(self.string(), width.integer(), fill, side, arguments.budget);
-}
-
-ValueResult expand_tabs_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("expandtabs", arguments);
-  const int64_t size = reader.strict_integer_or("tabsize", 8);
-  WIDEEP_TRY(reader.status());
-  if (size > INT32_MAX) return invalid_input("expandtabs: the size is too large");
-  return expand_tabs(self.string(), size, arguments.budget);
-}
-
-ValueResult zero_fill_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("zfill", arguments);
-  const Value width = reader.value("width");
-  WIDEEP_TRY(reader.status());
-  if (!width.is_whole() || width.is_large()) return invalid_input("zfill: expected an integer");
-  return zero_filled(self.string(), width.integer(), arguments.budget);
-}
-
-// As in Python, an empty text is printable.
-ValueResult printable_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("isprintable", arguments);
-  WIDEEP_TRY(reader.status());
-  return self.string().empty() || all_characters(self.string(), is_printable);
-}
-
-// format() whose values are those of one dict.
-ValueResult format_map_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("format_map", arguments);
-  const Value mapping = reader.value("mapping");
-  WIDEEP_TRY(reader.status());
-  Arguments values(arguments.budget);
-  // As in Jinja, what is no dict fails only where a field needs it.
-  if (!mapping.is_dict()) return brace_format(self, values, FieldNames::kOnlyNames);
-  for (const auto& [key, value] : mapping.dict().entries()) {
-    if (!arguments.budget.spend(1)) return arguments.budget.status();
-    if (key.is_string()) values.named.emplace_back(key.string(), value);
-  }
-  return brace_format(self, values, FieldNames::kOnlyNames);
-}
-
-constexpr char kEncode[] = "encode", kMakeTable[] = "maketrans", kTranslate[] = "translate";
-template <const char* name>
-ValueResult refused_method(const Value&, const Arguments&) {
-  return invalid_input(fmt::format("the method '{}' of a text is not supported", name));
-}
-
 }  // namespace
 
 const Methods& string_methods() {
@@ -284,44 +202,28 @@ const Methods& string_methods() {
       {"lower", case_method<lower>},
       {"title", case_method<title>},
       {"capitalize", case_method<capitalize>},
-      {"find", find_method<Found::kPositionOrMinusOne, false>},
-      {"rfind", find_method<Found::kPositionOrMinusOne, true>},
-      {"index", find_method<Found::kPosition, false>},
-      {"rindex", find_method<Found::kPosition, true>},
+      {"find", find_method<false>},
+      {"rfind", find_method<true>},
       {"count", count_method},
       {"replace", replace_method},
       {"join", join_method},
       {"format", format_method},
-      {"format_map", format_map_method},
-      {"expandtabs", expand_tabs_method},
-      {"zfill", zero_fill_method},
-      {"isprintable", printable_method},
-      {"isidentifier", property_method<is_identifier>},
-      {"encode", refused_method<kEncode>},
-      {"maketrans", refused_method<kMakeTable>},
-      {"translate", refused_method<kTranslate>},
       {"removeprefix", remove_method<false>},
       {"removesuffix", remove_method<true>},
-      {"partition", partition_method<false>},
-      {"rpartition", partition_method<true>},
       {"rsplit", split_from_end_method},
-      {"casefold", case_method<casefold>},
-      {"swapcase", case_method<swapcase>},
-      {"center", pad_method<Side::kBoth>},
-      {"ljust", pad_method<Side::kRight>},
-      {"rjust", pad_method<Side::kLeft>},
-      {"isalnum", all_method<is_alphanumeric>},
-      {"isalpha", all_method<is_alphabetic>},
-      {"isdecimal", all_method<is_decimal>},
       {"isdigit", all_method<is_digit>},
-      {"isnumeric", all_method<is_numeric>},
-      {"isspace", all_method<is_space>},
-      {"isascii", property_method<is_ascii>},
-      {"islower", property_method<is_lower>},
-      {"isupper", property_method<is_upper>},
-      {"istitle", property_method<is_title>},
   };
   return methods;
+}
+
+bool is_other_string_method(std::string_view name) {
+  constexpr std::string_view kOthers[] = {
+      "casefold",  "center",      "encode",  "expandtabs", "format_map",   "index",
+      "isalnum",   "isalpha",     "isascii", "isdecimal",  "isidentifier", "islower",
+      "isnumeric", "isprintable", "isspace", "istitle",    "isupper",      "ljust",
+      "maketrans", "partition",   "rindex",  "rjust",      "rpartition",   "swapcase",
+      "translate", "zfill"};
+  return std::ranges::find(kOthers, name) != std::end(kOthers);
 }
 
 }  // namespace wideep::jinja

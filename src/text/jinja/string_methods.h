@@ -16,5 +16,7 @@ using Methods = std::map<std::string_view, Method>;
 
 // REQUIRES: self is a string.
 const Methods& string_methods();
+// Whether Python's str has a method of this name that is not among them.
+bool is_other_string_method(std::string_view name);
 
 }  // namespace wideep::jinja

@@ -64,47 +64,4 @@ Result<Dict> dict_of(const Arguments& arguments) {
   return dict;
 }
 
-Result<std::shared_ptr<Object>> cycler_of(const Arguments& arguments) {
-  if (!arguments.named.empty()) return invalid_input("cycler: unknown named argument");
-  const List& items = arguments.positional;
-  if (items.empty()) return invalid_input("cycler: at least one item has to be provided");
-  const auto cycler = std::make_shared<Object>(Object{Object::Kind::kCycler, {}});
-  const auto move_to = [items, cycler = std::weak_ptr<Object>(cycler)](int64_t at) {
-    Dict& attributes = cycler.lock()->attributes;
-    const Value before = attributes.find("current") ? *attributes.find("current") : Value();
-    attributes.set("pos", at);
-    attributes.set("current", items[static_cast<size_t>(at)]);
-    return before;
-  };
-  const auto next = [move_to, size = static_cast<int64_t>(items.size()),
-                     cycler = std::weak_ptr<Object>(cycler)](const Arguments& given) {
-    if (!given.positional.empty()) return ValueResult(invalid_input("next: no arguments"));
-    return ValueResult(move_to((cycler.lock()->attributes.find("pos")->integer() + 1) % size));
-  };
-  const auto reset = [move_to](const Arguments&) { return move_to(0), ValueResult(Value()); };
-  const Value all(items, ListKind::kTuple);
-  cycler->attributes.set("items", all);
-  cycler->attributes.set("next", Value(Function(next), all.depth()));
-  cycler->attributes.set("reset", Value(Function(reset), all.depth()));
-  move_to(0);
-  return cycler;
-}
-
-Result<std::shared_ptr<Object>> joiner_of(const Arguments& arguments) {
-  ArgumentReader reader("joiner", arguments);
-  const Value separator = reader.value_or("sep", ", ");
-  WIDEEP_TRY(reader.status());
-  const auto joiner = std::make_shared<Object>(Object{Object::Kind::kJoiner, {}});
-  joiner->attributes.set("sep", separator);
-  joiner->attributes.set("used", false);
-  joiner->call = [separator,
-                  joiner = std::weak_ptr<Object>(joiner)](const Arguments&) -> ValueResult {
-    Dict& attributes = joiner.lock()->attributes;
-    const bool used = attributes.find("used")->truth();
-    attributes.set("used", true);
-    return used ? separator : Value("");
-  };
-  return joiner;
-}
-
 }  // namespace wideep::jinja

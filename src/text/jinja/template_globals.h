@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Jinja's functions that every template has: range, dict, cycler and joiner.
+// Jinja's functions that every template has: range and dict.
 //
 // Thread safety: pure functions; the values belong to one rendering.
 #pragma once
-
-#include <memory>
 
 #include "jinja/value.h"
 #include "wideep/status.h"
@@ -16,9 +14,4 @@ namespace wideep::jinja {
 ValueResult range_of(const Arguments& arguments);
 // The dict that Python's dict() makes of a dict or pairs, and of named arguments.
 Result<Dict> dict_of(const Arguments& arguments);
-// Gives its items in turn: cycler.next(), current, reset().
-Result<std::shared_ptr<Object>> cycler_of(const Arguments& arguments);
-// A call of it gives nothing the first time, and then the separator.
-Result<std::shared_ptr<Object>> joiner_of(const Arguments& arguments);
-
 }  // namespace wideep::jinja

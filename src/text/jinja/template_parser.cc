@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A recursive descent parser with one function for each level of Jinja's precedence, from the
-// lowest: x if c else y; or; and; not; comparisons; + −; ~; * / // %; **; signs; postfix, then
+// lowest: x if c else y; or; and; not; comparisons; + −; ~; * / // %; signs; postfix, then
 // filters and tests. Errors are returned at once, so that the first one is reported.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 
 #include "base/try.h"
 #include "jinja/builtins.h"
+#include "jinja/known_names.h"
 #include "jinja/template_syntax.h"
 #include "jinja/template_tokens.h"
 
@@ -73,10 +73,7 @@ class Parser {
     if (word.text == "for") return parse_for(word.line);
     if (word.text == "set") return parse_set(word.line);
     if (word.text == "macro") return parse_macro(word.line);
-    if (word.text == "with") return parse_with(word.line);
-    if (word.text == "call") return parse_call_block(word.line);
     if (word.text == "filter") return parse_filter_block(word.line);
-    if (word.text == "block") return parse_named_block(word.line);
     if (word.text == "generation") return parse_generation(word.line);
     if (word.text == "break" || word.text == "continue") {
       if (loops_ == 0) return complain(fmt::format("'{}' outside of a loop", word.text));
@@ -84,11 +81,9 @@ class Parser {
       if (word.text == "break") return Statement{word.line, Break{}};
       return Statement{word.line, Continue{}};
     }
-    // Jinja's error: no loader for this environment specified.
-    constexpr std::string_view kLoads[] = {"include", "import", "from", "extends"};
-    const bool loads = std::ranges::find(kLoads, word.text) != std::end(kLoads);
-    return invalid_input(fmt::format("line {}: the statement '{}'{} is not supported", word.line,
-                                     word.text, loads ? ", which loads another template," : ""));
+    constexpr std::string_view kKnown[] = {"break", "continue", "filter", "for", "generation",
+                                           "if",    "macro",    "raw",    "set"};
+    return complain(not_used("statement", word.text, kKnown));
   }
 
   Result<Statement> parse_if(int line) {
@@ -120,7 +115,7 @@ class Parser {
     if (take_name("if")) {
       WIDEEP_TRY_ASSIGN(loop.condition, parse_expression());
     }
-    loop.recursive = take_name("recursive");
+    if (is_name("recursive")) return complain("chat templates use no recursive loops");
     WIDEEP_TRY(end_tag());
     ++loops_;
     WIDEEP_TRY_ASSIGN(loop.body, parse_block({"else", "endfor"}));
@@ -154,20 +149,6 @@ class Parser {
     return Statement{line, SetBlock{std::move(target.name), std::move(value), std::move(body)}};
   }
 
-  Result<Statement> parse_with(int line) {
-    With with;
-    while (peek().kind != TokenKind::kBlockEnd) {
-      if (!with.values.empty()) WIDEEP_TRY(expect(TokenKind::kOperator, ","));
-      // Not parse_target(), which would take the next name after a comma, too.
-      WIDEEP_TRY_ASSIGN(Target target, parse_target_part());
-      WIDEEP_TRY(expect(TokenKind::kOperator, "="));
-      WIDEEP_TRY_ASSIGN(Expression value, parse_expression());
-      with.values.emplace_back(std::move(target), std::move(value));
-    }
-    WIDEEP_TRY_ASSIGN(with.body, parse_body("endwith"));
-    return Statement{line, std::move(with)};
-  }
-
   // Parses parameters after "(", up to and including ")".
   Result<std::vector<Parameter>> parse_parameters() {
     std::vector<Parameter> parameters;
@@ -183,36 +164,16 @@ class Parser {
     return parameters;
   }
 
-  // A 'break' in the body of a macro cannot end a loop around its definition.
-  Result<Block> parse_macro_body(std::string_view end) {
-    const int loops = std::exchange(loops_, 0);
-    WIDEEP_TRY_ASSIGN(Block body, parse_body(end));
-    loops_ = loops;
-    return body;
-  }
-
   Result<Statement> parse_macro(int line) {
     Macro macro;
     WIDEEP_TRY_ASSIGN(macro.name, name());
     WIDEEP_TRY(expect(TokenKind::kOperator, "("));
     WIDEEP_TRY_ASSIGN(macro.parameters, parse_parameters());
-    const bool seen_outside = std::exchange(sees_caller_, false);
-    WIDEEP_TRY_ASSIGN(macro.body, parse_macro_body("endmacro"));
-    macro.uses_caller = sees_caller_;
-    sees_caller_ = sees_caller_ || seen_outside;
+    // A 'break' in the body of a macro cannot end a loop around its definition.
+    const int loops = std::exchange(loops_, 0);
+    WIDEEP_TRY_ASSIGN(macro.body, parse_body("endmacro"));
+    loops_ = loops;
     return Statement{line, std::move(macro)};
-  }
-
-  Result<Statement> parse_call_block(int line) {
-    CallBlock block;
-    block.caller.name = "caller";
-    if (take_operator("(")) {
-      WIDEEP_TRY_ASSIGN(block.caller.parameters, parse_parameters());
-    }
-    WIDEEP_TRY_ASSIGN(block.call, parse_expression());
-    if (!std::holds_alternative<Call>(block.call.node)) return complain("expected a call");
-    WIDEEP_TRY_ASSIGN(block.caller.body, parse_macro_body("endcall"));
-    return Statement{line, std::move(block)};
   }
 
   Result<Statement> parse_filter_block(int line) {
@@ -228,27 +189,6 @@ class Parser {
   Result<Statement> parse_generation(int line) {
     WIDEEP_TRY_ASSIGN(Block body, parse_body("endgeneration"));
     return Statement{line, Group{std::move(body)}};
-  }
-
-  Result<Statement> parse_named_block(int line) {
-    NamedBlock block;
-    WIDEEP_TRY_ASSIGN(std::string block_name, name());
-    if (!blocks_.insert(block_name).second) {
-      return complain(fmt::format("the block '{}' is defined twice", block_name));
-    }
-    block.scoped = take_name("scoped");
-    if (is_name("required")) {
-      return complain("a block that another template must replace is not supported");
-    }
-    WIDEEP_TRY(end_tag());
-    const int loops = std::exchange(loops_, 0);  // as for a macro
-    WIDEEP_TRY_ASSIGN(block.body, parse_block({"endblock"}));
-    loops_ = loops;
-    next();
-    next();
-    take_name(block_name);  // "{% endblock name %}" is allowed
-    WIDEEP_TRY(end_tag());
-    return Statement{line, std::move(block)};
   }
 
   // Parses the end of the tag, the body, and the tag that ends the body.
@@ -388,9 +328,11 @@ class Parser {
   Result<Expression> parse_sum() { return parse_left_to_right({"+", "-"}, &Parser::parse_joined); }
   Result<Expression> parse_joined() { return parse_left_to_right({"~"}, &Parser::parse_product); }
   Result<Expression> parse_product() {
-    return parse_left_to_right({"*", "/", "//", "%"}, &Parser::parse_power);
+    WIDEEP_TRY_ASSIGN(Expression product,
+                      parse_left_to_right({"*", "/", "//", "%"}, &Parser::parse_filtered));
+    if (is_operator("**")) return complain("operator '**': is not one that chat templates use");
+    return product;
   }
-  Result<Expression> parse_power() { return parse_left_to_right({"**"}, &Parser::parse_filtered); }
 
   // Filters apply to the value with its sign, as in Jinja: -1 | abs is 1.
   Result<Expression> parse_filtered() {
@@ -434,7 +376,6 @@ class Parser {
   }
 
   Expression::Node name_or_constant(const std::string& name) {
-    sees_caller_ = sees_caller_ || name == "caller";
     if (name == "true" || name == "True") return Literal{true};
     if (name == "false" || name == "False") return Literal{false};
     if (name == "none" || name == "None") return Literal{};
@@ -669,15 +610,12 @@ class Parser {
   // Unknown names are refused here, before anything is rendered.
   Result<std::string> filter_name() {
     WIDEEP_TRY_ASSIGN(std::string found, name());
-    if (!is_filter(found)) {
-      const std::string why = found == "random" ? ", whose results are chance," : "";
-      return complain(fmt::format("the filter '{}'{} is not supported", found, why));
-    }
+    if (!is_filter(found)) return complain(unknown_filter(found).message());
     return found;
   }
   Result<std::string> test_name() {
     WIDEEP_TRY_ASSIGN(std::string found, name());
-    if (!is_test(found)) return complain(fmt::format("the test '{}' is not supported", found));
+    if (!is_test(found)) return complain(unknown_test(found).message());
     return found;
   }
   Status end_tag() { return expect(TokenKind::kBlockEnd, "%}"); }
@@ -695,9 +633,7 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0;
-  int loops_ = 0;                 // number of loops around the current statement
-  std::set<std::string> blocks_;  // their names
-  bool sees_caller_ = false;      // the current macro uses the variable "caller"
+  int loops_ = 0;  // number of loops around the current statement
 };
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "jinja/arguments.h"
 #include "jinja/arithmetic.h"
 #include "jinja/builtins.h"
+#include "jinja/known_names.h"
 #include "jinja/slices.h"
 #include "jinja/template_globals.h"
 
@@ -81,15 +82,13 @@ class Renderer {
     names.emplace("namespace", Function([this](const Arguments& arguments) {
                     return new_namespace(arguments);
                   }));
-    names.emplace("cycler", Function([this](const Arguments& arguments) {
-                    return kept(cycler_of(arguments));
-                  }));
-    names.emplace("joiner", Function([this](const Arguments& arguments) {
-                    return kept(joiner_of(arguments));
-                  }));
-    names.emplace("lipsum", Function([](const Arguments&) -> ValueResult {
-                    return invalid_input("'lipsum', whose text is chance, is not supported");
-                  }));
+    for (const char* name : {"cycler", "joiner", "lipsum"}) {  // Jinja's others
+      names.emplace(name, Function([name](const Arguments&) -> ValueResult {
+                      constexpr std::string_view kKnown[] = {"dict", "namespace", "raise_exception",
+                                                             "range", "strftime_now"};
+                      return invalid_input(not_used("function", name, kKnown));
+                    }));
+    }
     names.emplace("raise_exception", Function([](const Arguments& arguments) -> ValueResult {
                     return raise(arguments);
                   }));
@@ -98,11 +97,7 @@ class Renderer {
   // Namespaces may refer to each other in cycles, which shared_ptr would never free, or in long
   // chains, whose recursive destruction would overflow the stack. So all are emptied first.
   ~Renderer() {
-    for (const auto& each : namespaces_) {
-      each->attributes = Dict();
-      each->call = {};
-    }
-    for (const auto& each : remembered_) each->reset();
+    for (const auto& each : namespaces_) each->attributes = Dict();
   }
   Renderer(const Renderer&) = delete;
   Renderer& operator=(const Renderer&) = delete;
@@ -131,17 +126,6 @@ class Renderer {
     namespaces_.push_back(
         std::make_shared<Object>(Object{Object::Kind::kNamespace, std::move(attributes)}));
     return Value(namespaces_.back(), 0);
-  }
-
-  // Values in it may refer to it.
-  ValueResult kept(Result<std::shared_ptr<Object>> object) {
-    if (!object.ok()) return object.status();
-    namespaces_.push_back(*object);
-    int depth = 0;
-    for (const auto& [name, value] : (*object)->attributes.entries()) {
-      depth = std::max(depth, value.depth());
-    }
-    return Value(*object, depth + 1);
   }
 
   // ---- statements ----
@@ -199,26 +183,8 @@ class Renderer {
     return execute(node.body);
   }
 
-  Result<Flow> run_statement(const NamedBlock& node, int) {
-    const std::shared_ptr<Scope> around = scope_;
-    if (!node.scoped) {
-      while (scope_->outer != nullptr) scope_ = std::shared_ptr<Scope>(scope_->outer);
-    }
-    const Result<Flow> flow = [&] {
-      ScopeGuard guard(this);
-      return execute(node.body);
-    }();
-    scope_ = around;
-    return flow;
-  }
-
   Result<Flow> run_statement(const For& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value iterable, evaluate(node.iterable));
-    return run_loop(node, iterable, 0, line);
-  }
-
-  // depth: the number of calls of a recursive loop around this one.
-  Result<Flow> run_loop(const For& node, const Value& iterable, int64_t depth, int line) {
     // A list without a condition is iterated in place: a copy would charge a step for each element,
     // which makes nested loops over a long chat too expensive.
     const bool unchanged = iterable.is_list() && !node.condition;
@@ -234,10 +200,9 @@ class Renderer {
     // One object for all iterations, whose attributes change: a template may keep a reference to
     // `loop`.
     const auto state = std::make_shared<Object>(Object{Object::Kind::kLoop, {}});
-    state->attributes.set("depth", depth + 1);
-    state->attributes.set("depth0", depth);
-    state->attributes.set("changed", Function(change_detector()));
-    state->call = recursion(node, depth + 1, line);
+    state->attributes.set("depth",
+                          int64_t{1});  // of calls of recursive loops, which there are none of
+    state->attributes.set("depth0", int64_t{0});
     for (size_t i = 0; i < all.size(); ++i) {
       WIDEEP_TRY(count_step(line));
       ScopeGuard guard(this);
@@ -250,55 +215,6 @@ class Renderer {
       if (flow == Flow::kBreak) break;
     }
     return Flow::kNext;
-  }
-
-  // loop.changed(values): whether they differ from those of the last call.
-  Function change_detector() {
-    const auto last = std::make_shared<std::optional<Value>>();
-    return [this, last](const Arguments& arguments) -> ValueResult {
-      const Value values(arguments.positional, ListKind::kTuple);
-      if (values.depth() > kMaxValueDepth) return invalid_input("changed: nested too deep");
-      const bool same = *last && equal(**last, values, arguments.budget);
-      if (!*last) remembered_.push_back(last);
-      *last = values;
-      return !same;
-    };
-  }
-
-  // loop(elements): the output of the loop over them. A weak pointer, as for macros.
-  Function recursion(const For& node, int64_t depth, int line) {
-    return [this, &node, depth, line,
-            outer = std::weak_ptr<Scope>(scope_)](const Arguments& arguments) -> ValueResult {
-      if (!node.recursive) {
-        return invalid_input("The loop must have the 'recursive' marker to be called recursively.");
-      }
-      ArgumentReader reader("loop", arguments);
-      const Value iterable = reader.value("iterable");
-      WIDEEP_TRY(reader.status());
-      return captured_in(outer.lock(), "loop()", line,
-                         [&] { return run_loop(node, iterable, depth, line); });
-    };
-  }
-
-  // The output of what a macro or a recursive loop does in the scope of its definition.
-  ValueResult captured_in(std::shared_ptr<Scope> scope, const std::string& what, int line,
-                          const std::function<Result<Flow>()>& run) {
-    if (calls_ >= kMaxCalls) {
-      return at(line, fmt::format("loop and macro calls are nested deeper than {}", calls_));
-    }
-    if (scope == nullptr) {
-      return at(line, fmt::format("{} is called after the loop or macro that defines it has ended",
-                                  what));
-    }
-    const std::shared_ptr<Scope> caller = std::exchange(scope_, std::move(scope));
-    std::string outer = std::exchange(out_, "");
-    ++calls_;
-    const Result<Flow> flow = run();
-    --calls_;
-    scope_ = caller;
-    std::string text = std::exchange(out_, std::move(outer));
-    if (!flow.ok()) return flow.status();
-    return text;
   }
 
   Result<List> filtered_elements(const For& node, const List& all, int line) {
@@ -361,32 +277,6 @@ class Renderer {
     return evaluate(expression);
   }
 
-  // As in Jinja, the values do not see each other.
-  Result<Flow> run_statement(const With& node, int line) {
-    List values;
-    for (const auto& [target, expression] : node.values) {
-      WIDEEP_TRY_ASSIGN(Value value, evaluate(expression));
-      values.push_back(std::move(value));
-    }
-    ScopeGuard guard(this);
-    for (size_t i = 0; i < values.size(); ++i) {
-      WIDEEP_TRY(assign(node.values[i].first, values[i], line));
-    }
-    return execute(node.body);
-  }
-
-  // The callee sees its caller as the named argument "caller".
-  Result<Flow> run_statement(const CallBlock& node, int line) {
-    const Call& call = std::get<Call>(node.call.node);
-    WIDEEP_TRY_ASSIGN(const Value callee, evaluate(call.callee));
-    WIDEEP_TRY_ASSIGN(Arguments arguments, evaluate(call.arguments));
-    ScopeGuard guard(this);
-    arguments.named.emplace_back("caller", macro_value(node.caller, line));
-    WIDEEP_TRY_ASSIGN(const Value value, called(callee, arguments, line));
-    print(to_text(value, budget_));
-    return Flow::kNext;
-  }
-
   Result<Flow> run_statement(const FilterBlock& node, int line) {
     WIDEEP_TRY_ASSIGN(Captured body, capture(node.body));
     if (body.flow != Flow::kNext) return body.flow;
@@ -413,11 +303,31 @@ class Renderer {
   // A macro sees its parameters and the variables at its definition, not those of its caller.
   ValueResult call_macro(const Macro& macro, const std::weak_ptr<Scope>& defined_in,
                          const Arguments& arguments, int line) {
-    return captured_in(defined_in.lock(), fmt::format("the macro '{}'", macro.name), line, [&] {
-      ScopeGuard guard(this);
-      const Status bound = bind(macro, arguments, line);
-      return bound.ok() ? execute(macro.body) : Result<Flow>(bound);
-    });
+    if (calls_ >= kMaxCalls) {
+      return at(line, fmt::format("macro calls are nested deeper than {}", calls_));
+    }
+    std::shared_ptr<Scope> scope = defined_in.lock();
+    if (scope == nullptr) {
+      return at(line,
+                fmt::format("the macro '{}' is called after the loop or macro that defines it "
+                            "has ended",
+                            macro.name));
+    }
+    const std::shared_ptr<Scope> caller = std::exchange(scope_, std::move(scope));
+    std::string outer = std::exchange(out_, "");
+    ++calls_;
+    const Result<Flow> flow = run_macro(macro, arguments, line);
+    --calls_;
+    scope_ = caller;
+    std::string text = std::exchange(out_, std::move(outer));
+    if (!flow.ok()) return flow.status();
+    return text;
+  }
+
+  Result<Flow> run_macro(const Macro& macro, const Arguments& arguments, int line) {
+    ScopeGuard guard(this);
+    WIDEEP_TRY(bind(macro, arguments, line));
+    return execute(macro.body);
   }
 
   Status bind(const Macro& macro, const Arguments& arguments, int line) {
@@ -433,12 +343,6 @@ class Renderer {
         WIDEEP_TRY_ASSIGN(value, evaluate(*parameter.fallback));
       }
       scope_->names.insert_or_assign(parameter.name, std::move(value));
-    }
-    // Of a {% call %} block.
-    if (macro.uses_caller) {
-      const Value* caller = reader.take_named("caller");
-      scope_->names.insert_or_assign("caller",
-                                     caller != nullptr ? *caller : Value(Undefined{"no caller"}));
     }
     const Status status = reader.status();
     return status.ok() ? status : at(line, status.message());
@@ -556,11 +460,6 @@ class Renderer {
 
   ValueResult called(const Value& callee, const Arguments& arguments, int line) {
     if (callee.is_function()) return at_line(line, callee.function()(arguments));
-    if (callee.is_object() && callee.object().call != nullptr) {
-      // A copy: the call may change the object, or end its life.
-      const Function call = callee.object().call;
-      return at_line(line, call(arguments));
-    }
     return at(line, callee.is_undefined()
                         ? callee.undefined().what
                         : fmt::format("a value of type {} is not a function", callee.type_name()));
@@ -653,8 +552,6 @@ class Renderer {
 
   Budget budget_{kMaxSteps};
   std::vector<std::shared_ptr<Object>> namespaces_;  // all that the template has made
-  // What the functions loop.changed have seen, which may refer to the loop.
-  std::vector<std::shared_ptr<std::optional<Value>>> remembered_;
   std::shared_ptr<Scope> scope_;
   std::string out_;
   int calls_ = 0;

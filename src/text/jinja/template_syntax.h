@@ -71,7 +71,7 @@ struct Unary {  // "-", "+", "not"
   std::string operation;
   ExpressionPtr operand;
 };
-struct Binary {  // + - * / // % ** ~ and or
+struct Binary {  // + - * / // % ~ and or
   std::string operation;
   ExpressionPtr left;
   ExpressionPtr right;
@@ -130,8 +130,7 @@ struct For {
   Expression iterable;
   std::optional<Expression> condition;  // for x in … if …
   Block body;
-  Block otherwise;         // executed if there are no elements
-  bool recursive = false;  // the body may call loop(elements)
+  Block otherwise;  // executed if there are no elements
 };
 struct Set {  // target = value, or name.attribute = value
   Target target;
@@ -141,10 +140,6 @@ struct Set {  // target = value, or name.attribute = value
 struct SetBlock {  // {% set name | filters %}…{% endset %}
   std::string target;
   Expression value;  // of the variable kBodyText, which holds the body's text
-  Block body;
-};
-struct With {  // {% with a = …, b = … %}…{% endwith %}
-  std::vector<std::pair<Target, Expression>> values;
   Block body;
 };
 struct FilterBlock {  // {% filter name(…) %}…{% endfilter %}
@@ -160,11 +155,6 @@ struct Macro {
   std::string name;
   std::vector<Parameter> parameters;
   Block body;
-  bool uses_caller = false;  // only such a macro can be the callee of a {% call %} block
-};
-struct CallBlock {  // {% call(parameters) callee(arguments) %}…{% endcall %}
-  Expression call;
-  Macro caller;  // the body, which the callee prints with caller(arguments)
 };
 struct Break {};
 struct Continue {};
@@ -172,22 +162,14 @@ struct Group {  // {% generation %}: marks the assistant's text for training; pr
   Block body;
 };
 
-// {% block name %}…{% endblock %}: prints its body, which sees the variables of the whole template,
-// and only if it is scoped those of the loops and macros around it.
-struct NamedBlock {
-  Block body;
-  bool scoped = false;
-};
-
 struct Statement {
   int line = 0;
-  std::variant<Text, Print, If, For, Set, SetBlock, With, FilterBlock, Macro, CallBlock, Break,
-               Continue, Group, NamedBlock>
+  std::variant<Text, Print, If, For, Set, SetBlock, FilterBlock, Macro, Break, Continue, Group>
       node;
 };
 
-// Parses a template. Errors (invalid input): "line N: …", also for statements of Jinja that chat
-// templates do not use (include, import, extends, autoescape), by name. Thread safe.
+// Parses a template. Errors (invalid input): "line N: …", also for what chat templates do not use
+// of Jinja, by name. Thread safe.
 Result<Block> parse_template(std::string_view source);
 
 }  // namespace wideep::jinja

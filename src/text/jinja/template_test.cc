@@ -33,27 +33,59 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(Template, ErrorsNameLineAndConstruct) {
-  EXPECT_EQ(error_of("a\n{% include 'x' %}"),
-            "line 2: the statement 'include', which loads another template, is not supported");
-  EXPECT_EQ(error_of("\n\n{{ 1 | urlize }}"), "line 3: the filter 'urlize' is not supported");
-  EXPECT_EQ(error_of("{{ 1 is weird }}"), "line 1: the test 'weird' is not supported");
   EXPECT_EQ(error_of("{{ x.y }}"), "line 1: 'x' is undefined");
   EXPECT_EQ(error_of("{{ [].push(1) }}"), "line 1: 'list object' has no attribute 'push'");
   EXPECT_EQ(error_of("{{ raise_exception('Roles must alternate') }}"),
             "line 1: the template raised: Roles must alternate");
   EXPECT_EQ(error_of("{% if a %}"), "line 1: expected '{% endif %}', found the end");
   EXPECT_EQ(error_of("{{ (1 }}"), "line 1: unexpected '}'");
-  EXPECT_EQ(error_of("{{ [1] | random }}"),
-            "line 1: the filter 'random', whose results are chance, is not supported");
-  EXPECT_EQ(error_of("{{ lipsum() }}"), "line 1: 'lipsum', whose text is chance, is not supported");
   EXPECT_EQ(error_of("{{ [].append(1) }}"),
             "line 1: 'append' of a list would change it: the sandbox of templates forbids it");
   EXPECT_EQ(error_of("{{ {}.update({}) }}"),
             "line 1: 'update' of a dict would change it: the sandbox of templates forbids it");
-  for (const std::string method : {"encode", "maketrans", "translate"}) {
-    EXPECT_EQ(error_of("{{ 'a'." + method + "() }}"),
-              "line 1: the method '" + method + "' of a text is not supported");
+}
+
+// What Jinja and Python have and chat templates do not use.
+TEST(Template, RefusesByName) {
+  const auto refusal = [](const std::string& what) {
+    return testing::StartsWith("line 1: " + what +
+                               "': is not one that chat templates use; known: ");
+  };
+  for (const std::string filter :
+       {"abs",      "attr",        "batch",  "center",   "e",         "escape", "filesizeformat",
+        "float",    "forceescape", "format", "groupby",  "pprint",    "random", "round",
+        "slice",    "striptags",   "sum",    "truncate", "urlencode", "urlize", "wordcount",
+        "wordwrap", "xmlattr",     "weird"}) {
+    EXPECT_THAT(error_of("{{ x | " + filter + " }}"), refusal("filter '" + filter));
+    EXPECT_THAT(error_of("{{ [1] | map('" + filter + "') }}"),
+                HasSubstr("filter '" + filter + "': is not one that chat templates use"));
   }
+  for (const std::string test : {"callable", "escaped", "filter", "test", "lower", "upper"}) {
+    EXPECT_THAT(error_of("{{ x is " + test + " }}"), refusal("test '" + test));
+  }
+  for (const std::string name : {"include", "import", "extends", "with", "call", "block"}) {
+    EXPECT_THAT(error_of("{% " + name + " 'x' %}"), refusal("statement '" + name));
+  }
+  for (const std::string function : {"cycler", "joiner", "lipsum"}) {
+    EXPECT_THAT(error_of("{{ " + function + "(1) }}"), refusal("function '" + function));
+  }
+  for (const std::string method : {"center", "encode", "format_map", "index", "isupper", "zfill"}) {
+    EXPECT_THAT(error_of("{{ 'a'." + method + "() }}"), refusal("method '" + method));
+  }
+  EXPECT_EQ(error_of("\n\n{{ 1 | urlize }}").substr(0, 24), "line 3: filter 'urlize':");
+  EXPECT_EQ(error_of("{{ 2 ** 3 }}"), "line 1: operator '**': is not one that chat templates use");
+  EXPECT_EQ(error_of("{{ '%s' % 1 }}"),
+            "line 1: operator '%': chat templates do not use it of a text");
+  EXPECT_EQ(error_of("{% for i in [1] recursive %}{% endfor %}"),
+            "line 1: chat templates use no recursive loops");
+  EXPECT_EQ(error_of("{{ '{:>4}'.format(1) }}"),
+            "line 1: format: chat templates use only names and numbers in braces, not ':>4'");
+  EXPECT_EQ(error_of("{{ ('a' | safe).join([1]) }}"),
+            "line 1: method 'join': chat templates do not use it of text marked as safe");
+  EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}"),
+            "line 1: +: chat templates do not compute with integers beyond 64 bits");
+  EXPECT_EQ(error_of("{{ -18446744073709551616 }}"),
+            "line 1: -: chat templates do not compute with integers beyond 64 bits");
 }
 
 TEST(Template, EveryTemplateEnds) {
@@ -62,21 +94,11 @@ TEST(Template, EveryTemplateEnds) {
       HasSubstr("too much"));
   EXPECT_THAT(error_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"),
               HasSubstr("macro calls are nested deeper than 100"));
-  EXPECT_THAT(error_of("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}"),
-              HasSubstr("macro calls are nested deeper than 100"));
   EXPECT_THAT(error_of("{{ 'a' * 100000000000 }}"), HasSubstr("too large"));
   EXPECT_THAT(error_of("{{ range(100001) }}"), HasSubstr("more than 100000 elements"));
   EXPECT_THAT(error_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + "}}"),
               HasSubstr("nested deeper than 100"));
   EXPECT_THAT(error_of("{{ " + std::string(5000, '-') + "1 }}"), HasSubstr("nested deeper"));
-  EXPECT_THAT(error_of("{{ 10 ** 1000000000 }}"), HasSubstr("too large"));
-  EXPECT_THAT(error_of("{{ 10 ** 5000 }}"), HasSubstr("an integer of more than 4300 digits"));
-  EXPECT_THAT(error_of("{{ 2.5 ** 100000 }}"), HasSubstr("too large"));
-  EXPECT_THAT(error_of("{{ 0.0 ** -1 }}"), HasSubstr("division by zero"));
-  EXPECT_THAT(error_of("{{ (-8) ** 0.5 }}"), HasSubstr("**: a negative number"));
-  EXPECT_THAT(error_of("{% set n = 10 ** 4000 + 1 %}{% for i in range(100000) %}"
-                       "{{ n // 7 }}{% endfor %}"),
-              HasSubstr("too much"));
   EXPECT_EQ(error_of("{{ range(9223372036854775800, 9223372036854775807, 5) | length }}"),
             "rendered: 2");
 }
@@ -92,7 +114,7 @@ TEST(Template, ChainsAndNestingAreLimited) {
   const std::string sum = repeated(" + 1", 900);
   EXPECT_EQ(error_of("{{ 1" + sum + " }}"), "rendered: 901");
   for (const std::string link : {" + 1", " | trim", ".a", "['a']", "[1:]", "()", " is eq 1",
-                                 " if 1", " ~ 1", " or 1", " ** 1"}) {
+                                 " if 1", " ~ 1", " or 1", " * 1"}) {
     EXPECT_EQ(error_of("{{ a" + repeated(link, 100'000) + " }}"),
               "line 1: an expression of more than 1000 chained parts")
         << link;
@@ -120,22 +142,6 @@ TEST(Template, ChainsAndNestingAreLimited) {
                        "{% for x in [ns.a, 1] %}{% if loop.last %}{% set ns.a = [loop] %}"
                        "{% endif %}{% endfor %}{% endfor %}"),
               HasSubstr("nested deeper than 200"));
-}
-
-TEST(Template, FunctionsMayHoldWhatHoldsThem) {
-  EXPECT_EQ(error_of("{% set ns = namespace() %}{% set ns.c = cycler(ns, 1) %}{{ ns.c.pos }}"),
-            "rendered: 0");
-  EXPECT_EQ(error_of("{% set ns = namespace() %}{% set ns.j = joiner(ns) %}{{ ns.j() }}"),
-            "rendered: ");
-  EXPECT_EQ(error_of("{% for i in range(3) %}{{ loop.changed(loop) }}{% endfor %}"),
-            "rendered: TrueFalseFalse");
-  EXPECT_THAT(error_of("{% set ns = namespace() %}{% for i in range(100000) %}"
-                       "{% for x in [1] %}{% if ns.f is defined and loop.changed(ns.f) %}"
-                       "{% endif %}{% set ns.f = loop.changed %}{% endfor %}{% endfor %}"),
-              HasSubstr("rendered: "));
-  EXPECT_EQ(error_of("{% set ns = namespace() %}{% for i in [1] %}{% for j in [1] recursive %}"
-                     "{% set ns.l = loop %}{% endfor %}{% endfor %}{{ ns.l([1]) }}"),
-            "line 1: loop() is called after the loop or macro that defines it has ended");
 }
 
 TEST(Template, ValuesMayContainThemselves) {
@@ -193,13 +199,8 @@ TEST(Template, WorkAndMemoryAreLimited) {
       tuples + "{{ {ns.a: 1} }}",
       tuples + "{{ {}.get(ns.a) }}",
       tuples + "{{ [ns.a] | unique | list }}",
-      million + "{% for i in range(100000) %}{% set b = a | e %}{% endfor %}",
-      million + "{% for i in range(100000) %}{% set b = a | wordwrap(3) %}{% endfor %}",
-      million + "{% for i in range(100000) %}{% set b = a | urlencode %}{% endfor %}",
-      million + "{{ ('&' | safe).join([a] * 1000000) }}",
-      million + "{{ ('\t' * 1000000).expandtabs(1000000) }}",
-      std::string("{{ 'a'.zfill(1000000000000) }}"),
-      std::string("{{ [1] | batch(1000000, 1) | list | length }}{{ [1] | slice(10000000) }}"),
+      million + "{% for i in range(100000) %}{% set b = ('&' | safe) + a %}{% endfor %}",
+      million + "{% for i in range(100000) %}{% set b = '{}{}'.format(a, a) %}{% endfor %}",
   };
   // Each spends a whole budget, which takes the sanitizers ten seconds.
   const size_t stride = base::kSanitized ? 4 : 1;

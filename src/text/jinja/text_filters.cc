@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Jinja's filters of texts.
+// Jinja's filters of texts, and those that read or write numbers and JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "jinja/arguments.h"
 #include "jinja/builtins.h"
 #include "jinja/filters.h"
-#include "jinja/python_format.h"
+#include "jinja/python_numbers.h"
 #include "jinja/python_text.h"
 #include "tokenizer/utf8.h"
 
@@ -102,6 +102,27 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   return input.with_text(std::move(out));
 }
 
+ValueResult int_filter(const Value& input, ArgumentReader& arguments) {
+  const Value fallback = arguments.value_or("default", int64_t{0});
+  if (arguments.has_more()) {
+    arguments.rest();
+    return invalid_input("chat templates use no argument 'base'");
+  }
+  if (input.is_undefined()) return invalid_input(input.undefined().what);
+  if (input.is_large()) return input;
+  if (input.is_integer() || input.is_bool()) return input.integer();
+  if (input.is_float()) {
+    const auto whole = integer_of(input.number());
+    return whole ? ValueResult(*whole) : invalid_input("infinity and nan are no integers");
+  }
+  if (!input.is_string()) return fallback;
+  if (const auto whole = integer_in(input.string())) return *whole;
+  // As in Jinja, the other way is by float.
+  const auto number = float_in(input.string());
+  const auto whole = number ? integer_of(*number) : std::nullopt;
+  return whole ? *whole : fallback;
+}
+
 // Python's rule: a text indents with itself, a number with as many spaces; none: one line.
 Result<std::optional<std::string>> json_indent(const Value& indent, Budget& budget) {
   if (indent.is_none()) return std::optional<std::string>();
@@ -138,51 +159,13 @@ ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
   return json_value(to_json(input, style, arguments.budget()));
 }
 
-// "format" | format(values): as the operator "%".
-ValueResult format_filter(const Value& input, ArgumentReader& arguments) {
-  const Arguments given = arguments.rest();
-  if (given.named.empty()) {
-    const Value values(given.positional, ListKind::kTuple);
-    return percent_format(kept_safe(input, arguments.text(input)), values, arguments.budget());
-  }
-  if (!given.positional.empty()) {
-    return invalid_input("positional and named arguments at the same time");
-  }
-  Dict values;
-  for (const auto& [name, value] : given.named) values.set(name, value);
-  return percent_format(kept_safe(input, arguments.text(input)), Value(std::move(values)),
-                        arguments.budget());
-}
-
-ValueResult center_filter(const Value& input, ArgumentReader& arguments) {
-  const Value width = arguments.value_or("width", int64_t{80});
-  if (!width.is_whole() || width.is_large()) return unfit("width", "an index", width);
-  return kept_safe(
-      input, padded(arguments.text(input), width.integer(), " ", Side::kBoth, arguments.budget()));
-}
-
-// Runs of letters, digits and "_".
-ValueResult word_count_filter(const Value& input, ArgumentReader& arguments) {
-  int64_t words = 0;
-  bool in_word = false;
-  const std::string text = arguments.text(input);
-  for (const std::string_view each : Characters(text)) {
-    const char32_t c = tokenizer::first_code_point(each);
-    const bool is_part = c == '_' || is_alphanumeric(c);
-    if (is_part && !in_word) ++words;
-    in_word = is_part;
-  }
-  return words;
-}
-
 }  // namespace
 
 const Filters& text_filters() {
   static const Filters filters = {
       {"capitalize", case_filter<capitalize>},
-      {"center", center_filter},
-      {"format", format_filter},
       {"indent", indent_filter},
+      {"int", int_filter},
       {"lower", case_filter<lower>},
       {"replace", replace_filter},
       {"safe", safe_filter},
@@ -191,7 +174,6 @@ const Filters& text_filters() {
       {"tojson", to_json_filter},
       {"trim", trim_filter},
       {"upper", case_filter<upper>},
-      {"wordcount", word_count_filter},
   };
   return filters;
 }

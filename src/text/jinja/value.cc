@@ -206,7 +206,7 @@ bool Value::truth() const {
 }
 
 const char* Value::type_name() const {
-  constexpr const char* kObjectNames[] = {"Namespace", "LoopContext", "Cycler", "Joiner"};
+  constexpr const char* kObjectNames[] = {"Namespace", "LoopContext"};
   if (is_object()) return kObjectNames[static_cast<size_t>(object().kind)];
   constexpr const char* kListNames[] = {"list",        "tuple",      "dict_keys",
                                         "dict_values", "dict_items", "range"};
@@ -215,12 +215,6 @@ const char* Value::type_name() const {
   constexpr const char* kNames[] = {"undefined", "NoneType", "bool", "int",     "float",
                                     "str",       "list",     "dict", "function"};
   return kNames[data_.index()];
-}
-
-Value Value::group(Value key, List elements) {
-  Value value(List{std::move(key), Value(std::move(elements))}, ListKind::kTuple);
-  value.is_group_ = true;
-  return value;
 }
 
 Value Value::safe(std::string text) {

@@ -71,7 +71,7 @@ class Dict {
   std::map<std::string, size_t, std::less<>> indices_;
 };
 
-// A namespace(), a cycler(), a joiner() or the variable `loop`: it has attributes but no elements.
+// A namespace() or the variable `loop`: it has attributes but no elements.
 struct Object;
 
 struct Arguments;
@@ -121,9 +121,6 @@ class Value {
   static Result<Value> whole(std::string_view digits);
   // Text marked by the filter "safe" (Python's Markup): "+" with it escapes the other operand.
   static Value safe(std::string text);
-  // A tuple (key, elements) of the filter groupby, with the names "grouper" and "list".
-  static Value group(Value key, List elements);
-
   bool is_undefined() const { return holds<std::shared_ptr<const Undefined>>(); }
   bool is_none() const { return holds<None>(); }
   bool prints() const;  // false: a None that prints as ""
@@ -137,7 +134,6 @@ class Value {
   bool is_string() const { return holds<std::shared_ptr<const std::string>>(); }
   bool is_safe() const { return is_safe_; }
   bool is_list() const { return holds<std::shared_ptr<const List>>() || is_range(); }
-  bool is_group() const { return is_group_; }
   bool is_tuple() const { return is_list() && list_kind_ == ListKind::kTuple; }
   bool is_range() const { return holds<std::shared_ptr<const Range>>(); }
   bool is_view() const { return is_list() && !is_range() && list_kind_ > ListKind::kTuple; }
@@ -200,7 +196,6 @@ class Value {
   int depth_ = 0;
   ListKind list_kind_ = ListKind::kList;
   bool is_safe_ = false;
-  bool is_group_ = false;
 };
 
 struct Arguments {
@@ -212,11 +207,10 @@ struct Arguments {
 };
 
 struct Object {
-  enum class Kind { kNamespace, kLoop, kCycler, kJoiner };
+  enum class Kind { kNamespace, kLoop };
 
   Kind kind;
   Dict attributes;
-  Function call = {};  // what a call of it does; empty: it is not callable
 };
 
 // Result<Value> that is also constructible from everything a Value is constructible from.

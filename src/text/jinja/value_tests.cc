@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Jinja's tests, after "is".
-#include <fmt/format.h>
-
 #include <map>
 
 #include "base/try.h"
 #include "jinja/arguments.h"
 #include "jinja/arithmetic.h"
 #include "jinja/builtins.h"
-#include "jinja/python_text.h"
+#include "jinja/known_names.h"
 
 namespace wideep::jinja {
 namespace {
@@ -31,11 +29,6 @@ ValueResult is_false(const Value& input, ArgumentReader&) {
 // Whether it has a length and items: the views of a dict have none.
 ValueResult is_sequence(const Value& input, ArgumentReader&) {
   return input.is_iterable() && !input.is_view();
-}
-// As in Jinja, undefined can be called, too, if only to fail.
-ValueResult is_callable(const Value& input, ArgumentReader&) {
-  return input.is_function() || input.is_undefined() ||
-         (input.is_object() && input.object().call != nullptr);
 }
 ValueResult is_integer(const Value& input, ArgumentReader&) {
   return input.is_whole() && !input.is_bool();
@@ -82,20 +75,6 @@ ValueResult is_divisible(const Value& input, ArgumentReader& arguments) {
   return equal(rest, int64_t{0}, arguments.budget());
 }
 
-template <bool (*is_known)(std::string_view)>
-ValueResult is_known_name(const Value& input, ArgumentReader& arguments) {
-  if (!input.hash_text(arguments.budget())) {
-    return invalid_input(fmt::format("expected a name, found {}", input.type_name()));
-  }
-  return input.is_string() && is_known(input.string());
-}
-
-// As in Python, text without letters is neither upper nor lower case.
-template <bool (*holds)(std::string_view)>
-ValueResult is_case(const Value& input, ArgumentReader& arguments) {
-  return holds(arguments.text(input));
-}
-
 const std::map<std::string_view, TestFunction>& all_tests() {
   static const std::map<std::string_view, TestFunction> tests = {
       {"defined", is_defined},
@@ -111,17 +90,11 @@ const std::map<std::string_view, TestFunction>& all_tests() {
       {"mapping", is_type<&Value::is_dict>},
       {"sequence", is_sequence},
       {"iterable", is_type<&Value::is_iterable>},
-      {"callable", is_callable},
       {"sameas", is_same},
       {"in", is_within},
       {"odd", is_odd},
       {"even", is_even},
       {"divisibleby", is_divisible},
-      {"filter", is_known_name<is_jinja_filter>},
-      {"test", is_known_name<is_test>},
-      {"escaped", is_type<&Value::is_safe>},
-      {"upper", is_case<is_upper>},
-      {"lower", is_case<is_lower>},
       {"eq", is_equal},
       {"equalto", is_equal},
       {"ne", is_unequal},
@@ -139,11 +112,13 @@ const std::map<std::string_view, TestFunction>& all_tests() {
 
 bool is_test(std::string_view name) { return all_tests().contains(name); }
 
+Status unknown_test(std::string_view name) {
+  return invalid_input(not_used("test", name, all_tests()));
+}
+
 ValueResult apply_test(std::string_view name, const Value& input, const Arguments& arguments) {
   const auto found = all_tests().find(name);
-  if (found == all_tests().end()) {
-    return invalid_input(fmt::format("the test '{}' is not supported", name));
-  }
+  if (found == all_tests().end()) return unknown_test(name);
   if (!arguments.budget.spend(1)) return arguments.budget.status();
   ArgumentReader reader(name, arguments);
   const ValueResult result = found->second(input, reader);

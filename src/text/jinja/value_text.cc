@@ -113,14 +113,6 @@ class ReprWriter {
   }
 
   void write_object(const Object& object) {
-    if (object.kind == Object::Kind::kCycler) {
-      out_ += "<Cycler>";
-      return;
-    }
-    if (object.kind == Object::Kind::kJoiner) {
-      out_ += "<Joiner>";
-      return;
-    }
     if (object.kind == Object::Kind::kLoop) {
       const Dict& loop = object.attributes;
       out_ += fmt::format("<LoopContext {}/{}>", loop.find("index")->integer(),
