@@ -18,7 +18,6 @@
 
 #include "group/fault_drill.h"
 #include "server/api_error.h"
-#include "server/messages_reply.h"
 
 namespace wideep::server {
 namespace {
@@ -328,9 +327,7 @@ void HttpConnection::serve() {
 // A page may read why, too.
 void HttpConnection::refuse(const ApiError& error) {
   const RequestHead& head = reader_.head();
-  const bool is_of_messages = is_anthropic(head.target.substr(0, head.target.find('?')),
-                                           !head.field("anthropic-version").empty());
-  const std::string body = is_of_messages ? messages_error(error, "") : error.json();
+  const std::string body = setup_.options.error_body(head, error);
   const std::string origin = allowed_origin(setup_.options, head.field("origin"));
   event_del(deadline_);
   event_del(readable_);

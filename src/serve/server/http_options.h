@@ -9,9 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "server/api_error.h"
 #include "server/http_request_reader.h"
 
 namespace wideep::server {
+
+// The body of an error, as JSON, for the request with this head, of which parts may be missing.
+// What clients can read depends on the API they speak, which the HTTP server does not know.
+using ErrorForm = std::string (*)(const RequestHead& head, const ApiError& error);
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
@@ -44,6 +49,11 @@ struct HttpOptions {
   bool has_key = false;                    // clients need one
   std::vector<std::string> allowed_hosts;  // beside the server's own
 
+  ErrorForm error_form = nullptr;  // null: ApiError::json()
+
+  std::string error_body(const RequestHead& head, const ApiError& error) const {
+    return error_form != nullptr ? error_form(head, error) : error.json();
+  }
   RequestLimits limits() const {
     return {.most_body_bytes = most_body_bytes,
             .most_header_bytes = most_header_bytes,

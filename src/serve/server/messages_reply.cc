@@ -10,6 +10,7 @@
 
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
+#include "server/exchange.h"
 #include "server/openai_reply.h"
 
 namespace wideep::server {
@@ -251,16 +252,14 @@ std::string MessagesWriter::error(const ApiError& error) {
   return messages_error(error, request_id_of(head_.id));
 }
 
-bool is_anthropic(const Exchange& exchange) {
-  return is_anthropic(exchange.path(), !exchange.header("anthropic-version").empty());
-}
-
-bool is_anthropic(std::string_view path, bool has_version) {
+bool is_anthropic(const RequestHead& head) {
+  const std::string path = path_of_target(head.target);
   const auto is_below = [&](std::string_view endpoint) {
     return path.starts_with(endpoint) &&
            (path.size() == endpoint.size() || path[endpoint.size()] == '/');
   };
-  return is_below("/v1/messages") || (has_version && is_below("/v1/models"));
+  return is_below("/v1/messages") ||
+         (is_below("/v1/models") && !head.field("anthropic-version").empty());
 }
 
 int messages_status(const ApiError& error) { return error.status == 429 ? 529 : error.status; }

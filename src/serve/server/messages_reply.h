@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/exchange.h"
+#include "server/http_request_reader.h"
 #include "server/reply_writer.h"
 
 namespace wideep::server {
@@ -61,9 +61,7 @@ class MessagesWriter : public ReplyWriter {
 
 // Whether a request is one of Anthropic's API, whose replies have other forms: /v1/messages, and
 // /v1/models with the header that its clients send.
-bool is_anthropic(const Exchange& exchange);
-// path: decoded. has_version: the request has that header.
-bool is_anthropic(std::string_view path, bool has_version);
+bool is_anthropic(const RequestHead& head);
 
 // Anthropic's status of a request that is refused: 529 for a full queue.
 int messages_status(const ApiError& error);

@@ -28,6 +28,7 @@
 
 #include "base/try.h"
 #include "server/api_error.h"
+#include "server/error_form.h"
 #include "server/messages_reply.h"
 
 namespace wideep::server {
@@ -76,12 +77,8 @@ std::optional<evhttp_cmd_type> method_of(std::string_view name) {
   return std::nullopt;
 }
 
-std::string error_body(const Exchange& exchange, const ApiError& error) {
-  return is_anthropic(exchange) ? messages_error(error, "") : error.json();
-}
-
 void refuse(Exchange& exchange, const ApiError& error) {
-  exchange.reply(error.status, "application/json", error_body(exchange, error));
+  exchange.reply(error.status, "application/json", error_form(exchange.head(), error));
 }
 
 std::string text_of(evbuffer* buffer) {
@@ -377,7 +374,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
                                                 "complete",
                                                 replica_->address.url()),
                          .code = "replica_lost"};
-    if (is_anthropic(*exchange_)) {
+    if (is_anthropic(exchange_->head())) {
       return "\n\nevent: error\ndata: " + messages_error(error, "") + "\n";
     }
     return "\n\ndata: " + error.json() + "\ndata: [DONE]\n\n";
@@ -397,7 +394,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   void give_up() {
     const ApiError error{.status = 503,
                          .message = "none of the replicas answers: " + router_.urls()};
-    exchange_->reply(error.status, "application/json", error_body(*exchange_, error), "1");
+    exchange_->reply(error.status, "application/json", error_form(exchange_->head(), error), "1");
     end();
   }
 
@@ -438,7 +435,9 @@ Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
     WIDEEP_TRY_ASSIGN(each.numbers, resolve(each.address));
   }
   Router* self = router.get();
-  auto http = HttpServer::listen(options.http,
+  HttpOptions http_options = options.http;
+  http_options.error_form = error_form;
+  auto http = HttpServer::listen(http_options,
                                  [self](std::shared_ptr<Exchange> each) { self->handle(each); });
   if (!http.ok()) return http.status();
   router->http_ = std::move(*http);

@@ -25,6 +25,7 @@
 #include "run/plan_text.h"
 #include "run/rank_group.h"
 #include "server/chat_files.h"
+#include "server/error_form.h"
 #include "server/grace.h"
 #include "server/open_files.h"
 
@@ -600,6 +601,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   Front front(service, run->tokenizer(), std::move(chat));
   // The keeper accepts no more, so that the front must make room then.
   HttpOptions http = options.http;
+  http.error_form = error_form;
   if (options.run.keeps_ranks) {
     http.most_connections =
         std::min(http.most_connections,

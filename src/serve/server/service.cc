@@ -490,7 +490,7 @@ ordered_json Service::model_json() const {
 }
 
 void Service::models(const std::shared_ptr<Exchange>& exchange) {
-  if (is_anthropic(*exchange)) {
+  if (is_anthropic(exchange->head())) {
     return reply(exchange, kJson,
                  json_text(anthropic_models(options_.model, started_, options_.max_sequence)));
   }
@@ -501,7 +501,7 @@ void Service::models(const std::shared_ptr<Exchange>& exchange) {
 void Service::model(const std::shared_ptr<Exchange>& exchange) {
   if (path_of(*exchange) == "/v1/models/" + options_.model) {
     return reply(exchange, kJson,
-                 json_text(is_anthropic(*exchange)
+                 json_text(is_anthropic(exchange->head())
                                ? anthropic_model(options_.model, started_, options_.max_sequence)
                                : model_json()));
   }
@@ -699,7 +699,7 @@ void Service::reply(const std::shared_ptr<Exchange>& exchange, std::string_view 
 void Service::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
   const std::string retry_after = error.status == 429 ? "1" : "";
   if (!error.allow.empty()) exchange->add_header("Allow", error.allow);
-  if (!is_anthropic(*exchange)) {
+  if (!is_anthropic(exchange->head())) {
     count_reply(path_of(*exchange), error.status);
     return exchange->reply(error.status, kJson, error.json(), retry_after);
   }

@@ -25,6 +25,7 @@
 #include "formats/npy.h"
 #include "grammar/constraint_testing.h"
 #include "recordings/statistics_reader.h"
+#include "server/error_form.h"
 #include "server/http_client_testing.h"
 
 namespace wideep::server {
@@ -210,6 +211,7 @@ class ServiceTest : public testing::Test {
     EXPECT_TRUE(chat.templates.find_styles(tokenizer_, {}).ok());
     service_.emplace(options, tokenizer_, std::move(chat), backend_);
     http.port = 0;
+    http.error_form = error_form;
     server_ =
         HttpServer::listen(http, [this](auto exchange) { service_->handle(exchange); }).value();
     server_->check_heads([this](const RequestHead& head) { return service_->check_head(head); });
