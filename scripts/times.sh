@@ -37,7 +37,7 @@ rm -rf build
 timed "make test, from nothing" make test
 timed "make test, nothing changed" make test
 for file in exchange/placement/placement exchange/ep/dispatch_sender engine/engine/scheduler \
-  engine/model/model serve/server/openai_request; do
+  engine/model/model serve/api/openai_request; do
   edit "src/$file.cc"
   room=$(basename "$(dirname "$file")")
   timed "make test-$room, src/$file.cc changed" make "test-$room"

@@ -19,7 +19,7 @@
 #include "command_model.h"
 #include "command_server.h"
 #include "fault_load.h"
-#include "server/http_client_testing.h"
+#include "http/http_client_testing.h"
 
 namespace wideep::tests {
 namespace {

@@ -21,7 +21,7 @@
 #include "command_server.h"
 #include "fault_load.h"
 #include "group/fault_drill.h"
-#include "server/http_client_testing.h"
+#include "http/http_client_testing.h"
 
 namespace wideep::tests {
 namespace {

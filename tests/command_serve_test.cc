@@ -18,8 +18,8 @@
 #include "command.h"
 #include "command_model.h"
 #include "command_server.h"
+#include "http/http_client_testing.h"
 #include "recordings/statistics_reader.h"
-#include "server/http_client_testing.h"
 
 namespace wideep::tests {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "command.h"
-#include "server/http_client_testing.h"
+#include "http/http_client_testing.h"
 
 namespace wideep::tests {
 

@@ -25,8 +25,8 @@
 #include "command_model.h"
 #include "command_server.h"
 #include "fault_load.h"
+#include "http/http_client_testing.h"
 #include "random_model.h"
-#include "server/http_client_testing.h"
 
 namespace wideep::tests {
 namespace {

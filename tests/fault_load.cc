@@ -14,8 +14,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "http/http_client_testing.h"
 #include "random_model.h"
-#include "server/http_client_testing.h"
 
 namespace wideep::tests {
 namespace {

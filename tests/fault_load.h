@@ -20,8 +20,8 @@
 
 #include "base/scratch_directory.h"
 #include "command.h"
+#include "http/http_client_testing.h"
 #include "mixed_requests.h"
-#include "server/http_client_testing.h"
 
 namespace wideep::tests {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/http_client_testing.h"
+#include "http/http_client_testing.h"
 
 namespace wideep::tests {
 

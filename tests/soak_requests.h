@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/http_request_cases_testing.h"
+#include "http/http_request_cases_testing.h"
 
 namespace wideep::tests {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "command_line/command_line.h"
-#include "server/http_options.h"
+#include "http/http_options.h"
 
 namespace wideep::tools {
 

@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
+#include "http/open_files.h"
 #include "http_limit_options.h"
 #include "server/grace.h"
-#include "server/open_files.h"
 #include "server/router.h"
 
 namespace wideep::tools {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "answer/call_format.h"
+#include "api/body_reader.h"
 #include "base/try.h"
 #include "formats/json_text.h"
 #include "grammar/output_format.h"
-#include "server/body_reader.h"
 
 namespace wideep::server {
 namespace {

@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "base/work_thread.h"
-#include "server/exchange.h"
+#include "http/exchange.h"
 
 namespace wideep::server {
 

@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "answer/answer_reader.h"
+#include "api/openai_reply.h"
+#include "api/openai_request.h"
+#include "api/reply_writer.h"
+#include "http/http_server.h"
 #include "server/answer_drafts.h"
 #include "server/answer_style.h"
 #include "server/backend.h"
-#include "server/http_server.h"
 #include "server/metrics.h"
-#include "server/openai_reply.h"
-#include "server/openai_request.h"
-#include "server/reply_writer.h"
 #include "server/stop_strings.h"
 #include "tokenizer/stream_decoder.h"
 

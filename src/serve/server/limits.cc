@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "api/generation_fields.h"
 #include "base/byte_size.h"
-#include "server/generation_fields.h"
 
 namespace wideep::server {
 

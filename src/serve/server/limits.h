@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "server/http_options.h"
-#include "server/response_store.h"
+#include "api/response_store.h"
+#include "http/http_options.h"
 
 namespace wideep::server {
 

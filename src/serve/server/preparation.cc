@@ -9,20 +9,20 @@
 #include <utility>
 #include <variant>
 
+#include "api/generation_fields.h"
+#include "api/messages_reply.h"
+#include "api/messages_request.h"
+#include "api/response_store.h"
+#include "api/responses_reply.h"
+#include "api/responses_request.h"
+#include "api/turn_messages.h"
 #include "base/check.h"
 #include "formats/json_size.h"
 #include "formats/json_text.h"
 #include "grammar/grammar.h"
+#include "http/http_options.h"
 #include "server/call_grammar.h"
-#include "server/generation_fields.h"
 #include "server/harmony_format.h"
-#include "server/http_options.h"
-#include "server/messages_reply.h"
-#include "server/messages_request.h"
-#include "server/response_store.h"
-#include "server/responses_reply.h"
-#include "server/responses_request.h"
-#include "server/turn_messages.h"
 
 namespace wideep::server {
 namespace {

@@ -17,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "api/openai_reply.h"
+#include "api/openai_request.h"
 #include "engine/request.h"
 #include "grammar/expression.h"
 #include "run/sampling_defaults.h"
 #include "server/chat_files.h"
-#include "server/openai_reply.h"
-#include "server/openai_request.h"
 #include "tokenizer/tokenizer.h"
 
 namespace wideep::server {

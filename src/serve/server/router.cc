@@ -26,10 +26,10 @@
 #include <optional>
 #include <utility>
 
+#include "api/error_form.h"
+#include "api/messages_reply.h"
 #include "base/try.h"
-#include "server/api_error.h"
-#include "server/error_form.h"
-#include "server/messages_reply.h"
+#include "http/api_error.h"
 
 namespace wideep::server {
 namespace {

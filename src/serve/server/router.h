@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/http_server.h"
+#include "http/http_server.h"
 #include "wideep/status.h"
 
 namespace wideep::server {

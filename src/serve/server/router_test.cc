@@ -12,7 +12,7 @@
 #include <optional>
 #include <thread>
 
-#include "server/http_client_testing.h"
+#include "http/http_client_testing.h"
 
 namespace wideep::server {
 namespace {

@@ -17,17 +17,17 @@
 #include <utility>
 #include <vector>
 
+#include "api/error_form.h"
 #include "base/try.h"
 #include "formats/new_directories.h"
 #include "group/client_keeper.h"
+#include "http/open_files.h"
 #include "run/iteration_log.h"
 #include "run/online_text.h"
 #include "run/plan_text.h"
 #include "run/rank_group.h"
 #include "server/chat_files.h"
-#include "server/error_form.h"
 #include "server/grace.h"
-#include "server/open_files.h"
 
 namespace wideep::server {
 namespace {

@@ -9,9 +9,9 @@
 
 #include <string>
 
+#include "http/http_server.h"
 #include "run/run_options.h"
 #include "run/run_view.h"
-#include "server/http_server.h"
 #include "server/service.h"
 #include "wideep/status.h"
 

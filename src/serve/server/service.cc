@@ -9,14 +9,14 @@
 #include <ctime>
 #include <random>
 
+#include "api/messages_reply.h"
+#include "api/openai_reply.h"
+#include "api/responses_items.h"
 #include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "engine/wire.h"
 #include "server/dashboard_page.h"
-#include "server/messages_reply.h"
-#include "server/openai_reply.h"
-#include "server/responses_items.h"
 
 namespace wideep::server {
 namespace {

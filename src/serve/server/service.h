@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/response_store.h"
 #include "server/balancer_state.h"
 #include "server/chat_files.h"
 #include "server/exchange_work.h"
@@ -33,7 +34,6 @@
 #include "server/monitor.h"
 #include "server/preparation.h"
 #include "server/rank_states.h"
-#include "server/response_store.h"
 
 namespace wideep::server {
 

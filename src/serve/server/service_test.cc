@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "api/error_form.h"
 #include "base/cpu_time.h"
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
@@ -24,9 +25,8 @@
 #include "formats/files.h"
 #include "formats/npy.h"
 #include "grammar/constraint_testing.h"
+#include "http/http_client_testing.h"
 #include "recordings/statistics_reader.h"
-#include "server/error_form.h"
-#include "server/http_client_testing.h"
 
 namespace wideep::server {
 namespace {

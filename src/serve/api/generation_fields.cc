@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/generation_fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+namespace wideep::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+// {"token id": bias}.
+std::vector<engine::TokenBias> read_bias(BodyReader& body) {
+  constexpr double kMostBias = 100;  // OpenAI's
+  std::vector<engine::TokenBias> biases;
+  const ordered_json& value = body.take("logit_bias");
+  if (value.is_null()) return biases;
+  if (!value.is_object()) body.complain("logit_bias", "expected an object");
+  for (const auto& [name, bias] : value.items()) {
+    int32_t token = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
+    const bool is_id = error == std::errc() && end == name.data() + name.size() && token >= 0;
+    if (!is_id || !bias.is_number() || std::abs(bias.get<double>()) > kMostBias) {
+      body.complain(
+          "logit_bias",
+          fmt::format("expected token ids with numbers from {} to {}, found {}: {}", -kMostBias,
+                      kMostBias, BodyReader::shown(ordered_json(name)), BodyReader::shown(bias)));
+      return {};
+    }
+    biases.push_back({.token = token, .bias = bias.get<float>()});
+  }
+  return biases;
+}
+
+}  // namespace
+
+engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults) {
+  engine::SamplingParams sampling;
+  sampling.temperature = 1.0f;  // OpenAI's
+  defaults.apply(&sampling);
+  return sampling;
+}
+
+void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
+                   GenerationOptions& options) {
+  engine::SamplingParams& sampling = options.sampling;
+  sampling = sampling_without(defaults);
+  const auto read = [&](const char* name, double least, double most, float* value) {
+    if (const auto number = body.number(name, least, most)) *value = static_cast<float>(*number);
+  };
+  constexpr double kMostPenalty = 2;  // OpenAI's
+  read("temperature", 0, 100, &sampling.temperature);
+  read("top_p", 0, 1, &sampling.top_p);
+  if (sampling.top_p <= 0.0f) body.complain("top_p", "expected a number above 0");
+  read("min_p", 0, 1, &sampling.min_p);
+  read("presence_penalty", -kMostPenalty, kMostPenalty, &sampling.presence_penalty);
+  read("frequency_penalty", -kMostPenalty, kMostPenalty, &sampling.frequency_penalty);
+  read("repetition_penalty", 0, 100, &sampling.repetition_penalty);
+  if (sampling.repetition_penalty <= 0.0f) {
+    body.complain("repetition_penalty", "expected a number above 0");
+  }
+  options.bias = read_bias(body);
+  // −1, as other servers have it: all tokens.
+  if (const auto top_k = body.integer("top_k", -1, kMostTokens)) {
+    sampling.top_k = static_cast<int>(std::max<int64_t>(0, *top_k));
+  }
+  if (const auto seed = body.integer("seed", INT64_MIN, INT64_MAX)) {
+    options.has_seed = true;
+    sampling.seed = static_cast<uint64_t>(*seed);
+  }
+}
+
+void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& options) {
+  const auto most = body.integer(name, -1, kMostTokens);
+  if (!most) return;
+  options.max_tokens_name = name;
+  options.max_tokens.reset();
+  options.fills_context = *most == -1;
+  if (*most == 0 && !options.echo) {
+    body.complain(name, "expected 1 or more tokens, or -1 for all that the context has, found 0");
+  }
+  if (*most >= 0) options.max_tokens = static_cast<int>(*most);
+}
+
+bool read_speculates(BodyReader& body) {
+  const ordered_json& value = body.take("speculative");
+  if (value.is_null() || value == true || value == "on") return true;
+  if (value != false && value != "off") {
+    body.complain("speculative", "expected \"on\" or \"off\"");
+  }
+  return false;
+}
+
+// What a template is given anyway would be taken no notice of.
+ordered_json read_variables(BodyReader& body) {
+  ordered_json variables = body.take("chat_template_kwargs");
+  if (!variables.is_null() && !variables.is_object()) {
+    body.complain("chat_template_kwargs", "expected an object");
+  }
+  if (!variables.is_object()) return {};
+  if (variables.value("add_generation_prompt", ordered_json()) == true) {
+    variables.erase("add_generation_prompt");  // as it is without
+  }
+  for (const char* name : {"add_generation_prompt", "messages", "tools", "documents", "bos_token",
+                           "eos_token", "strftime_now"}) {
+    if (variables.contains(name)) {
+      body.complain(fmt::format("chat_template_kwargs.{}", name),
+                    "is the server's to set; leave it out");
+    }
+  }
+  return variables;
+}
+
+std::string read_effort(BodyReader& body, const std::string& param, const ordered_json& effort) {
+  constexpr const char* kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  if (effort.is_null()) return "";
+  if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) != std::end(kEfforts)) {
+    return effort;
+  }
+  body.complain(param, fmt::format("expected {}, found {}", fmt::join(kEfforts, ", "),
+                                   BodyReader::shown(effort)));
+  return "";
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/responses_fields.h"
+
+#include <fmt/format.h>
+
+namespace wideep::server {
+namespace {
+
+using enum FieldUse;
+
+constexpr RequestField field(std::string_view name, FieldUse use, std::string_view note = "") {
+  return {.name = name, .bodies = kResponsesBody, .use = use, .note = note};
+}
+
+constexpr RequestField kFields[] = {
+    field("model", kHonoured, "the name that `/v1/models` has"),
+    field("input", kHonoured,
+          "text, or a list of items: `message` with `input_text` and `output_text`, "
+          "`function_call`, `custom_tool_call`, their outputs, `reasoning`; an empty one with "
+          "`instructions`"),
+    field("instructions", kHonoured, "a system message before all others"),
+    field("previous_response_id", kHonoured, "of a stored response, whose conversation goes on"),
+    field("store", kHonoured, "default false: nothing is stored"),
+    field("stream", kHonoured),
+    field("stream_options", kHonoured, "`include_obfuscation` has no effect"),
+    field("max_output_tokens", kHonoured, "reasoning included; default: the rest of the context"),
+    field("temperature", kHonoured, "default: the model's, or 1; 0: the likeliest token"),
+    field("top_p", kHonoured, "above 0"),
+    field("top_logprobs", kHonoured, "up to 20; with `include`"),
+    field("include", kHonoured,
+          "`message.output_text.logprobs`; OpenAI's other names have no effect: reasoning comes as "
+          "text, and there are no other tools"),
+    field("tools", kHonoured, "`function`, `custom`, `namespace`; OpenAI's own are left out"),
+    field("tool_choice", kHonoured,
+          "`auto`, `none`, `required`, a function, a custom tool or `allowed_tools`"),
+    field("parallel_tool_calls", kHonoured, "false: the first call ends the answer"),
+    field("text", kHonoured,
+          "`format`: `text`, `json_object`, `json_schema`; `verbosity`: refused but `medium`"),
+    field("reasoning", kHonoured, "`effort`; `summary` has no effect: the reasoning itself comes"),
+    field("metadata", kHonoured, "up to 16 texts, which the reply repeats"),
+    field("user", kHonoured, "the reply repeats it"),
+    field("safety_identifier", kHonoured, "likewise"),
+    field("prompt_cache_key", kHonoured, "likewise; pages are shared by their tokens"),
+    field("top_k", kHonoured, "beyond OpenAI; −1 and 0: all tokens"),
+    field("min_p", kHonoured, "beyond OpenAI, as vLLM's"),
+    field("seed", kHonoured, "beyond OpenAI: the same tokens each time"),
+    field("presence_penalty", kHonoured, "beyond OpenAI; −2 to 2"),
+    field("frequency_penalty", kHonoured, "beyond OpenAI; −2 to 2"),
+    field("repetition_penalty", kHonoured, "beyond OpenAI, as vLLM's; above 0"),
+    field("logit_bias", kHonoured, "beyond OpenAI; up to 512 tokens, −100 to 100"),
+    field("ignore_eos", kHonoured, "beyond OpenAI: go on after an end token"),
+    field("speculative", kHonoured, "beyond OpenAI; `\"off\"`: without drafts"),
+    field("include_reasoning", kHonoured, "beyond OpenAI; false: it is left out"),
+    field("chat_template", kHonoured, "beyond OpenAI: the name of one of the model's"),
+    field("chat_template_kwargs", kHonoured, "beyond OpenAI: variables of the template"),
+    field("background", kOneValue, "but false"),
+    field("truncation", kOneValue, "but `\"disabled\"`"),
+    field("client_metadata", kWithoutEffect),
+    field("service_tier", kWithoutEffect),
+    field("max_tool_calls", kWithoutEffect, "of tools that the server would run; it runs none"),
+    field("prompt_cache_retention", kWithoutEffect),
+    field("prompt_cache_options", kWithoutEffect),
+    field("conversation", kRefused, "see `previous_response_id`"),
+    field("prompt", kRefused),
+    field("moderation", kRefused),
+    field("context_management", kRefused),
+    field("background_options", kRefused),
+    field("access_programs", kRefused),
+    field("image", kRefused),
+};
+
+}  // namespace
+
+std::span<const RequestField> responses_fields() { return kFields; }
+
+std::string responses_fields_markdown() {
+  std::string table = "| field of a response | | |\n|---|---|---|\n";
+  for (const RequestField& each : kFields) {
+    table += fmt::format("| `{}` | {} | {} |\n", each.name, text_of(each.use), each.note);
+  }
+  return table;
+}
+
+}  // namespace wideep::server
