@@ -26,17 +26,34 @@ void BodyReader::read(std::string_view text) {
   body_ = std::move(*parsed);
 }
 
+bool BodyReader::knows(std::string_view name) const {
+  return find_request_field(name, kind_) != nullptr;
+}
+
+const FieldValue& BodyReader::allowed(const char* name, FieldValue::Type type) const {
+  const RequestField* field = find_request_field(name, kind_);
+  WIDEEP_CHECK(field != nullptr);
+  WIDEEP_CHECK(field->value.type == type || field->value.type == FieldValue::kOther);
+  return field->value;
+}
+
 const ordered_json& BodyReader::take(const char* name) {
-  WIDEEP_CHECK(find_request_field(name, kind_) != nullptr);
+  WIDEEP_CHECK(knows(name));
   taken_.push_back(name);
   return member_of(body_, name);
 }
 
 bool BodyReader::flag(const char* name, bool by_default) {
+  allowed(name, FieldValue::kFlag);
   const ordered_json& value = take(name);
   if (value.is_boolean()) return value.get<bool>();
   if (!value.is_null()) complain(name, "expected true or false");
   return by_default;
+}
+
+std::optional<int64_t> BodyReader::integer(const char* name) {
+  const FieldValue& value = allowed(name, FieldValue::kInteger);
+  return integer(name, value.least, value.most);
 }
 
 std::optional<int64_t> BodyReader::integer(const char* name, int64_t least, int64_t most) {
@@ -51,18 +68,41 @@ std::optional<int64_t> BodyReader::integer(const char* name, int64_t least, int6
   return {};
 }
 
-std::optional<double> BodyReader::number(const char* name, double least, double most) {
+std::optional<double> BodyReader::number(const char* name) {
+  const FieldValue& range = allowed(name, FieldValue::kNumber);
+  const auto least = static_cast<double>(range.least), most = static_cast<double>(range.most);
   const ordered_json& value = take(name);
   if (value.is_null()) return {};
-  if (value.is_number() && value.get<double>() >= least && value.get<double>() <= most) {
-    return value.get<double>();
+  if (!value.is_number() || value.get<double>() < least || value.get<double>() > most) {
+    complain(name,
+             fmt::format("expected a number from {} to {}, found {}", least, most, shown(value)));
+    return {};
   }
-  complain(name,
-           fmt::format("expected a number from {} to {}, found {}", least, most, shown(value)));
+  // As the engine has it: what is the least there is not above it.
+  if (range.excludes_least && value.get<float>() <= static_cast<float>(least)) {
+    complain(name, fmt::format("expected a number above {}", least));
+    return {};
+  }
+  return value.get<double>();
+}
+
+std::vector<std::string> BodyReader::texts(const char* name, const TextLimits& limits) {
+  const ordered_json& list = take(name);
+  if (list.is_null()) return {};
+  const auto is_right = [&](const ordered_json& each) {
+    return each.is_string() && !each.get_ref<const std::string&>().empty() &&
+           each.get_ref<const std::string&>().size() <= limits.most_bytes;
+  };
+  if (list.is_array() && list.size() <= limits.most && std::ranges::all_of(list, is_right)) {
+    return list.get<std::vector<std::string>>();
+  }
+  complain(name, fmt::format("expected a list of at most {} texts of 1 to {} bytes, found {}",
+                             limits.most, limits.most_bytes, shown(list)));
   return {};
 }
 
 std::string BodyReader::string(const char* name) {
+  allowed(name, FieldValue::kText);
   const ordered_json& value = take(name);
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_null()) complain(name, fmt::format("expected a string, found {}", shown(value)));

@@ -35,17 +35,29 @@ class BodyReader {
 
   // The value of a field, or null if it is absent. REQUIRES: the table has it for this body.
   const nlohmann::ordered_json& take(const char* name);
-  // Null is "absent". A value that is none of these is a complaint, and then absent.
+  // Null is "absent". A value that is none of these, or that the table does not allow, is a
+  // complaint, and then absent. REQUIRES: the table has the field with that type; flags and texts
+  // may be kOther there.
   bool flag(const char* name, bool by_default = false);
-  std::optional<int64_t> integer(const char* name, int64_t least, int64_t most);
-  std::optional<double> number(const char* name, double least, double most);
+  std::optional<int64_t> integer(const char* name);
+  std::optional<double> number(const char* name);
   std::string string(const char* name);  // "": absent
+  // Where the type depends on the body, so that the table does not have the range.
+  std::optional<int64_t> integer(const char* name, int64_t least, int64_t most);
+  // A list of texts that are not empty.
+  struct TextLimits {
+    size_t most = 0;        // texts
+    size_t most_bytes = 0;  // of each
+  };
+  std::vector<std::string> texts(const char* name, const TextLimits& limits);
   // Where only one value, or none, changes nothing.
   void only(const char* name, const nlohmann::ordered_json& harmless, const char* what);
 
   // "<param>: <what>", unless there was a complaint before.
   void complain(const std::string& param, const std::string& what);
   bool is_valid() const { return !error_; }
+  // Whether the table has the field for this body.
+  bool knows(std::string_view name) const;
   // Members of an object in the body that `fields` does not have are complaints, with their path,
   // unless they are null. place: of the object. Returns whether there are none.
   bool check_members(const std::string& place, const nlohmann::ordered_json& object,
@@ -64,6 +76,7 @@ class BodyReader {
 
  private:
   void read(std::string_view text);
+  const FieldValue& allowed(const char* name, FieldValue::Type type) const;
 
   Bodies kind_;
   nlohmann::ordered_json body_ = nlohmann::ordered_json::object();

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 namespace wideep::server {
 namespace {
@@ -48,35 +49,35 @@ engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults) {
 
 void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
                    GenerationOptions& options) {
-  engine::SamplingParams& sampling = options.sampling;
-  sampling = sampling_without(defaults);
-  const auto read = [&](const char* name, double least, double most, float* value) {
-    if (const auto number = body.number(name, least, most)) *value = static_cast<float>(*number);
+  using engine::SamplingParams;
+  constexpr std::pair<const char*, float SamplingParams::*> kNumbers[] = {
+      {"temperature", &SamplingParams::temperature},
+      {"top_p", &SamplingParams::top_p},
+      {"min_p", &SamplingParams::min_p},
+      {"presence_penalty", &SamplingParams::presence_penalty},
+      {"frequency_penalty", &SamplingParams::frequency_penalty},
+      {"repetition_penalty", &SamplingParams::repetition_penalty},
   };
-  constexpr double kMostPenalty = 2;  // OpenAI's
-  read("temperature", 0, 100, &sampling.temperature);
-  read("top_p", 0, 1, &sampling.top_p);
-  if (sampling.top_p <= 0.0f) body.complain("top_p", "expected a number above 0");
-  read("min_p", 0, 1, &sampling.min_p);
-  read("presence_penalty", -kMostPenalty, kMostPenalty, &sampling.presence_penalty);
-  read("frequency_penalty", -kMostPenalty, kMostPenalty, &sampling.frequency_penalty);
-  read("repetition_penalty", 0, 100, &sampling.repetition_penalty);
-  if (sampling.repetition_penalty <= 0.0f) {
-    body.complain("repetition_penalty", "expected a number above 0");
+  SamplingParams& sampling = options.sampling;
+  sampling = sampling_without(defaults);
+  for (const auto& [name, value] : kNumbers) {
+    if (!body.knows(name)) continue;
+    if (const auto number = body.number(name)) sampling.*value = static_cast<float>(*number);
   }
-  options.bias = read_bias(body);
+  if (body.knows("logit_bias")) options.bias = read_bias(body);
   // −1, as other servers have it: all tokens.
-  if (const auto top_k = body.integer("top_k", -1, kMostTokens)) {
+  if (const auto top_k = body.integer("top_k")) {
     sampling.top_k = static_cast<int>(std::max<int64_t>(0, *top_k));
   }
-  if (const auto seed = body.integer("seed", INT64_MIN, INT64_MAX)) {
+  if (!body.knows("seed")) return;
+  if (const auto seed = body.integer("seed")) {
     options.has_seed = true;
     sampling.seed = static_cast<uint64_t>(*seed);
   }
 }
 
 void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& options) {
-  const auto most = body.integer(name, -1, kMostTokens);
+  const auto most = body.integer(name);
   if (!most) return;
   options.max_tokens_name = name;
   options.max_tokens.reset();

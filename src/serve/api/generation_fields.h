@@ -12,16 +12,16 @@
 
 namespace wideep::server {
 
-inline constexpr int kMostTokens = 1 << 24;
+// Texts that end an answer, and the size of each.
+inline constexpr size_t kMostStops = 16, kMostStopBytes = 1024;
 // Of one reply, counting likely tokens, too. Each takes some 80 bytes of it, so that a reply is
 // well below what all may have unread (HttpOptions), and many times that while it is put together.
 inline constexpr int64_t kMostLogprobsOfReply = 1 << 19;
-inline constexpr int kMostTopLogprobs = 20;  // OpenAI's, but for completions
 
 // What a body does not say: temperature 1, all tokens, or as the model's files have it.
 engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults);
 
-// temperature, top_p, top_k, min_p, seed, the penalties, logit_bias.
+// temperature, top_p, top_k, min_p, seed, the penalties, logit_bias: those that the body may have.
 void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
                    GenerationOptions& options);
 

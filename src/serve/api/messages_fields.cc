@@ -11,17 +11,19 @@ using enum FieldUse;
 constexpr Bodies kBoth = kMessagesBody | kCountTokensBody;
 
 constexpr RequestField kFields[] = {
-    {"model", kBoth, kHonoured, "the name that `/v1/models` has"},
+    {"model", kBoth, kHonoured, "the name that `/v1/models` has", kAnyText},
     {"messages", kBoth, kHonoured,
      "blocks `text`, `tool_use`, `tool_result`, `thinking`; an assistant's at the end is "
      "continued"},
     {"system", kBoth, kHonoured, "text, or blocks of type `text`"},
-    {"max_tokens", kMessagesBody, kHonoured, "required; the context may end before"},
+    {"max_tokens", kMessagesBody, kHonoured, "required; the context may end before",
+     integers(1, kMostTokens)},
     {"stop_sequences", kMessagesBody, kHonoured, "up to 16 of up to 1024 bytes; in text only"},
-    {"stream", kMessagesBody, kHonoured, ""},
-    {"temperature", kMessagesBody, kHonoured, "default: the model's, or 1; 0: the likeliest token"},
-    {"top_p", kMessagesBody, kHonoured, "above 0"},
-    {"top_k", kMessagesBody, kHonoured, "0: all tokens"},
+    {"stream", kMessagesBody, kHonoured, "", kAnyFlag},
+    {"temperature", kMessagesBody, kHonoured, "default: the model's, or 1; 0: the likeliest token",
+     numbers(0, 100)},
+    {"top_p", kMessagesBody, kHonoured, "above 0", numbers_above(0, 1)},
+    {"top_k", kMessagesBody, kHonoured, "0: all tokens", integers(0, kMostTokens)},
     {"tools", kBoth, kHonoured, "without `type`, or of type `custom`"},
     {"tool_choice", kBoth, kHonoured,
      "`auto`, `any`, `tool`, `none`; with `disable_parallel_tool_use` the first call ends the "
@@ -32,7 +34,8 @@ constexpr RequestField kFields[] = {
     {"output_config", kBoth, kHonoured,
      "`effort`: the template's `reasoning_effort`; `format` of type `json_schema`"},
     {"output_format", kBoth, kHonoured, "older name of `output_config.format`"},
-    {"chat_template", kBoth, kHonoured, "beyond Anthropic: the name of one of the model's"},
+    {"chat_template", kBoth, kHonoured, "beyond Anthropic: the name of one of the model's",
+     kAnyText},
     {"chat_template_kwargs", kBoth, kHonoured, "beyond Anthropic: variables of the template"},
     {"mcp_servers", kBoth, kOneValue, "but an empty list"},
     {"cache_control", kBoth, kWithoutEffect,

@@ -17,48 +17,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMostStops = 16;
-constexpr size_t kMostStopBytes = 1024;  // of each
-
 // ---- how tokens are drawn ----
-
-std::vector<std::string> read_stops(BodyReader& body) {
-  const ordered_json& value = body.take("stop_sequences");
-  if (value.is_null()) return {};
-  const auto is_stop = [](const ordered_json& each) {
-    return each.is_string() && !each.get_ref<const std::string&>().empty() &&
-           each.get_ref<const std::string&>().size() <= kMostStopBytes;
-  };
-  if (value.is_array() && value.size() <= kMostStops && std::ranges::all_of(value, is_stop)) {
-    return value.get<std::vector<std::string>>();
-  }
-  body.complain("stop_sequences",
-                fmt::format("expected a list of at most {} texts of 1 to {} bytes, found {}",
-                            kMostStops, kMostStopBytes, BodyReader::shown(value)));
-  return {};
-}
 
 void read_options(BodyReader& body, const run::SamplingDefaults& defaults,
                   GenerationOptions& options) {
   if (body.take("max_tokens").is_null()) {
     body.complain("max_tokens", "expected how many tokens may be generated, found nothing");
   }
-  if (const auto most = body.integer("max_tokens", 1, kMostTokens)) {
+  if (const auto most = body.integer("max_tokens")) {
     options.max_tokens = static_cast<int>(*most);
   }
   options.stream = body.flag("stream");
-  options.stop = read_stops(body);
-  engine::SamplingParams& sampling = options.sampling;
-  sampling = sampling_without(defaults);
-  const auto read = [&](const char* name, double most, float* value) {
-    if (const auto number = body.number(name, 0, most)) *value = static_cast<float>(*number);
-  };
-  read("temperature", 100, &sampling.temperature);
-  read("top_p", 1, &sampling.top_p);
-  if (sampling.top_p <= 0) body.complain("top_p", "expected a number above 0");
-  if (const auto top_k = body.integer("top_k", 0, kMostTokens)) {
-    sampling.top_k = static_cast<int>(*top_k);
-  }
+  options.stop = body.texts("stop_sequences", {.most = kMostStops, .most_bytes = kMostStopBytes});
+  read_sampling(body, defaults, options);
 }
 
 // ---- tools ----

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <limits>
 
 #include "api/body_reader.h"
 #include "api/generation_fields.h"
@@ -21,11 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kMostAnswers = 128;  // n, and prompts of one request
-constexpr size_t kMostStops = 16;
 constexpr int kMostLogprobs = 5;  // of a completion
-
-constexpr size_t kMostStopBytes = 1024;  // of each
 
 constexpr size_t kMostChoices = 10'000;
 
@@ -78,7 +73,7 @@ bool read_include_usage(BodyReader& body, bool stream, bool* is_continuous) {
 
 std::optional<int> read_experts_start(BodyReader& body, bool stream) {
   constexpr const char* kName = "routed_experts_prompt_start";
-  const auto start = body.integer(kName, 0, std::numeric_limits<int>::max());
+  const auto start = body.integer(kName);
   if (!start) return {};
   if (stream) {
     body.complain(kName, "a stream has no routed experts: expected stream: false, or leave it out");
@@ -230,7 +225,7 @@ GenerationOptions read_options(BodyReader& body, const run::SamplingDefaults& de
   options.model = body.string("model");
   read_sampling(body, defaults, options);
   read_max_tokens(body, "max_tokens", options);
-  options.n = static_cast<int>(body.integer("n", 1, kMostAnswers).value_or(1));
+  options.n = static_cast<int>(body.integer("n").value_or(1));
   options.stream = body.flag("stream");
   options.include_usage = read_include_usage(body, options.stream, &options.continuous_usage);
   options.ignore_eos = body.flag("ignore_eos");
@@ -538,7 +533,7 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text,
   request.chat_template = body.string("chat_template");
   read_max_tokens(body, "max_completion_tokens", request.options);
   request.options.logprobs = body.flag("logprobs");
-  if (const auto count = body.integer("top_logprobs", 0, kMostTopLogprobs)) {
+  if (const auto count = body.integer("top_logprobs")) {
     request.options.sampling.top_log_probabilities = static_cast<int>(*count);
     if (*count > 0 && !request.options.logprobs) {
       body.complain("top_logprobs", "expected logprobs: true beside it");
@@ -582,14 +577,12 @@ Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view text) {
 }
 
 Parsed<ScaleRequest> parse_scale_request(std::string_view text) {
-  constexpr int64_t kMostRanks = 1024, kMostSeconds = 24 * 3600;
   BodyReader body(kScaleBody, text);
   ScaleRequest request;
-  const auto num_ranks = body.integer("new_data_parallel_size", 1, kMostRanks);
+  const auto num_ranks = body.integer("new_data_parallel_size");
   if (!num_ranks) body.complain("new_data_parallel_size", "expected the number of ranks");
   request.num_ranks = num_ranks.value_or(0);
-  request.timeout_seconds =
-      body.integer("drain_timeout", 1, kMostSeconds).value_or(request.timeout_seconds);
+  request.timeout_seconds = body.integer("drain_timeout").value_or(request.timeout_seconds);
   return finish(body, request);
 }
 

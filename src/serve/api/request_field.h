@@ -24,11 +24,37 @@ enum class FieldUse : uint8_t {
   kRefused,        // unless it is null: it would change the answer
 };
 
+// Which values a field may have. A reader of requests does not say it again (BodyReader).
+struct FieldValue {
+  enum Type : uint8_t { kOther, kFlag, kText, kInteger, kNumber };
+  Type type = kOther;           // kOther: whoever takes it knows what it is made of
+  int64_t least = 0, most = 0;  // of kInteger and kNumber
+  bool excludes_least = false;
+};
+inline constexpr FieldValue kAnyFlag{.type = FieldValue::kFlag};
+inline constexpr FieldValue kAnyText{.type = FieldValue::kText};
+constexpr FieldValue integers(int64_t least, int64_t most) {
+  return {.type = FieldValue::kInteger, .least = least, .most = most};
+}
+constexpr FieldValue numbers(int64_t least, int64_t most) {
+  return {.type = FieldValue::kNumber, .least = least, .most = most};
+}
+constexpr FieldValue numbers_above(int64_t least, int64_t most) {
+  return {.type = FieldValue::kNumber, .least = least, .most = most, .excludes_least = true};
+}
+
+// Ranges that several bodies share.
+inline constexpr int kMostTokens = 1 << 24;
+inline constexpr int kMostTopLogprobs = 20;  // OpenAI's, but for completions
+inline constexpr int kMostPenalty = 2;       // OpenAI's
+inline constexpr int kMostAnswers = 128;     // n, and prompts of one request
+
 struct RequestField {
   std::string_view name;
   Bodies bodies = 0;
   FieldUse use = FieldUse::kHonoured;
   std::string_view note;  // what of it, as Markdown
+  FieldValue value = {};
 };
 
 // What a table for people says about the use.

@@ -251,7 +251,7 @@ void read_reasoning(BodyReader& body, ResponsesRequest& request) {
 void read_limit(BodyReader& body, ResponsesRequest& request) {
   GenerationOptions& options = request.chat.options;
   options.max_tokens_name = "max_output_tokens";
-  const auto most = body.integer(options.max_tokens_name, 1, kMostTokens);
+  const auto most = body.integer(options.max_tokens_name);
   if (most) options.max_tokens = static_cast<int>(*most);
   request.repeated[options.max_tokens_name] = most ? ordered_json(*most) : ordered_json();
 }
@@ -268,7 +268,7 @@ void read_logprobs(BodyReader& body, ResponsesRequest& request) {
     }
     options.logprobs |= include[i] == kLogprobs;
   }
-  const auto count = body.integer("top_logprobs", 0, kMostTopLogprobs).value_or(0);
+  const auto count = body.integer("top_logprobs").value_or(0);
   if (count > 0 && !options.logprobs) {
     body.complain("top_logprobs", fmt::format("expected include: [\"{}\"] beside it", kLogprobs));
   }

@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMostStops = 128, kMostWords = 1024;
-constexpr size_t kMostWordBytes = 256;
+constexpr size_t kMostStopTokens = 128;
+constexpr BodyReader::TextLimits kWords{.most = 1024, .most_bytes = 256};
 
 std::vector<int32_t> read_ids(BodyReader& body, const char* name, size_t most) {
   const ordered_json& list = body.take(name);
@@ -29,22 +29,6 @@ std::vector<int32_t> read_ids(BodyReader& body, const char* name, size_t most) {
   }
   for (const ordered_json& each : list) ids.push_back(each.get<int32_t>());
   return ids;
-}
-
-std::vector<std::string> read_words(BodyReader& body) {
-  constexpr const char* kName = "bad_words";
-  const ordered_json& list = body.take(kName);
-  if (list.is_null()) return {};
-  const auto is_word = [](const ordered_json& each) {
-    return each.is_string() && !each.get_ref<const std::string&>().empty() &&
-           each.get_ref<const std::string&>().size() <= kMostWordBytes;
-  };
-  if (list.is_array() && list.size() <= kMostWords && std::ranges::all_of(list, is_word)) {
-    return list.get<std::vector<std::string>>();
-  }
-  body.complain(kName, fmt::format("expected a list of at most {} texts of 1 to {} bytes, found {}",
-                                   kMostWords, kMostWordBytes, BodyReader::shown(list)));
-  return {};
 }
 
 // As many tokens as the vocabulary has may be allowed; a list may repeat them a million times.
@@ -64,7 +48,7 @@ void read_allowed(BodyReader& body, GenerationOptions& options) {
 
 void read_prompt_logprobs(BodyReader& body, GenerationOptions& options) {
   constexpr const char* kName = "prompt_logprobs";
-  const auto count = body.integer(kName, 0, kMostTopLogprobs);
+  const auto count = body.integer(kName);
   if (!count) return;
   options.prompt_logprobs = static_cast<int>(*count);
   if (options.stream) {
@@ -79,15 +63,15 @@ void read_prompt_logprobs(BodyReader& body, GenerationOptions& options) {
 
 void read_token_fields(BodyReader& body, GenerationOptions& options) {
   constexpr const char* kLeast = "min_tokens";
-  options.rules.min_tokens = static_cast<int>(body.integer(kLeast, 0, kMostTokens).value_or(0));
+  options.rules.min_tokens = static_cast<int>(body.integer(kLeast).value_or(0));
   if (options.max_tokens && options.rules.min_tokens > *options.max_tokens) {
     body.complain(kLeast,
                   fmt::format("expected at most {}, as {} has it, found {}", *options.max_tokens,
                               options.max_tokens_name, options.rules.min_tokens));
   }
-  options.rules.stop_tokens = read_ids(body, "stop_token_ids", kMostStops);
+  options.rules.stop_tokens = read_ids(body, "stop_token_ids", kMostStopTokens);
   read_allowed(body, options);
-  options.bad_words = read_words(body);
+  options.bad_words = body.texts("bad_words", kWords);
   options.includes_stop = body.flag("include_stop_str_in_output");
   options.skips_special_tokens = body.flag("skip_special_tokens", true);
   options.returns_token_ids = body.flag("return_token_ids");
