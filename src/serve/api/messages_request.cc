@@ -9,6 +9,7 @@
 #include "api/body_reader.h"
 #include "api/generation_fields.h"
 #include "api/token_fields.h"
+#include "api/tool_choice.h"
 #include "api/turn_messages.h"
 #include "formats/json_text.h"
 
@@ -62,10 +63,13 @@ ordered_json read_tool(BodyReader& body, size_t index, const ordered_json& tool)
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 
-bool has_tool(const ordered_json& tools, const ordered_json& name) {
-  return std::ranges::any_of(tools, [&](const ordered_json& tool) {
-    return member_of(member_of(tool, "function"), "name") == name;
-  });
+FoundChoice find_choice(const ordered_json& choice, const ordered_json& tools) {
+  const ordered_json& type = member_of(choice, "type");
+  if (type == "none") return {.kind = FoundChoice::kNone};
+  if (type == "any") return {.kind = FoundChoice::kRequired};
+  if (type != "tool") return {};
+  const ordered_json& name = member_of(choice, "name");
+  return {.kind = FoundChoice::kTool, .function = offered_function(tools, name), .name = name};
 }
 
 void read_tool_choice(BodyReader& body, ChatRequest& request) {
@@ -83,23 +87,8 @@ void read_tool_choice(BodyReader& body, ChatRequest& request) {
     body.complain("tool_choice.disable_parallel_tool_use", "expected true or false");
   }
   request.parallel_tool_calls = one != true;
-  if (type == "none") {
-    request.tool_choice = ToolChoice::kNone;
-    request.tools = nullptr;
-  }
-  if (type == "auto" || type == "none") return;
-  if (request.tools.is_null()) {
-    return body.complain("tool_choice.type", "expected tools beside it, or \"none\" or \"auto\"");
-  }
-  request.tool_choice = ToolChoice::kRequired;
-  if (type == "any") return;
-  const ordered_json& name = member_of(choice, "name");
-  if (!name.is_string() || !has_tool(request.tools, name)) {
-    return body.complain("tool_choice.name",
-                         "expected the name of one of the tools, found " + BodyReader::shown(name));
-  }
-  request.tool_choice = ToolChoice::kNamed;
-  request.named_tool = name;
+  choose_tools(body, find_choice(choice, request.tools),
+               {.choice = "tool_choice.type", .name = "tool_choice.name"}, request);
 }
 
 void read_tools(BodyReader& body, ChatRequest& request) {

@@ -12,6 +12,7 @@
 #include "api/generation_fields.h"
 #include "api/request_fields.h"
 #include "api/token_fields.h"
+#include "api/tool_choice.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
 
@@ -415,32 +416,26 @@ void check_tool(BodyReader& body, size_t index, const ordered_json& tool) {
 }
 
 // "none", "auto", "required", or {"type": "function", "function": {"name": …}}.
+FoundChoice find_choice(const ordered_json& choice, const ordered_json& tools) {
+  if (choice.is_null() || choice == "auto") return {};
+  if (choice == "none") return {.kind = FoundChoice::kNone};
+  if (choice == "required") return {.kind = FoundChoice::kRequired};
+  const ordered_json& name = member_of(member_of(choice, "function"), "name");
+  if (member_of(choice, "type") != "function" || !name.is_string()) {
+    return {.kind = FoundChoice::kOther};
+  }
+  return {.kind = FoundChoice::kTool, .function = offered_function(tools, name), .name = name};
+}
+
 void read_tool_choice(BodyReader& body, ChatRequest& request) {
   const ordered_json& choice = body.take("tool_choice");
-  const auto is_called = [&](const ordered_json& name) {
-    return std::any_of(request.tools.begin(), request.tools.end(), [&](const ordered_json& tool) {
-      return member_of(tool["function"], "name") == name;
-    });
-  };
-  if (choice.is_null() || choice == "auto") return;
-  if (choice == "none") {
-    request.tool_choice = ToolChoice::kNone;
-    request.tools = nullptr;
-  } else if (request.tools.is_null()) {
-    body.complain("tool_choice", "expected tools beside it, or \"none\" or \"auto\"");
-  } else if (choice == "required") {
-    request.tool_choice = ToolChoice::kRequired;
-  } else if (const ordered_json& name = member_of(member_of(choice, "function"), "name");
-             member_of(choice, "type") == "function" && name.is_string()) {
-    if (!is_called(name)) {
-      return body.complain(
-          "tool_choice", "expected the name of one of the tools, found " + BodyReader::shown(name));
-    }
+  const FoundChoice found = find_choice(choice, request.tools);
+  const ChoicePlaces places{.choice = "tool_choice", .name = "tool_choice"};
+  if (!choose_tools(body, found, places, request)) return;
+  if (found.kind == FoundChoice::kTool) {
     body.check_members("tool_choice", choice, kChatChoice);
     body.check_members("tool_choice.function", member_of(choice, "function"), kChatChoiceFunction);
-    request.tool_choice = ToolChoice::kNamed;
-    request.named_tool = name;
-  } else {
+  } else if (found.kind == FoundChoice::kOther) {
     body.complain("tool_choice",
                   "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", "
                   "\"function\": {\"name\": …}}, found " +

@@ -12,6 +12,7 @@
 #include "api/body_reader.h"
 #include "api/generation_fields.h"
 #include "api/responses_items.h"
+#include "api/tool_choice.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
 
@@ -61,31 +62,28 @@ class ToolChooser {
       : body_(body), tools_(request.tools), chat_(request.chat) {}
 
   void choose(const ordered_json& choice) {
-    if (choice.is_null() || choice == "auto") return;
-    if (choice == "none") {
-      chat_.tool_choice = ToolChoice::kNone;
-      chat_.tools = nullptr;
-      return;
-    }
-    if (chat_.tools.is_null()) {
-      return body_.complain("tool_choice", "expected tools beside it, or \"none\" or \"auto\"");
-    }
-    if (choice == "required") {
-      chat_.tool_choice = ToolChoice::kRequired;
-    } else if (is_tool(choice)) {
-      choose_tool(choice);
-    } else if (member_of(choice, "type") == "allowed_tools") {
-      choose_some(choice);
-    } else {
-      body_.complain("tool_choice",
-                     "expected \"none\", \"auto\", \"required\", {\"type\": \"function\", "
-                     "\"name\": …}, {\"type\": \"custom\", \"name\": …} or {\"type\": "
-                     "\"allowed_tools\", …}, found " +
-                         BodyReader::shown(choice));
-    }
+    const FoundChoice found = find(choice);
+    if (!choose_tools(body_, found, {}, chat_)) return;
+    if (found.kind == FoundChoice::kTool) body_.check_members("tool_choice", choice, kItemChoice);
+    if (found.kind != FoundChoice::kOther) return;
+    if (member_of(choice, "type") == "allowed_tools") return choose_some(choice);
+    body_.complain("tool_choice",
+                   "expected \"none\", \"auto\", \"required\", {\"type\": \"function\", "
+                   "\"name\": …}, {\"type\": \"custom\", \"name\": …} or {\"type\": "
+                   "\"allowed_tools\", …}, found " +
+                       BodyReader::shown(choice));
   }
 
  private:
+  FoundChoice find(const ordered_json& choice) const {
+    if (choice.is_null() || choice == "auto") return {};
+    if (choice == "none") return {.kind = FoundChoice::kNone};
+    if (choice == "required") return {.kind = FoundChoice::kRequired};
+    if (!is_tool(choice)) return {.kind = FoundChoice::kOther};
+    return {.kind = FoundChoice::kTool,
+            .function = function_of(choice),
+            .name = member_of(choice, "name")};
+  }
   static bool is_tool(const ordered_json& choice) {
     const ordered_json& type = member_of(choice, "type");
     return type == "function" || type == "custom";
@@ -96,18 +94,6 @@ class ToolChooser {
     const ordered_json& name = member_of(choice, "name");
     if (!is_tool(choice) || !name.is_string()) return "";
     return tools_.function_of(name.get_ref<const std::string&>(), choice["type"] == "custom");
-  }
-
-  void choose_tool(const ordered_json& choice) {
-    const ordered_json& name = member_of(choice, "name");
-    const std::string function = function_of(choice);
-    if (function.empty()) {
-      return body_.complain("tool_choice.name", "expected the name of one of the tools, found " +
-                                                    BodyReader::shown(name));
-    }
-    if (!body_.check_members("tool_choice", choice, kItemChoice)) return;
-    chat_.tool_choice = ToolChoice::kNamed;
-    chat_.named_tool = function;
   }
 
   // The others are not offered.
