@@ -5,8 +5,19 @@
 
 namespace wideep::server {
 
+const ErrorStyle kOpenAiErrors{
+    .status = [](const ApiError& error) { return error.status; },
+    .body = [](const ApiError& error, std::string_view) { return error.json(); }};
+
+const ErrorStyle kAnthropicErrors{
+    .names_requests = true, .status = messages_status, .body = messages_error};
+
+const ErrorStyle& errors_for(const RequestHead& head) {
+  return is_anthropic(head) ? kAnthropicErrors : kOpenAiErrors;
+}
+
 std::string error_form(const RequestHead& head, const ApiError& error) {
-  return is_anthropic(head) ? messages_error(error, "") : error.json();
+  return errors_for(head).body(error, "");
 }
 
 }  // namespace wideep::server

@@ -1,20 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The form of an error, by the API that a client speaks: Anthropic's clients read another one than
-// OpenAI's. For all whom the HTTP server refuses before an endpoint sees them (HttpOptions), and
-// for the router of replicas.
+// OpenAI's.
 //
-// Thread safety: a pure function.
+// Thread safety: immutable; pure functions.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "http/api_error.h"
 #include "http/http_request_reader.h"
 
 namespace wideep::server {
 
-// An ErrorForm. The API shows in the path, and where several have it, in a header.
+struct ErrorStyle {
+  bool names_requests = false;  // replies have the header request-id
+  int (*status)(const ApiError& error);
+  // The body. request_id: "": none, or not known.
+  std::string (*body)(const ApiError& error, std::string_view request_id);
+};
+
+extern const ErrorStyle kOpenAiErrors, kAnthropicErrors;
+
+// That of the API that the request is for: it shows in the path, and where several have the path,
+// in a header.
+const ErrorStyle& errors_for(const RequestHead& head);
+
+// The ErrorForm for an HTTP server (HttpOptions): of a request that no endpoint has seen.
 std::string error_form(const RequestHead& head, const ApiError& error);
 
 }  // namespace wideep::server

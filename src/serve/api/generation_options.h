@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "api/reply_writer.h"
 #include "engine/request.h"
 #include "grammar/output_format.h"
 
 namespace wideep::server {
 
 struct AnswerPlan;
+struct ResponsePlan;
 
 struct GenerationOptions {
   std::string model;
@@ -50,7 +50,7 @@ struct GenerationOptions {
   std::shared_ptr<const AnswerPlan> answer;      // of a chat, once its template is known; else null
   std::optional<grammar::OutputFormat> format;   // of the answer
   engine::SharedGrammar grammar = nullptr;       // the same, compiled (server/preparation.h)
-  MakeReplyWriter make_writer = nullptr;         // of the reply; null: OpenAiReply
+  std::shared_ptr<const ResponsePlan> response;  // of OpenAI's responses; else null
   // For another process (Generation::begun), until it is in the journal.
   std::string kept = {};
   size_t held_bytes = 0;  // of this and all else that the request holds until its answers end

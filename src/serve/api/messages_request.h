@@ -20,7 +20,9 @@
 
 #include <string_view>
 
-#include "api/openai_request.h"
+#include "api/parsed.h"
+#include "api/text_request.h"
+#include "run/sampling_defaults.h"
 
 namespace wideep::server {
 

@@ -7,15 +7,12 @@
 #pragma once
 
 #include <cstdint>
-#include <ctime>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
+#include "api/parsed.h"
 #include "api/text_request.h"
-#include "http/api_error.h"
 #include "run/sampling_defaults.h"
 
 namespace wideep::server {
@@ -41,8 +38,6 @@ struct ScaleRequest {
 
 // The request, or why it is refused: status 400. defaults: what is not said of how tokens are
 // drawn.
-template <typename Request>
-using Parsed = std::variant<Request, ApiError>;
 Parsed<CompletionRequest> parse_completion_request(std::string_view body,
                                                    const run::SamplingDefaults& defaults = {});
 Parsed<ChatRequest> parse_chat_request(std::string_view body,

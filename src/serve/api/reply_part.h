@@ -21,10 +21,8 @@ namespace wideep::server {
 // In bytes: models choose ids of calls themselves, of the function's name for example.
 inline constexpr size_t kMostCallId = 256;
 
-// Which of the endpoints a reply is for.
+// Which of the APIs a reply is for (api.h).
 enum class Api { kCompletion, kChat, kResponses, kMessages };
-
-const char* path_of(Api api);
 
 // The fields that all chunks of a reply have in common.
 struct ReplyHead {

@@ -11,8 +11,6 @@
 // Not thread safe; one per request.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,7 +40,5 @@ class ReplyWriter {
   virtual std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) = 0;
   virtual std::string error(const ApiError& error) { return error.json(); }
 };
-
-using MakeReplyWriter = std::function<std::unique_ptr<ReplyWriter>(const ReplyHead& head)>;
 
 }  // namespace wideep::server

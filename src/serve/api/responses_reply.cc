@@ -249,17 +249,6 @@ ordered_json ResponsesWriter::response(const char* status) const {
 }
 
 // The lists are joined as texts: to read them again would take long.
-std::string ResponsePlan::conversation() const {
-  constexpr std::string_view kNone = "[]";
-  if (previous == nullptr || previous->conversation == kNone) return items;
-  if (items == kNone) return previous->conversation;
-  std::string text;
-  text.reserve(previous->conversation.size() + items.size());
-  text.append(previous->conversation, 0, previous->conversation.size() - 1);
-  text += ',';
-  return text.append(items, 1);
-}
-
 // Ends the response, stores it if it is to be, and returns it as JSON.
 std::string ResponsesWriter::finish(const Usage& usage) {
   ordered_json ended = response(is_cut_ ? "incomplete" : "completed");

@@ -24,25 +24,9 @@
 
 #include "api/custom_input.h"
 #include "api/reply_writer.h"
-#include "api/response_store.h"
-#include "api/responses_tools.h"
+#include "api/response_plan.h"
 
 namespace wideep::server {
-
-// What of a request the reply depends on.
-struct ResponsePlan {
-  nlohmann::ordered_json repeated;  // ResponsesRequest
-  ResponseStore* store = nullptr;   // where the response goes; null: it is not stored
-  // What is stored with it: the conversation of `previous`, if there is one, then these, as JSON.
-  std::shared_ptr<const StoredResponse> previous = nullptr;
-  std::string items = {};
-  ResponseTools tools = {};
-
-  std::string conversation() const;
-  size_t conversation_bytes() const {  // about
-    return items.size() + (previous == nullptr ? 0 : previous->conversation.size());
-  }
-};
 
 class ResponsesWriter : public ReplyWriter {
  public:

@@ -11,9 +11,11 @@
 #include <string>
 #include <string_view>
 
-#include "api/openai_request.h"
+#include "api/parsed.h"
 #include "api/response_store.h"
 #include "api/responses_tools.h"
+#include "api/text_request.h"
+#include "run/sampling_defaults.h"
 
 namespace wideep::server {
 

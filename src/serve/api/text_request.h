@@ -56,4 +56,6 @@ struct ChatRequest {
   }
 };
 
+using TextRequest = std::variant<CompletionRequest, ChatRequest>;
+
 }  // namespace wideep::server

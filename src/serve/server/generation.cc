@@ -121,9 +121,7 @@ Generation::Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
       head_(std::move(head)),
       options_(std::move(options)),
       prompts_(std::move(prompts)),
-      writer_(options_.make_writer != nullptr
-                  ? options_.make_writer(head_)
-                  : std::make_unique<OpenAiReply>(head_, options_.include_usage)),
+      writer_(spec_of(head_.api).make_writer(head_, options_)),
       start_ns_(base::wall_ns()) {
   setup_.running.insert(this);
   share_rules();
@@ -430,7 +428,7 @@ std::string Generation::new_call_id(size_t index, int call) const {
       fmt::format("{}-{}-{}", head_.id.substr(head_.id.find_first_of("-_") + 1), index, call);
   const answer::CallFormat* format = options_.answer->settings.format.calls;
   if (format == nullptr || !format->has_short_ids) {
-    return (head_.api == Api::kMessages ? "toolu_" : "call_") + unique;
+    return spec_of(head_.api).call_id_start + unique;
   }
   constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
   std::string id;
@@ -551,7 +549,9 @@ void Generation::ping() {
   if (options_.stream && std::exchange(is_silent_, true)) exchange_->send_aside(writer_->ping());
 }
 
-void Generation::count_reply(int status) { ++setup_.metrics.replies[{path_of(head_.api), status}]; }
+void Generation::count_reply(int status) {
+  ++setup_.metrics.replies[{spec_of(head_.api).path, status}];
+}
 
 void Generation::fail(const ApiError& error) {
   is_over_ = true;

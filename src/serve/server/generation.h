@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "answer/answer_reader.h"
-#include "api/openai_reply.h"
-#include "api/openai_request.h"
+#include "api/api.h"
 #include "api/reply_writer.h"
 #include "http/http_server.h"
 #include "server/answer_drafts.h"

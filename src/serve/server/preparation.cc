@@ -10,11 +10,8 @@
 #include <variant>
 
 #include "api/generation_fields.h"
-#include "api/messages_reply.h"
 #include "api/messages_request.h"
-#include "api/response_store.h"
-#include "api/responses_reply.h"
-#include "api/responses_request.h"
+#include "api/openai_request.h"
 #include "api/turn_messages.h"
 #include "base/check.h"
 #include "formats/json_size.h"
@@ -28,8 +25,6 @@ namespace wideep::server {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr int kDefaultCompletionTokens = 16;  // OpenAI's
 
 // Normalisation may make fewer bytes of a text before it is tokenised: composed, three letters of a
 // Korean syllable (9 bytes) are one (3).
@@ -129,27 +124,19 @@ bool forbids_thinking(const ordered_json& variables) {
   return is_off("enable_thinking") || is_off("thinking");
 }
 
-// The items of a conversation that the previous one has not, as JSON.
-std::string new_items(const ResponsesRequest& request) {
-  if (request.num_stored == 0) return formats::json_text(request.conversation);
-  ordered_json items = ordered_json::array();
-  for (size_t i = request.num_stored; i < request.conversation.size(); ++i) {
-    items.push_back(request.conversation[i]);
-  }
-  return formats::json_text(items);
-}
-
-// Whether the store could keep the response.
-std::optional<ApiError> check_stored(const ResponsePlan& plan) {
-  const size_t bytes = plan.conversation_bytes();
-  if (plan.store->may_keep(bytes)) return {};
-  const ResponseStoreLimits& limits = plan.store->limits();
-  return ApiError{.message = fmt::format("store: at most {} responses of {} bytes are kept, and "
-                                         "this one has {}; leave it out, or start the server "
-                                         "with higher --max-stored-responses and "
-                                         "--max-stored-response-bytes",
-                                         limits.count, limits.bytes, bytes),
-                  .param = "store"};
+// The answer behind the reasoning that the model may write before it. text: the prompt.
+grammar::Expression after_thoughts(grammar::Expression answer, std::string_view text,
+                                   bool thinks_not, AnswerPlan* plan) {
+  const answer::ReasoningFormat* format = plan->style->format.reasoning;
+  if (format == nullptr) return answer;
+  const bool begins = answer::opens_reasoning(*format, text);
+  plan->settings.begins_in_reasoning = begins;
+  if (answer == nullptr) return answer;
+  const bool is_off = thinks_not || answer::closes_reasoning(*format, text);
+  return after_reasoning(std::move(answer), *format,
+                         begins   ? Reasoning::kBegun
+                         : is_off ? Reasoning::kOff
+                                  : Reasoning::kPossible);
 }
 
 }  // namespace
@@ -162,128 +149,64 @@ Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer&
       most_text_bytes_(static_cast<size_t>(options_.max_sequence) * longest_token(tokenizer) *
                        kMostShrinking) {}
 
-Parsed<Prepared> Preparation::prepare(Api api, std::string_view body, std::time_t came,
+Parsed<Prepared> Preparation::prepare(const ApiSpec& api, std::string_view body, std::time_t came,
                                       bool keeps_records) const {
-  if (api == Api::kCompletion) return prepare_completion(body);
-  if (api == Api::kResponses) return prepare_response(body, came, keeps_records);
-  auto parsed = api == Api::kMessages ? parse_messages_request(body, options_.sampling)
-                                      : parse_chat_request(body, options_.sampling);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
-  ChatRequest& request = std::get<ChatRequest>(parsed);
-  request.now = came;
-  if (api == Api::kMessages) {
-    request.options.make_writer = [](const ReplyHead& head) {
-      return std::make_unique<MessagesWriter>(head);
-    };
-  }
-  return prepare_chat(std::move(request));
+  WIDEEP_PARSED(TextRequest request, api.parse(body, {.sampling = options_.sampling,
+                                                      .responses = options_.responses,
+                                                      .keeps_records = keeps_records}));
+  WIDEEP_PARSED(Prepared prepared,
+                std::holds_alternative<ChatRequest>(request)
+                    ? with_chat(std::get<ChatRequest>(std::move(request)), came)
+                    : with_prompts(std::get<CompletionRequest>(std::move(request))));
+  add_bad_words(prepared.options);
+  return with_room(std::move(prepared));
 }
 
-Parsed<Prepared> Preparation::prepare_response(std::string_view body, std::time_t came,
-                                               bool keeps_records) const {
-  WIDEEP_CHECK(options_.responses != nullptr);
-  auto parsed = parse_responses_request(body, *options_.responses, options_.sampling);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
-  ResponsesRequest& request = std::get<ResponsesRequest>(parsed);
-  request.chat.now = came;
-  GenerationOptions& options = request.chat.options;
-  if (keeps_records && request.previous != nullptr) {
-    options.kept =
-        ResponseStore::record_of(request.repeated["previous_response_id"], request.previous.get());
-  }
-  auto plan = std::make_shared<ResponsePlan>();
-  if (request.store) {
-    plan->store = options_.responses;
-    plan->previous = request.previous;
-    plan->items = new_items(request);
-    if (const auto error = check_stored(*plan)) return *error;
-  }
-  plan->repeated = std::move(request.repeated);
-  plan->tools.by_function = std::move(request.tools.by_function);
-  options.held_bytes += plan->items.size() + formats::json_bytes(plan->repeated);
-  options.make_writer =
-      [plan = std::shared_ptr<const ResponsePlan>(std::move(plan))](const ReplyHead& head) {
-        return std::make_unique<ResponsesWriter>(head, plan);
-      };
-  return prepare_chat(std::move(request.chat));
-}
-
-Parsed<Prepared> Preparation::prepare_completion(std::string_view body) const {
-  auto parsed = parse_completion_request(body, options_.sampling);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
-  CompletionRequest& request = std::get<CompletionRequest>(parsed);
-  if (const auto error = check(request.options)) return *error;
+Parsed<Prepared> Preparation::with_prompts(CompletionRequest request) const {
+  GenerationOptions& options = request.options;
+  WIDEEP_REFUSE_IF(check(options));
   grammar::Rules rules;
-  auto wanted = wanted_answer(request.options, &rules);
-  if (const auto* error = std::get_if<ApiError>(&wanted)) return *error;
-  if (const auto error =
-          set_grammar(std::get<grammar::Expression>(wanted), rules, request.options)) {
-    return *error;
-  }
-  if (!request.options.max_tokens && !request.options.fills_context) {
-    request.options.max_tokens = kDefaultCompletionTokens;
-  }
-  add_bad_words(request.options);
-  Prepared prepared{.options = std::move(request.options), .prompts = {}};
+  WIDEEP_PARSED(grammar::Expression wanted, wanted_answer(options, &rules));
+  WIDEEP_REFUSE_IF(set_grammar(std::move(wanted), rules, options));
+  Prepared prepared{.options = std::move(options), .prompts = {}};
   for (const Prompt& prompt : request.prompts) {
-    auto tokens = tokens_of(prompt);
-    if (const auto* error = std::get_if<ApiError>(&tokens)) return *error;
+    WIDEEP_PARSED(std::vector<int32_t> tokens, tokens_of(prompt));
     if (prepared.options.echo) {
       const auto* text = std::get_if<std::string>(&prompt);
-      prepared.options.echo_texts.push_back(
-          text != nullptr ? *text : tokenizer_.decode(std::get<std::vector<int32_t>>(tokens)));
+      prepared.options.echo_texts.push_back(text != nullptr ? *text : tokenizer_.decode(tokens));
     }
-    prepared.prompts.push_back(std::get<std::vector<int32_t>>(std::move(tokens)));
+    prepared.prompts.emplace_back(std::move(tokens));
   }
-  return with_room(std::move(prepared));
+  return prepared;
 }
 
-Parsed<Prepared> Preparation::prepare_chat(ChatRequest request) const {
-  if (const auto error = check(request.options)) return *error;
-  const auto found = choose_template(request);
-  if (const auto* error = std::get_if<ApiError>(&found)) return *error;
-  const ChosenTemplate& chosen = std::get<ChosenTemplate>(found);
+// What the answer has to be depends on the prompt, too: a template may have begun, or ended, the
+// reasoning that comes before it.
+Parsed<Prepared> Preparation::with_chat(ChatRequest request, std::time_t came) const {
+  request.now = came;
+  WIDEEP_REFUSE_IF(check(request.options));
+  WIDEEP_PARSED(const ChosenTemplate chosen, choose_template(request));
   grammar::Rules rules;
-  auto wanted = wanted_chat_answer(request, *chosen.style, &rules);
-  if (const auto* error = std::get_if<ApiError>(&wanted)) return *error;
+  WIDEEP_PARSED(grammar::Expression wanted, wanted_chat_answer(request, *chosen.style, &rules));
   AnswerPlan plan = plan_of(request, chosen);
-  request.options.held_bytes += formats::json_bytes(request.tools);  // as the plan has them
-  suit_template(request, *chosen.style);
-  Prepared prepared{.options = std::move(request.options), .prompts = {}};
+  GenerationOptions options = std::move(request.options);
+  options.held_bytes += formats::json_bytes(request.tools);  // as the plan has them
   const char* const messages_name = request.messages_name;
-  const std::string prefill = request.prefill;
+  const bool is_begun = !request.prefill.empty();
   const bool thinks_not = forbids_thinking(request.variables);
-  auto prompt = chat_prompt(chosen.chat, std::move(request));
-  if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
-  std::string& text = std::get<std::string>(prompt);
-  if (const auto error = add_prefill(prefill, *plan.style, &text)) return *error;
-  if (const auto error = check_length(text, messages_name)) return *error;
-  if (const auto* reasoning = plan.style->format.reasoning; reasoning && prefill.empty()) {
-    plan.settings.begins_in_reasoning = answer::opens_reasoning(*reasoning, text);
-    auto& answer = std::get<grammar::Expression>(wanted);
-    if (answer != nullptr) {
-      const bool is_off = thinks_not || answer::closes_reasoning(*reasoning, text);
-      answer = after_reasoning(std::move(answer), *reasoning,
-                               plan.settings.begins_in_reasoning ? Reasoning::kBegun
-                               : is_off                          ? Reasoning::kOff
-                                                                 : Reasoning::kPossible);
-    }
-  }
-  if (const auto error =
-          set_grammar(std::get<grammar::Expression>(wanted), rules, prepared.options)) {
-    return *error;
-  }
-  add_bad_words(prepared.options);
-  if (const auto error = limit_thoughts(plan, prepared.options)) return *error;
-  prepared.options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
+  WIDEEP_PARSED(const std::string text, chat_prompt(chosen, std::move(request)));
+  WIDEEP_REFUSE_IF(check_length(text, messages_name));
+  if (!is_begun) wanted = after_thoughts(std::move(wanted), text, thinks_not, &plan);
+  WIDEEP_REFUSE_IF(set_grammar(std::move(wanted), rules, options));
+  WIDEEP_REFUSE_IF(limit_thoughts(plan, options));
+  options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
   // false: no special tokens are added; the template has written them already.
-  auto tokens = encoded(text, false, messages_name);
-  if (const auto* error = std::get_if<ApiError>(&tokens)) return *error;
-  prepared.prompts.push_back(std::get<std::vector<int32_t>>(std::move(tokens)));
-  return with_room(std::move(prepared));
+  WIDEEP_PARSED(std::vector<int32_t> tokens, encoded(text, false, messages_name));
+  return Prepared{.options = std::move(options), .prompts = {std::move(tokens)}};
 }
 
-Parsed<ChosenTemplate> Preparation::choose_template(const ChatRequest& request) const {
+// The request is suited to the template.
+Parsed<ChosenTemplate> Preparation::choose_template(ChatRequest& request) const {
   auto chosen = chat_.templates.choose(request.chat_template, !request.tools.is_null());
   if (!chosen.ok()) {
     return ApiError{
@@ -297,12 +220,22 @@ Parsed<ChosenTemplate> Preparation::choose_template(const ChatRequest& request) 
                                "template read it",
                     .param = each.path};
   }
+  suit_template(request, *chosen->style);
   return std::move(chosen).value();
 }
 
-// What the model's chat template makes of the messages.
-Parsed<std::string> Preparation::chat_prompt(const chat::ChatTemplate& chat,
+// What the model's chat template makes of the messages, and what the client has begun of the
+// answer.
+Parsed<std::string> Preparation::chat_prompt(const ChosenTemplate& chosen,
                                              ChatRequest request) const {
+  const std::string prefill = request.prefill;
+  WIDEEP_PARSED(std::string text, rendered(chosen.chat, std::move(request)));
+  WIDEEP_REFUSE_IF(add_prefill(prefill, *chosen.style, &text));
+  return text;
+}
+
+Parsed<std::string> Preparation::rendered(const chat::ChatTemplate& chat,
+                                          ChatRequest request) const {
   for (const auto& [name, token] : chat_.special_tokens.items()) {
     if (!request.variables.contains(name)) continue;
     const std::string param = "chat_template_kwargs." + name;
@@ -350,11 +283,11 @@ std::optional<ApiError> Preparation::add_prefill(const std::string& prefill,
 
 Parsed<Prepared> Preparation::with_room(Prepared prepared) const {
   for (const auto& prompt : prepared.prompts) {
-    if (const auto error = fit(prompt, prepared.options)) return *error;
+    WIDEEP_REFUSE_IF(fit(prompt, prepared.options));
     prepared.options.held_bytes += prompt.size() * sizeof(prompt.ids()[0]);
   }
   if (!prepared.options.max_tokens) clip_to_logprobs(prepared);
-  if (const auto error = check_logprobs(prepared)) return *error;
+  WIDEEP_REFUSE_IF(check_logprobs(prepared));
   return prepared;
 }
 
@@ -403,9 +336,9 @@ std::optional<ApiError> Preparation::check(const GenerationOptions& options) con
   }
   std::vector<int32_t> biased;
   for (const engine::TokenBias& each : options.bias) biased.push_back(each.token);
-  if (const auto error = check_tokens(biased, "logit_bias")) return error;
-  if (const auto error = check_tokens(options.rules.stop_tokens, "stop_token_ids")) return error;
-  if (const auto error = check_tokens(options.rules.allowed, "allowed_token_ids")) return error;
+  WIDEEP_REFUSE_IF(check_tokens(biased, "logit_bias"));
+  WIDEEP_REFUSE_IF(check_tokens(options.rules.stop_tokens, "stop_token_ids"));
+  WIDEEP_REFUSE_IF(check_tokens(options.rules.allowed, "allowed_token_ids"));
   return check_model(options.model);
 }
 
@@ -486,9 +419,7 @@ Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& r
                         "--tool-call-parser",
                     .param = kParam};
   }
-  auto wanted = wanted_answer(request.options, rules);
-  if (std::holds_alternative<ApiError>(wanted)) return wanted;
-  grammar::Expression answer = std::get<grammar::Expression>(std::move(wanted));
+  WIDEEP_PARSED(grammar::Expression answer, wanted_answer(request.options, rules));
   if (answer != nullptr && style.format.is_harmony) answer = in_harmony(std::move(answer));
   const bool may_call = style.calls_tools && !request.tools.is_null();
   if (!must_call && (answer == nullptr || !may_call)) return answer;
@@ -542,11 +473,11 @@ Parsed<std::vector<int32_t>> Preparation::encoded(std::string_view text, bool ad
 
 Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    if (const auto error = check_length(*text, "prompt")) return *error;
+    WIDEEP_REFUSE_IF(check_length(*text, "prompt"));
     return encoded(*text, true, "prompt");
   }
   const auto& ids = std::get<std::vector<int32_t>>(prompt);
-  if (const auto error = check_tokens(ids, "prompt")) return *error;
+  WIDEEP_REFUSE_IF(check_tokens(ids, "prompt"));
   return ids;
 }
 
@@ -601,32 +532,23 @@ std::optional<ApiError> Preparation::check_reply_size(size_t bytes, const char* 
 }
 
 Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
-  auto parsed = parse_tokenize_request(body);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
-  TokenizeRequest& request = std::get<TokenizeRequest>(parsed);
-  if (!request.model.empty()) {
-    if (const auto error = check_model(request.model)) return *error;
-  }
-  if (request.is_chat) {
-    const auto chosen = choose_template(request.chat);
-    if (const auto* error = std::get_if<ApiError>(&chosen)) return *error;
-    suit_template(request.chat, *std::get<ChosenTemplate>(chosen).style);
-    auto text = chat_prompt(std::get<ChosenTemplate>(chosen).chat, std::move(request.chat));
-    if (const auto* error = std::get_if<ApiError>(&text)) return *error;
-    request.prompt = std::get<std::string>(std::move(text));
-  }
+  WIDEEP_PARSED(TokenizeRequest request, parse_tokenize_request(body));
+  if (!request.model.empty()) WIDEEP_REFUSE_IF(check_model(request.model));
   const char* const param = request.is_chat ? request.chat.messages_name : "prompt";
-  if (const auto error = check_length(request.prompt, param)) return *error;
-  const auto found = encoded(request.prompt, request.add_special_tokens, param);
-  if (const auto* error = std::get_if<ApiError>(&found)) return *error;
-  const auto& tokens = std::get<std::vector<int32_t>>(found);
+  if (request.is_chat) {
+    WIDEEP_PARSED(const ChosenTemplate chosen, choose_template(request.chat));
+    WIDEEP_PARSED(request.prompt, rendered(chosen.chat, std::move(request.chat)));
+  }
+  WIDEEP_REFUSE_IF(check_length(request.prompt, param));
+  WIDEEP_PARSED(const std::vector<int32_t> tokens,
+                encoded(request.prompt, request.add_special_tokens, param));
   // A byte of text may be a token, and a token's id and name many bytes.
   size_t bytes = 0;
   for (const int32_t token : tokens) {
     bytes += fmt::formatted_size("{},", token);
     if (request.returns_strings) bytes += tokenizer_.id_to_token(token).size() + 3;
   }
-  if (const auto error = check_reply_size(bytes, param)) return *error;
+  WIDEEP_REFUSE_IF(check_reply_size(bytes, param));
   ordered_json reply = {{"count", tokens.size()},
                         {"max_model_len", options_.max_sequence},
                         {"tokens", tokens},
@@ -641,36 +563,22 @@ Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
 }
 
 Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
-  const auto parsed = parse_detokenize_request(body);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
-  const DetokenizeRequest& request = std::get<DetokenizeRequest>(parsed);
-  if (!request.model.empty()) {
-    if (const auto error = check_model(request.model)) return *error;
-  }
-  if (const auto error = check_tokens(request.tokens, "tokens")) return *error;
+  WIDEEP_PARSED(const DetokenizeRequest request, parse_detokenize_request(body));
+  if (!request.model.empty()) WIDEEP_REFUSE_IF(check_model(request.model));
+  WIDEEP_REFUSE_IF(check_tokens(request.tokens, "tokens"));
   std::string text = tokenizer_.decode(request.tokens, false);
   // A token of some bytes of JSON may stand for hundreds of text.
-  if (const auto error = check_reply_size(text.size(), "tokens")) return *error;
+  WIDEEP_REFUSE_IF(check_reply_size(text.size(), "tokens"));
   return ordered_json{{"prompt", std::move(text)}};
 }
 
 Parsed<ordered_json> Preparation::count_tokens(std::string_view body) const {
-  auto parsed = parse_count_tokens_request(body);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
-  ChatRequest& request = std::get<ChatRequest>(parsed);
-  if (const auto error = check_model(request.options.model)) return *error;
-  const auto found = choose_template(request);
-  if (const auto* error = std::get_if<ApiError>(&found)) return *error;
-  const ChosenTemplate& chosen = std::get<ChosenTemplate>(found);
-  suit_template(request, *chosen.style);
-  const std::string prefill = request.prefill;
-  auto prompt = chat_prompt(chosen.chat, std::move(request));
-  if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
-  std::string& text = std::get<std::string>(prompt);
-  if (const auto error = add_prefill(prefill, *chosen.style, &text)) return *error;
-  const auto tokens = encoded(text, false, "messages");
-  if (const auto* error = std::get_if<ApiError>(&tokens)) return *error;
-  return ordered_json{{"input_tokens", std::get<std::vector<int32_t>>(tokens).size()}};
+  WIDEEP_PARSED(ChatRequest request, parse_count_tokens_request(body));
+  WIDEEP_REFUSE_IF(check_model(request.options.model));
+  WIDEEP_PARSED(const ChosenTemplate chosen, choose_template(request));
+  WIDEEP_PARSED(const std::string text, chat_prompt(chosen, std::move(request)));
+  WIDEEP_PARSED(const std::vector<int32_t> tokens, encoded(text, false, "messages"));
+  return ordered_json{{"input_tokens", tokens.size()}};
 }
 
 }  // namespace wideep::server

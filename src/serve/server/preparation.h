@@ -17,8 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/openai_reply.h"
-#include "api/openai_request.h"
+#include "api/api.h"
 #include "engine/request.h"
 #include "grammar/expression.h"
 #include "run/sampling_defaults.h"
@@ -26,8 +25,6 @@
 #include "tokenizer/tokenizer.h"
 
 namespace wideep::server {
-
-class ResponseStore;
 
 struct PreparationOptions {
   std::string model;     // the name that clients use
@@ -52,7 +49,7 @@ class Preparation {
   // came: when the request came, which a template may write into the prompt. Who goes on with a
   // reply that another process has begun makes the same prompt with the same time. keeps_records:
   // another process may go on with the request (Exchange::keeps_records).
-  Parsed<Prepared> prepare(Api api, std::string_view body, std::time_t came,
+  Parsed<Prepared> prepare(const ApiSpec& api, std::string_view body, std::time_t came,
                            bool keeps_records = false) const;
   // The replies of /tokenize, /detokenize and /v1/messages/count_tokens to these bodies.
   Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
@@ -60,20 +57,20 @@ class Preparation {
   Parsed<nlohmann::ordered_json> count_tokens(std::string_view body) const;
 
  private:
-  Parsed<Prepared> prepare_completion(std::string_view body) const;
-  Parsed<Prepared> prepare_chat(ChatRequest request) const;
-  Parsed<Prepared> prepare_response(std::string_view body, std::time_t came,
-                                    bool keeps_records) const;
+  // The request with the tokens of its prompts, and what its answers have to be.
+  Parsed<Prepared> with_prompts(CompletionRequest request) const;
+  Parsed<Prepared> with_chat(ChatRequest request, std::time_t came) const;
   std::optional<ApiError> add_prefill(const std::string& prefill, const AnswerStyle& style,
                                       std::string* prompt) const;
-  Parsed<std::string> chat_prompt(const chat::ChatTemplate& chat, ChatRequest request) const;
+  Parsed<std::string> chat_prompt(const ChosenTemplate& chosen, ChatRequest request) const;
+  Parsed<std::string> rendered(const chat::ChatTemplate& chat, ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;
   void add_bad_words(GenerationOptions& options) const;
   std::optional<ApiError> limit_thoughts(const AnswerPlan& plan, GenerationOptions& options) const;
   std::optional<ApiError> check_model(const std::string& model) const;
   // Errors: messages have members that neither the server nor the template reads, too.
-  Parsed<ChosenTemplate> choose_template(const ChatRequest& request) const;
+  Parsed<ChosenTemplate> choose_template(ChatRequest& request) const;
   // What the answer has to be, before its reasoning is known; null: anything.
   Parsed<grammar::Expression> wanted_answer(const GenerationOptions& options,
                                             grammar::Rules* rules) const;

@@ -11,6 +11,7 @@
 
 #include "api/messages_reply.h"
 #include "api/openai_reply.h"
+#include "api/openai_request.h"
 #include "api/responses_items.h"
 #include "base/cpu_time.h"
 #include "base/log.h"
@@ -77,27 +78,15 @@ bool is_at(std::string_view path, std::string_view endpoint) {
 
 double now_seconds() { return static_cast<double>(base::wall_ns()) * 1e-9; }
 
-// Of the ids of replies.
-const char* id_start(Api api) {
-  switch (api) {
-    case Api::kCompletion:
-      return "cmpl-";
-    case Api::kChat:
-      return "chatcmpl-";
-    default:
-      return "msg_";
-  }
-}
-
 uint64_t fresh_seed() {
   static std::random_device device;
   return uint64_t{device()} << 32 | device();
 }
 
 // Who knows the id of a stored response can read it: it cannot be guessed.
-std::string response_id() {
+std::string secret_id(std::string_view start) {
   const uint64_t begin = fresh_seed();
-  return fmt::format("resp_{:016x}{:016x}", begin, fresh_seed());
+  return fmt::format("{}{:016x}{:016x}", start, begin, fresh_seed());
 }
 
 // What follows "/v1/responses/".
@@ -287,30 +276,30 @@ std::optional<ApiError> Service::check_key(const RequestHead& head, Access acces
 // ---- generation ----
 
 void Service::completions(const std::shared_ptr<Exchange>& exchange) {
-  answer(exchange, Api::kCompletion);
+  answer(exchange, spec_of(Api::kCompletion));
 }
 
 void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
-  answer(exchange, Api::kChat);
+  answer(exchange, spec_of(Api::kChat));
 }
 
-void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
+void Service::answer(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api) {
   const auto begun = Generation::begun(*exchange);
   const std::time_t came = begun ? begun->created : std::time(nullptr);
   std::shared_ptr<const ResponseStore::Loan> lent;
-  if (api == Api::kResponses) lent = responses_.lend(begun ? begun->kept : "");
+  if (api.stores) lent = responses_.lend(begun ? begun->kept : "");
   const bool keeps = exchange->keeps_records();
-  work_on_body(exchange, [this, api, came, lent, keeps](std::string_view body) -> Rest {
+  work_on_body(exchange, [this, &api, came, lent, keeps](std::string_view body) -> Rest {
     auto prepared =
         std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body, came, keeps));
-    return [this, api, came, prepared](const std::shared_ptr<Exchange>& each) {
+    return [this, &api, came, prepared](const std::shared_ptr<Exchange>& each) {
       generate(each, api, came, std::move(*prepared));
     };
   });
 }
 
 void Service::responses(const std::shared_ptr<Exchange>& exchange) {
-  answer(exchange, Api::kResponses);
+  answer(exchange, spec_of(Api::kResponses));
 }
 
 void Service::stored_response(const std::shared_ptr<Exchange>& exchange) {
@@ -347,7 +336,7 @@ void Service::delete_response(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::messages(const std::shared_ptr<Exchange>& exchange) {
-  answer(exchange, Api::kMessages);
+  answer(exchange, spec_of(Api::kMessages));
 }
 
 void Service::count_tokens(const std::shared_ptr<Exchange>& exchange) {
@@ -406,8 +395,8 @@ void Service::join() {
   recorder_.join();
 }
 
-void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api, std::time_t came,
-                       Parsed<Prepared> parsed) {
+void Service::generate(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api,
+                       std::time_t came, Parsed<Prepared> parsed) {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
   Prepared& prepared = std::get<Prepared>(parsed);
   GenerationOptions& options = prepared.options;
@@ -419,7 +408,7 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api, std::
   if (!options.has_seed) options.sampling.seed = fresh_seed();
   if (metrics_.running == 0) watch_.began(now_seconds());
   ReplyHead head = head_for(api, came);
-  if (api == Api::kMessages) exchange->add_header("request-id", request_id_of(head.id));
+  if (api.errors.names_requests) exchange->add_header("request-id", request_id_of(head.id));
   Generation::start(generation_, exchange, std::move(head), std::move(options),
                     std::move(prepared.prompts));
 }
@@ -467,9 +456,9 @@ ApiError Service::queue_full(size_t num_answers) const {
       .code = "queue_full"};
 }
 
-ReplyHead Service::head_for(Api api, std::time_t came) {
-  return {.api = api,
-          .id = api == Api::kResponses ? response_id() : id_with(id_start(api)),
+ReplyHead Service::head_for(const ApiSpec& api, std::time_t came) {
+  return {.api = api.api,
+          .id = api.stores ? secret_id(api.id_start) : id_with(api.id_start),
           .created = came,
           .model = options_.model};
 }
@@ -699,15 +688,12 @@ void Service::reply(const std::shared_ptr<Exchange>& exchange, std::string_view 
 void Service::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
   const std::string retry_after = error.status == 429 ? "1" : "";
   if (!error.allow.empty()) exchange->add_header("Allow", error.allow);
-  if (!is_anthropic(exchange->head())) {
-    count_reply(path_of(*exchange), error.status);
-    return exchange->reply(error.status, kJson, error.json(), retry_after);
-  }
-  const std::string id = id_with("req_");
-  const int status = messages_status(error);
+  const ErrorStyle& style = errors_for(exchange->head());
+  const std::string id = style.names_requests ? id_with("req_") : "";
+  if (style.names_requests) exchange->add_header("request-id", id);
+  const int status = style.status(error);
   count_reply(path_of(*exchange), status);
-  exchange->add_header("request-id", id);
-  exchange->reply(status, kJson, messages_error(error, id), retry_after);
+  exchange->reply(status, kJson, style.body(error, id), retry_after);
 }
 
 // Counts unknown paths as "other": clients could otherwise fill the memory with invented paths.

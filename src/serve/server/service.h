@@ -154,17 +154,17 @@ class Service {
   std::optional<ApiError> check(const Exchange& exchange, const GenerationOptions& options,
                                 size_t num_answers) const;
   ApiError queue_full(size_t num_answers) const;
-  ReplyHead head_for(Api api, std::time_t came);
+  ReplyHead head_for(const ApiSpec& api, std::time_t came);
   std::string id_with(std::string_view start);
   using Rest = ExchangeWork::Rest;
   void work_on_body(const std::shared_ptr<Exchange>& exchange,
                     std::function<Rest(std::string_view body)> work);
   void work_apart(const std::shared_ptr<Exchange>& exchange, ExchangeWork::Work work);
-  void answer(const std::shared_ptr<Exchange>& exchange, Api api);
+  void answer(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api);
   Rest rest_of(const Parsed<nlohmann::ordered_json>& made);
   void reply_with(const std::shared_ptr<Exchange>& exchange,
                   Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
-  void generate(const std::shared_ptr<Exchange>& exchange, Api api, std::time_t came,
+  void generate(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api, std::time_t came,
                 Parsed<Prepared> parsed);
   void log_without_effect(const GenerationOptions& options);
   void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error);
