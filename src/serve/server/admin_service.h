@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The endpoints that change the service: another number of ranks, and recordings of experts' loads.
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "http/exchange.h"
+#include "server/replies.h"
+#include "server/service_state.h"
+
+namespace wideep::server {
+
+class AdminService {
+ public:
+  // All outlive it.
+  AdminService(ServiceState& state, Replies& replies) : state_(state), replies_(replies) {}
+
+  // Lets clients change the number of ranks. want: RankGroup::want. call_in: runs a function on the
+  // serving thread after so many seconds.
+  void connect_scaling(std::function<Status(int num_ranks)> want,
+                       std::function<void(int seconds, std::function<void()>)> call_in);
+  // A client waits for another number of ranks, or for what it has recorded.
+  bool is_busy() const { return scaling_ || state_.recorder.is_busy(); }
+
+  void scale(const std::shared_ptr<Exchange>& exchange);
+  void is_scaling(const std::shared_ptr<Exchange>& exchange);
+  void start_record(const std::shared_ptr<Exchange>& exchange);
+  void stop_record(const std::shared_ptr<Exchange>& exchange);
+  void dump_record(const std::shared_ptr<Exchange>& exchange);
+
+ private:
+  int wanted_before(Exchange& exchange) const;
+  ExpertRecorder::Done reply_with_outcome(const std::shared_ptr<Exchange>& exchange,
+                                          const char* what);
+
+  ServiceState& state_;
+  Replies& replies_;
+  std::function<Status(int)> want_;
+  std::function<void(int, std::function<void()>)> call_in_;
+  uint64_t scalings_ = 0;
+  bool scaling_ = false;  // a client waits for it
+};
+
+}  // namespace wideep::server

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the endpoints of a service are told of the model, its ranks and their limits.
+//
+// Thread safety: a plain value.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "api/response_store.h"
+#include "run/sampling_defaults.h"
+#include "server/balancer_state.h"
+#include "server/expert_recorder.h"
+#include "server/generation.h"
+
+namespace wideep::server {
+
+struct ServiceOptions {
+  std::string model;      // the name that clients use
+  std::string api_key;    // "": no key is required
+  std::string admin_key;  // for what changes the service; "": the same as the others
+  int vocab_size = 0;     // of the model, which may have more tokens than the tokenizer
+  bool has_end_tokens = true;
+  run::SamplingDefaults sampling = {};  // what requests do not say
+  int max_sequence = 0;                 // tokens of a prompt and its answer together
+  int max_queue = 1024;                 // answers running and waiting; more are refused with 429
+  int stream_interval = 1;              // tokens per chunk of a stream
+  ResponseStoreLimits stored_responses;
+  DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
+  int most_drafts = 0;                               // of a request in a step; 0: there are none
+  bool returns_experts = false;                      // whole replies have the experts of each token
+  run::ExpertRanks ranks;
+  int start_ranks = 0;  // of these; 0: all
+  // As BalancerState has it; null: experts stay where they are.
+  std::function<run::OnlineTotals()> online_totals;
+  double timeout_seconds = 30;  // of a rank that waits for another one
+  RecorderOptions recorder;
+};
+
+}  // namespace wideep::server

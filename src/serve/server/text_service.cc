@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/text_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "api/messages_reply.h"
+#include "api/openai_reply.h"
+#include "api/responses_items.h"
+#include "base/cpu_time.h"
+#include "base/log.h"
+#include "base/printable.h"
+
+namespace wideep::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Bodies up to this size are prepared on the serving thread, in less than a millisecond.
+constexpr size_t kMostBytesAtOnce = 4 << 10;
+
+// A format of the answer may take a tenth of a second, however short it is, and so may the schemas
+// of tools. What might name one counts as if it did; "\\u00": names may have letters as escapes.
+bool is_quick(std::string_view body) {
+  if (body.size() > kMostBytesAtOnce) return false;
+  constexpr std::string_view kSigns[] = {
+      "format\"",    "guided_", "structured_outputs",  "output_", "tools\"",
+      "tool_choice", "\\u00",   "previous_response_id"};
+  return std::ranges::none_of(
+      kSigns, [&](std::string_view sign) { return body.find(sign) != std::string_view::npos; });
+}
+
+double now_seconds() { return static_cast<double>(base::wall_ns()) * 1e-9; }
+
+uint64_t fresh_seed() {
+  static std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+// Who knows the id of a stored response can read it: it cannot be guessed.
+std::string secret_id(std::string_view start) {
+  const uint64_t begin = fresh_seed();
+  return fmt::format("{}{:016x}{:016x}", start, begin, fresh_seed());
+}
+
+// What follows "/v1/responses/".
+struct StoredPath {
+  std::string id;
+  std::string rest;  // after the id and a slash
+};
+
+StoredPath stored_path(const Exchange& exchange) {
+  std::string_view path = path_of(exchange);
+  path.remove_prefix(std::string_view("/v1/responses/").size());
+  const size_t slash = std::min(path.find('/'), path.size());
+  return {.id = std::string(path.substr(0, slash)),
+          .rest = std::string(path.substr(std::min(slash + 1, path.size())))};
+}
+
+ApiError response_not_found(const std::string& id) {
+  return {.status = 404,
+          .message = fmt::format("there is no stored response '{}'; it was not sent with store: "
+                                 "true, or has made room for newer ones",
+                                 base::printable(id, 60)),
+          .param = "response_id",
+          .code = "response_not_found"};
+}
+
+}  // namespace
+
+TextService::TextService(const ServiceOptions& options, TextParts parts, Replies& replies)
+    : options_(options),
+      replies_(replies),
+      metrics_(parts.metrics),
+      responses_(options.stored_responses),
+      preparation_({.model = options.model,
+                    .max_sequence = options.max_sequence,
+                    .vocab_size = options.vocab_size,
+                    .returns_experts = options.returns_experts,
+                    .responses = &responses_,
+                    .has_end_tokens = options.has_end_tokens,
+                    .sampling = options.sampling},
+                   parts.tokenizer, std::move(parts.chat)),
+      generation_{.tokenizer = parts.tokenizer,
+                  .backend = parts.backend,
+                  .metrics = parts.metrics,
+                  .stream_interval = options.stream_interval,
+                  .draft_metrics = options.draft_metrics,
+                  .most_drafts = options.most_drafts,
+                  .returns_experts = options.returns_experts},
+      watch_(options.timeout_seconds) {}
+
+bool TextService::fail(const std::string& why) {
+  failure_ = ApiError{.status = 503, .message = why, .code = "ranks_ended"};
+  const std::vector<Generation*> running(generation_.running.begin(), generation_.running.end());
+  for (Generation* each : running) each->fail(*failure_);
+  return !running.empty();
+}
+
+void TextService::ping() {
+  for (Generation* each : generation_.running) each->ping();
+}
+
+void TextService::iteration_ended(double seconds) { watch_.ended(now_seconds(), seconds); }
+
+std::optional<ApiError> TextService::trouble() const {
+  if (failure_) return failure_;
+  if (draining_) return ApiError{.status = 503, .message = "the server is shutting down"};
+  const auto overdue = idle() ? std::nullopt : watch_.overdue(now_seconds());
+  if (!overdue) return std::nullopt;
+  return ApiError{.status = 503,
+                  .message = fmt::format("no iteration has ended for {:.1f} s while requests run: "
+                                         "a rank hangs or is very slow",
+                                         *overdue),
+                  .code = "iteration_overdue"};
+}
+
+void TextService::answer(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api) {
+  const auto begun = Generation::begun(*exchange);
+  const std::time_t came = begun ? begun->created : std::time(nullptr);
+  std::shared_ptr<const ResponseStore::Loan> lent;
+  if (api.stores) lent = responses_.lend(begun ? begun->kept : "");
+  const bool keeps = exchange->keeps_records();
+  work_on_body(exchange, [this, &api, came, lent, keeps](std::string_view body) -> Rest {
+    auto prepared =
+        std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body, came, keeps));
+    return [this, &api, came, prepared](const std::shared_ptr<Exchange>& each) {
+      generate(each, api, came, std::move(*prepared));
+    };
+  });
+}
+
+void TextService::stored_response(const std::shared_ptr<Exchange>& exchange) {
+  const StoredPath path = stored_path(*exchange);
+  const auto found = responses_.find(path.id);
+  if (found == nullptr) return replies_.refuse(exchange, response_not_found(path.id));
+  if (path.rest.empty()) {
+    if (exchange->query("stream") != "true")
+      return replies_.reply(exchange, kJson, found->response + "\n");
+    return replies_.refuse(
+        exchange,
+        {.message = "stream: a stored response comes whole; leave it out", .param = "stream"});
+  }
+  if (path.rest != "input_items") {
+    return replies_.refuse(
+        exchange, {.status = 404, .message = fmt::format("no endpoint {}", path_of(*exchange))});
+  }
+  constexpr int64_t kDefault = 20;
+  const auto limit =
+      replies_.read_number(exchange, {.name = "limit", .what = "1 to 100", .by_default = kDefault});
+  if (!limit) return;
+  const ItemPage wanted{
+      .after = exchange->query("after"), .order = exchange->query("order"), .limit = *limit};
+  ExchangeWork::Work work = [this, found, wanted] {
+    return rest_of(item_page(found->conversation, wanted));
+  };
+  if (found->conversation.size() <= kMostBytesAtOnce) return work()(exchange);
+  work_apart(exchange, std::move(work));
+}
+
+void TextService::delete_response(const std::shared_ptr<Exchange>& exchange) {
+  const StoredPath path = stored_path(*exchange);
+  if (!path.rest.empty() || !responses_.erase(path.id)) {
+    return replies_.refuse(exchange, response_not_found(path.id));
+  }
+  replies_.reply(exchange, kJson,
+                 json_text({{"id", path.id}, {"object", "response"}, {"deleted", true}}));
+}
+
+void TextService::count_tokens(const std::shared_ptr<Exchange>& exchange) {
+  reply_with(exchange, &Preparation::count_tokens);
+}
+
+void TextService::tokenize(const std::shared_ptr<Exchange>& exchange) {
+  reply_with(exchange, &Preparation::tokenize);
+}
+
+void TextService::detokenize(const std::shared_ptr<Exchange>& exchange) {
+  reply_with(exchange, &Preparation::detokenize);
+}
+
+void TextService::reply_with(const std::shared_ptr<Exchange>& exchange,
+                             Parsed<ordered_json> (Preparation::*make)(std::string_view) const) {
+  work_on_body(exchange,
+               [this, make](std::string_view body) { return rest_of((preparation_.*make)(body)); });
+}
+
+// What is left of work that has made a reply.
+TextService::Rest TextService::rest_of(const Parsed<ordered_json>& made) {
+  if (const auto* error = std::get_if<ApiError>(&made)) {
+    return [this, error = *error](const std::shared_ptr<Exchange>& each) {
+      replies_.refuse(each, error);
+    };
+  }
+  return [this, text = json_text(std::get<ordered_json>(made))](
+             const std::shared_ptr<Exchange>& each) { replies_.reply(each, kJson, text); };
+}
+
+// A short body is worked on at once, in less than a millisecond.
+void TextService::work_on_body(const std::shared_ptr<Exchange>& exchange,
+                               std::function<Rest(std::string_view body)> work) {
+  const std::string encoding = exchange->header("Content-Encoding");
+  if (!encoding.empty() && encoding != "identity") {
+    return replies_.refuse(
+        exchange, {.message = fmt::format("Content-Encoding: expected none, found '{}'; send the "
+                                          "body as it is",
+                                          base::printable(encoding, 40))});
+  }
+  if (is_quick(exchange->body())) return work(exchange->body())(exchange);
+  work_apart(exchange, [work = std::move(work),
+                        body = std::make_shared<const std::string>(exchange->take_body())] {
+    return work(*body);
+  });
+}
+
+void TextService::work_apart(const std::shared_ptr<Exchange>& exchange, ExchangeWork::Work work) {
+  if (!work_.is_connected()) return work()(exchange);
+  const bool is_full = work_.size() >= static_cast<size_t>(options_.max_queue);
+  if (is_full && !exchange->is_inherited()) return replies_.refuse(exchange, queue_full(1));
+  work_.add(exchange, std::move(work));
+}
+
+void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api,
+                           std::time_t came, Parsed<Prepared> parsed) {
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return replies_.refuse(exchange, *error);
+  Prepared& prepared = std::get<Prepared>(parsed);
+  GenerationOptions& options = prepared.options;
+  const size_t num_answers = prepared.prompts.size() * static_cast<size_t>(options.n);
+  if (const auto error = check(*exchange, options, num_answers))
+    return replies_.refuse(exchange, *error);
+  const auto too_much = exchange->hold(options.held_bytes);
+  if (too_much && !exchange->is_inherited()) return replies_.refuse(exchange, *too_much);
+  log_without_effect(options);
+  if (!options.has_seed) options.sampling.seed = fresh_seed();
+  if (metrics_.running == 0) watch_.began(now_seconds());
+  ReplyHead head = head_for(api, came);
+  if (api.errors.names_requests) exchange->add_header("request-id", request_id_of(head.id));
+  Generation::start(generation_, exchange, std::move(head), std::move(options),
+                    std::move(prepared.prompts));
+}
+
+// Once for each field: clients send the same ones with every request. They are words of tables, of
+// which there are fewer; should one be a client's, it writes no lines of its own.
+void TextService::log_without_effect(const GenerationOptions& options) {
+  constexpr size_t kMostNames = 1024;
+  for (const std::string& name : options.without_effect) {
+    if (without_effect_.size() == kMostNames || !without_effect_.insert(name).second) continue;
+    log::info("http: a request has {}, which has no effect here; this is said once",
+              base::printable(name));
+  }
+}
+
+// What another process has accepted, or refused, before it died stays so: its client may have begun
+// to read the answer.
+std::optional<ApiError> TextService::check(const Exchange& exchange,
+                                           const GenerationOptions& options,
+                                           size_t num_answers) const {
+  if (failure_) return failure_;
+  if (exchange.was_refused()) return queue_full(num_answers);
+  if (exchange.is_inherited()) return {};
+  if (draining_) {
+    return ApiError{.status = 503, .message = "the server is shutting down", .code = "draining"};
+  }
+  if (num_answers > static_cast<size_t>(options_.max_queue)) {
+    return ApiError{.message = fmt::format("{} answers are asked for at once, and at most {} may "
+                                           "run or wait; ask for fewer, or raise --max-queue",
+                                           num_answers, options_.max_queue),
+                    .param = options.n > 1 ? "n" : "prompt"};
+  }
+  if (metrics_.running + static_cast<int64_t>(num_answers) > options_.max_queue) {
+    return queue_full(num_answers);
+  }
+  return {};
+}
+
+ApiError TextService::queue_full(size_t num_answers) const {
+  return {
+      .status = 429,
+      .message = fmt::format("{} answers run or wait and {} more are asked for, at most {} may; "
+                             "try again later",
+                             metrics_.running + static_cast<int64_t>(work_.size()), num_answers,
+                             options_.max_queue),
+      .code = "queue_full"};
+}
+
+ReplyHead TextService::head_for(const ApiSpec& api, std::time_t came) {
+  return {.api = api.api,
+          .id = api.stores ? secret_id(api.id_start) : replies_.id_with(api.id_start),
+          .created = came,
+          .model = options_.model};
+}
+
+}  // namespace wideep::server

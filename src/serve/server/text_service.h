@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The endpoints for text: each API's, what is stored of OpenAI's responses, and tokens without an
+// answer. Which requests are taken, and which wait, is decided here.
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "api/api.h"
+#include "api/response_store.h"
+#include "server/chat_files.h"
+#include "server/exchange_work.h"
+#include "server/generation.h"
+#include "server/iteration_watch.h"
+#include "server/preparation.h"
+#include "server/replies.h"
+#include "server/service_options.h"
+
+namespace wideep::server {
+
+// What the text comes from. All outlive the service but the templates.
+struct TextParts {
+  const tokenizer::Tokenizer& tokenizer;
+  ChatFiles chat;
+  Backend& backend;
+  Metrics& metrics;
+};
+
+class TextService {
+ public:
+  // options, replies: outlive it.
+  TextService(const ServiceOptions& options, TextParts parts, Replies& replies);
+
+  // Lets long requests be prepared on a thread of their own (server/exchange_work.h).
+  void connect(std::function<void(std::function<void()>)> post) { work_.connect(std::move(post)); }
+  // Waits for what that thread does, and drops what waits for it.
+  void join() { work_.join(); }
+  void ping();
+  void drain() { draining_ = true; }
+  bool fail(const std::string& why);
+  void iteration_ended(double seconds);
+  bool idle() const { return metrics_.running == 0 && work_.size() == 0; }
+  // Why no text can be had: the ranks have ended, the server shuts down, or no iteration ends.
+  std::optional<ApiError> trouble() const;
+  const ResponseStore& responses() const { return responses_; }
+
+  // The handler of an API's requests.
+  void answer(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api);
+  void stored_response(const std::shared_ptr<Exchange>& exchange);
+  void delete_response(const std::shared_ptr<Exchange>& exchange);
+  void count_tokens(const std::shared_ptr<Exchange>& exchange);
+  void tokenize(const std::shared_ptr<Exchange>& exchange);
+  void detokenize(const std::shared_ptr<Exchange>& exchange);
+
+ private:
+  std::optional<ApiError> check(const Exchange& exchange, const GenerationOptions& options,
+                                size_t num_answers) const;
+  ApiError queue_full(size_t num_answers) const;
+  ReplyHead head_for(const ApiSpec& api, std::time_t came);
+  using Rest = ExchangeWork::Rest;
+  void work_on_body(const std::shared_ptr<Exchange>& exchange,
+                    std::function<Rest(std::string_view body)> work);
+  void work_apart(const std::shared_ptr<Exchange>& exchange, ExchangeWork::Work work);
+  Rest rest_of(const Parsed<nlohmann::ordered_json>& made);
+  void reply_with(const std::shared_ptr<Exchange>& exchange,
+                  Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
+  void generate(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api, std::time_t came,
+                Parsed<Prepared> parsed);
+  void log_without_effect(const GenerationOptions& options);
+
+  const ServiceOptions& options_;
+  Replies& replies_;
+  Metrics& metrics_;
+  ResponseStore responses_;
+  const Preparation preparation_;
+  GenerationSetup generation_;
+  std::set<std::string> without_effect_;  // fields of requests that a line has named
+  bool draining_ = false;
+  std::optional<ApiError> failure_;  // why the ranks have ended
+  IterationWatch watch_;
+  ExchangeWork work_;  // last: it uses the members above
+};
+
+}  // namespace wideep::server
