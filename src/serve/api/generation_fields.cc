@@ -38,6 +38,16 @@ std::vector<engine::TokenBias> read_bias(BodyReader& body) {
   return biases;
 }
 
+// "off" or false; "on", true or nothing: as the server does.
+bool read_speculates(BodyReader& body) {
+  const ordered_json& value = body.take("speculative");
+  if (value.is_null() || value == true || value == "on") return true;
+  if (value != false && value != "off") {
+    body.complain("speculative", "expected \"on\" or \"off\"");
+  }
+  return false;
+}
+
 }  // namespace
 
 engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults) {
@@ -58,13 +68,13 @@ void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
       {"frequency_penalty", &SamplingParams::frequency_penalty},
       {"repetition_penalty", &SamplingParams::repetition_penalty},
   };
-  SamplingParams& sampling = options.sampling;
+  SamplingParams& sampling = options.engine_request.sampling;
   sampling = sampling_without(defaults);
   for (const auto& [name, value] : kNumbers) {
     if (!body.knows(name)) continue;
     if (const auto number = body.number(name)) sampling.*value = static_cast<float>(*number);
   }
-  if (body.knows("logit_bias")) options.bias = read_bias(body);
+  if (body.knows("logit_bias")) options.engine_request.bias = read_bias(body);
   // −1, as other servers have it: all tokens.
   if (const auto top_k = body.integer("top_k")) {
     sampling.top_k = static_cast<int>(std::max<int64_t>(0, *top_k));
@@ -88,13 +98,10 @@ void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& opti
   if (*most >= 0) options.max_tokens = static_cast<int>(*most);
 }
 
-bool read_speculates(BodyReader& body) {
-  const ordered_json& value = body.take("speculative");
-  if (value.is_null() || value == true || value == "on") return true;
-  if (value != false && value != "off") {
-    body.complain("speculative", "expected \"on\" or \"off\"");
-  }
-  return false;
+void read_engine_fields(BodyReader& body, GenerationOptions& options) {
+  engine::Request& request = options.engine_request;
+  if (body.knows("ignore_eos")) request.ignore_eos = body.flag("ignore_eos");
+  if (body.knows("speculative")) request.speculates = read_speculates(body);
 }
 
 // What a template is given anyway would be taken no notice of.

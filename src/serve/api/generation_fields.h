@@ -29,8 +29,9 @@ void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
 // end of the context. Nothing: as before.
 void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& options);
 
-// "off" or false; "on", true or nothing: as the server does.
-bool read_speculates(BodyReader& body);
+// ignore_eos, speculative: what only the engine reads, if the body may have it. Whatever else is of
+// that kind belongs here, too: all APIs read it.
+void read_engine_fields(BodyReader& body, GenerationOptions& options);
 
 // chat_template_kwargs: an object, or null.
 nlohmann::ordered_json read_variables(BodyReader& body);

@@ -21,12 +21,14 @@ struct ResponsePlan;
 struct GenerationOptions {
   std::string model;
   std::optional<int> max_tokens;
-  std::vector<int> max_tokens_of;   // for each prompt, once it is known
-  bool fills_context = false;       // max_tokens is all that the context has
-  bool is_clipped = false;          // max_tokens was lowered, as the context ends before
-  std::optional<int> clipped_to;    // what it was lowered to, for whatever reason
-  engine::SamplingParams sampling;  // seed is 0 unless has_seed
-  std::vector<engine::TokenBias> bias;
+  std::vector<int> max_tokens_of;  // for each prompt, once it is known
+  bool fills_context = false;      // max_tokens is all that the context has
+  bool is_clipped = false;         // max_tokens was lowered, as the context ends before
+  std::optional<int> clipped_to;   // what it was lowered to, for whatever reason
+  // For each answer, as the engine takes it: how tokens are drawn, the format of the answer
+  // (`format`, compiled), and whatever else a body says that only the engine reads. Its prompt, its
+  // tokens and its rules are set when it is submitted. The seed is 0 unless has_seed.
+  engine::Request engine_request = {};
   engine::TokenRules rules = {};            // but bad_words, and the tokens around thoughts
   std::vector<std::string> bad_words = {};  // until their tokens are in the rules
   std::string thought_name = {};            // the field that limits thoughts; "": none does
@@ -42,14 +44,11 @@ struct GenerationOptions {
   bool stream = false;
   bool include_usage = false;
   bool logprobs = false;
-  bool ignore_eos = false;
-  bool speculates = true;
   std::optional<int> experts_start;  // routed_experts_prompt_start
   std::vector<std::string> stop;
   std::vector<std::string> without_effect = {};  // names of such fields that the request has
   std::shared_ptr<const AnswerPlan> answer;      // of a chat, once its template is known; else null
   std::optional<grammar::OutputFormat> format;   // of the answer
-  engine::SharedGrammar grammar = nullptr;       // the same, compiled (server/preparation.h)
   std::shared_ptr<const ResponsePlan> response;  // of OpenAI's responses; else null
   // For another process (Generation::begun), until it is in the journal.
   std::string kept = {};

@@ -31,6 +31,7 @@ void read_options(BodyReader& body, const run::SamplingDefaults& defaults,
   options.stream = body.flag("stream");
   options.stop = body.texts("stop_sequences", {.most = kMostStops, .most_bytes = kMostStopBytes});
   read_sampling(body, defaults, options);
+  read_engine_fields(body, options);
 }
 
 // ---- tools ----

@@ -179,9 +179,9 @@ TEST(MessagesRequestTest, OptionsOfDrawing) {
   EXPECT_EQ(request.options.model, "m");
   EXPECT_EQ(request.options.max_tokens, 9);
   EXPECT_TRUE(request.options.stream);
-  EXPECT_FLOAT_EQ(request.options.sampling.temperature, 0.5f);
-  EXPECT_FLOAT_EQ(request.options.sampling.top_p, 0.25f);
-  EXPECT_EQ(request.options.sampling.top_k, 7);
+  EXPECT_FLOAT_EQ(request.options.engine_request.sampling.temperature, 0.5f);
+  EXPECT_FLOAT_EQ(request.options.engine_request.sampling.top_p, 0.25f);
+  EXPECT_EQ(request.options.engine_request.sampling.top_k, 7);
   EXPECT_THAT(request.options.stop, ElementsAre("x", "yz"));
 }
 

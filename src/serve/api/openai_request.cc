@@ -229,8 +229,7 @@ GenerationOptions read_options(BodyReader& body, const run::SamplingDefaults& de
   options.n = static_cast<int>(body.integer("n").value_or(1));
   options.stream = body.flag("stream");
   options.include_usage = read_include_usage(body, options.stream, &options.continuous_usage);
-  options.ignore_eos = body.flag("ignore_eos");
-  options.speculates = read_speculates(body);
+  read_engine_fields(body, options);
   options.experts_start = read_experts_start(body, options.stream);
   options.stop = read_stop(body);
   read_response_format(body, options);
@@ -505,7 +504,7 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text,
                             .prompts = read_prompts(body)};
   if (const auto count = body.integer("logprobs", 0, kMostLogprobs)) {
     request.options.logprobs = true;
-    request.options.sampling.top_log_probabilities = static_cast<int>(*count);
+    request.options.engine_request.sampling.top_log_probabilities = static_cast<int>(*count);
   }
   body.only("best_of", request.options.n, "choosing the best of more answers");
   body.only("suffix", "", "a suffix");
@@ -529,7 +528,7 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text,
   read_max_tokens(body, "max_completion_tokens", request.options);
   request.options.logprobs = body.flag("logprobs");
   if (const auto count = body.integer("top_logprobs")) {
-    request.options.sampling.top_log_probabilities = static_cast<int>(*count);
+    request.options.engine_request.sampling.top_log_probabilities = static_cast<int>(*count);
     if (*count > 0 && !request.options.logprobs) {
       body.complain("top_logprobs", "expected logprobs: true beside it");
     }

@@ -258,7 +258,7 @@ void read_logprobs(BodyReader& body, ResponsesRequest& request) {
   if (count > 0 && !options.logprobs) {
     body.complain("top_logprobs", fmt::format("expected include: [\"{}\"] beside it", kLogprobs));
   }
-  options.sampling.top_log_probabilities = static_cast<int>(count);
+  options.engine_request.sampling.top_log_probabilities = static_cast<int>(count);
   request.repeated["top_logprobs"] = count;
 }
 
@@ -341,8 +341,7 @@ Parsed<ResponsesRequest> parse_responses_request(std::string_view text, const Re
   body.only("background", false, "answering in the background");
   read_limit(body, request);
   read_sampling(body, defaults, options);
-  options.ignore_eos = body.flag("ignore_eos");
-  options.speculates = read_speculates(body);
+  read_engine_fields(body, options);
   read_logprobs(body, request);
   read_stream(body, request);
   read_tools(body, request);

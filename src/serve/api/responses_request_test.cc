@@ -137,11 +137,11 @@ TEST_F(ResponsesRequestTest, OptionsAreHonoured) {
   const GenerationOptions& options = asked.chat.options;
   EXPECT_EQ(options.model, "m");
   EXPECT_EQ(options.max_tokens, 7);
-  EXPECT_EQ(options.sampling.temperature, 0.5f);
-  EXPECT_EQ(options.sampling.top_p, 0.25f);
-  EXPECT_EQ(options.sampling.top_k, 3);
-  EXPECT_EQ(options.sampling.seed, 5u);
-  EXPECT_EQ(options.sampling.top_log_probabilities, 2);
+  EXPECT_EQ(options.engine_request.sampling.temperature, 0.5f);
+  EXPECT_EQ(options.engine_request.sampling.top_p, 0.25f);
+  EXPECT_EQ(options.engine_request.sampling.top_k, 3);
+  EXPECT_EQ(options.engine_request.sampling.seed, 5u);
+  EXPECT_EQ(options.engine_request.sampling.top_log_probabilities, 2);
   EXPECT_TRUE(options.stream && options.logprobs && asked.store);
   EXPECT_EQ(asked.chat.reasoning_effort, "low");
   EXPECT_EQ(

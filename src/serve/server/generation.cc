@@ -2,7 +2,7 @@
 //
 // The way of a token, from the client's request to the engine and back:
 //
-//   Service (service.cc)         takes the request; a long one goes to the work thread
+//   TextService                  takes the request; a long one goes to the work thread
 //   Preparation (preparation.cc) parses it, makes token ids of the prompt
 //   Generation::submit           one engine request per answer
 //   EngineBackend (serve.cc) → RequestWriter → pipe → RequestFeed → Engine (engine/engine.cc)
@@ -101,10 +101,10 @@ void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
   Past past;
   const std::vector<std::string> records = exchange->records();
   if (records.empty()) {
-    exchange->add_record(encode_head(head, options.sampling.seed, options.kept));
+    exchange->add_record(encode_head(head, options.engine_request.sampling.seed, options.kept));
     options.kept = {};  // a whole conversation, perhaps
   } else {
-    decode_head(records.front(), &head, &options.sampling.seed);
+    decode_head(records.front(), &head, &options.engine_request.sampling.seed);
     for (size_t i = 1; i < records.size(); ++i) past.tokens.push_back(decode_token(records[i]));
   }
   const std::shared_ptr<Generation> self(new Generation(setup, std::move(exchange), std::move(head),
@@ -192,14 +192,12 @@ void Generation::submit_or_end(size_t index) {
 // One engine request for the rest of an answer.
 void Generation::submit(size_t index) {
   Answer& answer = answers_[index];
-  engine::Request request{.prompt = prompt_of(index),
-                          .answered = answer.tokens,
-                          .cached_on = answer.rank,
-                          .max_tokens = most_own(index),
-                          .sampling = options_.sampling,
-                          .grammar = options_.grammar,
-                          .bias = options_.bias,
-                          .rules = rules_[index / static_cast<size_t>(options_.n)]};
+  engine::Request request = options_.engine_request;
+  request.prompt = prompt_of(index);
+  request.answered = answer.tokens;
+  request.cached_on = answer.rank;
+  request.max_tokens = most_own(index);
+  request.rules = rules_[index / static_cast<size_t>(options_.n)];
   if (const int scored = num_scored(index); scored > 0) {
     request.prompt = std::vector<int32_t>{prompt_of(index).ids().front()};
     request.max_tokens += scored;
@@ -208,8 +206,6 @@ void Generation::submit(size_t index) {
       std::max(request.sampling.top_log_probabilities, options_.prompt_logprobs.value_or(0));
   // The n answers share the seed but must differ.
   request.draw = static_cast<int>(index % static_cast<size_t>(options_.n));
-  request.ignore_eos = options_.ignore_eos;
-  request.speculates = options_.speculates;
   request.returns_experts = answer.awaits_experts;
   if (answer.has_all_tokens()) {  // only the experts are lacking: they come with the last token
     request.max_tokens = answer.num_tokens();
@@ -466,7 +462,7 @@ TokenLogprob Generation::logprob_of(const run::Token& token, int most_likely,
 
 void Generation::note_logprob(Answer& answer, const run::Token& each) {
   TokenLogprob logprob =
-      logprob_of(each, options_.sampling.top_log_probabilities, answer.characters);
+      logprob_of(each, options_.engine_request.sampling.top_log_probabilities, answer.characters);
   answer.characters += count_characters(logprob.token);
   answer.logprobs.push_back(std::move(logprob));
 }

@@ -101,14 +101,16 @@ void suit_template(ChatRequest& request, const AnswerStyle& style) {
 const char* logprobs_field(const GenerationOptions& options, bool is_of_prompts) {
   if (is_of_prompts) return options.prompt_logprobs ? "prompt_logprobs" : "echo";
   const bool is_chat = options.answer != nullptr;
-  return is_chat && options.sampling.top_log_probabilities > 0 ? "top_logprobs" : "logprobs";
+  return is_chat && options.engine_request.sampling.top_log_probabilities > 0 ? "top_logprobs"
+                                                                              : "logprobs";
 }
 
 // Those of the prompts of one answer each.
 int64_t logprobs_of_prompts(const Prepared& prepared) {
   const GenerationOptions& options = prepared.options;
   const int64_t of_token =
-      (options.logprobs && options.echo ? options.sampling.top_log_probabilities + 1 : 0) +
+      (options.logprobs && options.echo ? options.engine_request.sampling.top_log_probabilities + 1
+                                        : 0) +
       (options.prompt_logprobs ? *options.prompt_logprobs + 1 : 0);
   int64_t all = 0;
   for (const auto& prompt : prepared.prompts) all += static_cast<int64_t>(prompt.size()) * of_token;
@@ -296,7 +298,7 @@ void Preparation::clip_to_logprobs(Prepared& prepared) {
   GenerationOptions& options = prepared.options;
   if (!options.logprobs || options.stream) return;
   const auto each = options.n * static_cast<int64_t>(prepared.prompts.size()) *
-                    (options.sampling.top_log_probabilities + 1);
+                    (options.engine_request.sampling.top_log_probabilities + 1);
   const int64_t left = kMostLogprobsOfReply - options.n * logprobs_of_prompts(prepared);
   const int most = static_cast<int>(std::max<int64_t>(left / each, 1));
   for (int& tokens : options.max_tokens_of) {
@@ -309,7 +311,7 @@ void Preparation::clip_to_logprobs(Prepared& prepared) {
 // Those that one reply holds: of whole answers, which a stream sends as they come, and of prompts.
 std::optional<ApiError> Preparation::check_logprobs(const Prepared& prepared) const {
   const GenerationOptions& options = prepared.options;
-  const int64_t likely = options.sampling.top_log_probabilities;
+  const int64_t likely = options.engine_request.sampling.top_log_probabilities;
   int64_t of_answers = 0;
   for (const int tokens : options.max_tokens_of) {
     if (options.logprobs && !options.stream) of_answers += tokens * (likely + 1);
@@ -335,7 +337,7 @@ std::optional<ApiError> Preparation::check(const GenerationOptions& options) con
                     .param = "routed_experts_prompt_start"};
   }
   std::vector<int32_t> biased;
-  for (const engine::TokenBias& each : options.bias) biased.push_back(each.token);
+  for (const engine::TokenBias& each : options.engine_request.bias) biased.push_back(each.token);
   WIDEEP_REFUSE_IF(check_tokens(biased, "logit_bias"));
   WIDEEP_REFUSE_IF(check_tokens(options.rules.stop_tokens, "stop_token_ids"));
   WIDEEP_REFUSE_IF(check_tokens(options.rules.allowed, "allowed_token_ids"));
@@ -445,7 +447,7 @@ std::optional<ApiError> Preparation::set_grammar(grammar::Expression answer, gra
   }
   auto grammar = grammar::build_grammar(rules, rules.add("answer", std::move(answer)));
   if (!grammar.ok()) return refused(grammar.status().at(place).message());
-  options.grammar = std::make_shared<const std::string>(grammar->encode());
+  options.engine_request.grammar = std::make_shared<const std::string>(grammar->encode());
   return {};
 }
 

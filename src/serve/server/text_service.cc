@@ -234,7 +234,7 @@ void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiS
   const auto too_much = exchange->hold(options.held_bytes);
   if (too_much && !exchange->is_inherited()) return replies_.refuse(exchange, *too_much);
   log_without_effect(options);
-  if (!options.has_seed) options.sampling.seed = fresh_seed();
+  if (!options.has_seed) options.engine_request.sampling.seed = fresh_seed();
   if (metrics_.running == 0) watch_.began(now_seconds());
   ReplyHead head = head_for(api, came);
   if (api.errors.names_requests) exchange->add_header("request-id", request_id_of(head.id));
