@@ -118,9 +118,9 @@ void BodyReader::only(const char* name, const ordered_json& harmless, const char
 
 void BodyReader::complain(const std::string& param, const std::string& what) {
   if (error_) return;
-  error_ = ApiError{.status = 400,
-                    .message = param.empty() ? what : fmt::format("{}: {}", param, what),
-                    .param = param};
+  error_ = HttpError{.status = 400,
+                     .message = param.empty() ? what : fmt::format("{}: {}", param, what),
+                     .param = param};
 }
 
 bool BodyReader::check_members(const std::string& place, const ordered_json& object,
@@ -150,7 +150,7 @@ std::vector<std::string> BodyReader::without_effect() const {
   return names;
 }
 
-std::optional<ApiError> BodyReader::finish() {
+std::optional<HttpError> BodyReader::finish() {
   for (const auto& [name, value] : body_.items()) {
     const RequestField* field = find_request_field(name, kind_);
     const bool is_taken = std::find(taken_.begin(), taken_.end(), name) != taken_.end();

@@ -22,7 +22,7 @@
 
 #include "api/nested_fields.h"
 #include "api/request_field.h"
-#include "http/api_error.h"
+#include "http/http_error.h"
 
 namespace wideep::server {
 
@@ -69,7 +69,7 @@ class BodyReader {
   // check_members() has seen.
   std::vector<std::string> without_effect() const;
   // After everything was taken: fields that the table does not have are complaints, too.
-  std::optional<ApiError> finish();
+  std::optional<HttpError> finish();
 
   // A value for a message, shortened.
   static std::string shown(const nlohmann::ordered_json& value);
@@ -82,7 +82,7 @@ class BodyReader {
   nlohmann::ordered_json body_ = nlohmann::ordered_json::object();
   std::vector<std::string> taken_;
   std::set<std::string> ignored_;  // of objects in the body
-  std::optional<ApiError> error_;
+  std::optional<HttpError> error_;
 };
 
 // The member, or null if there is none.

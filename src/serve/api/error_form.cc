@@ -6,8 +6,8 @@
 namespace wideep::server {
 
 const ErrorStyle kOpenAiErrors{
-    .status = [](const ApiError& error) { return error.status; },
-    .body = [](const ApiError& error, std::string_view) { return error.json(); }};
+    .status = [](const HttpError& error) { return error.status; },
+    .body = [](const HttpError& error, std::string_view) { return error.json(); }};
 
 const ErrorStyle kAnthropicErrors{
     .names_requests = true, .status = messages_status, .body = messages_error};
@@ -16,7 +16,7 @@ const ErrorStyle& errors_for(const RequestHead& head) {
   return is_anthropic(head) ? kAnthropicErrors : kOpenAiErrors;
 }
 
-std::string error_form(const RequestHead& head, const ApiError& error) {
+std::string error_form(const RequestHead& head, const HttpError& error) {
   return errors_for(head).body(error, "");
 }
 

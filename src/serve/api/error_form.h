@@ -9,16 +9,16 @@
 #include <string>
 #include <string_view>
 
-#include "http/api_error.h"
+#include "http/http_error.h"
 #include "http/http_request_reader.h"
 
 namespace wideep::server {
 
 struct ErrorStyle {
   bool names_requests = false;  // replies have the header request-id
-  int (*status)(const ApiError& error);
+  int (*status)(const HttpError& error);
   // The body. request_id: "": none, or not known.
-  std::string (*body)(const ApiError& error, std::string_view request_id);
+  std::string (*body)(const HttpError& error, std::string_view request_id);
 };
 
 extern const ErrorStyle kOpenAiErrors, kAnthropicErrors;
@@ -28,6 +28,6 @@ extern const ErrorStyle kOpenAiErrors, kAnthropicErrors;
 const ErrorStyle& errors_for(const RequestHead& head);
 
 // The ErrorForm for an HTTP server (HttpOptions): of a request that no endpoint has seen.
-std::string error_form(const RequestHead& head, const ApiError& error);
+std::string error_form(const RequestHead& head, const HttpError& error);
 
 }  // namespace wideep::server

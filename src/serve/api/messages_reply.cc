@@ -115,7 +115,7 @@ const char* error_type(int status) {
   }
 }
 
-ordered_json error_json(const ApiError& error, std::string_view request_id) {
+ordered_json error_json(const HttpError& error, std::string_view request_id) {
   // Clients look for these words before they shorten a conversation.
   const bool is_too_long = error.code == "context_length_exceeded";
   return {{"type", "error"},
@@ -236,7 +236,7 @@ void MessagesWriter::end(const Usage& usage, std::string* events) {
   add_event("message_stop", "", events);
 }
 
-void MessagesWriter::fail(const ApiError& error, std::string* events) {
+void MessagesWriter::fail(const HttpError& error, std::string* events) {
   *events += "event: error\ndata: " + this->error(error) + "\n";
 }
 
@@ -248,7 +248,7 @@ std::string MessagesWriter::whole(const std::vector<ReplyPart>&, const Usage& us
   return formats::exact_json_text(message) + "\n";
 }
 
-std::string MessagesWriter::error(const ApiError& error) {
+std::string MessagesWriter::error(const HttpError& error) {
   return messages_error(error, request_id_of(head_.id));
 }
 
@@ -262,9 +262,9 @@ bool is_anthropic(const RequestHead& head) {
          (is_below("/v1/models") && !head.field("anthropic-version").empty());
 }
 
-int messages_status(const ApiError& error) { return error.status == 429 ? 529 : error.status; }
+int messages_status(const HttpError& error) { return error.status == 429 ? 529 : error.status; }
 
-std::string messages_error(const ApiError& error, std::string_view request_id) {
+std::string messages_error(const HttpError& error, std::string_view request_id) {
   return json_text(error_json(error, request_id));
 }
 

@@ -32,10 +32,10 @@ class MessagesWriter : public ReplyWriter {
   void begin(size_t num_answers, const Usage& usage, std::string* events) override;
   void add(const ReplyPart& part, std::string* events) override;
   void end(const Usage& usage, std::string* events) override;
-  void fail(const ApiError& error, std::string* events) override;
+  void fail(const HttpError& error, std::string* events) override;
   std::string ping() const override;
   std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) override;
-  std::string error(const ApiError& error) override;
+  std::string error(const HttpError& error) override;
 
  private:
   enum class Kind { kNone, kThinking, kText, kCall };
@@ -64,9 +64,9 @@ class MessagesWriter : public ReplyWriter {
 bool is_anthropic(const RequestHead& head);
 
 // Anthropic's status of a request that is refused: 529 for a full queue.
-int messages_status(const ApiError& error);
+int messages_status(const HttpError& error);
 // The body. request_id: "": null.
-std::string messages_error(const ApiError& error, std::string_view request_id);
+std::string messages_error(const HttpError& error, std::string_view request_id);
 
 // The id of a request, by that of its message ("msg_…").
 std::string request_id_of(std::string_view message_id);

@@ -28,7 +28,7 @@ constexpr const char* kHello = R"("messages": [{"role": "user", "content": "Hell
 
 ChatRequest read(const std::string& members) {
   auto parsed = parse_messages_request(body_with(members));
-  if (const auto* error = std::get_if<ApiError>(&parsed)) {
+  if (const auto* error = std::get_if<HttpError>(&parsed)) {
     ADD_FAILURE() << error->message << "\n" << members;
     return {};
   }
@@ -42,7 +42,7 @@ Parsed<ChatRequest> parse_messages(std::string_view body) { return parse_message
 template <typename Parse>
 std::string refusal_of(const std::string& body, const Parse& parse) {
   const auto parsed = parse(body);
-  const auto* error = std::get_if<ApiError>(&parsed);
+  const auto* error = std::get_if<HttpError>(&parsed);
   if (error == nullptr) return "";
   EXPECT_EQ(error->status, 400);
   return error->message;

@@ -43,17 +43,17 @@ void for_objects(ordered_json& value, const std::string& path,
   }
 }
 
-using Refusal = std::function<ApiError(const std::string& body)>;  // param "": none
+using Refusal = std::function<HttpError(const std::string& body)>;  // param "": none
 
 template <typename Request>
-ApiError error_of(const Parsed<Request>& parsed) {
-  const auto* error = std::get_if<ApiError>(&parsed);
-  return error == nullptr ? ApiError{.status = 200, .message = ""} : *error;
+HttpError error_of(const Parsed<Request>& parsed) {
+  const auto* error = std::get_if<HttpError>(&parsed);
+  return error == nullptr ? HttpError{.status = 200, .message = ""} : *error;
 }
 
 void check_every_object(const char* text, const Refusal& refusal) {
   const ordered_json body = ordered_json::parse(text);
-  const ApiError none = refusal(formats::json_text(body));
+  const HttpError none = refusal(formats::json_text(body));
   ASSERT_EQ(none.status, 200) << none.message << "\n" << text;
   std::set<std::string> paths;
   ordered_json all = body;
@@ -65,7 +65,7 @@ void check_every_object(const char* text, const Refusal& refusal) {
       for_objects(changed, "", [&](const std::string& path, ordered_json& object) {
         if (path == wanted) object["qqq"] = value;
       });
-      const ApiError error = refusal(formats::json_text(changed));
+      const HttpError error = refusal(formats::json_text(changed));
       if (value.is_null()) {
         EXPECT_EQ(error.status, 200) << wanted << ": " << error.message;
         continue;
@@ -106,8 +106,8 @@ constexpr const char* kConversation = R"({"model": "m", "messages": [
 // Members of messages are for templates, too: those that only a template may know are refused when
 // it is known (ServiceTest.MembersOfMessagesAreTheTemplates).
 template <typename Request>
-ApiError chat_error(const Parsed<Request>& parsed, const ChatRequest& (*chat)(const Request&)) {
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
+HttpError chat_error(const Parsed<Request>& parsed, const ChatRequest& (*chat)(const Request&)) {
+  if (const auto* error = std::get_if<HttpError>(&parsed)) return *error;
   const auto& members = chat(std::get<Request>(parsed)).template_members;
   if (members.empty()) return {.status = 200, .message = ""};
   return {.status = 400,
@@ -188,7 +188,7 @@ TEST(NestedFieldsTest, WhatChangesNothingIsTakenAndNamed) {
        "function_call": null, "id": "x", "tool_calls": [{"id": "1", "type": "function", "index": 0,
         "function": {"name": "f", "arguments": "{}", "parsed_arguments": {}}}]},
       {"role": "assistant", "content": "", "refusal": "No."}]})");
-  ASSERT_TRUE(std::holds_alternative<ChatRequest>(parsed)) << std::get<ApiError>(parsed).message;
+  ASSERT_TRUE(std::holds_alternative<ChatRequest>(parsed)) << std::get<HttpError>(parsed).message;
   const auto& request = std::get<ChatRequest>(parsed);
   EXPECT_THAT(
       request.options.without_effect,

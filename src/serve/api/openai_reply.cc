@@ -318,7 +318,7 @@ void OpenAiReply::end(const Usage& usage, std::string* events) {
   EventWriter::add_last(events);
 }
 
-void OpenAiReply::fail(const ApiError& error, std::string* events) {
+void OpenAiReply::fail(const HttpError& error, std::string* events) {
   EventWriter::add_error(error, events);
   EventWriter::add_last(events);
 }

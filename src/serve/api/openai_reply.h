@@ -11,7 +11,7 @@
 
 #include "api/reply_part.h"
 #include "api/reply_writer.h"
-#include "http/api_error.h"
+#include "http/http_error.h"
 
 namespace wideep::server {
 
@@ -33,7 +33,7 @@ class EventWriter {
   // Between chunks, where nothing comes: clients take no notice of it.
   static std::string comment() { return ": keep-alive\n\n"; }
   // As OpenAI's clients expect it: they raise it as an error of the API.
-  static void add_error(const ApiError& error, std::string* events) {
+  static void add_error(const HttpError& error, std::string* events) {
     *events += "data: " + error.json() + "\n";
   }
   static void add_last(std::string* events) { *events += "data: [DONE]\n\n"; }
@@ -52,7 +52,7 @@ class OpenAiReply : public ReplyWriter {
   void begin(size_t num_answers, const Usage& usage, std::string* events) override;
   void add(const ReplyPart& part, std::string* events) override;
   void end(const Usage& usage, std::string* events) override;
-  void fail(const ApiError& error, std::string* events) override;
+  void fail(const HttpError& error, std::string* events) override;
   std::string ping() const override { return EventWriter::comment(); }
   std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) override;
 

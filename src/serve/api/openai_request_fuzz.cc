@@ -9,7 +9,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   const auto look_at = [](const auto& parsed) {
-    const auto* error = std::get_if<wideep::server::ApiError>(&parsed);
+    const auto* error = std::get_if<wideep::server::HttpError>(&parsed);
     return error == nullptr || nlohmann::json::accept(error->json()) ? 0 : 1;
   };
   return look_at(wideep::server::parse_completion_request(body)) +

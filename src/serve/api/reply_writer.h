@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "api/reply_part.h"
-#include "http/api_error.h"
+#include "http/http_error.h"
 
 namespace wideep::server {
 
@@ -32,13 +32,13 @@ class ReplyWriter {
   virtual void begin(size_t num_answers, const Usage& usage, std::string* events) = 0;
   virtual void add(const ReplyPart& part, std::string* events) = 0;
   virtual void end(const Usage& usage, std::string* events) = 0;
-  virtual void fail(const ApiError& error, std::string* events) = 0;
+  virtual void fail(const HttpError& error, std::string* events) = 0;
   // An event of a stream without a meaning, between others; "": the protocol has none.
   virtual std::string ping() const { return ""; }
 
   // Bodies of whole replies.
   virtual std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) = 0;
-  virtual std::string error(const ApiError& error) { return error.json(); }
+  virtual std::string error(const HttpError& error) { return error.json(); }
 };
 
 }  // namespace wideep::server

@@ -26,16 +26,16 @@ std::string new_items(const ResponsesRequest& request) {
 }
 
 // Whether the store could keep the response.
-std::optional<ApiError> check_stored(const ResponsePlan& plan) {
+std::optional<HttpError> check_stored(const ResponsePlan& plan) {
   const size_t bytes = plan.conversation_bytes();
   if (plan.store->may_keep(bytes)) return {};
   const ResponseStoreLimits& limits = plan.store->limits();
-  return ApiError{.message = fmt::format("store: at most {} responses of {} bytes are kept, and "
-                                         "this one has {}; leave it out, or start the server "
-                                         "with higher --max-stored-responses and "
-                                         "--max-stored-response-bytes",
-                                         limits.count, limits.bytes, bytes),
-                  .param = "store"};
+  return HttpError{.message = fmt::format("store: at most {} responses of {} bytes are kept, and "
+                                          "this one has {}; leave it out, or start the server "
+                                          "with higher --max-stored-responses and "
+                                          "--max-stored-response-bytes",
+                                          limits.count, limits.bytes, bytes),
+                   .param = "store"};
 }
 
 }  // namespace

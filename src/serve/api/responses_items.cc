@@ -346,10 +346,10 @@ void read_input(BodyReader& body, const ordered_json& input, ordered_json* items
   }
 }
 
-std::variant<ordered_json, ApiError> item_page(const std::string& conversation,
-                                               const ItemPage& wanted) {
+std::variant<ordered_json, HttpError> item_page(const std::string& conversation,
+                                                const ItemPage& wanted) {
   const auto wrong = [](const char* param, const std::string& what) {
-    return ApiError{.message = fmt::format("{}: {}", param, what), .param = param};
+    return HttpError{.message = fmt::format("{}: {}", param, what), .param = param};
   };
   constexpr int64_t kMost = 100;
   if (wanted.limit < 1 || wanted.limit > kMost) {

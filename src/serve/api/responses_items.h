@@ -41,7 +41,7 @@ struct ItemPage {
 };
 
 // conversation: items as JSON. Errors: one of these is wrong.
-std::variant<nlohmann::ordered_json, ApiError> item_page(const std::string& conversation,
-                                                         const ItemPage& wanted);
+std::variant<nlohmann::ordered_json, HttpError> item_page(const std::string& conversation,
+                                                          const ItemPage& wanted);
 
 }  // namespace wideep::server

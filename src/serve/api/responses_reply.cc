@@ -277,7 +277,7 @@ std::string ResponsesWriter::whole(const std::vector<ReplyPart>&, const Usage& u
   return finish(usage) + "\n";
 }
 
-void ResponsesWriter::fail(const ApiError& error, std::string* events) {
+void ResponsesWriter::fail(const HttpError& error, std::string* events) {
   if (item_.kind != Kind::kNone) output_.push_back(item_json("incomplete"));
   ordered_json failed = response("failed");
   // One of OpenAI's codes, which programs know; `error` has the server's own.

@@ -36,7 +36,7 @@ class ResponsesWriter : public ReplyWriter {
   void begin(size_t num_answers, const Usage& usage, std::string* events) override;
   void add(const ReplyPart& part, std::string* events) override;
   void end(const Usage& usage, std::string* events) override;
-  void fail(const ApiError& error, std::string* events) override;
+  void fail(const HttpError& error, std::string* events) override;
   std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) override;
 
  private:

@@ -31,7 +31,7 @@ constexpr const char* kIncludes[] = {kLogprobs,
                                      "computer_call_output.output.image_url",
                                      "code_interpreter_call.outputs"};
 
-ApiError not_found(const std::string& id) {
+HttpError not_found(const std::string& id) {
   return {.status = 404,
           .message = fmt::format("previous_response_id: there is no stored response {}; it was not "
                                  "sent with store: true, or has made room for newer ones",
@@ -302,7 +302,7 @@ void read_stream(BodyReader& body, ResponsesRequest& request) {
 ordered_json shown_number(float value) { return std::stod(fmt::format("{}", value)); }
 
 void read_conversation(BodyReader& body, const ResponseStore& stored, ResponsesRequest& request,
-                       std::optional<ApiError>* error) {
+                       std::optional<HttpError>* error) {
   request.conversation = ordered_json::array();
   request.chat.messages_name = "input";
   request.chat.folds_systems = true;
@@ -366,7 +366,7 @@ Parsed<ResponsesRequest> parse_responses_request(std::string_view text, const Re
     const std::string value = body.string(name);
     if (!value.empty()) request.repeated[name] = value;
   }
-  std::optional<ApiError> unknown;
+  std::optional<HttpError> unknown;
   read_conversation(body, stored, request, &unknown);
   options.without_effect = body.without_effect();
   if (const auto error = body.finish()) return *error;

@@ -38,7 +38,7 @@ bool are_messages(const ordered_json& messages) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   const auto parsed = wideep::server::parse_responses_request(body, stored());
-  if (const auto* error = std::get_if<wideep::server::ApiError>(&parsed)) {
+  if (const auto* error = std::get_if<wideep::server::HttpError>(&parsed)) {
     if (!ordered_json::accept(error->json())) __builtin_trap();
     return 0;
   }

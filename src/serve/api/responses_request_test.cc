@@ -34,15 +34,15 @@ class ResponsesRequestTest : public testing::Test {
   }
   ResponsesRequest request(const std::string& members) const {
     auto parsed = parse(members);
-    const auto* error = std::get_if<ApiError>(&parsed);
+    const auto* error = std::get_if<HttpError>(&parsed);
     EXPECT_EQ(error, nullptr) << members << "\n" << (error != nullptr ? error->message : "");
     return error != nullptr ? ResponsesRequest() : std::get<ResponsesRequest>(std::move(parsed));
   }
-  ApiError error(const std::string& members) const {
+  HttpError error(const std::string& members) const {
     auto parsed = parse(members);
-    const auto* error = std::get_if<ApiError>(&parsed);
+    const auto* error = std::get_if<HttpError>(&parsed);
     EXPECT_NE(error, nullptr) << members;
-    return error == nullptr ? ApiError{} : *error;
+    return error == nullptr ? HttpError{} : *error;
   }
   ordered_json messages(const std::string& members) const { return request(members).chat.messages; }
 
@@ -405,7 +405,7 @@ TEST_F(ResponsesRequestTest, MistakesAreNamed) {
       {R"("input": "a", "instructions": 1)", "instructions", "expected a string, found 1"},
   };
   for (const Case& each : kCases) {
-    const ApiError found = error(each.body);
+    const HttpError found = error(each.body);
     EXPECT_EQ(found.param, each.param) << each.body << "\n" << found.message;
     EXPECT_THAT(found.message, HasSubstr(each.message)) << each.body;
     EXPECT_EQ(found.status, found.param == "previous_response_id" ? 404 : 400);
@@ -416,7 +416,7 @@ TEST_F(ResponsesRequestTest, ItemsAreListedInPages) {
   const std::string items = R"([{"id": "a"}, {"id": "b"}, {"id": "c"}])";
   const auto page = [&](const ItemPage& wanted) {
     const auto made = item_page(items, wanted);
-    const auto* error = std::get_if<ApiError>(&made);
+    const auto* error = std::get_if<HttpError>(&made);
     return error != nullptr ? error->param : std::get<ordered_json>(made).dump();
   };
   EXPECT_EQ(page({}),

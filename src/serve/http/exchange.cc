@@ -11,8 +11,8 @@
 #include <iterator>
 #include <utility>
 
-#include "http/api_error.h"
 #include "http/connection_journal.h"
+#include "http/http_error.h"
 
 namespace wideep::server {
 namespace {
@@ -111,11 +111,11 @@ Exchange::~Exchange() {
   if (streams_) {
     wire_->disconnect();
   } else {
-    reply(500, "application/json", ApiError{.status = 500, .message = "no reply"}.json());
+    reply(500, "application/json", HttpError{.status = 500, .message = "no reply"}.json());
   }
 }
 
-std::optional<ApiError> Exchange::hold(size_t bytes) {
+std::optional<HttpError> Exchange::hold(size_t bytes) {
   if (wire_ == nullptr) return std::nullopt;
   return wire_->hold(head_.held_bytes() + body_.size() + bytes);
 }

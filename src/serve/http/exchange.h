@@ -38,8 +38,8 @@ class ReplyWire {
   virtual void disconnect() = 0;
   // Null: nobody could go on with the connection.
   virtual ConnectionJournal* journal() { return nullptr; }
-  virtual void add_record(std::string_view) {}                           // to the journal
-  virtual std::optional<ApiError> hold(size_t) { return std::nullopt; }  // Exchange::hold, of all
+  virtual void add_record(std::string_view) {}                            // to the journal
+  virtual std::optional<HttpError> hold(size_t) { return std::nullopt; }  // Exchange::hold, of all
 };
 
 class Exchange : public std::enable_shared_from_this<Exchange> {
@@ -82,7 +82,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   // Until its end the answer holds about so many bytes, beside what is here of the request. Returns
   // why it cannot be made: all together are too many.
-  std::optional<ApiError> hold(size_t bytes);
+  std::optional<HttpError> hold(size_t bytes);
 
   // For whoever must give the same reply if this process dies in the middle of it: records are kept
   // with the request, and another process gets them with it. It makes the reply anew; of reply(),

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "group/fault_drill.h"
-#include "http/api_error.h"
+#include "http/http_error.h"
 
 namespace wideep::server {
 namespace {
@@ -172,11 +172,11 @@ void HttpConnection::read_request() {
 }
 
 // Small requests are answered even where all together are too many bytes.
-std::optional<ApiError> HttpConnection::check_total() const {
+std::optional<HttpError> HttpConnection::check_total() const {
   const size_t most = setup_.options.most_request_bytes_of_all;
   const bool is_small = held_.requests <= HttpOptions::kSmallRequestBytes * num_copies();
   if (is_small || setup_.totals.requests <= most) return std::nullopt;
-  return ApiError{
+  return HttpError{
       .status = 503,
       .message = fmt::format("the requests that this server reads and answers take {} bytes "
                              "together, and at most {} may: try again later",
@@ -226,7 +226,7 @@ void HttpConnection::add_record(std::string_view record) {
   count();
 }
 
-std::optional<ApiError> HttpConnection::hold(size_t bytes) {
+std::optional<HttpError> HttpConnection::hold(size_t bytes) {
   answer_bytes_ = bytes;
   count();
   return check_total();
@@ -325,7 +325,7 @@ void HttpConnection::serve() {
 }
 
 // A page may read why, too.
-void HttpConnection::refuse(const ApiError& error) {
+void HttpConnection::refuse(const HttpError& error) {
   const RequestHead& head = reader_.head();
   const std::string body = setup_.options.error_body(head, error);
   const std::string origin = allowed_origin(setup_.options, head.field("origin"));

@@ -43,8 +43,8 @@ class HttpConnection;
 
 // What the head of a request decides before its body is read.
 struct HeadVerdict {
-  std::optional<ApiError> error = {};  // why it is refused
-  size_t most_body_bytes = SIZE_MAX;   // of this request; or fewer, as of all
+  std::optional<HttpError> error = {};  // why it is refused
+  size_t most_body_bytes = SIZE_MAX;    // of this request; or fewer, as of all
 };
 
 // Who has the connections.
@@ -107,7 +107,7 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   // Of a reply that is complete: bytes that the client has not taken.
   bool has_unread() const;
   void add_record(std::string_view record) override;
-  std::optional<ApiError> hold(size_t bytes) override;
+  std::optional<HttpError> hold(size_t bytes) override;
   size_t unread() const { return held_.unread; }
 
  private:
@@ -133,10 +133,10 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   size_t unread_bytes() const;
   // Of what is read, and of what is written: a journal has one, too.
   size_t num_copies() const { return journal_ != nullptr ? 2 : 1; }
-  std::optional<ApiError> check_total() const;
+  std::optional<HttpError> check_total() const;
   bool is_refused_by_head(bool whole);
   void serve();
-  void refuse(const ApiError& error);
+  void refuse(const HttpError& error);
   void continue_if_expected();
   void all_written();
   void linger();

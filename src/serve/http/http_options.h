@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "http/api_error.h"
+#include "http/http_error.h"
 #include "http/http_request_reader.h"
 
 namespace wideep::server {
 
 // The body of an error, as JSON, for the request with this head, of which parts may be missing.
 // What clients can read depends on the API they speak, which the HTTP server does not know.
-using ErrorForm = std::string (*)(const RequestHead& head, const ApiError& error);
+using ErrorForm = std::string (*)(const RequestHead& head, const HttpError& error);
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
@@ -49,9 +49,9 @@ struct HttpOptions {
   bool has_key = false;                    // clients need one
   std::vector<std::string> allowed_hosts;  // beside the server's own
 
-  ErrorForm error_form = nullptr;  // null: ApiError::json()
+  ErrorForm error_form = nullptr;  // null: HttpError::json()
 
-  std::string error_body(const RequestHead& head, const ApiError& error) const {
+  std::string error_body(const RequestHead& head, const HttpError& error) const {
     return error_form != nullptr ? error_form(head, error) : error.json();
   }
   RequestLimits limits() const {

@@ -154,7 +154,7 @@ bool are_extensions(std::string_view text) {
 
 }  // namespace
 
-ApiError body_too_large(size_t most_bytes) {
+HttpError body_too_large(size_t most_bytes) {
   return {.status = 413,
           .message = fmt::format("the body is too large: expected at most {} bytes", most_bytes)};
 }
@@ -465,7 +465,7 @@ void RequestReader::refuse(int status, std::string message) {
   refuse({.status = status, .message = std::move(message)});
 }
 
-void RequestReader::refuse(ApiError error) {
+void RequestReader::refuse(HttpError error) {
   if (!error_) error_ = std::move(error);
 }
 

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "http/api_error.h"
+#include "http/http_error.h"
 
 namespace wideep::server {
 
@@ -33,7 +33,7 @@ struct RequestLimits {
 };
 
 // The refusal of a body.
-ApiError body_too_large(size_t most_bytes);
+HttpError body_too_large(size_t most_bytes);
 
 struct RequestHead {
   std::string method;       // "GET"
@@ -70,7 +70,7 @@ class RequestReader {
   // REQUIRES: kDone.
   std::string take_body() { return std::move(body_); }
   // REQUIRES: kRefused. Afterwards nothing on the connection can be trusted.
-  const ApiError& error() const { return *error_; }
+  const HttpError& error() const { return *error_; }
 
  private:
   enum State {
@@ -103,7 +103,7 @@ class RequestReader {
   }
   void refuse_long_line();
   void refuse(int status, std::string message);
-  void refuse(ApiError error);
+  void refuse(HttpError error);
 
   RequestLimits limits_;
   State state_ = kRequestLine;
@@ -114,7 +114,7 @@ class RequestReader {
   size_t data_left_ = 0;        // of the body, or of the chunk
   RequestHead head_;
   std::string body_;
-  std::optional<ApiError> error_;
+  std::optional<HttpError> error_;
 };
 
 }  // namespace wideep::server

@@ -61,11 +61,11 @@ std::vector<std::string> RequestGuard::hosts_of(const std::string& host, bool is
   return hosts;
 }
 
-std::optional<ApiError> RequestGuard::check(const RequestHead& head) const {
+std::optional<HttpError> RequestGuard::check(const RequestHead& head) const {
   // Browsers send one; HTTP/1.0 may not, and an empty one names nobody.
   const std::string host = head.field("host");
   if (!options_.hosts.empty() && !host.empty() && !is_own_host(host)) {
-    return ApiError{
+    return HttpError{
         .status = 403,
         .message = fmt::format("Host: expected this server's address or localhost, found '{}'; "
                                "--allowed-hosts names others by which clients may ask",
@@ -80,14 +80,14 @@ std::optional<ApiError> RequestGuard::check(const RequestHead& head) const {
   }
   const std::string shown = base::printable(origin, kMostShown);
   if (!options_.has_key) {
-    return ApiError{.status = 403,
-                    .message = fmt::format("pages of '{}' may not use this server: start it with "
-                                           "--cors-origin {} to let them, or with --api-key",
-                                           shown, shown),
-                    .code = "origin_not_allowed"};
+    return HttpError{.status = 403,
+                     .message = fmt::format("pages of '{}' may not use this server: start it with "
+                                            "--cors-origin {} to let them, or with --api-key",
+                                            shown, shown),
+                     .code = "origin_not_allowed"};
   }
   if (head.method != "POST" || !is_simple_type(head.field("content-type"))) return std::nullopt;
-  return ApiError{
+  return HttpError{
       .status = 415,
       .message = fmt::format("Content-Type: expected application/json from a page of "
                              "'{}', found '{}'",

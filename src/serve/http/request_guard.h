@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "http/api_error.h"
+#include "http/http_error.h"
 #include "http/http_request_reader.h"
 
 namespace wideep::server {
@@ -40,7 +40,7 @@ class RequestGuard {
                                            const std::vector<std::string>& allowed);
 
   // Why the request is refused; nullopt: it is not.
-  std::optional<ApiError> check(const RequestHead& head) const;
+  std::optional<HttpError> check(const RequestHead& head) const;
 
  private:
   bool is_own_host(std::string_view host) const;

@@ -23,7 +23,7 @@ void AdminService::connect_scaling(std::function<Status(int)> want,
 // Nothing is drained; the name is vLLM's.
 void AdminService::scale(const std::shared_ptr<Exchange>& exchange) {
   const Parsed<ScaleRequest> parsed = parse_scale_request(exchange->body());
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return replies_.refuse(exchange, *error);
+  if (const auto* error = std::get_if<HttpError>(&parsed)) return replies_.refuse(exchange, *error);
   const ScaleRequest request = std::get<ScaleRequest>(parsed);
   const int wanted = static_cast<int>(request.num_ranks);
   if (state_.ranks.is_changing()) {

@@ -79,16 +79,16 @@ HeadVerdict Endpoints::judge(const RequestHead& head, std::string_view path) con
 }
 
 // nullopt: OPTIONS, which is answered for all that there is.
-std::optional<ApiError> Endpoints::without_endpoint(std::string_view method,
-                                                    std::string_view path) const {
+std::optional<HttpError> Endpoints::without_endpoint(std::string_view method,
+                                                     std::string_view path) const {
   const std::string allowed = allowed_methods(path);
   if (allowed.empty()) {
-    return ApiError{.status = 404, .message = fmt::format("no endpoint {}", path)};
+    return HttpError{.status = 404, .message = fmt::format("no endpoint {}", path)};
   }
   if (method == "OPTIONS") return std::nullopt;
-  return ApiError{.status = 405,
-                  .message = fmt::format("{} {}: expected {}", method, path, allowed),
-                  .allow = allowed};
+  return HttpError{.status = 405,
+                   .message = fmt::format("{} {}: expected {}", method, path, allowed),
+                   .allow = allowed};
 }
 
 // The methods of a path, as the header Allow has them; "": there is no such endpoint.
@@ -114,8 +114,8 @@ void Endpoints::answer_options(const std::shared_ptr<Exchange>& exchange) {
 }
 
 // The admin key opens everything.
-std::optional<ApiError> Endpoints::check_key(const RequestHead& head,
-                                             Endpoint::Access access) const {
+std::optional<HttpError> Endpoints::check_key(const RequestHead& head,
+                                              Endpoint::Access access) const {
   const bool wants_admin = access == Endpoint::kAdmins && !keys_.admin.empty();
   if (access == Endpoint::kPublic || (!wants_admin && keys_.api.empty())) return std::nullopt;
   const std::string authorization = head.field("authorization"), key = head.field("x-api-key");
@@ -124,11 +124,11 @@ std::optional<ApiError> Endpoints::check_key(const RequestHead& head,
     return (bears | same_text(key, right)) && !right.empty();
   };
   if (has(keys_.admin) || (!wants_admin && has(keys_.api))) return std::nullopt;
-  return ApiError{.status = 401,
-                  .message = fmt::format("expected the server's {} key as \"Authorization: Bearer "
-                                         "<key>\" or \"x-api-key: <key>\"",
-                                         wants_admin ? "admin" : "API"),
-                  .code = "invalid_api_key"};
+  return HttpError{.status = 401,
+                   .message = fmt::format("expected the server's {} key as \"Authorization: Bearer "
+                                          "<key>\" or \"x-api-key: <key>\"",
+                                          wants_admin ? "admin" : "API"),
+                   .code = "invalid_api_key"};
 }
 
 }  // namespace wideep::server

@@ -47,10 +47,10 @@ class Endpoints {
  private:
   const Endpoint* endpoint_of(std::string_view method, std::string_view path) const;
   std::string allowed_methods(std::string_view path) const;
-  std::optional<ApiError> without_endpoint(std::string_view method, std::string_view path) const;
+  std::optional<HttpError> without_endpoint(std::string_view method, std::string_view path) const;
   HeadVerdict judge(const RequestHead& head, std::string_view path) const;
   void answer_options(const std::shared_ptr<Exchange>& exchange);
-  std::optional<ApiError> check_key(const RequestHead& head, Endpoint::Access access) const;
+  std::optional<HttpError> check_key(const RequestHead& head, Endpoint::Access access) const;
 
   const std::vector<Endpoint> table_;
   const Keys keys_;

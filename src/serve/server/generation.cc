@@ -549,7 +549,7 @@ void Generation::count_reply(int status) {
   ++setup_.metrics.replies[{spec_of(head_.api).path, status}];
 }
 
-void Generation::fail(const ApiError& error) {
+void Generation::fail(const HttpError& error) {
   is_over_ = true;
   const std::shared_ptr<Generation> kept = shared_from_this();  // the callbacks may be the last
   count_reply(error.status);

@@ -63,7 +63,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // Ends it with this error instead of its further tokens: an event before [DONE] in a stream, else
   // the reply.
-  void fail(const ApiError& error);
+  void fail(const HttpError& error);
 
  private:
   struct Answer {

@@ -211,16 +211,16 @@ Parsed<Prepared> Preparation::with_chat(ChatRequest request, std::time_t came) c
 Parsed<ChosenTemplate> Preparation::choose_template(ChatRequest& request) const {
   auto chosen = chat_.templates.choose(request.chat_template, !request.tools.is_null());
   if (!chosen.ok()) {
-    return ApiError{
+    return HttpError{
         .message = chosen.status().message(),
         .param = request.chat_template.empty() ? request.messages_name : "chat_template"};
   }
   for (const ChatRequest::Member& each : request.template_members) {
     if (chosen->style->names.contains(each.name)) continue;
-    return ApiError{.message = each.path +
-                               ": this field is not known, nor does the model's chat "
-                               "template read it",
-                    .param = each.path};
+    return HttpError{.message = each.path +
+                                ": this field is not known, nor does the model's chat "
+                                "template read it",
+                     .param = each.path};
   }
   suit_template(request, *chosen->style);
   return std::move(chosen).value();
@@ -241,7 +241,7 @@ Parsed<std::string> Preparation::rendered(const chat::ChatTemplate& chat,
   for (const auto& [name, token] : chat_.special_tokens.items()) {
     if (!request.variables.contains(name)) continue;
     const std::string param = "chat_template_kwargs." + name;
-    return ApiError{.message = param + ": is the server's to set; leave it out", .param = param};
+    return HttpError{.message = param + ": is the server's to set; leave it out", .param = param};
   }
   const char* const messages_name = request.messages_name;
   ordered_json folded;
@@ -258,20 +258,20 @@ Parsed<std::string> Preparation::rendered(const chat::ChatTemplate& chat,
     text = chat.render(input);
   }
   if (text.ok()) return *text;
-  return ApiError{.message = text.status().message(), .param = messages_name};
+  return HttpError{.message = text.status().message(), .param = messages_name};
 }
 
 // What a client has begun of the answer is content: reasoning that the template has begun is ended.
-std::optional<ApiError> Preparation::add_prefill(const std::string& prefill,
-                                                 const AnswerStyle& style,
-                                                 std::string* prompt) const {
+std::optional<HttpError> Preparation::add_prefill(const std::string& prefill,
+                                                  const AnswerStyle& style,
+                                                  std::string* prompt) const {
   if (prefill.empty()) return {};
   if (style.format.is_harmony) {
-    return ApiError{.message =
-                        "messages: the last one, of role assistant, would be continued, "
-                        "which is not supported for a model that writes harmony: expected "
-                        "one of role user",
-                    .param = "messages"};
+    return HttpError{.message =
+                         "messages: the last one, of role assistant, would be continued, "
+                         "which is not supported for a model that writes harmony: expected "
+                         "one of role user",
+                     .param = "messages"};
   }
   const auto* reasoning = style.format.reasoning;
   if (reasoning != nullptr && answer::opens_reasoning(*reasoning, *prompt)) {
@@ -309,7 +309,7 @@ void Preparation::clip_to_logprobs(Prepared& prepared) {
 }
 
 // Those that one reply holds: of whole answers, which a stream sends as they come, and of prompts.
-std::optional<ApiError> Preparation::check_logprobs(const Prepared& prepared) const {
+std::optional<HttpError> Preparation::check_logprobs(const Prepared& prepared) const {
   const GenerationOptions& options = prepared.options;
   const int64_t likely = options.engine_request.sampling.top_log_probabilities;
   int64_t of_answers = 0;
@@ -320,21 +320,22 @@ std::optional<ApiError> Preparation::check_logprobs(const Prepared& prepared) co
   const int64_t all = options.n * (of_answers + of_prompts);
   if (all <= kMostLogprobsOfReply) return {};
   const char* const param = logprobs_field(options, of_prompts > of_answers);
-  return ApiError{.message = fmt::format(
-                      "{}: {} answers could have {} log-probabilities with those of likely tokens, "
+  return HttpError{
+      .message =
+          fmt::format("{}: {} answers could have {} log-probabilities with those of likely tokens, "
                       "at most {} may be asked for; lower it, n or {}{}",
                       param, static_cast<size_t>(options.n) * prepared.prompts.size(), all,
                       kMostLogprobsOfReply, options.max_tokens_name,
                       options.stream ? "" : ", or use a stream where it has them"),
-                  .param = param};
+      .param = param};
 }
 
-std::optional<ApiError> Preparation::check(const GenerationOptions& options) const {
+std::optional<HttpError> Preparation::check(const GenerationOptions& options) const {
   if (options.experts_start && !options_.returns_experts) {
-    return ApiError{.message =
-                        "routed_experts_prompt_start: this server returns no routed experts; "
-                        "start it with --enable-return-routed-experts, or leave it out",
-                    .param = "routed_experts_prompt_start"};
+    return HttpError{.message =
+                         "routed_experts_prompt_start: this server returns no routed experts; "
+                         "start it with --enable-return-routed-experts, or leave it out",
+                     .param = "routed_experts_prompt_start"};
   }
   std::vector<int32_t> biased;
   for (const engine::TokenBias& each : options.engine_request.bias) biased.push_back(each.token);
@@ -363,8 +364,8 @@ void Preparation::add_bad_words(GenerationOptions& options) const {
 }
 
 // The tokens around the model's reasoning.
-std::optional<ApiError> Preparation::limit_thoughts(const AnswerPlan& plan,
-                                                    GenerationOptions& options) const {
+std::optional<HttpError> Preparation::limit_thoughts(const AnswerPlan& plan,
+                                                     GenerationOptions& options) const {
   engine::ThoughtLimit& limit = options.rules.thought;
   if (limit.most_tokens < 0) return {};
   const answer::ReasoningFormat* format = plan.style->format.reasoning;
@@ -373,10 +374,10 @@ std::optional<ApiError> Preparation::limit_thoughts(const AnswerPlan& plan,
     const bool is_wanted = options.thought_name == "thinking_token_budget";
     limit = {};
     if (!is_wanted) return {};
-    return ApiError{.message = options.thought_name +
-                               ": this model's chat template shows no known format of reasoning "
-                               "between tags; leave it out",
-                    .param = options.thought_name};
+    return HttpError{.message = options.thought_name +
+                                ": this model's chat template shows no known format of reasoning "
+                                "between tags; leave it out",
+                     .param = options.thought_name};
   }
   limit.begin = tokenizer_.encode(std::string(format->begin), false);
   limit.end = tokenizer_.encode(std::string(format->end), false);
@@ -384,12 +385,13 @@ std::optional<ApiError> Preparation::limit_thoughts(const AnswerPlan& plan,
   return {};
 }
 
-std::optional<ApiError> Preparation::check_model(const std::string& model) const {
+std::optional<HttpError> Preparation::check_model(const std::string& model) const {
   if (model == options_.model) return {};
-  return ApiError{.status = 404,
-                  .message = fmt::format("model: expected '{}', found '{}'", options_.model, model),
-                  .param = "model",
-                  .code = "model_not_found"};
+  return HttpError{
+      .status = 404,
+      .message = fmt::format("model: expected '{}', found '{}'", options_.model, model),
+      .param = "model",
+      .code = "model_not_found"};
 }
 
 // ---- what the answer has to be ----
@@ -399,7 +401,7 @@ Parsed<grammar::Expression> Preparation::wanted_answer(const GenerationOptions& 
   if (!options.format) return grammar::Expression();
   auto answer = grammar::add_output(*options.format, rules);
   if (answer.ok()) return std::move(answer).value();
-  return ApiError{.message = answer.status().message(), .param = options.format->place};
+  return HttpError{.message = answer.status().message(), .param = options.format->place};
 }
 
 // A chat with a model that writes harmony: the format is that of its final message. An answer with
@@ -410,16 +412,16 @@ Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& r
   const bool must_call = request.must_call();
   constexpr const char* kParam = "tool_choice";
   if (must_call && request.options.format) {
-    return ApiError{.message = std::string("tool_choice: a call that must come, and ") +
-                               request.options.format->place + ": expected one of them",
-                    .param = kParam};
+    return HttpError{.message = std::string("tool_choice: a call that must come, and ") +
+                                request.options.format->place + ": expected one of them",
+                     .param = kParam};
   }
   if (must_call && !style.calls_tools) {
-    return ApiError{.message =
-                        "tool_choice: this model's chat template shows no known format of "
-                        "calls; expected \"auto\" or \"none\", or start the server with "
-                        "--tool-call-parser",
-                    .param = kParam};
+    return HttpError{.message =
+                         "tool_choice: this model's chat template shows no known format of "
+                         "calls; expected \"auto\" or \"none\", or start the server with "
+                         "--tool-call-parser",
+                     .param = kParam};
   }
   WIDEEP_PARSED(grammar::Expression answer, wanted_answer(request.options, rules));
   if (answer != nullptr && style.format.is_harmony) answer = in_harmony(std::move(answer));
@@ -430,17 +432,17 @@ Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& r
                                .name = request.named_tool,
                                .one_call = !request.parallel_tool_calls};
   auto calls = must_call ? required_calls(of_tools, rules) : possible_calls(of_tools, rules);
-  if (!calls.ok()) return ApiError{.message = calls.status().message(), .param = "tools"};
+  if (!calls.ok()) return HttpError{.message = calls.status().message(), .param = "tools"};
   if (answer == nullptr) return std::move(calls).value();
   return grammar::choice({std::move(answer), std::move(calls).value()});
 }
 
-std::optional<ApiError> Preparation::set_grammar(grammar::Expression answer, grammar::Rules& rules,
-                                                 GenerationOptions& options) const {
+std::optional<HttpError> Preparation::set_grammar(grammar::Expression answer, grammar::Rules& rules,
+                                                  GenerationOptions& options) const {
   if (answer == nullptr) return {};
   const std::string place = options.format ? options.format->place : "tool_choice";
   const auto refused = [&](const std::string& message) {
-    return ApiError{.message = message, .param = place};
+    return HttpError{.message = message, .param = place};
   };
   if (!options_.has_end_tokens) {
     return refused(place + ": the model has no end token, without which no format ends");
@@ -457,20 +459,20 @@ std::string Preparation::context_words() const {
 }
 
 // Refuses what is too long whatever its tokens are: they would take a second to find.
-std::optional<ApiError> Preparation::check_length(std::string_view text, const char* param) const {
+std::optional<HttpError> Preparation::check_length(std::string_view text, const char* param) const {
   if (text.size() <= most_text_bytes_ || count_visible(text) <= most_text_bytes_) return {};
-  return ApiError{.message = fmt::format("{}: {}, and {} bytes of text are longer; shorten it",
-                                         param, context_words(), text.size()),
-                  .param = param,
-                  .code = "context_length_exceeded"};
+  return HttpError{.message = fmt::format("{}: {}, and {} bytes of text are longer; shorten it",
+                                          param, context_words(), text.size()),
+                   .param = param,
+                   .code = "context_length_exceeded"};
 }
 
 Parsed<std::vector<int32_t>> Preparation::encoded(std::string_view text, bool add_special_tokens,
                                                   const char* param) const {
   auto tokens = tokenizer_.encode_within_limits(text, add_special_tokens);
   if (tokens.ok()) return *std::move(tokens);
-  return ApiError{.message = fmt::format("{}: {}", param, tokens.status().message()),
-                  .param = param};
+  return HttpError{.message = fmt::format("{}: {}", param, tokens.status().message()),
+                   .param = param};
 }
 
 Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const {
@@ -483,28 +485,28 @@ Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const 
   return ids;
 }
 
-std::optional<ApiError> Preparation::check_tokens(const std::vector<int32_t>& ids,
-                                                  const char* param) const {
+std::optional<HttpError> Preparation::check_tokens(const std::vector<int32_t>& ids,
+                                                   const char* param) const {
   // Ids above the tokenizer's are rows of the embedding too, and read as no text.
   const int limit = std::max(options_.vocab_size, tokenizer_.id_limit());
   const auto unknown =
       std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id >= limit; });
   if (unknown == ids.end()) return {};
-  return ApiError{.message = fmt::format("{}: the model has no token {}; expected 0 to {}", param,
-                                         *unknown, limit - 1),
-                  .param = param};
+  return HttpError{.message = fmt::format("{}: the model has no token {}; expected 0 to {}", param,
+                                          *unknown, limit - 1),
+                   .param = param};
 }
 
 // Checks that the context has room for an answer, which ends with it. Without max_tokens a chat may
 // go on to its end, or to max_new_tokens of the model's files.
-std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
-                                         GenerationOptions& options) const {
+std::optional<HttpError> Preparation::fit(const engine::SharedTokens& prompt,
+                                          GenerationOptions& options) const {
   const int length = static_cast<int>(prompt.size());
-  if (length == 0) return ApiError{.message = "prompt: has no tokens", .param = "prompt"};
+  if (length == 0) return HttpError{.message = "prompt: has no tokens", .param = "prompt"};
   const int room = options_.max_sequence - length;
   const bool is_whole = options.max_tokens == 0 && room == 0;  // the prompt is all of it
   if (room <= 0 && !is_whole) {
-    return ApiError{
+    return HttpError{
         .message = fmt::format("{}, and {} tokens of the prompt and {} to generate are more; "
                                "shorten the prompt or lower {}",
                                context_words(), length, options.max_tokens.value_or(1),
@@ -524,13 +526,14 @@ std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
 // ---- tokens without an answer ----
 
 // Short bodies may have long replies.
-std::optional<ApiError> Preparation::check_reply_size(size_t bytes, const char* param) {
+std::optional<HttpError> Preparation::check_reply_size(size_t bytes, const char* param) {
   const size_t most = HttpOptions().most_body_bytes;
   if (bytes <= most) return {};
-  return ApiError{.message = fmt::format("{}: the reply has {} bytes, at most {} may be asked for; "
-                                         "ask for less at once",
-                                         param, bytes, most),
-                  .param = param};
+  return HttpError{
+      .message = fmt::format("{}: the reply has {} bytes, at most {} may be asked for; "
+                             "ask for less at once",
+                             param, bytes, most),
+      .param = param};
 }
 
 Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {

@@ -60,15 +60,15 @@ class Preparation {
   // The request with the tokens of its prompts, and what its answers have to be.
   Parsed<Prepared> with_prompts(CompletionRequest request) const;
   Parsed<Prepared> with_chat(ChatRequest request, std::time_t came) const;
-  std::optional<ApiError> add_prefill(const std::string& prefill, const AnswerStyle& style,
-                                      std::string* prompt) const;
+  std::optional<HttpError> add_prefill(const std::string& prefill, const AnswerStyle& style,
+                                       std::string* prompt) const;
   Parsed<std::string> chat_prompt(const ChosenTemplate& chosen, ChatRequest request) const;
   Parsed<std::string> rendered(const chat::ChatTemplate& chat, ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
-  std::optional<ApiError> check(const GenerationOptions& options) const;
+  std::optional<HttpError> check(const GenerationOptions& options) const;
   void add_bad_words(GenerationOptions& options) const;
-  std::optional<ApiError> limit_thoughts(const AnswerPlan& plan, GenerationOptions& options) const;
-  std::optional<ApiError> check_model(const std::string& model) const;
+  std::optional<HttpError> limit_thoughts(const AnswerPlan& plan, GenerationOptions& options) const;
+  std::optional<HttpError> check_model(const std::string& model) const;
   // Errors: messages have members that neither the server nor the template reads, too.
   Parsed<ChosenTemplate> choose_template(ChatRequest& request) const;
   // What the answer has to be, before its reasoning is known; null: anything.
@@ -77,15 +77,16 @@ class Preparation {
   Parsed<grammar::Expression> wanted_chat_answer(const ChatRequest& request,
                                                  const AnswerStyle& style,
                                                  grammar::Rules* rules) const;
-  std::optional<ApiError> set_grammar(grammar::Expression answer, grammar::Rules& rules,
-                                      GenerationOptions& options) const;
+  std::optional<HttpError> set_grammar(grammar::Expression answer, grammar::Rules& rules,
+                                       GenerationOptions& options) const;
   std::string context_words() const;
-  static std::optional<ApiError> check_reply_size(size_t bytes, const char* param);
-  std::optional<ApiError> check_length(std::string_view text, const char* param) const;
+  static std::optional<HttpError> check_reply_size(size_t bytes, const char* param);
+  std::optional<HttpError> check_length(std::string_view text, const char* param) const;
   static void clip_to_logprobs(Prepared& prepared);
-  std::optional<ApiError> check_logprobs(const Prepared& prepared) const;
-  std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
-  std::optional<ApiError> check_tokens(const std::vector<int32_t>& ids, const char* param) const;
+  std::optional<HttpError> check_logprobs(const Prepared& prepared) const;
+  std::optional<HttpError> fit(const engine::SharedTokens& prompt,
+                               GenerationOptions& options) const;
+  std::optional<HttpError> check_tokens(const std::vector<int32_t>& ids, const char* param) const;
   Parsed<std::vector<int32_t>> encoded(std::string_view text, bool add_special_tokens,
                                        const char* param) const;
   Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;

@@ -31,7 +31,7 @@ void Replies::reply(const std::shared_ptr<Exchange>& exchange, std::string_view 
   exchange->reply(200, type, body);
 }
 
-void Replies::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
+void Replies::refuse(const std::shared_ptr<Exchange>& exchange, const HttpError& error) {
   const std::string retry_after = error.status == 429 ? "1" : "";
   if (!error.allow.empty()) exchange->add_header("Allow", error.allow);
   const ErrorStyle& style = errors_for(exchange->head());

@@ -40,7 +40,7 @@ class Replies {
 
   void reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,
              std::string_view body);
-  void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error);
+  void refuse(const std::shared_ptr<Exchange>& exchange, const HttpError& error);
   void count(std::string_view path, int status);
 
   // An id that begins so. It can be guessed.

@@ -29,7 +29,7 @@
 #include "api/error_form.h"
 #include "api/messages_reply.h"
 #include "base/try.h"
-#include "http/api_error.h"
+#include "http/http_error.h"
 
 namespace wideep::server {
 namespace {
@@ -77,7 +77,7 @@ std::optional<evhttp_cmd_type> method_of(std::string_view name) {
   return std::nullopt;
 }
 
-void refuse(Exchange& exchange, const ApiError& error) {
+void refuse(Exchange& exchange, const HttpError& error) {
   exchange.reply(error.status, "application/json", error_form(exchange.head(), error));
 }
 
@@ -369,11 +369,11 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   // What follows the part of a stream that has come: clients raise it as an error. It
   // begins with the end of an event that may have been cut.
   std::string lost_in_stream() const {
-    const ApiError error{.status = 503,
-                         .message = fmt::format("the replica {} was lost before the answer was "
-                                                "complete",
-                                                replica_->address.url()),
-                         .code = "replica_lost"};
+    const HttpError error{.status = 503,
+                          .message = fmt::format("the replica {} was lost before the answer was "
+                                                 "complete",
+                                                 replica_->address.url()),
+                          .code = "replica_lost"};
     if (is_anthropic(exchange_->head())) {
       return "\n\nevent: error\ndata: " + messages_error(error, "") + "\n";
     }
@@ -392,8 +392,8 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   bool has_other() const { return tried_.size() < router_.replicas_.size(); }
 
   void give_up() {
-    const ApiError error{.status = 503,
-                         .message = "none of the replicas answers: " + router_.urls()};
+    const HttpError error{.status = 503,
+                          .message = "none of the replicas answers: " + router_.urls()};
     exchange_->reply(error.status, "application/json", error_form(exchange_->head(), error), "1");
     end();
   }

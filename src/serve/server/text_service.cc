@@ -60,7 +60,7 @@ StoredPath stored_path(const Exchange& exchange) {
           .rest = std::string(path.substr(std::min(slash + 1, path.size())))};
 }
 
-ApiError response_not_found(const std::string& id) {
+HttpError response_not_found(const std::string& id) {
   return {.status = 404,
           .message = fmt::format("there is no stored response '{}'; it was not sent with store: "
                                  "true, or has made room for newer ones",
@@ -94,7 +94,7 @@ TextService::TextService(const ServiceOptions& options, TextParts parts, Replies
       watch_(options.timeout_seconds) {}
 
 bool TextService::fail(const std::string& why) {
-  failure_ = ApiError{.status = 503, .message = why, .code = "ranks_ended"};
+  failure_ = HttpError{.status = 503, .message = why, .code = "ranks_ended"};
   const std::vector<Generation*> running(generation_.running.begin(), generation_.running.end());
   for (Generation* each : running) each->fail(*failure_);
   return !running.empty();
@@ -106,16 +106,16 @@ void TextService::ping() {
 
 void TextService::iteration_ended(double seconds) { watch_.ended(now_seconds(), seconds); }
 
-std::optional<ApiError> TextService::trouble() const {
+std::optional<HttpError> TextService::trouble() const {
   if (failure_) return failure_;
-  if (draining_) return ApiError{.status = 503, .message = "the server is shutting down"};
+  if (draining_) return HttpError{.status = 503, .message = "the server is shutting down"};
   const auto overdue = idle() ? std::nullopt : watch_.overdue(now_seconds());
   if (!overdue) return std::nullopt;
-  return ApiError{.status = 503,
-                  .message = fmt::format("no iteration has ended for {:.1f} s while requests run: "
-                                         "a rank hangs or is very slow",
-                                         *overdue),
-                  .code = "iteration_overdue"};
+  return HttpError{.status = 503,
+                   .message = fmt::format("no iteration has ended for {:.1f} s while requests run: "
+                                          "a rank hangs or is very slow",
+                                          *overdue),
+                   .code = "iteration_overdue"};
 }
 
 void TextService::answer(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api) {
@@ -190,7 +190,7 @@ void TextService::reply_with(const std::shared_ptr<Exchange>& exchange,
 
 // What is left of work that has made a reply.
 TextService::Rest TextService::rest_of(const Parsed<ordered_json>& made) {
-  if (const auto* error = std::get_if<ApiError>(&made)) {
+  if (const auto* error = std::get_if<HttpError>(&made)) {
     return [this, error = *error](const std::shared_ptr<Exchange>& each) {
       replies_.refuse(each, error);
     };
@@ -225,7 +225,7 @@ void TextService::work_apart(const std::shared_ptr<Exchange>& exchange, Exchange
 
 void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api,
                            std::time_t came, Parsed<Prepared> parsed) {
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return replies_.refuse(exchange, *error);
+  if (const auto* error = std::get_if<HttpError>(&parsed)) return replies_.refuse(exchange, *error);
   Prepared& prepared = std::get<Prepared>(parsed);
   GenerationOptions& options = prepared.options;
   const size_t num_answers = prepared.prompts.size() * static_cast<size_t>(options.n);
@@ -255,20 +255,20 @@ void TextService::log_without_effect(const GenerationOptions& options) {
 
 // What another process has accepted, or refused, before it died stays so: its client may have begun
 // to read the answer.
-std::optional<ApiError> TextService::check(const Exchange& exchange,
-                                           const GenerationOptions& options,
-                                           size_t num_answers) const {
+std::optional<HttpError> TextService::check(const Exchange& exchange,
+                                            const GenerationOptions& options,
+                                            size_t num_answers) const {
   if (failure_) return failure_;
   if (exchange.was_refused()) return queue_full(num_answers);
   if (exchange.is_inherited()) return {};
   if (draining_) {
-    return ApiError{.status = 503, .message = "the server is shutting down", .code = "draining"};
+    return HttpError{.status = 503, .message = "the server is shutting down", .code = "draining"};
   }
   if (num_answers > static_cast<size_t>(options_.max_queue)) {
-    return ApiError{.message = fmt::format("{} answers are asked for at once, and at most {} may "
-                                           "run or wait; ask for fewer, or raise --max-queue",
-                                           num_answers, options_.max_queue),
-                    .param = options.n > 1 ? "n" : "prompt"};
+    return HttpError{.message = fmt::format("{} answers are asked for at once, and at most {} may "
+                                            "run or wait; ask for fewer, or raise --max-queue",
+                                            num_answers, options_.max_queue),
+                     .param = options.n > 1 ? "n" : "prompt"};
   }
   if (metrics_.running + static_cast<int64_t>(num_answers) > options_.max_queue) {
     return queue_full(num_answers);
@@ -276,7 +276,7 @@ std::optional<ApiError> TextService::check(const Exchange& exchange,
   return {};
 }
 
-ApiError TextService::queue_full(size_t num_answers) const {
+HttpError TextService::queue_full(size_t num_answers) const {
   return {
       .status = 429,
       .message = fmt::format("{} answers run or wait and {} more are asked for, at most {} may; "

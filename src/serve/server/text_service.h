@@ -50,7 +50,7 @@ class TextService {
   void iteration_ended(double seconds);
   bool idle() const { return metrics_.running == 0 && work_.size() == 0; }
   // Why no text can be had: the ranks have ended, the server shuts down, or no iteration ends.
-  std::optional<ApiError> trouble() const;
+  std::optional<HttpError> trouble() const;
   const ResponseStore& responses() const { return responses_; }
 
   // The handler of an API's requests.
@@ -62,9 +62,9 @@ class TextService {
   void detokenize(const std::shared_ptr<Exchange>& exchange);
 
  private:
-  std::optional<ApiError> check(const Exchange& exchange, const GenerationOptions& options,
-                                size_t num_answers) const;
-  ApiError queue_full(size_t num_answers) const;
+  std::optional<HttpError> check(const Exchange& exchange, const GenerationOptions& options,
+                                 size_t num_answers) const;
+  HttpError queue_full(size_t num_answers) const;
   ReplyHead head_for(const ApiSpec& api, std::time_t came);
   using Rest = ExchangeWork::Rest;
   void work_on_body(const std::shared_ptr<Exchange>& exchange,
@@ -85,7 +85,7 @@ class TextService {
   GenerationSetup generation_;
   std::set<std::string> without_effect_;  // fields of requests that a line has named
   bool draining_ = false;
-  std::optional<ApiError> failure_;  // why the ranks have ended
+  std::optional<HttpError> failure_;  // why the ranks have ended
   IterationWatch watch_;
   ExchangeWork work_;  // last: it uses the members above
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "http/api_error.h"
+#include "http/http_error.h"
 
 #include "formats/json_text.h"
 
@@ -30,7 +30,7 @@ ordered_json or_null(const std::string& text) {
 
 }  // namespace
 
-std::string ApiError::json() const {
+std::string HttpError::json() const {
   const ordered_json error = {{"error",
                                {{"message", message},
                                 {"type", type_of(status)},

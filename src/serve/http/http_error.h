@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reply to a request that cannot be served: an HTTP status, and OpenAI's error object,
-// {"error": {"message", "type", "param", "code"}}.
+// The reply to a request that cannot be served: an HTTP status, and what a client should know.
+// Which form it has is the API's (HttpOptions::error_form); where nobody says, it is the object
+// that most clients read, {"error": {"message", "type", "param", "code"}}.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -10,7 +11,7 @@
 
 namespace wideep::server {
 
-struct ApiError {
+struct HttpError {
   int status = 400;
   std::string message;
   std::string param = {};  // the wrong field of the request; "": null
