@@ -10,8 +10,8 @@
 
 #include "formats/json_parse.h"
 #include "grammar/output_format.h"
+#include "model/model_division.h"
 #include "random_layouts.h"
-#include "run/layouts.h"
 
 namespace wideep::tests {
 namespace {
@@ -99,7 +99,7 @@ TEST_F(Constrained, AnswersFollowTheSchemaInEveryLayout) {
     expect_people(alone);
     for (const Layout& layout : layouts) {
       const GenerateOptions here = options(layout, temperature);
-      if (!run::check_parts(here.parallel, config_).ok()) continue;
+      if (!model::check_parts(here.parallel, config_).ok()) continue;
       SCOPED_TRACE(fmt::format("{}, temperature {}", layout.name, temperature));
       if (std::string_view(layout.name).starts_with("tp")) {  // sums are split there
         expect_people(run(here));

@@ -11,9 +11,9 @@
 #include "family_layouts.h"
 #include "generated.h"
 #include "model/config/config.h"
+#include "model/model_division.h"
 #include "parallel/parallel_config.h"
 #include "random_model.h"
-#include "run/layouts.h"
 
 namespace wideep::tests {
 namespace {
@@ -82,7 +82,7 @@ TEST_P(FamilyAnswers, AreTheSameBitsForEveryParallelism) {
   for (const Layout& each : layouts()) {
     if (base::kSanitized && ++number % 3 != 0) continue;
     GenerateOptions spread = options(each);
-    const Status possible = run::check_parts(spread.parallel, config_);
+    const Status possible = model::check_parts(spread.parallel, config_);
     if (!possible.ok()) {
       const auto refused = run::generate(spread);
       ASSERT_FALSE(refused.ok()) << each.name;

@@ -11,7 +11,6 @@
 
 #include "command_server.h"
 #include "random_layouts.h"
-#include "run/layouts.h"
 #include "tensor_files/safetensors.h"
 
 namespace wideep::tests {

@@ -12,8 +12,8 @@
 #include <string>
 
 #include "command_server.h"
+#include "model/model_division.h"
 #include "random_layouts.h"
-#include "run/layouts.h"
 
 namespace wideep::tests {
 namespace {
@@ -86,7 +86,7 @@ TEST_F(Penalties, AreTheSameInEveryLayoutAndWithDrafts) {
     for (const Layout& layout : layouts) {
       SCOPED_TRACE(fmt::format("{}, temperature {}", layout.name, temperature));
       GenerateOptions here = options(layout, temperature);
-      if (!run::check_parts(here.parallel, config_).ok()) continue;
+      if (!model::check_parts(here.parallel, config_).ok()) continue;
       const GenerateReport plain = run(here);
       // Sums are split there.
       if (!std::string_view(layout.name).starts_with("tp")) {

@@ -12,6 +12,7 @@
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
 #include "model/config/config.h"
+#include "model/model_division.h"
 #include "random_model.h"
 #include "restless_policy.h"
 #include "run/generate.h"
@@ -203,7 +204,7 @@ TEST_P(PrefixReuse, SameBitsAsWithoutSharing) {
     if (wanted.empty()) wanted = run(options(each.cache_dtype)).digests;
     ASSERT_EQ(wanted.size(), prompts().size());
     const GenerateOptions with_reuse = options(each);
-    if (!run::check_parts(with_reuse.parallel, config_).ok()) continue;  // family_answers_test
+    if (!model::check_parts(with_reuse.parallel, config_).ok()) continue;  // family_answers_test
     const Answers found = run(with_reuse);
     ASSERT_EQ(found.digests, wanted) << each.name;
     EXPECT_GT(found.queue.reused_tokens, 0) << each.name;

@@ -14,9 +14,9 @@
 #include "family_layouts.h"
 #include "generated.h"
 #include "model/config/config.h"
+#include "model/model_division.h"
 #include "parallel/parallel_config.h"
 #include "random_model.h"
-#include "run/layouts.h"
 
 namespace wideep::tests {
 namespace {
@@ -107,7 +107,7 @@ TEST_P(Speculation, ChangesNoBitOfAnyFamily) {
   for (const float temperature : {0.0f, 0.8f}) {
     for (const Layout& each : layouts()) {
       GenerateOptions plain = options(each, temperature);
-      if (!run::check_parts(plain.parallel, config_).ok()) continue;
+      if (!model::check_parts(plain.parallel, config_).ok()) continue;
       if (base::kSanitized && each.online) continue;
       SCOPED_TRACE(fmt::format("{}, temperature {}", each.name, temperature));
       const GenerateReport without = run(plain);
@@ -144,7 +144,7 @@ TEST_P(SpeculationMtp, ChangesNoBit) {
   for (const float temperature : {0.0f, 0.8f}) {
     for (const Layout& each : layouts()) {
       GenerateOptions plain = options(each, temperature);
-      if (!run::check_parts(plain.parallel, config_).ok() || each.sizes.cp > 1) continue;
+      if (!model::check_parts(plain.parallel, config_).ok() || each.sizes.cp > 1) continue;
       if (base::kSanitized && each.online) continue;
       const auto expected = digests(run(plain));
       for (const int length : {1, 3}) {

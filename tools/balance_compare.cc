@@ -14,6 +14,7 @@
 #include "compare_output.h"
 #include "formats/files.h"
 #include "model/config/config.h"
+#include "model/model_division.h"
 #include "output_file.h"
 #include "planning.h"
 #include "run/memory_plan.h"
@@ -46,7 +47,7 @@ Result<double> bytes_of_model(const std::string& model_dir, const balance::Model
         fmt::format("--model: {}: expected {} experts as in the statistics, found {}", model_dir,
                     load.num_experts, config.routing.num_experts));
   }
-  std::vector<int> layers = run::moe_layers(config);
+  std::vector<int> layers = model::moe_layers(config);
   // Statistics of a run with prediction layers.
   for (int i = 0; i < config.num_mtp_layers; ++i) layers.push_back(config.num_layers + i);
   for (const int layer : load.layers) {

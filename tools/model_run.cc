@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/try.h"
+#include "model/model_division.h"
 #include "model/model_files.h"
 #include "parallel/initial_placement.h"
 #include "tensor_files/gguf.h"
@@ -51,7 +52,7 @@ Result<ModelRun> model_run(const std::string& model_dir,
   WIDEEP_TRY_ASSIGN(run.model.config, model::read_model_config(model_dir));
   WIDEEP_TRY(run::add_prediction(parallel, &run.model.config));
   WIDEEP_TRY_ASSIGN(run.model.placement,
-                    parallel::initial_placement(parallel, {run::moe_layers(run.model.config),
+                    parallel::initial_placement(parallel, {model::moe_layers(run.model.config),
                                                            run.model.config.routing.num_experts}));
   WIDEEP_TRY_ASSIGN(run.model.forms, forms_of(model_dir, format, &run.model.config));
   return run;

@@ -10,9 +10,9 @@
 #include "base/progress.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "model/model_division.h"
 #include "recordings/held_out.h"
 #include "recordings/statistics_load.h"
-#include "run/layouts.h"
 #include "simulate/calibrate.h"
 #include "simulate/expert_load.h"
 
@@ -134,7 +134,7 @@ balance::ModelLoad only_layers(const balance::ModelLoad& all, const std::vector<
 
 Result<Loads> read_loads(const StatisticsOptions& options, const std::string& holdout,
                          const model::ModelConfig& config) {
-  const std::vector<int> layers = run::moe_layers(config);
+  const std::vector<int> layers = model::moe_layers(config);
   if (options.path.empty()) {
     if (!holdout.empty()) {
       return invalid_input("--holdout: has no effect without --stats; give both or neither");

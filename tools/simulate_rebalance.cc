@@ -8,9 +8,9 @@
 
 #include "base/try.h"
 #include "commands.h"
+#include "model/model_division.h"
 #include "precision_option.h"
 #include "recordings/statistics_load.h"
-#include "run/layouts.h"
 #include "simulate/rebalance.h"
 #include "simulate_inputs.h"
 #include "what_if_output.h"
@@ -111,7 +111,7 @@ Status run(const RebalanceCommand& command) {
                     read_split_statistics(command.statistics, command.holdout));
   WIDEEP_TRY_ASSIGN(const int ep, choose_ep_size(command.statistics, split.planned_on));
   WIDEEP_TRY_ASSIGN(balance::WindowedLoad windows, read_windows(command, split));
-  keep_layers(run::moe_layers(config), &windows);
+  keep_layers(model::moe_layers(config), &windows);
   const int each = (windows.num_experts + ep - 1) / ep;
   const simulate::RebalanceOptions options{
       .ep = ep,

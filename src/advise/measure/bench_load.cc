@@ -19,6 +19,7 @@
 #include "base/machine.h"
 #include "base/try.h"
 #include "model/model.h"
+#include "model/model_division.h"
 #include "model/model_files.h"
 #include "run/memory_plan.h"
 #include "tensor_files/gguf.h"
@@ -34,7 +35,7 @@ constexpr size_t kPageBytes = 4096;
 
 balance::ModelPlacement every_expert_once(const model::ModelConfig& config) {
   balance::ModelPlacement placement;
-  for (const int layer : run::moe_layers(config)) {
+  for (const int layer : model::moe_layers(config)) {
     placement.layers[layer] = *balance::linear_placement(config.routing.num_experts, 1);
   }
   return placement;

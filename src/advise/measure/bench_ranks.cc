@@ -7,6 +7,7 @@
 
 #include "base/machine.h"
 #include "base/try.h"
+#include "model/model_division.h"
 #include "parallel/initial_placement.h"
 #include "run/advice.h"
 
@@ -43,7 +44,7 @@ Result<run::RunInputs> run_inputs(const BenchRanksOptions& options,
                     ? *options.precision.forms
                     : model::uniform_forms(model.config, options.precision.weights);
   WIDEEP_TRY_ASSIGN(model.placement, parallel::initial_placement(
-                                         run_options.parallel, {run::moe_layers(model.config),
+                                         run_options.parallel, {model::moe_layers(model.config),
                                                                 model.config.routing.num_experts}));
   inputs.own_tensors = std::move(tensors);
   return inputs;

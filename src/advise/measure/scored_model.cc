@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/try.h"
+#include "model/model_division.h"
 #include "model/model_files.h"
 #include "run/layouts.h"
 #include "transport/shared_memory.h"
@@ -16,7 +17,7 @@ namespace {
 balance::ModelPlacement one_rank(const model::ModelConfig& config) {
   balance::ModelPlacement placement;
   placement.num_slots = config.routing.num_experts;
-  for (const int layer : run::moe_layers(config)) {
+  for (const int layer : model::moe_layers(config)) {
     placement.layers[layer] = *balance::linear_placement(config.routing.num_experts, 1);
   }
   return placement;

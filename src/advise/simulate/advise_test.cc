@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/model_division.h"
 #include "parallel/parallel_config.h"
 #include "recordings/balancer_yaml.h"
-#include "run/layouts.h"
 #include "simulate/config_files.h"
 #include "simulate/context_part.h"
 #include "simulate/mixture_testing.h"
@@ -30,7 +30,7 @@ Hardware h100() { return shipped_hardware("h100_sxm").value(); }
 
 // The busiest expert gets `power` times as steep a share.
 balance::ModelLoad load_of(const model::ModelConfig& config, double power) {
-  balance::ModelLoad load = uniform_load(config.routing.num_experts, run::moe_layers(config));
+  balance::ModelLoad load = uniform_load(config.routing.num_experts, model::moe_layers(config));
   for (auto& layer : load.load) {
     for (size_t e = 0; e < layer.size(); ++e)
       layer[e] = std::pow(1.0 + static_cast<double>(e), -power);
@@ -105,7 +105,7 @@ TEST(StepCost, OneRankExchangesNothing) {
 // takes hours. A slower link never makes a layout faster.
 TEST(StepCost, NoExchangeIsFree) {
   const model::ModelConfig config = mixture_of(4, 64);
-  const balance::ModelLoad load = uniform_load(64, run::moe_layers(config));
+  const balance::ModelLoad load = uniform_load(64, model::moe_layers(config));
   const measure::StepShape batch = measure::decode_step(32, 100, 0);
   const auto seconds = [&](const Hardware& hardware, const Layout& layout) {
     return cost_of(layout, load, hardware, config).step(batch).seconds();
@@ -281,7 +281,7 @@ TEST(Context, IsOnlyWeighedWhereTheEngineDividesSequences) {
                       .moe_tp = layout.expert_slices,
                       .moe_ep = layout.ep};
     settings.enable_attention_dp = layout.attention_dp;
-    EXPECT_TRUE(run::check_parts(settings, mixture()).ok()) << text_of(layout);
+    EXPECT_TRUE(model::check_parts(settings, mixture()).ok()) << text_of(layout);
   }
   // Neither with the layer that drafts.
   model::ModelConfig states = mixture();
@@ -346,7 +346,7 @@ TEST(Advise, ARateTakesTheFewestRanks) {
 
 TEST(Advise, RefusesStatisticsOfAnotherModel) {
   const model::ModelConfig config = mixture();
-  const balance::ModelLoad other = uniform_load(32, run::moe_layers(config));
+  const balance::ModelLoad other = uniform_load(32, model::moe_layers(config));
   const auto advice = advise(h100(), config, other, other, {}, {});
   ASSERT_FALSE(advice.ok());
   EXPECT_THAT(advice.status().message(), HasSubstr("16 layers of 32 experts, but the model has"));
@@ -467,7 +467,7 @@ TEST(ConfigFiles, AreReadBack) {
   EXPECT_EQ(read->moe_config.load_balancer_path, "b.yaml");
   const auto placement = recordings::parse_balancer_yaml(
       recordings::balancer_yaml_text(files->placement), "b.yaml",
-      {.moe_layers = run::moe_layers(config), .num_experts = 64, .ep_size = 8});
+      {.moe_layers = model::moe_layers(config), .num_experts = 64, .ep_size = 8});
   ASSERT_TRUE(placement.ok()) << placement.status().message();
   EXPECT_EQ(placement->num_slots, 72);
   EXPECT_EQ(placement->layer_updates_per_iter, 2);

@@ -9,6 +9,7 @@
 #include "base/machine.h"
 #include "base/try.h"
 #include "measure/bench_ranks.h"
+#include "model/model_division.h"
 #include "simulate/context_part.h"
 #include "simulate/iteration_parts.h"
 #include "simulate/other_work.h"
@@ -106,7 +107,7 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
   if (cells_.empty()) {
     for (const int batch : layout_.batches) cells_.push_back({.size = batch});
     for (const int prompt : layout_.prompts) cells_.push_back({.is_prompt = true, .size = prompt});
-    load_ = uniform_load(layout_.config.routing.num_experts, run::moe_layers(layout_.config));
+    load_ = uniform_load(layout_.config.routing.num_experts, model::moe_layers(layout_.config));
     for (auto& layer : load_.load) std::ranges::fill(layer, 0.0);
     const parallel::ParallelSizes& sizes = plan.mapping.sizes();
     placement_ = plan.model.placement;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "parallel/parallel_config.h"
-#include "run/layouts.h"
+#include "parallel/token_shares.h"
 #include "simulate/expert_load.h"
 
 namespace wideep::simulate {
@@ -30,8 +30,8 @@ ContextDeal context_deal(int num_ranks, int max_num_tokens) {
   parallel::ParallelConfig settings;
   settings.sizes.cp = num_ranks;
   return {.num_ranks = num_ranks,
-          .turn = run::context_turn(settings, max_num_tokens),
-          .rank_tokens = run::tokens_of_rank(settings, max_num_tokens)};
+          .turn = parallel::context_turn(settings, max_num_tokens),
+          .rank_tokens = parallel::tokens_of_rank(settings, max_num_tokens)};
 }
 
 std::vector<StepShape> dealt_shapes(std::span<const DealtTokens> sequences,

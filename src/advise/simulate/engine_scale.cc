@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/try.h"
 #include "measure/bench_ranks.h"
-#include "run/layouts.h"
+#include "model/model_division.h"
 #include "simulate/expert_load.h"
 #include "simulate/iteration_parts.h"
 #include "simulate/loaded_router.h"
@@ -199,7 +199,7 @@ balance::ModelLoad scaled_load(const model::ModelConfig& config, const balance::
     }
   }
   WIDEEP_CHECK(!used.empty());
-  balance::ModelLoad scaled{.num_experts = load.num_experts, .layers = run::moe_layers(config)};
+  balance::ModelLoad scaled{.num_experts = load.num_experts, .layers = model::moe_layers(config)};
   for (size_t i = 0; i < scaled.layers.size(); ++i) {
     scaled.load.push_back(*used[i * used.size() / scaled.layers.size()]);
   }

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "run/layouts.h"
+#include "model/model_division.h"
 
 namespace wideep::simulate {
 namespace {
@@ -105,7 +105,8 @@ TEST(AdviceCalibration, FactorsAreOfParts) {
 TEST(AdviceCalibration, FactorsCorrectPredictions) {
   const model::ModelConfig config = small_model();
   const Layout layout{.ep = 2, .num_slots = 8, .format = WeightFormat::kBf16};
-  const balance::ModelLoad load = uniform_load(config.routing.num_experts, run::moe_layers(config));
+  const balance::ModelLoad load =
+      uniform_load(config.routing.num_experts, model::moe_layers(config));
   const auto step = [&](const Hardware& hardware, const measure::StepShape& shape) {
     return step_cost(hardware, config, load, load, layout, {})->step(shape);
   };
@@ -127,7 +128,8 @@ TEST(AdviceCalibration, FactorsCorrectPredictions) {
 // Attention DP and TP, slices and replicas run as advised; stages are said to be left out.
 TEST(MeasureAdvice, RunsLayoutsOnThisMachine) {
   const model::ModelConfig config = small_model();
-  const balance::ModelLoad load = uniform_load(config.routing.num_experts, run::moe_layers(config));
+  const balance::ModelLoad load =
+      uniform_load(config.routing.num_experts, model::moe_layers(config));
   std::vector<Candidate> candidates;
   for (const Layout& layout :
        {Layout{.num_slots = 8}, Layout{.ep = 2, .num_slots = 8}, Layout{.ep = 2, .num_slots = 10},

@@ -2,9 +2,10 @@
 #include "simulate/range.h"
 
 #include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "run/layouts.h"
+#include "model/model_division.h"
 #include "simulate/advise.h"
 
 namespace wideep::simulate {
@@ -29,7 +30,8 @@ model::ModelConfig mixture(int hidden) {
 
 Result<Advice> advise_on(const Hardware& hardware, int hidden, const Choices& choices) {
   const model::ModelConfig config = mixture(hidden);
-  const balance::ModelLoad load = uniform_load(config.routing.num_experts, run::moe_layers(config));
+  const balance::ModelLoad load =
+      uniform_load(config.routing.num_experts, model::moe_layers(config));
   return advise(hardware, config, load, load, {}, choices);
 }
 

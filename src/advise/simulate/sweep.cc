@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "model/model_division.h"
 #include "parallel/parallel_config.h"
-#include "run/layouts.h"
 
 namespace wideep::simulate {
 namespace {
@@ -19,7 +19,7 @@ constexpr int kRedundantPerRank[] = {0, 1, 2, 4};
 // Drafts of a request that are worth a look.
 constexpr int kDrafts[] = {1, 2, 3, 5, 8};
 
-// Whether the engine runs the model so (run::check_parts).
+// Whether the engine runs the model so (model::check_parts).
 bool is_accepted(const model::ModelConfig& config, const Layout& layout) {
   parallel::ParallelConfig settings;
   settings.sizes = {.tp = layout.tensor_ranks(),
@@ -28,7 +28,7 @@ bool is_accepted(const model::ModelConfig& config, const Layout& layout) {
                     .moe_tp = layout.expert_slices,
                     .moe_ep = layout.ep};
   settings.enable_attention_dp = layout.attention_dp;
-  return run::check_parts(settings, config).ok();
+  return model::check_parts(settings, config).ok();
 }
 
 bool divides_heads(const model::ModelConfig& config, int parts) {

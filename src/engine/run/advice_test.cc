@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "model/config/config_testing.h"
+#include "model/model_division.h"
 
 namespace wideep::run {
 namespace {
@@ -74,7 +75,7 @@ struct Wanted {
 
   void set_slots(int num_slots) {
     model.placement.num_slots = num_slots;
-    for (const int layer : moe_layers(model.config)) {
+    for (const int layer : model::moe_layers(model.config)) {
       model.placement.layers[layer] =
           balance::default_placement(model.config.routing.num_experts,
                                      options.parallel.sizes.moe_ep, num_slots)

@@ -13,6 +13,7 @@
 #include "base/cpu_time.h"
 #include "base/try.h"
 #include "engine/page_pool.h"
+#include "model/model_division.h"
 #include "tokenizer/utf8.h"
 
 namespace wideep::run {
@@ -293,7 +294,7 @@ recordings::RoutingLog Generation::routing_log() const {
   log.num_experts = routing.num_experts;
   log.num_slots = plan.model.placement.num_slots;
   log.top_k = routing.top_k;
-  log.layers = moe_layers(plan.model.config);
+  log.layers = model::moe_layers(plan.model.config);
   log.tokens_per_second = report_.tokens_per_second();
   log.critical_path_ms = report_.load.critical_path_experts_ms;
   log.wall_ms = report_.wall_seconds * 1e3;

@@ -10,26 +10,13 @@
 #include "ep/strategy.h"
 #include "kernels/packed_matrix.h"
 #include "model/parts/rank_experts.h"
+#include "parallel/token_shares.h"
 
 namespace wideep::run {
 
 using kernels::PackedShape;
 using kernels::WeightFormat;
 using model::ModelConfig;
-
-std::vector<int> moe_layers(const ModelConfig& config) {
-  std::vector<int> layers;
-  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
-    if (config.is_moe(layer)) layers.push_back(layer);
-  }
-  return layers;
-}
-
-parallel::LayerRange stage_layers(const ModelConfig& config, int stage, int num_stages) {
-  parallel::LayerRange layers = parallel::layers_of_stage(stage, num_stages, config.num_layers);
-  if (stage + 1 == num_stages) layers.last = config.num_all_layers();
-  return layers;
-}
 
 Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
                                       const ModelConfig& config, WeightFormat experts) {
@@ -68,75 +55,14 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
                     "fits",
                     settings.name, kv_heads, tp));
   }
-  return std::optional(
-      model::JointLayout(config, tokens_of_rank(settings, max_num_tokens), max_logit_rows));
+  return std::optional(model::JointLayout(
+      config, parallel::tokens_of_rank(settings, max_num_tokens), max_logit_rows));
 }
 
 std::optional<model::JointLayout> shard_layout(const ModelConfig& config,
                                                const ep::DispatchShape& shape, Dtype row_dtype) {
   if (shape.num_slices == 1) return {};
   return model::JointLayout::of_experts(config, row_dtype, model::RankExperts::between_rows(shape));
-}
-
-Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig& config,
-                    const model::MoeOptions& moe) {
-  const int slices = settings.sizes.moe_tp;
-  if (slices == 1) return {};
-  // Slices are cut between panels, in both products: gate and up have moe_intermediate_size
-  // columns, down has hidden_size.
-  const int width = std::min(config.moe_intermediate_size, config.hidden_size);
-  const int most = PackedShape{.n = width}.num_panels();
-  if (slices > most) {
-    return invalid_input(fmt::format(
-        "{}: moe_tensor_parallel_size: expected at most {}, one for each {} of the {} columns of "
-        "an expert's products, found {}",
-        settings.name, most, kernels::kPanelWidth, width, slices));
-  }
-  // FP8 and NVFP4 rows have scales over whole rows, but each slice returns only some columns.
-  if (!kernels::is_coded(moe.combine_format())) return {};
-  return invalid_input(fmt::format(
-      "{}: moe_config.combine_dtype: expected AUTO or BF16 beside moe_tensor_parallel_size {}, "
-      "found {}: results come back in slices, and the scales of that form are of whole rows",
-      settings.name, slices, kernels::row_format_name(moe.combine_format())));
-}
-
-Status check_parts(const parallel::ParallelConfig& settings, const ModelConfig& config) {
-  const auto refuse = [&](const char* key, int found, const std::string& reason) {
-    return invalid_input(
-        fmt::format("{}: {}: expected 1 for {}, found {}", settings.name, key, reason, found));
-  };
-  const std::string states = fmt::format(
-      "a model of {}, some of whose layers keep a state per sequence that ranks do not divide",
-      config.family);
-  if (config.has_state() && settings.sizes.cp > 1) {
-    return refuse("context_parallel_size", settings.sizes.cp, states);
-  }
-  if (config.has_state() && settings.sizes.tp > 1 && !settings.enable_attention_dp) {
-    return refuse("tensor_parallel_size", settings.sizes.tp,
-                  states + " (or enable_attention_dp: true)");
-  }
-  if (config.num_prediction_layers > 0 && settings.sizes.cp > 1) {
-    return refuse(
-        "context_parallel_size", settings.sizes.cp,
-        "speculative_config.decoding_type MTP, whose drafts are computed on the rank that "
-        "holds a sequence");
-  }
-  const int stages = settings.sizes.pp;
-  if (stages > config.num_layers) {
-    return invalid_input(
-        fmt::format("{}: pipeline_parallel_size: expected at most the model's {} layers, found {}",
-                    settings.name, config.num_layers, stages));
-  }
-  for (int stage = 1; stage < stages; ++stage) {
-    const int first = stage_layers(config, stage, stages).first;
-    if (!config.layers[static_cast<size_t>(first)].shares_index) continue;
-    return refuse(
-        "pipeline_parallel_size", stages,
-        fmt::format("this model (or a number whose stages do not begin at layer {}, which "
-                    "attends to the positions that the layer before it has chosen)",
-                    first));
-  }
-  return {};
 }
 
 size_t holdings_bytes(size_t num_layers, size_t num_experts, size_t slots_per_rank) {
@@ -147,31 +73,6 @@ size_t holdings_bytes(size_t num_layers, size_t num_experts, size_t slots_per_ra
 size_t whole_memory_pages(size_t bytes) {
   constexpr size_t kPage = 4096;
   return (bytes + kPage - 1) / kPage * kPage;
-}
-
-int context_turn(const parallel::ParallelConfig& settings, int max_num_tokens) {
-  // At most 4 pages: a compromise between the expansion of pages and even work (layouts.h).
-  constexpr int kPage = kernels::kPageTokens, kLongest = 4 * kPage;
-  if (settings.cp_config && settings.cp_config->tokens_per_block) {
-    return static_cast<int>(*settings.cp_config->tokens_per_block);
-  }
-  // A chunk of max_num_tokens then has at least about one turn for every rank.
-  const int ranks = settings.sizes.cp, share = (max_num_tokens + ranks - 1) / ranks;
-  return std::min((share + kPage - 1) / kPage * kPage, kLongest);
-}
-
-int tokens_of_rank(const parallel::ParallelConfig& settings, int max_num_tokens) {
-  const int ranks = settings.sizes.cp;
-  if (ranks == 1) return max_num_tokens;
-  const int share = (max_num_tokens + ranks - 1) / ranks;
-  const int turn = context_turn(settings, max_num_tokens);
-  return std::min(max_num_tokens, (share + turn - 1) / turn * turn);
-}
-
-int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_tokens) {
-  // Ranks that compute batches together each dispatch their part of the tokens.
-  const int sharers = settings.shares_batches() ? settings.sizes.tp : 1;
-  return (tokens_of_rank(settings, max_num_tokens) + sharers - 1) / sharers;
 }
 
 ep::Combine combine_of(const parallel::ParallelConfig& settings) {
@@ -236,7 +137,7 @@ engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
                                        int max_batch_size, int max_draft_len) {
   return {.num_stages = settings.sizes.pp,
           .micro_batches = settings.micro_batches(),
-          .max_tokens = dispatched_tokens(settings, max_num_tokens),
+          .max_tokens = parallel::dispatched_tokens(settings, max_num_tokens),
           .max_words = engine::Engine::words_of_yields(max_batch_size, max_draft_len),
           .hidden = config.hidden_size};
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Computes from the settings the shapes and layouts of a run's parts: how many tokens of an
-// iteration each rank computes, how rows travel between ranks, and where everything lies in a
-// rank's segment of symmetric memory. plan_run (run/run_plan.h) combines them; tests and benchmarks
-// use single functions.
+// Computes from the settings the shapes and layouts of a run's parts: how rows travel between
+// ranks, and where everything lies in a rank's segment of symmetric memory. plan_run
+// (run/run_plan.h) combines them; tests and benchmarks use single functions.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -27,27 +26,6 @@ namespace wideep::run {
 // Defaults of max_num_tokens and max_batch_size, per rank and iteration.
 inline constexpr int kDefaultMaxNumTokens = 512;
 inline constexpr int kDefaultMaxBatchSize = 64;
-
-// Indices of the layers that have experts, ascending.
-std::vector<int> moe_layers(const model::ModelConfig& config);
-
-// The layers of a pipeline stage. Prediction layers belong to the last one.
-parallel::LayerRange stage_layers(const model::ModelConfig& config, int stage, int num_stages);
-
-// ---- tokens ----
-
-// Context parallelism deals the tokens of a sequence to context_parallel_size ranks in turns. The
-// length of a turn, in tokens: cp_config.tokens_per_block where it is set; else a rank's share of
-// max_num_tokens, at most 256. With latent attention the tokens of a turn share the expansion of a
-// page, so short turns cost more; long turns make the ranks' work uneven.
-int context_turn(const parallel::ParallelConfig& settings, int max_num_tokens);
-
-// The most tokens of an iteration that one rank computes: max_num_tokens, or with context
-// parallelism its share in whole turns.
-int tokens_of_rank(const parallel::ParallelConfig& settings, int max_num_tokens);
-
-// The most tokens of an iteration that a rank brings to a dispatch.
-int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_tokens);
 
 // ---- rows ----
 
@@ -97,17 +75,7 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
 std::optional<model::JointLayout> shard_layout(const model::ModelConfig& config,
                                                const ep::DispatchShape& shape, Dtype row_dtype);
 
-// Errors (invalid input): a kind of parallelism that the model, or a part of it, cannot do: states
-// of sequences are not divided among ranks; there are more stages than layers; layers of a stage
-// share the choice of positions that a layer of an earlier stage made.
-Status check_parts(const parallel::ParallelConfig& settings, const model::ModelConfig& config);
-
-// Errors (invalid input): moe_tensor_parallel_size cannot cut the model's experts, or cannot cut
-// results in the format of moe_config.combine_dtype.
-Status check_slices(const parallel::ParallelConfig& settings, const model::ModelConfig& config,
-                    const model::MoeOptions& moe);
-
-// The buffers between the stages of pipeline_parallel_size, which check_parts allows. The number of
+// The buffers between the stages of pipeline_parallel_size, which model::check_parts allows. The number of
 // micro-batches in flight is pipeline_micro_batches, by default the number of stages.
 engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
                                        const model::ModelConfig& config, int max_num_tokens,

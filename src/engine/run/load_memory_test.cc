@@ -16,6 +16,7 @@
 #include "base/scratch_directory.h"
 #include "model/config/config_testing.h"
 #include "model/model.h"
+#include "model/model_division.h"
 #include "online/weight_updater.h"
 #include "run/memory_plan.h"
 #include "weights/checkpoint.h"
@@ -94,7 +95,7 @@ uint64_t peak_of_loading(const model::ModelConfig& config, const std::string& di
   const auto checkpoint = weights::Checkpoint::open(dir);
   if (!checkpoint.ok()) return 0;
   balance::ModelPlacement placement;
-  for (const int layer : moe_layers(config)) {
+  for (const int layer : model::moe_layers(config)) {
     placement.layers[layer] = *balance::linear_placement(config.routing.num_experts, 1);
   }
   base::ThreadPool pool(2);
@@ -132,7 +133,7 @@ uint64_t peak_of_online(const model::ModelConfig& config, const std::string& dir
   const auto checkpoint = weights::Checkpoint::open(dir);
   if (!checkpoint.ok()) return 0;
   const int num_experts = config.routing.num_experts;
-  const std::vector<int> layers = moe_layers(config);
+  const std::vector<int> layers = model::moe_layers(config);
   balance::ModelPlacement placement;
   for (const int layer : layers) {
     placement.layers[layer] = *balance::linear_placement(num_experts, 1);
@@ -211,7 +212,7 @@ TEST(LoadMemory, OnlineBalancingAddsThePoolAndTheSpares) {
   ASSERT_TRUE(write_checkpoint(*config, scratch.file("model.safetensors")).ok());
   const weights::ExpertShape expert{WeightFormat::kBf16, config->hidden_size,
                                     config->moe_intermediate_size};
-  const auto layers = static_cast<double>(moe_layers(*config).size());
+  const auto layers = static_cast<double>(model::moe_layers(*config).size());
   // Pool and slots: all experts of all layers each; spares: those of one layer.
   const double planned =
       (2 * layers + 1) * config->routing.num_experts * static_cast<double>(expert.record_bytes());

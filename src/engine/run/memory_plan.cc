@@ -8,6 +8,7 @@
 #include "engine/page_pool.h"
 #include "kernels/packed_matrix.h"
 #include "model/kv_layout.h"
+#include "model/model_division.h"
 #include "model/parts/compute.h"
 #include "model/state_layout.h"
 #include "model/tensor_list.h"
@@ -292,7 +293,7 @@ std::vector<MemoryPlan> plan_stages(const ModelConfig& config, const ep::Dispatc
                                     int turn_pages) {
   std::vector<MemoryPlan> stages;
   for (int stage = 0; stage < pipeline.num_stages; ++stage) {
-    const LayerRange layers = stage_layers(config, stage, pipeline.num_stages);
+    const LayerRange layers = model::stage_layers(config, stage, pipeline.num_stages);
     stages.push_back(plan_memory(config, shape, forms, cache, joint, layers, pipeline));
     stages.back().num_groups = num_groups;
     stages.back().turn_pages = turn_pages;

@@ -20,6 +20,7 @@
 #include "kernels/packed_matrix.h"
 #include "model/config/config_testing.h"
 #include "model/model.h"
+#include "model/model_division.h"
 #include "transport/endpoint.h"
 #include "weights/checkpoint.h"
 #include "weights/quantized_tensors.h"
@@ -117,7 +118,7 @@ TEST_P(GoldenPlan, WeightsAreThoseOfTheCheckpoint) {
 
 TEST_P(GoldenPlan, SlotsAreWhatLoadingAllocates) {
   balance::ModelPlacement placement;
-  for (const int layer : moe_layers(config_)) {
+  for (const int layer : model::moe_layers(config_)) {
     placement.layers[layer] = *balance::linear_placement(config_.routing.num_experts, 2);
   }
   const weights::WeightLoader loader(*checkpoint_, format_);
@@ -196,7 +197,7 @@ TEST(MixedPlan, FollowsEveryMatrixsOwnForm) {
   EXPECT_EQ(forms.layers[0].input.format, WeightFormat::kBf16);
 
   balance::ModelPlacement placement;
-  for (const int layer : moe_layers(*config)) {
+  for (const int layer : model::moe_layers(*config)) {
     placement.layers[layer] = *balance::linear_placement(config->routing.num_experts, 1);
   }
   const auto slots = model::ExpertSlots::load(*config, loader, placement, 0);
@@ -222,7 +223,7 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
                          const model::MoeOptions& options) {
   const int num_experts = config.routing.num_experts;
   balance::ModelPlacement placement;
-  for (const int layer : moe_layers(config)) {
+  for (const int layer : model::moe_layers(config)) {
     placement.layers[layer] = *balance::linear_placement(num_experts, 1);
   }
   const auto slots = model::ExpertSlots::load(config, loader, placement, 0);

@@ -10,6 +10,7 @@
 #include "base/byte_size.h"
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "model/model_division.h"
 #include "parallel/initial_placement.h"
 #include "run/layouts.h"
 
@@ -134,8 +135,8 @@ Result<std::vector<OnlinePlan>> plan_online(const weights::ExpertShape& experts,
   if (placement.layer_updates_per_iter == 0) return stages;
   WIDEEP_TRY(check_useful(placement));
   for (int stage = 0; stage < mapping.sizes().pp; ++stage) {
-    balance::ModelPlacement part =
-        parallel::placement_of_layers(placement, stage_layers(config, stage, mapping.sizes().pp));
+    balance::ModelPlacement part = parallel::placement_of_layers(
+        placement, model::stage_layers(config, stage, mapping.sizes().pp));
     stages.emplace_back();
     if (part.layers.empty()) continue;
     part.layer_updates_per_iter =

@@ -22,6 +22,7 @@
 #include "group/rank_processes.h"
 #include "group/seat.h"
 #include "group/started_ranks.h"
+#include "model/model_division.h"
 #include "run/rank.h"
 
 namespace wideep::run {
@@ -177,7 +178,7 @@ RequestWriter::OnLoss on_loss(const Run& run) {
 
 int num_routed_layers(const model::ModelConfig& config) {
   return static_cast<int>(std::ranges::count_if(
-      moe_layers(config), [&](int each) { return each < config.num_layers; }));
+      model::moe_layers(config), [&](int each) { return each < config.num_layers; }));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/content_hash.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "model/model_division.h"
 #include "model/parts/perfect_router.h"
 #include "model/tensor_list.h"
 #include "parallel/initial_placement.h"
@@ -173,7 +174,7 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
   }
   WIDEEP_TRY_ASSIGN(
       inputs.model.placement,
-      parallel::initial_placement(options.parallel, {moe_layers(inputs.model.config),
+      parallel::initial_placement(options.parallel, {model::moe_layers(inputs.model.config),
                                                      inputs.model.config.routing.num_experts}));
   WIDEEP_TRY_ASSIGN(inputs.tokenizer, read_tokenizer(options, inputs.model.config));
   if (inputs.tokenizer) {

@@ -15,9 +15,11 @@
 #include "base/content_hash.h"
 #include "base/try.h"
 #include "engine/page_pool.h"
+#include "model/model_division.h"
 #include "model/parts/latent_form.h"
 #include "model/state_layout.h"
 #include "parallel/initial_placement.h"
+#include "parallel/token_shares.h"
 #include "plan/regroup.h"
 
 namespace wideep::run {
@@ -174,7 +176,7 @@ Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& o
   const ParallelConfig& parallel = options.parallel;
   ep::DispatchShape shape = dispatch_shape(
       plan.model.config, parallel.sizes.tp, plan.model.placement.num_slots,
-      dispatched_tokens(parallel, most_layer_tokens(plan)), plan.moe,
+      parallel::dispatched_tokens(parallel, most_layer_tokens(plan)), plan.moe,
       parallel.moe_config.max_num_tokens, combine_of(parallel), parallel.sizes.moe_tp);
   shape.num_nodes = nodes_of_stage(options);
   if (plan.model.placement.exact_load) {
@@ -298,8 +300,9 @@ SchedulerLimits scheduler_limits(const RunOptions& options) {
         .timeout_iters = static_cast<int>(std::min(balance->timeout_iters, kForever)),
         .batching_wait_iters = static_cast<int>(std::min(balance->batching_wait_iters, kForever))};
   }
-  limits.turn_pages = context_turn(parallel, limits.max_num_tokens) / kernels::kPageTokens;
-  limits.max_rank_tokens = tokens_of_rank(parallel, limits.max_num_tokens);
+  limits.turn_pages =
+      parallel::context_turn(parallel, limits.max_num_tokens) / kernels::kPageTokens;
+  limits.max_rank_tokens = parallel::tokens_of_rank(parallel, limits.max_num_tokens);
   if (const auto max_tokens = parallel.kv_cache_config.max_tokens) {
     limits.max_pages = static_cast<int>(*max_tokens / kernels::kPageTokens);
   }
@@ -331,8 +334,8 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
 
   WIDEEP_TRY_ASSIGN(plan.moe, moe_options(parallel, config, model.forms.experts.format));
   plan.moe.perfect_router = options.perfect_router;
-  WIDEEP_TRY(check_parts(parallel, config));
-  WIDEEP_TRY(check_slices(parallel, config, plan.moe));
+  WIDEEP_TRY(model::check_parts(parallel, config));
+  WIDEEP_TRY(model::check_slices(parallel, config, plan.moe));
   const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
   const int drafts = plan.speculation.max_draft_len;
   const bool is_chain = config.num_prediction_layers == 1;

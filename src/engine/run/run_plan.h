@@ -15,6 +15,7 @@
 
 #include "base/machine.h"
 #include "engine/scheduler_limits.h"
+#include "model/model_division.h"
 #include "model/model_forms.h"
 #include "parallel/mapping.h"
 #include "recordings/statistics.h"
@@ -91,7 +92,7 @@ struct RunPlan {
   ep::DispatchShape dispatch_between(int num_ranks) const;
   int slots_per_rank(int num_ranks) const;
   parallel::LayerRange layers_of_stage(int stage) const {
-    return stage_layers(model.config, stage, mapping.sizes().pp);
+    return model::stage_layers(model.config, stage, mapping.sizes().pp);
   }
   parallel::LayerRange layers_of(int rank) const {
     return layers_of_stage(mapping.coordinates(rank).pp_rank);

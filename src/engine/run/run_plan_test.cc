@@ -6,6 +6,7 @@
 
 #include "ep/strategy.h"
 #include "model/config/config_testing.h"
+#include "model/model_division.h"
 
 namespace wideep::run {
 namespace {
@@ -35,7 +36,7 @@ struct Wanted {
     model.forms = model::uniform_forms(model.config, kernels::WeightFormat::kBf16);
     const int experts = model.config.routing.num_experts;
     model.placement.num_slots = experts;
-    for (const int layer : moe_layers(model.config)) {
+    for (const int layer : model::moe_layers(model.config)) {
       model.placement.layers[layer] = balance::linear_placement(experts, 2).value();
     }
   }
@@ -134,7 +135,7 @@ TEST(RunPlan, EveryStageHasItsLayersAndItsFilesOfStatistics) {
   Wanted wanted;
   wanted.options.parallel.sizes.pp = 2;
   wanted.options.parallel.max_batch_size = 4;
-  const std::vector<int> moe = moe_layers(wanted.model.config);
+  const std::vector<int> moe = model::moe_layers(wanted.model.config);
   wanted.model.placement.layers.erase(moe.front());  // a dense layer
   wanted.model.config.layers[static_cast<size_t>(moe.front())].is_moe = false;
   const RunPlan plan = wanted.plan().value();

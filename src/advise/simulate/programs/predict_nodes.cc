@@ -15,7 +15,7 @@
 
 #include "formats/files.h"
 #include "model/config/config.h"
-#include "run/layouts.h"
+#include "model/model_division.h"
 #include "simulate/advise.h"
 #include "simulate/control_plane.h"
 
@@ -69,7 +69,8 @@ int main(int argc, char** argv) {
                         .message = std::atof(argv[10]) * 1e-6};
   }
   if (ranks == 1 || !takes_turns) hardware.devices_per_node = 1;  // one thread
-  const balance::ModelLoad load = uniform_load(config.routing.num_experts, run::moe_layers(config));
+  const balance::ModelLoad load =
+      uniform_load(config.routing.num_experts, model::moe_layers(config));
   const int ep = has_stages ? 1 : ranks;
   const Layout layout{.ep = ep,
                       .stages = ranks / ep,

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "formats/files.h"
+#include "model/model_division.h"
 #include "recordings/statistics_load.h"
 #include "recordings/statistics_reader.h"
-#include "run/layouts.h"
 #include "simulate/advise.h"
 #include "simulate/control_plane.h"
 
@@ -39,7 +39,7 @@ T or_exit(Result<T> result) {
 
 balance::ModelLoad load_of(const std::string& path, const model::ModelConfig& config) {
   const balance::ModelLoad all = recordings::model_load(or_exit(recordings::read_statistics(path)));
-  const std::vector<int> layers = run::moe_layers(config);
+  const std::vector<int> layers = model::moe_layers(config);
   balance::ModelLoad load{.num_experts = all.num_experts};
   for (size_t i = 0; i < all.layers.size(); ++i) {
     if (!std::ranges::binary_search(layers, all.layers[i])) continue;
