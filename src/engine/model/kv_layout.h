@@ -15,13 +15,13 @@
 // Thread safety: plain values.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
 #include "base/dtype.h"
 #include "kernels/kv_page.h"
 #include "model/config/config.h"
+#include "model/parts/part_cost.h"
 #include "parallel/mapping.h"
 
 namespace wideep::model {
@@ -29,16 +29,10 @@ namespace wideep::model {
 // A sequence's pages in order of position: page i holds positions 64·i ... 64·i + 63.
 using PageList = std::vector<std::byte*>;
 
-struct KvLayout {
+struct KvLayout : CachedHeads {
   Dtype dtype = Dtype::kBf16;   // kF32, kBf16 or kF8E4M3
   parallel::LayerRange layers;  // the layers that this rank computes
-  int num_kv_heads = 1;
-  size_t row_stride = 0;    // elements; latent attention only
-  size_t key_bytes = 0;     // of one head in a page
-  size_t value_bytes = 0;   // of one head in a page
-  size_t index_stride = 0;  // elements of a row of the indexer; 0: none
-  size_t index_bytes = 0;   // of its rows in a page
-  std::vector<int> place;   // [layers.count()] of the layer among those with a cache
+  std::vector<int> place;       // [layers.count()] of the layer among those with a cache
   int num_cached = 0;
 
   // parts: the ranks that divide the heads among them (model/parts/tensor_group.h). Each caches
@@ -47,27 +41,16 @@ struct KvLayout {
   KvLayout(const ModelConfig& config, Dtype cache_dtype, int parts = 1)
       : KvLayout(config, cache_dtype, {0, config.num_all_layers()}, parts) {}
   KvLayout(const ModelConfig& config, Dtype cache_dtype, parallel::LayerRange of_layers, int parts)
-      : dtype(cache_dtype), layers(of_layers) {
+      : CachedHeads(attention_cache(config, cache_dtype, parts)),
+        dtype(cache_dtype),
+        layers(of_layers) {
     for (int layer = layers.first; layer < layers.last; ++layer) {
       place.push_back(num_cached);
       if (config.is_cached(layer)) ++num_cached;
     }
-    if (config.indexer.num_heads > 0) {
-      index_stride = static_cast<size_t>(config.indexer.head_dim + 15) / 16 * 16;
-      index_bytes = kernels::kPageTokens * index_stride * dtype_bytes(index_dtype());
-    }
-    if (config.is_mla()) {
-      const int width = config.kv_lora_rank + config.qk_rope_head_dim;
-      row_stride = static_cast<size_t>(kernels::padded_value_dim(width));
-      key_bytes = kernels::kPageTokens * row_stride * dtype_bytes(dtype);
-    } else {
-      num_kv_heads = std::max(config.num_kv_heads / parts, 1);
-      key_bytes = kernels::key_panel_bytes(dtype, config.head_dim);
-      value_bytes = kernels::value_panel_bytes(dtype, config.head_dim);
-    }
   }
 
-  Dtype index_dtype() const { return dtype == Dtype::kF32 ? Dtype::kF32 : Dtype::kBf16; }
+  Dtype index_dtype() const { return model::index_dtype(dtype); }
   size_t layer_bytes() const { return num_kv_heads * (key_bytes + value_bytes) + index_bytes; }
   size_t page_bytes() const { return layer_bytes() * static_cast<size_t>(num_cached); }
 

@@ -25,6 +25,40 @@ MatrixForm form_of(const WeightLoader& loader, const std::vector<ListedTensor>& 
 
 }  // namespace
 
+MatrixForm ModelForms::of(int layer, TensorUse use) const {
+  const LayerForms& forms = layers[static_cast<size_t>(layer)];
+  switch (use) {
+    case TensorUse::kInput:
+      return forms.input;
+    case TensorUse::kGates:
+      return forms.gates;
+    case TensorUse::kQueryB:
+      return forms.q_b;
+    case TensorUse::kIndexQuery:
+      return forms.index_query;
+    case TensorUse::kIndexKey:
+      return forms.index_key;
+    case TensorUse::kOutput:
+      return forms.output;
+    case TensorUse::kPrediction:
+      return forms.prediction;
+    case TensorUse::kMlp:
+      return forms.mlp;
+    case TensorUse::kExpert:
+      return experts;
+    case TensorUse::kHead:
+      return lm_head;
+    case TensorUse::kEmbedding:
+    case TensorUse::kLatent:  // never quantised: their blocks would not match the heads
+      return weights::default_form(row_dtype == Dtype::kF32 ? kernels::WeightFormat::kF32
+                                                            : kernels::WeightFormat::kBf16);
+    case TensorUse::kFloat:
+    case TensorUse::kVector:
+      break;
+  }
+  return weights::default_form(kernels::WeightFormat::kF32);
+}
+
 std::string ModelForms::format_names() const {
   std::vector<std::string_view> names = {kernels::weight_format_name(experts.format)};
   const auto add = [&](const MatrixForm& form) {

@@ -33,6 +33,9 @@ struct ModelForms {
   weights::MatrixForm lm_head;
   std::vector<LayerForms> layers;
 
+  // Of the layer's matrices of this use.
+  weights::MatrixForm of(int layer, TensorUse use) const;
+
   // The formats of attention, MLPs and experts: "int8", or for a mixed checkpoint "int8, nvfp4".
   std::string format_names() const;
 };

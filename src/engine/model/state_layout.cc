@@ -1,24 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/state_layout.h"
 
+#include "model/parts/part_cost.h"
+
 namespace wideep::model {
 
 size_t state_bytes(const ModelConfig& config, int layer) {
-  switch (config.layers[static_cast<size_t>(layer)].mixer) {
-    case LayerConfig::Mixer::kAttention:
-      return 0;
-    case LayerConfig::Mixer::kDeltaNet: {
-      const DeltaNetConfig& net = config.delta_net;
-      const size_t inputs = static_cast<size_t>(net.convolution_width - 1) *
-                            static_cast<size_t>(net.convolved_width());
-      return sizeof(float) * (inputs + static_cast<size_t>(net.num_value_heads) * net.key_dim *
-                                           static_cast<size_t>(net.value_dim));
-    }
-    case LayerConfig::Mixer::kConvolution:
-      return sizeof(float) * static_cast<size_t>(config.convolution_width - 1) *
-             static_cast<size_t>(config.hidden_size);
-  }
-  return 0;
+  return sizeof(float) * static_cast<size_t>(mixer_cost(config, layer).state_floats);
 }
 
 StateLayout::StateLayout(const ModelConfig& config, parallel::LayerRange layers) {

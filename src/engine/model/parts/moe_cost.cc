@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Of a mixture of experts (moe.h) and of gated MLPs (mlp.h).
+#include "model/parts/part_cost.h"
+
+namespace wideep::model {
+
+PartCost dense_mlp_cost(const ModelConfig& config) {
+  PartCost cost;
+  cost.mlp("mlp", config.dense_intermediate_size, config.hidden_size, TensorUse::kMlp);
+  return cost;
+}
+
+PartCost moe_cost(const ModelConfig& config) {
+  const RoutingConfig& routing = config.routing;
+  const int hidden = config.hidden_size;
+  PartCost cost;
+  cost.matrix("mlp.gate.weight", routing.num_experts, hidden, TensorUse::kFloat);
+  if (routing.logit_bias) cost.vector("mlp.gate.bias", routing.num_experts);
+  if (routing.selection_bias) {
+    cost.vector("mlp.gate.e_score_correction_bias", routing.num_experts);
+  }
+  if (config.shared_intermediate_size == 0) return cost;
+  cost.mlp("mlp.shared_experts", config.shared_intermediate_size, hidden, TensorUse::kMlp);
+  if (config.shared_expert_gate) {
+    cost.matrix("mlp.shared_expert_gate.weight", 1, hidden, TensorUse::kFloat);
+  }
+  return cost;
+}
+
+PartCost expert_cost(const ModelConfig& config, const std::string& name) {
+  const int width = config.moe_intermediate_size, hidden = config.hidden_size;
+  PartCost cost;
+  cost.mlp(name, width, hidden, TensorUse::kExpert);
+  if (!config.expert_bias) return cost;
+  cost.vector(name + ".gate_proj.bias", width);
+  cost.vector(name + ".up_proj.bias", width);
+  cost.vector(name + ".down_proj.bias", hidden);
+  return cost;
+}
+
+}  // namespace wideep::model

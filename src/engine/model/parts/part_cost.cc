@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parts/part_cost.h"
+
+namespace wideep::model {
+
+void PartCost::vector(const std::string& name, int64_t size) {
+  tensors.push_back({name, {size}, TensorUse::kVector});
+  vector_elements += size;
+}
+
+void PartCost::vectors(const std::string& name, int64_t n, int64_t k) {
+  tensors.push_back({name, {n, k}, TensorUse::kVector});
+  vector_elements += n * k;
+}
+
+void PartCost::matrix(const std::string& name, int64_t n, int64_t k, TensorUse use) {
+  tensors.push_back({name, {n, k}, use});
+  matrices.push_back({.use = use, .n = static_cast<int>(n), .k = static_cast<int>(k)});
+}
+
+void PartCost::mlp(const std::string& name, int width, int hidden, TensorUse use) {
+  tensors.push_back({name + ".gate_proj.weight", {width, hidden}, use});
+  tensors.push_back({name + ".up_proj.weight", {width, hidden}, use});
+  tensors.push_back({name + ".down_proj.weight", {hidden, width}, use});
+  mlp_width = width;
+}
+
+void PartCost::add(const PartCost& other) {
+  tensors.insert(tensors.end(), other.tensors.begin(), other.tensors.end());
+  matrices.insert(matrices.end(), other.matrices.begin(), other.matrices.end());
+  operands.insert(operands.end(), other.operands.begin(), other.operands.end());
+  vector_elements += other.vector_elements;
+  scratch_floats += other.scratch_floats;
+  state_floats += other.state_floats;
+  attended += other.attended;
+  state += other.state;
+}
+
+PartCost mixer_cost(const ModelConfig& config, int index) {
+  const LayerConfig& layer = config.layers[static_cast<size_t>(index)];
+  switch (layer.mixer) {
+    case LayerConfig::Mixer::kAttention:
+      return config.is_mla() ? latent_cost(config, layer) : grouped_query_cost(config);
+    case LayerConfig::Mixer::kDeltaNet:
+      return delta_net_cost(config);
+    case LayerConfig::Mixer::kConvolution:
+      return convolution_cost(config);
+  }
+  return {};
+}
+
+CachedHeads attention_cache(const ModelConfig& config, Dtype cache, int parts) {
+  return config.is_mla() ? latent_cache(config, cache) : grouped_query_cache(config, cache, parts);
+}
+
+PartCost norm_cost(const ModelConfig& config, const std::string& name) {
+  PartCost cost;
+  cost.vector(name, config.hidden_size);
+  return cost;
+}
+
+PartCost prediction_cost(const ModelConfig& config) {
+  const int hidden = config.hidden_size;
+  PartCost cost;
+  cost.vector("enorm.weight", hidden);
+  cost.vector("hnorm.weight", hidden);
+  cost.matrix("eh_proj.weight", hidden, int64_t{2} * hidden, TensorUse::kPrediction);
+  cost.vector("shared_head.norm.weight", hidden);
+  // What the layer predicts from, and both halves of its input.
+  cost.scratch_floats = 3 * uint64_t(hidden);
+  cost.operands = {{{TensorUse::kPrediction, 2 * uint64_t(hidden)}}};
+  return cost;
+}
+
+std::vector<PartCost> layer_parts(const ModelConfig& config, int layer) {
+  std::vector<PartCost> parts;
+  if (config.is_prediction(layer)) parts.push_back(prediction_cost(config));
+  parts.push_back(norm_cost(config, "input_layernorm.weight"));
+  parts.push_back(mixer_cost(config, layer));
+  parts.push_back(norm_cost(config, "post_attention_layernorm.weight"));
+  parts.push_back(config.is_moe(layer) ? moe_cost(config) : dense_mlp_cost(config));
+  return parts;
+}
+
+}  // namespace wideep::model
