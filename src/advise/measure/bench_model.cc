@@ -15,8 +15,9 @@ namespace {
 // ---- what runs ----
 
 // The precision of tensors as they are stored, with cached keys and values as in `given`.
-Precision stored_precision(const ModelBenchOptions& given, const weights::TensorSource& tensors) {
-  Precision precision = given.precision;
+model::Precision stored_precision(const ModelBenchOptions& given,
+                                  const weights::TensorSource& tensors) {
+  model::Precision precision = given.precision;
   precision.forms = std::make_shared<const model::ModelForms>(
       model::model_forms(given.config, weights::WeightLoader(tensors, {})));
   precision.weights = precision.forms->experts.format;
@@ -40,7 +41,7 @@ ModelBenchReport begin_report(const run::Run& run) {
   report.isa = run.inputs().kernels->isa;
   report.formats = run.inputs().model.forms.format_names();
   report.threads_per_rank = run.plan().threads.threads_per_rank;
-  report.parameters = count_parameters(run.plan().model.config);
+  report.parameters = model::count_parameters(run.plan().model.config);
   report.weight_bytes = memory.dense_weights + memory.all_ranks() * memory.slots_per_rank;
   return report;
 }

@@ -20,7 +20,7 @@ namespace wideep::measure {
 
 struct ModelBenchOptions {
   model::ModelConfig config;
-  Precision precision = kernels::WeightFormat::kBf16;
+  model::Precision precision = kernels::WeightFormat::kBf16;
   bool as_stored = false;  // matrices as the tensors store them; sets `precision`
   int num_ranks = 1;
   int threads_per_rank = 0;  // 0: cores / ranks, at least 1
@@ -31,7 +31,7 @@ struct ModelBenchOptions {
 struct ModelBenchReport {
   std::string isa;
   int threads_per_rank = 1;
-  ParameterCount parameters;
+  model::ParameterCount parameters;
   uint64_t weight_bytes = 0;  // packed weights of all ranks
   double load_seconds = 0.0;
   limits::Limits limits;        // means of the first and the last probe; flag: median of all probes

@@ -58,7 +58,7 @@ Status check_memory(const run::ModelFacts& model, const run::RunOptions& options
 
 // For the progress line: bytes of the tensors in a bf16 checkpoint, without biases and norms.
 uint64_t bytes_to_load(const model::ModelConfig& config) {
-  return static_cast<uint64_t>(count_parameters(config).all) * dtype_bytes(Dtype::kBf16);
+  return static_cast<uint64_t>(model::count_parameters(config).all) * dtype_bytes(Dtype::kBf16);
 }
 
 }  // namespace

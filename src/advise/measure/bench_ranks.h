@@ -17,7 +17,7 @@
 
 #include "engine/request.h"
 #include "engine/scheduler_limits.h"
-#include "measure/model_work.h"
+#include "model/model_work.h"
 #include "parallel/parallel_config.h"
 #include "run/rank_group.h"
 #include "run/run.h"
@@ -28,7 +28,7 @@ namespace wideep::measure {
 
 struct BenchRanksOptions {
   model::ModelConfig config;
-  Precision precision = kernels::WeightFormat::kBf16;
+  model::Precision precision = kernels::WeightFormat::kBf16;
   bool as_stored = false;             // matrices stay in their formats, which precision.forms has
   parallel::ParallelConfig parallel;  // limits and the cache's dtype are set by the others
   engine::SchedulerLimits limits;     // of each rank

@@ -57,25 +57,27 @@ double seconds_between(int64_t start_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - start_ns) * 1e-9;
 }
 
-BenchSample prefill_sample(const model::ModelConfig& config, const Precision& precision,
+BenchSample prefill_sample(const model::ModelConfig& config, const model::Precision& precision,
                            const BenchTest& test, const std::vector<Iteration>& iterations,
                            int64_t start_ns) {
   BenchSample sample{.tokens = int64_t{test.sequences} * test.prompt,
                      .steps = static_cast<int64_t>(iterations.size()),
                      .seconds = seconds_between(start_ns, iterations.back().end_ns)};
   for (const Iteration& each : iterations) sample.experts_hit += each.experts_hit;
-  sample.work = work_of(config, precision,
-                        prompt_step(test.sequences, test.prompt, sample.experts_hit), sample.steps);
+  sample.work = model::work_of(config, precision,
+                               model::prompt_step(test.sequences, test.prompt, sample.experts_hit),
+                               sample.steps);
   return sample;
 }
 
 // Measures the first `steps` iterations in which every sequence generates and no prompt is
 // computed. An iteration lasts from the end of the one before, so that scheduling between the two
 // is included.
-Result<BenchSample> decode_sample(const model::ModelConfig& config, const Precision& precision,
-                                  const BenchTest& test, const std::vector<Iteration>& iterations) {
+Result<BenchSample> decode_sample(const model::ModelConfig& config,
+                                  const model::Precision& precision, const BenchTest& test,
+                                  const std::vector<Iteration>& iterations) {
   BenchSample sample;
-  StepShape shape;
+  model::StepShape shape;
   int64_t cached = int64_t{test.sequences} * test.prompt;  // once all prompts are computed
   for (size_t i = 0; i < iterations.size() && sample.steps < test.steps; ++i) {
     const Iteration& each = iterations[i];
@@ -96,7 +98,7 @@ Result<BenchSample> decode_sample(const model::ModelConfig& config, const Precis
         fmt::format("{}: measured {} of {} steps", test.name(), sample.steps, test.steps));
   }
   sample.experts_hit = shape.experts_hit;
-  sample.work = work_of(config, precision, shape, sample.steps);
+  sample.work = model::work_of(config, precision, shape, sample.steps);
   return sample;
 }
 
@@ -142,7 +144,7 @@ Figure figure_of(std::vector<double> values) {
   return {mean(values[lower], values[upper]), values.front(), values.back()};
 }
 
-Result<BenchSample> sample_of(const model::ModelConfig& config, const Precision& precision,
+Result<BenchSample> sample_of(const model::ModelConfig& config, const model::Precision& precision,
                               const BenchTest& test,
                               const std::vector<run::Iteration>& iterations) {
   if (iterations.empty()) return failed(test.name() + ": no iteration ran");

@@ -17,7 +17,7 @@
 
 #include "measure/bench_plan.h"
 #include "measure/limits/limits.h"
-#include "measure/model_work.h"
+#include "model/model_work.h"
 #include "run/event.h"
 
 namespace wideep::measure {
@@ -46,13 +46,13 @@ struct BenchSample {
   int64_t tokens = 0;  // prefill: prompt tokens; decode: tokens generated in the measured steps
   int64_t steps = 0;   // measured iterations
   double seconds = 0.0;
-  int64_t experts_hit = 0;  // as in StepShape
-  Work work;
+  int64_t experts_hit = 0;  // as in model::StepShape
+  model::Work work;
 };
 
 // iterations: all iterations of the run, with the tokens per expert recorded.
 // Errors (failed): the run has fewer steps than the test measures.
-Result<BenchSample> sample_of(const model::ModelConfig& config, const Precision& precision,
+Result<BenchSample> sample_of(const model::ModelConfig& config, const model::Precision& precision,
                               const BenchTest& test, const std::vector<run::Iteration>& iterations);
 
 enum class Bound { kCompute, kRead };

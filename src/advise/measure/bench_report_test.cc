@@ -91,12 +91,12 @@ TEST(SampleOf, DecodeCountsOnlyStepsOfAllSequences) {
   EXPECT_EQ(sample->experts_hit, 3);
   // Before the first step 40 tokens of prompts and 7 generated, of which the latest 4 are not yet
   // in the cache; 4 more before the second.
-  StepShape shape{.num_tokens = 8,
-                  .num_logit_rows = 8,
-                  .attended = 47 + 51,
-                  .cached = 43 + 47,
-                  .experts_hit = 3};
-  const Work expected = work_of(config, WeightFormat::kBf16, shape, 2);
+  model::StepShape shape{.num_tokens = 8,
+                         .num_logit_rows = 8,
+                         .attended = 47 + 51,
+                         .cached = 43 + 47,
+                         .experts_hit = 3};
+  const model::Work expected = model::work_of(config, WeightFormat::kBf16, shape, 2);
   EXPECT_DOUBLE_EQ(sample->work.bytes, expected.bytes);
   EXPECT_DOUBLE_EQ(sample->work.operations, expected.operations);
 }

@@ -94,9 +94,9 @@ double error_of(const Hardware& hardware, const StepTime& step) {
 }
 
 // Drafts are verified as tokens: keys and values are read once for all of a request.
-measure::StepShape generating(int batch, int drafts, const Workload& workload) {
+model::StepShape generating(int batch, int drafts, const Workload& workload) {
   const int64_t context = workload.isl + workload.osl / 2;
-  measure::StepShape shape = measure::decode_step(batch, context, 0);
+  model::StepShape shape = model::decode_step(batch, context, 0);
   shape.num_tokens *= 1 + drafts;
   shape.num_logit_rows *= 1 + drafts;
   shape.attended *= 1 + drafts;
@@ -104,7 +104,7 @@ measure::StepShape generating(int batch, int drafts, const Workload& workload) {
 }
 
 // A chunk of prompts, in the middle of them; with context parallelism the busiest rank's part.
-measure::StepShape chunk_of(int64_t chunk, const Workload& workload, const ContextDeal& deal) {
+model::StepShape chunk_of(int64_t chunk, const Workload& workload, const ContextDeal& deal) {
   if (deal.num_ranks > 1) return busiest_chunk(chunk, workload.isl, deal);
   return {.num_tokens = chunk,
           .num_logit_rows = std::max<int64_t>(1, chunk / workload.isl),
@@ -120,9 +120,9 @@ Candidate predict(const StepCost& cost, int batch, const Workload& workload,
                       .tokens_of_step = tokens_of_step(layout.drafts, workload.acceptance)};
   // Each of the micro-batches that fill a pipeline has a part of the requests.
   const int micro_batch = (batch + layout.stages - 1) / layout.stages;
-  const measure::StepShape all = generating(micro_batch, layout.drafts, workload);
+  const model::StepShape all = generating(micro_batch, layout.drafts, workload);
   const ContextDeal deal = context_deal(layout.context, choices.max_num_tokens);
-  const measure::StepShape plain = busiest_generating(all, micro_batch, deal);
+  const model::StepShape plain = busiest_generating(all, micro_batch, deal);
   candidate.step = cost.step(plain);
   const int64_t room = std::max<int64_t>(1, choices.max_num_tokens - all.num_tokens);
   const double arriving = micro_batch * candidate.tokens_of_step * workload.isl / workload.osl;
@@ -132,7 +132,7 @@ Candidate predict(const StepCost& cost, int batch, const Workload& workload,
   const double part = std::max(1.0, arriving / static_cast<double>(chunk)) > 1.0
                           ? arriving / static_cast<double>(chunk)
                           : std::min(1.0, arriving / static_cast<double>(chunk));
-  measure::StepShape mixed = plain;
+  model::StepShape mixed = plain;
   mixed += chunk_of(chunk, workload, deal);
   const double with = cost.step(mixed).seconds();
   const double without = candidate.step.seconds();
@@ -353,7 +353,7 @@ Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const St
                                        .turn_pages = deal.turn / kernels::kPageTokens,
                                        .max_pages = candidate.batch * (pages + 1)}};
   if (!workload.rate) options.concurrency = static_cast<int>(candidate.requests());
-  return simulate_serving(requests, options, [&](std::span<const measure::StepShape> batches) {
+  return simulate_serving(requests, options, [&](std::span<const model::StepShape> batches) {
     return cost.step(batches).seconds();
   });
 }
@@ -375,7 +375,7 @@ RankMemory memory_of(const ModelConfig& config, const Layout& layout) {
   const double least = (num_experts + layout.ep - 1) / layout.ep;  // slots of a rank
   RankMemory memory;
   for (int layer = 0; layer < config.num_layers; ++layer) {
-    const measure::LayerElements elements = measure::elements_of_layer(config, layer);
+    const model::LayerElements elements = model::elements_of_layer(config, layer);
     const double expert = static_cast<double>(elements.expert) * weight / layout.expert_slices;
     memory.dense +=
         static_cast<double>(elements.mixer + elements.mlp + elements.router) * weight / parts;

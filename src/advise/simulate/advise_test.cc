@@ -73,7 +73,7 @@ constexpr Layout kEp8{.ep = 8, .num_slots = 64, .format = WeightFormat::kFp8};
 TEST(StepCost, GrowsWithTokensAndContext) {
   const StepCost cost = cost_of(kEp8, load_of(mixture(), 0.0));
   const auto seconds = [&](int batch, int cached) {
-    return cost.step(measure::decode_step(batch, cached, 0)).seconds();
+    return cost.step(model::decode_step(batch, cached, 0)).seconds();
   };
   EXPECT_LT(seconds(1, 100), seconds(64, 100));
   EXPECT_LT(seconds(64, 100), seconds(64, 10000));
@@ -83,7 +83,7 @@ TEST(StepCost, GrowsWithTokensAndContext) {
 
 TEST(StepCost, ASkewedLoadCostsExpertsAndReplicasGiveItBack) {
   const balance::ModelLoad skewed = load_of(mixture(), 0.7);
-  const measure::StepShape batch = measure::decode_step(2048, 100, 0);
+  const model::StepShape batch = model::decode_step(2048, 100, 0);
   const double even = cost_of(kEp8, load_of(mixture(), 0.0)).step(batch).experts;
   const double hot = cost_of(kEp8, skewed).step(batch).experts;
   Layout replicas = kEp8;
@@ -95,7 +95,7 @@ TEST(StepCost, ASkewedLoadCostsExpertsAndReplicasGiveItBack) {
 
 TEST(StepCost, OneRankExchangesNothing) {
   const Layout alone{.ep = 1, .num_slots = 64, .format = WeightFormat::kFp8};
-  const StepTime time = cost_of(alone, load_of(mixture(), 0.0)).step(measure::decode_step(8, 9, 0));
+  const StepTime time = cost_of(alone, load_of(mixture(), 0.0)).step(model::decode_step(8, 9, 0));
   EXPECT_EQ(time.dispatch, 0.0);
   EXPECT_EQ(time.joint, 0.0);
   EXPECT_GT(time.experts, 0.0);
@@ -106,7 +106,7 @@ TEST(StepCost, OneRankExchangesNothing) {
 TEST(StepCost, NoExchangeIsFree) {
   const model::ModelConfig config = mixture_of(4, 64);
   const balance::ModelLoad load = uniform_load(64, model::moe_layers(config));
-  const measure::StepShape batch = measure::decode_step(32, 100, 0);
+  const model::StepShape batch = model::decode_step(32, 100, 0);
   const auto seconds = [&](const Hardware& hardware, const Layout& layout) {
     return cost_of(layout, load, hardware, config).step(batch).seconds();
   };
@@ -150,7 +150,7 @@ TEST(StepCost, SlicesExchangeRowsAndColumns) {
   Layout sliced = kEp8;
   sliced.ep = 4;
   sliced.expert_slices = 2;
-  const measure::StepShape batch = measure::decode_step(256, 100, 0);
+  const model::StepShape batch = model::decode_step(256, 100, 0);
   const StepTime of_whole = cost_of(whole, load).step(batch);
   const StepTime of_sliced = cost_of(sliced, load).step(batch);
   // Twice the rows are sent, as many bytes come back, and the slices meet.
@@ -189,7 +189,7 @@ TEST(Memory, IsDividedAmongRanks) {
   Layout layout{.ep = 1, .num_slots = 64, .format = WeightFormat::kBf16};
   const RankMemory alone = memory_of(config, layout);
   // All parameters in bf16, but for norms.
-  const double all = 2.0 * static_cast<double>(measure::count_parameters(config).all);
+  const double all = 2.0 * static_cast<double>(model::count_parameters(config).all);
   EXPECT_NEAR(alone.weights / all, 1.0, 0.01);
   EXPECT_DOUBLE_EQ(alone.token, 16 * 2 * 4 * 128 * 2.0);
   layout.ep = 8;
@@ -214,7 +214,7 @@ TEST(Sweep, HasEveryCombinationOnce) {
 TEST(Context, ALongPromptIsComputedByItsPart) {
   const balance::ModelLoad load = load_of(mixture(), 0.0);
   Layout layout = kEp8;
-  const StepTime alone = cost_of(layout, load).step(measure::prompt_step(1, 16384, 0));
+  const StepTime alone = cost_of(layout, load).step(model::prompt_step(1, 16384, 0));
   layout.context = 4;
   const ContextDeal deal = context_deal(4, 16384);
   const StepTime shared = cost_of(layout, load).step(busiest_chunk(16384, 16384, deal));
@@ -232,7 +232,7 @@ TEST(Context, ReadsOtherRanksPagesOverTheLink) {
   layout.context = 4;  // 8 ranks, a node
   const double position = 2 * 4 * 128 * 2.0;
   const Link link = h100().node_link;
-  const measure::StepShape shape = measure::decode_step(4, 1000, 0);
+  const model::StepShape shape = model::decode_step(4, 1000, 0);
   const StepTime time = cost_of(layout, load_of(mixture(), 0.0)).step(shape);
   EXPECT_NEAR(time.joint,
               16 * (link.latency + (1000.0 * 4 / 4 + 4) * 3 * position / link.bandwidth), 1e-9);

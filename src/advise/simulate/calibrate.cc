@@ -64,7 +64,7 @@ class ModelWork {
     for (int layer = 0; layer < config.num_layers; ++layer) {
       layers_.push_back(dense_of_layer(config, layer, 1));
       dense_bytes_ += weight * (layers_.back().mixer.weights + layers_.back().mlp.weights);
-      attended_.push_back(static_cast<double>(measure::elements_of_layer(config, layer).attended));
+      attended_.push_back(static_cast<double>(model::elements_of_layer(config, layer).attended));
     }
     expert_bytes_ = expert_.bytes() * config.num_moe_layers() * config.routing.num_experts;
   }

@@ -152,7 +152,7 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
 
 // Of one group of requests; with context parallelism of the rank that has most of it. Sequences
 // begin with different ranks.
-measure::StepShape LayoutCheck::shape_of(const Cell& cell) const {
+model::StepShape LayoutCheck::shape_of(const Cell& cell) const {
   const ContextDeal deal = context_deal(described_.context, kMostTokens);
   std::vector<DealtTokens> sequences;
   if (cell.is_prompt) sequences.push_back({.tokens = cell.size});

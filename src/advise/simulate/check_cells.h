@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "measure/model_work.h"
 #include "model/config/config.h"
+#include "model/model_work.h"
 #include "parallel/parallel_config.h"
 #include "plan/model_plan.h"
 #include "run/run_view.h"
@@ -75,7 +75,7 @@ class LayoutCheck {
     std::vector<IterationParts> parts;  // of all iterations
   };
 
-  measure::StepShape shape_of(const Cell& cell) const;
+  model::StepShape shape_of(const Cell& cell) const;
   void add_counts(const std::vector<run::Iteration>& iterations);
 
   CheckedLayout layout_;

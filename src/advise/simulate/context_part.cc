@@ -11,7 +11,7 @@
 namespace wideep::simulate {
 namespace {
 
-using measure::StepShape;
+using model::StepShape;
 
 int64_t scaled(int64_t value, double part) {
   return std::llround(static_cast<double>(value) * part);

@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "measure/model_work.h"
+#include "model/model_work.h"
 
 namespace wideep::simulate {
 
@@ -34,18 +34,18 @@ struct DealtTokens {
 };
 
 // What each rank computes, [num_ranks]: exact. The logits are those of each sequence's last token.
-std::vector<measure::StepShape> dealt_shapes(std::span<const DealtTokens> sequences,
-                                             const ContextDeal& deal);
+std::vector<model::StepShape> dealt_shapes(std::span<const DealtTokens> sequences,
+                                           const ContextDeal& deal);
 
 // Of each count the most that one of the shapes has.
-measure::StepShape busiest_of(std::span<const measure::StepShape> shapes);
+model::StepShape busiest_of(std::span<const model::StepShape> shapes);
 
 // Of `count` sequences at any positions, each with 1 + drafts tokens, as they are on the busiest
 // rank, on average. all: what the ranks together compute.
-measure::StepShape busiest_generating(const measure::StepShape& all, int count,
-                                      const ContextDeal& deal);
+model::StepShape busiest_generating(const model::StepShape& all, int count,
+                                    const ContextDeal& deal);
 
 // A chunk of `tokens` prompt tokens, in the middle of prompts of `isl` tokens.
-measure::StepShape busiest_chunk(int64_t tokens, int64_t isl, const ContextDeal& deal);
+model::StepShape busiest_chunk(int64_t tokens, int64_t isl, const ContextDeal& deal);
 
 }  // namespace wideep::simulate

@@ -12,7 +12,7 @@
 namespace wideep::simulate {
 namespace {
 
-using measure::StepShape;
+using model::StepShape;
 
 // Token by token, as the header says.
 std::vector<StepShape> dealt_slowly(const std::vector<DealtTokens>& sequences,
@@ -99,7 +99,7 @@ TEST(BusiestGenerating, IsThatOfDrawnSequences) {
         for (int i = 0; i < count; ++i) ++of_ranks[random() % of_ranks.size()];
         sum += *std::ranges::max_element(of_ranks);
       }
-      const StepShape busiest = busiest_generating(measure::decode_step(count, 1000, 0), count,
+      const StepShape busiest = busiest_generating(model::decode_step(count, 1000, 0), count,
                                                    {.num_ranks = ranks, .turn = 64});
       const auto tokens = static_cast<double>(busiest.num_tokens);
       EXPECT_NEAR(tokens, sum / kDraws, 0.6 + 0.05 * sum / kDraws) << ranks << ' ' << count;
@@ -111,7 +111,7 @@ TEST(BusiestGenerating, IsThatOfDrawnSequences) {
 
 TEST(BusiestChunk, HasItsPartOfLongPromptsAndOfManyShortOnes) {
   const ContextDeal deal{.num_ranks = 4, .turn = 256};
-  const StepShape whole = measure::prompt_step(1, 8192, 0);
+  const StepShape whole = model::prompt_step(1, 8192, 0);
   const StepShape part = busiest_chunk(8192, 8192, deal);
   EXPECT_EQ(part.num_tokens, whole.num_tokens / 4);
   EXPECT_GT(part.attended, whole.attended / 4);

@@ -275,7 +275,7 @@ Result<PredictedCompute> predict_compute(const Hardware& hardware, const model::
   const StepCost cost(hardware, config,
                       {.ep = options.num_ranks, .num_slots = num_slots, .format = kFormat},
                       std::move(placed));
-  const measure::StepShape shape = measure::decode_step(options.batch, kPrompt + kGenerated / 2, 0);
+  const model::StepShape shape = model::decode_step(options.batch, kPrompt + kGenerated / 2, 0);
   const StepTime mean = cost.rank_time(shape, StepCost::Rank::kMean);
   return PredictedCompute{
       .mean = {.attention = mean.attention, .dense = mean.dense, .experts = mean.experts},

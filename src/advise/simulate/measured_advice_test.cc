@@ -107,11 +107,11 @@ TEST(AdviceCalibration, FactorsCorrectPredictions) {
   const Layout layout{.ep = 2, .num_slots = 8, .format = WeightFormat::kBf16};
   const balance::ModelLoad load =
       uniform_load(config.routing.num_experts, model::moe_layers(config));
-  const auto step = [&](const Hardware& hardware, const measure::StepShape& shape) {
+  const auto step = [&](const Hardware& hardware, const model::StepShape& shape) {
     return step_cost(hardware, config, load, load, layout, {})->step(shape);
   };
-  const measure::StepShape generating = measure::decode_step(4, 32, 0);
-  const measure::StepShape prompt{.num_tokens = 32, .num_logit_rows = 0, .attended = 512};
+  const model::StepShape generating = model::decode_step(4, 32, 0);
+  const model::StepShape prompt{.num_tokens = 32, .num_logit_rows = 0, .attended = 512};
   Hardware hardware = cores();
   const StepTime plain = step(hardware, generating), plain_prompt = step(hardware, prompt);
   hardware.factors = {.generating = {.experts = 2.0, .dense = 3.0, .exchange = 5.0},

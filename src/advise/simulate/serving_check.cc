@@ -159,7 +159,7 @@ Result<std::vector<ServedCell>> ServingCheck::judge(const Hardware& hardware) co
       if (!load.load.share) options.concurrency = load.load.concurrency;
       WIDEEP_TRY_ASSIGN(
           const SimulatedServing served,
-          simulate_serving(requests, options, [&](std::span<const measure::StepShape> batches) {
+          simulate_serving(requests, options, [&](std::span<const model::StepShape> batches) {
             return cost.step(batches).seconds();
           }));
       cells.push_back({.name = name_of(service.what, load.load),

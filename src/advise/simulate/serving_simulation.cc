@@ -14,7 +14,7 @@ namespace {
 
 using engine::Scheduler;
 using engine::Sequence;
-using measure::StepShape;
+using model::StepShape;
 
 // The smallest cache there is: the scheduler deals in pages, whatever they hold.
 model::KvLayout smallest_cache() {

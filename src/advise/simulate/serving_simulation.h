@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "engine/scheduler_limits.h"
-#include "measure/model_work.h"
 #include "measure/percentiles.h"
+#include "model/model_work.h"
 #include "wideep/status.h"
 
 namespace wideep::simulate {
@@ -47,7 +47,7 @@ struct SimulationOptions {
 
 // Seconds of an iteration in which each batch computes this; of ranks that share its sequences, the
 // busiest.
-using IterationTime = std::function<double(std::span<const measure::StepShape>)>;
+using IterationTime = std::function<double(std::span<const model::StepShape>)>;
 
 struct SimulatedServing {
   measure::Percentiles ttft, tpot, end_to_end;  // seconds; tpot of answers of several tokens

@@ -7,7 +7,7 @@
 namespace wideep::simulate {
 namespace {
 
-using measure::StepShape;
+using model::StepShape;
 
 SimulationOptions options(int num_batches = 1) {
   return {.num_batches = num_batches,
@@ -42,12 +42,12 @@ TEST(ServingSimulation, TellsWhatAnIterationReadsAndComputes) {
   };
   ASSERT_TRUE(simulate_serving(requests, options(), record).ok());
   ASSERT_EQ(seen.size(), 3u);
-  EXPECT_EQ(seen[0], measure::StepShape({.num_tokens = 64, .attended = 64 * 65 / 2}));
-  EXPECT_EQ(seen[1], measure::StepShape({.num_tokens = 6,
-                                         .num_logit_rows = 1,
-                                         .attended = 65 + 66 + 67 + 68 + 69 + 70,
-                                         .cached = 64}));
-  EXPECT_EQ(seen[2], measure::decode_step(1, 70, 0));
+  EXPECT_EQ(seen[0], model::StepShape({.num_tokens = 64, .attended = 64 * 65 / 2}));
+  EXPECT_EQ(seen[1], model::StepShape({.num_tokens = 6,
+                                       .num_logit_rows = 1,
+                                       .attended = 65 + 66 + 67 + 68 + 69 + 70,
+                                       .cached = 64}));
+  EXPECT_EQ(seen[2], model::decode_step(1, 70, 0));
 }
 
 // Four ranks share each sequence in turns of a page: a prompt of 256 tokens is 64 on each.
@@ -66,7 +66,7 @@ TEST(ServingSimulation, RanksThatShareSequencesComputeTheirTurns) {
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_EQ(seen[0].num_tokens, 64);
   EXPECT_EQ(seen[0].attended, 64 * (193 + 256) / 2);  // the last turn
-  EXPECT_EQ(seen[1], measure::decode_step(1, 256, 0));
+  EXPECT_EQ(seen[1], model::decode_step(1, 256, 0));
   EXPECT_NEAR(served->end_to_end.median, 0.065, 1e-9);
 }
 

@@ -3,19 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/check.h"
 #include "model/kv_layout.h"
-#include "model/tensor_list.h"
 #include "simulate/layer_cost.h"
 #include "simulate/rank_hardware.h"
 
 namespace wideep::simulate {
 namespace {
 
-using measure::StepShape;
 using model::ModelConfig;
+using model::StepShape;
 
 constexpr double kActivationBytes = 2.0;   // bf16
 constexpr double kIndexBytes = 16.0;       // of a row's slots and weights
@@ -30,34 +28,19 @@ const Link& link_between(const Hardware& hardware, int ranks) {
   return one_node ? hardware.node_link : hardware.network;
 }
 
-// The matrices that a layer's products are with: those that multiply the same rows are one.
-struct NumMatrices {
-  double mixer = 0.0;  // with the router
-  double mlp = 0.0;
-};
-NumMatrices matrices_of(const ModelConfig& config, int layer) {
-  using model::TensorUse;
-  std::set<TensorUse> uses;
-  for (const model::ListedTensor& tensor : model::layer_tensors(config, layer)) {
-    if (tensor.shape.size() == 2) uses.insert(tensor.use);
-  }
-  const bool has_mlp = uses.erase(TensorUse::kMlp) > 0;
-  uses.erase(TensorUse::kExpert);
-  return {.mixer = static_cast<double>(uses.size()), .mlp = has_mlp ? 2.0 : 0.0};
-}
-
 }  // namespace
 
 LayerDense dense_of_layer(const ModelConfig& config, int layer, int parts) {
-  const measure::LayerElements elements = measure::elements_of_layer(config, layer);
-  const NumMatrices matrices = matrices_of(config, layer);
+  const model::LayerElements elements = model::elements_of_layer(config, layer);
   const auto hidden = static_cast<double>(config.hidden_size);
   const double mlp = static_cast<double>(elements.mlp) / parts;
   return {.mixer = {.weights = static_cast<double>(elements.mixer) / parts +
                                static_cast<double>(elements.router),
-                    .matrices = matrices.mixer,
+                    .matrices = static_cast<double>(elements.products),
                     .hidden = hidden},
-          .mlp = {.weights = mlp, .matrices = matrices.mlp, .intermediate = mlp / (3.0 * hidden)}};
+          .mlp = {.weights = mlp,
+                  .matrices = elements.mlp > 0 ? 2.0 : 0.0,
+                  .intermediate = mlp / (3.0 * hidden)}};
 }
 
 StepTime& StepTime::operator+=(const StepTime& other) {
@@ -88,7 +71,7 @@ StepCost::StepCost(const Hardware& hardware, const ModelConfig& config, const La
   WIDEEP_CHECK(hardware_.supports(layout_.format));
   WIDEEP_CHECK_EQ(static_cast<int>(experts_.size()), config_.num_moe_layers());
   for (int layer = 0; layer < config_.num_layers; ++layer) {
-    layers_.push_back(measure::elements_of_layer(config_, layer));
+    layers_.push_back(model::elements_of_layer(config_, layer));
     dense_.push_back(dense_of_layer(config_, layer, layout_.attention_parts()));
   }
   const model::KvLayout kv(config_, layout_.cache, layout_.attention_parts());
@@ -202,7 +185,7 @@ void StepCost::add_exchange(const Hardware& hardware, double tokens, StepTime* t
 
 StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepShape& batch,
                               double used) const {
-  const measure::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+  const model::LayerElements& elements = layers_[static_cast<size_t>(layer)];
   const double parts = layout_.attention_parts();
   const auto tokens = static_cast<double>(batch.num_tokens);
   StepTime time;
@@ -250,7 +233,7 @@ double StepCost::working_set(const StepShape& batch, double all_tokens) const {
   double bytes = static_cast<double>(config_.vocab_size) * config_.hidden_size * weight;
   size_t moe = 0;
   for (int layer = 0; layer < config_.num_layers; ++layer) {
-    const measure::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+    const model::LayerElements& elements = layers_[static_cast<size_t>(layer)];
     bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
     if (config_.is_cached(layer)) {
       bytes +=
@@ -268,7 +251,7 @@ double StepCost::all_bytes() const {
   const double weight = bytes_per_weight(layout_.format);
   double bytes = 0.0;
   for (int layer = 0; layer < config_.num_layers; ++layer) {
-    const measure::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+    const model::LayerElements& elements = layers_[static_cast<size_t>(layer)];
     bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
     if (config_.is_moe(layer)) {
       bytes += layout_.context * static_cast<double>(layout_.num_slots) *

@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
-#include "measure/model_work.h"
 #include "model/config/config.h"
+#include "model/model_work.h"
 #include "simulate/exchange_cost.h"
 #include "simulate/expert_load.h"
 #include "simulate/layer_cost.h"
@@ -56,35 +56,35 @@ class StepCost {
   // The iteration of one batch through all stages, if every batch of a stage has this shape: with
   // context parallelism that of the busiest of the ranks that share it (context_part.h). With
   // `stages` micro-batches under way, one ends every stages-th part of it.
-  StepTime step(const measure::StepShape& batch) const;
+  StepTime step(const model::StepShape& batch) const;
   // The same for batches of different shapes: ranks wait for each other in every layer, so each
   // part takes as long as on the rank that has the most of it. REQUIRES: there is a batch.
-  StepTime step(std::span<const measure::StepShape> batches) const;
+  StepTime step(std::span<const model::StepShape> batches) const;
 
   // The mean rank, or in every layer the one whose experts have the most work.
   enum class Rank { kMean, kBusiest };
   // What one rank computes of it, in processor time: as long as it takes without turns on a core.
-  StepTime rank_time(const measure::StepShape& batch, Rank rank) const;
+  StepTime rank_time(const model::StepShape& batch, Rank rank) const;
 
   const Layout& layout() const { return layout_; }
 
  private:
-  StepTime step(const measure::StepShape& batch, double all_tokens) const;
-  StepTime rank_time(const measure::StepShape& batch, double all_tokens, Rank rank,
+  StepTime step(const model::StepShape& batch, double all_tokens) const;
+  StepTime rank_time(const model::StepShape& batch, double all_tokens, Rank rank,
                      StepTime* wire) const;
   // hardware: of a rank, for what all read. used: of the batch's tokens, the part whose
   // feed-forward results are used.
-  StepTime layer_time(const Hardware& hardware, int layer, const measure::StepShape& batch,
+  StepTime layer_time(const Hardware& hardware, int layer, const model::StepShape& batch,
                       double used) const;
   void add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
                    double all_tokens, Rank rank, StepTime* time, StepTime* wire) const;
   void add_exchange(const Hardware& hardware, double tokens, StepTime* time, StepTime* wire) const;
   double slices_seconds(double rows) const;  // rows: (token, expert) pairs of a rank
   double all_reduce_seconds(double tokens) const;
-  double meeting_seconds(const measure::StepShape& batch) const;
+  double meeting_seconds(const model::StepShape& batch) const;
 
   // Bytes that all ranks read in an iteration.
-  double working_set(const measure::StepShape& batch, double all_tokens) const;
+  double working_set(const model::StepShape& batch, double all_tokens) const;
   double all_bytes() const;  // of the layers' weights, all slots
 
   Hardware hardware_;
@@ -92,7 +92,7 @@ class StepCost {
   Layout layout_;
   double turns_ = 1.0;  // ranks that share a core
   std::vector<PlacedLayer> experts_;
-  std::vector<measure::LayerElements> layers_;
+  std::vector<model::LayerElements> layers_;
   std::vector<LayerDense> dense_;
   double kv_bytes_ = 0.0;  // of a position in one layer, on a rank
 };

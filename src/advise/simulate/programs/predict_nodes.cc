@@ -77,10 +77,10 @@ int main(int argc, char** argv) {
                       .num_slots = slots_for(config.routing.num_experts, 0, ep),
                       .format = *format};
   const StepCost cost = or_exit(step_cost(hardware, config, load, load, layout, {}));
-  std::vector<measure::StepShape> batches;
+  std::vector<model::StepShape> batches;
   for (int part = 0; part < (has_stages ? 1 : ranks); ++part) {
     const int own = streams / ranks + (part < streams % ranks ? 1 : 0);
-    if (own > 0) batches.push_back(measure::decode_step(own, positions, 0));
+    if (own > 0) batches.push_back(model::decode_step(own, positions, 0));
   }
   fmt::print("{:.6g}\n", cost.step(batches).seconds());
   return 0;

@@ -62,7 +62,7 @@ void predict(const std::string& gpu, const model::ModelConfig& config,
                         .num_slots = slots_for(load.num_experts, kSpareSlots, ranks),
                         .format = kernels::WeightFormat::kFp8};
     const StepCost cost = or_exit(step_cost(hardware, config, load, load, layout, {}));
-    const StepTime step = cost.step(measure::decode_step(kBatch, kContext, 0));
+    const StepTime step = cost.step(model::decode_step(kBatch, kContext, 0));
     const RankMemory memory = memory_of(config, layout);
     const double bytes = memory.weights + memory.token * kBatch * kContext;
     fmt::print("{:5} {:5} {:7.0f}{:3} {:9.2f} {:6.2f} {:7.2f} {:8.2f} {:7.2f} {:5.1f} {:9.0f}\n",

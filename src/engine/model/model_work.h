@@ -10,8 +10,8 @@
 //                the feed-forward part for those rows only: no other row's result is used. MLA
 //                without absorption, which is the smaller count for a prompt.
 //   bytes        all weights outside the experts once (of the embedding only the tokens' rows),
-//   each
-//                expert that any token chose once, keys and values of all earlier positions once.
+//                each expert that any token chose once, keys and values of all earlier positions
+//                once.
 //
 // Not counted: norms, activations, softmax, intermediate results. Bytes are those of the packed
 // form that the kernels read; nothing is assumed to be in a cache from the step before.
@@ -26,7 +26,7 @@
 #include "model/config/config.h"
 #include "model/model_forms.h"
 
-namespace wideep::measure {
+namespace wideep::model {
 
 // The counts that determine a step's work, summed over ranks.
 struct StepShape {
@@ -62,12 +62,12 @@ struct Precision {
 
   kernels::WeightFormat weights;
   Dtype cache;
-  std::shared_ptr<const model::ModelForms> forms = nullptr;
+  std::shared_ptr<const ModelForms> forms = nullptr;
 };
 
 // The work of a step, or of num_steps steps whose shapes were added up: the weights outside the
 // experts are read once per step, which the sum alone does not show.
-Work work_of(const model::ModelConfig& config, const Precision& precision, const StepShape& shape,
+Work work_of(const ModelConfig& config, const Precision& precision, const StepShape& shape,
              int64_t num_steps = 1);
 
 // Multiply-adds of one layer, by part. But for `attended`, for each token.
@@ -78,8 +78,9 @@ struct LayerElements {
   int64_t router = 0;    // weights
   int64_t mlp = 0;       // weights of the dense MLP or the shared expert
   int64_t expert = 0;    // weights of one expert; 0: the layer has none
+  int products = 0;      // with matrices, those of an MLP or of experts not counted
 };
-LayerElements elements_of_layer(const model::ModelConfig& config, int layer);
+LayerElements elements_of_layer(const ModelConfig& config, int layer);
 
 // Number of weights: elements of all matrices, embedding included, and of the matrices that one
 // token is multiplied with.
@@ -87,6 +88,6 @@ struct ParameterCount {
   int64_t all = 0;
   int64_t active = 0;
 };
-ParameterCount count_parameters(const model::ModelConfig& config);
+ParameterCount count_parameters(const ModelConfig& config);
 
-}  // namespace wideep::measure
+}  // namespace wideep::model

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "measure/model_work.h"
+#include "model/model_work.h"
 
 #include <gtest/gtest.h>
 
 #include "formats/files.h"
 #include "model/kv_layout.h"
 
-namespace wideep::measure {
+namespace wideep::model {
 namespace {
 
 using kernels::WeightFormat;
 
-model::ModelConfig committed_config(const std::string& name) {
+ModelConfig committed_config(const std::string& name) {
   const std::string path = WIDEEP_SOURCE_DIR "/bench/configs/" + name;
   const auto text = formats::read_file(path);
   EXPECT_TRUE(text.ok()) << path;
-  auto config = model::parse_model_config(*text, path);
+  auto config = parse_model_config(*text, path);
   EXPECT_TRUE(config.ok()) << config.status().message();
   return std::move(config).value();
 }
@@ -24,14 +24,14 @@ TEST(CountParameters, OfTheCommittedShapes) {
   const ParameterCount small = count_parameters(committed_config("qwen3-moe-1.3b.json"));
   EXPECT_NEAR(static_cast<double>(small.all), 1.307e9, 1e6);
   EXPECT_NEAR(static_cast<double>(small.active), 217e6, 1e6);
-  const model::ModelConfig large = committed_config("large-experts.json");
+  const ModelConfig large = committed_config("large-experts.json");
   EXPECT_EQ(large.hidden_size, 7168);
   EXPECT_EQ(large.moe_intermediate_size, 2048);
 }
 
 // Each part by hand, for hidden 1024, 16 heads of 64 with 4 for keys and values, 64 experts top 8.
 TEST(WorkOf, PromptOfTheSmallShape) {
-  const model::ModelConfig config = committed_config("qwen3-moe-1.3b.json");
+  const ModelConfig config = committed_config("qwen3-moe-1.3b.json");
   const double attention = 1024.0 * 1024 * 2 + 1024.0 * 256 * 2;
   const double router = 1024.0 * 64;
   const double experts = 8 * 3 * 1024.0 * 512;
@@ -44,7 +44,7 @@ TEST(WorkOf, PromptOfTheSmallShape) {
 }
 
 TEST(WorkOf, BytesOfADecodeStep) {
-  const model::ModelConfig config = committed_config("qwen3-moe-1.3b.json");
+  const ModelConfig config = committed_config("qwen3-moe-1.3b.json");
   const Work one = work_of(config, WeightFormat::kBf16, decode_step(1, 0, 12 * 8));
   EXPECT_NEAR(one.bytes, 434e6, 3e6);
   // Another sequence that chose no other experts adds a row of the embedding.
@@ -58,7 +58,7 @@ TEST(WorkOf, BytesOfADecodeStep) {
 }
 
 TEST(WorkOf, SmallerWeightsAreFewerBytesForTheSameOperations) {
-  const model::ModelConfig config = committed_config("qwen3-moe-1.3b.json");
+  const ModelConfig config = committed_config("qwen3-moe-1.3b.json");
   const StepShape step = decode_step(8, 100, 500);
   const Work bf16 = work_of(config, WeightFormat::kBf16, step);
   const Work int8 = work_of(config, WeightFormat::kInt8, step);
@@ -69,7 +69,7 @@ TEST(WorkOf, SmallerWeightsAreFewerBytesForTheSameOperations) {
 }
 
 TEST(WorkOf, StepsAddUp) {
-  const model::ModelConfig config = committed_config("qwen3-moe-1.3b.json");
+  const ModelConfig config = committed_config("qwen3-moe-1.3b.json");
   const StepShape a = decode_step(8, 100, 500), b = decode_step(8, 101, 490);
   StepShape sum = a;
   sum += b;
@@ -81,4 +81,4 @@ TEST(WorkOf, StepsAddUp) {
 }
 
 }  // namespace
-}  // namespace wideep::measure
+}  // namespace wideep::model

@@ -1,44 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "measure/model_work.h"
+#include "model/model_work.h"
+
+#include <set>
+#include <vector>
 
 #include "model/kv_layout.h"
-#include "model/state_layout.h"
-#include "model/tensor_list.h"
-#include "run/memory_plan.h"
+#include "model/model_cost.h"
+#include "model/parts/part_cost.h"
 
-namespace wideep::measure {
+namespace wideep::model {
 namespace {
 
-using model::ModelConfig;
-using model::TensorUse;
-
-int64_t expert_elements(const ModelConfig& config) {
-  return int64_t{3} * config.hidden_size * config.moe_intermediate_size;
-}
-
-// Weights of the layer's matrices of these uses.
+// Weights of the parts' matrices of these uses.
 template <typename... Uses>
-int64_t elements_of(const ModelConfig& config, int layer, Uses... uses) {
+int64_t elements_of(const std::vector<PartCost>& parts, Uses... uses) {
   int64_t elements = 0;
-  for (const model::ListedTensor& tensor : model::layer_tensors(config, layer)) {
-    if (((tensor.use == uses) || ...)) elements += tensor.num_elements();
+  for (const PartCost& part : parts) {
+    for (const ListedTensor& tensor : part.tensors) {
+      if (((tensor.use == uses) || ...)) elements += tensor.num_elements();
+    }
   }
   return elements;
 }
 
-// A score is a product of head_dim elements, its value a sum of value_dim. Windows and choices of
-// positions are not counted: an upper bound.
-int64_t attended_elements(const ModelConfig& config, int layer) {
-  if (!config.is_cached(layer)) return 0;
-  return int64_t{config.num_heads} * (config.head_dim + config.value_dim());
-}
-
-int64_t state_elements(const ModelConfig& config, int layer) {
-  constexpr int64_t kPerElement = 3;  // the delta rule: Sᵀ k, the update, Sᵀ q
-  return config.is_cached(layer)
-             ? 0
-             : kPerElement *
-                   static_cast<int64_t>(model::state_bytes(config, layer) / sizeof(float));
+// Products of the parts with matrices: those that multiply the same rows are one.
+int num_products(const std::vector<PartCost>& parts) {
+  std::set<TensorUse> uses;
+  for (const PartCost& part : parts) {
+    for (const ListedTensor& tensor : part.tensors) {
+      if (tensor.shape.size() == 2) uses.insert(tensor.use);
+    }
+  }
+  uses.erase(TensorUse::kMlp);
+  return static_cast<int>(uses.size());
 }
 
 // Weights that one token is multiplied with in the feed-forward part of a layer.
@@ -65,16 +59,22 @@ double operations_of(const ModelConfig& config, const StepShape& shape) {
 }  // namespace
 
 LayerElements elements_of_layer(const ModelConfig& config, int layer) {
-  return {
-      .mixer = elements_of(config, layer, TensorUse::kInput, TensorUse::kGates, TensorUse::kQueryB,
+  const std::vector<PartCost> parts = layer_parts(config, layer);
+  const PartCost mixer = mixer_cost(config, layer);
+  LayerElements elements{
+      .mixer = elements_of(parts, TensorUse::kInput, TensorUse::kGates, TensorUse::kQueryB,
                            TensorUse::kLatent, TensorUse::kIndexQuery, TensorUse::kIndexKey,
                            TensorUse::kOutput),
-      .state = state_elements(config, layer),
-      .attended = attended_elements(config, layer),
-      .router = elements_of(config, layer, TensorUse::kFloat),
-      .mlp = elements_of(config, layer, TensorUse::kMlp),
-      .expert = config.is_moe(layer) ? expert_elements(config) : 0,
+      .state = mixer.state,
+      .attended = mixer.attended,
+      .router = elements_of(parts, TensorUse::kFloat),
+      .mlp = elements_of(parts, TensorUse::kMlp),
+      .products = num_products(parts),
   };
+  if (config.is_moe(layer)) {
+    elements.expert = elements_of({expert_cost(config, "")}, TensorUse::kExpert);
+  }
+  return elements;
 }
 
 StepShape& StepShape::operator+=(const StepShape& other) {
@@ -104,18 +104,17 @@ StepShape decode_step(int64_t count, int64_t cached, int64_t experts_hit) {
 Work work_of(const ModelConfig& config, const Precision& precision, const StepShape& shape,
              int64_t num_steps) {
   const kernels::WeightFormat format = precision.weights;
-  // Bytes in packed form come from the engine's own memory plan. With one rank and one slot per
-  // layer, its slots hold exactly one expert of every MoE layer.
-  const run::MemoryPlan plan = run::plan_memory(
-      config, run::dispatch_shape(config, 1, 1, 1, format),
-      precision.forms ? *precision.forms : model::uniform_forms(config, format), precision.cache);
+  const ModelForms forms = precision.forms ? *precision.forms : uniform_forms(config, format);
   const double row =
       static_cast<double>(config.hidden_size) * dtype_bytes(kernels::row_dtype(format));
-  const double dense = static_cast<double>(plan.dense_weights) - row * config.vocab_size;
+  const auto all =
+      static_cast<double>(dense_weight_bytes(config, forms, {0, config.num_all_layers()}));
+  const double dense = all - row * config.vocab_size;
   const double expert = config.num_moe_layers() == 0
                             ? 0.0
-                            : static_cast<double>(plan.slots_per_rank) / config.num_moe_layers();
-  const double position = static_cast<double>(plan.kv_page_bytes) / kernels::kPageTokens;
+                            : static_cast<double>(experts_shape(config, forms).record_bytes());
+  const KvLayout kv(config, precision.cache);
+  const double position = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens;
   return {.operations = operations_of(config, shape),
           .bytes = static_cast<double>(num_steps) * dense +
                    row * static_cast<double>(shape.num_tokens) +
@@ -138,4 +137,4 @@ ParameterCount count_parameters(const ModelConfig& config) {
   return count;
 }
 
-}  // namespace wideep::measure
+}  // namespace wideep::model
