@@ -8,7 +8,7 @@
 #include "command.h"
 #include "command_model.h"
 #include "formats/files.h"
-#include "measure/score.h"
+#include "measure/model/score.h"
 #include "random_model.h"
 
 namespace wideep::tests {

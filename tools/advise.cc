@@ -8,6 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "advise/advise.h"
+#include "advise/config_files.h"
+#include "advise/range.h"
+#include "advise/update_rate.h"
 #include "advise_html.h"
 #include "advise_measure.h"
 #include "base/log.h"
@@ -18,10 +22,6 @@
 #include "output_file.h"
 #include "precision_option.h"
 #include "recordings/balancer_yaml.h"
-#include "simulate/advise.h"
-#include "simulate/config_files.h"
-#include "simulate/range.h"
-#include "simulate/update_rate.h"
 #include "simulate_inputs.h"
 
 namespace wideep::tools {
@@ -93,7 +93,7 @@ void print_advice(const simulate::Hardware& hardware, const simulate::Advice& ad
   for (const std::string& reason : advice.reasons) fmt::print("because      {}\n", reason);
 }
 
-std::string quantiles(const measure::Percentiles& seconds) {
+std::string quantiles(const base::Percentiles& seconds) {
   return fmt::format("median {:.1f} ms, p90 {:.1f}, p99 {:.1f}", seconds.median * 1e3,
                      seconds.p90 * 1e3, seconds.p99 * 1e3);
 }

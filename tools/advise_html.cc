@@ -7,11 +7,11 @@
 #include <set>
 #include <tuple>
 
+#include "advise/neighbours.h"
+#include "advise/what_if.h"
 #include "advise_page.h"
 #include "base/try.h"
 #include "formats/page.h"
-#include "simulate/neighbours.h"
-#include "simulate/what_if.h"
 
 namespace wideep::tools {
 namespace {

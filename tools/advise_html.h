@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "simulate/advise.h"
+#include "advise/advise.h"
 #include "simulate_inputs.h"
 #include "wideep/status.h"
 

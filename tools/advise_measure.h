@@ -7,7 +7,7 @@
 #include <string>
 
 #include "command_line/command_line.h"
-#include "simulate/measured_advice.h"
+#include "measure/predict/measured_advice.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {

@@ -13,7 +13,7 @@
 #include "commands.h"
 #include "formats/json_text.h"
 #include "load_options.h"
-#include "measure/routing_verdict.h"
+#include "measure/serving/routing_verdict.h"
 
 namespace wideep::tools {
 namespace {

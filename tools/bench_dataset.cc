@@ -10,7 +10,7 @@
 
 #include "base/try.h"
 #include "commands.h"
-#include "measure/dataset.h"
+#include "measure/serving/dataset.h"
 #include "output_file.h"
 
 namespace wideep::tools {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "measure/ep_run.h"
-#include "measure/ep_sweep.h"
+#include "measure/ep/ep_run.h"
+#include "measure/ep/ep_sweep.h"
 
 namespace wideep::tools {
 

@@ -8,7 +8,7 @@
 
 #include "base/try.h"
 #include "commands.h"
-#include "measure/iteration_report.h"
+#include "measure/serving/iteration_report.h"
 #include "plan_output.h"
 
 namespace wideep::tools {

@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "formats/json_text.h"
-#include "measure/bench_load.h"
+#include "measure/model/bench_load.h"
 
 namespace wideep::tools {
 namespace {

@@ -14,7 +14,7 @@
 #include "formats/files.h"
 #include "formats/json_text.h"
 #include "generate_output.h"
-#include "measure/bench_model.h"
+#include "measure/model/bench_model.h"
 #include "model/model_files.h"
 #include "precision_option.h"
 #include "weights/random_tensors.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "measure/bench_model.h"
+#include "measure/model/bench_model.h"
 
 namespace wideep::tools {
 

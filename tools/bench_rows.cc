@@ -13,7 +13,7 @@
 #include "commands.h"
 #include "formats/json_text.h"
 #include "held_out_text.h"
-#include "measure/compare_rows.h"
+#include "measure/model/compare_rows.h"
 #include "prompts_file.h"
 #include "run/thread_plan.h"
 

@@ -15,7 +15,7 @@
 #include "commands.h"
 #include "formats/json_text.h"
 #include "load_options.h"
-#include "measure/serving_run.h"
+#include "measure/serving/serving_run.h"
 
 namespace wideep::tools {
 namespace {
@@ -34,7 +34,7 @@ struct Options {
   measure::ServingOptions bench;
 };
 
-std::string row(const char* name, const measure::Percentiles& of) {
+std::string row(const char* name, const base::Percentiles& of) {
   return fmt::format("{:<28}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n", name, of.mean * 1e3,
                      of.median * 1e3, of.p90 * 1e3, of.p99 * 1e3);
 }
@@ -55,7 +55,7 @@ std::string text_of(const measure::ServingReport& report) {
          row("inter-token latency", report.itl) + row("end-to-end latency", report.e2el);
 }
 
-nlohmann::ordered_json json_of(const measure::Percentiles& of) {
+nlohmann::ordered_json json_of(const base::Percentiles& of) {
   return {{"mean", of.mean}, {"median", of.median}, {"p90", of.p90}, {"p99", of.p99}};
 }
 

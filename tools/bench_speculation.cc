@@ -14,7 +14,7 @@
 #include "formats/json_text.h"
 #include "formats/page.h"
 #include "held_out_text.h"
-#include "measure/speculation_run.h"
+#include "measure/model/speculation_run.h"
 #include "output_file.h"
 #include "prompts_file.h"
 #include "run_options.h"

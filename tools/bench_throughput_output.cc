@@ -9,7 +9,7 @@
 namespace wideep::tools {
 namespace {
 
-using measure::Percentiles;
+using base::Percentiles;
 using measure::ThroughputReport;
 using nlohmann::ordered_json;
 
@@ -33,7 +33,7 @@ std::string or_none(const std::optional<double>& value) {
   return value ? fmt::format("{:.4f}", *value) : "none";
 }
 
-std::string breakdown(const char* title, const char* tag, const Percentiles& of) {
+std::string breakdown(const char* title, const char* tag, const base::Percentiles& of) {
   std::string text = fmt::format("\n{:-<60}\n\n", fmt::format("-- {} ", title));
   for (const auto& [name, value] :
        {std::pair{"P50", of.median}, std::pair{"P90", of.p90}, std::pair{"P95", of.p95},
@@ -120,7 +120,7 @@ std::string performance_block(const BenchedRun& benched, const ThroughputReport&
 
 // Tokens of the requests: inputs from the dataset, outputs as generated.
 struct Lengths {
-  Percentiles input, output, sequence;
+  base::Percentiles input, output, sequence;
 };
 
 Lengths lengths_of(const measure::ThroughputRun& run) {
@@ -130,8 +130,8 @@ Lengths lengths_of(const measure::ThroughputRun& run) {
     output.push_back(static_cast<double>(request.token_ns.size()));
     sequence.push_back(input.back() + output.back());
   }
-  return {measure::percentiles_of(input), measure::percentiles_of(output),
-          measure::percentiles_of(sequence)};
+  return {base::percentiles_of(input), base::percentiles_of(output),
+          base::percentiles_of(sequence)};
 }
 
 std::string dataset_block(const BenchedRun& benched) {
@@ -142,17 +142,17 @@ std::string dataset_block(const BenchedRun& benched) {
                                        "{:<9}{:>12}{:>12}{:>14}\n",
                                        benched.dataset, benched.run.requests.size(), "tokens",
                                        "Input", "Output", "Seq. Length");
-  const auto row = [&](const char* name, double Percentiles::* of) {
+  const auto row = [&](const char* name, double base::Percentiles::* of) {
     text += fmt::format("{:<9}{:>12.4f}{:>12.4f}{:>14.4f}\n", name, lengths.input.*of,
                         lengths.output.*of, lengths.sequence.*of);
   };
-  row("MIN:", &Percentiles::minimum);
-  row("MAX:", &Percentiles::maximum);
-  row("AVG:", &Percentiles::mean);
-  row("P50:", &Percentiles::median);
-  row("P90:", &Percentiles::p90);
-  row("P95:", &Percentiles::p95);
-  row("P99:", &Percentiles::p99);
+  row("MIN:", &base::Percentiles::minimum);
+  row("MAX:", &base::Percentiles::maximum);
+  row("AVG:", &base::Percentiles::mean);
+  row("P50:", &base::Percentiles::median);
+  row("P90:", &base::Percentiles::p90);
+  row("P95:", &base::Percentiles::p95);
+  row("P99:", &base::Percentiles::p99);
   return text + kRule;
 }
 
@@ -198,7 +198,7 @@ ordered_json decoding_json(const BenchedRun& benched) {
           {"acceptance_length", all.acceptance_length()}};
 }
 
-ordered_json json_of(const Percentiles& of) {
+ordered_json json_of(const base::Percentiles& of) {
   return {{"minimum", of.minimum}, {"maximum", of.maximum}, {"average", of.mean},
           {"p50", of.median},      {"p90", of.p90},         {"p95", of.p95},
           {"p99", of.p99}};

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "measure/throughput_report.h"
+#include "measure/serving/throughput_report.h"
 
 namespace wideep::tools {
 

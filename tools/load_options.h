@@ -8,7 +8,7 @@
 #include <string>
 
 #include "command_line/command_line.h"
-#include "measure/throughput_run.h"
+#include "measure/serving/throughput_run.h"
 #include "run_options.h"
 #include "wideep/status.h"
 

@@ -16,7 +16,7 @@
 #include "formats/files.h"
 #include "formats/json_text.h"
 #include "held_out_text.h"
-#include "measure/score.h"
+#include "measure/model/score.h"
 #include "model/config/config.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_tensors.h"

@@ -6,9 +6,9 @@
 
 #include <memory>
 
+#include "advise/what_if.h"
 #include "base/try.h"
 #include "commands.h"
-#include "simulate/what_if.h"
 #include "simulate_inputs.h"
 #include "what_if_output.h"
 

@@ -9,12 +9,12 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/try.h"
+#include "cost/expert_load.h"
 #include "formats/files.h"
+#include "measure/calibrate/calibrate.h"
 #include "model/model_division.h"
 #include "recordings/held_out.h"
 #include "recordings/statistics_load.h"
-#include "simulate/calibrate.h"
-#include "simulate/expert_load.h"
 
 namespace wideep::tools {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "command_line/command_line.h"
+#include "cost/hardware.h"
 #include "model/config/config.h"
 #include "plan/model_plan.h"
 #include "plan/windowed_load.h"
-#include "simulate/hardware.h"
 #include "statistics_options.h"
 #include "wideep/status.h"
 

@@ -5,10 +5,10 @@
 
 #include <memory>
 
+#include "advise/what_if.h"
 #include "base/try.h"
 #include "commands.h"
 #include "precision_option.h"
-#include "simulate/what_if.h"
 #include "simulate_inputs.h"
 #include "what_if_output.h"
 

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "advise/rebalance.h"
 #include "base/try.h"
 #include "commands.h"
 #include "model/model_division.h"
 #include "precision_option.h"
 #include "recordings/statistics_load.h"
-#include "simulate/rebalance.h"
 #include "simulate_inputs.h"
 #include "what_if_output.h"
 

@@ -9,8 +9,8 @@
 
 #include <chrono>
 
-#include "simulate/other_work.h"
-#include "simulate/prediction_check.h"
+#include "measure/calibrate/other_work.h"
+#include "measure/predict/prediction_check.h"
 
 namespace wideep::simulate {
 namespace {

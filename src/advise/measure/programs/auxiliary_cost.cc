@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the steps of dispatch and combine beside the copying of rows cost a rank in groups of
-// different sizes, with the same number of tokens and of rows per rank (measure/played_group.h).
+// different sizes, with the same number of tokens and of rows per rank (measure/ep/played_group.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "base/cpu_time.h"
 #include "base/try.h"
 #include "command_line/command_line.h"
-#include "measure/played_group.h"
+#include "measure/ep/played_group.h"
 
 namespace wideep::measure {
 namespace {

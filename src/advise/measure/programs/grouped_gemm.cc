@@ -18,20 +18,20 @@
 #include "base/aligned_bytes.h"
 #include "base/cpu_time.h"
 #include "base/machine.h"
+#include "base/percentiles.h"
 #include "base/thread_pool.h"
 #include "command_line/command_line.h"
 #include "kernels/pack_matrix.h"
-#include "measure/bench_report.h"
 #include "measure/limits/limits.h"
-#include "measure/percentiles.h"
+#include "measure/model/bench_report.h"
 #include "model/parts/mlp.h"
 #include "weights/expert_record.h"
 
 namespace wideep {
 namespace {
 
+using base::percentiles_of;
 using kernels::WeightFormat;
-using measure::percentiles_of;
 
 struct Options {
   std::vector<std::string> dtypes = {"bf16", "int8", "int4", "fp8", "mxfp4", "nvfp4"};
@@ -164,11 +164,12 @@ void print(const Layers& layers, const Runner& runner, const std::string& dtype,
     compute.push_back(turn.peak_gops);
     share.push_back(100.0 * bound / turn.seconds);
   }
-  const double median = percentiles_of(seconds).median;
+  const double median = base::percentiles_of(seconds).median;
   const auto experts = static_cast<double>(layers.count() * layers.experts());
-  const double limit_read = percentiles_of(read).median, peak = percentiles_of(compute).median;
+  const double limit_read = base::percentiles_of(read).median,
+               peak = base::percentiles_of(compute).median;
   const bool reads = gigabytes / limit_read > giga_operations / peak;
-  const measure::Percentiles shares = percentiles_of(share);
+  const base::Percentiles shares = base::percentiles_of(share);
   fmt::print(
       "{:<7}{:>5}{:>10.1f}{:>9.0f}{:>8.0f}{:>8.1f}{:>8.1f}   {:<7}{:>6.1f} %{:>8.1f}{:>8.1f}\n",
       dtype, rows, median / experts * 1e6, giga_operations / median, peak, gigabytes / median,

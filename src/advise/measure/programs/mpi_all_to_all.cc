@@ -27,7 +27,7 @@
 #include "base/aligned_bytes.h"
 #include "base/cpu_time.h"
 #include "kernels/kernels.h"
-#include "measure/mpi_baseline.h"
+#include "measure/ep/mpi_baseline.h"
 
 namespace {
 

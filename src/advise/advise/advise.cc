@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "advise/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "advise/arrivals.h"
+#include "advise/context_part.h"
+#include "advise/range.h"
+#include "advise/sweep.h"
+#include "base/machine.h"
+#include "base/thread_pool.h"
+#include "base/try.h"
+#include "model/kv_layout.h"
+
+namespace wideep::simulate {
+namespace {
+
+using balance::ModelLoad;
+using model::ModelConfig;
+
+// Errors of what is neither experts nor exchange, as shares: of assumed constants what peaks and
+// rooflines usually miss.
+constexpr double kAssumedError = 0.35;
+constexpr double kCalibratedError = 0.10;
+
+Status check_load(const ModelConfig& config, const ModelLoad& load) {
+  if (static_cast<int>(load.layers.size()) != config.num_moe_layers() ||
+      load.num_experts != config.routing.num_experts) {
+    return invalid_input(fmt::format(
+        "statistics: {} layers of {} experts, but the model has {} MoE layers of {}; take "
+        "statistics of this model",
+        load.layers.size(), load.num_experts, config.num_moe_layers(), config.routing.num_experts));
+  }
+  return {};
+}
+
+// The engine refuses requests that are longer.
+Status check_positions(const ModelConfig& config, const Workload& workload) {
+  const int64_t positions = int64_t{workload.isl} + workload.osl;
+  if (positions <= config.max_position_embeddings) return {};
+  return invalid_input(
+      fmt::format("--isl {} and --osl {}: {} positions, expected at most the model's {} "
+                  "(max_position_embeddings); take shorter prompts or answers",
+                  workload.isl, workload.osl, positions, config.max_position_embeddings));
+}
+
+// Placed layers by the shape of placements, which many layouts share.
+class Placements {
+ public:
+  Placements(const ModelConfig& config, const ModelLoad& planned, const ModelLoad& load,
+             bool weighted)
+      : config_(config), planned_(planned), load_(load), weighted_(weighted) {}
+
+  Result<const std::vector<PlacedLayer>*> get(const Layout& layout) {
+    const std::pair key{layout.ep, layout.num_slots};
+    if (const auto found = known_.find(key); found != known_.end()) return &found->second;
+    std::vector<PlacedLayer> layers;
+    const balance::PlanShape shape{
+        .num_experts = load_.num_experts, .ep_size = layout.ep, .num_slots = layout.num_slots};
+    for (size_t i = 0; i < load_.load.size(); ++i) {
+      WIDEEP_TRY_ASSIGN(PlacedLayer layer, place_layer(planned_.load[i], load_.load[i],
+                                                       config_.routing.top_k, shape, weighted_));
+      layers.push_back(std::move(layer));
+    }
+    return &known_.emplace(key, std::move(layers)).first->second;
+  }
+
+ private:
+  const ModelConfig& config_;
+  const ModelLoad& planned_;
+  const ModelLoad& load_;
+  bool weighted_;
+  std::map<std::pair<int, int>, std::vector<PlacedLayer>> known_;
+};
+
+double mean_imbalance(const std::vector<PlacedLayer>& layers) {
+  double sum = 0.0;
+  for (const PlacedLayer& layer : layers) sum += imbalance_of(layer);
+  return layers.empty() ? 0.0 : sum / static_cast<double>(layers.size());
+}
+
+double error_of(const Hardware& hardware, const StepTime& step) {
+  const double rest = hardware.calibrated_dense ? kCalibratedError : kAssumedError;
+  const double all = step.seconds();
+  return std::hypot(hardware.errors.experts * step.experts,
+                    hardware.errors.exchange * (step.dispatch + step.combine + step.joint),
+                    rest * (step.attention + step.dense + step.fixed)) /
+         all;
+}
+
+// Drafts are verified as tokens: keys and values are read once for all of a request.
+model::StepShape generating(int batch, int drafts, const Workload& workload) {
+  const int64_t context = workload.isl + workload.osl / 2;
+  model::StepShape shape = model::decode_step(batch, context, 0);
+  shape.num_tokens *= 1 + drafts;
+  shape.num_logit_rows *= 1 + drafts;
+  shape.attended *= 1 + drafts;
+  return shape;
+}
+
+// A chunk of prompts, in the middle of them; with context parallelism the busiest rank's part.
+model::StepShape chunk_of(int64_t chunk, const Workload& workload, const ContextDeal& deal) {
+  if (deal.num_ranks > 1) return busiest_chunk(chunk, workload.isl, deal);
+  return {.num_tokens = chunk,
+          .num_logit_rows = std::max<int64_t>(1, chunk / workload.isl),
+          .attended = chunk * workload.isl / 2,
+          .cached = workload.isl / 2};
+}
+
+Candidate predict(const StepCost& cost, int batch, const Workload& workload,
+                  const Choices& choices) {
+  const Layout& layout = cost.layout();
+  Candidate candidate{.layout = layout,
+                      .batch = batch,
+                      .tokens_of_step = tokens_of_step(layout.drafts, workload.acceptance)};
+  // Each of the micro-batches that fill a pipeline has a part of the requests.
+  const int micro_batch = (batch + layout.stages - 1) / layout.stages;
+  const model::StepShape all = generating(micro_batch, layout.drafts, workload);
+  const ContextDeal deal = context_deal(layout.context, choices.max_num_tokens);
+  const model::StepShape plain = busiest_generating(all, micro_batch, deal);
+  candidate.step = cost.step(plain);
+  const int64_t room = std::max<int64_t>(1, choices.max_num_tokens - all.num_tokens);
+  const double arriving = micro_batch * candidate.tokens_of_step * workload.isl / workload.osl;
+  // Of all iterations, the part that has a chunk; a full chunk in every one is not enough for
+  // more prompts than that.
+  const int64_t chunk = std::min(room, std::max<int64_t>(workload.isl, std::llround(arriving)));
+  const double part = std::max(1.0, arriving / static_cast<double>(chunk)) > 1.0
+                          ? arriving / static_cast<double>(chunk)
+                          : std::min(1.0, arriving / static_cast<double>(chunk));
+  model::StepShape mixed = plain;
+  mixed += chunk_of(chunk, workload, deal);
+  const double with = cost.step(mixed).seconds();
+  const double without = candidate.step.seconds();
+  const double iteration = part <= 1.0 ? part * with + (1.0 - part) * without : part * with;
+  candidate.tpot = iteration / candidate.tokens_of_step;
+  const double chunks = std::ceil(static_cast<double>(workload.isl) / static_cast<double>(chunk));
+  candidate.ttft = iteration / 2.0 + chunks * with;
+  candidate.tokens_per_user = 1.0 / candidate.tpot;
+  candidate.tokens_per_rank =
+      static_cast<double>(batch) * layout.num_batches() / (candidate.tpot * layout.num_ranks());
+  return candidate;
+}
+
+// A layout that has room for requests.
+struct WeighedLayout {
+  Layout layout;
+  const std::vector<PlacedLayer>* placed = nullptr;
+  double weights = 0.0, request = 0.0;  // bytes of a rank, and of a request
+  int most_requests = 0;
+};
+
+// With every batch that is worth a look.
+std::vector<Candidate> candidates_of(const Hardware& hardware, const ModelConfig& config,
+                                     const WeighedLayout& weighed, const Workload& workload,
+                                     const Choices& choices) {
+  const StepCost cost(hardware, config, weighed.layout, *weighed.placed);
+  const double imbalance = mean_imbalance(*weighed.placed);
+  std::vector<Candidate> candidates;
+  for (const int batch : batches_up_to(weighed.most_requests)) {
+    Candidate candidate = predict(cost, batch, workload, choices);
+    candidate.memory = weighed.weights + batch * weighed.request;
+    candidate.imbalance = imbalance;
+    candidate.error = error_of(hardware, candidate.step);
+    candidates.push_back(candidate);
+  }
+  return candidates;
+}
+
+std::vector<Candidate> pareto_of(std::vector<Candidate> all) {
+  std::ranges::sort(all, [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.tokens_per_user, a.tokens_per_rank) >
+           std::pair(b.tokens_per_user, b.tokens_per_rank);
+  });
+  std::vector<Candidate> best;
+  for (Candidate& candidate : all) {
+    if (best.empty() || candidate.tokens_per_rank > best.back().tokens_per_rank) {
+      best.push_back(std::move(candidate));
+    }
+  }
+  return best;
+}
+
+std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
+
+std::string nearest_of(const std::vector<Candidate>& all, const Workload& workload) {
+  const auto by = [&](auto member) { return *std::ranges::min_element(all, {}, member); };
+  if (workload.most_tpot) {
+    const Candidate least = by(&Candidate::tpot);
+    if (least.tpot > *workload.most_tpot) {
+      return fmt::format("no layout has {} between tokens; nearest: {} with {} ({} requests)",
+                         milliseconds(*workload.most_tpot), milliseconds(least.tpot),
+                         text_of(least.layout), least.requests());
+    }
+  }
+  if (workload.most_ttft) {
+    const Candidate least = by(&Candidate::ttft);
+    if (least.ttft > *workload.most_ttft) {
+      return fmt::format("no layout has {} to the first token; nearest: {} with {} ({} requests)",
+                         milliseconds(*workload.most_ttft), milliseconds(least.ttft),
+                         text_of(least.layout), least.requests());
+    }
+  }
+  if (workload.rate) {
+    const auto carried = [&](const Candidate& each) {
+      return each.tokens_per_rank * each.layout.num_ranks() / workload.osl;
+    };
+    const Candidate most = *std::ranges::max_element(all, {}, carried);
+    return fmt::format(
+        "no layout serves {} requests per second within the limits; nearest: {:.2f} with {}",
+        *workload.rate, carried(most), text_of(most.layout));
+  }
+  return "no layout meets all limits at once";
+}
+
+// Of those that meet the limits, in layouts of a kind; null: none does.
+const Candidate* best_of(const std::vector<Candidate>& all, const Workload& workload,
+                         bool (*is_of_kind)(const Layout&)) {
+  const Candidate* best = nullptr;
+  for (const Candidate& each : all) {
+    if (!is_of_kind(each.layout) || !meets(each, workload)) continue;
+    if (best == nullptr || is_better(each, *best, workload)) best = &each;
+  }
+  return best;
+}
+
+// Against the best without context parallelism, whatever its layout.
+void add_context_reason(const std::vector<Candidate>& all, const Workload& workload,
+                        Advice* advice) {
+  const Candidate& best = *advice->best;
+  if (best.layout.context == 1) return;
+  const Candidate* without =
+      best_of(all, workload, [](const Layout& layout) { return layout.context == 1; });
+  const std::string gain =
+      without == nullptr
+          ? "without it nothing meets the limits"
+          : fmt::format("{:+.1f} % tokens of a rank against the best without, on {} ranks: {}",
+                        100.0 * (best.tokens_per_rank / without->tokens_per_rank - 1.0),
+                        without->layout.num_ranks(), text_of(without->layout));
+  advice->reasons.push_back(
+      fmt::format("{} ranks share each sequence: {}", best.layout.context, gain));
+}
+
+// The same layout with other slots, with the batch that is best then.
+void add_slot_reasons(const std::vector<Candidate>& all, const Workload& workload, Advice* advice) {
+  const Candidate& best = *advice->best;
+  std::map<int, Candidate> by_slots;
+  for (const Candidate& each : all) {
+    Layout same = each.layout;
+    same.num_slots = best.layout.num_slots;
+    if (same != best.layout || !meets(each, workload)) continue;
+    const auto [place, is_new] = by_slots.emplace(each.layout.num_slots, each);
+    if (!is_new && is_better(each, place->second, workload)) place->second = each;
+  }
+  const Candidate* before = nullptr;
+  for (const auto& [slots, each] : by_slots) {
+    if (before != nullptr) {
+      advice->reasons.push_back(fmt::format(
+          "slots {}: imbalance {:.3f} -> {:.3f}, {:+.1f} % tokens of a rank against {} slots",
+          slots, before->imbalance, each.imbalance,
+          100.0 * (each.tokens_per_rank / before->tokens_per_rank - 1.0),
+          before->layout.num_slots));
+    }
+    before = &each;
+  }
+}
+
+// Against the best without drafts, whatever its layout: the same one may have to serve with very
+// small batches to keep the limits.
+void add_draft_reason(const std::vector<Candidate>& all, const Workload& workload, Advice* advice) {
+  const Candidate& best = *advice->best;
+  if (best.layout.drafts == 0) return;
+  const Candidate* without =
+      best_of(all, workload, [](const Layout& layout) { return layout.drafts == 0; });
+  const std::string gain =
+      without == nullptr
+          ? "without them nothing meets the limits"
+          : fmt::format("{:+.1f} % tokens of a rank against the best without: {}",
+                        100.0 * (best.tokens_per_rank / without->tokens_per_rank - 1.0),
+                        text_of(without->layout));
+  advice->reasons.push_back(fmt::format("{} drafts: {:.2f} tokens of a request in a step, {}",
+                                        best.layout.drafts, best.tokens_of_step, gain));
+}
+
+void add_limit(Advice* advice) {
+  const StepTime& step = advice->best->step;
+  const std::pair<const char*, double> parts[] = {
+      {"experts", step.experts},     {"attention", step.attention}, {"dense products", step.dense},
+      {"dispatch", step.dispatch},   {"combine", step.combine},     {"all-reduces", step.joint},
+      {"the fixed part", step.fixed}};
+  const auto largest =
+      *std::ranges::max_element(parts, {}, [](const auto& part) { return part.second; });
+  advice->reasons.push_back(fmt::format("limited by {}: {:.0f} % of an iteration of {}",
+                                        largest.first, 100.0 * largest.second / step.seconds(),
+                                        milliseconds(step.seconds())));
+}
+
+}  // namespace
+
+bool meets(const Candidate& candidate, const Workload& workload) {
+  if (workload.most_tpot && candidate.tpot > *workload.most_tpot) return false;
+  if (workload.most_ttft && candidate.ttft > *workload.most_ttft) return false;
+  if (!workload.rate) return true;
+  const double requests = candidate.tokens_per_rank * candidate.layout.num_ranks() / workload.osl;
+  return requests >= *workload.rate;
+}
+
+bool is_better(const Candidate& a, const Candidate& b, const Workload& workload) {
+  if (workload.rate && a.layout.num_ranks() != b.layout.num_ranks()) {
+    return a.layout.num_ranks() < b.layout.num_ranks();
+  }
+  return a.tokens_per_rank > b.tokens_per_rank;
+}
+
+Result<StepCost> step_cost(const Hardware& hardware, const ModelConfig& config,
+                           const ModelLoad& planned, const ModelLoad& load, const Layout& layout,
+                           const Choices& choices) {
+  WIDEEP_TRY(check_load(config, load));
+  WIDEEP_TRY(check_load(config, planned));
+  Placements placements(config, planned, load, choices.weighted_shares);
+  WIDEEP_TRY_ASSIGN(const std::vector<PlacedLayer>* placed, placements.get(layout));
+  return StepCost(hardware, config, layout, *placed);
+}
+
+Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const StepCost& cost,
+                                            const Workload& workload, const Choices& choices,
+                                            int num_requests) {
+  if (candidate.layout.drafts > 0) {
+    return invalid_input(
+        "--simulate: simulated steps have no drafts, but the recommendation has; leave out "
+        "--acceptance");
+  }
+  std::vector<SimulatedRequest> requests(
+      static_cast<size_t>(num_requests),
+      SimulatedRequest{.isl = workload.isl, .osl = workload.osl});
+  if (workload.rate) {
+    const std::vector<double> times =
+        measure::arrival_times({.request_rate = *workload.rate}, num_requests);
+    for (size_t i = 0; i < times.size(); ++i) requests[i].arrival = times[i];
+  }
+  const int pages = (workload.isl + workload.osl + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  const int tokens = std::max(choices.max_num_tokens, candidate.batch);
+  const ContextDeal deal = context_deal(candidate.layout.context, tokens);
+  SimulationOptions options{.num_batches = candidate.layout.num_batches(),
+                            .context_ranks = deal.num_ranks,
+                            .limits = {.max_batch_size = candidate.batch,
+                                       .max_num_tokens = tokens,
+                                       .max_rank_tokens = deal.rank_tokens,
+                                       .turn_pages = deal.turn / kernels::kPageTokens,
+                                       .max_pages = candidate.batch * (pages + 1)}};
+  if (!workload.rate) options.concurrency = static_cast<int>(candidate.requests());
+  return simulate_serving(requests, options, [&](std::span<const model::StepShape> batches) {
+    return cost.step(batches).seconds();
+  });
+}
+
+double tokens_of_step(int drafts, double acceptance) {
+  double tokens = 1.0, right = 1.0;
+  for (int i = 0; i < drafts; ++i) {
+    right *= acceptance;
+    tokens += right;
+  }
+  return tokens;
+}
+
+RankMemory memory_of(const ModelConfig& config, const Layout& layout) {
+  const double weight = bytes_per_weight(layout.format);
+  const double parts = layout.attention_parts();
+  const double slots = static_cast<double>(layout.num_slots) / layout.ep;
+  const int num_experts = config.routing.num_experts;
+  const double least = (num_experts + layout.ep - 1) / layout.ep;  // slots of a rank
+  RankMemory memory;
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    const model::LayerElements elements = model::elements_of_layer(config, layer);
+    const double expert = static_cast<double>(elements.expert) * weight / layout.expert_slices;
+    memory.dense +=
+        static_cast<double>(elements.mixer + elements.mlp + elements.router) * weight / parts;
+    memory.experts += std::min(slots, least) * expert;
+    memory.replicas += std::max(0.0, slots - least) * expert;
+  }
+  for (double* part : {&memory.dense, &memory.experts, &memory.replicas}) *part /= layout.stages;
+  const double embedding = 2.0 * config.vocab_size * config.hidden_size;  // bf16
+  memory.vocabulary = (config.tie_word_embeddings ? 1.0 : 2.0) * embedding / parts;
+  const model::KvLayout kv(config, layout.cache, layout.attention_parts());
+  memory.weights = memory.dense + memory.experts + memory.replicas + memory.vocabulary;
+  memory.token =
+      static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / layout.stages / layout.context;
+  return memory;
+}
+
+Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const ModelLoad& planned,
+                      const ModelLoad& load, const Workload& workload, const Choices& choices) {
+  WIDEEP_TRY(check_load(config, load));
+  WIDEEP_TRY(check_load(config, planned));
+  WIDEEP_TRY(check_range(hardware, config));
+  WIDEEP_TRY(check_positions(config, workload));
+  Advice advice;
+  Placements placements(config, planned, load, choices.weighted_shares);
+  std::vector<WeighedLayout> weighed;
+  for (const Layout& layout : layouts_of(hardware, config, choices)) {
+    ++advice.num_layouts;
+    if (const std::string why = outside_range(hardware, layout); !why.empty()) {
+      ++advice.outside[why];
+      continue;
+    }
+    const RankMemory memory = memory_of(config, layout);
+    const double request = memory.token * (workload.isl + workload.osl);
+    const double room = hardware.memory_bytes * choices.memory_share - memory.weights;
+    int most = static_cast<int>(std::clamp(room / std::max(request, 1.0), 0.0, 1024.0));
+    most = std::min(most, choices.max_num_tokens / (1 + layout.drafts));
+    if (workload.concurrency) {
+      most =
+          std::min(most, static_cast<int>(std::ceil(*workload.concurrency / layout.num_batches())));
+    }
+    if (most < 1) {
+      ++advice.num_too_large;
+      continue;
+    }
+    WIDEEP_TRY_ASSIGN(const std::vector<PlacedLayer>* placed, placements.get(layout));
+    weighed.push_back({.layout = layout,
+                       .placed = placed,
+                       .weights = memory.weights,
+                       .request = request,
+                       .most_requests = most});
+  }
+  std::vector<std::vector<Candidate>> candidates(weighed.size());
+  base::ThreadPool pool(base::read_machine().usable_cores());
+  pool.parallel_for(static_cast<int64_t>(weighed.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      candidates[i] = candidates_of(hardware, config, weighed[i], workload, choices);
+    }
+  });
+  std::vector<Candidate>& all = advice.all;
+  for (const auto& each : candidates) all.insert(all.end(), each.begin(), each.end());
+  if (all.empty() && advice.num_too_large == 0 && !advice.outside.empty()) {
+    return invalid_input(cannot_tell(hardware, advice.outside));
+  }
+  if (all.empty()) {
+    return invalid_input(fmt::format(
+        "no layout on at most {} ranks of {} fits their memory ({:.0f} GB each); allow more ranks",
+        choices.most_ranks, hardware.name, hardware.memory_bytes / 1e9));
+  }
+  for (const Candidate& candidate : all) {
+    if (!meets(candidate, workload)) continue;
+    if (!advice.best || is_better(candidate, *advice.best, workload)) advice.best = candidate;
+  }
+  if (advice.best) {
+    add_limit(&advice);
+    add_slot_reasons(all, workload, &advice);
+    add_context_reason(all, workload, &advice);
+    add_draft_reason(all, workload, &advice);
+  } else {
+    advice.nearest = nearest_of(all, workload);
+  }
+  advice.pareto = pareto_of(all);
+  return advice;
+}
+
+}  // namespace wideep::simulate

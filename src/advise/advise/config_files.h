@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The files with which `wideep serve` runs a recommended layout: parallel_config.yaml and
+// moe_load_balancer.yaml.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <string>
+
+#include "advise/advise.h"
+#include "plan/model_plan.h"
+#include "wideep/status.h"
+
+namespace wideep::simulate {
+
+struct ConfigFiles {
+  std::string parallel;  // the text of parallel_config.yaml
+  balance::ModelPlacement placement;
+};
+
+// load: what the placement is planned for. layer_updates: of an iteration; 0: static.
+// balancer_path: of moe_load_balancer.yaml, as parallel_config.yaml names it. Errors (invalid
+// input): a shape that the planner cannot serve.
+Result<ConfigFiles> config_files(const Candidate& candidate, const balance::ModelLoad& load,
+                                 const Workload& workload, const Choices& choices,
+                                 int layer_updates, const std::string& balancer_path);
+
+}  // namespace wideep::simulate

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "advise/serving_simulation.h"
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+
+#include "advise/context_part.h"
+#include "base/try.h"
+#include "engine/scheduler.h"
+
+namespace wideep::simulate {
+namespace {
+
+using engine::Scheduler;
+using engine::Sequence;
+using model::StepShape;
+
+// The smallest cache there is: the scheduler deals in pages, whatever they hold.
+model::KvLayout smallest_cache() {
+  model::ModelConfig config;
+  config.num_layers = 1;
+  config.layers.resize(1);
+  config.num_heads = config.num_kv_heads = 1;
+  config.head_dim = 4;
+  return {config, Dtype::kBf16};
+}
+
+struct Times {
+  double begin = 0.0, first = 0.0, last = 0.0;
+};
+
+class Simulation {
+ public:
+  Simulation(std::span<const SimulatedRequest> requests, const SimulationOptions& options,
+             const IterationTime& iteration_time)
+      : requests_(requests), options_(options), iteration_time_(iteration_time) {
+    const model::KvLayout kv = smallest_cache();
+    ranks_ = static_cast<size_t>(options.context_ranks);
+    for (int batch = 0; batch < options.num_batches; ++batch) {
+      for (int rank = 0; rank < options.context_ranks; ++rank) {
+        engine::ContextPlace place{.rank = rank, .size = options.context_ranks};
+        if (ranks_ > 1) place.caches.resize(ranks_);
+        schedulers_.emplace_back(kv, options.limits, std::move(place));
+      }
+    }
+    backlog_.assign(static_cast<size_t>(options.num_batches), 0);
+    shapes_.resize(backlog_.size());
+    steps_.resize(schedulers_.size());
+    times_.resize(requests.size());
+  }
+
+  Result<SimulatedServing> run() {
+    while (true) {
+      WIDEEP_TRY(submit_arrived());
+      if (!has_work()) {
+        if (known_ == requests_.size()) break;
+        // Nothing to do until the next one is known.
+        if (known_ == sent_) send_next(requests_[sent_].arrival);
+        now_ = std::max(now_, known_at(known_));
+        continue;
+      }
+      iterate();
+    }
+    return summary();
+  }
+
+ private:
+  bool has_work() const {
+    return std::ranges::any_of(schedulers_, [](const Scheduler& each) { return each.has_work(); });
+  }
+
+  void send_next(double now) { times_[sent_++].begin = now; }
+  double known_at(size_t request) const {
+    return times_[request].begin + options_.overhead.request;
+  }
+
+  // A client of a closed loop sends its next request when the one before has ended.
+  void send_due() {
+    if (options_.concurrency) {
+      while (sent_ < requests_.size() &&
+             sent_ - ended_ < static_cast<size_t>(*options_.concurrency))
+        send_next(now_);
+      return;
+    }
+    while (sent_ < requests_.size() && requests_[sent_].arrival <= now_)
+      send_next(requests_[sent_].arrival);
+  }
+
+  Status submit_arrived() {
+    send_due();
+    for (; known_ < sent_ && known_at(known_) <= now_; ++known_) {
+      const SimulatedRequest& request = requests_[known_];
+      const auto batch = static_cast<size_t>(std::ranges::min_element(backlog_) - backlog_.begin());
+      const int index = static_cast<int>(known_);
+      for (size_t rank = 0; rank < ranks_; ++rank) {
+        WIDEEP_TRY(
+            scheduler(batch, rank)
+                .submit({.index = index,
+                         .prompt = std::vector<int32_t>(static_cast<size_t>(request.isl), index),
+                         .max_tokens = request.osl}));
+      }
+      backlog_[batch] += request.isl + request.osl;
+    }
+    return {};
+  }
+
+  void iterate() {
+    std::vector<StepShape> of_ranks(ranks_);
+    size_t tokens = 0;
+    for (size_t batch = 0; batch < shapes_.size(); ++batch) {
+      for (size_t rank = 0; rank < ranks_; ++rank) {
+        const size_t place = batch * ranks_ + rank;
+        steps_[place] = &schedulers_[place].schedule();
+        of_ranks[rank] = shape_of(steps_[place]->batch);
+      }
+      shapes_[batch] = busiest_of(of_ranks);
+      tokens += steps_[batch * ranks_]->sampled.size();
+    }
+    const ServingOverhead& overhead = options_.overhead;
+    now_ += iteration_time_(shapes_) + overhead.iteration +
+            overhead.token * static_cast<double>(tokens);
+    ++iterations_;
+    for (size_t batch = 0; batch < shapes_.size(); ++batch) take_tokens(batch);
+  }
+
+  Scheduler& scheduler(size_t batch, size_t rank) { return schedulers_[batch * ranks_ + rank]; }
+
+  // Positions of one sequence follow each other; what is before the first is read from the cache.
+  static StepShape shape_of(const model::Batch& batch) {
+    StepShape shape{.num_tokens = batch.num_tokens(),
+                    .num_logit_rows = static_cast<int64_t>(batch.logit_rows.size())};
+    const model::PageList* sequence = nullptr;
+    for (size_t i = 0; i < batch.ids.size(); ++i) {
+      shape.attended += batch.positions[i] + 1;
+      if (batch.pages[i] != sequence) shape.cached += batch.positions[i];
+      sequence = batch.pages[i];
+    }
+    return shape;
+  }
+
+  void take_tokens(size_t batch) {
+    // Ranks that share sequences schedule the same.
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      Scheduler& each = scheduler(batch, rank);
+      for (Sequence* sequence : std::vector<Sequence*>(steps_[batch * ranks_ + rank]->sampled)) {
+        each.append(*sequence, std::vector<int32_t>{0}, {});
+        if (rank == 0) note_token(batch, *sequence);
+        if (sequence->num_generated() == sequence->request.max_tokens) each.finish(sequence);
+      }
+    }
+  }
+
+  void note_token(size_t batch, const Sequence& sequence) {
+    Times& times = times_[static_cast<size_t>(sequence.request.index)];
+    if (sequence.num_generated() == 1) times.first = now_;
+    if (sequence.num_generated() < sequence.request.max_tokens) return;
+    times.last = now_;
+    backlog_[batch] -= sequence.prompt_length() + sequence.request.max_tokens;
+    ++ended_;
+  }
+
+  SimulatedServing summary() const {
+    std::vector<double> ttft, tpot, all;
+    double tokens = 0.0;
+    for (size_t i = 0; i < times_.size(); ++i) {
+      ttft.push_back(times_[i].first - times_[i].begin);
+      all.push_back(times_[i].last - times_[i].begin);
+      tokens += requests_[i].osl;
+      if (requests_[i].osl > 1) {
+        tpot.push_back((times_[i].last - times_[i].first) / (requests_[i].osl - 1));
+      }
+    }
+    const double seconds = times_.empty() ? 0.0 : now_ - times_[0].begin;
+    return {.ttft = base::percentiles_of(std::move(ttft)),
+            .tpot = base::percentiles_of(std::move(tpot)),
+            .end_to_end = base::percentiles_of(std::move(all)),
+            .seconds = seconds,
+            .output_tokens_per_second = seconds > 0.0 ? tokens / seconds : 0.0,
+            .iterations = iterations_};
+  }
+
+  std::span<const SimulatedRequest> requests_;
+  const SimulationOptions& options_;
+  const IterationTime& iteration_time_;
+  size_t ranks_ = 1;                     // of a batch
+  std::deque<Scheduler> schedulers_;     // [batches][ranks]; they do not move
+  std::vector<Scheduler::Step*> steps_;  // of the present iteration, as the schedulers
+  std::vector<int64_t> backlog_;         // [batches] tokens of running and waiting requests
+  std::vector<StepShape> shapes_;        // [batches] of the present iteration
+  std::vector<Times> times_;             // [requests]
+  // Requests in their order: clients have sent so many, ranks know of so many of them.
+  size_t sent_ = 0, known_ = 0;
+  size_t ended_ = 0;
+  int iterations_ = 0;
+  double now_ = 0.0;
+};
+
+}  // namespace
+
+Result<SimulatedServing> simulate_serving(std::span<const SimulatedRequest> requests,
+                                          const SimulationOptions& options,
+                                          const IterationTime& iteration_time) {
+  return Simulation(requests, options, iteration_time).run();
+}
+
+}  // namespace wideep::simulate

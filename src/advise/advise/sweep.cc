@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "advise/sweep.h"
+
+#include <algorithm>
+
+#include "model/model_division.h"
+#include "parallel/parallel_config.h"
+
+namespace wideep::simulate {
+namespace {
+
+constexpr int kMostStages = 8;
+constexpr int kMostSlices = 4;
+constexpr int kMostContext = 8;
+
+// Redundant slots of a rank that are worth a look; more take memory from the cache.
+constexpr int kRedundantPerRank[] = {0, 1, 2, 4};
+
+// Drafts of a request that are worth a look.
+constexpr int kDrafts[] = {1, 2, 3, 5, 8};
+
+// Whether the engine runs the model so (model::check_parts).
+bool is_accepted(const model::ModelConfig& config, const Layout& layout) {
+  parallel::ParallelConfig settings;
+  settings.sizes = {.tp = layout.tensor_ranks(),
+                    .pp = layout.stages,
+                    .cp = layout.context,
+                    .moe_tp = layout.expert_slices,
+                    .moe_ep = layout.ep};
+  settings.enable_attention_dp = layout.attention_dp;
+  return model::check_parts(settings, config).ok();
+}
+
+bool divides_heads(const model::ModelConfig& config, int parts) {
+  return config.num_heads % parts == 0 && config.hidden_size % parts == 0;
+}
+
+std::vector<int> slot_counts(int num_experts, int ep) {
+  const int least = (num_experts + ep - 1) / ep;
+  std::vector<int> counts;
+  for (const int more : kRedundantPerRank) {
+    // A rank alone has every expert already, and no more than one slot for each is of use.
+    if (more > 0 && (ep == 1 || least + more > num_experts)) continue;
+    counts.push_back((least + more) * ep);
+  }
+  return counts;
+}
+
+// With every number of slots, format and number of drafts.
+void add_variants(Layout layout, const std::vector<kernels::WeightFormat>& formats, int experts,
+                  const Choices& choices, std::vector<Layout>* layouts) {
+  for (const int slots : slot_counts(experts, layout.ep)) {
+    layout.num_slots = slots;
+    for (const auto format : formats) {
+      layout.format = format;
+      layout.drafts = 0;
+      layouts->push_back(layout);
+      for (const int drafts : kDrafts) {
+        layout.drafts = drafts;
+        if (drafts <= choices.most_drafts) layouts->push_back(layout);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<int> batches_up_to(int most) {
+  std::vector<int> batches;
+  for (int power = 1; power <= most; power *= 2) {
+    batches.push_back(power);
+    if (power >= 2 && power + power / 2 <= most) batches.push_back(power + power / 2);
+  }
+  if (most > 0 && batches.back() != most) batches.push_back(most);
+  return batches;
+}
+
+std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfig& config,
+                               const Choices& choices) {
+  std::vector<kernels::WeightFormat> formats = choices.formats;
+  if (formats.empty()) {
+    for (const auto& [format, peak] : hardware.peak) formats.push_back(format);
+  }
+  const int experts = config.num_moe_layers() > 0 ? config.routing.num_experts : 1;
+  std::vector<Layout> layouts;
+  for (int stages = 1; stages <= std::min(kMostStages, config.num_layers); stages *= 2) {
+    for (int slices = 1; slices <= kMostSlices; slices *= 2) {
+      if (config.moe_intermediate_size % (slices * 128) != 0 && slices > 1) continue;
+      for (int ep = 1; ep * slices * stages <= choices.most_ranks && ep <= experts; ep *= 2) {
+        for (int context = 1; context <= kMostContext; context *= 2) {
+          Layout layout{.ep = ep,
+                        .expert_slices = slices,
+                        .stages = stages,
+                        .context = context,
+                        .cache = choices.cache};
+          if (layout.num_ranks() > choices.most_ranks) break;
+          // Without a network, ranks of different nodes do not reach each other.
+          const bool one_node =
+              hardware.divisible || layout.num_ranks() <= hardware.node_link_ranks;
+          if (!one_node && hardware.network.bandwidth <= 0.0) continue;
+          for (const bool attention_dp : {true, false}) {
+            layout.attention_dp = attention_dp;
+            const int parts = layout.tensor_ranks();
+            if (!attention_dp && (parts == 1 || !divides_heads(config, parts))) continue;
+            if (!is_accepted(config, layout)) continue;
+            add_variants(layout, formats, experts, choices, &layouts);
+          }
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
+}  // namespace wideep::simulate

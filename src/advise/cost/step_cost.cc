@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "cost/layer_cost.h"
+#include "cost/rank_hardware.h"
+#include "model/kv_layout.h"
+
+namespace wideep::simulate {
+namespace {
+
+using model::ModelConfig;
+using model::StepShape;
+
+constexpr double kActivationBytes = 2.0;   // bf16
+constexpr double kIndexBytes = 16.0;       // of a row's slots and weights
+constexpr double kScaleBytes = 4.0 / 128;  // of an fp8 element
+
+double fp8_row(double hidden) { return hidden * (1.0 + kScaleBytes) + kIndexBytes; }
+
+// The slowest between so many ranks.
+const Link& link_between(const Hardware& hardware, int ranks) {
+  const bool one_node =
+      hardware.divisible ? hardware.nodes == 1 : ranks <= hardware.node_link_ranks;
+  return one_node ? hardware.node_link : hardware.network;
+}
+
+}  // namespace
+
+LayerDense dense_of_layer(const ModelConfig& config, int layer, int parts) {
+  const model::LayerElements elements = model::elements_of_layer(config, layer);
+  const auto hidden = static_cast<double>(config.hidden_size);
+  const double mlp = static_cast<double>(elements.mlp) / parts;
+  return {.mixer = {.weights = static_cast<double>(elements.mixer) / parts +
+                               static_cast<double>(elements.router),
+                    .matrices = static_cast<double>(elements.products),
+                    .hidden = hidden},
+          .mlp = {.weights = mlp,
+                  .matrices = elements.mlp > 0 ? 2.0 : 0.0,
+                  .intermediate = mlp / (3.0 * hidden)}};
+}
+
+StepTime& StepTime::operator+=(const StepTime& other) {
+  attention += other.attention;
+  dense += other.dense;
+  experts += other.experts;
+  dispatch += other.dispatch;
+  combine += other.combine;
+  joint += other.joint;
+  fixed += other.fixed;
+  return *this;
+}
+
+StepTime& StepTime::operator*=(double factor) {
+  for (double* part : {&attention, &dense, &experts, &dispatch, &combine, &joint, &fixed}) {
+    *part *= factor;
+  }
+  return *this;
+}
+
+StepCost::StepCost(const Hardware& hardware, const ModelConfig& config, const Layout& layout,
+                   std::vector<PlacedLayer> experts)
+    : hardware_(hardware),
+      config_(config),
+      layout_(layout),
+      turns_(turns_of_ranks(hardware, layout.num_ranks())),
+      experts_(std::move(experts)) {
+  WIDEEP_CHECK(hardware_.supports(layout_.format));
+  WIDEEP_CHECK_EQ(static_cast<int>(experts_.size()), config_.num_moe_layers());
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    layers_.push_back(model::elements_of_layer(config_, layer));
+    dense_.push_back(dense_of_layer(config_, layer, layout_.attention_parts()));
+  }
+  const model::KvLayout kv(config_, layout_.cache, layout_.attention_parts());
+  if (kv.num_cached > 0) {
+    kv_bytes_ = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / kv.num_cached;
+  }
+}
+
+// A ring over the ranks that compute a batch together: each sends twice its part of all rows.
+double StepCost::all_reduce_seconds(double tokens) const {
+  const int ranks = layout_.tensor_ranks();
+  if (layout_.attention_dp || ranks == 1) return 0.0;
+  const Link& link = link_between(hardware_, ranks);
+  const double bytes = 2.0 * tokens * config_.hidden_size * kActivationBytes * (ranks - 1) / ranks;
+  return link.latency + bytes / link.bandwidth;
+}
+
+// The ranks that share sequences wait once until all have written keys and values; then a rank
+// reads those of the other ranks in place. Between nodes the new ones are sent to each node
+// instead.
+double StepCost::meeting_seconds(const StepShape& batch) const {
+  const int ranks = layout_.context;
+  if (ranks == 1) return 0.0;
+  // Ranks that differ only in context are tensor_ranks() apart.
+  const int span = ranks * layout_.tensor_ranks();
+  const Link& link = link_between(hardware_, span);
+  // Cores read each other's pages like their own.
+  if (hardware_.divisible && hardware_.nodes == 1) return link.latency;
+  const bool one_node = !hardware_.divisible && span <= hardware_.node_link_ranks;
+  const auto tokens = static_cast<double>(batch.num_tokens);
+  const double positions = one_node
+                               ? (static_cast<double>(batch.cached) / ranks + tokens) * (ranks - 1)
+                               : tokens * (ranks - 1);
+  return link.latency + positions * kv_bytes_ / link.bandwidth;
+}
+
+void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
+                           double all_tokens, Rank rank, StepTime* time, StepTime* wire) const {
+  const ExpertShape shape{.hidden = config_.hidden_size,
+                          .intermediate = config_.moe_intermediate_size / layout_.expert_slices,
+                          .format = layout_.format};
+  const ProductKernel& kernel = hardware.experts_in(layout_.format);
+  const ExpertTime experts =
+      rank == Rank::kMean
+          ? expert_time(hardware, kernel, shape, mean_work(placed, all_tokens, kernel.tile))
+          : slowest_time(hardware, kernel, shape, placed, all_tokens);
+  time->experts += experts.seconds();
+  if (layout_.expert_slices > 1) {
+    const double rows = rank == Rank::kMean
+                            ? mean_work(placed, all_tokens, 1).rows
+                            : busiest_work(placed, all_tokens, 1, hardware.dispersion).rows;
+    (hardware_.nodes > 1 ? wire : time)->joint += slices_seconds(rows);
+  }
+  add_exchange(hardware, tokens, time, wire);
+}
+
+// The ranks with slices of the same experts wait for each other between the two products, and each
+// takes the others' columns of its rows.
+double StepCost::slices_seconds(double rows) const {
+  const int slices = layout_.expert_slices;
+  // They are `ep` ranks apart.
+  const Link& link = link_between(hardware_, layout_.tensor_ranks());
+  // Cores read each other's rows like their own.
+  if (hardware_.divisible && hardware_.nodes == 1) return link.latency;
+  const double columns = config_.moe_intermediate_size * (slices - 1.0) / slices;
+  const double sharing = hardware_.divisible ? ranks_of_node(hardware_, layout_.num_ranks()) : 1.0;
+  return link.latency + sharing * rows * columns * kActivationBytes / link.bandwidth;
+}
+
+// Among all ranks that share the experts: a token's row goes to every slice of its experts, and
+// each of them returns its columns of the result.
+void StepCost::add_exchange(const Hardware& hardware, double tokens, StepTime* time,
+                            StepTime* wire) const {
+  const int num_ranks = layout_.tensor_ranks(), slices = layout_.expert_slices;
+  if (num_ranks == 1) return;
+  // What a rank sends: of its own tokens, or of its part of the tokens that all ranks know.
+  const double sent = layout_.attention_dp ? tokens : tokens / num_ranks;
+  const int top_k = config_.routing.top_k;
+  const double spread = std::min(config_.routing.num_experts, hardware.processors);
+  const double hidden = config_.hidden_size;
+  ExchangeWork dispatch{.num_ranks = num_ranks,
+                        .rows = sent * top_k * slices,
+                        .row_bytes = fp8_row(hidden),
+                        .serial = sent / spread};
+  ExchangeWork combine{.num_ranks = num_ranks,
+                       .rows = sent * top_k * slices,
+                       .row_bytes = hidden * kActivationBytes / slices,
+                       .serial = sent * top_k / spread};
+  const double few_dispatch = exchange_seconds(hardware, hardware.dispatch, dispatch);
+  const double few_combine = exchange_seconds(hardware, hardware.combine, combine);
+  // In bulk a token travels once to each rank, and a few processors carry all bytes.
+  const double owners = layout_.ep * (1.0 - std::pow(1.0 - 1.0 / layout_.ep, top_k));
+  constexpr double kBulkProcessors = 24.0;
+  dispatch.rows = combine.rows = sent * owners * slices;
+  dispatch.serial = dispatch.rows * dispatch.row_bytes / kBulkProcessors;
+  combine.serial = combine.rows * combine.row_bytes / kBulkProcessors;
+  time->dispatch +=
+      std::min(few_dispatch, exchange_seconds(hardware, hardware.bulk_dispatch, dispatch));
+  time->combine +=
+      std::min(few_combine, exchange_seconds(hardware, hardware.bulk_combine, combine));
+  // Over nodes a token travels once to each rank that has an expert of it, and each result back.
+  dispatch.row_bytes = hidden * kActivationBytes + kIndexBytes;
+  wire->dispatch += wire_seconds(hardware, dispatch);
+  combine.rows = sent * top_k * slices;
+  wire->combine += wire_seconds(hardware, combine);
+  const double messages = message_seconds(hardware, num_ranks);
+  const bool has_replicas = layout_.num_slots > config_.routing.num_experts;
+  time->dispatch += (has_replicas ? 2.0 : 1.0) * messages;  // counts travel before the rows
+  time->combine += messages;
+}
+
+StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepShape& batch,
+                              double used) const {
+  const model::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+  const double parts = layout_.attention_parts();
+  const auto tokens = static_cast<double>(batch.num_tokens);
+  StepTime time;
+  const ProductKernel& kernel = hardware.dense_in(layout_.format);
+  const LayerDense& dense = dense_[static_cast<size_t>(layer)];
+  DenseWork mixer = dense.mixer;
+  mixer.rows = tokens;
+  time.attention = product_seconds(hardware, kernel, layout_.format, mixer);
+  if (config_.is_cached(layer)) {
+    time.attention += attention_seconds(
+        hardware, static_cast<double>(batch.cached) * kv_bytes_,
+        static_cast<double>(batch.attended) * static_cast<double>(elements.attended) / parts);
+  }
+  if (dense.mlp.weights > 0.0) {
+    DenseWork mlp = dense.mlp;
+    mlp.rows = tokens * used;
+    ProductKernel own = kernel;
+    if (config_.is_moe(layer)) own.overhead = 0.0;
+    time.dense = product_seconds(hardware, own, layout_.format, mlp);
+  }
+  time.joint = 2.0 * all_reduce_seconds(tokens);
+  if (config_.is_cached(layer)) time.joint += meeting_seconds(batch);
+  return time;
+}
+
+StepTime StepCost::step(const StepShape& batch) const {
+  return step(batch, static_cast<double>(batch.num_tokens) * layout_.num_batches());
+}
+
+StepTime StepCost::step(std::span<const StepShape> batches) const {
+  StepShape most;
+  int64_t all_tokens = 0;
+  for (const StepShape& batch : batches) {
+    most.num_tokens = std::max(most.num_tokens, batch.num_tokens);
+    most.num_logit_rows = std::max(most.num_logit_rows, batch.num_logit_rows);
+    most.attended = std::max(most.attended, batch.attended);
+    most.cached = std::max(most.cached, batch.cached);
+    all_tokens += batch.num_tokens;
+  }
+  return step(most, static_cast<double>(all_tokens));
+}
+
+double StepCost::working_set(const StepShape& batch, double all_tokens) const {
+  const double weight = bytes_per_weight(layout_.format);
+  double bytes = static_cast<double>(config_.vocab_size) * config_.hidden_size * weight;
+  size_t moe = 0;
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    const model::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+    bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
+    if (config_.is_cached(layer)) {
+      bytes +=
+          static_cast<double>(batch.cached) * kv_bytes_ * layout_.num_batches() * layout_.context;
+    }
+    if (!config_.is_moe(layer)) continue;
+    const ExpertWork work = mean_work(experts_[moe++], all_tokens, 1);
+    bytes +=
+        work.experts * layout_.ep * layout_.context * static_cast<double>(elements.expert) * weight;
+  }
+  return bytes;
+}
+
+double StepCost::all_bytes() const {
+  const double weight = bytes_per_weight(layout_.format);
+  double bytes = 0.0;
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    const model::LayerElements& elements = layers_[static_cast<size_t>(layer)];
+    bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
+    if (config_.is_moe(layer)) {
+      bytes += layout_.context * static_cast<double>(layout_.num_slots) *
+               static_cast<double>(elements.expert) * weight;
+    }
+  }
+  return bytes;
+}
+
+StepTime StepCost::rank_time(const StepShape& batch, Rank rank) const {
+  StepTime wire;  // takes no processor time
+  return rank_time(batch, static_cast<double>(batch.num_tokens) * layout_.num_batches(), rank,
+                   &wire);
+}
+
+StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
+  StepTime wire;  // goes on while other ranks have their turns on the cores
+  // Ranks that take turns on a core make up for each other.
+  StepTime time = rank_time(batch, all_tokens, turns_ > 1.0 ? Rank::kMean : Rank::kBusiest, &wire);
+  if (turns_ > 1.0) time *= turns_ * (1.0 + hardware_.turns_loss);
+  return time += wire;
+}
+
+StepTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank rank,
+                             StepTime* wire) const {
+  const double read = hardware_.divisible ? working_set(batch, all_tokens) : 0.0;
+  const Hardware hardware = dense_hardware(hardware_, layout_.format, layout_.num_ranks(), read);
+  // What is read in every iteration stays in the caches as long as there is room. Experts do not
+  // come in every one: between two turns of the same, most others have been read.
+  const Hardware of_experts = hardware_.divisible ? rank_hardware(hardware_, layout_.format,
+                                                                  layout_.num_ranks(), all_bytes())
+                                                  : hardware_;
+  StepTime time;
+  size_t moe = 0;
+  const auto tokens = static_cast<double>(batch.num_tokens);
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    // No result of the last layer is used but those of the rows whose logits are wanted.
+    const bool is_last = layer + 1 == config_.num_layers;
+    const double used =
+        is_last ? std::min(1.0, static_cast<double>(batch.num_logit_rows) / tokens) : 1.0;
+    time += layer_time(hardware, layer, batch, used);
+    if (!config_.is_moe(layer)) continue;
+    add_experts(of_experts, experts_[moe++], tokens * used, all_tokens * used, rank, &time, wire);
+  }
+  const double head = static_cast<double>(config_.vocab_size) * config_.hidden_size;
+  time.dense += product_seconds(hardware, hardware.dense_in(layout_.format), layout_.format,
+                                {.weights = head / layout_.attention_parts(),
+                                 .rows = static_cast<double>(batch.num_logit_rows),
+                                 .hidden = static_cast<double>(config_.hidden_size)});
+  if (layout_.stages > 1) {
+    const Link& link = link_between(hardware_, layout_.num_ranks());
+    const double bytes = tokens * config_.hidden_size * kActivationBytes;
+    time.joint += (layout_.stages - 1) * (link.latency + bytes / link.bandwidth);
+  }
+  time.fixed = hardware_.iteration;
+  const double generated = std::min(1.0, static_cast<double>(batch.num_logit_rows) / tokens);
+  const PartFactors factors = hardware_.factors.at(1.0 - generated);
+  time.experts *= factors.experts;
+  for (double* part : {&time.attention, &time.dense}) *part *= factors.dense;
+  for (double* part : {&time.dispatch, &time.combine, &time.joint, &time.fixed}) {
+    *part *= factors.exchange;
+  }
+  return time;
+}
+
+}  // namespace wideep::simulate

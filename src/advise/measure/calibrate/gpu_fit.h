@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Fits the constants of a GPU's kernels to tables of measured latencies, and says how far the
+// formula is from them.
+//
+// Thread safety: pure functions; samples refer to their hardware, which must outlive them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost/exchange_cost.h"
+#include "cost/expert_cost.h"
+#include "measure/calibrate/measured_latency.h"
+
+namespace wideep::simulate {
+
+struct ExpertSample {
+  const Hardware* hardware = nullptr;
+  ExpertShape shape;
+  LayerRouting routing;
+  ExpertWork work;
+  double seconds = 0.0;
+};
+
+struct ExchangeSample {
+  const Hardware* hardware = nullptr;
+  ExchangeWork work;
+  double seconds = 0.0;
+};
+
+// Rows of "wideep_moe" tables (TensorRT-LLM). packed: those with balanced experts, or the others.
+std::vector<ExpertSample> expert_samples(const Hardware& hardware, const LatencyTable& table,
+                                         bool packed, int tile);
+
+enum class Exchange { kDispatch, kCombine, kBulkDispatch, kBulkCombine };
+// Rows of DeepEP tables: low-latency kernels; or bulk ("normal") ones, with as many
+// multiprocessors as were tried at most. One node only.
+std::vector<ExchangeSample> exchange_samples(const Hardware& hardware, const LatencyTable& table,
+                                             Exchange exchange);
+
+ProductKernel fit_expert_kernel(std::span<const ExpertSample> samples, int tile);
+ExchangeKernel fit_exchange_kernel(std::span<const ExchangeSample> samples, bool bulk);
+
+// In ascending order, with these constants in place of the hardware's own.
+std::vector<double> errors_of(const ProductKernel& kernel, std::span<const ExpertSample> samples);
+std::vector<double> errors_of(const ExchangeKernel& kernel,
+                              std::span<const ExchangeSample> samples);
+
+}  // namespace wideep::simulate

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/serving/dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/try.h"
+#include "formats/files.h"
+#include "formats/json_parse.h"
+#include "formats/json_text.h"
+#include "formats/lines.h"
+
+namespace wideep::measure {
+namespace {
+
+using nlohmann::json;
+using Random = std::mt19937_64;
+
+constexpr int kMostTokens = 1 << 24;
+
+int draw(const Length& length, Random& rng) {
+  if (const auto* uniform = std::get_if<UniformLength>(&length)) {
+    return std::uniform_int_distribution<int>(uniform->least, uniform->most)(rng);
+  }
+  const auto& [mean, stdev] = std::get<NormalLength>(length);
+  const double value = stdev > 0 ? std::normal_distribution<double>(mean, stdev)(rng) : mean;
+  return static_cast<int>(std::clamp(std::ceil(value), 1.0, double{kMostTokens}));
+}
+
+// Calls take(line) for each line that is not empty, until it returns false or an error.
+Status for_each_line(const std::string& path,
+                     const std::function<Result<bool>(const json&)>& take) {
+  WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
+  formats::NonBlankLines lines(std::move(content));
+  while (const auto line = lines.next()) {
+    const std::string where = fmt::format("{}:{}", path, line->number);
+    WIDEEP_TRY_ASSIGN(const json parsed, formats::parse_json(line->text, where));
+    if (!parsed.is_object()) return invalid_input(where + ": expected an object");
+    const Result<bool> more = take(parsed);
+    if (!more.ok()) return more.status().at(where);
+    if (!*more) return {};
+  }
+  return {};
+}
+
+Result<DatasetRequest> request_of(const json& line) {
+  DatasetRequest request;
+  const json ids = line.value("input_ids", json()), prompt = line.value("prompt", json());
+  if (ids.is_array() && !ids.empty()) {
+    std::vector<int32_t> tokens;
+    for (const json& id : ids) {
+      if (!id.is_number_integer()) return invalid_input("input_ids: expected integers");
+      constexpr int64_t kMostId = std::numeric_limits<int32_t>::max();
+      const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= uint64_t{kMostId};
+      if (!fits) {
+        return invalid_input(
+            fmt::format("input_ids[{}]: expected a token id from 0 to {}, found {}", tokens.size(),
+                        kMostId, formats::json_text(id)));
+      }
+      tokens.push_back(id.get<int32_t>());
+    }
+    request.prompt = std::move(tokens);
+  } else if (prompt.is_string()) {
+    request.prompt = prompt.get<std::string>();
+  } else {
+    return invalid_input("expected \"prompt\" (a string) or \"input_ids\" (a list)");
+  }
+  const json count =
+      line.contains("output_tokens") ? line["output_tokens"] : line.value("output_length", json());
+  if (!count.is_number_integer() || count.get<int64_t>() < 1 || count.get<int64_t>() > 1 << 24) {
+    return invalid_input("output_tokens: expected an integer of at least 1");
+  }
+  request.output_tokens = count.get<int>();
+  return request;
+}
+
+}  // namespace
+
+Result<std::vector<DatasetRequest>> read_dataset(const std::string& path) {
+  std::vector<DatasetRequest> requests;
+  WIDEEP_TRY(for_each_line(path, [&](const json& line) -> Result<bool> {
+    WIDEEP_TRY_ASSIGN(DatasetRequest request, request_of(line));
+    requests.push_back(std::move(request));
+    return true;
+  }));
+  if (requests.empty()) return invalid_input(path + ": has no request");
+  return requests;
+}
+
+Status write_dataset(const std::string& path, const std::vector<DatasetRequest>& requests) {
+  std::string text;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    nlohmann::ordered_json line = {{"task_id", i}};
+    const bool is_text = std::holds_alternative<std::string>(requests[i].prompt);
+    std::visit([&](const auto& prompt) { line[is_text ? "prompt" : "input_ids"] = prompt; },
+               requests[i].prompt);
+    line["output_tokens"] = requests[i].output_tokens;
+    text += formats::json_text(line) + "\n";
+  }
+  return formats::write_file(path, text);
+}
+
+std::vector<DatasetRequest> random_dataset(const RandomDataset& options) {
+  Random rng(options.seed);
+  std::vector<DatasetRequest> requests;
+  for (int i = 0; i < options.count; ++i) {
+    std::vector<int32_t> ids(static_cast<size_t>(draw(options.input, rng)));
+    for (int32_t& id : ids) {
+      id = options.least_id + static_cast<int32_t>(rng() % static_cast<uint64_t>(options.num_ids));
+    }
+    requests.push_back({std::move(ids), draw(options.output, rng)});
+  }
+  return requests;
+}
+
+Result<std::vector<DatasetRequest>> real_dataset(const RealDataset& options,
+                                                 const tokenizer::Tokenizer& tokenizer) {
+  Random rng(options.seed);
+  std::vector<DatasetRequest> requests;
+  WIDEEP_TRY(for_each_line(options.path, [&](const json& line) -> Result<bool> {
+    const json text = line.value(options.key, json());
+    if (!text.is_string()) {
+      return invalid_input(fmt::format("expected a string under the key \"{}\"", options.key));
+    }
+    std::vector<int32_t> ids = tokenizer.encode(text.get<std::string>());
+    const bool fits = options.max_input == 0 || static_cast<int>(ids.size()) <= options.max_input;
+    if (fits && !ids.empty()) requests.push_back({std::move(ids), draw(options.output, rng)});
+    return static_cast<int>(requests.size()) < options.count;
+  }));
+  if (!requests.empty()) return requests;
+  return invalid_input(
+      fmt::format("{}: no text of at most {} tokens", options.path, options.max_input));
+}
+
+}  // namespace wideep::measure

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/serving/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "base/scratch_directory.h"
+
+namespace wideep::measure {
+namespace {
+
+using testing::HasSubstr;
+
+class Dataset : public testing::Test {
+ protected:
+  Result<std::vector<DatasetRequest>> read(const std::string& text) {
+    const std::string path = directory_.file("data.jsonl");
+    std::ofstream(path) << text;
+    return read_dataset(path);
+  }
+  base::ScratchDirectory directory_;
+};
+
+TEST_F(Dataset, ReadsTensorRtLlmsLines) {
+  const auto requests = read(
+      "{\"task_id\": 0, \"input_ids\": [5, 6], \"output_tokens\": 7}\n\n"
+      "{\"task_id\": 1, \"prompt\": \"Hi\", \"output_tokens\": 2}\n");
+  ASSERT_TRUE(requests.ok()) << requests.status().message();
+  ASSERT_EQ(requests->size(), 2u);
+  EXPECT_EQ(std::get<std::vector<int32_t>>((*requests)[0].prompt), (std::vector<int32_t>{5, 6}));
+  EXPECT_EQ((*requests)[0].output_tokens, 7);
+  EXPECT_EQ(std::get<std::string>((*requests)[1].prompt), "Hi");
+}
+
+TEST_F(Dataset, ErrorsNameTheLine) {
+  EXPECT_THAT(read("{\"output_tokens\": 1}").status().message(),
+              HasSubstr(":1: expected \"prompt\""));
+  EXPECT_THAT(read("{\"prompt\": \"a\"}").status().message(), HasSubstr("output_tokens: expected"));
+  EXPECT_THAT(read("\n[1]").status().message(), HasSubstr(":2: expected an object"));
+  const std::string good = "{\"input_ids\": [2147483647], \"output_tokens\": 1}\n";
+  EXPECT_TRUE(read(good).ok());
+  for (const std::string id : {"2147483648", "4294967301", "18446744073709551615", "-1"}) {
+    EXPECT_THAT(
+        read(good + "{\"input_ids\": [1, " + id + "], \"output_tokens\": 1}").status().message(),
+        HasSubstr(":2: input_ids[1]: expected a token id from 0 to 2147483647, found " + id));
+  }
+  EXPECT_THAT(read("").status().message(), HasSubstr("has no request"));
+}
+
+TEST_F(Dataset, WrittenDatasetsAreReadBack) {
+  const std::vector<DatasetRequest> written = {{std::vector<int32_t>{1, 2}, 3}, {"text \"x\"", 4}};
+  const std::string path = directory_.file("written.jsonl");
+  ASSERT_TRUE(write_dataset(path, written).ok());
+  const auto found = read_dataset(path);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_EQ(found->size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ((*found)[i].prompt, written[i].prompt);
+    EXPECT_EQ((*found)[i].output_tokens, written[i].output_tokens);
+  }
+}
+
+TEST(RandomDatasets, HaveTheLengthsAskedFor) {
+  RandomDataset options{.count = 2000,
+                        .input = NormalLength{50, 10},
+                        .output = UniformLength{3, 6},
+                        .least_id = 10,
+                        .num_ids = 4};
+  const auto requests = random_dataset(options);
+  ASSERT_EQ(requests.size(), 2000u);
+  double sum = 0, squares = 0;
+  int least = 100, most = 0;
+  for (const DatasetRequest& each : requests) {
+    const auto& ids = std::get<std::vector<int32_t>>(each.prompt);
+    sum += static_cast<double>(ids.size());
+    squares += static_cast<double>(ids.size() * ids.size());
+    least = std::min(least, each.output_tokens);
+    most = std::max(most, each.output_tokens);
+    for (const int32_t id : ids) EXPECT_THAT(id, testing::AllOf(testing::Ge(10), testing::Lt(14)));
+  }
+  const double mean = sum / 2000;
+  EXPECT_NEAR(mean, 50.5, 1.0);  // rounded up
+  EXPECT_NEAR(std::sqrt(squares / 2000 - mean * mean), 10, 1.0);
+  EXPECT_EQ(least, 3);
+  EXPECT_EQ(most, 6);
+  EXPECT_EQ(random_dataset(options)[7].prompt, requests[7].prompt);  // the same seed
+  options.input = NormalLength{-5, 0};
+  EXPECT_EQ(std::get<std::vector<int32_t>>(random_dataset(options)[0].prompt).size(), 1u);
+}
+
+TEST_F(Dataset, RealTextsAreTokenised) {
+  const auto tokenizer = tokenizer::Tokenizer::read(WIDEEP_SOURCE_DIR "/models/reference").value();
+  const std::string path = directory_.file("texts.jsonl");
+  std::ofstream(path) << "{\"question\": \"One two three four five six seven eight nine\"}\n"
+                         "{\"question\": \"Why?\"}\n{\"question\": \"How?\"}\n";
+  RealDataset options{.path = path, .key = "question", .count = 2, .output = UniformLength{5, 5}};
+  const auto all = real_dataset(options, tokenizer);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ(all->size(), 2u);
+  EXPECT_EQ(std::get<std::vector<int32_t>>((*all)[1].prompt), tokenizer.encode("Why?"));
+  options.max_input = 5;
+  EXPECT_EQ(std::get<std::vector<int32_t>>(real_dataset(options, tokenizer)->at(0).prompt),
+            tokenizer.encode("Why?"));
+  options.key = "answer";
+  EXPECT_THAT(real_dataset(options, tokenizer).status().message(),
+              HasSubstr(":1: expected a string under the key \"answer\""));
+}
+
+}  // namespace
+}  // namespace wideep::measure

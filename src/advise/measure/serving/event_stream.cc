@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/serving/event_stream.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/try.h"
+
+namespace wideep::measure {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Connection = std::unique_ptr<evhttp_connection, decltype(&::evhttp_connection_free)>;
+
+constexpr size_t kMostOfRefusal = 300;  // bytes of a refusal's body to repeat in the message
+
+// Without EVENT_BASE_FLAG_PRECISE_TIMER timers may be late by several milliseconds, and requests
+// would be sent as late.
+event_base* new_loop() {
+  event_config* config = event_config_new();
+  event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
+  event_base* loop = event_base_new_with_config(config);
+  event_config_free(config);
+  return loop;
+}
+
+}  // namespace
+
+Result<HttpAddress> parse_address(const std::string& url) {
+  const auto complain = [&](const char* why) {
+    return invalid_input(fmt::format("{}: expected http://host[:port][/path]{}", url, why));
+  };
+  if (url.starts_with("https://")) return complain("; https is not built");
+  const std::unique_ptr<evhttp_uri, decltype(&::evhttp_uri_free)> uri(
+      ::evhttp_uri_parse(url.c_str()), ::evhttp_uri_free);
+  if (uri == nullptr || !url.starts_with("http://")) return complain("");
+  HttpAddress address{.host = evhttp_uri_get_host(uri.get()),
+                      .path = evhttp_uri_get_path(uri.get())};
+  std::string& host = address.host;
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.empty()) return complain("");
+  const int port = evhttp_uri_get_port(uri.get());
+  if (port >= 0) address.port = std::to_string(port);
+  while (address.path.ends_with('/')) address.path.pop_back();
+  return address;
+}
+
+// A request and its reply. libevent does the HTTP.
+class EventStreams::Stream {
+ public:
+  Stream(EventStreams& all, std::string target, std::string body, OnEvent on_event, OnEnd on_end)
+      : all_(all),
+        target_(std::move(target)),
+        body_(std::move(body)),
+        on_event_(std::move(on_event)),
+        on_end_(std::move(on_end)) {}
+
+  // Connects to address number `host` of the host, and sends the request once connected.
+  void send_to(size_t host);
+  void report_end(const Status& status) const { on_end_(status); }
+
+ private:
+  evhttp_connection* new_connection();
+  evhttp_request* new_request();
+  void take(evhttp_request* reply);
+  void finish(int http_status);
+  bool is_out_of_patience() const;
+  Status status_of(int http_status) const;
+
+  EventStreams& all_;
+  std::string target_, body_;
+  OnEvent on_event_;
+  OnEnd on_end_;
+  std::string text_;  // received text that is not a complete event yet
+  size_t host_ = 0;
+  Clock::time_point sent_at_;
+  bool was_connected_ = false;
+  std::optional<evhttp_request_error> error_;
+  int system_error_ = 0;                 // errno at the time of error_
+  std::vector<Connection> connections_;  // one for each address tried so far
+};
+
+void EventStreams::Stream::send_to(size_t host) {
+  host_ = host;
+  sent_at_ = Clock::now();
+  error_.reset();
+  evhttp_connection* connection = new_connection();
+  evhttp_make_request(connection, new_request(), EVHTTP_REQ_POST, target_.c_str());
+  // Nagle's algorithm would hold back the end of a long request until its beginning is
+  // acknowledged.
+  const int at_once = 1;
+  ::setsockopt(bufferevent_getfd(evhttp_connection_get_bufferevent(connection)), IPPROTO_TCP,
+               TCP_NODELAY, &at_once, sizeof(at_once));
+}
+
+// libevent calls the close callback only if the connection was established: that tells a server
+// that is not there from one that closes early.
+evhttp_connection* EventStreams::Stream::new_connection() {
+  evhttp_connection* connection = evhttp_connection_base_bufferevent_new(
+      all_.loop_.get(), nullptr, nullptr, all_.hosts_[host_].c_str(), all_.port_);
+  connections_.emplace_back(connection, ::evhttp_connection_free);
+  evhttp_connection_set_timeout(connection, static_cast<int>(all_.patience_.count()));
+  evhttp_connection_set_closecb(
+      connection,
+      [](evhttp_connection*, void* self) { static_cast<Stream*>(self)->was_connected_ = true; },
+      this);
+  return connection;
+}
+
+// libevent always calls the first callback at the end; without a reply it passes null, or a reply
+// without a status. It reports most errors to the error callback before that. errno must be read
+// there: later calls overwrite it.
+evhttp_request* EventStreams::Stream::new_request() {
+  evhttp_request* request = evhttp_request_new(
+      [](evhttp_request* reply, void* self) {
+        static_cast<Stream*>(self)->finish(reply ? evhttp_request_get_response_code(reply) : 0);
+      },
+      this);
+  evhttp_request_set_chunked_cb(
+      request, [](evhttp_request* reply, void* self) { static_cast<Stream*>(self)->take(reply); });
+  evhttp_request_set_error_cb(request, [](evhttp_request_error error, void* self) {
+    static_cast<Stream*>(self)->system_error_ = errno;
+    static_cast<Stream*>(self)->error_ = error;
+  });
+  evkeyvalq* headers = evhttp_request_get_output_headers(request);
+  evhttp_add_header(headers, "Host", all_.address_.host.c_str());
+  evhttp_add_header(headers, "Connection", "close");
+  evhttp_add_header(headers, "Content-Type", "application/json");
+  if (const std::string& key = all_.address_.api_key; !key.empty()) {
+    evhttp_add_header(headers, "Authorization", ("Bearer " + key).c_str());
+  }
+  evbuffer_add(evhttp_request_get_output_buffer(request), body_.data(), body_.size());
+  return request;
+}
+
+void EventStreams::Stream::take(evhttp_request* reply) {
+  evbuffer* bytes = evhttp_request_get_input_buffer(reply);
+  const size_t had = text_.size(), more = evbuffer_get_length(bytes);
+  text_.resize(had + more);
+  evbuffer_remove(bytes, text_.data() + had, more);
+  if (evhttp_request_get_response_code(reply) != HTTP_OK) return;
+  constexpr std::string_view kData = "data: ";
+  size_t at = 0;
+  for (size_t end; (end = text_.find("\n\n", at)) != text_.npos; at = end + 2) {
+    const std::string_view event = std::string_view(text_).substr(at, end - at);
+    if (event.starts_with(kData)) on_event_(event.substr(kData.size()));
+  }
+  text_.erase(0, at);
+}
+
+void EventStreams::Stream::finish(int http_status) {
+  const bool is_unreachable = !was_connected_ && !is_out_of_patience();
+  if (is_unreachable && host_ + 1 < all_.hosts_.size()) return send_to(host_ + 1);
+  all_.end(*this, status_of(http_status));
+}
+
+// libevent reports every timeout as an error, except that of connecting: that one is found by the
+// time that has passed.
+bool EventStreams::Stream::is_out_of_patience() const {
+  if (error_) return error_ == EVREQ_HTTP_TIMEOUT;
+  return !was_connected_ && Clock::now() - sent_at_ >= all_.patience_;
+}
+
+Status EventStreams::Stream::status_of(int http_status) const {
+  if (http_status == HTTP_OK) return {};
+  if (http_status != 0) {
+    return failed(fmt::format("status {}: {}", http_status, text_.substr(0, kMostOfRefusal)));
+  }
+  if (is_out_of_patience()) {
+    return failed(fmt::format("the server sent nothing for {} s", all_.patience_.count()));
+  }
+  if (!was_connected_) {
+    // libevent reports no error if the connection is refused.
+    return failed(fmt::format("{}:{}: {}", all_.address_.host, all_.address_.port,
+                              std::strerror(error_ ? system_error_ : ECONNREFUSED)));
+  }
+  if (error_ == EVREQ_HTTP_INVALID_HEADER) return failed("the reply is not HTTP/1");
+  // If the server closes the connection in an orderly way, there is no system error to report.
+  const char* why = system_error_ == ECONNRESET ? ": Connection reset by peer" : "";
+  return failed(fmt::format("the reply breaks off{}", why));
+}
+
+Result<std::unique_ptr<EventStreams>> EventStreams::open(const HttpAddress& address,
+                                                         std::chrono::seconds patience) {
+  std::unique_ptr<EventStreams> streams(new EventStreams(address, patience));
+  WIDEEP_TRY(streams->resolve_host());
+  return streams;
+}
+
+EventStreams::EventStreams(HttpAddress address, std::chrono::seconds patience)
+    : address_(std::move(address)),
+      patience_(patience),
+      loop_(new_loop(), ::event_base_free),
+      timer_(evtimer_new(loop_.get(), [](int, short, void*) {}, nullptr), ::event_free) {}
+EventStreams::~EventStreams() = default;
+
+Status EventStreams::resolve_host() {
+  const addrinfo wanted{.ai_socktype = SOCK_STREAM};
+  addrinfo* found = nullptr;
+  int error = ::getaddrinfo(address_.host.c_str(), address_.port.c_str(), &wanted, &found);
+  for (const addrinfo* each = found; error == 0 && each != nullptr; each = each->ai_next) {
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    error = ::getnameinfo(each->ai_addr, each->ai_addrlen, host, sizeof(host), port, sizeof(port),
+                          NI_NUMERICHOST | NI_NUMERICSERV);
+    hosts_.emplace_back(host);
+    port_ = static_cast<uint16_t>(std::atoi(port));
+  }
+  if (found != nullptr) ::freeaddrinfo(found);
+  if (error == 0) return {};
+  return failed(fmt::format("{}: {}", address_.host, ::gai_strerror(error)));
+}
+
+void EventStreams::post(const std::string& path, std::string body, OnEvent on_event, OnEnd on_end) {
+  auto owned = std::make_unique<Stream>(*this, address_.path + path, std::move(body),
+                                        std::move(on_event), std::move(on_end));
+  Stream& stream = *owned;
+  streams_[&stream] = std::move(owned);
+  stream.send_to(0);
+}
+
+void EventStreams::wait(std::chrono::milliseconds at_most) {
+  const int64_t ms = std::max<int64_t>(at_most.count(), 0);
+  const timeval timeout{ms / 1000, ms % 1000 * 1000};
+  event_add(timer_.get(), &timeout);
+  errno = 0;  // so that the error callback reads an errno of this call, not an older one
+  event_base_loop(loop_.get(), EVLOOP_ONCE);
+  ended_.clear();
+}
+
+void EventStreams::end(Stream& stream, const Status& status) {
+  ended_.push_back(std::move(streams_.extract(&stream).mapped()));
+  stream.report_end(status);
+}
+
+}  // namespace wideep::measure

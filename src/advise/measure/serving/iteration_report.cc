@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/serving/iteration_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/try.h"
+#include "formats/files.h"
+#include "formats/json_parse.h"
+#include "formats/lines.h"
+
+namespace wideep::measure {
+namespace {
+
+using nlohmann::json;
+
+Result<double> number_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found != object.end() && found->is_number()) return found->get<double>();
+  return invalid_input(fmt::format("{}: expected a number, found {}", key,
+                                   found == object.end() ? "nothing" : formats::describe(*found)));
+}
+
+// Seconds since 1970 of "2026-01-31T12:00:00.000001Z".
+Result<double> seconds_of(const json& line) {
+  const auto found = line.find("timestamp");
+  std::tm time{};
+  double seconds = 0.0;
+  if (found != line.end() && found->is_string() &&
+      std::sscanf(found->get_ref<const std::string&>().c_str(), "%d-%d-%dT%d:%d:%lfZ",
+                  &time.tm_year, &time.tm_mon, &time.tm_mday, &time.tm_hour, &time.tm_min,
+                  &seconds) == 6) {
+    time.tm_year -= 1900;
+    time.tm_mon -= 1;
+    return static_cast<double>(::timegm(&time)) + seconds;
+  }
+  return invalid_input("timestamp: expected a time such as 2026-01-31T12:00:00.000000Z");
+}
+
+// Sums up the lines of a log. The start of the first iteration is its end minus its latency: lines
+// only have end times.
+class Summarizer {
+ public:
+  Status add(const json& line) {
+    WIDEEP_TRY_ASSIGN(const double latency, number_at(line, "iterLatencyMS"));
+    WIDEEP_TRY_ASSIGN(const double end, seconds_of(line));
+    if (latencies_.empty()) start_ = end - latency * 1e-3;
+    end_ = end;
+    latencies_.push_back(latency);
+    WIDEEP_TRY(add_tokens(line));
+    return add_means(line);
+  }
+
+  Result<IterationLogSummary> take() {
+    if (latencies_.empty()) return invalid_input("the log has no iterations");
+    const auto count = static_cast<double>(latencies_.size());
+    sums_.iterations = static_cast<int64_t>(latencies_.size());
+    sums_.seconds = end_ - start_;
+    sums_.active_requests /= count;
+    sums_.critical_path_ms /= count;
+    if (with_tokens_ > 0) sums_.imbalance_ratio /= static_cast<double>(with_tokens_);
+    sums_.longest_ms = *std::max_element(latencies_.begin(), latencies_.end());
+    sums_.latency_ms = base::percentiles_of(std::move(latencies_));
+    return sums_;
+  }
+
+ private:
+  Status add_tokens(const json& line) {
+    const auto batch = line.find("inflightBatchingStats");
+    if (batch == line.end() || !batch->is_object()) {
+      return invalid_input("inflightBatchingStats: expected an object");
+    }
+    WIDEEP_TRY_ASSIGN(const double prompt, number_at(*batch, "numCtxTokens"));
+    WIDEEP_TRY_ASSIGN(const double generated, number_at(*batch, "numGeneratedTokens"));
+    WIDEEP_TRY_ASSIGN(const double scheduled, number_at(*batch, "numScheduledRequests"));
+    sums_.prompt_tokens += static_cast<int64_t>(prompt);
+    sums_.generated_tokens += static_cast<int64_t>(generated);
+    has_tokens_ = scheduled > 0.0;
+    if (has_tokens_) ++with_tokens_;
+    return {};
+  }
+
+  Status add_means(const json& line) {
+    WIDEEP_TRY_ASSIGN(const double active, number_at(line, "numActiveRequests"));
+    WIDEEP_TRY_ASSIGN(const double imbalance, number_at(line, "imbalanceRatio"));
+    WIDEEP_TRY_ASSIGN(const double critical, number_at(line, "criticalPathMS"));
+    WIDEEP_TRY_ASSIGN(const double moves, number_at(line, "expertMoves"));
+    WIDEEP_TRY_ASSIGN(const double bytes, number_at(line, "movedBytes"));
+    sums_.active_requests += active;
+    if (has_tokens_) sums_.imbalance_ratio += imbalance;
+    sums_.critical_path_ms += critical;
+    sums_.expert_moves += static_cast<int64_t>(moves);
+    sums_.moved_bytes += static_cast<int64_t>(bytes);
+    return {};
+  }
+
+  IterationLogSummary sums_;
+  std::vector<double> latencies_;
+  int64_t with_tokens_ = 0;
+  bool has_tokens_ = false;  // the line that is being added
+  double start_ = 0.0, end_ = 0.0;
+};
+
+}  // namespace
+
+Result<IterationLogSummary> summarize_iterations(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
+  Summarizer summarizer;
+  formats::NonBlankLines lines(std::move(content));
+  while (const auto line = lines.next()) {
+    const std::string where = fmt::format("{}:{}", path, line->number);
+    WIDEEP_TRY_ASSIGN(const json parsed, formats::parse_json(line->text, where));
+    if (!parsed.is_object()) return invalid_input(where + ": expected an object");
+    if (const Status added = summarizer.add(parsed); !added.ok()) return added.at(where);
+  }
+  Result<IterationLogSummary> summary = summarizer.take();
+  if (!summary.ok()) return summary.status().at(path);
+  summary->name = std::filesystem::path(path).stem().string();
+  return summary;
+}
+
+}  // namespace wideep::measure

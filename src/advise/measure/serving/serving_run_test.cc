@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/serving/serving_run.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+namespace wideep::measure {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Address, IsParsed) {
+  const auto whole = parse_address("http://host:81/base/");
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(whole->host, "host");
+  EXPECT_EQ(whole->port, "81");
+  EXPECT_EQ(whole->path, "/base");
+  EXPECT_EQ(parse_address("http://host")->port, "80");
+  const auto v6 = parse_address("http://[::1]:8000");
+  ASSERT_TRUE(v6.ok());
+  EXPECT_EQ(v6->host, "::1");
+  EXPECT_EQ(v6->port, "8000");
+  for (const char* wrong : {"host:81", "https://host", "http://", "http://host:x", "http://:80"}) {
+    EXPECT_THAT(parse_address(wrong).status().message(), HasSubstr("expected http://")) << wrong;
+  }
+}
+
+ServingReport ask_once(const std::string& port) {
+  DatasetRequest request;
+  request.prompt = std::string("x");
+  request.output_tokens = 3;
+  return run_serving_bench({.address = {.host = "127.0.0.1", .port = port},
+                            .model = "m",
+                            .requests = {request},
+                            .arrivals = {}},
+                           nullptr)
+      .value();
+}
+
+TEST(Address, RefusedConnectionIsAnError) {
+  EXPECT_THAT(ask_once("1").failures,
+              testing::ElementsAre(HasSubstr("127.0.0.1:1: Connection refused")));
+  EXPECT_THAT(EventStreams::open({.host = "127.0.0.1", .port = "no port"}, std::chrono::seconds(1))
+                  .status()
+                  .message(),
+              testing::StartsWith("127.0.0.1: "));
+}
+
+class Listener {
+ public:
+  Listener() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(fd_, 1), 0);
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { ::close(fd_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  int fd() const { return fd_; }
+  std::string port() const { return std::to_string(port_); }
+
+ private:
+  int fd_;
+  int port_ = 0;
+};
+
+// Answers one request with the given bytes, a fixed number of bytes at a time.
+class OneReply {
+ public:
+  OneReply(std::string reply, size_t step) {
+    thread_ = std::thread([this, reply = std::move(reply), step] {
+      const int client = ::accept(listener_.fd(), nullptr, nullptr);
+      char request[4096];
+      EXPECT_GT(::recv(client, request, sizeof(request), 0), 0);
+      for (size_t at = 0; at < reply.size(); at += step) {
+        const std::string part = reply.substr(at, step);
+        ::send(client, part.data(), part.size(), MSG_NOSIGNAL);
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      ::close(client);
+    });
+  }
+  ~OneReply() { thread_.join(); }
+  OneReply(const OneReply&) = delete;
+  OneReply& operator=(const OneReply&) = delete;
+  std::string port() const { return listener_.port(); }
+
+ private:
+  Listener listener_;
+  std::thread thread_;
+};
+
+ServingReport ask_once(const std::string& reply, size_t step) {
+  const OneReply server(reply, step);
+  return ask_once(server.port());
+}
+
+std::string chunk(const std::string& text) {
+  return fmt::format("{:x}\r\n{}\r\n", text.size(), text);
+}
+
+// Only events with non-empty text count as tokens; the numbers come from "usage". The reply may
+// arrive in pieces of any size.
+TEST(Serving, EventsAreParsed) {
+  const std::string events =
+      R"(data: {"text": "no", "choices": [{"index": 0, "text": "one", "logprobs": {"text": "no"}}]})"
+      "\n\n: a comment\n\n"
+      R"(data: {"choices": [{"text": ""}], "usage": null})"
+      "\n\n"
+      R"(data: {"choices": [{"text": "t\"wo\n"}]})"
+      "\n\n";
+  const std::string end =
+      R"(data: {"choices": [], "usage": {"prompt_tokens": 5, "details": {"prompt_tokens": 9}, )"
+      R"("completion_tokens": 7}})"
+      "\n\ndata: [DONE]\n\n";
+  const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string chunked =
+      head + chunk(events.substr(0, 20)) + chunk(events.substr(20)) + chunk(end) + chunk("");
+  for (const std::string& reply : {chunked, "HTTP/1.1 200 OK\r\n\r\n" + events + end}) {
+    for (const size_t step : {size_t{1}, size_t{7}, reply.size()}) {
+      const ServingReport report = ask_once(reply, step);
+      ASSERT_EQ(report.completed, 1) << report.failures.front();
+      EXPECT_EQ(report.input_tokens, 5);
+      EXPECT_EQ(report.output_tokens, 7);
+    }
+  }
+  // Without usage, texts are counted.
+  const ServingReport counted = ask_once(head + chunk(events) + chunk(""), 50);
+  EXPECT_EQ(counted.output_tokens, 2);
+  const ServingReport cut = ask_once(chunked.substr(0, chunked.size() - 3), chunked.size());
+  EXPECT_THAT(cut.failures, testing::ElementsAre(HasSubstr("breaks off")));
+}
+
+TEST(Serving, RepliesWithoutEventStreamAreErrors) {
+  const auto failure = [](const std::string& reply) {
+    return ask_once(reply, reply.size()).failures.at(0);
+  };
+  EXPECT_EQ(failure("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnope"), "status 404: nope");
+  EXPECT_EQ(failure("SSH-2.0\r\n"), "the reply is not HTTP/1");
+  EXPECT_EQ(failure("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"),
+            "the reply breaks off");
+}
+
+// A listener that never accepts: the kernel completes the connection, and then nothing arrives.
+TEST(Serving, SilentServerIsAnErrorAfterPatience) {
+  const Listener silent;
+  const auto streams =
+      EventStreams::open({.host = "127.0.0.1", .port = silent.port()}, std::chrono::seconds(1));
+  Status end;
+  (*streams)->post("/", "{}", nullptr, [&](const Status& status) { end = status; });
+  while ((*streams)->under_way() > 0) (*streams)->wait(std::chrono::seconds(10));
+  EXPECT_EQ(end.message(), "the server sent nothing for 1 s");
+}
+
+}  // namespace
+}  // namespace wideep::measure
