@@ -75,8 +75,8 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
 std::optional<model::JointLayout> shard_layout(const model::ModelConfig& config,
                                                const ep::DispatchShape& shape, Dtype row_dtype);
 
-// The buffers between the stages of pipeline_parallel_size, which model::check_parts allows. The number of
-// micro-batches in flight is pipeline_micro_batches, by default the number of stages.
+// The buffers between the stages of pipeline_parallel_size, which model::check_parts allows. The
+// number of micro-batches in flight is pipeline_micro_batches, by default the number of stages.
 engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
                                        const model::ModelConfig& config, int max_num_tokens,
                                        int max_batch_size, int max_draft_len = 0);
