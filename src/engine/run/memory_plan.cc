@@ -28,44 +28,55 @@ uint64_t MemoryPlan::kv_bytes_of_rank(uint64_t num_tokens) const {
          kv_page_bytes;
 }
 
-MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
-                       const ModelForms& forms, Dtype cache,
-                       const std::optional<model::JointLayout>& joint,
-                       std::optional<LayerRange> of_stage, const engine::PipelineLayout& pipeline) {
-  const LayerRange layers = of_stage.value_or(LayerRange{0, config.num_all_layers()});
+namespace {
+
+MemoryPlan plan_stage(const PlannedModel& planned, LayerRange layers) {
+  const ModelConfig& config = planned.config;
+  const ep::DispatchShape& shape = planned.shape;
+  const std::optional<model::JointLayout>& joint = planned.joint;
   const auto moe =
       std::count_if(config.layers.begin() + layers.first, config.layers.begin() + layers.last,
                     [](const model::LayerConfig& layer) { return layer.is_moe; });
   const uint64_t slots = uint64_t(shape.slots_per_rank) * static_cast<uint64_t>(moe);
-  const auto shards = shard_layout(config, shape, forms.row_dtype);
-  const model::KvLayout kv(config, cache, layers, joint ? shape.ep_size : 1);
+  const auto shards = shard_layout(config, shape, planned.forms.row_dtype);
+  const model::KvLayout kv(config, planned.cache, layers, joint ? shape.ep_size : 1);
   return {.num_ranks = shape.ep_size,
-          .dense_weights = model::dense_weight_bytes(config, forms, layers),
+          .num_groups = planned.num_groups,
+          .turn_pages = planned.turn_pages,
+          .dense_weights = model::dense_weight_bytes(config, planned.forms, layers),
           .slots_per_rank =
-              slots * model::experts_shape(config, forms, shape.num_slices).record_bytes(),
-          .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes() + pipeline.bytes(),
+              slots * model::experts_shape(config, planned.forms, shape.num_slices).record_bytes(),
+          .symmetric_memory_per_rank =
+              ep::BufferLayout(shape).segment_bytes() + planned.pipeline.bytes(),
           .joint_memory = joint ? joint->bytes() : 0,
           .shard_memory = shards ? uint64_t(shape.num_owners()) * shards->bytes() : 0,
           .working_memory_per_rank =
               static_cast<uint64_t>(joint ? joint->max_tokens : shape.max_tokens) *
-              model::working_row_bytes(config, forms, shape, layers),
+              model::working_row_bytes(config, planned.forms, shape, layers),
           .kv_page_bytes = kv.page_bytes(),
           .state_bytes = model::StateLayout(config, layers).bytes()};
 }
 
-std::vector<MemoryPlan> plan_stages(const ModelConfig& config, const ep::DispatchShape& shape,
-                                    const ModelForms& forms, Dtype cache,
-                                    const std::optional<model::JointLayout>& joint,
-                                    const engine::PipelineLayout& pipeline, int num_groups,
-                                    int turn_pages) {
+}  // namespace
+
+std::vector<MemoryPlan> plan_stages(const PlannedModel& planned) {
+  const int count = planned.pipeline.num_stages;
   std::vector<MemoryPlan> stages;
-  for (int stage = 0; stage < pipeline.num_stages; ++stage) {
-    const LayerRange layers = model::stage_layers(config, stage, pipeline.num_stages);
-    stages.push_back(plan_memory(config, shape, forms, cache, joint, layers, pipeline));
-    stages.back().num_groups = num_groups;
-    stages.back().turn_pages = turn_pages;
+  for (int stage = 0; stage < count; ++stage) {
+    stages.push_back(plan_stage(planned, model::stage_layers(planned.config, stage, count)));
   }
   return stages;
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
+                       const ModelForms& forms, Dtype cache) {
+  return plan_stage({.config = config, .shape = shape, .forms = forms, .cache = cache},
+                    {0, config.num_all_layers()});
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
+                       WeightFormat format, Dtype cache) {
+  return plan_memory(config, shape, model::uniform_forms(config, format), cache);
 }
 
 uint64_t bytes_without_cache(std::span<const MemoryPlan> stages) {
@@ -104,11 +115,6 @@ MemoryPlan fullest(std::span<const MemoryPlan> stages) {
     all.state_bytes = std::max(all.state_bytes, stage.state_bytes);
   }
   return all;
-}
-
-MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
-                       WeightFormat format, Dtype cache) {
-  return plan_memory(config, shape, model::uniform_forms(config, format), cache);
 }
 
 }  // namespace wideep::run

@@ -64,19 +64,27 @@ struct MemoryPlan {
   uint64_t kv_bytes(uint64_t num_tokens) const;
 };
 
-// joint: the buffers of ranks that compute all batches together; each then caches a part of the
-// heads. layers: of the stage; nullopt: all.
+// A model as it is to run. Refers to what it was made of.
+struct PlannedModel {
+  const model::ModelConfig& config;
+  const ep::DispatchShape& shape;
+  const model::ModelForms& forms;
+  Dtype cache = Dtype::kBf16;
+  // The buffers of ranks that compute all batches together; each then caches a part of the heads.
+  std::optional<model::JointLayout> joint = std::nullopt;
+  engine::PipelineLayout pipeline = {};
+  int num_groups = 1;
+  int turn_pages = 1;
+};
+
+// The plans of all stages of the pipeline. One machine that runs all stages needs the sum.
+std::vector<MemoryPlan> plan_stages(const PlannedModel& planned);
+// Of a model without pipeline whose ranks compute batches of their own.
 MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
-                       const model::ModelForms& forms, Dtype cache,
-                       const std::optional<model::JointLayout>& joint = {},
-                       std::optional<parallel::LayerRange> layers = {},
-                       const engine::PipelineLayout& pipeline = {});
-// The plans of all stages of a pipeline. One machine that runs all stages needs the sum.
-std::vector<MemoryPlan> plan_stages(const model::ModelConfig& config,
-                                    const ep::DispatchShape& shape, const model::ModelForms& forms,
-                                    Dtype cache, const std::optional<model::JointLayout>& joint,
-                                    const engine::PipelineLayout& pipeline, int num_groups = 1,
-                                    int turn_pages = 1);
+                       const model::ModelForms& forms, Dtype cache);
+// The same if all weights have one format.
+MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
+                       kernels::WeightFormat format, Dtype cache);
 uint64_t bytes_without_cache(std::span<const MemoryPlan> stages);
 // The states of one sequence on every rank of all stages: the fewest that a run can have.
 uint64_t fewest_state_bytes(std::span<const MemoryPlan> stages);
@@ -88,9 +96,5 @@ MemoryPlan fullest(std::span<const MemoryPlan> stages);
 // many snapshots as running sequences if prefixes are reused, in at most half of the bytes that the
 // rank may use for its caches. 0: that is too little for one. REQUIRES: state_bytes > 0.
 int state_slots_in(double cache_bytes, uint64_t state_bytes, int running, bool reuses_pages);
-
-// The same if all weights have one format.
-MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
-                       kernels::WeightFormat format, Dtype cache);
 
 }  // namespace wideep::run

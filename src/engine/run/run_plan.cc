@@ -353,8 +353,14 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY(check_start_ranks(plan, options));
   plan.segment = plan_segment(plan, options.keeps_ranks);
 
-  plan.memory = plan_stages(config, plan.dispatch, model.forms, plan.cache, plan.joint,
-                            plan.pipeline, plan.mapping.sizes().cp, plan.limits.turn_pages);
+  plan.memory = plan_stages({.config = config,
+                             .shape = plan.dispatch,
+                             .forms = model.forms,
+                             .cache = plan.cache,
+                             .joint = plan.joint,
+                             .pipeline = plan.pipeline,
+                             .num_groups = plan.mapping.sizes().cp,
+                             .turn_pages = plan.limits.turn_pages});
   if (plan.heads) plan.memory.back().joint_memory += plan.heads->bytes();
   plan.speculation.step_time.dense_share = dense_share(plan);
   Result<std::vector<OnlinePlan>> online = plan_online(
