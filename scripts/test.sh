@@ -76,7 +76,7 @@ run_command() {
 }
 
 # Where bytes of others are read, and memory is shared.
-rooms_of_readers=(formats tensor_files tokenizer grammar chat answer recordings weights transport group ep
+rooms_of_readers=(formats tensor_files tokenizer grammar jinja chat answer recordings weights transport group ep
   http api server)
 
 run_asan() {
