@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A notice is a header and a body, copied as they lie in memory: all nodes run the same program.
+// It repeats whole counters instead of what was added to them, so one that is lost or late needs
+// no repair. Every length and index is compared with the board before anything is written, for a
+// wrong plan would be served. A rank with the balancer sends one notice per node, not per rank.
 #include "online/board_relay.h"
 
 #include <algorithm>

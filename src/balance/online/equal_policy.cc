@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two stages. look() is cheap and is done for every layer that is not busy: one sum of loads, and
+// the test whether noise explains the hottest rank. Only layers that pass are planned.
+// plan_layer() runs one repairer per limit 1, 2, 4, … instead of one for each number of moves: the
+// net gain is flat around its maximum, and a run costs more than a move in excess.
+//
+// The newest sample is tested first, then the sum of all: a small imbalance needs more tokens than
+// one sample has.
 #include "online/equal_policy.h"
 
 #include <algorithm>

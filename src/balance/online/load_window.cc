@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Whether the text has changed takes two conditions, because each alone is wrong at one end: with
+// few tokens noise looks like a large divergence, and with many tokens a divergence that does not
+// matter is far beyond noise. The counts are compared before they are added, so that the open
+// sample stays of one kind. Samples form a ring with one place more than is kept: the open sample
+// never overwrites a complete one.
 #include "online/load_window.h"
 
 #include <algorithm>

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A layer keeps the placements before, between and after its switches on trial, oldest first:
+//
+//   placements  P0      P1      P2      P3 (in service)
+//   trials          T0      T1      T2
+//
+// Each iteration's rows are split once by every placement; trial i gets the difference of
+// placements i and i + 1. So a row is split once more per trial, not twice, and the savings of all
+// trials add up to those of P3 against P0. This work is why trials of one layer are limited: a
+// switch that follows closely replaces the last placement and shares its trial.
 #include "online/move_ledger.h"
 
 #include <algorithm>

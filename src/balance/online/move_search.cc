@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A step lists candidates, evaluates the most promising ones exactly, and makes the best:
+//
+//   examine    the shares and hot ranks of every sample for the present placement
+//   list       stuck experts; slots that they could take; pairs of slots to exchange
+//   make_best  each candidate on a trial placement, by a re-split of every sample
+//
+// An exact evaluation is a re-split per sample and costs a thousand times as much as an entry of a
+// list. So candidates carry two figures: `bound`, which is never too low and rules them out, and
+// `score`, an estimate that only orders them. The search counts its work in steps, not in time, or
+// two machines would make different plans.
 #include "online/move_search.h"
 
 #include <algorithm>

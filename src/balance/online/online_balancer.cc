@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One loop: settle what has ended, decide on new loads, post what fits. Ended steps come first,
+// since they free records and layers for the decision that follows.
+//
+//   policy's update ─▶ steps that fit the spare records ─▶ board ─▶ outcome of rank 0 ─▶ next step
+//
+// Spare records are accounted for here and not asked of the ranks: every rank's record is taken
+// when a step is posted and free when it ends. An update that does not fit waits, and no later one
+// overtakes it, or one with many moves would never be posted. A balancer that rests still passes
+// all loads to the policy, which is told that every layer is busy: its memory of loads goes on.
 #include "online/online_balancer.h"
 
 #include <algorithm>

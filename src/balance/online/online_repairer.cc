@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The online policies for an engine that copies experts itself. Two things differ from our own
+// balancer. There is no ledger, since the engine's times are not known here, so the policy never
+// rests. And an update counts as made when it is returned: the next step plans from its placement,
+// and `busy` keeps the policy off layers whose copies are under way.
 #include "wideep/online_repairer.h"
 
 #include <fmt/format.h>

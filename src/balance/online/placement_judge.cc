@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A search calls this for thousands of trial placements, most of which are worse than the best one
+// so far. examine() therefore leaves behind an order of the samples, the worst first: imbalance()
+// adds them in that order and stops when the sum is beyond `enough`. The order changes the cost
+// and never the answer. Work is counted in re-split steps and slots, so that a limit of it means
+// the same on every machine.
 #include "online/placement_judge.h"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each iteration is served in the order of an engine:
+//
+//   due plans go into service ─▶ modes are judged ─▶ the policy gets the counts ─▶ it plans
+//
+// Judging comes before the policy sees the counts: otherwise every mode would know the load that
+// it is judged on. While a plan is being made by the clock of processor time, counts pile up and
+// reach the policy as one sum. An iteration is read and dropped; only a window of them is kept, so
+// long traces need no memory.
 #include "online/replay.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The queue holds all requests as values, and a request in flight is its own cursor: token_offset
+// moves on and num_tokens counts down. Requests add one token each in turn, as in a server that
+// decodes. The shuffle is written out, because the standard leaves the order of std::shuffle open
+// and a replay must be the same everywhere.
 #include "online/request_stream.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The index is read line by line, and a file of ids when a request first names it. Files are kept
+// whole: requests in flight read from many places of them in turn. Every range is checked against
+// its file here, so the stream need not check again, and a name from the index must not lead out
+// of the directory.
 #include "online/request_trace.h"
 
 #include <fmt/format.h>

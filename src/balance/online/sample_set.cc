@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// assign() works in an order that matters:
+//
+//   add     scale every sample to a mean rank load of 1
+//   weigh   by likeness to the newest and by tokens
+//   shrink  an open sample towards the mean of the others, as far as noise explains it
+//   sum     expected() and the plain mean, from the loads as they are
+//   merge   samples of one kind, whose weights add up
+//   widen   by the margin, for the search only
+//
+// Weights come before the shrinking, which needs them for the mean of the others. The sums come
+// before the margin, so that reports and shares use what was really seen. Distances of an open
+// sample are taken without their expected noise: few tokens are far from everything.
 #include "online/sample_set.h"
 
 #include <algorithm>

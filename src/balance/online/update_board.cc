@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The memory, in cache lines that never have two writers:
+//
+//   group │ posts │ balancer │ rank 0 │ rank 1 │ … │ layer 0: generation, shares, experts │ …
+//
+// A plan is written first and its generation after it, which is all the locking that readers need.
+// A futex on the number of posts wakes the updaters of all processes; a condition variable would
+// have to survive a process that dies while it holds the lock. clear() works like a sequence lock
+// on `group`, for those who read counters while groups change.
 #include "online/update_board.h"
 
 #include <linux/futex.h>

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Policies wideep and trt.
+// Policies wideep and trt, and the checks of their options.
+//
+// wideep looks at all layers first, which is cheap: the imbalance of the newest sample after a
+// re-split, and whether noise explains it. Then it searches moves for one layer after the other,
+// the most urgent first, until the turn's work is used up. Waiting adds to the urgency, so no
+// layer waits forever. Where single moves leave much, a plan from scratch competes with them at
+// the same price per move: greedy moves end in local optima after a large change.
+//
+// trt plans every layer from scratch on its turn, from the decayed load, and moves whatever that
+// takes.
 #include "online/update_policy.h"
 
 #include <fmt/format.h>

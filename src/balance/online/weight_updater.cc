@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An update belongs to one thread at a time, and its state says to which: the updater's until it
+// is ready or failed, the engine's until it is published or cancelled. Passing it on is one
+// release store, so neither thread waits. Records are taken back before new plans are looked at,
+// because these may need them. The copy is hashed while it is made, in one pass over the memory,
+// and its time is limited by what others need: the thread has the lowest priority, and looks
+// whether to stop in the middle of a record.
 #include "online/weight_updater.h"
 
 #include <algorithm>

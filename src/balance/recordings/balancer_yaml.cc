@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// In two steps that others use alone: take_balancer_settings() reads what is written, from a file
+// or from a larger configuration, and resolve_placement() compares it with a model. A key that
+// would have no effect is an error, since it says that something was meant that will not happen.
+// Counts are checked before layers: one wrong num_slots would otherwise be an error of every
+// layer.
 #include "recordings/balancer_yaml.h"
 
 #include <fmt/format.h>

@@ -12,7 +12,7 @@
 //   spare_slots: 10                     # wideep's own, online: spare records of a rank, for
 //                                       # experts that move; absent: slots per rank × min(k, 2)
 //   unpaid_moves: rest                  # wideep's own, online: or go_on. Written only if it is
-//   go_on
+//                                       # go_on
 //
 // Unused slots (kUnusedSlot, of dead ranks or ranks with less memory) are written as -1, under a
 // comment that explains them. TRT refuses such a file (expertId=-1), and so does this reader unless

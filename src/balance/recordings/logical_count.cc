@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // The {"logical_count": [[...], ...]} form of expert statistics: counts for each layer and expert,
-// or for each step, layer and expert, as SGLang's recorder has them; steps are added up, and the
-// sum is one iteration.
+// or for each step, layer and expert, as SGLang's recorder has them. Which of the two it is shows
+// in the depth of the lists. Steps are added up and the sum is one iteration: a step has no number
+// of its own that iterations could be told by. The sum is checked after each step, so that it
+// stays exact.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One table says which name means which part of the maps, so an engine's name is a line. The depth
+// of the lists decides whether there are layers. physical_to_logical_map is read first, wherever
+// it stands in the file, because its layers are those that all other keys must have. A key that is
+// not known is listed and not refused: dumps contain more than maps.
 #include "recordings/map_file.h"
 
 #include <fmt/format.h>

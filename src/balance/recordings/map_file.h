@@ -4,8 +4,7 @@
 // (wideep/expert_maps.h):
 //
 //   *.json          one object with any of these keys beside physical_to_logical_map; [L] comes
-//   first
-//                   and is absent for one layer:
+//                   first and is absent for one layer:
 //                     physical_to_logical_map [L, S]                    vLLM, SGLang, DeepSeek
 //                     logical_to_physical_map [L, E, X]                 vLLM, DeepSeek
 //                     logical_to_all_physical_map [L, E, X]             SGLang

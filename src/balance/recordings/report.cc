@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each iteration is summarised before the mean is taken: the ratio of sums would be more even than
+// any iteration was.
 #include "recordings/report.h"
 
 #include <fmt/format.h>

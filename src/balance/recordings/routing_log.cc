@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every check that a reader of logs needs, in one place and before any use: sizes are limited
+// before they are multiplied, sums are kept within what a double holds exactly, and what is told
+// twice (by rank and by expert) must agree. Writer and reader both call it, so no log is written
+// that cannot be read.
 #include "recordings/routing_log.h"
 
 #include <fmt/format.h>

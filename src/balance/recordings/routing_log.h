@@ -71,8 +71,7 @@ struct RoutingLog {
 // Checks everything that a reader relies on: each size as documented above, nothing negative, times
 // and sums of tokens and of moves at most 2^53, layers and iterations ascending, and for each
 // iteration, layer and rank equally many pairs in `sent` and in `counts`. Errors (invalid input):
-// "<key with indices>: expected ..., found
-// ...".
+// "<key with indices>: expected ..., found ...".
 Status check_routing_log(const RoutingLog& log);
 
 // Writes the file completely or not at all, one iteration per line; labels that are not UTF-8 get

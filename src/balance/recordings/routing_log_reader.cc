@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Overloads of read_value() for numbers, texts, lists and objects: a list of lists reads itself.
+// The place of a value is a chain on the stack that becomes text only for an error, since a log
+// has millions of values and hardly ever an error.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The page gets sums, not the log: windows of 1, 2, 5, 10, … iterations, as many as a screen can
+// show, and longer ones for the numbers from rank to rank, which are R² for each layer. Windows
+// begin at multiples of their length, so that those of two runs lie beside each other.
 #include "recordings/routing_picture.h"
 
 #include <fmt/format.h>

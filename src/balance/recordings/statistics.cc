@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Sizes are checked once, by check_statistics(); row() checks again that it stays inside, because
+// members are public and a wrong file must not become a read beyond the end.
 #include "recordings/statistics.h"
 
 #include <fmt/format.h>

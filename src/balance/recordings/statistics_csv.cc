@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rows go into a map ordered by iteration and layer. What is missing then shows in one walk over
+// the grid of all iterations and layers beside the map: the first difference is the missing line.
+// An error names its line while lines are read, and the file alone when it is one of the whole
+// table.
 #include "recordings/statistics_csv.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Pairs are collected first and counts are allocated at the end, when it is known how many there
+// are: one line with a large id must not claim memory for all ids below it.
 #include "recordings/statistics_csv_pairs.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A directory is read in four steps, each of which must hold before the next:
+//
+//   names    the files rank0 to rank{n − 1} are all there
+//   extent   layers and iterations of each stage's first file, and that it has all of their tensors
+//   size     memory for all ranks, only if the files together are large enough for it
+//   counts   file by file, each compared with its stage's extent
+//
+// A file says how much there is, and memory is taken by what it says; hence the third step.
 #include "recordings/statistics_reader.h"
 
 #include <fmt/format.h>

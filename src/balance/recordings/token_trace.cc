@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Blocks of whole tokens, so that a trace may be larger than memory. The file has no header: that
+// its shape is right shows only in its size and in its ids, so each id is checked, also those of
+// tokens that are dropped.
 #include "recordings/token_trace.h"
 
 #include <fmt/format.h>
