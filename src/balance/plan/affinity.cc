@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The table pull_[rank, expert] holds, for every expert, the pairs that it forms with all experts
+// on a rank. The gain of an exchange is then five entries of tables, and an exchange costs four
+// rows of E additions. A search asks for many gains per exchange, so the work lies where it is
+// rarer.
 #include "plan/affinity.h"
 
 #include <algorithm>

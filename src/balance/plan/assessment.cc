@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each layer is judged alone, then the means are taken. A plan is judged with the best shares for
+// its placement, not with its own, so that planners are compared by what their placements allow;
+// on held-out windows both are shown, since the plan's own shares are as old as the plan. Moves
+// are counted between sets of experts: a rank that already holds an expert needs no copy for
+// another slot.
 #include "plan/assessment.h"
 
 #include <algorithm>

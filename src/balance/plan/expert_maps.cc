@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The map from slots to experts is taken as the truth, for it says whose weights lie where; it is
+// inverted once, and every other map is compared with that. Lengths come first: maps of different
+// sizes cannot be compared slot by slot. A fault of one kind is counted, and only the first one
+// gets a text, because a stale map is wrong in thousands of places at once. Values come from
+// files, so nothing is allocated by their size, and sums are taken of unsigned numbers.
 #include "wideep/expert_maps.h"
 
 #include <fmt/format.h>

@@ -33,6 +33,10 @@
 //               rank alone (w_e + the K − 1 lightest others > L): w(H) + the lightest
 //               (M·K − X − |H|) others ≤ M·L. The other R − M ranks are a packing of whole
 //               experts, at best of the lightest. L is impossible if every M is.
+//   partners    K = 2. Of the experts heavier than L − (the k-th lightest), each that is not in
+//               those components needs one of the k − 1 lighter ones as its partner. So if only l of
+//               these k − 1 are in components, at most k − 1 − l of the heavy ones are outside: the
+//               lightest M·2 − X experts with so many heavy ones must weigh ≤ M·L.
 //   X = 0       packing_bound.
 //
 // Groups that stay on one node (N > 1, G a multiple of N): the loads of groups packed into nodes,
@@ -345,10 +349,10 @@ class WeightedSplitProof {
   std::vector<double> light_;  // [E + 1] sums of the lightest
 };
 
-// The largest level that is shown impossible, from a level that all placements reach.
+// The largest level that is shown impossible, from a level that all placements reach. A proof need
+// not be monotone in the level: the result is a level that was itself proved impossible, or the
+// mean, so the bound holds in any case.
 template <typename Proof>
-// A proof need not be monotone in the level: the result is a level that was itself proved
-// impossible, or the mean, so the bound holds in any case.
 double largest_impossible(Proof proof, double mean) {
   if (!proof.impossible(mean * (1.0 + kMargin))) return mean;
   double low = mean, high = 2.0 * mean;

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Simulated annealing on the 32-norm of the loads per rank, since most moves leave the maximum as
+// it is and would look equally good. A try costs two powers and no sorting: components keep their
+// load and cost, which are computed anew after each 256 tries so that rounding does not add up.
+// The hot side of a try is the hottest of five draws. A short search first says whether a long one
+// can beat what there is; usually it cannot, and time is spent only where it can.
 #include "plan/placement_components.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The original's steps one by one, in its order and in float32: what matters is the same plan, not
+// a fast one. Where the original sorts or takes a maximum, ties here go to the lower index,
+// because torch promises no order.
 #include "plan/placement_deepseek.h"
 
 #include <algorithm>

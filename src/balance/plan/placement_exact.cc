@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Items stay in one sorted list. Each rank takes a run of whole items out of it and a part of the
+// last, heaviest one, whose rest goes back to its place: one insertion instead of another sort.
+// The run slides up from the lightest items and its sum is updated, so a rank costs one pass.
 #include "plan/placement_exact.h"
 
 #include <algorithm>

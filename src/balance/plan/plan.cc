@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What all planners share: checks of shapes, loads and shares, and the two figures by which plans
+// are compared, rank loads and their ratio. Comparisons are written so that NaN fails them.
 #include "wideep/balancer.h"
 
 #include <fmt/format.h>

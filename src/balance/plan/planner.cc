@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A name and a shape become a planner in two steps: dead ranks and missing slots are taken out of
+// the shape first, and the planner inside sees live ranks only. So each planner is written for
+// ranks that are all there, and only wideep's knows ranks of unequal memory. Everything that can
+// be refused is refused here, or plan() would need a way to fail while serving.
 #include "wideep/balancer.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Exchanges keep the replica counts of the balanced plan, and with them most of its balance; only
+// who sits with whom is searched. Threshold accepting instead of annealing: it needs no
+// exponential, and its random threshold falls to zero. Overload is a penalty that rises rather
+// than a wall, since the way to a better arrangement often leads through a full rank; hill
+// climbing afterwards removes overload before anything else. Its result competes with plain hill
+// climbing, which is never overloaded more than the start.
 #include "plan/planner_cooccurrence.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Counts, layout, shares, in this order, because each is free to repair what the one before left:
+// counts are made placeable before anything is placed (CountFitter), two layouts compete after
+// swaps, and a construction that always works stands behind both. The first layout ends the search
+// if it is within the tolerance.
 #include "plan/planner_memory.h"
 
 #include <fmt/format.h>

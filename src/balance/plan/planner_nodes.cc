@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Groups are placed on nodes with the same board and search as experts on ranks. Every node has
+// the same shape, so one planner inside plans them one after the other and keeps its work space.
+// Groups are placed twice, greedily and after swaps, and the whole plan decides: evener nodes may
+// have hotter ranks.
 #include "plan/planner_nodes.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Starts are tried from the most useful to the most costly, and each is the last one if it is good
+// enough:
+//
+//   fold        one or two slots a rank: nothing else can be better for these counts
+//   ring        follows later loads by shares alone
+//   rounds      one sorting network a round, no ring
+//   greedy      the other planners' start, so that the result is not above theirs
+//
+// A ring wins ties within the tolerance, since it is worth more later than a little balance now;
+// for the same reason the exact placement, which has no ring, comes after the shares. The
+// threshold search for replica counts runs once, and all starts share its counts. Boards are kept,
+// so that plan() does not allocate.
 #include "plan/planner_wideep.h"
 
 #include <fmt/format.h>

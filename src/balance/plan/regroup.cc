@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// In three steps that each keep what the one before kept: ranks give up what does not fit, experts
+// that nobody has any more get a slot by the repair with no moves of choice, and slots that are
+// still free are filled with replicas. What a rank gives up is what most others have, one at a
+// time with new counts, so that two ranks do not give up the last two replicas of the same expert.
 #include "plan/regroup.h"
 
 #include <algorithm>

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What both splits have in common is around the search: forced moves before it, a count of copies
+// after it.
+//
+//   old plan ─▶ unusable slots emptied ─▶ lost experts get slots ─▶ search ─▶ slots aligned
+//
+// Slots are aligned last, because a search may permute the slots of a rank, and what stays on a
+// rank must not be copied. Moves are counted against the plan without the lost slots, for their
+// experts have to be copied whatever is decided. Dead ranks are taken out around all of this
+// (MaskedRepairer).
 #include "wideep/balancer.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every method is the same pipeline with other parts: a load made from windows, a planner, then
+// perhaps swaps or other counts, then perhaps shares for all windows. The judge runs the pipeline
+// on folds of the windows, blocks of neighbours in time: a window beside one that was planned from
+// is too easy to foresee. A plan made to judge needs only the same effort as its rivals, so
+// searches are shorter there and 16 layers stand for all.
 #include "plan/robust.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A try must cost little, for a layer takes half a million of them. So windows lie side by side in
+// vectors, and the cost of a rank is a sum over windows of the 32nd power of its load times a
+// price. Prices are the slopes of the norms, computed anew after each 256 tries: in between, a try
+// needs neither the maximum of a window nor a root. Where a move would be far too dear, the
+// straight line is wrong, and the cost is bent back to the norm's curve (bend). A try touches only
+// the two ranks of a swap, or the ranks of the two experts whose counts change.
 #include "plan/window_counts.h"
 
 #include <algorithm>
@@ -194,8 +201,8 @@ class CountSearch::Impl {
     return total;
   }
 
-  // Adds the load of one replica of the expert, of `plus` (0: none), and takes off one of `minus`.
-  // Counts are given relative to the present number of replicas.
+  // Adds (sign 1) or takes off (−1) the load of one replica of the expert, if it had so many more
+  // replicas than at present.
   void add(float* load, int32_t expert, int sign, int more_replicas) {
     const float factor =
         static_cast<float>(sign) /

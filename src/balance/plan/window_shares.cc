@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// From equal shares on, 40 sweeps over the experts. In each, neighbouring replicas of an expert
+// exchange what a Newton step says, clamped so that no share is negative, and the loads of both
+// ranks follow. The 8-norm is smooth enough for Newton; a higher one has curves too sharp for it.
+// It is not the goal itself, so the shares that are kept are the best by the sum of the windows'
+// maxima.
 #include "plan/window_shares.h"
 
 #include <algorithm>

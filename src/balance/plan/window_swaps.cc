@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// In rounds: for each window the hottest rank makes its best swap, until no window has one. All
+// swaps of a slot with a rank's slots are weighed in one pass, with the slots of a window side by
+// side, so that the compiler vectorises it. Squares instead of the maximum: every swap then moves
+// towards evenness, also one that leaves the hottest rank as it is.
 #include "plan/window_swaps.h"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A trial changes the flow, settles it and takes the change back: exact, and much cheaper than a
+// new flow, for only what no longer fits is sent along other paths. Candidates come from estimates
+// and are few, in the order of what they could gain at most; a bound ends the trials when no later
+// candidate can be better. Exchanges cost two copies and are tried only when a retarget removes
+// less than half of the worst component's excess.
 #include "plan/repair/cut_search.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The planner's board and swaps do the work, on float32. A trial placement goes to the board, is
+// improved there within the moves that are left, and is read back; it is kept if the maximum fell
+// by more than rounding. The moves of a step are counted against the placement before all steps,
+// so moves that cancel each other are free.
 #include "plan/repair/equal_repair.h"
 
 #include <algorithm>

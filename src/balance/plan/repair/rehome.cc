@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each lost expert is tried in every slot that it could have, after one pass over the ranks for
+// the loads and for the two hottest holders of each expert. Two are enough: taking a replica away
+// makes all other holders of its expert hotter by the same amount, so the hottest one that is not
+// this rank decides.
 #include "plan/repair/rehome.h"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Augmenting paths by breadth-first search, of tokens between ranks through experts with several
+// replicas. A search does not stop at the first rank below the level: it fills all that it meets
+// on the way, and begins again only when a slot of its path is used up. Ranks that a failed search
+// reached are never entered again at this level, which is what makes settling after a small change
+// cheap. The slots of an expert are a circular list, so a change of placement alters two links.
 #include "plan/repair/share_flow.h"
 
 #include <algorithm>

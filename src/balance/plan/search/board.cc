@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The greedy starts, and the separation of replicas after rounds. Ranks wait in a heap by their
+// score, which only changes for the rank that got the expert, so no entry is ever stale. Ranks
+// that hold the expert already are popped and put back; this is rare, for few experts have
+// replicas.
 #include "plan/search/board.h"
 
 #include <algorithm>
