@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// With kOneLaunch a rank's launch waits in its queue until every rank has one; then the first ones
+// are launched together. They must be of the same kernel, or the ranks have different programs,
+// which is told instead of waited for. Copies wait for their stream: this place is for tests and
+// measurements, where simple beats fast.
 #include "cuda/cuda_devices.h"
 
 #include <fmt/format.h>

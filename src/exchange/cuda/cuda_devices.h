@@ -3,8 +3,7 @@
 // Ranks on one GPU, in two ways:
 //
 //   kStreams    each rank has a stream of its own. Their kernels wait for each other, so all of
-//   them
-//               have to be resident together: keep the blocks of all ranks within
+//               them have to be resident together: keep the blocks of all ranks within
 //               num_multiprocessors(). The driver must neither load kernels lazily nor put streams
 //               into one queue, so create() sets CUDA_MODULE_LOADING and
 //               CUDA_DEVICE_MAX_CONNECTIONS: call it before anything else uses CUDA.

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Joining goes through steps that all ranks agree on before the next one, so that the error of one
+// is that of all and nobody waits for a rank that has given up:
+//
+//   meet     the same terms, or the difference by name
+//   devices  every rank's device; access between them; memory for all ranks that share one
+//   share    segments made, cleared, passed to every peer, mapped
+//   prepare  the exchange and the tables of layers
+//
+// Calls check what a host can see without asking the device (order of steps, pointers, strides)
+// and launch. Nothing of a call waits, or graphs could not capture it.
 #include "cuda/device_communicator.h"
 
 #include <fmt/format.h>

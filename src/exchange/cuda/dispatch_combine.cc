@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each step fills in a kernel's arguments and its launch: how many blocks, threads and bytes of
+// shared memory. What can be too large for a device is refused when the exchange is created, not
+// in a call. Rounds of few tokens take one kernel instead of three, since then launches cost more
+// than the work. Formats of results are template arguments of the kernels, so that their loops
+// have no branch on the format.
 #include "cuda/dispatch_combine.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A copy is a sequence of launches of one piece of every record, so that the owner may stop
+// between them and the forward path's kernels come in between. The hash goes on from piece to
+// piece in the state of each copy on the device; the host reads it only when it asks for outcomes.
+// Records of different sizes end at different pieces: the number of launches is that of the
+// largest.
 #include "cuda/expert_copies.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DeviceCommunicator on GPUs. no_gpu_place.cc stands in where there is no CUDA toolkit.
+//
+// The engine owns the thread and the stream. So the current GPU is put back after every call, an
+// error of CUDA's is taken away so that the engine's next call does not find it, and launches go
+// to the stream of each call. All kernels are loaded when a rank joins: CUDA loads them lazily
+// otherwise, and a load waits for kernels that run, among them one that waits for this rank.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every rank listens first and then calls all lower ranks: so each pair has one socket, and nobody
+// waits for one who waits for him. Both sides then know each other's terms. Only a different
+// number of ranks ends the meeting at once, because then some would wait for ranks that do not
+// exist; other differences are told when all are connected, or the ranks not yet met would wait
+// until their deadline and learn nothing.
 #include "cuda/meeting.h"
 
 #include <fmt/format.h>

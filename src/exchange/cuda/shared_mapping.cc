@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A way that the driver's attributes promise may still fail on a machine as it is set up, so ways
+// are tried and not believed: both kinds of handles together, then each alone, then peer access.
+// What a failed try has made is given back before the next. If none works, the error has the
+// reasons of all.
 #include "cuda/shared_mapping.h"
 
 #include <fmt/format.h>

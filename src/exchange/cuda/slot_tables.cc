@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// All layers lie in five arrays, each layer's part at a fixed place: a captured graph holds
+// addresses, and a new placement must appear behind them. The numbers come from the CPU's
+// SlotChooser, so both choose the same slots.
 #include "cuda/slot_tables.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A group without experts: callers name slots, so there are no counts, and areas have room for
+// max_tokens of every rank. A call with a wrong argument fails the whole group, for the other
+// ranks are already waiting for this one. Options are checked in double before anything is
+// multiplied in integers. A flag behind each segment keeps two threads or processes from being the
+// same rank.
 #include "wideep/communicator.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One pass over the tokens: the ranks of a token's slots are found, its row is delivered, and the
+// addresses of its results are noted, while all of it is in the caches. Slots are checked on the
+// way, and an error is worked out again only when there is one. next_result_ holds the place of
+// the current token's first result on every rank, and advance() moves it past the token's results.
 #include "ep/dispatch_sender.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A source sends one parcel to each other node; the proxy there writes the rows as the source
+// itself would. Everything in a parcel is a position that this node compares with its own memory,
+// since what comes over a network must not be able to write anywhere else. Parcels list their
+// ranks in the group and in the world: the proxy may belong to another group, whose numbers mean
+// other ranks. Sums are added by rank, so that neither placement nor arrival changes their bits.
 #include "ep/node_crossing.h"
 
 #include <algorithm>

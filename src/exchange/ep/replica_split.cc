@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Greedy in three rounds: tokens that can stay on their rank, then on their node, then the rest in
+// the order of ranks and replicas. Each round is one pass, and each rank computes only its own
+// row: it goes through the ranks before itself and stops. The order is the same everywhere, so all
+// rows together meet the quotas without any message. Credits are integers, because their sum must
+// stay exactly 0 over any number of calls.
 #include "ep/replica_split.h"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Choosing must cost next to nothing per (token, expert), so all the work is in the split. It
+// gives each expert a run: so many tokens go to this slot, then to the next replica in the list.
+// An expert with one replica has a run that never ends, and the loop has one branch for all. Loans
+// add replicas for one call, behind the layer's own list, and return_loans() cuts them off again.
+//
+// All ranks round the shares of all experts, also of those that they have no tokens of: what is
+// rounded on one rank's account changes the next expert's rounding, and quotas must be the same
+// everywhere.
 #include "ep/slot_choice.h"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A word remembers its last write and its last reads as (thread, time). An access races with one
+// of these if its thread's vector clock does not know that time. One read is kept in the word
+// itself, which is what nearly all words need; concurrent readers go to a list that the next write
+// gives back. Words carry the number of their run, so that a new run clears nothing, and memory is
+// mapped without being touched: a machine may have far more than its test uses.
 #include "cuda/emulated/checked_memory.h"
 
 #include <fmt/format.h>

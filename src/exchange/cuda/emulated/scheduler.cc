@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What machine.h declares: streams, the choice of threads, and what waits for what.
+//
+// One CUDA thread runs at a time, until it leaves its fiber at an operation that others can
+// observe; then another one is drawn by the seed. Drawing evenly alone would hardly ever let one
+// thread run far ahead or one device fall far behind, where most errors are, so each run also has
+// a habit. Time passes only when every thread that can run polls and nothing happens; so deadlines
+// are met without waiting, and a wait for what never comes is found. What happened before what is
+// kept as vector clocks, which barriers, warp operations, and releases with their acquires join.
 #include <fmt/format.h>
 
 #include <algorithm>
