@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A connection is accepted here and passed on with a copy of its descriptor; the keeper's own copy
+// keeps it open when a front dies. Where descriptors run out, accept() would fail at once and
+// again, so it pauses and clients wait in the kernel's queue. A front that is busy gets its
+// clients later, in their order.
 #include "group/client_keeper.h"
 
 #include <sys/resource.h>

@@ -2,6 +2,13 @@
 //
 // The keeper's loop: events (signals, notes, messages of nodes) change the Membership; then step()
 // does what follows from it.
+//
+//   events ─▶ Membership ─▶ end surplus ─▶ start missing ─▶ change epoch ─▶ enforce deadlines
+//
+// What is to be done is read from the state and never kept as a plan: whatever happens meanwhile,
+// to a rank, a node or the front, the next step begins with what there is. Nothing here waits for
+// anybody. What others should do has a deadline in next_deadline(), after which they are killed or
+// dropped.
 #include "group/keeper.h"
 
 #include <fcntl.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One poll over the keeper's notes and all ranks' messages. Messages are read first, and once more
+// when a rank's death is noted: what a rank said before it died comes before its death. What the
+// front says to its keeper is sent surely, under a lock, because threads of the front share the
+// socket.
 #include "group/kept_ranks.h"
 
 #include <poll.h>

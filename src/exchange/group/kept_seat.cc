@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// To join is to leave first: the endpoint goes, messages of a complete iteration get a moment to
+// arrive, and the rank tells its host what it has lost. Link and bridge stay until the next
+// members are known, since a peer that still sends would take a closed connection for a failure.
+// Each epoch has a new endpoint, and if it is on several nodes a new link: no word of an old epoch
+// can reach a new one.
 #include "group/kept_seat.h"
 
 #include <unistd.h>

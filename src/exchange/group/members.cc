@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each event changes one rank's place, and the state of the epoch follows from the places. Nothing
+// is remembered of the order of events, so a test can explore all of them. An event that comes too
+// late, of an epoch that is over, has no effect.
 #include "group/members.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A message on the pipe is its length in 4 bytes, then its bytes. Senders append to one string
+// under a lock, and the writing thread takes all of it at once: many small messages become one
+// write, and a sender never waits for the reader.
 #include "group/message_pipe.h"
 
 #include <poll.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// MPI only connects the ranks and carries messages between nodes; within a node they share memory
+// as always. Ranks are numbered anew, so that those of a node follow each other. Sends and
+// receives are non-blocking and only tested, for MPI's own waits have no deadline; where MPI waits
+// all the same (start and end), a thread ends the process when it takes too long.
 #ifdef WIDEEP_WITH_MPI
 #include <fmt/format.h>
 #include <mpi.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One loop as the keeper's: signals, ranks' events, messages of node 0, pulses. It decides nothing
+// about members. After each message a pulse is sent if it is time, because starting several ranks
+// may take longer than node 0 waits for a word. When the connection ends, or node 0 is silent, the
+// loop ends, and with it the host, whose destructor kills the ranks: so they are gone before this
+// node connects again.
 #include "group/node_client.h"
 
 #include <fcntl.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Both sides prove the key over the other's fresh nonce, each with a word of its own, so that
+// neither proof can be sent back as the other. An arrival is a small state that takes what bytes
+// have come, because one that says nothing must not hold the keeper. The pipes of a rank need only
+// one message: they are proved by a serial number that is used once.
 #include "group/node_handshake.h"
 
 #include <fcntl.h>

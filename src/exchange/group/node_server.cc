@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A node is in one of five states, and each kind of message is taken in one state only; anything
+// else is dropped. So a node cannot be up before its settings were compared, whatever it sends.
+// Nodes are read before arrivals are taken: one whose connection has ended makes room for its next
+// one. What a node says is limited in number each time and in length in the log.
 #include "group/node_server.h"
 
 #include <fcntl.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The first rank listens under a random abstract name, and memory goes to the others as a
+// descriptor with a message that says how much it is. A failed allocation is sent as well, or the
+// others would wait for it until their deadline. That the other end has died shows as the end of
+// the connection, which is why ranks announce a planned end with one byte that is never read but
+// looked at.
 #include "group/node_sockets.h"
 
 #include <fmt/format.h>

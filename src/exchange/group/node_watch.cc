@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One poll for signals, for the end of other ranks of the node, and for the thread's own end. It
+// is a thread because the rank computes meanwhile: a peer's death then ends a wait at once instead
+// of at its deadline. A group that has failed gets some seconds to end by itself; after them the
+// process is ended, since it may be inside a call that never returns.
 #include "group/node_watch.h"
 
 #include <fmt/format.h>

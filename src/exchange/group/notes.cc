@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A note is a struct of fixed size on a socket that keeps message boundaries: it comes whole or
+// not at all, also from a process that is killed while it sends. The keeper never waits for a
+// reader, so its notes are queued where they must arrive; processes that it has forked may wait
+// for it.
 #include "group/notes.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A child closes what it has inherited first: a pipe or socket that it kept would never show the
+// others its end. It leaves with _exit, for its copies of the keeper's objects must not be
+// destroyed. What a rank has said is read before its death is told. New pipes of a rank wait here
+// until its next members, since between epochs is the only time at which it changes to another
+// front.
 #include "group/rank_host.h"
 
 #include <fcntl.h>

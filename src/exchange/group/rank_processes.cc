@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One poll loop in the parent: signals, messages, deadlines. A rank counts as ended when its
+// process is reaped and its pipe is read to the end, for messages may be left in it. Of a failure
+// the first error counts, which the rank itself has recorded in shared memory; what its exit says
+// is only used if there is none. Children close the read ends that they have inherited: while one
+// is open, a write to a dead parent's pipe would block instead of failing.
 #include "group/rank_processes.h"
 
 #include <fcntl.h>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rank 0 collects the status and settings of all ranks and sends its verdict to each: one message
+// there and one back, instead of every rank with every other. All messages are taken even after an
+// error, or the next collective call would find them. Ranks wait for the verdict twice as long as
+// rank 0 waits for them, so that what they report is the rank that was late, not rank 0.
+//
+// The body runs on a thread of its own, the only one that uses the data link; the calling thread
+// takes messages and signals.
 #include "group/started_ranks.h"
 
 #include <fmt/format.h>

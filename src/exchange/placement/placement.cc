@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Checks go from the whole to the single slot: a wrong number of slots would otherwise be an error
+// of some slot. The routing table is a counting sort of the slots by expert, which is stable, so
+// the replicas of an expert ascend; every rank relies on that order.
 #include "wideep/placement.h"
 
 #include <fmt/format.h>

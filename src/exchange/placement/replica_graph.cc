@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Built once for a placement so that each of many loads needs only a pass over `steps`. In order:
+//
+//   links        one for each spread expert and rank that has it
+//   components   breadth first; one with more links than nodes keeps its spanning tree only
+//   peeling      leaves, until no node has fewer than two open links
+//   cycles       what is left: every node has exactly two
+//
+// Everything lies in flat arrays with the starts of each part, and is kept from build to build: a
+// placement is changed while requests are served, where nothing may be allocated.
 #include "placement/replica_graph.h"
 
 #include <algorithm>

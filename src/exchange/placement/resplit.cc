@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The least maximum of rank loads that shares can reach, by Newton's method on a level: choose
+// shares for the level, and if a rank stays above it, take the mean of the ranks that its load
+// cannot leave as the next level. The theory stands below, before the class. A bisection would
+// need some forty passes to be exact; here one to three are usual, and the last one also gives the
+// reason, the bottleneck. Steps are counted for those who budget their time by them.
 #include "wideep/balancer.h"
 
 #include <algorithm>

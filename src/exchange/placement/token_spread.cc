@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Accumulates token by token, with arrays by rank that are cleared only where the token touched
+// them: a token visits few of many ranks. By shares it is the exact expectation, not a draw. By
+// cover it is the greedy set cover, where a start that depends on the token spreads ties over the
+// ranks.
 #include "placement/token_spread.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Addresses are converted to the kernel's structs at the calls only; elsewhere they are a plain
+// value that can lie in shared memory and in messages. A connection is always begun without
+// blocking, and who wants to wait polls for it: the kernel's own timeout of connect() is minutes.
 #include "transport/tcp.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // On a connection: Greeting, then for each message its length and its bytes.
+//
+// Nothing here blocks: what a socket does not take stays in its queue and is written when the rank
+// looks for messages. The greeting is proved before its sender gets an inbox, and a message gets
+// memory as its bytes come and not by its length, because anybody can connect. That a peer is out
+// of reach is read from the kernel's state of the connection (look_for_cuts): a wait for an answer
+// could not tell it from a peer that computes.
 #include "transport/tcp_link.h"
 
 #include <fmt/format.h>
