@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each function of the interface checks what C cannot say with types, null pointers and lengths,
+// and calls the C++ class. Received rows are not copied: the C struct has the layout of the C++
+// one, which static_assert holds. An answer that is empty in C++ for a wrong argument is an error
+// here, for in C it would look like nothing received.
 #include "wideep/communicator.h"
 
 #include <cstddef>

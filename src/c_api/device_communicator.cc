@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// As communicator.cc: checked arguments, C structs with the layout of the C++ ones. Steps that
+// take a call of tokens share run(), which checks and converts it once. Pointers to device memory
+// are passed on unread.
 #include "wideep/device_communicator.h"
 
 #include <fmt/format.h>

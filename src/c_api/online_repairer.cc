@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Arrays of all layers become placements on the way in and go back on the way out. The shares of
+// every layer are kept here: an update brings only those of its own layer, and the engine may ask
+// for all of them at any time. Moves of the last step belong to the handle, so that C need not
+// free them.
 #include "wideep/online_repairer.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A model is planned layer by layer into the caller's arrays, with one plan as work space. All
+// arguments are checked before the first layer is planned, so an error leaves the arrays as they
+// were.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every layer is checked before the first one is repaired, so an error leaves the arrays as they
+// were; and every layer is read once more right before its repair, because the results may go to
+// the arrays that the old plans come from.
 #include <algorithm>
 #include <memory>
 #include <span>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The placement is read and checked when it is given, and only loads are checked in each run: that
+// is what an engine calls in every layer.
 #include <algorithm>
 #include <memory>
 #include <span>

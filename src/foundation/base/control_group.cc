@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Everything that may limit is read and the least counts: all groups from the process's own up to
+// the mount point, in both versions of the interface, at all places where distributions mount
+// them. A file that is not there sets no limit, so no case needs to know which system this is.
 #include "base/control_group.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// hwloc for what the hardware is, files of /proc and /sys for what this process may use of it. The
+// roots of both are arguments, so that tests read made-up machines.
 #include "base/machine.h"
 
 #include <hwloc.h>

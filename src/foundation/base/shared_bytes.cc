@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A memfd instead of anonymous shared memory or a name in /dev/shm: it can be sent to processes
+// that were not forked from here, and nothing is left behind by a crash. Huge pages are tried and
+// not asked for: where the kernel has too few, normal ones serve. fallocate() takes pages before
+// they are touched, because a missing page is an error there and a SIGBUS at the touch.
 #include "base/shared_bytes.h"
 
 #include <fcntl.h>

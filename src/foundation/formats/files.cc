@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Whole files: a write goes to a temporary file beside the target, is flushed, closed and renamed,
+// and then the directory is flushed. In any other order a crash or a power failure can leave an
+// empty or half a file. What is not a regular file is refused before, for a rename would replace
+// it. Reading grows by half, since the size of a pipe is not known.
 #include "formats/files.h"
 
 #include <fcntl.h>

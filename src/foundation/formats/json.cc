@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An accessor reports the first error and returns something harmless, so that a reader of settings
+// is a list of lines without checks in between; the caller looks at status() once. After an error
+// an object is an empty view that still knows its path.
 #include "formats/json.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// nlohmann's lexer with a builder of our own, which refuses what its builder would take: a key
+// twice, where the last would win in silence, and nesting so deep that code which walks the value
+// recursively overflows its stack. An iterator counts the characters, because the lexer knows a
+// position only for its own errors.
 #include "formats/json_parse.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// As json.cc, for yaml-cpp's nodes. Members are looked for by a loop over the map: yaml-cpp's own
+// operator[] inserts what it does not find. Every accessor marks its key, and
+// refuse_unknown_keys() names those that are left, with the nearest known one.
 #include "formats/yaml.h"
 
 #include <fmt/format.h>

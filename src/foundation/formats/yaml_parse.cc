@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The tree is walked once before anybody uses it, with each alias counted as if its target stood
+// there: that is the work of all later walks, and what bounds files that expand without end.
+// yaml-cpp's exceptions end here.
 #include "formats/yaml_parse.h"
 
 #include <fmt/format.h>
