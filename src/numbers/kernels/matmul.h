@@ -16,8 +16,7 @@
 //   int4h, int8h      exact in integers within a group; with the sum of x's codes
 //                     group = fma(acc, scale, minimum · sum), then sum = fma(group, x's scale, sum)
 //   int4m, int8m      exact in integers within a group, of which 256 values make a block: from
-//   zero,
-//                     block = fma(acc, scale, block) and lows = fma(minimum, sum, lows); then
+//                     zero, block = fma(acc, scale, block) and lows = fma(minimum, sum, lows); then
 //                     sum = fma(block, d · x's scale, sum) and sum = fma(lows, −dmin · x's scale,
 //                     sum)
 //   mxfp4, nvfp4      exact in integers (twice the element) within a group, of which four make a

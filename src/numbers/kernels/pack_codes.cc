@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A row of the matrix becomes a column (lane) of a panel: its codes are cut into units of two or
+// four bytes, and consecutive units of one row are written kPanelWidth units apart, so that one
+// line of the panel holds the same k of all its rows.
+//
+// Three ways to pack a block, because scales lie in three places: behind the codes (one scale a
+// block), before them (a byte for each group), or both (two levels). Codes that fill a block are
+// spread straight from where they are stored. A last block that is not full goes through a padded
+// copy; so do all blocks with byte scales, since the codes of a group are cleared where its scale
+// becomes 0. Blocks are filled with codes of zero in begin_pack(), so rows that a panel lacks need
+// no branch in the kernels.
 #include <algorithm>
 #include <cstring>
 

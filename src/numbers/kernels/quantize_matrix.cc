@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each quantiser goes over the groups of all rows and rounds the scale to what is stored before it
+// computes a code: codes are made with the inverse of the scale that decoding uses, or the
+// rounding of the scale would be an error on top of that of the codes. Where a scale covers more
+// than a group of one row (fp8's blocks, the upper of two levels, nvfp4's matrix), a first pass
+// finds the largest value and a second one writes.
+//
+// Scales of int8 and int4, and d and dmin of two levels, are rounded to bf16, possibly down; codes
+// that would then be too large are clamped. Scales too small for a finite inverse give codes of
+// zero.
+//
+// CodedMatrix's own functions (group_scale(), element(), …) read one element at a time and know
+// all formats: what a code means is said there once, and dequantize_rows() only goes through them.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// GgufReader goes once from front to back over the mapped bytes: header, metadata, alignment, the
+// list of tensors; then it places the tensors, in the order of their offsets, so that comparing
+// neighbours finds every overlap. Lists of numbers stay where they lie in the mapping; of texts
+// only views are made.
+//
+// A file may come from anywhere, so no count or size in it is believed: take() compares each
+// length with the bytes that are left, a list takes memory only in proportion to bytes that the
+// file has, and sizes are multiplied with a test for overflow.
+//
+// Files of a model in several parts are found by the ending of the given name, and each must say
+// in its own metadata (split.no, split.count) that it is that part: a renamed file is an error,
+// not a model with wrong tensors.
 #include "tensor_files/gguf.h"
 
 #include <fmt/format.h>

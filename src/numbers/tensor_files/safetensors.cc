@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The length of the header, its JSON, and each tensor are checked before anything that they
+// describe is touched. Of a tensor these are dtype, shape and extent, and that the extent has the
+// bytes that shape and dtype need. At last the extents together must tile the data: a file with
+// overlaps or holes could be read in two ways.
 #include "tensor_files/safetensors.h"
 
 #include <fmt/format.h>

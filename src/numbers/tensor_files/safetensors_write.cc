@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Header first, then the data in one pass, through a file that gets its name only when all of it
+// is written. Tensors are ordered by the size of their elements, then by name: so each begins
+// aligned without padding, which the format forbids, and the same tensors always give the same
+// file. The header lists them in the order of the data.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// own_form() and holds() are the tables of the header as code. form_of() takes the form of the
+// first type if all types fit into it, else the smallest that holds them all, else int8, into
+// which some values are then rounded; or bf16 if one of the types has plain floats or columns move
+// in steps that would split groups.
+//
+// Rows are decoded one at a time: codes go into a buffer of a row, then into the order of the
+// matrix, and at last into the form's layout. Codes of 8 bits whose columns stay are decoded in
+// place. Columns move in steps of whole groups, so a group's scale moves with its codes; that is
+// why holds() refuses steps that would split one. Forms of two levels keep the file's scales as
+// the whole numbers they are, block by block; their d and dmin belong to 256 columns, so their
+// columns cannot move. Q4_K, whose nibbles only need another order, skips the buffer.
 #include "weights/block_matrix.h"
 
 #include <algorithm>

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Types are put together from a few loops over 32 or 256 codes: nibbles, two bits, one bit, signed
+// bytes. Each loop reads bytes that do not alias the codes it writes, with no branch inside, so
+// that compilers make vectors of it. The comment above a type is the order of its fields in a
+// block.
+//
+// For forms of two levels, types with signed scales become d · scale · code − dmin · minimum with
+// scales that are not negative:
+//   s · (c − offset) = |s| · c − |s| · offset                  if s ≥ 0
+//                    = |s| · (2 · offset − c) − |s| · offset   if s < 0
+// All factors are whole numbers, so nothing is lost.
 #include "weights/blocks.h"
 
 #include <algorithm>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Opening reads only the headers of files and checks all that needs no data: each tensor of the
+// index is in its shard, none is in two. Names of shards must be plain file names, or an index
+// could point to any file of the machine. The state of each file is kept, because weights are read
+// from the mappings long after opening: check_unchanged() finds a file that was replaced or
+// written to meanwhile. The fingerprint goes over tensors in the order of their names, so that how
+// they are spread over shards does not matter.
 #include "weights/checkpoint.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Tensors are held until a shard is full and then written as part-i; finish() renames the parts.
+// Between the two a directory has no file that a reader would take for a model. After an error
+// everything in it is removed, which is safe only since make_output() has refused a directory with
+// files.
 #include "weights/checkpoint_output.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// rows() gives the kernels a view that points into the file where its order, zero points and
+// distance between rows are theirs already; otherwise codes are gathered. Gathering unpacks to one
+// byte for each code, adds 128 − zero point where zero points differ from the middle, and packs
+// again: one way for all orders.
+//
+// Orders by lines (GPTQ, AWQ, transposed fp8) keep a column's codes of all rows together. There
+// the loop over rows is the inner one, so that the file is read forward and a word of it is used
+// while it is in the cache.
 #include "weights/coded_source.h"
 
 #include <algorithm>

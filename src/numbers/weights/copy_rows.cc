@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// plain_rows() deals with strides: it points into the file if the rows are contiguous there, else
+// it gathers them. Copies of the same dtype are then one memcpy; others go through float32, a row
+// at a time, so that the working memory stays small. A transposed tensor is gathered 128 rows at a
+// time: one row would take a single element of each cache line that it reads.
 #include "weights/copy_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// candidates() lists the tensors that a name may mean and choose() takes the first that the files
+// have. All else follows from that choice: a whole tensor is compared with extents of 1 left out;
+// a part becomes a slice with strides into the larger tensor, so halves, alternating rows and
+// transposed matrices of experts need no copy of it. The first candidate stands in when none is
+// found, so that a message names the tensor that was expected.
 #include "weights/named_tensors.h"
 
 #include <fmt/format.h>

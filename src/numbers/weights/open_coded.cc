@@ -1,4 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What no layout alone decides comes first: groups of equal size, what quantization_config
+// declares, zero points. Then the function of the layout gets each tensor with the shape that n
+// and k demand, and checks its scales.
+//
+// Scales are read when a matrix is opened, all of them: a scale that is not finite, or is 0 for
+// codes that are not, would make wrong weights without a sign of it. They are far fewer than the
+// codes. With the largest code a scale must give a finite number; then only codes of fp8, which
+// can be NaN, need a look when they are packed.
+//
+// Where a file can be read in two ways (GPTQ's zero points), it is refused with a message that
+// says what would decide: a wrong guess would load without an error.
 #include "weights/open_coded.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A plan first, then the work. The plan opens every listed matrix, so that a missing tensor or a
+// wrong shape is reported before any work and before the output directory exists; and it needs all
+// matrices to choose the group, since a config.json states one for all. A matrix that does not fit
+// the layout is copied as it is, and reported.
+//
+// The writer goes through the names of the output in order: so shards do not depend on how the
+// input was spread, and one matrix at a time is in memory besides the shard that is being filled.
 #include "weights/quantize_checkpoint.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Tensor by tensor in the order of names, as quantize_checkpoint.cc, for sources whose tensors
+// cannot be copied as bytes: what is not quantised is decoded to float32 and written in the dtype
+// that the caller names. The caller brings the list of tensors, config.json and other files with
+// it, because such a source has none of them in the form of a checkpoint.
 #include "weights/quantize_source.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One function for each layout, and one text for quantization_config beside it: both must say the
+// same, or a reader decodes with the wrong rule. Codes are written as they are: the orders of
+// CodedMatrix are those of the layouts, only seen as words or bytes. Modules that are not
+// quantised are listed by name, because a reader takes all others for quantised.
 #include "weights/quantized_tensors.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Names decide first (blocks, weight_packed, weight, qweight), then the dtypes of codes and
+// scales, at last shapes, where one name and dtype may mean several layouts: words of 4 or 8 bits,
+// GPTQ or AWQ. quantization_config is not asked, except for what tensors do not show: whether
+// GPTQ's zero points that all look like the middle are meant as it.
+//
+// A layout that is nearly right is returned with the names that were found, so that open_coded()
+// can say which tensor is missing or has the wrong shape.
 #include "weights/stored_layout.h"
 
 #include <algorithm>

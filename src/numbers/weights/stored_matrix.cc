@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A matrix comes from one of three: floats in a slice, codes of a module, or a source that makes
+// rows itself. pack() takes the cheapest way that there is: codes are copied if they have the
+// format, in the same groups or in larger ones; floats of the wanted dtype are interleaved;
+// everything else is decoded to float32 and packed or quantised, a few panels at a time so that
+// the rows stay in the cache.
+//
+// Every way ends with values known to be finite. For codes it is enough to look at the scales,
+// which are few, except for fp8, whose codes themselves may be NaN.
 #include "weights/stored_matrix.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A rule and a name are lists of path parts, and a rule matches where its parts stand in the name,
+// one after another: comparing parts and not text keeps "mlp" from matching inside "shared_mlp".
+// The numbers that "*" has met are put into the published path in order; the one that is left
+// over, if the tensor is that of all experts, is the expert.
 #include "weights/tensor_names.h"
 
 #include <algorithm>

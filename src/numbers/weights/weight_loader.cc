@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Calls open and check their tensor and only queue the loading; run() does it in parallel, in the
+// order of the calls (load_queue.h); only floats() loads at once. A job's bytes say where it lies
+// in the files, and need not be exact: they serve read-ahead and balance.
+//
+// The unit of a packing job is the set of panels that share scales or cache lines
+// (panels_together()). A rank that wants only some panels of such a set packs the whole set aside
+// and copies its own: only then do they get the bits that they have in the whole matrix.
 #include "weights/weight_loader.h"
 
 #include <algorithm>

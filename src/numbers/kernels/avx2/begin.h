@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opens a region that is compiled for AVX2, FMA and F16C; avx2_end.h closes it. The namespace keeps
+// Opens a region that is compiled for AVX2, FMA and F16C; avx2/end.h closes it. The namespace keeps
 // its functions apart from those of other instruction sets. No include guard: one region per file.
 
 #include <immintrin.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sixteen float32 lanes as two AVX2 registers. Included inside a region (avx2/begin.h). Same
-// names as avx512/simd.h, so that the *_body.h files serve both.
+// names as avx512/simd.h, so that the files of body/ serve both.
 #pragma once
 
 struct F32x16 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opens a region that is compiled for AVX-512 F, BW, DQ, VL, BF16, VNNI and VBMI; avx512_end.h
+// Opens a region that is compiled for AVX-512 F, BW, DQ, VL, BF16, VNNI and VBMI; avx512/end.h
 // closes it. The namespace keeps its functions apart from those of other instruction sets. No
 // include guard: one region per file.
 

@@ -10,7 +10,7 @@
 //
 #include "kernels/body/matmul.h"
 
-// In avx512_matmul_zen4.cc: both tunings in one file would be the longest compilation by far.
+// In avx512/matmul_zen4.cc: both tunings in one file would be the longest compilation by far.
 void matmul_for_zen4(const MatmulArgs& args);
 void gated_matmul_for_zen4(const GatedMatmulArgs& args);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sixteen float32 lanes as one AVX-512 register. Included inside a region (avx512/begin.h).
-// Same names as avx2/simd.h, so that the *_body.h files serve both.
+// Same names as avx2/simd.h, so that the files of body/ serve both.
 #pragma once
 
 using F32x16 = __m512;

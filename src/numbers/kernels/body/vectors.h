@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations that all kernels use, in addition to those of simd_*.h: exp, tails, dot products.
-// Included inside a region (avx2/begin.h, avx512_begin.h).
+// Operations that all kernels use, in addition to those of simd.h: exp, tails, dot products.
+// Included inside a region (avx2/begin.h, avx512/begin.h).
 //
 // A tail of fewer than 16 elements is copied to a zero-filled buffer and computed by the same
 // vector code, so an element's value does not depend on its place in the vector.
