@@ -3,7 +3,7 @@
 // Finds the moves that pay: starts from a placement and repeats the change that gains most per copy
 // on the weighted samples, until no change gains its price.
 //
-// Two kinds of change, as in balance/repair/cut_search.h, but for many loads at once:
+// Two kinds of change, as in plan/repair/cut_search.h, but for many loads at once:
 //
 //   retarget  a slot that is free, or whose expert has other replicas, gets another expert: 1 copy
 //   exchange  two slots exchange their experts: 2 copies

@@ -79,8 +79,8 @@ struct PolicyOptions {
   // Planning time of one turn, in milliseconds; four times as much if there is evidence. 0:
   // default_turn_ms(). The layers whose imbalance has grown most come first, and in a layer the
   // moves that gain most; what is not reached goes on in the next turn. At least one move is
-  // searched. The time is estimated from the steps that are made (balance/resplit_work.h), not read
-  // from a clock, so that equal input gives equal plans.
+  // searched. The time is estimated from the steps that are made (placement/resplit_work.h), not
+  // read from a clock, so that equal input gives equal plans.
   double turn_ms = 0.0;
   double tolerance = 0.003;                         // imbalance ratio that needs no moves, ≥ 0
   int max_moves = std::numeric_limits<int>::max();  // of one layer's update, ≥ 1

@@ -2,8 +2,7 @@
 //
 // One layer's re-split, ns, on lognormal loads that drift from the load the placement was made for.
 //   ring   replicated experts placed consecutively around the ranks, the others by LPT: exact in
-//   one
-//          pass where S − E = R, augmenting paths where more laps are used
+//          one pass where S − E = R, augmenting paths where more laps are used
 //   trt    TRT's placement, which connects ranks at random
 // Counters: the imbalance left, in percent of the mean, and the layers with any.
 #include "wideep/balancer.h"

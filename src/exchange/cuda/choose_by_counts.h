@@ -90,7 +90,7 @@ struct ChooseByCounts {
 
   template <typename Lane>
   WIDEEP_DEVICE double share_of(Lane& lane, ShareSolver<Lane>& solver, int replica) const {
-    constexpr double kLeastLoad = 0x1p-1022;  // as balance/resplit.cc
+    constexpr double kLeastLoad = 0x1p-1022;  // as placement/resplit.cc
     const int link = lane.load(replicas.links + replica);
     const double load = link < 0 ? 0.0 : solver.load_of(link);
     if (load < kLeastLoad) return lane.load(replicas.constant_shares + replica);

@@ -106,7 +106,7 @@ class ShareSolver {
   WIDEEP_DEVICE double amount(int link) { return lane_.load(amount_ + link); }
 
  private:
-  static constexpr double kTolerance = 1e-12;  // as balance/resplit.cc
+  static constexpr double kTolerance = 1e-12;  // as placement/resplit.cc
   // Kinds of steps, as balance::ReplicaGraph::Step.
   static constexpr int32_t kGive = 1;
   static constexpr int32_t kDone = 2;

@@ -26,8 +26,7 @@
 //    has accepted and holds, and all ranks, which have left their epoch and begin anew with its
 //    requests.
 //  - The front gets SIGINT and SIGTERM as events, and so does one that goes on where it has died.
-//  It
-//    says how long running requests may take, and when none is left. Until then ranks and fronts
+//    It says how long running requests may take, and when none is left. Until then ranks and fronts
 //    that die are replaced, and epochs begin, as at any other time. If a second signal comes,
 //    everything ends at once.
 //  - The keeper dies: the kernel kills the ranks and the front, and other nodes kill theirs.

@@ -11,8 +11,7 @@
 //
 // Shown for every reachable state:
 //   - ranks that compute are members of the same epoch, and of the present one, or on a node that
-//   is
-//     cut off;
+//     is cut off;
 //   - the memory that the members of a node share is cleared only while no rank there computes;
 //   - members take the same decision after the same iteration: go on, or leave;
 //   - from everywhere, if nothing more happens to them, all wanted ranks compute together; also

@@ -3,8 +3,8 @@
 // The other nodes of a service, for its keeper on node 0: takes their connections, checks that they
 // have the same settings, and passes on what they say.
 //
-//   node: handshake ──▶  ◀── kGreeted  ──▶ kNumbers  ◀── kWelcome  ──▶ kSettings, ... loads ...,
-//   kUp
+//   node: handshake ──▶  ◀── kGreeted  ──▶ kNumbers  ◀── kWelcome  ──▶ kSettings
+//         ... loads ...  ──▶ kUp
 //
 // A node that has been silent for kNodePatience is gone, as one whose connection has ended: it may
 // come back with a new connection. A node that is cut off notices that by the same rule, and ends

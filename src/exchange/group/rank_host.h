@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The ranks of one node as processes: forks them, watches them, passes on what they say, and does
-// what a keeper decides (group/keeper.h, transport/node_keeper.h).
+// what a keeper decides (group/keeper.h, group/node_client.h).
 //
 // Thread safety: one thread, the only one of the process.
 #pragma once

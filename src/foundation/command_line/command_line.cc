@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each method passes one call to CLI11, which only this translation unit sees: its headers take
-// long to compile. Templates are instantiated here for the types that options have. CLI11 throws;
-// parse() turns that into a Status, and mends messages that would mislead.
+// Each method passes one call to CLI11, whose headers take long to compile and are included nowhere
+// else. Templates are instantiated here for the types that options have. CLI11 throws; parse()
+// turns that into a Status, and mends messages that would mislead.
 #include "command_line/command_line.h"
 
 #include <fmt/format.h>

@@ -89,8 +89,8 @@ class DocumentMarks : public YAML::EventHandler {
 };
 
 // YAML::Load ignores all text after the first document. YAML::LoadAll never returns for text such
-// as
-// "]", in which the parser finds empty documents without end. So this looks for a second one only.
+// as "]", in which the parser finds empty documents without end. So this looks for a second one
+// only.
 Status check_single_document(const std::string& text, const std::string& name) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
