@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Marks of the busy processor time divide an iteration into layers and a tail. What lies between
+// two marks and is not the experts' is the layer's other time. So the experts', other and tail
+// times add up to all that the rank was busy with, except for the reporting itself.
+//
+// A layer of the model is reported at once. A prediction layer may be passed several times in an
+// iteration: its passes are added up (hold) and reported when another layer comes, or at the end,
+// because a reader expects one record for each layer.
 #include "engine/iteration_recorder.h"
 
 #include <algorithm>

@@ -22,8 +22,8 @@ namespace wideep::engine {
 class IterationRecorder : public model::MoeObserver {
  public:
   // online: null without online balancing. dispatch_ranks: the ranks of the stage that dispatch
-  // rows to each other. first_prediction_layer: the number of the
-  // model's other layers. All references outlive the recorder.
+  // rows to each other. first_prediction_layer: the number of the model's other layers. All
+  // references outlive the recorder.
   IterationRecorder(const model::Model& model, model::Compute compute, transport::Endpoint& stage,
                     ep::TokenRange dispatch_ranks, int first_prediction_layer, OnlineLayers* online,
                     Reporter& reporter)

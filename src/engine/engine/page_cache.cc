@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A page is free, in use, or kept: known and without users, in a list by the time of its release.
+// The index maps a content (the prefix before, the role, the tokens) to a page. Prefixes are
+// numbers that are never used again, so a page whose predecessor was evicted cannot be found by
+// mistake, and evict() need not walk through what follows it.
 #include "engine/page_cache.h"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Where a set of buffers lies in a rank's segment, with m micro-batches in flight:
+//
+//   offset │ m × [header, rows]        written by the stage before
+//          │ m × [count, words]        written by the last stage
+//
+// A number of a micro-batch chooses the set, number % m, and is the value of the flag. A rank
+// writes into its peer's memory and then raises the flag: no copy at the receiver, and no answer
+// that says "read", since the tokens of an earlier micro-batch say it already (pipeline.h).
 #include "engine/pipeline.h"
 
 #include <algorithm>

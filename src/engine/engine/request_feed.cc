@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// poll() reads what there is and takes it apart; wait() and wait_for() sleep between polls. Sleeps
+// are short: a stop of the group, a failure and the bridge have no descriptor that would end them.
+//
+// Commands are counted from the last kMembers mark of the log (mark_), the rank's own from its
+// epoch (epoch_). While the two differ, the rank is behind or ahead of the log, and seen() says 0
+// instead of a number that others would take for a place in their epoch.
 #include "engine/request_feed.h"
 
 #include <fcntl.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Greedy sampling is one argmax. Otherwise the tokens are sorted as far as top_k asks, weighed, cut
+// by min_p and top_p, and one is drawn by the inverse of the cumulative distribution. Sums are
+// doubles in the order of the sorted tokens, with ties by id, so that equal logits give an equal
+// token everywhere. Weights are relative to the largest logit, so that exp() cannot overflow.
 #include "engine/sampler.h"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A sequence has pages in a row, of which the first num_computed / kPageTokens are full, and a
+// prefix that names their contents. reuse() appends known pages, grow() new ones, and both move the
+// prefix on; release() undoes everything.
+//
+// Pages enter the index when their tokens are scheduled, before they are computed. So a request of
+// the same iteration can share them already; a step that is given up takes them out again
+// (new_pages_). Drafts enter only when they are accepted: a page with a wrong token must not be
+// found.
 #include "engine/sequence_pages.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A step's rows are looked at one after the other, as long as the token that is sampled is the
+// draft that stands there. The first other token is the right one all the same: it was sampled from
+// logits after a right text. What the rows depend on, thoughts and the place in the grammar, is
+// followed in copies, because a row after a wrong draft must leave no trace in the sequence.
 #include "engine/verifier.h"
 
 #include <algorithm>

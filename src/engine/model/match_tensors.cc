@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Order: decide on the head → list what loading will read → sort what is left over. Each unused
+// tensor gets the first reason that fits: harmless, a tied head, a prediction layer that does not
+// run, a copy, another part of the model, excluded by config.json, a part of a matrix, unknown.
+//
+// Errors come before notes, and the layout last: only when several needed tensors are missing and
+// others are unknown, is it another layout; either alone is a broken or a richer file.
 #include "model/match_tensors.h"
 
 #include <fmt/format.h>

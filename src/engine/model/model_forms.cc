@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Matrices with the same input share a form (loader.common_form), because rows are cast to operands
+// once for all of them; layers may differ from each other. Experts have one form for the whole
+// model, so the shape is found from all of them.
 #include "model/model_forms.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,11 @@
 //
 // Multi-token prediction (DeepSeek-V3, arXiv:2412.19437, section 2.2): Model::predict(), a pass of
 // one prediction layer. Which passes follow each other is up to engine/speculation/mtp_drafter.h.
+//
+// The layer itself is forward_layer(), like any other; only its input and its end are here. A draft
+// is the likeliest token, so ranks that share the head exchange a maximum for each row instead of
+// logits. Ranks with batches of their own must first bring their rows together; how many each has
+// was agreed on before, so that none has to ask.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loading of everything but the routed experts (tensor_list.h).
+//
+// The functions ask for tensors in the order of the layers; reading happens in loader.run() at the
+// end, with all threads, so that requests of all layers can be read side by side.
 #include <fmt/format.h>
 
 #include "base/numa.h"

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Sizes are checked one by one, unset ones filled in, and then the products checked: rest() rounds
+// down where a product does not divide tp, and leaves it to the check to say so, with all sizes in
+// the message.
+//
+// A group is found by comparing coordinates with those along its axis set to 0. That goes over all
+// ranks, but has no second formula that would have to agree with coordinates().
 #include "parallel/mapping.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// take_*() read one map each and record errors in the document, so that one message names the first
+// wrong key; check_consistent() comes after them and after the unset sizes are filled in, and
+// compares settings with each other. Every map ends with refuse_unknown_keys().
+//
+// A key of TensorRT-LLM that has no counterpart here is read, checked and noted, so that its files
+// can be used as they are. A combination without effect is an error: whoever wrote it expects
+// something.
 #include "parallel/parallel_config.h"
 
 #include <fmt/format.h>

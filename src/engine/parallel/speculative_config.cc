@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The type is read first, then each type's keys by a function of its own. Keys of another type are
+// refused, not ignored, because a value that is set and has no effect is a mistake in the file.
+// AUTO becomes what TensorRT-LLM would choose, so that nothing after this knows that type.
 #include "parallel/speculative_config.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Facts of the machine are judged one by one, each by a function that returns advice or nothing.
+//
+// For a model that does not fit, remedies are not estimated but tried: each changes the options,
+// and plan_run() says whether the result fits. The mildest single one that suffices is named; else
+// all of them together, if they do. So the advice and the run that follows it cannot disagree.
 #include "run/advice.h"
 
 #include <fmt/format.h>

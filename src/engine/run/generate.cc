@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// prepare() reads everything that can be wrong and plans; start() loads and forks; next() hands
+// events through, and takes from each what the report needs (a take() for each kind of event).
+//
+// The cache is as large as the prompts need, since all of them are known: the largest requests of a
+// rank, as many as run at once. Errors of inputs go through Run::prepare(), because ranks that a
+// launcher has started must all learn of them.
 #include "run/generate.h"
 
 #include <fmt/format.h>

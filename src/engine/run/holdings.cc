@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A rank writes its holdings into its own segment, forwards them to other nodes, and after a
+// barrier all read all. The second barrier keeps anyone from reusing the memory too early.
+//
+// Slots per rank differ between members, since some come from a group of another size; so the
+// number is in the header. The placement follows from equal inputs by a deterministic function on
+// each rank.
 #include "run/holdings.h"
 
 #include <algorithm>

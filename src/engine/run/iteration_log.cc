@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Lines are written with one write(2) each and no buffer, so that the file always ends with a whole
+// line and a reader can follow it. If a write fails half way, the file is cut back to the last
+// whole line.
+//
+// Where another process goes on with the log, its descriptor may be of a file that was renamed
+// meanwhile: it opens the path again.
 #include "run/iteration_log.h"
 
 #include <fcntl.h>

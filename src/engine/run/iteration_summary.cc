@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The assembler keeps a row of records for each open iteration, by epoch and number. When the
+// members change, what earlier epochs have begun and not ended is dropped, once all members are in
+// the new one.
+//
+// A summary goes over the MoE layers of all stages. What a rank received is the column of what the
+// others say they sent, so no rank has to count it. The critical path adds the slowest rank of each
+// part, because ranks wait for each other between the parts.
 #include "run/iteration_summary.h"
 
 #include <algorithm>

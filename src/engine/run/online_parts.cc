@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// plan_online() splits the placement into the stages' layers and plans each stage by itself; checks
+// that concern all layers come first, so that their messages have the model's numbers.
+//
+// read_totals() adds up counters that other processes write without a lock. When a new group
+// begins, they clear the boards one after the other; a number that is odd meanwhile
+// (board->group()) tells a reader to try again, as in a sequence lock.
 #include "run/online_parts.h"
 
 #include <fmt/format.h>

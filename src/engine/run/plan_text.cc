@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One function for each line, or for a line that is there only if its feature is on; plan_text()
+// puts them in order. Lines state what follows for answers ("the same bits", "changes answers"),
+// because that is what someone who reads them has to know of a setting.
 #include "run/plan_text.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Counts of experts reach several readers: the iteration record, statistics files, the routing log,
+// requests that return their experts, load reports. Each has its own sum here, made only if someone
+// wants it.
+//
+// Every send may wake the receiving process. So events of an iteration are buffered
+// (send_with_next) and go out with its record; with report_when_idle() even these wait, so that a
+// measured iteration sends nothing.
 #include "run/rank_reporter.h"
 
 #include <algorithm>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// All commands go through write() under one mutex, to every rank: equal order on all ranks is what
+// their schedules rely on. submit() adds the tokens that a request may take to its owner, and picks
+// the owner with the fewest.
+//
+// Where ranks may die, a request is kept with its answered tokens. Moving it is then submitting it
+// again: the new owner computes these tokens like a prompt and goes on. A request that was there at
+// several ranks' own deaths is given up, since it may be their cause.
 #include "run/request_writer.h"
 
 #include <unistd.h>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// prepare(): inputs → plan → with several processes, the least cache of all → settings compared →
+// shared memory. After each step that can fail the ranks exchange their status, because a rank that
+// returned alone would leave the others waiting.
+//
+// The plan is computed twice where nodes have different free memory: first each for itself, then
+// all with the least numbers. load() ends its threads before it returns, since the parent forks
+// next.
 #include "run/run.h"
 
 #include <algorithm>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The order is that of costs and of dependence: options → kernels → config → placement → tokenizer
+// → names and shapes of tensors → forms. Nothing here reads weights; that the files fit the config
+// is known when it ends.
+//
+// Fingerprints are of contents, not of paths or times, as nodes may have the files elsewhere. Of
+// weights a sample of each tensor is hashed: reading them all would take as long as loading.
 #include "run/run_inputs.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Three kinds of keys: those that are read, those that change no text, and the rest, which are
+// named unless they have the value with which they do nothing. The tables list the second kind and
+// these values, so that a key that is new in transformers is named and not passed over.
 #include "run/sampling_defaults.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Both readers pass on what is certain and keep their place between calls. JSON is passed on byte
+// by byte as the walker agrees; after the first byte that it does not, the rest goes raw up to the
+// mark that ends the call. A Python value is collected to its end, because only then is known
+// whether it is a literal, or text to be quoted.
 #include "answer/arguments.h"
 
 #include <algorithm>

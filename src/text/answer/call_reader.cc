@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A state machine over four places: content, the head of a call, its arguments, what may follow it.
+// A step takes certain text or changes the place; when it does neither, more text is needed.
+//
+// Heads and tails are read from their beginning each time, by a Cursor that says "no", "yes" or
+// "more". That is simpler than a state for every syntax, and long heads are read again only when
+// they have grown by half, so that the work stays linear. What turns out to be no call loses only
+// its marker to content: a real call may begin right behind it.
 #include "answer/call_reader.h"
 
 #include <algorithm>

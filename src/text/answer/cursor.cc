@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each step first asks whether the one before was decided. A step that fails for lack of text asks
+// for more, unless no text follows: then it fails. A number is read as the element of a list, since
+// nothing in it says where it ends.
 #include "answer/cursor.h"
 
 #include <algorithm>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Special tokens move between places; text between them is a header or a message. A header is kept
+// as written until <|message|> decides what it is: a call of a known tool, reasoning, or content.
+//
+// The hard part is text without its <|start|>: it may be a header that goes on, or an answer of a
+// model that does not keep to the format. It is held only as long as it can still be a header
+// (may_be_header).
 #include "answer/harmony_answer.h"
 
 #include <algorithm>

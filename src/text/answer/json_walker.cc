@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A state machine without look-ahead and without a tree: memory is a byte for each open bracket.
+// Only numbers end with the byte behind them, which is then pushed again; so a bare number has no
+// end here, and is_json() wraps it in a list.
 #include "answer/json_walker.h"
 
 #include "formats/json_parse.h"

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A recursive descent that writes JSON while it reads, of bounded depth. Numbers are those of JSON
+// with an optional plus, checked by is_json(): whatever else Python takes (underscores, complex
+// numbers, names) is no literal here, and the caller quotes it as text.
 #include "answer/python_literal.h"
 
 #include <charconv>

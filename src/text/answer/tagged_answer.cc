@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Places in order: the beginning, reasoning, what follows its end, content. Text that may be part
+// of a tag waits in pending_.
+//
+// A call in reasoning is part of it, unless the reasoning never ends; then the model has called
+// without closing its thoughts. Which of the two is known only at the end of one of them, so the
+// call is held until then, and the text behind it is searched for the end once, from where the last
+// search stopped.
 #include "answer/tagged_answer.h"
 
 #include <algorithm>

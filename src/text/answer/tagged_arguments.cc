@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Between values the next tag decides; a value's end is ValueEnd's to find. A text is passed on as
+// far as it is certain; other types wait for their end, because quotes depend on the whole value. A
+// value whose end is unclear is looked at again only when it has grown by half.
 #include "answer/tagged_arguments.h"
 
 #include "formats/json_text.h"

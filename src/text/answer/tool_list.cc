@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An argument's types are read off its schema as far as they are plain: type, enum, const, unions
+// and references to definitions. Anything else is "any type", which only means that a value that
+// can be read as JSON becomes JSON.
+//
+// Schemas come with requests, so the work is bounded: references are followed to a depth, and what
+// a definition allows is kept for each depth.
 #include "answer/tool_list.h"
 
 #include <map>

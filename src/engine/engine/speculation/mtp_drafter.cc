@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Both ways build batches from runs: a run is the rows of one sequence in the step, with what is
+// known of its text after sampling. Number and order of rows must be those that ranks have agreed
+// on before they knew how many drafts are right, so passes are filled up with spare rows, on pages
+// that nobody reads; a row less on one rank would leave another waiting in a collective.
+//
+//   chain    pass 1: the rows of the step; pass k: one row for each sequence, from the pass before
+//   layers   layer k: the rows of the step, and before them those that had only a draft last time
+//            (Past::unsure). Their inputs are outputs of layer k − 1, of which one was kept.
 #include "engine/speculation/mtp_drafter.h"
 
 #include <algorithm>

@@ -8,9 +8,8 @@
 //            KV cache, for prompts too. Each later pass has a row for each sequence: the last draft
 //            and the layer's own output.
 //   layers   a layer for each draft (its "vanilla"). Layer k has the rows of the step, each with
-//   the
-//            outputs of layer k − 1 and the token k places on. Where that token was only a draft,
-//            the row is computed again in the next step.
+//            the output of layer k − 1 and the token k places on. Where that token was only a
+//            draft, the row is computed again in the next step.
 //
 // The keys and values of a row lie in the slot of its position. Those of rows that turn out to
 // follow a wrong draft are overwritten when the right token comes there, before they are read. A

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Patterns and matches are records in two arrays, found through hash tables whose chains run
+// through the records. Lists by number instead of pointers and nodes make a record's size known, so
+// that max_bytes can be held exactly.
+//
+// A common pattern may have very many matches. Therefore a match is looked up by a hash of its
+// pattern and its tokens, not along the pattern's list; and the short matches, which a longer one
+// removes, are in a list of their own, so that the full ones are never walked through.
 #include "engine/speculation/ngram_pool.h"
 
 #include <algorithm>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// draft() asks the drafter for each sequence, while the next ones' places in its tables are loaded
+// already (expect), and then, with adaptive lengths, cuts all drafts of the step together: what a
+// token costs depends on how many the others have.
+//
+// Nothing is cut by a guess: before the first measured step nothing is verified. Afterwards a loop
+// threatens: no drafts, hence no measurements with drafts, hence no drafts. probes() breaks it.
 #include "engine/speculation/speculation.h"
 
 #include <algorithm>

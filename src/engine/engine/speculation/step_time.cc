@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The number of distinct experts is computed for powers of two only and interpolated between them:
+// by repeated squaring of (1 − p_e) all points cost one pass over the experts.
+//
+// The fit forgets only in the direction of what was just observed. Usual forgetting would lose what
+// larger steps cost while only small ones run, and the next guess for them would be wild. The first
+// observation scales the prior: shares of a step's time are known from the sizes of weights, the
+// speed of the machine is not.
 #include "engine/speculation/step_time.h"
 
 #include <algorithm>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// append() is the textbook's step: a new state, edges to it from all ends of the text that do not
+// have one, and a clone where an edge leads to a state with longer strings. With several texts the
+// edge may be there already; exact_end() then finds or clones its state.
+//
+// Edges lie in one array and are found by (state, token) in one open hash table. A table for each
+// state would cost memory where there is one edge, and a list alone would be slow where there are
+// as many as tokens, at the root. The edges of a state are linked too, because a clone copies them.
 #include "engine/speculation/suffix_automaton.h"
 
 #include <algorithm>

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each running text has an automaton of its own, and a place in those of earlier texts. The longer
+// match of the two drafts; the own text wins ties.
+//
+// An automaton cannot forget a text. So earlier texts are in two of them, an old and a young one,
+// and the memory is kept by dropping the old one as a whole. A place in the young one stays valid
+// when that becomes the old one (generation_); older places begin at the root.
+//
+// Indexing is bounded per step, so that a long prompt delays no other request's tokens; until it is
+// done, the request has no drafts.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// find_family() is a look-up; most of the code names the reason when it fails: a model that is
+// known not to be computed, the class that wideep would compute for this model_type, a dense model,
+// or the nearest spelling. In this order, since the first one that holds is the most exact.
 #include "model/config/architecture.h"
 
 #include <fmt/format.h>

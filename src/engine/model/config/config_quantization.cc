@@ -4,6 +4,10 @@
 // themselves decide how each matrix is read (weights/stored_matrix.h), so that lists of modules
 // that are not quantised need not be read. Here methods are refused whose tensors could be taken
 // for something else.
+//
+// Each method has a reader, which returns the format of most matrices and what the file declares of
+// the layout; the tensors are checked against that later. Keys that no reader has asked for are
+// left to QuantizationKeys.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The order of a description: family → tokens and sizes → quantization → the family's own keys →
+// checks of what several keys say → keys that nobody has asked for. A reader records its error and
+// goes on; after each part read_document() returns the first one. So a part may use what the parts
+// before it have read without checking it again, and one wrong key yields one message, not ten.
 #include "model/config/config.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,10 @@
 //
 // Reads the rotary parameters as transformers does: from rope_theta and rope_scaling (published
 // checkpoints), or from rope_parameters, which contains both (transformers 5).
+//
+// Both spellings may be there if they say the same. Keys beside the ones of the scaling are
+// refused: a parameter that is overlooked changes every rotation a little, and the answers are only
+// slightly wrong.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A table of the nulls that are known to be harmless, for some keys only in certain families.
+// Others are errors, since whether transformers takes a null for its default depends on the class,
+// and a wrong guess would compute another model.
 #include "model/config/null_keys.h"
 
 #include <algorithm>

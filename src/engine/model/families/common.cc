@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Readers of keys that several families share.
+//
+// An absent key means what transformers' class of that family assumes, so defaults are arguments,
+// and 0 stands for a key that must be there. After an error readers return something in range;
+// checks that compare two keys come after readable(), so that they never complain about such a
+// value.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Readers of DeepSeek's keys, which GLM and Kimi have taken over.
+//
+// They differ from each other in defaults only (DeepseekDefaults). check_groups() holds here what
+// the router relies on: groups of equal size, from which enough experts can be chosen.
 #include <fmt/format.h>
 
 #include <algorithm>

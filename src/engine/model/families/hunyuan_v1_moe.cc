@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tencent Hunyuan-A13B: queries and keys are normalised after the rotation.
+//
+// Its files may give a list with a number for each layer. Lists of equal numbers are read as the
+// one number: layers of different sizes would need experts of different shapes.
 #include <fmt/format.h>
 
 #include <algorithm>

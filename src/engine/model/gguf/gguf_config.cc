@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// read_common() writes the keys that most architectures have, then the function of the architecture
+// adds, renames and removes some. Adding one is such a function and a line of kArchitectures.
+//
+// What metadata and tensors both say is taken from the tensors (which layers are dense, biases,
+// tied embeddings), because converters of different ages write different metadata. Each key
+// remembers where it comes from, so that an error of the reader of config.json can name the key of
+// the file.
 #include "model/gguf/gguf_config.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every look-up goes through find(), which notes the key: what nobody has asked for at the end is
+// named to the user. Values keep their types and wrong ones are passed on, because the reader of
+// config.json refuses them with one message for both kinds of files; only integers are cut, so that
+// arithmetic on them here cannot overflow.
 #include "model/gguf/gguf_keys.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A canonical name is first located: one tensor of that meaning, or the tensors that it is a part
+// of (Located::Kind). For matrices that gives a list of stored rows and an order of columns, which
+// BlockMatrix reads as asked, without a copy of the tensor. Vectors are small: where values differ,
+// they are converted once and kept.
+//
+// match() opens every tensor that loading will ask for, so that a wrong shape is found in the
+// parent process. What is left over then decides: a bias or scale that nobody reads is an error,
+// since the model would compute something else; the rest is named.
 #include "model/gguf/gguf_tensors.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Matrices are grouped by stored type and packed form, so that a file with thousands of tensors
+// gives a few lines. The loss is measured, by packing some rows and unpacking them, and not looked
+// up in a table: it depends on the weights and on the group.
 #include "model/gguf/packing_notes.h"
 
 #include <fmt/format.h>

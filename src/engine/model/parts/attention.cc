@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A batch is cut three ways: into runs for the kernel, whose tokens have one role; into sequences,
+// whose states go token after token; and into pieces for writing the cache. Tasks are cut from runs
+// by tokens and heads, the longest first.
+//
+// A run says only where its tokens are; pages and arguments are gathered when a task runs, on its
+// thread. So a step makes one list of tasks for all layers.
 #include "model/parts/attention.h"
 
 #include <algorithm>

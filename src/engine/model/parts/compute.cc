@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Threads divide products by panels of the weights: each panel is read by one thread only, which is
+// what counts with few rows, and its results are whole sums. With fewer panels than threads they
+// divide the rows instead. Either way an element is the same chain of additions, so bits do not
+// depend on the choice.
 #include "model/parts/compute.h"
 
 #include <algorithm>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Whether rows are decoded, cast, encoded or summed follows from the formats; each step that is not
+// needed costs nothing, because pointers to the received rows or to the final places are handed on
+// instead. Steps that are needed are done together for a few rows, while these are in a core's
+// caches.
+//
+// A row is decoded once for all experts of this rank that take it (messages_), but has a result for
+// each of them; results of a token lie side by side (entry), as the sum needs them.
 #include "model/parts/expert_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A slot is a pointer to a record. Moving an expert is an exchange of pointers, so records of other
+// owners get into slots, and own ones become free; take_in() brings all back into own memory before
+// others' memory may vanish.
+//
+// rearrange() after a change of members copies nothing that is here already: first experts that
+// keep their slot, then those that change it, then the missing ones into spare records. Slots that
+// are being filled count as unused until it has succeeded, so that a failed fill leaves nothing
+// false behind.
 #include "model/parts/expert_slots.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Everything up to the recurrence is done for all tokens at once; the recurrence itself runs along
+// each sequence, in parallel over sequences and value heads, the convolution over sequences and
+// channels. Each head's state is a matrix of its own, so no two tasks touch the same memory.
+//
+// With drafts the sequence is cut at each (for_each_saved), and the state between is copied out, as
+// the convolution's and as the heads' part of it.
 #include "model/parts/gated_delta_net.h"
 
 #include <fmt/format.h>

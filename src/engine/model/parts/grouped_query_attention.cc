@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Order: q, k and v in one product call → norms, clamps and rotation in place, and keys and values
+// into the cache → tasks of attention over pages → output projection. Nothing attends before all of
+// the batch is in the cache, hence the barrier of threads, and of ranks, in between.
+//
+// The families' options are ifs around calls of kernels. A class for each would repeat the order,
+// in which they differ only in whether norms come before or after the rotation.
 #include "model/parts/grouped_query_attention.h"
 
 #include <fmt/format.h>

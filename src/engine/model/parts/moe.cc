@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// run_chunks() orders the steps of the chunks so that a rank has something to compute while it
+// waits: rows of the next chunk are sent, or the shared expert runs, before it waits for rows;
+// results are collected as late as their buffers allow. Progress counts how many chunks have begun,
+// were sent and were reduced; each step is in order of the chunks, on all ranks alike.
+//
+// No step may wait for something that another rank sends only after it has heard from this one. So
+// counts are announced even where this rank does not go on yet (send_chunk).
 #include "model/parts/moe.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each method is a score for the choice and a weight, which often differ: a bias corrects the
+// choice but not the weight. Formulas are at the functions. Scores stay float32 and sums go over
+// experts in order, as in the models' own code; partial_sort with the id as the second key makes
+// equal scores equal choices.
 #include "model/parts/router.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A task is some channels of one sequence: it multiplies by b, convolves, and multiplies by c while
+// its columns are in the core's caches, from one matrix of three parts that the projection has
+// written. Tasks share nothing, since the convolution is depthwise.
 #include "model/parts/short_convolution.h"
 
 #include <fmt/format.h>

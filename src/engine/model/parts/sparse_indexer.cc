@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Scores need memory for each token and each position before it, far more than the choice. So
+// tokens are taken in blocks, as many at once as the scores have a fixed amount of room for, and
+// each block is scored and then chosen from. A block's tokens share the reading of a page of keys.
+//
+// Queries are rotated in place and kept with their weights until all keys of the batch are in the
+// cache, since tokens choose among positions of the same batch too.
 #include "model/parts/sparse_indexer.h"
 
 #include <algorithm>

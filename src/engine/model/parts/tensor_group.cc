@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Layouts are offsets: each use of a group takes the buffers that it needs, and the others have
+// size 0. What a rank has written is described as rows or columns (transport::Written), which only
+// matters between nodes; on one node the buffers are the same memory, and meet() is a flag for each
+// rank and a wait for all.
 #include "model/parts/tensor_group.h"
 
 #include <algorithm>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rows are encoded once for a layer, before slots are chosen, so that chunks and replicas send the
+// same bytes. Input rows are pointers, because only some of a rank's tokens may be wanted; where
+// the experts take what h holds, nothing is copied.
+//
+// Coming back, slices are columns and experts are rows: the sum is made for each slice in the order
+// of the top k, and so its bits do not depend on where experts lie.
 #include "model/parts/token_rows.h"
 
 #include "model/parts/tensor_group.h"
