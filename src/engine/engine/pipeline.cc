@@ -5,9 +5,9 @@
 //   offset │ m × [header, rows]        written by the stage before
 //          │ m × [count, words]        written by the last stage
 //
-// A number of a micro-batch chooses the set, number % m, and is the value of the flag. A rank
-// writes into its peer's memory and then raises the flag: no copy at the receiver, and no answer
-// that says "read", since the tokens of an earlier micro-batch say it already (pipeline.h).
+// Micro-batch n uses set n % m, and its flag has the value n + 1. A rank writes into its peer's
+// memory and then raises the flag: no copy at the receiver, and no answer that says "read", since
+// the tokens of an earlier micro-batch say it already (pipeline.h).
 #include "engine/pipeline.h"
 
 #include <algorithm>

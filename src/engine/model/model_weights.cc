@@ -2,8 +2,8 @@
 //
 // Loading of everything but the routed experts (tensor_list.h).
 //
-// The functions ask for tensors in the order of the layers; reading happens in loader.run() at the
-// end, with all threads, so that requests of all layers can be read side by side.
+// Matrices are only asked for, in the order of the layers; loader.run() at the end reads and packs
+// all of them, with all threads. So no layer waits for the one before.
 #include <fmt/format.h>
 
 #include "base/numa.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Pairs of a stored dtype and the format that it is rounded to, with the parts of the model in the
-// order in which they are met. Parts are named for people: eight uses of tensors are "attention"
-// and the like. Only the dtypes of tensors are looked at, so this costs nothing before loading.
+// order in which they are met. Parts are named for people: several uses of tensors are "attention".
+// Only what the files say of tensors is looked at, not their values, so this costs nothing before
+// loading.
 #include "model/rounding_notes.h"
 
 #include <fmt/format.h>

@@ -5,8 +5,8 @@
 // the owner with the fewest.
 //
 // Where ranks may die, a request is kept with its answered tokens. Moving it is then submitting it
-// again: the new owner computes these tokens like a prompt and goes on. A request that was there at
-// several ranks' own deaths is given up, since it may be their cause.
+// again: the new owner computes these tokens again and goes on. A request that was there at several
+// ranks' own deaths is given up, since it may be their cause.
 #include "run/request_writer.h"
 
 #include <unistd.h>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Qwen3-Next: gated delta nets (arXiv:2412.06464), and gated attention in every fourth layer.
+//
+// The layers are those of Qwen3.5 too (read_gated_layers), whose files have their projections
+// apart. The tensors of the prediction layer are renamed one by one, since what is around the layer
+// has names of another kind than what is in it.
 #include <fmt/format.h>
 
 #include "model/families/family.h"

@@ -5,9 +5,9 @@
 // BlockMatrix reads as asked, without a copy of the tensor. Vectors are small: where values differ,
 // they are converted once and kept.
 //
-// match() opens every tensor that loading will ask for, so that a wrong shape is found in the
-// parent process. What is left over then decides: a bias or scale that nobody reads is an error,
-// since the model would compute something else; the rest is named.
+// match() opens every tensor that loading will ask for. What is left over then decides: a bias or
+// scale that nobody reads is an error, since the model would compute something else; the rest is
+// named.
 #include "model/gguf/gguf_tensors.h"
 
 #include <fmt/format.h>
