@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// find() goes from mark to mark. At each it reads what stands there: the head of a call (one
+// deeper), an end (one less deep, or the value's own), or the name of a further argument, which is
+// an end without a mark. "Unclear" anywhere ends the search with what is certain before it.
+//
+//   is this end the call's?    nothing, a tail or another call follows: yes
+//                              text follows: no, if a value and a call end once more before
+//                              another call begins (ends_later)
+//   is this key an argument?   at a line's beginning, not given yet, and its own value has an end
+//                              (first_end)
+//
+// Both look-ups run ahead and could make the work quadratic. Their answer is the same for all
+// places up to the mark that decided it, so it is kept with that range (Known).
 #include "answer/value_end.h"
 
 #include <algorithm>

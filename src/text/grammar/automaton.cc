@@ -1,4 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A step has three parts. expand(): items of the state and of all that they call before a byte,
+// callers first, so that a frame is made once with all its returns. find_next(): items whose edges
+// take the byte. settle(): where a rule has ended, return to its callers, and to theirs.
+//
+// States and frames are found by content, so that equal ones are one. Order is by hashes of
+// contents, not by numbers, which depend on what was asked before: with the bound on items the
+// order decides which are dropped.
+//
+// A loop is an item whose frame counts; beyond what a loop needs nothing is counted if it has no
+// upper bound, so that its states stay finite. A call at the end of a rule returns to the callers
+// of that rule, as tail calls do.
 #include "grammar/automaton.h"
 
 #include <algorithm>

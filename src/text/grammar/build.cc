@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// RuleFacts finds by repetition until nothing changes which rules match some text and which match
+// the empty one; parts that match nothing are left out. Builder then makes tables rule by rule,
+// adding the rules that it meets on the way.
+//
+// Two numbers of a rule follow. The order puts callers before what they call before any byte, which
+// Automaton relies on; where there is none, the grammar is left-recursive and is refused. The
+// identity is a hash of the rule's table and of what it calls, so that equal rules of different
+// grammars share what was found about them (token_masks.h).
 #include <fmt/format.h>
 
 #include <algorithm>

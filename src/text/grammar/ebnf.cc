@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A recursive descent, with one function for each level of the notation. A rule has no mark at its
+// end: whether a name is a part or begins the next rule is known from the ::= behind it, so
+// at_rule() looks ahead. Rules are numbered when they are first named; what is never defined is an
+// error at the end.
 #include "grammar/ebnf.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The only algorithm here is that of characters(): a range of code points becomes products of byte
+// ranges. It is cut where the length of UTF-8 changes; within one length, at the first byte in
+// which both ends differ, there are three parts: the rest of the low end, whole blocks, and the
+// rest of the high end.
+//
+//   U+0090 … U+0151   c2 90…bf  |  c3…c4 80…bf  |  c5 80…91
 #include "grammar/expression.h"
 
 #include <algorithm>

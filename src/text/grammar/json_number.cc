@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Numbers from a to b as strings of digits: for each length the strings from one to another, by the
+// first digit in which both ends differ (add_between), as expression.cc does it with bytes. A
+// fraction is a whole number with a point put in, so one algorithm serves both; signs are split off
+// first, with bounds mirrored behind a minus.
+//
+// Fractions may have more digits than their bounds. So they are cut at the digits that the bounds
+// have: what is strictly inside goes on with any digits, the bounds themselves only with zeros, or,
+// where they are excluded below, with any but zeros alone.
+//
+// Multiples are an automaton of remainders, a rule for each.
 #include "grammar/json_number.h"
 
 #include <fmt/format.h>

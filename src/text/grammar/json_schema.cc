@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One recursive descent: $ref, then allOf, anyOf and oneOf, then listed values, then types; each
+// takes its keyword away and hands on what is left. A reference becomes a rule, compiled once from
+// a queue, so that schemas may refer to themselves.
+//
+// A grammar cannot say "and". Where two schemas both have to hold they are merged as JSON first
+// (schema_merge.h), and what cannot be merged is refused. oneOf is taken where no value can satisfy
+// two of its alternatives (are_disjoint), since there it is anyOf.
+//
+// References and merging can blow a small schema up. So parts are counted (kMostSchemas), and the
+// work of copying and comparing is (SchemaWork).
 #include "grammar/json_schema.h"
 
 #include <fmt/format.h>

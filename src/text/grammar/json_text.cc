@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rules are made when they are first asked for, one of each, so that all strings of an answer are
+// the same place of a rule and share a mask (token_masks.h). White space is bounded, because a
+// model that may write it for ever does.
+//
+// Strings other than some names are a trie of these: at each place go on with a name, or leave it
+// by another character, after which anything may follow.
 #include "grammar/json_text.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A recursive descent. Anchors and look-ahead mean something only at the ends of the text, so the
+// parser knows where it is: to_end_of_text() reads parts that go to the end, parts() those inside a
+// group that more follows. A group that reaches to the end is opened (last_group), so that anchors
+// in it are at the end, too.
+//
+//   A(?=B)C   is   A, then texts that match both B… and C
+//   A(?!B)C   is   A, then texts that match C and not B…
+//
+// Classes are kept as what they are in each dialect (Class), and written as what all of them have
+// in common; in what must not match, as what any of them has. Then no dialect objects to the
+// answer.
 #include "grammar/regex.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Expression → Thompson's automaton (NfaBuilder) → sets of its states (SetBuilder) → without states
+// that lead nowhere (trim). Calls are edges with a number instead of a byte, so nothing of another
+// rule is unfolded here.
+//
+// A repetition is written out while that is small; else it becomes a call of a counted loop, since
+// states, and sets of them, grow with the number of copies. Intersections and differences need
+// whole automata: both parts are made deterministic by themselves and then run side by side, which
+// is why they must not contain calls.
 #include "grammar/rule_automaton.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Keyword by keyword: bounds take the stricter value, lists of values and of types what they have
+// in common, lists of names all of them; schemas of items and members are joined by an allOf, which
+// is merged when it is compiled. Two keywords that cannot become one are an error and not a guess:
+// an answer must satisfy both schemas.
 #include "grammar/schema_merge.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Dialects of patterns differ most in escapes and bounds. What they read alike is taken, what they
+// read differently is refused with the way to write it that all understand, so that a pattern means
+// here what it means to the program that checks the answer.
 #include "grammar/text_reader.h"
 
 #include <fmt/format.h>

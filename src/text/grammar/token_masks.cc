@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Walk goes over the trie in its stored order, with the state of each depth in path_. A node that
+// leads nowhere skips all below it. So does one whose state takes all kinds of bytes below and
+// stays the same (kept_kinds): inside of strings that is nearly the whole trie.
+//
+// walked() makes a PartMask: on the way it remembers where the rule may have ended (ends), and
+// tokens that die later are kept from there on, as a trie for each number of repetitions. find()
+// takes a short walk, or else the parts of all items and the walks behind them, or, where parts are
+// not enough, a walk over everything.
+//
+// A loop's part does not know how many repetitions are left. Each token has the number that it
+// begins; those that begin too many are taken out (part_of), unless such a token could leave the
+// loop before.
 #include "grammar/token_masks.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A trie over bytes, and a table of first bytes in front of it. Details follow the tokenizers
+// library, because ids must be equal: the search goes on behind a token that single_word has
+// refused, and white space that lstrip and rstrip claim belongs to the token that claims it first.
 #include "tokenizer/added_tokens.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The tokenizers library has tables of different Unicode versions for different steps, and a model
+// was trained with what they say. ICU's tables are the base; from them later characters are taken
+// away (by age), and added where the library is newer, as are the few that have changed their
+// category.
 #include "tokenizer/char_kinds.h"
 
 #include <unicode/uchar.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A parser of classes that computes with ICU's sets: union for what stands side by side, retainAll
+// for '&&'. The result is written as ranges, so that PCRE2 sees neither intersections nor its own
+// tables, which may be of another Unicode version.
 #include "tokenizer/character_set.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,10 @@
 //
 // Each step hands parts of tokens on to the next one. Before a Fuse a part is a whole token; after
 // it all parts are of one token, which Strip does not know the end of before finish().
+//
+// A step that must see more before it can answer keeps it in its state (bytes of a row, characters
+// that may be the last ones) and releases it when the next part decides. So a stream has all text
+// that is certain, and together the same as the library.
 #include "tokenizer/decoder.h"
 
 #include <optional>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A table from names to expressions. Many differ in one element only (digits one by one or in
+// threes, contractions, marks as letters), so they are put together from pieces; macros, because
+// only literals join at compile time. The order of alternatives is part of an expression: the first
+// that matches counts.
 #include "tokenizer/gguf_patterns.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Reader reads and checks the metadata into Content. From it the parts are made directly, or a
+// tokenizer.json is written for `wideep quantize`. Both take the steps around the model from
+// pipeline(), which the readers of tokenizer.json understand, so that there is one reader of steps.
+//
+// Merges of a SentencePiece model are not in the file. They are all the ways to cut a token into
+// two others, ranked by its score; equal scores get equal ranks, so that the leftmost pair comes
+// first.
 #include "tokenizer/gguf_tokenizer.h"
 
 #include <fmt/format.h>

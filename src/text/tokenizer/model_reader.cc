@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Options → vocabulary → symbols → merges, each only if what came before was right, since merges
+// are numbers of the vocabulary. What makes a BPE total is checked here: every byte, or every
+// character, must end in some token, for otherwise a text would lose characters silently.
 #include "tokenizer/model_reader.h"
 
 #include <fmt/format.h>

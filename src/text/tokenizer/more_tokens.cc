@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The files beside tokenizer.json, in transformers' order: tokenizer_config.json decides which
+// others count. Without added_tokens_decoder these are the older ones, in which a token is special
+// because it has a name, so names are read before tokens. What is found is only listed here;
+// AddedTokenReader gives ids and refuses other ones.
 #include "tokenizer/more_tokens.h"
 
 #include <fmt/format.h>

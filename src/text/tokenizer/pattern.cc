@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A pattern is compiled to machine code where PCRE2 can, and each match has a small number of steps
+// for free. Only a match that needs more is repeated by find_slowly(), from one character after the
+// other with growing limits, which are charged to the scratch. So usual texts pay nothing for the
+// bound, and a text that was made to be slow ends in an error instead of blocking a thread.
 #include "tokenizer/pattern.h"
 
 #include <fmt/format.h>

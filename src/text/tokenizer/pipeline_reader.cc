@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A function for each kind of step checks the step's keys and adds it. Sequences are flattened
+// first, so that readers see one list. An error is reported to the component and reading goes on or
+// stops as is simplest: the caller looks at the component's status.
 #include "tokenizer/pipeline_reader.h"
 
 #include <fmt/format.h>

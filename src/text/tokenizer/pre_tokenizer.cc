@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Steps are applied one after the other to all pieces; a step is a way to find stretches, and its
+// behavior says how these become pieces. Pieces stay views into the text, until a step changes
+// characters: then they are views into changed_, which never moves.
+//
+// Whether a piece is at the start of the whole text matters to Metaspace only, but every step
+// before it may have cut the start away, so it is followed from step to step.
 #include "tokenizer/pre_tokenizer.h"
 
 #include <utility>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The file holds no merges: in tiktoken two neighbours merge if their bytes together are a token,
+// the lowest rank first. All cuts of each token into two tokens, ranked by its id, are the same
+// rule as a table, so that one BPE serves both kinds of tokenizers. Tokens are written in the
+// byte-level alphabet for the same reason.
 #include "tokenizer/tiktoken_reader.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Encoding: long runs cut → added tokens as written → normalizer → added tokens in the normalised
+// text → words → BPE. The order is that of the tokenizers library, and each text between added
+// tokens goes on by itself, as there. The whole word is looked up first where the file says so
+// (ignore_merges).
+//
+// Invalid UTF-8 is replaced before everything, so that no step has to expect it.
 #include "tokenizer/tokenizer.h"
 
 #include <fmt/format.h>

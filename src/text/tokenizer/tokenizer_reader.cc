@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The order follows from what depends on what: model → normalizer → added tokens of this file →
+// those of others → the rest of the pipeline → how added tokens are written → what comes before and
+// after a text. Ids of added tokens are computed as the library computes them and compared with the
+// file's: where they differ, a model would get other ids than it was trained with, whoever is
+// right.
 #include "tokenizer/tokenizer_reader.h"
 
 #include <fmt/format.h>

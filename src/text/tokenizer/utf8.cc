@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The second byte of a sequence decides what the first one cannot: its range is narrower behind E0,
+// ED, F0 and F4, which leaves out overlong forms, surrogates and numbers beyond U+10FFFF. With that
+// table one function tells valid, invalid and cut short apart, and all others are loops over it.
 #include "tokenizer/utf8.h"
 
 #include <algorithm>
