@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // wideep advise: which layout, how many slots, which machine, with what is predicted of them.
+//
+// Order: inputs → the kept calibration, if any → all layouts weighed → printed, and the page →
+// measured and simulated, if asked → files of the recommendation. Options that exclude each other
+// and files that cannot be written are found before anything is computed, because a search, and
+// more so a measurement, takes long.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The page gets its numbers as one JSON object in a mark of its text, and draws them itself;
+// nothing is drawn here. Of all layouts only points are sent, one for each place that a picture can
+// tell apart; those of the Pareto front and the neighbours of the best have all they say.
 #include "advise_html.h"
 
 #include <algorithm>
@@ -19,7 +23,7 @@ namespace {
 using nlohmann::ordered_json;
 using simulate::Candidate;
 
-// Three digits that count: pages with thousands of points stay small.
+// Four digits that count: pages with thousands of points stay small.
 double rounded(double value) {
   if (value == 0.0) return 0.0;
   const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - 3.0);

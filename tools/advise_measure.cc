@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What can be wrong is checked before anything is measured, because measuring takes minutes: the
+// file can be written, and is not one of another machine or model that would be overwritten. A kept
+// file that nobody asked for only helps: if it does not fit, a line says so and the run goes on.
 #include "advise_measure.h"
 
 #include <fmt/chrono.h>

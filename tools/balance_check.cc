@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep balance check: do an engine's maps between experts and slots agree?
+//
+// Each file's maps are checked for themselves, and then against those of the first file: maps of
+// several ranks may all be sound and still differ. All faults are shown, a line for each kind,
+// since the first one rarely tells what went wrong.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

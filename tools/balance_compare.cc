@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep balance compare: all planners on the same statistics, in one table.
+//
+// Every planner plans with both splits, several times, of which the median time counts; the planner
+// that chooses among methods once, because its time is that of many plans. A planner that cannot
+// plan this shape is left out with its reason, so that the others are still compared.
 #include <fmt/format.h>
 
 #include <algorithm>

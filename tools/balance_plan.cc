@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep balance plan: plans a placement for recorded load, or repairs one, and writes it as
 // moe_load_balancer.yaml, with shares if asked.
+//
+// run() checks first which options have an effect together and whether the files can be written.
+// The placement before (that of --from, or experts in order) is needed in both cases: a plan is
+// judged by what it changes. Planning from windows is the default where there are enough of them to
+// leave one out and judge by it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep balance replay: runs the online balancer on recorded routing, without weights.
+//
+// The options become online::ReplayOptions, and online/replay.h does the work. Those that a policy,
+// or another option, leaves without effect are refused: a replay is made to compare settings, and
+// one that silently does nothing would be compared with itself.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

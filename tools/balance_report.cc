@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep balance report: how evenly recorded load falls on ranks or slots.
+//
+// The load is counted for experts, and a placement says where they are: --project gives one, else
+// experts lie in order. So the same statistics can be reported for placements that never ran.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep balance resplit: computes the best shares for a placement that does not change.
+//
+// Replicas on dead ranks are masked first, so that their tokens are divided among the others.
+// Shares of different layers have nothing to do with each other, so each is solved by itself.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep bench compare-routing: measures how much faster a run would be if all ranks had equal
 // loads.
+//
+// Nothing is estimated: the same run is made with a router that deals its choices evenly. Both run
+// in each repeat, in turn, and measure/routing_verdict.h judges the pairs.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep bench prepare-dataset: writes a dataset of requests, as trtllm-bench prepare-dataset does.
+//
+// Three commands of one shape: each has its own options for lengths and a function that makes the
+// requests; what is common stands at their parent. The two random ones leave out the special tokens
+// at both ends of the vocabulary.
 #include <fmt/format.h>
 
 #include <cmath>

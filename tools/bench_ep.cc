@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep bench ep: times dispatch and combine, next to plain copies and, if asked, MPI.
+//
+// One test for each combination of the lists of options, in one group of ranks, so that all are
+// measured under the same conditions; a sweep starts groups of other sizes, and therefore takes one
+// test only.
 #include <fmt/format.h>
 
 #include <cstdio>

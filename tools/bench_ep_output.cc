@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two tables, because MPI has several ways to send the same rows and each is compared for itself.
+// Figures have about three digits: more would change from run to run. The JSON has all of them.
 #include "bench_ep_output.h"
 
 #include <fmt/format.h>

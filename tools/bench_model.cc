@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep bench model: prefill and decode speed, next to the machine's limits.
+//
+// Only reads options and shows progress; measure/bench_model.h does the rest. A config.json alone
+// suffices with random weights, for models that are not on this machine.
 #include <fmt/format.h>
 
 #include <cstdio>

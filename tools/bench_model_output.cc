@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A speed alone says little of a program on an unknown machine. So each line has what was achieved
+// next to the limit that binds it, memory or products, and below is the work from which that
+// follows, for readers who want to check it.
 #include "bench_model_output.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep bench serving: measures a server with OpenAI's completions endpoint, as its clients see
 // it.
+//
+// Without a dataset prompts are random ids, so that no tokenizer is needed and a server of any kind
+// can be measured. Failures do not end the run, but make the command fail at its end.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // wideep bench speculation: what drafts bring, over batch sizes and two turns of a conversation.
+//
+// Each cell is measured with and without drafts in turn (measure/speculation_run.h) and printed
+// when it is known, since all of them take long. The page has the same table for browsers without
+// scripts.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep bench throughput and latency: a dataset through the engine in this process, with
 // trtllm-bench's options and report.
+//
+// Both are one command with other defaults: latency is one request at a time with times of tokens.
+// The report is made once, and goes to stdout and to files.
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Blocks as trtllm-bench prints them, one function each for text and for JSON, in the same order,
+// so that scripts for its output work. What it does not have, iterations and their balance, stands
+// in blocks of its own.
 #include "bench_throughput_output.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The table, the JSON and the page are made from the same figures; columns appear only where the
+// input has what they show (held-out load, a trace, several nodes, bytes of an expert). The page
+// gets, beside the JSON, the load of every rank, for its pictures.
 #include "compare_output.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep doctor: what this machine is, and whether a model would run on it.
+//
+// Findings are collected and printed together, the model's error too: a report that ends at the
+// first one would hide what else is wrong. Whether a model fits is not estimated here but planned
+// as for a run (run/advice.h).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Text and JSON from one DoctorReport, a function for each line or block. The lines of a model are
+// there only with one, those of recovery if it was asked for. Long sentences are wrapped to a fixed
+// width, because reports are pasted into issues.
 #include "doctor_report.h"
 
 #include <fmt/format.h>

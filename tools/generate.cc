@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep generate: generates text for prompts. The ranks are forked on this machine, or mpirun or
 // srun has started them.
+//
+// Options win over TensorRT-LLM's environment variables and over the model's own defaults; all
+// become GenerateOptions. What can fail after a run, a file that cannot be written or statistics of
+// iterations that never come, is refused before it, or warned of after it where only the run shows
+// it. Ranks that a launcher has started agree on errors first: each reads the same options, and one
+// that returned alone would leave the others waiting.
 #include "run/generate.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// While it runs: one text at a time, that of the first prompt that has not ended, as it comes;
+// others wait, for mixed texts could not be read. Afterwards: a table and lines, each only if the
+// run had what it reports. Progress goes to stderr, so that stdout has the texts alone.
 #include "generate_output.h"
 
 #include <fmt/format.h>

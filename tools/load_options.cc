@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// trtllm-bench's options under their names, so that its command lines work. Those without a meaning
+// here are hidden: harmless ones are accepted with a line, the others refused. --tp, --pp and --ep
+// become the text of a configuration file, so that there is one way to set sizes.
 #include "load_options.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// All commands are added before the command line is parsed, each with a callback that sets
+// `status`; the one that was named runs within parse(). Errors come back as a Status and are
+// printed here only.
+//
+// Ranks of a launcher are connected first, as the process must know whether it is the one that
+// prints. Memory or threads that run out are caught here: they may be thrown anywhere.
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep parallel explain: the part of every rank: coordinates, layers, heads and slots, the memory
 // it holds and the bytes it sends.
+//
+// All of it is read from the plan that a run would have (plan_run), so that it cannot say anything
+// else than a run does. Only the bytes sent are computed here, as expected values: they depend on
+// routing.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Columns depend on what is known: held-out load, a trace, several nodes. The JSON has the same
+// figures under the same conditions, so that a key that is absent means "not known" and not zero.
 #include "plan_output.h"
 
 #include "formats/json_text.h"

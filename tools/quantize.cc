@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // wideep quantize: writes a checkpoint in another precision and measures how much quality it loses.
+//
+// Two sources: a directory is rewritten tensor by tensor, with its other files; a GGUF file becomes
+// a directory, for which config.json, tokenizer.json and the names of its family are made.
+// Afterwards both models score the same text, because the noise of single matrices does not tell
+// what becomes of answers.
 #include <fmt/format.h>
 
 #include <algorithm>

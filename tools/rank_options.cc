@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Both options end up as one list, the usable slots of each rank (PlanShape::rank_slots): a dead
+// rank has 0. Two forms of --rank-slots are told apart by the colon. A rank in both options is
+// refused, since they would say different things about it.
 #include "rank_options.h"
 
 #include <fmt/format.h>

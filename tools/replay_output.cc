@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A line for each window of the trace, of which the first was planned on and shows no figures:
+// judged by itself a plan looks better than it is. The column "past" appears only where it can
+// differ.
 #include "replay_output.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep route: one endpoint before several servers of the same model.
+//
+// The router runs in a thread; this one only waits for signals. The first ends it when running
+// requests have finished or their time is over, another one at once.
 #include <fmt/format.h>
 
 #include <atomic>

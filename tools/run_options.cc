@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Options win over TensorRT-LLM's environment variables, which are read here and nowhere deeper, so
+// that a variable that has no effect can be refused with its name. Where ranks were started by a
+// launcher, their number is a default like any other.
 #include "run_options.h"
 
 #include <fmt/format.h>

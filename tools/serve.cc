@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // wideep serve: OpenAI's HTTP endpoints over a model on N ranks.
+//
+// Options become server::ServeOptions; server/serve.h runs it. Combinations that could not work, or
+// that would leave the service open by accident (an empty key, nodes without a secret), are refused
+// here, before the model is loaded. Groups of options have a function each, since there are many.
 #include "server/serve.h"
 
 #include <fmt/format.h>

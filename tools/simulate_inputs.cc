@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Where statistics have several iterations, placements are planned on some and judged by others: on
+// the load that it was planned for, any planner looks perfect. Where there are none, all experts
+// count as alike, with a warning, since no model's are. Layers that the model does not have are
+// left out.
 #include "simulate_inputs.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,9 @@
 //
 // wideep simulate tpot: which numbers of ranks that share the experts hold a time between tokens,
 // and what that costs.
+//
+// All layouts are weighed as `advise` does, and then grouped by their EP size: of each the fastest,
+// which shows whether the limit can be held at all, and the best within the limit.
 #include <fmt/format.h>
 
 #include <memory>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The kind of a file is told by its ending. A per-token trace does not contain its shape, so
+// options give it, and are refused where no file is a trace. A held-out part is either the last
+// fraction of the iterations or another file, and remembers which tokens of a trace it was counted
+// from, for planners that look at single tokens.
 #include "statistics_options.h"
 
 #include <fmt/format.h>

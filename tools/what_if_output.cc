@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A command describes its answer as columns and rows of JSON values; from these come the table, the
+// JSON and the page, so that no command formats anything three times. Widths are counted in
+// characters, since titles have signs such as µ.
 #include "what_if_output.h"
 
 #include <fmt/format.h>
