@@ -10,7 +10,7 @@
 //
 //   x = projection([rms_norm(embedding(next ids)) ‖ rms_norm(hidden)])
 //
-// where embeddings, what is added to x, and logits are multiplied by the config's scales.
+// Embeddings, what is added to x, and logits are multiplied by the config's scales.
 //
 // In a tensor group each rank keeps the residual stream x of its own tokens only. It writes their
 // normalised rows h to a buffer that all ranks of the group read, and meets the others (a barrier)

@@ -2,8 +2,9 @@
 //
 // Loading of everything but the routed experts (tensor_list.h).
 //
-// Matrices are only asked for, in the order of the layers; loader.run() at the end reads and packs
-// all of them, with all threads. So no layer waits for the one before.
+// Tensors are asked for in the order of the layers, and each is checked at once; large ones are
+// only queued, and loader.run() at the end reads and packs them with all threads. So no layer waits
+// for the one before.
 #include <fmt/format.h>
 
 #include "base/numa.h"

@@ -30,7 +30,7 @@ struct Holdings {
 Result<std::vector<Holdings>> exchange_holdings(const Holdings& own, const RunPlan& plan,
                                                 transport::Endpoint& group);
 
-// The placement of the group (balance/regroup.h).
+// The placement of the group (plan/regroup.h).
 balance::ModelPlacement regroup_placement(const RunPlan& plan, std::span<const Holdings> ranks);
 
 }  // namespace wideep::run

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small functions from settings to sizes, in the order in which plan_run() needs them. They round
-// up wherever ranks share something: the largest share decides, so that buffers are equal on all
-// ranks and an offset means the same in each segment. What does not divide is refused here, by the
-// key of the settings, before anything is allocated.
+// Small functions from settings to sizes, which plan_run() puts together. They round up wherever
+// ranks share something: the largest share decides, so that buffers are equal on all ranks and an
+// offset means the same in each segment. What does not divide is refused here, by the key of the
+// settings, before anything is allocated.
 #include "run/layouts.h"
 
 #include <fmt/format.h>

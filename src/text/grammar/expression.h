@@ -2,7 +2,7 @@
 //
 // What a text may be: regular expressions over bytes that call rules, which may call each other and
 // themselves. All ways of saying it (regular expressions, grammars, JSON schemas, calls of tools)
-// become this, and this becomes a Grammar (grammar/build.h).
+// become this, and this becomes a Grammar (grammar/grammar.h).
 //
 //   Rules rules;
 //   const int list = rules.add("list");

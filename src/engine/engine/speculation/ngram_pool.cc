@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Patterns and matches are records in two arrays, found through hash tables whose chains run
-// through the records. Lists by number instead of pointers and nodes make a record's size known, so
-// that max_bytes can be held exactly.
+// through the records. Lists by number instead of pointers and nodes make the bytes of a record
+// known, so that the pool can count what it holds against max_bytes.
 //
 // A common pattern may have very many matches. Therefore a match is looked up by a hash of its
 // pattern and its tokens, not along the pattern's list; and the short matches, which a longer one

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Three tables, for tensors outside the layers, in layers and of experts, and one for names whose
-// ending differs too. Where converters have named a tensor differently over time, a module has
-// several lines, which are tried in order. The names do not depend on the architecture: where two
-// share a module they share its name, so one table serves all.
+// ending differs too. Where files name a tensor differently, by their age or their architecture, a
+// module has several lines, which are tried in order: so the architecture need not be known here.
 #include "model/gguf/gguf_names.h"
 
 #include <fmt/format.h>
