@@ -264,7 +264,7 @@ std::string recovery_lines(const run::RecoveryForecast& forecast) {
   return text;
 }
 
-// ---- all ------------------------------------------------------------------------------------
+// ---- all ----
 
 std::string advice_lines(const std::vector<run::Advice>& warnings) {
   std::string lines;
