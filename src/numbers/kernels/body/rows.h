@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The row operations of kernels.h in F32x16, for every instruction set. Included inside a region.
+// The row operations of kernel_list.inc in F32x16, for every instruction set. Included inside a
+// region.
 #pragma once
 
 // y[i] = scale · x[i]. y may be x.
