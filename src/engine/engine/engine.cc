@@ -20,36 +20,7 @@
 namespace wideep::engine {
 namespace {
 
-// The words that a rank publishes for the others before each iteration. OnlineLayers fills the
-// words from kFirstDoneWord on.
-constexpr int kFlagsWord = 0;
-constexpr int kTokensWord = 1;  // tokens of the rank's batch, and above them the last step's time
-static_assert(kTokensWord < online::kFirstDoneWord);
-
-// Parts of the flags word: six bits, of which three carry RankReadiness; the rows that prediction
-// layers need beside the step's; and the commands that the rank has received.
-constexpr uint64_t kHasWork = 1;
-constexpr uint64_t kStopRequested = 2;
-constexpr uint64_t kHasPrompts = 4;
-constexpr uint64_t kGenerates = 8;
-constexpr uint64_t kHasRoom = 16;
-constexpr uint64_t kChangeRequested = 32;
-constexpr int kPassRowsShift = 6, kPassRowsBits = 21;
-constexpr int kSeenShift = kPassRowsShift + kPassRowsBits;
-
-// Parts of the tokens word: tokens; the most drafts that prediction layers may make for a request;
-// the time of the last step in microseconds; and whether it had prompt tokens.
-constexpr int kTokensBits = 21;  // at most 2^20, as requests (parallel_config.h)
-constexpr int kMostDraftsShift = kTokensBits, kMostDraftsBits = 7;
-constexpr int kTimeShift = 32;
-constexpr uint64_t kHadPrompts = uint64_t{1} << 63;
-
-int bits_of(uint64_t word, int shift, int bits) {
-  return static_cast<int>(word >> shift & ((uint64_t{1} << bits) - 1));
-}
-int tokens_in(const transport::AgreedWords& words) {
-  return bits_of(words[kTokensWord], 0, kTokensBits);
-}
+int tokens_in(const transport::AgreedWords& words) { return unpack_rank_state(words).num_tokens; }
 
 }  // namespace
 
@@ -225,10 +196,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   const int64_t before_ns = base::thread_cpu_ns() - parts_.stage.waited_cpu_ns();
   transport::AgreedWords mine = {};
   set_passes(step);
-  mine[kFlagsWord] = flags_word();
-  mine[kTokensWord] = static_cast<uint64_t>(own_tokens) |
-                      static_cast<uint64_t>(passes_.length) << kMostDraftsShift |
-                      last_step_us_ << kTimeShift | (last_step_had_prompts_ ? kHadPrompts : 0);
+  pack(rank_state(own_tokens), mine);
   if (parts_.online != nullptr) parts_.online->write_states(mine);
   WIDEEP_TRY(parts_.stage.agree(
       mine, {.what = "the start of the iteration", .layer = -1, .iteration = state_.iteration},
@@ -237,8 +205,9 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   if (parts_.online != nullptr) parts_.online->apply(words_, state_.iteration);
   for (int i = 0; i < parts_.dispatch_ranks.size; ++i) {
     const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
-    step.batch.tokens_of_ranks.push_back(tokens_in(each));
-    add_to_passes(each);
+    const RankState state = unpack_rank_state(each);
+    step.batch.tokens_of_ranks.push_back(state.num_tokens);
+    add_to_passes(state);
   }
   observe_last_step();
   update_prompt_gate();
@@ -254,25 +223,26 @@ void Engine::observe_last_step() {
   last_step_had_prompts_ = false;
   // Prompts, also of other ranks, for which this one has waited, would hide what drafts cost.
   const bool had_prompts = std::ranges::any_of(
-      words_, [](const auto& words) { return (words[kTokensWord] & kHadPrompts) != 0; });
+      words_, [](const auto& words) { return unpack_rank_state(words).last_step_had_prompts; });
   if (had_prompts || !speculation_ || !speculation_->is_adaptive() || last_tokens == 0) return;
   const int own = parts_.stage.rank() - parts_.dispatch_ranks.begin;
   const int measuring = parts_.model.group().is_alone() ? own : 0;
-  const uint64_t us = words_[static_cast<size_t>(measuring)][kTokensWord] >> kTimeShift;
+  const uint64_t us = unpack_rank_state(words_[static_cast<size_t>(measuring)]).last_step_us;
   speculation_->observe(last_tokens, static_cast<double>(us) * 1e-6);
 }
 
-uint64_t Engine::flags_word() const {
-  const RankReadiness readiness = scheduler_.readiness();
-  uint64_t flags = scheduler_.has_work() ? kHasWork : 0;
+RankState Engine::rank_state(int own_tokens) const {
   const transport::ControlPage& control = parts_.stage.memory().control();
-  if (control.stop_requested.load() != 0) flags |= kStopRequested;
-  if (control.change_requested.load() != 0) flags |= kChangeRequested;
-  if (readiness.has_prompts) flags |= kHasPrompts;
-  if (readiness.generates) flags |= kGenerates;
-  if (readiness.has_room) flags |= kHasRoom;
-  const auto pass_rows = static_cast<uint64_t>(parts_.model.group().tokens(passes_.rows).size);
-  return flags | pass_rows << kPassRowsShift | parts_.feed.seen() << kSeenShift;
+  return {.has_work = scheduler_.has_work(),
+          .stop_requested = control.stop_requested.load() != 0,
+          .change_requested = control.change_requested.load() != 0,
+          .readiness = scheduler_.readiness(),
+          .pass_rows = parts_.model.group().tokens(passes_.rows).size,
+          .num_seen = parts_.feed.seen(),
+          .num_tokens = own_tokens,
+          .most_drafts = passes_.length,
+          .last_step_us = last_step_us_,
+          .last_step_had_prompts = last_step_had_prompts_};
 }
 
 // Opens or closes the gate for new prompts. All stages get the same result: their ranks schedule
@@ -280,10 +250,7 @@ uint64_t Engine::flags_word() const {
 void Engine::update_prompt_gate() {
   std::vector<RankReadiness> ranks;
   for (const transport::AgreedWords& each : words_) {
-    const uint64_t flags = each[kFlagsWord];
-    ranks.push_back({.has_prompts = (flags & kHasPrompts) != 0,
-                     .generates = (flags & kGenerates) != 0,
-                     .has_room = (flags & kHasRoom) != 0});
+    ranks.push_back(unpack_rank_state(each).readiness);
   }
   scheduler_.hold_new_prompts(!gate_.open(ranks));
 }
@@ -291,19 +258,22 @@ void Engine::update_prompt_gate() {
 // Sets how many commands may be applied in the next iteration, and returns whether the run goes on.
 // Only the first stage decides. Later stages get both from the header of the received rows.
 Result<Engine::Next> Engine::decide() {
-  uint64_t any = 0, seen_by_all = UINT64_MAX;
-  for (const transport::AgreedWords& each : words_) {
-    any |= each[kFlagsWord];
-    seen_by_all = std::min(seen_by_all, each[kFlagsWord] >> kSeenShift);
+  RankState any{.num_seen = UINT64_MAX};  // what any rank says, and the least that all have seen
+  for (const transport::AgreedWords& words : words_) {
+    const RankState each = unpack_rank_state(words);
+    any.has_work |= each.has_work;
+    any.stop_requested |= each.stop_requested;
+    any.change_requested |= each.change_requested;
+    any.num_seen = std::min(any.num_seen, each.num_seen);
   }
   const bool first = parts_.pipeline.is_first();
-  if (first) num_agreed_ = seen_by_all;
+  if (first) num_agreed_ = any.num_seen;
   // A command that is agreed on but not applied may be a request: that is work too.
-  all_idle_ = (any & kHasWork) == 0 && num_agreed_ == parts_.feed.taken();
+  all_idle_ = !any.has_work && num_agreed_ == parts_.feed.taken();
   if (all_idle_ && std::exchange(released_, false)) WIDEEP_TRY(parts_.reporter.idle());
-  const bool ends = (any & kStopRequested) != 0 || (state_.finishing && all_idle_);
+  const bool ends = any.stop_requested || (state_.finishing && all_idle_);
   if (first && ends) return Next::kEnd;
-  return (any & kChangeRequested) != 0 ? Next::kLeave : Next::kContinue;
+  return any.change_requested ? Next::kLeave : Next::kContinue;
 }
 
 // ---- the step ----
@@ -443,11 +413,10 @@ void Engine::set_passes(const Scheduler::Step& step) {
 }
 
 // A rank that drafts more than this one decides the length of the chain.
-void Engine::add_to_passes(const transport::AgreedWords& words) {
+void Engine::add_to_passes(const RankState& state) {
   if (!mtp_) return;
-  passes_.rows_of_ranks.push_back(bits_of(words[kFlagsWord], kPassRowsShift, kPassRowsBits));
-  passes_.length =
-      std::max(passes_.length, bits_of(words[kTokensWord], kMostDraftsShift, kMostDraftsBits));
+  passes_.rows_of_ranks.push_back(state.pass_rows);
+  passes_.length = std::max(passes_.length, state.most_drafts);
 }
 
 // Drafts of the model's prediction layers. All ranks of the stage run them, also without tokens.

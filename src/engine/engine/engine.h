@@ -35,6 +35,7 @@
 #include "engine/iteration_recorder.h"
 #include "engine/online_layers.h"
 #include "engine/pipeline.h"
+#include "engine/rank_state.h"
 #include "engine/reporter.h"
 #include "engine/request_feed.h"
 #include "engine/sampler.h"
@@ -141,7 +142,7 @@ class Engine {
   Scheduler::Step& schedule();
 
   Result<Next> agree(Scheduler::Step& step);
-  uint64_t flags_word() const;
+  RankState rank_state(int own_tokens) const;
   void observe_last_step();
   void update_prompt_gate();
   Result<Next> decide();
@@ -153,7 +154,7 @@ class Engine {
   Status sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields);
   std::span<const float> logits_of(int row) const;
   void set_passes(const Scheduler::Step& step);
-  void add_to_passes(const transport::AgreedWords& words);
+  void add_to_passes(const RankState& state);
   Status predict(const Scheduler::Step& step, std::span<const Yield> yields);
   void draft(const Scheduler::Step& step, std::vector<Yield>* yields);
   Status report(const Scheduler::Step& step);

@@ -29,6 +29,8 @@ struct RankReadiness {
   bool has_prompts = false;  // some are begun or could begin
   bool generates = false;
   bool has_room = true;  // for one more request that generates
+
+  bool operator==(const RankReadiness&) const = default;
 };
 
 class PromptGate {

@@ -95,31 +95,23 @@ void apply_rules(const TokenRules& rules, std::span<const int> end_tokens, Token
   for (const int32_t token : rules.stop_tokens) forbid(token, logits);
 }
 
-void put(const TokenRules& rules, WireWriter& writer) {
-  writer.put_all(rules.forced);
-  writer.put(rules.min_tokens);
-  writer.put_all(rules.stop_tokens);
-  writer.put_all(rules.allowed);
-  writer.put(static_cast<uint32_t>(rules.banned.size()));
-  for (const std::vector<int32_t>& each : rules.banned) writer.put_all(each);
-  writer.put(rules.thought.most_tokens);
-  writer.put_all(rules.thought.begin);
-  writer.put_all(rules.thought.end);
-  writer.put(rules.thought.is_open);
+namespace {
+
+// The fields in the order of their bytes: one list for both ways.
+template <typename Wire, typename AnyRules>
+void transfer(Wire& wire, AnyRules& rules) {
+  auto& thought = rules.thought;
+  wire.fields(rules.forced, rules.min_tokens, rules.stop_tokens, rules.allowed, rules.banned,
+              thought.most_tokens, thought.begin, thought.end, thought.is_open);
 }
+
+}  // namespace
+
+void put(const TokenRules& rules, WireWriter& writer) { transfer(writer, rules); }
 
 TokenRules get_token_rules(WireReader& reader) {
   TokenRules rules;
-  rules.forced = reader.get_all<int32_t>();
-  rules.min_tokens = reader.get<int>();
-  rules.stop_tokens = reader.get_all<int32_t>();
-  rules.allowed = reader.get_all<int32_t>();
-  const auto num_banned = reader.get<uint32_t>();
-  for (uint32_t i = 0; i < num_banned; ++i) rules.banned.push_back(reader.get_all<int32_t>());
-  rules.thought.most_tokens = reader.get<int>();
-  rules.thought.begin = reader.get_all<int32_t>();
-  rules.thought.end = reader.get_all<int32_t>();
-  rules.thought.is_open = reader.get<bool>();
+  transfer(reader, rules);
   return rules;
 }
 

@@ -56,6 +56,11 @@ class WireWriter {
   void field(const std::vector<T>& values) {
     put_all(values);
   }
+  template <typename T>
+  void field(const std::vector<std::vector<T>>& lists) {
+    put(static_cast<uint32_t>(lists.size()));
+    for (const std::vector<T>& each : lists) put_all(each);
+  }
   void field(const std::string& text) { put_text(text); }
 
   std::string bytes_;
@@ -99,6 +104,13 @@ class WireReader {
   template <typename T>
   void field(std::vector<T>& values) {
     values = get_all<T>();
+  }
+  template <typename T>
+  void field(std::vector<std::vector<T>>& lists) {
+    const auto count = get<uint32_t>();
+    lists.clear();
+    // One by one: a claimed count must not allocate what is not there.
+    for (uint32_t i = 0; i < count; ++i) lists.push_back(get_all<T>());
   }
   void field(std::string& text) { text = get_text(); }
 
