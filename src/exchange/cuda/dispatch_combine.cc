@@ -251,7 +251,7 @@ Status DispatchCombine::combine(const Tokens& tokens, const CombineOutput& outpu
     return invalid_input(fmt::format(
         "combine of {} values: results of {} bytes, expected {}; stride {}, expected a multiple of "
         "16 with room for them",
-        output.hidden, x_.layout.shape().result_bytes, result_bytes, output.out_stride));
+        output.hidden, result_bytes, x_.layout.shape().result_bytes, output.out_stride));
   }
   const CombineArgs args{
       x_, tokens, output.shared_expert, output.out, output.out_stride, output.hidden, layer};

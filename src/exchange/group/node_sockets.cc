@@ -82,7 +82,9 @@ bool receive_memory(int socket, MemoryMessage* memory, int* fd) {
   message.msg_controllen = sizeof(control);
   *fd = -1;
   if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof(*memory)) return false;
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr) {
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
     std::memcpy(fd, CMSG_DATA(header), sizeof(*fd));
   }
   return true;

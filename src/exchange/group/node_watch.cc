@@ -67,8 +67,11 @@ void NodeWatch::run() {
   std::optional<Clock::time_point> end_at;
   for (;;) {
     std::vector<pollfd> fds = {{end_, POLLIN, 0}, {signals_, POLLIN, 0}};
-    for (const NodeSockets::Peer& peer : sockets_.peers())
-      fds.push_back({peer.socket, POLLRDHUP, 0});
+    // Not those that have ended: poll would return at once, again and again.
+    for (const NodeSockets::Peer& peer : sockets_.peers()) {
+      if (!end_at && !NodeSockets::has_announced_end(peer))
+        fds.push_back({peer.socket, POLLRDHUP, 0});
+    }
     ::poll(fds.data(), fds.size(), static_cast<int>(kCheckInterval.count()));
     if (fds[0].revents != 0) return;
     signalfd_siginfo info{};

@@ -172,14 +172,13 @@ class CheckpointWriter {
       WIDEEP_TRY(matrix == plan_.matrices.end() ? copy(name) : quantize(matrix->second));
       progress(++done, static_cast<int64_t>(names.size()));
     }
-    // config.json comes after the weights: without it a directory of an interrupted run is no
-    // model.
+    // config.json comes last: without it a directory of an interrupted run is no model.
     WIDEEP_TRY(checkpoint_.check_unchanged());
     WIDEEP_TRY(writer_.finish());
     report_.bytes_after = writer_.total_bytes();
+    WIDEEP_TRY(copy_files(options_.model_dir, options_.output_dir));
     WIDEEP_TRY(write_config(options_.output_dir, options_.format, std::move(config), plan_.group,
                             ignored_));
-    WIDEEP_TRY(copy_files(options_.model_dir, options_.output_dir));
     return std::move(report_);
   }
 

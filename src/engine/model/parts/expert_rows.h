@@ -3,8 +3,7 @@
 // Converts rows between the formats in which they travel and the formats in which experts compute:
 //
 //   place     decodes received rows and casts them to operands of gate and up; each row once,
-//   however
-//             many of this rank's experts take it
+//             however many of this rank's experts take it
 //   (experts  read inputs() and write results())
 //   finish    encodes the results; with Combine::kReduced it weights and sums those of a token
 //
