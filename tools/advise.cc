@@ -32,15 +32,15 @@
 namespace wideep::tools {
 namespace {
 
-using simulate::Candidate;
+using advise::Candidate;
 
 struct AdviseOptions {
   std::string model;
   std::string hardware;
   StatisticsOptions statistics;
   std::string holdout;
-  simulate::Workload workload;
-  simulate::Choices choices;
+  advise::Workload workload;
+  advise::Choices choices;
   std::optional<double> ttft_ms, tpot_ms;
   PrecisionOption precision;
   std::string output, html;
@@ -54,7 +54,7 @@ std::string row(const Candidate& each) {
   return fmt::format("{:9.1f} {:9.1f} {:8.1f} {:8.0f} {:8} {:6} {:6.3f}  {}\n",
                      each.tokens_per_rank, each.tokens_per_user, each.tpot * 1e3, each.ttft * 1e3,
                      each.requests(), each.layout.num_ranks(), each.imbalance,
-                     simulate::text_of(each.layout));
+                     text_of(each.layout));
 }
 
 constexpr const char* kHeading =
@@ -62,7 +62,7 @@ constexpr const char* kHeading =
     "   a rank    a user       ms       ms                  lance  layout\n";
 
 void print_parts(const Candidate& best) {
-  const simulate::StepTime& step = best.step;
+  const cost::StepTime& step = best.step;
   fmt::print(
       "iteration    {:.2f} ms without prompts: attention {:.2f}, dense {:.2f}, experts {:.2f}, "
       "dispatch {:.2f}, combine {:.2f}, all-reduces {:.2f}, fixed {:.2f}\n",
@@ -71,21 +71,21 @@ void print_parts(const Candidate& best) {
 }
 
 // The layouts of which none is better in both, and the recommendation.
-std::string table_of(const simulate::Advice& advice) {
+std::string table_of(const advise::Advice& advice) {
   std::string table = kHeading;
   for (const Candidate& each : advice.pareto) table += row(each);
   if (advice.best) table += fmt::format("\nrecommended\n{}{}", kHeading, row(*advice.best));
   return table;
 }
 
-void print_advice(const simulate::Hardware& hardware, const simulate::Advice& advice,
+void print_advice(const cost::Hardware& hardware, const advise::Advice& advice,
                   const Loads& loads) {
   fmt::print("hardware     {} ({})\n", hardware.name, hardware.device);
   fmt::print("imbalance    {}\n", loads.text);
   fmt::print("weighed      {} layouts, {} of them without room for a request\n", advice.num_layouts,
              advice.num_too_large);
   if (!advice.outside.empty()) {
-    fmt::print("outside      {}\n", simulate::cannot_tell(hardware, advice.outside));
+    fmt::print("outside      {}\n", advise::cannot_tell(hardware, advice.outside));
   }
   fmt::print("\n");
   fmt::print("{}", table_of(advice));
@@ -104,40 +104,40 @@ std::string quantiles(const base::Percentiles& seconds) {
 }
 
 // What moves beside an iteration's own tokens: requests and, on average, their prompts.
-Result<simulate::UpdateRates> update_rates(const AdviseOptions& options,
-                                           const simulate::Hardware& hardware,
-                                           const model::ModelConfig& config, const Loads& loads,
-                                           const Candidate& best) {
+Result<advise::UpdateRates> update_rates(const AdviseOptions& options,
+                                         const cost::Hardware& hardware,
+                                         const model::ModelConfig& config, const Loads& loads,
+                                         const Candidate& best) {
   if (loads.windows.load.empty()) {
-    return simulate::UpdateRates{.reason =
-                                     "updates 0 (static): without --stats nothing is known "
-                                     "of how the load changes"};
+    return advise::UpdateRates{.reason =
+                                   "updates 0 (static): without --stats nothing is known "
+                                   "of how the load changes"};
   }
-  const simulate::Layout& layout = best.layout;
+  const cost::Layout& layout = best.layout;
   const double prompts =
       best.tokens_of_step * options.workload.isl / static_cast<double>(options.workload.osl);
   const double requests = best.requests() / layout.context / layout.stages;
   const double free = hardware.memory_bytes * options.choices.memory_share - best.memory;
-  return simulate::weigh_update_rates(hardware, config, loads.planned, loads.windows,
-                                      {.layout = layout,
-                                       .tokens = requests * (1 + layout.drafts + prompts),
-                                       .iteration_seconds = best.tpot * best.tokens_of_step,
-                                       .spare_bytes = free});
+  return advise::weigh_update_rates(hardware, config, loads.planned, loads.windows,
+                                    {.layout = layout,
+                                     .tokens = requests * (1 + layout.drafts + prompts),
+                                     .iteration_seconds = best.tpot * best.tokens_of_step,
+                                     .spare_bytes = free});
 }
 
-void print_rates(const simulate::UpdateRates& updates) {
+void print_rates(const advise::UpdateRates& updates) {
   if (updates.rates.empty()) return;
   fmt::print(
       "\nlayers of an  imba-  experts       moved of    link  longer   load is old\n"
       "iteration     lance       ms  an iteration    busy    by ms    iterations\n");
-  for (const simulate::UpdateRate& each : updates.rates) {
+  for (const advise::UpdateRate& each : updates.rates) {
     fmt::print("{:9}  {:9.3f} {:8.3f} {:13.3f} {:6.1f}% {:8.4f} {:13.1f}\n", each.rate,
                each.imbalance, each.experts * 1e3, each.moves, 100.0 * each.link_share,
                each.copying * 1e3, each.age);
   }
 }
 
-nlohmann::ordered_json json_of(const simulate::UpdateRate& each) {
+nlohmann::ordered_json json_of(const advise::UpdateRate& each) {
   return {{"layer_updates_per_iter", each.rate}, {"imbalance", each.imbalance},
           {"experts_ms", each.experts * 1e3},    {"moves_per_iteration", each.moves},
           {"bytes_per_iteration", each.bytes},   {"link_share", each.link_share},
@@ -145,7 +145,7 @@ nlohmann::ordered_json json_of(const simulate::UpdateRate& each) {
           {"spare_bytes", each.spare_bytes}};
 }
 
-void print_served(const simulate::SimulatedServing& served, int requests, int ranks) {
+void print_served(const advise::SimulatedServing& served, int requests, int ranks) {
   fmt::print("\nsimulated    {} requests, {} iterations, {:.1f} s: {:.1f} tokens/s of a rank\n",
              requests, served.iterations, served.seconds, served.output_tokens_per_second / ranks);
   fmt::print("  TTFT       {}\n", quantiles(served.ttft));
@@ -154,7 +154,7 @@ void print_served(const simulate::SimulatedServing& served, int requests, int ra
 }
 
 nlohmann::ordered_json json_of(const Candidate& each) {
-  const simulate::Layout& layout = each.layout;
+  const cost::Layout& layout = each.layout;
   return {{"ranks", layout.num_ranks()},
           {"ep", layout.ep},
           {"moe_tp", layout.expert_slices},
@@ -174,19 +174,19 @@ nlohmann::ordered_json json_of(const Candidate& each) {
           {"relative_error", each.error}};
 }
 
-nlohmann::ordered_json json_of(const simulate::PartFactors& factors) {
+nlohmann::ordered_json json_of(const cost::PartFactors& factors) {
   return {{"experts", factors.experts}, {"dense", factors.dense}, {"exchange", factors.exchange}};
 }
 
-void print_json(const simulate::Hardware& hardware, const simulate::Advice& advice,
-                const Loads& loads, const simulate::UpdateRates& updates) {
+void print_json(const cost::Hardware& hardware, const advise::Advice& advice, const Loads& loads,
+                const advise::UpdateRates& updates) {
   nlohmann::ordered_json json = {
       {"hardware", hardware.name},     {"statistics", loads.text},
       {"layouts", advice.num_layouts}, {"pareto", nlohmann::ordered_json::array()},
       {"recommended", nullptr},        {"nearest", advice.nearest},
       {"reasons", advice.reasons}};
   if (!advice.outside.empty()) json["outside"] = advice.outside;
-  if (hardware.factors != simulate::IterationFactors{}) {
+  if (hardware.factors != cost::IterationFactors{}) {
     json["factors"] = {{"generating", json_of(hardware.factors.generating)},
                        {"prompts", json_of(hardware.factors.prompts)}};
   }
@@ -196,7 +196,7 @@ void print_json(const simulate::Hardware& hardware, const simulate::Advice& advi
     json["recommended"]["layer_updates_per_iter"] = updates.best;
   }
   json["update_rates"] = nlohmann::ordered_json::array();
-  for (const simulate::UpdateRate& each : updates.rates) {
+  for (const advise::UpdateRate& each : updates.rates) {
     json["update_rates"].push_back(json_of(each));
   }
   fmt::print("{}\n", formats::json_text(json, 2));
@@ -207,9 +207,9 @@ Status write_files(const AdviseOptions& options, const Candidate& best,
                    const balance::ModelLoad& load, int layer_updates) {
   const std::string balancer = options.output + "/moe_load_balancer.yaml";
   const std::string parallel = options.output + "/parallel_config.yaml";
-  WIDEEP_TRY_ASSIGN(const simulate::ConfigFiles files,
-                    simulate::config_files(best, load, options.workload, options.choices,
-                                           layer_updates, balancer));
+  WIDEEP_TRY_ASSIGN(
+      const advise::ConfigFiles files,
+      advise::config_files(best, load, options.workload, options.choices, layer_updates, balancer));
   WIDEEP_TRY(recordings::write_balancer_yaml(balancer, files.placement));
   WIDEEP_TRY(formats::write_file(parallel, files.parallel));
   log::info("wrote {} and {}; wideep serve --config {} --dtype {}", parallel, balancer, parallel,
@@ -261,7 +261,7 @@ Status run(AdviseOptions options) {
   if (const auto format = options.precision.format()) options.choices.formats = {*format};
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
   WIDEEP_TRY(check_kept_calibration(options.measure, config));
-  WIDEEP_TRY_ASSIGN(simulate::Hardware hardware,
+  WIDEEP_TRY_ASSIGN(cost::Hardware hardware,
                     find_hardware(options.hardware, options.choices.formats));
   for (const auto format : options.choices.formats) {
     if (!hardware.supports(format)) {
@@ -269,15 +269,15 @@ Status run(AdviseOptions options) {
                                        kernels::weight_format_name(format)));
     }
   }
-  if (const std::string line = simulate::bound_tokens(hardware, &options.choices); !line.empty()) {
+  if (const std::string line = advise::bound_tokens(hardware, &options.choices); !line.empty()) {
     log::warn("{}", line);
   }
   WIDEEP_TRY(use_kept_calibration(options.measure, options.hardware, config, &hardware));
   WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout, config));
-  WIDEEP_TRY_ASSIGN(simulate::Advice advice,
-                    simulate::advise(hardware, config, loads.planned, loads.judged,
-                                     options.workload, options.choices));
-  simulate::UpdateRates updates;
+  WIDEEP_TRY_ASSIGN(advise::Advice advice,
+                    advise::advise(hardware, config, loads.planned, loads.judged, options.workload,
+                                   options.choices));
+  advise::UpdateRates updates;
   if (advice.best) {
     WIDEEP_TRY_ASSIGN(updates, update_rates(options, hardware, config, loads, *advice.best));
     advice.reasons.push_back(updates.reason);
@@ -305,12 +305,12 @@ Status run(AdviseOptions options) {
                                                   .quiet = options.json}));
   }
   if (options.simulated > 0) {
-    WIDEEP_TRY_ASSIGN(const simulate::StepCost cost,
-                      simulate::step_cost(hardware, config, loads.planned, loads.judged,
-                                          advice.best->layout, options.choices));
-    WIDEEP_TRY_ASSIGN(const simulate::SimulatedServing served,
-                      simulate::simulate_candidate(*advice.best, cost, options.workload,
-                                                   options.choices, options.simulated));
+    WIDEEP_TRY_ASSIGN(const cost::StepCost cost,
+                      advise::step_cost(hardware, config, loads.planned, loads.judged,
+                                        advice.best->layout, options.choices));
+    WIDEEP_TRY_ASSIGN(const advise::SimulatedServing served,
+                      advise::simulate_candidate(*advice.best, cost, options.workload,
+                                                 options.choices, options.simulated));
     print_served(served, options.simulated, advice.best->layout.num_ranks());
   }
   return options.output.empty() ? Status()

@@ -20,8 +20,8 @@
 namespace wideep::tools {
 namespace {
 
+using advise::Candidate;
 using nlohmann::ordered_json;
-using simulate::Candidate;
 
 // Four digits that count: pages with thousands of points stay small.
 double rounded(double value) {
@@ -30,7 +30,7 @@ double rounded(double value) {
   return std::round(value / unit) * unit;
 }
 
-ordered_json step_json(const simulate::StepTime& step) {
+ordered_json step_json(const cost::StepTime& step) {
   return {{"attention", step.attention * 1e3}, {"dense", step.dense * 1e3},
           {"experts", step.experts * 1e3},     {"dispatch", step.dispatch * 1e3},
           {"combine", step.combine * 1e3},     {"joint", step.joint * 1e3},
@@ -38,7 +38,7 @@ ordered_json step_json(const simulate::StepTime& step) {
 }
 
 ordered_json memory_json(const AdvisePage& page, const Candidate& each) {
-  const simulate::RankMemory memory = simulate::memory_of(page.config, each.layout);
+  const advise::RankMemory memory = advise::memory_of(page.config, each.layout);
   return {{"experts", memory.experts},
           {"replicas", memory.replicas},
           {"dense", memory.dense},
@@ -47,7 +47,7 @@ ordered_json memory_json(const AdvisePage& page, const Candidate& each) {
 }
 
 ordered_json candidate_json(const AdvisePage& page, const Candidate& each) {
-  return {{"layout", simulate::text_of(each.layout)},
+  return {{"layout", text_of(each.layout)},
           {"ep", each.layout.ep},
           {"ranks", each.layout.num_ranks()},
           {"requests", each.requests()},
@@ -84,7 +84,7 @@ ordered_json neighbours_json(const AdvisePage& page) {
   ordered_json neighbours = ordered_json::array();
   if (!page.advice.best) return neighbours;
   for (const auto& each :
-       simulate::neighbours_of(page.advice, page.workload, page.config.routing.num_experts)) {
+       advise::neighbours_of(page.advice, page.workload, page.config.routing.num_experts)) {
     ordered_json json = candidate_json(page, each.candidate);
     json["change"] = each.change;
     json["meets"] = each.meets;
@@ -101,7 +101,7 @@ Result<ordered_json> imbalance_json(const AdvisePage& page) {
   const int most = std::min(page.config.routing.num_experts, std::max(64, page.choices.most_ranks));
   for (int ep = 2; ep <= most; ep *= 2) ranks.push_back(ep);
   WIDEEP_TRY_ASSIGN(const auto found,
-                    simulate::imbalance_by_ranks(page.loads.planned, page.loads.judged, ranks, 1));
+                    advise::imbalance_by_ranks(page.loads.planned, page.loads.judged, ranks, 1));
   for (const auto& at : found) {
     rows.push_back({{"ep", at.ep},
                     {"in_order", at.in_order},
@@ -112,7 +112,7 @@ Result<ordered_json> imbalance_json(const AdvisePage& page) {
   return rows;
 }
 
-ordered_json limits_json(const simulate::Workload& workload) {
+ordered_json limits_json(const advise::Workload& workload) {
   const auto milliseconds = [](std::optional<double> seconds) -> ordered_json {
     if (!seconds) return nullptr;
     return *seconds * 1e3;
@@ -124,7 +124,7 @@ ordered_json limits_json(const simulate::Workload& workload) {
 
 Result<std::string> advise_html(const AdvisePage& page) {
   WIDEEP_TRY_ASSIGN(ordered_json imbalance, imbalance_json(page));
-  const simulate::Advice& advice = page.advice;
+  const advise::Advice& advice = page.advice;
   ordered_json json = {{"model", page.model},
                        {"hardware", page.hardware.name},
                        {"device", page.hardware.device},

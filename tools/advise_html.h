@@ -15,10 +15,10 @@ namespace wideep::tools {
 struct AdvisePage {
   std::string model;  // as the user named it
   const model::ModelConfig& config;
-  const simulate::Hardware& hardware;
-  const simulate::Advice& advice;
-  const simulate::Workload& workload;
-  const simulate::Choices& choices;
+  const cost::Hardware& hardware;
+  const advise::Advice& advice;
+  const advise::Workload& workload;
+  const advise::Choices& choices;
   const Loads& loads;
   std::string summary;  // for browsers that run no scripts: the table, as text
 };

@@ -18,8 +18,8 @@
 
 namespace wideep::tools {
 
-using simulate::AdviceCalibration;
-using simulate::CheckedCell;
+using measure::AdviceCalibration;
+using measure::CheckedCell;
 
 std::string MeasureOptions::path() const {
   return calibration.empty() ? kDefaultCalibration : calibration;
@@ -49,9 +49,8 @@ namespace {
 
 Status check_file(const std::string& path, const model::ModelConfig& config,
                   AdviceCalibration* found) {
-  WIDEEP_TRY_ASSIGN(*found, simulate::read_advice_calibration(path));
-  return simulate::check_matches(*found, path, simulate::machine_text(),
-                                 simulate::model_text(config));
+  WIDEEP_TRY_ASSIGN(*found, measure::read_advice_calibration(path));
+  return measure::check_matches(*found, path, measure::machine_text(), measure::model_text(config));
 }
 
 std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr))); }
@@ -77,7 +76,7 @@ Status check_kept_calibration(const MeasureOptions& options, const model::ModelC
 }
 
 Status use_kept_calibration(const MeasureOptions& options, const std::string& hardware_name,
-                            const model::ModelConfig& config, simulate::Hardware* hardware) {
+                            const model::ModelConfig& config, cost::Hardware* hardware) {
   if (options.measure || hardware_name != "this") return {};
   const bool asked = !options.calibration.empty();
   if (!asked && !std::filesystem::exists(options.path())) return {};
@@ -89,38 +88,37 @@ Status use_kept_calibration(const MeasureOptions& options, const std::string& ha
   }
   hardware->factors = found.factors;
   hardware->device += fmt::format("; calibrated by {} of {}: {}", options.path(), found.date,
-                                  simulate::text_of(found.factors));
+                                  measure::text_of(found.factors));
   return {};
 }
 
 Status measure_and_keep(const MeasureOptions& options, const MeasureInput& input) {
-  const std::vector<simulate::Candidate> candidates =
-      simulate::to_measure(input.advice, input.workload, input.config.routing.num_experts);
+  const std::vector<advise::Candidate> candidates =
+      measure::to_measure(input.advice, input.workload, input.config.routing.num_experts);
   log::info("measuring the recommendation and {} layouts beside it", candidates.size() - 1);
   std::vector<std::string> left_out;
   run::RunView silent;
-  WIDEEP_TRY_ASSIGN(
-      const std::vector<CheckedCell> cells,
-      simulate::measure_advice(input.hardware, input.config, input.planned, candidates,
-                               input.workload, input.choices, silent, &left_out));
+  WIDEEP_TRY_ASSIGN(const std::vector<CheckedCell> cells,
+                    measure::measure_advice(input.hardware, input.config, input.planned, candidates,
+                                            input.workload, input.choices, silent, &left_out));
   print(input,
         "\nmeasured on this machine, with random weights: an iteration\n"
         "predicted  measured   error   noise\n"
         "       ms        ms       %       %  layout");
-  AdviceCalibration calibration{.machine = simulate::machine_text(),
-                                .model = simulate::model_text(input.config),
+  AdviceCalibration calibration{.machine = measure::machine_text(),
+                                .model = measure::model_text(input.config),
                                 .version = WIDEEP_VERSION,
                                 .date = today(),
-                                .factors = simulate::factors_of(cells)};
+                                .factors = measure::factors_of(cells)};
   for (const CheckedCell& cell : cells) {
     print(input, line_of(cell.name, cell.predicted, cell.measured, cell.noise));
     calibration.measured.push_back(
         {.name = cell.name, .predicted = cell.predicted, .measured = cell.measured});
   }
   for (const std::string& line : left_out) log::warn("not measured: {}", line);
-  WIDEEP_TRY(formats::write_file(options.path(), simulate::advice_calibration_text(calibration)));
+  WIDEEP_TRY(formats::write_file(options.path(), measure::advice_calibration_text(calibration)));
   print(input, fmt::format("calibration  {} in {}: later `advise` on this machine predicts with it",
-                           simulate::text_of(calibration.factors), options.path()));
+                           measure::text_of(calibration.factors), options.path()));
   return {};
 }
 

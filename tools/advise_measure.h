@@ -35,15 +35,15 @@ Status check_kept_calibration(const MeasureOptions& options, const model::ModelC
 // of another machine or model is left aside with a line. Nothing happens where a new one is to be
 // measured, or with other hardware than "this".
 Status use_kept_calibration(const MeasureOptions& options, const std::string& hardware_name,
-                            const model::ModelConfig& config, simulate::Hardware* hardware);
+                            const model::ModelConfig& config, cost::Hardware* hardware);
 
 struct MeasureInput {
-  const simulate::Hardware& hardware;
+  const cost::Hardware& hardware;
   const model::ModelConfig& config;
   const balance::ModelLoad& planned;
-  const simulate::Advice& advice;  // with a recommendation
-  const simulate::Workload& workload;
-  const simulate::Choices& choices;
+  const advise::Advice& advice;  // with a recommendation
+  const advise::Workload& workload;
+  const advise::Choices& choices;
   bool quiet = false;  // stdout is for something else
 };
 // REQUIRES: the process has started no other thread.

@@ -87,8 +87,8 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
 // What `wideep advise` predicts with.
 Status write_hardware(const std::string& path) {
   WIDEEP_TRY(check_output_file(path, "--write-hardware"));
-  WIDEEP_TRY_ASSIGN(const simulate::Hardware hardware, measure_hardware());
-  WIDEEP_TRY(formats::write_file(path, simulate::hardware_text(hardware)));
+  WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, measure_hardware());
+  WIDEEP_TRY(formats::write_file(path, cost::hardware_text(hardware)));
   log::info("wrote {}", path);
   return {};
 }

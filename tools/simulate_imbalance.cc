@@ -31,9 +31,8 @@ Status run(const ImbalanceOptions& options) {
     return invalid_input(
         fmt::format("--ranks: expected 1 to {} (the experts), found {}", load.num_experts, ranks));
   }
-  WIDEEP_TRY_ASSIGN(
-      const auto found,
-      simulate::imbalance_by_ranks(loads.planned, loads.judged, options.ranks, options.redundant));
+  WIDEEP_TRY_ASSIGN(const auto found, advise::imbalance_by_ranks(loads.planned, loads.judged,
+                                                                 options.ranks, options.redundant));
   WhatIf answer{
       .command = "wideep simulate imbalance",
       .title = "Imbalance by the number of ranks",

@@ -43,7 +43,7 @@ Result<model::ModelConfig> read_config(const std::string& path) {
 
 namespace {
 
-class ProgressLine : public simulate::CalibrationView {
+class ProgressLine : public measure::CalibrationView {
  public:
   void model_measured(int /*done*/, int all) override {
     if (!progress_) progress_.emplace("measuring this machine", all, "models");
@@ -56,14 +56,14 @@ class ProgressLine : public simulate::CalibrationView {
 
 }  // namespace
 
-Result<simulate::Hardware> measure_hardware(std::vector<kernels::WeightFormat> formats) {
+Result<cost::Hardware> measure_hardware(std::vector<kernels::WeightFormat> formats) {
   using kernels::WeightFormat;
   if (formats.empty()) {
     formats = {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4};
   }
   ProgressLine progress;
-  WIDEEP_TRY_ASSIGN(const simulate::Calibration found,
-                    simulate::calibrate({.formats = std::move(formats)}, progress));
+  WIDEEP_TRY_ASSIGN(const measure::Calibration found,
+                    measure::calibrate({.formats = std::move(formats)}, progress));
   log::info(
       "measured this machine: constants are within {:.0f} % (experts) and {:.0f} % (other parts) "
       "of "
@@ -72,11 +72,10 @@ Result<simulate::Hardware> measure_hardware(std::vector<kernels::WeightFormat> f
   return found.hardware;
 }
 
-Result<simulate::Hardware> find_hardware(const std::string& name,
-                                         std::vector<kernels::WeightFormat> formats) {
+Result<cost::Hardware> find_hardware(const std::string& name,
+                                     std::vector<kernels::WeightFormat> formats) {
   if (name == "this") return measure_hardware(std::move(formats));
-  return std::filesystem::exists(name) ? simulate::read_hardware(name)
-                                       : simulate::shipped_hardware(name);
+  return std::filesystem::exists(name) ? cost::read_hardware(name) : cost::shipped_hardware(name);
 }
 
 void keep_layers(const std::vector<int>& layers, balance::WindowedLoad* windows) {
@@ -145,7 +144,7 @@ Result<Loads> read_loads(const StatisticsOptions& options, const std::string& ho
       return invalid_input("--holdout: has no effect without --stats; give both or neither");
     }
     log::warn("no --stats: all experts are taken to be chosen equally often, as they never are");
-    const balance::ModelLoad even = simulate::uniform_load(config.routing.num_experts, layers);
+    const balance::ModelLoad even = cost::uniform_load(config.routing.num_experts, layers);
     return Loads{.planned = even,
                  .judged = even,
                  .text = "no statistics: all experts are taken to be chosen equally often",

@@ -26,10 +26,10 @@ Result<model::ModelConfig> read_config(const std::string& path);
 // By the name of a shipped description, from a file, or for "this" by measuring this machine, which
 // takes half a minute; formats: that are measured, empty: bf16, fp8, int8 and int4. REQUIRES, for
 // that: the process has started no other thread.
-Result<simulate::Hardware> find_hardware(const std::string& name,
-                                         std::vector<kernels::WeightFormat> formats = {});
+Result<cost::Hardware> find_hardware(const std::string& name,
+                                     std::vector<kernels::WeightFormat> formats = {});
 // Measures this machine, with a line of progress, and says how well its constants fit.
-Result<simulate::Hardware> measure_hardware(std::vector<kernels::WeightFormat> formats = {});
+Result<cost::Hardware> measure_hardware(std::vector<kernels::WeightFormat> formats = {});
 
 // What placements are planned for, and what they are judged by.
 struct Loads {

@@ -24,7 +24,7 @@ struct MovesOptions {
 
 Status run(const MovesOptions& options) {
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
-  WIDEEP_TRY_ASSIGN(const simulate::Hardware hardware, find_hardware(options.hardware));
+  WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(options.hardware));
   const auto format = options.precision.format().value_or(config.stored_format);
   std::vector<double> seconds;
   for (const int each : options.milliseconds) seconds.push_back(each * 1e-3);
@@ -32,7 +32,7 @@ Status run(const MovesOptions& options) {
       .command = "wideep simulate moves",
       .title = "Experts that can move beside an iteration",
       .facts = {fmt::format("expert: {:.1f} MB in {}",
-                            simulate::bytes_of_expert(config, format) / 1e6,
+                            advise::bytes_of_expert(config, format) / 1e6,
                             kernels::weight_format_name(format)),
                 fmt::format("experts that a rank of {} can receive in an iteration, if nothing "
                             "else uses the link",
@@ -40,7 +40,7 @@ Status run(const MovesOptions& options) {
       .columns = {{.key = "iteration_ms", .title = "iteration, ms"}},
       .charts = {{.x = "iteration_ms", .y_title = "experts received", .is_logarithmic = true}}};
   for (const int each : options.milliseconds) answer.rows.push_back({each});
-  for (const auto& link : simulate::movable_experts(hardware, config, format, seconds)) {
+  for (const auto& link : advise::movable_experts(hardware, config, format, seconds)) {
     answer.columns.push_back(
         {.key = link.link,
          .title = fmt::format("{}, {:.0f} GB/s", link.link, link.bandwidth / 1e9),

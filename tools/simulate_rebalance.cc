@@ -48,7 +48,7 @@ Result<balance::WindowedLoad> read_windows(const RebalanceCommand& command,
   return windows;
 }
 
-WhatIf answer_of(const simulate::Rebalances& found, int iterations) {
+WhatIf answer_of(const advise::Rebalances& found, int iterations) {
   WhatIf answer{
       .command = "wideep simulate rebalance",
       .title = "Was a rebalance worth its bytes",
@@ -65,19 +65,19 @@ WhatIf answer_of(const simulate::Rebalances& found, int iterations) {
                   .y_title = "imbalance ratio"}}};
   answer.charts[0].lines.push_back("saved_ms");
   for (size_t link = 0; link < found.links.size(); ++link) {
-    const simulate::MoveLink& each = found.links[link];
+    const advise::MoveLink& each = found.links[link];
     const std::string key = fmt::format("link{}_ms", link);
     answer.columns.push_back(
         {.key = key, .title = fmt::format("ms of {}", each.name), .decimals = 1});
     answer.columns.push_back({.key = fmt::format("link{}_paid", link), .title = "paid after"});
     answer.charts[0].lines.push_back(key);
   }
-  for (const simulate::Rebalance& step : found.steps) {
+  for (const advise::Rebalance& step : found.steps) {
     const double saved = step.saved_of_iteration();
     answer.rows.push_back({step.window, step.moves, step.busiest_bytes / 1e6, step.imbalance_kept,
                            step.imbalance_moved, saved * 1e6, saved * iterations * 1e3});
-    for (const simulate::MoveLink& link : found.links) {
-      const double paid = simulate::iterations_until_paid(step, link);
+    for (const advise::MoveLink& link : found.links) {
+      const double paid = advise::iterations_until_paid(step, link);
       answer.rows.back().push_back(link.seconds(step) * 1e3);
       answer.rows.back().push_back(nullptr);
       if (paid >= 0.0) answer.rows.back().back() = paid;
@@ -87,10 +87,10 @@ WhatIf answer_of(const simulate::Rebalances& found, int iterations) {
 }
 
 // What all of it came to, against experts that stay in their order.
-std::string verdict(const simulate::Rebalances& found, int iterations) {
+std::string verdict(const advise::Rebalances& found, int iterations) {
   double never = 0.0, moved = 0.0;
   int64_t moves = 0;
-  for (const simulate::Rebalance& step : found.steps) {
+  for (const advise::Rebalance& step : found.steps) {
     never += step.experts_never * iterations;
     moved += step.experts_moved * iterations;
     moves += step.moves;
@@ -100,9 +100,9 @@ std::string verdict(const simulate::Rebalances& found, int iterations) {
       never * 1e3, moved * 1e3, moves, 100.0 * (moved / never - 1.0));
 }
 
-std::string links_text(const simulate::Rebalances& found) {
+std::string links_text(const advise::Rebalances& found) {
   std::string text = "links:";
-  for (const simulate::MoveLink& link : found.links) {
+  for (const advise::MoveLink& link : found.links) {
     text += fmt::format("{} {} {:.0f} GB/s", text.ends_with(':') ? "" : ",", link.name,
                         link.bandwidth / 1e9);
   }
@@ -111,21 +111,21 @@ std::string links_text(const simulate::Rebalances& found) {
 
 Status run(const RebalanceCommand& command) {
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(command.model));
-  WIDEEP_TRY_ASSIGN(const simulate::Hardware hardware, find_hardware(command.hardware));
+  WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(command.hardware));
   WIDEEP_TRY_ASSIGN(const SplitStatistics split,
                     read_split_statistics(command.statistics, command.holdout));
   WIDEEP_TRY_ASSIGN(const int ep, choose_ep_size(command.statistics, split.planned_on));
   WIDEEP_TRY_ASSIGN(balance::WindowedLoad windows, read_windows(command, split));
   keep_layers(model::moe_layers(config), &windows);
   const int each = (windows.num_experts + ep - 1) / ep;
-  const simulate::RebalanceOptions options{
+  const advise::RebalanceOptions options{
       .ep = ep,
       .num_slots = command.num_slots.value_or((each + 1) * ep),
       .tokens = static_cast<double>(command.tokens_of_rank) * ep,
       .tolerance = command.tolerance,
       .format = command.precision.format().value_or(config.stored_format)};
-  WIDEEP_TRY_ASSIGN(const simulate::Rebalances found,
-                    simulate::replay_rebalances(hardware, config, windows, options));
+  WIDEEP_TRY_ASSIGN(const advise::Rebalances found,
+                    advise::replay_rebalances(hardware, config, windows, options));
   const int iterations = command.iterations.value_or(windows.iterations_per_window);
   WhatIf answer = answer_of(found, iterations);
   answer.facts = {

@@ -22,29 +22,29 @@ namespace {
 struct TpotOptions {
   std::string model, hardware, holdout;
   StatisticsOptions statistics;
-  simulate::Workload workload;
-  simulate::Choices choices;
+  advise::Workload workload;
+  advise::Choices choices;
   double tpot_ms = 50.0;
   PrecisionOption precision;
   WhatIfOutput output;
 };
 
-std::vector<nlohmann::ordered_json> row_of(const simulate::EpSize& size) {
-  const simulate::Candidate& fastest = size.fastest;
+std::vector<nlohmann::ordered_json> row_of(const advise::EpSize& size) {
+  const advise::Candidate& fastest = size.fastest;
   std::vector<nlohmann::ordered_json> row = {size.ep, fastest.tpot * 1e3};
   if (!size.best) {
     row.insert(row.end(), 6, nullptr);
     row.back() = "none is fast enough";
     return row;
   }
-  const simulate::Candidate& best = *size.best;
+  const advise::Candidate& best = *size.best;
   row.insert(row.end(), {best.tpot * 1e3, best.tokens_per_rank, best.requests(),
-                         best.layout.num_ranks(), best.imbalance, simulate::text_of(best.layout)});
+                         best.layout.num_ranks(), best.imbalance, text_of(best.layout)});
   return row;
 }
 
-WhatIf answer_of(const TpotOptions& options, const simulate::Hardware& hardware, const Loads& loads,
-                 const std::vector<simulate::EpSize>& sizes) {
+WhatIf answer_of(const TpotOptions& options, const cost::Hardware& hardware, const Loads& loads,
+                 const std::vector<advise::EpSize>& sizes) {
   const std::string limit = fmt::format("{:g} ms between tokens", options.tpot_ms);
   WhatIf answer{
       .command = "wideep simulate tpot",
@@ -65,8 +65,8 @@ WhatIf answer_of(const TpotOptions& options, const simulate::Hardware& hardware,
                   .y_title = "ms between tokens",
                   .limit = options.tpot_ms,
                   .limit_text = limit}}};
-  const simulate::EpSize* cheapest = nullptr;
-  for (const simulate::EpSize& size : sizes) {
+  const advise::EpSize* cheapest = nullptr;
+  for (const advise::EpSize& size : sizes) {
     answer.rows.push_back(row_of(size));
     if (!size.best) continue;
     if (cheapest == nullptr || is_better(*size.best, *cheapest->best, options.workload)) {
@@ -87,16 +87,16 @@ Status run(TpotOptions options) {
   options.workload.most_tpot = options.tpot_ms * 1e-3;
   if (const auto format = options.precision.format()) options.choices.formats = {*format};
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
-  WIDEEP_TRY_ASSIGN(const simulate::Hardware hardware, find_hardware(options.hardware));
+  WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(options.hardware));
   for (const auto format : options.choices.formats) {
     if (hardware.supports(format)) continue;
     return invalid_input(fmt::format("--dtype: {} has no products of {}", hardware.name,
                                      kernels::weight_format_name(format)));
   }
   WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout, config));
-  WIDEEP_TRY_ASSIGN(const simulate::Advice advice,
-                    simulate::advise(hardware, config, loads.planned, loads.judged,
-                                     options.workload, options.choices));
+  WIDEEP_TRY_ASSIGN(const advise::Advice advice,
+                    advise::advise(hardware, config, loads.planned, loads.judged, options.workload,
+                                   options.choices));
   return show(answer_of(options, hardware, loads, by_ep_size(advice, options.workload)),
               options.output);
 }

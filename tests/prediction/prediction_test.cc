@@ -12,7 +12,7 @@
 #include "measure/calibrate/other_work.h"
 #include "measure/predict/prediction_check.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -29,7 +29,7 @@ constexpr size_t kFewestCells = 40;  // that nobody has disturbed
 constexpr PredictionGoals kAlarm = {.median = 0.15, .worst = 0.6, .kendall = 0.7};
 
 // The same machine with other constants than were measured.
-Hardware spoiled(Hardware hardware) {
+cost::Hardware spoiled(cost::Hardware hardware) {
   for (auto* formats : {&hardware.of_formats, &hardware.of_all_cores}) {
     for (auto& [format, kernels] : *formats) {
       kernels.experts.memory *= 4.0;
@@ -55,7 +55,7 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
     if (round + 1 < kRounds && !is_slow) continue;
     const bool is_last = round + 1 >= (is_slow ? kMostSlowRounds : kMostRounds);
     busy = others.share();
-    const Hardware hardware = check.calibration().hardware;
+    const cost::Hardware hardware = check.calibration().hardware;
     const std::vector<CheckedCell> cells = check.judge(hardware);
     ASSERT_GE(cells.size(), kFewestCells);
     fmt::print("{} rounds, {}; others used {:.0f} % of the processors\n", round + 1,
@@ -79,4 +79,4 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -17,7 +17,7 @@
 #include "base/try.h"
 #include "model/kv_layout.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using balance::ModelLoad;
@@ -56,15 +56,16 @@ class Placements {
              bool weighted)
       : config_(config), planned_(planned), load_(load), weighted_(weighted) {}
 
-  Result<const std::vector<PlacedLayer>*> get(const Layout& layout) {
+  Result<const std::vector<cost::PlacedLayer>*> get(const cost::Layout& layout) {
     const std::pair key{layout.ep, layout.num_slots};
     if (const auto found = known_.find(key); found != known_.end()) return &found->second;
-    std::vector<PlacedLayer> layers;
+    std::vector<cost::PlacedLayer> layers;
     const balance::PlanShape shape{
         .num_experts = load_.num_experts, .ep_size = layout.ep, .num_slots = layout.num_slots};
     for (size_t i = 0; i < load_.load.size(); ++i) {
-      WIDEEP_TRY_ASSIGN(PlacedLayer layer, place_layer(planned_.load[i], load_.load[i],
-                                                       config_.routing.top_k, shape, weighted_));
+      WIDEEP_TRY_ASSIGN(cost::PlacedLayer layer,
+                        cost::place_layer(planned_.load[i], load_.load[i], config_.routing.top_k,
+                                          shape, weighted_));
       layers.push_back(std::move(layer));
     }
     return &known_.emplace(key, std::move(layers)).first->second;
@@ -75,16 +76,16 @@ class Placements {
   const ModelLoad& planned_;
   const ModelLoad& load_;
   bool weighted_;
-  std::map<std::pair<int, int>, std::vector<PlacedLayer>> known_;
+  std::map<std::pair<int, int>, std::vector<cost::PlacedLayer>> known_;
 };
 
-double mean_imbalance(const std::vector<PlacedLayer>& layers) {
+double mean_imbalance(const std::vector<cost::PlacedLayer>& layers) {
   double sum = 0.0;
-  for (const PlacedLayer& layer : layers) sum += imbalance_of(layer);
+  for (const cost::PlacedLayer& layer : layers) sum += cost::imbalance_of(layer);
   return layers.empty() ? 0.0 : sum / static_cast<double>(layers.size());
 }
 
-double error_of(const Hardware& hardware, const StepTime& step) {
+double error_of(const cost::Hardware& hardware, const cost::StepTime& step) {
   const double rest = hardware.calibrated_dense ? kCalibratedError : kAssumedError;
   const double all = step.seconds();
   return std::hypot(hardware.errors.experts * step.experts,
@@ -112,9 +113,9 @@ model::StepShape chunk_of(int64_t chunk, const Workload& workload, const Context
           .cached = workload.isl / 2};
 }
 
-Candidate predict(const StepCost& cost, int batch, const Workload& workload,
+Candidate predict(const cost::StepCost& cost, int batch, const Workload& workload,
                   const Choices& choices) {
-  const Layout& layout = cost.layout();
+  const cost::Layout& layout = cost.layout();
   Candidate candidate{.layout = layout,
                       .batch = batch,
                       .tokens_of_step = tokens_of_step(layout.drafts, workload.acceptance)};
@@ -148,17 +149,17 @@ Candidate predict(const StepCost& cost, int batch, const Workload& workload,
 
 // A layout that has room for requests.
 struct WeighedLayout {
-  Layout layout;
-  const std::vector<PlacedLayer>* placed = nullptr;
+  cost::Layout layout;
+  const std::vector<cost::PlacedLayer>* placed = nullptr;
   double weights = 0.0, request = 0.0;  // bytes of a rank, and of a request
   int most_requests = 0;
 };
 
 // With every batch that is worth a look.
-std::vector<Candidate> candidates_of(const Hardware& hardware, const ModelConfig& config,
+std::vector<Candidate> candidates_of(const cost::Hardware& hardware, const ModelConfig& config,
                                      const WeighedLayout& weighed, const Workload& workload,
                                      const Choices& choices) {
-  const StepCost cost(hardware, config, weighed.layout, *weighed.placed);
+  const cost::StepCost cost(hardware, config, weighed.layout, *weighed.placed);
   const double imbalance = mean_imbalance(*weighed.placed);
   std::vector<Candidate> candidates;
   for (const int batch : batches_up_to(weighed.most_requests)) {
@@ -219,7 +220,7 @@ std::string nearest_of(const std::vector<Candidate>& all, const Workload& worklo
 
 // Of those that meet the limits, in layouts of a kind; null: none does.
 const Candidate* best_of(const std::vector<Candidate>& all, const Workload& workload,
-                         bool (*is_of_kind)(const Layout&)) {
+                         bool (*is_of_kind)(const cost::Layout&)) {
   const Candidate* best = nullptr;
   for (const Candidate& each : all) {
     if (!is_of_kind(each.layout) || !meets(each, workload)) continue;
@@ -234,7 +235,7 @@ void add_context_reason(const std::vector<Candidate>& all, const Workload& workl
   const Candidate& best = *advice->best;
   if (best.layout.context == 1) return;
   const Candidate* without =
-      best_of(all, workload, [](const Layout& layout) { return layout.context == 1; });
+      best_of(all, workload, [](const cost::Layout& layout) { return layout.context == 1; });
   const std::string gain =
       without == nullptr
           ? "without it nothing meets the limits"
@@ -250,7 +251,7 @@ void add_slot_reasons(const std::vector<Candidate>& all, const Workload& workloa
   const Candidate& best = *advice->best;
   std::map<int, Candidate> by_slots;
   for (const Candidate& each : all) {
-    Layout same = each.layout;
+    cost::Layout same = each.layout;
     same.num_slots = best.layout.num_slots;
     if (same != best.layout || !meets(each, workload)) continue;
     const auto [place, is_new] = by_slots.emplace(each.layout.num_slots, each);
@@ -275,7 +276,7 @@ void add_draft_reason(const std::vector<Candidate>& all, const Workload& workloa
   const Candidate& best = *advice->best;
   if (best.layout.drafts == 0) return;
   const Candidate* without =
-      best_of(all, workload, [](const Layout& layout) { return layout.drafts == 0; });
+      best_of(all, workload, [](const cost::Layout& layout) { return layout.drafts == 0; });
   const std::string gain =
       without == nullptr
           ? "without them nothing meets the limits"
@@ -287,7 +288,7 @@ void add_draft_reason(const std::vector<Candidate>& all, const Workload& workloa
 }
 
 void add_limit(Advice* advice) {
-  const StepTime& step = advice->best->step;
+  const cost::StepTime& step = advice->best->step;
   const std::pair<const char*, double> parts[] = {
       {"experts", step.experts},     {"attention", step.attention}, {"dense products", step.dense},
       {"dispatch", step.dispatch},   {"combine", step.combine},     {"all-reduces", step.joint},
@@ -316,17 +317,17 @@ bool is_better(const Candidate& a, const Candidate& b, const Workload& workload)
   return a.tokens_per_rank > b.tokens_per_rank;
 }
 
-Result<StepCost> step_cost(const Hardware& hardware, const ModelConfig& config,
-                           const ModelLoad& planned, const ModelLoad& load, const Layout& layout,
-                           const Choices& choices) {
+Result<cost::StepCost> step_cost(const cost::Hardware& hardware, const ModelConfig& config,
+                                 const ModelLoad& planned, const ModelLoad& load,
+                                 const cost::Layout& layout, const Choices& choices) {
   WIDEEP_TRY(check_load(config, load));
   WIDEEP_TRY(check_load(config, planned));
   Placements placements(config, planned, load, choices.weighted_shares);
-  WIDEEP_TRY_ASSIGN(const std::vector<PlacedLayer>* placed, placements.get(layout));
-  return StepCost(hardware, config, layout, *placed);
+  WIDEEP_TRY_ASSIGN(const std::vector<cost::PlacedLayer>* placed, placements.get(layout));
+  return cost::StepCost(hardware, config, layout, *placed);
 }
 
-Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const StepCost& cost,
+Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const cost::StepCost& cost,
                                             const Workload& workload, const Choices& choices,
                                             int num_requests) {
   if (candidate.layout.drafts > 0) {
@@ -338,8 +339,7 @@ Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const St
       static_cast<size_t>(num_requests),
       SimulatedRequest{.isl = workload.isl, .osl = workload.osl});
   if (workload.rate) {
-    const std::vector<double> times =
-        measure::arrival_times({.request_rate = *workload.rate}, num_requests);
+    const std::vector<double> times = arrival_times({.request_rate = *workload.rate}, num_requests);
     for (size_t i = 0; i < times.size(); ++i) requests[i].arrival = times[i];
   }
   const int pages = (workload.isl + workload.osl + kernels::kPageTokens - 1) / kernels::kPageTokens;
@@ -367,8 +367,8 @@ double tokens_of_step(int drafts, double acceptance) {
   return tokens;
 }
 
-RankMemory memory_of(const ModelConfig& config, const Layout& layout) {
-  const double weight = bytes_per_weight(layout.format);
+RankMemory memory_of(const ModelConfig& config, const cost::Layout& layout) {
+  const double weight = cost::bytes_per_weight(layout.format);
   const double parts = layout.attention_parts();
   const double slots = static_cast<double>(layout.num_slots) / layout.ep;
   const int num_experts = config.routing.num_experts;
@@ -392,8 +392,9 @@ RankMemory memory_of(const ModelConfig& config, const Layout& layout) {
   return memory;
 }
 
-Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const ModelLoad& planned,
-                      const ModelLoad& load, const Workload& workload, const Choices& choices) {
+Result<Advice> advise(const cost::Hardware& hardware, const ModelConfig& config,
+                      const ModelLoad& planned, const ModelLoad& load, const Workload& workload,
+                      const Choices& choices) {
   WIDEEP_TRY(check_load(config, load));
   WIDEEP_TRY(check_load(config, planned));
   WIDEEP_TRY(check_range(hardware, config));
@@ -401,7 +402,7 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
   Advice advice;
   Placements placements(config, planned, load, choices.weighted_shares);
   std::vector<WeighedLayout> weighed;
-  for (const Layout& layout : layouts_of(hardware, config, choices)) {
+  for (const cost::Layout& layout : layouts_of(hardware, config, choices)) {
     ++advice.num_layouts;
     if (const std::string why = outside_range(hardware, layout); !why.empty()) {
       ++advice.outside[why];
@@ -420,7 +421,7 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
       ++advice.num_too_large;
       continue;
     }
-    WIDEEP_TRY_ASSIGN(const std::vector<PlacedLayer>* placed, placements.get(layout));
+    WIDEEP_TRY_ASSIGN(const std::vector<cost::PlacedLayer>* placed, placements.get(layout));
     weighed.push_back({.layout = layout,
                        .placed = placed,
                        .weights = memory.weights,
@@ -460,4 +461,4 @@ Result<Advice> advise(const Hardware& hardware, const ModelConfig& config, const
   return advice;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

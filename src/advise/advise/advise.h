@@ -22,14 +22,14 @@
 #include "plan/model_plan.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 // What serving in a layout, with a number of requests in each batch, is predicted to be like.
 struct Candidate {
-  Layout layout;
+  cost::Layout layout;
   int batch = 0;                  // requests of a batch
   double tokens_of_step = 1.0;    // generated for each request; more than 1 with drafts
-  StepTime step;                  // of an iteration without prompt tokens
+  cost::StepTime step;            // of an iteration without prompt tokens
   double tpot = 0.0, ttft = 0.0;  // seconds
   double tokens_per_rank = 0.0;   // generated per second
   double tokens_per_user = 0.0;   // generated per second
@@ -55,7 +55,7 @@ struct Advice {
 // the same. Errors (invalid input): the hardware's range has none of the layouts; the load has
 // other layers or experts than the model; prompt and answer are longer than the model's positions;
 // no layout fits the memory.
-Result<Advice> advise(const Hardware& hardware, const model::ModelConfig& config,
+Result<Advice> advise(const cost::Hardware& hardware, const model::ModelConfig& config,
                       const balance::ModelLoad& planned, const balance::ModelLoad& load,
                       const Workload& workload, const Choices& choices);
 
@@ -65,15 +65,15 @@ bool meets(const Candidate& candidate, const Workload& workload);
 bool is_better(const Candidate& a, const Candidate& b, const Workload& workload);
 
 // The cost of iterations in a layout. Errors (invalid input): as advise().
-Result<StepCost> step_cost(const Hardware& hardware, const model::ModelConfig& config,
-                           const balance::ModelLoad& planned, const balance::ModelLoad& load,
-                           const Layout& layout, const Choices& choices);
+Result<cost::StepCost> step_cost(const cost::Hardware& hardware, const model::ModelConfig& config,
+                                 const balance::ModelLoad& planned, const balance::ModelLoad& load,
+                                 const cost::Layout& layout, const Choices& choices);
 
 // Serves `num_requests` requests of the workload in simulated time, with the candidate's limits: as
 // many at the same time as it has, or arriving at the workload's rate (a Poisson process).
 // Errors (invalid input): a request does not fit into the cache; the layout has drafts, which the
 // simulation does not know.
-Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const StepCost& cost,
+Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const cost::StepCost& cost,
                                             const Workload& workload, const Choices& choices,
                                             int num_requests);
 
@@ -90,6 +90,6 @@ struct RankMemory {
   double vocabulary = 0.0;  // embeddings and LM head
   double token = 0.0;
 };
-RankMemory memory_of(const model::ModelConfig& config, const Layout& layout);
+RankMemory memory_of(const model::ModelConfig& config, const cost::Layout& layout);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

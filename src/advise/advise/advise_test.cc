@@ -17,7 +17,7 @@
 #include "parallel/parallel_config.h"
 #include "recordings/balancer_yaml.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using kernels::WeightFormat;
@@ -26,11 +26,12 @@ using testing::HasSubstr;
 // A mixture of 16 layers with 64 experts.
 model::ModelConfig mixture() { return mixture_of(16, 64); }
 
-Hardware h100() { return shipped_hardware("h100_sxm").value(); }
+cost::Hardware h100() { return cost::shipped_hardware("h100_sxm").value(); }
 
 // The busiest expert gets `power` times as steep a share.
 balance::ModelLoad load_of(const model::ModelConfig& config, double power) {
-  balance::ModelLoad load = uniform_load(config.routing.num_experts, model::moe_layers(config));
+  balance::ModelLoad load =
+      cost::uniform_load(config.routing.num_experts, model::moe_layers(config));
   for (auto& layer : load.load) {
     for (size_t e = 0; e < layer.size(); ++e)
       layer[e] = std::pow(1.0 + static_cast<double>(e), -power);
@@ -38,22 +39,23 @@ balance::ModelLoad load_of(const model::ModelConfig& config, double power) {
   return load;
 }
 
-StepCost cost_of(const Layout& layout, const balance::ModelLoad& load,
-                 const Hardware& hardware = h100(), const model::ModelConfig& config = mixture()) {
-  std::vector<PlacedLayer> placed;
+cost::StepCost cost_of(const cost::Layout& layout, const balance::ModelLoad& load,
+                       const cost::Hardware& hardware = h100(),
+                       const model::ModelConfig& config = mixture()) {
+  std::vector<cost::PlacedLayer> placed;
   for (const auto& layer : load.load) {
-    placed.push_back(place_layer(layer, layer, config.routing.top_k,
-                                 {.num_experts = config.routing.num_experts,
-                                  .ep_size = layout.ep,
-                                  .num_slots = layout.num_slots},
-                                 true)
+    placed.push_back(cost::place_layer(layer, layer, config.routing.top_k,
+                                       {.num_experts = config.routing.num_experts,
+                                        .ep_size = layout.ep,
+                                        .num_slots = layout.num_slots},
+                                       true)
                          .value());
   }
   return {hardware, config, layout, std::move(placed)};
 }
 
 // Of two cores; the numbers are any.
-Hardware cores(int nodes) {
+cost::Hardware cores(int nodes) {
   return {.name = "cores",
           .devices_per_node = 2,
           .divisible = true,
@@ -68,10 +70,10 @@ Hardware cores(int nodes) {
           .iteration = 1e-5};
 }
 
-constexpr Layout kEp8{.ep = 8, .num_slots = 64, .format = WeightFormat::kFp8};
+constexpr cost::Layout kEp8{.ep = 8, .num_slots = 64, .format = WeightFormat::kFp8};
 
 TEST(StepCost, GrowsWithTokensAndContext) {
-  const StepCost cost = cost_of(kEp8, load_of(mixture(), 0.0));
+  const cost::StepCost cost = cost_of(kEp8, load_of(mixture(), 0.0));
   const auto seconds = [&](int batch, int cached) {
     return cost.step(model::decode_step(batch, cached, 0)).seconds();
   };
@@ -86,7 +88,7 @@ TEST(StepCost, ASkewedLoadCostsExpertsAndReplicasGiveItBack) {
   const model::StepShape batch = model::decode_step(2048, 100, 0);
   const double even = cost_of(kEp8, load_of(mixture(), 0.0)).step(batch).experts;
   const double hot = cost_of(kEp8, skewed).step(batch).experts;
-  Layout replicas = kEp8;
+  cost::Layout replicas = kEp8;
   replicas.num_slots = 80;
   const double balanced = cost_of(replicas, skewed).step(batch).experts;
   EXPECT_GT(hot, 1.2 * even);
@@ -94,8 +96,9 @@ TEST(StepCost, ASkewedLoadCostsExpertsAndReplicasGiveItBack) {
 }
 
 TEST(StepCost, OneRankExchangesNothing) {
-  const Layout alone{.ep = 1, .num_slots = 64, .format = WeightFormat::kFp8};
-  const StepTime time = cost_of(alone, load_of(mixture(), 0.0)).step(model::decode_step(8, 9, 0));
+  const cost::Layout alone{.ep = 1, .num_slots = 64, .format = WeightFormat::kFp8};
+  const cost::StepTime time =
+      cost_of(alone, load_of(mixture(), 0.0)).step(model::decode_step(8, 9, 0));
   EXPECT_EQ(time.dispatch, 0.0);
   EXPECT_EQ(time.joint, 0.0);
   EXPECT_GT(time.experts, 0.0);
@@ -105,37 +108,38 @@ TEST(StepCost, OneRankExchangesNothing) {
 // takes hours. A slower link never makes a layout faster.
 TEST(StepCost, NoExchangeIsFree) {
   const model::ModelConfig config = mixture_of(4, 64);
-  const balance::ModelLoad load = uniform_load(64, model::moe_layers(config));
+  const balance::ModelLoad load = cost::uniform_load(64, model::moe_layers(config));
   const model::StepShape batch = model::decode_step(32, 100, 0);
-  const auto seconds = [&](const Hardware& hardware, const Layout& layout) {
+  const auto seconds = [&](const cost::Hardware& hardware, const cost::Layout& layout) {
     return cost_of(layout, load, hardware, config).step(batch).seconds();
   };
-  const auto slower = [](Hardware hardware, Link Hardware::* link, double bandwidth) {
+  const auto slower = [](cost::Hardware hardware, cost::Link cost::Hardware::* link,
+                         double bandwidth) {
     (hardware.*link).bandwidth = bandwidth;
     return hardware;
   };
-  for (const Hardware& hardware : {h100(), cores(2), cores(4)}) {
+  for (const cost::Hardware& hardware : {h100(), cores(2), cores(4)}) {
     int num_crossing = 0;
-    for (const Layout& layout : layouts_of(hardware, config, {.most_ranks = 16})) {
+    for (const cost::Layout& layout : layouts_of(hardware, config, {.most_ranks = 16})) {
       if (layout.num_slots > 64 || (layout.format != WeightFormat::kFp8 && !hardware.divisible)) {
         continue;
       }
       SCOPED_TRACE(hardware.name + ", " + text_of(layout));
       const bool crosses = hardware.divisible ? layout.num_ranks() > 1 : layout.num_ranks() > 8;
       num_crossing += crosses;
-      for (const auto link : {&Hardware::node_link, &Hardware::network}) {
+      for (const auto link : {&cost::Hardware::node_link, &cost::Hardware::network}) {
         double before = 0.0;
         for (const double bandwidth : {1e12, 1e10, 1e8, 1e4, 1.0}) {
           const double now = seconds(slower(hardware, link, bandwidth), layout);
           EXPECT_GE(now, before) << bandwidth;
           before = now;
         }
-        const bool is_used = link == &Hardware::network
+        const bool is_used = link == &cost::Hardware::network
                                  ? crosses
                                  : !hardware.divisible && layout.num_ranks() > 1 && !crosses;
         if (is_used) {
           EXPECT_GT(before, 1000.0);
-        } else if (link == &Hardware::network) {
+        } else if (link == &cost::Hardware::network) {
           EXPECT_LT(before, 1.0);
         }
       }
@@ -146,19 +150,19 @@ TEST(StepCost, NoExchangeIsFree) {
 
 TEST(StepCost, SlicesExchangeRowsAndColumns) {
   const balance::ModelLoad load = load_of(mixture(), 0.0);
-  const Layout whole = kEp8;
-  Layout sliced = kEp8;
+  const cost::Layout whole = kEp8;
+  cost::Layout sliced = kEp8;
   sliced.ep = 4;
   sliced.expert_slices = 2;
   const model::StepShape batch = model::decode_step(256, 100, 0);
-  const StepTime of_whole = cost_of(whole, load).step(batch);
-  const StepTime of_sliced = cost_of(sliced, load).step(batch);
+  const cost::StepTime of_whole = cost_of(whole, load).step(batch);
+  const cost::StepTime of_sliced = cost_of(sliced, load).step(batch);
   // Twice the rows are sent, as many bytes come back, and the slices meet.
   EXPECT_GT(of_sliced.dispatch, 1.2 * of_whole.dispatch);
   EXPECT_NEAR(of_sliced.combine / of_whole.combine, 1.0, 0.2);
   EXPECT_EQ(of_whole.joint, 0.0);
   // 2,048 tokens with 4 rows each on 4 owners: half of each row's 1,024 columns comes from another.
-  const Link link = h100().node_link;
+  const cost::Link link = h100().node_link;
   const double even = 2048.0 * 4 / 4 * 512 * 2 / link.bandwidth;
   EXPECT_GT(of_sliced.joint, 16 * (link.latency + even));
   EXPECT_LT(of_sliced.joint, 16 * (link.latency + 1.2 * even));
@@ -167,17 +171,17 @@ TEST(StepCost, SlicesExchangeRowsAndColumns) {
 TEST(Advise, CrossesNoNetworkOfAByteASecond) {
   const model::ModelConfig config = mixture_of(4, 64);
   const balance::ModelLoad load = load_of(config, 0.3);
-  const auto best_on = [&](Hardware hardware, const Workload& workload) {
+  const auto best_on = [&](cost::Hardware hardware, const Workload& workload) {
     hardware.network.bandwidth = 1.0;
     const auto advice = advise(hardware, config, load, load, workload, {.most_ranks = 16});
     EXPECT_TRUE(advice.ok() && advice->best) << advice.status().message();
     return advice->best->layout;
   };
   for (const char* name : {"h100_sxm", "h200_sxm", "b200_sxm"}) {
-    const Hardware hardware = shipped_hardware(name).value();
+    const cost::Hardware hardware = cost::shipped_hardware(name).value();
     for (const Workload& workload :
          {Workload{}, Workload{.isl = 8192, .osl = 64}, Workload{.concurrency = 16.0}}) {
-      const Layout best = best_on(hardware, workload);
+      const cost::Layout best = best_on(hardware, workload);
       EXPECT_LE(best.num_ranks(), hardware.node_link_ranks) << name << ": " << text_of(best);
     }
   }
@@ -186,7 +190,7 @@ TEST(Advise, CrossesNoNetworkOfAByteASecond) {
 
 TEST(Memory, IsDividedAmongRanks) {
   const model::ModelConfig config = mixture();
-  Layout layout{.ep = 1, .num_slots = 64, .format = WeightFormat::kBf16};
+  cost::Layout layout{.ep = 1, .num_slots = 64, .format = WeightFormat::kBf16};
   const RankMemory alone = memory_of(config, layout);
   // All parameters in bf16, but for norms.
   const double all = 2.0 * static_cast<double>(model::count_parameters(config).all);
@@ -201,7 +205,7 @@ TEST(Memory, IsDividedAmongRanks) {
 }
 
 TEST(Sweep, HasEveryCombinationOnce) {
-  const std::vector<Layout> layouts = layouts_of(h100(), mixture(), {.most_ranks = 16});
+  const std::vector<cost::Layout> layouts = layouts_of(h100(), mixture(), {.most_ranks = 16});
   for (size_t i = 0; i < layouts.size(); ++i) {
     EXPECT_LE(layouts[i].num_ranks(), 16);
     EXPECT_EQ(layouts[i].num_slots % layouts[i].ep, 0);
@@ -213,11 +217,11 @@ TEST(Sweep, HasEveryCombinationOnce) {
 
 TEST(Context, ALongPromptIsComputedByItsPart) {
   const balance::ModelLoad load = load_of(mixture(), 0.0);
-  Layout layout = kEp8;
-  const StepTime alone = cost_of(layout, load).step(model::prompt_step(1, 16384, 0));
+  cost::Layout layout = kEp8;
+  const cost::StepTime alone = cost_of(layout, load).step(model::prompt_step(1, 16384, 0));
   layout.context = 4;
   const ContextDeal deal = context_deal(4, 16384);
-  const StepTime shared = cost_of(layout, load).step(busiest_chunk(16384, 16384, deal));
+  const cost::StepTime shared = cost_of(layout, load).step(busiest_chunk(16384, 16384, deal));
   EXPECT_LT(shared.attention, 0.35 * alone.attention);
   EXPECT_LT(shared.experts, 0.5 * alone.experts);
   EXPECT_EQ(alone.joint, 0.0);
@@ -226,20 +230,20 @@ TEST(Context, ALongPromptIsComputedByItsPart) {
 
 // Others' keys and values come over the link: of a layer the latency, and 3 of 4 positions.
 TEST(Context, ReadsOtherRanksPagesOverTheLink) {
-  Layout layout = kEp8;
+  cost::Layout layout = kEp8;
   layout.ep = 2;
   layout.num_slots = 64;
   layout.context = 4;  // 8 ranks, a node
   const double position = 2 * 4 * 128 * 2.0;
-  const Link link = h100().node_link;
+  const cost::Link link = h100().node_link;
   const model::StepShape shape = model::decode_step(4, 1000, 0);
-  const StepTime time = cost_of(layout, load_of(mixture(), 0.0)).step(shape);
+  const cost::StepTime time = cost_of(layout, load_of(mixture(), 0.0)).step(shape);
   EXPECT_NEAR(time.joint,
               16 * (link.latency + (1000.0 * 4 / 4 + 4) * 3 * position / link.bandwidth), 1e-9);
 }
 
 TEST(Context, DividesTheCacheAndNoWeights) {
-  Layout layout = kEp8;
+  cost::Layout layout = kEp8;
   const RankMemory alone = memory_of(mixture(), layout);
   layout.context = 2;
   EXPECT_EQ(layout.num_ranks(), 16);
@@ -273,7 +277,7 @@ TEST(Context, IsRecommendedForLongPrompts) {
 }
 
 TEST(Context, IsOnlyWeighedWhereTheEngineDividesSequences) {
-  for (const Layout& layout : layouts_of(h100(), mixture(), {.most_ranks = 16})) {
+  for (const cost::Layout& layout : layouts_of(h100(), mixture(), {.most_ranks = 16})) {
     parallel::ParallelConfig settings;
     settings.sizes = {.tp = layout.tensor_ranks(),
                       .pp = layout.stages,
@@ -286,7 +290,7 @@ TEST(Context, IsOnlyWeighedWhereTheEngineDividesSequences) {
   // Neither with the layer that drafts.
   model::ModelConfig states = mixture();
   states.num_prediction_layers = 1;
-  for (const Layout& layout : layouts_of(h100(), states, {.most_ranks = 16})) {
+  for (const cost::Layout& layout : layouts_of(h100(), states, {.most_ranks = 16})) {
     EXPECT_EQ(layout.context, 1);
   }
 }
@@ -346,7 +350,7 @@ TEST(Advise, ARateTakesTheFewestRanks) {
 
 TEST(Advise, RefusesStatisticsOfAnotherModel) {
   const model::ModelConfig config = mixture();
-  const balance::ModelLoad other = uniform_load(32, model::moe_layers(config));
+  const balance::ModelLoad other = cost::uniform_load(32, model::moe_layers(config));
   const auto advice = advise(h100(), config, other, other, {}, {});
   ASSERT_FALSE(advice.ok());
   EXPECT_THAT(advice.status().message(), HasSubstr("16 layers of 32 experts, but the model has"));
@@ -362,7 +366,7 @@ TEST(Advise, RefusesRequestsBeyondTheModelsPositions) {
 }
 
 // Differences of two layouts; slots that follow from the ranks do not count.
-int differences(const Layout& a, const Layout& b) {
+int differences(const cost::Layout& a, const cost::Layout& b) {
   const bool same_ranks = a.ep == b.ep;
   return (same_ranks ? 0 : 1) + (a.expert_slices != b.expert_slices) + (a.stages != b.stages) +
          (a.context != b.context) + (a.attention_dp != b.attention_dp) +
@@ -435,7 +439,7 @@ TEST(ImbalanceByRanks, IsJudgedByTheOtherLoad) {
 }
 
 TEST(Memory, PartsAreTheSum) {
-  Layout layout = kEp8;
+  cost::Layout layout = kEp8;
   layout.num_slots = 80;
   const RankMemory memory = memory_of(mixture(), layout);
   EXPECT_DOUBLE_EQ(memory.dense + memory.experts + memory.replicas + memory.vocabulary,
@@ -446,7 +450,7 @@ TEST(Memory, PartsAreTheSum) {
 TEST(ConfigFiles, AreReadBack) {
   const model::ModelConfig config = mixture();
   const balance::ModelLoad load = load_of(config, 0.5);
-  Layout layout = kEp8;
+  cost::Layout layout = kEp8;
   layout.num_slots = 72;
   layout.stages = 2;
   layout.context = 4;
@@ -475,4 +479,4 @@ TEST(ConfigFiles, AreReadBack) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

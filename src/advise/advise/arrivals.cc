@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <random>
 
-namespace wideep::measure {
+namespace wideep::advise {
 
 // Exponential gaps by inversion, -ln(1 - u) / rate. Not std::exponential_distribution: its results
 // differ between standard libraries, so a seed would not name one load.
@@ -22,4 +22,4 @@ std::vector<double> arrival_times(const Arrivals& arrivals, int count) {
   return times;
 }
 
-}  // namespace wideep::measure
+}  // namespace wideep::advise

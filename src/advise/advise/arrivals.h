@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace wideep::measure {
+namespace wideep::advise {
 
 // Open-loop load: requests arrive at their own times, whether or not earlier ones are answered.
 struct Arrivals {
@@ -18,4 +18,4 @@ struct Arrivals {
 // same seed.
 std::vector<double> arrival_times(const Arrivals& arrivals, int count);
 
-}  // namespace wideep::measure
+}  // namespace wideep::advise

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace wideep::measure {
+namespace wideep::advise {
 namespace {
 
 TEST(Arrivals, PoissonProcessIsTheSameForTheSameSeed) {
@@ -34,4 +34,4 @@ TEST(Arrivals, InfiniteRateMeansAllAtOnce) {
 }
 
 }  // namespace
-}  // namespace wideep::measure
+}  // namespace wideep::advise

@@ -7,12 +7,12 @@
 
 #include "base/try.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 std::string parallel_text(const Candidate& candidate, const Workload& workload,
                           const Choices& choices, const std::string& balancer_path) {
-  const Layout& layout = candidate.layout;
+  const cost::Layout& layout = candidate.layout;
   std::string text = fmt::format(
       "# Written by `wideep advise`: {}.\n"
       "# Predicted: {:.1f} ms between tokens, {:.0f} ms to the first, {:.0f} tokens/s of a rank.\n",
@@ -41,7 +41,7 @@ std::string parallel_text(const Candidate& candidate, const Workload& workload,
 Result<ConfigFiles> config_files(const Candidate& candidate, const balance::ModelLoad& load,
                                  const Workload& workload, const Choices& choices,
                                  int layer_updates, const std::string& balancer_path) {
-  const Layout& layout = candidate.layout;
+  const cost::Layout& layout = candidate.layout;
   ConfigFiles files;
   files.placement.num_slots = layout.num_slots;
   files.placement.share_update =
@@ -61,4 +61,4 @@ Result<ConfigFiles> config_files(const Candidate& candidate, const balance::Mode
   return files;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

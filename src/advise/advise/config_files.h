@@ -12,7 +12,7 @@
 #include "plan/model_plan.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 struct ConfigFiles {
   std::string parallel;  // the text of parallel_config.yaml
@@ -26,4 +26,4 @@ Result<ConfigFiles> config_files(const Candidate& candidate, const balance::Mode
                                  const Workload& workload, const Choices& choices,
                                  int layer_updates, const std::string& balancer_path);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

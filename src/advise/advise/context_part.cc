@@ -8,7 +8,7 @@
 #include "parallel/parallel_config.h"
 #include "parallel/token_shares.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using model::StepShape;
@@ -72,7 +72,7 @@ StepShape busiest_generating(const StepShape& all, int count, const ContextDeal&
   // Sequences are on any of the ranks, each as likely. Numbers on n ranks that have the sum `count`
   // differ by a factor of n / (n − 1) more (in variance) than if they were independent.
   const double mean = static_cast<double>(count) / deal.num_ranks;
-  const double most = mean + expected_maximum(deal.num_ranks) * std::sqrt(mean);
+  const double most = mean + cost::expected_maximum(deal.num_ranks) * std::sqrt(mean);
   return scaled(all, std::clamp(most, 1.0, static_cast<double>(count)) / count);
 }
 
@@ -95,4 +95,4 @@ StepShape busiest_chunk(int64_t tokens, int64_t isl, const ContextDeal& deal) {
   return shape;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

@@ -16,7 +16,7 @@
 
 #include "model/model_work.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 struct ContextDeal {
   int num_ranks = 1;    // that share sequences
@@ -48,4 +48,4 @@ model::StepShape busiest_generating(const model::StepShape& all, int count,
 // A chunk of `tokens` prompt tokens, in the middle of prompts of `isl` tokens.
 model::StepShape busiest_chunk(int64_t tokens, int64_t isl, const ContextDeal& deal);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

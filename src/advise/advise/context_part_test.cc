@@ -9,7 +9,7 @@
 
 #include "engine/scheduler.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using model::StepShape;
@@ -122,4 +122,4 @@ TEST(BusiestChunk, HasItsPartOfLongPromptsAndOfManyShortOnes) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

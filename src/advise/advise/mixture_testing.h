@@ -8,7 +8,7 @@
 
 #include "model/config/config.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 inline model::ModelConfig mixture_of(int num_layers, int num_experts) {
   const auto config = model::parse_model_config(fmt::format(R"({{
@@ -24,4 +24,4 @@ inline model::ModelConfig mixture_of(int num_layers, int num_experts) {
   return *config;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

@@ -11,17 +11,17 @@
 
 #include "base/check.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 // Slots of a rank beyond those that its part of the experts needs.
-int redundant(const Layout& layout, int num_experts) {
+int redundant(const cost::Layout& layout, int num_experts) {
   return layout.num_slots / layout.ep - (num_experts + layout.ep - 1) / layout.ep;
 }
 
 // The best of the candidates with this layout.
 std::optional<Neighbour> best_of(const std::vector<Candidate>& all, const Workload& workload,
-                                 const Layout& layout) {
+                                 const cost::Layout& layout) {
   std::optional<Neighbour> best;
   for (const Candidate& each : all) {
     if (each.layout != layout) continue;
@@ -43,13 +43,13 @@ class Finder {
   // Another number of ranks that share the experts, with the nearest redundancy that was weighed.
   void add_ep(int ep) {
     const int wanted = redundant(best_.layout, num_experts_);
-    std::optional<Layout> nearest;
+    std::optional<cost::Layout> nearest;
     for (const Candidate& each : all_) {
-      Layout same = each.layout;
+      cost::Layout same = each.layout;
       same.ep = best_.layout.ep;
       same.num_slots = best_.layout.num_slots;
       if (each.layout.ep != ep || same != best_.layout) continue;
-      const auto distance = [&](const Layout& layout) {
+      const auto distance = [&](const cost::Layout& layout) {
         return std::abs(redundant(layout, num_experts_) - wanted);
       };
       if (!nearest || distance(each.layout) < distance(*nearest)) nearest = each.layout;
@@ -61,7 +61,7 @@ class Finder {
   void add_slots() {
     std::set<int> counts;
     for (const Candidate& each : all_) {
-      Layout same = each.layout;
+      cost::Layout same = each.layout;
       same.num_slots = best_.layout.num_slots;
       if (same == best_.layout) counts.insert(each.layout.num_slots);
     }
@@ -83,13 +83,13 @@ class Finder {
     if (place != counts.begin()) wanted.insert(*std::prev(place));
     if (std::next(place) != counts.end()) wanted.insert(*std::next(place));
     for (const int drafts : wanted) {
-      Layout layout = best_.layout;
+      cost::Layout layout = best_.layout;
       layout.drafts = drafts;
       add(layout, fmt::format("{} drafts instead of {}", drafts, now));
     }
   }
 
-  void add(const Layout& layout, std::string change) {
+  void add(const cost::Layout& layout, std::string change) {
     std::optional<Neighbour> found = best_of(all_, workload_, layout);
     if (!found) return;
     found->change = std::move(change);
@@ -100,7 +100,7 @@ class Finder {
 
  private:
   void add_slots(int num_slots) {
-    Layout layout = best_.layout;
+    cost::Layout layout = best_.layout;
     layout.num_slots = num_slots;
     add(layout, fmt::format("{} slots instead of {}", num_slots, best_.layout.num_slots));
   }
@@ -124,28 +124,28 @@ void for_each_step(int now, const Add& add) {
 std::vector<Neighbour> neighbours_of(const Advice& advice, const Workload& workload,
                                      int num_experts) {
   WIDEEP_CHECK(advice.best.has_value());
-  const Layout best = advice.best->layout;
+  const cost::Layout best = advice.best->layout;
   Finder finder(advice, workload, num_experts);
   for_each_step(best.ep, [&](int ep) { finder.add_ep(ep); });
   finder.add_slots();
   for_each_step(best.expert_slices, [&](int slices) {
-    Layout layout = best;
+    cost::Layout layout = best;
     layout.expert_slices = slices;
     finder.add(layout,
                fmt::format("experts in {} slices instead of {}", slices, best.expert_slices));
   });
   for_each_step(best.stages, [&](int stages) {
-    Layout layout = best;
+    cost::Layout layout = best;
     layout.stages = stages;
     finder.add(layout, fmt::format("{} stages instead of {}", stages, best.stages));
   });
   for_each_step(best.context, [&](int context) {
-    Layout layout = best;
+    cost::Layout layout = best;
     layout.context = context;
     finder.add(layout, fmt::format("sequences on {} ranks instead of {}", context, best.context));
   });
   finder.add_drafts();
-  Layout other = best;
+  cost::Layout other = best;
   other.attention_dp = !best.attention_dp;
   finder.add(other,
              other.attention_dp ? "attention DP instead of TP" : "attention TP instead of DP");
@@ -153,7 +153,7 @@ std::vector<Neighbour> neighbours_of(const Advice& advice, const Workload& workl
   for (const Candidate& each : advice.all) formats.insert(each.layout.format);
   formats.erase(best.format);
   for (const auto format : formats) {
-    Layout layout = best;
+    cost::Layout layout = best;
     layout.format = format;
     finder.add(layout, fmt::format("{} instead of {}", kernels::weight_format_name(format),
                                    kernels::weight_format_name(best.format)));
@@ -161,4 +161,4 @@ std::vector<Neighbour> neighbours_of(const Advice& advice, const Workload& workl
   return finder.take();
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

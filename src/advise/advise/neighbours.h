@@ -10,7 +10,7 @@
 
 #include "advise/advise.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 struct Neighbour {
   std::string change;   // "EP 32 instead of 64"
@@ -25,4 +25,4 @@ struct Neighbour {
 std::vector<Neighbour> neighbours_of(const Advice& advice, const Workload& workload,
                                      int num_experts);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

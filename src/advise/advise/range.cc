@@ -9,10 +9,10 @@
 
 #include "cost/rank_hardware.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
-Status check_range(const Hardware& hardware, const model::ModelConfig& config) {
-  const CalibratedRange& range = hardware.range;
+Status check_range(const cost::Hardware& hardware, const model::ModelConfig& config) {
+  const cost::CalibratedRange& range = hardware.range;
   if (range.most_hidden <= 0.0) return {};
   if (config.hidden_size >= range.least_hidden && config.hidden_size <= range.most_hidden) {
     return {};
@@ -23,27 +23,27 @@ Status check_range(const Hardware& hardware, const model::ModelConfig& config) {
                   config.hidden_size, hardware.name, range.least_hidden, range.most_hidden));
 }
 
-std::string outside_range(const Hardware& hardware, const Layout& layout) {
-  const CalibratedRange& range = hardware.range;
+std::string outside_range(const cost::Hardware& hardware, const cost::Layout& layout) {
+  const cost::CalibratedRange& range = hardware.range;
   if (range.most_hidden <= 0.0) return "";
   if (std::ranges::find(range.formats, layout.format) == range.formats.end()) {
     return std::string(kernels::weight_format_name(layout.format));
   }
   // Where ranks share cores, all of them count, whatever they have in common.
-  const int ranks =
-      hardware.divisible ? ranks_of_node(hardware, layout.num_ranks()) : layout.tensor_ranks();
+  const int ranks = hardware.divisible ? cost::ranks_of_node(hardware, layout.num_ranks())
+                                       : layout.tensor_ranks();
   return ranks > range.most_ranks ? fmt::format("more than {} ranks", range.most_ranks) : "";
 }
 
-std::string text_of(const Hardware& hardware, const CalibratedRange& range) {
+std::string text_of(const cost::Hardware& hardware, const cost::CalibratedRange& range) {
   std::vector<std::string_view> names;
   for (const auto format : range.formats) names.push_back(kernels::weight_format_name(format));
   return fmt::format("{} is calibrated for {}, at most {} ranks", hardware.name,
                      fmt::join(names, " and "), range.most_ranks);
 }
 
-std::string bound_tokens(const Hardware& hardware, Choices* choices) {
-  const CalibratedRange& range = hardware.range;
+std::string bound_tokens(const cost::Hardware& hardware, Choices* choices) {
+  const cost::CalibratedRange& range = hardware.range;
   if (range.most_hidden <= 0.0 || choices->max_num_tokens <= range.most_tokens) return "";
   const int wanted = choices->max_num_tokens;
   choices->max_num_tokens = static_cast<int>(range.most_tokens);
@@ -51,7 +51,7 @@ std::string bound_tokens(const Hardware& hardware, Choices* choices) {
                      wanted, choices->max_num_tokens, hardware.name);
 }
 
-std::string cannot_tell(const Hardware& hardware, const std::map<std::string, int>& outside) {
+std::string cannot_tell(const cost::Hardware& hardware, const std::map<std::string, int>& outside) {
   std::vector<std::string> parts;
   int all = 0;
   for (const auto& [why, count] : outside) {
@@ -62,4 +62,4 @@ std::string cannot_tell(const Hardware& hardware, const std::map<std::string, in
                      text_of(hardware, hardware.range));
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

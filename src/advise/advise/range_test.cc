@@ -8,7 +8,7 @@
 #include "advise/advise.h"
 #include "model/model_division.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using kernels::WeightFormat;
@@ -28,14 +28,14 @@ model::ModelConfig mixture(int hidden) {
   return *config;
 }
 
-Result<Advice> advise_on(const Hardware& hardware, int hidden, const Choices& choices) {
+Result<Advice> advise_on(const cost::Hardware& hardware, int hidden, const Choices& choices) {
   const model::ModelConfig config = mixture(hidden);
   const balance::ModelLoad load =
-      uniform_load(config.routing.num_experts, model::moe_layers(config));
+      cost::uniform_load(config.routing.num_experts, model::moe_layers(config));
   return advise(hardware, config, load, load, {}, choices);
 }
 
-Hardware h100() { return shipped_hardware("h100_sxm").value(); }
+cost::Hardware h100() { return cost::shipped_hardware("h100_sxm").value(); }
 
 TEST(Range, WidthsBeyondItAreRefused) {
   const auto narrow = advise_on(h100(), 1024, {});
@@ -48,7 +48,7 @@ TEST(Range, WidthsBeyondItAreRefused) {
 }
 
 TEST(Range, FormatsAndRanksBeyondItAreNotWeighed) {
-  Hardware hardware = h100();
+  cost::Hardware hardware = h100();
   hardware.range.most_ranks = 8;
   const auto advice = advise_on(hardware, 2048, {.most_ranks = 16});
   ASSERT_TRUE(advice.ok()) << advice.status().message();
@@ -71,9 +71,9 @@ TEST(Range, AnErrorWhereNothingIsLeft) {
 }
 
 TEST(Range, RanksThatShareCoresCountWhateverTheyShare) {
-  Hardware hardware = h100();
+  cost::Hardware hardware = h100();
   hardware.range.most_ranks = 8;
-  const Layout stages{.ep = 8, .stages = 2, .format = WeightFormat::kFp8};
+  const cost::Layout stages{.ep = 8, .stages = 2, .format = WeightFormat::kFp8};
   EXPECT_EQ(outside_range(hardware, stages), "");
   hardware.divisible = true;
   EXPECT_EQ(outside_range(hardware, stages), "more than 8 ranks");
@@ -87,7 +87,7 @@ TEST(Range, TokensAreBounded) {
 }
 
 TEST(Range, ADescriptionWithoutItTellsAll) {
-  Hardware hardware = h100();
+  cost::Hardware hardware = h100();
   hardware.range = {};
   const auto advice = advise_on(hardware, 1024, {.most_ranks = 4});
   ASSERT_TRUE(advice.ok());
@@ -95,4 +95,4 @@ TEST(Range, ADescriptionWithoutItTellsAll) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

@@ -10,13 +10,13 @@
 #include "cost/expert_load.h"
 #include "wideep/balancer.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using balance::LayerPlan;
 using balance::Split;
 
-Status check_input(const Hardware& hardware, const model::ModelConfig& config,
+Status check_input(const cost::Hardware& hardware, const model::ModelConfig& config,
                    const balance::WindowedLoad& windows, const RebalanceOptions& options) {
   if (windows.num_windows() < 2) {
     return invalid_input(fmt::format(
@@ -37,7 +37,7 @@ Status check_input(const Hardware& hardware, const model::ModelConfig& config,
 
 class Replay {
  public:
-  Replay(const Hardware& hardware, const model::ModelConfig& config,
+  Replay(const cost::Hardware& hardware, const model::ModelConfig& config,
          const RebalanceOptions& options, const balance::Placement& first)
       : hardware_(hardware),
         first_(first),
@@ -72,21 +72,21 @@ class Replay {
 
   void judge(const balance::Placement& placement, const std::vector<double>& load,
              double* imbalance, double* seconds) const {
-    const PlacedLayer placed = placed_as(placement, load, top_k_);
-    const ProductKernel& kernel = hardware_.experts_in(options_.format);
-    *imbalance += imbalance_of(placed);
-    *seconds += slowest_time(hardware_, kernel, shape_, placed, options_.tokens).seconds();
+    const cost::PlacedLayer placed = cost::placed_as(placement, load, top_k_);
+    const cost::ProductKernel& kernel = hardware_.experts_in(options_.format);
+    *imbalance += cost::imbalance_of(placed);
+    *seconds += cost::slowest_time(hardware_, kernel, shape_, placed, options_.tokens).seconds();
   }
 
-  const Hardware& hardware_;
+  const cost::Hardware& hardware_;
   const balance::Placement& first_;
   const RebalanceOptions& options_;
   int top_k_;
-  ExpertShape shape_;
+  cost::ExpertShape shape_;
   std::vector<int64_t> copies_;  // [ranks] of this step
 };
 
-std::vector<MoveLink> links_of(const Hardware& hardware) {
+std::vector<MoveLink> links_of(const cost::Hardware& hardware) {
   std::vector<MoveLink> links = {{"host memory", hardware.host_link.bandwidth},
                                  {"other ranks of the node", hardware.node_link.bandwidth},
                                  {"network", hardware.network.bandwidth}};
@@ -96,7 +96,8 @@ std::vector<MoveLink> links_of(const Hardware& hardware) {
 
 }  // namespace
 
-Result<Rebalances> replay_rebalances(const Hardware& hardware, const model::ModelConfig& config,
+Result<Rebalances> replay_rebalances(const cost::Hardware& hardware,
+                                     const model::ModelConfig& config,
                                      const balance::WindowedLoad& windows,
                                      const RebalanceOptions& options) {
   WIDEEP_TRY(check_input(hardware, config, windows, options));
@@ -143,4 +144,4 @@ double iterations_until_paid(const Rebalance& rebalance, const MoveLink& link) {
   return saved > 0.0 ? link.seconds(rebalance) / saved : -1.0;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

@@ -17,7 +17,7 @@
 #include "wideep/placement.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 struct RebalanceOptions {
   int ep = 1;
@@ -58,7 +58,8 @@ struct Rebalances {
 // experts in their order, so that the first rebalance is that of a server that starts.
 // Errors (invalid input): fewer windows; other experts than the model's; a shape that the planner
 // cannot serve; hardware without products of the format.
-Result<Rebalances> replay_rebalances(const Hardware& hardware, const model::ModelConfig& config,
+Result<Rebalances> replay_rebalances(const cost::Hardware& hardware,
+                                     const model::ModelConfig& config,
                                      const balance::WindowedLoad& windows,
                                      const RebalanceOptions& options);
 
@@ -69,4 +70,4 @@ std::vector<int64_t> copies_of_ranks(const balance::Placement& kept,
 // Iterations after which the time saved is what the link was busy for; negative: never.
 double iterations_until_paid(const Rebalance& rebalance, const MoveLink& link);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

@@ -9,7 +9,7 @@
 
 #include "advise/mixture_testing.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using testing::HasSubstr;
@@ -30,8 +30,8 @@ const RebalanceOptions kOptions{
     .ep = 8, .num_slots = 40, .tokens = 2048.0, .format = kernels::WeightFormat::kFp8};
 
 Result<Rebalances> replay(const balance::Windows& windows, RebalanceOptions options = kOptions) {
-  return replay_rebalances(shipped_hardware("h100_sxm").value(), mixture(), windows_of(windows),
-                           options);
+  return replay_rebalances(cost::shipped_hardware("h100_sxm").value(), mixture(),
+                           windows_of(windows), options);
 }
 
 TEST(Rebalances, ASteadyLoadMovesOnce) {
@@ -96,4 +96,4 @@ TEST(Rebalances, RefuseWhatCannotBeJudged) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

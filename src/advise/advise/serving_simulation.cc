@@ -9,7 +9,7 @@
 #include "base/try.h"
 #include "engine/scheduler.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using engine::Scheduler;
@@ -204,4 +204,4 @@ Result<SimulatedServing> simulate_serving(std::span<const SimulatedRequest> requ
   return Simulation(requests, options, iteration_time).run();
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

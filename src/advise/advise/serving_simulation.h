@@ -20,7 +20,7 @@
 #include "model/model_work.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 struct SimulatedRequest {
   double arrival = 0.0;  // seconds
@@ -61,4 +61,4 @@ Result<SimulatedServing> simulate_serving(std::span<const SimulatedRequest> requ
                                           const SimulationOptions& options,
                                           const IterationTime& iteration_time);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

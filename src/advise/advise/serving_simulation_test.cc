@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using model::StepShape;
@@ -149,4 +149,4 @@ TEST(ServingSimulation, ARequestThatNeverFitsIsAnError) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

@@ -6,7 +6,7 @@
 #include "model/model_division.h"
 #include "parallel/parallel_config.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 constexpr int kMostStages = 8;
@@ -20,7 +20,7 @@ constexpr int kRedundantPerRank[] = {0, 1, 2, 4};
 constexpr int kDrafts[] = {1, 2, 3, 5, 8};
 
 // Whether the engine runs the model so (model::check_parts).
-bool is_accepted(const model::ModelConfig& config, const Layout& layout) {
+bool is_accepted(const model::ModelConfig& config, const cost::Layout& layout) {
   parallel::ParallelConfig settings;
   settings.sizes = {.tp = layout.tensor_ranks(),
                     .pp = layout.stages,
@@ -47,8 +47,8 @@ std::vector<int> slot_counts(int num_experts, int ep) {
 }
 
 // With every number of slots, format and number of drafts.
-void add_variants(Layout layout, const std::vector<kernels::WeightFormat>& formats, int experts,
-                  const Choices& choices, std::vector<Layout>* layouts) {
+void add_variants(cost::Layout layout, const std::vector<kernels::WeightFormat>& formats,
+                  int experts, const Choices& choices, std::vector<cost::Layout>* layouts) {
   for (const int slots : slot_counts(experts, layout.ep)) {
     layout.num_slots = slots;
     for (const auto format : formats) {
@@ -75,24 +75,24 @@ std::vector<int> batches_up_to(int most) {
   return batches;
 }
 
-std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfig& config,
-                               const Choices& choices) {
+std::vector<cost::Layout> layouts_of(const cost::Hardware& hardware,
+                                     const model::ModelConfig& config, const Choices& choices) {
   std::vector<kernels::WeightFormat> formats = choices.formats;
   if (formats.empty()) {
     for (const auto& [format, peak] : hardware.peak) formats.push_back(format);
   }
   const int experts = config.num_moe_layers() > 0 ? config.routing.num_experts : 1;
-  std::vector<Layout> layouts;
+  std::vector<cost::Layout> layouts;
   for (int stages = 1; stages <= std::min(kMostStages, config.num_layers); stages *= 2) {
     for (int slices = 1; slices <= kMostSlices; slices *= 2) {
       if (config.moe_intermediate_size % (slices * 128) != 0 && slices > 1) continue;
       for (int ep = 1; ep * slices * stages <= choices.most_ranks && ep <= experts; ep *= 2) {
         for (int context = 1; context <= kMostContext; context *= 2) {
-          Layout layout{.ep = ep,
-                        .expert_slices = slices,
-                        .stages = stages,
-                        .context = context,
-                        .cache = choices.cache};
+          cost::Layout layout{.ep = ep,
+                              .expert_slices = slices,
+                              .stages = stages,
+                              .context = context,
+                              .cache = choices.cache};
           if (layout.num_ranks() > choices.most_ranks) break;
           // Without a network, ranks of different nodes do not reach each other.
           const bool one_node =
@@ -112,4 +112,4 @@ std::vector<Layout> layouts_of(const Hardware& hardware, const model::ModelConfi
   return layouts;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

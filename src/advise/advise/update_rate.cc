@@ -15,7 +15,7 @@
 #include "online/layer_rota.h"
 #include "wideep/balancer.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using balance::LayerPlan;
@@ -54,7 +54,7 @@ class Turns {
 
 class Walk {
  public:
-  Walk(const Hardware& hardware, const model::ModelConfig& config,
+  Walk(const cost::Hardware& hardware, const model::ModelConfig& config,
        const balance::WindowedLoad& windows, const UpdateRateOptions& options,
        std::vector<balance::Placement> first, balance::Repairer& repairer)
       : hardware_(hardware),
@@ -114,11 +114,11 @@ class Walk {
 
   std::pair<double, double> judged(const balance::Placement& placement, size_t layer,
                                    int window) const {
-    const PlacedLayer placed =
-        placed_as(placement, windows_.load[layer][static_cast<size_t>(window)], top_k_);
-    const ProductKernel& kernel = hardware_.experts_in(options_.layout.format);
-    return {imbalance_of(placed),
-            slowest_time(hardware_, kernel, shape_, placed, options_.tokens).seconds()};
+    const cost::PlacedLayer placed =
+        cost::placed_as(placement, windows_.load[layer][static_cast<size_t>(window)], top_k_);
+    const cost::ProductKernel& kernel = hardware_.experts_in(options_.layout.format);
+    return {cost::imbalance_of(placed),
+            cost::slowest_time(hardware_, kernel, shape_, placed, options_.tokens).seconds()};
   }
 
   // Stage by stage, layers of a stage in order.
@@ -208,15 +208,15 @@ class Walk {
     return sum;
   }
 
-  const Hardware& hardware_;
+  const cost::Hardware& hardware_;
   const balance::WindowedLoad& windows_;
   const UpdateRateOptions& options_;
   std::vector<balance::Placement> first_;  // [layers]
   balance::Repairer& repairer_;
   int top_k_;
-  ExpertShape shape_;
+  cost::ExpertShape shape_;
   int num_turning_;  // layers of a stage
-  Link link_;
+  cost::Link link_;
   double iterations_ = 0.0;
   std::vector<LayerWindow> always_;  // where every layer has a turn in every window
 };
@@ -284,11 +284,12 @@ Result<std::vector<balance::Placement>> first_placements(const balance::PlanShap
 
 }  // namespace
 
-Result<UpdateRates> weigh_update_rates(const Hardware& hardware, const model::ModelConfig& config,
+Result<UpdateRates> weigh_update_rates(const cost::Hardware& hardware,
+                                       const model::ModelConfig& config,
                                        const balance::ModelLoad& planned,
                                        const balance::WindowedLoad& windows,
                                        const UpdateRateOptions& options) {
-  const Layout& layout = options.layout;
+  const cost::Layout& layout = options.layout;
   UpdateRates found;
   if (layout.ep == 1 || config.num_moe_layers() == 0) {
     found.reason = "updates 0 (static): every rank has all experts";
@@ -325,4 +326,4 @@ Result<UpdateRates> weigh_update_rates(const Hardware& hardware, const model::Mo
   return found;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

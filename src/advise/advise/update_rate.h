@@ -28,10 +28,10 @@
 #include "plan/windowed_load.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 struct UpdateRateOptions {
-  Layout layout;
+  cost::Layout layout;
   double tokens = 0.0;             // of all ranks that share the experts, in an iteration
   double iteration_seconds = 0.0;  // without moves
   double spare_bytes = 0.0;        // of a rank that spare records may take
@@ -64,9 +64,10 @@ struct UpdateRates {
 // recommended. REQUIRES: hardware.supports(layout.format); positive tokens and iteration_seconds.
 // Errors (invalid input): other experts or layers than the model's; a shape that the planner cannot
 // serve.
-Result<UpdateRates> weigh_update_rates(const Hardware& hardware, const model::ModelConfig& config,
+Result<UpdateRates> weigh_update_rates(const cost::Hardware& hardware,
+                                       const model::ModelConfig& config,
                                        const balance::ModelLoad& planned,
                                        const balance::WindowedLoad& windows,
                                        const UpdateRateOptions& options);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

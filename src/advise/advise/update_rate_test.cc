@@ -10,7 +10,7 @@
 #include "advise/mixture_testing.h"
 #include "cost/expert_load.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using testing::HasSubstr;
@@ -47,7 +47,7 @@ Result<UpdateRates> weigh(const std::vector<int>& hottest, double iterations,
     windows.load.push_back(of_layer);
     planned.load.push_back(of_layer[0]);
   }
-  return weigh_update_rates(shipped_hardware("h100_sxm").value(), mixture(), planned, windows,
+  return weigh_update_rates(cost::shipped_hardware("h100_sxm").value(), mixture(), planned, windows,
                             options);
 }
 
@@ -89,7 +89,7 @@ TEST(UpdateRates, AHigherRateIsEarlier) {
 TEST(UpdateRates, CopiesTakeTheLinkAndTheMemory) {
   const auto found = weigh({0, 16, 16, 16}, 100);
   ASSERT_TRUE(found.ok()) << found.status().message();
-  const Hardware hardware = shipped_hardware("h100_sxm").value();
+  const cost::Hardware hardware = cost::shipped_hardware("h100_sxm").value();
   for (size_t i = 1; i < found->rates.size(); ++i) {
     const UpdateRate& each = found->rates[i];
     EXPECT_DOUBLE_EQ(each.link_share, each.bytes / hardware.host_link.bandwidth / 0.02);
@@ -97,7 +97,7 @@ TEST(UpdateRates, CopiesTakeTheLinkAndTheMemory) {
     EXPECT_DOUBLE_EQ(each.moves, found->rates[1].moves);
     const double moves = each.moves * 300;  // an integer
     EXPECT_NEAR(moves, std::round(moves), 1e-6);
-    const double expert = 3.0 * 2048 * 1024 * bytes_per_weight(kernels::WeightFormat::kFp8);
+    const double expert = 3.0 * 2048 * 1024 * cost::bytes_per_weight(kernels::WeightFormat::kFp8);
     EXPECT_GE(each.bytes * 300 * 8 + 1.0, moves * expert);
     EXPECT_DOUBLE_EQ(each.spare_bytes, 5 * std::min(each.rate, 2) * expert);
   }
@@ -127,14 +127,14 @@ TEST(UpdateRates, SayWhyNothingCanBeTold) {
 }
 
 TEST(UpdateRates, RefuseStatisticsOfAnotherModel) {
-  balance::ModelLoad planned = uniform_load(kExperts, {0, 1});
+  balance::ModelLoad planned = cost::uniform_load(kExperts, {0, 1});
   const balance::WindowedLoad windows{
       .num_experts = kExperts, .layers = {0, 1}, .load = {{planned.load}, {planned.load}}};
-  const auto found = weigh_update_rates(shipped_hardware("h100_sxm").value(), mixture(), planned,
-                                        windows, kOptions);
+  const auto found = weigh_update_rates(cost::shipped_hardware("h100_sxm").value(), mixture(),
+                                        planned, windows, kOptions);
   ASSERT_FALSE(found.ok());
   EXPECT_THAT(found.status().message(), HasSubstr("2 layers of 32 experts, but the model has 8"));
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

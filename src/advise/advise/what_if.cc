@@ -8,7 +8,7 @@
 #include "cost/expert_cost.h"
 #include "wideep/balancer.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 namespace {
 
 using balance::Placement;
@@ -47,12 +47,12 @@ Result<double> imbalance_in_order(const balance::ModelLoad& load, const balance:
 }  // namespace
 
 double bytes_of_expert(const model::ModelConfig& config, kernels::WeightFormat format) {
-  return ExpertShape{
+  return cost::ExpertShape{
       .hidden = config.hidden_size, .intermediate = config.moe_intermediate_size, .format = format}
       .bytes();
 }
 
-std::vector<MovableExperts> movable_experts(const Hardware& hardware,
+std::vector<MovableExperts> movable_experts(const cost::Hardware& hardware,
                                             const model::ModelConfig& config,
                                             kernels::WeightFormat format,
                                             const std::vector<double>& iteration_seconds) {
@@ -108,4 +108,4 @@ std::vector<EpSize> by_ep_size(const Advice& advice, const Workload& workload) {
   return found;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

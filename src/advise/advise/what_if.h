@@ -16,7 +16,7 @@
 #include "plan/model_plan.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 // How many experts a rank can receive in an iteration without making it longer, if a link's
 // bandwidth is free beside the iteration's own traffic (TensorRT-LLM's blog on wide expert
@@ -27,7 +27,7 @@ struct MovableExperts {
   std::vector<double> of_seconds;  // [iteration times] experts
 };
 double bytes_of_expert(const model::ModelConfig& config, kernels::WeightFormat format);
-std::vector<MovableExperts> movable_experts(const Hardware& hardware,
+std::vector<MovableExperts> movable_experts(const cost::Hardware& hardware,
                                             const model::ModelConfig& config,
                                             kernels::WeightFormat format,
                                             const std::vector<double>& iteration_seconds);
@@ -55,4 +55,4 @@ struct EpSize {
 // By EP size, ascending. REQUIRES: advice has candidates.
 std::vector<EpSize> by_ep_size(const Advice& advice, const Workload& workload);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

@@ -11,7 +11,7 @@
 #include "base/dtype.h"
 #include "kernels/weight_format.h"
 
-namespace wideep::simulate {
+namespace wideep::advise {
 
 struct Workload {
   int isl = 1024;                     // tokens of a prompt
@@ -35,4 +35,4 @@ struct Choices {
   bool weighted_shares = true;  // replicas get the shares that are best for each iteration
 };
 
-}  // namespace wideep::simulate
+}  // namespace wideep::advise

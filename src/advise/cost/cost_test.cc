@@ -10,7 +10,7 @@
 #include "cost/expert_cost.h"
 #include "cost/fit.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 Hardware machine() {
@@ -108,4 +108,4 @@ TEST(Fit, FindsTheConstantsThatMadeTheData) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

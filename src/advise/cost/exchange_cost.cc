@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 RowsAway rows_away(const Hardware& hardware, int num_ranks) {
   const double ranks = num_ranks;
@@ -45,4 +45,4 @@ double exchange_seconds(const Hardware& hardware, const ExchangeKernel& kernel,
          std::hypot(links, kernel.serial * work.serial);
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

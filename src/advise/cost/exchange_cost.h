@@ -16,7 +16,7 @@
 
 #include "cost/hardware.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 // What one rank sends; every rank sends as much.
 struct ExchangeWork {
@@ -48,4 +48,4 @@ double message_seconds(const Hardware& hardware, int num_ranks);
 double exchange_seconds(const Hardware& hardware, const ExchangeKernel& kernel,
                         const ExchangeWork& work);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

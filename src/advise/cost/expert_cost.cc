@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 using kernels::WeightFormat;
@@ -74,4 +74,4 @@ ExpertTime expert_time(const Hardware& hardware, const ProductKernel& kernel,
   };
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

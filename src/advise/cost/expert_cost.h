@@ -19,7 +19,7 @@
 
 #include "cost/hardware.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 // An expert: a gated MLP of three matrices [intermediate × hidden].
 struct ExpertShape {
@@ -56,4 +56,4 @@ ExpertTime expert_time(const Hardware& hardware, const ProductKernel& kernel,
 // Bytes of a weight of a format, its scales included.
 double bytes_per_weight(kernels::WeightFormat format);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

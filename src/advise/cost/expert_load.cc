@@ -11,7 +11,7 @@
 
 #include "base/try.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 // ln(1 − choice) of a slot that every token chooses: any number of tokens reaches it.
@@ -177,4 +177,4 @@ double imbalance_of(const PlacedLayer& layer) {
   return balance::imbalance_ratio(rows);
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -18,7 +18,7 @@
 #include "wideep/balancer.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 // A layer's slots, on ranks; with what the work of any number of tokens needs of them.
 class PlacedLayer {
@@ -86,4 +86,4 @@ double expected_maximum(double n);
 // max / mean − 1 of the ranks' mean rows.
 double imbalance_of(const PlacedLayer& layer);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 // A load that falls as a power of the expert's number.
@@ -179,4 +179,4 @@ TEST(PlacedLayer, AShapeThatNoPlannerServesIsAnError) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

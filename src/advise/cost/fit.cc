@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 using Point = std::vector<double>;  // logarithms of the constants
@@ -106,4 +106,4 @@ std::vector<double> relative_errors(std::span<const double> predicted,
   return errors;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 // start: [constants] all > 0. mean_error: of given constants. Deterministic.
 std::vector<double> fit_constants(std::vector<double> start,
@@ -25,4 +25,4 @@ double mean_log_error(std::span<const double> predicted, std::span<const double>
 std::vector<double> relative_errors(std::span<const double> predicted,
                                     std::span<const double> measured);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -14,7 +14,7 @@
 #include "cost/shipped_hardware.h"
 #include "formats/yaml.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 using formats::NumberRange;
@@ -394,4 +394,4 @@ Result<Hardware> shipped_hardware(std::string_view name) {
   return hardware;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -44,7 +44,7 @@
 #include "kernels/weight_format.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 struct Link {
   double latency = 0.0;    // of the smallest exchange between all its ranks
@@ -209,4 +209,4 @@ std::string hardware_text(const Hardware& hardware);
 Result<Hardware> shipped_hardware(std::string_view name);
 std::vector<std::string> shipped_hardware_names();
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -6,7 +6,7 @@
 #include "cost/hardware.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace wideep::simulate;
+  using namespace wideep::cost;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto hardware = parse_hardware(text, "fuzz");
   if (!hardware.ok()) {

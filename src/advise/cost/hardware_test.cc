@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 using testing::HasSubstr;
@@ -138,4 +138,4 @@ TEST(ShippedHardware, IsComplete) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

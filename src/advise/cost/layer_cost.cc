@@ -6,7 +6,7 @@
 
 #include "cost/expert_cost.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 constexpr double kActivationBytes = 2.0;  // bf16
@@ -39,4 +39,4 @@ double attention_seconds(const Hardware& hardware, double cached_bytes, double m
                   2.0 * multiply_adds / (attention_peak(hardware) * kernel.compute));
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -8,7 +8,7 @@
 
 #include "cost/hardware.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 // Products of `rows` rows with matrices, and what is done with the rows beside them.
 struct DenseWork {
@@ -24,4 +24,4 @@ double product_seconds(const Hardware& hardware, const ProductKernel& kernel,
 // One layer's scores and values: `cached_bytes` of keys and values are read, `multiply_adds` done.
 double attention_seconds(const Hardware& hardware, double cached_bytes, double multiply_adds);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

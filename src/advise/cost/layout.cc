@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 std::string text_of(const Layout& layout) {
   std::string text = fmt::format("EP {}", layout.ep);
@@ -19,4 +19,4 @@ std::string text_of(const Layout& layout) {
   return text;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

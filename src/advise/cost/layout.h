@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "kernels/weight_format.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 // Ranks: ep × expert_slices, `context` times in each of `stages` pipeline stages. With attention_dp
 // each of the ep × expert_slices has requests of its own; else all of them compute each request
@@ -40,4 +40,4 @@ struct Layout {
 // "EP 32, attention DP, 288 slots, fp8"
 std::string text_of(const Layout& layout);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

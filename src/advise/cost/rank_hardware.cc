@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 using kernels::WeightFormat;
@@ -71,4 +71,4 @@ Hardware dense_hardware(const Hardware& hardware, WeightFormat format, int num_r
   return rank;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

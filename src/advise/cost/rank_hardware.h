@@ -9,7 +9,7 @@
 
 #include "cost/hardware.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 // Of a divisible machine's ranks, those that share its cores: all of a node.
 int ranks_of_node(const Hardware& hardware, int num_ranks);
@@ -29,4 +29,4 @@ Hardware rank_hardware(Hardware hardware, kernels::WeightFormat format, int num_
 Hardware dense_hardware(const Hardware& hardware, kernels::WeightFormat format, int num_ranks,
                         double bytes);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

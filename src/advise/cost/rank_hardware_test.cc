@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 using kernels::WeightFormat;
@@ -81,4 +81,4 @@ TEST(RankHardware, OthersStayAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -5,8 +5,8 @@
 
 #include <string_view>
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 std::string_view shipped_hardware_file();
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

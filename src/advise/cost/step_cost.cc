@@ -9,7 +9,7 @@
 #include "cost/rank_hardware.h"
 #include "model/kv_layout.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 namespace {
 
 using model::ModelConfig;
@@ -317,4 +317,4 @@ StepTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank ran
   return time;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

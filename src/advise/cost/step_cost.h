@@ -25,7 +25,7 @@
 #include "model/config/config.h"
 #include "model/model_work.h"
 
-namespace wideep::simulate {
+namespace wideep::cost {
 
 // Seconds.
 struct StepTime {
@@ -97,4 +97,4 @@ class StepCost {
   double kv_bytes_ = 0.0;  // of a position in one layer, on a rank
 };
 
-}  // namespace wideep::simulate
+}  // namespace wideep::cost

@@ -18,7 +18,7 @@
 #include "measure/limits/limits.h"
 #include "model/kv_layout.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using kernels::WeightFormat;
@@ -28,15 +28,15 @@ using model::ModelConfig;
 // ---- samples of what a rank computes ----
 
 struct ExpertTimes {
-  ExpertShape shape;
+  cost::ExpertShape shape;
   double bytes = 0.0;  // of all weights, among which those of the experts are read
-  ExpertWork work;
+  cost::ExpertWork work;
   double seconds = 0.0;
 };
 
 // A layer beside its experts; or, without attention, the LM head.
 struct DenseTimes {
-  LayerDense work;
+  cost::LayerDense work;
   double cached_bytes = 0.0, multiply_adds = 0.0;
   bool attends = false;
   double bytes = 0.0;  // that the iteration reads
@@ -60,9 +60,9 @@ class ModelWork {
                .intermediate = config.moe_intermediate_size,
                .format = format};
     head_ = static_cast<double>(config.vocab_size) * config.hidden_size;
-    const double weight = bytes_per_weight(format);
+    const double weight = cost::bytes_per_weight(format);
     for (int layer = 0; layer < config.num_layers; ++layer) {
-      layers_.push_back(dense_of_layer(config, layer, 1));
+      layers_.push_back(cost::dense_of_layer(config, layer, 1));
       dense_bytes_ += weight * (layers_.back().mixer.weights + layers_.back().mlp.weights);
       attended_.push_back(static_cast<double>(model::elements_of_layer(config, layer).attended));
     }
@@ -78,7 +78,8 @@ class ModelWork {
       const size_t own = rows.size() / iteration.ranks.size();
       for (size_t rank = 0; rank < iteration.ranks.size(); ++rank) {
         const engine::LayerRecord& record = iteration.ranks[rank].layers[layer];
-        const ExpertWork work = expert_work(std::span(rows).subspan(rank * own, own), 1);
+        const cost::ExpertWork work =
+            cost::expert_work(std::span(rows).subspan(rank * own, own), 1);
         // Processor time of several threads is put together from differences; a busy machine can
         // make it senseless.
         if (work.rows > 0.0 && record.experts_cpu_ns > 0) {
@@ -118,7 +119,7 @@ class ModelWork {
 
   // By all ranks; weights that all have, once.
   double bytes_read(const ProbeIteration& iteration) const {
-    double bytes = dense_bytes_ + head_ * bytes_per_weight(expert_.format) +
+    double bytes = dense_bytes_ + head_ * cost::bytes_per_weight(expert_.format) +
                    iteration.cached * kv_bytes_ * config_.num_layers *
                        static_cast<double>(iteration.ranks.size());
     for (size_t layer = 0; layer < iteration.ranks[0].layers.size(); ++layer) {
@@ -141,8 +142,8 @@ class ModelWork {
 
  private:
   const ModelConfig& config_;
-  ExpertShape expert_;
-  std::vector<LayerDense> layers_;
+  cost::ExpertShape expert_;
+  std::vector<cost::LayerDense> layers_;
   std::vector<double> attended_;
   double kv_bytes_ = 0.0, head_ = 0.0, dense_bytes_ = 0.0, expert_bytes_ = 0.0;
 };
@@ -157,11 +158,11 @@ std::vector<double> measured_of(const std::vector<Sample>& samples) {
 }
 
 double median_error(std::span<const double> predicted, std::span<const double> measured) {
-  const std::vector<double> errors = relative_errors(predicted, measured);
+  const std::vector<double> errors = cost::relative_errors(predicted, measured);
   return errors[errors.size() / 2];
 }
 
-ProductKernel product_kernel(std::span<const double> constants) {
+cost::ProductKernel product_kernel(std::span<const double> constants) {
   return {.overhead = constants[0],
           .memory = constants[1],
           .compute = constants[2],
@@ -171,65 +172,67 @@ ProductKernel product_kernel(std::span<const double> constants) {
 }
 
 // machine: of the rank, for the bytes of a sample.
-using MachineOf = std::function<Hardware(double bytes)>;
+using MachineOf = std::function<cost::Hardware(double bytes)>;
 
-ProductKernel fit_experts(const MachineOf& machine, const std::vector<ExpertTimes>& samples,
-                          double* error) {
+cost::ProductKernel fit_experts(const MachineOf& machine, const std::vector<ExpertTimes>& samples,
+                                double* error) {
   const std::vector<double> seconds = measured_of(samples);
-  std::map<double, Hardware> machines;
+  std::map<double, cost::Hardware> machines;
   for (const ExpertTimes& sample : samples) {
     if (!machines.contains(sample.bytes)) machines[sample.bytes] = machine(sample.bytes);
   }
   const auto predict = [&](std::span<const double> constants) {
     std::vector<double> predicted(samples.size());
-    ProductKernel kernel = product_kernel(constants);
+    cost::ProductKernel kernel = product_kernel(constants);
     kernel.matrix = 0.0;
     for (size_t i = 0; i < samples.size(); ++i) {
       const ExpertTimes& each = samples[i];
-      predicted[i] = expert_time(machines.at(each.bytes), kernel, each.shape, each.work).seconds();
+      predicted[i] =
+          cost::expert_time(machines.at(each.bytes), kernel, each.shape, each.work).seconds();
     }
     return predicted;
   };
-  const std::vector<double> fitted = fit_constants(
+  const std::vector<double> fitted = cost::fit_constants(
       {5e-6, 1.0, 0.5, 1.0, 1.0, 1.0},
-      [&](std::span<const double> each) { return mean_log_error(predict(each), seconds); });
+      [&](std::span<const double> each) { return cost::mean_log_error(predict(each), seconds); });
   *error = median_error(predict(fitted), seconds);
-  ProductKernel kernel = product_kernel(fitted);
+  cost::ProductKernel kernel = product_kernel(fitted);
   kernel.matrix = 0.0;
   return kernel;
 }
 
 struct DenseFit {
-  ProductKernel dense;
-  AttentionKernel attention;
+  cost::ProductKernel dense;
+  cost::AttentionKernel attention;
 };
 
-double dense_time(const Hardware& machine, const ProductKernel& kernel, WeightFormat format,
-                  const DenseTimes& each) {
-  double seconds = product_seconds(machine, kernel, format, each.work.mixer);
+double dense_time(const cost::Hardware& machine, const cost::ProductKernel& kernel,
+                  WeightFormat format, const DenseTimes& each) {
+  double seconds = cost::product_seconds(machine, kernel, format, each.work.mixer);
   if (each.work.mlp.weights > 0.0) {
-    ProductKernel own = kernel;
+    cost::ProductKernel own = kernel;
     own.overhead = 0.0;
-    seconds += product_seconds(machine, own, format, each.work.mlp);
+    seconds += cost::product_seconds(machine, own, format, each.work.mlp);
   }
-  return seconds +
-         (each.attends ? attention_seconds(machine, each.cached_bytes, each.multiply_adds) : 0.0);
+  return seconds + (each.attends
+                        ? cost::attention_seconds(machine, each.cached_bytes, each.multiply_adds)
+                        : 0.0);
 }
 
 // attention: if it is known; its operands have one type, whatever the weights' format.
 // activation: that of experts, which do the same.
 DenseFit fit_dense(const MachineOf& machine, WeightFormat format, double activation,
                    const std::vector<DenseTimes>& samples,
-                   const std::optional<AttentionKernel>& attention, double* error) {
+                   const std::optional<cost::AttentionKernel>& attention, double* error) {
   const std::vector<double> seconds = measured_of(samples);
-  std::vector<Hardware> machines;
+  std::vector<cost::Hardware> machines;
   for (const DenseTimes& sample : samples) machines.push_back(machine(sample.bytes));
   const auto kernels = [&](std::span<const double> constants) {
     DenseFit fit{.dense = product_kernel(constants)};
     fit.dense.activation = activation;
     fit.attention =
         attention ? *attention
-                  : AttentionKernel{
+                  : cost::AttentionKernel{
                         .overhead = constants[6], .memory = constants[7], .compute = constants[8]};
     return fit;
   };
@@ -244,9 +247,9 @@ DenseFit fit_dense(const MachineOf& machine, WeightFormat format, double activat
   };
   std::vector<double> start = {5e-6, 1.0, 0.5, 10.0, 1.0, 2e-6};
   if (!attention) start.insert(start.end(), {2e-6, 1.0, 0.5});
-  const std::vector<double> fitted = fit_constants(
+  const std::vector<double> fitted = cost::fit_constants(
       std::move(start),
-      [&](std::span<const double> each) { return mean_log_error(predict(each), seconds); });
+      [&](std::span<const double> each) { return cost::mean_log_error(predict(each), seconds); });
   *error = median_error(predict(fitted), seconds);
   return kernels(fitted);
 }
@@ -257,20 +260,21 @@ Operation operation_of(WeightFormat format) {
                                                : Operation::kBf16;
 }
 
-Hardware limits_of_machine(const CalibrationOptions& options) {
+cost::Hardware limits_of_machine(const CalibrationOptions& options) {
   const base::Machine machine = base::read_machine();
   const int cores = machine.usable_cores();
   measure::limits::Probe one(measure::limits::choose_processors(machine, 1));
   measure::limits::Probe all(measure::limits::choose_processors(machine, cores));
   const measure::limits::Limits limits = one.measure();
-  Hardware hardware{.name = options.name,
-                    .device = machine.processor,
-                    .devices_per_node = cores,
-                    .divisible = true,
-                    .processors = 1,
-                    .memory_bytes = static_cast<double>(machine.usable_memory_bytes()) / cores,
-                    .memory_bandwidth = limits.read_gbps * 1e9,
-                    .node_bandwidth = all.read_gbps() * 1e9};
+  cost::Hardware hardware{
+      .name = options.name,
+      .device = machine.processor,
+      .devices_per_node = cores,
+      .divisible = true,
+      .processors = 1,
+      .memory_bytes = static_cast<double>(machine.usable_memory_bytes()) / cores,
+      .memory_bandwidth = limits.read_gbps * 1e9,
+      .node_bandwidth = all.read_gbps() * 1e9};
   for (double bytes = 2 << 20; bytes <= 512 << 20; bytes *= 2) {
     measure::limits::Probe own(measure::limits::choose_processors(machine, 1),
                                static_cast<uint64_t>(bytes));
@@ -301,14 +305,15 @@ struct ExchangeTimes {
   double loss = 0.0;                      // of the whole, against what ranks compute
 };
 
-std::vector<ExchangeTimes> exchange_times(const Hardware& hardware, const ProbeRun& run) {
+std::vector<ExchangeTimes> exchange_times(const cost::Hardware& hardware, const ProbeRun& run) {
   std::vector<ExchangeTimes> all;
   const ModelWork work(*run.config, run.format);
   const int cores = hardware.devices_per_node;
   for (const ProbeIteration& each : run.iterations) {
     const auto num_ranks = static_cast<int>(each.ranks.size());
     const IterationParts parts = parts_of(each.ranks, each.seconds, cores);
-    const Hardware machine = dense_hardware(hardware, run.format, num_ranks, work.bytes_read(each));
+    const cost::Hardware machine =
+        cost::dense_hardware(hardware, run.format, num_ranks, work.bytes_read(each));
     const size_t layers = each.ranks[0].layers.size();
     double predicted = 0.0, measured = 0.0;
     for (size_t layer = 1; layer + 1 < layers; ++layer) {
@@ -345,7 +350,7 @@ double quantile_of(const std::vector<ExchangeTimes>& times, bool is_prompt, doub
 }
 
 // The part of dense weights that ranks in turns find in caches, with which predictions are best.
-double fit_shared_reads(Hardware hardware, const std::vector<ProbeRun>& turns) {
+double fit_shared_reads(cost::Hardware hardware, const std::vector<ProbeRun>& turns) {
   double best = 0.0, least = std::numeric_limits<double>::infinity();
   for (int tenth = 0; tenth <= 10; ++tenth) {
     hardware.shared_reads = 0.1 * tenth;
@@ -368,7 +373,7 @@ constexpr double kUndisturbed = 0.25;
 // What ranks wait for each other shows where each has a core; what more of them cost, where they
 // take turns.
 void fit_exchange(const std::vector<ExchangeTimes>& groups, const std::vector<ExchangeTimes>& times,
-                  Hardware* hardware) {
+                  cost::Hardware* hardware) {
   const double wait = quantile_of(groups, false, kUndisturbed,
                                   [](const ExchangeTimes& each) { return each.waiting; });
   const double work =
@@ -379,8 +384,8 @@ void fit_exchange(const std::vector<ExchangeTimes>& groups, const std::vector<Ex
   const double share = per_byte > 0.0
                            ? std::clamp(1.0 / (per_byte * hardware->node_link.bandwidth), 1e-3, 1e3)
                            : 1e3;
-  for (ExchangeKernel* kernel : {&hardware->dispatch, &hardware->combine, &hardware->bulk_dispatch,
-                                 &hardware->bulk_combine}) {
+  for (cost::ExchangeKernel* kernel : {&hardware->dispatch, &hardware->combine,
+                                       &hardware->bulk_dispatch, &hardware->bulk_combine}) {
     *kernel = {.overhead = wait + work, .latency = 0.0, .link = share, .serial = 0.0};
   }
 }
@@ -442,9 +447,9 @@ Status Calibrator::measure_step(int step) {
 
 Calibration Calibrator::result() const {
   Calibration calibration;
-  Hardware& hardware = calibration.hardware;
+  cost::Hardware& hardware = calibration.hardware;
   hardware = limits_of_machine(options_);
-  std::optional<AttentionKernel> attention;
+  std::optional<cost::AttentionKernel> attention;
   for (const WeightFormat format : options_.formats) {
     for (const int threads : {1, cores_}) {
       Samples samples;
@@ -455,9 +460,9 @@ Calibration Calibrator::result() const {
       }
       const int num_ranks = cores_ / threads;
       const auto machine = [&](double bytes) {
-        return rank_hardware(hardware, format, num_ranks, bytes);
+        return cost::rank_hardware(hardware, format, num_ranks, bytes);
       };
-      FormatKernels kernels;
+      cost::FormatKernels kernels;
       double experts = 0.0, dense = 0.0;
       kernels.experts = fit_experts(machine, samples.experts, &experts);
       const DenseFit fit =
@@ -503,4 +508,4 @@ Result<Calibration> calibrate(const CalibrationOptions& options, CalibrationView
   return calibrator.result();
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -16,7 +16,7 @@
 #include "run/run_view.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 struct CalibrationOptions {
   std::vector<kernels::WeightFormat> formats;  // that are measured; not empty
@@ -34,7 +34,7 @@ struct CalibrationErrors {
 };
 
 struct Calibration {
-  Hardware hardware;
+  cost::Hardware hardware;
   CalibrationErrors errors;
 };
 
@@ -71,4 +71,4 @@ class Calibrator {
 // Errors: too little memory; a rank failed; interrupted.
 Result<Calibration> calibrate(const CalibrationOptions& options, CalibrationView& view);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -11,7 +11,7 @@
 #include "measure/model/bench_ranks.h"
 #include "weights/random_tensors.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 // Wide, its weights in memory.
@@ -99,23 +99,22 @@ std::vector<std::shared_ptr<const model::ModelConfig>> probe_models() {
 Result<ProbeRun> run_probe(std::shared_ptr<const model::ModelConfig> config,
                            kernels::WeightFormat format, int num_ranks, int threads,
                            run::RunView& view) {
-  measure::BenchRanksOptions options{
+  BenchRanksOptions options{
       .config = *config,
       .precision = format,
       .limits = {.max_batch_size = 64, .max_num_tokens = kMostProbedTokens, .max_pages = 512},
       .threads_per_rank = threads};
   WIDEEP_TRY_ASSIGN(options.parallel, parallel::parallel_config_for_ranks(num_ranks));
-  WIDEEP_TRY_ASSIGN(
-      const auto ranks,
-      measure::BenchRanks::start(options, std::make_unique<weights::RandomTensors>(1), view));
+  WIDEEP_TRY_ASSIGN(const auto ranks,
+                    BenchRanks::start(options, std::make_unique<weights::RandomTensors>(1), view));
   ProbeRun probe{.config = config, .format = format, .threads = threads};
   const bool takes_turns = num_ranks * threads > base::read_machine().usable_cores();
   const std::span<const ProbeShape> shapes =
       takes_turns ? std::span<const ProbeShape>(kFewShapes) : kAllShapes;
   uint32_t seed = 0;
   const auto run = [&](const ProbeShape& shape) {
-    return ranks->run(measure::random_requests(shape.requests * num_ranks, shape.prompt,
-                                               shape.tokens, config->vocab_size, ++seed));
+    return ranks->run(random_requests(shape.requests * num_ranks, shape.prompt, shape.tokens,
+                                      config->vocab_size, ++seed));
   };
   for (const ProbeShape& warm_up : {shapes.front(), shapes.back()}) {
     WIDEEP_TRY_ASSIGN(const auto unused, run(warm_up));
@@ -128,4 +127,4 @@ Result<ProbeRun> run_probe(std::shared_ptr<const model::ModelConfig> config,
   return probe;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -16,7 +16,7 @@
 #include "run/run_view.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 // The configurations of the models. Their hidden sizes are from kLeastProbed to kMostProbed.
 inline constexpr int kLeastProbed = 384, kMostProbed = 1024;
@@ -57,4 +57,4 @@ Result<ProbeRun> run_probe(std::shared_ptr<const model::ModelConfig> config,
                            kernels::WeightFormat format, int num_ranks, int threads,
                            run::RunView& view);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "cost/fit.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using kernels::WeightFormat;
@@ -20,12 +20,12 @@ WeightFormat format_of(const std::string& name) {
                                : WeightFormat::kBf16;
 }
 
-double seconds_of(const ProductKernel& kernel, const ExpertSample& sample) {
-  return expert_time(*sample.hardware, kernel, sample.shape, sample.work).seconds();
+double seconds_of(const cost::ProductKernel& kernel, const ExpertSample& sample) {
+  return cost::expert_time(*sample.hardware, kernel, sample.shape, sample.work).seconds();
 }
 
-double seconds_of(const ExchangeKernel& kernel, const ExchangeSample& sample) {
-  return exchange_seconds(*sample.hardware, kernel, sample.work);
+double seconds_of(const cost::ExchangeKernel& kernel, const ExchangeSample& sample) {
+  return cost::exchange_seconds(*sample.hardware, kernel, sample.work);
 }
 
 template <typename Kernel, typename Sample>
@@ -43,7 +43,7 @@ std::vector<double> measured(std::span<const Sample> samples) {
   return seconds;
 }
 
-ProductKernel expert_kernel(std::span<const double> constants, int tile) {
+cost::ProductKernel expert_kernel(std::span<const double> constants, int tile) {
   return {.overhead = constants[0],
           .memory = constants[1],
           .compute = constants[2],
@@ -52,7 +52,7 @@ ProductKernel expert_kernel(std::span<const double> constants, int tile) {
 }
 
 // In bulk the kernels' own handshakes are longer than a link's latency, and do not follow it.
-ExchangeKernel exchange_kernel(std::span<const double> constants, bool bulk) {
+cost::ExchangeKernel exchange_kernel(std::span<const double> constants, bool bulk) {
   return {.overhead = bulk ? constants[0] : 0.0,
           .latency = bulk ? 0.0 : constants[0],
           .link = constants[1],
@@ -78,11 +78,11 @@ constexpr double kIndexBytes = 16.0;       // beside a row
 
 }  // namespace
 
-std::vector<ExpertSample> expert_samples(const Hardware& hardware, const LatencyTable& table,
+std::vector<ExpertSample> expert_samples(const cost::Hardware& hardware, const LatencyTable& table,
                                          bool packed, int tile) {
   std::vector<ExpertSample> samples;
   using Key = std::tuple<int, int, int, int, int, std::string>;
-  std::map<Key, ExpertWork> known;
+  std::map<Key, cost::ExpertWork> known;
   for (int row = 0; row < table.num_rows(); ++row) {
     const std::string& distribution = table.text(row, "distribution");
     const PowerLaw law = parse_power_law(distribution);
@@ -113,8 +113,8 @@ std::vector<ExpertSample> expert_samples(const Hardware& hardware, const Latency
   return samples;
 }
 
-std::vector<ExchangeSample> exchange_samples(const Hardware& hardware, const LatencyTable& table,
-                                             Exchange exchange) {
+std::vector<ExchangeSample> exchange_samples(const cost::Hardware& hardware,
+                                             const LatencyTable& table, Exchange exchange) {
   const bool bulk = exchange == Exchange::kBulkDispatch || exchange == Exchange::kBulkCombine;
   const bool dispatch = exchange == Exchange::kDispatch || exchange == Exchange::kBulkDispatch;
   const std::string name = dispatch ? "dispatch" : "combine";
@@ -150,35 +150,36 @@ std::vector<ExchangeSample> exchange_samples(const Hardware& hardware, const Lat
   return samples;
 }
 
-ProductKernel fit_expert_kernel(std::span<const ExpertSample> samples, int tile) {
+cost::ProductKernel fit_expert_kernel(std::span<const ExpertSample> samples, int tile) {
   const std::vector<double> seconds = measured(samples);
-  return expert_kernel(fit_constants({5e-5, 0.85, 0.25, 1.0},
-                                     [&](std::span<const double> constants) {
-                                       return mean_log_error(
-                                           predict(expert_kernel(constants, tile), samples),
-                                           seconds);
-                                     }),
+  return expert_kernel(cost::fit_constants({5e-5, 0.85, 0.25, 1.0},
+                                           [&](std::span<const double> constants) {
+                                             return cost::mean_log_error(
+                                                 predict(expert_kernel(constants, tile), samples),
+                                                 seconds);
+                                           }),
                        tile);
 }
 
-ExchangeKernel fit_exchange_kernel(std::span<const ExchangeSample> samples, bool bulk) {
+cost::ExchangeKernel fit_exchange_kernel(std::span<const ExchangeSample> samples, bool bulk) {
   const std::vector<double> seconds = measured(samples);
-  return exchange_kernel(fit_constants({bulk ? 3e-5 : 1.0, 0.7, start_of_serial(samples)},
-                                       [&](std::span<const double> constants) {
-                                         return mean_log_error(
-                                             predict(exchange_kernel(constants, bulk), samples),
-                                             seconds);
-                                       }),
-                         bulk);
+  return exchange_kernel(
+      cost::fit_constants({bulk ? 3e-5 : 1.0, 0.7, start_of_serial(samples)},
+                          [&](std::span<const double> constants) {
+                            return cost::mean_log_error(
+                                predict(exchange_kernel(constants, bulk), samples), seconds);
+                          }),
+      bulk);
 }
 
-std::vector<double> errors_of(const ProductKernel& kernel, std::span<const ExpertSample> samples) {
-  return relative_errors(predict(kernel, samples), measured(samples));
+std::vector<double> errors_of(const cost::ProductKernel& kernel,
+                              std::span<const ExpertSample> samples) {
+  return cost::relative_errors(predict(kernel, samples), measured(samples));
 }
 
-std::vector<double> errors_of(const ExchangeKernel& kernel,
+std::vector<double> errors_of(const cost::ExchangeKernel& kernel,
                               std::span<const ExchangeSample> samples) {
-  return relative_errors(predict(kernel, samples), measured(samples));
+  return cost::relative_errors(predict(kernel, samples), measured(samples));
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -14,38 +14,39 @@
 #include "cost/expert_cost.h"
 #include "measure/calibrate/measured_latency.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 struct ExpertSample {
-  const Hardware* hardware = nullptr;
-  ExpertShape shape;
+  const cost::Hardware* hardware = nullptr;
+  cost::ExpertShape shape;
   LayerRouting routing;
-  ExpertWork work;
+  cost::ExpertWork work;
   double seconds = 0.0;
 };
 
 struct ExchangeSample {
-  const Hardware* hardware = nullptr;
-  ExchangeWork work;
+  const cost::Hardware* hardware = nullptr;
+  cost::ExchangeWork work;
   double seconds = 0.0;
 };
 
 // Rows of "wideep_moe" tables (TensorRT-LLM). packed: those with balanced experts, or the others.
-std::vector<ExpertSample> expert_samples(const Hardware& hardware, const LatencyTable& table,
+std::vector<ExpertSample> expert_samples(const cost::Hardware& hardware, const LatencyTable& table,
                                          bool packed, int tile);
 
 enum class Exchange { kDispatch, kCombine, kBulkDispatch, kBulkCombine };
 // Rows of DeepEP tables: low-latency kernels; or bulk ("normal") ones, with as many
 // multiprocessors as were tried at most. One node only.
-std::vector<ExchangeSample> exchange_samples(const Hardware& hardware, const LatencyTable& table,
-                                             Exchange exchange);
+std::vector<ExchangeSample> exchange_samples(const cost::Hardware& hardware,
+                                             const LatencyTable& table, Exchange exchange);
 
-ProductKernel fit_expert_kernel(std::span<const ExpertSample> samples, int tile);
-ExchangeKernel fit_exchange_kernel(std::span<const ExchangeSample> samples, bool bulk);
+cost::ProductKernel fit_expert_kernel(std::span<const ExpertSample> samples, int tile);
+cost::ExchangeKernel fit_exchange_kernel(std::span<const ExchangeSample> samples, bool bulk);
 
 // In ascending order, with these constants in place of the hardware's own.
-std::vector<double> errors_of(const ProductKernel& kernel, std::span<const ExpertSample> samples);
-std::vector<double> errors_of(const ExchangeKernel& kernel,
+std::vector<double> errors_of(const cost::ProductKernel& kernel,
+                              std::span<const ExpertSample> samples);
+std::vector<double> errors_of(const cost::ExchangeKernel& kernel,
                               std::span<const ExchangeSample> samples);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr std::array kGpus = {"h100_sxm", "b200_sxm", "gb200"};
@@ -24,7 +24,7 @@ class MeasuredGpus : public testing::Test {
     const char* data = std::getenv("WIDEEP_DATA_DIR");
     if (data == nullptr) GTEST_SKIP() << "WIDEEP_DATA_DIR is not set";
     directory_ = std::string(data) + "/measured_latency/";
-    for (size_t i = 0; i < kGpus.size(); ++i) gpus_[i] = shipped_hardware(kGpus[i]).value();
+    for (size_t i = 0; i < kGpus.size(); ++i) gpus_[i] = cost::shipped_hardware(kGpus[i]).value();
   }
 
   LatencyTable table(size_t gpu, const std::string& end) {
@@ -43,7 +43,7 @@ class MeasuredGpus : public testing::Test {
                             exchange);
   }
 
-  std::array<Hardware, kGpus.size()> gpus_;
+  std::array<cost::Hardware, kGpus.size()> gpus_;
   std::string directory_;
 };
 
@@ -77,7 +77,7 @@ TEST_F(MeasuredGpus, DispatchAndCombineOfAGpuFollowFromTheOthers) {
     for (size_t gpu = 0; gpu < kGpus.size(); ++gpu) samples[gpu] = exchanges(gpu, exchange, false);
     for (size_t gpu = 0; gpu < kGpus.size(); ++gpu) {
       SCOPED_TRACE(kGpus[gpu]);
-      const ExchangeKernel& own =
+      const cost::ExchangeKernel& own =
           exchange == Exchange::kDispatch ? gpus_[gpu].dispatch : gpus_[gpu].combine;
       EXPECT_LT(median(errors_of(own, samples[gpu])), 0.12);
       EXPECT_LT(median(errors_of(fit_exchange_kernel(all_but(samples, gpu), false), samples[gpu])),
@@ -114,14 +114,14 @@ TEST(PowerLaw, IsReadFromItsName) {
 TEST(PowerLaw, PackedRanksHaveEqualWork) {
   const LayerRouting routing{
       .num_tokens = 4096, .top_k = 8, .num_experts = 256, .num_slots = 288, .num_ranks = 32};
-  const ExpertWork packed = busiest_rank(routing, {.exponent = 1.2, .packed = true}, 1);
-  const ExpertWork in_order = busiest_rank(routing, {.exponent = 1.2, .packed = false}, 1);
+  const cost::ExpertWork packed = busiest_rank(routing, {.exponent = 1.2, .packed = true}, 1);
+  const cost::ExpertWork in_order = busiest_rank(routing, {.exponent = 1.2, .packed = false}, 1);
   EXPECT_NEAR(packed.rows, 1024, 0.05 * 1024);
   EXPECT_GT(in_order.rows, 1.5 * packed.rows);
   EXPECT_LE(packed.experts, 9.0);
-  const ExpertWork even = busiest_rank(routing, {.exponent = 0.0}, 1);
+  const cost::ExpertWork even = busiest_rank(routing, {.exponent = 0.0}, 1);
   EXPECT_DOUBLE_EQ(even.rows, 1024.0);
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 IterationParts parts_of(const std::vector<engine::IterationRecord>& ranks, double seconds,
                         int cores) {
@@ -54,4 +54,4 @@ double quantile(std::vector<double> values, double share) {
   return *at;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

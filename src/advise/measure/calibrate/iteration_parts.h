@@ -9,7 +9,7 @@
 
 #include "run/event.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 // Seconds of an iteration: of the busiest rank in every layer; where ranks take turns on cores, of
 // all ranks divided by the cores.
@@ -34,4 +34,4 @@ double seconds_alone(const run::Iteration& iteration);
 double quantile(std::vector<double> values, double share);
 inline double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -16,7 +16,7 @@
 #include "formats/files.h"
 #include "formats/lines.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr int kDraws = 6;
@@ -152,12 +152,12 @@ PowerLaw parse_power_law(std::string_view distribution) {
   return law;
 }
 
-ExpertWork busiest_rank(const LayerRouting& routing, const PowerLaw& law, int tile) {
-  ExpertWork mean;
+cost::ExpertWork busiest_rank(const LayerRouting& routing, const PowerLaw& law, int tile) {
+  cost::ExpertWork mean;
   const int draws = law.exponent == 0.0 ? 1 : kDraws;
   for (int seed = 0; seed < draws; ++seed) {
     std::vector<double> counts = tokens_of_experts(routing, law.exponent, seed);
-    const ExpertWork work = expert_work(
+    const cost::ExpertWork work = cost::expert_work(
         law.packed ? busiest_packed(routing, counts) : busiest_in_order(routing, std::move(counts)),
         tile);
     mean.experts += work.experts / draws;
@@ -167,4 +167,4 @@ ExpertWork busiest_rank(const LayerRouting& routing, const PowerLaw& law, int ti
   return mean;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -15,7 +15,7 @@
 #include "cost/expert_cost.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 class LatencyTable {
  public:
@@ -51,6 +51,6 @@ struct LayerRouting {
   int num_ranks = 1;
 };
 // The mean over several draws, which are the same each time.
-ExpertWork busiest_rank(const LayerRouting& routing, const PowerLaw& law, int tile);
+cost::ExpertWork busiest_rank(const LayerRouting& routing, const PowerLaw& law, int tile);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

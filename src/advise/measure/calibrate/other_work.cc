@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 double seconds_of(const timeval& time) {
@@ -45,4 +45,4 @@ double OtherWork::share() const {
   return std::clamp(others / all, 0.0, 1.0);
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

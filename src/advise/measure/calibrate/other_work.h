@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 // Of the processors, what others may use without being a disturbance.
 inline constexpr double kMostOthers = 0.1;
@@ -30,4 +30,4 @@ class OtherWork {
   Times before_;
 };
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

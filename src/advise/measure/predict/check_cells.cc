@@ -16,7 +16,7 @@
 #include "weights/checkpoint.h"
 #include "weights/random_tensors.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr int kContext = 24;      // tokens of a request before its first measured token
@@ -67,11 +67,11 @@ double part_of(const std::vector<IterationParts>& parts, double IterationParts::
 }
 
 // The model's own load, in the placement that runs, with the shares that are best for it.
-std::vector<PlacedLayer> placed_layers(const balance::ModelPlacement& placement,
-                                       const balance::ModelLoad& load, int top_k) {
-  std::vector<PlacedLayer> placed;
+std::vector<cost::PlacedLayer> placed_layers(const balance::ModelPlacement& placement,
+                                             const balance::ModelLoad& load, int top_k) {
+  std::vector<cost::PlacedLayer> placed;
   for (size_t i = 0; i < load.layers.size(); ++i) {
-    placed.push_back(placed_as(placement.layers.at(load.layers[i]), load.load[i], top_k));
+    placed.push_back(cost::placed_as(placement.layers.at(load.layers[i]), load.load[i], top_k));
   }
   return placed;
 }
@@ -93,21 +93,21 @@ bool CheckedCell::is_disturbed() const { return others > kMostOthers; }
 
 Status LayoutCheck::measure(int repetitions, run::RunView& view) {
   const OtherWork others;
-  measure::BenchRanksOptions options{
+  BenchRanksOptions options{
       .config = layout_.config,
       .precision = layout_.format,
       .parallel = layout_.parallel,
       .limits = {.max_batch_size = 64, .max_num_tokens = kMostTokens, .max_pages = 320}};
   WIDEEP_TRY_ASSIGN(auto tensors, tensors_of(layout_));
-  WIDEEP_TRY_ASSIGN(const auto ranks,
-                    measure::BenchRanks::start(options, std::move(tensors), view));
+  WIDEEP_TRY_ASSIGN(const auto ranks, BenchRanks::start(options, std::move(tensors), view));
   const run::RunPlan& plan = ranks->prepared().plan();
   const int batches = plan.num_request_owners();
   const int cores = base::read_machine().usable_cores();
   if (cells_.empty()) {
     for (const int batch : layout_.batches) cells_.push_back({.size = batch});
     for (const int prompt : layout_.prompts) cells_.push_back({.is_prompt = true, .size = prompt});
-    load_ = uniform_load(layout_.config.routing.num_experts, model::moe_layers(layout_.config));
+    load_ =
+        cost::uniform_load(layout_.config.routing.num_experts, model::moe_layers(layout_.config));
     for (auto& layer : load_.load) std::ranges::fill(layer, 0.0);
     const parallel::ParallelSizes& sizes = plan.mapping.sizes();
     placement_ = plan.model.placement;
@@ -127,9 +127,9 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
       Cell& cell = cells_[i];
       const int count = cell.is_prompt ? batches : cell.size * batches;
       WIDEEP_TRY_ASSIGN(auto iterations,
-                        ranks->run(measure::random_requests(
-                            count, cell.is_prompt ? cell.size : kContext,
-                            cell.is_prompt ? 1 : kGenerated, layout_.config.vocab_size, ++seed)));
+                        ranks->run(random_requests(count, cell.is_prompt ? cell.size : kContext,
+                                                   cell.is_prompt ? 1 : kGenerated,
+                                                   layout_.config.vocab_size, ++seed)));
       add_counts(iterations);
       if (repetition < 0) continue;
       for (const double each :
@@ -153,26 +153,26 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
 // Of one group of requests; with context parallelism of the rank that has most of it. Sequences
 // begin with different ranks.
 model::StepShape LayoutCheck::shape_of(const Cell& cell) const {
-  const ContextDeal deal = context_deal(described_.context, kMostTokens);
-  std::vector<DealtTokens> sequences;
+  const advise::ContextDeal deal = advise::context_deal(described_.context, kMostTokens);
+  std::vector<advise::DealtTokens> sequences;
   if (cell.is_prompt) sequences.push_back({.tokens = cell.size});
   for (int i = 0; i < cell.size && !cell.is_prompt; ++i) {
     sequences.push_back(
         {.first_rank = i % deal.num_ranks, .computed = kContext + kGenerated / 2, .tokens = 1});
   }
-  return busiest_of(dealt_shapes(sequences, deal));
+  return advise::busiest_of(advise::dealt_shapes(sequences, deal));
 }
 
-StepCost LayoutCheck::cost(const Hardware& hardware) const {
+cost::StepCost LayoutCheck::cost(const cost::Hardware& hardware) const {
   return {hardware, layout_.config, described_,
           placed_layers(placement_, load_, layout_.config.routing.top_k)};
 }
 
-std::vector<CheckedCell> LayoutCheck::judge(const Hardware& hardware) const {
-  const StepCost cost = this->cost(hardware);
+std::vector<CheckedCell> LayoutCheck::judge(const cost::Hardware& hardware) const {
+  const cost::StepCost cost = this->cost(hardware);
   std::vector<CheckedCell> checked;
   for (const Cell& cell : cells_) {
-    const StepTime step = cost.step(shape_of(cell));
+    const cost::StepTime step = cost.step(shape_of(cell));
     CheckedCell& each = checked.emplace_back(CheckedCell{
         .name =
             fmt::format("{}, {} {}", layout_.name, cell.is_prompt ? "prompt" : "batch", cell.size),
@@ -222,4 +222,4 @@ CheckedSummary summarize(const std::vector<CheckedCell>& cells) {
           .kendall = kendall_tau(predicted, measured)};
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

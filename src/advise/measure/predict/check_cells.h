@@ -19,7 +19,7 @@
 #include "run/run_view.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 // A layout whose iterations are predicted and measured, one cell for each number of tokens.
 struct CheckedLayout {
@@ -63,9 +63,9 @@ class LayoutCheck {
 
   // The cost of its iterations, with the experts that were chosen while it was measured.
   // REQUIRES: there was a round; hardware is of this machine.
-  StepCost cost(const Hardware& hardware) const;
+  cost::StepCost cost(const cost::Hardware& hardware) const;
   // REQUIRES: as cost().
-  std::vector<CheckedCell> judge(const Hardware& hardware) const;
+  std::vector<CheckedCell> judge(const cost::Hardware& hardware) const;
 
  private:
   struct Cell {
@@ -79,7 +79,7 @@ class LayoutCheck {
   void add_counts(const std::vector<run::Iteration>& iterations);
 
   CheckedLayout layout_;
-  Layout described_;
+  cost::Layout described_;
   balance::ModelPlacement placement_;
   balance::ModelLoad load_;
   std::vector<Cell> cells_;
@@ -96,4 +96,4 @@ CheckedSummary summarize(const std::vector<CheckedCell>& cells);
 // The share of pairs in the same order less that of pairs in the other order.
 double kendall_tau(const std::vector<double>& a, const std::vector<double>& b);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

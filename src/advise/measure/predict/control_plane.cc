@@ -23,7 +23,7 @@
 #include "transport/rank_threads.h"
 #include "wideep/balancer.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using transport::AgreedWords;
@@ -260,4 +260,4 @@ LinearCost fit_linear(std::span<const int> ranks, std::span<const double> costs)
   return {.base = (rr * y - r * ry) / determinant, .per_rank = (one * ry - r * y) / determinant};
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

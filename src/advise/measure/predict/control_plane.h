@@ -16,7 +16,7 @@
 #include "plan/model_plan.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 struct ControlOptions {
   int num_ranks = 1;
@@ -57,4 +57,4 @@ struct LinearCost {
 // REQUIRES: as many of both; costs > 0; two different numbers of ranks.
 LinearCost fit_linear(std::span<const int> ranks, std::span<const double> costs);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

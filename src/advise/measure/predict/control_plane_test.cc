@@ -9,7 +9,7 @@
 
 #include "cost/expert_load.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 TEST(SlotsFor, AreEquallyManyOnEachRank) {
@@ -48,7 +48,7 @@ TEST(FitLinear, WeighsRelativeErrors) {
 }
 
 TEST(ControlPlane, RunsForReal) {
-  const balance::ModelLoad load = uniform_load(16, {0, 1, 2});
+  const balance::ModelLoad load = cost::uniform_load(16, {0, 1, 2});
   const auto cost = run_control_plane(
       load, {.num_ranks = 8, .spare_slots = 8, .top_k = 2, .tokens = 4, .calls = 3});
   ASSERT_TRUE(cost.ok()) << cost.status().message();
@@ -65,13 +65,13 @@ TEST(ControlPlane, RunsForReal) {
 TEST(ControlPlane, AShapeThatNoPlannerServesIsAnError) {
   // A rank would have to hold an expert twice.
   const auto cost =
-      run_control_plane(uniform_load(4, {0}), {.num_ranks = 2, .spare_slots = 8, .top_k = 2});
+      run_control_plane(cost::uniform_load(4, {0}), {.num_ranks = 2, .spare_slots = 8, .top_k = 2});
   ASSERT_FALSE(cost.ok());
   EXPECT_THAT(cost.status().message(), testing::HasSubstr("slots"));
-  const auto top_k = run_control_plane(uniform_load(4, {0}), {.num_ranks = 2});
+  const auto top_k = run_control_plane(cost::uniform_load(4, {0}), {.num_ranks = 2});
   ASSERT_FALSE(top_k.ok());
   EXPECT_THAT(top_k.status().message(), testing::HasSubstr("top_k: expected at most 4"));
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -17,7 +17,7 @@
 #include "model/model_division.h"
 #include "wideep/balancer.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr const char* kModel = R"({"model_type": "deepseek_v3", "vocab_size": 4096,
@@ -231,25 +231,25 @@ Result<EngineCost> run_engine_scale(const model::ModelConfig& config,
   const int num_slots = slots_for(load.num_experts, options.spare_slots, options.num_ranks);
   WIDEEP_TRY_ASSIGN(const Placements placements, plan(load, options.num_ranks, num_slots));
   // All prompts come in one iteration, so that all requests generate in the same ones.
-  measure::BenchRanksOptions bench{.config = config,
-                                   .precision = kFormat,
-                                   .limits = {.max_batch_size = options.batch,
-                                              .max_num_tokens = options.batch * kPrompt,
-                                              .max_pages = kPages},
-                                   .threads_per_rank = 1};
+  BenchRanksOptions bench{.config = config,
+                          .precision = kFormat,
+                          .limits = {.max_batch_size = options.batch,
+                                     .max_num_tokens = options.batch * kPrompt,
+                                     .max_pages = kPages},
+                          .threads_per_rank = 1};
   WIDEEP_TRY_ASSIGN(bench.parallel, parallel_of(placements, options.num_ranks, num_slots));
   // Buffers for generated tokens; prompts go in chunks.
   bench.parallel.moe_config.max_num_tokens = int64_t{options.batch} * options.num_ranks;
-  WIDEEP_TRY_ASSIGN(const auto ranks,
-                    measure::BenchRanks::start(
-                        bench, std::make_unique<LoadedTensors>(1, config.routing, load), view));
+  WIDEEP_TRY_ASSIGN(
+      const auto ranks,
+      BenchRanks::start(bench, std::make_unique<LoadedTensors>(1, config.routing, load), view));
   const int num_requests = options.batch * options.num_ranks;
   ScaleReader reader(config, num_requests);
   for (int repetition = -1; repetition < options.repetitions; ++repetition) {
     WIDEEP_TRY_ASSIGN(
         const auto iterations,
-        ranks->run(measure::random_requests(num_requests, kPrompt, kGenerated, config.vocab_size,
-                                            static_cast<uint32_t>(repetition + 2))));
+        ranks->run(random_requests(num_requests, kPrompt, kGenerated, config.vocab_size,
+                                   static_cast<uint32_t>(repetition + 2))));
     if (repetition >= 0) reader.read(iterations);
   }
   WIDEEP_TRY(ranks->finish());
@@ -263,23 +263,25 @@ Result<EngineCost> run_engine_scale(const model::ModelConfig& config,
   return cost;
 }
 
-Result<PredictedCompute> predict_compute(const Hardware& hardware, const model::ModelConfig& config,
+Result<PredictedCompute> predict_compute(const cost::Hardware& hardware,
+                                         const model::ModelConfig& config,
                                          const balance::ModelLoad& load,
                                          const EngineScaleOptions& options) {
   const int num_slots = slots_for(load.num_experts, options.spare_slots, options.num_ranks);
   WIDEEP_TRY_ASSIGN(const Placements placements, plan(load, options.num_ranks, num_slots));
-  std::vector<PlacedLayer> placed;
+  std::vector<cost::PlacedLayer> placed;
   for (size_t i = 0; i < load.layers.size(); ++i) {
-    placed.push_back(placed_as(placements.at(load.layers[i]), load.load[i], config.routing.top_k));
+    placed.push_back(
+        cost::placed_as(placements.at(load.layers[i]), load.load[i], config.routing.top_k));
   }
-  const StepCost cost(hardware, config,
-                      {.ep = options.num_ranks, .num_slots = num_slots, .format = kFormat},
-                      std::move(placed));
+  const cost::StepCost cost(hardware, config,
+                            {.ep = options.num_ranks, .num_slots = num_slots, .format = kFormat},
+                            std::move(placed));
   const model::StepShape shape = model::decode_step(options.batch, kPrompt + kGenerated / 2, 0);
-  const StepTime mean = cost.rank_time(shape, StepCost::Rank::kMean);
+  const cost::StepTime mean = cost.rank_time(shape, cost::StepCost::Rank::kMean);
   return PredictedCompute{
       .mean = {.attention = mean.attention, .dense = mean.dense, .experts = mean.experts},
-      .busiest_experts = cost.rank_time(shape, StepCost::Rank::kBusiest).experts};
+      .busiest_experts = cost.rank_time(shape, cost::StepCost::Rank::kBusiest).experts};
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -21,7 +21,7 @@
 #include "run/event.h"
 #include "run/run_view.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 // 256 experts, 8 of a token, of 4 groups out of 8; latent attention; a shared expert; a dense layer
 // first. Narrow: 64 ranks of it take a few GB.
@@ -76,11 +76,12 @@ struct PredictedCompute {
   RankParts mean;
   double busiest_experts = 0.0;
 };
-Result<PredictedCompute> predict_compute(const Hardware& hardware, const model::ModelConfig& config,
+Result<PredictedCompute> predict_compute(const cost::Hardware& hardware,
+                                         const model::ModelConfig& config,
                                          const balance::ModelLoad& load,
                                          const EngineScaleOptions& options);
 
 // Parts of one rank in an iteration. REQUIRES: the model's first layer is its only dense one.
 RankParts parts_of_rank(const engine::IterationRecord& rank, const model::ModelConfig& config);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -8,7 +8,7 @@
 
 #include "base/machine.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using engine::IterationRecord;
@@ -56,14 +56,14 @@ TEST(PartsOfRank, AddUpToWhatWasRecorded) {
 TEST(PredictCompute, FewerExpertsOfARankTakeLessAndNothingElseDoes) {
   const model::ModelConfig config = scaled_model();
   const balance::ModelLoad load = scaled_load(config, uneven_load(config));
-  const Hardware machine{.name = "machine",
-                         .devices_per_node = 2,
-                         .divisible = true,
-                         .memory_bandwidth = 1e10,
-                         .node_bandwidth = 2e10,
-                         .peak = {{kernels::WeightFormat::kBf16, 1e11}},
-                         .node_link = {.latency = 1e-6, .bandwidth = 1e10},
-                         .node_link_ranks = 1 << 16};
+  const cost::Hardware machine{.name = "machine",
+                               .devices_per_node = 2,
+                               .divisible = true,
+                               .memory_bandwidth = 1e10,
+                               .node_bandwidth = 2e10,
+                               .peak = {{kernels::WeightFormat::kBf16, 1e11}},
+                               .node_link = {.latency = 1e-6, .bandwidth = 1e10},
+                               .node_link_ranks = 1 << 16};
   const auto few = predict_compute(machine, config, load, {.num_ranks = 4});
   const auto many = predict_compute(machine, config, load, {.num_ranks = 64});
   ASSERT_TRUE(few.ok() && many.ok());
@@ -107,4 +107,4 @@ TEST(EngineScale, AShapeThatNoPlannerServesIsAnError) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "model/parts/router.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr int kTokens = 2048;
@@ -91,4 +91,4 @@ double load_distance(const std::vector<double>& a, const std::vector<double>& b)
   return distance;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -16,7 +16,7 @@
 #include "plan/model_plan.h"
 #include "weights/random_tensors.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 // The bias [num_experts] with which tokens whose logits are independent and normal, with this
 // deviation, choose experts in proportion to the load [num_experts].
@@ -47,4 +47,4 @@ class LoadedTensors : public weights::TensorSource {
 // one that would have to go elsewhere to be the other. 0 where they are in proportion, at most 1.
 double load_distance(const std::vector<double>& a, const std::vector<double>& b);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

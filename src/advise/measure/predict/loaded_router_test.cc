@@ -10,7 +10,7 @@
 #include "measure/predict/engine_scale.h"
 #include "model/parts/router.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr float kDeviation = 2.0f;
@@ -72,4 +72,4 @@ TEST(LoadedTensors, DifferFromRandomOnesInTheBiasOnly) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

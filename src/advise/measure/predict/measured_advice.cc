@@ -12,7 +12,7 @@
 #include "formats/files.h"
 #include "formats/yaml.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr size_t kMostLayouts = 5;
@@ -27,20 +27,20 @@ std::string needed(formats::YamlMap& map, std::string_view key) {
   return value;
 }
 
-PartFactors read_factors(formats::YamlMap map) {
-  const PartFactors factors{.experts = map.number("experts", kFactor),
-                            .dense = map.number("dense", kFactor),
-                            .exchange = map.number("exchange", kFactor)};
+cost::PartFactors read_factors(formats::YamlMap map) {
+  const cost::PartFactors factors{.experts = map.number("experts", kFactor),
+                                  .dense = map.number("dense", kFactor),
+                                  .exchange = map.number("exchange", kFactor)};
   map.refuse_unknown_keys();
   return factors;
 }
 
-std::string yaml_of(const PartFactors& factors) {
+std::string yaml_of(const cost::PartFactors& factors) {
   return fmt::format("{{experts: {:.4f}, dense: {:.4f}, exchange: {:.4f}}}", factors.experts,
                      factors.dense, factors.exchange);
 }
 
-PartFactors factors_of(const std::vector<CheckedCell>& cells, bool is_prompt) {
+cost::PartFactors factors_of(const std::vector<CheckedCell>& cells, bool is_prompt) {
   const auto factor = [&](double IterationParts::* part) {
     double predicted = 0.0, measured = 0.0;
     for (const CheckedCell& cell : cells) {
@@ -56,12 +56,13 @@ PartFactors factors_of(const std::vector<CheckedCell>& cells, bool is_prompt) {
 }
 
 // A layout as `wideep serve` would run it with what advise() writes.
-Result<parallel::ParallelConfig> parallel_of(const Candidate& candidate,
+Result<parallel::ParallelConfig> parallel_of(const advise::Candidate& candidate,
                                              const balance::ModelLoad& planned,
-                                             const Workload& workload, const Choices& choices) {
-  const Layout& layout = candidate.layout;
-  WIDEEP_TRY_ASSIGN(const ConfigFiles files,
-                    config_files(candidate, planned, workload, choices, 0, "in memory"));
+                                             const advise::Workload& workload,
+                                             const advise::Choices& choices) {
+  const cost::Layout& layout = candidate.layout;
+  WIDEEP_TRY_ASSIGN(const advise::ConfigFiles files,
+                    advise::config_files(candidate, planned, workload, choices, 0, "in memory"));
   parallel::ParallelConfig parallel;
   parallel.name = "the recommendation";
   parallel.sizes.tp = layout.tensor_ranks();
@@ -158,21 +159,22 @@ Status check_matches(const AdviceCalibration& calibration, const std::string& pa
   return check("model", calibration.model, model);
 }
 
-std::string text_of(const IterationFactors& factors) {
-  const PartFactors &generating = factors.generating, &prompts = factors.prompts;
+std::string text_of(const cost::IterationFactors& factors) {
+  const cost::PartFactors &generating = factors.generating, &prompts = factors.prompts;
   return fmt::format(
       "experts ×{:.2f}, dense ×{:.2f}, exchange ×{:.2f}; of prompts ×{:.2f}, ×{:.2f}, ×{:.2f}",
       generating.experts, generating.dense, generating.exchange, prompts.experts, prompts.dense,
       prompts.exchange);
 }
 
-IterationFactors factors_of(const std::vector<CheckedCell>& cells) {
+cost::IterationFactors factors_of(const std::vector<CheckedCell>& cells) {
   return {.generating = factors_of(cells, false), .prompts = factors_of(cells, true)};
 }
 
-std::vector<Candidate> to_measure(const Advice& advice, const Workload& workload, int num_experts) {
-  std::vector<Candidate> candidates = {*advice.best};
-  for (const Neighbour& neighbour : neighbours_of(advice, workload, num_experts)) {
+std::vector<advise::Candidate> to_measure(const advise::Advice& advice,
+                                          const advise::Workload& workload, int num_experts) {
+  std::vector<advise::Candidate> candidates = {*advice.best};
+  for (const advise::Neighbour& neighbour : advise::neighbours_of(advice, workload, num_experts)) {
     // Batches in the stages of a pipeline overlap: their iterations are no sums of parts.
     if (neighbour.candidate.layout.stages > 1 || candidates.size() == kMostLayouts) continue;
     candidates.push_back(neighbour.candidate);
@@ -180,12 +182,15 @@ std::vector<Candidate> to_measure(const Advice& advice, const Workload& workload
   return candidates;
 }
 
-Result<std::vector<CheckedCell>> measure_advice(
-    const Hardware& hardware, const model::ModelConfig& config, const balance::ModelLoad& planned,
-    const std::vector<Candidate>& candidates, const Workload& workload, const Choices& choices,
-    run::RunView& view, std::vector<std::string>* left_out) {
+Result<std::vector<CheckedCell>> measure_advice(const cost::Hardware& hardware,
+                                                const model::ModelConfig& config,
+                                                const balance::ModelLoad& planned,
+                                                const std::vector<advise::Candidate>& candidates,
+                                                const advise::Workload& workload,
+                                                const advise::Choices& choices, run::RunView& view,
+                                                std::vector<std::string>* left_out) {
   std::vector<LayoutCheck> checks;
-  for (const Candidate& candidate : candidates) {
+  for (const advise::Candidate& candidate : candidates) {
     if (candidate.layout.stages > 1) {
       left_out->push_back(text_of(candidate.layout) + ": layouts with stages are not measured");
       continue;
@@ -221,4 +226,4 @@ Result<std::vector<CheckedCell>> measure_advice(
   return cells;
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -24,7 +24,7 @@
 #include "advise/advise.h"
 #include "measure/predict/check_cells.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 struct MeasuredCell {
   std::string name;
@@ -35,7 +35,7 @@ struct MeasuredCell {
 
 struct AdviceCalibration {
   std::string machine, model, version, date;
-  IterationFactors factors;
+  cost::IterationFactors factors;
   std::vector<MeasuredCell> measured;
 
   bool operator==(const AdviceCalibration&) const = default;
@@ -56,23 +56,27 @@ Status check_matches(const AdviceCalibration& calibration, const std::string& pa
                      const std::string& machine, const std::string& model);
 
 // "experts ×1.04, dense ×0.98, exchange ×0.93; of prompts ×1.01, ×1.10, ×1.00"
-std::string text_of(const IterationFactors& factors);
+std::string text_of(const cost::IterationFactors& factors);
 
 // Of each part, what was measured against what was predicted, of all cells of prompts and of all
 // others, every cell counting as one; between 1/4 and 4, and 1 without cells.
-IterationFactors factors_of(const std::vector<CheckedCell>& cells);
+cost::IterationFactors factors_of(const std::vector<CheckedCell>& cells);
 
 // The layouts that measure_advice runs: the recommendation, then its neighbours, five in all.
 // REQUIRES: there is a recommendation.
-std::vector<Candidate> to_measure(const Advice& advice, const Workload& workload, int num_experts);
+std::vector<advise::Candidate> to_measure(const advise::Advice& advice,
+                                          const advise::Workload& workload, int num_experts);
 
 // Runs them with random weights. hardware: of this machine, without factors. placed: `planned` is
 // what placements are made for. A layout that cannot run here is left out, with a line in
 // `left_out`. REQUIRES: the caller has started no other thread.
 // Errors: none can run; interrupted.
-Result<std::vector<CheckedCell>> measure_advice(
-    const Hardware& hardware, const model::ModelConfig& config, const balance::ModelLoad& planned,
-    const std::vector<Candidate>& candidates, const Workload& workload, const Choices& choices,
-    run::RunView& view, std::vector<std::string>* left_out);
+Result<std::vector<CheckedCell>> measure_advice(const cost::Hardware& hardware,
+                                                const model::ModelConfig& config,
+                                                const balance::ModelLoad& planned,
+                                                const std::vector<advise::Candidate>& candidates,
+                                                const advise::Workload& workload,
+                                                const advise::Choices& choices, run::RunView& view,
+                                                std::vector<std::string>* left_out);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -7,7 +7,7 @@
 #include "measure/predict/measured_advice.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace wideep::simulate;
+  using namespace wideep::measure;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto calibration = parse_advice_calibration(text, "fuzz");
   if (!calibration.ok()) {

@@ -6,7 +6,7 @@
 
 #include "model/model_division.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using kernels::WeightFormat;
@@ -27,7 +27,7 @@ model::ModelConfig small_model() {
 }
 
 // Of two cores; the numbers are any.
-Hardware cores() {
+cost::Hardware cores() {
   return {.name = "this",
           .devices_per_node = 2,
           .divisible = true,
@@ -93,7 +93,7 @@ TEST(AdviceCalibration, FactorsAreOfParts) {
        .measured = 1.0,
        .predicted_parts = {.experts = 0.5},
        .measured_parts = {.experts = 0.75}}};
-  const IterationFactors factors = factors_of(cells);
+  const cost::IterationFactors factors = factors_of(cells);
   EXPECT_NEAR(factors.generating.experts, 1.2, 1e-12);
   EXPECT_NEAR(factors.generating.dense, 0.9, 1e-12);
   EXPECT_EQ(factors.generating.exchange, 4.0);  // bounded
@@ -104,23 +104,23 @@ TEST(AdviceCalibration, FactorsAreOfParts) {
 
 TEST(AdviceCalibration, FactorsCorrectPredictions) {
   const model::ModelConfig config = small_model();
-  const Layout layout{.ep = 2, .num_slots = 8, .format = WeightFormat::kBf16};
+  const cost::Layout layout{.ep = 2, .num_slots = 8, .format = WeightFormat::kBf16};
   const balance::ModelLoad load =
-      uniform_load(config.routing.num_experts, model::moe_layers(config));
-  const auto step = [&](const Hardware& hardware, const model::StepShape& shape) {
-    return step_cost(hardware, config, load, load, layout, {})->step(shape);
+      cost::uniform_load(config.routing.num_experts, model::moe_layers(config));
+  const auto step = [&](const cost::Hardware& hardware, const model::StepShape& shape) {
+    return advise::step_cost(hardware, config, load, load, layout, {})->step(shape);
   };
   const model::StepShape generating = model::decode_step(4, 32, 0);
   const model::StepShape prompt{.num_tokens = 32, .num_logit_rows = 0, .attended = 512};
-  Hardware hardware = cores();
-  const StepTime plain = step(hardware, generating), plain_prompt = step(hardware, prompt);
+  cost::Hardware hardware = cores();
+  const cost::StepTime plain = step(hardware, generating), plain_prompt = step(hardware, prompt);
   hardware.factors = {.generating = {.experts = 2.0, .dense = 3.0, .exchange = 5.0},
                       .prompts = {.experts = 7.0}};
-  const StepTime corrected = step(hardware, generating);
+  const cost::StepTime corrected = step(hardware, generating);
   EXPECT_DOUBLE_EQ(corrected.experts, 2.0 * plain.experts);
   EXPECT_DOUBLE_EQ(corrected.attention + corrected.dense, 3.0 * (plain.attention + plain.dense));
   EXPECT_DOUBLE_EQ(corrected.dispatch + corrected.fixed, 5.0 * (plain.dispatch + plain.fixed));
-  const StepTime corrected_prompt = step(hardware, prompt);
+  const cost::StepTime corrected_prompt = step(hardware, prompt);
   EXPECT_DOUBLE_EQ(corrected_prompt.experts, 7.0 * plain_prompt.experts);
   EXPECT_DOUBLE_EQ(corrected_prompt.dense, plain_prompt.dense);
 }
@@ -129,12 +129,13 @@ TEST(AdviceCalibration, FactorsCorrectPredictions) {
 TEST(MeasureAdvice, RunsLayoutsOnThisMachine) {
   const model::ModelConfig config = small_model();
   const balance::ModelLoad load =
-      uniform_load(config.routing.num_experts, model::moe_layers(config));
-  std::vector<Candidate> candidates;
-  for (const Layout& layout :
-       {Layout{.num_slots = 8}, Layout{.ep = 2, .num_slots = 8}, Layout{.ep = 2, .num_slots = 10},
-        Layout{.ep = 2, .attention_dp = false, .num_slots = 8},
-        Layout{.stages = 2, .num_slots = 8}}) {
+      cost::uniform_load(config.routing.num_experts, model::moe_layers(config));
+  std::vector<advise::Candidate> candidates;
+  for (const cost::Layout& layout :
+       {cost::Layout{.num_slots = 8}, cost::Layout{.ep = 2, .num_slots = 8},
+        cost::Layout{.ep = 2, .num_slots = 10},
+        cost::Layout{.ep = 2, .attention_dp = false, .num_slots = 8},
+        cost::Layout{.stages = 2, .num_slots = 8}}) {
     candidates.push_back({.layout = layout, .batch = 3});
   }
   run::RunView view;
@@ -152,4 +153,4 @@ TEST(MeasureAdvice, RunsLayoutsOnThisMachine) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

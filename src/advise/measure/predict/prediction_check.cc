@@ -8,7 +8,7 @@
 
 #include "base/try.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using kernels::WeightFormat;
@@ -111,7 +111,7 @@ Status PredictionCheck::measure_round(run::RunView& view) {
   return {};
 }
 
-std::vector<CheckedCell> PredictionCheck::judge(const Hardware& hardware) const {
+std::vector<CheckedCell> PredictionCheck::judge(const cost::Hardware& hardware) const {
   std::vector<CheckedCell> cells;
   for (const LayoutCheck& layout : layouts_) {
     for (CheckedCell& cell : layout.judge(hardware)) cells.push_back(std::move(cell));
@@ -165,4 +165,4 @@ std::string text_of(const CheckedSummary& summary, size_t cells) {
       cells, 100 * summary.median, 100 * summary.worst, 100 * summary.noise, summary.kendall);
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -13,7 +13,7 @@
 #include "measure/calibrate/calibrate.h"
 #include "measure/predict/check_cells.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 // Three families of models (grouped queries; latent attention with a shared expert and a dense
 // layer; sliding windows with biases), bf16 and int8, EP 1 to 8, experts in as many slots and with
@@ -32,7 +32,7 @@ class PredictionCheck {
 
   // Of all rounds. REQUIRES: there was one.
   Calibration calibration() const { return calibrator_.result(); }
-  std::vector<CheckedCell> judge(const Hardware& hardware) const;
+  std::vector<CheckedCell> judge(const cost::Hardware& hardware) const;
 
  private:
   Calibrator calibrator_;
@@ -58,4 +58,4 @@ std::vector<CheckedCell> undisturbed(const std::vector<CheckedCell>& cells);
 std::string text_of(const CheckedCell& cell);
 std::string text_of(const CheckedSummary& summary, size_t cells);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

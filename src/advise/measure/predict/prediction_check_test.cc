@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using testing::ElementsAre;
@@ -81,4 +81,4 @@ TEST(CheckedGrid, HasEnoughCellsOfEveryKind) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -18,7 +18,7 @@
 #include "base/try.h"
 #include "formats/files.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using namespace std::chrono_literals;
@@ -105,4 +105,4 @@ Status write_model_directory(const std::string& directory, const std::string& co
   return formats::write_file(directory + "/tokenizer.json", tokenizer.dump());
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

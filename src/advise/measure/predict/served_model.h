@@ -15,7 +15,7 @@
 #include "measure/serving/event_stream.h"
 #include "wideep/status.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 class ServedModel {
  public:
@@ -29,7 +29,7 @@ class ServedModel {
   ServedModel& operator=(const ServedModel&) = delete;
   ~ServedModel();  // ends it, and waits for that
 
-  const measure::HttpAddress& address() const { return address_; }
+  const HttpAddress& address() const { return address_; }
 
  private:
   ServedModel() = default;
@@ -38,7 +38,7 @@ class ServedModel {
 
   base::ScratchDirectory files_;
   pid_t pid_ = -1;
-  measure::HttpAddress address_;
+  HttpAddress address_;
 };
 
 // Writes a model directory for random weights: this config.json, and the tokenizer with a text for
@@ -47,4 +47,4 @@ class ServedModel {
 Status write_model_directory(const std::string& directory, const std::string& config,
                              const std::string& tokenizer_path);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -14,7 +14,7 @@
 #include "measure/serving/serving_run.h"
 #include "run/layouts.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr uint64_t kSeed = 7;  // of lengths and arrivals: the same in all rounds
@@ -23,16 +23,16 @@ constexpr int kLeastId = 100, kNumIds = 1000, kIdsOfTurn = 50;
 
 // The same lengths in every turn of a server, but other tokens: else it would have the pages of
 // the turn before.
-std::vector<measure::DatasetRequest> requests_of(const CheckedService& service, int turn) {
-  return measure::random_dataset({.count = service.requests,
-                                  .input = service.input,
-                                  .output = service.output,
-                                  .least_id = kLeastId + kIdsOfTurn * turn,
-                                  .num_ids = kNumIds,
-                                  .seed = kSeed});
+std::vector<DatasetRequest> requests_of(const CheckedService& service, int turn) {
+  return random_dataset({.count = service.requests,
+                         .input = service.input,
+                         .output = service.output,
+                         .least_id = kLeastId + kIdsOfTurn * turn,
+                         .num_ids = kNumIds,
+                         .seed = kSeed});
 }
 
-measure::Arrivals arrivals_of(double rate) {
+advise::Arrivals arrivals_of(double rate) {
   if (rate == 0.0) return {};
   return {.request_rate = rate, .seed = kSeed};
 }
@@ -76,16 +76,16 @@ Result<ServingCheck> ServingCheck::make(const std::string& program, const std::s
   return check;
 }
 
-Status ServingCheck::measure_load(const measure::HttpAddress& address, Service& service, int turn,
+Status ServingCheck::measure_load(const HttpAddress& address, Service& service, int turn,
                                   Measured& measured) const {
   const ServingLoad& load = measured.load;
-  const measure::ServingOptions options{
+  const ServingOptions options{
       .address = address,
       .model = ServedModel::kName,
       .requests = requests_of(service.what, turn),
       .max_concurrency = load.share ? service.what.requests : load.concurrency,
       .arrivals = arrivals_of(measured.rate)};
-  WIDEEP_TRY_ASSIGN(const auto report, measure::run_serving_bench(options, {}));
+  WIDEEP_TRY_ASSIGN(const auto report, run_serving_bench(options, {}));
   if (!report.failures.empty()) {
     return failed(name_of(service.what, load) + ": " + report.failures.front());
   }
@@ -127,7 +127,7 @@ Status ServingCheck::measure_round(run::RunView& view) {
   return {};
 }
 
-std::vector<ServingCheck::Factors> ServingCheck::factors(const Hardware& hardware) const {
+std::vector<ServingCheck::Factors> ServingCheck::factors(const cost::Hardware& hardware) const {
   std::vector<Factors> factors;
   for (const Service& service : services_) {
     factors.push_back({.layout = service.what.layout.name,
@@ -136,32 +136,32 @@ std::vector<ServingCheck::Factors> ServingCheck::factors(const Hardware& hardwar
   return factors;
 }
 
-Result<std::vector<ServedCell>> ServingCheck::judge(const Hardware& hardware) const {
+Result<std::vector<ServedCell>> ServingCheck::judge(const cost::Hardware& hardware) const {
   std::vector<ServedCell> cells;
   for (const Service& service : services_) {
-    Hardware corrected = hardware;
+    cost::Hardware corrected = hardware;
     corrected.factors = factors_of(service.engine.judge(hardware));
-    const StepCost cost = service.engine.cost(corrected);
-    std::vector<SimulatedRequest> requests;
-    for (const measure::DatasetRequest& request : requests_of(service.what, 0)) {
+    const cost::StepCost cost = service.engine.cost(corrected);
+    std::vector<advise::SimulatedRequest> requests;
+    for (const DatasetRequest& request : requests_of(service.what, 0)) {
       const auto& prompt = std::get<std::vector<int32_t>>(request.prompt);
       requests.push_back({.isl = static_cast<int>(prompt.size()), .osl = request.output_tokens});
     }
     for (const Measured& load : service.loads) {
       const std::vector<double> times =
-          measure::arrival_times(arrivals_of(load.rate), service.what.requests);
+          advise::arrival_times(arrivals_of(load.rate), service.what.requests);
       for (size_t i = 0; i < times.size(); ++i) requests[i].arrival = times[i];
-      SimulationOptions options{.num_batches = cost.layout().num_batches(),
-                                .limits = {.max_batch_size = run::kDefaultMaxBatchSize,
-                                           .max_num_tokens = run::kDefaultMaxNumTokens,
-                                           .max_pages = kPages},
-                                .overhead = overhead(hardware, service.what.ranks)};
+      advise::SimulationOptions options{.num_batches = cost.layout().num_batches(),
+                                        .limits = {.max_batch_size = run::kDefaultMaxBatchSize,
+                                                   .max_num_tokens = run::kDefaultMaxNumTokens,
+                                                   .max_pages = kPages},
+                                        .overhead = overhead(hardware, service.what.ranks)};
       if (!load.load.share) options.concurrency = load.load.concurrency;
-      WIDEEP_TRY_ASSIGN(
-          const SimulatedServing served,
-          simulate_serving(requests, options, [&](std::span<const model::StepShape> batches) {
-            return cost.step(batches).seconds();
-          }));
+      WIDEEP_TRY_ASSIGN(const advise::SimulatedServing served,
+                        advise::simulate_serving(requests, options,
+                                                 [&](std::span<const model::StepShape> batches) {
+                                                   return cost.step(batches).seconds();
+                                                 }));
       cells.push_back({.name = name_of(service.what, load.load),
                        .ttft = judged(served.ttft.median, load.ttft),
                        .ttft_p99 = judged(served.ttft.p99, load.ttft_p99),
@@ -197,4 +197,4 @@ ServedSummary summarize(const std::vector<ServedCell>& cells) {
           .noise_p99 = median(noise_p99)};
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

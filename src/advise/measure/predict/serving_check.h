@@ -22,7 +22,7 @@
 #include "measure/serving/dataset.h"
 #include "measure/serving/event_stream.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 // When requests begin: a closed loop of so many at the same time; or at random times (a Poisson
 // process), this share of what the service has carried with kCapacityRequests in a closed loop.
@@ -39,7 +39,7 @@ struct CheckedService {
   std::vector<std::string> arguments;  // of `wideep serve`, for model and precision
   std::vector<ServingLoad> loads;      // besides the closed loop that tells the capacity
   int requests = 0;                    // of each load
-  measure::UniformLength input, output;
+  UniformLength input, output;
 };
 
 // Seconds.
@@ -69,16 +69,16 @@ class ServingCheck {
   Status measure_round(run::RunView& view);
 
   // REQUIRES: there was a round.
-  Hardware hardware() const { return calibrator_.result().hardware; }
-  ServingOverhead overhead(const Hardware& hardware, int ranks) const {
+  cost::Hardware hardware() const { return calibrator_.result().hardware; }
+  advise::ServingOverhead overhead(const cost::Hardware& hardware, int ranks) const {
     return probes_.at(ranks).result(hardware);
   }
   struct Factors {
     std::string layout;
-    IterationFactors factors;
+    cost::IterationFactors factors;
   };
-  std::vector<Factors> factors(const Hardware& hardware) const;  // of the services
-  Result<std::vector<ServedCell>> judge(const Hardware& hardware) const;
+  std::vector<Factors> factors(const cost::Hardware& hardware) const;  // of the services
+  Result<std::vector<ServedCell>> judge(const cost::Hardware& hardware) const;
 
  private:
   struct Measured {
@@ -96,8 +96,7 @@ class ServingCheck {
       : program_(std::move(program)), calibrator_({.formats = std::move(formats)}) {}
   Status measure_service(Service& service);
   // turn: of the server, from 0.
-  Status measure_load(const measure::HttpAddress& address, Service& service, int turn,
-                      Measured& load) const;
+  Status measure_load(const HttpAddress& address, Service& service, int turn, Measured& load) const;
 
   std::string program_;
   Calibrator calibrator_;
@@ -118,4 +117,4 @@ struct ServedSummary {
 };
 ServedSummary summarize(const std::vector<ServedCell>& cells);
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

@@ -12,7 +12,7 @@
 #include "formats/files.h"
 #include "measure/predict/served_model.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 using testing::HasSubstr;
@@ -69,4 +69,4 @@ TEST(ServedModel, SaysWhyItDoesNotServe) {
 }
 
 }  // namespace
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

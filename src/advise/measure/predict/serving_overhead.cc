@@ -10,7 +10,7 @@
 #include "measure/predict/served_model.h"
 #include "measure/serving/serving_run.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 namespace {
 
 constexpr int kMany = 16;    // requests at the same time, on all ranks
@@ -26,21 +26,20 @@ constexpr const char* kConfig = R"({"model_type": "qwen3_moe", "vocab_size": 819
     "mlp_only_layers": []})";
 
 // Prompts of one token, so many requests at the same time, `turns` times.
-Result<measure::ServingReport> serve(const ServedModel& served, int count, int turns, int tokens) {
-  measure::ServingReport all;
+Result<ServingReport> serve(const ServedModel& served, int count, int turns, int tokens) {
+  ServingReport all;
   std::vector<double> ttft, tpot;
   for (int turn = 0; turn < turns; ++turn) {
-    measure::ServingOptions options{
-        .address = served.address(),
-        .model = ServedModel::kName,
-        .requests = measure::random_dataset({.count = count,
-                                             .input = measure::UniformLength{1, 1},
-                                             .output = measure::UniformLength{tokens, tokens},
-                                             .least_id = 100,
-                                             .num_ids = 1000,
-                                             .seed = static_cast<uint64_t>(turn)}),
-        .max_concurrency = count};
-    WIDEEP_TRY_ASSIGN(const auto report, measure::run_serving_bench(options, {}));
+    ServingOptions options{.address = served.address(),
+                           .model = ServedModel::kName,
+                           .requests = random_dataset({.count = count,
+                                                       .input = UniformLength{1, 1},
+                                                       .output = UniformLength{tokens, tokens},
+                                                       .least_id = 100,
+                                                       .num_ids = 1000,
+                                                       .seed = static_cast<uint64_t>(turn)}),
+                           .max_concurrency = count};
+    WIDEEP_TRY_ASSIGN(const auto report, run_serving_bench(options, {}));
     if (!report.failures.empty()) return failed(report.failures.front());
     ttft.push_back(report.ttft.median);
     tpot.push_back(report.tpot.median);
@@ -82,7 +81,7 @@ Status OverheadProbe::measure(run::RunView& view) {
   return {};
 }
 
-ServingOverhead OverheadProbe::result(const Hardware& hardware) const {
+advise::ServingOverhead OverheadProbe::result(const cost::Hardware& hardware) const {
   const std::vector<CheckedCell> cells = engine_.judge(hardware);
   const double few = median(few_) - cells[0].measured;
   const double many = median(many_) - cells[1].measured;
@@ -92,4 +91,4 @@ ServingOverhead OverheadProbe::result(const Hardware& hardware) const {
           .token = token};
 }
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

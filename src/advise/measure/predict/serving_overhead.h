@@ -19,7 +19,7 @@
 #include "base/scratch_directory.h"
 #include "measure/predict/check_cells.h"
 
-namespace wideep::simulate {
+namespace wideep::measure {
 
 class OverheadProbe {
  public:
@@ -32,7 +32,7 @@ class OverheadProbe {
   Status measure(run::RunView& view);
 
   // Medians of the rounds. REQUIRES: there was one; hardware is of this machine.
-  ServingOverhead result(const Hardware& hardware) const;
+  advise::ServingOverhead result(const cost::Hardware& hardware) const;
 
  private:
   OverheadProbe(std::string program, int ranks, CheckedLayout layout)
@@ -45,4 +45,4 @@ class OverheadProbe {
   std::vector<double> requests_, few_, many_;  // seconds, of rounds; few and many: between tokens
 };
 
-}  // namespace wideep::simulate
+}  // namespace wideep::measure

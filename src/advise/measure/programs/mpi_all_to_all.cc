@@ -4,7 +4,7 @@
 // results back by Alltoallv, and the same weighted sum as in wideep. `wideep bench ep --baseline
 // mpi` starts this program and writes one line to its standard input for each block of rounds:
 //
-//   <tokens> <rows to send: measure::MpiRows> <microseconds>
+//   <tokens> <rows to send: MpiRows> <microseconds>
 //
 // Between blocks its ranks sleep, so that they do not disturb what is measured then.
 #include <fmt/format.h>
@@ -32,7 +32,7 @@
 namespace {
 
 using namespace wideep;
-using measure::MpiRows;
+using MpiRows;
 
 constexpr int kMostRounds = 2048;
 
@@ -63,8 +63,8 @@ struct Shares {
 // The rounds of one rank, for one number of tokens and one kind of rows.
 class Rounds {
  public:
-  Rounds(const measure::EpGroup& group, int rank, int hidden, int num_tokens, MpiRows rows,
-         measure::EpSum sum, const kernels::Kernels& kernels);
+  Rounds(const EpGroup& group, int rank, int hidden, int num_tokens, MpiRows rows, EpSum sum,
+         const kernels::Kernels& kernels);
   ~Rounds() {
     MPI_Type_free(&message_type_);
     MPI_Type_free(&result_type_);
@@ -85,10 +85,10 @@ class Rounds {
   void for_each_row(Visit visit);
   bool one_row_per_rank() const { return rows_ != MpiRows::kPerExpert; }
 
-  measure::EpGroup group_;
+  EpGroup group_;
   int hidden_, num_tokens_;
   MpiRows rows_;
-  measure::EpSums sums_;
+  EpSums sums_;
   std::vector<int32_t> experts_;
   std::vector<float> weights_, ones_;
   size_t row_bytes_, message_bytes_;  // a message: the row, then the experts of it that are meant
@@ -102,15 +102,15 @@ class Rounds {
 
 float result_of(int rank) { return static_cast<float>(1 + rank % 64); }
 
-Rounds::Rounds(const measure::EpGroup& group, int rank, int hidden, int num_tokens, MpiRows rows,
-               measure::EpSum sum, const kernels::Kernels& kernels)
+Rounds::Rounds(const EpGroup& group, int rank, int hidden, int num_tokens, MpiRows rows, EpSum sum,
+               const kernels::Kernels& kernels)
     : group_(group),
       hidden_(hidden),
       num_tokens_(num_tokens),
       rows_(rows),
       sums_(sum, num_tokens, hidden, kernels),
-      experts_(measure::route_tokens(group, rank, num_tokens)),
-      weights_(measure::weigh_tokens(group, rank, num_tokens)),
+      experts_(route_tokens(group, rank, num_tokens)),
+      weights_(weigh_tokens(group, rank, num_tokens)),
       ones_(static_cast<size_t>(group.top_k), 1.0f),
       row_bytes_(static_cast<size_t>(hidden) * sizeof(Bf16)),
       message_bytes_(row_bytes_ + 4 * static_cast<size_t>(one_row_per_rank() ? group.top_k : 1)),
@@ -273,7 +273,7 @@ int choose_count(Rounds& rounds, int64_t nanoseconds) {
 
 // Measures a block of rounds. The result is complete on rank 0 only: as for wideep, the median over
 // rounds of the slowest rank, and the duration of the block per round.
-measure::MpiBaseline::Times time_rounds(Rounds& rounds, int64_t nanoseconds) {
+MpiBaseline::Times time_rounds(Rounds& rounds, int64_t nanoseconds) {
   rounds.check();
   const int count = choose_count(rounds, nanoseconds);
   std::vector<int64_t> mine(static_cast<size_t>(count)), slowest(mine.size());
@@ -329,14 +329,14 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   if (argc != 8) give_up("this program is started by wideep bench ep --baseline mpi, not by hand");
   int rank = 0;
-  measure::EpGroup group;
+  EpGroup group;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &group.num_ranks);
   group.num_experts = number_of(argv[1]);
   group.top_k = number_of(argv[2]);
   const int hidden = number_of(argv[3]);
-  const auto routing = measure::routing_of(argv[4]);
-  const auto sum = measure::sum_of(argv[6]);
+  const auto routing = routing_of(argv[4]);
+  const auto sum = sum_of(argv[6]);
   const auto kernels = kernels::select_kernels(std::getenv("WIDEEP_ISA"));
   if (!routing.ok() || !sum.ok() || !kernels.ok()) {
     give_up("unknown routing, sum or instruction set");

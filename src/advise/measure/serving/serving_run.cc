@@ -160,7 +160,7 @@ Result<ServingReport> run_serving_bench(const ServingOptions& options,
                                         const std::function<void()>& on_done) {
   WIDEEP_TRY_ASSIGN(const auto streams, EventStreams::open(options.address, options.patience));
   const std::vector<double> times =
-      arrival_times(options.arrivals, static_cast<int>(options.requests.size()));
+      advise::arrival_times(options.arrivals, static_cast<int>(options.requests.size()));
   std::vector<Seen> seen(options.requests.size());
   const int64_t start_ns = base::wall_ns();
   const auto send = [&](size_t i) {

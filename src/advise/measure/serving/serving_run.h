@@ -27,7 +27,7 @@ struct ServingOptions {
   std::string model;
   std::vector<DatasetRequest> requests;
   int max_concurrency = 32;
-  Arrivals arrivals;
+  advise::Arrivals arrivals;
   bool ignore_eos = true;              // asks for output_tokens tokens even after an end token
   std::chrono::seconds patience{600};  // the longest time that the server may send nothing
 };

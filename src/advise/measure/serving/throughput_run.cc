@@ -64,7 +64,7 @@ Result<RequestIssuer::Plan> plan_of(const ThroughputOptions& options, const run:
   int index = 0;
   for (Request& request : plan.warmup) request.index = index++;
   for (Request& request : plan.measured) request.index = index++;
-  plan.arrivals = arrival_times(options.arrivals, static_cast<int>(count));
+  plan.arrivals = advise::arrival_times(options.arrivals, static_cast<int>(count));
   plan.concurrency = options.concurrency > 0 ? options.concurrency : index;
   return plan;
 }

@@ -26,7 +26,7 @@ struct ThroughputOptions {
   std::vector<DatasetRequest> requests;
   int warmup = 2;       // requests before the measured ones, from the start of the dataset
   int concurrency = 0;  // most requests at the same time; 0: no limit
-  Arrivals arrivals;
+  advise::Arrivals arrivals;
   std::optional<int32_t> eos_token;  // ends an answer; nothing: answers have output_tokens tokens
 };
 

@@ -16,8 +16,8 @@
 #include "recordings/statistics_load.h"
 #include "recordings/statistics_reader.h"
 
-using namespace wideep;            // NOLINT(google-build-using-namespace): a program
-using namespace wideep::simulate;  // NOLINT(google-build-using-namespace)
+using namespace wideep;           // NOLINT(google-build-using-namespace): a program
+using namespace wideep::measure;  // NOLINT(google-build-using-namespace)
 
 namespace {
 

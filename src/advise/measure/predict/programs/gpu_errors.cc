@@ -17,8 +17,8 @@
 
 namespace {
 
-using namespace wideep;            // NOLINT(google-build-using-namespace): a program
-using namespace wideep::simulate;  // NOLINT(google-build-using-namespace)
+using namespace wideep;           // NOLINT(google-build-using-namespace): a program
+using namespace wideep::measure;  // NOLINT(google-build-using-namespace)
 
 constexpr std::array kGpus = {"h100_sxm", "b200_sxm", "gb200"};
 
@@ -41,13 +41,13 @@ std::string text(const std::vector<double>& errors) {
                      100 * errors.back(), errors.size());
 }
 
-std::string constants(const ProductKernel& kernel) {
+std::string constants(const cost::ProductKernel& kernel) {
   return fmt::format(
       "{{overhead: {:.3g}, memory: {:.3g}, compute: {:.3g}, row_traffic: {:.3g}, tile: {}}}",
       kernel.overhead, kernel.memory, kernel.compute, kernel.row_traffic, kernel.tile);
 }
 
-std::string constants(const ExchangeKernel& kernel) {
+std::string constants(const cost::ExchangeKernel& kernel) {
   return fmt::format("{{overhead: {:.3g}, latency: {:.3g}, link: {:.3g}, serial: {:.3g}}}",
                      kernel.overhead, kernel.latency, kernel.link, kernel.serial);
 }
@@ -76,8 +76,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string directory = argv[1];
-  std::array<Hardware, kGpus.size()> gpus;
-  for (size_t i = 0; i < kGpus.size(); ++i) gpus[i] = or_exit(shipped_hardware(kGpus[i]));
+  std::array<cost::Hardware, kGpus.size()> gpus;
+  for (size_t i = 0; i < kGpus.size(); ++i) gpus[i] = or_exit(cost::shipped_hardware(kGpus[i]));
 
   for (const int tile : {64}) {
     for (const bool packed : {true, false}) {

@@ -19,8 +19,8 @@
 #include "model/config/config.h"
 #include "model/model_division.h"
 
-using namespace wideep;            // NOLINT(google-build-using-namespace): a program
-using namespace wideep::simulate;  // NOLINT(google-build-using-namespace)
+using namespace wideep;           // NOLINT(google-build-using-namespace): a program
+using namespace wideep::measure;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   }
   const model::ModelConfig config =
       or_exit(model::parse_model_config(or_exit(formats::read_file(argv[1])), argv[1]));
-  Hardware hardware = or_exit(read_hardware(argv[2]));
+  cost::Hardware hardware = or_exit(cost::read_hardware(argv[2]));
   const auto format = kernels::weight_format_from_name(argv[3]);
   const std::string divided = argv[5];
   const bool has_stages = divided == "stages";
@@ -70,13 +70,13 @@ int main(int argc, char** argv) {
   }
   if (ranks == 1 || !takes_turns) hardware.devices_per_node = 1;  // one thread
   const balance::ModelLoad load =
-      uniform_load(config.routing.num_experts, model::moe_layers(config));
+      cost::uniform_load(config.routing.num_experts, model::moe_layers(config));
   const int ep = has_stages ? 1 : ranks;
-  const Layout layout{.ep = ep,
-                      .stages = ranks / ep,
-                      .num_slots = slots_for(config.routing.num_experts, 0, ep),
-                      .format = *format};
-  const StepCost cost = or_exit(step_cost(hardware, config, load, load, layout, {}));
+  const cost::Layout layout{.ep = ep,
+                            .stages = ranks / ep,
+                            .num_slots = slots_for(config.routing.num_experts, 0, ep),
+                            .format = *format};
+  const cost::StepCost cost = or_exit(advise::step_cost(hardware, config, load, load, layout, {}));
   std::vector<model::StepShape> batches;
   for (int part = 0; part < (has_stages ? 1 : ranks); ++part) {
     const int own = streams / ranks + (part < streams % ranks ? 1 : 0);

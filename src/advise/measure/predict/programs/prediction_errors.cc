@@ -11,8 +11,8 @@
 #include "measure/calibrate/other_work.h"
 #include "measure/predict/prediction_check.h"
 
-using namespace wideep;            // NOLINT(google-build-using-namespace): a program
-using namespace wideep::simulate;  // NOLINT(google-build-using-namespace)
+using namespace wideep;           // NOLINT(google-build-using-namespace): a program
+using namespace wideep::measure;  // NOLINT(google-build-using-namespace)
 
 namespace {
 

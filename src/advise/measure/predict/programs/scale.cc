@@ -19,8 +19,8 @@
 #include "recordings/statistics_load.h"
 #include "recordings/statistics_reader.h"
 
-using namespace wideep;            // NOLINT(google-build-using-namespace): a program
-using namespace wideep::simulate;  // NOLINT(google-build-using-namespace)
+using namespace wideep;           // NOLINT(google-build-using-namespace): a program
+using namespace wideep::measure;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -52,18 +52,19 @@ balance::ModelLoad load_of(const std::string& path, const model::ModelConfig& co
 // One row for each part of an iteration, so that the file needs no other program to be read.
 void predict(const std::string& gpu, const model::ModelConfig& config,
              const balance::ModelLoad& load, int most_ranks, std::ofstream& csv) {
-  const Hardware hardware = or_exit(shipped_hardware(gpu));
+  const cost::Hardware hardware = or_exit(cost::shipped_hardware(gpu));
   fmt::print("\n{}: {} requests of a rank with {} positions, predicted, ms of an iteration\n", gpu,
              kBatch, kContext);
   fmt::print(
       "   EP slots memory GB attention  dense experts dispatch combine   all  tokens/s a rank\n");
   for (int ranks = 2; ranks <= most_ranks; ranks *= 2) {
-    const Layout layout{.ep = ranks,
-                        .num_slots = slots_for(load.num_experts, kSpareSlots, ranks),
-                        .format = kernels::WeightFormat::kFp8};
-    const StepCost cost = or_exit(step_cost(hardware, config, load, load, layout, {}));
-    const StepTime step = cost.step(model::decode_step(kBatch, kContext, 0));
-    const RankMemory memory = memory_of(config, layout);
+    const cost::Layout layout{.ep = ranks,
+                              .num_slots = slots_for(load.num_experts, kSpareSlots, ranks),
+                              .format = kernels::WeightFormat::kFp8};
+    const cost::StepCost cost =
+        or_exit(advise::step_cost(hardware, config, load, load, layout, {}));
+    const cost::StepTime step = cost.step(model::decode_step(kBatch, kContext, 0));
+    const advise::RankMemory memory = advise::memory_of(config, layout);
     const double bytes = memory.weights + memory.token * kBatch * kContext;
     fmt::print("{:5} {:5} {:7.0f}{:3} {:9.2f} {:6.2f} {:7.2f} {:8.2f} {:7.2f} {:5.1f} {:9.0f}\n",
                ranks, layout.num_slots, bytes / 1e9, bytes > hardware.memory_bytes ? " !" : "",

@@ -18,8 +18,8 @@
 #include "measure/predict/served_model.h"
 #include "measure/predict/serving_check.h"
 
-using namespace wideep;            // NOLINT(google-build-using-namespace): a program
-using namespace wideep::simulate;  // NOLINT(google-build-using-namespace)
+using namespace wideep;           // NOLINT(google-build-using-namespace): a program
+using namespace wideep::measure;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -82,9 +82,9 @@ Result<std::vector<CheckedService>> shape(const std::string& directory) {
 }
 
 void print(const ServingCheck& check, double busy) {
-  const Hardware hardware = check.hardware();
+  const cost::Hardware hardware = check.hardware();
   for (const int ranks : kRanks) {
-    const ServingOverhead overhead = check.overhead(hardware, ranks);
+    const advise::ServingOverhead overhead = check.overhead(hardware, ranks);
     fmt::print(
         "serving beside iterations, EP {}: a request {:.0f} us, an iteration {:.0f} us, a "
         "token {:.1f} us\n",
