@@ -33,7 +33,9 @@ bool BodyReader::knows(std::string_view name) const {
 const FieldValue& BodyReader::allowed(const char* name, FieldValue::Type type) const {
   const RequestField* field = find_request_field(name, kind_);
   WIDEEP_CHECK(field != nullptr);
-  WIDEEP_CHECK(field->value.type == type || field->value.type == FieldValue::kOther);
+  const bool has_range = type == FieldValue::kInteger || type == FieldValue::kNumber;
+  WIDEEP_CHECK(field->value.type == type ||
+               (!has_range && field->value.type == FieldValue::kOther));
   return field->value;
 }
 

@@ -40,6 +40,7 @@ std::optional<HttpError> check_stored(const ResponsePlan& plan) {
 
 }  // namespace
 
+// The lists are joined as texts: to read them again would take long.
 std::string ResponsePlan::conversation() const {
   constexpr std::string_view kNone = "[]";
   if (previous == nullptr || previous->conversation == kNone) return items;

@@ -248,7 +248,6 @@ ordered_json ResponsesWriter::response(const char* status) const {
   return object;
 }
 
-// The lists are joined as texts: to read them again would take long.
 // Ends the response, stores it if it is to be, and returns it as JSON.
 std::string ResponsesWriter::finish(const Usage& usage) {
   ordered_json ended = response(is_cut_ ? "incomplete" : "completed");
