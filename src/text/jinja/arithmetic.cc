@@ -24,11 +24,15 @@ std::optional<int64_t> small_arithmetic(std::string_view operation, int64_t a, i
   if (operation == "+" && !__builtin_add_overflow(a, b, &result)) return result;
   if (operation == "-" && !__builtin_sub_overflow(a, b, &result)) return result;
   if (operation == "*" && !__builtin_mul_overflow(a, b, &result)) return result;
-  // Division rounds towards −∞, and a remainder has the sign of the divisor, as in Python. By −1 it
-  // may overflow, which traps on x86.
-  if ((operation != "//" && operation != "%") || b == -1) return {};
-  const int64_t quotient = a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
-  return operation == "//" ? quotient : a - quotient * b;
+  // Division rounds towards −∞, and a remainder has the sign of the divisor, as in Python. The
+  // processor's division by −1 may overflow, and traps then.
+  if (operation != "//" && operation != "%") return {};
+  if (b == -1 && operation == "%") return 0;
+  if (b == -1) return __builtin_sub_overflow(0, a, &result) ? std::nullopt : std::optional(result);
+  const int64_t rest = a % b;
+  const bool rounds_down = rest != 0 && (a < 0) != (b < 0);
+  if (operation == "//") return a / b - (rounds_down ? 1 : 0);
+  return rounds_down ? rest + b : rest;
 }
 
 // A large integer is passed on, into a text or JSON, but no chat template computes with one.

@@ -38,8 +38,17 @@ ValueResult slice_of_list(const Value& value, const Value& start, const Value& s
   }
   if (value.is_range()) {
     const RangeBounds of = value.range();
-    return Value(RangeBounds{of.start + first * of.step, of.start + last * of.step, of.step * by},
-                 std::move(kept));
+    RangeBounds sliced{};
+    const auto at = [&of](int64_t index, int64_t* result) {
+      int64_t distance = 0;
+      return !__builtin_mul_overflow(index, of.step, &distance) &&
+             !__builtin_add_overflow(of.start, distance, result);
+    };
+    if (!at(first, &sliced.start) || !at(last, &sliced.stop) ||
+        __builtin_mul_overflow(of.step, by, &sliced.step)) {
+      return invalid_input("a slice of this range has bounds beyond 64 bits");
+    }
+    return Value(sliced, std::move(kept));
   }
   return Value(std::move(kept), kind);
 }

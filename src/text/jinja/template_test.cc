@@ -45,6 +45,29 @@ TEST(Template, ErrorsNameLineAndConstruct) {
             "line 1: 'update' of a dict would change it: the sandbox of templates forbids it");
 }
 
+std::string text_of(const std::string& text) {
+  const Result<std::string> found = render(text, {{"m", {{{"type", "a"}}, {{"type", "b"}}}}});
+  return found.ok() ? *found : found.status().message();
+}
+
+// Templates index so: GLM-5's `m.content.0.type`.
+TEST(Template, AnIntegerAfterADotIsAnIndex) {
+  EXPECT_EQ(text_of("{{ m.0.type }}{{ m.1['type'] }}"), "ab");
+  EXPECT_EQ(text_of("{{ [[1, 2], [3, 4]].1.0 }} {{ 1.5 }}"), "3 1.5");
+}
+
+TEST(Template, DivisionIsPythonsAtTheEndsOfTheRange) {
+  EXPECT_EQ(text_of("{{ 7 // -1 }} {{ 7 % -1 }} {{ 6 is divisibleby(-1) }}"), "-7 0 True");
+  EXPECT_EQ(text_of("{{ (-9223372036854775807 - 1) % 3 }} {{ 9223372036854775807 % -2 }}"), "1 -1");
+  EXPECT_EQ(text_of("{{ -7 // 2 }} {{ -7 % 2 }} {{ 7 // -2 }} {{ 7 % -2 }}"), "-4 1 -4 -1");
+  EXPECT_THAT(text_of("{{ range(0, 10, 5)[::9223372036854775807] }}"), HasSubstr("beyond 64 bits"));
+}
+
+TEST(Template, OperatorsNameTests) {
+  EXPECT_EQ(text_of("{{ m | selectattr('type', '==', 'b') | list | length }}"), "1");
+  EXPECT_EQ(text_of("{{ [1, 2, 3] | select('>=', 2) | list }}"), "[2, 3]");
+}
+
 // What Jinja and Python have and chat templates do not use.
 TEST(Template, RefusesByName) {
   const auto refusal = [](const std::string& what) {

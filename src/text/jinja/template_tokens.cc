@@ -186,8 +186,9 @@ class Tokenizer {
       while (is_digit(char_at(end)) || (char_at(end) == '_' && is_digit(char_at(end + 1)))) ++end;
     };
     digits();
-    // A dot that no digit follows is an attribute access.
-    bool is_float = char_at(end) == '.' && is_digit(char_at(end + 1));
+    // A dot that no digit follows is an attribute access, and so is one after an index (x.0.1).
+    const bool is_index = at_ > 0 && text_[at_ - 1] == '.';
+    bool is_float = !is_index && char_at(end) == '.' && is_digit(char_at(end + 1));
     if (is_float) {
       ++end;
       digits();

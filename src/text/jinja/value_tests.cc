@@ -104,6 +104,12 @@ const std::map<std::string_view, TestFunction>& all_tests() {
       {"gt", compares<above>},
       {"greaterthan", compares<above>},
       {"ge", compares<at_least>},
+      {"==", is_equal},
+      {"!=", is_unequal},
+      {"<", compares<below>},
+      {"<=", compares<at_most>},
+      {">", compares<above>},
+      {">=", compares<at_least>},
   };
   return tests;
 }
