@@ -217,7 +217,7 @@ Result<LoadRound> run_round(const LoadBenchOptions& options, int index) {
   return round;
 }
 
-double median_of(std::vector<double> values) {
+double middle_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
@@ -231,7 +231,7 @@ LoadRound LoadBenchReport::median() const {
   const auto median_seconds = [&](double LoadRound::* seconds) {
     std::vector<double> values;
     for (const LoadRound& round : rounds) values.push_back(round.*seconds);
-    return median_of(values);
+    return middle_of(values);
   };
   return {median_seconds(&LoadRound::read), median_seconds(&LoadRound::touch),
           median_seconds(&LoadRound::load)};
@@ -240,7 +240,7 @@ LoadRound LoadBenchReport::median() const {
 double LoadBenchReport::median_ratio() const {
   std::vector<double> ratios;
   for (const LoadRound& round : rounds) ratios.push_back(round.ratio());
-  return median_of(ratios);
+  return middle_of(ratios);
 }
 
 Result<LoadBenchReport> run_load_bench(const LoadBenchOptions& given,
