@@ -426,7 +426,8 @@ class Parser {
         const Token token = next();
         if (token.kind == TokenKind::kInteger) {  // x.0 is x[0]
           WIDEEP_TRY_ASSIGN(Expression index, integer(token));
-          WIDEEP_TRY_ASSIGN(value, link(line, Item{boxed(std::move(value)), boxed(std::move(index))}));
+          WIDEEP_TRY_ASSIGN(value,
+                            link(line, Item{boxed(std::move(value)), boxed(std::move(index))}));
           continue;
         }
         if (token.kind != TokenKind::kName) return unexpected(token, "the name of an attribute");
