@@ -32,7 +32,10 @@
 namespace {
 
 using namespace wideep;
-using MpiRows;
+using measure::EpGroup;
+using measure::EpSum;
+using measure::EpSums;
+using measure::MpiRows;
 
 constexpr int kMostRounds = 2048;
 
@@ -273,7 +276,7 @@ int choose_count(Rounds& rounds, int64_t nanoseconds) {
 
 // Measures a block of rounds. The result is complete on rank 0 only: as for wideep, the median over
 // rounds of the slowest rank, and the duration of the block per round.
-MpiBaseline::Times time_rounds(Rounds& rounds, int64_t nanoseconds) {
+measure::MpiBaseline::Times time_rounds(Rounds& rounds, int64_t nanoseconds) {
   rounds.check();
   const int count = choose_count(rounds, nanoseconds);
   std::vector<int64_t> mine(static_cast<size_t>(count)), slowest(mine.size());
@@ -335,8 +338,8 @@ int main(int argc, char** argv) {
   group.num_experts = number_of(argv[1]);
   group.top_k = number_of(argv[2]);
   const int hidden = number_of(argv[3]);
-  const auto routing = routing_of(argv[4]);
-  const auto sum = sum_of(argv[6]);
+  const auto routing = measure::routing_of(argv[4]);
+  const auto sum = measure::sum_of(argv[6]);
   const auto kernels = kernels::select_kernels(std::getenv("WIDEEP_ISA"));
   if (!routing.ok() || !sum.ok() || !kernels.ok()) {
     give_up("unknown routing, sum or instruction set");
