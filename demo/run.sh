@@ -85,12 +85,13 @@ echo "answers:            $(grep -c ^digest "$out/online.txt") of $(wc -l <demo/
 
 cores=$(nproc)
 few=$((cores < 2 ? cores : 2))
+few_slots=$((32 + few))  # one more on each: replicas of small experts cost as much as they save
 step "8. A rank for each of $few cores: the first texts without and with a plan, three times in turns"
 paired=("$wideep" generate --model $model --prompts demo/prompts.jsonl --max-tokens 48 \
   --ranks $few --logits-digest)
 "${paired[@]}" --expert-statistic-path "$out/few_statistics" \
   --expert-statistic-iter-range 0-100 >"$out/few.txt" 2>"$out/few.log"
-"$wideep" balance plan --stats "$out/few_statistics" --ep-size $few --num-slots $slots \
+"$wideep" balance plan --stats "$out/few_statistics" --ep-size $few --num-slots $few_slots \
   --output "$out/few.yaml" >/dev/null
 for round in 1 2 3; do
   "${paired[@]}" --routing-log "$out/few_without.json" >"$out/few_without.$round.txt" 2>>"$out/few.log"
