@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -23,6 +24,46 @@
 #include "version.h"
 
 namespace {
+
+namespace tools = wideep::tools;
+using AddCommand = void (*)(wideep::command_line::Command parent, wideep::Status* status);
+
+// In the order of the help. Before them come those that need the connected ranks.
+constexpr AddCommand kFirstCommands[] = {tools::add_route_command, tools::add_advise_command};
+constexpr AddCommand kBalance[] = {
+    tools::add_balance_report_command,  tools::add_balance_plan_command,
+    tools::add_balance_resplit_command, tools::add_balance_compare_command,
+    tools::add_balance_picture_command, tools::add_balance_replay_command,
+    tools::add_balance_check_command};
+constexpr AddCommand kBench[] = {tools::add_bench_compare_routing_command,
+                                 tools::add_bench_dataset_command,
+                                 tools::add_bench_ep_command,
+                                 tools::add_bench_latency_command,
+                                 tools::add_bench_iterations_command,
+                                 tools::add_bench_load_command,
+                                 tools::add_bench_model_command,
+                                 tools::add_bench_rows_command,
+                                 tools::add_bench_speculation_command,
+                                 tools::add_bench_serving_command,
+                                 tools::add_bench_throughput_command};
+constexpr AddCommand kSimulate[] = {
+    tools::add_simulate_imbalance_command, tools::add_simulate_moves_command,
+    tools::add_simulate_rebalance_command, tools::add_simulate_tpot_command};
+constexpr AddCommand kParallel[] = {tools::add_parallel_explain_command};
+constexpr AddCommand kLastCommands[] = {tools::add_doctor_command, tools::add_quantize_command};
+
+// Commands whose first word they share.
+struct Group {
+  const char* name;
+  const char* purpose;
+  std::span<const AddCommand> commands;
+};
+constexpr Group kGroups[] = {
+    {"balance", "Measure and plan the placement of experts", kBalance},
+    {"bench", "Measure speed, next to this machine's limits", kBench},
+    {"simulate", "Predict what a machine and a load would do", kSimulate},
+    {"parallel", "Show how a model is spread over ranks", kParallel},
+};
 
 // Users may write '_' for '-' in option names, as TensorRT-LLM does; the parser only sees '-'. The
 // value after '=' must stay as it is.
@@ -66,45 +107,13 @@ int main(int argc, char** argv) {
   if (!status.ok()) started.end(status);
   tools::add_generate_command(program, started, &status);
   tools::add_serve_command(program, started, &status);
-  tools::add_route_command(program, &status);
-  tools::add_advise_command(program, &status);
-  const command_line::Command balance =
-      program.add_command("balance", "Measure and plan the placement of experts");
-  balance.require_command();
-  tools::add_balance_report_command(balance, &status);
-  tools::add_balance_plan_command(balance, &status);
-  tools::add_balance_resplit_command(balance, &status);
-  tools::add_balance_compare_command(balance, &status);
-  tools::add_balance_picture_command(balance, &status);
-  tools::add_balance_replay_command(balance, &status);
-  tools::add_balance_check_command(balance, &status);
-  const command_line::Command bench =
-      program.add_command("bench", "Measure speed, next to this machine's limits");
-  bench.require_command();
-  tools::add_bench_compare_routing_command(bench, &status);
-  tools::add_bench_dataset_command(bench, &status);
-  tools::add_bench_ep_command(bench, &status);
-  tools::add_bench_latency_command(bench, &status);
-  tools::add_bench_iterations_command(bench, &status);
-  tools::add_bench_load_command(bench, &status);
-  tools::add_bench_model_command(bench, &status);
-  tools::add_bench_rows_command(bench, &status);
-  tools::add_bench_speculation_command(bench, &status);
-  tools::add_bench_serving_command(bench, &status);
-  tools::add_bench_throughput_command(bench, &status);
-  const command_line::Command simulate =
-      program.add_command("simulate", "Predict what a machine and a load would do");
-  simulate.require_command();
-  tools::add_simulate_imbalance_command(simulate, &status);
-  tools::add_simulate_moves_command(simulate, &status);
-  tools::add_simulate_rebalance_command(simulate, &status);
-  tools::add_simulate_tpot_command(simulate, &status);
-  const command_line::Command parallel =
-      program.add_command("parallel", "Show how a model is spread over ranks");
-  parallel.require_command();
-  tools::add_parallel_explain_command(parallel, &status);
-  tools::add_doctor_command(program, &status);
-  tools::add_quantize_command(program, &status);
+  for (const AddCommand add : kFirstCommands) add(program, &status);
+  for (const Group& group : kGroups) {
+    const command_line::Command commands = program.add_command(group.name, group.purpose);
+    commands.require_command();
+    for (const AddCommand add : group.commands) add(commands, &status);
+  }
+  for (const AddCommand add : kLastCommands) add(program, &status);
 
   try {
     const Result<bool> parsed = program.parse(arguments);

@@ -308,19 +308,46 @@ Status check_options(const PolicyShape& shape, const PolicyOptions& options) {
   return check_window(options.window);
 }
 
+using Planner = std::unique_ptr<balance::LayerPlanner>;
+
+template <typename Policy>
+std::unique_ptr<UpdatePolicy> make(const PolicyShape& shape, const PolicyOptions& options,
+                                   Planner planner) {
+  return std::make_unique<Policy>(shape, options, std::move(planner));
+}
+
+struct PolicyEntry {
+  PolicyKind kind;
+  std::string_view name;  // of the policy, and of the planner that it uses
+  bool splits_weighted;   // an expert's tokens among its replicas
+  std::unique_ptr<UpdatePolicy> (*make)(const PolicyShape& shape, const PolicyOptions& options,
+                                        Planner planner);
+};
+
+constexpr PolicyEntry kPolicies[] = {
+    {PolicyKind::kWideep, "wideep", true, make<WideepPolicy>},
+    {PolicyKind::kTrt, "trt", false, make<TrtPolicy>},
+};
+
+const PolicyEntry& entry_of(PolicyKind kind) {
+  return *std::ranges::find(kPolicies, kind, &PolicyEntry::kind);
+}
+
 }  // namespace
 
-std::string_view name_of(PolicyKind kind) { return kind == PolicyKind::kTrt ? "trt" : "wideep"; }
+std::string_view name_of(PolicyKind kind) { return entry_of(kind).name; }
 
 std::string_view name_of(ShareUpdate update) {
   return update == ShareUpdate::kWindow ? "window" : "iteration";
 }
 
 Result<PolicyKind> parse_policy(std::string_view name) {
-  for (const PolicyKind kind : {PolicyKind::kWideep, PolicyKind::kTrt}) {
-    if (name == name_of(kind)) return kind;
+  std::string names;
+  for (const PolicyEntry& each : kPolicies) {
+    if (name == each.name) return each.kind;
+    names += fmt::format("{}{}", names.empty() ? "" : " or ", each.name);
   }
-  return invalid_input(fmt::format("policy: expected wideep or trt, found {}", name));
+  return invalid_input(fmt::format("policy: expected {}, found {}", names, name));
 }
 
 Result<ShareUpdate> parse_share_update(std::string_view name) {
@@ -354,20 +381,15 @@ Result<std::unique_ptr<UpdatePolicy>> make_update_policy(const PolicyShape& shap
         fmt::format("num_groups: moves do not keep {} groups on {} nodes; give num_groups 1",
                     shape.plan.num_groups, shape.plan.num_nodes));
   }
-  const bool trt = options.policy == PolicyKind::kTrt;
+  const PolicyEntry& policy = entry_of(options.policy);
   // With too few spare slots to connect all ranks, a plan for weighted split is made for one load,
   // takes milliseconds, and is no better for the other samples.
-  const bool weighted = !trt && !balance::components_are_needed(shape.plan);
+  const bool weighted = policy.splits_weighted && !balance::components_are_needed(shape.plan);
   WIDEEP_TRY_ASSIGN(auto planner,
                     balance::make_planner(
-                        name_of(options.policy), shape.plan,
+                        policy.name, shape.plan,
                         {.split = weighted ? balance::Split::kWeighted : balance::Split::kEqual}));
-  if (trt) {
-    return std::unique_ptr<UpdatePolicy>(
-        std::make_unique<TrtPolicy>(shape, options, std::move(planner)));
-  }
-  return std::unique_ptr<UpdatePolicy>(
-      std::make_unique<WideepPolicy>(shape, options, std::move(planner)));
+  return policy.make(shape, options, std::move(planner));
 }
 
 }  // namespace wideep::online

@@ -62,26 +62,42 @@ Result<std::unique_ptr<LayerPlanner>> make_placement_planner(PlanPlacement place
       std::make_unique<PlacementPlanner>(place, shape, options.split));
 }
 
-// For live ranks with unequal memory.
-Result<std::unique_ptr<LayerPlanner>> make_unequal_planner(std::string_view name,
-                                                           const PlanShape& shape,
-                                                           const PlannerOptions& options) {
-  if (name == "wideep") return make_memory_planner(shape, options);
+using Make = Result<std::unique_ptr<LayerPlanner>> (*)(const PlanShape& shape,
+                                                       const PlannerOptions& options);
+
+template <PlanPlacement place>
+Result<std::unique_ptr<LayerPlanner>> make_of(const PlanShape& shape,
+                                              const PlannerOptions& options) {
+  return make_placement_planner(place, shape, options);
+}
+
+struct Planner {
+  const char* name;
+  Make make;                    // for shapes whose slots are all usable
+  Make make_unequal = nullptr;  // for live ranks with unequal memory; null: it cannot
+  bool needs_pair_counts = false;
+};
+
+constexpr Planner kPlanners[] = {
+    {"wideep", make_wideep_planner, make_memory_planner},
+    {"trt", make_of<place_as_trt>},
+    {"deepseek", make_of<plan_layer_deepseek>},
+    {.name = "cooccurrence", .make = make_cooccurrence_planner, .needs_pair_counts = true},
+};
+
+const Planner* planner_named(std::string_view name) {
+  const auto* found = std::ranges::find(kPlanners, name, &Planner::name);
+  return found == std::end(kPlanners) ? nullptr : found;
+}
+
+Result<std::unique_ptr<LayerPlanner>> make_unequal(const Planner& planner, const PlanShape& shape,
+                                                   const PlannerOptions& options) {
+  if (planner.make_unequal != nullptr) return planner.make_unequal(shape, options);
   return invalid_input(fmt::format(
       "rank_slots: planner {} needs equally many usable slots on each, found {} to {}; use planner "
       "wideep",
-      name, *std::min_element(shape.rank_slots.begin(), shape.rank_slots.end()),
+      planner.name, *std::min_element(shape.rank_slots.begin(), shape.rank_slots.end()),
       *std::max_element(shape.rank_slots.begin(), shape.rank_slots.end())));
-}
-
-// For shapes whose slots are all usable.
-Result<std::unique_ptr<LayerPlanner>> make_full_planner(std::string_view name,
-                                                        const PlanShape& shape,
-                                                        const PlannerOptions& options) {
-  if (name == "wideep") return make_wideep_planner(shape, options);
-  if (name == "trt") return make_placement_planner(place_as_trt, shape, options);
-  if (name == "cooccurrence") return make_cooccurrence_planner(shape, options);
-  return make_placement_planner(plan_layer_deepseek, shape, options);
 }
 
 Status check_options(const PlannerOptions& options) {
@@ -98,25 +114,32 @@ Status check_options(const PlannerOptions& options) {
 }  // namespace
 
 const std::vector<std::string>& planner_names() {
-  static const std::vector<std::string> names = {"wideep", "trt", "deepseek", "cooccurrence"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Planner& each : kPlanners) all.emplace_back(each.name);
+    return all;
+  }();
   return names;
 }
 
-bool needs_pair_counts(std::string_view planner_name) { return planner_name == "cooccurrence"; }
+bool needs_pair_counts(std::string_view planner_name) {
+  const Planner* planner = planner_named(planner_name);
+  return planner != nullptr && planner->needs_pair_counts;
+}
 
 Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const PlanShape& shape,
                                                    const PlannerOptions& options) {
   WIDEEP_TRY(check_options(options));
-  const auto& names = planner_names();
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
-    return invalid_input(
-        fmt::format("planner: expected one of {}, found \"{}\"", fmt::join(names, ", "), name));
+  const Planner* planner = planner_named(name);
+  if (planner == nullptr) {
+    return invalid_input(fmt::format("planner: expected one of {}, found \"{}\"",
+                                     fmt::join(planner_names(), ", "), name));
   }
   // Only shapes with rank_slots pay for the conversion to live ranks.
-  if (shape.rank_slots.empty()) return make_full_planner(name, shape, options);
+  if (shape.rank_slots.empty()) return planner->make(shape, options);
   return make_masked_planner(shape, [&](const PlanShape& live) {
-    return live.rank_slots.empty() ? make_full_planner(name, live, options)
-                                   : make_unequal_planner(name, live, options);
+    return live.rank_slots.empty() ? planner->make(live, options)
+                                   : make_unequal(*planner, live, options);
   });
 }
 
