@@ -76,7 +76,7 @@ class EntryReader {
       : path_(path), tensor_(tensor), data_bytes_(data_bytes) {}
 
   Status read(const json& value, TensorEntry& entry, Extent& extent) const {
-    if (!value.is_object()) return error("expected an object, found " + describe(value));
+    if (!value.is_object()) return error("expected an object, found " + formats::describe(value));
     WIDEEP_TRY(read_dtype(value, entry));
     WIDEEP_TRY(read_shape(value, entry));
     WIDEEP_TRY(read_extent(value, extent));
@@ -97,7 +97,8 @@ class EntryReader {
     const auto known =
         dtype->is_string() ? dtype_from_name(dtype->get_ref<const std::string&>()) : std::nullopt;
     if (!known)
-      return error("expected a known dtype such as F32 or BF16, found " + describe(*dtype));
+      return error("expected a known dtype such as F32 or BF16, found " +
+                   formats::describe(*dtype));
     entry.dtype = *known;
     return {};
   }
@@ -105,13 +106,13 @@ class EntryReader {
   Result<std::vector<int64_t>> naturals(const json& value, const char* key) const {
     WIDEEP_TRY_ASSIGN(const json* list, member(value, key));
     if (!list->is_array()) {
-      return error(fmt::format("{}: expected a list, found {}", key, describe(*list)));
+      return error(fmt::format("{}: expected a list, found {}", key, formats::describe(*list)));
     }
     std::vector<int64_t> numbers;
     for (const json& element : *list) {
       if (!element.is_number_unsigned() || !std::in_range<int64_t>(element.get<uint64_t>())) {
         return error(fmt::format("{}: expected integers from 0 to 2^63-1, found {}", key,
-                                 describe(element)));
+                                 formats::describe(element)));
       }
       numbers.push_back(element.get<int64_t>());
     }
@@ -176,13 +177,13 @@ Status check_tiling(std::vector<Extent> extents, int64_t data_bytes, const std::
 Result<std::map<std::string, std::string>> read_metadata(const json& value,
                                                          const std::string& path) {
   if (!value.is_object()) {
-    return broken(path, "__metadata__: expected an object, found " + describe(value));
+    return broken(path, "__metadata__: expected an object, found " + formats::describe(value));
   }
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string()) {
       return broken(path, fmt::format("__metadata__.{}: expected a string, found {}",
-                                      base::printable(key), describe(text)));
+                                      base::printable(key), formats::describe(text)));
     }
     metadata[key] = text.get<std::string>();
   }
