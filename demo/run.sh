@@ -84,9 +84,9 @@ echo "answers:            $(grep -c ^digest "$out/online.txt") of $(wc -l <demo/
   tee "$out/online.picture"
 
 cores=$(nproc)
-few=$((cores < 2 ? cores : 2))
+few=2
 few_slots=$((32 + few))  # one more on each: replicas of small experts cost as much as they save
-step "8. A rank for each of $few cores: the first texts without and with a plan, three times in turns"
+step "8. $few ranks, so that each may have a core: the first texts without and with a plan, three times in turns"
 paired=("$wideep" generate --model $model --prompts demo/prompts.jsonl --max-tokens 48 \
   --ranks $few --logits-digest)
 "${paired[@]}" --expert-statistic-path "$out/few_statistics" \
