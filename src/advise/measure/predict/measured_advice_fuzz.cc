@@ -14,8 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     WIDEEP_CHECK(calibration.status().message().find('\n') == std::string::npos);
     return 0;
   }
-  const PartFactors &generating = calibration->factors.generating,
-                    &prompts = calibration->factors.prompts;
+  const wideep::cost::PartFactors &generating = calibration->factors.generating,
+                                  &prompts = calibration->factors.prompts;
   for (const double factor : {generating.experts, generating.dense, generating.exchange,
                               prompts.experts, prompts.dense, prompts.exchange}) {
     WIDEEP_CHECK(factor >= 0.25 && factor <= 4.0);
