@@ -23,5 +23,5 @@ int main() {
   }
   std::printf("joined as rank %d on GPU %d: %.1f MB, at most %lld rows a call\n", joined->rank(),
               joined->device(), static_cast<double>(joined->device_bytes()) * 1e-6,
-              static_cast<long long>(joined->received().most_rows));
+              static_cast<long long>(joined->received().max_rows));
 }

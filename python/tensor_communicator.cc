@@ -159,7 +159,7 @@ struct Shape {
   int num_slots() const { return num_ranks * slots_per_rank; }
   Type type() const { return is_f32 ? Type::kF32 : Type::kBf16; }
   size_t row_bytes() const { return static_cast<size_t>(hidden) * (is_f32 ? 4 : 2); }
-  int64_t most_rows() const {
+  int64_t max_rows() const {
     return int64_t{num_ranks} * max_tokens * std::min(top_k, slots_per_rank);
   }
 };
@@ -377,8 +377,8 @@ void CpuRank::choose(const nb::handle& experts, const nb::handle& slots, int lay
 void CpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb::handle& weights,
                        const nb::handle& matrix) {
   Call next = check_call(shape, false, 0, rows, slots, weights);
-  const Tensor to = check("matrix", matrix,
-                          {shape.type(), {shape.most_rows(), shape.hidden}, false, 0, kWritten});
+  const Tensor to =
+      check("matrix", matrix, {shape.type(), {shape.max_rows(), shape.hidden}, false, 0, kWritten});
   const wideep::Status status = [&]() -> wideep::Status {
     const nb::gil_scoped_release free;
     const wideep::Status sent =
@@ -402,7 +402,7 @@ void CpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb
 }
 
 void CpuRank::combine(const nb::handle& results, const nb::handle& shared, const nb::handle& out) {
-  const Tensor from = check("results", results, {shape.type(), {shape.most_rows(), shape.hidden}});
+  const Tensor from = check("results", results, {shape.type(), {shape.max_rows(), shape.hidden}});
   const Tensor to =
       check("out", out, {Type::kBf16, {call.num_tokens, shape.hidden}, false, 0, kWritten});
   Tensor added;
@@ -520,8 +520,8 @@ void GpuRank::dispatch(const nb::handle& rows, const nb::handle& slots, const nb
                        uintptr_t stream) {
   const int device = communicator.device();
   const Call next = check_call(shape, true, device, rows, slots, weights);
-  const Tensor to = check(
-      "matrix", matrix, {shape.type(), {shape.most_rows(), shape.hidden}, true, device, kWritten});
+  const Tensor to = check("matrix", matrix,
+                          {shape.type(), {shape.max_rows(), shape.hidden}, true, device, kWritten});
   const Tensor n = check("count", count, {Type::kI32, {1}, true, device});
   // Tensors without elements may have no memory; no kernel looks at it then.
   const void* const some = n.data();
@@ -543,7 +543,7 @@ void GpuRank::combine(const nb::handle& results, const nb::handle& shared, const
                       uintptr_t stream) {
   const int device = communicator.device();
   const Tensor from =
-      check("results", results, {shape.type(), {shape.most_rows(), shape.hidden}, true, device});
+      check("results", results, {shape.type(), {shape.max_rows(), shape.hidden}, true, device});
   const Tensor to =
       check("out", out, {Type::kBf16, {num_tokens, shape.hidden}, true, device, kWritten});
   Tensor added;
@@ -594,7 +594,7 @@ NB_MODULE(_tensor_communicator, module) {
              new (made) Shape{num_ranks, slots_per_rank, top_k,      max_tokens,
                               hidden,    is_f32,         num_layers, num_experts};
            })
-      .def_prop_ro("most_rows", &Shape::most_rows);
+      .def_prop_ro("max_rows", &Shape::max_rows);
   nb::class_<CpuGroup>(module, "CpuGroup");
   nb::class_<CpuRank>(module, "CpuRank")
       .def("dispatch", &CpuRank::dispatch)

@@ -45,14 +45,14 @@ engine::SharedGrammar person() {
 // Drafts bytes of JSON, of which few are right.
 class JsonDrafter : public engine::Drafter {
  public:
-  engine::Draft draft(int, std::span<const int32_t> more, int most) override {
+  engine::Draft draft(int, std::span<const int32_t> more, int max) override {
     constexpr std::string_view kText = "{\"name\": \"a\", \"age\": 1, \"tags\": [\"red\"]}";
     for (const int32_t token : more) {
       const size_t found = kText.find(static_cast<char>(token), at_);
       at_ = found == std::string_view::npos ? 0 : found + 1;
     }
     engine::Draft draft;
-    for (size_t i = at_; i < kText.size() && static_cast<int>(draft.tokens.size()) < most; ++i) {
+    for (size_t i = at_; i < kText.size() && static_cast<int>(draft.tokens.size()) < max; ++i) {
       draft.tokens.push_back(static_cast<uint8_t>(kText[i]));
     }
     return draft;

@@ -23,7 +23,7 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr size_t kMostProblems = 3;
+constexpr size_t kMaxProblems = 3;
 // Where all ranks are needed for each request, all requests begin again with every kill: while
 // kills come fast, hardly any ends.
 constexpr int kPatienceSeconds = 180;
@@ -185,7 +185,7 @@ MixedRequest FaultLoad::request_of(int request) const {
 
 void FaultLoad::complain(int request, const PlainReply& reply) {
   const std::lock_guard lock(mutex_);
-  if (problems_.size() == kMostProblems) return;
+  if (problems_.size() == kMaxProblems) return;
   const std::string& wanted = expected_[static_cast<size_t>(request)];
   if (const char* dump = std::getenv("WIDEEP_FAULT_DUMP"); dump != nullptr) {
     std::ofstream(fmt::format("{}/got", dump)) << reply.text;
@@ -260,7 +260,7 @@ void FaultLoad::get_stored(int request, const PlainReply& reply) {
                         reply.text.find(lasting(stored["output"]).dump()) != reply.text.npos;
   if (is_right) return;
   const std::lock_guard lock(mutex_);
-  if (problems_.size() < kMostProblems) {
+  if (problems_.size() < kMaxProblems) {
     problems_.push_back(fmt::format("request {}, stored: status {}, {}; answered: {}", request,
                                     got.status, got.body, reply.text));
   }

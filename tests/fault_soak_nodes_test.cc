@@ -66,9 +66,9 @@ TEST_P(FaultSoakOverNodes, NoRequestFailsAndNoByteDiffers) {
   load.start(service.port());
 
   std::mt19937 random(13);
-  const auto draw = [&](int most) { return std::uniform_int_distribution(0, most)(random); };
-  const auto pause = [&](int least, int more) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(least + draw(more)) * kSlowdown);
+  const auto draw = [&](int max) { return std::uniform_int_distribution(0, max)(random); };
+  const auto pause = [&](int min, int more) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(min + draw(more)) * kSlowdown);
   };
   int processes = 0, lost_nodes = 0, silent_nodes = 0;
   while (processes + lost_nodes + silent_nodes < num_kills() && load.problems().empty()) {

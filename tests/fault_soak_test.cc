@@ -92,7 +92,7 @@ class Killer {
     load_.note_fault();
     if (::kill(*victim, stops ? SIGSTOP : SIGKILL) == 0) ++(stops ? stopped_ : killed_);
   }
-  int draw(int most) { return std::uniform_int_distribution(0, most)(random_); }
+  int draw(int max) { return std::uniform_int_distribution(0, max)(random_); }
   int done() const { return killed_ + stopped_ + limited_; }
   int limited() const { return limited_; }
   std::string summary() const {
@@ -250,8 +250,8 @@ TEST_P(FaultSoak, NoRequestFailsAndNoByteDiffers) {
 
   Killer killer(server, load);
   Administrator administrator(server, layout, files_.file("statistics"));
-  const auto pause = [&](int least, int most) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(least + killer.draw(most)) * kSlowdown);
+  const auto pause = [&](int min, int max) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(min + killer.draw(max)) * kSlowdown);
   };
   while (killer.done() < num_kills() && load.problems().empty()) {
     for (int i = 0; i < layout.pauses; ++i) pause(80, 500);

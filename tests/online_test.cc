@@ -27,7 +27,7 @@ using run::GenerateReport;
 
 constexpr int kExperts = 16;
 constexpr int kSlots = 24;
-constexpr int kMostRuns = 40;  // until experts have moved: on a busy machine threads may not run
+constexpr int kMaxRuns = 40;  // until experts have moved: on a busy machine threads may not run
 
 struct Model {
   const char* name;
@@ -93,7 +93,7 @@ void expect_switches(const run::Rebalance& rebalance) {
 Moved run_until_moved(const GenerateOptions& options, int64_t moves,
                       const std::vector<std::string>& expected) {
   Moved moved;
-  for (int i = 0; i < kMostRuns && (moved.moves < moves || moved.rebalances == 0); ++i) {
+  for (int i = 0; i < kMaxRuns && (moved.moves < moves || moved.rebalances == 0); ++i) {
     const GenerateReport report = run(options);
     EXPECT_EQ(digests(report), expected);
     EXPECT_TRUE(report.online);
@@ -166,7 +166,7 @@ TEST_P(Online, TheRoutingLogHasTheMovesAndEventsHaveTheLoad) {
   options.expert_load = true;
   std::vector<int64_t> reported;
   size_t moved_layers = 0;
-  for (int i = 0; i < kMostRuns && (moved_layers == 0 || reported.empty()); ++i) {
+  for (int i = 0; i < kMaxRuns && (moved_layers == 0 || reported.empty()); ++i) {
     reported.clear();
     const auto report = run::generate(options, [&](const run::Event& event) {
       const auto* each = std::get_if<run::ExpertLoad>(&event);
@@ -272,7 +272,7 @@ TEST_P(Online, IterationsGoOnWhileTheBalancersThreadsAreStopped) {
   make_restless(options, model, 2);
   const auto adjust = options.adjust_online;
   int64_t moves = 0;
-  for (int i = 0; i < kMostRuns && moves == 0; ++i) {
+  for (int i = 0; i < kMaxRuns && moves == 0; ++i) {
     SuspendedBalancer suspended(300, 1300);
     options.adjust_online = [&](run::OnlineParts& parts) {
       adjust(parts);
@@ -304,7 +304,7 @@ TEST_P(Online, ABalancerWhoseMovesDoNotPayRests) {
                 [](run::OnlineParts& parts) { parts.plan.policy.horizon_tokens = 20; });
   std::vector<run::TrustChange> changes;
   int64_t moved_at_rest = 0, moves = 0;
-  for (int i = 0; i < kMostRuns && changes.size() < 2; ++i) {
+  for (int i = 0; i < kMaxRuns && changes.size() < 2; ++i) {
     moves = 0;
     changes.clear();
     const auto report = run::generate(options, [&](const run::Event& event) {
@@ -358,7 +358,7 @@ TEST_P(Online, RanksKeepNothingOfWhatHasMoved) {
   balance(options, 2);
   make_restless(options, model, 2);
   int64_t moves = 0;
-  for (int i = 0; i < kMostRuns && moves == 0; ++i) {
+  for (int i = 0; i < kMaxRuns && moves == 0; ++i) {
     int64_t first = 0, last = 0;
     const auto report = run::generate(options, [&](const run::Event& event) {
       const auto* each = std::get_if<run::Iteration>(&event);

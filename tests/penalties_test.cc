@@ -34,16 +34,16 @@ class KnowingDrafter : public engine::Drafter {
     }
   }
 
-  engine::Draft draft(int request, std::span<const int32_t> more, int most) override {
+  engine::Draft draft(int request, std::span<const int32_t> more, int max) override {
     const auto index = static_cast<size_t>(request);
     int& seen = seen_[request];
     seen += static_cast<int>(more.size());
     engine::Draft draft;
     const int generated = seen - prompt_lengths_[index];
-    for (int i = generated; i < generated + most; ++i) {
+    for (int i = generated; i < generated + max; ++i) {
       draft.tokens.push_back(answers_[index].at(static_cast<size_t>(i)));
     }
-    if (most > 0 && generated % 3 == 0) draft.tokens.back() = (draft.tokens.back() + 1) % 256;
+    if (max > 0 && generated % 3 == 0) draft.tokens.back() = (draft.tokens.back() + 1) % 256;
     return draft;
   }
   void end(int request) override { seen_.erase(request); }

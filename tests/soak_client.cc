@@ -19,8 +19,8 @@ constexpr const char* kQueueFull = "HTTP/1.1 429 ";
 constexpr int kLongAnswer = 1000;  // tokens
 
 std::string shortened(const std::string& text) {
-  constexpr size_t kMostShown = 600;
-  return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "…";
+  constexpr size_t kMaxShown = 600;
+  return text.size() <= kMaxShown ? text : text.substr(0, kMaxShown) + "…";
 }
 
 // The status of a request of the table that is well-formed.

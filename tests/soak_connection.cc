@@ -14,10 +14,10 @@ namespace wideep::tests {
 
 using server::Reply;
 
-const std::chrono::seconds kMostSilence{30 * (kSlowdown > 1 ? 4 : 1)};
+const std::chrono::seconds kMaxSilence{30 * (kSlowdown > 1 ? 4 : 1)};
 
 SoakConnection::SoakConnection(int port) : socket_(port) {
-  const timeval patience{kMostSilence.count(), 0};
+  const timeval patience{kMaxSilence.count(), 0};
   ::setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   ::setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 }

@@ -14,7 +14,7 @@
 namespace wideep::tests {
 
 // How long a reply may take at most, or the end of a connection.
-extern const std::chrono::seconds kMostSilence;
+extern const std::chrono::seconds kMaxSilence;
 
 class SoakConnection {
  public:
@@ -35,7 +35,7 @@ class SoakConnection {
   bool has_bytes();  // or the end, at once
   // What else comes until the server closes.
   std::string receive_rest();
-  bool timed_out() const { return timed_out_; }  // kMostSilence passed without a byte
+  bool timed_out() const { return timed_out_; }  // kMaxSilence passed without a byte
 
  private:
   bool fill();  // false: nothing more comes

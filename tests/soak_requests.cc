@@ -15,7 +15,7 @@ using server::RequestCase;
 
 constexpr const char* kCompletions = "/v1/completions";
 constexpr const char* kChats = "/v1/chat/completions";
-constexpr int kMostTokens = 24;
+constexpr int kMaxTokens = 24;
 // Rows of the embedding; the tokenizer has fewer tokens.
 constexpr int kVocabulary = 264;
 
@@ -122,7 +122,7 @@ class Maker {
   }
 
   void add_options(json& body) {
-    body.update({{"model", "m"}, {"max_tokens", 1 + below(kMostTokens)}, {"temperature", 0}});
+    body.update({{"model", "m"}, {"max_tokens", 1 + below(kMaxTokens)}, {"temperature", 0}});
     if (one_in(2)) {
       body.update(
           {{"temperature", 0.5 + 0.25 * below(4)}, {"seed", below(1000)}, {"n", 1 + below(3)}});

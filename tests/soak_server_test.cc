@@ -329,10 +329,10 @@ class ServerSoak {
 
 // In the second half, after all kinds of requests have come in the first.
 void expect_no_growth(const std::vector<Use>& half, const std::vector<Use>& whole) {
-  const uint64_t most = (base::is_command_sanitized() ? 32 : 8) * kMiB;
+  const uint64_t max = (base::is_command_sanitized() ? 32 : 8) * kMiB;
   for (size_t i = 0; i < half.size(); ++i) {
     for (size_t j = 0; j < half[i].bytes.size() && j < whole[i].bytes.size(); ++j) {
-      EXPECT_LT(whole[i].bytes[j], half[i].bytes[j] + most) << "server " << i << ", process " << j;
+      EXPECT_LT(whole[i].bytes[j], half[i].bytes[j] + max) << "server " << i << ", process " << j;
     }
   }
 }

@@ -39,13 +39,13 @@ class KnowingDrafter : public engine::Drafter {
     }
   }
 
-  Draft draft(int request, std::span<const int32_t> more, int most) override {
+  Draft draft(int request, std::span<const int32_t> more, int max) override {
     const auto index = static_cast<size_t>(request);
     int& seen = seen_[request];
     seen += static_cast<int>(more.size());
     const int generated = seen - prompt_lengths_[index];
     std::mt19937 rng(static_cast<uint32_t>(request * 1000 + generated));
-    const int count = most <= 0 ? 0 : static_cast<int>(rng() % static_cast<uint32_t>(most + 1));
+    const int count = max <= 0 ? 0 : static_cast<int>(rng() % static_cast<uint32_t>(max + 1));
     Draft draft;
     for (int i = generated; i < generated + count; ++i) {
       draft.tokens.push_back(answers_[index].at(static_cast<size_t>(i)));

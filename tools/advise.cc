@@ -253,10 +253,10 @@ Status run(AdviseOptions options) {
     if (!ms) return {};
     return *ms * 1e-3;
   };
-  options.workload.most_ttft = seconds(options.ttft_ms);
-  options.workload.most_tpot = seconds(options.tpot_ms);
+  options.workload.max_ttft = seconds(options.ttft_ms);
+  options.workload.max_tpot = seconds(options.tpot_ms);
   if (options.workload.acceptance > 0.0) {
-    options.choices.most_drafts = options.drafts_max.value_or(5);
+    options.choices.max_drafts = options.drafts_max.value_or(5);
   }
   if (const auto format = options.precision.format()) options.choices.formats = {*format};
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
@@ -348,7 +348,7 @@ void add_advise_command(command_line::Command app, Status* status) {
       .range(0.0, 1.0);
   command.add_option("--drafts-max", options->drafts_max, "Most drafts of a request (default: 5)")
       .range(1, 8);
-  command.add_option("--ranks-max", options->choices.most_ranks, "Most ranks of a layout")
+  command.add_option("--ranks-max", options->choices.max_ranks, "Most ranks of a layout")
       .range(1, 1 << 16)
       .show_default();
   command

@@ -98,8 +98,8 @@ Result<ordered_json> imbalance_json(const AdvisePage& page) {
   ordered_json rows = ordered_json::array();
   if (page.config.num_moe_layers() == 0 || !page.loads.is_known) return rows;
   std::vector<int> ranks;
-  const int most = std::min(page.config.routing.num_experts, std::max(64, page.choices.most_ranks));
-  for (int ep = 2; ep <= most; ep *= 2) ranks.push_back(ep);
+  const int max = std::min(page.config.routing.num_experts, std::max(64, page.choices.max_ranks));
+  for (int ep = 2; ep <= max; ep *= 2) ranks.push_back(ep);
   WIDEEP_TRY_ASSIGN(const auto found,
                     advise::imbalance_by_ranks(page.loads.planned, page.loads.judged, ranks, 1));
   for (const auto& at : found) {
@@ -117,7 +117,7 @@ ordered_json limits_json(const advise::Workload& workload) {
     if (!seconds) return nullptr;
     return *seconds * 1e3;
   };
-  return {{"tpot", milliseconds(workload.most_tpot)}, {"ttft", milliseconds(workload.most_ttft)}};
+  return {{"tpot", milliseconds(workload.max_tpot)}, {"ttft", milliseconds(workload.max_ttft)}};
 }
 
 }  // namespace

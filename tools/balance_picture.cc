@@ -32,19 +32,19 @@ struct PictureOptions {
 
 // The names of the two runs: "static,online".
 Result<std::pair<std::string, std::string>> split_names(const std::string& names) {
-  constexpr size_t kMost = 12;  // columns of the summary
+  constexpr size_t kMax = 12;  // columns of the summary
   const size_t comma = names.find(',');
   if (comma != names.npos) {
     std::pair<std::string, std::string> both(names.substr(0, comma), names.substr(comma + 1));
     const auto fits = [](const std::string& name) {
-      return !name.empty() && name.size() <= kMost && name.find(',') == name.npos;
+      return !name.empty() && name.size() <= kMax && name.find(',') == name.npos;
     };
     if (fits(both.first) && fits(both.second) && both.first != both.second) return both;
   }
   return invalid_input(fmt::format(
       "--names: expected two different names of at most {} characters with a comma between, as "
       "static,online, found {}",
-      kMost, base::printable(names, 80)));
+      kMax, base::printable(names, 80)));
 }
 
 Result<PictureRun> read_run(const std::string& path, const std::string& name) {

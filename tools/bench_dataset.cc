@@ -41,8 +41,8 @@ measure::RandomDataset random_of(const Options& options, const tokenizer::Tokeni
   measure::RandomDataset random{.count = options.num_requests, .seed = options.seed};
   int32_t limit = tokenizer.id_limit();
   while (limit > 1 && tokenizer.is_special(limit - 1)) --limit;
-  while (random.least_id + 1 < limit && tokenizer.is_special(random.least_id)) ++random.least_id;
-  random.num_ids = limit - random.least_id;
+  while (random.min_id + 1 < limit && tokenizer.is_special(random.min_id)) ++random.min_id;
+  random.num_ids = limit - random.min_id;
   return random;
 }
 
@@ -55,9 +55,9 @@ Result<std::vector<measure::DatasetRequest>> make_normal(const Options& options,
 }
 
 Status check_order(const char* name, const measure::UniformLength& length) {
-  if (length.least <= length.most) return {};
+  if (length.min <= length.max) return {};
   return invalid_input(
-      fmt::format("--{0}-min {1} is larger than --{0}-max {2}", name, length.least, length.most));
+      fmt::format("--{0}-min {1} is larger than --{0}-max {2}", name, length.min, length.max));
 }
 
 Result<std::vector<measure::DatasetRequest>> make_uniform(const Options& options,
@@ -118,10 +118,10 @@ void add_normal(command_line::Command kind, const char* name, measure::NormalLen
 }
 
 void add_uniform(command_line::Command kind, const char* name, measure::UniformLength* length) {
-  kind.add_option(fmt::format("--{}-min", name), length->least, "Fewest tokens")
+  kind.add_option(fmt::format("--{}-min", name), length->min, "Fewest tokens")
       .required()
       .range(1, 1 << 24);
-  kind.add_option(fmt::format("--{}-max", name), length->most, "Most tokens")
+  kind.add_option(fmt::format("--{}-max", name), length->max, "Most tokens")
       .required()
       .range(1, 1 << 24);
 }

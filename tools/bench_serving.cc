@@ -31,7 +31,7 @@ struct Options {
   int num_prompts = 64;
   int input_tokens = 128;
   int output_tokens = 64;
-  int least_id = 100;
+  int min_id = 100;
   int num_ids = 1000;
   bool stop_at_eos = false;
   bool json = false;
@@ -94,7 +94,7 @@ Result<measure::ServingOptions> bench_options(const Options& options) {
         measure::random_dataset({.count = options.num_prompts,
                                  .input = measure::NormalLength{double(options.input_tokens), 0},
                                  .output = measure::NormalLength{double(options.output_tokens), 0},
-                                 .least_id = options.least_id,
+                                 .min_id = options.min_id,
                                  .num_ids = options.num_ids,
                                  .seed = result.arrivals.seed});
     return result;
@@ -152,7 +152,7 @@ void add_what_options(command_line::Command command, Options& options) {
       .range(1, 1 << 24)
       .excludes(dataset)
       .show_default();
-  command.add_option("--random-least-id", options.least_id, "Smallest id of random tokens")
+  command.add_option("--random-least-id", options.min_id, "Smallest id of random tokens")
       .range(0, 1 << 24)
       .excludes(dataset)
       .show_default();

@@ -83,17 +83,17 @@ Result<measure::SpeculationPlan> plan_of(const Options& options) {
   for (const std::string& name : options.drafters) {
     plan.drafters.push_back(drafter_of(options, name));
   }
-  const int most = *std::ranges::max_element(plan.batches);
-  if (!plan.run.parallel.max_batch_size) plan.run.parallel.max_batch_size = most;
+  const int max = *std::ranges::max_element(plan.batches);
+  if (!plan.run.parallel.max_batch_size) plan.run.parallel.max_batch_size = max;
   return plan;
 }
 
 std::string line_of(const SpeculationCell& cell) {
   const run::SpeculationTotals& totals = cell.last.totals;
-  const auto [least, most] = std::ranges::minmax(cell.ratios);
+  const auto [min, max] = std::ranges::minmax(cell.ratios);
   return fmt::format(
       "{:4} {:6} {:>7} {:11.1f} {:11.1f} {:8.2f} ({:.2f} to {:.2f}) {:9.2f} {:9.2f}\n", cell.turn,
-      cell.batch, cell.drafter, cell.without, cell.with, cell.ratio(), least, most,
+      cell.batch, cell.drafter, cell.without, cell.with, cell.ratio(), min, max,
       totals.acceptance_rate(), totals.acceptance_length());
 }
 

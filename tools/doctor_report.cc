@@ -228,7 +228,7 @@ std::string node_text(const run::RecoveryForecast& forecast) {
       "all but the first: {} ranks go on, with {} slots each ({} in all), and bring up to {} "
       "experts of a layer; the first serves, and must be started again",
       forecast.ranks_after_node, forecast.slots_after_node,
-      byte_size(forecast.slot_bytes_after_node), forecast.most_experts_lost_with_node);
+      byte_size(forecast.slot_bytes_after_node), forecast.max_experts_lost_with_node);
 }
 
 std::string recovery_lines(const run::RecoveryForecast& forecast) {
@@ -239,7 +239,7 @@ std::string recovery_lines(const run::RecoveryForecast& forecast) {
                    ? "survived: the others go on with its requests, and it is started again"
                    : "survived: all wait until it is back, then begin again with their requests");
   text += wrapped(fmt::format("  {:<17} ", "any one node"), node_text(forecast));
-  const int lost = forecast.most_lost_experts;
+  const int lost = forecast.max_lost_experts;
   text += line("experts lost",
                lost == 0 ? "none: each has a replica on another rank"
                          : fmt::format("up to {} of {} in a layer, {} in all layers", lost,
@@ -283,7 +283,7 @@ std::string limit_lines() {
   std::string lines = "\nLimits of wideep serve (docs/serve.md)\n";
   for (const server::Limit& each : serve_limits()) {
     const std::string option = each.option.empty() ? "" : fmt::format(" ({})", each.option);
-    lines += wrapped("  ", fmt::format("{}: {}{}", each.of, each.most, option));
+    lines += wrapped("  ", fmt::format("{}: {}{}", each.of, each.max, option));
   }
   return lines;
 }
@@ -292,7 +292,7 @@ ordered_json limits_json() {
   ordered_json list = ordered_json::array();
   for (const server::Limit& each : serve_limits()) {
     list.push_back(
-        {{"of", each.of}, {"most", each.most}, {"option", each.option}, {"beyond", each.beyond}});
+        {{"of", each.of}, {"most", each.max}, {"option", each.option}, {"beyond", each.beyond}});
   }
   return list;
 }
@@ -379,9 +379,9 @@ ordered_json recovery_json(const run::RecoveryForecast& forecast) {
           {"ranks_after_node", forecast.ranks_after_node},
           {"slots_per_rank_after_node", forecast.slots_after_node},
           {"slots_bytes_after_node", forecast.slot_bytes_after_node},
-          {"most_experts_lost_with_node", forecast.most_experts_lost_with_node},
+          {"most_experts_lost_with_node", forecast.max_experts_lost_with_node},
           {"others_go_on", forecast.is_elastic},
-          {"most_lost_experts", forecast.most_lost_experts},
+          {"most_lost_experts", forecast.max_lost_experts},
           {"lost_bytes", forecast.lost_bytes},
           {"from_host_pool", forecast.has_pool},
           {"host_pool_bytes", forecast.pool_bytes},

@@ -37,21 +37,21 @@ const char* finish_name(FinishReason reason) {
 // One line per MoE layer with the pairs of each rank; if the ranks do not fit on a line, their mean
 // and maximum.
 std::string load_table(const std::vector<LayerLoad>& layers) {
-  constexpr size_t kMostColumns = 16;
+  constexpr size_t kMaxColumns = 16;
   std::string text = "(token, expert) pairs computed by each rank:\n  layer";
   const size_t ranks = layers.empty() ? 0 : layers[0].received.size();
-  const bool all = ranks <= kMostColumns;
+  const bool all = ranks <= kMaxColumns;
   for (size_t rank = 0; all && rank < ranks; ++rank) text += fmt::format(" {:>8}", rank);
   text += all ? "   imbalance\n" : "     mean      max   imbalance\n";
   for (const LayerLoad& layer : layers) {
     text += fmt::format("  {:5}", layer.layer);
-    int64_t sum = 0, most = 0;
+    int64_t sum = 0, max = 0;
     for (const int64_t pairs : layer.received) {
       if (all) text += fmt::format(" {:8}", pairs);
       sum += pairs;
-      most = std::max(most, pairs);
+      max = std::max(max, pairs);
     }
-    if (!all) text += fmt::format(" {:8} {:8}", sum / static_cast<int64_t>(ranks), most);
+    if (!all) text += fmt::format(" {:8} {:8}", sum / static_cast<int64_t>(ranks), max);
     text += fmt::format("   {:9.3f}\n", layer.imbalance_ratio);
   }
   return text;

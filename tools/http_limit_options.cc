@@ -10,18 +10,18 @@ void add_http_limit_options(command_line::Command command, server::HttpOptions* 
                      "Name by which clients may ask, beside localhost and --host, where no key is "
                      "needed on a loopback address, or where any is named; repeat it for more");
   command
-      .add_option("--max-connections", http->most_connections,
+      .add_option("--max-connections", http->max_connections,
                   "Most connections of clients; more wait until others are closed")
       .range(uint64_t{1}, uint64_t{1} << 20)
       .show_default();
   command
-      .add_option("--max-request-bytes", http->most_request_bytes_of_all,
+      .add_option("--max-request-bytes", http->max_request_bytes_of_all,
                   "Most bytes of all requests together that are read or answered; more are refused "
                   "with 503, but for small ones")
       .range(uint64_t{1} << 20, uint64_t{1} << 40)
       .show_default();
   command
-      .add_option("--max-unread-bytes", http->most_unread_bytes_of_all,
+      .add_option("--max-unread-bytes", http->max_unread_bytes_of_all,
                   "Most bytes of all replies together that clients have not read; beyond, who has "
                   "left most unread is disconnected")
       .range(uint64_t{1} << 20, uint64_t{1} << 40)

@@ -181,12 +181,12 @@ Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options)
   if (options.eos_id >= 0) result.eos_token = options.eos_id;
   result.concurrency = std::max(options.concurrency, 0);
   WIDEEP_TRY_ASSIGN(result.requests, measure::read_dataset(options.dataset));
-  const auto most = static_cast<size_t>(options.num_requests);
-  if (most > result.requests.size()) {
+  const auto max = static_cast<size_t>(options.num_requests);
+  if (max > result.requests.size()) {
     return invalid_input(fmt::format("--num-requests: {} has {} requests, found {}",
-                                     options.dataset, result.requests.size(), most));
+                                     options.dataset, result.requests.size(), max));
   }
-  if (most > 0) result.requests.resize(most);
+  if (max > 0) result.requests.resize(max);
   return result;
 }
 

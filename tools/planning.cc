@@ -130,7 +130,7 @@ void add_planning_options(command_line::Command command, PlanningOptions* option
   command.add_option("--window", options->window,
                      fmt::format("Iterations per window of load (default: 1, or more so that there "
                                  "are at most {} windows)",
-                                 recordings::kMostWindows));
+                                 recordings::kMaxWindows));
 }
 
 Result<PlanningInput> read_planning_input(const PlanningOptions& options) {

@@ -13,20 +13,20 @@ namespace wideep::tools {
 namespace {
 
 // The deepest recursions are those of templates and JSON, whose depth is bounded for this much.
-constexpr rlim_t kLeastStack = rlim_t{1} << 20;
+constexpr rlim_t kMinStack = rlim_t{1} << 20;
 constexpr rlim_t kUsualStack = rlim_t{8} << 20;
 
 // The kernel lets the stack of the main thread grow up to the present limit; threads get what was
 // the limit when the process began, unless told otherwise.
 Status raise_stack() {
   rlimit limit = {};
-  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeastStack) return {};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kMinStack) return {};
   const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = std::min(limit.rlim_max, kUsualStack);
-  if (limit.rlim_cur < kLeastStack || ::setrlimit(RLIMIT_STACK, &limit) != 0) {
+  if (limit.rlim_cur < kMinStack || ::setrlimit(RLIMIT_STACK, &limit) != 0) {
     return failed(fmt::format(
         "ulimit -s: expected at least {} KiB of stack, found {}, of which at most {} may be had",
-        kLeastStack >> 10, before >> 10, limit.rlim_max >> 10));
+        kMinStack >> 10, before >> 10, limit.rlim_max >> 10));
   }
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);

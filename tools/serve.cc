@@ -100,7 +100,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   result.run.keeps_ranks = options.on_rank_loss == "recover" && started.ranks() == nullptr;
   WIDEEP_TRY(check_nodes(&result));
   if (result.run.keeps_ranks) {
-    WIDEEP_TRY(transport::check_most_ranks(result.run.parallel.mapping().world_size()));
+    WIDEEP_TRY(transport::check_max_ranks(result.run.parallel.mapping().world_size()));
   }
   if (result.service.draft_metrics != server::DraftMetrics::kNone &&
       !result.run.parallel.speculative_config) {
@@ -218,7 +218,7 @@ void add_record_options(command_line::Command command, Options& options) {
                      "Directory for expert statistics that clients start with "
                      "/start_expert_distribution_record; empty: such requests are refused");
   command
-      .add_option("--expert-statistic-iterations", recorder.most_iterations,
+      .add_option("--expert-statistic-iterations", recorder.max_iterations,
                   "Iterations that a recording keeps: the last ones")
       .range(1, 1 << 24)
       .show_default();

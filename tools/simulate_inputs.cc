@@ -104,9 +104,9 @@ Result<Loads> read_loads(const StatisticsOptions& options, const std::string& ho
   }
   Loads loads{.planned = recordings::model_load(split.planned_on)};
   const int planned = split.planned_on.num_iterations();
-  constexpr int kMostJudging = 8;  // windows
+  constexpr int kMaxJudging = 8;  // windows
   const recordings::ExpertStatistics& judging = split.held_out ? *split.held_out : split.planned_on;
-  const int each = (judging.num_iterations() + kMostJudging - 1) / kMostJudging;
+  const int each = (judging.num_iterations() + kMaxJudging - 1) / kMaxJudging;
   WIDEEP_TRY_ASSIGN(loads.windows, recordings::windowed_load(judging, each));
   if (!split.held_out) {
     loads.judged = loads.planned;

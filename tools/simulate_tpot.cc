@@ -84,7 +84,7 @@ WhatIf answer_of(const TpotOptions& options, const cost::Hardware& hardware, con
 }
 
 Status run(TpotOptions options) {
-  options.workload.most_tpot = options.tpot_ms * 1e-3;
+  options.workload.max_tpot = options.tpot_ms * 1e-3;
   if (const auto format = options.precision.format()) options.choices.formats = {*format};
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
   WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(options.hardware));
@@ -119,7 +119,7 @@ void add_simulate_tpot_command(command_line::Command simulate, Status* status) {
   command.add_option("--osl", options->workload.osl, "Tokens of an answer")
       .range(1, 1 << 20)
       .show_default();
-  command.add_option("--ranks-max", options->choices.most_ranks, "Most ranks of a layout")
+  command.add_option("--ranks-max", options->choices.max_ranks, "Most ranks of a layout")
       .range(1, 1 << 16)
       .show_default();
   add_precision_option(command, &options->precision);

@@ -388,12 +388,12 @@ WIDEEP_EXPORT int wideep_device_take_loads(wideep_device_communicator* communica
 WIDEEP_EXPORT int wideep_device_dispatch(wideep_device_communicator* communicator,
                                          const wideep_device_call* call, const void* rows,
                                          int64_t row_stride);
-/* Where dispatch puts what it brings: [most_rows] rows by slot, and [slots_per_rank + 1] where each
+/* Where dispatch puts what it brings: [max_rows] rows by slot, and [slots_per_rank + 1] where each
  * slot's rows begin, both on the device and the same for all calls. */
 WIDEEP_EXPORT int wideep_device_received(const wideep_device_communicator* communicator,
                                          const wideep_device_row** rows,
-                                         const int32_t** slot_starts, int64_t* most_rows);
-/* Between dispatch and combine: all received rows into a matrix of most_rows rows, and results back
+                                         const int32_t** slot_starts, int64_t* max_rows);
+/* Between dispatch and combine: all received rows into a matrix of max_rows rows, and results back
  * out of one. Both 16-byte aligned; stride: a multiple of 16 with room for a row. */
 WIDEEP_EXPORT int wideep_device_expand(wideep_device_communicator* communicator,
                                        const wideep_device_call* call, void* matrix,

@@ -117,7 +117,7 @@ struct DeviceReceivedRow {
 struct DeviceReceived {
   const DeviceReceivedRow* rows = nullptr;  // by slot, then source rank, then the source's tokens
   const int32_t* slot_starts = nullptr;     // [slots_per_rank + 1] where each slot's rows begin
-  int64_t most_rows = 0;                    // that can come
+  int64_t max_rows = 0;                     // that can come
 };
 
 struct DeviceOutput {
@@ -189,7 +189,7 @@ class DeviceCommunicator {
 
   // Between dispatch and combine, for experts that take matrices instead of pointers: all received
   // rows one after the other, row i of the matrix being received().rows[i]; and their results back.
-  // The work grows with the rows that have come. matrix: 16-byte aligned, most_rows rows; stride:
+  // The work grows with the rows that have come. matrix: 16-byte aligned, max_rows rows; stride:
   // bytes, a multiple of 16 with room for a row. Errors (invalid input): as dispatch.
   Status expand(const DeviceCall& call, void* matrix, size_t stride);
   Status finalize(const DeviceCall& call, const void* results, size_t stride);

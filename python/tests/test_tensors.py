@@ -95,8 +95,8 @@ class TensorsTest(unittest.TestCase):
             refused(r"weights: .*\[3, 2\] of float32 .*found float32 \[2, 2\]", weights=weights[:2])
 
             received = communicator.dispatch(**good)
-            most_rows = RANKS * MAX_TOKENS * TOP_K
-            with self.assertRaisesRegex(ValueError, rf"results: .*\[{most_rows}, 16\] .*\[1, 16\]"):
+            max_rows = RANKS * MAX_TOKENS * TOP_K
+            with self.assertRaisesRegex(ValueError, rf"results: .*\[{max_rows}, 16\] .*\[1, 16\]"):
                 communicator.combine(received.rows[:1])
             with self.assertRaisesRegex(ValueError, r"shared: .*\[3, 16\] of float32.*bfloat16"):
                 communicator.combine(received.rows, shared=shared.bfloat16())

@@ -56,7 +56,7 @@ def _import_torch() -> Any:
 class Received(NamedTuple):
     """Valid until the next dispatch."""
 
-    rows: Any  # [most_rows, hidden] tensor: those of slot 0, of slot 1, ...; then undefined ones
+    rows: Any  # [max_rows, hidden] tensor: those of slot 0, of slot 1, ...; then undefined ones
     starts: Any  # [slots_per_rank + 1] int32 tensor: where each slot's rows begin; last, their end
 
     def ranges(self) -> list[tuple[int, int]]:
@@ -166,7 +166,7 @@ class TensorCommunicator:
         self.is_gpu = group.device.type == "cuda"
         self.device = torch.device("cuda", rank.device) if self.is_gpu else group.device
         self._matrix = torch.empty(
-            (group._shape.most_rows, group.hidden), dtype=group.dtype, device=self.device
+            (group._shape.max_rows, group.hidden), dtype=group.dtype, device=self.device
         )
         self._starts = torch.from_dlpack(rank.starts())
         self._num_slots = group.num_slots
@@ -267,7 +267,7 @@ class TensorCommunicator:
         """The sum over k of weight * result of each token, in top-k order in float32, plus shared,
         rounded once: [tokens, hidden] bfloat16, in out if given.
 
-        results: [most_rows, hidden], one for each received row, at its place; may be received.rows.
+        results: [max_rows, hidden], one for each received row, at its place; may be received.rows.
         shared: [tokens, hidden] float32, as of a shared expert."""
         if out is None:
             shape = (self._num_tokens, self._group.hidden)

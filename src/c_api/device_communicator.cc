@@ -132,15 +132,15 @@ int run(wideep_device_communicator* communicator, const wideep_device_call* call
 }
 
 Status received(const wideep_device_communicator* communicator, const wideep_device_row** rows,
-                const int32_t** slot_starts, int64_t* most_rows) {
+                const int32_t** slot_starts, int64_t* max_rows) {
   WIDEEP_TRY(check_pointer(communicator, "communicator"));
   WIDEEP_TRY(check_pointer(static_cast<const void*>(rows), "rows"));
   WIDEEP_TRY(check_pointer(static_cast<const void*>(slot_starts), "slot_starts"));
-  WIDEEP_TRY(check_pointer(most_rows, "most_rows"));
+  WIDEEP_TRY(check_pointer(max_rows, "most_rows"));
   const ep::DeviceReceived found = communicator->communicator.received();
   *rows = reinterpret_cast<const wideep_device_row*>(found.rows);
   *slot_starts = found.slot_starts;
-  *most_rows = found.most_rows;
+  *max_rows = found.max_rows;
   return {};
 }
 
@@ -202,8 +202,8 @@ int wideep_device_dispatch(wideep_device_communicator* communicator, const widee
 
 int wideep_device_received(const wideep_device_communicator* communicator,
                            const wideep_device_row** rows, const int32_t** slot_starts,
-                           int64_t* most_rows) {
-  return as_c_status([&] { return received(communicator, rows, slot_starts, most_rows); });
+                           int64_t* max_rows) {
+  return as_c_status([&] { return received(communicator, rows, slot_starts, max_rows); });
 }
 
 int wideep_device_expand(wideep_device_communicator* communicator, const wideep_device_call* call,

@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 // frame.
 constexpr size_t kLargestFrame = 10 + 64 * 1024 + 256;
 // The most frames that are kept; more are dropped, as in a switch.
-constexpr size_t kMostFrames = 4096;
+constexpr size_t kMaxFrames = 4096;
 
 [[noreturn]] void fail(const char* what, const char* interface) {
   std::cerr << "delay_relay: " << interface << ": " << what << ": " << std::strerror(errno) << '\n';
@@ -76,7 +76,7 @@ void take_in(Direction& direction, Clock::duration delay) {
   static std::array<char, kLargestFrame> bytes;
   ssize_t size = 0;
   while ((size = recv(direction.from, bytes.data(), bytes.size(), MSG_DONTWAIT)) > 0) {
-    if (direction.under_way.size() == kMostFrames) continue;
+    if (direction.under_way.size() == kMaxFrames) continue;
     direction.under_way.push_back(
         {.due = Clock::now() + delay, .bytes = {bytes.data(), bytes.data() + size}});
   }

@@ -17,10 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRounds = 3, kMostRounds = 4;
+constexpr int kRounds = 3, kMaxRounds = 4;
 // Where a round takes longer, one is enough if all is well, and two are the most.
 constexpr std::chrono::seconds kSlowRound{75};
-constexpr int kMostSlowRounds = 2;
+constexpr int kMaxSlowRounds = 2;
 // Of the processors, that others use on a machine that can be measured.
 constexpr double kQuiet = 0.03;
 constexpr size_t kFewestCells = 40;  // that nobody has disturbed
@@ -48,12 +48,12 @@ TEST(Predictions, AreNearWhatThisMachineDoes) {
   run::RunView view;
   std::vector<std::string> lines;
   double busy = 0.0;
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMaxRounds; ++round) {
     const Status status = check.measure_round(view);
     ASSERT_TRUE(status.ok()) << status.message();
     const bool is_slow = Clock::now() - start > (round + 1) * kSlowRound;
     if (round + 1 < kRounds && !is_slow) continue;
-    const bool is_last = round + 1 >= (is_slow ? kMostSlowRounds : kMostRounds);
+    const bool is_last = round + 1 >= (is_slow ? kMaxSlowRounds : kMaxRounds);
     busy = others.share();
     const cost::Hardware hardware = check.calibration().hardware;
     const std::vector<CheckedCell> cells = check.judge(hardware);

@@ -152,7 +152,7 @@ struct WeighedLayout {
   cost::Layout layout;
   const std::vector<cost::PlacedLayer>* placed = nullptr;
   double weights = 0.0, request = 0.0;  // bytes of a rank, and of a request
-  int most_requests = 0;
+  int max_requests = 0;
 };
 
 // With every batch that is worth a look.
@@ -162,7 +162,7 @@ std::vector<Candidate> candidates_of(const cost::Hardware& hardware, const Model
   const cost::StepCost cost(hardware, config, weighed.layout, *weighed.placed);
   const double imbalance = mean_imbalance(*weighed.placed);
   std::vector<Candidate> candidates;
-  for (const int batch : batches_up_to(weighed.most_requests)) {
+  for (const int batch : batches_up_to(weighed.max_requests)) {
     Candidate candidate = predict(cost, batch, workload, choices);
     candidate.memory = weighed.weights + batch * weighed.request;
     candidate.imbalance = imbalance;
@@ -190,30 +190,30 @@ std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", secon
 
 std::string nearest_of(const std::vector<Candidate>& all, const Workload& workload) {
   const auto by = [&](auto member) { return *std::ranges::min_element(all, {}, member); };
-  if (workload.most_tpot) {
-    const Candidate least = by(&Candidate::tpot);
-    if (least.tpot > *workload.most_tpot) {
+  if (workload.max_tpot) {
+    const Candidate min = by(&Candidate::tpot);
+    if (min.tpot > *workload.max_tpot) {
       return fmt::format("no layout has {} between tokens; nearest: {} with {} ({} requests)",
-                         milliseconds(*workload.most_tpot), milliseconds(least.tpot),
-                         text_of(least.layout), least.requests());
+                         milliseconds(*workload.max_tpot), milliseconds(min.tpot),
+                         text_of(min.layout), min.requests());
     }
   }
-  if (workload.most_ttft) {
-    const Candidate least = by(&Candidate::ttft);
-    if (least.ttft > *workload.most_ttft) {
+  if (workload.max_ttft) {
+    const Candidate min = by(&Candidate::ttft);
+    if (min.ttft > *workload.max_ttft) {
       return fmt::format("no layout has {} to the first token; nearest: {} with {} ({} requests)",
-                         milliseconds(*workload.most_ttft), milliseconds(least.ttft),
-                         text_of(least.layout), least.requests());
+                         milliseconds(*workload.max_ttft), milliseconds(min.ttft),
+                         text_of(min.layout), min.requests());
     }
   }
   if (workload.rate) {
     const auto carried = [&](const Candidate& each) {
       return each.tokens_per_rank * each.layout.num_ranks() / workload.osl;
     };
-    const Candidate most = *std::ranges::max_element(all, {}, carried);
+    const Candidate max = *std::ranges::max_element(all, {}, carried);
     return fmt::format(
         "no layout serves {} requests per second within the limits; nearest: {:.2f} with {}",
-        *workload.rate, carried(most), text_of(most.layout));
+        *workload.rate, carried(max), text_of(max.layout));
   }
   return "no layout meets all limits at once";
 }
@@ -303,8 +303,8 @@ void add_limit(Advice* advice) {
 }  // namespace
 
 bool meets(const Candidate& candidate, const Workload& workload) {
-  if (workload.most_tpot && candidate.tpot > *workload.most_tpot) return false;
-  if (workload.most_ttft && candidate.ttft > *workload.most_ttft) return false;
+  if (workload.max_tpot && candidate.tpot > *workload.max_tpot) return false;
+  if (workload.max_ttft && candidate.ttft > *workload.max_ttft) return false;
   if (!workload.rate) return true;
   const double requests = candidate.tokens_per_rank * candidate.layout.num_ranks() / workload.osl;
   return requests >= *workload.rate;
@@ -372,15 +372,15 @@ RankMemory memory_of(const ModelConfig& config, const cost::Layout& layout) {
   const double parts = layout.attention_parts();
   const double slots = static_cast<double>(layout.num_slots) / layout.ep;
   const int num_experts = config.routing.num_experts;
-  const double least = (num_experts + layout.ep - 1) / layout.ep;  // slots of a rank
+  const double min = (num_experts + layout.ep - 1) / layout.ep;  // slots of a rank
   RankMemory memory;
   for (int layer = 0; layer < config.num_layers; ++layer) {
     const model::LayerElements elements = model::elements_of_layer(config, layer);
     const double expert = static_cast<double>(elements.expert) * weight / layout.expert_slices;
     memory.dense +=
         static_cast<double>(elements.mixer + elements.mlp + elements.router) * weight / parts;
-    memory.experts += std::min(slots, least) * expert;
-    memory.replicas += std::max(0.0, slots - least) * expert;
+    memory.experts += std::min(slots, min) * expert;
+    memory.replicas += std::max(0.0, slots - min) * expert;
   }
   for (double* part : {&memory.dense, &memory.experts, &memory.replicas}) *part /= layout.stages;
   const double embedding = 2.0 * config.vocab_size * config.hidden_size;  // bf16
@@ -411,13 +411,13 @@ Result<Advice> advise(const cost::Hardware& hardware, const ModelConfig& config,
     const RankMemory memory = memory_of(config, layout);
     const double request = memory.token * (workload.isl + workload.osl);
     const double room = hardware.memory_bytes * choices.memory_share - memory.weights;
-    int most = static_cast<int>(std::clamp(room / std::max(request, 1.0), 0.0, 1024.0));
-    most = std::min(most, choices.max_num_tokens / (1 + layout.drafts));
+    int max = static_cast<int>(std::clamp(room / std::max(request, 1.0), 0.0, 1024.0));
+    max = std::min(max, choices.max_num_tokens / (1 + layout.drafts));
     if (workload.concurrency) {
-      most =
-          std::min(most, static_cast<int>(std::ceil(*workload.concurrency / layout.num_batches())));
+      max =
+          std::min(max, static_cast<int>(std::ceil(*workload.concurrency / layout.num_batches())));
     }
-    if (most < 1) {
+    if (max < 1) {
       ++advice.num_too_large;
       continue;
     }
@@ -426,7 +426,7 @@ Result<Advice> advise(const cost::Hardware& hardware, const ModelConfig& config,
                        .placed = placed,
                        .weights = memory.weights,
                        .request = request,
-                       .most_requests = most});
+                       .max_requests = max});
   }
   std::vector<std::vector<Candidate>> candidates(weighed.size());
   base::ThreadPool pool(base::read_machine().usable_cores());
@@ -443,7 +443,7 @@ Result<Advice> advise(const cost::Hardware& hardware, const ModelConfig& config,
   if (all.empty()) {
     return invalid_input(fmt::format(
         "no layout on at most {} ranks of {} fits their memory ({:.0f} GB each); allow more ranks",
-        choices.most_ranks, hardware.name, hardware.memory_bytes / 1e9));
+        choices.max_ranks, hardware.name, hardware.memory_bytes / 1e9));
   }
   for (const Candidate& candidate : all) {
     if (!meets(candidate, workload)) continue;

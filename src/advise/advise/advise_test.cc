@@ -120,7 +120,7 @@ TEST(StepCost, NoExchangeIsFree) {
   };
   for (const cost::Hardware& hardware : {h100(), cores(2), cores(4)}) {
     int num_crossing = 0;
-    for (const cost::Layout& layout : layouts_of(hardware, config, {.most_ranks = 16})) {
+    for (const cost::Layout& layout : layouts_of(hardware, config, {.max_ranks = 16})) {
       if (layout.num_slots > 64 || (layout.format != WeightFormat::kFp8 && !hardware.divisible)) {
         continue;
       }
@@ -173,7 +173,7 @@ TEST(Advise, CrossesNoNetworkOfAByteASecond) {
   const balance::ModelLoad load = load_of(config, 0.3);
   const auto best_on = [&](cost::Hardware hardware, const Workload& workload) {
     hardware.network.bandwidth = 1.0;
-    const auto advice = advise(hardware, config, load, load, workload, {.most_ranks = 16});
+    const auto advice = advise(hardware, config, load, load, workload, {.max_ranks = 16});
     EXPECT_TRUE(advice.ok() && advice->best) << advice.status().message();
     return advice->best->layout;
   };
@@ -205,7 +205,7 @@ TEST(Memory, IsDividedAmongRanks) {
 }
 
 TEST(Sweep, HasEveryCombinationOnce) {
-  const std::vector<cost::Layout> layouts = layouts_of(h100(), mixture(), {.most_ranks = 16});
+  const std::vector<cost::Layout> layouts = layouts_of(h100(), mixture(), {.max_ranks = 16});
   for (size_t i = 0; i < layouts.size(); ++i) {
     EXPECT_LE(layouts[i].num_ranks(), 16);
     EXPECT_EQ(layouts[i].num_slots % layouts[i].ep, 0);
@@ -256,28 +256,28 @@ TEST(Context, DividesTheCacheAndNoWeights) {
 TEST(Context, IsRecommendedForLongPrompts) {
   const model::ModelConfig config = mixture();
   const balance::ModelLoad load = load_of(config, 0.2);
-  const auto advise_ttft = [&](std::optional<double> most) {
+  const auto advise_ttft = [&](std::optional<double> max) {
     const auto advice = advise(h100(), config, load, load,
-                               {.isl = 30000, .osl = 64, .most_ttft = most, .concurrency = 1.0},
-                               {.most_ranks = 8, .formats = {WeightFormat::kFp8}});
+                               {.isl = 30000, .osl = 64, .max_ttft = max, .concurrency = 1.0},
+                               {.max_ranks = 8, .formats = {WeightFormat::kFp8}});
     EXPECT_TRUE(advice.ok()) << advice.status().message();
     return *advice;
   };
   const Advice free = advise_ttft({});
-  double least = 1e9, least_without = 1e9;
+  double min = 1e9, min_without = 1e9;
   for (const Candidate& each : free.all) {
-    double& which = each.layout.context > 1 ? least : least_without;
+    double& which = each.layout.context > 1 ? min : min_without;
     which = std::min(which, each.ttft);
   }
-  ASSERT_LT(least, least_without);
-  const Advice limited = advise_ttft(0.5 * (least + least_without));
+  ASSERT_LT(min, min_without);
+  const Advice limited = advise_ttft(0.5 * (min + min_without));
   ASSERT_TRUE(limited.best.has_value());
   EXPECT_GT(limited.best->layout.context, 1);
   EXPECT_THAT(limited.reasons, testing::Contains(HasSubstr("ranks share each sequence: without")));
 }
 
 TEST(Context, IsOnlyWeighedWhereTheEngineDividesSequences) {
-  for (const cost::Layout& layout : layouts_of(h100(), mixture(), {.most_ranks = 16})) {
+  for (const cost::Layout& layout : layouts_of(h100(), mixture(), {.max_ranks = 16})) {
     parallel::ParallelConfig settings;
     settings.sizes = {.tp = layout.tensor_ranks(),
                       .pp = layout.stages,
@@ -290,7 +290,7 @@ TEST(Context, IsOnlyWeighedWhereTheEngineDividesSequences) {
   // Neither with the layer that drafts.
   model::ModelConfig states = mixture();
   states.num_prediction_layers = 1;
-  for (const cost::Layout& layout : layouts_of(h100(), states, {.most_ranks = 16})) {
+  for (const cost::Layout& layout : layouts_of(h100(), states, {.max_ranks = 16})) {
     EXPECT_EQ(layout.context, 1);
   }
 }
@@ -301,11 +301,11 @@ TEST(Sweep, BatchesReachTheMost) {
   EXPECT_TRUE(batches_up_to(0).empty());
 }
 
-Result<Advice> advice_for(const Workload& workload, double power = 0.5, int most_ranks = 16) {
+Result<Advice> advice_for(const Workload& workload, double power = 0.5, int max_ranks = 16) {
   const model::ModelConfig config = mixture();
   const balance::ModelLoad load = load_of(config, power);
   return advise(h100(), config, load, load, workload,
-                {.most_ranks = most_ranks, .formats = {WeightFormat::kFp8}});
+                {.max_ranks = max_ranks, .formats = {WeightFormat::kFp8}});
 }
 
 TEST(Advise, ParetoImprovesInOneAsItLosesTheOther) {
@@ -325,7 +325,7 @@ TEST(Advise, KeepsTheLimits) {
   const auto free = advice_for({});
   ASSERT_TRUE(free.ok());
   const double limit = free->best->tpot / 2;
-  const auto limited = advice_for({.most_tpot = limit});
+  const auto limited = advice_for({.max_tpot = limit});
   ASSERT_TRUE(limited.ok());
   ASSERT_TRUE(limited->best.has_value()) << limited->nearest;
   EXPECT_LE(limited->best->tpot, limit);
@@ -334,7 +334,7 @@ TEST(Advise, KeepsTheLimits) {
 }
 
 TEST(Advise, SaysWhatIsNearestToAnImpossibleLimit) {
-  const auto advice = advice_for({.most_tpot = 1e-6});
+  const auto advice = advice_for({.max_tpot = 1e-6});
   ASSERT_TRUE(advice.ok());
   EXPECT_FALSE(advice->best.has_value());
   EXPECT_THAT(advice->nearest, HasSubstr("no layout has 0.0 ms between tokens; nearest:"));
@@ -375,7 +375,7 @@ int differences(const cost::Layout& a, const cost::Layout& b) {
 }
 
 TEST(Neighbours, DifferInOneThing) {
-  const Workload workload{.most_tpot = 0.02};
+  const Workload workload{.max_tpot = 0.02};
   const auto advice = advice_for(workload);
   ASSERT_TRUE(advice.ok() && advice->best);
   const std::vector<Neighbour> neighbours = neighbours_of(*advice, workload, 64);
@@ -405,7 +405,7 @@ TEST(Drafts, AreVerifiedAsTokens) {
     const auto advice =
         advise(h100(), config, load, load,
                {.concurrency = static_cast<double>(concurrency), .acceptance = acceptance},
-               {.most_ranks = 1, .most_drafts = 5, .formats = {WeightFormat::kFp8}});
+               {.max_ranks = 1, .max_drafts = 5, .formats = {WeightFormat::kFp8}});
     EXPECT_TRUE(advice.ok() && advice->best) << advice.status().message();
     return *advice->best;
   };
@@ -419,9 +419,9 @@ TEST(Drafts, AreVerifiedAsTokens) {
 }
 
 TEST(Drafts, AreOnlyWeighedWhereAsked) {
-  Choices choices{.most_ranks = 4};
+  Choices choices{.max_ranks = 4};
   const size_t without = layouts_of(h100(), mixture(), choices).size();
-  choices.most_drafts = 3;
+  choices.max_drafts = 3;
   EXPECT_EQ(layouts_of(h100(), mixture(), choices).size(), 4 * without);  // 0, 1, 2, 3
 }
 

@@ -57,14 +57,14 @@ std::vector<StepShape> dealt_shapes(std::span<const DealtTokens> sequences,
 }
 
 StepShape busiest_of(std::span<const StepShape> shapes) {
-  StepShape most;
+  StepShape max;
   for (const StepShape& shape : shapes) {
-    most.num_tokens = std::max(most.num_tokens, shape.num_tokens);
-    most.num_logit_rows = std::max(most.num_logit_rows, shape.num_logit_rows);
-    most.attended = std::max(most.attended, shape.attended);
-    most.cached = std::max(most.cached, shape.cached);
+    max.num_tokens = std::max(max.num_tokens, shape.num_tokens);
+    max.num_logit_rows = std::max(max.num_logit_rows, shape.num_logit_rows);
+    max.attended = std::max(max.attended, shape.attended);
+    max.cached = std::max(max.cached, shape.cached);
   }
-  return most;
+  return max;
 }
 
 StepShape busiest_generating(const StepShape& all, int count, const ContextDeal& deal) {
@@ -72,8 +72,8 @@ StepShape busiest_generating(const StepShape& all, int count, const ContextDeal&
   // Sequences are on any of the ranks, each as likely. Numbers on n ranks that have the sum `count`
   // differ by a factor of n / (n − 1) more (in variance) than if they were independent.
   const double mean = static_cast<double>(count) / deal.num_ranks;
-  const double most = mean + cost::expected_maximum(deal.num_ranks) * std::sqrt(mean);
-  return scaled(all, std::clamp(most, 1.0, static_cast<double>(count)) / count);
+  const double max = mean + cost::expected_maximum(deal.num_ranks) * std::sqrt(mean);
+  return scaled(all, std::clamp(max, 1.0, static_cast<double>(count)) / count);
 }
 
 StepShape busiest_chunk(int64_t tokens, int64_t isl, const ContextDeal& deal) {

@@ -39,7 +39,7 @@ std::vector<StepShape> dealt_slowly(const std::vector<DealtTokens>& sequences,
 
 TEST(DealtShapes, AreThoseOfEachToken) {
   std::mt19937 random(5);
-  const auto draw = [&](int most) { return static_cast<int>(random() % (most + 1)); };
+  const auto draw = [&](int max) { return static_cast<int>(random() % (max + 1)); };
   for (int round = 0; round < 200; ++round) {
     const ContextDeal deal{.num_ranks = 1 + draw(4), .turn = 64 * (1 + draw(3))};
     std::vector<DealtTokens> sequences;

@@ -49,8 +49,8 @@ TEST(Range, WidthsBeyondItAreRefused) {
 
 TEST(Range, FormatsAndRanksBeyondItAreNotWeighed) {
   cost::Hardware hardware = h100();
-  hardware.range.most_ranks = 8;
-  const auto advice = advise_on(hardware, 2048, {.most_ranks = 16});
+  hardware.range.max_ranks = 8;
+  const auto advice = advise_on(hardware, 2048, {.max_ranks = 16});
   ASSERT_TRUE(advice.ok()) << advice.status().message();
   EXPECT_GT(advice->outside.at("bf16"), 0);
   EXPECT_GT(advice->outside.at("more than 8 ranks"), 0);
@@ -72,7 +72,7 @@ TEST(Range, AnErrorWhereNothingIsLeft) {
 
 TEST(Range, RanksThatShareCoresCountWhateverTheyShare) {
   cost::Hardware hardware = h100();
-  hardware.range.most_ranks = 8;
+  hardware.range.max_ranks = 8;
   const cost::Layout stages{.ep = 8, .stages = 2, .format = WeightFormat::kFp8};
   EXPECT_EQ(outside_range(hardware, stages), "");
   hardware.divisible = true;
@@ -89,7 +89,7 @@ TEST(Range, TokensAreBounded) {
 TEST(Range, ADescriptionWithoutItTellsAll) {
   cost::Hardware hardware = h100();
   hardware.range = {};
-  const auto advice = advise_on(hardware, 1024, {.most_ranks = 4});
+  const auto advice = advise_on(hardware, 1024, {.max_ranks = 4});
   ASSERT_TRUE(advice.ok());
   EXPECT_TRUE(advice->outside.empty());
 }

@@ -16,9 +16,9 @@ SimulationOptions options(int num_batches = 1) {
 
 // A millisecond for each token of the fullest batch.
 double by_tokens(std::span<const StepShape> batches) {
-  int64_t most = 0;
-  for (const StepShape& batch : batches) most = std::max(most, batch.num_tokens);
-  return 1e-3 * static_cast<double>(most);
+  int64_t max = 0;
+  for (const StepShape& batch : batches) max = std::max(max, batch.num_tokens);
+  return 1e-3 * static_cast<double>(max);
 }
 
 TEST(ServingSimulation, OneRequestTakesItsChunksAndTokens) {
@@ -93,13 +93,13 @@ TEST(ServingSimulation, AClosedLoopKeepsItsNumberOfRequests) {
   const std::vector<SimulatedRequest> requests(6, {.arrival = 100.0, .isl = 1, .osl = 4});
   SimulationOptions closed = options();
   closed.concurrency = 2;
-  int64_t most = 0;
+  int64_t max = 0;
   const auto served = simulate_serving(requests, closed, [&](std::span<const StepShape> batches) {
-    most = std::max(most, batches[0].num_tokens);
+    max = std::max(max, batches[0].num_tokens);
     return 1.0;
   });
   ASSERT_TRUE(served.ok());
-  EXPECT_EQ(most, 2);
+  EXPECT_EQ(max, 2);
   EXPECT_EQ(served->iterations, 12);
 }
 

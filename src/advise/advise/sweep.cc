@@ -9,9 +9,9 @@
 namespace wideep::advise {
 namespace {
 
-constexpr int kMostStages = 8;
-constexpr int kMostSlices = 4;
-constexpr int kMostContext = 8;
+constexpr int kMaxStages = 8;
+constexpr int kMaxSlices = 4;
+constexpr int kMaxContext = 8;
 
 // Redundant slots of a rank that are worth a look; more take memory from the cache.
 constexpr int kRedundantPerRank[] = {0, 1, 2, 4};
@@ -36,12 +36,12 @@ bool divides_heads(const model::ModelConfig& config, int parts) {
 }
 
 std::vector<int> slot_counts(int num_experts, int ep) {
-  const int least = (num_experts + ep - 1) / ep;
+  const int min = (num_experts + ep - 1) / ep;
   std::vector<int> counts;
   for (const int more : kRedundantPerRank) {
     // A rank alone has every expert already, and no more than one slot for each is of use.
-    if (more > 0 && (ep == 1 || least + more > num_experts)) continue;
-    counts.push_back((least + more) * ep);
+    if (more > 0 && (ep == 1 || min + more > num_experts)) continue;
+    counts.push_back((min + more) * ep);
   }
   return counts;
 }
@@ -57,7 +57,7 @@ void add_variants(cost::Layout layout, const std::vector<kernels::WeightFormat>&
       layouts->push_back(layout);
       for (const int drafts : kDrafts) {
         layout.drafts = drafts;
-        if (drafts <= choices.most_drafts) layouts->push_back(layout);
+        if (drafts <= choices.max_drafts) layouts->push_back(layout);
       }
     }
   }
@@ -65,13 +65,13 @@ void add_variants(cost::Layout layout, const std::vector<kernels::WeightFormat>&
 
 }  // namespace
 
-std::vector<int> batches_up_to(int most) {
+std::vector<int> batches_up_to(int max) {
   std::vector<int> batches;
-  for (int power = 1; power <= most; power *= 2) {
+  for (int power = 1; power <= max; power *= 2) {
     batches.push_back(power);
-    if (power >= 2 && power + power / 2 <= most) batches.push_back(power + power / 2);
+    if (power >= 2 && power + power / 2 <= max) batches.push_back(power + power / 2);
   }
-  if (most > 0 && batches.back() != most) batches.push_back(most);
+  if (max > 0 && batches.back() != max) batches.push_back(max);
   return batches;
 }
 
@@ -83,17 +83,17 @@ std::vector<cost::Layout> layouts_of(const cost::Hardware& hardware,
   }
   const int experts = config.num_moe_layers() > 0 ? config.routing.num_experts : 1;
   std::vector<cost::Layout> layouts;
-  for (int stages = 1; stages <= std::min(kMostStages, config.num_layers); stages *= 2) {
-    for (int slices = 1; slices <= kMostSlices; slices *= 2) {
+  for (int stages = 1; stages <= std::min(kMaxStages, config.num_layers); stages *= 2) {
+    for (int slices = 1; slices <= kMaxSlices; slices *= 2) {
       if (config.moe_intermediate_size % (slices * 128) != 0 && slices > 1) continue;
-      for (int ep = 1; ep * slices * stages <= choices.most_ranks && ep <= experts; ep *= 2) {
-        for (int context = 1; context <= kMostContext; context *= 2) {
+      for (int ep = 1; ep * slices * stages <= choices.max_ranks && ep <= experts; ep *= 2) {
+        for (int context = 1; context <= kMaxContext; context *= 2) {
           cost::Layout layout{.ep = ep,
                               .expert_slices = slices,
                               .stages = stages,
                               .context = context,
                               .cache = choices.cache};
-          if (layout.num_ranks() > choices.most_ranks) break;
+          if (layout.num_ranks() > choices.max_ranks) break;
           // Without a network, ranks of different nodes do not reach each other.
           const bool one_node =
               hardware.divisible || layout.num_ranks() <= hardware.node_link_ranks;

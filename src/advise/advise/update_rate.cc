@@ -25,7 +25,7 @@ using balance::Split;
 constexpr double kPassesOfCopy = 3.0;
 // A rate that gives less than this part of an iteration is not worth its spare records; neither is
 // a higher one that gives less than this part of the gain more.
-constexpr double kLeastGain = 0.001, kLeastShareOfGain = 0.05;
+constexpr double kMinGain = 0.001, kMinShareOfGain = 0.05;
 
 // A layer in a window: with the placement from before, and after its turn.
 struct LayerWindow {
@@ -162,10 +162,10 @@ class Walk {
     std::vector<double> found(first_.size(), iterations_);
     for (const auto& [turn, layer] : order) {
       const std::vector<int64_t>& copies = layers[place(window, layer)].copies;
-      const double most = static_cast<double>(*std::ranges::max_element(copies)) * shape_.bytes();
+      const double max = static_cast<double>(*std::ranges::max_element(copies)) * shape_.bytes();
       if (turn >= begin + iterations_) break;
-      *free_at = std::max(*free_at, turn) + most / link_.bandwidth / options_.iteration_seconds;
-      *bytes += most;
+      *free_at = std::max(*free_at, turn) + max / link_.bandwidth / options_.iteration_seconds;
+      *bytes += max;
       found[layer] = std::min(iterations_, *free_at + 1.0 - begin);
     }
     return found;
@@ -224,11 +224,11 @@ class Walk {
 // The rate with the least time, or a lower one that is nearly as good.
 const UpdateRate& best_of(const std::vector<UpdateRate>& rates, double iteration_seconds) {
   const UpdateRate& still = rates.front();
-  const UpdateRate& least = *std::ranges::min_element(rates, {}, &UpdateRate::seconds);
-  const double gain = still.seconds() - least.seconds();
-  if (gain < kLeastGain * iteration_seconds) return still;
+  const UpdateRate& min = *std::ranges::min_element(rates, {}, &UpdateRate::seconds);
+  const double gain = still.seconds() - min.seconds();
+  if (gain < kMinGain * iteration_seconds) return still;
   return *std::ranges::find_if(rates, [&](const UpdateRate& each) {
-    return each.seconds() <= least.seconds() + kLeastShareOfGain * gain;
+    return each.seconds() <= min.seconds() + kMinShareOfGain * gain;
   });
 }
 
@@ -239,14 +239,14 @@ std::string reason_of(const std::vector<UpdateRate>& rates, const UpdateRate& be
     return 100.0 * (still.seconds() - each.seconds()) / options.iteration_seconds;
   };
   if (best.rate == 0) {
-    const UpdateRate& least = *std::min_element(
+    const UpdateRate& min = *std::min_element(
         rates.begin() + 1, rates.end(),
         [](const UpdateRate& a, const UpdateRate& b) { return a.seconds() < b.seconds(); });
     return fmt::format(
         "updates 0 (static): imbalance {:.3f}; {} layer{} an iteration would leave {:.3f} and {} "
         "{:.2f} % of an iteration",
-        still.imbalance, least.rate, least.rate == 1 ? "" : "s", least.imbalance,
-        gain(least) < 0.0 ? "cost" : "save only", std::abs(gain(least)));
+        still.imbalance, min.rate, min.rate == 1 ? "" : "s", min.imbalance,
+        gain(min) < 0.0 ? "cost" : "save only", std::abs(gain(min)));
   }
   return fmt::format(
       "updates of {} layer{} an iteration: imbalance {:.3f} -> {:.3f} against static, {:+.1f} % of "

@@ -75,9 +75,9 @@ Result<std::vector<ImbalanceAt>> imbalance_by_ranks(const balance::ModelLoad& pl
                                                     const std::vector<int>& ranks, int redundant) {
   std::vector<ImbalanceAt> found;
   for (const int ep : ranks) {
-    const int least = (judged.num_experts + ep - 1) / ep;  // slots of a rank
+    const int min = (judged.num_experts + ep - 1) / ep;  // slots of a rank
     const balance::PlanShape plain{
-        .num_experts = judged.num_experts, .ep_size = ep, .num_slots = least * ep};
+        .num_experts = judged.num_experts, .ep_size = ep, .num_slots = min * ep};
     balance::PlanShape more = plain;
     more.num_slots += redundant * ep;
     ImbalanceAt at{.ep = ep, .num_slots = more.num_slots};

@@ -16,8 +16,8 @@ namespace wideep::advise {
 struct Workload {
   int isl = 1024;                     // tokens of a prompt
   int osl = 1024;                     // tokens of an answer
-  std::optional<double> most_ttft;    // seconds
-  std::optional<double> most_tpot;    // seconds between two tokens of a request
+  std::optional<double> max_ttft;     // seconds
+  std::optional<double> max_tpot;     // seconds between two tokens of a request
   std::optional<double> concurrency;  // requests at the same time, over all ranks
   std::optional<double> rate;         // requests per second, over all ranks
   // That a draft is right, if those before it are: a property of the texts and the drafter, as
@@ -26,9 +26,9 @@ struct Workload {
 };
 
 struct Choices {
-  int most_ranks = 64;
+  int max_ranks = 64;
   int max_num_tokens = 8192;                   // of a batch's iteration
-  int most_drafts = 0;                         // of a request; 0: none are weighed
+  int max_drafts = 0;                          // of a request; 0: none are weighed
   double memory_share = 0.9;                   // of a rank's memory that may be used
   std::vector<kernels::WeightFormat> formats;  // empty: those that the hardware has
   Dtype cache = Dtype::kBf16;

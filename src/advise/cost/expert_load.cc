@@ -15,7 +15,7 @@ namespace wideep::cost {
 namespace {
 
 // ln(1 − choice) of a slot that every token chooses: any number of tokens reaches it.
-constexpr double kLeastLog = -1e6;
+constexpr double kMinLog = -1e6;
 
 // e^x for x ≤ 0, to 1e-14, and no less than e^−40, which 1 − e^x does not tell from 0. Without
 // branches and calls, so that compilers compute several at once: the advisor wants millions.
@@ -34,7 +34,7 @@ double exp_of(double x) {
 
 // The choices of a token with which a rank's slots, all chosen equally often, are reached
 // `reached` times. Slots that are not chosen equally often are reached less with the same rows.
-double least_choices(double slots, double reached, double num_tokens) {
+double min_choices(double slots, double reached, double num_tokens) {
   return -slots * std::expm1(std::log1p(-reached / slots) / num_tokens);
 }
 
@@ -58,13 +58,13 @@ PlacedLayer::PlacedLayer(int num_ranks, std::vector<double> choices)
   const size_t slots = choices_.size() / ranks_.size();
   for (size_t slot = 0; slot < choices_.size(); ++slot) {
     const double choice = choices_[slot];
-    log_missed_.push_back(choice < 1.0 ? std::log1p(-choice) : kLeastLog);
+    log_missed_.push_back(choice < 1.0 ? std::log1p(-choice) : kMinLog);
     RankRows& rows = ranks_[slot / slots];
     rows.mean += choice;
     rows.variance += choice * (1.0 - std::min(choice, 1.0));
   }
-  const auto most = std::ranges::max_element(ranks_, {}, &RankRows::mean);
-  busiest_ = static_cast<size_t>(most - ranks_.begin());
+  const auto max = std::ranges::max_element(ranks_, {}, &RankRows::mean);
+  busiest_ = static_cast<size_t>(max - ranks_.begin());
 }
 
 // A slot is reached with probability 1 − (1 − choice)^tokens. Rows come in whole tiles: a slot that
@@ -150,14 +150,14 @@ std::vector<ExpertWork> work_of_ranks(const PlacedLayer& layer, double num_token
 
 ExpertTime slowest_time(const Hardware& hardware, const ProductKernel& kernel,
                         const ExpertShape& shape, const PlacedLayer& layer, double num_tokens) {
-  const ExpertWork most_rows = busiest_work(layer, num_tokens, kernel.tile, hardware.dispersion);
-  ExpertTime slowest = expert_time(hardware, kernel, shape, most_rows);
+  const ExpertWork max_rows = busiest_work(layer, num_tokens, kernel.tile, hardware.dispersion);
+  ExpertTime slowest = expert_time(hardware, kernel, shape, max_rows);
   const double slots = layer.slots_per_rank();
   // The rank with the most rows has all the experts that another could have.
-  if (most_rows.experts >= slots - 0.01) return slowest;
-  const double least = least_choices(slots, most_rows.experts, num_tokens);
+  if (max_rows.experts >= slots - 0.01) return slowest;
+  const double min = min_choices(slots, max_rows.experts, num_tokens);
   for (size_t rank = 0; rank < layer.ranks().size(); ++rank) {
-    if (layer.ranks()[rank].mean <= least) continue;
+    if (layer.ranks()[rank].mean <= min) continue;
     const ExpertTime time =
         expert_time(hardware, kernel, shape, layer.work_of_rank(rank, num_tokens, kernel.tile));
     if (time.seconds() > slowest.seconds()) slowest = time;

@@ -135,12 +135,12 @@ TEST(SlowestTime, IsTheMostOfAllRanks) {
     const double tokens = std::pow(10.0, 4.0 * draw(random));
     const double busiest =
         expert_time(hardware, kernel, shape, busiest_work(layer, tokens, kernel.tile)).seconds();
-    double most = busiest;
+    double max = busiest;
     for (const ExpertWork& work : work_of_ranks(layer, tokens, kernel.tile)) {
-      most = std::max(most, expert_time(hardware, kernel, shape, work).seconds());
+      max = std::max(max, expert_time(hardware, kernel, shape, work).seconds());
     }
-    others += most > busiest;
-    EXPECT_NEAR(slowest_time(hardware, kernel, shape, layer, tokens).seconds(), most, 1e-3 * most);
+    others += max > busiest;
+    EXPECT_NEAR(slowest_time(hardware, kernel, shape, layer, tokens).seconds(), max, 1e-3 * max);
   }
   EXPECT_GT(others, 0);
 }

@@ -34,7 +34,7 @@ Point centre_but_last(const std::vector<Vertex>& simplex) {
 
 // One descent from `start`, whose simplex has edges of `edge`.
 Vertex descend(const Vertex& start, double edge, const std::function<Vertex(Point)>& judge) {
-  constexpr int kMostSteps = 2000;
+  constexpr int kMaxSteps = 2000;
   constexpr double kSmallestGain = 1e-7;
   std::vector<Vertex> simplex = {start};
   for (size_t i = 0; i < start.at.size(); ++i) {
@@ -43,7 +43,7 @@ Vertex descend(const Vertex& start, double edge, const std::function<Vertex(Poin
     simplex.push_back(judge(std::move(at)));
   }
   const auto by_error = [](const Vertex& a, const Vertex& b) { return a.error < b.error; };
-  for (int step = 0; step < kMostSteps; ++step) {
+  for (int step = 0; step < kMaxSteps; ++step) {
     std::ranges::sort(simplex, by_error);
     Vertex& worst = simplex.back();
     if (worst.error - simplex[0].error < kSmallestGain) break;

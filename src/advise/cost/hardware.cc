@@ -126,11 +126,11 @@ KernelErrors read_errors(YamlMap map) {
 
 CalibratedRange read_range(YamlMap map) {
   CalibratedRange range;
-  range.least_hidden = map.number("hidden_from", kRate);
-  range.most_hidden = map.number("hidden_to", kRate);
-  if (range.least_hidden > range.most_hidden) map.complain("hidden_to", "is below hidden_from");
-  range.most_tokens = map.number("tokens", kRate);
-  range.most_ranks = static_cast<int>(map.integer("ranks", {.min = 1, .max = 1 << 16}));
+  range.min_hidden = map.number("hidden_from", kRate);
+  range.max_hidden = map.number("hidden_to", kRate);
+  if (range.min_hidden > range.max_hidden) map.complain("hidden_to", "is below hidden_from");
+  range.max_tokens = map.number("tokens", kRate);
+  range.max_ranks = static_cast<int>(map.integer("ranks", {.min = 1, .max = 1 << 16}));
   std::istringstream names(map.string_or("formats", ""));
   for (std::string name; names >> name;) {
     if (const auto format = kernels::weight_format_from_name(name)) {
@@ -244,15 +244,14 @@ std::string text_of(std::string_view key, const std::map<WeightFormat, FormatKer
 }
 
 std::string text_of(const CalibratedRange& range) {
-  if (range.most_hidden <= 0.0) return "";
+  if (range.max_hidden <= 0.0) return "";
   std::vector<std::string_view> names;
   for (const WeightFormat format : range.formats) {
     names.push_back(kernels::weight_format_name(format));
   }
   return fmt::format(
       "range: {{hidden_from: {}, hidden_to: {}, tokens: {}, ranks: {}, formats: {}}}\n",
-      range.least_hidden, range.most_hidden, range.most_tokens, range.most_ranks,
-      fmt::join(names, " "));
+      range.min_hidden, range.max_hidden, range.max_tokens, range.max_ranks, fmt::join(names, " "));
 }
 
 std::string text_of(std::string_view key, const std::map<double, double>& curve) {

@@ -121,9 +121,9 @@ struct IterationFactors {
 
 // What the constants were fitted to. Beyond it nothing is predicted.
 struct CalibratedRange {
-  double least_hidden = 0.0, most_hidden = 0.0;  // most_hidden 0: unknown, all is predicted
-  double most_tokens = 0.0;                      // of a rank's iteration
-  int most_ranks = 0;                            // that share the experts
+  double min_hidden = 0.0, max_hidden = 0.0;  // max_hidden 0: unknown, all is predicted
+  double max_tokens = 0.0;                    // of a rank's iteration
+  int max_ranks = 0;                          // that share the experts
   std::vector<kernels::WeightFormat> formats;
 
   bool operator==(const CalibratedRange&) const = default;

@@ -104,10 +104,10 @@ TEST(Hardware, IsWrittenAsItIsRead) {
   hardware->turns_loss = 0.125;
   hardware->errors = {.experts = 0.2, .exchange = 0.3};
   hardware->shared_reads = 0.5;
-  hardware->range = {.least_hidden = 192,
-                     .most_hidden = 2048,
-                     .most_tokens = 1024,
-                     .most_ranks = 8,
+  hardware->range = {.min_hidden = 192,
+                     .max_hidden = 2048,
+                     .max_tokens = 1024,
+                     .max_ranks = 8,
                      .formats = {kernels::WeightFormat::kBf16, kernels::WeightFormat::kFp8}};
   EXPECT_EQ(again(), *hardware);
 }

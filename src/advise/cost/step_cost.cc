@@ -216,16 +216,16 @@ StepTime StepCost::step(const StepShape& batch) const {
 }
 
 StepTime StepCost::step(std::span<const StepShape> batches) const {
-  StepShape most;
+  StepShape max;
   int64_t all_tokens = 0;
   for (const StepShape& batch : batches) {
-    most.num_tokens = std::max(most.num_tokens, batch.num_tokens);
-    most.num_logit_rows = std::max(most.num_logit_rows, batch.num_logit_rows);
-    most.attended = std::max(most.attended, batch.attended);
-    most.cached = std::max(most.cached, batch.cached);
+    max.num_tokens = std::max(max.num_tokens, batch.num_tokens);
+    max.num_logit_rows = std::max(max.num_logit_rows, batch.num_logit_rows);
+    max.attended = std::max(max.attended, batch.attended);
+    max.cached = std::max(max.cached, batch.cached);
     all_tokens += batch.num_tokens;
   }
-  return step(most, static_cast<double>(all_tokens));
+  return step(max, static_cast<double>(all_tokens));
 }
 
 double StepCost::working_set(const StepShape& batch, double all_tokens) const {

@@ -48,14 +48,14 @@ class EqualPolicy : public PolicyBase {
         layers_(static_cast<size_t>(shape.num_layers)) {}
 
   Status make_repairers() {
-    const int most = std::min(options_.max_moves, shape_.plan.num_slots);
+    const int max = std::min(options_.max_moves, shape_.plan.num_slots);
     for (int moves = 1;; moves *= 2) {
       const balance::RepairOptions options = {.split = balance::Split::kEqual,
                                               .tolerance = options_.tolerance,
-                                              .max_moves = std::min(moves, most)};
+                                              .max_moves = std::min(moves, max)};
       WIDEEP_TRY_ASSIGN(auto repairer, balance::make_repairer(shape_.plan, options));
       repairers_.push_back(std::move(repairer));
-      if (moves >= most) return {};
+      if (moves >= max) return {};
     }
   }
 

@@ -17,7 +17,7 @@ namespace wideep::online {
 namespace {
 
 // A closed sample of fewer tokens than 1 / 16 of a full one is not worth its place: it is dropped.
-constexpr double kLeastKept = 1.0 / 16.0;
+constexpr double kMinKept = 1.0 / 16.0;
 
 // The chi-square statistic of two samples of counts and its degrees of freedom: by noise alone the
 // statistic is about as large as the degrees, ± sqrt(2 · degrees). Divided by `scale` it is the
@@ -120,7 +120,7 @@ bool LoadWindow::text_changed() const {
 
 // The ring has one sample more than it keeps, so that the open one never replaces a complete one.
 void LoadWindow::close_sample() {
-  if (open_tokens_ >= kLeastKept * static_cast<double>(options_.sample_tokens)) {
+  if (open_tokens_ >= kMinKept * static_cast<double>(options_.sample_tokens)) {
     tokens_[open_] = open_tokens_;
     ++samples_completed_;
     open_ = (open_ + 1) % (static_cast<size_t>(options_.num_samples) + 1);

@@ -23,12 +23,12 @@ namespace {
 
 // Of one layer: one that switches in every iteration must not make the ledger slow, for each trial
 // splits the rows of every iteration once more.
-constexpr double kMostTrials = 8.0;
+constexpr double kMaxTrials = 8.0;
 // Trials are judged after so many times trial_rows, even if few moves were made.
 constexpr double kJudgedTrials = 4.0;
-// The first rest, in trial_rows; the longest is 2^kMostDoublings times as long.
+// The first rest, in trial_rows; the longest is 2^kMaxDoublings times as long.
 constexpr double kRestTrials = 4.0;
-constexpr int kMostDoublings = 6;
+constexpr int kMaxDoublings = 6;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ std::unique_ptr<ServedLayer> MoveLedger::served(const balance::Placement& placem
 // left.
 void MoveLedger::switched(int layer, const balance::Placement& placement, int64_t moves) {
   Layer& at = layers_[static_cast<size_t>(layer)];
-  const double apart = static_cast<double>(options_.trial_rows) / kMostTrials;
+  const double apart = static_cast<double>(options_.trial_rows) / kMaxTrials;
   if (at.trials.empty() || at.trials.back().rows >= apart) {
     at.placements.push_back(served(placement));
     at.trials.emplace_back();
@@ -180,7 +180,7 @@ std::optional<MoveLedger::Verdict> MoveLedger::judge(double rows, int top_k) {
     rests_in_a_row_ = 0;
     return std::nullopt;
   }
-  rest_rows_ = kRestTrials * trial_rows * (1 << std::min(rests_in_a_row_++, kMostDoublings));
+  rest_rows_ = kRestTrials * trial_rows * (1 << std::min(rests_in_a_row_++, kMaxDoublings));
   return Verdict{.rests = true,
                  .sums = judged,
                  .rest_tokens = static_cast<int64_t>(rest_rows_) / std::max(top_k, 1)};

@@ -52,7 +52,7 @@ MoveSearch::MoveSearch(const balance::PlanShape& shape, PlacementJudge* judge,
       holds_(static_cast<size_t>(shape.ep_size) * replicas_.size()),
       outside_(replicas_.size()),
       stuck_(replicas_.size()),
-      most_(replicas_.size()),
+      max_(replicas_.size()),
       slot_load_(static_cast<size_t>(shape.num_slots)) {}
 
 bool MoveSearch::usable(int slot) const {
@@ -80,7 +80,7 @@ void MoveSearch::find_stuck(const SampleSet& samples, const Placement& placement
   const size_t experts = replicas_.size();
   leaves_.assign(state_.size() * experts, 0.0);
   for (auto& each : stuck_) each.clear();
-  std::fill(most_.begin(), most_.end(), 0.0);
+  std::fill(max_.begin(), max_.end(), 0.0);
   for (size_t i = 0; i < state_.size(); ++i) {
     const PlacementJudge::Sample& sample = state_[i];
     if (sample.num_hot == 0) continue;
@@ -97,7 +97,7 @@ void MoveSearch::find_stuck(const SampleSet& samples, const Placement& placement
       const double gain = samples.weight(static_cast<int>(i)) *
                           std::min(load[e] / sample.num_hot, sample.imbalance);
       stuck_[e].push_back({static_cast<int>(i), gain});
-      most_[e] += gain;
+      max_[e] += gain;
     }
   }
   stuck_experts_.clear();
@@ -105,8 +105,8 @@ void MoveSearch::find_stuck(const SampleSet& samples, const Placement& placement
     if (!stuck_[e].empty()) stuck_experts_.push_back(static_cast<int32_t>(e));
   }
   std::sort(stuck_experts_.begin(), stuck_experts_.end(), [this](int32_t a, int32_t b) {
-    const double most_a = most_[static_cast<size_t>(a)], most_b = most_[static_cast<size_t>(b)];
-    return most_a != most_b ? most_a > most_b : a < b;
+    const double max_a = max_[static_cast<size_t>(a)], max_b = max_[static_cast<size_t>(b)];
+    return max_a != max_b ? max_a > max_b : a < b;
   });
   work_ += kEntryWork * static_cast<double>(state_.size()) * placement.num_slots();
 }
@@ -133,10 +133,10 @@ bool MoveSearch::is_better(const Candidate& a, const Candidate& b) {
 }
 
 // Of the candidates from `begin` on.
-void MoveSearch::keep_best(size_t begin, size_t most) {
-  if (candidates_.size() - begin <= most) return;
+void MoveSearch::keep_best(size_t begin, size_t max) {
+  if (candidates_.size() - begin <= max) return;
   const auto first = candidates_.begin() + static_cast<std::ptrdiff_t>(begin);
-  const auto last = first + static_cast<std::ptrdiff_t>(most);
+  const auto last = first + static_cast<std::ptrdiff_t>(max);
   std::nth_element(first, last, candidates_.end(), is_better);
   candidates_.erase(last, candidates_.end());
 }
@@ -145,11 +145,11 @@ void MoveSearch::list_retargets(const Placement& placement, double price) {
   const size_t begin = candidates_.size();
   for (const int32_t expert : stuck_experts_) {
     const auto index = static_cast<size_t>(expert);
-    if (most_[index] <= price || (candidates_.size() > begin && out_of_time())) break;
+    if (max_[index] <= price || (candidates_.size() > begin && out_of_time())) break;
     const size_t of_expert = candidates_.size();
     for (int rank = 0; rank < shape_.ep_size; ++rank) {
       if (holds(rank, expert)) continue;
-      double gain = most_[index];
+      double gain = max_[index];
       for (const Stuck& stuck : stuck_[index]) {
         if (is_hot(static_cast<size_t>(stuck.sample), rank)) gain -= stuck.gain;
       }
@@ -222,20 +222,20 @@ void MoveSearch::list_exchanges(const SampleSet& samples, const Placement& place
   order_.clear();
   for (int slot = 0; slot < placement.num_slots(); ++slot) {
     const int32_t expert = placement.slot_to_expert[static_cast<size_t>(slot)];
-    if (expert != kUnusedSlot && most_[static_cast<size_t>(expert)] > 0.0) order_.push_back(slot);
+    if (expert != kUnusedSlot && max_[static_cast<size_t>(expert)] > 0.0) order_.push_back(slot);
   }
-  const auto most_at = [&](int slot) {
-    return most_[static_cast<size_t>(placement.slot_to_expert[static_cast<size_t>(slot)])];
+  const auto max_at = [&](int slot) {
+    return max_[static_cast<size_t>(placement.slot_to_expert[static_cast<size_t>(slot)])];
   };
-  const size_t most_slots = std::min(order_.size(), effort_.exchanged);
+  const size_t max_slots = std::min(order_.size(), effort_.exchanged);
   std::partial_sort(
-      order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(most_slots), order_.end(),
-      [&](int a, int b) { return most_at(a) != most_at(b) ? most_at(a) > most_at(b) : a < b; });
-  order_.resize(most_slots);
-  double least = price;  // what a score must exceed to be kept
+      order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(max_slots), order_.end(),
+      [&](int a, int b) { return max_at(a) != max_at(b) ? max_at(a) > max_at(b) : a < b; });
+  order_.resize(max_slots);
+  double min = price;  // what a score must exceed to be kept
   for (const int slot : order_) {
-    const double most = most_at(slot);
-    if (most <= least) break;  // the other slot's part is at most as much
+    const double max = max_at(slot);
+    if (max <= min) break;  // the other slot's part is at most as much
     if (!candidates_.empty() && out_of_time()) break;
     const int32_t a = placement.slot_to_expert[static_cast<size_t>(slot)];
     const int rank_a = placement.rank_of_slot(slot);
@@ -244,10 +244,10 @@ void MoveSearch::list_exchanges(const SampleSet& samples, const Placement& place
       const int32_t b = placement.slot_to_expert[static_cast<size_t>(other)];
       const int rank_b = placement.rank_of_slot(other);
       if (b == kUnusedSlot || rank_b == rank_a) continue;
-      const double most_b = most_[static_cast<size_t>(b)];
-      if ((most + most_b) / 2.0 <= least) continue;
+      const double max_b = max_[static_cast<size_t>(b)];
+      if ((max + max_b) / 2.0 <= min) continue;
       // A pair of two such slots is met from the more promising one.
-      if (most_b > most || (most_b == most && other < slot)) continue;
+      if (max_b > max || (max_b == max && other < slot)) continue;
       if (holds(rank_a, b) || holds(rank_b, a)) continue;
       add_exchange(samples, slot, other, placement, price);
       ++pairs;
@@ -257,7 +257,7 @@ void MoveSearch::list_exchanges(const SampleSet& samples, const Placement& place
     if (candidates_.size() - begin > effort_.listed) {
       keep_best(begin, effort_.listed);
       const auto first = candidates_.begin() + static_cast<std::ptrdiff_t>(begin);
-      least = std::max(price, std::max_element(first, candidates_.end(), is_better)->score);
+      min = std::max(price, std::max_element(first, candidates_.end(), is_better)->score);
     }
   }
 }
@@ -295,9 +295,9 @@ int MoveSearch::make_best(const SampleSet& samples, const SearchGoal& goal, int 
     candidate.gain = 0.0;
     if (tried > 0 && out_of_time()) continue;
     if (tried >= effort_.tried && (best > 0.0 || imbalance < kLarge)) continue;
-    const double least = effort_.nearly_as_much * best;
-    if (candidate.bound - goal.price <= least || candidate.moves() > max_moves) continue;
-    candidate.gain = gain_of(samples, goal, candidate, imbalance, least);
+    const double min = effort_.nearly_as_much * best;
+    if (candidate.bound - goal.price <= min || candidate.moves() > max_moves) continue;
+    candidate.gain = gain_of(samples, goal, candidate, imbalance, min);
     trial_ = *placement;
     ++tried;
     best = std::max(best, candidate.gain);

@@ -53,7 +53,7 @@ struct SearchEffort {
 };
 
 // For layers of at most 128 slots, where it takes about a millisecond, and for larger ones.
-inline constexpr int kMostSlotsForThorough = 128;
+inline constexpr int kMaxSlotsForThorough = 128;
 inline constexpr SearchEffort kThorough{.listed = 64,
                                         .listed_of_expert = 64,
                                         .exchanged = 1000,
@@ -67,7 +67,7 @@ inline constexpr SearchEffort kQuick{.listed = 32,
                                      .tried = 16,
                                      .nearly_as_much = 0.5};
 inline SearchEffort effort_for(const balance::PlanShape& shape) {
-  return shape.num_slots <= kMostSlotsForThorough ? kThorough : kQuick;
+  return shape.num_slots <= kMaxSlotsForThorough ? kThorough : kQuick;
 }
 
 class MoveSearch {
@@ -118,7 +118,7 @@ class MoveSearch {
   void list_exchanges(const SampleSet& samples, const balance::Placement& placement, double price);
   void add_exchange(const SampleSet& samples, int slot, int other,
                     const balance::Placement& placement, double price);
-  void keep_best(size_t begin, size_t most);
+  void keep_best(size_t begin, size_t max);
   static bool is_better(const Candidate& a, const Candidate& b);
   bool usable(int slot) const;
   bool holds(int rank, int32_t expert) const;
@@ -134,8 +134,8 @@ class MoveSearch {
   std::vector<char> holds_;                // [R, E]
   std::vector<int> outside_;               // [E] scratch: replicas on ranks that are not hot
   std::vector<std::vector<Stuck>> stuck_;  // [E] the samples in which an expert is stuck
-  std::vector<double> most_;               // [E] sum of stuck_'s gains
-  std::vector<int32_t> stuck_experts_;     // the greatest most_ first
+  std::vector<double> max_;                // [E] sum of stuck_'s gains
+  std::vector<int32_t> stuck_experts_;     // the greatest max_ first
   std::vector<double> leaves_;             // [sample, E] load of the experts that are stuck
   std::vector<double> slot_load_;          // [S] load of a slot, mean over samples
   std::vector<int> order_;                 // scratch

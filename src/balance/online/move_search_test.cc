@@ -170,7 +170,7 @@ double cost_of(const Placement& from, const Placement& to, double imbalance, dou
 // not worse in the sum.
 TEST(MoveSearch, AsGoodAsTheSlowSearch) {
   std::mt19937 random(5);
-  double sum = 0.0, sum_slow = 0.0, most_more = 0.0;
+  double sum = 0.0, sum_slow = 0.0, max_more = 0.0;
   for (int round = 0; round < 60; ++round) {
     const int ranks = 2 + static_cast<int>(random() % 12);
     const int per_rank = 3 + static_cast<int>(random() % 5);
@@ -205,12 +205,12 @@ TEST(MoveSearch, AsGoodAsTheSlowSearch) {
     const double cost_slow = cost_of(plan.placement, slow, imbalance_slow, price);
     sum += cost;
     sum_slow += cost_slow;
-    most_more = std::max(most_more, cost - cost_slow);
+    max_more = std::max(max_more, cost - cost_slow);
   }
   RecordProperty("cost", std::to_string(sum));
   RecordProperty("slow_cost", std::to_string(sum_slow));
   EXPECT_LE(sum, 1.01 * sum_slow);
-  EXPECT_LE(most_more, 0.12);
+  EXPECT_LE(max_more, 0.12);
 }
 
 TEST(MoveSearch, EndsWhenItsWorkIsDone) {
@@ -249,20 +249,20 @@ TEST(MoveSearch, ARunStaysWithinItsWork) {
     const SampleSet samples = samples_of(loads, shape.ep_size);
     const Placement start =
         balance::default_placement(shape.num_experts, shape.ep_size, shape.num_slots).value();
-    const auto work_of = [&](double most) {
+    const auto work_of = [&](double max) {
       PlacementJudge judge(Sharing::kEachSample, shape.num_experts, shape.ep_size);
       MoveSearch search(shape, &judge);
       SearchGoal limited = goal(0.001);
-      limited.max_work = most;
+      limited.max_work = max;
       Placement placement = start;
       search.run(samples, limited, &placement);
       EXPECT_GE(balance::count_moves(start, placement), 1);
       return search.work();
     };
-    const double all = work_of(1e12), least = work_of(1.0);
-    EXPECT_LT(least, all / 8);
+    const double all = work_of(1e12), min = work_of(1.0);
+    EXPECT_LT(min, all / 8);
     for (const double part : {0.2, 0.4, 0.6}) {
-      EXPECT_LT(work_of(part * all), 1.1 * part * all + least) << shape.ep_size << " ranks";
+      EXPECT_LT(work_of(part * all), 1.1 * part * all + min) << shape.ep_size << " ranks";
     }
   }
 }

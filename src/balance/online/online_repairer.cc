@@ -115,9 +115,9 @@ class OnlineRepairer::Impl {
                                        layers, busy.size()));
     }
     // Sums of steps must stay exact.
-    constexpr int64_t kMost = int64_t{1} << 53;
+    constexpr int64_t kMax = int64_t{1} << 53;
     for (size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] >= 0 && counts[i] <= kMost) continue;
+      if (counts[i] >= 0 && counts[i] <= kMax) continue;
       return invalid_input(fmt::format("counts: layer {}, expert {}: expected 0 to 2^53, found {}",
                                        i / experts, i % experts, counts[i]));
     }

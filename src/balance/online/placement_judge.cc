@@ -71,9 +71,9 @@ void PlacementJudge::load_ranks(std::span<const double> load, const Placement& p
 double PlacementJudge::max_load(std::span<const double> load, const Placement& placement) {
   if (sharing_ == Sharing::kEachSample) {
     const int64_t before = balance::resplit_steps();
-    const double most = resplitter_.resplit(load, shares_);
+    const double max = resplitter_.resplit(load, shares_);
     count_steps_since(before);
-    return most;
+    return max;
   }
   work_ += kSlotWork * placement.num_slots();
   load_ranks(load, placement, &rank_load_);

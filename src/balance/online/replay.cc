@@ -302,8 +302,8 @@ class Replayer {
   // The iterations that begin while something takes so long.
   int64_t iterations_of(double seconds) const {
     if (options_.iteration_ms <= 0.0) return 0;
-    constexpr double kMost = 1e9;  // as good as never, and no overflow
-    return static_cast<int64_t>(std::min(kMost, std::ceil(1e3 * seconds / options_.iteration_ms)));
+    constexpr double kMax = 1e9;  // as good as never, and no overflow
+    return static_cast<int64_t>(std::min(kMax, std::ceil(1e3 * seconds / options_.iteration_ms)));
   }
 
   // Ranks copy at the same time; the one with the most moves is the last.
@@ -358,7 +358,7 @@ class Replayer {
   ReplayResult result_;
 };
 
-constexpr int kMostCycles = 1000;
+constexpr int kMaxCycles = 1000;
 
 Status check_at_least_one(const char* name, int64_t found) {
   if (found >= 1) return {};
@@ -369,9 +369,9 @@ Status check_options(const ReplayOptions& options) {
   WIDEEP_TRY(check_at_least_one("iteration_tokens", options.stream.iteration_tokens));
   WIDEEP_TRY(check_at_least_one("window_tokens", options.window_tokens));
   WIDEEP_TRY(check_at_least_one("in_flight", options.stream.in_flight));
-  if (options.stream.cycles < 1 || options.stream.cycles > kMostCycles) {
+  if (options.stream.cycles < 1 || options.stream.cycles > kMaxCycles) {
     return invalid_input(
-        fmt::format("cycles: expected 1 to {}, found {}", kMostCycles, options.stream.cycles));
+        fmt::format("cycles: expected 1 to {}, found {}", kMaxCycles, options.stream.cycles));
   }
   if (options.copy_iterations < 0) {
     return invalid_input(

@@ -57,13 +57,13 @@ Result<Columns> parse_columns(const Fields& names) {
   return columns;
 }
 
-Result<int64_t> parse_number(const std::string& field, const char* column, int64_t least) {
+Result<int64_t> parse_number(const std::string& field, const char* column, int64_t min) {
   int64_t value = 0;
   const char* end = field.data() + field.size();
   const auto [stop, error] = std::from_chars(field.data(), end, value);
-  if (error == std::errc() && stop == end && value >= least) return value;
+  if (error == std::errc() && stop == end && value >= min) return value;
   return invalid_input(
-      fmt::format("column {}: expected a whole number of at least {}, found \"{}\"", column, least,
+      fmt::format("column {}: expected a whole number of at least {}, found \"{}\"", column, min,
                   base::printable(field)));
 }
 

@@ -32,7 +32,7 @@ constexpr double kMemoryBesideOpen = 0.3;
 // samples are mostly noise, and each costs time. In a small layer every sample is its own kind.
 constexpr size_t kManyExperts = 128;
 constexpr double kSameKind = 0.01;
-constexpr size_t kMostKinds = 16;
+constexpr size_t kMaxKinds = 16;
 
 constexpr double kSimilarDistance = 0.1;  // total variation distance at which similarity is 1 / e
 
@@ -166,12 +166,12 @@ void SampleSet::merge() {
   size_t kinds = 0;
   for (size_t i = 0; i < weight_.size(); ++i) {
     size_t nearest = kinds;
-    double least = std::numeric_limits<double>::infinity();
+    double min = std::numeric_limits<double>::infinity();
     for (size_t kind = 0; kind < kinds; ++kind) {
       const double found = divergence(i, kind);
-      if (found < least) least = found, nearest = kind;
+      if (found < min) min = found, nearest = kind;
     }
-    if (nearest < kinds && (least < kSameKind || kinds == kMostKinds)) {
+    if (nearest < kinds && (min < kSameKind || kinds == kMaxKinds)) {
       join(i, nearest);
       continue;
     }

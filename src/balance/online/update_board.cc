@@ -58,9 +58,9 @@ size_t UpdateBoard::bytes_for(const BoardShape& shape) {
 
 Result<std::unique_ptr<UpdateBoard>> UpdateBoard::create(const BoardShape& shape,
                                                          const base::MakeSharedBytes& make,
-                                                         size_t least_bytes) {
+                                                         size_t min_bytes) {
   std::unique_ptr<UpdateBoard> board(new UpdateBoard(shape));
-  const size_t bytes = std::max(bytes_for(shape), least_bytes);
+  const size_t bytes = std::max(bytes_for(shape), min_bytes);
   WIDEEP_TRY_ASSIGN(board->bytes_, make("board of updates", bytes, base::SharedPages::kNormal));
   // Fresh pages are zero, which is the initial state of everything here.
   return board;

@@ -63,11 +63,11 @@ struct BoardShape {
 
 class UpdateBoard {
  public:
-  // least_bytes: more memory than the shape needs, for reshape(). Errors (failed): the kernel
+  // min_bytes: more memory than the shape needs, for reshape(). Errors (failed): the kernel
   // refuses the memory.
   static Result<std::unique_ptr<UpdateBoard>> create(
       const BoardShape& shape, const base::MakeSharedBytes& make = base::SharedBytes::create,
-      size_t least_bytes = 0);
+      size_t min_bytes = 0);
   static size_t bytes_for(const BoardShape& shape);
 
   // For a group with other members. All of its processes must use the same shape, of a board that

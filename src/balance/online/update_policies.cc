@@ -88,8 +88,8 @@ class WideepPolicy : public PolicyBase {
       const double of_b = layers_[static_cast<size_t>(b)].urgency;
       return of_a != of_b ? of_a > of_b : a < b;
     });
-    const double most = 1e6 * turn_ms_;
-    end_of_turn_ = work() + (any_evidence ? kEvidenceTurns * most : most);
+    const double max = 1e6 * turn_ms_;
+    end_of_turn_ = work() + (any_evidence ? kEvidenceTurns * max : max);
   }
 
   bool has_time() const override { return work() < end_of_turn_; }
@@ -274,9 +274,9 @@ class TrtPolicy : public PolicyBase {
 };
 
 template <typename T>
-Status check_at_least(const char* option, T found, T least) {
-  if (found >= least) return {};
-  return invalid_input(fmt::format("{}: expected at least {}, found {}", option, least, found));
+Status check_at_least(const char* option, T found, T min) {
+  if (found >= min) return {};
+  return invalid_input(fmt::format("{}: expected at least {}, found {}", option, min, found));
 }
 
 Status check_window(const WindowOptions& options) {
@@ -363,7 +363,7 @@ int64_t default_horizon_tokens(int ep_size) {
 }
 
 double default_turn_ms(const balance::PlanShape& shape) {
-  if (shape.num_slots <= kMostSlotsForThorough) return 8.0;
+  if (shape.num_slots <= kMaxSlotsForThorough) return 8.0;
   return 4.0 * (1.0 + std::max(0, shape.ep_size - 32) / 96.0);
 }
 

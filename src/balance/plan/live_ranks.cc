@@ -12,12 +12,12 @@ LiveRanks::LiveRanks(const PlanShape& shape) : full_(shape) {
     ranks_.push_back(rank);
     slots.push_back(shape.usable_slots_of(rank));
   }
-  const auto [least, most] = std::minmax_element(slots.begin(), slots.end());
+  const auto [min, max] = std::minmax_element(slots.begin(), slots.end());
   live_ = {.num_experts = shape.num_experts,
            .ep_size = static_cast<int>(slots.size()),
-           .num_slots = static_cast<int>(slots.size()) * *most,
+           .num_slots = static_cast<int>(slots.size()) * *max,
            .num_groups = shape.num_groups};
-  if (*least < *most) live_.rank_slots = std::move(slots);
+  if (*min < *max) live_.rank_slots = std::move(slots);
 }
 
 template <typename Visit>

@@ -193,10 +193,10 @@ class EqualSplitProof {
   std::vector<double> candidates_for_big(double level) const {
     std::vector<double> sizes;
     if (others_ == 0) return sizes;
-    const double least = (level - light_[others_ - 1]) / 2 * (1.0 + kMargin);
+    const double min = (level - light_[others_ - 1]) / 2 * (1.0 + kMargin);
     for (size_t e = 0; e < load_.size(); ++e) {
       for (int replicas : {need_[e], need_[e] + 1}) {
-        if (load_[e] / replicas > least) sizes.push_back(load_[e] / replicas);
+        if (load_[e] / replicas > min) sizes.push_back(load_[e] / replicas);
       }
     }
     return sizes;
@@ -209,9 +209,9 @@ class EqualSplitProof {
     double sums[std::size(prices)] = {};
     for (size_t e = 0; e < load_.size(); ++e) {
       const double load = load_[e];
-      const int need = need_[e], most = std::min(max_replicas_, need + spare_);
-      const int counts[] = {need, first_below(load, rule.big, need, most),
-                            first_at_most(load, rule.small, need, most)};
+      const int need = need_[e], max = std::min(max_replicas_, need + spare_);
+      const int counts[] = {need, first_below(load, rule.big, need, max),
+                            first_at_most(load, rule.small, need, max)};
       double values[3];
       for (int i = 0; i < 3; ++i) values[i] = counts[i] * weight(rule, load / counts[i]);
       for (size_t p = 0; p < std::size(prices); ++p) {
@@ -232,22 +232,22 @@ class EqualSplitProof {
   }
 
   // The first count r in need … most with load / r < size; need if there is none.
-  static int first_below(double load, double size, int need, int most) {
-    return first_that(std::less<>(), load, size, need, most);
+  static int first_below(double load, double size, int need, int max) {
+    return first_that(std::less<>(), load, size, need, max);
   }
 
   // ... with load / r ≤ size.
-  static int first_at_most(double load, double size, int need, int most) {
-    return first_that(std::less_equal<>(), load, size, need, most);
+  static int first_at_most(double load, double size, int need, int max) {
+    return first_that(std::less_equal<>(), load, size, need, max);
   }
 
   // Decides by the quotient that weight() sees: load / size may be on the other side of an integer.
   template <typename Compare>
-  static int first_that(Compare holds, double load, double size, int need, int most) {
+  static int first_that(Compare holds, double load, double size, int need, int max) {
     if (holds(load / need, size)) return need;
     double r = std::max<double>(need, std::floor(load / size));
-    while (r <= most && !holds(load / r, size)) r += 1.0;
-    return r > most ? need : static_cast<int>(r);
+    while (r <= max && !holds(load / r, size)) r += 1.0;
+    return r > max ? need : static_cast<int>(r);
   }
 
   std::vector<double> load_;
@@ -276,8 +276,8 @@ class WeightedSplitProof {
     double needed = 0.0;
     for (double load : load_) needed += std::max(0.0, std::ceil(load / level) - 1.0);
     if (needed > extra) return true;
-    const int most = std::min(2 * extra, shape_.ep_size);
-    for (int joined = 2; joined <= most; ++joined) {
+    const int max = std::min(2 * extra, shape_.ep_size);
+    for (int joined = 2; joined <= max; ++joined) {
       if (fits(level, joined)) return false;
     }
     return true;
@@ -301,28 +301,28 @@ class WeightedSplitProof {
 
   // "partners" above, for some of the k: any are sound.
   bool partners_lack(double level, int joined) const {
-    constexpr size_t kMostTried = 40;
+    constexpr size_t kMaxTried = 40;
     const size_t experts = load_.size();
     size_t pairs = 0;
     while (pairs < experts && load_[pairs] <= level / 2) ++pairs;
-    const size_t step = std::max<size_t>(1, pairs / kMostTried);
+    const size_t step = std::max<size_t>(1, pairs / kMaxTried);
     for (size_t k = 0; k < pairs; k += step) {
       const auto first_heavy = std::upper_bound(load_.begin(), load_.end(), level - load_[k]);
       const auto heavy = static_cast<size_t>(load_.end() - first_heavy);
       if (heavy <= k) continue;
-      if (least_joined(level, joined, k, heavy) > level * joined * (1.0 + kMargin)) return true;
+      if (min_joined(level, joined, k, heavy) > level * joined * (1.0 + kMargin)) return true;
     }
     return false;
   }
 
   // The least weight of the joined experts: l of the k lightest, n of the heavy ones, the rest of
   // those in between. Infinite if there are no such experts.
-  double least_joined(double level, int joined, size_t k, size_t heavy) const {
+  double min_joined(double level, int joined, size_t k, size_t heavy) const {
     const size_t experts = load_.size(), between = experts - heavy - k;
     const auto whole = static_cast<size_t>(2 * joined - (shape_.num_slots - shape_.num_experts));
     const auto must = static_cast<size_t>(num_heavy(level));
     const double must_weigh = light_[experts] - light_[experts - must];
-    double least = std::numeric_limits<double>::infinity();
+    double min = std::numeric_limits<double>::infinity();
     for (size_t l = 0; l <= k; ++l) {
       size_t n = std::max(heavy - k + l, must);
       if (l + n > whole) break;
@@ -331,9 +331,9 @@ class WeightedSplitProof {
       const size_t rest = whole - l - n;
       const double weight = light_[l] + light_[k + rest] - light_[k] + must_weigh +
                             light_[experts - heavy + n - must] - light_[experts - heavy];
-      least = std::min(least, weight);
+      min = std::min(min, weight);
     }
-    return least;
+    return min;
   }
 
   // Experts too heavy for a rank with the K − 1 lightest others.

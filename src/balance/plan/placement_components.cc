@@ -22,14 +22,14 @@ constexpr double kNorm = 32.0;
 // Time is bounded: 200 tries a slot take three times as long as 60 and bring 0.3 of 11.5 % more
 // (144 ranks of two slots); the short search takes a tenth of that, and on 72 ranks of four finds
 // that no component plan is near what there is (2.0 against 0.15 %).
-constexpr int64_t kLeastTries = 20000, kTriesPerSlot = 60;
+constexpr int64_t kMinTries = 20000, kTriesPerSlot = 60;
 constexpr int64_t kShortTries = 2000, kShortTriesPerSlot = 8;
 // A long search lowers what a short one leaves by a tenth, hardly ever by more than a fifth.
 constexpr double kHopeful = 1.25;
 constexpr int kTriesPerRefresh = 256;
 // As in window_counts.cc.
 constexpr double kFirstTemperature = 40.0;  // / (number of slots)²
-constexpr double kLastTemperature = 5e-6, kLeastCooling = 0.01;
+constexpr double kLastTemperature = 5e-6, kMinCooling = 0.01;
 constexpr double kPerfect = 1e-9;
 constexpr int kDrawsOfHot = 5;
 
@@ -71,7 +71,7 @@ bool ComponentPlacer::place(std::span<const double> load, LayerPlan* plan, doubl
     if (left > kHopeful * to_beat) return false;
   }
   start();
-  search(std::max(kLeastTries, kTriesPerSlot * shape_.num_slots));
+  search(std::max(kMinTries, kTriesPerSlot * shape_.num_slots));
   write(load, plan);
   return true;
 }
@@ -121,13 +121,13 @@ double ComponentPlacer::search(int64_t tries) {
   random_ = 88172645463325252u;
   refresh();
   best_ = components_;
-  double least = unit_;
+  double min = unit_;
   const auto slots = static_cast<double>(shape_.num_slots);
   temperature_ = kFirstTemperature / (slots * slots);
   const double cooling =
-      std::pow(std::min(kLeastCooling, kLastTemperature / temperature_),
+      std::pow(std::min(kMinCooling, kLastTemperature / temperature_),
                static_cast<double>(kTriesPerRefresh) / static_cast<double>(tries));
-  for (int64_t done = 0; done < tries && least > 1.0 + kPerfect; done += kTriesPerRefresh) {
+  for (int64_t done = 0; done < tries && min > 1.0 + kPerfect; done += kTriesPerRefresh) {
     for (int i = 0; i < kTriesPerRefresh; ++i) {
       Component& hot = components_[draw_hot()];
       Component& other = components_[draw(components_.size())];
@@ -139,13 +139,13 @@ double ComponentPlacer::search(int64_t tries) {
       }
     }
     refresh();
-    if (unit_ < least) {
-      least = unit_;
+    if (unit_ < min) {
+      min = unit_;
       best_ = components_;
     }
     temperature_ *= cooling;
   }
-  return least;
+  return min;
 }
 
 // Sums and costs anew, so that rounding does not add up.
@@ -165,11 +165,11 @@ void ComponentPlacer::refresh() {
 }
 
 double ComponentPlacer::hottest() const {
-  double most = 0.0;
+  double max = 0.0;
   for (const Component& component : components_) {
-    most = std::max(most, component.load / component.ranks);
+    max = std::max(max, component.load / component.ranks);
   }
-  return most;
+  return max;
 }
 
 double ComponentPlacer::cost(double load, int ranks) const {

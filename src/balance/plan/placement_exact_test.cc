@@ -22,9 +22,9 @@ std::vector<double> random_load(std::mt19937& random, int experts) {
 PlanShape random_shape(std::mt19937& random) {
   const int ranks = 1 + static_cast<int>(random() % 40);
   const int per_rank = 1 + static_cast<int>(random() % 12);
-  const int most = ranks * per_rank - (ranks - 1);
-  const int least = per_rank;  // S ≤ E·R
-  const int experts = least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+  const int max = ranks * per_rank - (ranks - 1);
+  const int min = per_rank;  // S ≤ E·R
+  const int experts = min + static_cast<int>(random() % static_cast<unsigned>(max - min + 1));
   return {.num_experts = experts, .ep_size = ranks, .num_slots = ranks * per_rank};
 }
 

@@ -146,7 +146,7 @@ double imbalance_ratio(std::span<const double> loads) {
 
 double imbalance_ratio(const Placement& placement, std::span<const double> expert_load,
                        std::span<const double> shares, int num_live_ranks) {
-  double total = 0.0, most = 0.0;
+  double total = 0.0, max = 0.0;
   size_t slot = 0;
   for (int rank = 0; rank < placement.ep_size; ++rank) {
     double load = 0.0;
@@ -156,12 +156,12 @@ double imbalance_ratio(const Placement& placement, std::span<const double> exper
       load += expert_load[static_cast<size_t>(expert)] * share;
     }
     total += load;
-    most = std::max(most, load);
+    max = std::max(max, load);
   }
   // Dead ranks hold no expert and would lower the mean; a live rank without an expert is idle and
   // must lower it.
   const int num_ranks = std::max(placement.num_ranks_in_use(), num_live_ranks);
-  return total > 0.0 ? most / (total / num_ranks) - 1.0 : 0.0;
+  return total > 0.0 ? max / (total / num_ranks) - 1.0 : 0.0;
 }
 
 }  // namespace wideep::balance

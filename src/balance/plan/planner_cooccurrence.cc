@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kTrialsPerSlot = 2500;
 constexpr double kFirstThreshold = 4e-3;  // part of all pairs that an exchange may lose
-constexpr double kLeastGain = 1e-9;       // less is rounding
+constexpr double kMinGain = 1e-9;         // less is rounding
 constexpr double kFirstPenalty = 0.05;    // pairs that offset an overload of one mean rank load
 constexpr double kLastPenalty = 2.0;
 // With several nodes: what a message within a node counts beside one between nodes.
@@ -88,7 +88,7 @@ class CooccurrencePlanner : public LayerPlanner {
     place(start);
     threshold_search();
     hill_climb();
-    const bool better = worth() > climbed + kLeastGain;
+    const bool better = worth() > climbed + kMinGain;
     if (!better || affinity_.max_rank_load() > limit_) place(best_);
   }
 
@@ -165,8 +165,8 @@ class CooccurrencePlanner : public LayerPlanner {
 
   bool helps(int a, int b) const {
     const double added = added_overload(a, b);
-    if (added != 0.0) return added < -kLeastGain;
-    return gain(a, b) > kLeastGain;
+    if (added != 0.0) return added < -kMinGain;
+    return gain(a, b) > kMinGain;
   }
 
   void write(Placement* placement, Shares* shares) const {

@@ -32,8 +32,8 @@ std::vector<double> random_load(std::mt19937& random, int experts) {
 PlanShape shape_with_dead_ranks(std::mt19937& random) {
   const int experts = 1 + static_cast<int>(random() % 50);
   const int live = 1 + static_cast<int>(random() % 10), dead = static_cast<int>(random() % 4);
-  const int least = (experts + live - 1) / live;
-  const int per_rank = std::min(experts, least + static_cast<int>(random() % 3));
+  const int min = (experts + live - 1) / live;
+  const int per_rank = std::min(experts, min + static_cast<int>(random() % 3));
   PlanShape shape{.num_experts = experts, .ep_size = live + dead, .num_slots = 0};
   shape.num_slots = per_rank * shape.ep_size;
   shape.rank_slots.assign(static_cast<size_t>(live), per_rank);
@@ -46,14 +46,14 @@ PlanShape shape_with_dead_ranks(std::mt19937& random) {
 PlanShape shape_with_unequal_memory(std::mt19937& random) {
   const int experts = 1 + static_cast<int>(random() % 40);
   const int ranks = 1 + static_cast<int>(random() % 10);
-  const int least = (experts + ranks - 1) / ranks;
-  const int most = least + static_cast<int>(random() % static_cast<unsigned>(experts - least + 1));
-  PlanShape shape{.num_experts = experts, .ep_size = ranks, .num_slots = most * ranks};
+  const int min = (experts + ranks - 1) / ranks;
+  const int max = min + static_cast<int>(random() % static_cast<unsigned>(experts - min + 1));
+  PlanShape shape{.num_experts = experts, .ep_size = ranks, .num_slots = max * ranks};
   for (int rank = 0; rank < ranks; ++rank) {
-    shape.rank_slots.push_back(static_cast<int>(random() % static_cast<unsigned>(most + 1)));
+    shape.rank_slots.push_back(static_cast<int>(random() % static_cast<unsigned>(max + 1)));
   }
   for (int& slots : shape.rank_slots) {
-    while (slots < most && shape.num_usable_slots() < experts) ++slots;
+    while (slots < max && shape.num_usable_slots() < experts) ++slots;
   }
   return shape;
 }

@@ -59,12 +59,12 @@ class CountFitter {
   // would fill them.
   void move_replica(Board& board, int j) {
     int giver = -1, taker = -1;
-    float least = 0.0f, most = 0.0f;
+    float min = 0.0f, max = 0.0f;
     for (int e = 0; e < board.num_experts; ++e) {
       const int count = board.replicas[at(e)];
       const float without = board.load[at(e)] / static_cast<float>(count - (count > j));
-      if (count > j && (giver < 0 || without < least)) giver = e, least = without;
-      if (count < j && (taker < 0 || without > most)) taker = e, most = without;
+      if (count > j && (giver < 0 || without < min)) giver = e, min = without;
+      if (count < j && (taker < 0 || without > max)) taker = e, max = without;
     }
     WIDEEP_CHECK(giver >= 0 && taker >= 0);
     --at_least_[at(board.replicas[at(giver)]--)];

@@ -135,8 +135,8 @@ TEST(PlannerProperties, NoPlanIsBelowTheLowerBound) {
               imbalance(plan, each) + kRounding)
         << "case " << i << ": E " << each.shape.num_experts << ", R " << each.shape.ep_size
         << ", S " << each.shape.num_slots;
-    const double least_share = *std::min_element(plan.shares.begin(), plan.shares.end());
-    many_replicas += least_share < 1.0 / 7.5 ? 1 : 0;
+    const double min_share = *std::min_element(plan.shares.begin(), plan.shares.end());
+    many_replicas += min_share < 1.0 / 7.5 ? 1 : 0;
   }
   EXPECT_GT(many_replicas, 100);
 }

@@ -145,7 +145,7 @@ class WideepPlanner : public LayerPlanner {
     window_[0].assign(load.begin(), load.end());
     counts_->run(window_,
                  {.tries_per_slot = 0,
-                  .least_tries = kTriesOfFewSlots,
+                  .min_tries = kTriesOfFewSlots,
                   .times = kTimesOfFewSlots,
                   .tolerance = static_cast<double>(goal_.tolerance)},
                  plan);
@@ -217,12 +217,12 @@ Result<std::unique_ptr<LayerPlanner>> make_hierarchical_planner(const PlanShape&
 Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape,
                                                           const PlannerOptions& options) {
   WIDEEP_TRY(check_plan_shape(shape));
-  const int64_t most = int64_t{shape.num_experts} * shape.ep_size;
-  if (shape.num_slots > most) {
+  const int64_t max = int64_t{shape.num_experts} * shape.ep_size;
+  if (shape.num_slots > max) {
     return invalid_input(fmt::format(
         "num_slots: {} slots for {} experts on {} ranks would put two replicas of an expert on one "
         "rank, which gains nothing; expected at most {}",
-        shape.num_slots, shape.num_experts, shape.ep_size, most));
+        shape.num_slots, shape.num_experts, shape.ep_size, max));
   }
   const bool hierarchical = shape.num_nodes > 1 && shape.num_groups > 1;
   if (hierarchical) return make_hierarchical_planner(shape, options);

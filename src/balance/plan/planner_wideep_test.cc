@@ -32,8 +32,8 @@ std::vector<double> random_load(std::mt19937& random, int experts) {
 PlanShape random_shape(std::mt19937& random) {
   const int experts = 1 + static_cast<int>(random() % 80);
   const int ranks = 1 + static_cast<int>(random() % 20);
-  const int least = (experts + ranks - 1) / ranks;
-  const int per_rank = std::min(experts, least + static_cast<int>(random() % 4));
+  const int min = (experts + ranks - 1) / ranks;
+  const int per_rank = std::min(experts, min + static_cast<int>(random() % 4));
   return {.num_experts = experts, .ep_size = ranks, .num_slots = per_rank * ranks};
 }
 

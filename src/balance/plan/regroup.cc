@@ -28,11 +28,11 @@ class Replicas {
 
 // Empties slots until at most `most` hold an expert: the one with the most replicas first, of equal
 // ones the last.
-void give_up_experts(std::vector<int32_t>& slots, int most, Replicas& replicas) {
+void give_up_experts(std::vector<int32_t>& slots, int max, Replicas& replicas) {
   const auto used = [&] {
     return std::count_if(slots.begin(), slots.end(), [](int32_t e) { return e != kUnusedSlot; });
   };
-  while (used() > most) {
+  while (used() > max) {
     auto worst = slots.end();
     for (auto slot = slots.begin(); slot != slots.end(); ++slot) {
       if (*slot == kUnusedSlot) continue;
@@ -59,13 +59,13 @@ void resize_slots(std::vector<int32_t>& slots, int count) {
 int32_t best_replica(std::span<const int32_t> of_rank, const Replicas& replicas,
                      std::span<const double> load) {
   int32_t best = kUnusedSlot;
-  double most = -1.0;
+  double max = -1.0;
   for (size_t expert = 0; expert < load.size(); ++expert) {
     const auto id = static_cast<int32_t>(expert);
     if (std::find(of_rank.begin(), of_rank.end(), id) != of_rank.end()) continue;
     const double each = load[expert] / replicas.of(id);
-    if (each <= most) continue;
-    most = each;
+    if (each <= max) continue;
+    max = each;
     best = id;
   }
   return best == kUnusedSlot ? 0 : best;

@@ -70,7 +70,7 @@ TEST(RegroupTest, ARankWithoutExpertsGetsReplicasOfTheMostLoaded) {
 // slots that were empty.
 TEST(RegroupTest, RandomGroups) {
   std::mt19937 random(7);
-  const auto draw = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
+  const auto draw = [&](int max) { return std::uniform_int_distribution<int>(0, max)(random); };
   for (int round = 0; round < 500; ++round) {
     const int num_experts = 4 + draw(60), num_ranks = 1 + draw(11);
     const int usual = 1 + draw(num_experts / 2);

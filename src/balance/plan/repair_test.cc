@@ -62,8 +62,8 @@ Placement random_placement(const PlanShape& shape, std::mt19937& random) {
 PlanShape random_shape(std::mt19937& random) {
   const int num_experts = 1 + static_cast<int>(random() % 60);
   const int ep_size = 1 + static_cast<int>(random() % 12);
-  const int least = (num_experts + ep_size - 1) / ep_size;
-  const int per_rank = std::min(num_experts, least + static_cast<int>(random() % 3));
+  const int min = (num_experts + ep_size - 1) / ep_size;
+  const int per_rank = std::min(num_experts, min + static_cast<int>(random() % 3));
   return {.num_experts = num_experts, .ep_size = ep_size, .num_slots = per_rank * ep_size};
 }
 

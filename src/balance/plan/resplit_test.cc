@@ -225,10 +225,10 @@ TEST(Resplit, IsProvenOptimalOnLargePlacements) {
 // No number lies between such loads: a level grows by the next one, or the search has no end.
 TEST(Resplit, EndsForTheSmallestPositiveLoad) {
   const Placement placement{3, 3, {0, 1, 0, 2, 0, 1}};
-  const double least = std::numeric_limits<double>::denorm_min();
-  const std::vector<double> load = {least, 0, 0};
+  const double min = std::numeric_limits<double>::denorm_min();
+  const std::vector<double> load = {min, 0, 0};
   Shares shares(placement.slot_to_expert.size());
-  EXPECT_LE(Resplitter(placement).resplit(load, shares), least);
+  EXPECT_LE(Resplitter(placement).resplit(load, shares), min);
   EXPECT_TRUE(check_shares(placement, shares).ok());
 }
 

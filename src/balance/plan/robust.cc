@@ -25,11 +25,11 @@ namespace {
 
 using Kind = RobustMethod::Kind;
 
-constexpr int kMostBlocks = 8;
-constexpr size_t kMostJudgedLayers = 16;
+constexpr int kMaxBlocks = 8;
+constexpr size_t kMaxJudgedLayers = 16;
 // A choice needs no plan that is as good as possible, only the same effort for all blocks.
-constexpr int kTriesToJudge = 200, kLeastTriesToJudge = 5000;  // per slot, and in all
-constexpr double kMostZ = 100.0;
+constexpr int kTriesToJudge = 200, kMinTriesToJudge = 5000;  // per slot, and in all
+constexpr double kMaxZ = 100.0;
 
 const std::vector<RobustMethod>& all_methods() {
   static const std::vector<RobustMethod> methods = {
@@ -112,7 +112,7 @@ struct Fold {
 
 // Blocks of nearly equal length. Neighbours in time are alike, so they are left out together.
 std::vector<Fold> folds_of(int num_windows) {
-  const int blocks = std::min(kMostBlocks, num_windows);
+  const int blocks = std::min(kMaxBlocks, num_windows);
   std::vector<Fold> folds;
   for (int block = 0; block < blocks; ++block) {
     folds.push_back({static_cast<size_t>(block * num_windows / blocks),
@@ -130,7 +130,7 @@ Windows windows_outside(const Windows& windows, const Fold& fold) {
 
 // Evenly spaced.
 std::vector<size_t> judged_layers(size_t num_layers) {
-  const size_t count = std::min(num_layers, kMostJudgedLayers);
+  const size_t count = std::min(num_layers, kMaxJudgedLayers);
   std::vector<size_t> layers;
   for (size_t i = 0; i < count; ++i) layers.push_back(i * num_layers / count);
   return layers;
@@ -187,14 +187,14 @@ double value_of(const WindowFigures& figures, RobustObjective objective) {
 // the sum is preferred.
 RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective objective,
                          double tolerance) {
-  constexpr double kLeastGain = 0.02;
+  constexpr double kMinGain = 0.02;
   const auto value = [&](const MethodScore& score) { return value_of(score.left_out, objective); };
   const auto best =
       std::min_element(scores.begin(), scores.end(),
                        [&](const auto& a, const auto& b) { return value(a) < value(b); });
   // scores[0] is kSum: all_methods() begins with it.
-  const double least = value(*best), sum = value(scores[0]);
-  const bool pays = least < (1.0 - kLeastGain) * sum && least < sum - tolerance;
+  const double min = value(*best), sum = value(scores[0]);
+  const bool pays = min < (1.0 - kMinGain) * sum && min < sum - tolerance;
   return pays ? best->method : scores[0].method;
 }
 
@@ -247,14 +247,14 @@ Result<RobustMethod> parse_robust_method(std::string_view name) {
     double z = -1.0;
     const char* end = name.data() + name.size();
     const auto [stop, error] = std::from_chars(name.data() + kStd.size(), end, z);
-    if (error == std::errc() && stop == end && z >= 0.0 && z <= kMostZ) {
+    if (error == std::errc() && stop == end && z >= 0.0 && z <= kMaxZ) {
       return RobustMethod{Kind::kStd, z};
     }
   }
   return invalid_input(
       fmt::format("expected auto, sum, plain, mean, std:Z with Z from 0 to {}, recent, windows or "
                   "counts, found \"{}\"",
-                  kMostZ, name));
+                  kMaxZ, name));
 }
 
 std::vector<double> expected_load(std::span<const std::vector<double>> windows,
@@ -302,7 +302,7 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
     for (const RobustMethod& method : methods_for(options.split)) {
       MethodPlanner method_planner(*planner, *equal_planner, shape, options, method,
                                    {.tries_per_slot = kTriesToJudge,
-                                    .least_tries = kLeastTriesToJudge,
+                                    .min_tries = kMinTriesToJudge,
                                     .tolerance = options.tolerance});
       result.scores.push_back({method, evaluate(load, method_planner, robust.layer_done)});
     }

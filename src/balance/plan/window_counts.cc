@@ -33,7 +33,7 @@ constexpr int kTriesPerRefresh = 256;  // costs are linear in between
 // bring back. That is more where there are few slots: each holds more of the load, and fewer moves
 // lead around a bad one. In the end nothing.
 constexpr double kFirstTemperature = 40.0;  // / (number of slots)²
-constexpr double kLastTemperature = 5e-6, kLeastCooling = 1e-3, kMostCooling = 1e-2;
+constexpr double kLastTemperature = 5e-6, kMinCooling = 1e-3, kMaxCooling = 1e-2;
 constexpr int kDrawsOfRank = 5;    // the hottest of so many ranks is to be cooled
 constexpr int kDrawsOfDonor = 20;  // to find a slot whose expert has other replicas
 
@@ -105,11 +105,11 @@ class CountSearch::Impl {
 
   void anneal(const CountSearchOptions& options) {
     const int64_t tries = std::max<int64_t>(
-        options.least_tries, options.tries_per_slot * static_cast<int64_t>(slots_.size()));
+        options.min_tries, options.tries_per_slot * static_cast<int64_t>(slots_.size()));
     const auto slots = static_cast<double>(slots_.size());
     double temperature = kFirstTemperature / (slots * slots);
     const double cooling =
-        std::pow(std::clamp(kLastTemperature / temperature, kLeastCooling, kMostCooling),
+        std::pow(std::clamp(kLastTemperature / temperature, kMinCooling, kMaxCooling),
                  static_cast<double>(kTriesPerRefresh) / static_cast<double>(tries));
     refresh();
     for (int64_t done = 0; done < tries && best_ > 1.0 + options.tolerance;
@@ -165,17 +165,17 @@ class CountSearch::Impl {
   // range. Its derivative by a term of the sum is the price of that term.
   void set_prices() {
     for (size_t w = 0; w < num_windows_; ++w) {
-      float most = 0.0f;
+      float max = 0.0f;
       for (size_t rank = 0; rank < num_ranks_; ++rank) {
-        most = std::max(most, rank_load_[rank * row_ + w]);
+        max = std::max(max, rank_load_[rank * row_ + w]);
       }
-      per_unit_[w] = most > 0.0f ? 1.0f / most : 0.0f;
+      per_unit_[w] = max > 0.0f ? 1.0f / max : 0.0f;
       double sum = 0.0;
       for (size_t rank = 0; rank < num_ranks_; ++rank) {
         sum += std::pow(static_cast<double>(rank_load_[rank * row_ + w] * per_unit_[w]), kNorm);
       }
       const double slope = sum > 0.0 ? std::pow(sum, 1.0 / kNorm - 1.0) / kNorm : 0.0;
-      price_[w] = static_cast<float>(most * slope / static_cast<double>(num_windows_));
+      price_[w] = static_cast<float>(max * slope / static_cast<double>(num_windows_));
     }
   }
 
@@ -190,9 +190,9 @@ class CountSearch::Impl {
   float cost(float* load) {
     Lanes sum{};
     for (size_t w = 0; w < row_; w += kWidth) {
-      const Lanes least = Lanes{} + 0.1f;  // the 32nd power of less is subnormal, which is slow
+      const Lanes min = Lanes{} + 0.1f;  // the 32nd power of less is subnormal, which is slow
       Lanes x = at(load, w) * at(per_unit_.data(), w);
-      x = x < least ? least : x;
+      x = x < min ? min : x;
       for (int power = 1; power < kNorm; power *= 2) x *= x;
       sum += x * at(price_.data(), w);
     }

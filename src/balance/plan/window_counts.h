@@ -30,7 +30,7 @@ namespace wideep::balance {
 
 struct CountSearchOptions {
   int tries_per_slot = 2000;
-  int least_tries = 20000;  // so few take no time, and few slots need them
+  int min_tries = 20000;    // so few take no time, and few slots need them
   int times = 1;            // anneals so many times, each time from the best so far
   double tolerance = 1e-3;  // the mean imbalance over windows at which the search ends
 };

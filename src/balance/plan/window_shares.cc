@@ -33,12 +33,12 @@ class ShareSearch {
 
   Shares find() {
     Shares best = shares_;
-    double least = refresh();
+    double min = refresh();
     for (int sweep = 0; sweep < kSweeps; ++sweep) {
       for (size_t expert = 0; expert < slots_of_.size(); ++expert) level(expert);
       const double now = refresh();
-      if (now >= least) continue;
-      least = now;
+      if (now >= min) continue;
+      min = now;
       best = shares_;
     }
     return best;

@@ -14,7 +14,7 @@
 namespace wideep::balance {
 namespace {
 
-constexpr double kLeastGain = 1e-9;  // of a sum of squares whose terms are about 1
+constexpr double kMinGain = 1e-9;  // of a sum of squares whose terms are about 1
 
 class WindowSwaps {
  public:
@@ -40,14 +40,14 @@ class WindowSwaps {
   void run() {
     // Each round lowers the sum of squares; the limit is for loads on which rounding does not let
     // it end.
-    const size_t most_rounds = 4 * num_slots_;
-    for (size_t round = 0; round < most_rounds && cool_each_window(); ++round) {
+    const size_t max_rounds = 4 * num_slots_;
+    for (size_t round = 0; round < max_rounds && cool_each_window(); ++round) {
     }
   }
 
  private:
   struct Best {
-    double change = -kLeastGain;
+    double change = -kMinGain;
     size_t slot = 0, other = 0;
   };
 
@@ -94,7 +94,7 @@ class WindowSwaps {
       if (other != rank) try_swaps(rank, other, &best);
     }
     // Strictly lower by more than rounding: otherwise two swaps could undo each other for ever.
-    if (best.change >= -kLeastGain) return false;
+    if (best.change >= -kMinGain) return false;
     swap(best.slot, best.other);
     return true;
   }

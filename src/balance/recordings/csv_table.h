@@ -19,7 +19,7 @@ namespace wideep::recordings {
 using CsvFields = std::vector<std::string>;
 
 // A table has at most so many experts.
-inline constexpr int64_t kMostCsvExperts = 1 << 16;
+inline constexpr int64_t kMaxCsvExperts = 1 << 16;
 
 // Iterates over the lines that are not empty, without their line ends and a byte order mark.
 class CsvLines {

@@ -49,8 +49,8 @@ Result<std::vector<int64_t>> layer_counts(const json& row, const std::string& wh
 }
 
 Status check_sum(const std::string& where, const std::vector<int64_t>& counts) {
-  constexpr auto kMost = static_cast<int64_t>(kMaxExactInteger);
-  int64_t left = kMost;
+  constexpr auto kMax = static_cast<int64_t>(kMaxExactInteger);
+  int64_t left = kMax;
   // Clamped after each subtraction, so that many large counts cannot overflow.
   for (const int64_t count : counts) left = std::max<int64_t>(left - count, -1);
   if (left >= 0) return {};

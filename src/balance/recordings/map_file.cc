@@ -30,7 +30,7 @@ using Row = std::vector<int64_t>;
 using Rows = std::vector<Row>;
 
 constexpr const char* kPhysicalToLogical = "physical_to_logical_map";
-constexpr int64_t kMostExperts = 1 << 20;
+constexpr int64_t kMaxExperts = 1 << 20;
 
 // Engines' names of one thing.
 enum class Part { kSlots, kLists, kReplicas, kChosen, kTokensOfSlot, kTokensOfExpert };
@@ -51,10 +51,10 @@ constexpr Key kKeys[] = {
 };
 
 Result<int64_t> read_integer(const json& value, const std::string& where) {
-  constexpr double kMost = 9007199254740992.0;  // 2^53: doubles are exact up to here
+  constexpr double kMax = 9007199254740992.0;  // 2^53: doubles are exact up to here
   if (value.is_number()) {
     const double number = value.get<double>();
-    if (std::abs(number) <= kMost && number == std::floor(number)) {
+    if (std::abs(number) <= kMax && number == std::floor(number)) {
       return static_cast<int64_t>(number);
     }
   }
@@ -201,10 +201,10 @@ Status set_sizes(const std::string& name, int num_experts, int ep_size, ModelMap
       for (const int64_t expert : maps.slot_to_expert) last = std::max(last, expert);
     }
   }
-  if (last < 0 || last >= kMostExperts) {
+  if (last < 0 || last >= kMaxExperts) {
     return invalid_input(
         fmt::format("{}: expected expert ids from 0 to {}, found {} as the largest", name,
-                    kMostExperts - 1, last));
+                    kMaxExperts - 1, last));
   }
   for (ExpertMaps& maps : model->maps) {
     maps.num_experts = static_cast<int>(last + 1);

@@ -235,7 +235,7 @@ TEST(RoutingLog, ChecksTimesAndRequests) {
 
 // What a picture adds up over the log is bounded like each number of it.
 TEST(RoutingLog, ChecksSums) {
-  constexpr int64_t kMost = int64_t{1} << 53;
+  constexpr int64_t kMax = int64_t{1} << 53;
   const auto set_tokens = [&](int64_t first, int64_t second) {
     return check_error([=](RoutingLog* log) {
       log->iterations[0].prompt_tokens = log->iterations[0].generated_tokens = first;
@@ -243,13 +243,13 @@ TEST(RoutingLog, ChecksSums) {
       log->iterations[1].generated_tokens = second;
     });
   };
-  EXPECT_EQ(set_tokens(kMost, 0), "");
-  EXPECT_EQ(set_tokens(kMost, 1),
+  EXPECT_EQ(set_tokens(kMax, 0), "");
+  EXPECT_EQ(set_tokens(kMax, 1),
             "iterations[1].generated_tokens: expected a sum up to here of at most 2^53, found "
             "9007199254740993");
   EXPECT_EQ(check_error([](RoutingLog* log) {
               const int layer = log->layers[0];
-              log->layer_updates = {{layer, 0, 1, kMost}, {layer, 1, 2, 1}};
+              log->layer_updates = {{layer, 0, 1, kMax}, {layer, 1, 2, 1}};
             }),
             "layer_updates[1].moves: expected a sum up to here of at most 2^53, found "
             "9007199254740993");

@@ -35,11 +35,11 @@ ordered_json to_json(const RoutingImbalance& imbalance) {
 }
 
 // 1, 2, 5, 10, 20, ... iterations, so that `span` of them make at most `most` windows.
-int64_t window_size(int64_t span, int64_t most) {
+int64_t window_size(int64_t span, int64_t max) {
   int64_t decade = 1;
   while (true) {
     for (const int64_t factor : {1, 2, 5}) {
-      if (span <= factor * decade * most) return factor * decade;
+      if (span <= factor * decade * max) return factor * decade;
     }
     decade *= 10;
   }
@@ -50,10 +50,10 @@ int64_t iterations_spanned(const RoutingLog& log) {
 }
 
 // Both runs use the same windows, so that their heat maps are comparable.
-int64_t window_size(const Picture& picture, int64_t most) {
+int64_t window_size(const Picture& picture, int64_t max) {
   const int64_t before = iterations_spanned(picture.before.log);
   const int64_t after = picture.after ? iterations_spanned(picture.after->log) : 0;
-  return window_size(std::max(before, after), most);
+  return window_size(std::max(before, after), max);
 }
 
 template <typename T>
@@ -80,7 +80,7 @@ ordered_json windows_json(const RoutingLog& log, int64_t size) {
 }
 
 // How many windows of [L][R][R] the page has room for.
-int64_t most_sent_windows(const RoutingLog& log) {
+int64_t max_sent_windows(const RoutingLog& log) {
   const int64_t cells =
       int64_t{log.ep_size} * log.ep_size * static_cast<int64_t>(log.layers.size());
   return std::clamp<int64_t>(kMaxPictureSent / cells, 1, kMaxPictureWindows);
@@ -238,7 +238,7 @@ std::string picture_summary(const Picture& picture) {
 
 std::string picture_data(const Picture& picture) {
   const int64_t window = window_size(picture, kMaxPictureWindows);
-  const int64_t sent_window = window_size(picture, most_sent_windows(picture.before.log));
+  const int64_t sent_window = window_size(picture, max_sent_windows(picture.before.log));
   ordered_json runs = ordered_json::array();
   runs.push_back(run_json(picture.before, window, sent_window));
   if (picture.after) runs.push_back(run_json(*picture.after, window, sent_window));

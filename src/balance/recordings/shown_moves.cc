@@ -65,14 +65,14 @@ void add_sent(const RoutingLog& log, ShownMove* move) {
 
 }  // namespace
 
-std::vector<ShownMove> shown_moves(const RoutingLog& log, size_t most, int64_t around) {
+std::vector<ShownMove> shown_moves(const RoutingLog& log, size_t max, int64_t around) {
   const std::vector<ShownMove> all = moves_of(log);
   std::vector<ShownMove> shown = all;
-  if (shown.size() > most) {
+  if (shown.size() > max) {
     std::ranges::sort(shown, [](const ShownMove& a, const ShownMove& b) {
       return a.moves != b.moves ? a.moves > b.moves : ends_before(a, b);
     });
-    shown.resize(most);
+    shown.resize(max);
     std::ranges::sort(shown, ends_before);
   }
   for (ShownMove& move : shown) {

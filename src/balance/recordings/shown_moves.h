@@ -32,6 +32,6 @@ struct ShownMove {
 
 // The `most` moves with the most experts, in order of `switched`; before and after have at most
 // `around` iterations.
-std::vector<ShownMove> shown_moves(const RoutingLog& log, size_t most, int64_t around);
+std::vector<ShownMove> shown_moves(const RoutingLog& log, size_t max, int64_t around);
 
 }  // namespace wideep::recordings

@@ -88,7 +88,7 @@ Status check_statistics(const ExpertStatistics& statistics) {
   for (const int64_t tokens : statistics.counts) {
     if (tokens < 0) return invalid_input(fmt::format("expected counts ≥ 0, found {}", tokens));
     // Compared this way round, the sum cannot overflow.
-    if (tokens > kMostTokens - total) {
+    if (tokens > kMaxTokens - total) {
       return invalid_input(
           "the counts exceed 2^53, expected a smaller sum over all ranks and iterations; use fewer "
           "iterations");

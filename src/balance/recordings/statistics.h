@@ -15,7 +15,7 @@
 namespace wideep::recordings {
 
 // The most tokens of all counts together: a double is exact up to here.
-inline constexpr int64_t kMostTokens = int64_t{1} << 53;
+inline constexpr int64_t kMaxTokens = int64_t{1} << 53;
 
 struct ExpertStatistics {
   int num_experts = 0;          // E
@@ -48,7 +48,7 @@ struct ExpertStatistics {
 };
 
 // Checks what users of statistics rely on: as many counts as the sizes say, at least one iteration,
-// layers ascending, no count below 0, and a sum from 1 to kMostTokens. All that readers return
+// layers ascending, no count below 0, and a sum from 1 to kMaxTokens. All that readers return
 // keeps it. Errors (invalid input): what, expected and found.
 Status check_statistics(const ExpertStatistics& statistics);
 

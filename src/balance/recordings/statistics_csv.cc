@@ -97,9 +97,9 @@ Result<std::vector<int64_t>> Table::counts_of(const CsvFields& fields) {
   counts.reserve(columns_.num_experts());
   for (size_t column = columns_.first_expert; column < fields.size(); ++column) {
     WIDEEP_TRY_ASSIGN(const int64_t count, csv_integer(columns_.names[column], fields[column],
-                                                       "a count of tokens", {0, kMostTokens}));
+                                                       "a count of tokens", {0, kMaxTokens}));
     // Compared this way round, the sum cannot overflow.
-    if (count > kMostTokens - total_) {
+    if (count > kMaxTokens - total_) {
       return invalid_input(
           fmt::format("column {}: the counts up to here exceed 2^53, expected a smaller sum",
                       columns_.names[column]));

@@ -27,9 +27,9 @@ Status check_expert_names(const CsvColumns& columns) {
                     "e0)",
                     column + 1, expert, csv_quoted(columns.names[column])));
   }
-  if (columns.num_experts() <= static_cast<size_t>(kMostCsvExperts)) return {};
+  if (columns.num_experts() <= static_cast<size_t>(kMaxCsvExperts)) return {};
   return invalid_input(
-      fmt::format("expected at most {} experts, found {}", kMostCsvExperts, columns.num_experts()));
+      fmt::format("expected at most {} experts, found {}", kMaxCsvExperts, columns.num_experts()));
 }
 
 Status check_label_name(const CsvColumns& columns, size_t column) {

@@ -18,7 +18,7 @@
 namespace wideep::recordings {
 namespace {
 
-constexpr int64_t kMostLayerId = std::numeric_limits<int>::max() - 1;
+constexpr int64_t kMaxLayerId = std::numeric_limits<int>::max() - 1;
 // What a file may need: the counts of any model (DeepSeek-V3: 58 layers of 256 experts) in 8 MiB,
 // and more only where it has as many lines. Else few lines with a large id would claim gigabytes.
 constexpr int64_t kCountsOfAnyModel = int64_t{1} << 20;
@@ -56,14 +56,14 @@ Status add_pair(const CsvFields& fields, const PairColumns& columns, int num_exp
     return invalid_input(fmt::format("expected {} fields as in the header, found {}",
                                      std::size(kPairNames), fields.size()));
   }
-  const int64_t last_expert = (num_experts > 0 ? num_experts : kMostCsvExperts) - 1;
+  const int64_t last_expert = (num_experts > 0 ? num_experts : kMaxCsvExperts) - 1;
   WIDEEP_TRY_ASSIGN(const int64_t layer,
-                    csv_integer("layer_id", fields[columns.layer], "a layer", {0, kMostLayerId}));
+                    csv_integer("layer_id", fields[columns.layer], "a layer", {0, kMaxLayerId}));
   WIDEEP_TRY_ASSIGN(const int64_t expert, csv_integer("expert_id", fields[columns.expert],
                                                       "an expert", {0, last_expert}));
   WIDEEP_TRY_ASSIGN(const int64_t count, csv_integer("count", fields[columns.count],
-                                                     "a count of tokens", {0, kMostTokens}));
-  if (count > kMostTokens - *total) {
+                                                     "a count of tokens", {0, kMaxTokens}));
+  if (count > kMaxTokens - *total) {
     return invalid_input("the counts up to here exceed 2^53, expected a smaller sum");
   }
   *total += count;
@@ -94,12 +94,12 @@ Result<ExpertStatistics> statistics_of(const Pairs& pairs, int num_experts) {
                              ? "no line below the header, expected counts of experts"
                              : "every count is 0, expected at least one layer with tokens");
   }
-  const auto most = static_cast<size_t>(
+  const auto max = static_cast<size_t>(
       std::max(kCountsOfAnyModel, kCountsPerLine * static_cast<int64_t>(pairs.size())));
-  if (layers.size() > most / experts) {
+  if (layers.size() > max / experts) {
     return invalid_input(fmt::format(
         "expected at most {} counts of layers × experts in {} lines, found {} layers of {} experts",
-        most, pairs.size(), layers.size(), experts));
+        max, pairs.size(), layers.size(), experts));
   }
   statistics.counts.resize(layers.size() * experts);
   for (const auto& [place, count] : pairs) {

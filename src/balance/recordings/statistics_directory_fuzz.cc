@@ -14,12 +14,12 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace wideep::recordings;
   constexpr std::string_view kBetween = "\n#next#\n";
-  constexpr int kMostFiles = 5;
+  constexpr int kMaxFiles = 5;
   static const wideep::base::ScratchDirectory directory;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   std::filesystem::remove_all(directory.path());
   std::filesystem::create_directories(directory.path());
-  for (int file = 0; file < kMostFiles; ++file) {
+  for (int file = 0; file < kMaxFiles; ++file) {
     const std::string name =
         file == 0 ? "meta_info.json" : "rank" + std::to_string(file - 1) + ".safetensors";
     const size_t end = rest.find(kBetween);

@@ -46,7 +46,7 @@ Result<WindowedLoad> windowed_load(const ExpertStatistics& statistics, int itera
     return invalid_input(fmt::format(
         "expected windows of 1 to {} iterations (all recorded), found {}", count, iterations));
   }
-  if (iterations == 0) iterations = (count + kMostWindows - 1) / kMostWindows;
+  if (iterations == 0) iterations = (count + kMaxWindows - 1) / kMaxWindows;
   // Rounded: a rest of at least half a window becomes one of its own.
   const int num_windows = std::max(1, (count + iterations / 2) / iterations);
   WindowedLoad result{.num_experts = statistics.num_experts,

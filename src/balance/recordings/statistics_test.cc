@@ -49,7 +49,7 @@ TEST(CheckStatistics, HoldsWhatIsStoredAgainstWhatIsClaimed) {
   EXPECT_THAT(complaint([](auto* s) { s->layers = {5, 2}; }), HasSubstr("ascending order"));
   EXPECT_THAT(complaint([](auto* s) { s->layers = {2, 2}; }), HasSubstr("ascending order"));
   EXPECT_THAT(complaint([](auto* s) { s->counts[3] = -1; }), HasSubstr("found -1"));
-  EXPECT_THAT(complaint([](auto* s) { s->counts[3] = kMostTokens; }), HasSubstr("exceed 2^53"));
+  EXPECT_THAT(complaint([](auto* s) { s->counts[3] = kMaxTokens; }), HasSubstr("exceed 2^53"));
   EXPECT_THAT(complaint([](auto* s) { s->counts.assign(16, 0); }), HasSubstr("every count is 0"));
 }
 

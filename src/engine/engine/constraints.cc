@@ -34,7 +34,7 @@ void Constraints::begin_step() {
     each.constraint->begin_step();
     bytes += each.constraint->bytes();
   }
-  while (known_.size() > kMostKnown || bytes > kMostBytes) {
+  while (known_.size() > kMaxKnown || bytes > kMaxBytes) {
     auto oldest = known_.end();
     for (auto each = known_.begin(); each != known_.end(); ++each) {
       if (each->second.constraint.use_count() > 1) continue;  // a request follows it

@@ -42,8 +42,8 @@ class Constraints {
   void begin_step();
 
  private:
-  static constexpr size_t kMostKnown = 64;
-  static constexpr size_t kMostBytes = size_t{128} << 20;
+  static constexpr size_t kMaxKnown = 64;
+  static constexpr size_t kMaxBytes = size_t{128} << 20;
   struct Known {
     std::shared_ptr<grammar::Constraint> constraint;
     uint64_t last_found = 0;

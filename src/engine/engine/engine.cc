@@ -240,7 +240,7 @@ RankState Engine::rank_state(int own_tokens) const {
           .pass_rows = parts_.model.group().tokens(passes_.rows).size,
           .num_seen = parts_.feed.seen(),
           .num_tokens = own_tokens,
-          .most_drafts = passes_.length,
+          .max_drafts = passes_.length,
           .last_step_us = last_step_us_,
           .last_step_had_prompts = last_step_had_prompts_};
 }
@@ -405,18 +405,18 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Yield>* yiel
 // step is sampled.
 void Engine::set_passes(const Scheduler::Step& step) {
   passes_ = {};
-  most_drafts_ = 0;
+  max_drafts_ = 0;
   if (!mtp_) return;
   passes_.rows = mtp_->rows_for(step);
-  most_drafts_ = speculation_->length_for(static_cast<int>(step.sampled.size()));
-  passes_.length = most_drafts_;
+  max_drafts_ = speculation_->length_for(static_cast<int>(step.sampled.size()));
+  passes_.length = max_drafts_;
 }
 
 // A rank that drafts more than this one decides the length of the chain.
 void Engine::add_to_passes(const RankState& state) {
   if (!mtp_) return;
   passes_.rows_of_ranks.push_back(state.pass_rows);
-  passes_.length = std::max(passes_.length, state.most_drafts);
+  passes_.length = std::max(passes_.length, state.max_drafts);
 }
 
 // Drafts of the model's prediction layers. All ranks of the stage run them, also without tokens.
@@ -427,8 +427,8 @@ Status Engine::predict(const Scheduler::Step& step, std::span<const Yield> yield
   for (size_t i = 0; i < step.sampled.size(); ++i) {
     const auto count = static_cast<int>(yields[i].tokens.size());
     const bool ends = verdicts_[i].back().reason != FinishReason::kNotFinished;
-    const int drafts = ends ? 0 : Speculation::most_drafts(*step.sampled[i], count);
-    yielded.push_back({.tokens = yields[i].known(), .drafts = std::min(most_drafts_, drafts)});
+    const int drafts = ends ? 0 : Speculation::max_drafts(*step.sampled[i], count);
+    yielded.push_back({.tokens = yields[i].known(), .drafts = std::min(max_drafts_, drafts)});
   }
   return mtp_->draft(step, yielded, passes_, state_.iteration);
 }

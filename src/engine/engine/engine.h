@@ -193,7 +193,7 @@ class Engine {
   std::vector<std::vector<Verdict>> verdicts_;  // [step.sampled]
   std::vector<Verified> verified_;              // this step's sequences with drafts
   MtpDrafter::Passes passes_;                   // of this step
-  int most_drafts_ = 0;                         // of prediction layers after this step
+  int max_drafts_ = 0;                          // of prediction layers after this step
   std::deque<Forecast> forecasts_;              // of the micro-batches in flight and this step
   int last_step_tokens_ = 0;                    // 0: there was none
   uint64_t last_step_us_ = 0;

@@ -74,8 +74,8 @@ TEST(LogitChangesTest, TheSameBitsAsOneLogitAtATime) {
   const auto below = [&](int count) {
     return static_cast<int32_t>(random() % static_cast<uint32_t>(count));
   };
-  const auto tokens = [&](int most, int vocab) {
-    std::vector<int32_t> text(static_cast<size_t>(below(most)));
+  const auto tokens = [&](int max, int vocab) {
+    std::vector<int32_t> text(static_cast<size_t>(below(max)));
     for (int32_t& each : text) each = below(vocab + 3) - 1;  // some that the model does not have
     return text;
   };

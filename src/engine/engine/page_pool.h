@@ -45,7 +45,7 @@ inline int pages_for(int num_tokens) {
 
 // `pages` pages of a sequence are dealt to `ranks` ranks in turns of `turn_pages`: the largest
 // number that one rank gets.
-inline int most_pages_of_rank(int pages, int ranks, int turn_pages) {
+inline int max_pages_of_rank(int pages, int ranks, int turn_pages) {
   const int round = ranks * turn_pages;
   return pages / round * turn_pages + std::min(pages % round, turn_pages);
 }

@@ -76,7 +76,7 @@ Load serve(const PromptBalance& balance) {
   std::mt19937 rng(3);
   std::map<int, int> arrived;
   Load load;
-  double most = 0.0, mean = 0.0;
+  double max = 0.0, mean = 0.0;
   for (int iteration = 0, index = 0; iteration < kIterations; ++iteration) {
     for (; rng() % 100 < 25; ++index) {  // one in three iterations
       const int length = 20 + static_cast<int>(rng() % (rng() % 4 == 0 ? 480 : 100));
@@ -106,10 +106,10 @@ Load serve(const PromptBalance& balance) {
     }
     const bool open = gate.open(readiness);
     for (Scheduler& rank : ranks) rank.hold_new_prompts(!open);
-    most += *std::ranges::max_element(prompt_tokens);
+    max += *std::ranges::max_element(prompt_tokens);
     mean += std::accumulate(prompt_tokens.begin(), prompt_tokens.end(), 0.0) / kRanks;
   }
-  load.imbalance = (most - mean) / mean;
+  load.imbalance = (max - mean) / mean;
   return load;
 }
 

@@ -56,7 +56,7 @@ void transfer_first(Bits& bits, State& state) {
 template <typename Bits, typename State>
 void transfer_second(Bits& bits, State& state) {
   bits.field(21, state.num_tokens);
-  bits.field(7, state.most_drafts);
+  bits.field(7, state.max_drafts);
   bits.skip(4);
   bits.field(31, state.last_step_us);
   bits.field(1, state.last_step_had_prompts);

@@ -25,7 +25,7 @@ struct RankState {
 
   // The second word: 21 + 7 + 4 unused + 31 + 1 bits.
   int num_tokens = 0;         // of the rank's batch, at most 2^20, as requests (parallel_config.h)
-  int most_drafts = 0;        // that prediction layers may make for a request
+  int max_drafts = 0;         // that prediction layers may make for a request
   uint64_t last_step_us = 0;  // 0: not measured
   bool last_step_had_prompts = false;
 

@@ -28,7 +28,7 @@ TEST(RankState, IsWhatWasPacked) {
         .pass_rows = static_cast<int>(below(uint64_t{1} << 21)),
         .num_seen = below(uint64_t{1} << 37),
         .num_tokens = static_cast<int>(below((uint64_t{1} << 20) + 1)),
-        .most_drafts = static_cast<int>(below(128)),
+        .max_drafts = static_cast<int>(below(128)),
         .last_step_us = below(uint64_t{1} << 31),
         .last_step_had_prompts = below(2) == 1,
     };
@@ -39,7 +39,7 @@ TEST(RankState, IsWhatWasPacked) {
 TEST(RankState, LargerValuesBecomeTheLargest) {
   EXPECT_EQ(packed_and_unpacked({.last_step_us = uint64_t{1} << 40}).last_step_us,
             (uint64_t{1} << 31) - 1);
-  EXPECT_EQ(packed_and_unpacked({.most_drafts = 1000}).most_drafts, 127);
+  EXPECT_EQ(packed_and_unpacked({.max_drafts = 1000}).max_drafts, 127);
   EXPECT_FALSE(packed_and_unpacked({.last_step_us = ~uint64_t{0}}).last_step_had_prompts);
 }
 
@@ -48,7 +48,7 @@ TEST(RankState, FieldsDoNotOverlap) {
   transport::AgreedWords words = {0, 0, 3, 4, 5, 6, 7, 8};
   pack({.has_work = true, .readiness = {.has_room = false}, .num_seen = 1, .num_tokens = 1}, words);
   EXPECT_EQ(words, (transport::AgreedWords{1 | uint64_t{1} << 27, 1, 3, 4, 5, 6, 7, 8}));
-  pack({.readiness = {.has_room = true}, .pass_rows = 1, .most_drafts = 1, .last_step_us = 1},
+  pack({.readiness = {.has_room = true}, .pass_rows = 1, .max_drafts = 1, .last_step_us = 1},
        words);
   EXPECT_EQ(words[0], uint64_t{1} << 4 | uint64_t{1} << 6);
   EXPECT_EQ(words[1], uint64_t{1} << 21 | uint64_t{1} << 32);

@@ -32,10 +32,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kCheckInterval{100};
 // How often it polls the bridge, which has no descriptor that poll(2) could wait for.
 constexpr milliseconds kBridgeInterval{2};
-// Commands that follow each other within kBurstGap form a burst. kMostBurst bounds the wait for it,
+// Commands that follow each other within kBurstGap form a burst. kMaxBurst bounds the wait for it,
 // so that a steady stream of commands does not delay the first one.
 constexpr std::chrono::microseconds kBurstGap{300};
-constexpr milliseconds kMostBurst{3};
+constexpr milliseconds kMaxBurst{3};
 
 bool must_end(const transport::Endpoint& endpoint) {
   const transport::ControlPage& control = endpoint.memory().control();
@@ -119,9 +119,9 @@ void RequestFeed::begin_epoch(uint32_t epoch, bool drops_earlier) {
 // Sleeps until the pipe is readable, `end`, or the next check is due.
 void RequestFeed::sleep_until(Clock::time_point end) const {
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-  const milliseconds most = bridge_ == nullptr ? kCheckInterval : kBridgeInterval;
+  const milliseconds max = bridge_ == nullptr ? kCheckInterval : kBridgeInterval;
   pollfd ready{fd_, POLLIN, 0};  // poll(2) ignores fd −1: then this is only a pause
-  ::poll(&ready, 1, static_cast<int>(std::clamp(left, milliseconds(0), most).count()));
+  ::poll(&ready, 1, static_cast<int>(std::clamp(left, milliseconds(0), max).count()));
 }
 
 Status RequestFeed::wait(const transport::Endpoint& endpoint, milliseconds at_most) {
@@ -139,7 +139,7 @@ Status RequestFeed::wait(const transport::Endpoint& endpoint, milliseconds at_mo
 // Receives until no command has arrived for kBurstGap. It sleeps instead of waiting on the pipe:
 // ranks that wake up for every command would take processor time from the writer of the next one.
 Status RequestFeed::receive_burst() {
-  const Clock::time_point end = Clock::now() + kMostBurst;
+  const Clock::time_point end = Clock::now() + kMaxBurst;
   for (uint64_t before = 0; received_ != before && Clock::now() < end;) {
     before = received_;
     std::this_thread::sleep_for(kBurstGap);

@@ -67,13 +67,13 @@ TEST(Sampler, GreedyFindsTheLargestWhereverItIs) {
 // Not drawn from: what a model that overflows makes.
 TEST(Sampler, LogitsThatAreNotFiniteHaveATokenToo) {
   const SamplingParams drawn = {.temperature = 1.0f, .top_p = 0.9f};
-  const std::vector<float> nans(40, NAN), least(40, -INFINITY);
+  const std::vector<float> nans(40, NAN), min(40, -INFINITY);
   std::vector<float> one_nan = kLogits, infinite = kLogits;
   one_nan[1] = NAN;
   infinite[2] = INFINITY;
   for (int step = 0; step < 50; ++step) {
     EXPECT_EQ(sample(kernels(), nans, drawn, 0, step).token, 0);
-    EXPECT_EQ(sample(kernels(), least, drawn, 0, step).token, 0);
+    EXPECT_EQ(sample(kernels(), min, drawn, 0, step).token, 0);
     EXPECT_EQ(sample(kernels(), infinite, drawn, 0, step).token, 2);
     EXPECT_NE(sample(kernels(), one_nan, drawn, 0, step).token, 1);
   }

@@ -20,7 +20,7 @@
 namespace wideep::engine {
 namespace {
 
-int most_pages_needed(const Request& request) {
+int max_pages_needed(const Request& request) {
   // The last generated token is never fed back, but reserving for it keeps the rule simple.
   return pages_for(static_cast<int>(request.prompt.size()) + request.max_tokens);
 }
@@ -39,7 +39,7 @@ Scheduler::Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, C
 }
 
 Status Scheduler::submit(Request request) {
-  const int pages = most_pages_of_rank(most_pages_needed(request), place_.size, limits_.turn_pages);
+  const int pages = max_pages_of_rank(max_pages_needed(request), place_.size, limits_.turn_pages);
   if (pages > limits_.max_pages) {
     return invalid_input(fmt::format(
         "request {}: {} prompt tokens and {} to generate need {} pages of the KV cache, found {}; "
@@ -58,17 +58,17 @@ void Scheduler::keep_states() {
   for (Sequence& sequence : running_) pages_.keep_state(sequence);
 }
 
-size_t Scheduler::most_running() const {
-  const int most = limits_.max_batch_size * limits_.micro_batches;
-  return static_cast<size_t>(pages_.keeps_states() ? std::min(most, limits_.state_slots) : most);
+size_t Scheduler::max_running() const {
+  const int max = limits_.max_batch_size * limits_.micro_batches;
+  return static_cast<size_t>(pages_.keeps_states() ? std::min(max, limits_.state_slots) : max);
 }
 
 void Scheduler::admit() {
-  const size_t most = most_running();
-  if (waiting_.empty() || hold_requests_ || running_.size() >= most) return;
+  const size_t max = max_running();
+  if (waiting_.empty() || hold_requests_ || running_.size() >= max) return;
   std::vector<int> claimed(static_cast<size_t>(place_.size));
   for (const Sequence& sequence : running_) add_claims(sequence, claimed);
-  while (!waiting_.empty() && running_.size() < most) {
+  while (!waiting_.empty() && running_.size() < max) {
     if (!begin(waiting_.front(), claimed)) return;  // in order: none overtakes
     insert_by_arrival(waiting_, waiting_.begin(), running_);
   }
@@ -77,15 +77,15 @@ void Scheduler::admit() {
 // Whether all pages that it may need are its own from its admission on.
 bool Scheduler::has_reserved(const Sequence& sequence) const {
   return limits_.policy == CapacityPolicy::kGuaranteedNoEvict ||
-         sequence.evictions >= limits_.most_evictions;
+         sequence.evictions >= limits_.max_evictions;
 }
 
 // The pages that admission reserves for a sequence. With max_utilization that is one page more than
 // its tokens need, so that a request is not paused right after it was admitted.
 int Scheduler::pages_claimed(const Sequence& sequence) const {
-  const int most = most_pages_needed(sequence.request);
-  if (has_reserved(sequence)) return most;
-  return std::min(most, pages_for(static_cast<int>(sequence.tokens.size())) + 1);
+  const int max = max_pages_needed(sequence.request);
+  if (has_reserved(sequence)) return max;
+  return std::min(max, pages_for(static_cast<int>(sequence.tokens.size())) + 1);
 }
 
 // Adds, per rank, the claimed pages that the sequence does not hold yet.
@@ -258,9 +258,9 @@ void Scheduler::add_generating() {
 // Takes the pages that a drafter needs behind the step's tokens, where there are any left.
 void Scheduler::take_ahead(Sequence& sequence) {
   if (limits_.draft_ahead == 0) return;
-  const int most = sequence.prompt_length() + sequence.request.max_tokens;
+  const int max = sequence.prompt_length() + sequence.request.max_tokens;
   const int end =
-      std::min(sequence.num_computed + sequence.num_verifying + limits_.draft_ahead, most);
+      std::min(sequence.num_computed + sequence.num_verifying + limits_.draft_ahead, max);
   pages_.take_pages(sequence,
                     sequence.num_computed + pages_.fitting(sequence, end - sequence.num_computed));
 }
@@ -286,9 +286,8 @@ int Scheduler::left_for_drafts() const {
 }
 
 // How many of its drafts the sequence verifies; counts their tokens for the ranks.
-int Scheduler::fitting_drafts(const Sequence& sequence, int most, std::vector<int>& tokens) const {
-  const int wanted =
-      pages_.fitting_drafts(std::min(most, static_cast<int>(sequence.drafts.size())));
+int Scheduler::fitting_drafts(const Sequence& sequence, int max, std::vector<int>& tokens) const {
+  const int wanted = pages_.fitting_drafts(std::min(max, static_cast<int>(sequence.drafts.size())));
   const int fits = pages_.fitting(sequence, 1 + wanted) - 1;
   for (int i = 0; i < fits; ++i) {
     const int page = (sequence.num_computed + 1 + i) / kernels::kPageTokens;
@@ -315,7 +314,7 @@ void Scheduler::add_prompts() {
 }
 
 // Gives up to `most` tokens to prompts with fewer tokens left than the oldest, shortest first.
-void Scheduler::add_short_prompts(int most) {
+void Scheduler::add_short_prompts(int max) {
   const Sequence* oldest = prompts_.front();
   std::vector<Sequence*> shorter;
   std::copy_if(prompts_.begin() + 1, prompts_.end(), std::back_inserter(shorter),
@@ -325,7 +324,7 @@ void Scheduler::add_short_prompts(int most) {
   std::sort(shorter.begin(), shorter.end(), [](const Sequence* a, const Sequence* b) {
     return std::pair(a->num_to_compute(), a->arrival) < std::pair(b->num_to_compute(), b->arrival);
   });
-  const int end = step_.num_tokens + most;
+  const int end = step_.num_tokens + max;
   for (Sequence* sequence : shorter) {
     if (!add_chunk(*sequence, end - step_.num_tokens)) return;
     std::erase(prompts_, sequence);
@@ -333,13 +332,13 @@ void Scheduler::add_short_prompts(int most) {
 }
 
 // Adds up to `most` tokens of the prompt. Returns whether another prompt may get a chunk too.
-bool Scheduler::add_chunk(Sequence& sequence, int most) {
+bool Scheduler::add_chunk(Sequence& sequence, int max) {
   if (step_.num_requests == limits_.max_batch_size) return false;
   // Another request may have computed the next pages since this one was admitted.
   note_reuse(sequence, pages_.reuse(sequence));
   const int rest = sequence.num_to_compute();
   const int to_cut = pages_.next_cut(sequence) - sequence.num_computed;
-  const int chunk = fitting(sequence, std::min({most, limits_.prefill_chunk, to_cut}));
+  const int chunk = fitting(sequence, std::min({max, limits_.prefill_chunk, to_cut}));
   if (chunk <= 0) return false;
   const bool samples = chunk == rest;
   if (samples && step_.sampled.size() == static_cast<size_t>(share())) return false;
@@ -410,7 +409,7 @@ RankReadiness Scheduler::readiness() const {
     generating += sequence.in_prefill() ? 0 : 1;
   }
   readiness.generates = generating > 0;
-  readiness.has_room = static_cast<size_t>(generating) < most_running();
+  readiness.has_room = static_cast<size_t>(generating) < max_running();
   return readiness;
 }
 

@@ -116,7 +116,7 @@ class Scheduler {
   void clear_step();
   void keep_states();
   void admit();
-  size_t most_running() const;
+  size_t max_running() const;
   bool begin(Sequence& sequence, std::vector<int>& claimed);
   void note_reuse(Sequence& sequence, int tokens);
   void insert_by_arrival(Sequences& from, Sequences::iterator sequence, Sequences& to);
@@ -134,10 +134,10 @@ class Scheduler {
   void take_ahead(Sequence& sequence);
   bool reserve_token(Sequence& sequence, std::vector<int>& tokens);
   int left_for_drafts() const;
-  int fitting_drafts(const Sequence& sequence, int most, std::vector<int>& tokens) const;
+  int fitting_drafts(const Sequence& sequence, int max, std::vector<int>& tokens) const;
   void add_prompts();
-  void add_short_prompts(int most);
-  bool add_chunk(Sequence& sequence, int most);
+  void add_short_prompts(int max);
+  bool add_chunk(Sequence& sequence, int max);
   void add_tokens(Sequence& sequence, int count, int drafts = 0);
   void add_token(Sequence& sequence, int position);
   int fitting(const Sequence& sequence, int count) const;

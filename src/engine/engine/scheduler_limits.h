@@ -37,7 +37,7 @@ struct SchedulerLimits {
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   // With kMaxUtilization: a request that has paused so often for want of pages runs again when the
   // cache can hold all that it may generate, and does not pause any more.
-  int most_evictions = 3;
+  int max_evictions = 3;
   PromptBalance balance;
   bool reuse_pages = false;  // requests share pages with equal tokens
   // The keys and values of a token depend on its role, prompt or generated

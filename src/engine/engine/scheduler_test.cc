@@ -191,17 +191,17 @@ TEST(Scheduler, RanksThatShareSequencesNeedAnNthOfTheMemory) {
                          .max_pages = pages},
                         place);
     ASSERT_TRUE(scheduler.submit(request(0, kTokens, 10)).ok());
-    int most = 0, iterations = 0;
+    int max = 0, iterations = 0;
     while (scheduler.has_work()) {
       const auto& step = scheduler.schedule();
-      most = std::max(most, step.batch.num_tokens());
+      max = std::max(max, step.batch.num_tokens());
       ++iterations;
       for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
         sequence->tokens.push_back(99);
         if (sequence->num_generated() == 10) scheduler.finish(sequence);
       }
     }
-    EXPECT_EQ(most, kBatch / size);
+    EXPECT_EQ(max, kBatch / size);
     EXPECT_EQ(iterations, kTokens / kBatch + 9);
   }
 }
@@ -270,8 +270,8 @@ TEST_P(SharedSequences, RanksHaveTheirTurnsOfPages) {
     }
   }
   for (int i = 0; i < 7; ++i) EXPECT_EQ(next[i], 30 + 250 * i + 69);
-  const auto [least, most] = std::minmax_element(tokens_of_rank.begin(), tokens_of_rank.end());
-  EXPECT_LT(*most - *least, 7 * 64 * GetParam());
+  const auto [min, max] = std::minmax_element(tokens_of_rank.begin(), tokens_of_rank.end());
+  EXPECT_LT(*max - *min, 7 * 64 * GetParam());
 }
 
 // ---- pages that others have computed ----
@@ -381,27 +381,27 @@ TEST(Scheduler, ARequestPausesAFewTimesAndThenHasItsPages) {
                                .max_num_tokens = 600,
                                .max_pages = 40,
                                .policy = CapacityPolicy::kMaxUtilization,
-                               .most_evictions = 2};
+                               .max_evictions = 2};
   Scheduler scheduler(kKv, limits);
-  constexpr int kChats = 8, kMost = 2000;  // 32 pages each in the end
-  for (int i = 0; i < kChats; ++i) ASSERT_TRUE(scheduler.submit(request(i, 40, kMost)).ok());
-  int together = 0, most_evictions = 0, computed = 0;
+  constexpr int kChats = 8, kMax = 2000;  // 32 pages each in the end
+  for (int i = 0; i < kChats; ++i) ASSERT_TRUE(scheduler.submit(request(i, 40, kMax)).ok());
+  int together = 0, max_evictions = 0, computed = 0;
   for (int ended = 0; ended < kChats;) {
     Scheduler::Step& step = scheduler.schedule();
     together = std::max(together, step.num_requests);
     computed += step.num_tokens;
     for (Sequence* sequence : std::vector(step.sampled)) {
-      most_evictions = std::max(most_evictions, sequence->evictions);
+      max_evictions = std::max(max_evictions, sequence->evictions);
       scheduler.append(*sequence, std::vector<int32_t>{1}, {});
-      if (sequence->num_generated() < kMost) continue;
+      if (sequence->num_generated() < kMax) continue;
       scheduler.finish(sequence);
       ++ended;
     }
     ASSERT_GT(step.num_tokens, 0);
   }
   EXPECT_EQ(together, kChats);
-  EXPECT_EQ(most_evictions, limits.most_evictions);
-  EXPECT_LT(computed, kChats * (kMost + 40) * 3 / 2) << "computed again";
+  EXPECT_EQ(max_evictions, limits.max_evictions);
+  EXPECT_LT(computed, kChats * (kMax + 40) * 3 / 2) << "computed again";
 }
 
 // What a page has in each position: a hash of all tokens up to there, and of their roles where
@@ -470,7 +470,7 @@ int32_t next_token(const Sequence& sequence, int ahead = 0) {
 
 // Appends what the sequence's step yields: the right ones of its drafts and one token more. Then it
 // gets up to `most` drafts, of which a quarter is wrong.
-void append_next(Scheduler& scheduler, Sequence& sequence, int most, std::mt19937& rng) {
+void append_next(Scheduler& scheduler, Sequence& sequence, int max, std::mt19937& rng) {
   std::vector<int32_t> tokens;
   for (int i = 0; i <= sequence.num_verifying; ++i) {
     tokens.push_back(next_token(sequence, i));
@@ -483,7 +483,7 @@ void append_next(Scheduler& scheduler, Sequence& sequence, int most, std::mt1993
   const auto count = static_cast<int>(tokens.size());
   const int left = sequence.request.max_tokens - sequence.num_generated() - count - 1;
   std::vector<int32_t> drafts;
-  for (int i = 0; most > 0 && i < std::min(left, static_cast<int>(rng() % (most + 1))); ++i) {
+  for (int i = 0; max > 0 && i < std::min(left, static_cast<int>(rng() % (max + 1))); ++i) {
     drafts.push_back(next_token(sequence, count + i) + (rng() % 4 == 0 ? 1 : 0));
   }
   scheduler.append(sequence, tokens, drafts);
@@ -496,7 +496,7 @@ struct Random {
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   int micro_batches = 1;
   int state_slots = 0;
-  int most_drafts = 0;
+  int max_drafts = 0;
   int pages = 0;  // 0: a few
 };
 
@@ -520,26 +520,26 @@ INSTANTIATE_TEST_SUITE_P(
                .micro_batches = 3,
                .state_slots = 3},
         Random{.name = "states_alone", .policy = CapacityPolicy::kMaxUtilization, .state_slots = 4},
-        Random{.name = "drafts", .reuse = true, .most_drafts = 5},
+        Random{.name = "drafts", .reuse = true, .max_drafts = 5},
         Random{.name = "long_drafts",
                .reuse = true,
                .roles_differ = true,
                .policy = CapacityPolicy::kMaxUtilization,
                .micro_batches = 3,
-               .most_drafts = 60},
-        Random{.name = "drafts_and_states", .reuse = true, .state_slots = 8, .most_drafts = 5},
+               .max_drafts = 60},
+        Random{.name = "drafts_and_states", .reuse = true, .state_slots = 8, .max_drafts = 5},
         Random{.name = "drafts_in_flight_and_many_states",
                .reuse = true,
                .micro_batches = 3,
                .state_slots = 16,
-               .most_drafts = 5,
+               .max_drafts = 5,
                .pages = 200},
         Random{.name = "long_drafts_and_few_states",
                .reuse = true,
                .policy = CapacityPolicy::kMaxUtilization,
                .micro_batches = 2,
                .state_slots = 4,
-               .most_drafts = 60}),
+               .max_drafts = 60}),
     [](const auto& each) { return each.param.name; });
 
 // Prompts with the same prefix, chats that go on, cancelled requests: pages always hold the tokens
@@ -554,7 +554,7 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
                            .prefill_chunk = int(rng() % 70),
                            .max_pages = param.pages > 0 ? param.pages : int(8 + rng() % 6),
                            .state_slots = param.state_slots,
-                           .draft_slots = param.state_slots * std::min(param.most_drafts, 30),
+                           .draft_slots = param.state_slots * std::min(param.max_drafts, 30),
                            .micro_batches = param.micro_batches,
                            .policy = param.policy,
                            .reuse_pages = param.reuse,
@@ -585,10 +585,10 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
       }
       if (static_cast<int>(under_way.size()) == param.micro_batches) {
         for (Sequence* sequence : under_way.front()) {
-          append_next(scheduler, *sequence, param.most_drafts, rng);
+          append_next(scheduler, *sequence, param.max_drafts, rng);
           const bool done = sequence->num_generated() == sequence->request.max_tokens;
           ASSERT_LE(sequence->num_generated(), sequence->request.max_tokens);
-          ASSERT_LE(sequence->evictions, limits.most_evictions);
+          ASSERT_LE(sequence->evictions, limits.max_evictions);
           if (!done && !sequence->cancelled) continue;
           texts.push_back(sequence->tokens);
           scheduler.finish(sequence);
@@ -866,7 +866,7 @@ TEST(GivenUpStep, EndsRequestsThatWereCancelledInIt) {
 TEST(GivenUpStep, RandomRunsEndAsUndisturbedOnes) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     std::mt19937 random(seed);
-    const auto draw = [&](int most) { return std::uniform_int_distribution(0, most)(random); };
+    const auto draw = [&](int max) { return std::uniform_int_distribution(0, max)(random); };
     SchedulerLimits limits{
         .max_batch_size = 5, .max_num_tokens = 70, .max_pages = 12, .reuse_pages = true};
     if (seed % 2 == 0) limits.policy = CapacityPolicy::kMaxUtilization;

@@ -75,11 +75,11 @@ SharedRules::SharedRules() {
 std::optional<int32_t> required_token(const TokenRules& rules, Tokens answer) {
   if (answer.size() < rules.forced.size()) return rules.forced[answer.size()];
   const ThoughtLimit& limit = rules.thought;
-  if (limit.most_tokens < 0) return {};
+  if (limit.max_tokens < 0) return {};
   const auto thoughts = num_thoughts(limit, answer.subspan(rules.forced.size()));
-  const auto most = static_cast<size_t>(limit.most_tokens);
-  if (!thoughts || *thoughts < most) return {};
-  return limit.end[(*thoughts - most) % limit.end.size()];
+  const auto max = static_cast<size_t>(limit.max_tokens);
+  if (!thoughts || *thoughts < max) return {};
+  return limit.end[(*thoughts - max) % limit.end.size()];
 }
 
 void apply_rules(const TokenRules& rules, std::span<const int> end_tokens, Tokens answer,
@@ -102,7 +102,7 @@ template <typename Wire, typename AnyRules>
 void transfer(Wire& wire, AnyRules& rules) {
   auto& thought = rules.thought;
   wire.fields(rules.forced, rules.min_tokens, rules.stop_tokens, rules.allowed, rules.banned,
-              thought.most_tokens, thought.begin, thought.end, thought.is_open);
+              thought.max_tokens, thought.begin, thought.end, thought.is_open);
 }
 
 }  // namespace

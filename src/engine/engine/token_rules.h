@@ -23,7 +23,7 @@ namespace wideep::engine {
 
 // How long a model may think: after so many tokens of reasoning its end comes.
 struct ThoughtLimit {
-  int most_tokens = -1;                       // −1: none
+  int max_tokens = -1;                        // −1: none
   std::vector<int32_t> begin = {}, end = {};  // of the reasoning
   bool is_open = false;                       // the prompt has begun it
 };
@@ -41,7 +41,7 @@ struct TokenRules {
   // Whether any logit may be changed.
   bool change_logits() const {
     return !forced.empty() || min_tokens > 0 || !allowed.empty() || !banned.empty() ||
-           thought.most_tokens >= 0;
+           thought.max_tokens >= 0;
   }
   int num_forced() const { return static_cast<int>(forced.size()); }
 };

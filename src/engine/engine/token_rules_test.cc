@@ -67,7 +67,7 @@ TEST(TokenRulesTest, ForcedTokensComeFirstAndCountAsThePrompt) {
 }
 
 TEST(TokenRulesTest, ThoughtsEndAtTheirLimit) {
-  TokenRules rules{.thought = {.most_tokens = 2, .begin = {0}, .end = {3, 4}, .is_open = true}};
+  TokenRules rules{.thought = {.max_tokens = 2, .begin = {0}, .end = {3, 4}, .is_open = true}};
   EXPECT_THAT(after(rules, {1}).size(), kVocab);
   EXPECT_THAT(after(rules, {1, 1}), ElementsAre(3));
   EXPECT_THAT(after(rules, {1, 1, 3}), ElementsAre(4));
@@ -78,7 +78,7 @@ TEST(TokenRulesTest, ThoughtsEndAtTheirLimit) {
   rules.thought.is_open = false;
   EXPECT_THAT(after(rules, {1, 1, 1}).size(), kVocab);
   EXPECT_THAT(after(rules, {1, 0, 1, 1}), ElementsAre(3));
-  rules.thought.most_tokens = 0;
+  rules.thought.max_tokens = 0;
   EXPECT_THAT(after(rules, {1, 0}), ElementsAre(3));
 }
 
@@ -89,7 +89,7 @@ TEST(TokenRulesTest, GoOverTheWireWhole) {
       .stop_tokens = {4},
       .allowed = {5, 6},
       .banned = {{7}, {8, 9}},
-      .thought = {.most_tokens = 10, .begin = {11}, .end = {12}, .is_open = true}};
+      .thought = {.max_tokens = 10, .begin = {11}, .end = {12}, .is_open = true}};
   WireWriter writer;
   put(rules, writer);
   const std::string bytes = writer.take();
@@ -101,7 +101,7 @@ TEST(TokenRulesTest, GoOverTheWireWhole) {
   EXPECT_EQ(again.stop_tokens, rules.stop_tokens);
   EXPECT_EQ(again.allowed, rules.allowed);
   EXPECT_EQ(again.banned, rules.banned);
-  EXPECT_EQ(again.thought.most_tokens, 10);
+  EXPECT_EQ(again.thought.max_tokens, 10);
   EXPECT_EQ(again.thought.begin, rules.thought.begin);
   EXPECT_EQ(again.thought.end, rules.thought.end);
   EXPECT_TRUE(again.thought.is_open);

@@ -32,12 +32,12 @@ Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig&
   // Slices are cut between panels, in both products: gate and up have moe_intermediate_size
   // columns, down has hidden_size.
   const int width = std::min(config.moe_intermediate_size, config.hidden_size);
-  const int most = PackedShape{.n = width}.num_panels();
-  if (slices > most) {
+  const int max = PackedShape{.n = width}.num_panels();
+  if (slices > max) {
     return invalid_input(fmt::format(
         "{}: moe_tensor_parallel_size: expected at most {}, one for each {} of the {} columns of "
         "an expert's products, found {}",
-        settings.name, most, kernels::kPanelWidth, width, slices));
+        settings.name, max, kernels::kPanelWidth, width, slices));
   }
   // FP8 and NVFP4 rows have scales over whole rows, but each slice returns only some columns.
   if (!kernels::is_coded(moe.combine_format())) return {};

@@ -130,8 +130,8 @@ Model::HeadShare Model::head_share(int num_rows) {
 Model::HeadShare Model::gather_rows(int num_rows, std::span<const int32_t> rows_of_ranks) {
   const size_t hidden = config_.hidden_size;
   const int rank = heads_.ranks.rank(), ranks = heads_.ranks.size();
-  const int most = std::max(1, *std::ranges::max_element(rows_of_ranks));
-  const int size = lm_head_size(most, ranks, heads_.max_size);
+  const int max = std::max(1, *std::ranges::max_element(rows_of_ranks));
+  const int size = lm_head_size(max, ranks, heads_.max_size);
   const auto rows_before = [&](int end) {
     return std::accumulate(rows_of_ranks.begin(), rows_of_ranks.begin() + end, 0);
   };

@@ -23,9 +23,9 @@ namespace {
 using formats::IntegerRange;
 using formats::YamlMap;
 
-constexpr int64_t kMostDrafts = 64;  // no drafter is right about so many
-constexpr int64_t kMostRequests = int64_t{1} << 20;
-constexpr IntegerRange kDraftLengths{.min = 1, .max = kMostDrafts};
+constexpr int64_t kMaxDrafts = 64;  // no drafter is right about so many
+constexpr int64_t kMaxRequests = int64_t{1} << 20;
+constexpr IntegerRange kDraftLengths{.min = 1, .max = kMaxDrafts};
 constexpr std::string_view kType = "decoding_type";
 constexpr std::string_view kLength = "max_draft_len";
 
@@ -76,10 +76,10 @@ void take_acceptance(YamlMap& map, SpeculativeConfig* config) {
   constexpr std::string_view kWindow = "acceptance_window",
                              kThreshold = "acceptance_length_threshold";
   if (map.has(kWindow)) {
-    config->acceptance_window = map.integer(kWindow, {.min = 1, .max = kMostRequests});
+    config->acceptance_window = map.integer(kWindow, {.min = 1, .max = kMaxRequests});
   }
   config->acceptance_length_threshold =
-      map.number_or(kThreshold, 0.0, {.min = 0.0, .max = kMostDrafts + 1.0});
+      map.number_or(kThreshold, 0.0, {.min = 0.0, .max = kMaxDrafts + 1.0});
   if (map.has(kWindow) != map.has(kThreshold)) {
     map.complain(map.has(kWindow) ? kWindow : kThreshold,
                  "has no effect alone; set both acceptance_window and acceptance_length_threshold");
@@ -124,7 +124,7 @@ std::optional<RelaxedAcceptance> take_relaxed(YamlMap& map) {
         {"relaxed_topk", "relaxed_delta", "begin_thinking_phase_token", "end_thinking_phase_token"},
         "has no effect without use_relaxed_acceptance_for_thinking: true");
   }
-  relaxed.topk = map.integer_or("relaxed_topk", relaxed.topk, {.min = 1, .max = kMostRequests});
+  relaxed.topk = map.integer_or("relaxed_topk", relaxed.topk, {.min = 1, .max = kMaxRequests});
   relaxed.delta = map.number_or("relaxed_delta", relaxed.delta, {.min = 0.0, .max = 1.0});
   relaxed.begin_token = map.integer_or("begin_thinking_phase_token", relaxed.begin_token, tokens);
   relaxed.end_token = map.integer_or("end_thinking_phase_token", relaxed.end_token, tokens);
@@ -148,7 +148,7 @@ void take_mtp(YamlMap& map, SpeculativeConfig* config, std::vector<std::string>*
   }
   if (map.boolean_or("use_sa_spec", false)) {
     config->sa_spec_threshold =
-        map.integer_or("sa_spec_threshold", 4, {.min = 1, .max = kMostRequests});
+        map.integer_or("sa_spec_threshold", 4, {.min = 1, .max = kMaxRequests});
   } else {
     refuse_beside(map, {"sa_spec_threshold", "max_pool_bytes"},
                   "has no effect without use_sa_spec: true");
@@ -203,7 +203,7 @@ std::optional<SpeculativeConfig> take_speculative(YamlMap map,
     config.max_draft_len = map.integer(kLength, kDraftLengths);
   }
   if (map.has("max_concurrency")) {
-    config.max_concurrency = map.integer("max_concurrency", {.min = 1, .max = kMostRequests});
+    config.max_concurrency = map.integer("max_concurrency", {.min = 1, .max = kMaxRequests});
   }
   config.draft_len_schedule = take_schedule(map, config.max_draft_len);
   take_acceptance(map, &config);

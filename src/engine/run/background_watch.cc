@@ -6,11 +6,11 @@
 namespace wideep::run {
 
 std::optional<BackgroundSilence> BackgroundWatch::look(int64_t now_ns, int num_ranks) {
-  constexpr int64_t kMostBetweenLooks = 1'000'000'000;
+  constexpr int64_t kMaxBetweenLooks = 1'000'000'000;
   if (stages_.empty()) return std::nullopt;
   if (threads_.empty()) list_threads(now_ns, num_ranks);
   if (next_ == threads_.size()) {
-    if (now_ns - looked_ns_ < std::min(limit_ns_ / 4, kMostBetweenLooks)) return std::nullopt;
+    if (now_ns - looked_ns_ < std::min(limit_ns_ / 4, kMaxBetweenLooks)) return std::nullopt;
     looked_ns_ = now_ns;
     next_ = 0;
   }

@@ -63,8 +63,8 @@ Result<std::vector<Request>> make_requests(const GenerateOptions& options, const
 int pages_of_rank(const GenerateOptions& options, const SchedulerLimits& limits,
                   const Request& request) {
   const int tokens = static_cast<int>(request.prompt.size()) + request.max_tokens;
-  return engine::most_pages_of_rank(engine::pages_for(tokens), options.parallel.sizes.cp,
-                                    limits.turn_pages);
+  return engine::max_pages_of_rank(engine::pages_for(tokens), options.parallel.sizes.cp,
+                                   limits.turn_pages);
 }
 
 // A rank's scheduler would refuse it too, but after all ranks have loaded their weights.
@@ -95,13 +95,13 @@ int pages_needed(const GenerateOptions& options, const std::vector<Request>& req
         pages_of_rank(options, limits, request));
   }
   const size_t running = static_cast<size_t>(limits.max_batch_size) * limits.micro_batches;
-  int most = 0;
+  int max = 0;
   for (std::vector<int>& each : pages) {
     std::sort(each.begin(), each.end(), std::greater<>());
     each.resize(std::min(each.size(), running));
-    most = std::max(most, std::accumulate(each.begin(), each.end(), 0));
+    max = std::max(max, std::accumulate(each.begin(), each.end(), 0));
   }
-  return most;
+  return max;
 }
 
 // The first `count` characters; UTF-8 sequences are not cut.

@@ -24,7 +24,7 @@ uint64_t MemoryPlan::kv_bytes(uint64_t num_tokens) const {
 uint64_t MemoryPlan::kv_bytes_of_rank(uint64_t num_tokens) const {
   const uint64_t pages = (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
   return static_cast<uint64_t>(
-             engine::most_pages_of_rank(static_cast<int>(pages), num_groups, turn_pages)) *
+             engine::max_pages_of_rank(static_cast<int>(pages), num_groups, turn_pages)) *
          kv_page_bytes;
 }
 
@@ -92,9 +92,9 @@ uint64_t fewest_state_bytes(std::span<const MemoryPlan> stages) {
 }
 
 int state_slots_in(double cache_bytes, uint64_t state_bytes, int running, bool reuses_pages) {
-  const double most = cache_bytes / 2 / static_cast<double>(state_bytes);
+  const double max = cache_bytes / 2 / static_cast<double>(state_bytes);
   const double wanted = static_cast<double>(running) * (reuses_pages ? 2 : 1);
-  return static_cast<int>(std::min(most, wanted));
+  return static_cast<int>(std::min(max, wanted));
 }
 
 MemoryPlan fullest(std::span<const MemoryPlan> stages) {

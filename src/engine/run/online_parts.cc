@@ -155,12 +155,12 @@ Result<std::vector<OnlinePlan>> plan_online(const weights::ExpertShape& experts,
 }
 
 Result<OnlineParts> make_online_parts(const OnlinePlan& plan, const base::MakeSharedBytes& make,
-                                      size_t least_board_bytes) {
+                                      size_t min_board_bytes) {
   OnlineParts parts{.plan = plan};
   if (!plan.balances()) return parts;
   WIDEEP_TRY_ASSIGN(
       parts.pool, weights::HostPool::create(plan.experts, plan.num_layers, plan.num_experts, make));
-  WIDEEP_TRY_ASSIGN(parts.board, online::UpdateBoard::create(plan.board, make, least_board_bytes));
+  WIDEEP_TRY_ASSIGN(parts.board, online::UpdateBoard::create(plan.board, make, min_board_bytes));
   return parts;
 }
 

@@ -67,11 +67,11 @@ struct OnlineParts {
   bool balances() const { return pool != nullptr; }
 };
 
-// Creates the shared memory of a stage. least_board_bytes: as UpdateBoard::create. Errors (failed):
+// Creates the shared memory of a stage. min_board_bytes: as UpdateBoard::create. Errors (failed):
 // the kernel refuses it.
 Result<OnlineParts> make_online_parts(const OnlinePlan& plan,
                                       const base::MakeSharedBytes& make = base::SharedBytes::create,
-                                      size_t least_board_bytes = 0);
+                                      size_t min_board_bytes = 0);
 
 // Checks that everything fits into memory. memory: [stages] without what online balancing adds.
 // usable: bytes that can be allocated. started_here: [stages] ranks that a launcher has started on

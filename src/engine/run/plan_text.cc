@@ -136,9 +136,9 @@ std::string speculation_text(const RunPlan& plan) {
 }
 
 // Of a rank's cache.
-int most_pages_of_request(const RunPlan& plan) {
+int max_pages_of_request(const RunPlan& plan) {
   const int pages = engine::pages_for(plan.longest_sequence());
-  return engine::most_pages_of_rank(pages, plan.mapping.sizes().cp, plan.limits.turn_pages);
+  return engine::max_pages_of_rank(pages, plan.mapping.sizes().cp, plan.limits.turn_pages);
 }
 
 // When requests are admitted.
@@ -152,7 +152,7 @@ std::string scheduler_text(const RunPlan& plan) {
                 "\nrequests admitted when the cache has room for all that they may "
                 "generate (guaranteed_no_evict): one without a limit reserves {} of {} "
                 "pages",
-                most_pages_of_request(plan), plan.limits.max_pages);
+                max_pages_of_request(plan), plan.limits.max_pages);
   const engine::PromptBalance& balance = plan.limits.balance;
   if (balance.enabled) {
     text += fmt::format(

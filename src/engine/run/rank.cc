@@ -151,8 +151,7 @@ online::BalancerOptions balancer_options(const RunPlan& plan, const ep::Dispatch
   options.ledger.equal_shares = online.policy.policy == online::PolicyKind::kTrt;
   options.ledger.may_rest = plan.model.placement.rests_when_unpaid;
   options.ledger.trial_rows = online.policy.horizon_tokens * options.top_k;
-  if (dispatch.num_nodes == 1)
-    options.ledger.even_above_rows = ep::RowSharing::least_rows(dispatch);
+  if (dispatch.num_nodes == 1) options.ledger.even_above_rows = ep::RowSharing::min_rows(dispatch);
   return options;
 }
 

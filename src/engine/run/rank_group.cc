@@ -149,9 +149,9 @@ Status RankGroup::keep(const Run& run, const Clients& clients,
                 .segment_bytes = plan.segment.bytes(),
                 .timeout = run.options().timeout},
       .wanted = plan.start_ranks,
-      .least = plan.is_elastic() ? 1 : num_ranks,
+      .min = plan.is_elastic() ? 1 : num_ranks,
       .listener = clients.listener,
-      .most_clients = clients.most,
+      .max_clients = clients.max,
       .companion = clients.companion,
       .can_go_on = [&run] { return check_what_is_read_again(run); },
       .before_epoch = [&run] { clear_boards(run); },
@@ -250,17 +250,17 @@ Status RankGroup::result() { return ranks_->result(); }
 
 Status RankGroup::want(int num_ranks) {
   const RunPlan& plan = run_.plan();
-  const int most = plan.mapping.world_size();
+  const int max = plan.mapping.world_size();
   if (!run_.options().keeps_ranks || !plan.is_elastic()) {
     return invalid_input(
         "the number of ranks is fixed: it needs attention data parallelism with expert parallelism "
         "alone, no launcher, and --on-rank-loss recover");
   }
-  if (num_ranks < 1 || num_ranks > most) {
+  if (num_ranks < 1 || num_ranks > max) {
     return invalid_input(
         fmt::format("expected 1 to {} ranks, found {}: buffers and threads are planned for "
                     "tensor_parallel_size",
-                    most, num_ranks));
+                    max, num_ranks));
   }
   WIDEEP_TRY(check_what_is_read_again(run_));
   WIDEEP_TRY(ranks_->want(num_ranks));

@@ -56,7 +56,7 @@ class RankGroup {
   // (group/keeper.h).
   struct Clients {
     int listener = -1;
-    size_t most = 4096;  // connections at once
+    size_t max = 4096;  // connections at once
     std::function<Result<int>(int socket)> companion;
     transport::NodeServer* nodes = nullptr;  // of several; null: there is one
   };

@@ -93,9 +93,9 @@ Status RankReporter::ready() {
 
 // Halved from time to time, so that it follows the load.
 void RankReporter::add_expert_loads(const engine::ChosenExperts& layer) {
-  constexpr int64_t kMostPairs = 1 << 17;
+  constexpr int64_t kMaxPairs = 1 << 17;
   const auto index = static_cast<size_t>(layer_index_.at(layer.layer));
-  if (index == 0 && loads_of_ > kMostPairs) {
+  if (index == 0 && loads_of_ > kMaxPairs) {
     for (double& each : expert_loads_) each /= 2;
     loads_of_ /= 2;
   }

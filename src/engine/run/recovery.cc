@@ -42,8 +42,8 @@ void forecast_loss_of_node(const RunPlan& plan, uint64_t record, RecoveryForecas
     const std::vector<int> lost =
         only_there(placement, nodes.num_nodes(), [&](int rank) { return nodes.node_of(rank); });
     for (size_t node = 1; node < lost.size(); ++node) {
-      forecast->most_experts_lost_with_node =
-          std::max(forecast->most_experts_lost_with_node, lost[node]);
+      forecast->max_experts_lost_with_node =
+          std::max(forecast->max_experts_lost_with_node, lost[node]);
     }
   }
 }
@@ -75,7 +75,7 @@ RecoveryForecast forecast_recovery(const RunPlan& plan, const weights::ExpertSha
     const std::vector<int> lost =
         only_there(placement, placement.ep_size, [](int rank) { return rank; });
     for (size_t rank = 0; rank < lost.size(); ++rank) {
-      forecast.most_lost_experts = std::max(forecast.most_lost_experts, lost[rank]);
+      forecast.max_lost_experts = std::max(forecast.max_lost_experts, lost[rank]);
       lost_by_rank[rank] += static_cast<uint64_t>(lost[rank]) * record;
     }
   }

@@ -16,7 +16,7 @@ struct RecoveryForecast {
   bool has_pool = false;    // experts come from the host pool; else from the checkpoint
   int num_ranks = 0;
   // Of the layer and the rank for which they are most: experts that no other rank has.
-  int most_lost_experts = 0;
+  int max_lost_experts = 0;
   int num_experts = 0;
   // Of each rank, before and after the loss of any one.
   int slots_before = 0, slots_after = 0;
@@ -35,7 +35,7 @@ struct RecoveryForecast {
   int ranks_after_node = 0;
   int slots_after_node = 0;  // of each rank
   uint64_t slot_bytes_after_node = 0;
-  int most_experts_lost_with_node = 0;  // of a layer
+  int max_experts_lost_with_node = 0;  // of a layer
 };
 
 // experts: of the plan's model.

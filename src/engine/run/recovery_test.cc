@@ -29,7 +29,7 @@ TEST(RecoveryForecast, WithoutReplicasTheOthersNeedMoreSlots) {
   const RecoveryForecast forecast = forecast_recovery(plan, kShape);
   EXPECT_TRUE(forecast.is_elastic);
   EXPECT_FALSE(forecast.has_pool);
-  EXPECT_EQ(forecast.most_lost_experts, 2);
+  EXPECT_EQ(forecast.max_lost_experts, 2);
   EXPECT_EQ(forecast.slots_before, 2);
   EXPECT_EQ(forecast.slots_after, 3);
   const uint64_t record = kShape.record_bytes();
@@ -44,7 +44,7 @@ TEST(RecoveryForecast, WithoutReplicasTheOthersNeedMoreSlots) {
 TEST(RecoveryForecast, AnExpertOnTwoRanksIsNotLost) {
   const RunPlan plan = plan_of(2, {{3, 2, {0, 1, 1, 2}}, {3, 2, {0, 1, 2, 2}}});
   const RecoveryForecast forecast = forecast_recovery(plan, kShape);
-  EXPECT_EQ(forecast.most_lost_experts, 2);  // 0 and 1 of the second layer
+  EXPECT_EQ(forecast.max_lost_experts, 2);  // 0 and 1 of the second layer
   EXPECT_EQ(forecast.lost_bytes, 3 * kShape.record_bytes());
 }
 
@@ -56,13 +56,13 @@ TEST(RecoveryForecast, WithANodeAllItsRanksAreLost) {
   EXPECT_EQ(forecast.num_nodes, 3);
   EXPECT_EQ(forecast.ranks_after_node, 3);
   EXPECT_EQ(forecast.slots_after_node, 3);
-  EXPECT_EQ(forecast.most_experts_lost_with_node, 2);
+  EXPECT_EQ(forecast.max_experts_lost_with_node, 2);
   plan.kept_nodes = transport::NodeMap::even(4, 2);
   forecast = forecast_recovery(plan, kShape);
   EXPECT_EQ(forecast.ranks_after_node, 2);
   EXPECT_EQ(forecast.slots_after_node, 4);
   EXPECT_EQ(forecast.slot_bytes_after_node, 8 * kShape.record_bytes());
-  EXPECT_EQ(forecast.most_experts_lost_with_node, 4);
+  EXPECT_EQ(forecast.max_experts_lost_with_node, 4);
 }
 
 }  // namespace

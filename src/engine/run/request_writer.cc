@@ -22,7 +22,7 @@ using engine::Command;
 using engine::Request;
 
 // A request that was computed by this many ranks when they died of themselves is likely the cause.
-constexpr int kMostOwnDeaths = 3;
+constexpr int kMaxOwnDeaths = 3;
 
 struct RequestWriter::Pipe {
   explicit Pipe(int descriptor) : fd(descriptor), messages(descriptor) {}
@@ -185,7 +185,7 @@ RequestWriter::Loss RequestWriter::lose_rank(int rank, bool is_own_fault) {
   for (auto next = running_.begin(); next != running_.end();) {
     const auto running = next++;
     if (moves && running->second.owner != rank) continue;
-    if (is_own_fault && ++running->second.own_deaths == kMostOwnDeaths) {
+    if (is_own_fault && ++running->second.own_deaths == kMaxOwnDeaths) {
       loss.failed.push_back(running->first);
       end(running->first);
     } else if (moves) {

@@ -22,8 +22,8 @@
 namespace wideep::run {
 namespace {
 
-Result<std::vector<uint64_t>> least_of_nodes(const RunOptions& options,
-                                             std::vector<uint64_t> numbers) {
+Result<std::vector<uint64_t>> min_of_nodes(const RunOptions& options,
+                                           std::vector<uint64_t> numbers) {
   if (options.kept_nodes) return options.kept_nodes->agree_on(numbers);
   constexpr std::chrono::seconds kPatience{60};
   for (uint64_t& each : numbers) {
@@ -40,13 +40,13 @@ Status agree_on_cache(const RunOptions& options, const RunInputs& inputs, RunPla
   const bool has_states = plan->limits.state_slots > 0;
   const bool is_alone = options.started == nullptr && !options.kept_nodes;
   if (is_alone || (!options.kept_nodes && !as_memory_allows && !has_states)) return {};
-  WIDEEP_TRY_ASSIGN(const std::vector<uint64_t> least,
-                    least_of_nodes(options, {static_cast<uint64_t>(plan->limits.max_pages),
-                                             static_cast<uint64_t>(plan->limits.state_slots)}));
-  RunOptions with_least = options;
-  if (as_memory_allows) with_least.cache_pages = static_cast<int>(least[0]);
-  if (has_states) with_least.state_slots = static_cast<int>(least[1]);
-  WIDEEP_TRY_ASSIGN(*plan, plan_run(inputs.model, with_least, base::read_machine()));
+  WIDEEP_TRY_ASSIGN(const std::vector<uint64_t> min,
+                    min_of_nodes(options, {static_cast<uint64_t>(plan->limits.max_pages),
+                                           static_cast<uint64_t>(plan->limits.state_slots)}));
+  RunOptions with_min = options;
+  if (as_memory_allows) with_min.cache_pages = static_cast<int>(min[0]);
+  if (has_states) with_min.state_slots = static_cast<int>(min[1]);
+  WIDEEP_TRY_ASSIGN(*plan, plan_run(inputs.model, with_min, base::read_machine()));
   return {};
 }
 
@@ -70,7 +70,7 @@ std::vector<int> ranks_of_stages_here(const RunOptions& options, const parallel:
 }
 
 // Of the update board of an elastic run with any number of ranks.
-size_t most_board_bytes(const RunPlan& plan) {
+size_t max_board_bytes(const RunPlan& plan) {
   size_t bytes = 0;
   for (int ranks = 1; ranks <= plan.dispatch.ep_size; ++ranks) {
     online::BoardShape board = plan.online.front().board;
@@ -110,11 +110,10 @@ Status Run::make_shared_memory() {
   for (const OnlinePlan& stage : plan_.online) {
     WIDEEP_TRY_ASSIGN(
         OnlineParts parts,
-        make_online_parts(
-            stage,
-            options_.started != nullptr ? options_.started->make_shared()
-                                        : base::SharedBytes::create,
-            options_.keeps_ranks && plan_.is_elastic() ? most_board_bytes(plan_) : 0));
+        make_online_parts(stage,
+                          options_.started != nullptr ? options_.started->make_shared()
+                                                      : base::SharedBytes::create,
+                          options_.keeps_ranks && plan_.is_elastic() ? max_board_bytes(plan_) : 0));
     if (options_.adjust_online && parts.balances()) options_.adjust_online(parts);
     online_.push_back(std::move(parts));
   }

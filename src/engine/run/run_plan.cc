@@ -79,8 +79,8 @@ int nodes_of_stage(const RunOptions& options) {
 // ---- the parts ----
 
 // What the caches of one rank may use: its part of cache_share of this node's memory.
-double most_cache_bytes(const RunPlan& plan, const RunOptions& options,
-                        const base::Machine& machine) {
+double max_cache_bytes(const RunPlan& plan, const RunOptions& options,
+                       const base::Machine& machine) {
   return static_cast<double>(machine.usable_memory_bytes()) * options.cache_share /
          plan.ranks_of_nodes[static_cast<size_t>(this_node(options))];
 }
@@ -97,7 +97,7 @@ Result<int> state_slots(const RunPlan& plan, const RunOptions& options,
   if (options.state_slots) return *options.state_slots;
   const SchedulerLimits& limits = plan.limits;
   const int slots =
-      state_slots_in(most_cache_bytes(plan, options, machine), bytes,
+      state_slots_in(max_cache_bytes(plan, options, machine), bytes,
                      limits.max_batch_size * limits.micro_batches, limits.reuse_pages);
   if (slots > 0) return slots;
   return failed(fmt::format("memory: {} free is too little for the state of a sequence ({})",
@@ -120,11 +120,11 @@ double dense_share(const RunPlan& plan) {
 int draft_slots(const RunPlan& plan, const RunOptions& options, const base::Machine& machine) {
   const SchedulerLimits& limits = plan.limits;
   if (limits.state_slots == 0 || !plan.speculation.is_on()) return 0;
-  const double most = most_cache_bytes(plan, options, machine) / 4 /
-                      static_cast<double>(state_bytes(plan.model.config));
+  const double max = max_cache_bytes(plan, options, machine) / 4 /
+                     static_cast<double>(state_bytes(plan.model.config));
   const int running = std::min(limits.max_batch_size * limits.micro_batches, limits.state_slots);
   return static_cast<int>(
-      std::min(most, static_cast<double>(running) * plan.speculation.max_draft_len));
+      std::min(max, static_cast<double>(running) * plan.speculation.max_draft_len));
 }
 
 // The pages that max_batch_size sequences of full length need, limited by cache_share of the
@@ -139,12 +139,12 @@ Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
   const uint64_t bytes = machine.usable_memory_bytes();
   const double states = static_cast<double>(limits.state_slots + limits.draft_slots) *
                         static_cast<double>(state_bytes(plan.model.config));
-  const double most =
-      (most_cache_bytes(plan, options, machine) - states) / static_cast<double>(kv.page_bytes());
-  const int longest = engine::most_pages_of_rank(engine::pages_for(plan.max_sequence),
-                                                 parallel.sizes.cp, limits.turn_pages);
+  const double max =
+      (max_cache_bytes(plan, options, machine) - states) / static_cast<double>(kv.page_bytes());
+  const int longest = engine::max_pages_of_rank(engine::pages_for(plan.max_sequence),
+                                                parallel.sizes.cp, limits.turn_pages);
   const double wanted = static_cast<double>(longest) * limits.max_batch_size * limits.micro_batches;
-  const int pages = static_cast<int>(std::min(most, wanted));
+  const int pages = static_cast<int>(std::min(max, wanted));
   if (pages > 0) return pages;
   return failed(fmt::format("memory: {} free is too little for a page of the KV cache ({})",
                             base::byte_size(bytes), base::byte_size(kv.page_bytes())));
@@ -164,7 +164,7 @@ Result<int> cache_pages(const RunPlan& plan, const RunOptions& options,
 }
 
 // The most tokens of a rank in one layer: several prediction layers compute some of a step again.
-int most_layer_tokens(const RunPlan& plan) {
+int max_layer_tokens(const RunPlan& plan) {
   const int again = std::max(0, plan.model.config.num_prediction_layers - 1);
   return plan.limits.max_num_tokens + again * plan.limits.max_batch_size;
 }
@@ -176,7 +176,7 @@ Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& o
   const ParallelConfig& parallel = options.parallel;
   ep::DispatchShape shape = dispatch_shape(
       plan.model.config, parallel.sizes.tp, plan.model.placement.num_slots,
-      parallel::dispatched_tokens(parallel, most_layer_tokens(plan)), plan.moe,
+      parallel::dispatched_tokens(parallel, max_layer_tokens(plan)), plan.moe,
       parallel.moe_config.max_num_tokens, combine_of(parallel), parallel.sizes.moe_tp);
   shape.num_nodes = nodes_of_stage(options);
   if (plan.model.placement.exact_load) {
@@ -222,10 +222,10 @@ size_t dispatch_bytes(const RunPlan& plan, bool keeps_ranks) {
   for (int ranks = 1; ranks < plan.dispatch.ep_size; ++ranks) {
     bytes = std::max(bytes, ep::BufferLayout(plan.dispatch_between(ranks)).segment_bytes());
   }
-  const int most_slots = std::max(plan.dispatch.num_experts, plan.dispatch.slots_per_rank);
+  const int max_slots = std::max(plan.dispatch.num_experts, plan.dispatch.slots_per_rank);
   return std::max(bytes, holdings_bytes(plan.model.placement.layers.size(),
                                         static_cast<size_t>(plan.dispatch.num_experts),
-                                        static_cast<size_t>(most_slots)));
+                                        static_cast<size_t>(max_slots)));
 }
 
 SegmentPlan plan_segment(const RunPlan& plan, bool keeps_ranks) {
@@ -341,7 +341,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   const bool is_chain = config.num_prediction_layers == 1;
   if (is_chain) plan.limits.draft_ahead = drafts - 1;
   const int logits = std::min(tokens, batch * (1 + drafts));
-  WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, most_layer_tokens(plan), logits));
+  WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, max_layer_tokens(plan), logits));
   plan.pipeline = pipeline_layout(parallel, config, tokens, batch, drafts);
   WIDEEP_TRY_ASSIGN(plan.dispatch, plan_dispatch(plan, options));
   plan.shards = shard_layout(config, plan.dispatch, plan.moe.row_dtype);
@@ -408,8 +408,8 @@ int RunPlan::longest_sequence() const {
   // With context parallelism a sequence's first rank may hold one turn more than the others, so the
   // limit is not just max_pages times the number of ranks.
   const auto fits = [&](int tokens) {
-    return engine::most_pages_of_rank(engine::pages_for(tokens), mapping.sizes().cp,
-                                      limits.turn_pages) <= limits.max_pages;
+    return engine::max_pages_of_rank(engine::pages_for(tokens), mapping.sizes().cp,
+                                     limits.turn_pages) <= limits.max_pages;
   };
   int tokens = max_sequence;
   while (tokens > 1 && !fits(tokens)) {

@@ -28,7 +28,7 @@ namespace {
 using formats::JsonObject;
 using nlohmann::json;
 
-constexpr int kMostTokens = 1 << 24;
+constexpr int kMaxTokens = 1 << 24;
 constexpr double kAboveZero = std::numeric_limits<float>::min();
 
 // Those that change no text, or are read elsewhere (model/config/config_reader.cc).
@@ -100,23 +100,23 @@ bool changes_nothing(std::string_view key, const json& value) {
 
 // "num_beams 4"; long lists without their elements.
 std::string named(std::string_view key, const json& value) {
-  constexpr size_t kMostShown = 40;
+  constexpr size_t kMaxShown = 40;
   const std::string text = formats::json_text(value);
   return fmt::format("{} {}", base::printable(std::string(key), 60),
-                     text.size() <= kMostShown ? text : "…");
+                     text.size() <= kMaxShown ? text : "…");
 }
 
-std::optional<float> read_number(const JsonObject& root, std::string_view key, double least,
-                                 double most) {
+std::optional<float> read_number(const JsonObject& root, std::string_view key, double min,
+                                 double max) {
   if (!root.has(key)) return {};
-  return static_cast<float>(root.number(key, {.min = least, .max = most}));
+  return static_cast<float>(root.number(key, {.min = min, .max = max}));
 }
 
 // −1: all tokens, as 0.
 std::optional<int> read_top_k(const JsonObject& root) {
   if (!root.has("top_k")) return {};
   return static_cast<int>(
-      std::max<int64_t>(0, root.integer("top_k", {.min = -1, .max = kMostTokens})));
+      std::max<int64_t>(0, root.integer("top_k", {.min = -1, .max = kMaxTokens})));
 }
 
 Result<SamplingDefaults> read_file(const std::string& path) {
@@ -134,7 +134,7 @@ Result<SamplingDefaults> read_file(const std::string& path) {
   if (!root.boolean_or("do_sample", true)) defaults.temperature = 0.0f;
   if (root.has("max_new_tokens")) {
     defaults.max_tokens =
-        static_cast<int>(root.integer("max_new_tokens", {.min = 1, .max = kMostTokens}));
+        static_cast<int>(root.integer("max_new_tokens", {.min = 1, .max = kMaxTokens}));
   }
   WIDEEP_TRY(document.status());
   for (const std::string& key : root.unasked_keys()) {
@@ -149,16 +149,16 @@ Result<SamplingDefaults> read_file(const std::string& path) {
 constexpr std::string_view kGgufKeys = "general.sampling.";
 
 Result<std::optional<float>> gguf_number(const tensor_files::GgufFile& file, std::string_view name,
-                                         double least, double most) {
+                                         double min, double max) {
   const std::string key = std::string(kGgufKeys) + std::string(name);
   const tensor_files::GgufValue* value = file.find(key);
   if (value == nullptr) return std::optional<float>();
   const auto number = value->is_list() ? std::nullopt : value->number();
-  if (number && *number >= least && *number <= most) {
+  if (number && *number >= min && *number <= max) {
     return std::optional(static_cast<float>(*number));
   }
   return invalid_input(fmt::format("{}: {}: expected a number from {} to {}, found {}", file.path(),
-                                   key, least, most,
+                                   key, min, max,
                                    number ? fmt::format("{}", *number) : value->describe()));
 }
 
@@ -199,7 +199,7 @@ Result<SamplingDefaults> read_gguf(const std::string& path) {
   WIDEEP_TRY_ASSIGN(defaults.min_p, gguf_number(file, "min_p", 0, 1));
   WIDEEP_TRY_ASSIGN(defaults.repetition_penalty,
                     gguf_number(file, "penalty_repeat", kAboveZero, 100));
-  WIDEEP_TRY_ASSIGN(const auto top_k, gguf_number(file, "top_k", -1, kMostTokens));
+  WIDEEP_TRY_ASSIGN(const auto top_k, gguf_number(file, "top_k", -1, kMaxTokens));
   if (top_k) defaults.top_k = std::max(0, static_cast<int>(*top_k));
   defaults.not_followed = other_gguf_samplers(file);
   return defaults;

@@ -12,36 +12,36 @@ constexpr size_t kRowAlignment = 16;
 constexpr size_t kSectionAlignment = 512;
 
 // One place in shared memory for each source and slot, in the kernel `receive`.
-constexpr int64_t kMostPlaces = 8192;
+constexpr int64_t kMaxPlaces = 8192;
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace
 
 Status check_shape(const ExchangeShape& shape) {
-  const auto wrong = [](const char* what, int64_t found, int64_t least, int64_t most) {
+  const auto wrong = [](const char* what, int64_t found, int64_t min, int64_t max) {
     return invalid_input(
-        fmt::format("exchange on GPUs: {} {}, expected {} to {}", what, found, least, most));
+        fmt::format("exchange on GPUs: {} {}, expected {} to {}", what, found, min, max));
   };
-  const auto within = [](int64_t value, int64_t least, int64_t most) {
-    return value >= least && value <= most;
+  const auto within = [](int64_t value, int64_t min, int64_t max) {
+    return value >= min && value <= max;
   };
-  constexpr int64_t kMostBytes = int64_t{1} << 24;
+  constexpr int64_t kMaxBytes = int64_t{1} << 24;
   if (!within(shape.ep_size, 1, kMaxRanks)) return wrong("ep_size", shape.ep_size, 1, kMaxRanks);
   if (!within(shape.num_experts, 1, 8192)) return wrong("experts", shape.num_experts, 1, 8192);
   if (!within(shape.slots_per_rank, 1, 512)) {
     return wrong("slots per rank", shape.slots_per_rank, 1, 512);
   }
   const int64_t places = int64_t{shape.slots_per_rank} * shape.ep_size;
-  if (places > kMostPlaces) return wrong("slots", places, 1, kMostPlaces);
-  const auto most_k = std::min<int64_t>(kWarpSize, places);
-  if (!within(shape.top_k, 1, most_k)) return wrong("top_k", shape.top_k, 1, most_k);
+  if (places > kMaxPlaces) return wrong("slots", places, 1, kMaxPlaces);
+  const auto max_k = std::min<int64_t>(kWarpSize, places);
+  if (!within(shape.top_k, 1, max_k)) return wrong("top_k", shape.top_k, 1, max_k);
   if (!within(shape.max_tokens, 1, 1 << 20)) return wrong("tokens", shape.max_tokens, 1, 1 << 20);
-  if (!within(shape.row_bytes, 1, kMostBytes)) {
-    return wrong("bytes of a row", shape.row_bytes, 1, kMostBytes);
+  if (!within(shape.row_bytes, 1, kMaxBytes)) {
+    return wrong("bytes of a row", shape.row_bytes, 1, kMaxBytes);
   }
-  if (!within(shape.result_bytes, 1, kMostBytes)) {
-    return wrong("bytes of a result", shape.result_bytes, 1, kMostBytes);
+  if (!within(shape.result_bytes, 1, kMaxBytes)) {
+    return wrong("bytes of a result", shape.result_bytes, 1, kMaxBytes);
   }
   return {};
 }

@@ -90,10 +90,10 @@ struct ChooseByCounts {
 
   template <typename Lane>
   WIDEEP_DEVICE double share_of(Lane& lane, ShareSolver<Lane>& solver, int replica) const {
-    constexpr double kLeastLoad = 0x1p-1022;  // as placement/resplit.cc
+    constexpr double kMinLoad = 0x1p-1022;  // as placement/resplit.cc
     const int link = lane.load(replicas.links + replica);
     const double load = link < 0 ? 0.0 : solver.load_of(link);
-    if (load < kLeastLoad) return lane.load(replicas.constant_shares + replica);
+    if (load < kMinLoad) return lane.load(replicas.constant_shares + replica);
     return solver.amount(link) * lane.load(replicas.fractions + replica) / load;
   }
 
@@ -121,18 +121,18 @@ struct ChooseByCounts {
     }
     for (; left > 0; --left) {
       int best = -1;
-      double least = 0.0;  // excess of its rank
+      double min = 0.0;  // excess of its rank
       for (int i = begin; i < end; ++i) {
         const auto quota = static_cast<double>(lane.load(replicas.of_all + i));
         if (quota >= lane.load(replicas.shares + i) * tokens) continue;  // not rounded down
         const double of_rank = lane.load(excess + rank_of(lane, i));
-        if (best >= 0 && of_rank >= least) continue;
+        if (best >= 0 && of_rank >= min) continue;
         best = i;
-        least = of_rank;
+        min = of_rank;
       }
       if (best < 0) return;
       lane.store(replicas.of_all + best, lane.load(replicas.of_all + best) + 1);
-      lane.store(excess + rank_of(lane, best), least + 1.0);
+      lane.store(excess + rank_of(lane, best), min + 1.0);
     }
   }
 

@@ -153,21 +153,21 @@ struct ChooseSlots {
       left -= quota;
     }
     for (; left > 0; --left) {
-      int most = begin;  // the first of the largest
+      int max = begin;  // the first of the largest
       for (int i = begin + 1; i < end; ++i) {
-        if (lane.load(replicas.credit + i) > lane.load(replicas.credit + most)) most = i;
+        if (lane.load(replicas.credit + i) > lane.load(replicas.credit + max)) max = i;
       }
-      give(lane, most, 1);
+      give(lane, max, 1);
     }
     for (; left < 0; ++left) {
-      int least = end;  // the first of the smallest that has a token
+      int min = end;  // the first of the smallest that has a token
       for (int i = begin; i < end; ++i) {
         if (lane.load(replicas.quotas + i) == 0) continue;
-        if (least == end || lane.load(replicas.credit + i) < lane.load(replicas.credit + least)) {
-          least = i;
+        if (min == end || lane.load(replicas.credit + i) < lane.load(replicas.credit + min)) {
+          min = i;
         }
       }
-      give(lane, least, -1);
+      give(lane, min, -1);
     }
   }
 

@@ -14,8 +14,8 @@
 namespace wideep::cuda {
 namespace {
 
-int draw(std::mt19937_64& random, int least, int most) {
-  return least + static_cast<int>(random() % static_cast<uint64_t>(most - least + 1));
+int draw(std::mt19937_64& random, int min, int max) {
+  return min + static_cast<int>(random() % static_cast<uint64_t>(max - min + 1));
 }
 
 std::vector<int32_t> random_experts(const ChoiceCase& c, int num_tokens, std::mt19937_64& random) {
@@ -149,10 +149,10 @@ balance::Placement random_placement(int ep_size, std::mt19937_64& random) {
                                .ep_size = ep_size,
                                .slot_to_expert = {}};
   // With few experts for the other slots, components with many cycles.
-  const int most = random() % 2 == 0 ? placement.num_experts : (placement.num_experts + 3) / 4;
+  const int max = random() % 2 == 0 ? placement.num_experts : (placement.num_experts + 3) / 4;
   for (int slot = 0; slot < num_slots; ++slot) {
     const bool is_first = slot < placement.num_experts;
-    placement.slot_to_expert.push_back(is_first ? slot : draw(random, 0, most - 1));
+    placement.slot_to_expert.push_back(is_first ? slot : draw(random, 0, max - 1));
     if (!is_first && random() % 8 == 0) placement.slot_to_expert.back() = balance::kUnusedSlot;
   }
   std::shuffle(placement.slot_to_expert.begin(), placement.slot_to_expert.end(), random);

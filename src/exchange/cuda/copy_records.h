@@ -34,7 +34,7 @@ enum class CopyResult : uint32_t {
 struct RecordCopy {
   const std::byte* from = nullptr;    // any alignment
   std::byte* to = nullptr;            // 16-byte aligned
-  uint64_t num_bytes = 0;             // at least kLeastHashedBytes
+  uint64_t num_bytes = 0;             // at least kMinHashedBytes
   uint64_t expected_hash = 0;         // base::content_hash of the record
   const uint32_t* offered = nullptr;  // of this rank's memory; null: offered from the start
   uint32_t* taken = nullptr;          // of the source's memory; null: nobody waits for it
@@ -52,7 +52,7 @@ struct CopyState {
 };
 
 struct CopyRecords {
-  static constexpr int kMostCopies = 1024;
+  static constexpr int kMaxCopies = 1024;
 
   const RecordCopy* copies = nullptr;  // [num_copies] on the device
   CopyState* states = nullptr;         // [num_copies]
@@ -183,8 +183,8 @@ struct CopyRecords {
     if (left >= sizeof(Vector) && reinterpret_cast<uint64_t>(from) % sizeof(Vector) == 0) {
       return lane.load(reinterpret_cast<const Vector*>(from));
     }
-    const auto most = static_cast<uint64_t>(sizeof(Vector));
-    return load_units<uint8_t>(lane, from, static_cast<int>(left < most ? left : most));
+    const auto max = static_cast<uint64_t>(sizeof(Vector));
+    return load_units<uint8_t>(lane, from, static_cast<int>(left < max ? left : max));
   }
 
   template <typename Lane>
@@ -236,9 +236,9 @@ struct CopyRecords {
     const HashParts parts{lane.load(&copies[c].num_bytes)};
     const uint64_t begin = lane.load(&state->blocks_done);
     const uint64_t left = parts.num_blocks() - begin;
-    const auto most = static_cast<uint64_t>(piece_blocks);
-    const auto n = static_cast<int>(left < most ? left : most);
-    const bool is_end = left <= most;
+    const auto max = static_cast<uint64_t>(piece_blocks);
+    const auto n = static_cast<int>(left < max ? left : max);
+    const bool is_end = left <= max;
     const int i = lane.lane() % kHashAccumulators;
     const uint64_t scrambler = secret.words[kScrambleSecret + i];
     uint64_t accumulator = lane.load(&state->accumulators[i]);

@@ -127,11 +127,11 @@ Result<CountedReplicas> upload_replicas(Devices& devices, int rank, const Exchan
   on_device.num_cycles = static_cast<int32_t>(graph.cycle_start.size()) - 1;
   on_device.num_extra = static_cast<int32_t>(graph.extra_links.size());
   const size_t shared = ChooseByCounts::shared_bytes(shape, on_device);
-  if (shared > kMostSharedBytes) {
+  if (shared > kMaxSharedBytes) {
     return invalid_input(fmt::format(
         "replicas on GPUs: {} replicas of experts on several ranks need {} bytes of shared memory "
         "in a block, expected at most {}",
-        graph.links.size(), shared, kMostSharedBytes));
+        graph.links.size(), shared, kMaxSharedBytes));
   }
   Uploads uploads;
   uploads.add(graph.spread, &on_device.spread);

@@ -46,8 +46,8 @@ Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks, Sharing 
   devices->num_multiprocessors_ = properties.multiProcessorCount;
   WIDEEP_TRY(cuda_status(cudaSetDevice(0), "choosing the GPU"));
   // Above the background's, which is that of streams without a priority.
-  int least = 0, greatest = 0;
-  WIDEEP_TRY(cuda_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities"));
+  int min = 0, greatest = 0;
+  WIDEEP_TRY(cuda_status(cudaDeviceGetStreamPriorityRange(&min, &greatest), "priorities"));
   for (int rank = 0; rank < num_ranks; ++rank) {
     cudaStream_t stream = nullptr;
     WIDEEP_TRY(cuda_status(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
@@ -60,10 +60,10 @@ Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks, Sharing 
 }
 
 Result<int> CudaDevices::add_background_stream() {
-  int least = 0, greatest = 0;
-  WIDEEP_TRY(cuda_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities"));
+  int min = 0, greatest = 0;
+  WIDEEP_TRY(cuda_status(cudaDeviceGetStreamPriorityRange(&min, &greatest), "priorities"));
   cudaStream_t stream = nullptr;
-  WIDEEP_TRY(cuda_status(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least),
+  WIDEEP_TRY(cuda_status(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, min),
                          "a stream in the background"));
   streams_.push_back(stream);
   return static_cast<int>(streams_.size()) - 1;

@@ -39,8 +39,8 @@ namespace wideep::cuda {
 cudaError_t launch_kernel(const Kernel& kernel, const LaunchShape& shape, cudaStream_t stream,
                           bool is_dependent = false);
 // Launches the same kernel of several ranks at once, with shape's blocks for each. REQUIRES: the
-// kernels are of one kind; at most kMostInLaunch.
-inline constexpr size_t kMostInLaunch = 16;
+// kernels are of one kind; at most kMaxInLaunch.
+inline constexpr size_t kMaxInLaunch = 16;
 cudaError_t launch_together(std::span<const Kernel> kernels, const LaunchShape& shape,
                             cudaStream_t stream, bool is_dependent = false);
 

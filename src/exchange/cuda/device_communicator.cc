@@ -36,8 +36,8 @@ using ep::DeviceReceivedRow;
 using ep::DeviceRowFormat;
 
 constexpr int kReceiveBlocks = 4;
-constexpr int kMostLayers = 1024;
-constexpr int64_t kMostCounted = 12'000;  // experts and slots; a block counts them in shared memory
+constexpr int kMaxLayers = 1024;
+constexpr int64_t kMaxCounted = 12'000;  // experts and slots; a block counts them in shared memory
 
 // Callers read the kernels' rows in place.
 static_assert(sizeof(DeviceReceivedRow) == sizeof(ReceivedRow));
@@ -82,7 +82,7 @@ ExchangeShape shape_of(const DeviceCommunicatorOptions& options) {
           .result_bytes = bytes_of(options.result_format)};
 }
 
-size_t most_rows(const BufferLayout& layout) {
+size_t max_rows(const BufferLayout& layout) {
   const ExchangeShape& shape = layout.shape();
   return static_cast<size_t>(shape.ep_size) * static_cast<size_t>(shape.max_tokens) *
          static_cast<size_t>(layout.entries());
@@ -94,7 +94,7 @@ size_t bytes_of(const BufferLayout& layout, int num_layers) {
   const ExchangeShape& shape = layout.shape();
   const auto ranks = static_cast<size_t>(shape.ep_size);
   const auto tokens = static_cast<size_t>(shape.max_tokens);
-  return layout.segment_bytes() + most_rows(layout) * sizeof(ReceivedRow) +
+  return layout.segment_bytes() + max_rows(layout) * sizeof(ReceivedRow) +
          tokens * (ranks + static_cast<size_t>(shape.top_k)) * sizeof(int32_t) +
          SlotTables::num_bytes(shape, num_layers) + LoadStatistics::num_bytes(shape, num_layers);
 }
@@ -187,12 +187,12 @@ DispatchCombineOptions launch_options(const DeviceCommunicatorOptions& options,
                             ? options.num_blocks
                             : std::max(1, place.num_multiprocessors() / num_sharing);
   launches.num_receive_blocks = std::min(kReceiveBlocks, launches.num_blocks);
-  launches.num_threads = std::min(kMostThreads, place.most_threads());
+  launches.num_threads = std::min(kMaxThreads, place.max_threads());
   // With many slots a block's counters fit into its shared memory only if it has fewer threads.
-  launches.num_index_threads = std::min(kMostIndexThreads, place.most_threads());
+  launches.num_index_threads = std::min(kMaxIndexThreads, place.max_threads());
   const ExchangeShape shape = shape_of(options);
   while (launches.num_index_threads > kWarpSize &&
-         IndexMessages::shared_bytes(shape, launches.num_index_threads) > kMostSharedBytes) {
+         IndexMessages::shared_bytes(shape, launches.num_index_threads) > kMaxSharedBytes) {
     launches.num_index_threads /= 2;
   }
   return launches;
@@ -213,13 +213,13 @@ Status check_inactive(const DeviceCommunicatorOptions& options, std::span<const 
 Status check_layers(const DeviceCommunicatorOptions& options) {
   const int64_t slots = int64_t{options.num_ranks} * options.slots_per_rank;
   if (options.num_layers == 0 && options.num_experts == 0) return {};
-  const int64_t most_experts = std::min(slots, kMostCounted - slots);
-  if (options.num_layers < 1 || options.num_layers > kMostLayers || options.num_experts < 1 ||
-      options.num_experts > most_experts) {
+  const int64_t max_experts = std::min(slots, kMaxCounted - slots);
+  if (options.num_layers < 1 || options.num_layers > kMaxLayers || options.num_experts < 1 ||
+      options.num_experts > max_experts) {
     return invalid_input(
         fmt::format("num_layers, num_experts: expected 1 to {} layers of 1 to {} experts on {} "
                     "slots, or 0 and 0, found {} and {}",
-                    kMostLayers, most_experts, slots, options.num_layers, options.num_experts));
+                    kMaxLayers, max_experts, slots, options.num_layers, options.num_experts));
   }
   return {};
 }
@@ -231,8 +231,8 @@ Status add_layers(DeviceCommunicator::State& state) {
   const int num_layers = state.options.num_layers;
   WIDEEP_TRY_ASSIGN(state.tables,
                     SlotTables::create(devices, x.layout.shape(), x.rank, num_layers));
-  const int most_threads = std::min(kMostThreads, state.place->most_threads());
-  WIDEEP_TRY_ASSIGN(state.loads, LoadStatistics::create(devices, x, num_layers, most_threads));
+  const int max_threads = std::min(kMaxThreads, state.place->max_threads());
+  WIDEEP_TRY_ASSIGN(state.loads, LoadStatistics::create(devices, x, num_layers, max_threads));
   WIDEEP_TRY_ASSIGN(state.taken, state.loads->allocate_taken());
   return {};
 }
@@ -336,17 +336,17 @@ Status begin(DeviceCommunicator::State* state, const DeviceCall& call, const cha
 }
 
 // The largest number of calls that a rank has finished, of those that go on.
-Result<uint32_t> most_calls_done(Meeting& meeting, const Result<uint32_t>& mine) {
+Result<uint32_t> max_calls_done(Meeting& meeting, const Result<uint32_t>& mine) {
   WIDEEP_TRY(meeting.agree(mine.status()));
   WIDEEP_TRY_ASSIGN(const std::vector<std::string> told,
                     meeting.exchange(fmt::format("{}", *mine)));
-  uint32_t most = *mine;
+  uint32_t max = *mine;
   for (const std::string& text : told) {
     if (text.empty()) continue;
     const auto theirs = static_cast<uint32_t>(std::strtoul(text.c_str(), nullptr, 10));
-    if (static_cast<int32_t>(theirs - most) > 0) most = theirs;  // numbers of calls wrap around
+    if (static_cast<int32_t>(theirs - max) > 0) max = theirs;  // numbers of calls wrap around
   }
-  return most;
+  return max;
 }
 
 Status restart(DeviceCommunicator::State& state, std::span<const int> inactive) {
@@ -366,7 +366,7 @@ Status restart(DeviceCommunicator::State& state, std::span<const int> inactive) 
                                                     .absent = absent,
                                                     .occasion = state.num_restarts + 1}));
   WIDEEP_TRY_ASSIGN(const uint32_t calls_done,
-                    most_calls_done(meeting, state.exchange->num_calls_done()));
+                    max_calls_done(meeting, state.exchange->num_calls_done()));
   // Nobody begins the next call before all have forgotten the last one.
   WIDEEP_TRY(meeting.agree(state.exchange->restart(inactive, calls_done + 1)));
   if (state.tables) state.tables->leave_out(absent);
@@ -508,8 +508,7 @@ DeviceReceived DeviceCommunicator::received() const {
   if (state_ == nullptr) return {};
   const cuda::DispatchCombine& exchange = *state_->exchange;
   return {reinterpret_cast<const DeviceReceivedRow*>(exchange.received_rows()),
-          exchange.slot_starts(),
-          static_cast<int64_t>(cuda::most_rows(exchange.exchange().layout))};
+          exchange.slot_starts(), static_cast<int64_t>(cuda::max_rows(exchange.exchange().layout))};
 }
 
 Status DeviceCommunicator::expand(const DeviceCall& call, void* matrix, size_t stride) {

@@ -97,7 +97,7 @@ struct EmulatedPlace final : public RankPlace {
   std::string name() const override { return fmt::format("emulated device {}", rank); }
   std::string id() const override { return fmt::format("{}", shares_device ? 0 : rank); }
   int num_multiprocessors() const override { return 2; }
-  int most_threads() const override { return threads; }
+  int max_threads() const override { return threads; }
   Result<size_t> free_bytes() const override { return free; }
   Status check_access(const std::string& id, const std::string& name) const override {
     if (id != no_access_to) return {};
@@ -195,7 +195,7 @@ struct EngineRank {
   }
   size_t out_stride() const { return (static_cast<size_t>(c.hidden) * 2 + 15) / 16 * 16; }
   size_t matrix_bytes() const {
-    return static_cast<size_t>(communicator.received().most_rows) * stride();
+    return static_cast<size_t>(communicator.received().max_rows) * stride();
   }
 
   template <typename T>
@@ -293,7 +293,7 @@ void play_case(const ExchangeCase& c, int threads = 64) {
 TEST(DeviceCommunicatorTest, HasTheBitsOfTheCpuPath) {
   std::mt19937_64 random(31);
   for (int round = 0; round < (base::kSanitized ? 4 : 20); ++round) {
-    ExchangeCase c = random_case(random, {.most_ranks = 6, .most_hidden = 300, .most_tokens = 6});
+    ExchangeCase c = random_case(random, {.max_ranks = 6, .max_hidden = 300, .max_tokens = 6});
     c.misaligned_by = 0;
     c.prepares = false;
     c.shape.is_reduced = false;

@@ -39,10 +39,10 @@ using Kernel =
 
 // The most threads of a block: of prepare and index, and of the others, whose threads need more
 // registers.
-inline constexpr int kMostIndexThreads = 1024;
-inline constexpr int kMostThreads = 512;
+inline constexpr int kMaxIndexThreads = 1024;
+inline constexpr int kMaxThreads = 512;
 // What every block may use without being asked for.
-inline constexpr size_t kMostSharedBytes = size_t{48} << 10;
+inline constexpr size_t kMaxSharedBytes = size_t{48} << 10;
 
 struct LaunchShape {
   int num_blocks = 1;

@@ -15,31 +15,31 @@ namespace wideep::cuda {
 namespace {
 
 Status check_blocks(const ExchangeShape& shape, const DispatchCombineOptions& options) {
-  const auto is_block = [](int threads, int most) {
-    return threads >= kWarpSize && threads <= most && threads % kWarpSize == 0;
+  const auto is_block = [](int threads, int max) {
+    return threads >= kWarpSize && threads <= max && threads % kWarpSize == 0;
   };
-  if (!is_block(options.num_threads, kMostThreads) ||
-      !is_block(options.num_index_threads, kMostIndexThreads)) {
-    return invalid_input(fmt::format(
-        "exchange on GPUs: blocks of {} threads, and of {} for the index: expected "
-        "multiples of 32, at most {} and {}",
-        options.num_threads, options.num_index_threads, kMostThreads, kMostIndexThreads));
+  if (!is_block(options.num_threads, kMaxThreads) ||
+      !is_block(options.num_index_threads, kMaxIndexThreads)) {
+    return invalid_input(
+        fmt::format("exchange on GPUs: blocks of {} threads, and of {} for the index: expected "
+                    "multiples of 32, at most {} and {}",
+                    options.num_threads, options.num_index_threads, kMaxThreads, kMaxIndexThreads));
   }
   if (options.num_blocks < 1 || options.num_receive_blocks < 1) {
     return invalid_input("exchange on GPUs: expected at least one block");
   }
   const size_t shared = IndexMessages::shared_bytes(shape, options.num_index_threads);
-  if (shared <= kMostSharedBytes) return {};
+  if (shared <= kMaxSharedBytes) return {};
   return invalid_input(
       fmt::format("exchange on GPUs: {} slots per rank of {} ranks need {} bytes of shared memory "
                   "in a block, expected at most {}; index blocks with fewer threads need less",
-                  shape.slots_per_rank, shape.ep_size, shared, kMostSharedBytes));
+                  shape.slots_per_rank, shape.ep_size, shared, kMaxSharedBytes));
 }
 
 // Whether rounds are small enough for one kernel, and its blocks for the memory that they may use.
 bool has_small_rounds(const ExchangeShape& shape, const DispatchCombineOptions& options) {
   return shape.max_tokens <= options.small_round_tokens &&
-         SmallRound::shared_bytes(shape, options.num_threads) <= kMostSharedBytes;
+         SmallRound::shared_bytes(shape, options.num_threads) <= kMaxSharedBytes;
 }
 
 // Of a rank that has finished calls_done calls and not failed.

@@ -54,7 +54,7 @@ MachineOptions machine_for(const ExchangeCase& c, uint64_t seed) {
 std::string play_emulated(const ExchangeCase& c, uint64_t seed, const Mutation& mutation = {}) {
   EmulatedDevices devices(machine_for(c, seed));
   devices.machine().set_mutation(mutation);
-  devices.set_most_delay(seed % 3 == 0 ? 2000 : 0);
+  devices.set_max_delay(seed % 3 == 0 ? 2000 : 0);
   devices.set_dependent_launches(seed % 2 == 1);
   return play(devices, c).message();
 }
@@ -80,25 +80,25 @@ ExchangeCase small_case() {
 // decides about orders, and many more of them fit into the same time. One in `large` has more, and
 // of these one in eight all that there is.
 CaseLimits limits_of(uint64_t round, uint64_t large) {
-  if (round % (8 * large) == 0) return {.most_ranks = 16, .ranks_die = true};
+  if (round % (8 * large) == 0) return {.max_ranks = 16, .ranks_die = true};
   if (round % large == 0) {
-    return {.most_ranks = 6,
-            .most_device_threads = 256,
-            .most_hidden = 80,
-            .most_tokens = 6,
-            .most_warps = 2,
-            .most_blocks = 2,
-            .most_slots = 20,
+    return {.max_ranks = 6,
+            .max_device_threads = 256,
+            .max_hidden = 80,
+            .max_tokens = 6,
+            .max_warps = 2,
+            .max_blocks = 2,
+            .max_slots = 20,
             .ranks_die = true};
   }
-  return {.most_ranks = 3,
-          .most_device_threads = 128,
-          .most_hidden = 20,
-          .most_tokens = 3,
-          .most_warps = 2,
-          .most_blocks = 2,
-          .most_slots = 4,
-          .most_calls = 2,
+  return {.max_ranks = 3,
+          .max_device_threads = 128,
+          .max_hidden = 20,
+          .max_tokens = 3,
+          .max_warps = 2,
+          .max_blocks = 2,
+          .max_slots = 4,
+          .max_calls = 2,
           .ranks_die = true};
 }
 
@@ -133,7 +133,7 @@ TEST(CudaExchangeTest, EqualsTheCpuPathForEveryNumberOfRanks) {
   std::mt19937_64 random(5);
   std::set<int> seen;
   while (seen.size() < 16) {
-    const ExchangeCase c = random_case(random, {.most_ranks = 16, .most_hidden = 40});
+    const ExchangeCase c = random_case(random, {.max_ranks = 16, .max_hidden = 40});
     if (!seen.insert(c.shape.ep_size).second) continue;
     ASSERT_EQ(play_emulated(c, random()), "") << describe(c);
   }
@@ -371,7 +371,7 @@ std::vector<ExchangeCase> cases_for_faults(int count) {
   std::vector<ExchangeCase> cases;
   while (static_cast<int>(cases.size()) < count) {
     ExchangeCase c =
-        random_case(random, {.most_ranks = 4, .most_device_threads = 512, .most_hidden = 300});
+        random_case(random, {.max_ranks = 4, .max_device_threads = 512, .max_hidden = 300});
     if (c.shape.ep_size < 2) continue;
     c.prepares = true;
     c.num_calls = 2;

@@ -15,8 +15,8 @@
 namespace wideep::cuda {
 namespace {
 
-int draw(std::mt19937_64& random, int least, int most) {
-  return least + static_cast<int>(random() % static_cast<uint64_t>(most - least + 1));
+int draw(std::mt19937_64& random, int min, int max) {
+  return min + static_cast<int>(random() % static_cast<uint64_t>(max - min + 1));
 }
 
 const kernels::Kernels& reference() {
@@ -236,23 +236,23 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   ExchangeCase c;
   c.seed = random();
   ExchangeShape& shape = c.shape;
-  shape.ep_size = draw(random, 1, random() % 2 == 0 ? limits.most_ranks : 4);
-  shape.ep_size = std::min(shape.ep_size, limits.most_ranks);
+  shape.ep_size = draw(random, 1, random() % 2 == 0 ? limits.max_ranks : 4);
+  shape.ep_size = std::min(shape.ep_size, limits.max_ranks);
   shape.slots_per_rank =
-      draw(random, 1, random() % 4 == 0 ? limits.most_slots : std::min(6, limits.most_slots));
+      draw(random, 1, random() % 4 == 0 ? limits.max_slots : std::min(6, limits.max_slots));
   if (shape.ep_size > 2 && random() % 4 == 0) {
     c.options.inactive_ranks.push_back(draw(random, 0, shape.ep_size - 1));
   }
   const int active_slots = c.num_active() * shape.slots_per_rank;
   shape.top_k = draw(random, 1, std::min(active_slots, random() % 8 == 0 ? 32 : 8));
   shape.num_experts = draw(random, 1, shape.num_slots());
-  shape.max_tokens = draw(random, 1, limits.most_tokens);
+  shape.max_tokens = draw(random, 1, limits.max_tokens);
   for (int slot = 0; slot < shape.num_slots(); ++slot) {
     c.slot_experts.push_back(draw(random, 0, shape.num_experts - 1));
   }
 
   c.hidden =
-      draw(random, 1, random() % 3 == 0 ? limits.most_hidden : std::min(80, limits.most_hidden));
+      draw(random, 1, random() % 3 == 0 ? limits.max_hidden : std::min(80, limits.max_hidden));
   c.row_format = static_cast<RowFormat>(random() % 4);
   c.result_format = static_cast<RowFormat>(random() % 4);
   if (kernels::is_coded(c.result_format)) c.row_format = c.result_format;  // see echo_experts.h
@@ -262,7 +262,7 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   c.prepares = random() % 2 == 0;
   c.expands = random() % 3 == 0;
   c.misaligned_by = random() % 4 == 0 ? draw(random, 1, 15) : 0;
-  c.num_calls = draw(random, 1, limits.most_calls);
+  c.num_calls = draw(random, 1, limits.max_calls);
   c.counts = c.seed % 3 == 0;
   shape.is_reduced = c.seed / 3 % 3 == 0;
   c.expert_format = c.seed / 9 % 2 == 0 ? RowFormat::kBf16 : RowFormat::kF32;
@@ -273,13 +273,12 @@ ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits) {
   }
 
   // Blocks and threads such that all ranks together keep to the limit.
-  const int of_rank = limits.most_device_threads / shape.ep_size;
+  const int of_rank = limits.max_device_threads / shape.ep_size;
   c.options.num_threads =
-      kWarpSize * draw(random, 1, std::max(1, std::min(limits.most_warps, of_rank / 64)));
-  const int most_blocks =
-      std::max(1, std::min(limits.most_blocks, of_rank / c.options.num_threads));
-  c.options.num_blocks = draw(random, 1, most_blocks);
-  c.options.num_receive_blocks = draw(random, 1, most_blocks);
+      kWarpSize * draw(random, 1, std::max(1, std::min(limits.max_warps, of_rank / 64)));
+  const int max_blocks = std::max(1, std::min(limits.max_blocks, of_rank / c.options.num_threads));
+  c.options.num_blocks = draw(random, 1, max_blocks);
+  c.options.num_receive_blocks = draw(random, 1, max_blocks);
   c.options.num_index_threads = kWarpSize * draw(random, 1, c.options.num_threads / kWarpSize);
   c.options.deadline = std::chrono::milliseconds(500);
   c.is_small = random() % 3 == 0;

@@ -67,14 +67,14 @@ using CallResults = std::vector<RankResults>;  // [ep_size]
 
 // How far random cases go.
 struct CaseLimits {
-  int most_ranks = 8;
-  int most_device_threads = 768;  // of all ranks, their blocks and threads
-  int most_hidden = 700;
-  int most_tokens = 12;
-  int most_warps = 3;   // of a block
-  int most_blocks = 3;  // of a rank
-  int most_slots = 80;  // of a rank
-  int most_calls = 3;
+  int max_ranks = 8;
+  int max_device_threads = 768;  // of all ranks, their blocks and threads
+  int max_hidden = 700;
+  int max_tokens = 12;
+  int max_warps = 3;   // of a block
+  int max_blocks = 3;  // of a rank
+  int max_slots = 80;  // of a rank
+  int max_calls = 3;
   bool ranks_die = false;
 };
 ExchangeCase random_case(std::mt19937_64& random, const CaseLimits& limits);

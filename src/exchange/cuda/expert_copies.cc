@@ -23,7 +23,7 @@ Status check(const ExpertCopyOptions& options) {
     return invalid_input(
         fmt::format("copies of experts on GPUs: {} {}, expected {}", what, found, expected));
   };
-  if (options.max_copies < 1 || options.max_copies > CopyRecords::kMostCopies) {
+  if (options.max_copies < 1 || options.max_copies > CopyRecords::kMaxCopies) {
     return wrong("copies", options.max_copies, "1 to 1024");
   }
   if (options.piece_bytes < kHashBlockBytes || options.piece_bytes % kHashBlockBytes != 0 ||
@@ -32,7 +32,7 @@ Status check(const ExpertCopyOptions& options) {
                  "a multiple of 1024, at most 2^30");
   }
   if (options.num_blocks < 1) return wrong("blocks", options.num_blocks, "at least 1");
-  if (options.num_threads < kWarpSize || options.num_threads > kMostThreads ||
+  if (options.num_threads < kWarpSize || options.num_threads > kMaxThreads ||
       options.num_threads % kWarpSize != 0) {
     return wrong("threads of a block", options.num_threads, "a multiple of 32, at most 512");
   }
@@ -44,9 +44,9 @@ Status check(const RecordCopy& copy) {
     return invalid_input(fmt::format("copying expert {} of layer {} from rank {}: {}", copy.expert,
                                      copy.layer, copy.source, what));
   };
-  if (copy.num_bytes < kLeastHashedBytes) {
-    return wrong(fmt::format("a record of {} bytes, expected at least {}", copy.num_bytes,
-                             kLeastHashedBytes));
+  if (copy.num_bytes < kMinHashedBytes) {
+    return wrong(
+        fmt::format("a record of {} bytes, expected at least {}", copy.num_bytes, kMinHashedBytes));
   }
   if (copy.from == nullptr || copy.to == nullptr) return wrong("no memory given");
   if (reinterpret_cast<uintptr_t>(copy.to) % sizeof(Vector) != 0) {

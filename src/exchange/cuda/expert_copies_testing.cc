@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kBehind = 32;  // bytes behind a record that have to stay as they are
 
-int draw(std::mt19937_64& random, int least, int most) {
-  return least + static_cast<int>(random() % static_cast<uint64_t>(most - least + 1));
+int draw(std::mt19937_64& random, int min, int max) {
+  return min + static_cast<int>(random() % static_cast<uint64_t>(max - min + 1));
 }
 
 // A record on the CPU's way, and on the device.
@@ -75,14 +75,14 @@ Status compare_record(Devices& devices, int stream, const Played& record, bool i
 
 }  // namespace
 
-CopyCase random_copies(std::mt19937_64& random, size_t most_bytes) {
+CopyCase random_copies(std::mt19937_64& random, size_t max_bytes) {
   CopyCase c;
   c.seed = random();
   const int n = draw(random, 1, 5);
   for (int i = 0; i < n; ++i) {
     CopyCase::Record record;
-    const size_t most = random() % 3 == 0 ? 1200 : most_bytes;
-    record.num_bytes = kLeastHashedBytes + random() % (most - kLeastHashedBytes);
+    const size_t max = random() % 3 == 0 ? 1200 : max_bytes;
+    record.num_bytes = kMinHashedBytes + random() % (max - kMinHashedBytes);
     // Whole stripes and blocks, and their neighbours, are where hashes go wrong.
     if (random() % 3 == 0) record.num_bytes = record.num_bytes / 64 * 64 + 256 + random() % 3 - 1;
     if (random() % 4 == 0)

@@ -26,7 +26,7 @@ struct CopyCase {
   uint64_t seed = 1;
 };
 
-CopyCase random_copies(std::mt19937_64& random, size_t most_bytes);
+CopyCase random_copies(std::mt19937_64& random, size_t max_bytes);
 
 // Plays the case in a stream of the devices. Errors: what kernels did wrong (failed), or the first
 // difference.

@@ -134,7 +134,7 @@ class GpuPlace final : public RankPlace {
   }
   std::string id() const override { return uuid_of(properties_); }
   int num_multiprocessors() const override { return properties_.multiProcessorCount; }
-  int most_threads() const override { return kMostIndexThreads; }
+  int max_threads() const override { return kMaxIndexThreads; }
   Result<size_t> free_bytes() const override {
     const CurrentGpu current(number_);
     WIDEEP_TRY(current.status());
@@ -222,7 +222,7 @@ Status check_driver() {
 // Loads all kernels, so that none is loaded while another rank's kernel waits: that could not end.
 Status load_kernels(const cudaDeviceProp& properties, int number) {
   std::vector<KernelResources> list;
-  const cudaError_t error = kernel_resources(kMostThreads, &list);
+  const cudaError_t error = kernel_resources(kMaxThreads, &list);
   if (error != cudaErrorNoKernelImageForDevice) return cuda_status(error, "loading kernels");
   cudaGetLastError();
   return failed(fmt::format(

@@ -9,15 +9,14 @@ namespace {
 
 // Blocks have up to 1024 threads (index), so 64 registers.
 template <typename Body>
-__global__ void __launch_bounds__(kMostIndexThreads, 1)
-    run_wide(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(kMaxIndexThreads, 1) run_wide(const __grid_constant__ Body body) {
   CudaLane lane;
   run_kernel(lane, body);
 }
 
 // Up to 512 threads: 128 registers, for the vectors that are under way.
 template <typename Body>
-__global__ void __launch_bounds__(kMostThreads, 1) run(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(kMaxThreads, 1) run(const __grid_constant__ Body body) {
   CudaLane lane;
   run_kernel(lane, body);
 }
@@ -38,7 +37,7 @@ class SharedLaunchLane : public CudaLane {
 template <typename Body>
 struct Bodies {
   int num_ranks;
-  Body of[kMostInLaunch];
+  Body of[kMaxInLaunch];
 };
 
 template <typename Body>
@@ -47,12 +46,12 @@ __device__ __forceinline__ void run_one(const Bodies<Body>& bodies) {
   run_kernel(lane, bodies.of[static_cast<int>(blockIdx.x) % bodies.num_ranks]);
 }
 template <typename Body>
-__global__ void __launch_bounds__(kMostIndexThreads, 1)
+__global__ void __launch_bounds__(kMaxIndexThreads, 1)
     run_together_wide(const __grid_constant__ Bodies<Body> bodies) {
   run_one(bodies);
 }
 template <typename Body>
-__global__ void __launch_bounds__(kMostThreads, 1)
+__global__ void __launch_bounds__(kMaxThreads, 1)
     run_together(const __grid_constant__ Bodies<Body> bodies) {
   run_one(bodies);
 }
@@ -86,7 +85,7 @@ cudaError_t add_resources(const char* name, int num_threads, std::vector<KernelR
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(&attributes, entry<Body>());
   if (error != cudaSuccess) return error;
-  const int threads = is_wide<Body>() ? kMostIndexThreads : num_threads;
+  const int threads = is_wide<Body>() ? kMaxIndexThreads : num_threads;
   int blocks = 0;
   list->push_back({name, attributes.numRegs, attributes.localSizeBytes, threads, 0});
   const cudaError_t counted =
@@ -124,7 +123,7 @@ cudaError_t launch_kernel(const Kernel& kernel, const LaunchShape& shape, cudaSt
 
 cudaError_t launch_together(std::span<const Kernel> kernels, const LaunchShape& shape,
                             cudaStream_t stream, bool is_dependent) {
-  if (kernels.empty() || kernels.size() > kMostInLaunch) return cudaErrorInvalidValue;
+  if (kernels.empty() || kernels.size() > kMaxInLaunch) return cudaErrorInvalidValue;
   return std::visit(
       [&]<typename Body>(const Body&) {
         Bodies<Body> bodies;

@@ -22,11 +22,11 @@ Result<LoadStatistics> LoadStatistics::create(Devices& devices, const Exchange& 
                                               int num_threads) {
   const ExchangeShape& shape = x.layout.shape();
   const size_t shared = CountTokens::shared_bytes(shape);
-  if (num_layers < 1 || shared > kMostSharedBytes) {
+  if (num_layers < 1 || shared > kMaxSharedBytes) {
     return invalid_input(
         fmt::format("statistics on GPUs: {} layers, expected at least 1; {} experts and {} slots "
                     "need {} bytes of shared memory in a block, expected at most {}",
-                    num_layers, shape.num_experts, shape.num_slots(), shared, kMostSharedBytes));
+                    num_layers, shape.num_experts, shape.num_slots(), shared, kMaxSharedBytes));
   }
   LoadStatistics made(devices, x, num_threads);
   made.sums_.num_layers = num_layers;

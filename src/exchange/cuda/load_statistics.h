@@ -38,7 +38,7 @@ class LoadStatistics {
   // failed: not enough memory.
   // num_threads: of the blocks, which are one per kernel.
   static Result<LoadStatistics> create(Devices& devices, const Exchange& x, int num_layers,
-                                       int num_threads = kMostThreads);
+                                       int num_threads = kMaxThreads);
 
   // Adds a call's tokens to row `layer`. All pointers are to the device's memory; experts, slots:
   // [num_tokens, top_k].

@@ -19,7 +19,7 @@ namespace {
 std::string play_emulated(uint64_t seed, const Mutation& mutation, std::set<Site>* sites) {
   const StatisticsCase c = random_statistics(seed);
   EmulatedDevices devices({.num_devices = c.num_streams(), .max_threads = 64, .seed = seed});
-  devices.set_most_delay(seed % 2 == 0 ? 500 : 0);
+  devices.set_max_delay(seed % 2 == 0 ? 500 : 0);
   devices.machine().set_mutation(mutation);
   devices.machine().record_sites(sites != nullptr);
   const std::string message = play_statistics(devices, c).message();

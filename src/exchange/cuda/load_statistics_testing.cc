@@ -12,8 +12,8 @@
 namespace wideep::cuda {
 namespace {
 
-int draw(std::mt19937_64& random, int least, int most) {
-  return least + static_cast<int>(random() % static_cast<uint64_t>(most - least + 1));
+int draw(std::mt19937_64& random, int min, int max) {
+  return min + static_cast<int>(random() % static_cast<uint64_t>(max - min + 1));
 }
 
 std::vector<int32_t> random_ids(int count, int num_ids, std::mt19937_64& random) {

@@ -28,8 +28,8 @@
 namespace wideep::cuda {
 namespace {
 
-constexpr size_t kMostName = 64;
-constexpr uint32_t kMostText = 1 << 20;
+constexpr size_t kMaxName = 64;
+constexpr uint32_t kMaxText = 1 << 20;
 constexpr std::chrono::milliseconds kBetweenTries{5};
 
 struct Address {
@@ -94,13 +94,13 @@ Status check(const MeetingOptions& options) {
         fmt::format("rank: expected 0 to {}, found {}", options.num_ranks - 1, options.rank));
   }
   const std::string& group = options.group;
-  if (!group.empty() && group.size() <= kMostName && group.find('\0') == std::string::npos) {
+  if (!group.empty() && group.size() <= kMaxName && group.find('\0') == std::string::npos) {
     return {};
   }
   return invalid_input(
       fmt::format("group: expected a name of 1 to {} characters, found {}: all ranks of a group "
                   "give the same name, other groups of this machine another",
-                  kMostName, group.size()));
+                  kMaxName, group.size()));
 }
 
 }  // namespace
@@ -299,7 +299,7 @@ Status Meeting::send_text(int socket, const std::string& text, int peer) const {
 Result<std::string> Meeting::receive_text(int socket, int peer) const {
   uint32_t size = 0;
   WIDEEP_TRY(receive_all(socket, &size, sizeof(size), peer));
-  if (size > kMostText)
+  if (size > kMaxText)
     return failed(fmt::format("{}: rank {} is not a rank of wideep", here(), peer));
   std::string text(size, '\0');
   WIDEEP_TRY(receive_all(socket, text.data(), size, peer));

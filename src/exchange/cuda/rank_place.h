@@ -28,7 +28,7 @@ class RankPlace {
   virtual std::string name() const = 0;  // for people
   virtual std::string id() const = 0;    // the same for ranks that share a device, only then
   virtual int num_multiprocessors() const = 0;
-  virtual int most_threads() const = 0;  // of a block
+  virtual int max_threads() const = 0;  // of a block
   virtual Result<size_t> free_bytes() const = 0;
 
   // Errors (failed): this device cannot access the memory of that one.

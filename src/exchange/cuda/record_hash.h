@@ -26,7 +26,7 @@ namespace wideep::cuda {
 inline constexpr uint64_t kHashBlockBytes = 1024;
 inline constexpr uint64_t kHashStripeBytes = 64;
 inline constexpr int kHashAccumulators = 8;
-inline constexpr uint64_t kLeastHashedBytes = 241;  // shorter inputs have a hash of another kind
+inline constexpr uint64_t kMinHashedBytes = 241;  // shorter inputs have a hash of another kind
 
 struct HashSecret {
   uint64_t words[24];  // base::content_hash_secret

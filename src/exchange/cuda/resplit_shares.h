@@ -111,7 +111,7 @@ class ShareSolver {
   static constexpr int32_t kGive = 1;
   static constexpr int32_t kDone = 2;
 
-  WIDEEP_DEVICE static double least(double a, double b) { return b < a ? b : a; }
+  WIDEEP_DEVICE static double min(double a, double b) { return b < a ? b : a; }
   WIDEEP_DEVICE static double clamp(double value, double low, double high) {
     return value < low ? low : high < value ? high : value;
   }
@@ -200,11 +200,11 @@ class ShareSolver {
   }
 
   WIDEEP_DEVICE void finish_cycle(int begin, int end) {
-    double most = lane_.load(amount_ + near_link(begin));
-    for (int i = begin + 1; i < end; ++i) most = least(most, lane_.load(amount_ + near_link(i)));
+    double max = lane_.load(amount_ + near_link(begin));
+    for (int i = begin + 1; i < end; ++i) max = min(max, lane_.load(amount_ + near_link(i)));
     for (int i = begin; i < end; ++i) {
-      const double near = lane_.load(amount_ + near_link(i)) - most / 2;
-      const double far = lane_.load(amount_ + far_link(i)) + most / 2;
+      const double near = lane_.load(amount_ + near_link(i)) - max / 2;
+      const double far = lane_.load(amount_ + far_link(i)) + max / 2;
       lane_.store(amount_ + near_link(i), near);
       lane_.store(amount_ + far_link(i), far);
       const int rank = cycle_rank(i);
@@ -264,12 +264,12 @@ class ShareSolver {
 
   // False: a link of the path has nothing left, or the hot rank is at the level.
   WIDEEP_DEVICE bool push_along_path(int hot_rank, int cold_rank) {
-    double most = lane_.load(load_ + hot_rank) - level_;
+    double max = lane_.load(load_ + hot_rank) - level_;
     for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
-      most = least(most, lane_.load(amount_ + lane_.load(from_link_ + rank)));
+      max = min(max, lane_.load(amount_ + lane_.load(from_link_ + rank)));
     }
     const double lack = level_ - lane_.load(load_ + cold_rank);
-    const double amount = least(most, lack);
+    const double amount = min(max, lack);
     for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
       const int from = lane_.load(from_link_ + rank), to = lane_.load(to_link_ + rank);
       lane_.store(amount_ + from, lane_.load(amount_ + from) - amount);
@@ -279,7 +279,7 @@ class ShareSolver {
     // Exactly the level, so that no rounding is left to be filled.
     lane_.store(load_ + cold_rank,
                 amount == lack ? level_ : lane_.load(load_ + cold_rank) + amount);
-    return amount < most;
+    return amount < max;
   }
   WIDEEP_DEVICE int rank_before(int rank) { return rank_of(lane_.load(from_link_ + rank)); }
 

@@ -26,9 +26,9 @@ constexpr size_t kCacheLine = 64;
 constexpr int64_t kMaxCount = int64_t{1} << 24;  // of any option; keeps products within 64 bits
 constexpr double kMaxBytes = 0x1p47;             // user address space of an x86-64 process
 
-Status check_count(const char* name, int64_t found, int64_t most) {
-  if (found >= 1 && found <= most) return {};
-  return invalid_input(fmt::format("{}: expected 1 to {}, found {}", name, most, found));
+Status check_count(const char* name, int64_t found, int64_t max) {
+  if (found >= 1 && found <= max) return {};
+  return invalid_input(fmt::format("{}: expected 1 to {}, found {}", name, max, found));
 }
 
 DispatchShape shape_of(const CommunicatorOptions& options) {

@@ -153,9 +153,9 @@ class DispatchCombine {
   // the place of the first of them.
   std::span<const std::byte* const> results(int token) const {
     const DispatchCall& call = call_of(done_.finished);
-    const int most = buffers_.layout.shape().max_results_of_token();
-    return {call.results.data() + static_cast<size_t>(token) * static_cast<size_t>(most),
-            static_cast<size_t>(buffers_.reduced() ? call.num_results[token] : most)};
+    const int max = buffers_.layout.shape().max_results_of_token();
+    return {call.results.data() + static_cast<size_t>(token) * static_cast<size_t>(max),
+            static_cast<size_t>(buffers_.reduced() ? call.num_results[token] : max)};
   }
   // In the same period: the first of results(token) that this rank itself has computed; null if
   // there is none. No other rank reads it, so the caller may write the token's sum over it.

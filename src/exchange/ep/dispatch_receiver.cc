@@ -58,8 +58,8 @@ void DispatchReceiver::take(int source, int num_messages) {
   const Messages messages = messages_of(source);
   std::vector<Arrival>& arrivals = arrivals_[source];
   // Never shrinks, so that after the first calls nothing is allocated.
-  const size_t most = static_cast<size_t>(num_messages) * static_cast<size_t>(layout.shape().top_k);
-  if (arrivals.size() < most) arrivals.resize(most);
+  const size_t max = static_cast<size_t>(num_messages) * static_cast<size_t>(layout.shape().top_k);
+  if (arrivals.size() < max) arrivals.resize(max);
   Arrival* end = arrivals.data();
   for (int index = 0; index < num_messages; ++index) {
     if (index + kListsAhead < num_messages) {

@@ -53,19 +53,19 @@ void round_with_credit(int64_t total, std::span<const int64_t> parts, std::span<
     left -= quotas[i];
   }
   for (; left > 0; --left) {
-    const auto most = std::max_element(credit.begin(), credit.end());
-    ++quotas[static_cast<size_t>(most - credit.begin())];
-    *most -= kWholeToken;
+    const auto max = std::max_element(credit.begin(), credit.end());
+    ++quotas[static_cast<size_t>(max - credit.begin())];
+    *max -= kWholeToken;
   }
   // If some credits are negative, the whole tokens of the others may exceed `total`. Then the
   // replicas with the least credit give tokens back.
   for (; left < 0; ++left) {
-    size_t least = parts.size();
+    size_t min = parts.size();
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (quotas[i] > 0 && (least == parts.size() || credit[i] < credit[least])) least = i;
+      if (quotas[i] > 0 && (min == parts.size() || credit[i] < credit[min])) min = i;
     }
-    --quotas[least];
-    credit[least] += kWholeToken;
+    --quotas[min];
+    credit[min] += kWholeToken;
   }
 }
 

@@ -126,15 +126,15 @@ SlowSplit slow_split(std::span<const int32_t> ranks, int ranks_per_node,
 }
 
 // Upper bound for every split: a rank (node) keeps at most its tokens and at most its quotas.
-int64_t most_that_can_stay(std::span<const int32_t> ranks, int size,
-                           std::span<const int64_t> counts, std::span<const int64_t> quotas) {
-  int64_t most = 0;
+int64_t max_that_can_stay(std::span<const int32_t> ranks, int size, std::span<const int64_t> counts,
+                          std::span<const int64_t> quotas) {
+  int64_t max = 0;
   for (int owner = 0; owner * size < static_cast<int>(counts.size()); ++owner) {
     int64_t room = 0;
     for (size_t i = 0; i < ranks.size(); ++i) room += ranks[i] / size == owner ? quotas[i] : 0;
-    most += std::min(sum(counts.subspan(size_t(owner) * size, size)), room);
+    max += std::min(sum(counts.subspan(size_t(owner) * size, size)), room);
   }
-  return most;
+  return max;
 }
 
 TEST(SplitBySource, AllRowsMeetTheQuotasAndKeepAsManyTokensAsPossible) {
@@ -151,8 +151,8 @@ TEST(SplitBySource, AllRowsMeetTheQuotasAndKeepAsManyTokensAsPossible) {
     round_shares(sum(counts), random_shares(num_replicas, rng), ranks, excess, quotas);
 
     const SlowSplit slow = slow_split(ranks, ranks_per_node, counts, quotas);
-    EXPECT_EQ(slow.on_rank, most_that_can_stay(ranks, 1, counts, quotas));
-    EXPECT_EQ(slow.on_node, most_that_can_stay(ranks, ranks_per_node, counts, quotas));
+    EXPECT_EQ(slow.on_rank, max_that_can_stay(ranks, 1, counts, quotas));
+    EXPECT_EQ(slow.on_node, max_that_can_stay(ranks, ranks_per_node, counts, quotas));
     std::vector<int64_t> received(num_replicas, 0), row(num_replicas);
     for (int rank = 0; rank < ep_size; ++rank) {
       std::vector<int64_t> counts_left = counts, quotas_left = quotas;

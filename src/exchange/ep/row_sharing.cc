@@ -44,16 +44,16 @@ void RowSharing::share_node(int first, int end) {
   const int64_t mean = (all + num_ranks - 1) / num_ranks;
   const int64_t limit = mean + mean / kSlackPart;
   for (;;) {
-    int most = -1, least = -1;
+    int max = -1, min = -1;
     for (int rank = first; rank < end; ++rank) {
       const auto i = static_cast<size_t>(rank);
       const bool may_lend = !is_settled_[i] && loads_[i] > limit;
-      if (may_lend && (most < 0 || loads_[i] > loads_[static_cast<size_t>(most)])) most = rank;
+      if (may_lend && (max < 0 || loads_[i] > loads_[static_cast<size_t>(max)])) max = rank;
       const bool may_borrow = num_borrowed_[i] < shape_.borrowed_slots;
-      if (may_borrow && (least < 0 || loads_[i] < loads_[static_cast<size_t>(least)])) least = rank;
+      if (may_borrow && (min < 0 || loads_[i] < loads_[static_cast<size_t>(min)])) min = rank;
     }
-    if (most < 0 || least < 0 || most == least) return;
-    if (!lend(most, least, limit, mean)) is_settled_[static_cast<size_t>(most)] = 1;
+    if (max < 0 || min < 0 || max == min) return;
+    if (!lend(max, min, limit, mean)) is_settled_[static_cast<size_t>(max)] = 1;
   }
 }
 
@@ -71,9 +71,9 @@ bool RowSharing::lend(int from, int to, int64_t limit, int64_t mean) {
   const int64_t room = std::max(mean - loads_[borrower], limit - loads_[borrower]);
   int64_t rows = std::min({surplus, mean - loads_[borrower], best->rows});
   // A remainder too small for a loan of its own goes along.
-  if (surplus - rows < kLeastRows) rows = std::min({surplus, room, best->rows});
-  rows = std::max(rows, std::min({kLeastRows, room, best->rows}));
-  if (rows < kLeastRows) return false;
+  if (surplus - rows < kMinRows) rows = std::min({surplus, room, best->rows});
+  rows = std::max(rows, std::min({kMinRows, room, best->rows}));
+  if (rows < kMinRows) return false;
   best->rows -= rows;
   loads_[lender] -= rows;
   loads_[borrower] += rows;

@@ -9,7 +9,7 @@
 // to the rank that computes them, and return from there.
 //
 // To borrow costs the rank that does it a pass over the expert's weights. So fewer rows than
-// kLeastRows are not worth a loan, and iterations in which ranks have few rows have none.
+// kMinRows are not worth a loan, and iterations in which ranks have few rows have none.
 //
 // Thread safety: one thread. Allocates nothing after the first calls.
 #pragma once
@@ -38,17 +38,17 @@ struct RankRows {
 
 class RowSharing {
  public:
-  static constexpr int64_t kLeastRows = 8;
+  static constexpr int64_t kMinRows = 8;
   // Ranks are loaded at most this much beyond the mean of their node, if loans can achieve it.
   static constexpr int64_t kSlackPart = 64;  // of the mean
 
   // Whether a call with so many rows of all ranks has loans. REQUIRES: num_slices 1.
   static bool pays(const DispatchShape& shape, int64_t num_rows) {
-    return shape.borrowed_slots > 0 && num_rows >= least_rows(shape);
+    return shape.borrowed_slots > 0 && num_rows >= min_rows(shape);
   }
   // The rows of such a call; 0: no call has loans.
-  static int64_t least_rows(const DispatchShape& shape) {
-    return shape.borrowed_slots > 0 ? shape.ep_size * 8 * kLeastRows : 0;
+  static int64_t min_rows(const DispatchShape& shape) {
+    return shape.borrowed_slots > 0 ? shape.ep_size * 8 * kMinRows : 0;
   }
 
   explicit RowSharing(const DispatchShape& shape);

@@ -73,7 +73,7 @@ TEST(RowSharing, LoansAreConsistentAndEvenOnRandomLoads) {
     for (const auto& [key, count] : has) before[static_cast<size_t>(key.first)] += count;
     std::vector<int> num_borrowed(static_cast<size_t>(ranks), 0);
     for (const Loan& loan : sharing.share(rows)) {
-      ASSERT_GE(loan.rows, RowSharing::kLeastRows);
+      ASSERT_GE(loan.rows, RowSharing::kMinRows);
       ASSERT_EQ(loan.from * nodes / ranks, loan.to * nodes / ranks);
       const auto borrower = std::pair(static_cast<int>(loan.to), static_cast<int>(loan.expert));
       ASSERT_EQ(has[borrower], 0);
@@ -90,8 +90,7 @@ TEST(RowSharing, LoansAreConsistentAndEvenOnRandomLoads) {
     if (borrowed < 8 || nodes > 1) continue;
     const int64_t all = std::accumulate(after.begin(), after.end(), int64_t{0});
     const int64_t mean = (all + ranks - 1) / ranks;
-    EXPECT_LE(std::ranges::max(after),
-              mean + mean / RowSharing::kSlackPart + RowSharing::kLeastRows)
+    EXPECT_LE(std::ranges::max(after), mean + mean / RowSharing::kSlackPart + RowSharing::kMinRows)
         << round;
   }
 }

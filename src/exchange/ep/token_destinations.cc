@@ -54,12 +54,12 @@ bool TokenDestinations::find(const int32_t* slots) {
 // has more slots of an owner than the owner has.
 bool TokenDestinations::list_ranks() {
   size_t count = 0;
-  int32_t most = 0;
+  int32_t max = 0;
   for (size_t word = 0; word < owner_bits_.size(); ++word) {
     const auto first = static_cast<int32_t>(word * kOwnersInWord);
     for (uint64_t left = std::exchange(owner_bits_[word], 0); left != 0; left &= left - 1) {
       ranks_[count] = first + std::countr_zero(left);
-      most = std::max(most, num_slots_[ranks_[count++]]);
+      max = std::max(max, num_slots_[ranks_[count++]]);
     }
   }
   num_found_owners_ = count;
@@ -67,7 +67,7 @@ bool TokenDestinations::list_ranks() {
   for (; count < num_found_ranks_; ++count) {
     ranks_[count] = ranks_[count - num_found_owners_] + num_owners_;
   }
-  return most <= local_slots_;
+  return max <= local_slots_;
 }
 
 }  // namespace wideep::ep

@@ -40,16 +40,16 @@ size_t clients_for_descriptors(int num_ranks) {
 }
 
 ClientKeeper::ClientKeeper(int listener, std::function<Result<int>(int socket)> companion,
-                           int num_ranks, size_t most_clients)
+                           int num_ranks, size_t max_clients)
     : listener_(listener),
       companion_(std::move(companion)),
-      most_clients_(std::min(most_clients, clients_for_descriptors(num_ranks))),
-      is_by_descriptors_(most_clients_ < most_clients) {
+      max_clients_(std::min(max_clients, clients_for_descriptors(num_ranks))),
+      is_by_descriptors_(max_clients_ < max_clients) {
   if (listener_ < 0 || !is_by_descriptors_) return;
   log::warn(
       "http: the limit of open files leaves room for {} client{} at a time, not {}; more wait "
       "(raise ulimit -n)",
-      most_clients_, most_clients_ == 1 ? "" : "s", most_clients);
+      max_clients_, max_clients_ == 1 ? "" : "s", max_clients);
 }
 
 void ClientKeeper::begin(NoteSocket notes) {
@@ -99,7 +99,7 @@ void ClientKeeper::take_notes() {
 void ClientKeeper::accept() {
   if (waiting_ > 0) pass_on();
   while (accepts_ && Clock::now() >= accept_after_) {
-    if (clients_.size() >= most_clients_) return pause(is_by_descriptors_ ? EMFILE : 0);
+    if (clients_.size() >= max_clients_) return pause(is_by_descriptors_ ? EMFILE : 0);
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
       const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM;

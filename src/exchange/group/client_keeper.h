@@ -27,10 +27,10 @@ class ClientKeeper {
  public:
   using Clock = std::chrono::steady_clock;
   // listener: −1: there is none. companion: makes the descriptor that stays with a connection.
-  // num_ranks: for which a front needs descriptors too. most_clients: or fewer, as descriptors
+  // num_ranks: for which a front needs descriptors too. max_clients: or fewer, as descriptors
   // suffice.
   ClientKeeper(int listener, std::function<Result<int>(int socket)> companion, int num_ranks,
-               size_t most_clients);
+               size_t max_clients);
   ~ClientKeeper() { forget(); }
   ClientKeeper(const ClientKeeper&) = delete;
   ClientKeeper& operator=(const ClientKeeper&) = delete;
@@ -58,7 +58,7 @@ class ClientKeeper {
   };
   int listener_;
   std::function<Result<int>(int)> companion_;
-  const size_t most_clients_;
+  const size_t max_clients_;
   const bool is_by_descriptors_;  // more may be, but for the limit of open files
   NoteSocket notes_;
   std::map<int64_t, Client> clients_;

@@ -54,12 +54,12 @@ constexpr milliseconds kLastGrace{200};       // between failing the ranks and k
 constexpr milliseconds kFirstRestartPause{50};
 constexpr milliseconds kLongestRestartPause{30'000};
 // A front that dies of itself so often in a row, each time so soon, is not forked again.
-constexpr int kMostYoungFronts = 5;
+constexpr int kMaxYoungFronts = 5;
 constexpr milliseconds kYoungFront{3'000};
 // A node that does not open the pipes of its rank by then is lost.
 constexpr milliseconds kPipesPatience{2'000};
-constexpr int kMostNodeEvents = 1024;  // at once
-constexpr size_t kMostShown = 512;     // of a node's words in a line of the log
+constexpr int kMaxNodeEvents = 1024;  // at once
+constexpr size_t kMaxShown = 512;     // of a node's words in a line of the log
 // A rank that fails of itself so soon after it has joined is started again later each time, and an
 // epoch that is given up so soon is followed later by the next.
 constexpr milliseconds kYoungEpoch{5'000};
@@ -86,10 +86,9 @@ class Keeper {
       : options_(options),
         front_body_(front),
         memory_(std::move(memory)),
-        membership_(options.group.num_ranks, options.wanted, options.least),
+        membership_(options.group.num_ranks, options.wanted, options.min),
         ranks_(static_cast<size_t>(options.group.num_ranks)),
-        clients_(options.listener, options.companion, options.group.num_ranks,
-                 options.most_clients),
+        clients_(options.listener, options.companion, options.group.num_ranks, options.max_clients),
         host_({.group = options.group,
                .place = options.place,
                .before_epoch = options.before_epoch,
@@ -328,7 +327,7 @@ void Keeper::front_ended(int how) {
     const bool is_young = Clock::now() - front_since_ < kYoungFront;
     died_of_itself_ = !was_killed;
     if (!was_killed) young_fronts_ = is_young ? young_fronts_ + 1 : 0;
-    if (young_fronts_ < kMostYoungFronts) {
+    if (young_fronts_ < kMaxYoungFronts) {
       log::warn("{}; another one goes on with its requests", text);
       const Status replaced = replace_front();
       if (replaced.ok()) return;
@@ -503,7 +502,7 @@ void Keeper::leave_out(int node, const std::string& why) {
   if (std::ranges::none_of(ranks, [this](int rank) { return at(rank).is_there; })) return;
   const int others = membership_.wanted() - static_cast<int>(ranks.size());
   log::warn("node {} is left out until it reaches the others again: {}{}", node, why,
-            others < membership_.least() ? "; requests wait, since all ranks are needed" : "");
+            others < membership_.min() ? "; requests wait, since all ranks are needed" : "");
   for (const int rank : ranks) {
     kill_rank(rank);
     rank_ended(rank, fmt::format("rank {} is left out with node {}", rank, node), Note::kKilled);
@@ -592,7 +591,7 @@ void Keeper::take(NodeServer::Event event) {
       }
       return membership_.ready(message.rank);
     case ToNode::kLeft:
-      return rank_left(message.rank, message.epoch, base::printable(message.text, kMostShown),
+      return rank_left(message.rank, message.epoch, base::printable(message.text, kMaxShown),
                        static_cast<int>(message.value));
     case ToNode::kDied:
       return rank_ended(message.rank, message.text, message.value);
@@ -614,7 +613,7 @@ Status Keeper::run() {
     while (const auto event = host_.next_event()) take(*event);
     if (options_.nodes != nullptr) {
       // Nodes that send without pause must not hold the keeper.
-      for (int left = kMostNodeEvents; left > 0; --left) {
+      for (int left = kMaxNodeEvents; left > 0; --left) {
         auto event = options_.nodes->next_event();
         if (!event) break;
         take(std::move(*event));
@@ -800,9 +799,9 @@ void Keeper::watch_front() {
   const auto now = Clock::now();
   if (front_ < 0 || now < next_ping_) return;
   next_ping_ = now + kPingInterval;
-  const int64_t most = std::max(options_.group.timeout, options_.front_patience) / kPingInterval;
-  if (pings_ - answered_pings_ > most) {
-    log::warn("the serving process ({}) has not answered for {} s; it is ended", front_, most);
+  const int64_t max = std::max(options_.group.timeout, options_.front_patience) / kPingInterval;
+  if (pings_ - answered_pings_ > max) {
+    log::warn("the serving process ({}) has not answered for {} s; it is ended", front_, max);
     pings_ = answered_pings_;
     front_hangs_ = true;
     ::kill(front_, SIGKILL);
@@ -862,7 +861,7 @@ void Keeper::end_all(const Status& why) {
 Status keep_ranks(const KeeperOptions& options, const std::function<Status(Seat&)>& rank,
                   const FrontBody& front) {
   WIDEEP_TRY(FaultDrill::prepare());
-  WIDEEP_TRY(check_most_ranks(options.group.num_ranks));
+  WIDEEP_TRY(check_max_ranks(options.group.num_ranks));
   WIDEEP_TRY_ASSIGN(auto memory,
                     SharedMemory::create(options.group.num_ranks, options.group.segment_bytes));
   return Keeper(options, rank, front, std::move(memory)).run();

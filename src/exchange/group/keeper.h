@@ -47,13 +47,13 @@ namespace wideep::transport {
 struct KeeperOptions {
   GroupOptions group;  // num_ranks: the most that there can be
   int wanted = 1;      // ranks at the start
-  int least = 1;       // fewer members form no epoch: the others wait until a rank has returned
+  int min = 1;         // fewer members form no epoch: the others wait until a rank has returned
   std::chrono::milliseconds leave_timeout{2'000};
   // The front has the group's timeout to answer, but at least this.
   std::chrono::milliseconds front_patience{10'000};
   // A socket that listens, whose clients are accepted here and outlive a front; −1: there is none.
   int listener = -1;
-  size_t most_clients = 4096;
+  size_t max_clients = 4096;
   // Makes the descriptor that stays with a connection (HeldConnections).
   std::function<Result<int>(int socket)> companion;
   // Called before a rank is started again and before an epoch begins. An error ends everything:

@@ -332,7 +332,7 @@ TEST_F(Keeping, ARankThatHangsIsReplaced) {
 
 TEST_F(Keeping, WithFewerThanTheLeastAllWait) {
   KeeperOptions all = options(3);
-  all.least = 3;
+  all.min = 3;
   const SharedCount starts;
   EXPECT_OK(keep(
       all,

@@ -13,17 +13,17 @@
 
 namespace wideep::transport {
 
-Status check_most_ranks(int num_ranks) {
-  if (num_ranks <= kMostRanks) return {};
+Status check_max_ranks(int num_ranks) {
+  if (num_ranks <= kMaxRanks) return {};
   return invalid_input(fmt::format(
       "--on-rank-loss recover: expected at most {} ranks, found {}; take fewer, or --on-rank-loss "
       "fail",
-      kMostRanks, num_ranks));
+      kMaxRanks, num_ranks));
 }
 
-Membership::Membership(int capacity, int wanted, int least)
-    : wanted_(wanted), least_(least), places_(static_cast<size_t>(capacity), Place::kAbsent) {
-  WIDEEP_CHECK(1 <= least && least <= wanted && wanted <= capacity);
+Membership::Membership(int capacity, int wanted, int min)
+    : wanted_(wanted), min_(min), places_(static_cast<size_t>(capacity), Place::kAbsent) {
+  WIDEEP_CHECK(1 <= min && min <= wanted && wanted <= capacity);
 }
 
 void Membership::started(int rank) {
@@ -97,7 +97,7 @@ std::optional<Members> Membership::form() {
   std::vector<int> ranks = waiting();
   std::erase_if(ranks, [this](int rank) { return rank >= wanted_; });
   const bool is_first = members_.epoch == 0;
-  if (static_cast<int>(ranks.size()) < (is_first ? wanted_ : least_)) return std::nullopt;
+  if (static_cast<int>(ranks.size()) < (is_first ? wanted_ : min_)) return std::nullopt;
   for (const int rank : ranks) at(rank) = Place::kMember;
   members_ = {.epoch = members_.epoch + 1, .ranks = std::move(ranks)};
   state_ = State::kIntact;

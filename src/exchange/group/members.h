@@ -27,7 +27,7 @@
 
 namespace wideep::transport {
 
-Status check_most_ranks(int num_ranks);  // errors (invalid input): more than kMostRanks
+Status check_max_ranks(int num_ranks);  // errors (invalid input): more than kMaxRanks
 
 struct Members {
   uint32_t epoch = 0;      // from 1
@@ -49,7 +49,7 @@ class Membership {
 
   // capacity: ranks of the world. wanted: as want(). least: members without which no epoch is
   // formed. REQUIRES: 1 ≤ least ≤ wanted ≤ capacity.
-  Membership(int capacity, int wanted, int least);
+  Membership(int capacity, int wanted, int min);
 
   // ---- what happens ----
 
@@ -83,7 +83,7 @@ class Membership {
   const Members& members() const { return members_; }  // of the present or the last epoch
   Place place(int rank) const { return places_[static_cast<size_t>(rank)]; }
   int wanted() const { return wanted_; }
-  int least() const { return least_; }
+  int min() const { return min_; }
   // Members that have not left yet.
   std::vector<int> inside() const { return all(Place::kMember); }
   std::vector<int> waiting() const { return all(Place::kWaiting); }
@@ -96,7 +96,7 @@ class Membership {
   void end_if_empty();
 
   int wanted_;
-  int least_;
+  int min_;
   std::vector<Place> places_;
   State state_ = State::kNone;
   Members members_;

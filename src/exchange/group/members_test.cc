@@ -75,7 +75,7 @@ struct ToNode {
 };
 
 struct World {
-  explicit World(int num_ranks, int wanted, int least) : keeper(num_ranks, wanted, least) {}
+  explicit World(int num_ranks, int wanted, int min) : keeper(num_ranks, wanted, min) {}
 
   Membership keeper;
   std::array<Rank, kModelledRanks> ranks = {};
@@ -120,7 +120,7 @@ struct World {
 
 struct Limits {
   int ranks = 2;
-  int least = 1;
+  int min = 1;
   int first_wanted = 2;
   int crashes = 1;
   int hangs = 0;
@@ -137,7 +137,7 @@ class Explorer {
   explicit Explorer(const Limits& limits) : limits_(limits) {}
 
   void explore() {
-    visit(World(limits_.ranks, limits_.first_wanted, limits_.least));
+    visit(World(limits_.ranks, limits_.first_wanted, limits_.min));
     while (!open_.empty() && !testing::Test::HasFailure()) {
       const World world = std::move(open_.back());
       open_.pop_back();
@@ -147,7 +147,7 @@ class Explorer {
     }
   }
   size_t num_states() const { return seen_.size(); }
-  int most_epochs() const { return most_epochs_; }
+  int max_epochs() const { return max_epochs_; }
 
  private:
   // ---- what must hold ----
@@ -165,7 +165,7 @@ class Explorer {
         ASSERT_EQ(rank.members, peer.members) << "members differ about who they are";
       }
     }
-    most_epochs_ = std::max(most_epochs_, int(world.keeper.members().epoch));
+    max_epochs_ = std::max(max_epochs_, int(world.keeper.members().epoch));
   }
 
   // Without further crashes, hangs and wishes, the wanted ranks end up together.
@@ -613,13 +613,13 @@ class Explorer {
   std::vector<World> open_;
   std::unordered_set<std::string> seen_;
   size_t looked_at_ = 0;
-  int most_epochs_ = 0;
+  int max_epochs_ = 0;
 };
 
 void explore(const Limits& limits) {
   Explorer explorer(limits);
   explorer.explore();
-  EXPECT_EQ(explorer.most_epochs(), limits.epochs);
+  EXPECT_EQ(explorer.max_epochs(), limits.epochs);
   testing::Test::RecordProperty("states", int(explorer.num_states()));
   std::printf("%zu states\n", explorer.num_states());
 }
@@ -642,7 +642,7 @@ TEST(MembersModelTest, FourRanksCrash) {
 
 // The others wait for the return of the one that they need.
 TEST(MembersModelTest, AllAreNeeded) {
-  explore({.ranks = 3, .least = 3, .first_wanted = 3, .crashes = 2, .epochs = 3});
+  explore({.ranks = 3, .min = 3, .first_wanted = 3, .crashes = 2, .epochs = 3});
 }
 
 TEST(MembersModelTest, GrowAndShrinkWhileOneCrashes) {
@@ -695,7 +695,7 @@ TEST(MembersModelTest, TheServiceEndsWhileARankHangsOrCrashes) {
 }
 
 TEST(MembersModelTest, TheServiceEndsWhereAllAreNeeded) {
-  explore({.ranks = 3, .least = 3, .first_wanted = 3, .crashes = 1, .epochs = 2, .stops = 1});
+  explore({.ranks = 3, .min = 3, .first_wanted = 3, .crashes = 1, .epochs = 2, .stops = 1});
 }
 
 TEST(MembersModelTest, TwoNodesEndWhileOneIsCutOffOrARankCrashes) {
@@ -711,8 +711,8 @@ TEST(MembersModelTest, TwoNodesEndWhileOneIsCutOffOrARankCrashes) {
 
 // ---- single rules ----
 
-Membership started(int wanted, int least = 1) {
-  Membership members(wanted, wanted, least);
+Membership started(int wanted, int min = 1) {
+  Membership members(wanted, wanted, min);
   for (int rank = 0; rank < wanted; ++rank) {
     members.started(rank);
     members.ready(rank);
@@ -826,8 +826,8 @@ TEST(MembershipTest, ARankThatIsNotWantedAnyMoreNeitherJoinsNorHoldsUpOthers) {
 }
 
 TEST(MembershipTest, SetsOfRanksHaveRoomForSoMany) {
-  EXPECT_TRUE(check_most_ranks(kMostRanks).ok());
-  EXPECT_THAT(check_most_ranks(kMostRanks + 1).message(),
+  EXPECT_TRUE(check_max_ranks(kMaxRanks).ok());
+  EXPECT_THAT(check_max_ranks(kMaxRanks + 1).message(),
               testing::HasSubstr("expected at most 1024 ranks, found 1025"));
 }
 

@@ -37,8 +37,8 @@ constexpr std::chrono::seconds kLineInterval{10};
 // How long after a signal the service may say that it stops too, as all nodes get Ctrl-C.
 constexpr milliseconds kStopPatience{1'000};
 // Of the service, before this node does other things again.
-constexpr int kMostMessagesAtOnce = 64;
-constexpr size_t kMostShown = 512;  // of the service's words
+constexpr int kMaxMessagesAtOnce = 64;
+constexpr size_t kMaxShown = 512;  // of the service's words
 
 // Tells now and then what a node waits for.
 class WaitingLine {
@@ -71,7 +71,7 @@ std::optional<NodeMessage> wait_for_message(NodeStream& stream,
 }
 
 Status refused(const NodeMessage& message) {
-  return invalid_input(base::printable(message.text, kMostShown));
+  return invalid_input(base::printable(message.text, kMaxShown));
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ Result<NodeClient> NodeClient::connect(const PeerAddress& service, const Cluster
     }
     if (first && first->kind == Kind::kRefused) return refused(*first);
     if (first && first->kind == Kind::kBusy) {
-      waiting.say(base::printable(first->text, kMostShown));
+      waiting.say(base::printable(first->text, kMaxShown));
     }
   }
 }
@@ -174,7 +174,7 @@ class NodeClient::Run {
   // A service that sends without pause must not hold this node.
   void take_messages() {
     has_more_ = has_checked_ = false;
-    for (int i = 0; i < kMostMessagesAtOnce; ++i) {
+    for (int i = 0; i < kMaxMessagesAtOnce; ++i) {
       const auto message = stream_.next();
       if (!message) return;
       is_heard_ = true;
@@ -267,8 +267,7 @@ class NodeClient::Run {
       case Kind::kClosing:
         return host_.announce_closing();
       case Kind::kBroken:
-        return host_.announce_loss(message.epoch,
-                                   failed(base::printable(message.text, kMostShown)));
+        return host_.announce_loss(message.epoch, failed(base::printable(message.text, kMaxShown)));
       case Kind::kEpoch:
         if (can_go_on()) take_epoch(message);
         return;
@@ -368,7 +367,7 @@ Result<NodeClient::Ended> NodeClient::run(const Options& options,
                                           const std::function<Status(Seat&)>& rank,
                                           const std::shared_ptr<SharedMemory>& memory) {
   WIDEEP_TRY(FaultDrill::prepare());
-  WIDEEP_TRY(check_most_ranks(options.group.num_ranks));
+  WIDEEP_TRY(check_max_ranks(options.group.num_ranks));
   memory->control().broken_epoch.store(0);
   memory->control().stop_requested.store(0);  // of a service that has ended
   return Run(*this, options, rank, memory).run();

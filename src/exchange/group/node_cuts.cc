@@ -24,8 +24,8 @@ bool NodeCuts::cut(int a, int b, Time now) {
   WIDEEP_CHECK(a != b);
   const Pair pair = pair_of(a, b);
   if (cuts_.contains(pair)) return false;
-  constexpr int kMostDoublings = 10;
-  const int doublings = std::min(times_[pair]++, kMostDoublings);
+  constexpr int kMaxDoublings = 10;
+  const int doublings = std::min(times_[pair]++, kMaxDoublings);
   cuts_[pair] = now + std::min(kFirstPause * (1 << doublings), kLongestPause);
   choose();
   return true;

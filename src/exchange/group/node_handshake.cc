@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kConnectTimeout{1'000};
 // Meanwhile this node says nothing to the service, which waits kNodePatience for a word.
 constexpr milliseconds kPipesTimeout{300};
-constexpr int kMostAtOnce = 16;  // connections, before the keeper does other things again
+constexpr int kMaxAtOnce = 16;  // connections, before the keeper does other things again
 constexpr milliseconds kLateCheck{1'000};
 constexpr milliseconds kAcceptPause{100};       // without free descriptors
 constexpr std::chrono::seconds kWarnEvery{10};  // at most
@@ -156,7 +156,7 @@ void NodeArrivals::add_descriptors(std::vector<pollfd>* fds) const {
 
 // Without free descriptors accept() fails at once and again: then new ones wait in the kernel.
 void NodeArrivals::accept_some() {
-  for (int left = kMostAtOnce; left > 0 && Clock::now() >= accept_after_; --left) {
+  for (int left = kMaxAtOnce; left > 0 && Clock::now() >= accept_after_; --left) {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -165,7 +165,7 @@ void NodeArrivals::accept_some() {
     }
     set_options_between_nodes(socket);
     set_keep_alive(socket);
-    if (waiting_.size() >= most_) make_room();
+    if (waiting_.size() >= max_) make_room();
     waiting_.push_back({.socket = socket,
                         .host = remote_address(socket).host,
                         .since = Clock::now(),

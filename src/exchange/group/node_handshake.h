@@ -65,19 +65,16 @@ Result<int> connect_for_pipes(const PeerAddress& service, const ClusterKey& key,
 // ---- the service ----
 
 // Accepts connections, and has those that have proved the key. The others cost a socket each, for
-// kGreetingPatience at most, and of more than kMost the oldest of the busiest machine makes room.
+// kGreetingPatience at most, and of more than kMax the oldest of the busiest machine makes room.
 class NodeArrivals {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kGreetingPatience{2'000};
-  static constexpr size_t kMost = 16;  // beside two for each node
+  static constexpr size_t kMax = 16;  // beside two for each node
 
   // Owns the listener.
   NodeArrivals(int listener, ClusterKey key, uint64_t service, size_t num_nodes)
-      : listener_(listener),
-        key_(std::move(key)),
-        service_(service),
-        most_(kMost + 2 * num_nodes) {}
+      : listener_(listener), key_(std::move(key)), service_(service), max_(kMax + 2 * num_nodes) {}
   ~NodeArrivals() { forget(); }
   NodeArrivals(const NodeArrivals&) = delete;
   NodeArrivals& operator=(const NodeArrivals&) = delete;
@@ -116,7 +113,7 @@ class NodeArrivals {
   int listener_;
   ClusterKey key_;
   uint64_t service_;
-  size_t most_;
+  size_t max_;
   std::vector<Arrival> waiting_;
   Clock::time_point accept_after_;  // no descriptor was free
   std::optional<Clock::time_point> warned_at_;

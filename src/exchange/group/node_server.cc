@@ -23,9 +23,9 @@ namespace {
 
 constexpr std::chrono::seconds kLineInterval{10};
 // Of a node, before the keeper does other things again.
-constexpr int kMostMessagesAtOnce = 64;
+constexpr int kMaxMessagesAtOnce = 64;
 // Of a node's words in a line of the log.
-constexpr size_t kMostShown = 512;
+constexpr size_t kMaxShown = 512;
 
 // A number that nobody can guess.
 uint64_t fresh_number() {
@@ -85,14 +85,14 @@ Result<std::vector<uint64_t>> NodeServer::agree_on(
     line(fmt::format("waiting on {} for node{} {}", address().text(),
                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
   }
-  least_ = own;
+  min_ = own;
   for (const Node& each : nodes_) {
-    for (size_t i = 0; i < least_.size() && i < each.numbers.size(); ++i) {
-      least_[i] = std::min(least_[i], each.numbers[i]);
+    for (size_t i = 0; i < min_.size() && i < each.numbers.size(); ++i) {
+      min_[i] = std::min(min_[i], each.numbers[i]);
     }
   }
   for (size_t node = 1; node < nodes_.size(); ++node) welcome(static_cast<int>(node));
-  return least_;
+  return min_;
 }
 
 // ---- connections ----
@@ -127,7 +127,7 @@ void NodeServer::read(int node) {
   Node& from = at(node);
   if (from.state == State::kAbsent) return;
   from.stream.write();
-  int left = kMostMessagesAtOnce;
+  int left = kMaxMessagesAtOnce;
   for (; left > 0; --left) {
     auto message = from.stream.next();
     if (!message) break;
@@ -188,7 +188,7 @@ void NodeServer::take(int node, NodeMessage message) {
   if (message.kind == Kind::kPulse) return;
   if (message.kind == Kind::kNumbers && from.state == State::kGreeted) {
     from.numbers = std::move(message.numbers);
-    if (!least_.empty()) welcome(node);
+    if (!min_.empty()) welcome(node);
   } else if (message.kind == Kind::kSettings && from.state == State::kWelcomed) {
     if (!settings_) return drop(node, "it came too early");
     const Settings theirs = settings_from(message.text);
@@ -203,7 +203,7 @@ void NodeServer::take(int node, NodeMessage message) {
     from.state = State::kUp;
     events_.push_back({.kind = Event::Kind::kUp, .node = node});
   } else if (from.state == State::kUp) {
-    if (message.kind == Kind::kDied) message.text = base::printable(message.text, kMostShown);
+    if (message.kind == Kind::kDied) message.text = base::printable(message.text, kMaxShown);
     events_.push_back({.kind = Event::Kind::kMessage, .node = node, .message = std::move(message)});
   }
 }
@@ -212,17 +212,17 @@ void NodeServer::take(int node, NodeMessage message) {
 // cache_share): one that comes later may have a little less than the others and still keep up.
 void NodeServer::welcome(int node) {
   Node& to = at(node);
-  for (size_t i = 0; i < least_.size() && i < to.numbers.size(); ++i) {
-    if (to.numbers[i] >= least_[i] / 2 + least_[i] % 2) continue;
+  for (size_t i = 0; i < min_.size() && i < to.numbers.size(); ++i) {
+    if (to.numbers[i] >= min_[i] / 2 + min_[i] % 2) continue;
     return refuse(
         node,
         failed(fmt::format("node {} has memory for {} pages of the KV cache or states, and the "
                            "others have {}: free some, or set kv_cache_config.max_tokens",
-                           node, to.numbers[i], least_[i])),
+                           node, to.numbers[i], min_[i])),
         fmt::format("node {} has too little memory", node));
   }
   std::vector<uint64_t> numbers = {service_};
-  numbers.insert(numbers.end(), least_.begin(), least_.end());
+  numbers.insert(numbers.end(), min_.begin(), min_.end());
   to.stream.send({.kind = NodeMessage::Kind::kWelcome, .numbers = std::move(numbers)});
   to.state = State::kWelcomed;
 }
@@ -230,7 +230,7 @@ void NodeServer::welcome(int node) {
 // hint: what a node is told where no key is used: anybody could ask again and again, until it knew
 // all values.
 void NodeServer::refuse(int node, const Status& why, const std::string& hint) {
-  const std::string text = base::printable(why.message(), kMostShown);
+  const std::string text = base::printable(why.message(), kMaxShown);
   Node& refused = at(node);
   const bool is_new = Clock::now() >= refused.warn_after || refused.warned_of != text;
   if (is_new) log::warn("node {}: {}", node, text);

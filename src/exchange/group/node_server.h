@@ -101,8 +101,8 @@ class NodeServer {
   uint64_t service_;
   bool has_key_;
   NodeArrivals arrivals_;
-  std::vector<Node> nodes_;      // [num_nodes], that of node 0 unused
-  std::vector<uint64_t> least_;  // empty: not agreed yet
+  std::vector<Node> nodes_;    // [num_nodes], that of node 0 unused
+  std::vector<uint64_t> min_;  // empty: not agreed yet
   std::optional<Settings> settings_;
   std::deque<Event> events_;
   bool has_more_ = false;  // messages that have come and were not taken yet

@@ -61,8 +61,8 @@ void take_as_a_node(std::string_view bytes) {
 
 // data: whether the node proves itself first, then its bytes.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  constexpr size_t kMostBytes = 64 << 10;  // what the kernel takes at once
-  if (size < 2 || size > kMostBytes) return 0;
+  constexpr size_t kMaxBytes = 64 << 10;  // what the kernel takes at once
+  if (size < 2 || size > kMaxBytes) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   take_as_a_node(bytes);
   static const auto server = [] {

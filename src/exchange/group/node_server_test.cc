@@ -35,7 +35,7 @@ struct Service {
   explicit Service(int num_nodes, std::vector<uint64_t> own = {100, 4},
                    const ClusterKey& key = kKey)
       : server(std::move(*NodeServer::listen(*resolve("127.0.0.1", 0), num_nodes, key))) {
-    agreeing = std::thread([this, own] { least = *server->agree_on(own, [](const auto&) {}); });
+    agreeing = std::thread([this, own] { min = *server->agree_on(own, [](const auto&) {}); });
   }
   ~Service() { agreed(); }
   void agreed() {
@@ -61,7 +61,7 @@ struct Service {
     return event;
   }
   std::unique_ptr<NodeServer> server;
-  std::vector<uint64_t> least;
+  std::vector<uint64_t> min;
   std::thread agreeing;
   std::deque<Event> events;
 };
@@ -125,7 +125,7 @@ TEST(NodeServer, TakesTheLeastOfAllNodes) {
   ASSERT_TRUE(welcome);
   EXPECT_THAT(welcome->numbers, ElementsAre(service.server->service(), 90u, 3u));
   service.agreed();
-  EXPECT_THAT(service.least, ElementsAre(90u, 3u));
+  EXPECT_THAT(service.min, ElementsAre(90u, 3u));
 }
 
 TEST(NodeServer, SaysWhoIsLostAndWhoHasComeBack) {
@@ -325,7 +325,7 @@ TEST(NodeServer, IdleConnectionsMakeRoom) {
   }
   std::vector<pollfd> fds;
   service.server->add_descriptors(&fds);
-  EXPECT_LE(fds.size(), NodeArrivals::kMost + 4 + 2);
+  EXPECT_LE(fds.size(), NodeArrivals::kMax + 4 + 2);
   Node second(service, 1);
   ASSERT_TRUE(second.first);
   EXPECT_EQ(second.first->kind, Kind::kBusy);

@@ -26,9 +26,9 @@ struct Head {
   uint32_t unused = 0;
 };
 static_assert(std::has_unique_object_representations_v<Head>);
-constexpr uint32_t kMostTextBytes = uint32_t{1} << 20;
-constexpr uint32_t kMostNumbers = uint32_t{1} << 16;
-constexpr size_t kMostUnsent = size_t{16} << 20;  // of a node that does not read
+constexpr uint32_t kMaxTextBytes = uint32_t{1} << 20;
+constexpr uint32_t kMaxNumbers = uint32_t{1} << 16;
+constexpr size_t kMaxUnsent = size_t{16} << 20;  // of a node that does not read
 
 // A member: its rank, then its address in three words.
 constexpr size_t kWordsOfMember = 4;
@@ -99,7 +99,7 @@ void NodeStream::send(const NodeMessage& message) {
   unsent_ += message.text;
   unsent_.append(reinterpret_cast<const char*>(message.numbers.data()),
                  message.numbers.size() * sizeof(uint64_t));
-  if (unsent_.size() > kMostUnsent) is_broken_ = true;
+  if (unsent_.size() > kMaxUnsent) is_broken_ = true;
   write();
 }
 
@@ -139,7 +139,7 @@ std::optional<NodeMessage> NodeStream::parse() {
   Head head;
   if (inbox_.size() < sizeof(head)) return std::nullopt;
   std::memcpy(&head, inbox_.data(), sizeof(head));
-  if (head.text_bytes > kMostTextBytes || head.num_numbers > kMostNumbers ||
+  if (head.text_bytes > kMaxTextBytes || head.num_numbers > kMaxNumbers ||
       head.kind > static_cast<uint32_t>(NodeMessage::Kind::kFinished) || head.unused != 0) {
     is_broken_ = is_garbled_ = true;
     inbox_.clear();

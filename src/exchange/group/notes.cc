@@ -22,14 +22,14 @@ namespace wideep::transport {
 void Note::set_members(const Members& members) {
   epoch = members.epoch;
   for (const int each : members.ranks) {
-    WIDEEP_CHECK(each >= 0 && each < kMostRanks);
+    WIDEEP_CHECK(each >= 0 && each < kMaxRanks);
     ranks[static_cast<size_t>(each / 64)] |= uint64_t{1} << each % 64;
   }
 }
 
 Members Note::members() const {
   Members members{.epoch = epoch, .ranks = {}};
-  for (int each = 0; each < kMostRanks; ++each) {
+  for (int each = 0; each < kMaxRanks; ++each) {
     if ((ranks[static_cast<size_t>(each / 64)] >> each % 64 & 1) != 0) {
       members.ranks.push_back(each);
     }

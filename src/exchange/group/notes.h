@@ -53,7 +53,7 @@ struct Note {
   uint32_t epoch = 0;
   int32_t rank = 0;
   int64_t value = 0;
-  std::array<uint64_t, kMostRanks / 64> ranks = {};  // bits
+  std::array<uint64_t, kMaxRanks / 64> ranks = {};  // bits
   std::array<char, 512> text = {};
 
   void set_members(const Members& members);

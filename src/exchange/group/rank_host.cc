@@ -202,14 +202,14 @@ void RankHost::kill_hanging() {
 
 void RankHost::watch() {
   // One silence may be that of a machine with more work than cores.
-  const auto most = std::max(2, static_cast<int>(options_.group.timeout / RunWatch::kInterval) + 1);
+  const auto max = std::max(2, static_cast<int>(options_.group.timeout / RunWatch::kInterval) + 1);
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     Process& each = ranks_[rank];
-    if (each.pid <= 0 || each.waits_for_keeper || each.watch.look(each.pid) < most) continue;
+    if (each.pid <= 0 || each.waits_for_keeper || each.watch.look(each.pid) < max) continue;
     log::warn(
         "rank {} (process {}) has not run for {} s, as if a debugger held it or its disk did "
         "not answer; it is ended",
-        rank, each.pid, most);
+        rank, each.pid, max);
     each.watch = {};
     kill(static_cast<int>(rank), true);
   }

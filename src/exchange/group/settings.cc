@@ -14,10 +14,10 @@ namespace wideep::transport {
 namespace {
 
 // Values may be of another node, which may be anybody.
-constexpr size_t kMostShown = 200;
+constexpr size_t kMaxShown = 200;
 
 std::string shown(const Settings& settings, size_t index) {
-  return index < settings.size() ? base::printable(settings[index].second, kMostShown) : "nothing";
+  return index < settings.size() ? base::printable(settings[index].second, kMaxShown) : "nothing";
 }
 
 // The first that differs; the number of settings: none does.
@@ -32,7 +32,7 @@ size_t find_difference(const Settings& first, const Settings& other) {
 std::string name_of_difference(const Settings& first, const Settings& other) {
   const size_t i = find_difference(first, other);
   if (i < first.size()) return first[i].first;
-  return i < other.size() ? base::printable(other[i].first, kMostShown) : "";
+  return i < other.size() ? base::printable(other[i].first, kMaxShown) : "";
 }
 
 Status check_settings_match(const Settings& first, const Settings& other, int number,

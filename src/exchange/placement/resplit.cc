@@ -238,16 +238,16 @@ int Resplitter::Impl::settle_cycle(size_t begin, size_t end) {
 // Load can go around the cycle without a change for any rank. settle_cycle sent as much as possible
 // to the near ranks; half of what can go back keeps all replicas in use.
 void Resplitter::Impl::finish_cycle(size_t begin, size_t end) {
-  double most = std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
   for (size_t i = begin; i < end; ++i) {
-    most = std::min(most, amount_[at(graph_.cycles[i].near)]);
+    max = std::min(max, amount_[at(graph_.cycles[i].near)]);
   }
   for (size_t i = begin; i < end; ++i) {
     const ReplicaGraph::CycleStep& step = graph_.cycles[i];
     double& near = amount_[at(step.near)];
     double& far = amount_[at(step.far)];
-    near -= most / 2;
-    far += most / 2;
+    near -= max / 2;
+    far += max / 2;
     load_[at(step.rank)] += near;
     load_[at(graph_.links[at(step.far)].rank)] += far;
   }
@@ -312,12 +312,12 @@ bool Resplitter::Impl::search(int hot_rank, double fill_below) {
 // False: a link of the path has nothing left, or the hot rank is at the level.
 bool Resplitter::Impl::push_along_path(int hot_rank, int cold_rank) {
   const auto rank_before = [&](int rank) { return graph_.links[at(from_link_[at(rank)])].rank; };
-  double most = load_[at(hot_rank)] - level_;
+  double max = load_[at(hot_rank)] - level_;
   for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
-    most = std::min(most, amount_[at(from_link_[at(rank)])]);
+    max = std::min(max, amount_[at(from_link_[at(rank)])]);
   }
   const double lack = level_ - load_[at(cold_rank)];
-  const double amount = std::min(most, lack);
+  const double amount = std::min(max, lack);
   size_t length = 0;
   for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
     amount_[at(from_link_[at(rank)])] -= amount;
@@ -328,7 +328,7 @@ bool Resplitter::Impl::push_along_path(int hot_rank, int cold_rank) {
   load_[at(hot_rank)] -= amount;
   // Exactly the level, so that no rounding is left to be filled.
   load_[at(cold_rank)] = amount == lack ? level_ : load_[at(cold_rank)] + amount;
-  return amount < most;
+  return amount < max;
 }
 
 void Resplitter::Impl::raise_level(int hot_rank) {

@@ -134,12 +134,12 @@ int LayerSpread::next_rank(int64_t token) const {
   };
   const int first = static_cast<int>(token % num_ranks_);
   int best = -1;
-  std::ptrdiff_t most = 0;
+  std::ptrdiff_t max = 0;
   for (int i = 0; i < num_ranks_; ++i) {
     const int rank = (first + i) % num_ranks_;
     const std::ptrdiff_t served = serves(rank);
-    if (served > most) {
-      most = served;
+    if (served > max) {
+      max = served;
       best = rank;
     }
   }

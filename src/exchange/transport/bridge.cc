@@ -44,7 +44,7 @@ using Clock = std::chrono::steady_clock;
 // Between polls of a rank that only waits for the end, which nothing is urgent for.
 constexpr std::chrono::microseconds kPollPause{50};
 // Longer messages set out at once, while the rank goes on to what its next flag says.
-constexpr size_t kMostHeldBytes = size_t{16} << 10;
+constexpr size_t kMaxHeldBytes = size_t{16} << 10;
 constexpr auto kNumGroups = static_cast<uint32_t>(Group::kCount);
 constexpr auto kNumChannels = static_cast<uint32_t>(Channel::kCount);
 
@@ -140,7 +140,7 @@ void Bridge::send_to_proxy(int node, Bytes message, Traffic traffic) {
 // For what no one reads before a flag that is raised later. Each packet costs both nodes a system
 // call and more: over TCP, few rows and their flag are one, and few results and theirs.
 void Bridge::send_before_flag(int node, Bytes message, Traffic traffic) {
-  if (message.size() > kMostHeldBytes) return send_to_proxy(node, std::move(message), traffic);
+  if (message.size() > kMaxHeldBytes) return send_to_proxy(node, std::move(message), traffic);
   sent_[static_cast<size_t>(traffic)] += message.size();
   link_.send_with_next(nodes_.proxy(rank_, node), std::move(message));
 }

@@ -185,7 +185,7 @@ TEST(Bridge, MessagesThatFitAreTaken) {
 // What no node of the same program would send fails the group, and writes nowhere.
 TEST(Bridge, MessagesThatDoNotFitAreRefused) {
   using Block = Bridge::Block;
-  constexpr uint64_t kHuge = uint64_t{1} << 44, kMost = ~uint64_t{0};
+  constexpr uint64_t kHuge = uint64_t{1} << 44, kMax = ~uint64_t{0};
   const Bytes all[] = {
       Bytes(31),
       raw({.kind = 9}),
@@ -195,27 +195,27 @@ TEST(Bridge, MessagesThatDoNotFitAreRefused) {
       raw({.kind = RawMessage::kRaise, .channel = 7, .count = 1}, 0, 7u),
       raw({.kind = RawMessage::kRaise, .count = 2}, 0, 7u),         // one is missing
       raw({.kind = RawMessage::kRaise, .count = kHuge}, 0, 7u),     //
-      raw({.kind = RawMessage::kRaise, .count = kMost}, 0, 7u),     //
+      raw({.kind = RawMessage::kRaise, .count = kMax}, 0, 7u),      //
       raw({.kind = RawMessage::kRaise, .count = 1}, 0, 7u, 2, 8u),  // one too many
       raw({.kind = RawMessage::kRaise, .channel = 0, .count = 1}, 0, 7u),
       raw({.kind = RawMessage::kRaise, .count = 1}, 3, 7u),   // not on this node
       raw({.kind = RawMessage::kRaise, .count = 1}, 4, 7u),   // no rank
       raw({.kind = RawMessage::kRaise, .count = 1}, -1, 7u),  //
       raw({.kind = RawMessage::kWrite, .offset = kHuge, .count = 1}, 0, uint64_t{5}),
-      raw({.kind = RawMessage::kWrite, .offset = kMost - 7, .count = 1}, 0, uint64_t{5}),
+      raw({.kind = RawMessage::kWrite, .offset = kMax - 7, .count = 1}, 0, uint64_t{5}),
       raw({.kind = RawMessage::kWrite, .offset = kSegment - 7, .count = 1}, 0, uint64_t{5}),
       raw({.kind = RawMessage::kWrite, .count = 1}, 3, uint64_t{5}),
       raw({.kind = RawMessage::kWrite, .count = 1}, -1, uint64_t{5}),
       raw({.kind = RawMessage::kWrite, .count = 3}, 0, uint64_t{5}),
-      raw({.kind = RawMessage::kWrite, .count = kMost / 4 + 2}, 0, uint64_t{5}),
+      raw({.kind = RawMessage::kWrite, .count = kMax / 4 + 2}, 0, uint64_t{5}),
       raw({.kind = RawMessage::kCopy, .value = 4, .count = 1}, Block{0, 8, 0, 1}, uint64_t{5}),
-      raw({.kind = RawMessage::kCopy, .value = kMost & 0xffffffff, .count = 1}, Block{0, 8, 0, 1},
+      raw({.kind = RawMessage::kCopy, .value = kMax & 0xffffffff, .count = 1}, Block{0, 8, 0, 1},
           uint64_t{5}),
       raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{kSegment - 7, 8, 0, 1},
           uint64_t{5}),
       raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{0, 4, kSegment, 2},
           uint64_t{5}),
-      raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{8, 4, kMost - 3, 2},
+      raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{8, 4, kMax - 3, 2},
           uint64_t{5}),
       raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{0, 8, 8, kHuge}, uint64_t{5}),
       raw({.kind = RawMessage::kCopy, .value = 1, .count = 1}, Block{0, 16, 0, 1}, uint64_t{5}),

@@ -26,7 +26,7 @@ Result<std::string> text_of_key_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return cannot(std::strerror(errno));
   struct stat about = {};
-  std::string text(ClusterKey::kMostBytes + 1, '\0');
+  std::string text(ClusterKey::kMaxBytes + 1, '\0');
   const bool is_file = ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
   const ssize_t count = is_file ? ::read(fd, text.data(), text.size()) : 0;
   const int error = errno;
@@ -46,12 +46,12 @@ Result<ClusterKey> ClusterKey::read(const std::string& path) {
   Result<std::string> text = text_of_key_file(path);
   if (!text.ok()) return text.status();
   text->erase(text->find_last_not_of(" \t\r\n") + 1);
-  if (text->size() >= kLeastBytes && text->size() <= kMostBytes) return ClusterKey(*text);
+  if (text->size() >= kMinBytes && text->size() <= kMaxBytes) return ClusterKey(*text);
   return invalid_input(
       fmt::format("{}: expected a key of {} to {} bytes, found {}; write one with: openssl rand "
                   "-hex 32",
-                  path, kLeastBytes, kMostBytes,
-                  text->size() > kMostBytes ? "more" : std::to_string(text->size())));
+                  path, kMinBytes, kMaxBytes,
+                  text->size() > kMaxBytes ? "more" : std::to_string(text->size())));
 }
 
 Digest ClusterKey::prove(std::string_view purpose, std::string_view bytes) const {

@@ -33,8 +33,8 @@ using Digest = std::array<uint8_t, 32>;  // HMAC-SHA-256
 
 class ClusterKey {
  public:
-  static constexpr size_t kLeastBytes = 16;
-  static constexpr size_t kMostBytes = 4096;
+  static constexpr size_t kMinBytes = 16;
+  static constexpr size_t kMaxBytes = 4096;
 
   ClusterKey() = default;  // there is no secret: everybody can prove it
   explicit ClusterKey(std::string secret) : secret_(std::move(secret)) {}

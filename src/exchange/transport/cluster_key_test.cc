@@ -54,9 +54,9 @@ TEST(ClusterKeyTest, IsReadFromAFile) {
     ASSERT_TRUE(key.ok()) << key.status().message();
     EXPECT_TRUE(is_same(key->prove("a", "b"), proof));
   }
-  EXPECT_TRUE(read(std::string(ClusterKey::kMostBytes, 'x')).ok());
+  EXPECT_TRUE(read(std::string(ClusterKey::kMaxBytes, 'x')).ok());
   for (const std::string& text : {std::string(), std::string("\n\n"), std::string(15, 'x') + "\n",
-                                  std::string(ClusterKey::kMostBytes + 1, 'x')}) {
+                                  std::string(ClusterKey::kMaxBytes + 1, 'x')}) {
     const auto key = read(text);
     ASSERT_FALSE(key.ok());
     EXPECT_EQ(key.status().code(), StatusCode::kInvalidInput);

@@ -32,7 +32,7 @@ namespace {
 constexpr std::chrono::milliseconds kFailureCheckInterval{20};
 // The most that one check may count towards the deadline. If the whole group was stopped (Ctrl-Z, a
 // suspended machine), the peer was not late.
-constexpr std::chrono::milliseconds kMostPerCheck{200};
+constexpr std::chrono::milliseconds kMaxPerCheck{200};
 // A wait first polls the flag kPausesBeforeClock times, some 20 ns apart, without reading a clock.
 // It skips this if the flag was last raised on this core, since then the awaited rank cannot run.
 // Where ranks outnumber cores, the wait then yields between polls. With a core of its own it spins
@@ -257,7 +257,7 @@ Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited
     if (reached(seen, value)) break;
     if (status = memory_->failure(); !status.ok()) break;
     const Clock::time_point now = Clock::now();
-    left -= std::min<Clock::duration>(now - checked, kMostPerCheck);
+    left -= std::min<Clock::duration>(now - checked, kMaxPerCheck);
     checked = now;
     if (left <= Clock::duration::zero()) {
       status = timed_out(peer, awaited);

@@ -73,7 +73,7 @@ struct Failure {
 };
 
 // Of the world, if it may lose ranks: messages about members have room for so many.
-inline constexpr int kMostRanks = 1024;
+inline constexpr int kMaxRanks = 1024;
 // Counted over all processes of a service, each on its own (group/fault_drill.h).
 using StepCounters = std::array<std::atomic<uint32_t>, 16>;
 
@@ -88,7 +88,7 @@ struct ControlPage {
   std::atomic<int64_t> next_iteration{0};
   StepCounters drill_steps = {};
   // [ranks of the world] where those of the epoch listen for ranks of other nodes (tcp_link.h).
-  std::array<PeerAddress, kMostRanks> addresses = {};
+  std::array<PeerAddress, kMaxRanks> addresses = {};
 };
 
 class SharedMemory {

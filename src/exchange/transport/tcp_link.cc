@@ -32,13 +32,13 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6b6e696c70656477;  // "wdeplink"
 constexpr size_t kInboxBytes = size_t{64} << 10;
-constexpr size_t kFirstBytes = size_t{16} << 20;       // that a message gets before they have come
-constexpr size_t kMostMessageBytes = size_t{4} << 30;  // more is no message of a rank
+constexpr size_t kFirstBytes = size_t{16} << 20;      // that a message gets before they have come
+constexpr size_t kMaxMessageBytes = size_t{4} << 30;  // more is no message of a rank
 constexpr std::string_view kPurpose = "wideep link";
-constexpr int kMostAtOnce = 16;  // connections
+constexpr int kMaxAtOnce = 16;  // connections
 // The kernel sends again after 0.2 s, then after twice as long; to connect, after a second.
 constexpr std::chrono::milliseconds kCutInterval{100}, kSilence{500}, kLongestWay{300};
-constexpr unsigned kMostRetransmissions = 2;
+constexpr unsigned kMaxRetransmissions = 2;
 
 void append(Bytes& to, const void* bytes, size_t count) {
   const auto* first = static_cast<const std::byte*>(bytes);
@@ -228,8 +228,8 @@ void TcpLink::look_for_cuts() {
     if (::getsockopt(peer.socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
     const bool is_connecting = info.tcpi_state == TCP_SYN_SENT;
     const bool is_silent = is_connecting || info.tcpi_last_ack_recv >= kSilence.count();
-    const unsigned most = is_connecting ? 1 : kMostRetransmissions;
-    const bool is_unanswered = info.tcpi_unacked > 0 && info.tcpi_retransmits >= most && is_silent;
+    const unsigned max = is_connecting ? 1 : kMaxRetransmissions;
+    const bool is_unanswered = info.tcpi_unacked > 0 && info.tcpi_retransmits >= max && is_silent;
     peer.silent_looks = is_unanswered ? peer.silent_looks + 1 : 0;
     if (peer.silent_looks > (is_connecting ? kLongestWay / kCutInterval : 0)) {
       fail_cut(to, is_connecting ? "its machine does not answer"
@@ -240,7 +240,7 @@ void TcpLink::look_for_cuts() {
 
 // Who connects again and again must not hold the rank.
 void TcpLink::accept_some() {
-  for (int left = kMostAtOnce; left > 0; --left) {
+  for (int left = kMaxAtOnce; left > 0; --left) {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0 && errno == EINTR) continue;
     cannot_accept_ = socket < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
@@ -263,13 +263,13 @@ void TcpLink::accept_some() {
 // Those that are overdue, and the oldest one of too many.
 void TcpLink::close_strangers() {
   const auto overdue = std::chrono::steady_clock::now() - kGreetingPatience;
-  const size_t most = kMostStrangers + addresses_.size();
+  const size_t max = kMaxStrangers + addresses_.size();
   while (num_strangers_ > 0) {
     Incoming* oldest = nullptr;
     for (auto& [socket, peer] : incoming_) {
       if (peer.from < 0 && (oldest == nullptr || peer.since < oldest->since)) oldest = &peer;
     }
-    if (num_strangers_ <= most && oldest->since > overdue) return;
+    if (num_strangers_ <= max && oldest->since > overdue) return;
     close(*oldest);
   }
 }
@@ -347,7 +347,7 @@ bool TcpLink::parse(Incoming& peer) {
     if (!peer.in_message) {
       Length length = 0;
       if (!take(&length, sizeof(length))) break;
-      if (length > kMostMessageBytes) {
+      if (length > kMaxMessageBytes) {
         fail(peer.from, "an impossible length from", EPROTO);
         return false;
       }

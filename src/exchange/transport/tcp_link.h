@@ -7,7 +7,7 @@
 // is, and proves that it has the links' key (cluster_key.h); the receiver takes it if it is of the
 // same epoch, and the only one of this sender. So the proof that somebody has seen on its way is of
 // no use. What a sender of an earlier epoch has opened is closed unread, and so is what strangers
-// open: they cost a socket each, at most kMostStrangers.
+// open: they cost a socket each, at most kMaxStrangers.
 //
 // Thread safety: as Link.
 #pragma once
@@ -33,7 +33,7 @@ class TcpLink : public Link {
     ClusterKey key = {};  // ClusterKey::for_links
   };
   // Connections that have not said who they are, beside one for each rank: the oldest makes room.
-  static constexpr size_t kMostStrangers = 32;
+  static constexpr size_t kMaxStrangers = 32;
   static constexpr std::chrono::seconds kGreetingPatience{30};
   // listener: of this rank, for all epochs; owned by the caller, outlives the link. addresses:
   // [ranks of the world] where the others listen.

@@ -42,8 +42,8 @@ std::string record_greeting(const TcpLink::Place& place) {
 
 // data: whether a greeting comes first, then the bytes.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  constexpr size_t kMostBytes = 64 << 10;  // what the kernel takes at once
-  if (size == 0 || size > kMostBytes) return 0;
+  constexpr size_t kMaxBytes = 64 << 10;  // what the kernel takes at once
+  if (size == 0 || size > kMaxBytes) return 0;
   static const Port port;
   const TcpLink::Place place{.service = 7, .epoch = 1, .rank = 0, .key = ClusterKey("of links")};
   static const std::string greeting = record_greeting(place);

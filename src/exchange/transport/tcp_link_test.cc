@@ -218,7 +218,7 @@ TEST(TcpLink, IdleConnectionsMakeRoom) {
     char byte = 0;
     closed += ::recv(each, &byte, 1, MSG_DONTWAIT) == 0 ? 1 : 0;
   }
-  EXPECT_EQ(closed, idle.size() - TcpLink::kMostStrangers - 2);
+  EXPECT_EQ(closed, idle.size() - TcpLink::kMaxStrangers - 2);
   const auto a = ranks.link(0, 1);
   a->send(1, bytes_of("hello"));
   EXPECT_TRUE(wait_for(*b, {a.get()}));

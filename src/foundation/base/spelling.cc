@@ -18,14 +18,14 @@ constexpr size_t kMaxWordBytes = 256;
 // One row of the Levenshtein table from the row before it; returns the row's least value.
 size_t next_row(std::string_view a, char b, std::vector<size_t>& row) {
   size_t diagonal = row[0]++;
-  size_t least = row[0];
+  size_t min = row[0];
   for (size_t i = 0; i < a.size(); ++i) {
     const size_t replaced = diagonal + (a[i] == b ? 0 : 1);
     diagonal = row[i + 1];
     row[i + 1] = std::min({replaced, diagonal + 1, row[i] + 1});
-    least = std::min(least, row[i + 1]);
+    min = std::min(min, row[i + 1]);
   }
-  return least;
+  return min;
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ constexpr int64_t kSharedPart = 8;
 constexpr int64_t kUnitsToLearn = 8;
 constexpr double kStep = 0.125;
 // A thread's share stays between an equal share divided by this and an equal share times this.
-constexpr double kMostUnequal = 2.0;
+constexpr double kMaxUnequal = 2.0;
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -166,7 +166,7 @@ void ThreadPool::learn_speeds(int64_t count, int64_t unit) {
     double share = range_begins_[i + 1] - before;
     before = range_begins_[i + 1];
     share *= 1.0 + kStep * (static_cast<double>(parts_[i].taken) / had - 1.0);
-    all += std::clamp(share, equal / kMostUnequal, equal * kMostUnequal);
+    all += std::clamp(share, equal / kMaxUnequal, equal * kMaxUnequal);
     range_begins_[i + 1] = all;
   }
   for (double& share : range_begins_) share /= all;

@@ -46,18 +46,18 @@ Option& Option::hide() {
   return *this;
 }
 
-Option& Option::range(int least, int most) {
-  option_->check(CLI::Range(least, most));
+Option& Option::range(int min, int max) {
+  option_->check(CLI::Range(min, max));
   return *this;
 }
 
-Option& Option::range(uint64_t least, uint64_t most) {
-  option_->check(CLI::Range(least, most));
+Option& Option::range(uint64_t min, uint64_t max) {
+  option_->check(CLI::Range(min, max));
   return *this;
 }
 
-Option& Option::range(double least, double most) {
-  option_->check(CLI::Range(least, most));
+Option& Option::range(double min, double max) {
+  option_->check(CLI::Range(min, max));
   return *this;
 }
 

@@ -47,9 +47,9 @@ class Option {
   Option& required();
   Option& show_default();  // --help shows the current value of the variable as the default
   Option& hide();          // --help does not list the option
-  Option& range(int least, int most);
-  Option& range(uint64_t least, uint64_t most);
-  Option& range(double least, double most);
+  Option& range(int min, int max);
+  Option& range(uint64_t min, uint64_t max);
+  Option& range(double min, double max);
   Option& positive();
   Option& not_negative();
   Option& one_of(const std::vector<std::string>& names);

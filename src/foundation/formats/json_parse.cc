@@ -67,7 +67,7 @@ std::string reason_of(std::string_view text) {
 template <typename Json, bool exact>
 class Builder {
  public:
-  explicit Builder(size_t most_members) : most_members_(most_members) {}
+  explicit Builder(size_t max_members) : max_members_(max_members) {}
   Json& root() { return root_; }
   const std::string& error() const { return error_; }
 
@@ -90,8 +90,8 @@ class Builder {
 
   bool key(std::string& name) {
     auto& members = open_.back()->template get_ref<typename Json::object_t&>();
-    if (members.size() == most_members_) {
-      return refuse(fmt::format("an object of more than {} members", most_members_));
+    if (members.size() == max_members_) {
+      return refuse(fmt::format("an object of more than {} members", max_members_));
     }
     auto [position, inserted] = members.emplace(name, nullptr);
     if (!inserted) return refuse(fmt::format("key '{}' appears twice", base::printable(name)));
@@ -139,7 +139,7 @@ class Builder {
     return false;
   }
 
-  size_t most_members_;
+  size_t max_members_;
   Json root_;
   std::vector<Json*> open_;  // from the root to the innermost object or array being read
   Json* member_ = nullptr;   // the place for the value of the last key
@@ -156,13 +156,13 @@ Status error_at(std::string_view text, size_t end, const std::string& name, std:
 }
 
 template <typename Json, bool exact>
-Result<Json> parse(std::string_view text, const std::string& name, size_t most_members) {
+Result<Json> parse(std::string_view text, const std::string& name, size_t max_members) {
   // nlohmann's lexer takes a zero byte for the end of the text and would ignore the rest.
   if (const size_t zero = text.find('\0'); zero != text.npos) {
     return error_at(text, zero + 1, name, "not valid JSON: a zero byte");
   }
   const char* cursor = text.data();
-  Builder<Json, exact> builder(most_members);
+  Builder<Json, exact> builder(max_members);
   const bool ok = Json::sax_parse(CountingIterator(text.data(), &cursor),
                                   CountingIterator(text.data() + text.size(), &cursor), &builder);
   if (ok) return std::move(builder.root());
@@ -177,8 +177,8 @@ Result<json> parse_json(std::string_view text, const std::string& name) {
 }
 
 Result<nlohmann::ordered_json> parse_exact_json(std::string_view text, const std::string& name,
-                                                size_t most_members) {
-  return parse<nlohmann::ordered_json, true>(text, name, most_members);
+                                                size_t max_members) {
+  return parse<nlohmann::ordered_json, true>(text, name, max_members);
 }
 
 const std::vector<uint8_t>* large_integer(const nlohmann::ordered_json& value) {

@@ -25,10 +25,10 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& name
 
 // The same with the members in their order, and integers of any size with all digits: see
 // large_integer(). For what is shown to a model, where every digit counts. Errors: also an object
-// of more than most_members; a look-up of a member scans the object, so that reading all costs the
+// of more than max_members; a look-up of a member scans the object, so that reading all costs the
 // square of their number.
 Result<nlohmann::ordered_json> parse_exact_json(std::string_view text, const std::string& name,
-                                                size_t most_members = SIZE_MAX);
+                                                size_t max_members = SIZE_MAX);
 
 // The digits, with a sign if negative, of an integer that fits neither int64 nor uint64, as
 // parse_exact_json() reads it; null: the value is something else. JSON text cannot forge one: such

@@ -16,12 +16,12 @@ namespace {
 constexpr size_t kAlignment = 64;
 // numpy leaves room in the header for a first size of so many digits, so that an array can grow in
 // its file.
-constexpr size_t kMostDigits = 21;
+constexpr size_t kMaxDigits = 21;
 
 std::string header_of(std::span<const int64_t> shape) {
   std::string header = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}{}), }}",
                                    fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
-  header.append(kMostDigits - std::to_string(shape.front()).size(), ' ');
+  header.append(kMaxDigits - std::to_string(shape.front()).size(), ' ');
   return header;
 }
 

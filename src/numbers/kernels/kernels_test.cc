@@ -126,8 +126,8 @@ TEST_P(EveryIsa, ArgmaxFindsTheLargestAtEveryIndex) {
     }
     const std::vector<float> nans(static_cast<size_t>(n), NAN);
     EXPECT_EQ(kernels().argmax(nans.data(), n), 0);
-    const std::vector<float> least(static_cast<size_t>(n), -INFINITY);
-    EXPECT_EQ(kernels().argmax(least.data(), n), 0);
+    const std::vector<float> min(static_cast<size_t>(n), -INFINITY);
+    EXPECT_EQ(kernels().argmax(min.data(), n), 0);
   }
 }
 

@@ -150,11 +150,11 @@ QuantizedMatrix quantize_int8(int group, const float* rows, int n, int k) {
 float int4_scale(const Kernels& kernels, const float* x, int count) {
   constexpr int kCandidates = 16;
   const float widest = largest_of(x, count) / 7.0f;
-  float best = round_to_bf16(widest), least = INFINITY;
+  float best = round_to_bf16(widest), min = INFINITY;
   for (int i = 0; i < kCandidates; ++i) {
     const float scale = round_to_bf16(widest * (1.0f - 0.025f * static_cast<float>(i)));
     const float error = kernels.int4_error(x, count, scale, inverse_of(scale));
-    if (error < least) best = scale, least = error;
+    if (error < min) best = scale, min = error;
   }
   return best;
 }
@@ -228,9 +228,9 @@ QuantizedMatrix quantize_with_halves(WeightFormat format, int group, const float
   Output out(format, group, n, k, 1);
   out.update_view();
   for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
-    const auto [least, most] = std::minmax_element(x, x + count);
-    const float low = std::clamp(*least, -kLargest, kLargest);
-    const float scale = std::min((*most - low) / levels_of(format), kLargest);
+    const auto [min, max] = std::minmax_element(x, x + count);
+    const float low = std::clamp(*min, -kLargest, kLargest);
+    const float scale = std::min((*max - low) / levels_of(format), kLargest);
     out.set_scale(row, index, f16_from_float(scale), f16_from_float(low));
     set_codes(row, index * group, x, count, inverse_of(out.matrix.view.group_scale(row, index)),
               out.matrix.view.group_minimum(row, index), &out);
@@ -251,9 +251,9 @@ QuantizedMatrix quantize_two_levels(WeightFormat format, int group, const float*
   out.update_view();
   // The scale and the minimum of a group.
   const auto range = [&](const float* x, int count) {
-    const auto [least, most] = std::minmax_element(x, x + count);
-    const float minimum = std::max(0.0f, -*least);
-    return std::pair((std::max(0.0f, *most) + minimum) / levels, minimum);
+    const auto [min, max] = std::minmax_element(x, x + count);
+    const float minimum = std::max(0.0f, -*min);
+    return std::pair((std::max(0.0f, *max) + minimum) / levels, minimum);
   };
   const auto scales_of = [&](int row, int index) {
     return out.matrix.block_scales.data() + (view.block_scale(row, index) - view.block_scales);

@@ -14,9 +14,9 @@
 
 namespace wideep::kernels {
 
-// Largest magnitudes in [kLeastCoded, kBeyondCoded) are coded: below, products of scales could be
+// Largest magnitudes in [kMinCoded, kBeyondCoded) are coded: below, products of scales could be
 // subnormal; above, decoded values could be infinite.
-inline constexpr uint32_t kLeastCoded = std::bit_cast<uint32_t>(0x1p-100f);
+inline constexpr uint32_t kMinCoded = std::bit_cast<uint32_t>(0x1p-100f);
 inline constexpr uint32_t kBeyondCoded = std::bit_cast<uint32_t>(0x1p127f);
 inline constexpr uint32_t kNotFinite = 0x7fc00000u;  // NaN, the scale of values above
 
@@ -28,10 +28,10 @@ struct RowScale {
 };
 
 constexpr RowScale fixed_scale(uint32_t largest_bits) {
-  return {largest_bits < kLeastCoded ? 0.0f : std::bit_cast<float>(kNotFinite), 0.0f};
+  return {largest_bits < kMinCoded ? 0.0f : std::bit_cast<float>(kNotFinite), 0.0f};
 }
 constexpr bool has_scale(uint32_t largest_bits) {
-  return largest_bits >= kLeastCoded && largest_bits < kBeyondCoded;
+  return largest_bits >= kMinCoded && largest_bits < kBeyondCoded;
 }
 
 // The scale of 128 values of an fp8 row. to_code is rounded to bf16 (8 significant bits), so that
@@ -56,7 +56,7 @@ constexpr RowScale nvfp4_scale(uint32_t largest_bits) {
 // code. At the middles 0.25, 0.75, 1.25 and 1.75 the steps round exactly as e2m1 does, including
 // ties to even.
 inline constexpr float kE2m1Steps = 18.0f;
-inline constexpr int kMostE2m1Steps = 127;  // more steps have the same code
+inline constexpr int kMaxE2m1Steps = 127;  // more steps have the same code
 // The largest number of steps of each code except the last.
 inline constexpr std::array<int, 7> kE2m1Bounds = {4, 13, 22, 31, 45, 62, 90};
 constexpr uint8_t e2m1_of_steps(int magnitude) {

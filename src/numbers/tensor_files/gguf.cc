@@ -362,7 +362,7 @@ class GgufReader {
                            fmt::format("expected rows of a multiple of {} elements ({}), found {}",
                                        info->elements, info->name, tensor.columns()));
     }
-    constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     uint64_t size = static_cast<uint64_t>(tensor.columns() / info->elements);
     bool fits = !__builtin_mul_overflow(size, static_cast<uint64_t>(info->bytes), &size);
     // The elements themselves are counted in int64, too.
@@ -371,7 +371,7 @@ class GgufReader {
       fits &= !__builtin_mul_overflow(size, static_cast<uint64_t>(tensor.shape[i]), &size);
       fits &= !__builtin_mul_overflow(elements, tensor.shape[i], &elements);
     }
-    if (!fits || size > kMost) {
+    if (!fits || size > kMax) {
       return broken_tensor(listed->name,
                            fmt::format("shape {} of {} has more than 2^63 bytes",
                                        tensor_files::describe(tensor.shape), info->name));
@@ -452,13 +452,13 @@ struct Split {
 constexpr int64_t kMaxSplits = 65535;  // split.count is a u16
 
 Result<Split> split_of(const GgufFile& file) {
-  const auto read = [&](const char* key, int64_t by_default, int64_t most) -> Result<int64_t> {
+  const auto read = [&](const char* key, int64_t by_default, int64_t max) -> Result<int64_t> {
     const GgufValue* value = file.find(key);
     if (value == nullptr) return by_default;
     const int64_t found = value->is_list() ? -1 : value->integer().value_or(-1);
-    if (found >= 0 && found <= most) return found;
+    if (found >= 0 && found <= max) return found;
     return invalid_input(fmt::format("{}: {}: expected an integer from 0 to {}, found {}",
-                                     file.path(), key, most,
+                                     file.path(), key, max,
                                      found < 0 ? value->describe() : std::to_string(found)));
   };
   Split split;

@@ -330,8 +330,8 @@ std::vector<std::span<const std::byte>> BlockMatrix::sources() const {
   }
   for (const GgufTensor* part : rows_.parts) {
     // Tensors of all experts, or with rows of several matrices: a part of the right size.
-    const size_t most = static_cast<size_t>(n_) * part->row_bytes();
-    all.push_back(part->bytes.first(std::min(most, part->bytes.size())));
+    const size_t max = static_cast<size_t>(n_) * part->row_bytes();
+    all.push_back(part->bytes.first(std::min(max, part->bytes.size())));
   }
   return all;
 }

@@ -20,7 +20,7 @@ void BodyReader::read(std::string_view text) {
   constexpr std::string_view kGzip = "\x1f\x8b";
   if (text.starts_with(kGzip)) return complain("", "the body is compressed: expected plain JSON");
   // Exact: tools and arguments may have integers of any size, which the model should see.
-  auto parsed = formats::parse_exact_json(text, "body", kMostMembers);
+  auto parsed = formats::parse_exact_json(text, "body", kMaxMembers);
   if (!parsed.ok()) return complain("", parsed.status().message());
   if (!parsed->is_object()) return complain("", "the body is no JSON object");
   body_ = std::move(*parsed);
@@ -55,34 +55,34 @@ bool BodyReader::flag(const char* name, bool by_default) {
 
 std::optional<int64_t> BodyReader::integer(const char* name) {
   const FieldValue& value = allowed(name, FieldValue::kInteger);
-  return integer(name, value.least, value.most);
+  return integer(name, value.min, value.max);
 }
 
-std::optional<int64_t> BodyReader::integer(const char* name, int64_t least, int64_t most) {
+std::optional<int64_t> BodyReader::integer(const char* name, int64_t min, int64_t max) {
   const ordered_json& value = take(name);
   if (value.is_null()) return {};
   const bool whole = value.is_number_integer() &&
                      !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX);
   const int64_t number = whole ? value.get<int64_t>() : 0;
-  if (whole && number >= least && number <= most) return number;
+  if (whole && number >= min && number <= max) return number;
   complain(name,
-           fmt::format("expected an integer from {} to {}, found {}", least, most, shown(value)));
+           fmt::format("expected an integer from {} to {}, found {}", min, max, shown(value)));
   return {};
 }
 
 std::optional<double> BodyReader::number(const char* name) {
   const FieldValue& range = allowed(name, FieldValue::kNumber);
-  const auto least = static_cast<double>(range.least), most = static_cast<double>(range.most);
+  const auto min = static_cast<double>(range.min), max = static_cast<double>(range.max);
   const ordered_json& value = take(name);
   if (value.is_null()) return {};
-  if (!value.is_number() || value.get<double>() < least || value.get<double>() > most) {
+  if (!value.is_number() || value.get<double>() < min || value.get<double>() > max) {
     complain(name,
-             fmt::format("expected a number from {} to {}, found {}", least, most, shown(value)));
+             fmt::format("expected a number from {} to {}, found {}", min, max, shown(value)));
     return {};
   }
   // As the engine has it: what is the least there is not above it.
-  if (range.excludes_least && value.get<float>() <= static_cast<float>(least)) {
-    complain(name, fmt::format("expected a number above {}", least));
+  if (range.excludes_min && value.get<float>() <= static_cast<float>(min)) {
+    complain(name, fmt::format("expected a number above {}", min));
     return {};
   }
   return value.get<double>();
@@ -93,13 +93,13 @@ std::vector<std::string> BodyReader::texts(const char* name, const TextLimits& l
   if (list.is_null()) return {};
   const auto is_right = [&](const ordered_json& each) {
     return each.is_string() && !each.get_ref<const std::string&>().empty() &&
-           each.get_ref<const std::string&>().size() <= limits.most_bytes;
+           each.get_ref<const std::string&>().size() <= limits.max_bytes;
   };
-  if (list.is_array() && list.size() <= limits.most && std::ranges::all_of(list, is_right)) {
+  if (list.is_array() && list.size() <= limits.max && std::ranges::all_of(list, is_right)) {
     return list.get<std::vector<std::string>>();
   }
   complain(name, fmt::format("expected a list of at most {} texts of 1 to {} bytes, found {}",
-                             limits.most, limits.most_bytes, shown(list)));
+                             limits.max, limits.max_bytes, shown(list)));
   return {};
 }
 
@@ -170,8 +170,8 @@ std::optional<HttpError> BodyReader::finish() {
 std::string BodyReader::shown(const ordered_json& value) {
   if (const auto* digits = formats::large_integer(value)) return {digits->begin(), digits->end()};
   std::string text = formats::json_text(value);
-  constexpr size_t kMostShown = 60;
-  if (text.size() > kMostShown) {
+  constexpr size_t kMaxShown = 60;
+  if (text.size() > kMaxShown) {
     return value.is_array() ? fmt::format("a list of {}", value.size())
                             : fmt::format("a value of type {}", value.type_name());
   }

@@ -29,7 +29,7 @@ namespace wideep::server {
 class BodyReader {
  public:
   // Of an object. With 512 a body of 8 MiB takes a second at worst (formats/json_parse.h).
-  static constexpr size_t kMostMembers = 512;
+  static constexpr size_t kMaxMembers = 512;
 
   BodyReader(Bodies kind, std::string_view text);
 
@@ -43,11 +43,11 @@ class BodyReader {
   std::optional<double> number(const char* name);
   std::string string(const char* name);  // "": absent
   // Where the type depends on the body, so that the table does not have the range.
-  std::optional<int64_t> integer(const char* name, int64_t least, int64_t most);
+  std::optional<int64_t> integer(const char* name, int64_t min, int64_t max);
   // A list of texts that are not empty.
   struct TextLimits {
-    size_t most = 0;        // texts
-    size_t most_bytes = 0;  // of each
+    size_t max = 0;        // texts
+    size_t max_bytes = 0;  // of each
   };
   std::vector<std::string> texts(const char* name, const TextLimits& limits);
   // Where only one value, or none, changes nothing.

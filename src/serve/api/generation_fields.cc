@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 // {"token id": bias}.
 std::vector<engine::TokenBias> read_bias(BodyReader& body) {
-  constexpr double kMostBias = 100;  // OpenAI's
+  constexpr double kMaxBias = 100;  // OpenAI's
   std::vector<engine::TokenBias> biases;
   const ordered_json& value = body.take("logit_bias");
   if (value.is_null()) return biases;
@@ -26,11 +26,11 @@ std::vector<engine::TokenBias> read_bias(BodyReader& body) {
     int32_t token = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
     const bool is_id = error == std::errc() && end == name.data() + name.size() && token >= 0;
-    if (!is_id || !bias.is_number() || std::abs(bias.get<double>()) > kMostBias) {
+    if (!is_id || !bias.is_number() || std::abs(bias.get<double>()) > kMaxBias) {
       body.complain(
           "logit_bias",
-          fmt::format("expected token ids with numbers from {} to {}, found {}: {}", -kMostBias,
-                      kMostBias, BodyReader::shown(ordered_json(name)), BodyReader::shown(bias)));
+          fmt::format("expected token ids with numbers from {} to {}, found {}: {}", -kMaxBias,
+                      kMaxBias, BodyReader::shown(ordered_json(name)), BodyReader::shown(bias)));
       return {};
     }
     biases.push_back({.token = token, .bias = bias.get<float>()});
@@ -87,15 +87,15 @@ void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
 }
 
 void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& options) {
-  const auto most = body.integer(name);
-  if (!most) return;
+  const auto max = body.integer(name);
+  if (!max) return;
   options.max_tokens_name = name;
   options.max_tokens.reset();
-  options.fills_context = *most == -1;
-  if (*most == 0 && !options.echo) {
+  options.fills_context = *max == -1;
+  if (*max == 0 && !options.echo) {
     body.complain(name, "expected 1 or more tokens, or -1 for all that the context has, found 0");
   }
-  if (*most >= 0) options.max_tokens = static_cast<int>(*most);
+  if (*max >= 0) options.max_tokens = static_cast<int>(*max);
 }
 
 void read_engine_fields(BodyReader& body, GenerationOptions& options) {

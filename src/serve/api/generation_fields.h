@@ -13,10 +13,10 @@
 namespace wideep::server {
 
 // Texts that end an answer, and the size of each.
-inline constexpr size_t kMostStops = 16, kMostStopBytes = 1024;
+inline constexpr size_t kMaxStops = 16, kMaxStopBytes = 1024;
 // Of one reply, counting likely tokens, too. Each takes some 80 bytes of it, so that a reply is
 // well below what all may have unread (HttpOptions), and many times that while it is put together.
-inline constexpr int64_t kMostLogprobsOfReply = 1 << 19;
+inline constexpr int64_t kMaxLogprobsOfReply = 1 << 19;
 
 // What a body does not say: temperature 1, all tokens, or as the model's files have it.
 engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults);

@@ -25,11 +25,11 @@ void read_options(BodyReader& body, const run::SamplingDefaults& defaults,
   if (body.take("max_tokens").is_null()) {
     body.complain("max_tokens", "expected how many tokens may be generated, found nothing");
   }
-  if (const auto most = body.integer("max_tokens")) {
-    options.max_tokens = static_cast<int>(*most);
+  if (const auto max = body.integer("max_tokens")) {
+    options.max_tokens = static_cast<int>(*max);
   }
   options.stream = body.flag("stream");
-  options.stop = body.texts("stop_sequences", {.most = kMostStops, .most_bytes = kMostStopBytes});
+  options.stop = body.texts("stop_sequences", {.max = kMaxStops, .max_bytes = kMaxStopBytes});
   read_sampling(body, defaults, options);
   read_engine_fields(body, options);
 }

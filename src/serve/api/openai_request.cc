@@ -21,9 +21,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kMostLogprobs = 5;  // of a completion
+constexpr int kMaxLogprobs = 5;  // of a completion
 
-constexpr size_t kMostChoices = 10'000;
+constexpr size_t kMaxChoices = 10'000;
 
 constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
@@ -36,17 +36,17 @@ std::vector<std::string> read_stop(BodyReader& body) {
       return body.complain("stop", "expected a string or a list of strings, none of them empty");
     }
     const auto& text = each.get_ref<const std::string&>();
-    if (text.size() > kMostStopBytes) {
+    if (text.size() > kMaxStopBytes) {
       return body.complain("stop", fmt::format("expected strings of at most {} bytes, found {}",
-                                               kMostStopBytes, text.size()));
+                                               kMaxStopBytes, text.size()));
     }
     stops.push_back(text);
   };
   if (!value.is_array()) {
     add(value);
-  } else if (value.size() > kMostStops) {
+  } else if (value.size() > kMaxStops) {
     body.complain("stop",
-                  fmt::format("expected at most {} strings, found {}", kMostStops, value.size()));
+                  fmt::format("expected at most {} strings, found {}", kMaxStops, value.size()));
   } else {
     for (const ordered_json& each : value) add(each);
   }
@@ -101,7 +101,7 @@ void read_schema(BodyReader& body, const ordered_json& value, const std::string&
   OutputFormat format{.kind = OutputFormat::Kind::kJsonSchema, .schema = value, .place = place};
   if (value.is_string()) {
     auto parsed = formats::parse_exact_json(value.get_ref<const std::string&>(), "text",
-                                            BodyReader::kMostMembers);
+                                            BodyReader::kMaxMembers);
     if (!parsed.ok()) return body.complain(place, parsed.status().message());
     format.schema = std::move(*parsed);
   }
@@ -120,10 +120,10 @@ void read_pattern(BodyReader& body, const ordered_json& value, OutputFormat::Kin
 void read_choices(BodyReader& body, const ordered_json& value, const std::string& place,
                   GenerationOptions& options) {
   const bool is_list =
-      value.is_array() && !value.empty() && value.size() <= kMostChoices &&
+      value.is_array() && !value.empty() && value.size() <= kMaxChoices &&
       std::ranges::all_of(value, [](const auto& each) { return each.is_string(); });
   if (!is_list) {
-    return body.complain(place, fmt::format("expected a list of 1 to {} strings", kMostChoices));
+    return body.complain(place, fmt::format("expected a list of 1 to {} strings", kMaxChoices));
   }
   set_format(body,
              {.kind = OutputFormat::Kind::kChoice,
@@ -270,8 +270,8 @@ std::vector<Prompt> read_prompts(BodyReader& body) {
     if (prompts.size() != value.size()) prompts.clear();
   }
   if (prompts.empty()) body.complain("prompt", kExpected);
-  if (static_cast<int>(prompts.size()) > kMostAnswers) {
-    body.complain("prompt", fmt::format("expected at most {} prompts, found {}", kMostAnswers,
+  if (static_cast<int>(prompts.size()) > kMaxAnswers) {
+    body.complain("prompt", fmt::format("expected at most {} prompts, found {}", kMaxAnswers,
                                         prompts.size()));
   }
   return prompts;
@@ -502,7 +502,7 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text,
   BodyReader body(kCompletionBody, text);
   CompletionRequest request{.options = read_options(body, defaults, body.flag("echo")),
                             .prompts = read_prompts(body)};
-  if (const auto count = body.integer("logprobs", 0, kMostLogprobs)) {
+  if (const auto count = body.integer("logprobs", 0, kMaxLogprobs)) {
     request.options.logprobs = true;
     request.options.engine_request.sampling.top_log_probabilities = static_cast<int>(*count);
   }

@@ -19,7 +19,7 @@
 namespace wideep::server {
 
 // In bytes: models choose ids of calls themselves, of the function's name for example.
-inline constexpr size_t kMostCallId = 256;
+inline constexpr size_t kMaxCallId = 256;
 
 // Which of the APIs a reply is for (api.h).
 enum class Api { kCompletion, kChat, kResponses, kMessages };

@@ -27,27 +27,27 @@ enum class FieldUse : uint8_t {
 // Which values a field may have. A reader of requests does not say it again (BodyReader).
 struct FieldValue {
   enum Type : uint8_t { kOther, kFlag, kText, kInteger, kNumber };
-  Type type = kOther;           // kOther: whoever takes it knows what it is made of
-  int64_t least = 0, most = 0;  // of kInteger and kNumber
-  bool excludes_least = false;
+  Type type = kOther;        // kOther: whoever takes it knows what it is made of
+  int64_t min = 0, max = 0;  // of kInteger and kNumber
+  bool excludes_min = false;
 };
 inline constexpr FieldValue kAnyFlag{.type = FieldValue::kFlag};
 inline constexpr FieldValue kAnyText{.type = FieldValue::kText};
-constexpr FieldValue integers(int64_t least, int64_t most) {
-  return {.type = FieldValue::kInteger, .least = least, .most = most};
+constexpr FieldValue integers(int64_t min, int64_t max) {
+  return {.type = FieldValue::kInteger, .min = min, .max = max};
 }
-constexpr FieldValue numbers(int64_t least, int64_t most) {
-  return {.type = FieldValue::kNumber, .least = least, .most = most};
+constexpr FieldValue numbers(int64_t min, int64_t max) {
+  return {.type = FieldValue::kNumber, .min = min, .max = max};
 }
-constexpr FieldValue numbers_above(int64_t least, int64_t most) {
-  return {.type = FieldValue::kNumber, .least = least, .most = most, .excludes_least = true};
+constexpr FieldValue numbers_above(int64_t min, int64_t max) {
+  return {.type = FieldValue::kNumber, .min = min, .max = max, .excludes_min = true};
 }
 
 // Ranges that several bodies share.
-inline constexpr int kMostTokens = 1 << 24;
-inline constexpr int kMostTopLogprobs = 20;  // OpenAI's, but for completions
-inline constexpr int kMostPenalty = 2;       // OpenAI's
-inline constexpr int kMostAnswers = 128;     // n, and prompts of one request
+inline constexpr int kMaxTokens = 1 << 24;
+inline constexpr int kMaxTopLogprobs = 20;  // OpenAI's, but for completions
+inline constexpr int kMaxPenalty = 2;       // OpenAI's
+inline constexpr int kMaxAnswers = 128;     // n, and prompts of one request
 
 struct RequestField {
   std::string_view name;

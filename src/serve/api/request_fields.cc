@@ -18,26 +18,26 @@ constexpr Bodies kAnyModel = kText | kTokenizeBody | kDetokenizeBody;
 constexpr Bodies kPrompts = kCompletionBody | kTokenizeBody;
 constexpr Bodies kMessages = kChatBody | kTokenizeBody;
 
-constexpr int64_t kMostRanks = 1024, kMostDrainSeconds = 24 * 3600;
+constexpr int64_t kMaxRanks = 1024, kMaxDrainSeconds = 24 * 3600;
 
 constexpr RequestField kFields[] = {
     {"model", kAnyModel, kHonoured, "the name that `/v1/models` has", kAnyText},
     {"prompt", kPrompts, kHonoured, "text, token ids, or a list of either"},
     {"messages", kMessages, kHonoured, "through the model's chat template; parts of type `text`"},
-    {"max_tokens", kText, kHonoured, "", integers(-1, kMostTokens)},
+    {"max_tokens", kText, kHonoured, "", integers(-1, kMaxTokens)},
     {"max_completion_tokens", kChatBody, kHonoured, "before `max_tokens`",
-     integers(-1, kMostTokens)},
+     integers(-1, kMaxTokens)},
     {"temperature", kText, kHonoured, "default: the model's, or 1; 0: the likeliest token",
      numbers(0, 100)},
     {"top_p", kText, kHonoured, "above 0", numbers_above(0, 1)},
-    {"top_k", kText, kHonoured, "beyond OpenAI; −1 and 0: all tokens", integers(-1, kMostTokens)},
+    {"top_k", kText, kHonoured, "beyond OpenAI; −1 and 0: all tokens", integers(-1, kMaxTokens)},
     {"seed", kText, kHonoured, "the same tokens each time", integers(INT64_MIN, INT64_MAX)},
-    {"n", kText, kHonoured, "up to 128", integers(1, kMostAnswers)},
+    {"n", kText, kHonoured, "up to 128", integers(1, kMaxAnswers)},
     {"stream", kText, kHonoured, "", kAnyFlag},
     {"stream_options", kText, kHonoured, "`include_usage`; `include_obfuscation` has no effect"},
     {"stop", kText, kHonoured, "up to 16 of up to 1024 bytes; of a chat in the content only"},
     {"logprobs", kText, kHonoured, "a completion: up to 5; a chat: true or false"},
-    {"top_logprobs", kChatBody, kHonoured, "up to 20", integers(0, kMostTopLogprobs)},
+    {"top_logprobs", kChatBody, kHonoured, "up to 20", integers(0, kMaxTopLogprobs)},
     {"tools", kMessages, kHonoured, "of type `function`"},
     {"tool_choice", kMessages, kHonoured, "`auto`, `none`, `required` or a name"},
     {"parallel_tool_calls", kMessages, kHonoured, "false: the first call ends the answer",
@@ -65,7 +65,7 @@ constexpr RequestField kFields[] = {
     {"modalities", kChatBody, kOneValue, "but `[\"text\"]`"},
     {"min_p", kText, kHonoured, "beyond OpenAI, as vLLM's", numbers(0, 1)},
     {"min_tokens", kText, kHonoured, "vLLM's: no end token and no `stop` before",
-     integers(0, kMostTokens)},
+     integers(0, kMaxTokens)},
     {"stop_token_ids", kText, kHonoured, "vLLM's: they end the answer"},
     {"allowed_token_ids", kText, kHonoured, "vLLM's: no others come; not beside a format"},
     {"bad_words", kText, kHonoured, "vLLM's: texts whose tokens do not come"},
@@ -73,7 +73,7 @@ constexpr RequestField kFields[] = {
     {"skip_special_tokens", kText, kHonoured, "vLLM's; false: they have text", kAnyFlag},
     {"return_token_ids", kText, kHonoured, "vLLM's: `token_ids`, `prompt_token_ids`", kAnyFlag},
     {"prompt_logprobs", kText, kHonoured, "vLLM's, up to 20; not in streams, not beside a format",
-     integers(0, kMostTopLogprobs)},
+     integers(0, kMaxTopLogprobs)},
     {"thinking_token_budget", kChatBody, kHonoured,
      "vLLM's: the tokens of reasoning, whose end then follows"},
     {"continue_final_message", kMessages, kHonoured,
@@ -82,8 +82,8 @@ constexpr RequestField kFields[] = {
      "with `logprobs` the prompt has them, too; `max_tokens` may be 0", kAnyFlag},
     {"priority", kText, kOneValue, "but 0"},
     {"use_beam_search", kText, kOneValue, "but false"},
-    {"presence_penalty", kText, kHonoured, "−2 to 2", numbers(-kMostPenalty, kMostPenalty)},
-    {"frequency_penalty", kText, kHonoured, "−2 to 2", numbers(-kMostPenalty, kMostPenalty)},
+    {"presence_penalty", kText, kHonoured, "−2 to 2", numbers(-kMaxPenalty, kMaxPenalty)},
+    {"frequency_penalty", kText, kHonoured, "−2 to 2", numbers(-kMaxPenalty, kMaxPenalty)},
     {"repetition_penalty", kText, kHonoured, "beyond OpenAI, as vLLM's; above 0, up to 100",
      numbers_above(0, 100)},
     {"logit_bias", kText, kHonoured, "up to 512 tokens, −100 to 100"},
@@ -122,8 +122,8 @@ constexpr RequestField kFields[] = {
     {"return_token_strs", kTokenizeBody, kHonoured, "", kAnyFlag},
     {"add_generation_prompt", kMessages, kHonoured, "default true", kAnyFlag},
     {"tokens", kDetokenizeBody, kHonoured, "ids; special tokens have text here"},
-    {"new_data_parallel_size", kScaleBody, kHonoured, "", integers(1, kMostRanks)},
-    {"drain_timeout", kScaleBody, kHonoured, "", integers(1, kMostDrainSeconds)},
+    {"new_data_parallel_size", kScaleBody, kHonoured, "", integers(1, kMaxRanks)},
+    {"drain_timeout", kScaleBody, kHonoured, "", integers(1, kMaxDrainSeconds)},
 };
 
 std::span<const RequestField> fields_of(Bodies body) {

@@ -26,7 +26,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Nobody's are longer; and they are held and stored, but not in the prompt, which has its limit.
-constexpr std::pair<const char*, size_t> kMostIdBytes[] = {{"id", 64}, {"call_id", kMostCallId}};
+constexpr std::pair<const char*, size_t> kMaxIdBytes[] = {{"id", 64}, {"call_id", kMaxCallId}};
 constexpr const char* kRoles[] = {"user", "assistant", "system", "developer"};
 
 // Reads one item after the other; each function returns null after a complaint.
@@ -37,12 +37,12 @@ class ItemReader {
 
   ordered_json read(const ordered_json& item) {
     if (!item.is_object()) return complain("", "expected an object, found " + shown(item));
-    for (const auto& [name, most] : kMostIdBytes) {
+    for (const auto& [name, max] : kMaxIdBytes) {
       const ordered_json& id = member_of(item, name);
       const size_t bytes = id.is_string() ? id.get_ref<const std::string&>().size() : 0;
-      if (bytes <= most) continue;
+      if (bytes <= max) continue;
       return complain(fmt::format(".{}", name),
-                      fmt::format("expected at most {} bytes, found {}", most, bytes));
+                      fmt::format("expected at most {} bytes, found {}", max, bytes));
     }
     const ordered_json& type = member_of(item, "type");
     if (type.is_null() ? item.contains("role") : type == "message") return read_message(item);
@@ -351,9 +351,9 @@ std::variant<ordered_json, HttpError> item_page(const std::string& conversation,
   const auto wrong = [](const char* param, const std::string& what) {
     return HttpError{.message = fmt::format("{}: {}", param, what), .param = param};
   };
-  constexpr int64_t kMost = 100;
-  if (wanted.limit < 1 || wanted.limit > kMost) {
-    return wrong("limit", fmt::format("expected 1 to {}, found {}", kMost, wanted.limit));
+  constexpr int64_t kMax = 100;
+  if (wanted.limit < 1 || wanted.limit > kMax) {
+    return wrong("limit", fmt::format("expected 1 to {}, found {}", kMax, wanted.limit));
   }
   if (!wanted.order.empty() && wanted.order != "asc" && wanted.order != "desc") {
     return wrong("order", fmt::format("expected asc or desc, found '{}'",

@@ -237,9 +237,9 @@ void read_reasoning(BodyReader& body, ResponsesRequest& request) {
 void read_limit(BodyReader& body, ResponsesRequest& request) {
   GenerationOptions& options = request.chat.options;
   options.max_tokens_name = "max_output_tokens";
-  const auto most = body.integer(options.max_tokens_name);
-  if (most) options.max_tokens = static_cast<int>(*most);
-  request.repeated[options.max_tokens_name] = most ? ordered_json(*most) : ordered_json();
+  const auto max = body.integer(options.max_tokens_name);
+  if (max) options.max_tokens = static_cast<int>(*max);
+  request.repeated[options.max_tokens_name] = max ? ordered_json(*max) : ordered_json();
 }
 
 void read_logprobs(BodyReader& body, ResponsesRequest& request) {
@@ -263,21 +263,21 @@ void read_logprobs(BodyReader& body, ResponsesRequest& request) {
 }
 
 void read_metadata(BodyReader& body, ResponsesRequest& request) {
-  constexpr size_t kMostPairs = 16, kMostNameBytes = 64, kMostBytes = 512;  // OpenAI's
+  constexpr size_t kMaxPairs = 16, kMaxNameBytes = 64, kMaxBytes = 512;  // OpenAI's
   const ordered_json& metadata = body.take("metadata");
   request.repeated["metadata"] = ordered_json::object();
   if (metadata.is_null()) return;
-  if (!metadata.is_object() || metadata.size() > kMostPairs) {
+  if (!metadata.is_object() || metadata.size() > kMaxPairs) {
     return body.complain("metadata",
-                         fmt::format("expected an object of at most {} members", kMostPairs));
+                         fmt::format("expected an object of at most {} members", kMaxPairs));
   }
   for (const auto& [name, value] : metadata.items()) {
-    if (name.size() > kMostNameBytes || !value.is_string() ||
-        value.get_ref<const std::string&>().size() > kMostBytes) {
+    if (name.size() > kMaxNameBytes || !value.is_string() ||
+        value.get_ref<const std::string&>().size() > kMaxBytes) {
       return body.complain(
           "metadata", fmt::format("expected names of at most {} bytes and texts of at most {}, "
                                   "found {}: {}",
-                                  kMostNameBytes, kMostBytes, BodyReader::shown(ordered_json(name)),
+                                  kMaxNameBytes, kMaxBytes, BodyReader::shown(ordered_json(name)),
                                   BodyReader::shown(value)));
     }
   }

@@ -12,18 +12,18 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMostStopTokens = 128;
-constexpr BodyReader::TextLimits kWords{.most = 1024, .most_bytes = 256};
+constexpr size_t kMaxStopTokens = 128;
+constexpr BodyReader::TextLimits kWords{.max = 1024, .max_bytes = 256};
 
-std::vector<int32_t> read_ids(BodyReader& body, const char* name, size_t most) {
+std::vector<int32_t> read_ids(BodyReader& body, const char* name, size_t max) {
   const ordered_json& list = body.take(name);
   std::vector<int32_t> ids;
   if (list.is_null()) return ids;
   const auto is_id = [](const ordered_json& each) {
     return each.is_number_unsigned() && each.get<uint64_t>() <= INT32_MAX;
   };
-  if (!list.is_array() || list.size() > most || !std::ranges::all_of(list, is_id)) {
-    body.complain(name, fmt::format("expected a list of at most {} token ids, found {}", most,
+  if (!list.is_array() || list.size() > max || !std::ranges::all_of(list, is_id)) {
+    body.complain(name, fmt::format("expected a list of at most {} token ids, found {}", max,
                                     BodyReader::shown(list)));
     return ids;
   }
@@ -35,7 +35,7 @@ std::vector<int32_t> read_ids(BodyReader& body, const char* name, size_t most) {
 void read_allowed(BodyReader& body, GenerationOptions& options) {
   constexpr const char* kName = "allowed_token_ids";
   std::vector<int32_t>& allowed = options.rules.allowed;
-  allowed = read_ids(body, kName, kMostTokens);
+  allowed = read_ids(body, kName, kMaxTokens);
   std::ranges::sort(allowed);
   allowed.erase(std::ranges::unique(allowed).begin(), allowed.end());
   if (allowed.empty() && body.take(kName).is_array()) {
@@ -62,14 +62,14 @@ void read_prompt_logprobs(BodyReader& body, GenerationOptions& options) {
 }  // namespace
 
 void read_token_fields(BodyReader& body, GenerationOptions& options) {
-  constexpr const char* kLeast = "min_tokens";
-  options.rules.min_tokens = static_cast<int>(body.integer(kLeast).value_or(0));
+  constexpr const char* kMin = "min_tokens";
+  options.rules.min_tokens = static_cast<int>(body.integer(kMin).value_or(0));
   if (options.max_tokens && options.rules.min_tokens > *options.max_tokens) {
-    body.complain(kLeast,
+    body.complain(kMin,
                   fmt::format("expected at most {}, as {} has it, found {}", *options.max_tokens,
                               options.max_tokens_name, options.rules.min_tokens));
   }
-  options.rules.stop_tokens = read_ids(body, "stop_token_ids", kMostStopTokens);
+  options.rules.stop_tokens = read_ids(body, "stop_token_ids", kMaxStopTokens);
   read_allowed(body, options);
   options.bad_words = body.texts("bad_words", kWords);
   options.includes_stop = body.flag("include_stop_str_in_output");
@@ -81,11 +81,11 @@ void read_token_fields(BodyReader& body, GenerationOptions& options) {
 void read_thought_limit(BodyReader& body, const std::string& param, const ordered_json& value,
                         GenerationOptions& options) {
   if (value.is_null()) return;
-  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMostTokens) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMaxTokens) {
     return body.complain(param, fmt::format("expected a number of tokens up to {}, found {}",
-                                            kMostTokens, BodyReader::shown(value)));
+                                            kMaxTokens, BodyReader::shown(value)));
   }
-  options.rules.thought.most_tokens = value.get<int>();
+  options.rules.thought.max_tokens = value.get<int>();
   options.thought_name = param;
 }
 

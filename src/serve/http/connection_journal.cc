@@ -33,7 +33,7 @@ constexpr size_t kInputBytes = size_t{40} << 20;   // twice the largest request,
 constexpr size_t kOutputBytes = size_t{16} << 20;  // a client with more unread bytes is cut
 constexpr size_t kRecordBytes = size_t{64} << 20;
 constexpr size_t kAllBytes = kHeaderBytes + kInputBytes + kOutputBytes + kRecordBytes;
-constexpr size_t kMostKept = size_t{64} << 10;  // pages beyond are freed after a request
+constexpr size_t kMaxKept = size_t{64} << 10;  // pages beyond are freed after a request
 constexpr size_t kPageBytes = 4096;
 static_assert(kOutputBytes % kPageBytes == 0);
 
@@ -145,9 +145,9 @@ char* ConnectionJournal::output_area() const { return input_area() + kInputBytes
 char* ConnectionJournal::record_area() const { return output_area() + kOutputBytes; }
 
 std::span<char> ConnectionJournal::input_room() {
-  constexpr size_t kMost = size_t{64} << 10;
+  constexpr size_t kMax = size_t{64} << 10;
   const size_t end = state().input_end;
-  return {input_area() + end, std::min(kMost, kInputBytes - end)};
+  return {input_area() + end, std::min(kMax, kInputBytes - end)};
 }
 
 void ConnectionJournal::received(size_t count) {
@@ -175,7 +175,7 @@ void ConnectionJournal::end_request(size_t request_bytes, bool closes) {
     next.input_end = rest;
   }
   const bool frees =
-      next.input_end + kMostKept < state().input_end || state().record_bytes > kMostKept;
+      next.input_end + kMaxKept < state().input_end || state().record_bytes > kMaxKept;
   next.num_calls = 0;
   next.record_bytes = 0;
   next.suspicions = 0;
@@ -206,7 +206,7 @@ void ConnectionJournal::sent_all_but(size_t unsent) {
   // one piece.
   const uint64_t end = (appended + kPageBytes - 1) / kPageBytes * kPageBytes;
   freed_ = std::max(freed_, end - std::min<uint64_t>(end, kOutputBytes));
-  if (sent < freed_ + kMostKept) return;
+  if (sent < freed_ + kMaxKept) return;
   const size_t at = freed_ % kOutputBytes;
   const size_t bytes = sent - freed_;
   const size_t first = std::min(bytes, kOutputBytes - at);

@@ -156,7 +156,7 @@ TEST(ConnectionJournal, RefusesASocketWithoutCounts) {
 TEST(ConnectionJournal, LosesNothingWhereverItsProcessIsKilled) {
   const Connection connection;
   constexpr size_t kBytes = 12'000'000;
-  constexpr int kLeastKills = 24;
+  constexpr int kMinKills = 24;
   std::atomic<int> kills = 0;
   std::string sent(kBytes, '\0');
   std::mt19937 random(3);
@@ -164,7 +164,7 @@ TEST(ConnectionJournal, LosesNothingWhereverItsProcessIsKilled) {
   std::thread client([&] {
     for (size_t at = 0; at < kBytes;) {
       // However fast a process is, many are killed before they have all.
-      while (kills < static_cast<int>(at * kLeastKills / kBytes)) {
+      while (kills < static_cast<int>(at * kMinKills / kBytes)) {
         std::this_thread::sleep_for(microseconds(50));
       }
       const ssize_t count = ::send(connection.client, sent.data() + at,
@@ -223,11 +223,11 @@ TEST(ConnectionJournal, LosesNothingWhereverItsProcessIsKilled) {
     ++kills;
   }
   if (received < kBytes) ::shutdown(connection.client, SHUT_RDWR);
-  const int num_kills = kills.exchange(kLeastKills);  // the client waits for no more
+  const int num_kills = kills.exchange(kMinKills);  // the client waits for no more
   client.join();
   reader.join();
   EXPECT_TRUE(got == sent);
-  EXPECT_GE(num_kills, kLeastKills - 1);
+  EXPECT_GE(num_kills, kMinKills - 1);
 }
 
 // A client that stays connected must not hold what it has read.

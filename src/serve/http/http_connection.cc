@@ -88,8 +88,8 @@ bool HttpConnection::go_on(bool is_suspect) {
     return true;
   }
   // A request with which one process after the other has died is likely the cause.
-  constexpr int kMostSuspicions = 3;
-  if (is_suspect && !journal_->input().empty() && journal_->suspect() == kMostSuspicions) {
+  constexpr int kMaxSuspicions = 3;
+  if (is_suspect && !journal_->input().empty() && journal_->suspect() == kMaxSuspicions) {
     return false;
   }
   const auto kept = shared_from_this();
@@ -173,14 +173,14 @@ void HttpConnection::read_request() {
 
 // Small requests are answered even where all together are too many bytes.
 std::optional<HttpError> HttpConnection::check_total() const {
-  const size_t most = setup_.options.most_request_bytes_of_all;
+  const size_t max = setup_.options.max_request_bytes_of_all;
   const bool is_small = held_.requests <= HttpOptions::kSmallRequestBytes * num_copies();
-  if (is_small || setup_.totals.requests <= most) return std::nullopt;
+  if (is_small || setup_.totals.requests <= max) return std::nullopt;
   return HttpError{
       .status = 503,
       .message = fmt::format("the requests that this server reads and answers take {} bytes "
                              "together, and at most {} may: try again later",
-                             setup_.totals.requests, most),
+                             setup_.totals.requests, max),
       .code = "too_many_request_bytes"};
 }
 
@@ -254,7 +254,7 @@ void HttpConnection::note_progress() {
 bool HttpConnection::is_refused_by_head(bool whole) {
   HeadVerdict verdict = setup_.owner.check(reader_.head(), whole);
   if (!verdict.error) {
-    reader_.limit_body(verdict.most_body_bytes);
+    reader_.limit_body(verdict.max_body_bytes);
     if (reader_.progress() == RequestReader::kRefused) verdict.error = reader_.error();
   }
   if (verdict.error) refuse(*verdict.error);
@@ -370,14 +370,14 @@ void HttpConnection::write_at_once(std::string_view bytes) {
   }
   if (!bytes.empty()) bufferevent_write(stream_, bytes.data(), bytes.size());
   note_unread();
-  if (unread_bytes() > setup_.options.most_unread_bytes) disconnect();
+  if (unread_bytes() > setup_.options.max_unread_bytes) disconnect();
 }
 
 // After bytes were written, or taken by the socket.
 void HttpConnection::note_unread() {
   count();
   if (journal_ != nullptr) journal_->sent_all_but(unread_bytes());
-  if (setup_.totals.unread > setup_.options.most_unread_bytes_of_all) setup_.owner.shed_later();
+  if (setup_.totals.unread > setup_.options.max_unread_bytes_of_all) setup_.owner.shed_later();
 }
 
 void HttpConnection::flush_later(std::shared_ptr<Exchange> exchange) {
@@ -437,8 +437,8 @@ void HttpConnection::drop_input() {
   }
   count();
   const HttpOptions& options = setup_.options;
-  const size_t most = options.most_body_bytes + options.most_header_bytes + kLingerBytes;
-  if (dropped_bytes_ > most) disconnect();
+  const size_t max = options.max_body_bytes + options.max_header_bytes + kLingerBytes;
+  if (dropped_bytes_ > max) disconnect();
 }
 
 // ---- clients that leave ----

@@ -44,7 +44,7 @@ class HttpConnection;
 // What the head of a request decides before its body is read.
 struct HeadVerdict {
   std::optional<HttpError> error = {};  // why it is refused
-  size_t most_body_bytes = SIZE_MAX;    // of this request; or fewer, as of all
+  size_t max_body_bytes = SIZE_MAX;     // of this request; or fewer, as of all
 };
 
 // Who has the connections.

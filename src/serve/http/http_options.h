@@ -21,9 +21,9 @@ using ErrorForm = std::string (*)(const RequestHead& head, const HttpError& erro
 struct HttpOptions {
   std::string host = "127.0.0.1";
   int port = 8000;  // 0: any that is free
-  size_t most_body_bytes = size_t{8} << 20;
-  size_t most_header_bytes = 16 << 10;
-  size_t most_header_fields = 128;
+  size_t max_body_bytes = size_t{8} << 20;
+  size_t max_header_bytes = 16 << 10;
+  size_t max_header_fields = 128;
   // A connection without a request for this time is closed; so is a client that reads nothing of
   // its reply for this time.
   int idle_seconds = 50;
@@ -32,13 +32,13 @@ struct HttpOptions {
   int head_seconds = 20;
   int body_seconds = 30;
   // A client with more unread bytes of a stream is disconnected.
-  size_t most_unread_bytes = size_t{4} << 20;
+  size_t max_unread_bytes = size_t{4} << 20;
   // Of all connections together. Beyond, those that have been idle longest are closed, or if none
   // is, new ones wait in the system's queue; a request is refused that is longer than
   // kSmallRequestBytes; and the client with the most unread bytes is disconnected.
-  size_t most_connections = 4096;
-  size_t most_request_bytes_of_all = size_t{256} << 20;  // read or answered now, and their journals
-  size_t most_unread_bytes_of_all = size_t{256} << 20;
+  size_t max_connections = 4096;
+  size_t max_request_bytes_of_all = size_t{256} << 20;  // read or answered now, and their journals
+  size_t max_unread_bytes_of_all = size_t{256} << 20;
   static constexpr size_t kSmallRequestBytes = size_t{64} << 10;
   // Web pages of these origins ("https://example.org"; "*": all) may use the server from a browser
   // (CORS); pages of others may not read its replies.
@@ -55,9 +55,9 @@ struct HttpOptions {
     return error_form != nullptr ? error_form(head, error) : error.json();
   }
   RequestLimits limits() const {
-    return {.most_body_bytes = most_body_bytes,
-            .most_header_bytes = most_header_bytes,
-            .most_fields = most_header_fields};
+    return {.max_body_bytes = max_body_bytes,
+            .max_header_bytes = max_header_bytes,
+            .max_fields = max_header_fields};
   }
 };
 

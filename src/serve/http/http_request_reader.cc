@@ -17,9 +17,9 @@ namespace wideep::server {
 namespace {
 
 // A chunk's size line: hexadecimal digits and extensions, which are checked and ignored.
-constexpr size_t kMostChunkLineBytes = 4096;
-constexpr size_t kMostSizeDigits = 16;  // leading zeros count
-constexpr size_t kMostShown = 60;       // bytes of the request in a message
+constexpr size_t kMaxChunkLineBytes = 4096;
+constexpr size_t kMaxSizeDigits = 16;  // leading zeros count
+constexpr size_t kMaxShown = 60;       // bytes of the request in a message
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_alpha(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
@@ -99,7 +99,7 @@ bool contains(const std::vector<std::string>& list, std::string_view element) {
   return std::find(list.begin(), list.end(), element) != list.end();
 }
 
-std::string shown(std::string_view text) { return base::printable(text, kMostShown); }
+std::string shown(std::string_view text) { return base::printable(text, kMaxShown); }
 
 // The value of digits; the largest number if it does not fit.
 uint64_t number_of(std::string_view digits, int base) {
@@ -154,9 +154,9 @@ bool are_extensions(std::string_view text) {
 
 }  // namespace
 
-HttpError body_too_large(size_t most_bytes) {
+HttpError body_too_large(size_t max_bytes) {
   return {.status = 413,
-          .message = fmt::format("the body is too large: expected at most {} bytes", most_bytes)};
+          .message = fmt::format("the body is too large: expected at most {} bytes", max_bytes)};
 }
 
 std::string RequestHead::field(std::string_view name) const {
@@ -202,16 +202,16 @@ size_t RequestReader::read_data(std::string_view bytes) {
   return size;
 }
 
-size_t RequestReader::most_line_bytes() const {
-  if (state_ == kChunkSize) return kMostChunkLineBytes;
+size_t RequestReader::max_line_bytes() const {
+  if (state_ == kChunkSize) return kMaxChunkLineBytes;
   if (state_ == kChunkEnd) return 2;
-  return limits_.most_header_bytes - std::min(head_bytes_, limits_.most_header_bytes);
+  return limits_.max_header_bytes - std::min(head_bytes_, limits_.max_header_bytes);
 }
 
 size_t RequestReader::read_line(std::string_view bytes) {
   const size_t feed = bytes.find('\n');
   const size_t size = feed == bytes.npos ? bytes.size() : feed + 1;
-  if (line_.size() + size > most_line_bytes()) {
+  if (line_.size() + size > max_line_bytes()) {
     refuse_long_line();
     return size;
   }
@@ -220,7 +220,7 @@ size_t RequestReader::read_line(std::string_view bytes) {
   const std::string line = std::exchange(line_, {});
   head_bytes_ += line.size();
   if (state_ == kChunkSize || state_ == kChunkEnd) framing_bytes_ += line.size();
-  if (framing_bytes_ > most_framing_bytes()) {
+  if (framing_bytes_ > max_framing_bytes()) {
     refuse(400, "the body's chunks are too short: their sizes are more bytes than their data");
     return size;
   }
@@ -242,10 +242,10 @@ void RequestReader::refuse_long_line() {
   if (state_ == kRequestLine) {
     return refuse(414, fmt::format("the request's target is too long: expected at most {} bytes of "
                                    "request line and headers",
-                                   limits_.most_header_bytes));
+                                   limits_.max_header_bytes));
   }
   refuse(431, fmt::format("the headers are too large: expected at most {} bytes of headers",
-                          limits_.most_header_bytes));
+                          limits_.max_header_bytes));
 }
 
 void RequestReader::take_line(std::string_view line) {
@@ -347,9 +347,9 @@ void RequestReader::take_field_line(std::string_view line, bool is_trailer) {
                                    shown(name), shown(value)));
   }
   if (is_trailer) return;
-  if (head_.fields.size() == limits_.most_fields) {
+  if (head_.fields.size() == limits_.max_fields) {
     return refuse(431, fmt::format("the headers are too many: expected at most {} fields",
-                                   limits_.most_fields));
+                                   limits_.max_fields));
   }
   head_.fields.emplace_back(lower(name), value);
 }
@@ -422,16 +422,16 @@ void RequestReader::choose_framing() {
 
 // ---- the body ----
 
-void RequestReader::limit_body(size_t most_bytes) {
-  limits_.most_body_bytes = std::min(limits_.most_body_bytes, most_bytes);
-  if (body_.size() + data_left_ > limits_.most_body_bytes) {
-    refuse(body_too_large(limits_.most_body_bytes));
+void RequestReader::limit_body(size_t max_bytes) {
+  limits_.max_body_bytes = std::min(limits_.max_body_bytes, max_bytes);
+  if (body_.size() + data_left_ > limits_.max_body_bytes) {
+    refuse(body_too_large(limits_.max_body_bytes));
   }
 }
 
 void RequestReader::expect_body(uint64_t bytes, State state) {
-  if (bytes > limits_.most_body_bytes - body_.size()) {
-    return refuse(body_too_large(limits_.most_body_bytes));
+  if (bytes > limits_.max_body_bytes - body_.size()) {
+    return refuse(body_too_large(limits_.max_body_bytes));
   }
   data_left_ = static_cast<size_t>(bytes);
   // The whole at once: growing step by step would copy a large body again and again.
@@ -446,14 +446,14 @@ void RequestReader::take_chunk_size(std::string_view line) {
     return refuse(400,
                   fmt::format("expected a chunk's size in hexadecimal, found '{}'", shown(line)));
   }
-  if (digits.size() > kMostSizeDigits && digits.front() == '0') {
+  if (digits.size() > kMaxSizeDigits && digits.front() == '0') {
     return refuse(400, fmt::format("expected at most {} digits of a chunk's size, found {}",
-                                   kMostSizeDigits, digits.size()));
+                                   kMaxSizeDigits, digits.size()));
   }
   extension_bytes_ += rest.size();
-  if (extension_bytes_ > limits_.most_header_bytes) {
+  if (extension_bytes_ > limits_.max_header_bytes) {
     return refuse(400, fmt::format("expected at most {} bytes of chunk extensions",
-                                   limits_.most_header_bytes));
+                                   limits_.max_header_bytes));
   }
   const uint64_t size = number_of(digits, 16);
   if (size > 0) return expect_body(size, kChunkData);

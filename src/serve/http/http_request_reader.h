@@ -25,15 +25,15 @@
 namespace wideep::server {
 
 // A body in chunks may come with twice as many bytes again of chunk sizes: so a request has at most
-// 3 × most_body_bytes + 4 × most_header_bytes.
+// 3 × max_body_bytes + 4 × max_header_bytes.
 struct RequestLimits {
-  size_t most_body_bytes = size_t{8} << 20;
-  size_t most_header_bytes = 16 << 10;  // request line, header fields and, apart, trailer fields
-  size_t most_fields = 128;             // of the header: each takes memory beside its bytes
+  size_t max_body_bytes = size_t{8} << 20;
+  size_t max_header_bytes = 16 << 10;  // request line, header fields and, apart, trailer fields
+  size_t max_fields = 128;             // of the header: each takes memory beside its bytes
 };
 
 // The refusal of a body.
-HttpError body_too_large(size_t most_bytes);
+HttpError body_too_large(size_t max_bytes);
 
 struct RequestHead {
   std::string method;       // "GET"
@@ -66,7 +66,7 @@ class RequestReader {
   // Of memory, for all that has been read.
   size_t held_bytes() const { return line_.size() + head_.held_bytes() + body_.size(); }
   // Refuses a body that is longer, or turns out to be; a higher limit than before has no effect.
-  void limit_body(size_t most_bytes);
+  void limit_body(size_t max_bytes);
   // REQUIRES: kDone.
   std::string take_body() { return std::move(body_); }
   // REQUIRES: kRefused. Afterwards nothing on the connection can be trusted.
@@ -97,10 +97,8 @@ class RequestReader {
   void take_connection();
   size_t read_line(std::string_view bytes);
   size_t read_data(std::string_view bytes);
-  size_t most_line_bytes() const;
-  size_t most_framing_bytes() const {
-    return 2 * limits_.most_body_bytes + limits_.most_header_bytes;
-  }
+  size_t max_line_bytes() const;
+  size_t max_framing_bytes() const { return 2 * limits_.max_body_bytes + limits_.max_header_bytes; }
   void refuse_long_line();
   void refuse(int status, std::string message);
   void refuse(HttpError error);

@@ -14,7 +14,7 @@ using wideep::server::RequestReader;
 
 // Reads in pieces of `step` bytes up to the end of the request; how far, and how it ended.
 std::pair<size_t, int> read(std::string_view bytes, size_t step) {
-  RequestReader reader({.most_body_bytes = 1000, .most_header_bytes = 500});
+  RequestReader reader({.max_body_bytes = 1000, .max_header_bytes = 500});
   size_t at = 0;
   while (at < bytes.size() && reader.progress() < RequestReader::kDone) {
     at += reader.read(bytes.substr(at, step));

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 #define POST "POST / HTTP/1.1\r\nHost: h\r\n"
 #define CHUNKED POST "Transfer-Encoding: chunked\r\n\r\n"
 
-constexpr RequestLimits kLimits{.most_body_bytes = 100, .most_header_bytes = 400};
+constexpr RequestLimits kLimits{.max_body_bytes = 100, .max_header_bytes = 400};
 
 struct Outcome {
   int status = 0;  // of the refusal; 0: the request is complete; −1: it is not
@@ -101,13 +101,13 @@ TEST(RequestReaderTest, FieldsAreBounded) {
     return reader.progress();
   };
   size_t held = 0;
-  EXPECT_EQ(progress_of(limits.most_fields, &held), RequestReader::kDone);
-  EXPECT_GT(held, limits.most_fields * sizeof(std::string) * 2);
-  EXPECT_LT(held, limits.most_header_bytes);
-  EXPECT_EQ(progress_of(limits.most_fields + 1, &held), RequestReader::kRefused);
+  EXPECT_EQ(progress_of(limits.max_fields, &held), RequestReader::kDone);
+  EXPECT_GT(held, limits.max_fields * sizeof(std::string) * 2);
+  EXPECT_LT(held, limits.max_header_bytes);
+  EXPECT_EQ(progress_of(limits.max_fields + 1, &held), RequestReader::kRefused);
   RequestReader reader(limits);
   std::string head = "GET / HTTP/1.1\r\n";
-  for (size_t i = 0; i <= limits.most_fields; ++i) head += "a:\r\n";
+  for (size_t i = 0; i <= limits.max_fields; ++i) head += "a:\r\n";
   reader.read(head);
   ASSERT_EQ(reader.progress(), RequestReader::kRefused);
   EXPECT_EQ(reader.error().status, 431);

@@ -250,7 +250,7 @@ void HttpServer::shed_later() { event_active(flush_, EV_WRITE, 0); }
 
 // Disconnects who has left most unread, until the others are within the limit.
 void HttpServer::shed() {
-  while (totals_.unread > options_.most_unread_bytes_of_all) {
+  while (totals_.unread > options_.max_unread_bytes_of_all) {
     const auto largest = std::ranges::max_element(
         connections_, {}, [](const auto& each) { return each.second->unread(); });
     if (largest == connections_.end() || largest->second->unread() == 0) return;
@@ -288,9 +288,9 @@ void HttpServer::make_room_later() {
 void HttpServer::make_room() {
   constexpr size_t kShare = 32;
   if (!is_full()) return;
-  const size_t room = std::max<size_t>(options_.most_connections / kShare, 1);
+  const size_t room = std::max<size_t>(options_.max_connections / kShare, 1);
   const auto is_over = [&] {
-    return connections_.size() + room > options_.most_connections && idle_.size() > 1;
+    return connections_.size() + room > options_.max_connections && idle_.size() > 1;
   };
   for (auto each = idle_.begin(); each != idle_.end() && is_over();) {
     const auto connection = (each++)->second->shared_from_this();

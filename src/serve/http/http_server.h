@@ -102,7 +102,7 @@ class HttpServer : private ConnectionOwner {
   HeadVerdict check(const RequestHead& head, bool whole) override;
   void shed_later() override;
   void shed();
-  bool is_full() const { return connections_.size() >= options_.most_connections; }
+  bool is_full() const { return connections_.size() >= options_.max_connections; }
   void pause_if_full();
   void make_room();
   void make_room_later();

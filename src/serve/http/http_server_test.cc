@@ -64,11 +64,11 @@ struct Flood {
   size_t taken = 0;
   bool closed = false;
 };
-Flood flood(Socket& socket, const std::string& piece, size_t most) {
+Flood flood(Socket& socket, const std::string& piece, size_t max) {
   Flood flood;
   const timeval patience{0, 300'000};
   ::setsockopt(socket.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-  while (flood.taken < most) {
+  while (flood.taken < max) {
     const ssize_t taken = ::send(socket.fd(), piece.data(), piece.size(), MSG_NOSIGNAL);
     if (taken < 0) {
       flood.closed = errno != EAGAIN;
@@ -120,7 +120,7 @@ TEST(HttpServerTest, NothingIsReadWhileRepliesAreUnread) {
 // Before the handler is asked.
 TEST(HttpServerTest, RequestsThatAreNoHttpGetJson) {
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "never"); },
-                  {.most_body_bytes = 1000, .most_header_bytes = 2000});
+                  {.max_body_bytes = 1000, .max_header_bytes = 2000});
   const auto received = [&](const std::string& request) {
     Socket client(running.port());
     client.send(request);
@@ -262,7 +262,7 @@ TEST(HttpServerTest, RepliesArriveWhatEverFollowsTheRequest) {
 
 TEST(HttpServerTest, EndlessChunkLengthsAreCut) {
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "never"); },
-                  {.most_body_bytes = 1 << 20});
+                  {.max_body_bytes = 1 << 20});
   Socket client(running.port());
   client.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
   const Flood all = flood(client, std::string(1 << 16, '1'), kFlood);
@@ -276,7 +276,7 @@ TEST(HttpServerTest, TheLargestBodiesArrive) {
   Running running([](auto exchange) {
     exchange->reply(200, "text/plain", std::to_string(exchange->body().size()) + " bytes");
   });
-  const std::string body(options.most_body_bytes, 'b');
+  const std::string body(options.max_body_bytes, 'b');
   const std::string size = std::to_string(body.size());
   EXPECT_EQ(ask(running.port(), "POST", "/", body).body, size + " bytes");
   const std::string chunked = fmt::format("{:x}\r\n{}\r\n0\r\n\r\n", body.size(), body);
@@ -560,9 +560,9 @@ std::string post_of(size_t bytes) {
 }
 
 TEST(HttpServerTest, BodiesTogetherAreBounded) {
-  constexpr size_t kMost = size_t{1} << 20, kBody = 600'000;
+  constexpr size_t kMax = size_t{1} << 20, kBody = 600'000;
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "done"); },
-                  {.most_request_bytes_of_all = kMost});
+                  {.max_request_bytes_of_all = kMax});
   Socket first(running.port()), second(running.port());
   first.send(post_of(kBody) + std::string(kBody - 1, 'x'));
   // The first one's bytes are read before those of the second.
@@ -648,13 +648,13 @@ TEST(HttpServerTest, JournalsCount) {
 
 // Who has left most unread goes; the others get their replies whole.
 TEST(HttpServerTest, UnreadRepliesTogetherAreBounded) {
-  constexpr size_t kMost = size_t{64} << 20;
+  constexpr size_t kMax = size_t{64} << 20;
   const std::string large(size_t{80} << 20, 'x'), small(size_t{1} << 20, 'y');
   Running running(
       [&](auto exchange) {
         exchange->reply(200, "text/plain", exchange->path() == "/large" ? large : small);
       },
-      {.most_unread_bytes_of_all = kMost});
+      {.max_unread_bytes_of_all = kMax});
   const auto ask_for = [](Socket& socket, const char* path) {
     socket.send(std::string("GET ") + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
   };
@@ -670,7 +670,7 @@ TEST(HttpServerTest, UnreadRepliesTogetherAreBounded) {
 // Those whose requests are being answered stay; others wait for them.
 TEST(HttpServerTest, ConnectionsAreBounded) {
   std::vector<std::shared_ptr<Exchange>> waiting;
-  Running running([&](auto exchange) { waiting.push_back(exchange); }, {.most_connections = 2});
+  Running running([&](auto exchange) { waiting.push_back(exchange); }, {.max_connections = 2});
   const auto num_waiting = [&] {
     std::promise<size_t> found;
     running.server().post([&] { found.set_value(waiting.size()); });
@@ -692,16 +692,16 @@ TEST(HttpServerTest, ConnectionsAreBounded) {
 
 // However many say nothing, or nothing more, and whether the server accepts them or a keeper does.
 TEST(HttpServerTest, IdleConnectionsMakeRoom) {
-  constexpr size_t kMost = 64;
+  constexpr size_t kMax = 64;
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "done"); },
-                  {.most_connections = kMost});
+                  {.max_connections = kMax});
   std::vector<std::unique_ptr<Socket>> silent;
   Socket asks(running.port());
   const auto ask_once_more = [&] {
     asks.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     return asks.receive();
   };
-  for (size_t i = 0; i < 4 * kMost; ++i) {
+  for (size_t i = 0; i < 4 * kMax; ++i) {
     silent.push_back(std::make_unique<Socket>(running.port()));
     if (i % 16 == 0) EXPECT_THAT(ask_once_more(), StartsWith("HTTP/1.1 200"));
   }
@@ -711,7 +711,7 @@ TEST(HttpServerTest, IdleConnectionsMakeRoom) {
   EXPECT_LT(::recv(silent.back()->fd(), &byte, 1, MSG_DONTWAIT), 0);
   EXPECT_EQ(errno, EAGAIN);
   std::vector<std::unique_ptr<KeptConnection>> kept;
-  for (size_t i = 0; i < 2 * kMost; ++i) {
+  for (size_t i = 0; i < 2 * kMax; ++i) {
     kept.push_back(std::make_unique<KeptConnection>());
     running.server().post([&, last = kept.back().get()] { last->pass_to(running.server()); });
   }

@@ -11,7 +11,7 @@
 namespace wideep::server {
 namespace {
 
-constexpr size_t kMostShown = 60;
+constexpr size_t kMaxShown = 60;
 
 std::string lower_case(std::string_view text) {
   std::string result(text);
@@ -69,7 +69,7 @@ std::optional<HttpError> RequestGuard::check(const RequestHead& head) const {
         .status = 403,
         .message = fmt::format("Host: expected this server's address or localhost, found '{}'; "
                                "--allowed-hosts names others by which clients may ask",
-                               base::printable(host, kMostShown)),
+                               base::printable(host, kMaxShown)),
         .code = "host_not_allowed"};
   }
   // What a browser asks before a request (OPTIONS) has no effect.
@@ -78,7 +78,7 @@ std::optional<HttpError> RequestGuard::check(const RequestHead& head) const {
       is_allowed_origin(head, origin)) {
     return std::nullopt;
   }
-  const std::string shown = base::printable(origin, kMostShown);
+  const std::string shown = base::printable(origin, kMaxShown);
   if (!options_.has_key) {
     return HttpError{.status = 403,
                      .message = fmt::format("pages of '{}' may not use this server: start it with "
@@ -91,7 +91,7 @@ std::optional<HttpError> RequestGuard::check(const RequestHead& head) const {
       .status = 415,
       .message = fmt::format("Content-Type: expected application/json from a page of "
                              "'{}', found '{}'",
-                             shown, base::printable(head.field("content-type"), kMostShown)),
+                             shown, base::printable(head.field("content-type"), kMaxShown)),
       .code = "unsupported_media_type"};
 }
 

@@ -22,9 +22,9 @@ AnswerDrafts& AnswerDrafts::operator+=(const AnswerDrafts& other) {
   return *this;
 }
 
-ordered_json AnswerDrafts::json(DraftMetrics what, int most) const {
+ordered_json AnswerDrafts::json(DraftMetrics what, int max) const {
   int64_t drafted = 0, accepted = 0;
-  std::vector<int64_t> histogram(static_cast<size_t>(most) + 1);
+  std::vector<int64_t> histogram(static_cast<size_t>(max) + 1);
   std::map<int, std::vector<int64_t>> by_length;
   for (const Step& step : steps_) {
     drafted += step.drafted;
@@ -47,7 +47,7 @@ ordered_json AnswerDrafts::json(DraftMetrics what, int most) const {
       {"num_spec_steps", steps_.size()},
       {"num_accepted_draft_tokens", accepted},
       {"num_draft_tokens", drafted},
-      {"num_spec_tokens", most}};
+      {"num_spec_tokens", max}};
   if (what != DraftMetrics::kDetailed) return json;
   ordered_json per_step_accepted = ordered_json::array(), per_step_drafted = per_step_accepted;
   for (const Step& step : steps_) {

@@ -18,7 +18,7 @@ class AnswerDrafts {
   // A token of the request. step_drafts: as run::Token.
   void add(int step_drafts);
   // most: the longest draft of the run. The value of "metrics.speculative_decoding".
-  nlohmann::ordered_json json(DraftMetrics what, int most) const;
+  nlohmann::ordered_json json(DraftMetrics what, int max) const;
   AnswerDrafts& operator+=(const AnswerDrafts& other);
 
  private:

@@ -179,7 +179,7 @@ Result<Expression> harmony_call(const RequiredCalls& wanted, grammar::Rules* rul
   using grammar::special_token;
   using grammar::text;
   const Expression any =
-      grammar::repeat(grammar::characters({{0, grammar::kLastCharacter}}), 0, grammar::kNoMost);
+      grammar::repeat(grammar::characters({{0, grammar::kLastCharacter}}), 0, grammar::kNoMax);
   const Expression analysis = grammar::sequence(
       {special_token("<|channel|>"), text("analysis"), special_token("<|message|>"), any,
        special_token("<|end|>"), special_token("<|start|>"), text("assistant")});
@@ -240,7 +240,7 @@ Result<Expression> required_calls(const RequiredCalls& wanted, grammar::Rules* r
   if (!wanted.one_call && wanted.name.empty()) {
     parts.push_back(
         grammar::repeat(grammar::sequence({writer.written(shape.between), grammar::call(any)}), 0,
-                        grammar::kNoMost));
+                        grammar::kNoMax));
   }
   parts.push_back(writer.written(shape.end));
   return grammar::sequence(std::move(parts));

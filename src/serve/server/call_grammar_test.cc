@@ -317,7 +317,7 @@ TEST(CallGrammarTest, HarmonyCallsAreMessagesOfTheirOwn) {
 // Of hundreds of tools each can be called; of ten thousand one that is named can, and a call of any
 // is refused. Either takes bounded time and memory.
 TEST(CallGrammarTest, ManyTools) {
-  constexpr double kMostSeconds = 20 * (base::kSanitized ? 10 : 1);
+  constexpr double kMaxSeconds = 20 * (base::kSanitized ? 10 : 1);
   ordered_json many = ordered_json::array();
   const auto grammar_of_many = [&](const AnswerStyle& style, const std::string& name) {
     grammar::Rules rules;
@@ -326,7 +326,7 @@ TEST(CallGrammarTest, ManyTools) {
         required_calls({.style = style, .tools = many, .name = name, .one_call = false}, &rules);
     EXPECT_TRUE(calls.ok()) << calls.status().message();
     auto grammar = grammar::build_grammar(rules, rules.add("answer", *calls));
-    EXPECT_LT(static_cast<double>(base::thread_cpu_ns() - begin) * 1e-9, kMostSeconds);
+    EXPECT_LT(static_cast<double>(base::thread_cpu_ns() - begin) * 1e-9, kMaxSeconds);
     if (grammar.ok()) {
       EXPECT_LT(grammar->encode().size(), size_t{64} << 20);
     }

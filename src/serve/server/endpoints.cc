@@ -53,8 +53,8 @@ void Endpoints::handle(const std::shared_ptr<Exchange>& exchange) {
   const std::string_view path = path_of(*exchange);
   const HeadVerdict verdict = judge(exchange->head(), path);
   if (verdict.error) return replies_.refuse(exchange, *verdict.error);
-  if (exchange->body().size() > verdict.most_body_bytes) {
-    return replies_.refuse(exchange, body_too_large(verdict.most_body_bytes));
+  if (exchange->body().size() > verdict.max_body_bytes) {
+    return replies_.refuse(exchange, body_too_large(verdict.max_body_bytes));
   }
   const Endpoint* endpoint = endpoint_of(exchange->method(), path);
   if (endpoint == nullptr) return answer_options(exchange);
@@ -72,10 +72,10 @@ HeadVerdict Endpoints::check_head(const RequestHead& head) {
 HeadVerdict Endpoints::judge(const RequestHead& head, std::string_view path) const {
   const Endpoint* endpoint = endpoint_of(head.method, path);
   if (endpoint == nullptr) {
-    return {.error = without_endpoint(head.method, path), .most_body_bytes = kShortBodyBytes};
+    return {.error = without_endpoint(head.method, path), .max_body_bytes = kShortBodyBytes};
   }
   return {.error = check_key(head, endpoint->access),
-          .most_body_bytes = endpoint->body == Endpoint::kAnyBody ? SIZE_MAX : kShortBodyBytes};
+          .max_body_bytes = endpoint->body == Endpoint::kAnyBody ? SIZE_MAX : kShortBodyBytes};
 }
 
 // nullopt: OPTIONS, which is answered for all that there is.

@@ -127,7 +127,7 @@ void ExpertRecorder::add(const run::Iteration& iteration) {
   }
   if (!any) return;
   iterations_.push_back(std::move(kept));
-  if (iterations_.size() > static_cast<size_t>(options_.most_iterations)) iterations_.pop_front();
+  if (iterations_.size() > static_cast<size_t>(options_.max_iterations)) iterations_.pop_front();
 }
 
 // The first "dump-<n>" that does not exist: dumps of earlier servers are kept.

@@ -22,8 +22,8 @@
 namespace wideep::server {
 
 struct RecorderOptions {
-  std::string directory;       // each dump creates a directory in it; "": recording is disabled
-  int most_iterations = 1000;  // the last ones are kept
+  std::string directory;      // each dump creates a directory in it; "": recording is disabled
+  int max_iterations = 1000;  // the last ones are kept
 };
 
 class ExpertRecorder {

@@ -182,7 +182,7 @@ void Generation::begin_prompt(size_t index) {
 // An answer of no tokens, to a prompt that is not scored, needs no rank.
 void Generation::submit_or_end(size_t index) {
   Answer& answer = answers_[index];
-  if (most_own(index) > 0 || answer.num_tokens() < num_scored(index)) return submit(index);
+  if (max_own(index) > 0 || answer.num_tokens() < num_scored(index)) return submit(index);
   answer.finish_reason = FinishReason::kLength;
   answer.awaits_experts = false;
   note_end();
@@ -196,7 +196,7 @@ void Generation::submit(size_t index) {
   request.prompt = prompt_of(index);
   request.answered = answer.tokens;
   request.cached_on = answer.rank;
-  request.max_tokens = most_own(index);
+  request.max_tokens = max_own(index);
   request.rules = rules_[index / static_cast<size_t>(options_.n)];
   if (const int scored = num_scored(index); scored > 0) {
     request.prompt = std::vector<int32_t>{prompt_of(index).ids().front()};
@@ -407,7 +407,7 @@ std::string Generation::call_id(size_t index, const answer::CallPart& part) cons
   const auto is_free = [&](const std::string& id) {
     return !earlier.contains(id) && !own.contains(id);
   };
-  if (part.id.empty() || part.id.size() > kMostCallId) return new_call_id(index, part.index);
+  if (part.id.empty() || part.id.size() > kMaxCallId) return new_call_id(index, part.index);
   if (is_free(part.id)) return part.id;
   const size_t colon = part.id.rfind(':');
   if (colon == part.id.npos) return new_call_id(index, part.index);
@@ -572,7 +572,7 @@ void Generation::end() {
   if (setup_.draft_metrics != DraftMetrics::kNone) {
     AnswerDrafts all;
     for (const Answer& answer : answers_) all += answer.drafts;
-    usage_.speculation = all.json(setup_.draft_metrics, setup_.most_drafts);
+    usage_.speculation = all.json(setup_.draft_metrics, setup_.max_drafts);
   }
   if (options_.stream) {
     writer_->end(usage_, &event_);

@@ -35,7 +35,7 @@ struct GenerationSetup {
   Metrics& metrics;
   int stream_interval = 1;  // tokens per chunk of a stream
   DraftMetrics draft_metrics = DraftMetrics::kNone;
-  int most_drafts = 0;                 // of a request in a step
+  int max_drafts = 0;                  // of a request in a step
   bool returns_experts = false;        // in whole replies
   std::set<Generation*> running = {};  // those that have not ended
 };
@@ -128,7 +128,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // How many tokens of the prompt come as the answer's first ones, so that each has its logprob.
   int num_scored(size_t index) const;
   int num_own(size_t index) const { return answers_[index].num_tokens() - num_scored(index); }
-  int most_own(size_t index) const {
+  int max_own(size_t index) const {
     return options_.max_tokens_of[index / static_cast<size_t>(options_.n)];
   }
   void begin_prompt(size_t index);

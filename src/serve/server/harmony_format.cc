@@ -10,7 +10,7 @@ using grammar::text;
 
 grammar::Expression in_harmony(grammar::Expression answer) {
   const grammar::Expression any =
-      grammar::repeat(grammar::characters({{0, grammar::kLastCharacter}}), 0, grammar::kNoMost);
+      grammar::repeat(grammar::characters({{0, grammar::kLastCharacter}}), 0, grammar::kNoMax);
   const grammar::Expression analysis = grammar::sequence(
       {special_token("<|channel|>"), text("analysis"), special_token("<|message|>"), any,
        special_token("<|end|>"), special_token("<|start|>"), text("assistant")});

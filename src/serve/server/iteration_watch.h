@@ -35,9 +35,9 @@ class IterationWatch {
   // least 2 s, so that a busy machine is no hung rank; at most half the timeout, which also holds
   // before the first iteration.
   double limit() const {
-    constexpr double kLeast = 2.0, kTimes = 10.0;
-    const double most = timeout_ / 2;
-    return longest_ == 0.0 ? most : std::min(std::max(kLeast, kTimes * longest_), most);
+    constexpr double kMin = 2.0, kTimes = 10.0;
+    const double max = timeout_ / 2;
+    return longest_ == 0.0 ? max : std::min(std::max(kMin, kTimes * longest_), max);
   }
 
   double timeout_;

@@ -12,30 +12,30 @@ std::vector<Limit> limits(const HttpOptions& http, const ResponseStoreLimits& st
                           int max_queue) {
   const auto size = [](uint64_t bytes) { return base::byte_size(bytes); };
   return {
-      {"connections", std::to_string(http.most_connections), "--max-connections",
+      {"connections", std::to_string(http.max_connections), "--max-connections",
        "the longest idle ones are closed; if none is, new ones wait; fewer where the limit of open "
        "files (`ulimit -Hn`) does not suffice"},
       {"a request's head",
-       fmt::format("{}, {} fields, {} s", size(http.most_header_bytes), http.most_header_fields,
+       fmt::format("{}, {} fields, {} s", size(http.max_header_bytes), http.max_header_fields,
                    http.head_seconds),
        "", "431 (414 for the target), 408"},
       {"a request's body",
-       fmt::format("{}, {} s and a second for each 8 KiB", size(http.most_body_bytes),
+       fmt::format("{}, {} s and a second for each 8 KiB", size(http.max_body_bytes),
                    http.body_seconds),
        "", "413, 408; without a key, where one is needed, 401 before the body comes"},
       {"a body that is not read, or has a few fields only", "4.0 KiB", "", "413"},
       {"all requests that are read or answered, with what is kept for them and their journals",
-       size(http.most_request_bytes_of_all), "--max-request-bytes",
+       size(http.max_request_bytes_of_all), "--max-request-bytes",
        "503 for those of more than 64 KiB; an answer's journal ends: it would not survive the "
        "serving process"},
       {"answers that run or wait", std::to_string(max_queue), "--max-queue", "429"},
-      {"unread bytes of a stream", size(http.most_unread_bytes), "", "its client is disconnected"},
-      {"unread bytes of all replies", size(http.most_unread_bytes_of_all), "--max-unread-bytes",
+      {"unread bytes of a stream", size(http.max_unread_bytes), "", "its client is disconnected"},
+      {"unread bytes of all replies", size(http.max_unread_bytes_of_all), "--max-unread-bytes",
        "who has left most unread is disconnected"},
       {"time to read a reply", fmt::format("{} s and a second for each 8 KiB", http.idle_seconds),
        "", "its client is disconnected"},
-      {"log-probabilities of a reply", std::to_string(kMostLogprobsOfReply), "", "400"},
-      {"text of /detokenize, tokens of /tokenize", size(http.most_body_bytes), "", "400"},
+      {"log-probabilities of a reply", std::to_string(kMaxLogprobsOfReply), "", "400"},
+      {"text of /detokenize, tokens of /tokenize", size(http.max_body_bytes), "", "400"},
       {"stored responses", fmt::format("{}, {}", stored.count, size(stored.bytes)),
        "--max-stored-responses, --max-stored-response-bytes", "the oldest make room"},
       {"time without a request", fmt::format("{} s", http.idle_seconds), "",
@@ -48,7 +48,7 @@ std::string limits_markdown() {
   constexpr int kMaxQueue = 1024;  // ServiceOptions
   for (const Limit& each : limits({}, {}, kMaxQueue)) {
     const std::string option = each.option.empty() ? "" : "`" + each.option + "`";
-    table += fmt::format("| {} | {} | {} | {} |\n", each.of, each.most, option, each.beyond);
+    table += fmt::format("| {} | {} | {} | {} |\n", each.of, each.max, option, each.beyond);
   }
   return table;
 }

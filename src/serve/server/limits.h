@@ -16,7 +16,7 @@ namespace wideep::server {
 
 struct Limit {
   std::string of;      // "bodies of requests"
-  std::string most;    // "8 MiB each"
+  std::string max;     // "8 MiB each"
   std::string option;  // that changes it; "": none
   std::string beyond;  // what happens
 };

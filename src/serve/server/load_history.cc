@@ -35,7 +35,7 @@ LoadHistory::Window& LoadHistory::window_of(double time) {
   // If the clock was set back, the last window goes on until the clock has caught up.
   if (windows_.empty() || windows_.back().time < start) {
     windows_.push_back({start, std::vector<int64_t>(num_ranks_ * num_ranks_), {}});
-    if (windows_.size() > kMostWindows) windows_.pop_front();
+    if (windows_.size() > kMaxWindows) windows_.pop_front();
   }
   return windows_.back();
 }
@@ -48,7 +48,7 @@ void LoadHistory::add(const run::IterationSummary& iteration, double now) {
     }
   }
   steps_.push_back({iteration.iteration, iteration.received});
-  if (steps_.size() > kMostIterations) steps_.pop_front();
+  if (steps_.size() > kMaxIterations) steps_.pop_front();
   if (move_ && !move_->is_complete()) watch(steps_.back());
 }
 
@@ -64,10 +64,10 @@ void LoadHistory::add(const run::ExpertLoad& load, double now) {
 // Moves that others overtake are left out: a picture is shown until its last iteration has come.
 void LoadHistory::add(const online::Rebalance& rebalance) {
   if (rebalance.switches.empty() || (move_ && !move_->is_complete())) return;
-  const auto most = std::ranges::max_element(rebalance.switches, {}, &online::LayerSwitch::moves);
-  const auto layer = std::ranges::find(layers_, most->layer);
-  if (most->moves == 0 || layer == layers_.end()) return;
-  move_ = {.what = *most,
+  const auto max = std::ranges::max_element(rebalance.switches, {}, &online::LayerSwitch::moves);
+  const auto layer = std::ranges::find(layers_, max->layer);
+  if (max->moves == 0 || layer == layers_.end()) return;
+  move_ = {.what = *max,
            .decided = rebalance.decided,
            .layer_index = static_cast<size_t>(layer - layers_.begin()),
            .loads = {}};
@@ -95,7 +95,7 @@ ordered_json LoadHistory::move_json() const {
 
 ordered_json LoadHistory::json(size_t layer_index, int64_t since) const {
   const size_t with_sent =
-      std::max<size_t>(1, kMostSent / std::max<size_t>(1, num_ranks_ * num_ranks_));
+      std::max<size_t>(1, kMaxSent / std::max<size_t>(1, num_ranks_ * num_ranks_));
   ordered_json windows = ordered_json::array();
   for (size_t i = 0; i < windows_.size(); ++i) {
     const Window& each = windows_[i];

@@ -22,11 +22,11 @@ namespace wideep::server {
 class LoadHistory {
  public:
   static constexpr int64_t kWindowSeconds = 5;
-  static constexpr size_t kMostWindows = 36;  // as long as the dashboard looks back
+  static constexpr size_t kMaxWindows = 36;  // as long as the dashboard looks back
   // Numbers from rank to rank in a reply: with many ranks only the newest windows have theirs.
-  static constexpr size_t kMostSent = 1 << 16;
+  static constexpr size_t kMaxSent = 1 << 16;
   // Iterations kept for moves that end later, and those shown before and after a move.
-  static constexpr size_t kMostIterations = 64;
+  static constexpr size_t kMaxIterations = 64;
   static constexpr int64_t kAroundMove = 16;
 
   explicit LoadHistory(const run::ExpertRanks& ranks);

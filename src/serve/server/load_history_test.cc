@@ -52,16 +52,16 @@ TEST(LoadHistory, SumsInWindows) {
 
 TEST(LoadHistory, KeepsAsMuchAsThePageShows) {
   LoadHistory history(four_ranks());
-  for (size_t i = 0; i < LoadHistory::kMostWindows + 3; ++i) {
+  for (size_t i = 0; i < LoadHistory::kMaxWindows + 3; ++i) {
     history.add(iteration_of(static_cast<int64_t>(i), 1),
                 static_cast<double>(i) * LoadHistory::kWindowSeconds);
   }
   const json windows = json_of(history)["windows"];
-  EXPECT_EQ(windows.size(), LoadHistory::kMostWindows);
+  EXPECT_EQ(windows.size(), LoadHistory::kMaxWindows);
   EXPECT_EQ(windows[0]["time"], 3 * LoadHistory::kWindowSeconds);
   // A clock that was set back opens no window.
   history.add(iteration_of(99, 1), 1.0);
-  EXPECT_EQ(json_of(history)["windows"].size(), LoadHistory::kMostWindows);
+  EXPECT_EQ(json_of(history)["windows"].size(), LoadHistory::kMaxWindows);
 }
 
 // A reply must stay small although the numbers from rank to rank grow with the square.

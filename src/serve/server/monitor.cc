@@ -43,7 +43,7 @@ Monitor::Second& Monitor::second_of(double time) {
     seconds_.back().time = second;
     seconds_.back().rank_load.resize(static_cast<size_t>(num_ranks_));
     seconds_.back().took_part.resize(static_cast<size_t>(num_ranks_));
-    if (seconds_.size() > kMostSeconds) seconds_.pop_front();
+    if (seconds_.size() > kMaxSeconds) seconds_.pop_front();
   }
   return seconds_.back();
 }
@@ -51,7 +51,7 @@ Monitor::Second& Monitor::second_of(double time) {
 void Monitor::add(const run::IterationSummary& iteration, double now) {
   iterations_.push_back({iteration.iteration, formats::json_text(json_of(iteration, now))});
   moves_ = moved_bytes_ = 0;
-  if (iterations_.size() > kMostIterations) {
+  if (iterations_.size() > kMaxIterations) {
     before_ = iterations_.front().number;
     iterations_.pop_front();
   }
@@ -94,7 +94,7 @@ void Monitor::add(const online::Rebalance& each, double now) {
                          {"imbalance_before", each.imbalance_before},
                          {"imbalance_after", each.imbalance_after},
                          {"seconds", each.seconds}});
-  if (rebalances_.size() > kMostRebalances) rebalances_.pop_front();
+  if (rebalances_.size() > kMaxRebalances) rebalances_.pop_front();
 }
 
 RecentImbalance Monitor::recent_imbalance(double now) const {
@@ -182,7 +182,7 @@ ordered_json Monitor::dashboard(int64_t since, double now) const {
           {"num_ranks", num_ranks_},
           {"balances_online", balances_online_},
           {"speculates", metrics_.speculates},
-          {"history_seconds", kMostSeconds},
+          {"history_seconds", kMaxSeconds},
           {"answers_running", metrics_.running},
           {"prompt_tokens", metrics_.prompt_tokens},
           {"generated_tokens", metrics_.generated_tokens},

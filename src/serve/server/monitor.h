@@ -21,9 +21,9 @@ namespace wideep::server {
 
 class Monitor {
  public:
-  static constexpr size_t kMostIterations = 1000;  // iterations that are kept
-  static constexpr size_t kMostSeconds = 300;      // history of the dashboard
-  static constexpr size_t kMostRebalances = 20;
+  static constexpr size_t kMaxIterations = 1000;  // iterations that are kept
+  static constexpr size_t kMaxSeconds = 300;      // history of the dashboard
+  static constexpr size_t kMaxRebalances = 20;
 
   // metrics: outlives it.
   Monitor(int num_ranks, bool balances_online, const Metrics& metrics)

@@ -26,7 +26,7 @@ using nlohmann::ordered_json;
 
 // Normalisation may make fewer bytes of a text before it is tokenised: composed, three letters of a
 // Korean syllable (9 bytes) are one (3).
-constexpr size_t kMostShrinking = 3;
+constexpr size_t kMaxShrinking = 3;
 
 // White space does not count: some tokens swallow any amount of it.
 size_t count_visible(std::string_view text) {
@@ -146,8 +146,8 @@ Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer&
     : options_(std::move(options)),
       tokenizer_(tokenizer),
       chat_(std::move(chat)),
-      most_text_bytes_(static_cast<size_t>(options_.max_sequence) * longest_token(tokenizer) *
-                       kMostShrinking) {}
+      max_text_bytes_(static_cast<size_t>(options_.max_sequence) * longest_token(tokenizer) *
+                      kMaxShrinking) {}
 
 Parsed<Prepared> Preparation::prepare(const ApiSpec& api, std::string_view body, std::time_t came,
                                       bool keeps_records) const {
@@ -297,12 +297,12 @@ void Preparation::clip_to_logprobs(Prepared& prepared) {
   if (!options.logprobs || options.stream) return;
   const auto each = options.n * static_cast<int64_t>(prepared.prompts.size()) *
                     (options.engine_request.sampling.top_log_probabilities + 1);
-  const int64_t left = kMostLogprobsOfReply - options.n * logprobs_of_prompts(prepared);
-  const int most = static_cast<int>(std::max<int64_t>(left / each, 1));
+  const int64_t left = kMaxLogprobsOfReply - options.n * logprobs_of_prompts(prepared);
+  const int max = static_cast<int>(std::max<int64_t>(left / each, 1));
   for (int& tokens : options.max_tokens_of) {
-    if (tokens <= most) continue;
-    tokens = most;
-    options.clipped_to = most;
+    if (tokens <= max) continue;
+    tokens = max;
+    options.clipped_to = max;
   }
 }
 
@@ -316,15 +316,14 @@ std::optional<HttpError> Preparation::check_logprobs(const Prepared& prepared) c
   }
   const int64_t of_prompts = logprobs_of_prompts(prepared);
   const int64_t all = options.n * (of_answers + of_prompts);
-  if (all <= kMostLogprobsOfReply) return {};
+  if (all <= kMaxLogprobsOfReply) return {};
   const char* const param = logprobs_field(options, of_prompts > of_answers);
   return HttpError{
-      .message =
-          fmt::format("{}: {} answers could have {} log-probabilities with those of likely tokens, "
-                      "at most {} may be asked for; lower it, n or {}{}",
-                      param, static_cast<size_t>(options.n) * prepared.prompts.size(), all,
-                      kMostLogprobsOfReply, options.max_tokens_name,
-                      options.stream ? "" : ", or use a stream where it has them"),
+      .message = fmt::format(
+          "{}: {} answers could have {} log-probabilities with those of likely tokens, "
+          "at most {} may be asked for; lower it, n or {}{}",
+          param, static_cast<size_t>(options.n) * prepared.prompts.size(), all, kMaxLogprobsOfReply,
+          options.max_tokens_name, options.stream ? "" : ", or use a stream where it has them"),
       .param = param};
 }
 
@@ -365,7 +364,7 @@ void Preparation::add_bad_words(GenerationOptions& options) const {
 std::optional<HttpError> Preparation::limit_thoughts(const AnswerPlan& plan,
                                                      GenerationOptions& options) const {
   engine::ThoughtLimit& limit = options.rules.thought;
-  if (limit.most_tokens < 0) return {};
+  if (limit.max_tokens < 0) return {};
   const answer::ReasoningFormat* format = plan.style->format.reasoning;
   if (format == nullptr) {
     // Anthropic's clients send it whatever the model is.
@@ -458,7 +457,7 @@ std::string Preparation::context_words() const {
 
 // Refuses what is too long whatever its tokens are: they would take a second to find.
 std::optional<HttpError> Preparation::check_length(std::string_view text, const char* param) const {
-  if (text.size() <= most_text_bytes_ || count_visible(text) <= most_text_bytes_) return {};
+  if (text.size() <= max_text_bytes_ || count_visible(text) <= max_text_bytes_) return {};
   return HttpError{.message = fmt::format("{}: {}, and {} bytes of text are longer; shorten it",
                                           param, context_words(), text.size()),
                    .param = param,
@@ -512,12 +511,12 @@ std::optional<HttpError> Preparation::fit(const engine::SharedTokens& prompt,
         .param = options.max_tokens_name,
         .code = "context_length_exceeded"};
   }
-  const int most = std::min(room, options_.sampling.max_tokens.value_or(room));
-  if (options.max_tokens > most) {
-    options.clipped_to = std::min(options.clipped_to.value_or(most), most);
-    options.is_clipped = options.is_clipped || most == room;
+  const int max = std::min(room, options_.sampling.max_tokens.value_or(room));
+  if (options.max_tokens > max) {
+    options.clipped_to = std::min(options.clipped_to.value_or(max), max);
+    options.is_clipped = options.is_clipped || max == room;
   }
-  options.max_tokens_of.push_back(std::min(options.max_tokens.value_or(most), most));
+  options.max_tokens_of.push_back(std::min(options.max_tokens.value_or(max), max));
   return {};
 }
 
@@ -525,12 +524,12 @@ std::optional<HttpError> Preparation::fit(const engine::SharedTokens& prompt,
 
 // Short bodies may have long replies.
 std::optional<HttpError> Preparation::check_reply_size(size_t bytes, const char* param) {
-  const size_t most = HttpOptions().most_body_bytes;
-  if (bytes <= most) return {};
+  const size_t max = HttpOptions().max_body_bytes;
+  if (bytes <= max) return {};
   return HttpError{
       .message = fmt::format("{}: the reply has {} bytes, at most {} may be asked for; "
                              "ask for less at once",
-                             param, bytes, most),
+                             param, bytes, max),
       .param = param};
 }
 

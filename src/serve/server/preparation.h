@@ -94,7 +94,7 @@ class Preparation {
   PreparationOptions options_;
   const tokenizer::Tokenizer& tokenizer_;
   ChatFiles chat_;
-  size_t most_text_bytes_;  // a longer text has more tokens than max_sequence
+  size_t max_text_bytes_;  // a longer text has more tokens than max_sequence
 };
 
 }  // namespace wideep::server

@@ -11,7 +11,7 @@
 namespace wideep::server {
 namespace {
 
-constexpr size_t kMostEvents = 20;
+constexpr size_t kMaxEvents = 20;
 
 std::string head(std::string_view name, std::string_view type, std::string_view help) {
   return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
@@ -54,7 +54,7 @@ std::string line_of(const run::MembersChanged& change, size_t num_ranks) {
 
 void RankStates::note(double now, std::string text) {
   events_.push_back({now, std::move(text)});
-  if (events_.size() > kMostEvents) events_.pop_front();
+  if (events_.size() > kMaxEvents) events_.pop_front();
 }
 
 RankStates::RankStates(int num_ranks, int start_ranks)

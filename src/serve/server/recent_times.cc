@@ -9,7 +9,7 @@ namespace wideep::server {
 
 void RecentTimes::add(double at, double seconds) {
   times_.emplace_back(at, seconds);
-  if (times_.size() > kMost) times_.pop_front();
+  if (times_.size() > kMax) times_.pop_front();
 }
 
 RecentTimes::Quantiles RecentTimes::since(double from) const {

@@ -19,7 +19,7 @@ inline double unix_seconds() {
 
 class RecentTimes {
  public:
-  static constexpr size_t kMost = 8192;
+  static constexpr size_t kMax = 8192;
 
   // at: when it was measured; must not decrease. seconds: the measured time.
   void add(double at, double seconds);

@@ -439,7 +439,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   service.vocab_size = run.plan().model.config.vocab_size;
   service.has_end_tokens = !run.plan().model.config.eos_token_ids.empty();
   service.max_sequence = run.plan().longest_sequence();
-  service.most_drafts = run.plan().speculation.max_draft_len;
+  service.max_drafts = run.plan().speculation.max_draft_len;
   service.returns_experts = options.run.routed_experts;
   service.ranks = run.plan().experts;
   service.start_ranks = run.plan().start_ranks;
@@ -551,9 +551,9 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
                       transport::NodeClient::connect(service, key, options.nodes.node, line));
     run_options.kept_nodes->place.here = client.here();
     run_options.kept_nodes->agree_on = [&](const std::vector<uint64_t>& own) {
-      auto least = client.agree_on(own);
-      if (least.ok()) node.numbers = *least;
-      return least;
+      auto min = client.agree_on(own);
+      if (min.ok()) node.numbers = *min;
+      return min;
     };
     Status status;
     if (node.run == nullptr) {
@@ -603,9 +603,8 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   HttpOptions http = options.http;
   http.error_form = error_form;
   if (options.run.keeps_ranks) {
-    http.most_connections =
-        std::min(http.most_connections,
-                 transport::clients_for_descriptors(run->plan().mapping.world_size()));
+    http.max_connections = std::min(
+        http.max_connections, transport::clients_for_descriptors(run->plan().mapping.world_size()));
   }
   WIDEEP_TRY(run::agree_on(options.run, front.listen(http, options.run.keeps_ranks)));
 
@@ -645,7 +644,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
     ended =
         run::RankGroup::keep(*run,
                              {.listener = front.socket(),
-                              .most = options.http.most_connections,
+                              .max = options.http.max_connections,
                               .companion = ConnectionJournal::create,
                               .nodes = nodes},
                              [&](std::unique_ptr<run::RankGroup> group) { return use(*group); });

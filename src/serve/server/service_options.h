@@ -28,7 +28,7 @@ struct ServiceOptions {
   int stream_interval = 1;              // tokens per chunk of a stream
   ResponseStoreLimits stored_responses;
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
-  int most_drafts = 0;                               // of a request in a step; 0: there are none
+  int max_drafts = 0;                                // of a request in a step; 0: there are none
   bool returns_experts = false;                      // whole replies have the experts of each token
   run::ExpertRanks ranks;
   int start_ranks = 0;  // of these; 0: all

@@ -16,7 +16,7 @@ ServiceState::ServiceState(const ServiceOptions& options)
       ranks(num_ranks(options), options.start_ranks > 0 ? options.start_ranks : num_ranks(options)),
       balancer(options.online_totals),
       recorder(options.recorder, options.ranks) {
-  metrics.speculates = options.most_drafts > 0;
+  metrics.speculates = options.max_drafts > 0;
 }
 
 }  // namespace wideep::server

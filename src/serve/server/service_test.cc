@@ -65,7 +65,7 @@ class EchoBackend : public Backend {
 
   std::atomic<int> cancelled{0};
   std::atomic<bool> endless{false};
-  std::atomic<int> most_tokens{INT_MAX};  // of an answer, which then waits for its end
+  std::atomic<int> max_tokens{INT_MAX};  // of an answer, which then waits for its end
   std::atomic<int> cached_tokens{0};
   std::atomic<int> num_cut{0};
   std::atomic<bool> holds_experts{false};
@@ -98,7 +98,7 @@ class EchoBackend : public Backend {
     const auto found = running_.find(id);
     if (found == running_.end()) return;
     Running& each = found->second;
-    if (each.generated >= most_tokens) return;
+    if (each.generated >= max_tokens) return;
     const std::vector<int32_t>& forced = each.request.rules->forced;
     const auto place = static_cast<size_t>(each.generated++);
     const int32_t token =
@@ -150,7 +150,7 @@ int64_t process_cpu_ns() {
 }
 
 // The most that this process has had.
-int64_t most_resident_bytes() {
+int64_t max_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return int64_t{usage.ru_maxrss} << 10;
@@ -176,9 +176,9 @@ class ServiceTest : public testing::Test {
   }
   ~ServiceTest() override { finish(); }
 
-  void start(const ServiceOptions& options, size_t most_body_bytes = 4096,
+  void start(const ServiceOptions& options, size_t max_body_bytes = 4096,
              std::vector<std::string> cors_origins = {}) {
-    start(options, {.most_body_bytes = most_body_bytes, .cors_origins = std::move(cors_origins)});
+    start(options, {.max_body_bytes = max_body_bytes, .cors_origins = std::move(cors_origins)});
   }
   void start(const ServiceOptions& options, HttpOptions http) {
     ChatFiles chat{.templates = {}, .special_tokens = {{"bos_token", "<s>"}, {"pad_token", "<p>"}}};
@@ -803,7 +803,7 @@ TEST_F(ServiceTest, ThoughtsHaveALimit) {
                {"thinking_token_budget", 5}};
   ASSERT_EQ(chat(body).status, 200) << chat(body).body;
   const engine::ThoughtLimit& limit = backend_.last_request.rules->thought;
-  EXPECT_EQ(limit.most_tokens, 5);
+  EXPECT_EQ(limit.max_tokens, 5);
   EXPECT_TRUE(limit.is_open);
   EXPECT_EQ(limit.begin, tokenizer_.encode("<think>", false));
   EXPECT_EQ(limit.end, tokenizer_.encode("</think>", false));
@@ -814,7 +814,7 @@ TEST_F(ServiceTest, ThoughtsHaveALimit) {
 
 // A proxy would close a connection on which nothing comes while a prompt is computed.
 TEST_F(ServiceTest, SilentStreamsHaveComments) {
-  backend_.most_tokens = 0;
+  backend_.max_tokens = 0;
   auto reply = std::async(std::launch::async, [&] {
     return complete({{"model", "m"}, {"prompt", "x"}, {"stream", true}});
   });
@@ -1048,8 +1048,8 @@ TEST(RecentTimesTest, QuantilesOfWhatIsRecent) {
   EXPECT_EQ(recent.p50, 50.0);
   EXPECT_EQ(recent.p90, 90.0);
   EXPECT_EQ(recent.p99, 99.0);
-  for (size_t i = 0; i < 2 * RecentTimes::kMost; ++i) times.add(11.0, 1.0);
-  EXPECT_EQ(times.since(0.0).count, RecentTimes::kMost);
+  for (size_t i = 0; i < 2 * RecentTimes::kMax; ++i) times.add(11.0, 1.0);
+  EXPECT_EQ(times.since(0.0).count, RecentTimes::kMax);
 }
 
 // The service with events that the ranks would send.
@@ -1061,7 +1061,7 @@ class MonitoredServiceTest : public ServiceTest {
            .max_sequence = 64,
            .ranks = two_ranks(),
            .online_totals = [] { return run::OnlineTotals(); },
-           .recorder = {.directory = directory_.file("records"), .most_iterations = 2}});
+           .recorder = {.directory = directory_.file("records"), .max_iterations = 2}});
     service_->recorder().connect([this](bool records) { switched_.push_back(records); },
                                  [this](auto call) { server_->post(std::move(call)); });
   }
@@ -1128,16 +1128,16 @@ TEST_F(MonitoredServiceTest, PerfMetricsReturnIterations) {
             json({{"last", 1}, {"dropped", 0}, {"iterations", json::array()}}));
   EXPECT_EQ(ask("GET", "/perf_metrics?since=1x").status, 400);
   // Memory is bounded although nobody reads; a late reader gets the number of dropped iterations.
-  for (size_t i = 0; i < Monitor::kMostIterations + 5; ++i)
+  for (size_t i = 0; i < Monitor::kMaxIterations + 5; ++i)
     add_iteration(static_cast<int64_t>(2 + i));
   const json late = perf_metrics("?since=1");
-  EXPECT_EQ(late["last"], Monitor::kMostIterations + 6);
+  EXPECT_EQ(late["last"], Monitor::kMaxIterations + 6);
   EXPECT_EQ(late["dropped"], 5);
-  EXPECT_EQ(late["iterations"].size(), Monitor::kMostIterations);
-  EXPECT_EQ(late["iterations"].back()["iteration"], Monitor::kMostIterations + 6);
+  EXPECT_EQ(late["iterations"].size(), Monitor::kMaxIterations);
+  EXPECT_EQ(late["iterations"].back()["iteration"], Monitor::kMaxIterations + 6);
   EXPECT_EQ(perf_metrics()["dropped"], 7);
   EXPECT_EQ(perf_metrics("?since=6")["dropped"], 0);
-  EXPECT_EQ(perf_metrics("?since=7")["iterations"].size(), Monitor::kMostIterations - 1);
+  EXPECT_EQ(perf_metrics("?since=7")["iterations"].size(), Monitor::kMaxIterations - 1);
 }
 
 // A reader must not take it for another server, whose iterations are numbered from 0.
@@ -1162,7 +1162,7 @@ TEST(MonitorTest, ReadingAllIterationsTakesLittle) {
   run::IterationSummary summary;
   summary.rank_load.assign(8, 12'345);
   const int64_t start = base::thread_cpu_ns();
-  for (size_t i = 0; i < Monitor::kMostIterations; ++i) {
+  for (size_t i = 0; i < Monitor::kMaxIterations; ++i) {
     summary.iteration = static_cast<int64_t>(i);
     monitor.add(summary, 0.5);
   }
@@ -1170,7 +1170,7 @@ TEST(MonitorTest, ReadingAllIterationsTakesLittle) {
   const std::string all = monitor.iterations(-1);
   const int64_t read = base::thread_cpu_ns();
   EXPECT_LT((read - added) * 4, added - start);
-  EXPECT_EQ(json::parse(all)["iterations"].size(), Monitor::kMostIterations);
+  EXPECT_EQ(json::parse(all)["iterations"].size(), Monitor::kMaxIterations);
 }
 
 TEST_F(MonitoredServiceTest, QueuesAndCachesAreMeasured) {
@@ -2310,11 +2310,11 @@ TEST_F(CallServiceTest, ManyTools) {
   body["tools"] = json::array();
   body["chat_template"] = "default";
   for (int i = 0; i < 10'000; ++i) body["tools"].push_back(tool("tool_" + std::to_string(i)));
-  const int64_t begin = process_cpu_ns(), resident = most_resident_bytes();
+  const int64_t begin = process_cpu_ns(), resident = max_resident_bytes();
   EXPECT_EQ(chat(body).status, 200);
   if (base::kSanitized) return;
   EXPECT_LT(process_cpu_ns() - begin, 3'000'000'000);
-  EXPECT_LT(most_resident_bytes() - resident, int64_t{256} << 20);
+  EXPECT_LT(max_resident_bytes() - resident, int64_t{256} << 20);
 }
 
 // ---- /v1/responses ----
@@ -2489,10 +2489,10 @@ TEST_F(ResponsesServiceTest, TheStoreIsBounded) {
 // Tools are no part of the prompt if none may be called, but the response repeats them; as JSON
 // values they take many times their text.
 TEST_F(ResponsesServiceTest, WhatAnswersHoldIsBounded) {
-  backend_.most_tokens = 3;
+  backend_.max_tokens = 3;
   finish();
   start({.model = "m", .max_sequence = 1 << 20, .max_queue = 100},
-        {.most_body_bytes = size_t{8} << 20, .most_request_bytes_of_all = size_t{8} << 20});
+        {.max_body_bytes = size_t{8} << 20, .max_request_bytes_of_all = size_t{8} << 20});
   json parameters = json::array();
   for (int i = 0; i < 100'000; ++i) parameters.push_back(json::array());
   const std::string body =
@@ -2530,13 +2530,11 @@ TEST_F(ResponsesServiceTest, WhatAnswersHoldIsBounded) {
 
 // Whatever many clients send, little is held of it, and another one is answered.
 TEST_F(ResponsesServiceTest, ManyClientsLeaveRoomForOthers) {
-  backend_.most_tokens = 3;  // answers that may have more do not end
+  backend_.max_tokens = 3;  // answers that may have more do not end
   finish();
   constexpr size_t kMiB = size_t{1} << 20;
   start({.model = "m", .max_sequence = 1 << 20, .max_queue = 200},
-        {.most_body_bytes = 8 * kMiB,
-         .most_connections = 200,
-         .most_request_bytes_of_all = 8 * kMiB});
+        {.max_body_bytes = 8 * kMiB, .max_connections = 200, .max_request_bytes_of_all = 8 * kMiB});
   json input = json::array();
   for (int i = 0; i < 4096; ++i) {
     input.push_back({{"role", "user"}, {"content", std::string(512, 'x')}});
@@ -2554,7 +2552,7 @@ TEST_F(ResponsesServiceTest, ManyClientsLeaveRoomForOthers) {
            body;
   };
   // All but a byte of a body that some endpoints would read.
-  const auto most_of = [](const std::string& request) {
+  const auto max_of = [](const std::string& request) {
     return request + " HTTP/1.1\r\nHost: h\r\nContent-Length: 1000001\r\n\r\n" +
            std::string(1'000'000, 'x');
   };
@@ -2565,14 +2563,14 @@ TEST_F(ResponsesServiceTest, ManyClientsLeaveRoomForOthers) {
     const char* name;
     std::string request;
     int count;
-    size_t most_held;  // of memory
+    size_t max_held;  // of memory
     bool leaves = false;
   } kinds[] = {
       {"leave", post("/v1/completions", long_prompt.dump()), 30, 16 * kMiB, true},
-      {"unknown paths", most_of("POST /nowhere"), 60, 8 * kMiB},
-      {"wrong methods", most_of("PUT /v1/completions"), 60, 8 * kMiB},
-      {"questions", most_of("OPTIONS /v1/completions"), 60, 8 * kMiB},
-      {"public pages", most_of("GET /health"), 60, 8 * kMiB},
+      {"unknown paths", max_of("POST /nowhere"), 60, 8 * kMiB},
+      {"wrong methods", max_of("PUT /v1/completions"), 60, 8 * kMiB},
+      {"questions", max_of("OPTIONS /v1/completions"), 60, 8 * kMiB},
+      {"public pages", max_of("GET /health"), 60, 8 * kMiB},
       {"go on from a stored response", post("/v1/responses", response_request(next).dump()), 16,
        16 * kMiB},
       {"many fields", fields, 150, 8 * kMiB},
@@ -2591,7 +2589,7 @@ TEST_F(ResponsesServiceTest, ManyClientsLeaveRoomForOthers) {
       if (kind.leaves) clients.clear();
     }
     EXPECT_EQ(complete(short_prompt).status, 200);
-    if (!base::kSanitized) EXPECT_LT(allocated_bytes(), before + kind.most_held);
+    if (!base::kSanitized) EXPECT_LT(allocated_bytes(), before + kind.max_held);
     EXPECT_LT(on_server([&] { return server_->totals().requests; }), 5 * kMiB);
   }
 }
@@ -3041,7 +3039,7 @@ TEST_F(MessagesServiceTest, WhyAMessageHasEnded) {
 
 // A prompt that takes long to compute: clients hear of the server every few seconds.
 TEST_F(MessagesServiceTest, SilentStreamsHavePings) {
-  backend_.most_tokens = 0;
+  backend_.max_tokens = 0;
   const auto start_stream = [&](const char* path, json request) {
     auto socket = std::make_unique<Socket>(server_->port());
     request["stream"] = true;
@@ -3153,7 +3151,7 @@ TEST_F(MessagesServiceTest, ErrorsHaveAnthropicsForm) {
 TEST_F(MessagesServiceTest, AFullQueueIsOverloaded) {
   finish();
   start({.model = "m", .max_sequence = 2048, .max_queue = 1}, size_t{8} << 20);
-  backend_.most_tokens = 1;
+  backend_.max_tokens = 1;
   Socket running(server_->port());
   const std::string body = with({{"stream", true}, {"max_tokens", 2000}}).dump();
   running.send("POST /v1/messages HTTP/1.1\r\nHost: h\r\nContent-Length: " +
@@ -3166,7 +3164,7 @@ TEST_F(MessagesServiceTest, AFullQueueIsOverloaded) {
 }
 
 TEST_F(MessagesServiceTest, FailuresAreEventsOfAStream) {
-  backend_.most_tokens = 1;
+  backend_.max_tokens = 1;
   Socket running(server_->port());
   const std::string body = with({{"stream", true}, {"max_tokens", 1500}}).dump();
   running.send("POST /v1/messages HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " +

@@ -20,12 +20,12 @@ namespace {
 using nlohmann::ordered_json;
 
 // Bodies up to this size are prepared on the serving thread, in less than a millisecond.
-constexpr size_t kMostBytesAtOnce = 4 << 10;
+constexpr size_t kMaxBytesAtOnce = 4 << 10;
 
 // A format of the answer may take a tenth of a second, however short it is, and so may the schemas
 // of tools. What might name one counts as if it did; "\\u00": names may have letters as escapes.
 bool is_quick(std::string_view body) {
-  if (body.size() > kMostBytesAtOnce) return false;
+  if (body.size() > kMaxBytesAtOnce) return false;
   constexpr std::string_view kSigns[] = {
       "format\"",    "guided_", "structured_outputs",  "output_", "tools\"",
       "tool_choice", "\\u00",   "previous_response_id"};
@@ -89,7 +89,7 @@ TextService::TextService(const ServiceOptions& options, TextParts parts, Replies
                   .metrics = parts.metrics,
                   .stream_interval = options.stream_interval,
                   .draft_metrics = options.draft_metrics,
-                  .most_drafts = options.most_drafts,
+                  .max_drafts = options.max_drafts,
                   .returns_experts = options.returns_experts},
       watch_(options.timeout_seconds) {}
 
@@ -157,7 +157,7 @@ void TextService::stored_response(const std::shared_ptr<Exchange>& exchange) {
   ExchangeWork::Work work = [this, found, wanted] {
     return rest_of(item_page(found->conversation, wanted));
   };
-  if (found->conversation.size() <= kMostBytesAtOnce) return work()(exchange);
+  if (found->conversation.size() <= kMaxBytesAtOnce) return work()(exchange);
   work_apart(exchange, std::move(work));
 }
 
@@ -245,9 +245,9 @@ void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiS
 // Once for each field: clients send the same ones with every request. They are words of tables, of
 // which there are fewer; should one be a client's, it writes no lines of its own.
 void TextService::log_without_effect(const GenerationOptions& options) {
-  constexpr size_t kMostNames = 1024;
+  constexpr size_t kMaxNames = 1024;
   for (const std::string& name : options.without_effect) {
-    if (without_effect_.size() == kMostNames || !without_effect_.insert(name).second) continue;
+    if (without_effect_.size() == kMaxNames || !without_effect_.insert(name).second) continue;
     log::info("http: a request has {}, which has no effect here; this is said once",
               base::printable(name));
   }

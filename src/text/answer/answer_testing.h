@@ -98,9 +98,9 @@ inline bool has_json_arguments(const ReadAnswer& answer) {
 template <typename Random>
 std::vector<size_t> random_pieces(size_t bytes, Random& random) {
   std::vector<size_t> pieces;
-  const size_t most = 1 + random() % 12;
+  const size_t max = 1 + random() % 12;
   for (size_t done = 0; done < bytes;) {
-    pieces.push_back(1 + random() % most);
+    pieces.push_back(1 + random() % max);
     done += pieces.back();
   }
   return pieces;

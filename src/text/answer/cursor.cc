@@ -60,26 +60,26 @@ char Cursor::peek() {
   return ok() ? rest().front() : '\0';
 }
 
-std::string_view Cursor::until(std::string_view end, size_t most) {
+std::string_view Cursor::until(std::string_view end, size_t max) {
   if (!ok()) return {};
-  const std::string_view seen = rest().substr(0, most + end.size());
+  const std::string_view seen = rest().substr(0, max + end.size());
   const size_t found = seen.find(end);
   if (found != seen.npos) {
     const std::string_view text = take(found);
     take(end.size());
     return text;
   }
-  seen.size() < most + end.size() ? need_more() : fail();
+  seen.size() < max + end.size() ? need_more() : fail();
   return {};
 }
 
 std::string_view Cursor::word() {
   if (!ok()) return {};
-  const std::string_view seen = rest().substr(0, kMostNameBytes + 1);
+  const std::string_view seen = rest().substr(0, kMaxNameBytes + 1);
   const auto length =
       static_cast<size_t>(std::find_if_not(seen.begin(), seen.end(), is_word) - seen.begin());
   if (length == 0 && !seen.empty()) fail();
-  if (length > kMostNameBytes) fail();
+  if (length > kMaxNameBytes) fail();
   // The word may go on, but not beyond the end of the answer.
   if (length == seen.size() && (length == 0 || !is_all_)) need_more();
   return ok() ? take(length) : std::string_view();

@@ -6,7 +6,7 @@
 //
 //   Cursor in(text, is_all);
 //   in.literal("<function=");
-//   const std::string_view name = in.until(">", kMostNameBytes);
+//   const std::string_view name = in.until(">", kMaxNameBytes);
 //   if (in.wants_more()) return 0;
 //
 // What is decided stays so, whatever text comes: this is why an answer's parts do not depend on
@@ -46,14 +46,14 @@ class Cursor {
   // The next byte, which is not read; '\0' if there is none, or after a failure.
   char peek();
   // The text up to `end`, of at most so many bytes; `end` is read, too.
-  std::string_view until(std::string_view end, size_t most);
-  // At least one of letters, digits, '_', '-', '.', ':', '/', at most kMostNameBytes.
+  std::string_view until(std::string_view end, size_t max);
+  // At least one of letters, digits, '_', '-', '.', ':', '/', at most kMaxNameBytes.
   std::string_view word();
   // A JSON value of any kind.
   std::string_view json();
 
   // Names of tools and of their parameters. OpenAI's have at most 64.
-  static constexpr size_t kMostNameBytes = 256;
+  static constexpr size_t kMaxNameBytes = 256;
 
  private:
   enum class State { kOk, kMore, kNo };

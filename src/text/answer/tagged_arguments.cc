@@ -49,7 +49,7 @@ size_t TaggedArguments::take_between(std::string_view text, bool is_all, AnswerP
   Cursor in(text, is_all);
   in.space();
   in.literal(tags_.key_begin);
-  const std::string_view key = in.until(tags_.key_end, Cursor::kMostNameBytes);
+  const std::string_view key = in.until(tags_.key_end, Cursor::kMaxNameBytes);
   if (!tags_.value_begin.empty()) in.space();
   in.literal(tags_.value_begin);
   if (in.ok()) return begin_value(key, in.position(), out);

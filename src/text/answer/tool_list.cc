@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kMostReferences = 8;  // of schemas that refer to others, or contain them
+constexpr int kMaxReferences = 8;  // of schemas that refer to others, or contain them
 
 // The member, or null if there is none.
 const ordered_json& member_of(const ordered_json& object, std::string_view name) {
@@ -66,7 +66,7 @@ class TypeFinder {
 
   // 0: it does not say.
   Types types_in(const ordered_json& schema, int references = 0) {
-    if (references > kMostReferences) return 0;
+    if (references > kMaxReferences) return 0;
     const ordered_json& type = member_of(schema, "type");
     Types types = types_named(type);
     if (type.is_array()) {

@@ -21,16 +21,16 @@ namespace {
 
 constexpr std::string_view kWhite = " \t\r\n";
 // White space at the end of a value waits for what follows: a line's beginning is told by it.
-constexpr size_t kMostHeldSpace = 64;
+constexpr size_t kMaxHeldSpace = 64;
 // Arguments without ends in a row that are looked at before the first one is believed.
-constexpr size_t kMostKeys = 8;
+constexpr size_t kMaxKeys = 8;
 // Calls in a value whose ends do not come: more of them are text that shows how calls begin. Beyond
 // all that one file has inside each other, and what is held for their ends is read that many times.
-constexpr size_t kMostOpenCalls = 32;
+constexpr size_t kMaxOpenCalls = 32;
 
 size_t white_space_at_end(std::string_view text) {
   const size_t last = text.find_last_not_of(kWhite);
-  return std::min(last == text.npos ? text.size() : text.size() - last - 1, kMostHeldSpace);
+  return std::min(last == text.npos ? text.size() : text.size() - last - 1, kMaxHeldSpace);
 }
 
 // Whether only white space comes behind the last line feed of what is before a mark.
@@ -108,7 +108,7 @@ ValueEnd::Found ValueEnd::find(Search& in) const {
         break;
       case Mark::Kind::kHead:
         held = std::min(held, at);
-        if (++depth <= kMostOpenCalls) break;
+        if (++depth <= kMaxOpenCalls) break;
         depth = 0;
         held = text.npos;
         skipped.clear();
@@ -221,7 +221,7 @@ ValueEnd::Mark ValueEnd::read_head(const Search& search, size_t at) const {
 std::string ValueEnd::read_name(Cursor& in) const {
   const TagSyntax& tags = format_.tags;
   in.literal(tags.key_begin);
-  const std::string_view key = in.until(tags.key_end, Cursor::kMostNameBytes);
+  const std::string_view key = in.until(tags.key_end, Cursor::kMaxNameBytes);
   if (!tags.value_begin.empty()) in.space();
   in.literal(tags.value_begin);
   const std::string_view name = argument_name(tags, key);
@@ -280,7 +280,7 @@ ValueEnd::Mark ValueEnd::first_end(Search& in, const Mark& key) const {
     if (next.kind != Mark::Kind::kKey) continue;
     begin = next.end;
     if (next.name != key.name) names.insert(next.name);
-    if (names.size() == kMostKeys) return next;
+    if (names.size() == kMaxKeys) return next;
   }
   return {.kind = in.behind == Behind::kMore ? Mark::Kind::kUnclear : Mark::Kind::kKey};
 }

@@ -21,7 +21,7 @@
 namespace wideep::grammar {
 namespace {
 
-constexpr size_t kMostExpanded = 8 * Automaton::kMostItems;
+constexpr size_t kMaxExpanded = 8 * Automaton::kMaxItems;
 
 uint64_t mixed(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
@@ -96,7 +96,7 @@ Automaton::State Automaton::number_of(Arrivals arrivals) {
   const auto order = [this](const Item& a, const Item& b) { return before(a, b); };
   std::ranges::sort(items, order);
   items.erase(std::unique(items.begin(), items.end()), items.end());
-  if (items.size() > kMostItems) items.resize(kMostItems);
+  if (items.size() > kMaxItems) items.resize(kMaxItems);
   std::ranges::sort(arrivals.leaves);
   arrivals.leaves.erase(std::unique(arrivals.leaves.begin(), arrivals.leaves.end()),
                         arrivals.leaves.end());
@@ -168,8 +168,8 @@ void Automaton::settle(Arrivals* arrivals) {
   const auto is_new = [&](const Item& item) {
     return seen.emplace(static_cast<uint64_t>(item.state) << 32 | item.frame, true).second;
   };
-  constexpr size_t kMostReturns = 16 * kMostItems;
-  while (!arrivals->open.empty() && seen.size() < kMostReturns) {
+  constexpr size_t kMaxReturns = 16 * kMaxItems;
+  while (!arrivals->open.empty() && seen.size() < kMaxReturns) {
     const Item item = arrivals->open.back();
     arrivals->open.pop_back();
     if (!is_new(item)) continue;
@@ -183,14 +183,14 @@ void Automaton::repeat(Item item, Arrivals* arrivals) {
   Frame next = frames_[item.frame];
   const bool is_open = next.kind == Frame::Kind::kOpen;
   // Beyond what is needed nothing has to be counted if there may be any number.
-  const bool counts = is_open || loop.most != kNoMost || next.count < loop.least;
+  const bool counts = is_open || loop.max != kNoMax || next.count < loop.min;
   if (counts) ++next.count;
   const int32_t count = next.count;
   const uint32_t number = counts ? frame(std::move(next)) : item.frame;
-  if (is_open || loop.most == kNoMost || count < loop.most) {
+  if (is_open || loop.max == kNoMax || count < loop.max) {
     arrivals->items.push_back({item.state, number});
   }
-  if (is_open || count >= loop.least) leave(number, arrivals);
+  if (is_open || count >= loop.min) leave(number, arrivals);
 }
 
 // ---- beginnings of rules ----
@@ -235,7 +235,7 @@ void Automaton::expand(State state) {
     add_calls(item);
   };
   for (const Item& item : kernel) add_item(item);
-  while (!called.empty() && expanded.size() < kMostExpanded) {
+  while (!called.empty() && expanded.size() < kMaxExpanded) {
     auto first = called.extract(called.begin());
     const uint32_t callee = first.mapped().callee;
     const uint32_t begun = frame({.callee = callee, .returns = std::move(first.mapped().returns)});
@@ -263,8 +263,8 @@ Automaton::Repeats Automaton::repeats(Item item) const {
   if (!is_loop(item.state)) return {};
   const Grammar::Loop& loop = loop_of(item.state);
   const int32_t count = frames_[item.frame].count;
-  return {.least = std::max(loop.least - count, 0),
-          .most = loop.most == kNoMost ? kNoMost : loop.most - count};
+  return {.min = std::max(loop.min - count, 0),
+          .max = loop.max == kNoMax ? kNoMax : loop.max - count};
 }
 
 Automaton::State Automaton::open(Item item) {
@@ -276,9 +276,9 @@ Automaton::State Automaton::open(Item item) {
 
 int32_t Automaton::repeats_begun(State state) const {
   const Data& data = data_of(state);
-  int32_t least = data.leaves.empty() ? std::numeric_limits<int32_t>::max() : data.leaves.front();
-  for (const Item& each : data.kernel) least = std::min(least, begun(each));
-  return least;
+  int32_t min = data.leaves.empty() ? std::numeric_limits<int32_t>::max() : data.leaves.front();
+  for (const Item& each : data.kernel) min = std::min(min, begun(each));
+  return min;
 }
 
 Automaton::State Automaton::behind(Item item) {

@@ -9,7 +9,7 @@
 //
 // Callers that call a rule at the same place share its frame, as in the graph-structured stacks of
 // generalised parsing (Tomita 1985), so that a state is small even where very many derivations are
-// possible. Of a state with more items than kMostItems the last ones are dropped: the answer is
+// possible. Of a state with more items than kMaxItems the last ones are dropped: the answer is
 // then one of fewer texts, all of which match. What is dropped depends on the grammar and the bytes
 // alone, not on what was asked before.
 //
@@ -30,7 +30,7 @@ class Automaton {
  public:
   using State = int32_t;
   static constexpr State kDead = 0;  // no text begins so
-  static constexpr size_t kMostItems = 1024;
+  static constexpr size_t kMaxItems = 1024;
 
   explicit Automaton(Grammar grammar);
 
@@ -61,7 +61,7 @@ class Automaton {
   Within within(Item item) const;
   // Repetitions that an item of a loop still takes.
   struct Repeats {
-    int32_t least = 0, most = kNoMost;
+    int32_t min = 0, max = kNoMax;
   };
   Repeats repeats(Item item) const;
   // A state with that item alone, of which only the frame is known, but not where it returns to;

@@ -41,8 +41,8 @@ class RuleFacts {
   explicit RuleFacts(const Rules& rules)
       : rules_(rules), empty_(index(rules.size()), false), some_(index(rules.size()), false) {}
 
-  // Errors (invalid input): a rule that is not defined; more than `most_steps`.
-  Status find(int root, size_t most_steps) {
+  // Errors (invalid input): a rule that is not defined; more than `max_steps`.
+  Status find(int root, size_t max_steps) {
     WIDEEP_TRY(find_order(root));
     size_t steps = 0;
     for (bool changed = true; changed;) {
@@ -53,7 +53,7 @@ class RuleFacts {
         if (!empty_[index(rule)] && matches_empty(body)) empty_[index(rule)] = changed = true;
         steps += 1 + callees_[index(rule)].size();
       }
-      if (steps > most_steps) return invalid_input("has too many rules that call each other");
+      if (steps > max_steps) return invalid_input("has too many rules that call each other");
     }
     return {};
   }
@@ -68,7 +68,7 @@ class RuleFacts {
       case Kind::kChoice:
         return std::ranges::any_of(node.parts, of_part);
       case Kind::kRepeat:
-        return node.least == 0 || matches_some(node.parts.front());
+        return node.min == 0 || matches_some(node.parts.front());
       case Kind::kCall:
         return some_[index(node.rule)];
       default:
@@ -88,7 +88,7 @@ class RuleFacts {
       case Kind::kChoice:
         return std::ranges::any_of(node.parts, of_part);
       case Kind::kRepeat:
-        return node.least == 0 || matches_empty(node.parts.front());
+        return node.min == 0 || matches_empty(node.parts.front());
       case Kind::kCall:
         return empty_[index(node.rule)];
       case Kind::kWithout:
@@ -187,7 +187,7 @@ class Builder {
     names_of_.push_back(name);
   }
 
-  int loop_of(const Expression& part, int least, int most) {
+  int loop_of(const Expression& part, int min, int max) {
     if (!facts_.matches_some(part)) return -1;
     int rule = 0;
     if (part->kind == Kind::kCall) {
@@ -197,9 +197,9 @@ class Builder {
       add_body(part, "repeated part");
     }
     const auto [found, is_new] =
-        loops_.try_emplace({rule, least, most}, static_cast<int>(grammar_.loops.size()));
+        loops_.try_emplace({rule, min, max}, static_cast<int>(grammar_.loops.size()));
     if (is_new) {
-      grammar_.loops.push_back({.rule = static_cast<uint32_t>(rule), .least = least, .most = most});
+      grammar_.loops.push_back({.rule = static_cast<uint32_t>(rule), .min = min, .max = max});
     }
     return kLoopBit | found->second;
   }
@@ -359,8 +359,8 @@ class Builder {
         put(is_loop);
         put(grammar_.rules[loop.rule].identity[0]);
         put(grammar_.rules[loop.rule].identity[1]);
-        put(static_cast<uint64_t>(static_cast<uint32_t>(loop.least)) << 32 |
-            static_cast<uint32_t>(loop.most));
+        put(static_cast<uint64_t>(static_cast<uint32_t>(loop.min)) << 32 |
+            static_cast<uint32_t>(loop.max));
         put(grammar_.calls[i].target - begin);
       }
     }
@@ -377,8 +377,7 @@ class Builder {
   Grammar grammar_;
   const CallNames names_{
       .rule = [this](int rule) { return number_of(rule); },
-      .loop = [this](const Expression& part, int least,
-                     int most) { return loop_of(part, least, most); },
+      .loop = [this](const Expression& part, int min, int max) { return loop_of(part, min, max); },
       .matches_empty = [this](const Expression& part) { return facts_.matches_empty(part); }};
 };
 

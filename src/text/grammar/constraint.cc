@@ -61,7 +61,7 @@ void Constraint::find_allowed(const Progress& progress, int vocab_size, TokenBit
 }
 
 void Constraint::begin_step() {
-  if (bytes() < kMostBytes) return;
+  if (bytes() < kMaxBytes) return;
   automaton_ = Automaton(grammar_);
   masks_.forget();
   ++generation_;

@@ -52,7 +52,7 @@ class Constraint {
   void take(int32_t token, Progress* progress);
   bool may_end(const Progress& progress);
 
-  static constexpr size_t kMostBytes = size_t{32} << 20;
+  static constexpr size_t kMaxBytes = size_t{32} << 20;
 
   const Grammar grammar_;
   const Vocabulary& vocabulary_;

@@ -19,9 +19,9 @@
 namespace wideep::grammar {
 namespace {
 
-constexpr int kMostDepth = 128;
-constexpr int kMostRepeats = 1'000'000;
-constexpr size_t kMostBytes = size_t{1} << 17;  // a class of four bytes may take 5 kB
+constexpr int kMaxDepth = 128;
+constexpr int kMaxRepeats = 1'000'000;
+constexpr size_t kMaxBytes = size_t{1} << 17;  // a class of four bytes may take 5 kB
 
 bool is_name(char byte) {
   return std::isalnum(static_cast<unsigned char>(byte)) != 0 || byte == '-' || byte == '_';
@@ -32,8 +32,8 @@ class Parser {
   Parser(std::string_view text, Rules* rules) : reader_(text), rules_(rules) {}
 
   Result<int> parse() {
-    if (reader_.rest().size() > kMostBytes) {
-      return invalid_input(fmt::format("a grammar of more than {} bytes", kMostBytes));
+    if (reader_.rest().size() > kMaxBytes) {
+      return invalid_input(fmt::format("a grammar of more than {} bytes", kMaxBytes));
     }
     skip_space();
     while (!reader_.at_end()) WIDEEP_TRY(rule());
@@ -87,7 +87,7 @@ class Parser {
   }
 
   Result<Expression> alternatives() {
-    if (++depth_ > kMostDepth) return error(fmt::format("nested more than {} deep", kMostDepth));
+    if (++depth_ > kMaxDepth) return error(fmt::format("nested more than {} deep", kMaxDepth));
     std::vector<Expression> found;
     do {
       WIDEEP_TRY_ASSIGN(Expression each, parts());
@@ -125,20 +125,20 @@ class Parser {
     for (int levels = 0;; ++levels) {
       if (levels > 4) return error("more than four repeats of repeats");
       if (reader_.take('*')) {
-        part = repeat(std::move(part), 0, kNoMost);
+        part = repeat(std::move(part), 0, kNoMax);
       } else if (reader_.take('+')) {
-        part = repeat(std::move(part), 1, kNoMost);
+        part = repeat(std::move(part), 1, kNoMax);
       } else if (reader_.take('?')) {
         part = optional(std::move(part));
       } else if (reader_.begins_bounds()) {
         WIDEEP_TRY_ASSIGN(const TextReader::Bounds bounds, reader_.take_bounds());
-        if (bounds.most != kNoMost && bounds.least > bounds.most) {
+        if (bounds.max != kNoMax && bounds.min > bounds.max) {
           return error("expected {m,n} with m not above n");
         }
-        if (bounds.least > kMostRepeats || bounds.most > kMostRepeats) {
-          return error(fmt::format("more than {} repeats", kMostRepeats));
+        if (bounds.min > kMaxRepeats || bounds.max > kMaxRepeats) {
+          return error(fmt::format("more than {} repeats", kMaxRepeats));
         }
-        part = repeat(std::move(part), bounds.least, bounds.most);
+        part = repeat(std::move(part), bounds.min, bounds.max);
       } else {
         return part;
       }

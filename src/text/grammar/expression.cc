@@ -94,8 +94,8 @@ Expression choice(std::vector<Expression> parts) {
   return make({.kind = Kind::kChoice, .parts = std::move(parts)});
 }
 
-Expression repeat(Expression part, int least, int most) {
-  return make({.kind = Kind::kRepeat, .parts = {std::move(part)}, .least = least, .most = most});
+Expression repeat(Expression part, int min, int max) {
+  return make({.kind = Kind::kRepeat, .parts = {std::move(part)}, .min = min, .max = max});
 }
 
 Expression optional(Expression part) { return repeat(std::move(part), 0, 1); }

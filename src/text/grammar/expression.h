@@ -25,7 +25,7 @@ namespace wideep::grammar {
 struct ExpressionNode;
 using Expression = std::shared_ptr<const ExpressionNode>;
 
-inline constexpr int kNoMost = -1;
+inline constexpr int kNoMax = -1;
 
 struct ExpressionNode {
   enum class Kind : uint8_t {
@@ -43,7 +43,7 @@ struct ExpressionNode {
   std::string text = {};               // kText: these bytes; kWithout: the end
   uint8_t first = 0, last = 0;         // kByte: any one of these
   std::vector<Expression> parts = {};  // kSequence, kChoice; kRepeat: one; kBoth, kExcept: two
-  int least = 0, most = kNoMost;       // kRepeat
+  int min = 0, max = kNoMax;           // kRepeat
   int rule = 0;                        // kCall
 };
 
@@ -53,7 +53,7 @@ Expression sequence(std::vector<Expression> parts);
 // Without parts: matches nothing.
 Expression choice(std::vector<Expression> parts);
 // most: kNoMost or at least `least`.
-Expression repeat(Expression part, int least, int most);
+Expression repeat(Expression part, int min, int max);
 Expression optional(Expression part);
 Expression call(int rule);
 Expression nothing();  // matches no text, not even the empty one

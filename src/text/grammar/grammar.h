@@ -31,7 +31,7 @@ struct Grammar {
   // A rule several times, as many times as are counted.
   struct Loop {
     uint32_t rule = 0;
-    int32_t least = 0, most = kNoMost;
+    int32_t min = 0, max = kNoMax;
     uint32_t order = 0;
   };
   struct State {

@@ -25,7 +25,7 @@ namespace wideep::grammar {
 namespace {
 
 Expression digit() { return byte_range('0', '9'); }
-Expression digits() { return repeat(digit(), 0, kNoMost); }
+Expression digits() { return repeat(digit(), 0, kNoMax); }
 uint8_t byte(char c) { return static_cast<uint8_t>(c); }
 
 // ---- digits as numbers ----
@@ -108,8 +108,8 @@ void add_between(const std::string& low, const std::string& high, size_t at, siz
 Expression from_to(const std::string& low, const std::optional<std::string>& high, size_t behind) {
   std::vector<Expression> all;
   const auto padded = [&](const std::string& value) {
-    const size_t least = behind + 1;
-    return value.size() < least ? std::string(least - value.size(), '0') + value : value;
+    const size_t min = behind + 1;
+    return value.size() < min ? std::string(min - value.size(), '0') + value : value;
   };
   const std::string first = padded(low);
   const std::string last = high ? padded(*high) : std::string(first.size(), '9');
@@ -120,7 +120,7 @@ Expression from_to(const std::string& low, const std::optional<std::string>& hig
   }
   if (!high) {
     const int more = static_cast<int>(first.size() - behind);
-    all.push_back(sequence({byte_range('1', '9'), repeat(digit(), more, kNoMost),
+    all.push_back(sequence({byte_range('1', '9'), repeat(digit(), more, kNoMax),
                             behind > 0 ? text(".") : text(""),
                             repeat(digit(), static_cast<int>(behind), static_cast<int>(behind))}));
   }
@@ -137,49 +137,49 @@ Bound negated(Bound bound) {
 // Bounds of what comes behind a minus sign.
 NumberBounds mirrored(const NumberBounds& bounds) {
   NumberBounds mirror;
-  if (bounds.most) mirror.least = negated(*bounds.most);
-  if (bounds.least) mirror.most = negated(*bounds.least);
+  if (bounds.max) mirror.min = negated(*bounds.max);
+  if (bounds.min) mirror.max = negated(*bounds.min);
   return mirror;
 }
 
 // Bounds of numbers from zero on; nullopt: there are none. Negative zero is zero.
 std::optional<NumberBounds> from_zero(NumberBounds bounds) {
-  if (bounds.most && bounds.most->value.is_negative && !bounds.most->value.is_zero()) return {};
-  if (!bounds.least || (bounds.least->value.is_negative && !bounds.least->value.is_zero())) {
-    bounds.least = Bound{};
+  if (bounds.max && bounds.max->value.is_negative && !bounds.max->value.is_zero()) return {};
+  if (!bounds.min || (bounds.min->value.is_negative && !bounds.min->value.is_zero())) {
+    bounds.min = Bound{};
   }
   return bounds;
 }
 
 // Behind a minus sign zero is left out: it has another way to be written.
 NumberBounds above_zero(NumberBounds bounds) {
-  if (bounds.least->value.is_zero()) bounds.least->is_exclusive = true;
+  if (bounds.min->value.is_zero()) bounds.min->is_exclusive = true;
   return bounds;
 }
 
 // What a bound says of numbers with so many digits behind the point, as whole numbers. nullopt:
 // none is that small.
-std::string least_with(const Bound& least, size_t behind) {
-  const std::string& fraction = least.value.fraction;
+std::string min_with(const Bound& min, size_t behind) {
+  const std::string& fraction = min.value.fraction;
   const bool is_cut = fraction.size() > behind;
-  const std::string digits = trimmed(least.value.whole + fraction.substr(0, behind) +
+  const std::string digits = trimmed(min.value.whole + fraction.substr(0, behind) +
                                      std::string(behind - std::min(behind, fraction.size()), '0'));
-  return is_cut || least.is_exclusive ? plus_one(digits) : digits;
+  return is_cut || min.is_exclusive ? plus_one(digits) : digits;
 }
-std::optional<std::string> most_with(const Bound& most, size_t behind) {
-  const std::string& fraction = most.value.fraction;
+std::optional<std::string> max_with(const Bound& max, size_t behind) {
+  const std::string& fraction = max.value.fraction;
   const bool is_cut = fraction.size() > behind;
-  const std::string digits = trimmed(most.value.whole + fraction.substr(0, behind) +
+  const std::string digits = trimmed(max.value.whole + fraction.substr(0, behind) +
                                      std::string(behind - std::min(behind, fraction.size()), '0'));
-  if (is_cut || !most.is_exclusive) return digits;
+  if (is_cut || !max.is_exclusive) return digits;
   if (digits == "0") return {};
   return minus_one(digits);
 }
 
 Expression with_digits(const NumberBounds& bounds, size_t behind) {
-  const std::string low = least_with(*bounds.least, behind);
-  if (!bounds.most) return from_to(low, std::nullopt, behind);
-  const auto high = most_with(*bounds.most, behind);
+  const std::string low = min_with(*bounds.min, behind);
+  if (!bounds.max) return from_to(low, std::nullopt, behind);
+  const auto high = max_with(*bounds.max, behind);
   return high && compare(low, *high) <= 0 ? from_to(low, high, behind) : nothing();
 }
 
@@ -188,34 +188,34 @@ Expression integers_from_zero(const NumberBounds& bounds) { return with_digits(b
 // With a point. Fewer digits behind it than the bounds have, or as many; or more, which are any if
 // the number before them is not the upper bound, and is not excluded as the lower one.
 Expression fractions_from_zero(const NumberBounds& bounds) {
-  const Bound& least = *bounds.least;
-  size_t behind = std::max<size_t>(1, least.value.fraction.size());
-  if (bounds.most) behind = std::max(behind, bounds.most->value.fraction.size());
+  const Bound& min = *bounds.min;
+  size_t behind = std::max<size_t>(1, min.value.fraction.size());
+  if (bounds.max) behind = std::max(behind, bounds.max->value.fraction.size());
   std::vector<Expression> all;
   for (size_t fewer = 1; fewer <= behind; ++fewer) all.push_back(with_digits(bounds, fewer));
-  NumberBounds before_more{.least = Bound{least.value, false}, .most = {}};
-  if (bounds.most) before_more.most = Bound{bounds.most->value, true};
-  const std::string low = least_with(*before_more.least, behind);
+  NumberBounds before_more{.min = Bound{min.value, false}, .max = {}};
+  if (bounds.max) before_more.max = Bound{bounds.max->value, true};
+  const std::string low = min_with(*before_more.min, behind);
   const bool has_room =
-      !bounds.most || compare(low, most_with(*before_more.most, behind).value_or("0")) <= 0;
+      !bounds.max || compare(low, max_with(*before_more.max, behind).value_or("0")) <= 0;
   const bool excludes_all =
-      bounds.most && bounds.most->value.is_zero();  // nothing is below zero here
+      bounds.max && bounds.max->value.is_zero();  // nothing is below zero here
   if (has_room && !excludes_all) {
-    if (least.is_exclusive) {
+    if (min.is_exclusive) {
       const Expression not_zero = sequence({digits(), byte_range('1', '9'), digits()});
       all.push_back(sequence({from_to(low, low, behind), not_zero}));
-      before_more.least->is_exclusive = true;
+      before_more.min->is_exclusive = true;
     }
     all.push_back(sequence({with_digits(before_more, behind), digits()}));
   }
   // The upper bound, with zeros.
-  if (bounds.most && !bounds.most->is_exclusive) {
-    const Bound exactly{bounds.most->value, false};
+  if (bounds.max && !bounds.max->is_exclusive) {
+    const Bound exactly{bounds.max->value, false};
     NumberBounds only = bounds;
-    only.least = compare(least_with(least, behind), *most_with(exactly, behind)) <= 0
-                     ? exactly
-                     : Bound{bounds.most->value, true};
-    all.push_back(sequence({with_digits(only, behind), repeat(text("0"), 0, kNoMost)}));
+    only.min = compare(min_with(min, behind), *max_with(exactly, behind)) <= 0
+                   ? exactly
+                   : Bound{bounds.max->value, true};
+    all.push_back(sequence({with_digits(only, behind), repeat(text("0"), 0, kNoMax)}));
   }
   return choice(std::move(all));
 }
@@ -256,7 +256,7 @@ Result<Decimal> read_decimal(const nlohmann::ordered_json& value) {
   std::string whole = text.substr(0, point);
   std::string fraction = point == std::string::npos ? "" : text.substr(point + 1);
   const auto shift = static_cast<size_t>(std::abs(exponent));
-  if (shift > 2 * kMostDigits) return invalid_input("has too many digits");
+  if (shift > 2 * kMaxDigits) return invalid_input("has too many digits");
   if (exponent > 0) fraction.append(shift, '0');
   if (exponent < 0) whole.insert(0, shift, '0');
   const std::string all = whole + fraction;
@@ -265,8 +265,8 @@ Result<Decimal> read_decimal(const nlohmann::ordered_json& value) {
   decimal.whole = trimmed(all.substr(0, split));
   decimal.fraction = all.substr(split);
   decimal.fraction.resize(decimal.fraction.find_last_not_of('0') + 1);
-  if (decimal.whole.size() > kMostDigits || decimal.fraction.size() > kMostDigits) {
-    return invalid_input(fmt::format("has more than {} digits", kMostDigits));
+  if (decimal.whole.size() > kMaxDigits || decimal.fraction.size() > kMaxDigits) {
+    return invalid_input(fmt::format("has more than {} digits", kMaxDigits));
   }
   return decimal;
 }
@@ -300,11 +300,11 @@ Expression multiples_of(int step, Rules* rules) {
   return choice({text("0"), sequence({optional(text("-")), choice(next(0, '1'))})});
 }
 
-Expression numbers_with_digits(int most) {
+Expression numbers_with_digits(int max) {
   const Expression whole = choice({text("0"), sequence({byte_range('1', '9'), digits()})});
   Expression all = sequence({optional(text("-")), whole});
-  if (most == 0) return all;
-  return sequence({all, optional(sequence({text("."), repeat(digit(), 1, most)}))});
+  if (max == 0) return all;
+  return sequence({all, optional(sequence({text("."), repeat(digit(), 1, max)}))});
 }
 
 }  // namespace wideep::grammar

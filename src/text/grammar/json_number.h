@@ -24,16 +24,16 @@ struct Decimal {
 };
 
 // Of a JSON number, also of a formats::large_integer(). Errors (invalid input): no number; more
-// than kMostDigits digits before or behind the point.
+// than kMaxDigits digits before or behind the point.
 Result<Decimal> read_decimal(const nlohmann::ordered_json& value);
-inline constexpr size_t kMostDigits = 40;
+inline constexpr size_t kMaxDigits = 40;
 
 struct Bound {
   Decimal value;
   bool is_exclusive = false;
 };
 struct NumberBounds {
-  std::optional<Bound> least, most;
+  std::optional<Bound> min, max;
 };
 
 // nothing() where there are none. A fraction may have more digits than the bounds have.
@@ -43,6 +43,6 @@ Expression numbers_between(const NumberBounds& bounds);
 // Whole multiples of a whole number. REQUIRES: at least 1.
 Expression multiples_of(int step, Rules* rules);
 // Numbers with at most so many digits behind the point.
-Expression numbers_with_digits(int most);
+Expression numbers_with_digits(int max);
 
 }  // namespace wideep::grammar

@@ -8,7 +8,7 @@
 // (schema_merge.h), and what cannot be merged is refused. oneOf is taken where no value can satisfy
 // two of its alternatives (are_disjoint), since there it is anyOf.
 //
-// References and merging can blow a small schema up. So parts are counted (kMostSchemas), and the
+// References and merging can blow a small schema up. So parts are counted (kMaxSchemas), and the
 // work of copying and comparing is (SchemaWork).
 #include "grammar/json_schema.h"
 
@@ -38,10 +38,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kMostDepth = 64;
-constexpr int kMostCount = 1'000'000;
-constexpr int kMostStep = 1024;
-constexpr size_t kMostSchemas = 20'000;
+constexpr int kMaxDepth = 64;
+constexpr int kMaxCount = 1'000'000;
+constexpr int kMaxStep = 1024;
+constexpr size_t kMaxSchemas = 20'000;
 
 // Keywords of each type.
 const std::set<std::string> kOfNumbers = {"minimum", "maximum", "exclusiveMinimum",
@@ -176,9 +176,9 @@ class Compiler {
   }
 
   Result<Expression> value(const ordered_json& schema, const std::string& place, int depth) {
-    if (depth > kMostDepth) return refused(place, "nested more than {} deep", kMostDepth);
-    if (++num_schemas_ > kMostSchemas) {
-      return refused(place, "the schema has more than {} parts", kMostSchemas);
+    if (depth > kMaxDepth) return refused(place, "nested more than {} deep", kMaxDepth);
+    if (++num_schemas_ > kMaxSchemas) {
+      return refused(place, "the schema has more than {} parts", kMaxSchemas);
     }
     if (schema == true) return json_.any_value();
     if (schema == false) return nothing();
@@ -247,7 +247,7 @@ class Compiler {
   Result<ordered_json> with_target(ordered_json schema, const std::string& place, int depth) {
     for (; has(schema, "$ref"); ++depth) {
       const std::string where = pointer(place, "$ref");
-      if (depth > kMostDepth) return refused(where, "refers to itself");
+      if (depth > kMaxDepth) return refused(where, "refers to itself");
       if (!schema["$ref"].is_string()) return refused(where, "expected a string");
       WIDEEP_TRY_ASSIGN(const ordered_json* found,
                         target_of(schema["$ref"].get<std::string>(), where));
@@ -464,29 +464,29 @@ class Compiler {
   // A whole number from 0 on; kNoMost: it is not given.
   Result<int> count(const ordered_json& schema, const char* key, const std::string& place) {
     const auto found = schema.find(key);
-    if (found == schema.end()) return kNoMost;
+    if (found == schema.end()) return kNoMax;
     const bool is_whole = found->is_number() && formats::large_integer(*found) == nullptr &&
-                          found->get<double>() >= 0 && found->get<double>() <= kMostCount &&
+                          found->get<double>() >= 0 && found->get<double>() <= kMaxCount &&
                           std::floor(found->get<double>()) == found->get<double>();
     if (is_whole) return static_cast<int>(found->get<double>());
-    return refused(pointer(place, key), "expected a whole number from 0 to {}", kMostCount);
+    return refused(pointer(place, key), "expected a whole number from 0 to {}", kMaxCount);
   }
   struct Counts {
-    int least = 0, most = kNoMost;
+    int min = 0, max = kNoMax;
   };
-  Result<Counts> counts(const ordered_json& schema, const char* least, const char* most,
+  Result<Counts> counts(const ordered_json& schema, const char* min, const char* max,
                         const std::string& place) {
     Counts counts;
-    WIDEEP_TRY_ASSIGN(counts.least, count(schema, least, place));
-    WIDEEP_TRY_ASSIGN(counts.most, count(schema, most, place));
-    counts.least = std::max(counts.least, 0);
-    if (counts.most == kNoMost || counts.least <= counts.most) return counts;
-    return refused(pointer(place, least), "expected at most {}, which is {}", most, counts.most);
+    WIDEEP_TRY_ASSIGN(counts.min, count(schema, min, place));
+    WIDEEP_TRY_ASSIGN(counts.max, count(schema, max, place));
+    counts.min = std::max(counts.min, 0);
+    if (counts.max == kNoMax || counts.min <= counts.max) return counts;
+    return refused(pointer(place, min), "expected at most {}, which is {}", max, counts.max);
   }
 
   Result<Expression> number(const ordered_json& schema, const std::string& place, bool is_whole) {
     NumberBounds bounds;
-    const auto add = [&](const char* key, bool is_least, bool is_exclusive) -> Status {
+    const auto add = [&](const char* key, bool is_min, bool is_exclusive) -> Status {
       const auto found = schema.find(key);
       if (found == schema.end()) return {};
       // Draft 4: true beside minimum or maximum.
@@ -495,10 +495,10 @@ class Compiler {
       }
       const auto value = read_decimal(*found);
       if (!value.ok()) return value.status().at(pointer(place, key));
-      std::optional<Bound>& bound = is_least ? bounds.least : bounds.most;
+      std::optional<Bound>& bound = is_min ? bounds.min : bounds.max;
       if (bound) {
         return refused(pointer(place, key), "beside {} is not supported",
-                       is_least ? "minimum" : "maximum");
+                       is_min ? "minimum" : "maximum");
       }
       bound = Bound{*value, is_exclusive};
       return {};
@@ -507,7 +507,7 @@ class Compiler {
     WIDEEP_TRY(add("maximum", false, false));
     WIDEEP_TRY(add("exclusiveMinimum", true, true));
     WIDEEP_TRY(add("exclusiveMaximum", false, true));
-    const bool has_bounds = bounds.least || bounds.most;
+    const bool has_bounds = bounds.min || bounds.max;
     if (has(schema, "multipleOf")) {
       if (has_bounds) {
         return refused(pointer(place, "multipleOf"), "beside bounds is not supported");
@@ -525,20 +525,19 @@ class Compiler {
     if (is_positive && value->fraction.empty() && value->whole.size() <= 4) {
       const int whole = std::stoi(value->whole);
       if (whole == 1) return json_.integer();
-      if (whole <= kMostStep) return multiples_of(whole, rules_);
+      if (whole <= kMaxStep) return multiples_of(whole, rules_);
     }
     const std::string tenth =
         std::string(std::max<size_t>(value->fraction.size(), 1) - 1, '0') + "1";
     if (is_positive && value->whole == "0" && value->fraction == tenth) {
       return is_whole ? json_.integer() : numbers_with_digits(static_cast<int>(tenth.size()));
     }
-    return refused(place, "expected a whole number from 1 to {}, or 0.1, 0.01 and so on",
-                   kMostStep);
+    return refused(place, "expected a whole number from 1 to {}, or 0.1, 0.01 and so on", kMaxStep);
   }
 
   Result<Expression> string(const ordered_json& schema, const std::string& place) {
     WIDEEP_TRY_ASSIGN(const Counts length, counts(schema, "minLength", "maxLength", place));
-    const bool has_length = length.least > 0 || length.most != kNoMost;
+    const bool has_length = length.min > 0 || length.max != kNoMax;
     if (has(schema, "pattern")) {
       const std::string where = pointer(place, "pattern");
       if (has_length || has(schema, "format")) {
@@ -559,7 +558,7 @@ class Compiler {
         return JsonText::quoted(std::move(*known));
       }
     }
-    return has_length ? json_.string_of(length.least, length.most) : json_.string();
+    return has_length ? json_.string_of(length.min, length.max) : json_.string();
   }
 
   Result<Expression> array(const ordered_json& schema, const std::string& place, int depth) {
@@ -587,7 +586,7 @@ class Compiler {
     if (!is_old && has(schema, "items")) {
       WIDEEP_TRY_ASSIGN(more, called(schema["items"], pointer(place, "items"), depth + 1));
     }
-    if (first.empty()) return json_.list("[", more, "]", length.least, length.most);
+    if (first.empty()) return json_.list("[", more, "]", length.min, length.max);
     return tuple(first, more, length);
   }
 
@@ -598,17 +597,17 @@ class Compiler {
     const auto nested = [&](Expression inside, bool is_needed) {
       return is_needed ? inside : optional(std::move(inside));
     };
-    if (length.most == kNoMost || length.most > num_first) {
-      rest = repeat(sequence({json_.separator(), more}), std::max(0, length.least - num_first),
-                    length.most == kNoMost ? kNoMost : length.most - num_first);
+    if (length.max == kNoMax || length.max > num_first) {
+      rest = repeat(sequence({json_.separator(), more}), std::max(0, length.min - num_first),
+                    length.max == kNoMax ? kNoMax : length.max - num_first);
     }
     for (int i = num_first; i-- > 0;) {
-      if (length.most != kNoMost && i >= length.most) continue;
+      if (length.max != kNoMax && i >= length.max) continue;
       std::vector<Expression> parts;
       if (i > 0) parts.push_back(json_.separator());
       parts.push_back(first[static_cast<size_t>(i)]);
       parts.push_back(std::move(rest));
-      rest = nested(sequence(std::move(parts)), i < length.least);
+      rest = nested(sequence(std::move(parts)), i < length.min);
     }
     return sequence({text("["), json_.space(), rest, json_.space(), text("]")});
   }
@@ -626,21 +625,21 @@ class Compiler {
     WIDEEP_TRY_ASSIGN(const std::optional<Expression> other, other_member(schema, place, depth));
     if (members.empty()) {
       if (!other) {
-        return number.least == 0 ? sequence({text("{"), json_.space(), text("}")}) : nothing();
+        return number.min == 0 ? sequence({text("{"), json_.space(), text("}")}) : nothing();
       }
-      if (number.least > 1) {
+      if (number.min > 1) {
         return refused(pointer(place, "minProperties"),
                        "expected 0 or 1: a grammar cannot tell that names differ");
       }
-      return json_.list("{", *other, "}", number.least, number.most);
+      return json_.list("{", *other, "}", number.min, number.max);
     }
     const auto num_required = static_cast<int>(
         std::ranges::count_if(members, [](const Member& each) { return each.is_required; }));
-    if (number.least > num_required) {
+    if (number.min > num_required) {
       return refused(pointer(place, "minProperties"),
                      "above the number of required members is not supported beside properties");
     }
-    if (number.most != kNoMost && (other || static_cast<int>(members.size()) > number.most)) {
+    if (number.max != kNoMax && (other || static_cast<int>(members.size()) > number.max)) {
       return refused(pointer(place, "maxProperties"),
                      "below the number of members is not supported beside properties");
     }
@@ -740,7 +739,7 @@ class Compiler {
                       const std::string& place) {
     const Expression comma = json_.separator();
     Expression behind = text("");
-    if (other) behind = repeat(sequence({comma, *other}), 0, kNoMost);
+    if (other) behind = repeat(sequence({comma, *other}), 0, kNoMax);
     Expression first = text("");
     bool may_be_empty = true;
     if (other) first = sequence({*other, behind});

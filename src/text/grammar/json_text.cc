@@ -21,7 +21,7 @@
 namespace wideep::grammar {
 namespace {
 
-constexpr int kMostIndent = 64, kMostTabs = 16;
+constexpr int kMaxIndent = 64, kMaxTabs = 16;
 
 const CharacterRanges kEscaped = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
 
@@ -64,8 +64,8 @@ std::string escaped(char32_t c) {
 }
 
 Expression usual_space() {
-  return optional(choice({text(" "), sequence({text("\n"), repeat(text(" "), 0, kMostIndent)}),
-                          sequence({text("\n"), repeat(text("\t"), 1, kMostTabs)})}));
+  return optional(choice({text(" "), sequence({text("\n"), repeat(text(" "), 0, kMaxIndent)}),
+                          sequence({text("\n"), repeat(text("\t"), 1, kMaxTabs)})}));
 }
 
 // Texts by their first characters.
@@ -76,7 +76,7 @@ struct NameTrie {
 
 // What may follow a beginning of names so that it is none of them.
 Expression other_than(const NameTrie& names) {
-  const Expression rest = repeat(characters(inverted(kEscaped)), 0, kNoMost);
+  const Expression rest = repeat(characters(inverted(kEscaped)), 0, kNoMax);
   CharacterRanges known = kEscaped;
   std::vector<Expression> all;
   for (const auto& [c, names_behind] : names.next) {
@@ -122,16 +122,16 @@ Expression JsonText::character_body() {
                  sequence({text("\\"), any_of("\"\\/bfnrt")}), code_unit()});
 }
 
-Expression JsonText::string_body() { return quoted(repeat(character_body(), 0, kNoMost)); }
+Expression JsonText::string_body() { return quoted(repeat(character_body(), 0, kNoMax)); }
 
 Expression JsonText::integer_body() {
   return sequence(
       {optional(text("-")),
-       choice({text("0"), sequence({byte_range('1', '9'), repeat(digit(), 0, kNoMost)})})});
+       choice({text("0"), sequence({byte_range('1', '9'), repeat(digit(), 0, kNoMax)})})});
 }
 
 Expression JsonText::number_body() {
-  const Expression fraction = sequence({text("."), repeat(digit(), 1, kNoMost)});
+  const Expression fraction = sequence({text("."), repeat(digit(), 1, kNoMax)});
   // More digits would be no number of most programs.
   const Expression exponent =
       sequence({any_of("eE"), optional(any_of("+-")), repeat(digit(), 1, 2)});
@@ -140,10 +140,10 @@ Expression JsonText::number_body() {
 
 Expression JsonText::object_body() {
   const Expression member = sequence({string(), text(":"), space_, any_value()});
-  return list("{", member, "}", 0, kNoMost);
+  return list("{", member, "}", 0, kNoMax);
 }
 
-Expression JsonText::array_body() { return list("[", any_value(), "]", 0, kNoMost); }
+Expression JsonText::array_body() { return list("[", any_value(), "]", 0, kNoMax); }
 
 Expression JsonText::value_body() {
   return choice({any_object(), any_array(), string(), number(), boolean(), null()});
@@ -153,9 +153,8 @@ Expression JsonText::key(std::string_view name) const {
   return sequence({text(formats::json_text(nlohmann::json(name)) + ":"), space_});
 }
 
-Expression JsonText::string_of(int least, int most) {
-  return quoted(
-      repeat(call(rule(&character_, "character", &JsonText::character_body)), least, most));
+Expression JsonText::string_of(int min, int max) {
+  return quoted(repeat(call(rule(&character_, "character", &JsonText::character_body)), min, max));
 }
 
 Expression JsonText::string_other_than(const std::vector<std::string>& texts) const {
@@ -190,14 +189,14 @@ Expression JsonText::characters(const CharacterRanges& ranges) {
 
 Expression JsonText::separator() const { return sequence({text(","), space_}); }
 
-Expression JsonText::list(std::string_view begin, Expression part, std::string_view end, int least,
-                          int most) const {
-  if (most == 0) return sequence({text(begin), space_, text(end)});
-  const int more = std::max(least - 1, 0);
-  Expression parts = sequence(
-      {part, repeat(sequence({separator(), part}), more, most == kNoMost ? kNoMost : most - 1),
-       space_});
-  if (least == 0) parts = optional(std::move(parts));
+Expression JsonText::list(std::string_view begin, Expression part, std::string_view end, int min,
+                          int max) const {
+  if (max == 0) return sequence({text(begin), space_, text(end)});
+  const int more = std::max(min - 1, 0);
+  Expression parts =
+      sequence({part, repeat(sequence({separator(), part}), more, max == kNoMax ? kNoMax : max - 1),
+                space_});
+  if (min == 0) parts = optional(std::move(parts));
   return sequence({text(begin), space_, std::move(parts), text(end)});
 }
 

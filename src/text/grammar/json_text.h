@@ -38,7 +38,7 @@ class JsonText {
   Expression key(std::string_view name) const;
 
   // A string of so many characters.
-  Expression string_of(int least, int most);
+  Expression string_of(int min, int max);
   // Any string that is none of these.
   Expression string_other_than(const std::vector<std::string>& texts) const;
   // What is inside the quotes; characters that JSON escapes are written in one way.
@@ -46,8 +46,8 @@ class JsonText {
   static Expression quoted(Expression inside);
 
   // begin (part ("," part)*)? end, with so many parts.
-  Expression list(std::string_view begin, Expression part, std::string_view end, int least,
-                  int most) const;
+  Expression list(std::string_view begin, Expression part, std::string_view end, int min,
+                  int max) const;
   Expression separator() const;  // "," and what may follow
 
  private:

@@ -25,9 +25,9 @@ class RandomRules {
     return rules;
   }
 
-  std::string word(int most) {
+  std::string word(int max) {
     std::string text;
-    for (int length = below(most + 1); length > 0; --length) text += letter();
+    for (int length = below(max + 1); length > 0; --length) text += letter();
     return text;
   }
 
@@ -62,8 +62,8 @@ class RandomRules {
       case 4:
         return choice({part(), part(), text(word(2))});
       case 5: {
-        const int least = below(3);
-        return repeat(part(), least, below(2) == 0 ? kNoMost : least + below(90));
+        const int min = below(3);
+        return repeat(part(), min, below(2) == 0 ? kNoMax : min + below(90));
       }
       case 6:
         return rule + 1 < count ? call(rule + 1) : part();

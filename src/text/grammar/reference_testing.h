@@ -95,19 +95,19 @@ class SlowMatcher {
 
   Ends ends_of_repeat(const ExpressionNode& node, size_t at) {
     Ends now = {at}, all;
-    for (int i = 0; i < node.least; ++i) {
+    for (int i = 0; i < node.min; ++i) {
       Ends next = after(now, *node.parts.front());
       if (next == now) break;  // of empty ones
       now = std::move(next);
     }
     all = now;
-    for (int i = node.least; node.most == kNoMost || i < node.most; ++i) {
+    for (int i = node.min; node.max == kNoMax || i < node.max; ++i) {
       Ends next = after(now, *node.parts.front());
       const size_t before = all.size();
       all.insert(next.begin(), next.end());
       if (next.empty() || (all.size() == before &&
                            std::includes(all.begin(), all.end(), next.begin(), next.end()) &&
-                           i - node.least > static_cast<int>(text_.size()))) {
+                           i - node.min > static_cast<int>(text_.size()))) {
         break;
       }
       now = std::move(next);

@@ -24,10 +24,10 @@
 namespace wideep::grammar {
 namespace {
 
-constexpr int kMostDepth = 128;
-constexpr int kMostLookAheads = 32;
-constexpr int kMostRepeats = 1'000'000;
-constexpr size_t kMostBytes = size_t{1} << 16;  // a class of four bytes may take 5 kB
+constexpr int kMaxDepth = 128;
+constexpr int kMaxLookAheads = 32;
+constexpr int kMaxRepeats = 1'000'000;
+constexpr size_t kMaxBytes = size_t{1} << 16;  // a class of four bytes may take 5 kB
 
 const CharacterRanges kDigits = {{'0', '9'}};
 const CharacterRanges kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -108,8 +108,8 @@ class Parser {
       : options_(options), reader_(pattern) {}
 
   Result<Expression> parse() {
-    if (reader_.rest().size() > kMostBytes) {
-      return invalid_input(fmt::format("a pattern of more than {} bytes", kMostBytes));
+    if (reader_.rest().size() > kMaxBytes) {
+      return invalid_input(fmt::format("a pattern of more than {} bytes", kMaxBytes));
     }
     WIDEEP_TRY_ASSIGN(Expression all, alternatives(true));
     if (!reader_.at_end()) return error("a ) without its (");
@@ -126,11 +126,11 @@ class Parser {
   Expression written(const Class& of) const {
     return written(is_excluded_ ? of.in_any() : of.in_all());
   }
-  Expression anything() const { return repeat(written({{0, kLastCharacter}}), 0, kNoMost); }
+  Expression anything() const { return repeat(written({{0, kLastCharacter}}), 0, kNoMax); }
 
   // is_whole: nothing comes before or behind them.
   Result<Expression> alternatives(bool is_whole) {
-    if (++depth_ > kMostDepth) return error(fmt::format("nested more than {} deep", kMostDepth));
+    if (++depth_ > kMaxDepth) return error(fmt::format("nested more than {} deep", kMaxDepth));
     std::vector<Expression> found;
     do {
       WIDEEP_TRY_ASSIGN(Expression each, is_whole ? whole_alternative() : parts());
@@ -184,7 +184,7 @@ class Parser {
 
   // Each of which goes to the end of the text.
   Result<Expression> last_alternatives(bool searches, bool is_front) {
-    if (++depth_ > kMostDepth) return error(fmt::format("nested more than {} deep", kMostDepth));
+    if (++depth_ > kMaxDepth) return error(fmt::format("nested more than {} deep", kMaxDepth));
     std::vector<Expression> found;
     do {
       if (is_front) take_begin();
@@ -210,8 +210,8 @@ class Parser {
 
   // The rest of the text, in an intersection with what is looked for, or in a difference.
   Result<Expression> look_ahead(bool searches, bool is_front) {
-    if (++num_look_aheads_ > kMostLookAheads) {
-      return error(fmt::format("more than {} look-aheads", kMostLookAheads));
+    if (++num_look_aheads_ > kMaxLookAheads) {
+      return error(fmt::format("more than {} look-aheads", kMaxLookAheads));
     }
     const bool is_negative = reader_.rest().starts_with("(?!");
     reader_.skip(3);
@@ -313,19 +313,19 @@ class Parser {
   }
 
   Result<Expression> repeated(Expression part) {
-    int least = 0, most = kNoMost;
+    int min = 0, max = kNoMax;
     if (reader_.take('*')) {
     } else if (reader_.take('+')) {
-      least = 1;
+      min = 1;
     } else if (reader_.take('?')) {
-      most = 1;
+      max = 1;
     } else if (reader_.begins_bounds()) {
       WIDEEP_TRY_ASSIGN(const TextReader::Bounds bounds, reader_.take_bounds());
-      least = bounds.least;
-      most = bounds.most;
-      if (most != kNoMost && least > most) return error("expected {m,n} with m not above n");
-      if (least > kMostRepeats || most > kMostRepeats) {
-        return error(fmt::format("more than {} repeats", kMostRepeats));
+      min = bounds.min;
+      max = bounds.max;
+      if (max != kNoMax && min > max) return error("expected {m,n} with m not above n");
+      if (min > kMaxRepeats || max > kMaxRepeats) {
+        return error(fmt::format("more than {} repeats", kMaxRepeats));
       }
     } else {
       return part;
@@ -335,7 +335,7 @@ class Parser {
     if (is_repeated || reader_.begins_bounds()) {
       return error("a repeat of a repeat; possessive ones are not supported");
     }
-    return repeat(std::move(part), least, most);
+    return repeat(std::move(part), min, max);
   }
 
   Result<Expression> atom() {

@@ -25,7 +25,7 @@ namespace {
 using Kind = ExpressionNode::Kind;
 
 // A repeated part is written out if that takes so many states; else its repetitions are counted.
-constexpr size_t kMostWrittenOut = 64;
+constexpr size_t kMaxWrittenOut = 64;
 
 Status too_large() {
   return invalid_input("takes too many states; make it smaller, or repeat less in it");
@@ -56,19 +56,19 @@ struct Nfa {
 };
 
 // States of a written-out expression, at most `most`.
-size_t size_of(const Expression& part, size_t most) {
+size_t size_of(const Expression& part, size_t max) {
   const ExpressionNode& node = *part;
-  if (node.kind == Kind::kText) return std::min(most, node.text.size() + 1);
-  if (node.kind == Kind::kWithout) return std::min(most, node.text.size() * 8);
+  if (node.kind == Kind::kText) return std::min(max, node.text.size() + 1);
+  if (node.kind == Kind::kWithout) return std::min(max, node.text.size() * 8);
   size_t size = 1;
   for (const Expression& each : node.parts) {
-    if (size >= most) break;
-    size += size_of(each, most);
+    if (size >= max) break;
+    size += size_of(each, max);
   }
   if (node.kind == Kind::kRepeat) {
-    size *= static_cast<size_t>(std::max({node.least, node.most, 1}));
+    size *= static_cast<size_t>(std::max({node.min, node.max, 1}));
   }
-  return std::min(most, size);
+  return std::min(max, size);
 }
 
 class NfaBuilder {
@@ -134,23 +134,23 @@ class NfaBuilder {
   int append_repeat(const ExpressionNode& node, int from) {
     const Expression& part = node.parts.front();
     const bool may_be_empty = names_.matches_empty(part);
-    const int least = may_be_empty ? 0 : node.least;
-    const bool has_most = node.most != kNoMost;
-    const int copies = has_most ? node.most : least;
-    const size_t written_out = size_of(part, kMostWrittenOut) * static_cast<size_t>(copies);
-    if (copies > 1 && written_out > kMostWrittenOut && !writes_out_) {
-      return append_call(names_.loop(part, least, node.most), least == 0, from);
+    const int min = may_be_empty ? 0 : node.min;
+    const bool has_max = node.max != kNoMax;
+    const int copies = has_max ? node.max : min;
+    const size_t written_out = size_of(part, kMaxWrittenOut) * static_cast<size_t>(copies);
+    if (copies > 1 && written_out > kMaxWrittenOut && !writes_out_) {
+      return append_call(names_.loop(part, min, node.max), min == 0, from);
     }
-    for (int i = 0; i < least; ++i) from = append(part, from);
+    for (int i = 0; i < min; ++i) from = append(part, from);
     const int end = add();
-    if (!has_most) {
+    if (!has_max) {
       const int begin = add();
       nfa_.connect(from, begin);
       nfa_.connect(append(part, begin), begin);
       nfa_.connect(begin, end);
       return end;
     }
-    for (int i = least; i < node.most; ++i) {
+    for (int i = min; i < node.max; ++i) {
       nfa_.connect(from, end);
       from = append(part, from);
     }

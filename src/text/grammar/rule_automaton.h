@@ -47,7 +47,7 @@ struct CallNames {
   // The number of a call of a rule; negative: no text matches the rule.
   std::function<int(int rule)> rule;
   // The same of a repeated part, which becomes a rule of its own if it is none.
-  std::function<int(const Expression& part, int least, int most)> loop;
+  std::function<int(const Expression& part, int min, int max)> loop;
   std::function<bool(const Expression&)> matches_empty;
 };
 

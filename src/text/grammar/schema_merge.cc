@@ -144,8 +144,8 @@ size_t members_of(const ordered_json& schema, const std::string& key) {
 }  // namespace
 
 Status SchemaWork::add(size_t more, const std::string& place) {
-  steps += std::min(more, kMost + 1);
-  if (steps <= kMost) return {};
+  steps += std::min(more, kMax + 1);
+  if (steps <= kMax) return {};
   return invalid_input(
       fmt::format("{}: the schema takes too much work to put together; make it smaller", place));
 }
@@ -155,7 +155,7 @@ Status SchemaWork::add(const ordered_json& copied, const std::string& place) {
 }
 
 Status SchemaWork::add_pairs(size_t a, size_t b, const std::string& place) {
-  return b > 0 && a > kMost / b ? add(kMost + 1, place) : add(a * b, place);
+  return b > 0 && a > kMax / b ? add(kMax + 1, place) : add(a * b, place);
 }
 
 bool is_annotation(const std::string& keyword) {

@@ -23,10 +23,10 @@ Result<std::vector<std::string>> types_of(const nlohmann::ordered_json& schema,
 // of values that were compared. Schemas that refer to others can ask for any number of both, and a
 // request may have thousands of schemas.
 struct SchemaWork {
-  static constexpr size_t kMost = size_t{1} << 22;  // some tenths of a second
-  size_t& steps;                                    // of all together
+  static constexpr size_t kMax = size_t{1} << 22;  // some tenths of a second
+  size_t& steps;                                   // of all together
 
-  // Errors (invalid input): more than kMost.
+  // Errors (invalid input): more than kMax.
   Status add(size_t more, const std::string& place);
   Status add(const nlohmann::ordered_json& copied, const std::string& place);
   Status add_pairs(size_t a, size_t b, const std::string& place);

@@ -29,10 +29,10 @@ constexpr std::string_view kByte = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9][0-9
 // RFC 1123: labels of at most 63 characters, 253 in all. So that these need not be counted beside
 // each other: 3 labels of any length, 7 of at most 31 or 15 of at most 15.
 std::string hostname() {
-  const auto labels = [](int most_characters, int most_labels) {
+  const auto labels = [](int max_characters, int max_labels) {
     const std::string label =
-        fmt::format("[A-Za-z0-9](?:[A-Za-z0-9-]{{0,{}}}[A-Za-z0-9])?", most_characters - 2);
-    return fmt::format("{}(?:\\.{}){{0,{}}}", label, label, most_labels - 1);
+        fmt::format("[A-Za-z0-9](?:[A-Za-z0-9-]{{0,{}}}[A-Za-z0-9])?", max_characters - 2);
+    return fmt::format("{}(?:\\.{}){{0,{}}}", label, label, max_labels - 1);
   };
   return fmt::format("(?:{}|{}|{})", labels(63, 3), labels(31, 7), labels(15, 15));
 }

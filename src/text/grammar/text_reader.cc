@@ -86,22 +86,22 @@ bool TextReader::begins_bounds() const {
 }
 
 Result<TextReader::Bounds> TextReader::take_bounds() {
-  constexpr size_t kMostDigits = 9;
+  constexpr size_t kMaxDigits = 9;
   const size_t end = rest().find('}');
   const std::string_view inside = rest().substr(1, end - 1);
   const size_t comma = inside.find(',');
-  const std::string_view least = inside.substr(0, comma);
+  const std::string_view min = inside.substr(0, comma);
   const bool has_comma = comma != std::string_view::npos;
-  const std::string_view most = has_comma ? inside.substr(comma + 1) : least;
-  if (least.empty() || inside.find(' ') != std::string_view::npos ||
-      most.find(',') != std::string_view::npos) {
+  const std::string_view max = has_comma ? inside.substr(comma + 1) : min;
+  if (min.empty() || inside.find(' ') != std::string_view::npos ||
+      max.find(',') != std::string_view::npos) {
     return error(
         fmt::format("dialects differ in {{{}}}: write {{m,n}} with both numbers and without "
                     "spaces, or \\{{ for the text",
                     base::printable(inside, 30)));
   }
-  if (least.size() > kMostDigits || most.size() > kMostDigits) {
-    return error(fmt::format("more than {} digits of a number of repeats", kMostDigits));
+  if (min.size() > kMaxDigits || max.size() > kMaxDigits) {
+    return error(fmt::format("more than {} digits of a number of repeats", kMaxDigits));
   }
   const auto number = [](std::string_view digits) {
     int value = 0;
@@ -109,7 +109,7 @@ Result<TextReader::Bounds> TextReader::take_bounds() {
     return value;
   };
   at_ += end + 1;
-  return Bounds{number(least), most.empty() ? kNoMost : number(most)};
+  return Bounds{number(min), max.empty() ? kNoMax : number(max)};
 }
 
 }  // namespace wideep::grammar

@@ -36,7 +36,7 @@ class TextReader {
   Result<char32_t> escaped_character();
 
   struct Bounds {
-    int least = 0, most = 0;  // kNoMost
+    int min = 0, max = 0;  // kNoMost
   };
   // Whether a { follows that is the beginning of bounds, in any dialect.
   bool begins_bounds() const;

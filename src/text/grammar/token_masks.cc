@@ -82,19 +82,19 @@ uint16_t find_kept_kinds(Automaton& automaton, State state) {
 // A walk from one state over a trie. on_node(node, state) is called for each beginning of a token
 // that leads somewhere, on_all(node) instead if it is sure that all tokens below it do, too, and
 // on_dead(node) for each that does not; then not for those below it. Returns how many nodes it has
-// met, and tokens below on_all(); it ends where these are more than most_nodes.
+// met, and tokens below on_all(); it ends where these are more than max_nodes.
 class Walk {
  public:
   Walk(Automaton& automaton, const TokenTrie& trie) : automaton_(automaton), trie_(trie) {}
 
   template <typename OnNode, typename OnAll, typename OnDead>
-  size_t from(State start, size_t most_nodes, OnNode on_node, OnAll on_all, OnDead on_dead) {
+  size_t from(State start, size_t max_nodes, OnNode on_node, OnAll on_all, OnDead on_dead) {
     const std::span<const TokenTrie::Node> nodes = trie_.nodes();
     path_.assign(static_cast<size_t>(trie_.depth()) + 1, Automaton::kDead);
     path_[0] = start;
     size_t seen = 0;
     for (uint32_t at = 0; at < nodes.size();) {
-      if (++seen > most_nodes) return seen;
+      if (++seen > max_nodes) return seen;
       const TokenTrie::Node& node = nodes[at];
       const State next = automaton_.next(path_[node.depth - 1u], node.byte);
       if (next == Automaton::kDead || !may_see(next, node.depth)) {
@@ -104,7 +104,7 @@ class Walk {
       }
       if (node.ends_character && node.end > at + 1 && (node.kinds_below & ~kept_kinds(next)) == 0) {
         seen += trie_.tokens_from(at).size();
-        if (seen > most_nodes) return seen;
+        if (seen > max_nodes) return seen;
         on_all(at, next);
         at = node.end;
         continue;
@@ -127,7 +127,7 @@ class Walk {
     const auto number = static_cast<size_t>(state);
     if (number >= seen_.size()) seen_.resize(std::max(number + 1, 2 * seen_.size()));
     if (++seen_[number].visits > 1) return true;
-    if (num_seen_ >= kMostWalkStates && depth > 1) {
+    if (num_seen_ >= kMaxWalkStates && depth > 1) {
       seen_[number].visits = 0;
       return false;
     }
@@ -177,7 +177,7 @@ void sort_by_begun(std::vector<PartMask::Repeating>* tokens) {
 // before they begin too many repetitions, and so what follows.
 PartMasks::Key first_key(Automaton& automaton, Automaton::Item item) {
   PartMasks::Key key = {.where = automaton.within(item), .next = kAllBytes};
-  if (automaton.repeats(item).most != kNoMost) {
+  if (automaton.repeats(item).max != kNoMax) {
     key.next = next_bytes(automaton, automaton.behind(item));
   }
   return key;
@@ -201,7 +201,7 @@ PartMasks::Part PartMasks::find(const Key& key) const {
 
 void PartMasks::add(const Key& key, Part part) {
   const std::lock_guard lock(mutex_);
-  if (bytes_ + part->bytes() > kMostBytes) {
+  if (bytes_ + part->bytes() > kMaxBytes) {
     parts_.clear();
     bytes_ = 0;
   }
@@ -220,7 +220,7 @@ PartMasks::Part TokenMasks::walked(Automaton& automaton, Automaton::Item item,
   const TokenTrie& trie = vocabulary_.trie();
   auto part = std::make_shared<PartMask>();
   part->inside.resize((static_cast<size_t>(vocabulary_.size()) + 63) / 64);
-  const size_t most_leaving = key.next == kAllBytes ? limits_.leaving : limits_.leaving_there;
+  const size_t max_leaving = key.next == kAllBytes ? limits_.leaving : limits_.leaving_there;
   std::vector<std::vector<std::pair<std::string_view, int32_t>>> leaving;
   size_t num_leaving = 0;
   // Where on the path the rule may end: behind so many bytes, after so many repetitions.
@@ -270,7 +270,7 @@ PartMasks::Part TokenMasks::walked(Automaton& automaton, Automaton::Item item,
       const auto depth = static_cast<size_t>(end.depth);
       if (!has(key.next, static_cast<uint8_t>(text[depth]))) continue;
       num_leaving += tokens.size();
-      if (num_leaving > most_leaving) part->is_whole = false;
+      if (num_leaving > max_leaving) part->is_whole = false;
       if (!part->is_whole) return;
       const auto repeats = static_cast<size_t>(end.repeats);
       if (leaving.size() <= repeats) leaving.resize(repeats + 1);
@@ -289,7 +289,7 @@ PartMasks::Part TokenMasks::walked(Automaton& automaton, Automaton::Item item,
 }
 
 TokenMasks::Part TokenMasks::part_of(Automaton& automaton, Automaton::Item item) {
-  const int32_t most = automaton.repeats(item).most;
+  const int32_t max = automaton.repeats(item).max;
   PartMasks::Key key = first_key(automaton, item);
   PartMasks::Part part = walked(automaton, item, key);
   if (!part->is_whole && key.next == kAllBytes) {
@@ -297,15 +297,15 @@ TokenMasks::Part TokenMasks::part_of(Automaton& automaton, Automaton::Item item)
     part = walked(automaton, item, key);
   }
   const bool begins_too_many =
-      most != kNoMost && !part->repeating.empty() && part->repeating.front().begun > most;
+      max != kNoMax && !part->repeating.empty() && part->repeating.front().begun > max;
   if (!begins_too_many) return {part, part, part->is_whole};
   if (!part->is_greedy) return {.is_whole = false};
-  key.most = most;
+  key.max = max;
   PartMasks::Part inside = parts_.find(key);
   if (inside == nullptr) {
     auto fewer = std::make_shared<PartMask>(PartMask{.inside = part->inside});
     for (const PartMask::Repeating& each : part->repeating) {
-      if (each.begun <= most) break;
+      if (each.begun <= max) break;
       fewer->inside[static_cast<size_t>(each.token) / 64] &= ~(uint64_t{1} << (each.token % 64));
     }
     inside = std::move(fewer);
@@ -317,11 +317,11 @@ TokenMasks::Part TokenMasks::part_of(Automaton& automaton, Automaton::Item item)
 bool TokenMasks::is_large(Automaton& automaton, Automaton::Item item) const {
   const PartMasks::Part known = parts_.find(first_key(automaton, item));
   if (known == nullptr) return false;
-  const int32_t most = automaton.repeats(item).most;
+  const int32_t max = automaton.repeats(item).max;
   const auto too_many = std::ranges::partition_point(
-      known->repeating, [&](const PartMask::Repeating& each) { return each.begun > most; });
+      known->repeating, [&](const PartMask::Repeating& each) { return each.begun > max; });
   const size_t left_out =
-      most == kNoMost ? 0 : static_cast<size_t>(too_many - known->repeating.begin());
+      max == kNoMax ? 0 : static_cast<size_t>(too_many - known->repeating.begin());
   return known->num_inside - left_out > limits_.short_nodes;
 }
 
@@ -330,13 +330,13 @@ bool TokenMasks::is_large(Automaton& automaton, Automaton::Item item) const {
 TokenMasks::Mask TokenMasks::find(Automaton& automaton, State state) {
   const TokenTrie& trie = vocabulary_.trie();
   Mask mask;
-  const auto walk = [&](const TokenTrie& tokens, State from, size_t most_nodes) {
+  const auto walk = [&](const TokenTrie& tokens, State from, size_t max_nodes) {
     const auto take = [&](std::span<const int32_t> more) {
       mask.tokens.insert(mask.tokens.end(), more.begin(), more.end());
     };
     return Walk(automaton, tokens)
         .from(
-            from, most_nodes, [&](uint32_t at, State) { take(tokens.tokens_of(at)); },
+            from, max_nodes, [&](uint32_t at, State) { take(tokens.tokens_of(at)); },
             [&](uint32_t at, State) { take(tokens.tokens_from(at)); }, kIgnore);
   };
   const std::vector<Automaton::Item> items(automaton.items(state).begin(),
@@ -366,12 +366,12 @@ TokenMasks::Mask TokenMasks::find(Automaton& automaton, State state) {
   for (size_t i = 0; i < items.size(); ++i) {
     mask.parts.push_back(parts[i].inside);
     const std::vector<TokenTrie>& leaving = parts[i].leaving->leaving;
-    const auto [least, most] = automaton.repeats(items[i]);
+    const auto [min, max] = automaton.repeats(items[i]);
     const bool is_loop = automaton.within(items[i]).is_loop != 0;
     for (size_t repeats = 0; repeats < leaving.size(); ++repeats) {
       const auto count = static_cast<int32_t>(repeats);
       if (leaving[repeats].empty()) continue;
-      if (is_loop && (count < least || (most != kNoMost && count > most))) continue;
+      if (is_loop && (count < min || (max != kNoMax && count > max))) continue;
       walk(leaving[repeats], automaton.behind(items[i]), SIZE_MAX);
     }
   }
@@ -412,9 +412,9 @@ bool TokenMasks::any_after(Automaton& automaton, State state) {
 
 void prepare_masks(const Grammar& grammar, const Vocabulary& vocabulary, PartMasks& parts,
                    const std::function<bool()>& goes_on) {
-  constexpr size_t kMostStates = 8192;
-  constexpr int kMostAlike = 2;  // states that differ in what surrounds their places
-  constexpr int64_t kMostNs = 300'000'000;
+  constexpr size_t kMaxStates = 8192;
+  constexpr int kMaxAlike = 2;  // states that differ in what surrounds their places
+  constexpr int64_t kMaxNs = 300'000'000;
   Automaton automaton(grammar);
   TokenMasks masks(vocabulary, parts);
   const int64_t start_ns = base::thread_cpu_ns();
@@ -422,7 +422,7 @@ void prepare_masks(const Grammar& grammar, const Vocabulary& vocabulary, PartMas
   std::unordered_set<State> known = {Automaton::kDead, automaton.start()};
   std::vector<State> open = {automaton.start()};
   for (size_t at = 0; at < open.size(); ++at) {
-    if (!goes_on() || base::thread_cpu_ns() - start_ns > kMostNs) return;
+    if (!goes_on() || base::thread_cpu_ns() - start_ns > kMaxNs) return;
     const State state = open[at];
     std::vector<Automaton::Within> places;
     for (const Automaton::Item& item : automaton.items(state)) {
@@ -432,9 +432,9 @@ void prepare_masks(const Grammar& grammar, const Vocabulary& vocabulary, PartMas
     for (int byte = 0; byte < 256; ++byte) {
       const State next = automaton.next(state, static_cast<uint8_t>(byte));
       num_bytes += next != Automaton::kDead ? 1 : 0;
-      if (open.size() < kMostStates && known.insert(next).second) open.push_back(next);
+      if (open.size() < kMaxStates && known.insert(next).second) open.push_back(next);
     }
-    if (num_bytes > 1 && ++alike[places] <= kMostAlike) masks.any_after(automaton, state);
+    if (num_bytes > 1 && ++alike[places] <= kMaxAlike) masks.any_after(automaton, state);
   }
 }
 

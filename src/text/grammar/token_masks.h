@@ -16,7 +16,7 @@
 // it begins, and after how many it leaves. Where very many leave a place, only those are kept that
 // go on with a byte that may follow there.
 //
-// The walks see at most kMostWalkStates states that differ; what lies beyond them may not follow.
+// The walks see at most kMaxWalkStates states that differ; what lies beyond them may not follow.
 // Patterns with so many are made to be slow. The bound is the same whatever has been asked before,
 // and single bytes always remain, so that an answer can go on.
 #pragma once
@@ -37,7 +37,7 @@
 
 namespace wideep::grammar {
 
-inline constexpr size_t kMostWalkStates = 4096;
+inline constexpr size_t kMaxWalkStates = 4096;
 
 // [vocabulary / 64] a bit for each token.
 using TokenBits = std::vector<uint64_t>;
@@ -73,7 +73,7 @@ class PartMasks {
  public:
   struct Key {
     Automaton::Within where;
-    int32_t most = kNoMost;             // repetitions
+    int32_t max = kNoMax;               // repetitions
     std::array<uint64_t, 4> next = {};  // bytes that leaving tokens go on with
     auto operator<=>(const Key&) const = default;
   };
@@ -83,7 +83,7 @@ class PartMasks {
   size_t bytes() const;
 
  private:
-  static constexpr size_t kMostBytes = size_t{128} << 20;
+  static constexpr size_t kMaxBytes = size_t{128} << 20;
   mutable std::mutex mutex_;
   std::map<Key, Part> parts_;
   size_t bytes_ = 0;

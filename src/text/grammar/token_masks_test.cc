@@ -58,13 +58,13 @@ std::vector<int32_t> allowed_fast(Automaton& automaton, TokenMasks& masks,
 
 // Walks through texts by random allowed tokens, and compares all masks on the way.
 void compare(const Grammar& grammar, const Vocabulary& vocabulary, PartMasks& parts, unsigned seed,
-             int texts, int most_tokens, const TokenMasks::Limits& limits = {}) {
+             int texts, int max_tokens, const TokenMasks::Limits& limits = {}) {
   RandomRules random(seed);
   Automaton automaton(grammar);
   TokenMasks masks(vocabulary, parts, limits);
   for (int i = 0; i < texts; ++i) {
     std::string text;
-    for (int step = 0; step < most_tokens; ++step) {
+    for (int step = 0; step < max_tokens; ++step) {
       const auto fast = allowed_fast(automaton, masks, vocabulary, text);
       ASSERT_EQ(fast, allowed_slowly(grammar, vocabulary, text)) << "seed " << seed << ": " << text;
       if (fast.empty()) break;
@@ -100,14 +100,14 @@ TEST(TokenMasks, OfRandomRulesAreThoseOfEachToken) {
 TEST(TokenMasks, OfCountedLoopsAreThoseOfEachToken) {
   const Vocabulary vocabulary(RandomRules(3).vocabulary(400), {});
   std::vector<Expression> parts_of_loops = {
-      byte_range('a', 'c'), sequence({text("a"), repeat(byte_range('b', 'c'), 0, kNoMost)}),
+      byte_range('a', 'c'), sequence({text("a"), repeat(byte_range('b', 'c'), 0, kNoMax)}),
       choice({text("ab"), text("c"), text("abc")}),
       repeat(sequence({text("a"), repeat(text("b"), 1, 70)}), 1, 70)};
   for (const Expression& part : parts_of_loops) {
-    for (const int most : {70, 73, 90, kNoMost}) {
+    for (const int max : {70, 73, 90, kNoMax}) {
       for (const char* const behind : {"d", "a", "cd"}) {
         Rules rules;
-        const int root = rules.add("root", sequence({repeat(part, 66, most), text(behind)}));
+        const int root = rules.add("root", sequence({repeat(part, 66, max), text(behind)}));
         const auto grammar = build_grammar(rules, root);
         ASSERT_TRUE(grammar.ok()) << grammar.status().message();
         PartMasks parts;
@@ -158,7 +158,7 @@ TEST(TokenMasks, OfSchemasAreThoseOfEachToken) {
 TEST(TokenMasks, PatternsThatAreMadeToBeSlowAreBounded) {
   Rules rules;
   const int letter = rules.add("letter", byte_range('a', 'b'));
-  std::vector<Expression> parts = {repeat(call(letter), 0, kNoMost), text("a")};
+  std::vector<Expression> parts = {repeat(call(letter), 0, kNoMax), text("a")};
   for (int i = 0; i < 30; ++i) parts.push_back(call(rules.add("x", call(letter))));
   const int root = rules.add("root", sequence(parts));
   // Parts that are calls keep the rules small: no rule has many states, but the whole has.
@@ -178,7 +178,7 @@ TEST(TokenMasks, PatternsThatAreMadeToBeSlowAreBounded) {
   Automaton automaton(*grammar);
   TokenMasks masks(vocabulary, masks_of_parts);
   EXPECT_TRUE(masks.any_after(automaton, automaton.start()));
-  EXPECT_LT(automaton.num_states(), 4 * static_cast<int>(kMostWalkStates));
+  EXPECT_LT(automaton.num_states(), 4 * static_cast<int>(kMaxWalkStates));
 }
 
 TEST(Constraint, EndsWhereTheTextIsWhole) {

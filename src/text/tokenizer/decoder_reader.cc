@@ -61,10 +61,10 @@ class DecoderReader {
 
   void read_strip(const Component& step) {
     step.allow_keys({"type", "content", "start", "stop"});
-    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
     StripDecoding strip{.character = step.object().string("content"),
-                        .start = step.object().integer("start", {.min = 0, .max = kMost}),
-                        .stop = step.object().integer("stop", {.min = 0, .max = kMost})};
+                        .start = step.object().integer("start", {.min = 0, .max = kMax}),
+                        .stop = step.object().integer("stop", {.min = 0, .max = kMax})};
     step.expect(is_one_character(strip.character), "content", "one character");
     steps_.emplace_back(std::move(strip));
   }

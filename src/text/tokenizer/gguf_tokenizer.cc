@@ -36,7 +36,7 @@ using Json = nlohmann::ordered_json;
 
 // Of a token that others may make: all ways to cut it are tried, which takes the square of its
 // length. SentencePiece's own limit is 16 characters.
-constexpr size_t kMostMergedBytes = 1024;
+constexpr size_t kMaxMergedBytes = 1024;
 constexpr std::string_view kSpace = "\xe2\x96\x81";  // ▁, SentencePiece's space
 
 // tokenizer.ggml.token_type
@@ -207,10 +207,10 @@ class Reader {
     for (size_t i = 0; i < by_score.size(); ++i) {
       if (i > 0 && score(by_score[i]) != score(by_score[i - 1])) ++rank;
       const std::string& token = content.tokens[static_cast<size_t>(by_score[i])];
-      if (token.size() > kMostMergedBytes) {
+      if (token.size() > kMaxMergedBytes) {
         return error("tokens", fmt::format("expected texts of at most {} bytes, found {} for token "
                                            "{}",
-                                           kMostMergedBytes, token.size(), by_score[i]));
+                                           kMaxMergedBytes, token.size(), by_score[i]));
       }
       for (size_t at = 1; at < token.size(); ++at) {
         if ((static_cast<unsigned char>(token[at]) & 0xc0) == 0x80) continue;  // inside a character

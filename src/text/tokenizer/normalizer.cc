@@ -29,7 +29,7 @@ struct Form {
   icu::UnicodeSet marks;                             // those whose decomposition begins with a mark
   const icu::Normalizer2* all = nullptr;             // the form for all characters that ICU knows
   std::unique_ptr<const icu::Normalizer2> filtered;  // the form for old_enough
-  char least;                                        // no smaller byte changes
+  char min;                                          // no smaller byte changes
 
   Form(UnicodeForm form, UnicodeTables tables) {
     const char* known = tables == UnicodeTables::kUnicode9 ? "[:Age=9.0:]" : "[:Any:]";
@@ -59,7 +59,7 @@ struct Form {
     }
     // U+0300, the first code point that NFC can change or combine, starts with the byte 0xCC; the
     // other forms change U+00A0 and more.
-    least = static_cast<char>(form == UnicodeForm::kNfc ? 0xCC : 0xC2);
+    min = static_cast<char>(form == UnicodeForm::kNfc ? 0xCC : 0xC2);
   }
 };
 
@@ -190,7 +190,7 @@ Status check_form_available(UnicodeForm form) {
 std::string to_form(UnicodeForm form, UnicodeTables tables, std::string_view text) {
   const Form& with = form_of(form, tables);
   const auto may_change = [&](char byte) {
-    return static_cast<unsigned char>(byte) >= static_cast<unsigned char>(with.least);
+    return static_cast<unsigned char>(byte) >= static_cast<unsigned char>(with.min);
   };
   if (std::none_of(text.begin(), text.end(), may_change)) return std::string(text);
   const std::string ordered = with_marks_in_order(with, text);

@@ -114,8 +114,8 @@ bool Pattern::find_slowly(std::string_view text, size_t start, MatchScratch* scr
       if (found > 0) return true;
       const bool needs_more = found == PCRE2_ERROR_MATCHLIMIT;
       const bool is_free = limit == kFreeSteps && !needs_more;
-      constexpr uint32_t kMostLimit = uint32_t{1} << 31;
-      if (!is_free && (!scratch->spend(limit) || limit == kMostLimit)) return false;
+      constexpr uint32_t kMaxLimit = uint32_t{1} << 31;
+      if (!is_free && (!scratch->spend(limit) || limit == kMaxLimit)) return false;
       if (!needs_more) break;
     }
     start += first_unit(text.substr(start)).bytes;

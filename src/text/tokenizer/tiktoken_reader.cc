@@ -67,7 +67,7 @@ std::optional<std::string> from_base64(std::string_view text) {
 }
 
 // A token of n bytes has n - 1 ways to be cut in two, each of which is looked up by its text.
-constexpr size_t kMostTokenBytes = 1024;
+constexpr size_t kMaxTokenBytes = 1024;
 
 std::optional<int64_t> number(std::string_view text) {
   int64_t value = -1;
@@ -85,9 +85,9 @@ Result<std::string> read_line(std::string_view line, size_t rank) {
   if (!token || !found) {
     return invalid_input(fmt::format("expected a token in base64 and its rank, found '{}'", shown));
   }
-  if (token->size() > kMostTokenBytes) {
+  if (token->size() > kMaxTokenBytes) {
     return invalid_input(fmt::format("expected tokens of at most {} bytes, found one of {}",
-                                     kMostTokenBytes, token->size()));
+                                     kMaxTokenBytes, token->size()));
   }
   if (*found != static_cast<int64_t>(rank)) {
     return invalid_input(fmt::format(

@@ -351,7 +351,7 @@ double quantile_of(const std::vector<ExchangeTimes>& times, bool is_prompt, doub
 
 // The part of dense weights that ranks in turns find in caches, with which predictions are best.
 double fit_shared_reads(cost::Hardware hardware, const std::vector<ProbeRun>& turns) {
-  double best = 0.0, least = std::numeric_limits<double>::infinity();
+  double best = 0.0, min = std::numeric_limits<double>::infinity();
   for (int tenth = 0; tenth <= 10; ++tenth) {
     hardware.shared_reads = 0.1 * tenth;
     double error = 0.0;
@@ -360,8 +360,8 @@ double fit_shared_reads(cost::Hardware hardware, const std::vector<ProbeRun>& tu
         if (!each.is_prompt) error += std::abs(std::log(each.dense_ratio));
       }
     }
-    if (error >= least) continue;
-    least = error;
+    if (error >= min) continue;
+    min = error;
     best = hardware.shared_reads;
   }
   return best;
@@ -436,7 +436,7 @@ Status Calibrator::measure_step(int step) {
   std::vector<ProbeRun>& runs = each.ranks > cores_ ? turns_ : runs_;
   // A disturbed run is better than none.
   const auto is_same = [&](const ProbeRun& other) { return other.step == step; };
-  const auto is_calm = [](const ProbeRun& other) { return other.others <= kMostOthers; };
+  const auto is_calm = [](const ProbeRun& other) { return other.others <= kMaxOthers; };
   const bool has_calm = std::ranges::any_of(
       runs, [&](const ProbeRun& other) { return is_same(other) && is_calm(other); });
   if (has_calm && !is_calm(run)) return {};
@@ -491,10 +491,10 @@ Calibration Calibrator::result() const {
   fit_exchange(groups, turns, &hardware);
   hardware.turns_loss =
       quantile_of(turns, true, kUndisturbed, [](const ExchangeTimes& each) { return each.loss; });
-  hardware.range = {.least_hidden = kLeastProbed / kTrusted,
-                    .most_hidden = kMostProbed * kTrusted,
-                    .most_tokens = kMostProbedTokens * kTrusted,
-                    .most_ranks = cores_ * kTurns,
+  hardware.range = {.min_hidden = kMinProbed / kTrusted,
+                    .max_hidden = kMaxProbed * kTrusted,
+                    .max_tokens = kMaxProbedTokens * kTrusted,
+                    .max_ranks = cores_ * kTurns,
                     .formats = options_.formats};
   return calibration;
 }

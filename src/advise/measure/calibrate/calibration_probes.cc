@@ -102,7 +102,7 @@ Result<ProbeRun> run_probe(std::shared_ptr<const model::ModelConfig> config,
   BenchRanksOptions options{
       .config = *config,
       .precision = format,
-      .limits = {.max_batch_size = 64, .max_num_tokens = kMostProbedTokens, .max_pages = 512},
+      .limits = {.max_batch_size = 64, .max_num_tokens = kMaxProbedTokens, .max_pages = 512},
       .threads_per_rank = threads};
   WIDEEP_TRY_ASSIGN(options.parallel, parallel::parallel_config_for_ranks(num_ranks));
   WIDEEP_TRY_ASSIGN(const auto ranks,

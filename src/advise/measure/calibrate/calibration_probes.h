@@ -18,9 +18,9 @@
 
 namespace wideep::measure {
 
-// The configurations of the models. Their hidden sizes are from kLeastProbed to kMostProbed.
-inline constexpr int kLeastProbed = 384, kMostProbed = 1024;
-inline constexpr int kMostProbedTokens = 512;  // of a rank's iteration
+// The configurations of the models. Their hidden sizes are from kMinProbed to kMaxProbed.
+inline constexpr int kMinProbed = 384, kMaxProbed = 1024;
+inline constexpr int kMaxProbedTokens = 512;  // of a rank's iteration
 std::vector<std::shared_ptr<const model::ModelConfig>> probe_models();
 
 // Requests that come together on each rank: it computes their prompts, then a token of each at a

@@ -119,14 +119,14 @@ std::vector<ExchangeSample> exchange_samples(const cost::Hardware& hardware,
   const bool dispatch = exchange == Exchange::kDispatch || exchange == Exchange::kBulkDispatch;
   const std::string name = dispatch ? "dispatch" : "combine";
   const std::string time = name + (bulk ? "_transmit_us" : "_avg_t_us");
-  double most_processors = 0.0;
+  double max_processors = 0.0;
   for (int row = 0; bulk && row < table.num_rows(); ++row) {
-    most_processors = std::max(most_processors, table.number(row, name + "_sms"));
+    max_processors = std::max(max_processors, table.number(row, name + "_sms"));
   }
   std::vector<ExchangeSample> samples;
   for (int row = 0; row < table.num_rows(); ++row) {
     if (table.number(row, "node_num") != 1) continue;
-    if (bulk && table.number(row, name + "_sms") != most_processors) continue;
+    if (bulk && table.number(row, name + "_sms") != max_processors) continue;
     const double tokens = table.number(row, "num_token");
     const auto top_k = static_cast<int>(table.number(row, "num_topk"));
     const auto experts = static_cast<int>(table.number(row, "num_experts"));
@@ -143,7 +143,7 @@ std::vector<ExchangeSample> exchange_samples(const cost::Hardware& hardware,
         .work = {.num_ranks = ranks,
                  .rows = rows,
                  .row_bytes = row_bytes,
-                 .serial = bulk ? rows * row_bytes / most_processors : rows_of_expert},
+                 .serial = bulk ? rows * row_bytes / max_processors : rows_of_expert},
         .seconds = table.number(row, time) * 1e-6,
     });
   }

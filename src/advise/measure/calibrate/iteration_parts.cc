@@ -11,12 +11,12 @@ IterationParts parts_of(const std::vector<engine::IterationRecord>& ranks, doubl
                         int cores) {
   const bool in_turns = static_cast<int>(ranks.size()) > cores;
   const auto joined = [&](auto&& of_rank) {
-    int64_t sum = 0, most = 0;
+    int64_t sum = 0, max = 0;
     for (const engine::IterationRecord& rank : ranks) {
       sum += of_rank(rank);
-      most = std::max<int64_t>(most, of_rank(rank));
+      max = std::max<int64_t>(max, of_rank(rank));
     }
-    return 1e-9 * (in_turns ? static_cast<double>(sum) / cores : static_cast<double>(most));
+    return 1e-9 * (in_turns ? static_cast<double>(sum) / cores : static_cast<double>(max));
   };
   IterationParts parts;
   for (size_t layer = 0; layer < ranks[0].layers.size(); ++layer) {

@@ -32,11 +32,11 @@ std::vector<std::string> split(std::string_view line) {
 }
 
 // Draws from a density that falls as x^−exponent between two ends.
-double draw(double exponent, double least, double most, double uniform) {
-  if (std::abs(exponent - 1.0) < 1e-9) return least * std::pow(most / least, uniform);
+double draw(double exponent, double min, double max, double uniform) {
+  if (std::abs(exponent - 1.0) < 1e-9) return min * std::pow(max / min, uniform);
   const double power = 1.0 - exponent;
-  const double low = std::pow(least, power);
-  return std::pow(low + (std::pow(most, power) - low) * uniform, 1.0 / power);
+  const double low = std::pow(min, power);
+  return std::pow(low + (std::pow(max, power) - low) * uniform, 1.0 / power);
 }
 
 // [num_experts] whole numbers of tokens that add up to tokens × top_k. Few pairs are drawn from a
@@ -45,13 +45,13 @@ std::vector<double> tokens_of_experts(const LayerRouting& routing, double expone
   const auto experts = static_cast<size_t>(routing.num_experts);
   const double pairs = static_cast<double>(routing.num_tokens) * routing.top_k;
   const bool many = pairs > routing.num_experts;
-  const double least = many ? 1.0 : 0.01;
-  const double most = many ? std::max(1.0001, 0.8 * routing.num_tokens) : 2.0;
+  const double min = many ? 1.0 : 0.01;
+  const double max = many ? std::max(1.0001, 0.8 * routing.num_tokens) : 2.0;
   std::mt19937_64 random(static_cast<uint64_t>(seed));
   std::uniform_real_distribution<double> uniform;
   std::vector<double> wanted(experts);
   for (double& each : wanted)
-    each = exponent == 0.0 ? 1.0 : draw(exponent, least, most, uniform(random));
+    each = exponent == 0.0 ? 1.0 : draw(exponent, min, max, uniform(random));
   const double scale = pairs / std::reduce(wanted.begin(), wanted.end());
   std::vector<double> counts(experts);
   std::vector<size_t> by_remainder(experts);
@@ -69,12 +69,12 @@ std::vector<double> tokens_of_experts(const LayerRouting& routing, double expone
 std::vector<double> busiest_in_order(const LayerRouting& routing, std::vector<double> counts) {
   const size_t each = counts.size() / static_cast<size_t>(routing.num_ranks);
   std::vector<double> busiest;
-  double most = -1.0;
+  double max = -1.0;
   for (size_t first = 0; first + each <= counts.size(); first += each) {
     const std::span slots(counts.data() + first, each);
     const double rows = std::reduce(slots.begin(), slots.end());
-    if (rows <= most) continue;
-    most = rows;
+    if (rows <= max) continue;
+    max = rows;
     busiest.assign(slots.begin(), slots.end());
   }
   return busiest;
@@ -84,11 +84,11 @@ std::vector<double> busiest_in_order(const LayerRouting& routing, std::vector<do
 std::vector<double> busiest_packed(const LayerRouting& routing, const std::vector<double>& counts) {
   std::vector<int> replicas(counts.size(), 1);
   for (int slot = routing.num_experts; slot < routing.num_slots; ++slot) {
-    size_t most = 0;
+    size_t max = 0;
     for (size_t e = 1; e < counts.size(); ++e) {
-      if (counts[e] / replicas[e] > counts[most] / replicas[most]) most = e;
+      if (counts[e] / replicas[e] > counts[max] / replicas[max]) max = e;
     }
-    ++replicas[most];
+    ++replicas[max];
   }
   std::vector<double> slots;
   for (size_t e = 0; e < counts.size(); ++e) {

@@ -11,7 +11,7 @@
 namespace wideep::measure {
 
 // Of the processors, what others may use without being a disturbance.
-inline constexpr double kMostOthers = 0.1;
+inline constexpr double kMaxOthers = 0.1;
 
 class OtherWork {
  public:

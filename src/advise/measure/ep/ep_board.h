@@ -16,16 +16,16 @@
 namespace wideep::measure {
 
 // The times of one rank in one block of rounds. A block has as many rounds as fit into its
-// duration, at most kMostRounds.
+// duration, at most kMaxRounds.
 struct EpRankBlock {
-  static constexpr int kMostRounds = 2048;
+  static constexpr int kMaxRounds = 2048;
 
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t cpu_ns = 0;   // processor time of the rounds
   int64_t wait_ns = 0;  // the part of cpu_ns spent in waits
   int64_t bytes = 0;    // sent and pulled in one round
-  EpPhases rounds[kMostRounds];
+  EpPhases rounds[kMaxRounds];
 };
 
 class EpBoard {

@@ -93,7 +93,7 @@ Status EpRank::choose_num_rounds(EpRounds& rounds) {
   if (is_first()) {
     const int64_t wanted = std::chrono::nanoseconds(setup_.options.block).count() / one;
     setup_.board.num_rounds() =
-        static_cast<int>(std::clamp<int64_t>(wanted, 3, EpRankBlock::kMostRounds));
+        static_cast<int>(std::clamp<int64_t>(wanted, 3, EpRankBlock::kMaxRounds));
   }
   return endpoint_.barrier(kBlock);
 }

@@ -107,7 +107,7 @@ std::optional<Figure> Samples::ping_pong_ns() const {
   return figure_of(nanoseconds);
 }
 
-size_t most_segment_bytes(const EpRankSetup& setup) {
+size_t max_segment_bytes(const EpRankSetup& setup) {
   size_t bytes = 0;
   for (const EpTest& test : setup.options.tests()) {
     const ep::BufferLayout layout(dispatch_shape(round_setup(setup, test)));
@@ -134,7 +134,7 @@ Result<EpBenchReport> run_ep_bench(const EpBenchOptions& options,
   Samples samples(options.tests());
   WIDEEP_TRY(transport::run_rank_processes(
       {.num_ranks = options.group.num_ranks,
-       .segment_bytes = most_segment_bytes(setup),
+       .segment_bytes = max_segment_bytes(setup),
        .timeout = options.timeout},
       [&setup](transport::Endpoint& endpoint, const transport::Messenger& pipe) {
         return run_ep_rank(setup, endpoint, pipe);

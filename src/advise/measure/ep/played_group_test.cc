@@ -51,20 +51,20 @@ TEST(PlayedGroup, RefusesGroupsThatExpertsDoNotFit) {
 
 // The least time of each step over rounds of the groups in turn, so that other programs disturb
 // little.
-std::vector<std::array<double, kPlayedSteps>> least_times(
+std::vector<std::array<double, kPlayedSteps>> min_times(
     const std::vector<std::unique_ptr<PlayedGroup>>& groups) {
-  std::vector<std::array<double, kPlayedSteps>> least(groups.size());
-  for (auto& each : least) each.fill(1e18);
+  std::vector<std::array<double, kPlayedSteps>> min(groups.size());
+  for (auto& each : min) each.fill(1e18);
   for (int turn = 0; turn < 40; ++turn) {
     for (size_t i = 0; i < groups.size(); ++i) {
       PlayedTimes times;
       for (int round = 0; round < 10; ++round) EXPECT_TRUE(groups[i]->round(&times).ok());
       for (size_t step = 0; step < kPlayedSteps; ++step) {
-        least[i][step] = std::min(least[i][step], *std::ranges::min_element(times[step]));
+        min[i][step] = std::min(min[i][step], *std::ranges::min_element(times[step]));
       }
     }
   }
-  return least;
+  return min;
 }
 
 // With eight times the ranks and as many rows: what a rank writes of its counts, and what a row
@@ -76,9 +76,9 @@ TEST(PlayedGroup, StepsCostByRowsNotByRanks) {
     for (const int tokens : {0, 64})
       groups.push_back(group_of({.num_ranks = ranks, .tokens = tokens}));
   }
-  const auto least = least_times(groups);
+  const auto min = min_times(groups);
   const auto ns = [&](size_t group, PlayedStep step) {
-    return least[group][static_cast<size_t>(step)];
+    return min[group][static_cast<size_t>(step)];
   };
   const auto expand_of_row = [&](size_t without, size_t with) {
     return (ns(with, PlayedStep::kExpand) - ns(without, PlayedStep::kExpand)) /

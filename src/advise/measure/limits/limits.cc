@@ -137,11 +137,11 @@ double rate(const std::vector<int>& processors, std::chrono::nanoseconds duratio
   double best = 0.0;
   for (int round = 1; round <= kRounds || best == 0.0; ++round) {
     std::vector<double> sums = work_in_windows(processors, window_ns, piece);
-    const double most = *std::max_element(sums.begin(), sums.end());
-    best = std::max(best, most / static_cast<double>(window_ns));
+    const double max = *std::max_element(sums.begin(), sums.end());
+    best = std::max(best, max / static_cast<double>(window_ns));
     const double usual = quantile_of(std::move(sums), Probe::kQuantile);
     if (usual > 0.0) return usual / static_cast<double>(window_ns);
-    if (most == 0.0) window_ns *= 2;
+    if (max == 0.0) window_ns *= 2;
   }
   return best;
 }
@@ -263,8 +263,8 @@ Probe::Probe(std::vector<int> processors, uint64_t bytes)
     const base::Machine machine = base::read_machine();
     // Buffers must be much larger than the caches. All last-level caches of the machine are
     // counted, also those of other guests' processors, but at most an eighth of the memory is used.
-    const uint64_t most = machine.usable_memory_bytes() / 8;
-    bytes = std::max(kSmallestBytes, std::min(most, 4 * last_level_bytes(machine.topology)));
+    const uint64_t max = machine.usable_memory_bytes() / 8;
+    bytes = std::max(kSmallestBytes, std::min(max, 4 * last_level_bytes(machine.topology)));
   }
   const size_t each = (bytes / processors_.size() + kHugePage - 1) / kHugePage * kHugePage;
   buffers_.resize(processors_.size());

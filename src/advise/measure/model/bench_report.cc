@@ -108,12 +108,12 @@ double mean(double a, double b) { return (a + b) / 2; }
 struct Against {
   std::vector<double> achieved;  // 10⁹ per second
   std::vector<double> limits;    // 10⁹ per second
-  double least_seconds = 0.0;    // the limit's least time for all runs together
+  double min_seconds = 0.0;      // the limit's least time for all runs together
 
   void add(double work, double seconds, double limit_before, double limit_after) {
     achieved.push_back(work * 1e-9 / seconds);
     limits.push_back(mean(limit_before, limit_after));
-    least_seconds += work * 1e-9 / limits.back();
+    min_seconds += work * 1e-9 / limits.back();
   }
 
   std::vector<double> shares() const {
@@ -180,8 +180,7 @@ TestReport report_of(const model::ModelConfig& config, const BenchTest& test,
     peak.add(sample.work.operations, sample.seconds, before.gops, after.gops);
     bandwidth.add(sample.work.bytes, sample.seconds, before.read_gbps, after.read_gbps);
   }
-  const Bound bound =
-      peak.least_seconds >= bandwidth.least_seconds ? Bound::kCompute : Bound::kRead;
+  const Bound bound = peak.min_seconds >= bandwidth.min_seconds ? Bound::kCompute : Bound::kRead;
   const Against& bounding = bound == Bound::kCompute ? peak : bandwidth;
   const BenchSample sum = sum_of(samples);
   const auto steps = static_cast<double>(sum.steps);

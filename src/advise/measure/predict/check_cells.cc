@@ -19,9 +19,9 @@
 namespace wideep::measure {
 namespace {
 
-constexpr int kContext = 24;      // tokens of a request before its first measured token
-constexpr int kGenerated = 14;    // measured tokens of a request
-constexpr int kMostTokens = 512;  // of a rank's iteration
+constexpr int kContext = 24;     // tokens of a request before its first measured token
+constexpr int kGenerated = 14;   // measured tokens of a request
+constexpr int kMaxTokens = 512;  // of a rank's iteration
 constexpr double kUndisturbed = 0.25;
 
 // The iterations in which every request gets one token; or, of prompts, the first.
@@ -89,7 +89,7 @@ void LayoutCheck::add_counts(const std::vector<run::Iteration>& iterations) {
   }
 }
 
-bool CheckedCell::is_disturbed() const { return others > kMostOthers; }
+bool CheckedCell::is_disturbed() const { return others > kMaxOthers; }
 
 Status LayoutCheck::measure(int repetitions, run::RunView& view) {
   const OtherWork others;
@@ -97,7 +97,7 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
       .config = layout_.config,
       .precision = layout_.format,
       .parallel = layout_.parallel,
-      .limits = {.max_batch_size = 64, .max_num_tokens = kMostTokens, .max_pages = 320}};
+      .limits = {.max_batch_size = 64, .max_num_tokens = kMaxTokens, .max_pages = 320}};
   WIDEEP_TRY_ASSIGN(auto tensors, tensors_of(layout_));
   WIDEEP_TRY_ASSIGN(const auto ranks, BenchRanks::start(options, std::move(tensors), view));
   const run::RunPlan& plan = ranks->prepared().plan();
@@ -153,7 +153,7 @@ Status LayoutCheck::measure(int repetitions, run::RunView& view) {
 // Of one group of requests; with context parallelism of the rank that has most of it. Sequences
 // begin with different ranks.
 model::StepShape LayoutCheck::shape_of(const Cell& cell) const {
-  const advise::ContextDeal deal = advise::context_deal(described_.context, kMostTokens);
+  const advise::ContextDeal deal = advise::context_deal(described_.context, kMaxTokens);
   std::vector<advise::DealtTokens> sequences;
   if (cell.is_prompt) sequences.push_back({.tokens = cell.size});
   for (int i = 0; i < cell.size && !cell.is_prompt; ++i) {

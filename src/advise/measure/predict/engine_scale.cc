@@ -69,9 +69,9 @@ Result<parallel::ParallelConfig> parallel_of(const Placements& placements, int n
 double busiest_experts_of(const std::vector<engine::IterationRecord>& ranks) {
   int64_t sum = 0;
   for (size_t layer = 0; layer < ranks[0].layers.size(); ++layer) {
-    int64_t most = 0;
-    for (const auto& rank : ranks) most = std::max(most, rank.layers[layer].experts_cpu_ns);
-    sum += most;
+    int64_t max = 0;
+    for (const auto& rank : ranks) max = std::max(max, rank.layers[layer].experts_cpu_ns);
+    sum += max;
   }
   return 1e-9 * static_cast<double>(sum);
 }
@@ -89,8 +89,8 @@ double imbalance_of_rows(const std::vector<engine::IterationRecord>& ranks) {
         all += rank.layers[layer].sent[to];
       }
     }
-    const auto most = static_cast<double>(std::ranges::max(rows));
-    sum += most * static_cast<double>(rows.size()) / static_cast<double>(all) - 1.0;
+    const auto max = static_cast<double>(std::ranges::max(rows));
+    sum += max * static_cast<double>(rows.size()) / static_cast<double>(all) - 1.0;
   }
   return sum / static_cast<double>(layers);
 }
@@ -137,11 +137,11 @@ class ScaleReader {
  private:
   void add(const std::vector<engine::IterationRecord>& ranks) {
     RankParts sum;
-    double most = 0.0;
+    double max = 0.0;
     for (const engine::IterationRecord& rank : ranks) {
       const RankParts parts = parts_of_rank(rank, config_);
       sum += parts;
-      most = std::max(most, parts.all());
+      max = std::max(max, parts.all());
       counts_.resize(rank.layers.size());
       for (size_t layer = 0; layer < rank.layers.size(); ++layer) {
         const std::vector<int32_t>& counts = rank.layers[layer].counts;
@@ -150,7 +150,7 @@ class ScaleReader {
       }
     }
     means_.push_back(sum *= 1.0 / static_cast<double>(ranks.size()));
-    busiest_.push_back(most);
+    busiest_.push_back(max);
     busiest_experts_.push_back(busiest_experts_of(ranks));
     imbalances_.push_back(imbalance_of_rows(ranks));
   }

@@ -15,10 +15,10 @@
 namespace wideep::measure {
 namespace {
 
-constexpr size_t kMostLayouts = 5;
+constexpr size_t kMaxLayouts = 5;
 constexpr int kRounds = 3, kRepetitions = 1;
-constexpr int kMostBatch = 64;    // requests of a rank
-constexpr int kMostPrompt = 512;  // tokens
+constexpr int kMaxBatch = 64;    // requests of a rank
+constexpr int kMaxPrompt = 512;  // tokens
 constexpr formats::NumberRange kFactor{.min = 0.25, .max = 4.0};
 
 std::string needed(formats::YamlMap& map, std::string_view key) {
@@ -176,7 +176,7 @@ std::vector<advise::Candidate> to_measure(const advise::Advice& advice,
   std::vector<advise::Candidate> candidates = {*advice.best};
   for (const advise::Neighbour& neighbour : advise::neighbours_of(advice, workload, num_experts)) {
     // Batches in the stages of a pipeline overlap: their iterations are no sums of parts.
-    if (neighbour.candidate.layout.stages > 1 || candidates.size() == kMostLayouts) continue;
+    if (neighbour.candidate.layout.stages > 1 || candidates.size() == kMaxLayouts) continue;
     candidates.push_back(neighbour.candidate);
   }
   return candidates;
@@ -200,8 +200,8 @@ Result<std::vector<CheckedCell>> measure_advice(const cost::Hardware& hardware,
                          .config = config,
                          .format = candidate.layout.format,
                          .parallel = std::move(parallel),
-                         .batches = {std::min(candidate.batch, kMostBatch)},
-                         .prompts = {std::min(workload.isl, kMostPrompt)}};
+                         .batches = {std::min(candidate.batch, kMaxBatch)},
+                         .prompts = {std::min(workload.isl, kMaxPrompt)}};
     checks.emplace_back(std::move(layout));
   }
   Status last = failed("no layout can be measured here");

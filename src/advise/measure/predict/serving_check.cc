@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kSeed = 7;  // of lengths and arrivals: the same in all rounds
 constexpr int kPages = 4096;   // of the simulated cache: more than the requests need
-constexpr int kLeastId = 100, kNumIds = 1000, kIdsOfTurn = 50;
+constexpr int kMinId = 100, kNumIds = 1000, kIdsOfTurn = 50;
 
 // The same lengths in every turn of a server, but other tokens: else it would have the pages of
 // the turn before.
@@ -27,7 +27,7 @@ std::vector<DatasetRequest> requests_of(const CheckedService& service, int turn)
   return random_dataset({.count = service.requests,
                          .input = service.input,
                          .output = service.output,
-                         .least_id = kLeastId + kIdsOfTurn * turn,
+                         .min_id = kMinId + kIdsOfTurn * turn,
                          .num_ids = kNumIds,
                          .seed = kSeed});
 }

@@ -35,7 +35,7 @@ Result<ServingReport> serve(const ServedModel& served, int count, int turns, int
                            .requests = random_dataset({.count = count,
                                                        .input = UniformLength{1, 1},
                                                        .output = UniformLength{tokens, tokens},
-                                                       .least_id = 100,
+                                                       .min_id = 100,
                                                        .num_ids = 1000,
                                                        .seed = static_cast<uint64_t>(turn)}),
                            .max_concurrency = count};

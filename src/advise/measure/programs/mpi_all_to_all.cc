@@ -37,7 +37,7 @@ using measure::EpSum;
 using measure::EpSums;
 using measure::MpiRows;
 
-constexpr int kMostRounds = 2048;
+constexpr int kMaxRounds = 2048;
 
 [[noreturn]] void give_up(const char* what) {
   std::fprintf(stderr, "error: wideep_mpi_baseline: %s\n", what);
@@ -269,7 +269,7 @@ int choose_count(Rounds& rounds, int64_t nanoseconds) {
   const int64_t start = base::wall_ns();
   for (int i = 0; i < 3; ++i) rounds.round();
   const int64_t one = std::max<int64_t>(1, (base::wall_ns() - start) / 3);
-  int count = static_cast<int>(std::clamp<int64_t>(nanoseconds / one, 3, kMostRounds));
+  int count = static_cast<int>(std::clamp<int64_t>(nanoseconds / one, 3, kMaxRounds));
   MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return count;
 }

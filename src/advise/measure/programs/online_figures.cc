@@ -48,14 +48,14 @@ void print_header() {
 void print_line(const std::string& name, const ReplayResult& result, int num_layers,
                 const std::string& goal) {
   const auto iterations = static_cast<double>(result.num_iterations);
-  int64_t most_moves = 0;
+  int64_t max_moves = 0;
   for (const online::ReplayWindow& window : result.windows) {
-    most_moves = std::max(most_moves, window.moves);
+    max_moves = std::max(max_moves, window.moves);
   }
   fmt::print("{:<52}{:>8.3f}{:>8.3f}{:>8.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>9.2f}  {}\n", name,
              result.mean.planned, result.mean.online, result.online_by_tokens,
              static_cast<double>(result.moves) / num_layers / iterations,
-             static_cast<double>(most_moves) / num_layers, 1e3 * result.plan_seconds / iterations,
+             static_cast<double>(max_moves) / num_layers, 1e3 * result.plan_seconds / iterations,
              1e3 * result.longest_plan_seconds, goal);
   std::fflush(stdout);
 }

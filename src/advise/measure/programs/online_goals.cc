@@ -256,15 +256,15 @@ Status run_skewed(const Options& options) {
   }
   fmt::print("\n{} ranks, prompts of one kind: critical path of the experts, medians of {}\n",
              options.skewed_ranks, options.pairs);
-  const double least = median_of(results[2].experts_ms);
+  const double min = median_of(results[2].experts_ms);
   for (const Critical& each : results) {
     fmt::print(
         "  {:<16}{:>9.1f} ms{:>9.3f} of the mean rank{:>9.3f} of the perfect router's   "
         "imbalance of tokens {:.3f}\n",
         each.name, median_of(each.experts_ms), median_of(each.experts_over_mean),
-        median_of(each.experts_ms) / least, median_of(each.imbalance));
+        median_of(each.experts_ms) / min, median_of(each.imbalance));
   }
-  print_goal("  online / perfect router", median_of(results[1].experts_ms) / least, 1.05, true);
+  print_goal("  online / perfect router", median_of(results[1].experts_ms) / min, 1.05, true);
   return {};
 }
 

@@ -295,12 +295,12 @@ int measure_small(const std::string& file) {
       planner->plan(load, &plan);
       eplb->plan(load, &peer);
       const double mine = percent(plan, load), other = percent(peer, load);
-      const double least = 100 * balance::imbalance_lower_bound(load, each.shape, each.split);
+      const double min = 100 * balance::imbalance_lower_bound(load, each.shape, each.split);
       ours += mine / kInstances;
       theirs += other / kInstances;
-      bound += least / kInstances;
+      bound += min / kInstances;
       worse += mine > other + 1e-6 && !balance::has_two_replicas_on_a_rank(peer.placement);
-      if (out.is_open()) write_instance(out, each, load, mine, other, least);
+      if (out.is_open()) write_instance(out, each, load, mine, other, min);
     }
     fmt::print("{:<12}{:<10}{:<10}{:<16}{:>8.2f} %{:>8.2f} %{:>8.2f} %{:>22}\n",
                name_of(each.shape), name_of(each.split), each.before, each.goal, theirs, ours,
@@ -313,7 +313,7 @@ int measure_small(const std::string& file) {
 void compare_with_eplb() {
   std::mt19937 random(3);
   int plans = 0, worse = 0;
-  double most = 0.0;
+  double max = 0.0;
   for (int i = 0; i < 400; ++i) {
     const int ranks = 2 + static_cast<int>(random() % 40),
               per_rank = 1 + static_cast<int>(random() % 6);
@@ -337,13 +337,13 @@ void compare_with_eplb() {
       const double by = percent(plan, load) - percent(peer, load);
       if (by <= 0.1) continue;  // both within the tolerance at which the search stops
       ++worse;
-      most = std::max(most, by);
+      max = std::max(max, by);
     }
   }
   fmt::print(
       "random shapes: worse than EPLB by more than 0.1 points in {} of {} plans, at most {:.2f}"
       " points\n",
-      worse, plans, most);
+      worse, plans, max);
 }
 
 // --- bound ------------------------------------------------------------------------------------

@@ -22,15 +22,15 @@ namespace {
 using nlohmann::json;
 using Random = std::mt19937_64;
 
-constexpr int kMostTokens = 1 << 24;
+constexpr int kMaxTokens = 1 << 24;
 
 int draw(const Length& length, Random& rng) {
   if (const auto* uniform = std::get_if<UniformLength>(&length)) {
-    return std::uniform_int_distribution<int>(uniform->least, uniform->most)(rng);
+    return std::uniform_int_distribution<int>(uniform->min, uniform->max)(rng);
   }
   const auto& [mean, stdev] = std::get<NormalLength>(length);
   const double value = stdev > 0 ? std::normal_distribution<double>(mean, stdev)(rng) : mean;
-  return static_cast<int>(std::clamp(std::ceil(value), 1.0, double{kMostTokens}));
+  return static_cast<int>(std::clamp(std::ceil(value), 1.0, double{kMaxTokens}));
 }
 
 // Calls take(line) for each line that is not empty, until it returns false or an error.
@@ -56,12 +56,12 @@ Result<DatasetRequest> request_of(const json& line) {
     std::vector<int32_t> tokens;
     for (const json& id : ids) {
       if (!id.is_number_integer()) return invalid_input("input_ids: expected integers");
-      constexpr int64_t kMostId = std::numeric_limits<int32_t>::max();
-      const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= uint64_t{kMostId};
+      constexpr int64_t kMaxId = std::numeric_limits<int32_t>::max();
+      const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= uint64_t{kMaxId};
       if (!fits) {
         return invalid_input(
             fmt::format("input_ids[{}]: expected a token id from 0 to {}, found {}", tokens.size(),
-                        kMostId, formats::json_text(id)));
+                        kMaxId, formats::json_text(id)));
       }
       tokens.push_back(id.get<int32_t>());
     }
@@ -112,7 +112,7 @@ std::vector<DatasetRequest> random_dataset(const RandomDataset& options) {
   for (int i = 0; i < options.count; ++i) {
     std::vector<int32_t> ids(static_cast<size_t>(draw(options.input, rng)));
     for (int32_t& id : ids) {
-      id = options.least_id + static_cast<int32_t>(rng() % static_cast<uint64_t>(options.num_ids));
+      id = options.min_id + static_cast<int32_t>(rng() % static_cast<uint64_t>(options.num_ids));
     }
     requests.push_back({std::move(ids), draw(options.output, rng)});
   }

@@ -34,17 +34,17 @@ struct NormalLength {
   double stdev = 0.0;
 };
 struct UniformLength {
-  int least = 1;
-  int most = 1;
+  int min = 1;
+  int max = 1;
 };
 using Length = std::variant<NormalLength, UniformLength>;
 
-// Prompts of random token ids in [least_id, least_id + num_ids).
+// Prompts of random token ids in [min_id, min_id + num_ids).
 struct RandomDataset {
   int count = 1;
   Length input;
   Length output;
-  int32_t least_id = 0;
+  int32_t min_id = 0;
   int32_t num_ids = 1;
   uint64_t seed = 420;
 };

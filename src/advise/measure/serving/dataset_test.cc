@@ -67,25 +67,25 @@ TEST(RandomDatasets, HaveTheLengthsAskedFor) {
   RandomDataset options{.count = 2000,
                         .input = NormalLength{50, 10},
                         .output = UniformLength{3, 6},
-                        .least_id = 10,
+                        .min_id = 10,
                         .num_ids = 4};
   const auto requests = random_dataset(options);
   ASSERT_EQ(requests.size(), 2000u);
   double sum = 0, squares = 0;
-  int least = 100, most = 0;
+  int min = 100, max = 0;
   for (const DatasetRequest& each : requests) {
     const auto& ids = std::get<std::vector<int32_t>>(each.prompt);
     sum += static_cast<double>(ids.size());
     squares += static_cast<double>(ids.size() * ids.size());
-    least = std::min(least, each.output_tokens);
-    most = std::max(most, each.output_tokens);
+    min = std::min(min, each.output_tokens);
+    max = std::max(max, each.output_tokens);
     for (const int32_t id : ids) EXPECT_THAT(id, testing::AllOf(testing::Ge(10), testing::Lt(14)));
   }
   const double mean = sum / 2000;
   EXPECT_NEAR(mean, 50.5, 1.0);  // rounded up
   EXPECT_NEAR(std::sqrt(squares / 2000 - mean * mean), 10, 1.0);
-  EXPECT_EQ(least, 3);
-  EXPECT_EQ(most, 6);
+  EXPECT_EQ(min, 3);
+  EXPECT_EQ(max, 6);
   EXPECT_EQ(random_dataset(options)[7].prompt, requests[7].prompt);  // the same seed
   options.input = NormalLength{-5, 0};
   EXPECT_EQ(std::get<std::vector<int32_t>>(random_dataset(options)[0].prompt).size(), 1u);

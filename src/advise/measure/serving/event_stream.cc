@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Connection = std::unique_ptr<evhttp_connection, decltype(&::evhttp_connection_free)>;
 
-constexpr size_t kMostOfRefusal = 300;  // bytes of a refusal's body to repeat in the message
+constexpr size_t kMaxOfRefusal = 300;  // bytes of a refusal's body to repeat in the message
 
 // Without EVENT_BASE_FLAG_PRECISE_TIMER timers may be late by several milliseconds, and requests
 // would be sent as late.
@@ -177,7 +177,7 @@ bool EventStreams::Stream::is_out_of_patience() const {
 Status EventStreams::Stream::status_of(int http_status) const {
   if (http_status == HTTP_OK) return {};
   if (http_status != 0) {
-    return failed(fmt::format("status {}: {}", http_status, text_.substr(0, kMostOfRefusal)));
+    return failed(fmt::format("status {}: {}", http_status, text_.substr(0, kMaxOfRefusal)));
   }
   if (is_out_of_patience()) {
     return failed(fmt::format("the server sent nothing for {} s", all_.patience_.count()));

@@ -174,11 +174,11 @@ Result<ServingReport> run_serving_bench(const ServingOptions& options,
           if (on_done) on_done();
         });
   };
-  const auto most = static_cast<size_t>(options.max_concurrency);
+  const auto max = static_cast<size_t>(options.max_concurrency);
   for (size_t next = 0; next < seen.size() || streams->under_way() > 0;) {
     // Waits for events, but not longer than until the next request is due.
     std::chrono::milliseconds patience = std::chrono::seconds(1);
-    if (next < seen.size() && streams->under_way() < most) {
+    if (next < seen.size() && streams->under_way() < max) {
       const double early = times[next] - seconds_between(start_ns, base::wall_ns());
       if (early <= 0) {
         send(next++);

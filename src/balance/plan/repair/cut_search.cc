@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kExperts = 8;
 constexpr size_t kSlots = 16;
 constexpr size_t kExchanges = 8;
-constexpr double kLeastGain = 1e-9;  // of the level: above rounding
+constexpr double kMinGain = 1e-9;  // of the level: above rounding
 
 size_t at(int32_t i) { return static_cast<size_t>(i); }
 
@@ -183,7 +183,7 @@ void CutSearch::list_exchanges_between(int hot_rank, int cold_rank) {
   const double room = level_ - flow_->rank_load(cold_rank);
   const int hot_end = (hot_rank + 1) * slots_per_rank_;
   const int cold_end = (cold_rank + 1) * slots_per_rank_;
-  Candidate best{kLeastGain * level_, -1, -1};
+  Candidate best{kMinGain * level_, -1, -1};
   for (int hot = hot_end - slots_per_rank_; hot < hot_end; ++hot) {
     if (!flow_->used(hot) || !flow_->single(hot)) continue;
     for (int cold = cold_end - slots_per_rank_; cold < cold_end; ++cold) {
@@ -208,7 +208,7 @@ CutSearch::Change CutSearch::best_retarget() {
   // experts are tried in that slot. This takes about experts + slots trials, not their product.
   list_experts();
   list_slots();
-  Change best{excess_ - kLeastGain * level_};
+  Change best{excess_ - kMinGain * level_};
   for (const Candidate& expert : experts_) {
     try_slots(expert.a, unavoidable(expert), &best);
     if (best.slot >= 0) break;
@@ -221,7 +221,7 @@ void CutSearch::try_slots(int32_t expert, double enough, Change* best) {
   for (const Candidate& slot : slots_) {
     if (!try_retarget(slot.a, expert, best)) continue;
     // No other slot can do better for this expert.
-    if (best->excess <= enough + kLeastGain * level_) return;
+    if (best->excess <= enough + kMinGain * level_) return;
   }
 }
 
@@ -229,7 +229,7 @@ void CutSearch::try_slots(int32_t expert, double enough, Change* best) {
 // later one can do better.
 void CutSearch::try_experts(Change* best) {
   for (const Candidate& expert : experts_) {
-    if (unavoidable(expert) >= best->excess - kLeastGain * level_) return;
+    if (unavoidable(expert) >= best->excess - kMinGain * level_) return;
     try_retarget(best->slot, expert.a, best);
   }
 }
@@ -249,7 +249,7 @@ bool CutSearch::try_retarget(int slot, int expert, Change* best) {
 
 CutSearch::Change CutSearch::best_exchange() {
   list_exchanges();
-  Change best{excess_ - kLeastGain * level_};
+  Change best{excess_ - kMinGain * level_};
   for (const Candidate& exchange : exchanges_) {
     flow_->exchange(exchange.a, exchange.b);
     const double excess = flow_->settle(level_);

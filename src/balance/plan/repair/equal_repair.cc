@@ -15,7 +15,7 @@ namespace wideep::balance {
 namespace {
 
 // A step must lower the imbalance ratio by more than this, or its moves are not made.
-constexpr float kLeastGain = 1e-5f;
+constexpr float kMinGain = 1e-5f;
 constexpr int kMaxRounds = 100;
 
 size_t at(int i) { return static_cast<size_t>(i); }
@@ -98,12 +98,12 @@ int EqualRepair::free_slot_of_coldest_rank() const {
 // By the load of one replica; −1: none.
 int32_t EqualRepair::heaviest_expert_missing_on(int rank) const {
   int32_t best = -1;
-  float most = -1.0f;
+  float max = -1.0f;
   for (int32_t e = 0; e < board_.num_experts; ++e) {
     const float part = board_.load[at(e)] / static_cast<float>(board_.replicas[at(e)]);
-    if (part <= most || board_.holds(rank, e)) continue;
+    if (part <= max || board_.holds(rank, e)) continue;
     best = e;
-    most = part;
+    max = part;
   }
   return best;
 }
@@ -125,7 +125,7 @@ bool EqualRepair::add_replica(int budget) {
 
 bool EqualRepair::keep_if_better() {
   const float reached = imbalance();
-  if (reached < best_imbalance_ - kLeastGain) {
+  if (reached < best_imbalance_ - kMinGain) {
     std::swap(best_, trial_);
     best_imbalance_ = reached;
     return true;
@@ -180,15 +180,15 @@ int32_t EqualRepair::heaviest_expert(int rank) const {
 // −1: none.
 int EqualRepair::slot_to_spare(int32_t expert) const {
   int best = -1;
-  float least = std::numeric_limits<float>::infinity();
+  float min = std::numeric_limits<float>::infinity();
   for (int slot = 0; slot < best_.num_slots(); ++slot) {
     const int32_t other = best_.slot_to_expert[at(slot)];
     if (other == kUnusedSlot) continue;
     const int32_t replicas = board_.replicas[at(other)];
     if (replicas < 2 || other == expert) continue;
     const float part = board_.load[at(other)] / static_cast<float>(replicas - 1);
-    if (part >= least || board_.holds(best_.rank_of_slot(slot), expert)) continue;
-    least = part;
+    if (part >= min || board_.holds(best_.rank_of_slot(slot), expert)) continue;
+    min = part;
     best = slot;
   }
   return best;

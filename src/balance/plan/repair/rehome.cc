@@ -26,12 +26,12 @@ Rehomer::Rehomer(const PlanShape& shape)
   lost_.reserve(at(shape.num_experts));
 }
 
-// Keeps the two hottest ranks, so that most_but() can leave out the rank of the slot itself.
+// Keeps the two hottest ranks, so that max_but() can leave out the rank of the slot itself.
 void Rehomer::Holders::add(int rank, double load) {
   if (rank == hottest) return;
-  if (hottest < 0 || load > most) {
-    second = most;
-    most = load;
+  if (hottest < 0 || load > max) {
+    second = max;
+    max = load;
     hottest = rank;
   } else {
     second = std::max(second, load);
@@ -92,16 +92,16 @@ void Rehomer::weigh(std::span<const double> load, const Placement& placement) {
 int Rehomer::best_slot(std::span<const double> load, const Placement& placement,
                        int32_t lost) const {
   int best = -1;
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   for (int slot = 0; slot < shape_.num_slots; ++slot) {
     const int rank = placement.rank_of_slot(slot);
     if (slot % shape_.slots_per_rank() >= shape_.usable_slots_of(rank)) continue;
     const int32_t present = placement.slot_to_expert[at(slot)];
     if (present != kUnusedSlot && replicas_[at(present)] == 1) continue;
     const double hottest = hottest_after(load, present, rank, load[at(lost)]);
-    if (best >= 0 && hottest >= least) continue;
+    if (best >= 0 && hottest >= min) continue;
     best = slot;
-    least = hottest;
+    min = hottest;
   }
   return best;
 }
@@ -114,7 +114,7 @@ double Rehomer::hottest_after(std::span<const double> load, int32_t present, int
   const double tokens = load[at(present)];
   const int replicas = replicas_[at(present)];
   const double grown = tokens / (replicas - 1) - tokens / replicas;
-  return std::max(here - tokens / replicas, holders_[at(present)].most_but(rank) + grown);
+  return std::max(here - tokens / replicas, holders_[at(present)].max_but(rank) + grown);
 }
 
 }  // namespace wideep::balance

@@ -31,9 +31,9 @@ class Rehomer {
   // The two hottest ranks that hold the expert.
   struct Holders {
     int hottest = -1;
-    double most = 0.0, second = 0.0;
+    double max = 0.0, second = 0.0;
     void add(int rank, double load);
-    double most_but(int rank) const { return rank == hottest ? second : most; }
+    double max_but(int rank) const { return rank == hottest ? second : max; }
   };
 
   void count_replicas(const Placement& placement);

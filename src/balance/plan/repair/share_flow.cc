@@ -172,12 +172,12 @@ bool ShareFlow::search(int hot_rank) {
 
 // False: a slot of the path has nothing left, or the hot rank is at the level.
 bool ShareFlow::push_along_path(int hot_rank, int cold_rank) {
-  double most = rank_load_[at(hot_rank)] - level_;
+  double max = rank_load_[at(hot_rank)] - level_;
   for (int rank = cold_rank; rank != hot_rank; rank = rank_of(from_slot_[at(rank)])) {
-    most = std::min(most, amount_[at(from_slot_[at(rank)])]);
+    max = std::min(max, amount_[at(from_slot_[at(rank)])]);
   }
   const double lack = level_ - rank_load_[at(cold_rank)];
-  const double amount = std::min(most, lack);
+  const double amount = std::min(max, lack);
   for (int rank = cold_rank; rank != hot_rank; rank = rank_of(from_slot_[at(rank)])) {
     amount_[at(from_slot_[at(rank)])] -= amount;
     amount_[at(to_slot_[at(rank)])] += amount;
@@ -185,7 +185,7 @@ bool ShareFlow::push_along_path(int hot_rank, int cold_rank) {
   rank_load_[at(hot_rank)] -= amount;
   // Exactly the level, so that no rounding is left to be filled.
   rank_load_[at(cold_rank)] = amount == lack ? level_ : rank_load_[at(cold_rank)] + amount;
-  return amount < most;
+  return amount < max;
 }
 
 void ShareFlow::list_spread_slots_of_circle(int slot) {

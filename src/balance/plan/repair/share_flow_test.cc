@@ -32,7 +32,7 @@ std::vector<double> random_load(int num_experts, std::mt19937& random) {
   return load;
 }
 
-double least_max_load(const Placement& placement, std::span<const double> load) {
+double min_max_load(const Placement& placement, std::span<const double> load) {
   Shares shares(placement.slot_to_expert.size());
   return Resplitter(placement).resplit(load, shares);
 }
@@ -94,12 +94,12 @@ TEST(ShareFlow, HasExcessBelowTheLeastMaximumOnlyWhileThePlacementChanges) {
     flow.assign(placement.slot_to_expert, load);
     for (int change = 0; change < 8; ++change) {
       SCOPED_TRACE(testing::Message() << "round " << round << ", change " << change);
-      const double least = least_max_load(placement, load);
-      ASSERT_EQ(flow.settle(least * (1 + 1e-9)), 0.0);
+      const double min = min_max_load(placement, load);
+      ASSERT_EQ(flow.settle(min * (1 + 1e-9)), 0.0);
       for (double part : {0.999, 0.8}) {
-        const double excess = flow.settle(part * least);
-        ASSERT_EQ(excess > 0.0, least > 0.0);
-        ASSERT_NO_FATAL_FAILURE(check_excess(flow, part * least, excess));
+        const double excess = flow.settle(part * min);
+        ASSERT_EQ(excess > 0.0, min > 0.0);
+        ASSERT_NO_FATAL_FAILURE(check_excess(flow, part * min, excess));
       }
       ASSERT_NO_FATAL_FAILURE(check_amounts(flow, load));
       change_at_random(placement, flow, random);
@@ -115,7 +115,7 @@ TEST(ShareFlow, RestoreUndoesATrial) {
   const std::vector<double> load = random_load(20, random);
   ShareFlow flow(20, 6, 5);
   flow.assign(placement.slot_to_expert, load);
-  const double level = 0.9 * least_max_load(placement, load);
+  const double level = 0.9 * min_max_load(placement, load);
   const double excess = flow.settle(level);
   flow.save();
   for (int slot = 0; slot < 30; ++slot) {

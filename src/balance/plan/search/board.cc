@@ -16,7 +16,7 @@ namespace wideep::balance::search {
 namespace {
 
 constexpr float kEmpty = std::numeric_limits<float>::infinity();
-constexpr double kLeastLoad = 1e-6;  // of the mean expert load
+constexpr double kMinLoad = 1e-6;  // of the mean expert load
 
 uint32_t id_mask(int count) { return std::bit_ceil(static_cast<uint32_t>(count)) - 1; }
 size_t size(int count) { return static_cast<size_t>(count); }
@@ -100,7 +100,7 @@ void exchange(Board& board, int a, int slot_a, int b, int slot_b) {
 }
 
 // The heavier of the two ranks after an exchange.
-float most_after(Board& board, int a, int slot_a, int b, int slot_b) {
+float max_after(Board& board, int a, int slot_a, int b, int slot_b) {
   const float moved = board.slots_of(a)[slot_a] - board.slots_of(b)[slot_b];
   return std::max(board.rank_load[size(a)] - moved, board.rank_load[size(b)] + moved);
 }
@@ -110,17 +110,17 @@ float most_after(Board& board, int a, int slot_a, int b, int slot_b) {
 // heavier was is good enough. False: there is none.
 bool send_away(Board& board, int rank, int slot) {
   int best_rank = -1, best_slot = -1;
-  float least = std::numeric_limits<float>::infinity();
+  float min = std::numeric_limits<float>::infinity();
   const auto good_enough = [&] {
     return best_rank >= 0 &&
-           least <= std::max(board.rank_load[size(rank)], board.rank_load[size(best_rank)]);
+           min <= std::max(board.rank_load[size(rank)], board.rank_load[size(best_rank)]);
   };
   for (int other = 0; other < board.num_ranks && !good_enough(); ++other) {
     if (board.holds(other, board.experts_of(rank)[slot])) continue;
     for (int i = 0; i < board.filled[size(other)]; ++i) {
-      const float most = most_after(board, rank, slot, other, i);
-      if (most >= least || board.holds(rank, board.experts_of(other)[i])) continue;
-      least = most;
+      const float max = max_after(board, rank, slot, other, i);
+      if (max >= min || board.holds(rank, board.experts_of(other)[i])) continue;
+      min = max;
       best_rank = other;
       best_slot = i;
     }
@@ -166,7 +166,7 @@ bool Board::holds(int rank, int expert) const {
 void Board::set_load(std::span<const double> tokens) {
   const double sum = std::accumulate(tokens.begin(), tokens.end(), 0.0);
   const double scale = sum > 0.0 ? static_cast<double>(tokens.size()) / sum : 0.0;
-  const double floor = sum > 0.0 ? kLeastLoad : 1.0;
+  const double floor = sum > 0.0 ? kMinLoad : 1.0;
   for (size_t e = 0; e < tokens.size(); ++e) {
     load[e] = static_cast<float>(std::max(tokens[e] * scale, floor));
   }

@@ -154,10 +154,10 @@ inline int sort_replicated(Board& board) {
 // --- Replication ------------------------------------------------------------------------------
 
 // min(max(ceil(x), 1), most) for 0 ≤ x < 2^31.
-WIDEEP_INLINE Ints round_up(Floats x, int most) {
+WIDEEP_INLINE Ints round_up(Floats x, int max) {
   const Ints down = __builtin_convertvector(x, Ints);
   const Ints up = down - (__builtin_convertvector(down, Floats) < x);  // true is -1
-  const Ints one = (Ints)kNone + 1, limit = (Ints)kNone + most;
+  const Ints one = (Ints)kNone + 1, limit = (Ints)kNone + max;
   const Ints raised = up < one ? one : up;
   return raised > limit ? limit : raised;
 }
@@ -177,21 +177,21 @@ inline int count_replicas(const Board& board, float threshold) {
 
 // The expert whose replicas carry most, lower id first among equals, of those not on every rank.
 inline size_t heaviest_replica(const Board& board) {
-  Floats most = (Floats)kNone - 1.0f;
+  Floats max = (Floats)kNone - 1.0f;
   Keys where = kNone;
   for (size_t e = 0; e < board.load.size(); e += kLanes) {
     const Ints full = vector_at<Ints>(&board.replicas[e]) >= board.num_ranks;
     const Floats loads = full ? (Floats)kNone - 1.0f : replica_loads(board, e);
-    const Ints more = loads > most;
-    most = more ? loads : most;
+    const Ints more = loads > max;
+    max = more ? loads : max;
     where = (Keys)more ? kLane + static_cast<uint32_t>(e) : where;
   }
   size_t best = 0;
   float best_load = -1.0f;
   for (int i = 0; i < kLanes; ++i) {
-    if (most[i] > best_load || (most[i] == best_load && where[i] < best)) {
+    if (max[i] > best_load || (max[i] == best_load && where[i] < best)) {
       best = where[i];
-      best_load = most[i];
+      best_load = max[i];
     }
   }
   return best;
@@ -263,14 +263,14 @@ struct Swap {
 };
 
 // The pair of slots whose exchange brings hot and cold rank closest together, if it closes at least
-// `least_gain` of the gap.
-WIDEEP_INLINE Swap find_swap(Board& board, int hot, int cold, float gap, float least_gain) {
+// `min_gain` of the gap.
+WIDEEP_INLINE Swap find_swap(Board& board, int hot, int cold, float gap, float min_gain) {
   const auto h = static_cast<size_t>(hot), c = static_cast<size_t>(cold);
   const float* hot_loads = board.slots_of(hot);
   const float* cold_loads = board.slots_of(cold);
   const float half = 0.5f * gap;
   Swap best;
-  float best_miss = half * (1.0f - least_gain);
+  float best_miss = half * (1.0f - min_gain);
   for (int at = 0; at < board.row; at += kLanes) {
     const Keys lane = kLane + static_cast<uint32_t>(at);
     const Keys movable = (Keys)(lane >= static_cast<uint32_t>(board.pinned[c]));
@@ -307,12 +307,11 @@ inline bool allowed(Board& board, int hot, int cold, Swap swap) {
   return !repeats;
 }
 
-WIDEEP_INLINE bool swap_between(Board& board, int hot, int cold, float least_gap,
-                                float least_gain) {
+WIDEEP_INLINE bool swap_between(Board& board, int hot, int cold, float min_gap, float min_gain) {
   const auto h = static_cast<size_t>(hot), c = static_cast<size_t>(cold);
   const float gap = board.rank_load[h] - board.rank_load[c];
-  if (gap <= least_gap) return false;
-  const Swap swap = find_swap(board, hot, cold, gap, least_gain);
+  if (gap <= min_gap) return false;
+  const Swap swap = find_swap(board, hot, cold, gap, min_gain);
   if (swap.hot_slot < 0 || !allowed(board, hot, cold, swap)) return false;
   float &hot_load = board.slots_of(hot)[swap.hot_slot],
         &cold_load = board.slots_of(cold)[swap.cold_slot];
@@ -326,13 +325,13 @@ WIDEEP_INLINE bool swap_between(Board& board, int hot, int cold, float least_gap
 
 // Swaps between the hottest rank and the coldest, the second and the second, ... Returns how many
 // swapped. Each rank is in one pair, so the order of ranks stays valid for the round.
-inline int swap_in_pairs(Board& board, float limit, float least_gap, int max_swaps,
+inline int swap_in_pairs(Board& board, float limit, float min_gap, int max_swaps,
                          bool* hottest_cooled) {
   int swaps = 0;
   for (int i = 0; i < board.num_ranks / 2 && swaps < max_swaps; ++i) {
     const int hot = board.rank_at(board.num_ranks - 1 - i);
     if (board.rank_load[static_cast<size_t>(hot)] <= limit) break;
-    swaps += swap_between(board, hot, board.rank_at(i), least_gap, 0.02f);
+    swaps += swap_between(board, hot, board.rank_at(i), min_gap, 0.02f);
     if (i == 0) *hottest_cooled = swaps > 0;
   }
   return swaps;
@@ -350,13 +349,13 @@ inline bool swap_hottest_with_any(Board& board) {
 
 inline float improve(Board& board, const Goal& goal) {
   const float mean = board.mean_rank_load();
-  const float limit = mean * (1.0f + goal.tolerance), least_gap = 0.5f * goal.tolerance * mean;
+  const float limit = mean * (1.0f + goal.tolerance), min_gap = 0.5f * goal.tolerance * mean;
   int swaps_left = goal.max_swaps;
   for (int round = 0; round < goal.max_rounds && swaps_left > 0; ++round) {
     sort_ranks(board);
     if (board.rank_load[static_cast<size_t>(board.rank_at(board.num_ranks - 1))] <= limit) break;
     bool hottest_cooled = false;
-    int swaps = swap_in_pairs(board, limit, least_gap, swaps_left, &hottest_cooled);
+    int swaps = swap_in_pairs(board, limit, min_gap, swaps_left, &hottest_cooled);
     if (!hottest_cooled && swaps < swaps_left) swaps += swap_hottest_with_any(board);
     if (swaps == 0) break;
     swaps_left -= swaps;

@@ -7,9 +7,9 @@ PairSearch::PairSearch(const Board& board) : surplus(kGrid, 0) {
   const auto experts = static_cast<size_t>(board.num_experts);
   // The most that choose_pairs() asks for, so that it never allocates: its stride is the greatest
   // count, at most num_ranks, + 3, and each try adds at most one donor.
-  const auto most = static_cast<size_t>(board.num_ranks) + 3;
-  step_at.reserve(experts * most);
-  step_by.reserve(experts * most);
+  const auto max = static_cast<size_t>(board.num_ranks) + 3;
+  step_at.reserve(experts * max);
+  step_by.reserve(experts * max);
   by_load.resize(experts);
   counts.resize(experts);
   lacking.reserve(kGrid);

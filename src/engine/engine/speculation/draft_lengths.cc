@@ -8,7 +8,7 @@ namespace wideep::engine {
 namespace {
 
 // A gain below this share is within what the estimates are wrong by: nothing is drafted.
-constexpr double kLeastGain = 0.02;
+constexpr double kMinGain = 0.02;
 // Candidates after the best number so far that are looked at, and a share of the batch beside them.
 // Gains that need more are not found; they are rare, since each further token pays less and costs
 // about the same.
@@ -45,7 +45,7 @@ DraftLengths choose_draft_lengths(std::span<const std::vector<double>> chances,
                     .expected_tokens = static_cast<double>(batch),
                     .expected_seconds = seconds(batch)};
   const double without = best.expected_tokens / best.expected_seconds;
-  double most = without;
+  double max = without;
   double tokens = best.expected_tokens;
   std::vector<Candidate> order;  // those that were looked at
   size_t taken = 0;
@@ -55,13 +55,13 @@ DraftLengths choose_draft_lengths(std::span<const std::vector<double>> chances,
     order.push_back(*end);
     tokens += end->chance;
     const double time = seconds(batch + static_cast<int>(order.size()));
-    if (tokens / time <= most) continue;
-    most = tokens / time;
+    if (tokens / time <= max) continue;
+    max = tokens / time;
     best.expected_tokens = tokens;
     best.expected_seconds = time;
     taken = order.size();
   }
-  if (most < without * (1.0 + kLeastGain)) {
+  if (max < without * (1.0 + kMinGain)) {
     best.expected_tokens = static_cast<double>(batch);
     best.expected_seconds = best.expected_tokens / without;
     return best;

@@ -36,7 +36,7 @@ class Drafter {
 
   // more: the tokens of the request's text since the last call; all of them at the first. Drafts at
   // most `most` tokens.
-  virtual Draft draft(int request, std::span<const int32_t> more, int most) = 0;
+  virtual Draft draft(int request, std::span<const int32_t> more, int max) = 0;
   // Soon draft() will be called for the request, with tokens of which this is the first: begins to
   // load what it reads. Called twice, `late` the second time, with other requests in between. In a
   // step of many requests most of the time would go into waiting for memory.
@@ -48,9 +48,9 @@ class Drafter {
 };
 
 // is_public: one pool for all requests, else one for each, of which the running ones share
-// options.max_bytes. most_running: requests at the same time.
+// options.max_bytes. max_running: requests at the same time.
 std::unique_ptr<Drafter> ngram_drafter(const NgramOptions& options, bool is_public,
-                                       int most_running);
+                                       int max_running);
 // max_bytes: of the automata over earlier texts. Those of running requests take about 100 bytes
 // for each token of their texts beside that.
 std::unique_ptr<Drafter> suffix_drafter(size_t max_bytes);

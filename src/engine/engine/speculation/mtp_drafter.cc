@@ -21,10 +21,10 @@ namespace wideep::engine {
 using kernels::kPageTokens;
 
 MtpDrafter::MtpDrafter(model::Model& model, const model::KvLayout& kv, IterationRecorder& recorder,
-                       int num_layers, int most_rows)
+                       int num_layers, int max_rows)
     : model_(model), kv_(kv), recorder_(recorder), num_layers_(num_layers) {
-  const int most_spare = std::max(1, num_layers - 1) * most_rows;
-  for (int first = 0; first < most_spare; first += kPageTokens) {
+  const int max_spare = std::max(1, num_layers - 1) * max_rows;
+  for (int first = 0; first < max_spare; first += kPageTokens) {
     spare_.emplace_back(kv.page_bytes());
     spare_pages_.push_back(spare_.back().data());
   }
@@ -33,7 +33,7 @@ MtpDrafter::MtpDrafter(model::Model& model, const model::KvLayout& kv, Iteration
 int MtpDrafter::rows_for(const Scheduler::Step& step) const {
   if (num_layers_ == 1) {
     return static_cast<int>(std::ranges::count_if(step.sampled, [](const Sequence* sequence) {
-      return Speculation::most_drafts(*sequence, 1) > 0;
+      return Speculation::max_drafts(*sequence, 1) > 0;
     }));
   }
   int count = 0;

@@ -36,10 +36,10 @@ namespace wideep::engine {
 
 class MtpDrafter {
  public:
-  // num_layers: of the model's prediction layers; 1: a chain. most_rows: sequences of a step.
+  // num_layers: of the model's prediction layers; 1: a chain. max_rows: sequences of a step.
   // References outlive this.
   MtpDrafter(model::Model& model, const model::KvLayout& kv, IterationRecorder& recorder,
-             int num_layers, int most_rows);
+             int num_layers, int max_rows);
 
   // What all ranks that dispatch to each other know of a step's passes before it is sampled.
   struct Passes {

@@ -9,31 +9,31 @@ namespace {
 
 // What is added in one step for a request, so that a long prompt delays nobody: about a
 // millisecond.
-constexpr size_t kMostPatterns = 8192;
+constexpr size_t kMaxPatterns = 8192;
 
 class NgramDrafter : public Drafter {
  public:
-  NgramDrafter(const NgramOptions& options, bool is_public, int most_running)
+  NgramDrafter(const NgramOptions& options, bool is_public, int max_running)
       : options_(options), shared_(options), is_public_(is_public) {
-    if (!is_public) options_.max_bytes /= static_cast<size_t>(std::max(1, most_running));
+    if (!is_public) options_.max_bytes /= static_cast<size_t>(std::max(1, max_running));
   }
 
-  Draft draft(int request, std::span<const int32_t> more, int most) override {
+  Draft draft(int request, std::span<const int32_t> more, int max) override {
     Text& text = texts_[request];
     text.tokens.insert(text.tokens.end(), more.begin(), more.end());
-    if (most <= 0) return {};
+    if (max <= 0) return {};
     if (!is_public_ && text.pool == nullptr) text.pool = std::make_unique<NgramPool>(options_);
     NgramPool& pool = is_public_ ? shared_ : *text.pool;
     // The next add() begins where matches were cut short by the end of the text.
     const auto open =
         static_cast<size_t>(options_.max_draft_len + options_.max_matching_ngram_size - 1);
-    const size_t most_at_once = open + kMostPatterns / options_.max_matching_ngram_size;
-    const size_t end = std::min(text.tokens.size(), text.start + most_at_once);
+    const size_t max_at_once = open + kMaxPatterns / options_.max_matching_ngram_size;
+    const size_t end = std::min(text.tokens.size(), text.start + max_at_once);
     pool.add(std::span(text.tokens).subspan(text.start, end - text.start));
     text.start = end - std::min(open, end);
     if (end < text.tokens.size()) return {};
     const NgramPool::Found found = pool.find(text.tokens);
-    const auto count = std::min(found.tokens.size(), static_cast<size_t>(most));
+    const auto count = std::min(found.tokens.size(), static_cast<size_t>(max));
     return {{found.tokens.begin(), found.tokens.begin() + static_cast<std::ptrdiff_t>(count)},
             found.pattern_size};
   }
@@ -64,8 +64,8 @@ class NgramDrafter : public Drafter {
 }  // namespace
 
 std::unique_ptr<Drafter> ngram_drafter(const NgramOptions& options, bool is_public,
-                                       int most_running) {
-  return std::make_unique<NgramDrafter>(options, is_public, most_running);
+                                       int max_running) {
+  return std::make_unique<NgramDrafter>(options, is_public, max_running);
 }
 
 }  // namespace wideep::engine

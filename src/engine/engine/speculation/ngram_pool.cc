@@ -68,7 +68,7 @@ NgramPool::Id NgramPool::Store<Record>::take() {
     return id;
   }
   records_.emplace_back();
-  tokens_.resize(tokens_.size() + most_tokens_);
+  tokens_.resize(tokens_.size() + max_tokens_);
   return static_cast<Id>(records_.size()) - 1;
 }
 
@@ -89,8 +89,8 @@ size_t NgramPool::bytes() const {
 void NgramPool::add(Tokens tokens) {
   if (tokens.size() < 2) return;
   const auto longest = static_cast<size_t>(options_.max_draft_len);
-  const auto most = static_cast<size_t>(options_.max_matching_ngram_size);
-  for (size_t size = std::min(most, tokens.size() - 1); size > 0; --size) {
+  const auto max = static_cast<size_t>(options_.max_matching_ngram_size);
+  for (size_t size = std::min(max, tokens.size() - 1); size > 0; --size) {
     for (size_t at = 0; at + size < tokens.size(); ++at) {
       const Tokens pattern = tokens.subspan(at, size);
       const size_t next = at + size;
@@ -105,8 +105,8 @@ void NgramPool::add(Tokens tokens) {
 
 NgramPool::Found NgramPool::find(Tokens tokens) const {
   if (tokens.size() < 2) return {};
-  const auto most = static_cast<size_t>(options_.max_matching_ngram_size);
-  for (size_t size = std::min(most, tokens.size() - 1); size > 0; --size) {
+  const auto max = static_cast<size_t>(options_.max_matching_ngram_size);
+  for (size_t size = std::min(max, tokens.size() - 1); size > 0; --size) {
     const Tokens ending = tokens.last(size);
     const Id known = find_pattern(ending, hash_of(ending));
     if (known == kNone) continue;

@@ -82,22 +82,22 @@ class NgramPool {
   template <typename Record>
   class Store {
    public:
-    explicit Store(int most_tokens) : most_tokens_(static_cast<size_t>(most_tokens)) {}
+    explicit Store(int max_tokens) : max_tokens_(static_cast<size_t>(max_tokens)) {}
     Id take();
     void release(Id id) { free_.push_back(id); }
     Record& operator[](Id id) { return records_[static_cast<size_t>(id)]; }
     const Record& operator[](Id id) const { return records_[static_cast<size_t>(id)]; }
-    int32_t* tokens(Id id) { return tokens_.data() + static_cast<size_t>(id) * most_tokens_; }
+    int32_t* tokens(Id id) { return tokens_.data() + static_cast<size_t>(id) * max_tokens_; }
     const int32_t* tokens(Id id) const {
-      return tokens_.data() + static_cast<size_t>(id) * most_tokens_;
+      return tokens_.data() + static_cast<size_t>(id) * max_tokens_;
     }
     // With its place in the buckets.
     size_t bytes_each() const {
-      return sizeof(Record) + most_tokens_ * sizeof(int32_t) + sizeof(Id);
+      return sizeof(Record) + max_tokens_ * sizeof(int32_t) + sizeof(Id);
     }
 
    private:
-    size_t most_tokens_;
+    size_t max_tokens_;
     std::vector<Record> records_;
     std::vector<int32_t> tokens_;
     std::vector<Id> free_;

@@ -85,14 +85,14 @@ TEST(NgramPool, AgreesWithTheSlowPool) {
 }
 
 TEST(NgramPool, KeepsToItsMemory) {
-  const size_t most = 20'000;
-  NgramPool pool({.max_draft_len = 4, .max_matching_ngram_size = 3, .max_bytes = most});
+  const size_t max = 20'000;
+  NgramPool pool({.max_draft_len = 4, .max_matching_ngram_size = 3, .max_bytes = max});
   std::mt19937 rng(1);
   for (int i = 0; i < 200; ++i) {
     Tokens text;
     for (int t = 0; t < 50; ++t) text.push_back(int32_t(rng() % 30'000));
     pool.add(text);
-    ASSERT_LE(pool.bytes(), most);
+    ASSERT_LE(pool.bytes(), max);
     ASSERT_THAT(found(pool, {text[47], text[48]}), ElementsAre(text[49]));  // the newest stay
   }
   EXPECT_GT(pool.num_evicted(), 1000);

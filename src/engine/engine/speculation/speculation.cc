@@ -24,7 +24,7 @@ constexpr int64_t kStepsPerSize = 64;              // to add up all requests tak
 // expected: what few requests read stays in the processor's caches.
 constexpr size_t kExpectedEarly = 8, kExpectedLate = 4;
 
-std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int most_running) {
+std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int max_running) {
   WIDEEP_CHECK(options.is_on());
   if (options.make_drafter) return options.make_drafter();
   using Method = SpeculationOptions::Method;
@@ -35,21 +35,21 @@ std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int mos
   NgramOptions ngram = options.ngram;
   ngram.max_draft_len = options.max_draft_len;
   ngram.max_bytes = options.max_pool_bytes;
-  return ngram_drafter(ngram, options.is_public_pool, most_running);
+  return ngram_drafter(ngram, options.is_public_pool, max_running);
 }
 
 }  // namespace
 
-Speculation::Speculation(const SpeculationOptions& options, int most_running, int num_experts,
+Speculation::Speculation(const SpeculationOptions& options, int max_running, int num_experts,
                          int top_k)
     : options_(options),
-      drafter_(make_drafter(options, most_running)),
+      drafter_(make_drafter(options, max_running)),
       spread_(num_experts, top_k),
       step_time_(spread_, options.step_time),
       steps_to_probe_(kFirstProbe),
       probe_interval_(kFirstProbe) {}
 
-int Speculation::most_drafts(const Sequence& sequence, int yielded) {
+int Speculation::max_drafts(const Sequence& sequence, int yielded) {
   if (!sequence.request.speculates) return 0;
   return std::max(0, sequence.request.max_tokens - sequence.num_generated() - yielded - 1);
 }
@@ -86,7 +86,7 @@ void Speculation::expect(std::span<const Continuation> step, size_t index, bool 
   drafter_->expect(step[index].sequence->request.index, step[index].tokens.front(), late);
 }
 
-Draft Speculation::draft(const Continuation& one, int most) {
+Draft Speculation::draft(const Continuation& one, int max) {
   const Sequence& sequence = *one.sequence;
   const Request& request = sequence.request;
   if (!request.speculates || one.tokens.empty()) return {};
@@ -104,8 +104,8 @@ Draft Speculation::draft(const Continuation& one, int most) {
     added = added_;
   }
   known.seen = sequence.tokens.size() + one.tokens.size();
-  const int left = one.ends ? 0 : most_drafts(sequence, static_cast<int>(one.tokens.size()));
-  Draft draft = draft_after(one, added, std::min(most, left));
+  const int left = one.ends ? 0 : max_drafts(sequence, static_cast<int>(one.tokens.size()));
+  Draft draft = draft_after(one, added, std::min(max, left));
   if (options_.is_adaptive && (known.is_followed || !draft.tokens.empty())) {
     known.is_followed = acceptance_.follow(request.index, one.tokens, draft);
   }
@@ -113,12 +113,12 @@ Draft Speculation::draft(const Continuation& one, int most) {
 }
 
 // A long match is a better guess than the prediction layer's (TensorRT-LLM's sa_spec_threshold).
-Draft Speculation::draft_after(const Continuation& one, std::span<const int32_t> added, int most) {
+Draft Speculation::draft_after(const Continuation& one, std::span<const int32_t> added, int max) {
   Draft draft;
-  if (drafter_) draft = drafter_->draft(one.sequence->request.index, added, most);
-  if (!options_.predicts() || most <= 0) return draft;
+  if (drafter_) draft = drafter_->draft(one.sequence->request.index, added, max);
+  if (!options_.predicts() || max <= 0) return draft;
   if (draft.match >= options_.suffix_threshold.value_or(0) && !draft.tokens.empty()) return draft;
-  const auto count = std::min(one.predicted.size(), static_cast<size_t>(most));
+  const auto count = std::min(one.predicted.size(), static_cast<size_t>(max));
   const std::span<const int32_t> predicted = one.predicted.first(count);
   return {.tokens = {predicted.begin(), predicted.end()}};
 }

@@ -66,9 +66,9 @@ struct SpeculationOptions {
 
 class Speculation {
  public:
-  // most_running: requests at the same time. num_experts, top_k: of the model's MoE layers.
+  // max_running: requests at the same time. num_experts, top_k: of the model's MoE layers.
   // REQUIRES: options.is_on().
-  Speculation(const SpeculationOptions& options, int most_running, int num_experts, int top_k);
+  Speculation(const SpeculationOptions& options, int max_running, int num_experts, int top_k);
 
   // What a step has yielded for a sequence, to which it has not been appended yet.
   struct Continuation {
@@ -79,7 +79,7 @@ class Speculation {
   };
   // How many drafts may follow a sequence's next `yielded` tokens: the step after the drafts yields
   // one token more than it accepts, of those that the request may still generate.
-  static int most_drafts(const Sequence& sequence, int yielded);
+  static int max_drafts(const Sequence& sequence, int yielded);
   // The most drafts of a request in a step with so many requests that generate.
   int length_for(int batch_size) const;
   // What the next step of these sequences verifies. In the order of the sequences: a pool that
@@ -110,8 +110,8 @@ class Speculation {
   };
   void note_acceptance(double accepted);
   void expect(std::span<const Continuation> step, size_t index, bool late) const;
-  Draft draft(const Continuation& one, int most);
-  Draft draft_after(const Continuation& one, std::span<const int32_t> added, int most);
+  Draft draft(const Continuation& one, int max);
+  Draft draft_after(const Continuation& one, std::span<const int32_t> added, int max);
   void cut(std::span<const Continuation> step, std::vector<Draft>& drafts);
   bool probes(const DraftLengths& chosen, const DraftLengths& likely);
 

@@ -126,13 +126,13 @@ void StepTime::observe(int tokens, double seconds) {
 // Never less than for one token, whatever the fit says about what was not observed.
 double StepTime::predict(int tokens) const {
   WIDEEP_CHECK(has_observed());
-  double time = 0, least = 0;
+  double time = 0, min = 0;
   const Vector x = features(tokens), one = features(1);
   for (size_t i = 0; i < x.size(); ++i) {
     time += parameters_[i] * x[i];
-    least += parameters_[i] * one[i];
+    min += parameters_[i] * one[i];
   }
-  return std::max({time, least, 1e-9});
+  return std::max({time, min, 1e-9});
 }
 
 }  // namespace wideep::engine

@@ -37,9 +37,9 @@ void SuffixAutomaton::begin_text() {
   last_ = kRoot;
 }
 
-std::span<const int32_t> SuffixAutomaton::continuation(State state, int most) const {
+std::span<const int32_t> SuffixAutomaton::continuation(State state, int max) const {
   const auto from = static_cast<size_t>(states_[state].place) + 1;
-  const size_t count = std::min(tokens_.size() - from, static_cast<size_t>(most));
+  const size_t count = std::min(tokens_.size() - from, static_cast<size_t>(max));
   const std::span<const int32_t> all = std::span(tokens_).subspan(from, count);
   return all.first(static_cast<size_t>(std::ranges::find(all, kEndOfText) - all.begin()));
 }

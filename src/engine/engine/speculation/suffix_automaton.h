@@ -47,7 +47,7 @@ class SuffixAutomaton {
   int length(State state) const { return states_[state].length; }
   // What has followed an occurrence of the state in its text, at most `most` tokens. REQUIRES: not
   // kRoot.
-  std::span<const int32_t> continuation(State state, int most) const;
+  std::span<const int32_t> continuation(State state, int max) const;
 
   // Soon the state will be asked for its edge with this token: begins to load where that is listed,
   // and after some time (late) the edge.

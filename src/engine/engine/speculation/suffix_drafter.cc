@@ -20,7 +20,7 @@ namespace wideep::engine {
 namespace {
 
 // What is indexed of a text in one step, and of a text that has ended: about a millisecond's work.
-constexpr size_t kMostAtOnce = 4096;
+constexpr size_t kMaxAtOnce = 4096;
 
 // The ends of earlier texts, prompts and answers: two automata, of which the younger grows. When it
 // has half of the memory, the older one goes.
@@ -51,18 +51,18 @@ class EarlierTexts {
   }
 
   // What follows the place's longest known end; its length in tokens.
-  std::pair<std::span<const int32_t>, int> continuation(Place& place, int most) const {
+  std::pair<std::span<const int32_t>, int> continuation(Place& place, int max) const {
     catch_up(place);
     const bool in_old = old_ != nullptr && place.old.length > place.young.length;
     const SuffixAutomaton::Cursor& cursor = in_old ? place.old : place.young;
     if (cursor.state == SuffixAutomaton::kRoot) return {};
-    return {(in_old ? *old_ : *young_).continuation(cursor.state, most), cursor.length};
+    return {(in_old ? *old_ : *young_).continuation(cursor.state, max), cursor.length};
   }
 
   void add(std::span<const int32_t> text) {
     if (half_bytes_ == 0) return;
     young_->begin_text();
-    for (const int32_t token : text.last(std::min(text.size(), kMostAtOnce))) {
+    for (const int32_t token : text.last(std::min(text.size(), kMaxAtOnce))) {
       young_->append(token);
       if (young_->bytes() < half_bytes_) continue;
       old_ = std::exchange(young_, std::make_unique<SuffixAutomaton>());
@@ -86,9 +86,9 @@ class EarlierTexts {
 };
 
 // Beyond the end of the text a repetition goes on repeating.
-std::vector<int32_t> repeated(std::span<const int32_t> tokens, int most) {
+std::vector<int32_t> repeated(std::span<const int32_t> tokens, int max) {
   std::vector<int32_t> draft(tokens.begin(), tokens.end());
-  while (!tokens.empty() && static_cast<int>(draft.size()) < most) {
+  while (!tokens.empty() && static_cast<int>(draft.size()) < max) {
     draft.push_back(draft[draft.size() - tokens.size()]);
   }
   return draft;
@@ -98,21 +98,21 @@ class SuffixDrafter : public Drafter {
  public:
   explicit SuffixDrafter(size_t max_bytes) : earlier_(max_bytes) {}
 
-  Draft draft(int request, std::span<const int32_t> more, int most) override {
+  Draft draft(int request, std::span<const int32_t> more, int max) override {
     Text& text = texts_[request];
     text.tokens.insert(text.tokens.end(), more.begin(), more.end());
     // The index of a long prompt is made over several steps.
-    const size_t end = std::min(text.tokens.size(), text.indexed + kMostAtOnce);
+    const size_t end = std::min(text.tokens.size(), text.indexed + kMaxAtOnce);
     for (; text.indexed < end; ++text.indexed) {
       text.own.append(text.tokens[text.indexed]);
       earlier_.advance(text.place, text.tokens[text.indexed]);
     }
-    if (most <= 0 || text.indexed < text.tokens.size()) return {};
+    if (max <= 0 || text.indexed < text.tokens.size()) return {};
     const SuffixAutomaton::State own = text.own.repeated();
-    const auto [others, length] = earlier_.continuation(text.place, most);
+    const auto [others, length] = earlier_.continuation(text.place, max);
     const int own_length = own == SuffixAutomaton::kRoot ? 0 : text.own.length(own);
     if (own_length > 0 && (own_length >= length || others.empty())) {
-      return {repeated(text.own.continuation(own, most), most), own_length};
+      return {repeated(text.own.continuation(own, max), max), own_length};
     }
     return {{others.begin(), others.end()}, length};
   }

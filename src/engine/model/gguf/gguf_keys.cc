@@ -65,8 +65,8 @@ Json GgufKeys::value(std::string_view key) const {
 int64_t GgufKeys::integer_or(std::string_view key, int64_t otherwise) const {
   const GgufValue* found = find(key);
   if (found == nullptr || found->is_list()) return otherwise;
-  constexpr int64_t kMost = int64_t{1} << 53;
-  return std::clamp(found->integer().value_or(otherwise), -kMost, kMost);
+  constexpr int64_t kMax = int64_t{1} << 53;
+  return std::clamp(found->integer().value_or(otherwise), -kMax, kMax);
 }
 
 double GgufKeys::number_or(std::string_view key, double otherwise) const {

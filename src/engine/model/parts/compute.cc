@@ -98,9 +98,9 @@ void Compute::matmul(const Rows& x, const PackedMatrix& w, float* y, size_t y_st
   matmul(x, std::span(&product, 1));
 }
 
-int panels_at_once(const PackedShape& w, int most_rows, int num_matrices) {
+int panels_at_once(const PackedShape& w, int max_rows, int num_matrices) {
   constexpr int kTile = 4;  // panels of the widest tile of the kernels
-  if (most_rows > 1) return kTile / num_matrices;
+  if (max_rows > 1) return kTile / num_matrices;
   // Single rows are bound by memory: about as many bytes as a core reads in a microsecond.
   constexpr size_t kBytes = 40 * 1024;
   const size_t panels = kBytes / (w.panel_bytes() * static_cast<size_t>(num_matrices));

@@ -84,8 +84,8 @@ kernels::MatmulArgs matmul_args(const Rows& x, const kernels::PackedMatrix& w, f
                                 size_t y_stride);
 
 // How many panels of each of num_matrices such matrices one task has, for products with at most
-// most_rows rows. For single rows as many as take about a microsecond to read.
-int panels_at_once(const kernels::PackedShape& w, int most_rows, int num_matrices);
+// max_rows rows. For single rows as many as take about a microsecond to read.
+int panels_at_once(const kernels::PackedShape& w, int max_rows, int num_matrices);
 
 class Compute {
  public:

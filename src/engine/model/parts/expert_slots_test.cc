@@ -191,14 +191,14 @@ TEST_F(ExpertSlotsTest, APartOfFilesThatChangeIsNotFinished) {
 // Whatever comes after whatever: contents are right, and nothing comes that is here.
 TEST_F(ExpertSlotsTest, AnyPlacementAfterAnyOther) {
   std::mt19937 random(3);
-  const auto draw = [&](int most) { return std::uniform_int_distribution(0, most)(random); };
+  const auto draw = [&](int max) { return std::uniform_int_distribution(0, max)(random); };
   std::vector<std::vector<int32_t>> now = {{0, 1}, {2, 3}};
   ExpertSlots slots = slots_of(now);
-  size_t most_slots = 2;
+  size_t max_slots = 2;
   for (int round = 0; round < 200; ++round) {
     std::vector<std::vector<int32_t>> wanted(kLayers.size());
     const auto count = static_cast<size_t>(1 + draw(5));
-    most_slots = std::max(most_slots, count);
+    max_slots = std::max(max_slots, count);
     for (auto& layer : wanted) {
       for (size_t i = 0; i < count; ++i) layer.push_back(draw(kExperts - 1));
     }
@@ -210,7 +210,7 @@ TEST_F(ExpertSlotsTest, AnyPlacementAfterAnyOther) {
         ASSERT_EQ(std::ranges::count(brought[i], expert), lacking);
       }
     }
-    ASSERT_LE(slots.total_bytes(), 2 * most_slots * bytes());
+    ASSERT_LE(slots.total_bytes(), 2 * max_slots * bytes());
     now = wanted;
   }
 }

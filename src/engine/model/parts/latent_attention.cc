@@ -26,7 +26,7 @@ namespace {
 
 // Most rows of a task in the expanded form. Many rows per task spread the cost of expanding a page;
 // but the state of the rows should stay in the caches.
-constexpr int kMostExpandedRows = 1024;
+constexpr int kMaxExpandedRows = 1024;
 
 }  // namespace
 
@@ -148,8 +148,8 @@ void LatentAttention::prepare(const MixerCall& call) const {
       continue;
     }
     // From the end, because later tokens attend to more positions: the longest tasks come first.
-    for (int end = run.num_tokens; end > 0; end -= kMostExpandedRows) {
-      const int first = std::max(0, end - kMostExpandedRows);
+    for (int end = run.num_tokens; end > 0; end -= kMaxExpandedRows) {
+      const int first = std::max(0, end - kMaxExpandedRows);
       for (int head = own.first; head < own.first + own.count; ++head) {
         step.tasks.push_back({.run = index,
                               .first_head = head,

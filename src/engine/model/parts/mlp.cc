@@ -21,10 +21,10 @@ using kernels::PackedShape;
 
 namespace {
 
-int most_rows(std::span<const ExpertWork> work) {
-  int most = 0;
-  for (const ExpertWork& expert : work) most = std::max(most, expert.x.num_rows);
-  return most;
+int max_rows(std::span<const ExpertWork> work) {
+  int max = 0;
+  for (const ExpertWork& expert : work) max = std::max(max, expert.x.num_rows);
+  return max;
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
   const Dtype dtype = kernels::row_dtype(down.format);
   const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
   for_panels(
-      compute, work, panels, panels_at_once(work[0].mlp.gate.shape, most_rows(work), 2),
+      compute, work, panels, panels_at_once(work[0].mlp.gate.shape, max_rows(work), 2),
       [&](size_t i, Panels run, const weights::GatedMlp* next) {
         const ExpertWork& expert = work[i];
         compute.kernels().gated_matmul(
@@ -193,7 +193,7 @@ void MlpRunner::cast_between(const Compute& compute, std::span<const ExpertWork>
 }
 
 void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work, Panels panels) {
-  for_panels(compute, work, panels, panels_at_once(work[0].mlp.down.shape, most_rows(work), 1),
+  for_panels(compute, work, panels, panels_at_once(work[0].mlp.down.shape, max_rows(work), 1),
              [&](size_t i, Panels run, const weights::GatedMlp* next) {
                const ExpertWork& expert = work[i];
                compute.kernels().matmul(

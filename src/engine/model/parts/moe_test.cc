@@ -373,8 +373,8 @@ TEST(MoeRunner, ReplicasShareTheTokensOfTheIteration) {
     for (const Outcome& rank : outcomes) {
       for (int to = 0; to < kRanks; ++to) received[to] += rank.sent[iteration * kRanks + to];
     }
-    const auto [least, most] = std::minmax_element(received.begin(), received.end());
-    EXPECT_LE(*most - *least, 1);
+    const auto [min, max] = std::minmax_element(received.begin(), received.end());
+    EXPECT_LE(*max - *min, 1);
   }
 }
 

@@ -41,8 +41,8 @@ Loads loads(const RoutingConfig& routing, int ep_size, int tokens_per_rank) {
 }
 
 int spread(const std::vector<int>& values) {
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return *most - *least;
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  return *max - *min;
 }
 
 TEST(PerfectRouter, EvenOverRanksAndExpertsForEveryMethod) {

@@ -27,7 +27,7 @@ Status EmulatedDevices::clear(int /*rank*/, void* at, size_t num_bytes) {
 }
 
 Status EmulatedDevices::launch(int rank, const Kernel& kernel, const LaunchShape& shape) {
-  const int delay = most_delay_ == 0 ? 0 : static_cast<int>(random_() % most_delay_);
+  const int delay = max_delay_ == 0 ? 0 : static_cast<int>(random_() % max_delay_);
   std::visit(
       [&](const auto& body) {
         machine_.launch(rank, {kernel_name(kernel), shape.num_blocks, shape.num_threads,

@@ -19,7 +19,7 @@ class EmulatedDevices final : public Devices {
 
   Machine& machine() { return machine_; }
   // Launches are delayed by up to so many choices of the scheduler; 0: not at all.
-  void set_most_delay(int delay) { most_delay_ = delay; }
+  void set_max_delay(int delay) { max_delay_ = delay; }
 
   // All launches from here on may begin before the ones before them have ended (machine.h).
   void set_dependent_launches(bool on) { are_dependent_ = on; }
@@ -40,7 +40,7 @@ class EmulatedDevices final : public Devices {
  private:
   mutable Machine machine_;
   std::mt19937_64 random_;
-  int most_delay_ = 0;
+  int max_delay_ = 0;
   bool are_dependent_ = false;
 };
 

@@ -53,7 +53,7 @@ struct MachineOptions {
   int max_threads = 32;  // of a block
   size_t memory_bytes = size_t{32} << 20;
   size_t shared_bytes = size_t{48} << 10;  // most of a block
-  uint64_t most_accesses = 5'000'000;      // of a thread without a switch: more never end
+  uint64_t max_accesses = 5'000'000;       // of a thread without a switch: more never end
   uint64_t seed = 1;
   bool overlaps_launches = false;  // dependent launches begin as early as they may
 };

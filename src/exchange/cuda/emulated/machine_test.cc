@@ -409,7 +409,7 @@ TEST(MachineTest, FindsThatAWriteComesBeforeOthersHaveRead) {
 }
 
 TEST(MachineTest, FindsALoopThatDoesNotEnd) {
-  EXPECT_THAT(run_kernel({.most_accesses = 1000}, 1, 32,
+  EXPECT_THAT(run_kernel({.max_accesses = 1000}, 1, 32,
                          [](Machine& machine) {
                            uint32_t* word = Words(machine, 1).data;
                            return [word](EmulatedLane& lane, int) {

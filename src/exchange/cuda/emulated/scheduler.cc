@@ -238,8 +238,8 @@ void Machine::end_grid(Grid& grid) {
 Machine::Thread* Machine::choose() {
   const size_t size = ready_.size();
   const uint64_t drawn = random_();
-  const auto any_of = [](uint64_t bits, size_t most) {  // by the upper of 32 bits
-    return static_cast<size_t>((bits & 0xffffffffu) * most >> 32);
+  const auto any_of = [](uint64_t bits, size_t max) {  // by the upper of 32 bits
+    return static_cast<size_t>((bits & 0xffffffffu) * max >> 32);
   };
   const bool keeps_to_habit = drawn % 16 != 0;
   size_t at = any_of(drawn >> 32, size);
@@ -328,7 +328,7 @@ void Machine::note_site(Operation operation, const std::source_location& where) 
 void Machine::access(Thread& thread, const void* at, size_t num_bytes, Access kind,
                      const std::source_location& where) {
   if (!memory_.access(at, num_bytes, kind, thread.clock)) fail(thread, memory_.wrong(), where);
-  if (++num_accesses_ > options_.most_accesses) fail(thread, "a loop that does not end", where);
+  if (++num_accesses_ > options_.max_accesses) fail(thread, "a loop that does not end", where);
   if (kind == Access::kWrite || kind == Access::kAtomicWrite) note_progress();
 }
 

@@ -76,15 +76,15 @@ std::string play_on_gpu(ExchangeCase c, const Way& way) {
 TEST_P(CudaGpuTest, EqualsTheCpuPathOverRandomCases) {
   std::mt19937_64 random(from_environment("WIDEEP_CUDA_SEED", 1));
   const uint64_t rounds = from_environment("WIDEEP_CUDA_ROUNDS", 100);
-  const auto most_ranks = static_cast<int>(from_environment("WIDEEP_CUDA_RANKS", 16));
+  const auto max_ranks = static_cast<int>(from_environment("WIDEEP_CUDA_RANKS", 16));
   for (uint64_t round = 0; round < rounds; ++round) {
-    const ExchangeCase c = random_case(random, {.most_ranks = most_ranks,
+    const ExchangeCase c = random_case(random, {.max_ranks = max_ranks,
                                                 // Two kernels of every rank have room together.
-                                                .most_device_threads = 16384,
-                                                .most_hidden = 1500,
-                                                .most_tokens = 40,
-                                                .most_warps = 16,
-                                                .most_blocks = 8});
+                                                .max_device_threads = 16384,
+                                                .max_hidden = 1500,
+                                                .max_tokens = 40,
+                                                .max_warps = 16,
+                                                .max_blocks = 8});
     ASSERT_EQ(play_on_gpu(c, GetParam()), "") << "round " << round << ": " << describe(c);
   }
   fmt::print("{} random rounds\n", rounds);
@@ -253,8 +253,8 @@ TEST_F(CudaGpuTest, ExpertsAreOfferedAndTakenBetweenStreams) {
 }
 
 TEST_P(CudaGpuTest, ChoosesByCountsTheSlotsThatTheCpuChooses) {
-  const uint64_t most = std::min<uint64_t>(40, from_environment("WIDEEP_CUDA_ROUNDS", 40));
-  for (uint64_t seed = 1; seed <= most; ++seed) {
+  const uint64_t max = std::min<uint64_t>(40, from_environment("WIDEEP_CUDA_ROUNDS", 40));
+  for (uint64_t seed = 1; seed <= max; ++seed) {
     const ChoiceCase c = random_choice_by_counts(seed);
     auto devices = CudaDevices::create(c.shape.ep_size, GetParam().sharing);
     ASSERT_TRUE(devices.ok()) << devices.status().message();

@@ -10,9 +10,9 @@ inline constexpr int kStripPanels = 1;
 
 // v · 2ⁿ for integers n; zero if n < −126. v is about 1.
 inline __m256 scale_down(__m256 v, __m256 n) {
-  const __m256 least = _mm256_set1_ps(-126.0f);
-  const __m256 scaled = scale_by_power_of_two(v, _mm256_max_ps(least, n));
-  return _mm256_and_ps(scaled, _mm256_cmp_ps(n, least, _CMP_NLT_UQ));
+  const __m256 min = _mm256_set1_ps(-126.0f);
+  const __m256 scaled = scale_by_power_of_two(v, _mm256_max_ps(min, n));
+  return _mm256_and_ps(scaled, _mm256_cmp_ps(n, min, _CMP_NLT_UQ));
 }
 inline F32x16 scale_down(F32x16 v, F32x16 n) {
   return {scale_down(v.lo, n.lo), scale_down(v.hi, n.hi)};

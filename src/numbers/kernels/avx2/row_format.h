@@ -82,7 +82,7 @@ inline __m128i e2m1_of_steps(I32x16 a, I32x16 b) {
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   const __m256i steps = _mm256_permutevar8x32_epi32(packed, order);
   const __m256i magnitude =
-      _mm256_min_epu8(_mm256_abs_epi8(steps), _mm256_set1_epi8(kMostE2m1Steps));
+      _mm256_min_epu8(_mm256_abs_epi8(steps), _mm256_set1_epi8(kMaxE2m1Steps));
   __m256i codes = _mm256_and_si256(_mm256_srli_epi16(steps, 4), _mm256_set1_epi8(8));
   for (const int bound : kE2m1Bounds) {
     const __m256i is_more =
@@ -102,14 +102,14 @@ inline void store_e2m1_of_steps(std::byte* p, const I32x16 (&steps)[4]) {
 // least normal, which is exact.
 template <int kPower>
 inline F32x16 load_scaled_e4m3(const void* p) {
-  constexpr int kLeast = 121 + kPower;  // the exponent of e4m3's least normal
+  constexpr int kMin = 121 + kPower;  // the exponent of e4m3's least normal
   const __m128i codes = _mm_loadu_si128(static_cast<const __m128i*>(p));
   const I32x16 lanes = {_mm256_cvtepu8_epi32(codes),
                         _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(codes, codes))};
   const I32x16 magnitude = shift_left<20>(bit_and(lanes, set1_i32(0x7f)));
-  const I32x16 least = set1_i32(kLeast << 23);
-  const I32x16 small = bits_of(sub(from_bits(bit_or(least, magnitude)), from_bits(least)));
-  const I32x16 large = add(magnitude, set1_i32((kLeast - 1) << 23));
+  const I32x16 min = set1_i32(kMin << 23);
+  const I32x16 small = bits_of(sub(from_bits(bit_or(min, magnitude)), from_bits(min)));
+  const I32x16 large = add(magnitude, set1_i32((kMin - 1) << 23));
   const I32x16 sign = shift_left<24>(bit_and(lanes, set1_i32(0x80)));
   return from_bits(bit_or(sign, where_less(magnitude, set1_i32(1 << 23), small, large)));
 }

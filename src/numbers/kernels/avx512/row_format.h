@@ -93,14 +93,14 @@ inline void store_u8(void* p, const I32x16 (&v)[4]) {
 // Stores the e2m1 codes of 64 numbers of steps (row_scales.h).
 inline void store_e2m1_of_steps(std::byte* p, const I32x16 (&steps)[4]) {
   alignas(64) static constexpr auto kCodes = [] {
-    std::array<uint8_t, kMostE2m1Steps + 1> codes{};
-    for (int i = 0; i <= kMostE2m1Steps; ++i) codes[i] = e2m1_of_steps(i);
+    std::array<uint8_t, kMaxE2m1Steps + 1> codes{};
+    for (int i = 0; i <= kMaxE2m1Steps; ++i) codes[i] = e2m1_of_steps(i);
     return codes;
   }();
   const __m512i bytes = _mm512_packs_epi16(_mm512_packs_epi32(steps[0], steps[1]),
                                            _mm512_packs_epi32(steps[2], steps[3]));
   const __m512i magnitude =
-      _mm512_min_epu8(_mm512_abs_epi8(bytes), _mm512_set1_epi8(kMostE2m1Steps));
+      _mm512_min_epu8(_mm512_abs_epi8(bytes), _mm512_set1_epi8(kMaxE2m1Steps));
   const __m512i code = _mm512_permutex2var_epi8(_mm512_load_si512(kCodes.data()), magnitude,
                                                 _mm512_load_si512(kCodes.data() + 64));
   constexpr int kOrAnd = 0xf8;  // of three: first | (second & third)
@@ -316,14 +316,14 @@ inline void encode_e4m3(const Bf16* x, float to_code, std::byte* out) {
   const __m512i shift = _mm512_set1_epi8(static_cast<char>((exponent + 7 - 2 * 127) * 8));
   const __m512i lower = _mm512_add_epi8(_mm512_load_si512(of_products.codes), shift);
   const __m512i upper = _mm512_add_epi8(_mm512_load_si512(of_products.codes + 64), shift);
-  const uint32_t least_normal = ((2 * 127 - 7 - exponent) << 7) + of_products.least;
-  const __m512i least = _mm512_set1_epi16(static_cast<short>(least_normal));
+  const uint32_t min_normal = ((2 * 127 - 7 - exponent) << 7) + of_products.min;
+  const __m512i min = _mm512_set1_epi16(static_cast<short>(min_normal));
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
   constexpr int kOrAnd = 0xf8;  // of three: first | (second & third)
   for (int i = 0; i < kFp8RowGroup; i += 64) {
     const __m512i a = _mm512_loadu_si512(x + i), b = _mm512_loadu_si512(x + i + 32);
-    const __mmask32 normal_a = _mm512_cmpge_epu16_mask(magnitudes(a), least);
-    const __mmask32 normal_b = _mm512_cmpge_epu16_mask(magnitudes(b), least);
+    const __mmask32 normal_a = _mm512_cmpge_epu16_mask(magnitudes(a), min);
+    const __mmask32 normal_b = _mm512_cmpge_epu16_mask(magnitudes(b), min);
     if ((normal_a & normal_b) != 0xffffffffu) {
       for (int j = i; j < i + 64; j += kPanelWidth) {
         store_u8(out + j, to_e4m3(mul(load(x + j), set1(to_code))));

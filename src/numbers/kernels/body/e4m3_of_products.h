@@ -15,7 +15,7 @@ struct alignas(64) E4m3OfProducts {
   // code's exponent is the sum of both exponents.
   uint8_t codes[128] = {};
   // The least fraction of the other factor for which the product is at least 2; 128: none.
-  uint8_t least = 128;
+  uint8_t min = 128;
 };
 
 constexpr E4m3OfProducts e4m3_of_products(unsigned fraction) {
@@ -27,7 +27,7 @@ constexpr E4m3OfProducts e4m3_of_products(unsigned fraction) {
     const unsigned last = product >> dropped & 1;
     const unsigned rounded = (product + (1u << (dropped - 1)) - 1 + last) >> dropped;
     of.codes[other] = static_cast<uint8_t>(rounded - 8 + (two ? 8 : 0));
-    if (two) of.least = static_cast<uint8_t>(other);
+    if (two) of.min = static_cast<uint8_t>(other);
   }
   return of;
 }

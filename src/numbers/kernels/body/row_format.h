@@ -12,11 +12,11 @@ inline I32x16 magnitude_bits(F32x16 v) { return bit_and(bits_of(v), set1_i32(0x7
 // more than 448.
 inline I32x16 to_e4m3(F32x16 v) {
   constexpr int kDropped = 23 - 3;
-  const I32x16 least = set1_i32((127 - 6) << 23);
-  const I32x16 exponent = max(bit_and(bits_of(v), set1_i32(0x7f800000)), least);
+  const I32x16 min = set1_i32((127 - 6) << 23);
+  const I32x16 exponent = max(bit_and(bits_of(v), set1_i32(0x7f800000)), min);
   const I32x16 anchor = add(exponent, set1_i32(kDropped << 23));
   const I32x16 sum = bits_of(add(from_bits(magnitude_bits(v)), from_bits(anchor)));
-  const I32x16 code = add(sub(sum, anchor), shift_right<kDropped>(sub(exponent, least)));
+  const I32x16 code = add(sub(sum, anchor), shift_right<kDropped>(sub(exponent, min)));
   return bit_or(code, bit_and(shift_right<24>(bits_of(v)), set1_i32(0x80)));
 }
 
@@ -74,13 +74,13 @@ inline F32x16 as_bf16(F32x16 v) {
 template <typename T>
 inline void fp8_scales(const T* x, int count, std::byte* scales, float* to_code) {
   const I32x16 largest = largest_of_groups<kFp8RowGroup>(x, count);
-  const I32x16 least = set1_i32(kLeastCoded), beyond = set1_i32(kBeyondCoded);
+  const I32x16 min = set1_i32(kMinCoded), beyond = set1_i32(kBeyondCoded);
   const F32x16 rounded = as_bf16(div(set1(448.0f), from_bits(largest)));
   const F32x16 scale = div(set1(1.0f), rounded);
   const I32x16 inverse = bits_of(rounded);
-  const I32x16 inverse_or_zero = where_less(largest, least, set1_i32(0), inverse);
+  const I32x16 inverse_or_zero = where_less(largest, min, set1_i32(0), inverse);
   store(to_code, from_bits(where_less(largest, beyond, inverse_or_zero, set1_i32(0))));
-  const I32x16 scale_or_zero = where_less(largest, least, set1_i32(0), bits_of(scale));
+  const I32x16 scale_or_zero = where_less(largest, min, set1_i32(0), bits_of(scale));
   alignas(64) float all[kPanelWidth];
   store(all, from_bits(where_less(largest, beyond, scale_or_zero, set1_i32(kNotFinite))));
   std::memcpy(scales, all, static_cast<size_t>(count) * sizeof(float));

@@ -143,17 +143,17 @@ struct RowTile {
 
 // The smallest height of tiles into which more than kFewRows rows are split, if the largest is
 // `most`.
-constexpr int lowest_tile(int most) { return (most / kRowUnit + 1) / 2 * kRowUnit; }
+constexpr int lowest_tile(int max) { return (max / kRowUnit + 1) / 2 * kRowUnit; }
 static_assert(kTileRows % kRowUnit == 0 && kFewRows % kRowUnit == 0);
 static_assert(lowest_tile(kTileRows) <= kFewRows + kRowUnit);
 
 // Splits more than kFewRows rows into tiles of nearly equal height.
 class Tiles {
  public:
-  Tiles(int num_rows, int most)
+  Tiles(int num_rows, int max)
       : num_rows_(num_rows),
         units_((num_rows + kRowUnit - 1) / kRowUnit),
-        count_((units_ * kRowUnit + most - 1) / most) {}
+        count_((units_ * kRowUnit + max - 1) / max) {}
   int num_rows() const { return num_rows_; }
   int count() const { return count_; }
   // The first row of tile i. The last tile may have one row more than exist.

@@ -26,12 +26,12 @@ std::string_view read_until_separator(Cursor& in) {
   in.optional(kCallsBegin);
   in.space();
   in.literal(kCallBegin);
-  return trimmed(in.until(kSeparator, Cursor::kMostNameBytes));
+  return trimmed(in.until(kSeparator, Cursor::kMaxNameBytes));
 }
 
 void read_v3_head(Cursor& in, CallHead& head) {
   read_until_separator(in);  // "function"
-  head.name = trimmed(in.until("\n", Cursor::kMostNameBytes));
+  head.name = trimmed(in.until("\n", Cursor::kMaxNameBytes));
   in.space();
   in.optional("```json");
   read_arguments_begin(in, head, {"```", kCallEnd});

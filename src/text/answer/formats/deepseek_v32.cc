@@ -17,7 +17,7 @@ void read_head(Cursor& in, CallHead& head) {
   in.optional("<｜DSML｜tool_calls>");
   in.space();
   in.literal("<｜DSML｜invoke name=\"");
-  head.name = in.until("\">", Cursor::kMostNameBytes);
+  head.name = in.until("\">", Cursor::kMaxNameBytes);
   in.space();
   in.expect_either("<｜DSML｜parameter name=\"", "</｜DSML｜invoke>");
 }

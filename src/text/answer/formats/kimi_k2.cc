@@ -46,7 +46,7 @@ void read_head(Cursor& in, CallHead& head) {
   if (!in.optional(kSection)) in.optional(kOtherSection);
   in.space();
   in.literal(kCall);
-  const std::string_view id = trimmed(in.until(kArguments, Cursor::kMostNameBytes));
+  const std::string_view id = trimmed(in.until(kArguments, Cursor::kMaxNameBytes));
   head.more_names = names_in(id);
   if (!head.more_names.empty()) head.name = head.more_names.front();
   head.id = id;

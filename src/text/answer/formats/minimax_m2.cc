@@ -16,7 +16,7 @@ void read_head(Cursor& in, CallHead& head) {
   in.optional("<minimax:tool_call>");
   in.space();
   in.literal("<invoke name=\"");
-  head.name = trimmed(in.until("\">", Cursor::kMostNameBytes));
+  head.name = trimmed(in.until("\">", Cursor::kMaxNameBytes));
   in.space();
   in.expect_either("<parameter name=\"", "</invoke>");
 }

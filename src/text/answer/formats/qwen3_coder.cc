@@ -20,7 +20,7 @@ void read_head(Cursor& in, CallHead& head) {
   in.optional("<tool_call>");
   in.space();
   in.literal("<function=");
-  head.name = trimmed(in.until(">", Cursor::kMostNameBytes));
+  head.name = trimmed(in.until(">", Cursor::kMaxNameBytes));
   in.space();
   in.expect_either("<parameter=", "</function>");
 }

@@ -22,7 +22,7 @@ using namespace wideep::measure;  // NOLINT(google-build-using-namespace)
 namespace {
 
 // The most ranks that constants come from, and the least that take turns as many ranks do.
-constexpr int kFittedRanks = 8, kLeastFitted = 4;
+constexpr int kFittedRanks = 8, kMinFitted = 4;
 constexpr int kRanks[] = {2, 4, 6, 8, 16, 32, 64};
 
 template <typename T>
@@ -37,7 +37,7 @@ LinearCost fit(const std::vector<EngineCost>& found, double RankParts::* part) {
   std::vector<int> ranks;
   std::vector<double> costs;
   for (const EngineCost& each : found) {
-    if (each.num_ranks < kLeastFitted || each.num_ranks > kFittedRanks) continue;
+    if (each.num_ranks < kMinFitted || each.num_ranks > kFittedRanks) continue;
     ranks.push_back(each.num_ranks);
     costs.push_back(each.mean.*part);
   }
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const balance::ModelLoad load = scaled_load(config, recorded);
-  const int most_ranks = argc > 3 ? std::atoi(argv[3]) : 64;
+  const int max_ranks = argc > 3 ? std::atoi(argv[3]) : 64;
   std::ofstream csv(argv[2]);
 
   CalibrationView view;
@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   std::vector<EngineCost> found;
   std::vector<double> others;
   for (const int ranks : kRanks) {
-    if (ranks > most_ranks) break;
+    if (ranks > max_ranks) break;
     const OtherWork other_work;
     found.push_back(or_exit(run_engine_scale(config, load, {.num_ranks = ranks}, view)));
     others.push_back(other_work.share());

@@ -51,13 +51,13 @@ balance::ModelLoad load_of(const std::string& path, const model::ModelConfig& co
 
 // One row for each part of an iteration, so that the file needs no other program to be read.
 void predict(const std::string& gpu, const model::ModelConfig& config,
-             const balance::ModelLoad& load, int most_ranks, std::ofstream& csv) {
+             const balance::ModelLoad& load, int max_ranks, std::ofstream& csv) {
   const cost::Hardware hardware = or_exit(cost::shipped_hardware(gpu));
   fmt::print("\n{}: {} requests of a rank with {} positions, predicted, ms of an iteration\n", gpu,
              kBatch, kContext);
   fmt::print(
       "   EP slots memory GB attention  dense experts dispatch combine   all  tokens/s a rank\n");
-  for (int ranks = 2; ranks <= most_ranks; ranks *= 2) {
+  for (int ranks = 2; ranks <= max_ranks; ranks *= 2) {
     const cost::Layout layout{.ep = ranks,
                               .num_slots = slots_for(load.num_experts, kSpareSlots, ranks),
                               .format = kernels::WeightFormat::kFp8};
@@ -97,9 +97,9 @@ void fit(const std::vector<ControlCost>& found, Part* part) {
   if (ranks.size() >= 2) part->fit = fit_linear(ranks, costs);
 }
 
-void run_control(const balance::ModelLoad& load, int top_k, int most_ranks, std::ofstream& csv) {
+void run_control(const balance::ModelLoad& load, int top_k, int max_ranks, std::ofstream& csv) {
   std::vector<ControlCost> found;
-  for (int ranks = 2; ranks <= most_ranks; ranks *= 2) {
+  for (int ranks = 2; ranks <= max_ranks; ranks *= 2) {
     // Many calls where they are short.
     const ControlOptions options{.num_ranks = ranks,
                                  .spare_slots = kSpareSlots,
@@ -147,9 +147,9 @@ int main(int argc, char** argv) {
   const std::string text = or_exit(formats::read_file(argv[1]));
   const model::ModelConfig config = or_exit(model::parse_model_config(text, argv[1]));
   const balance::ModelLoad load = load_of(argv[2], config);
-  const int most_ranks = argc > 4 ? std::atoi(argv[4]) : 1024;
+  const int max_ranks = argc > 4 ? std::atoi(argv[4]) : 1024;
   std::ofstream csv(argv[3]);
   csv << "where,ranks,what,value,predicted\n";
-  for (const char* gpu : {"h100_sxm", "gb200"}) predict(gpu, config, load, most_ranks, csv);
-  run_control(load, config.routing.top_k, most_ranks, csv);
+  for (const char* gpu : {"h100_sxm", "gb200"}) predict(gpu, config, load, max_ranks, csv);
+  run_control(load, config.routing.top_k, max_ranks, csv);
 }

@@ -52,8 +52,8 @@ Result<std::vector<CheckedService>> reference() {
                         .arguments = {"--model", kReference},
                         .loads = loads(),
                         .requests = 160,
-                        .input = {.least = 32, .most = 192},
-                        .output = {.least = 16, .most = 64}});
+                        .input = {.min = 32, .max = 192},
+                        .output = {.min = 16, .max = 64}});
   }
   return services;
 }
@@ -75,8 +75,8 @@ Result<std::vector<CheckedService>> shape(const std::string& directory) {
                         .arguments = {"--model", directory, "--random-weights", "--dtype", "int8"},
                         .loads = loads(),
                         .requests = 40,
-                        .input = {.least = 32, .most = 128},
-                        .output = {.least = 8, .most = 24}});
+                        .input = {.min = 32, .max = 128},
+                        .output = {.min = 8, .max = 24}});
   }
   return services;
 }
