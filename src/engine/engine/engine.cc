@@ -7,7 +7,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -18,12 +17,6 @@
 #include "group/fault_drill.h"
 
 namespace wideep::engine {
-namespace {
-
-int tokens_in(const transport::AgreedWords& words) { return unpack_rank_state(words).num_tokens; }
-
-}  // namespace
-
 EngineState::EngineState(const EngineParts& parts, bool speculates)
     : scheduler(parts.kv, parts.limits, parts.context_place, parts.states.bytes()) {
   if (!speculates || !parts.speculation.is_on()) return;
@@ -51,23 +44,14 @@ Engine::Engine(EngineParts parts, EngineState& state)
     : parts_(std::move(parts)),
       state_(state),
       scheduler_(state.scheduler),
-      speculation_(state.speculation),
       gate_(parts_.limits.balance),
       verifier_(parts_.compute.kernels(), parts_.config.eos_token_ids, parts_.speculation.relaxed,
                 reports_tokens(), parts_.constraints),
       recorder_(parts_.model, parts_.compute, parts_.stage, parts_.dispatch_ranks,
                 parts_.config.num_layers, parts_.online, parts_.reporter),
+      drafting_(parts_, state.speculation ? &*state.speculation : nullptr, recorder_),
       in_flight_(static_cast<size_t>(parts_.pipeline.micro_batches())) {
   parts_.moe.set_observer(&recorder_);
-  if (speculation_) {
-    forecasts_.resize(in_flight_.size());
-    if (parts_.speculation.predicts()) {
-      mtp_.emplace(parts_.model, parts_.kv, recorder_, parts_.config.num_prediction_layers,
-                   parts_.limits.max_batch_size);
-    }
-    // With context parallelism ranks that draft alike see different experts.
-    if (parts_.model.context().is_alone()) recorder_.set_speculation(&*speculation_);
-  }
 }
 
 Result<Engine::Ended> Engine::run() {
@@ -88,14 +72,14 @@ Result<Engine::Ended> Engine::run() {
   }
   // So no stage ends before the last stage has computed what is in flight.
   while (num_completed_ < num_begun_) WIDEEP_TRY(complete_oldest());
-  ended_ns_ = base::wall_ns();
+  clock_.ended_ns = base::wall_ns();
   return next == Next::kLeave ? Ended::kMembersChange : Ended::kFinished;
 }
 
 RunTimes Engine::times() const {
   if (state_.first_request_ns == 0) return {};
-  const int64_t end = ended_ns_ > 0 ? ended_ns_ : base::wall_ns();
-  return {end - state_.first_request_ns, parts_.pipeline.waited_ns() - waited_before_ns_};
+  const int64_t end = clock_.ended_ns > 0 ? clock_.ended_ns : base::wall_ns();
+  return {end - state_.first_request_ns, parts_.pipeline.waited_ns() - clock_.waited_before_ns};
 }
 
 // ---- what to compute ----
@@ -123,7 +107,7 @@ Status Engine::apply_commands() {
     num_agreed_ = received_.num_commands;
     WIDEEP_TRY(feed.wait_for(num_agreed_, parts_.stage));
   }
-  begin_ns_ = base::wall_ns();
+  clock_.begin_ns = base::wall_ns();
   while (feed.has_next(num_agreed_, schedules_alone())) WIDEEP_TRY(apply(feed.take()));
   return {};
 }
@@ -139,7 +123,7 @@ Status Engine::apply(Command command) {
     case Kind::kSubmit:
       if (state_.first_request_ns == 0) {
         state_.first_request_ns = base::wall_ns();
-        waited_before_ns_ = parts_.pipeline.waited_ns();
+        clock_.waited_before_ns = parts_.pipeline.waited_ns();
       }
       if (!parts_.feed.is_mine(command)) return {};
       if (parts_.constraints != nullptr && parts_.pipeline.is_last() &&
@@ -177,7 +161,7 @@ Scheduler::Step& Engine::schedule() {
   const int64_t start_ns = base::wall_ns();
   Scheduler::Step& step = scheduler_.schedule();
   state_.has_step = true;
-  schedule_ns_ += base::wall_ns() - start_ns;
+  clock_.schedule_ns += base::wall_ns() - start_ns;
   return step;
 }
 
@@ -195,7 +179,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   const base::TraceSpan span(base::Span::kAgree);
   const int64_t before_ns = base::thread_cpu_ns() - parts_.stage.waited_cpu_ns();
   transport::AgreedWords mine = {};
-  set_passes(step);
+  drafting_.begin_step(step);
   pack(rank_state(own_tokens), mine);
   if (parts_.online != nullptr) parts_.online->write_states(mine);
   WIDEEP_TRY(parts_.stage.agree(
@@ -203,64 +187,43 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
       &words_));
   transport::FaultDrill::pass(transport::FaultDrill::Step::kAgreed);
   if (parts_.online != nullptr) parts_.online->apply(words_, state_.iteration);
+  ranks_.clear();
+  for (const transport::AgreedWords& words : words_) ranks_.push_back(unpack_rank_state(words));
   for (int i = 0; i < parts_.dispatch_ranks.size; ++i) {
-    const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
-    const RankState state = unpack_rank_state(each);
-    step.batch.tokens_of_ranks.push_back(state.num_tokens);
-    add_to_passes(state);
+    const RankState& each = ranks_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
+    step.batch.tokens_of_ranks.push_back(each.num_tokens);
   }
-  observe_last_step();
+  drafting_.hear(ranks_);
   update_prompt_gate();
-  agree_cpu_ns_ += base::thread_cpu_ns() - parts_.stage.waited_cpu_ns() - before_ns;
+  clock_.agree_cpu_ns += base::thread_cpu_ns() - parts_.stage.waited_cpu_ns() - before_ns;
   return decide();
-}
-
-// What the last step has cost is measured by one rank of those that compute the same requests, so
-// that all of them draft alike.
-void Engine::observe_last_step() {
-  const int last_tokens = std::exchange(last_step_tokens_, 0);
-  last_step_us_ = 0;
-  last_step_had_prompts_ = false;
-  // Prompts, also of other ranks, for which this one has waited, would hide what drafts cost.
-  const bool had_prompts = std::ranges::any_of(
-      words_, [](const auto& words) { return unpack_rank_state(words).last_step_had_prompts; });
-  if (had_prompts || !speculation_ || !speculation_->is_adaptive() || last_tokens == 0) return;
-  const int own = parts_.stage.rank() - parts_.dispatch_ranks.begin;
-  const int measuring = parts_.model.group().is_alone() ? own : 0;
-  const uint64_t us = unpack_rank_state(words_[static_cast<size_t>(measuring)]).last_step_us;
-  speculation_->observe(last_tokens, static_cast<double>(us) * 1e-6);
 }
 
 RankState Engine::rank_state(int own_tokens) const {
   const transport::ControlPage& control = parts_.stage.memory().control();
-  return {.has_work = scheduler_.has_work(),
-          .stop_requested = control.stop_requested.load() != 0,
-          .change_requested = control.change_requested.load() != 0,
-          .readiness = scheduler_.readiness(),
-          .pass_rows = parts_.model.group().tokens(passes_.rows).size,
-          .num_seen = parts_.feed.seen(),
-          .num_tokens = own_tokens,
-          .max_drafts = passes_.length,
-          .last_step_us = last_step_us_,
-          .last_step_had_prompts = last_step_had_prompts_};
+  RankState state = {.has_work = scheduler_.has_work(),
+                     .stop_requested = control.stop_requested.load() != 0,
+                     .change_requested = control.change_requested.load() != 0,
+                     .readiness = scheduler_.readiness(),
+                     .num_seen = parts_.feed.seen(),
+                     .num_tokens = own_tokens};
+  drafting_.say(&state);
+  return state;
 }
 
 // Opens or closes the gate for new prompts. All stages get the same result: their ranks schedule
 // the same requests, so they send the same readiness.
 void Engine::update_prompt_gate() {
-  std::vector<RankReadiness> ranks;
-  for (const transport::AgreedWords& each : words_) {
-    ranks.push_back(unpack_rank_state(each).readiness);
-  }
-  scheduler_.hold_new_prompts(!gate_.open(ranks));
+  std::vector<RankReadiness> readiness;
+  for (const RankState& rank : ranks_) readiness.push_back(rank.readiness);
+  scheduler_.hold_new_prompts(!gate_.open(readiness));
 }
 
 // Sets how many commands may be applied in the next iteration, and returns whether the run goes on.
 // Only the first stage decides. Later stages get both from the header of the received rows.
 Result<Engine::Next> Engine::decide() {
   RankState any{.num_seen = UINT64_MAX};  // what any rank says, and the least that all have seen
-  for (const transport::AgreedWords& words : words_) {
-    const RankState each = unpack_rank_state(words);
+  for (const RankState& each : ranks_) {
     any.has_work |= each.has_work;
     any.stop_requested |= each.stop_requested;
     any.change_requested |= each.change_requested;
@@ -295,8 +258,8 @@ Status Engine::run_step(const Scheduler::Step& step) {
   micro_batch.iteration = state_.iteration;
   micro_batch.sequences.assign(step.sampled.begin(), step.sampled.end());
   micro_batch.yields.clear();
-  const bool any = std::any_of(words_.begin(), words_.end(),
-                               [](const auto& words) { return tokens_in(words) > 0; });
+  const bool any =
+      std::ranges::any_of(ranks_, [](const RankState& rank) { return rank.num_tokens > 0; });
   if (any) {
     WIDEEP_TRY(compute(step, &micro_batch.yields));
     ++state_.iteration;
@@ -326,13 +289,9 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
                                  recorder_.experts_cpu_ns());
   }
   IterationRecord& record = recorder_.end();
-  last_step_tokens_ = step.num_tokens;
-  last_step_had_prompts_ = step.prompt_tokens > 0;
-  last_step_us_ = static_cast<uint64_t>(std::clamp<int64_t>((record.end_ns - begin_ns_) / 1000, 1,
-                                                            std::numeric_limits<int32_t>::max()));
-  record.begin_ns = begin_ns_;
-  record.schedule_ns = std::exchange(schedule_ns_, 0);
-  record.agree_cpu_ns = std::exchange(agree_cpu_ns_, 0);
+  record.begin_ns = clock_.begin_ns;
+  record.schedule_ns = std::exchange(clock_.schedule_ns, 0);
+  record.agree_cpu_ns = std::exchange(clock_.agree_cpu_ns, 0);
   // Only one rank of a group and pipeline counts tokens, so that sums over ranks are right.
   if (reports_tokens()) {
     record.prompt_tokens = step.prompt_tokens;
@@ -341,14 +300,8 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
       record.generated_tokens += static_cast<int64_t>(verdicts.size()) - (has_failed ? 1 : 0);
     }
     record.queue = scheduler_.record();
-    record.verified = std::move(verified_);
-    if (speculation_) {
-      record.forecast = forecasts_.front();
-      record.draft_bytes = static_cast<int64_t>(speculation_->bytes());
-      record.gave_up_drafts = speculation_->has_given_up();
-    }
   }
-  if (speculation_) forecasts_.pop_front();
+  drafting_.end_step(step, record.end_ns - record.begin_ns, reports_tokens() ? &record : nullptr);
   return parts_.reporter.end_iteration(std::move(record));
 }
 
@@ -395,64 +348,9 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Yield>* yiel
   for (size_t i = 0; i < verdicts_.size(); ++i) {
     for (const Verdict& each : verdicts_[i]) (*yields)[i].tokens.push_back(each.sampled.token);
   }
-  WIDEEP_TRY(predict(step, *yields));
-  draft(step, yields);
+  WIDEEP_TRY(drafting_.draft(step, verdicts_, state_.iteration, yields));
   send_yields(*yields);  // before the reports: earlier stages wait for them
   return reports_tokens() ? report(step) : Status();
-}
-
-// The passes of prediction layers are collective, so their number and rows are agreed on before the
-// step is sampled.
-void Engine::set_passes(const Scheduler::Step& step) {
-  passes_ = {};
-  max_drafts_ = 0;
-  if (!mtp_) return;
-  passes_.rows = mtp_->rows_for(step);
-  max_drafts_ = speculation_->length_for(static_cast<int>(step.sampled.size()));
-  passes_.length = max_drafts_;
-}
-
-// A rank that drafts more than this one decides the length of the chain.
-void Engine::add_to_passes(const RankState& state) {
-  if (!mtp_) return;
-  passes_.rows_of_ranks.push_back(state.pass_rows);
-  passes_.length = std::max(passes_.length, state.max_drafts);
-}
-
-// Drafts of the model's prediction layers. All ranks of the stage run them, also without tokens.
-Status Engine::predict(const Scheduler::Step& step, std::span<const Yield> yields) {
-  if (!mtp_) return {};
-  const base::TraceSpan span(base::Span::kPredicting);
-  std::vector<MtpDrafter::Yielded> yielded;
-  for (size_t i = 0; i < step.sampled.size(); ++i) {
-    const auto count = static_cast<int>(yields[i].tokens.size());
-    const bool ends = verdicts_[i].back().reason != FinishReason::kNotFinished;
-    const int drafts = ends ? 0 : Speculation::max_drafts(*step.sampled[i], count);
-    yielded.push_back({.tokens = yields[i].known(), .drafts = std::min(max_drafts_, drafts)});
-  }
-  return mtp_->draft(step, yielded, passes_, state_.iteration);
-}
-
-void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
-  verified_.clear();
-  if (!speculation_) return;
-  const base::TraceSpan span(base::Span::kDrafting);
-  std::vector<Speculation::Continuation> continuations;
-  for (size_t i = 0; i < step.sampled.size(); ++i) {
-    const Sequence& sequence = *step.sampled[i];
-    const auto count = static_cast<int>((*yields)[i].tokens.size());
-    if (sequence.num_verifying > 0) {
-      verified_.push_back({sequence.request.index, sequence.num_verifying, count - 1});
-    }
-    continuations.push_back({.sequence = &sequence,
-                             .tokens = (*yields)[i].known(),
-                             .ends = verdicts_[i].back().reason != FinishReason::kNotFinished,
-                             .predicted = mtp_ ? std::span<const int32_t>(mtp_->drafts()[i])
-                                               : std::span<const int32_t>()});
-  }
-  std::vector<std::vector<int32_t>> drafts = speculation_->draft(continuations);
-  for (size_t i = 0; i < drafts.size(); ++i) (*yields)[i].drafts = std::move(drafts[i]);
-  forecasts_.push_back(speculation_->forecast());
 }
 
 Status Engine::report(const Scheduler::Step& step) {
@@ -473,39 +371,13 @@ Status Engine::report(const Scheduler::Step& step) {
   return {};
 }
 
-int Engine::words_of_yields(int max_batch_size, int max_draft_len) {
-  return max_batch_size * (2 + max_draft_len + 1 + max_draft_len);
-}
-
-// For each sequence: the number of tokens, the tokens, the number of drafts, the drafts.
 void Engine::send_yields(std::span<const Yield> yields) {
-  words_sent_.clear();
-  for (const Yield& yield : yields) {
-    for (const std::vector<int32_t>* list : {&yield.tokens, &yield.drafts}) {
-      words_sent_.push_back(static_cast<int32_t>(list->size()));
-      words_sent_.insert(words_sent_.end(), list->begin(), list->end());
-    }
-  }
+  pack(yields, &words_sent_);
   parts_.pipeline.send_tokens(words_sent_);
 }
 
-std::vector<Engine::Yield> Engine::yields_of(std::span<const int32_t> words) {
-  std::vector<Yield> yields;
-  while (!words.empty()) {
-    Yield& yield = yields.emplace_back();
-    for (std::vector<int32_t>* list : {&yield.tokens, &yield.drafts}) {
-      const auto count = static_cast<size_t>(words.front());
-      const std::span<const int32_t> found = words.subspan(1, count);
-      list->assign(found.begin(), found.end());
-      words = words.subspan(1 + count);
-    }
-  }
-  return yields;
-}
-
 Status Engine::note_end(int request) {
-  if (speculation_) speculation_->end(request);
-  if (mtp_) mtp_->end(request);
+  drafting_.end(request);
   return parts_.reporter.ended(request);
 }
 
@@ -515,7 +387,7 @@ Status Engine::complete_oldest() {
   MicroBatch& oldest = in_flight_[num_completed_ % in_flight_.size()];
   if (!parts_.pipeline.is_last()) {
     WIDEEP_TRY_ASSIGN(const auto words, parts_.pipeline.receive_tokens(oldest.iteration));
-    oldest.yields = yields_of(words);
+    oldest.yields = unpack_yields(words);
   }
   WIDEEP_CHECK_EQ(oldest.yields.size(), oldest.sequences.size());
   const int64_t start_ns = base::wall_ns();
@@ -532,7 +404,7 @@ Status Engine::complete_oldest() {
     scheduler_.finish(&sequence);
     WIDEEP_TRY(note_end(request));
   }
-  schedule_ns_ += base::wall_ns() - start_ns;
+  clock_.schedule_ns += base::wall_ns() - start_ns;
   ++num_completed_;
   return {};
 }

@@ -27,47 +27,18 @@
 // Thread safety: one thread per engine.
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/engine_parts.h"
 #include "engine/iteration_recorder.h"
-#include "engine/online_layers.h"
-#include "engine/pipeline.h"
 #include "engine/rank_state.h"
-#include "engine/reporter.h"
-#include "engine/request_feed.h"
-#include "engine/sampler.h"
-#include "engine/scheduler.h"
-#include "engine/speculation/mtp_drafter.h"
-#include "engine/speculation/speculation.h"
-#include "engine/speculation/verified.h"
+#include "engine/speculation/drafting.h"
 #include "engine/verifier.h"
-#include "model/model.h"
-#include "model/state_layout.h"
+#include "engine/yield.h"
 
 namespace wideep::engine {
-
-// What an engine works with. All references must outlive the engine.
-struct EngineParts {
-  const model::ModelConfig& config;
-  const SchedulerLimits& limits;
-  const SpeculationOptions& speculation;
-  model::Model& model;
-  const model::KvLayout& kv;
-  const model::StateLayout& states;  // of this rank's layers; without bytes: they keep none
-  model::MoeRunner& moe;
-  model::Compute compute;
-  transport::Endpoint& stage;     // connects the ranks that compute the same layers
-  ep::TokenRange dispatch_ranks;  // ranks of the stage that dispatch rows to each other
-  ContextPlace context_place;     // among the ranks that share sequences
-  Pipeline& pipeline;
-  OnlineLayers* online = nullptr;      // null: placements never change
-  Constraints* constraints = nullptr;  // null: no request has a grammar
-  RequestFeed& feed;
-  Reporter& reporter;
-};
 
 // How a rank has spent its time since its first request.
 struct RunTimes {
@@ -113,26 +84,21 @@ class Engine {
   Result<Ended> run();
   RunTimes times() const;
 
-  // What a step yields at most, in words of Pipeline::send_tokens().
-  static int words_of_yields(int max_batch_size, int max_draft_len);
-
  private:
   enum class Next { kContinue, kEnd, kLeave };
-  // What a step has yielded for a sequence.
-  struct Yield {
-    std::vector<int32_t> tokens;  // at least one, the last of which may be kNoToken: it has failed
-    std::vector<int32_t> drafts;  // that may follow
-
-    // Those that are tokens.
-    std::span<const int32_t> known() const {
-      return std::span(tokens).first(tokens.size() - (tokens.back() == kNoToken ? 1 : 0));
-    }
-  };
   // An iteration in flight: its tokens have not been appended to the sequences yet.
   struct MicroBatch {
     int64_t iteration = 0;
     std::vector<Sequence*> sequences;
     std::vector<Yield> yields;  // [sequences]; filled on the last stage
+  };
+
+  struct Clock {
+    int64_t begin_ns = 0;          // start of this iteration
+    int64_t schedule_ns = 0;       // time spent since the last iteration's record
+    int64_t agree_cpu_ns = 0;      // the same, of agreements, without waits
+    int64_t waited_before_ns = 0;  // Pipeline::waited_ns() at the first request
+    int64_t ended_ns = 0;
   };
 
   Status receive_rows();
@@ -143,7 +109,6 @@ class Engine {
 
   Result<Next> agree(Scheduler::Step& step);
   RankState rank_state(int own_tokens) const;
-  void observe_last_step();
   void update_prompt_gate();
   Result<Next> decide();
 
@@ -153,13 +118,8 @@ class Engine {
   Status gather_logits(const Scheduler::Step& step);
   Status sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields);
   std::span<const float> logits_of(int row) const;
-  void set_passes(const Scheduler::Step& step);
-  void add_to_passes(const RankState& state);
-  Status predict(const Scheduler::Step& step, std::span<const Yield> yields);
-  void draft(const Scheduler::Step& step, std::vector<Yield>* yields);
   Status report(const Scheduler::Step& step);
   void send_yields(std::span<const Yield> yields);
-  static std::vector<Yield> yields_of(std::span<const int32_t> words);
   Status complete_oldest();
   Status note_end(int request);
   MicroBatch& next_in_flight() { return in_flight_[num_begun_ % in_flight_.size()]; }
@@ -172,17 +132,17 @@ class Engine {
   EngineParts parts_;
   EngineState& state_;
   Scheduler& scheduler_;
-  std::optional<Speculation>& speculation_;
   PromptGate gate_;  // of new prompts
   Verifier verifier_;
   IterationRecorder recorder_;
-  std::optional<MtpDrafter> mtp_;  // if the model's prediction layers draft
+  Drafting drafting_;
 
   std::vector<MicroBatch> in_flight_;          // a ring
   uint64_t num_begun_ = 0;                     // micro-batches, also those without tokens
   uint64_t num_completed_ = 0;                 // micro-batches whose tokens have been appended
   Pipeline::Received received_;                // from the previous stage, for this micro-batch
   std::vector<transport::AgreedWords> words_;  // [ranks of the stage] sent for this iteration
+  std::vector<RankState> ranks_;               // what they say
 
   uint64_t num_agreed_ = 0;  // commands that all ranks have received
   bool all_idle_ = false;    // no rank has work or a command to apply
@@ -191,19 +151,8 @@ class Engine {
   std::vector<float> logits_;                   // [logit rows of this rank, vocab]
   const float* all_logits_ = nullptr;           // [step.first_row.back(), vocab]
   std::vector<std::vector<Verdict>> verdicts_;  // [step.sampled]
-  std::vector<Verified> verified_;              // this step's sequences with drafts
-  MtpDrafter::Passes passes_;                   // of this step
-  int max_drafts_ = 0;                          // of prediction layers after this step
-  std::deque<Forecast> forecasts_;              // of the micro-batches in flight and this step
-  int last_step_tokens_ = 0;                    // 0: there was none
-  uint64_t last_step_us_ = 0;
-  bool last_step_had_prompts_ = false;
-  std::vector<int32_t> words_sent_;  // of send_yields()
-  int64_t begin_ns_ = 0;             // start of this iteration
-  int64_t schedule_ns_ = 0;          // time spent since the last iteration's record
-  int64_t agree_cpu_ns_ = 0;         // the same, of agreements, without waits
-  int64_t waited_before_ns_ = 0;     // Pipeline::waited_ns() at that time
-  int64_t ended_ns_ = 0;
+  std::vector<int32_t> words_sent_;             // of send_yields()
+  Clock clock_;
 };
 
 }  // namespace wideep::engine

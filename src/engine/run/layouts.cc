@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "engine/engine.h"
+#include "engine/yield.h"
 #include "ep/strategy.h"
 #include "kernels/packed_matrix.h"
 #include "model/parts/rank_experts.h"
@@ -143,7 +143,7 @@ engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
   return {.num_stages = settings.sizes.pp,
           .micro_batches = settings.micro_batches(),
           .max_tokens = parallel::dispatched_tokens(settings, max_num_tokens),
-          .max_words = engine::Engine::words_of_yields(max_batch_size, max_draft_len),
+          .max_words = engine::words_of_yields(max_batch_size, max_draft_len),
           .hidden = config.hidden_size};
 }
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an engine works with (engine/engine.h). Plain values and references.
+#pragma once
+
+#include "engine/online_layers.h"
+#include "engine/pipeline.h"
+#include "engine/reporter.h"
+#include "engine/request_feed.h"
+#include "engine/scheduler.h"
+#include "engine/speculation/speculation.h"
+#include "model/model.h"
+#include "model/state_layout.h"
+
+namespace wideep::engine {
+
+class Constraints;
+
+// All references must outlive the engine.
+struct EngineParts {
+  const model::ModelConfig& config;
+  const SchedulerLimits& limits;
+  const SpeculationOptions& speculation;
+  model::Model& model;
+  const model::KvLayout& kv;
+  const model::StateLayout& states;  // of this rank's layers; without bytes: they keep none
+  model::MoeRunner& moe;
+  model::Compute compute;
+  transport::Endpoint& stage;     // connects the ranks that compute the same layers
+  ep::TokenRange dispatch_ranks;  // ranks of the stage that dispatch rows to each other
+  ContextPlace context_place;     // among the ranks that share sequences
+  Pipeline& pipeline;
+  OnlineLayers* online = nullptr;      // null: placements never change
+  Constraints* constraints = nullptr;  // null: no request has a grammar
+  RequestFeed& feed;
+  Reporter& reporter;
+};
+
+}  // namespace wideep::engine
