@@ -112,7 +112,7 @@ run_tsan() {
 # What other code from the same source could change.
 run_gcc() {
   local rooms=(kernels ep model)
-  [[ -n $few ]] || rooms+=(base transport group cuda_emulated online engine)
+  [[ -n $few ]] || rooms+=(base transport group cuda_emulated online schedule engine)
   run_rooms gcc "gcc" build-gcc "${rooms[@]}"
 }
 

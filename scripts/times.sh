@@ -36,7 +36,7 @@ timed "make demo, again" make demo
 rm -rf build
 timed "make test, from nothing" make test
 timed "make test, nothing changed" make test
-for file in exchange/placement/placement exchange/ep/dispatch_sender engine/engine/scheduler \
+for file in exchange/placement/placement exchange/ep/dispatch_sender engine/schedule/scheduler \
   engine/model/model serve/api/openai_request; do
   edit "src/$file.cc"
   room=$(basename "$(dirname "$file")")

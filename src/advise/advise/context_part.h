@@ -3,7 +3,7 @@
 // Context parallelism: what the busiest of the ranks computes that share sequences.
 //
 // The tokens of a sequence, and the pages with their keys and values, are dealt to n ranks in turns
-// of some pages; sequences begin with different ranks (engine/scheduler.h). A rank computes the
+// of some pages; sequences begin with different ranks (schedule/scheduler.h). A rank computes the
 // tokens of its turns, and reads what they attend to, on whichever rank it lies. In each layer the
 // ranks wait for each other, so that the busiest one counts.
 //

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-#include "engine/scheduler.h"
+#include "schedule/scheduler.h"
 
 namespace wideep::advise {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "advise/context_part.h"
 #include "base/try.h"
-#include "engine/scheduler.h"
+#include "schedule/scheduler.h"
 
 namespace wideep::advise {
 namespace {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/percentiles.h"
-#include "engine/scheduler_limits.h"
 #include "model/model_work.h"
+#include "schedule/scheduler_limits.h"
 #include "wideep/status.h"
 
 namespace wideep::advise {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/wire.h"
+#include "schedule/wire.h"
 
 namespace wideep::engine {
 namespace {

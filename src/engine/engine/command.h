@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/request.h"
+#include "schedule/request.h"
 
 namespace wideep::engine {
 

@@ -7,10 +7,10 @@
 #include "engine/pipeline.h"
 #include "engine/reporter.h"
 #include "engine/request_feed.h"
-#include "engine/scheduler.h"
 #include "engine/speculation/speculation.h"
 #include "model/model.h"
 #include "model/state_layout.h"
+#include "schedule/scheduler.h"
 
 namespace wideep::engine {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/iteration_record.h"
 
-#include "engine/wire.h"
+#include "schedule/wire.h"
 
 namespace wideep::engine {
 

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/queue_record.h"
 #include "engine/speculation/verified.h"
+#include "schedule/queue_record.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {

@@ -7,7 +7,7 @@
 //   repetition_penalty   of tokens of the prompt or the answer: l > 0 ? l / r : l · r
 //   frequency_penalty    of tokens of the answer: l −= f · times
 //   presence_penalty     of tokens of the answer: l −= p
-//   TokenRules           −∞ (engine/token_rules.h)
+//   TokenRules           −∞ (schedule/token_rules.h)
 //
 // The result depends on the tokens before alone, so that drafts, pauses and the death of ranks do
 // not change it.
@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/request.h"
+#include "schedule/request.h"
 
 namespace wideep::engine {
 

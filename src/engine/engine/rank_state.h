@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "engine/prompt_gate.h"
 #include "online/update_state.h"
+#include "schedule/prompt_gate.h"
 #include "transport/shared_memory.h"
 
 namespace wideep::engine {

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "engine/iteration_record.h"
-#include "engine/request.h"
 #include "engine/sampler.h"
+#include "schedule/request.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {

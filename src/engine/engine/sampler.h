@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/request.h"
 #include "kernels/kernels.h"
+#include "schedule/request.h"
 
 namespace wideep::engine {
 

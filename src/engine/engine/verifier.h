@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "engine/reporter.h"
-#include "engine/request.h"
 #include "engine/sampler.h"
 #include "engine/speculation/relaxed_acceptance.h"
+#include "schedule/request.h"
 
 namespace wideep::engine {
 

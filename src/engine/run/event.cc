@@ -4,7 +4,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include "engine/wire.h"
+#include "schedule/wire.h"
 
 namespace wideep::run {
 namespace {

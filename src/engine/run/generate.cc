@@ -19,8 +19,8 @@
 #include "base/content_hash.h"
 #include "base/cpu_time.h"
 #include "base/try.h"
-#include "engine/page_pool.h"
 #include "model/model_division.h"
+#include "schedule/page_pool.h"
 #include "tokenizer/utf8.h"
 
 namespace wideep::run {

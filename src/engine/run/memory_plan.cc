@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "engine/page_pool.h"
 #include "model/kv_layout.h"
 #include "model/model_cost.h"
 #include "model/model_division.h"
 #include "model/state_layout.h"
 #include "run/layouts.h"
+#include "schedule/page_pool.h"
 
 namespace wideep::run {
 

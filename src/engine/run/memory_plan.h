@@ -92,7 +92,7 @@ uint64_t fewest_state_bytes(std::span<const MemoryPlan> stages);
 // of any stage.
 MemoryPlan fullest(std::span<const MemoryPlan> stages);
 
-// The slots for states (engine/state_slots.h) of a rank that runs up to `running` sequences: as
+// The slots for states (schedule/state_slots.h) of a rank that runs up to `running` sequences: as
 // many snapshots as running sequences if prefixes are reused, in at most half of the bytes that the
 // rank may use for its caches. 0: that is too little for one. REQUIRES: state_bytes > 0.
 int state_slots_in(double cache_bytes, uint64_t state_bytes, int running, bool reuses_pages);

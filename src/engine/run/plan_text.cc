@@ -10,9 +10,9 @@
 #include <filesystem>
 
 #include "base/machine.h"
-#include "engine/page_pool.h"
 #include "ep/strategy.h"
 #include "run/advice.h"
+#include "schedule/page_pool.h"
 
 namespace wideep::run {
 namespace {

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/scheduler_limits.h"
 #include "engine/speculation/speculation.h"
 #include "group/kept_seat.h"
 #include "group/started_ranks.h"
@@ -21,6 +20,7 @@
 #include "run/online_parts.h"
 #include "run/profile.h"
 #include "run/statistics_recorder.h"
+#include "schedule/scheduler_limits.h"
 
 namespace wideep::run {
 

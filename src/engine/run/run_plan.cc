@@ -14,13 +14,13 @@
 #include "base/byte_size.h"
 #include "base/content_hash.h"
 #include "base/try.h"
-#include "engine/page_pool.h"
 #include "model/model_division.h"
 #include "model/parts/latent_form.h"
 #include "model/state_layout.h"
 #include "parallel/initial_placement.h"
 #include "parallel/token_shares.h"
 #include "plan/regroup.h"
+#include "schedule/page_pool.h"
 
 namespace wideep::run {
 namespace {

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/machine.h"
-#include "engine/scheduler_limits.h"
 #include "model/model_division.h"
 #include "model/model_forms.h"
 #include "parallel/mapping.h"
@@ -24,6 +23,7 @@
 #include "run/online_parts.h"
 #include "run/run_inputs.h"
 #include "run/thread_plan.h"
+#include "schedule/scheduler_limits.h"
 #include "transport/node_map.h"
 
 namespace wideep::run {

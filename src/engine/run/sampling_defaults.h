@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/request.h"
+#include "schedule/request.h"
 #include "wideep/status.h"
 
 namespace wideep::run {

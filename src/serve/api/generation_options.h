@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/request.h"
 #include "grammar/output_format.h"
+#include "schedule/request.h"
 
 namespace wideep::server {
 

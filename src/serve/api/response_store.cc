@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "engine/wire.h"
+#include "schedule/wire.h"
 
 namespace wideep::server {
 

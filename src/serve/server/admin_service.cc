@@ -7,7 +7,7 @@
 
 #include "api/openai_reply.h"
 #include "api/openai_request.h"
-#include "engine/wire.h"
+#include "schedule/wire.h"
 
 namespace wideep::server {
 

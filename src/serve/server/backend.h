@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "engine/request.h"
 #include "run/event.h"
+#include "schedule/request.h"
 
 namespace wideep::server {
 

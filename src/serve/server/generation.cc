@@ -24,10 +24,10 @@
 #include "answer/make_answer_reader.h"
 #include "base/content_hash.h"
 #include "base/cpu_time.h"
-#include "engine/wire.h"
 #include "formats/base64.h"
 #include "formats/npy.h"
 #include "group/fault_drill.h"
+#include "schedule/wire.h"
 #include "tokenizer/utf8.h"
 
 namespace wideep::server {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/queue_record.h"
 #include "run/speculation_totals.h"
+#include "schedule/queue_record.h"
 #include "server/recent_times.h"
 
 namespace wideep::server {

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "api/api.h"
-#include "engine/request.h"
 #include "grammar/expression.h"
 #include "run/sampling_defaults.h"
+#include "schedule/request.h"
 #include "server/chat_files.h"
 #include "tokenizer/tokenizer.h"
 

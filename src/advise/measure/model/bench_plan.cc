@@ -7,8 +7,8 @@
 #include <random>
 
 #include "base/try.h"
-#include "engine/page_pool.h"
 #include "run/layouts.h"
+#include "schedule/page_pool.h"
 
 namespace wideep::measure {
 namespace {

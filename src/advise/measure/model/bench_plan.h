@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/scheduler.h"
 #include "model/config/config.h"
+#include "schedule/scheduler.h"
 #include "wideep/status.h"
 
 namespace wideep::measure {

@@ -15,13 +15,13 @@
 #include <memory>
 #include <vector>
 
-#include "engine/request.h"
-#include "engine/scheduler_limits.h"
 #include "model/model_work.h"
 #include "parallel/parallel_config.h"
 #include "run/rank_group.h"
 #include "run/run.h"
 #include "run/run_view.h"
+#include "schedule/request.h"
+#include "schedule/scheduler_limits.h"
 #include "weights/tensor_source.h"
 
 namespace wideep::measure {

@@ -15,7 +15,7 @@
 // follow a wrong draft are overwritten when the right token comes there, before they are read. A
 // chain writes a few slots ahead, and ends where a sequence has no page for them.
 //
-// Pages are shared by their tokens (engine/page_cache.h), but the last slots of a page depend on
+// Pages are shared by their tokens (schedule/page_cache.h), but the last slots of a page depend on
 // the first tokens of the next page. Another sequence may find there what followed in the first
 // one: this may cost it a draft, never a right answer.
 //
@@ -29,8 +29,8 @@
 
 #include "base/aligned_bytes.h"
 #include "engine/iteration_recorder.h"
-#include "engine/scheduler.h"
 #include "model/model.h"
+#include "schedule/scheduler.h"
 
 namespace wideep::engine {
 

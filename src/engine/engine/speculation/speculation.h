@@ -22,13 +22,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/request.h"
 #include "engine/speculation/acceptance.h"
 #include "engine/speculation/draft_lengths.h"
 #include "engine/speculation/drafter.h"
 #include "engine/speculation/relaxed_acceptance.h"
 #include "engine/speculation/step_time.h"
 #include "engine/speculation/verified.h"
+#include "schedule/request.h"
 
 namespace wideep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/page_cache.h"
+#include "schedule/page_cache.h"
 
 #include <gtest/gtest.h>
 

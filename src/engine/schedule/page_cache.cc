@@ -4,7 +4,7 @@
 // The index maps a content (the prefix before, the role, the tokens) to a page. Prefixes are
 // numbers that are never used again, so a page whose predecessor was evicted cannot be found by
 // mistake, and evict() need not walk through what follows it.
-#include "engine/page_cache.h"
+#include "schedule/page_cache.h"
 
 #include <algorithm>
 

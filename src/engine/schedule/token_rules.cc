@@ -3,7 +3,7 @@
 // Rules are read off the answer's tokens anew for each token instead of kept as a state: drafts, a
 // pause and another rank then need no state to be saved, copied or sent. The cost is a search for
 // the ends of thoughts in the answer, and only for requests with such a limit.
-#include "engine/token_rules.h"
+#include "schedule/token_rules.h"
 
 #include <algorithm>
 #include <cmath>

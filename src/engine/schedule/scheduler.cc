@@ -7,7 +7,7 @@
 // Several ranks run this code on equal inputs and must get equal results: ranks that compute one
 // batch together, ranks that share sequences, stages of a pipeline. So nothing here may depend on
 // time, on addresses or on the rank. Only add_token() looks at the rank, to fill its own batch.
-#include "engine/scheduler.h"
+#include "schedule/scheduler.h"
 
 #include <fmt/format.h>
 

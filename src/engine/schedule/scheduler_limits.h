@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine/prompt_gate.h"
+#include "schedule/prompt_gate.h"
 
 namespace wideep::engine {
 
@@ -28,7 +28,7 @@ struct SchedulerLimits {
   // With context parallelism: consecutive pages of a sequence on one rank before the next rank.
   int turn_pages = 1;
   int max_pages = 0;  // pages of a rank's KV cache
-  // Slots for the states of sequences (engine/state_slots.h), at most as many run at once; 0: the
+  // Slots for the states of sequences (schedule/state_slots.h), at most as many run at once; 0: the
   // model keeps no states.
   int state_slots = 0;
   int draft_slots = 0;    // more of them, for states after drafts

@@ -18,9 +18,9 @@
 // where a third sequence may branch off as well. A snapshot ends with its page in the cache's
 // index.
 //
-// With context parallelism, ranks hold the pages of their turns (engine/scheduler.h), counted from
-// the sequence's first rank. Sequences with the same first page have the same first rank, so that
-// they can share pages.
+// With context parallelism, ranks hold the pages of their turns (schedule/scheduler.h), counted
+// from the sequence's first rank. Sequences with the same first page have the same first rank, so
+// that they can share pages.
 //
 // Not thread safe.
 #pragma once
@@ -29,10 +29,10 @@
 #include <list>
 #include <optional>
 
-#include "engine/page_cache.h"
-#include "engine/request.h"
-#include "engine/scheduler_limits.h"
-#include "engine/state_slots.h"
+#include "schedule/page_cache.h"
+#include "schedule/request.h"
+#include "schedule/scheduler_limits.h"
+#include "schedule/state_slots.h"
 
 namespace wideep::engine {
 

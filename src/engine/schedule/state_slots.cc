@@ -4,7 +4,7 @@
 // is left, so free_slot() may take a snapshot's but never a sequence's. Its order (used, untouched,
 // snapshot) keeps memory small and snapshots long. Slots for drafts are a stack apart: a step must
 // be able to rely on those that it was promised.
-#include "engine/state_slots.h"
+#include "schedule/state_slots.h"
 
 #include <cstring>
 

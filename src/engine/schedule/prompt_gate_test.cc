@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/prompt_gate.h"
+#include "schedule/prompt_gate.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <numeric>
 #include <random>
 
-#include "engine/scheduler.h"
+#include "schedule/scheduler.h"
 
 namespace wideep::engine {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/prompt_gate.h"
+#include "schedule/prompt_gate.h"
 
 #include <algorithm>
 

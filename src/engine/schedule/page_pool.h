@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory of a rank's KV cache, in pages of one size, allocated when first needed.
-// engine/page_cache.h keeps track of their users. Not thread safe.
+// schedule/page_cache.h keeps track of their users. Not thread safe.
 #pragma once
 
 #include <algorithm>

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/token_rules.h"
 #include "grammar/progress.h"
 #include "model/kv_layout.h"
+#include "schedule/token_rules.h"
 
 namespace wideep::grammar {
 class Constraint;
@@ -103,7 +103,7 @@ struct Sequence {
   model::PageList pages;
   std::vector<int32_t> page_ids;  // [pages] in the PageCache
   uint64_t prefix = 0;            // PageCache::Prefix of the last full page
-  // If the model keeps states (engine/state_slots.h):
+  // If the model keeps states (schedule/state_slots.h):
   int32_t state = -1;  // the slot of the state after num_computed tokens; −1: not running
   // [num_verifying] the slots of the states before each draft in flight; `state` follows all.
   std::vector<int32_t> draft_states;
@@ -113,7 +113,7 @@ struct Sequence {
   int branch = 0;             // where the pages end that others know, but no snapshot; 0: none
   int first_rank = 0;         // with context parallelism: the rank that holds the first page
   int cached_tokens = 0;      // prompt tokens that were found in the KV cache
-  bool may_begin = false;     // has passed engine/prompt_gate.h
+  bool may_begin = false;     // has passed schedule/prompt_gate.h
   int pauses = 0;             // how often it was paused
   int evictions = 0;          // of these, for want of pages
   bool lacks_pages = false;   // sits out this iteration for want of pages

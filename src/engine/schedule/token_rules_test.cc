@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/token_rules.h"
+#include "schedule/token_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/sequence_pages.h"
+#include "schedule/sequence_pages.h"
 
 #include <gtest/gtest.h>
 

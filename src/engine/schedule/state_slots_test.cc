@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/state_slots.h"
+#include "schedule/state_slots.h"
 
 #include <gtest/gtest.h>
 

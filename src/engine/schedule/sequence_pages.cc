@@ -8,7 +8,7 @@
 // the same iteration can share them already; a step that is given up takes them out again
 // (new_pages_). Drafts enter only when they are accepted: a page with a wrong token must not be
 // found.
-#include "engine/sequence_pages.h"
+#include "schedule/sequence_pages.h"
 
 #include <algorithm>
 #include <utility>

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/wire.h"
+#include "schedule/wire.h"
 
 namespace wideep::engine {
 

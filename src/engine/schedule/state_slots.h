@@ -8,7 +8,7 @@
 //   a state after a draft, until it is known how many drafts were right (engine/speculation).
 //
 // A page holds the keys and values of its own tokens; a state sums up all tokens before it. So a
-// known prefix (engine/page_cache.h) can be shared only as far as a snapshot exists. Running
+// known prefix (schedule/page_cache.h) can be shared only as far as a snapshot exists. Running
 // sequences come first: if one needs a slot and none is free, the least recently used snapshot
 // goes. Slots for drafts are apart from both.
 //

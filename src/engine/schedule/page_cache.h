@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/page_pool.h"
+#include "schedule/page_pool.h"
 
 namespace wideep::engine {
 

@@ -17,7 +17,7 @@
 // tokens of all of these; at most half of it if prompts wait. They are computed like generated
 // tokens, and those that turn out right are.
 //
-// A request shares pages that other requests have computed (engine/sequence_pages.h). The oldest
+// A request shares pages that other requests have computed (schedule/sequence_pages.h). The oldest
 // prompt gets the prompt tokens of an iteration, but up to half of them go to prompts with fewer
 // tokens left. So a long prompt does not block short ones, and the short ones at most double its
 // time. The schedule changes no answer: see the promise of equal bits.
@@ -27,8 +27,8 @@
 // micro-batch samples at most its share of the running requests, so that all are about equally
 // full.
 //
-// If the model keeps states (engine/state_slots.h), a request is admitted when there is also a slot
-// for its state, and chunks of its prompt end where a snapshot is made for others with the same
+// If the model keeps states (schedule/state_slots.h), a request is admitted when there is also a
+// slot for its state, and chunks of its prompt end where a snapshot is made for others with the same
 // prefix. A forward pass has advanced all states by the tokens of the step before the next
 // schedule(), cancel() or finish().
 //
@@ -44,11 +44,11 @@
 #include <span>
 #include <vector>
 
-#include "engine/queue_record.h"
-#include "engine/request.h"
-#include "engine/scheduler_limits.h"
-#include "engine/sequence_pages.h"
 #include "model/batch.h"
+#include "schedule/queue_record.h"
+#include "schedule/request.h"
+#include "schedule/scheduler_limits.h"
+#include "schedule/sequence_pages.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {
