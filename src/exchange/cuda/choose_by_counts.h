@@ -2,8 +2,8 @@
 //
 // choose by counts: the replica, and so the slot, for each (token, expert), by the counts of all
 // ranks in this call, which prepare has brought: what ep::SlotChooser does with split_by_counts,
-// without borrowed slots, and the same slots. Every rank computes the same shares and quotas; of
-// the split by source ranks each computes its own row.
+// without borrowed slots, by the same source (ep/token_split.h). Every rank computes the same
+// shares and quotas; of the split by source ranks each computes its own row.
 //
 // One block, four steps with a barrier between them: the shares that balance the ranks
 // (resplit_shares.h, serial); whole tokens for every replica, where what one expert rounds up
@@ -16,6 +16,7 @@
 #include "cuda/choose_slots.h"
 #include "cuda/protocol.h"
 #include "cuda/resplit_shares.h"
+#include "ep/token_split.h"
 
 namespace wideep::cuda {
 
@@ -57,8 +58,8 @@ struct ChooseByCounts {
     auto* excess = shared_after_control<double>(lane);
     auto* work = reinterpret_cast<std::byte*>(excess + shape.ep_size);
     auto* chosen = reinterpret_cast<uint32_t*>(work + replicas.graph.work_bytes());
-    ShareSolver<Lane> solver(lane, replicas.graph, work);
-    solver.prepare(totals);
+    DeviceShareSolver<Lane> solver(lane, {lane, replicas.graph}, work);
+    solver.prepare(totals, lane.thread(), lane.num_threads());
     for (int rank = lane.thread(); rank < shape.ep_size; rank += lane.num_threads()) {
       lane.store(excess + rank, 0.0);
     }
@@ -83,13 +84,20 @@ struct ChooseByCounts {
   }
 
  private:
+  // Of the replicas of one expert.
   template <typename Lane>
-  WIDEEP_DEVICE int rank_of(Lane& lane, int replica) const {
-    return lane.load(replicas.slots + replica) / x.layout.shape().slots_per_rank;
-  }
+  struct RankOf {
+    Lane& lane;
+    const int32_t* slots;
+    int slots_per_rank;
+    WIDEEP_DEVICE int operator()(int replica) const {
+      return lane.load(slots + replica) / slots_per_rank;
+    }
+  };
+  WIDEEP_DEVICE int slots_per_rank() const { return x.layout.shape().slots_per_rank; }
 
   template <typename Lane>
-  WIDEEP_DEVICE double share_of(Lane& lane, ShareSolver<Lane>& solver, int replica) const {
+  WIDEEP_DEVICE double share_of(Lane& lane, DeviceShareSolver<Lane>& solver, int replica) const {
     constexpr double kMinLoad = 0x1p-1022;  // as placement/resplit.cc
     const int link = lane.load(replicas.links + replica);
     const double load = link < 0 ? 0.0 : solver.load_of(link);
@@ -103,36 +111,10 @@ struct ChooseByCounts {
     for (int e = 0; e < x.layout.shape().num_experts; ++e) {
       const int begin = lane.load(replicas.first + e), end = lane.load(replicas.first + e + 1);
       const int32_t total = lane.load(totals + e);
-      if (end - begin > 1 && total > 0) round(lane, begin, end, total, excess);
-    }
-  }
-
-  template <typename Lane>
-  WIDEEP_DEVICE void round(Lane& lane, int begin, int end, int32_t total, double* excess) const {
-    const auto tokens = static_cast<double>(total);
-    int64_t left = total;
-    for (int i = begin; i < end; ++i) {
-      const double wanted = lane.load(replicas.shares + i) * tokens;
-      const auto quota = static_cast<int64_t>(wanted);
-      lane.store(replicas.of_all + i, quota);
-      left -= quota;
-      double* of_rank = excess + rank_of(lane, i);
-      lane.store(of_rank, lane.load(of_rank) - (wanted - static_cast<double>(quota)));
-    }
-    for (; left > 0; --left) {
-      int best = -1;
-      double min = 0.0;  // excess of its rank
-      for (int i = begin; i < end; ++i) {
-        const auto quota = static_cast<double>(lane.load(replicas.of_all + i));
-        if (quota >= lane.load(replicas.shares + i) * tokens) continue;  // not rounded down
-        const double of_rank = lane.load(excess + rank_of(lane, i));
-        if (best >= 0 && of_rank >= min) continue;
-        best = i;
-        min = of_rank;
-      }
-      if (best < 0) return;
-      lane.store(replicas.of_all + best, lane.load(replicas.of_all + best) + 1);
-      lane.store(excess + rank_of(lane, best), min + 1.0);
+      if (end - begin <= 1 || total == 0) continue;
+      ep::round_shares(lane, total, end - begin, replicas.shares + begin,
+                       RankOf<Lane>{lane, replicas.slots + begin, slots_per_rank()}, excess,
+                       replicas.of_all + begin);
     }
   }
 
@@ -151,61 +133,17 @@ struct ChooseByCounts {
     for (int rank = 0; rank < shape.ep_size; ++rank) {
       lane.store(counts + rank, tokens_of(lane, rank, expert));
     }
-    for (int i = begin; i < end; ++i) {  // first within the ranks
-      const int rank = rank_of(lane, i);
-      const int64_t tokens = take(lane, counts + rank, replicas.of_all + i);
-      lane.store(replicas.quotas + i, rank == x.rank ? tokens : 0);
-    }
-    if (lane.load(counts + x.rank) == 0) return;
-    const int of_node = replicas.ranks_per_node;
-    if (of_node > 1 && of_node < shape.ep_size) match_within_nodes(lane, begin, end, counts);
-    // Ranks after this one take only what it leaves.
-    match(lane, 0, x.rank + 1, begin, end, counts);
+    const RankOf<Lane> rank_of{lane, replicas.slots + begin, slots_per_rank()};
+    const typename ep::SourceRow<Lane, RankOf<Lane>>::Problem problem{
+        x.rank, replicas.ranks_per_node, shape.ep_size,          end - begin,
+        counts, replicas.of_all + begin, replicas.quotas + begin};
+    ep::SourceRow<Lane, RankOf<Lane>>(lane, rank_of, problem).split();
   }
 
   template <typename Lane>
   WIDEEP_DEVICE int64_t tokens_of(Lane& lane, int rank, int expert) const {
     if (!is_active(lane, x, rank)) return 0;
     return lane.load(x.layout.counts(x.segments[x.rank], rank) + expert);
-  }
-
-  template <typename Lane>
-  WIDEEP_DEVICE void match_within_nodes(Lane& lane, int begin, int end, int64_t* counts) const {
-    const int of_node = replicas.ranks_per_node;
-    for (int first = begin; first < end;) {
-      const int node = rank_of(lane, first) / of_node;
-      int last = first + 1;
-      while (last < end && rank_of(lane, last) / of_node == node) ++last;
-      match(lane, node * of_node, (node + 1) * of_node, first, last, counts);
-      first = last;
-    }
-  }
-
-  // Fills replicas [begin, end) with tokens of ranks [rank, last_rank), both in their order.
-  template <typename Lane>
-  WIDEEP_DEVICE void match(Lane& lane, int rank, int last_rank, int begin, int end,
-                           int64_t* counts) const {
-    for (int i = begin; rank < last_rank && i < end;) {
-      const int64_t tokens = take(lane, counts + rank, replicas.of_all + i);
-      if (rank == x.rank) {
-        lane.store(replicas.quotas + i, lane.load(replicas.quotas + i) + tokens);
-      }
-      if (lane.load(counts + rank) == 0) {
-        ++rank;
-      } else {
-        ++i;
-      }
-    }
-  }
-
-  // The most tokens that a rank still has and a replica still lacks.
-  template <typename Lane>
-  WIDEEP_DEVICE static int64_t take(Lane& lane, int64_t* of_rank, int64_t* of_replica) {
-    const int64_t has = lane.load(of_rank), lacks = lane.load(of_replica);
-    const int64_t tokens = has < lacks ? has : lacks;
-    lane.store(of_rank, has - tokens);
-    lane.store(of_replica, lacks - tokens);
-    return tokens;
   }
 };
 

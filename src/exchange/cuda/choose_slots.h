@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // choose: the replica, and so the slot, for each (token, expert), by the shares of the placement:
-// what ep::SlotChooser does with split_by_given_shares, and the same slots. No rank waits for
-// another.
+// what ep::SlotChooser does with split_by_given_shares, by the same source (ep/token_split.h). No
+// rank waits for another.
 //
 // Each expert's tokens on this rank are divided among its replicas in whole tokens; what rounding
-// leaves is carried to the next call (ep/replica_split.h). The first tokens go to the first
-// replica, and so on.
+// leaves is carried to the next call. The first tokens go to the first replica, and so on.
 //
 // One block: an expert's tokens are numbered in their order, by all warps in turn.
 //
@@ -14,7 +13,7 @@
 #pragma once
 
 #include "cuda/protocol.h"
-#include "ep/replica_split.h"
+#include "ep/token_split.h"
 
 namespace wideep::cuda {
 
@@ -135,7 +134,6 @@ struct ChooseSlots {
     lane.sync();
   }
 
-  // ep::round_with_credit for one expert.
   template <typename Lane>
   WIDEEP_DEVICE void divide(Lane& lane, int expert, int64_t total) const {
     const int begin = lane.load(replicas.first + expert);
@@ -144,38 +142,8 @@ struct ChooseSlots {
       for (int i = begin; i < end; ++i) lane.store(replicas.quotas + i, total);
       return;
     }
-    int64_t left = total;
-    for (int i = begin; i < end; ++i) {
-      const int64_t credit = lane.load(replicas.credit + i) + total * lane.load(replicas.parts + i);
-      const int64_t quota = (credit > 0 ? credit : 0) / ep::kWholeToken;
-      lane.store(replicas.quotas + i, quota);
-      lane.store(replicas.credit + i, credit - quota * ep::kWholeToken);
-      left -= quota;
-    }
-    for (; left > 0; --left) {
-      int max = begin;  // the first of the largest
-      for (int i = begin + 1; i < end; ++i) {
-        if (lane.load(replicas.credit + i) > lane.load(replicas.credit + max)) max = i;
-      }
-      give(lane, max, 1);
-    }
-    for (; left < 0; ++left) {
-      int min = end;  // the first of the smallest that has a token
-      for (int i = begin; i < end; ++i) {
-        if (lane.load(replicas.quotas + i) == 0) continue;
-        if (min == end || lane.load(replicas.credit + i) < lane.load(replicas.credit + min)) {
-          min = i;
-        }
-      }
-      give(lane, min, -1);
-    }
-  }
-
-  template <typename Lane>
-  WIDEEP_DEVICE void give(Lane& lane, int replica, int64_t tokens) const {
-    lane.store(replicas.quotas + replica, lane.load(replicas.quotas + replica) + tokens);
-    lane.store(replicas.credit + replica,
-               lane.load(replicas.credit + replica) - tokens * ep::kWholeToken);
+    ep::round_with_credit(lane, total, begin, end, replicas.parts, replicas.credit,
+                          replicas.quotas);
   }
 };
 

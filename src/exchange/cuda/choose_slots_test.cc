@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <random>
 #include <set>
 #include <vector>
@@ -147,14 +148,19 @@ TEST(ChooseByCountsTest, PlacementsThatDoNotFitAreRefused) {
   EXPECT_NE(message(1), "");  // expert 1 has no slot
 }
 
+bool is_in_one_of(const Site& site, std::initializer_list<const char*> files) {
+  return std::ranges::any_of(
+      files, [&](const char* file) { return site.file.find(file) != std::string::npos; });
+}
+
 TEST(ChooseByCountsTest, EveryFaultInTheKernelIsFound) {
   constexpr uint64_t kCases = 200;
   std::set<Site> all, sites;
   for (uint64_t seed = 1; seed <= kCases; ++seed) play_counts(seed, {}, &all);
   for (const Site& site : all) {
-    const bool is_ours = site.file.find("choose_by_counts") != std::string::npos ||
-                         site.file.find("resplit_shares") != std::string::npos;
-    if (is_ours) sites.insert(site);
+    if (is_in_one_of(site, {"choose_by_counts", "resplit_shares", "share_solver", "token_split"})) {
+      sites.insert(site);
+    }
   }
   EXPECT_EQ(missed_faults(sites,
                           [&](const Mutation& mutation) {
@@ -173,7 +179,7 @@ TEST(ChooseSlotsTest, EveryFaultInTheKernelIsFound) {
   for (uint64_t seed = 1; seed <= kCases; ++seed) play_emulated(seed, {}, &all);
   for (uint64_t seed = 1; seed <= kDivisions; ++seed) play_division(seed, {}, &all);
   for (const Site& site : all) {
-    if (site.file.find("choose_slots") != std::string::npos) sites.insert(site);
+    if (is_in_one_of(site, {"choose_slots", "token_split"})) sites.insert(site);
   }
   EXPECT_EQ(missed_faults(sites,
                           [&](const Mutation& mutation) {

@@ -20,7 +20,7 @@ namespace {
 
 using balance::ReplicaGraph;
 static_assert(ReplicaGraph::Step::kTake == 0 && ReplicaGraph::Step::kGive == 1 &&
-              ReplicaGraph::Step::kDone == 2);  // as resplit_shares.h has them
+              ReplicaGraph::Step::kDone == 2);  // as share_solver.h has them
 static_assert(sizeof(ReplicaGraph::Step) == 12 && sizeof(ReplicaGraph::CycleStep) == 12);
 
 // Collects arrays for one piece of device memory. Those to be uploaded outlive it.

@@ -15,6 +15,8 @@ namespace wideep::cuda {
 
 class CudaLane {
  public:
+  static constexpr bool kHasManyRegisters = false;
+
   __device__ __forceinline__ int thread() const { return static_cast<int>(threadIdx.x); }
   __device__ __forceinline__ int num_threads() const { return static_cast<int>(blockDim.x); }
   __device__ __forceinline__ int block() const { return static_cast<int>(blockIdx.x); }

@@ -30,6 +30,8 @@
 //                                 stream has ended (a dependent launch). Every thread calls this
 //                                 (run_kernel), and before it touches nothing that an earlier
 //                                 kernel touches
+//   kHasManyRegisters             false: loops that both sides share (base/plain_memory.h) are
+//                                 spared a local
 //   let_successor_begin()         the next kernel of the stream may begin when every block has
 //                                 called this or ended. After await_predecessor: then all blocks
 //                                 of this kernel have their places, and at most two kernels are
@@ -41,13 +43,7 @@
 #include <concepts>
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define WIDEEP_DEVICE __device__ __forceinline__
-#define WIDEEP_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define WIDEEP_DEVICE inline
-#define WIDEEP_HOST_DEVICE inline
-#endif
+#include "base/host_device.h"
 
 // Before a loop that has to be unrolled so that its arrays stay in registers.
 #if defined(__CUDACC__) || defined(__clang__)

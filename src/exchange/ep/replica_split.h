@@ -6,11 +6,15 @@
 // Replicas are in the order of their slots, so replicas of one rank, and of one node, are adjacent.
 // All ranks compute the same split from the same input.
 //
+// The steps are those of ep/token_split.h, which GPUs take, too.
+//
 // Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <span>
+
+#include "ep/token_split.h"
 
 namespace wideep::ep {
 
@@ -22,9 +26,6 @@ namespace wideep::ep {
 void round_shares(int64_t total, std::span<const double> shares,
                   std::span<const int32_t> replica_ranks, std::span<double> rank_excess,
                   std::span<int64_t> quotas);
-
-// One token, in the fixed-point unit of `parts` and `credit` below.
-inline constexpr int64_t kWholeToken = int64_t{1} << 20;
 
 // Rounds the shares of one rank that does not know the other ranks' tokens. credit [replicas]: what
 // a replica should have received in earlier calls but has not; it is updated and passed to the next

@@ -21,6 +21,8 @@ class EmulatedLane {
   using Where = std::source_location;
 
  public:
+  static constexpr bool kHasManyRegisters = false;
+
   EmulatedLane(Machine& machine, Machine::Thread& thread) : machine_(machine), me_(thread) {}
 
   int thread() const { return me_.index; }
