@@ -440,6 +440,11 @@ TEST_F(CommandServe, RefusesAnEmptyKey) {
         {.arguments = {"serve", "--model", small_model()}, .environment = {{variable, ""}}});
     expect_error(end, 2, {variable, "expected a key, found an empty one"});
   }
+  for (const char* option : {"--api-key", "--admin-key"}) {
+    const CommandEnd end =
+        run_command({.arguments = {"serve", "--model", small_model(), option, ""}});
+    expect_error(end, 2, {option, "expected a key, found an empty one"});
+  }
 }
 
 TEST_F(CommandServe, RefusesAnAddressInUseBeforeLoading) {

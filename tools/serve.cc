@@ -123,17 +123,26 @@ Status run(const Options& options, const Started& started) {
   return server::serve(*read, lines);
 }
 
+// As `--api-key "$KEY"` of a script that has not set KEY.
+std::string complain_if_empty(const std::string& key) {
+  return key.empty() ? "expected a key, found an empty one; leave the option out for none" : "";
+}
+
 void add_address_options(command_line::Command command, Options& options) {
   command.add_option("--host", options.serve.http.host, "Address to listen on").show_default();
   command.add_option("--port", options.serve.http.port, "Port to listen on; 0: any free port")
       .range(0, 65535)
       .show_default();
-  command.add_option("--api-key", options.serve.service.api_key,
-                     "Key that clients must send; empty: none. Better set WIDEEP_API_KEY: process "
-                     "lists show options, not variables");
-  command.add_option("--admin-key", options.serve.service.admin_key,
-                     "Key for what changes the service (scaling, recordings), instead of the API "
-                     "key; empty: none of its own. Better set WIDEEP_ADMIN_KEY");
+  command
+      .add_option("--api-key", options.serve.service.api_key,
+                  "Key that clients must send. Better set WIDEEP_API_KEY: process lists show "
+                  "options, not variables")
+      .check(complain_if_empty);
+  command
+      .add_option("--admin-key", options.serve.service.admin_key,
+                  "Key for what changes the service (scaling, recordings), instead of the API key. "
+                  "Better set WIDEEP_ADMIN_KEY")
+      .check(complain_if_empty);
   add_http_limit_options(command, &options.serve.http);
   command.add_option("--cors-origin", options.serve.http.cors_origins,
                      "Origin whose web pages may use the server from a browser, as "

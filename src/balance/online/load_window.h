@@ -34,7 +34,7 @@ struct LoadShape {
 
 // A text has changed if its load differs by this much at least (chi-square divergence, the expected
 // noise subtracted, mean over layers), and by more than noise does. Iterations of 512 tokens of one
-// kind of text are 0 to 0.2 apart, of two kinds 0.5 to 1.2 (DeepSeek-V2-Lite, reference model).
+// kind of text are 0 to 0.25 apart, of two kinds 0.55 to 1.2 (DeepSeek-V2-Lite, reference model).
 inline constexpr double kOtherText = 0.3;
 // Standard deviations of noise: a false alarm in 30,000 iterations of one kind of load.
 inline constexpr double kOtherTextNoise = 4.0;

@@ -12,7 +12,6 @@
 #include "transport/endpoint.h"
 
 #include <fmt/format.h>
-#include <immintrin.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/cpu_time.h"
+#include "base/spin_pause.h"
 #include "base/try.h"
 #include "transport/bridge.h"
 #include "transport/flag.h"
@@ -64,7 +64,7 @@ bool raised_on(const Flag& flag, int processor) {
 bool spin_until(const Flag& flag, uint32_t value, int pauses) {
   for (; !has_reached(flag, value); --pauses) {
     if (pauses == 0) return false;
-    _mm_pause();
+    base::spin_pause();
   }
   return true;
 }

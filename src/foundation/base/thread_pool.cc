@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/cpu_time.h"
+#include "base/spin_pause.h"
 
 namespace wideep::base {
 namespace {
@@ -41,14 +42,6 @@ constexpr int64_t kUnitsToLearn = 8;
 constexpr double kStep = 0.125;
 // A thread's share stays between an equal share divided by this and an equal share times this.
 constexpr double kMaxUnequal = 2.0;
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 // Ignores errors: on a processor that may not be used the thread is slower, not wrong.
 void bind_to(int processor) {
@@ -246,7 +239,7 @@ void ThreadPool::wait_while_equal(const std::atomic<uint32_t>& value, uint32_t o
       // Reading the clock costs as much as many loads, so do it once in 64.
       for (int i = 0; i < 64; ++i) {
         if (value.load(std::memory_order_acquire) != old) return;
-        pause_briefly();
+        spin_pause();
       }
     } while (wall_ns() < until);
   }

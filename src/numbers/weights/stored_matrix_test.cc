@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -719,6 +720,13 @@ TEST(StoredMatrix, ErrorsNameTheBrokenTensor) {
               HasSubstr("expected scales from 0 to 448, found the code 0x7f at 2"));
   EXPECT_THAT(error_of(WeightFormat::kNvfp4, [](auto& t) { t.pop_back(); }),
               HasSubstr("'m.weight_scale_2' is not among"));
+  // 2^120 is finite; times 448 and 6 it is not.
+  EXPECT_THAT(error_of(WeightFormat::kNvfp4,
+                       [](auto& t) {
+                         const auto bits = std::bit_cast<std::array<std::byte, 4>>(0x1p120f);
+                         std::copy(bits.begin(), bits.end(), t.back().bytes.begin());
+                       }),
+              HasSubstr("expected positive scales whose weights are finite, found"));
   EXPECT_THAT(error_of(WeightFormat::kInt4,
                        [](auto& t) {
                          t.push_back({"m.weight_zero_point", Dtype::kI8, {1}, {std::byte{0}}});

@@ -71,7 +71,12 @@ TEST(ChatTemplate, RealTemplatesRenderLikeJinja) {
     SCOPED_TRACE(one["name"].get<std::string>());
     expect_like_jinja(one, one["names"], kGoldenTime);
   }
-  for (const std::string& each : refused) std::cout << "refused by name: " << each << "\n";
+  // `call` blocks, and lists as arguments. Neither model is one of wideep's families.
+  for (const std::string& each : refused) {
+    EXPECT_TRUE(each.find("MiniCPM3") != std::string::npos ||
+                each.find("Jamba") != std::string::npos)
+        << each;
+  }
 }
 
 // What a template is given for the call of a function, as a text on the wire.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/ep/ep_rank.h"
 
-#include <immintrin.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <span>
 
 #include "base/cpu_time.h"
+#include "base/spin_pause.h"
 #include "base/try.h"
 
 namespace wideep::measure {
@@ -165,7 +165,7 @@ void EpRank::play_ping_pong() const {
   for (int i = 0; i < kPingPongRounds; ++i) {
     ++value;
     if (is_first()) ping.store(value, std::memory_order_release);
-    while ((is_first() ? pong : ping).load(std::memory_order_acquire) != value) _mm_pause();
+    while ((is_first() ? pong : ping).load(std::memory_order_acquire) != value) base::spin_pause();
     if (!is_first()) pong.store(value, std::memory_order_release);
   }
 }
