@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The table of a body decides, not its reader: finish() refuses what the table lacks, and also what
+// it calls honoured but nobody has taken, so no field is silently without effect. The first
+// complaint stays, because later ones may follow from it. JSON is parsed exactly: tools and
+// arguments may have integers of any size, which the model should see.
 #include "api/body_reader.h"
 
 #include <fmt/format.h>

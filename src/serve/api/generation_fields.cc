@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Fields that several bodies have are read here, if the body's table has them (knows), so that they
+// mean the same in every API. What a body does not say is the model's files' to say, then OpenAI's.
+// Variables that the server sets for a template are refused, since they would be overwritten
+// without a word.
 #include "api/generation_fields.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One block is open at a time: what comes next closes it or goes on in it, and a whole reply is
+// made of the same blocks. Deltas are written by hand, since they run for every token. Three forms
+// are what Anthropic's clients know: arguments that are no object as INVALID_JSON, a signature for
+// thinking, though nothing is checked by it, and the words by which they see that a prompt is too
+// long.
 #include "api/messages_reply.h"
 
 #include <fmt/chrono.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Streams are held byte for byte against events in Anthropic's form, and whole messages against
+// what the streams add up to. Why a message ends, arguments that are no object, and the types of
+// errors are tables of cases. A failure is a reply that a client of that API would misread.
 #include "api/messages_reply.h"
 
 #include <gtest/gtest.h>

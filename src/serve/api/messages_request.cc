@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What the body asks for is rewritten as OpenAI's body would ask for it, so templates, grammars and
+// the engine have one path. Clients that do not ask for thinking expect text first: then it is
+// switched off by the names that templates know, and left out of the reply. An answer that goes on
+// after a prefill is refused beside a format or a call that must come, because the grammar would be
+// of the rest alone.
 #include "api/messages_request.h"
 
 #include <fmt/format.h>

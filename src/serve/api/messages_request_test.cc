@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Anthropic's turns are held against the messages that OpenAI's clients would have sent for them,
+// and refusals against the place that they name. The table of fields is held against docs/serve.md
+// and against the reader: what it calls without effect is taken whatever its value, what it refuses
+// is refused. A failure is a field that is ignored, or whose guide is wrong.
 #include "api/messages_request.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A name is here for one of two reasons: a reader takes it, or clients send it and it changes
+// nothing; to add one to the second list is to say that ignoring it does no harm. Lists are short
+// texts, so a look-up goes through them, and the guide is made of the same ones.
 #include "api/nested_fields.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A chunk runs for every token, so it is written by hand behind a head that was formatted once; a
+// whole reply is built as JSON. openai_reply_test.cc holds the two against each other. What OpenAI
+// does not have is vLLM's, under its names. Reasoning has both names that servers use, because
+// clients look for either.
 #include "api/openai_reply.h"
 
 #include "formats/json_text.h"

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Chunks are put together by hand: they are held byte for byte against what a JSON library writes,
+// with every character that needs an escape, and their parts against those of whole replies. A
+// failure is a stream that a client cannot parse, or that says something else than the same reply
+// without a stream.
 #include "api/openai_reply.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Readers go on after a complaint and the first one is the answer, so none may rely on what another
+// has found to be valid. Messages are put into the form that templates expect: parts of text become
+// one text, null members go, a refusal becomes content. Which other members are known depends on
+// the template, so they are only noted here. A format can be said in several ways, of which a body
+// may have one.
 #include "api/openai_request.h"
 
 #include <fmt/format.h>

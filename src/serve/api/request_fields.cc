@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A row is all there is to know of a field: the reader checks type and range by it, takes what is
+// without effect by it, and docs/serve.md prints it (request_fields_test.cc). A field that no row
+// has cannot be read (BodyReader checks), and one that a row calls honoured must be. The tables of
+// the other APIs are looked up through the same function.
 #include "api/request_fields.h"
 
 #include <fmt/format.h>

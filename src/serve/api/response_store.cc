@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Entries are one limit, memory the other: an answer that goes on from a response holds it even
+// when its entry is gone. So each response counts until its last holder lets go of it, by its
+// deleter. Beyond twice the limit only entries go that nobody else holds; to drop the others would
+// free nothing. What another process has lent is found by previous() alone: no client can read or
+// erase it.
 #include "api/response_store.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random steps are held against a plain list with the same limits; memory against what answers
+// still hold after their responses have made room: they must neither fill it nor push out others in
+// vain. A response of another process is there for as long as its request, and for no client.
 #include "api/response_store.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two steps: what a client sends becomes items of one form, with ids, which are stored and listed;
+// these become messages. So what is stored was checked once, and the second step trusts it.
+// Reasoning, text and calls that follow each other become one message of the assistant, unless it
+// has such a member already; an output gets the name of the function that was called. Texts are
+// joined in place, since a body may have an item every few bytes.
 #include "api/responses_items.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One item is open at a time; those that are closed are in output_, from which the last event of a
+// stream and a whole reply are made, so both say the same. The start of a delta's event is
+// formatted once for an item. Probabilities of tokens without a text of their own wait for the text
+// that they are a part of. Only a response that has ended is stored: nobody can go on from a failed
+// one.
 #include "api/responses_reply.h"
 
 #include <fmt/format.h>

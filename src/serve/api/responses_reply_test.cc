@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One stream is held byte for byte against OpenAI's events; of others the names and numbers of
+// events, and that their items are those of the reply without a stream. Cases are where an item
+// begins or ends unexpectedly: text after a call, a limit in the middle, custom calls, a failure.
+// What is stored must be what the client got.
 #include "api/responses_reply.h"
 
 #include <gmock/gmock.h>

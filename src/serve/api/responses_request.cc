@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The reply repeats what was asked for: each reader puts what it has taken, or the default, into
+// `repeated`. Tools that tool_choice does not allow leave the chat but not what is repeated, for
+// the client did send them. A stored response is looked up only while the body is valid; that there
+// is none is said only if nothing else is wrong.
 #include "api/responses_request.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Inputs are held against the messages that they must become, and mistakes against the field that
+// the error names. Two bodies are made to be slow, with thousands of items or names of tools: the
+// work must stay in proportion. One is what Codex sends in an agent's loop; a failure there keeps
+// agents from using the server at all.
 #include "api/responses_request.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A chat template knows functions only: so every tool becomes one, and by_function leads back from
+// a call to the tool that the client knows. What a namespace says of itself begins the description
+// of its first tool, since there is no other place. Tools that OpenAI runs are left out and not
+// refused, because agents send them with every request; other types are refused. The log gets names
+// of the table, never a client's text.
 #include "api/responses_tools.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Text goes to the last message while the role stays the same, in place: a body may have a block
+// every few bytes. What a chat has no place for becomes text: "Error: " before the result of a call
+// that failed, a sentence in the place of an image. Lines for Anthropic's bills differ in each
+// request: they are taken out, or no request could share the pages of what follows them.
 #include "api/turn_messages.h"
 
 #include <fmt/format.h>

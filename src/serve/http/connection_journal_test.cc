@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Journals are opened again as another process would, in each state in which the one before may
+// have been killed, over real TCP connections, since half of the truth is the kernel's. One case
+// kills processes at random instants while 12 MB are echoed: a byte that is lost or comes twice
+// fails it. Others are the edges: the end of a stream, the next lap of the ring, memory given back,
+// headers that are spoiled.
 #include "http/connection_journal.h"
 
 #include <arpa/inet.h>

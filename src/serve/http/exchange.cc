@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Calls that write are counted, and the journal keeps their number with the bytes. A process that
+// goes on with a reply makes the same calls anew, and those that counted before write nothing. So
+// what a call writes goes into the journal in one piece, or not at all. A chunk's head is put into
+// room that was left in front of its bytes, without a copy of them. Values of headers lose CR, LF
+// and NUL, with which one header could become two.
 #include "http/exchange.h"
 
 #include <event2/http.h>

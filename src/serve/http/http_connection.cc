@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Bytes are received here, straight into the journal; libevent's buffer only writes. Whatever goes
+// out is in the journal first. A callback may close the connection, and with it free this object,
+// so whoever is called by libevent holds it (kept). What all connections hold is a sum of
+// differences: count() corrects it after every change, and limits on all together are judged by it.
 #include "http/http_connection.h"
 
 #include <event2/buffer.h>

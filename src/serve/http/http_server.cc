@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Who notices that a connection must go may be in the middle of another one's work: so shedding and
+// making room wait for the event that flushes, behind the present callback. Clients that leave are
+// taken one at a time from their epoll, since to close one may close others. The listener pauses
+// when descriptors or places for connections have run out, and new clients wait in the kernel's
+// queue. Binding needs no event loop, so the process may fork after it.
 #include "http/http_server.h"
 
 #include <event2/event.h>

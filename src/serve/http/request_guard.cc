@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Hosts are compared without case, port and final dot. Any name without a dot is let in, as no
+// foreign DNS can answer for it; 127.0.0.0/8 only as four numbers, since 127.0.0.1.example is a
+// name. With a key only bodies that a browser sends unasked (Fetch, 2.2.2) are refused: before all
+// others it asks. OPTIONS passes, for it is that question, and has no effect.
 #include "http/request_guard.h"
 
 #include <fmt/format.h>

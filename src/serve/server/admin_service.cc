@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// To scale is a wish that may outlive this process. The number of ranks to go back to is recorded
+// with the request before the keeper is told: whoever goes on with it finds the new number wanted
+// already. A timer answers only the request that has started it, which a counter tells. Names and
+// messages are vLLM's, though nothing is drained here.
 #include "server/admin_service.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A style is found once for each template, by what the template writes and which special tokens the
+// tokenizer has: all of harmony's mean harmony, unless other formats are named. A special token
+// that occurs in a marker counts as one, since decoding would leave it out and the reader would not
+// see the mark. The template's words are kept, to know which members of a message it may read.
 #include "server/answer_style.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A group with other members counts from zero, and a counter of Prometheus must not fall: so the
+// last reading of each earlier group is added. That the group has changed is found by reading,
+// hence the mutable members. That a thread is silent is told before whether balancing rests: what a
+// thread that does nothing has decided says little.
 #include "server/balancer_state.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A call is written by the same shape by which answer/ reads it; special tokens in the shape are
+// matched as tokens. A schema that names no member takes no arguments: a model that had to write
+// some would not know when to end. Where a call is only possible, each tool is tried alone, and one
+// whose schema cannot be kept to gets free arguments; the work that schemas may take is shared by
+// all. Rules are copied before a try, as a refusal leaves some without an end.
 #include "server/call_grammar.h"
 
 #include <fmt/format.h>

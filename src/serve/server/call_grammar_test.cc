@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Grammar and reader are held against each other: random texts of each format's grammar must be
+// read as calls whose arguments satisfy their schemas. A failure means that a model is made to
+// write what its client does not get as a call. Tables say which texts match, begin or do not. Many
+// tools and costly schemas must stay within time and memory, because clients choose them.
 #include "server/call_grammar.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Precedence is transformers': files of templates replace all of the configuration's, and
+// special_tokens_map.json counts only where the configuration has no added_tokens_decoder. A
+// template that cannot be parsed stops the start only if requests use it unasked; any other is an
+// error of those that name it, so that an odd file keeps no model from being served.
 #include "server/chat_files.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Directories are made with the files in question, and templates are told apart by the prompts that
+// they write. Held are transformers' rules of precedence, that null is absent, and that a wrong
+// type is named by file and key. A failure means that a model gets another prompt than it was
+// trained with.
 #include "server/chat_files.h"
 
 #include <gtest/gtest.h>

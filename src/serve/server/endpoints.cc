@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A request is judged by its head before its body is read, so that bodies of clients without a key,
+// or for no endpoint, do not fill the memory; handle() judges again, because a request that came in
+// one piece was not judged before. Keys are compared in a time that does not tell how much of a
+// guess is right. OPTIONS needs none: a browser asks it without one.
 #include "server/endpoints.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An iteration is kept only if all of its tokens were counted: a rank without counts must have had
+// no tokens. A dump is written by a thread that owns its iterations, and they come back if it
+// fails; the directory gets its name when it is whole. Readers of the format want numbers that
+// follow each other and fit an int: where the iterations' own do not, they are renumbered, and
+// meta_info.json has their own.
 #include "server/expert_recorder.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Iterations of three ranks are made by hand, and the dump is read back by the reader of the
+// format. Held is which iterations count as members come, go and begin to record, that numbers
+// leave no gap, and that a dump is whole or not there, also after a process that died in the middle
+// of one. A failure is a load that no tokens have made, or a file that no tool reads.
 #include "server/expert_recorder.h"
 
 #include <gmock/gmock.h>

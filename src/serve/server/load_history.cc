@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Windows and iterations that are kept have a fixed number, so memory does not grow with the load;
+// of many ranks only the newest windows have numbers from rank to rank, whose size is a square. A
+// move is told when it has ended, so what came before it is found among the latest iterations. Its
+// picture stays until its last iteration has come: under steady balancing none would be complete
+// otherwise.
 #include "server/load_history.h"
 
 #include <algorithm>

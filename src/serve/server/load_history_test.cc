@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Events with made-up times and numbers are held against the JSON that the dashboard gets: sums of
+// windows, what is sent again while a window goes on, a clock that is set back, a reply that stays
+// small with many ranks, and a move with its surroundings, which no other replaces too early.
 #include "server/load_history.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Counting is an addition; the text is made when somebody asks. Ranks report their queues with an
+// iteration, and an idle engine has none: where nothing runs, the numbers of the last iteration are
+// corrected, and its pages count as kept. Counters of speculation have vLLM's and TensorRT-LLM's
+// names, so that dashboards made for those show them.
 #include "server/metrics.h"
 
 #include <fmt/format.h>

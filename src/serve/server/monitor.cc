@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An iteration becomes JSON when it ends: to write a thousand for one reply would hold up the
+// serving thread. Seconds hold sums, which are divided when they are shown. Moves of experts are
+// told with the iteration that ends next. If the clock is set back, what happens counts to the last
+// second, so seconds stay in order.
 #include "server/monitor.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What is cheap to refuse comes first: fields, the model's name, the length of the text; tokens of
+// the largest bodies take a second. What an answer has to be is complete only with the prompt,
+// since a template may have begun or ended the reasoning before it. The grammar is compiled here,
+// where an error of a schema is still a refusal with its field, and goes to the ranks as bytes
+// (docs/decisions/0042-structured-output.md).
 #include "server/preparation.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Only events tell what ranks do, and some belong together: the first death begins a recovery, the
+// next change of members ends it. A rank that was asked to end has retired, not died. While the
+// service grows, its old size is its full one, so that growing is not degraded. A serving process
+// that goes on for a dead one has seen no event: to it no rank computes until members have changed.
 #include "server/rank_states.h"
 
 #include <fmt/format.h>

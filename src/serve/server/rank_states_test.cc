@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Ranks die, return, join and retire in made-up events; held are their states, the counters and the
+// line that says why the service is degraded. A failure would report a scaling that was asked for
+// as a fault, or hide a death.
 #include "server/rank_states.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A body is prepared at once if it is short and has no sign of a format, tools or a stored
+// response, which take longer; all else goes to the work thread. What a dead process had accepted
+// stays accepted, and what it had refused stays refused, whatever the limits say now. The time of a
+// request, which a template may write into its prompt, is that of the first process. The id of a
+// response that may be stored is random: who knows it may read it.
 #include "server/text_service.h"
 
 #include <fmt/format.h>
