@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Placements depend on EP size and slots alone, so layouts share them. What can fail is done first,
+// on one thread; then the layouts are weighed in parallel, each into a place of its own: the order
+// of candidates does not depend on threads. Drafts and context parallelism are justified by the
+// best layout without them, whatever it is, for the same one might keep the limits with tiny
+// batches only; slots by the same layout with other numbers of them.
 #include "advise/advise.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Costs and advice are held against what must be so whatever a machine's constants are: more tokens
+// take longer, no exchange is free, a slower link makes no layout faster, no neighbour of the
+// recommendation is better than it. A failure means that the model of costs contradicts itself, or
+// that the sweep offers what the engine refuses. Memory and bytes over a link are worked out by
+// hand.
 #include "advise/advise.h"
 
 #include <gmock/gmock.h>

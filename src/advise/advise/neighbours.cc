@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Nothing is weighed here: neighbours are looked up among the candidates of advise(), so a layout
+// that the sweep has left out is not shown. Another EP size rarely has the same number of slots:
+// the layout whose ranks have the nearest redundancy stands for it. Slots and drafts do not double:
+// theirs are the weighed numbers just below and above.
 #include "advise/neighbours.h"
 
 #include <fmt/format.h>

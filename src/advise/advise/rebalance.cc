@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A window judges the placement before a move and the one after it, both with the shares that are
+// best for it: the difference is what the copies have brought, and nothing else. Copies of a rank
+// are summed over all layers before the busiest rank is taken, since its link is what they wait
+// for.
 #include "advise/rebalance.h"
 
 #include <fmt/format.h>

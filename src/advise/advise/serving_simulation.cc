@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Time jumps from one end of an iteration to the next, or to the next arrival where nobody has
+// work. A request is first sent, and known to the ranks later: what is on its way misses the
+// iteration that begins, and a client of a closed loop sends when another request has ended. Ranks
+// that share sequences have a scheduler each, as in the engine. The cache is that of the smallest
+// model, since a scheduler counts pages, whatever they hold.
 #include "advise/serving_simulation.h"
 
 #include <algorithm>

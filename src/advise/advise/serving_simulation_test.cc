@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Latencies worked out by hand: an iteration takes a second, or a millisecond for each token of the
+// fullest batch, so they follow from the order of events alone. Held is which iteration a request
+// joins, and from which moment each latency counts: a closed loop's from sending, not from
+// arriving. A failure means that the advisor's latencies are not those that a client would measure.
 #include "advise/serving_simulation.h"
 
 #include <gmock/gmock.h>

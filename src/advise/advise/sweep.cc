@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Sizes grow by powers of two, because the product of all choices is weighed; the constants below
+// bound it. Whether the engine runs a layout is not decided by rules of the advisor's own:
+// model::check_parts is asked, which refuses settings when a run starts. So none is recommended
+// that the engine would refuse.
 #include "advise/sweep.h"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Where a layer has a turn in every window, its moves are the same at every rate: they are planned
+// once (always_), and rates differ only in when copies are there. A window has two parts, with the
+// placement before the turn and the one after it; between them are the turn, the link's queue of
+// earlier copies and the iteration in which ranks agree. A lower rate that is nearly as good is
+// recommended, and static where the gain is not worth the spare records.
 #include "advise/update_rate.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The hottest experts change at a known window, so it is known which rates can follow: a steady
+// load needs none, a higher rate is no later, a slow link delays. What copies take of the link and
+// of memory is worked out by hand. A failure means that a rate is recommended for a price or a gain
+// that it does not have.
 #include "advise/update_rate.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Placements are made for one load and judged by another: judged by its own, a planner leaves next
+// to no imbalance, and the answer would flatter it (docs/decisions/0044-costs-for-an-advisor.md).
+// Each planner has the shares that it is used with: EPLB equal ones, ours those that are best for
+// the judged load. by_ep_size() looks into the candidates of advise(), and weighs nothing anew.
 #include "advise/what_if.h"
 
 #include <map>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The advisor asks for a layer's work millions of times. So the logarithm of each slot is kept, and
+// exp_of() has no branches, for compilers to compute several slots at once. Uneven tokens are not
+// drawn: the busiest rank's rows are raised by the expected maximum of as many normal variables as
+// it has rivals. Another rank is looked at only if its rows suffice to reach more experts than the
+// busiest one does.
 #include "cost/expert_load.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Closed forms are held against the slow way: 400 iterations of drawn tokens with different experts
+// each, the header's sum slot by slot, every rank in place of the few that are looked at. Drawn
+// cases may be 8 to 12 % off, which is the error of the approximation. A failure means that the
+// predicted work of the busiest rank is of no load that tokens can make.
 #include "cost/expert_load.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Reader and writer stand side by side: what hardware_text() writes, parse_hardware() reads to an
+// equal value, so a key needs a line in both (hardware_test.cc). Values that are possible alone but
+// not together are judged at the end, in check(). Shipped machines are the members of one YAML text
+// in the program, and go through the same reader as a user's file.
 #include "cost/hardware.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Mistakes are made in a small valid file, one at a time: each complaint has to name the key, some
+// also the line. A description with every optional part set must be read back equal: a key that
+// only one side knows would be lost in the file that `wideep doctor --write-hardware` makes. Every
+// shipped machine has to pass the reader.
 #include "cost/hardware.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The order of fits matters, since each uses the constants before it: limits of the machine;
+// products of experts; dense products and attention; and from what is then left of an iteration,
+// what ranks do for each other and lose by turns. The first layer's time has the embedding in it
+// and the last one computes few rows: only those between are samples. Others on the machine only
+// prolong waiting: its lower quartile is taken.
 #include "measure/calibrate/calibrate.h"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Constants can be told apart only where different parts rule: so one model is wide with its
+// weights in memory, one fits a cache in part, one has many small matrices. All have five layers,
+// of which calibrate() reads the middle three. Two shapes warm up. Then shapes give iterations of
+// prompts and, with a growing cache, of single tokens. Records move into the run; of an iteration
+// only its end stays behind, from which the time of the next one counts.
 #include "measure/calibrate/calibration_probes.h"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rows of the tables become the work that expert_cost.h and exchange_cost.h take: constants are
+// fitted to the very code that predicts with them. The exchange of few tokens follows the link's
+// latency and waits for the processor that sends an expert's rows; the bulk one has handshakes of
+// its own, longer than that latency, and shares all bytes among the processors it is given.
+// Exchanges over several nodes are left out: the constants are those of one node's link.
 #include "measure/calibrate/gpu_fit.h"
 
 #include <algorithm>

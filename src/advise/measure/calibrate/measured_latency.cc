@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The published tables name a load by its law alone, so the load is made again: drawn between two
+// ends, scaled to whole tokens by largest remainder. Packed rows get replicas where a replica has
+// most tokens, and each slot goes to the rank with the fewest rows that has room. Draws have fixed
+// seeds, since a fit must give the same constants each time.
 #include "measure/calibrate/measured_latency.h"
 
 #include <fmt/format.h>

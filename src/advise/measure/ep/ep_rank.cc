@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Barriers enclose a block: all ranks begin it together, and rank 0 reads the board when all have
+// written to it. Rank 0 alone chooses the number of rounds, and the others read it behind a
+// barrier: ranks that disagreed would wait for ever. A test's rounds, its plain copies and MPI's
+// rounds follow each other at once, because only neighbours in time are compared.
 #include "measure/ep/ep_rank.h"
 
 #include <sched.h>

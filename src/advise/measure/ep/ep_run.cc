@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Quotients are taken turn by turn, and then their median: blocks of different turns had different
+// machines. The parent only collects what rank 0 reports after each block. One segment serves all
+// tests, as large as the largest needs.
 #include "measure/ep/ep_run.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// MPI runs with the settings in which Open MPI is fastest for ranks on one machine: beside its
+// defaults we would look better than we are. Each line on the program's input is a block of rounds
+// and gets one line back; other lines on that stream are mpirun's. The end of its input ends the
+// program, and PR_SET_PDEATHSIG ends mpirun if this process dies.
 #include "measure/ep/mpi_baseline.h"
 
 #include <fcntl.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One thread may not wait, so all ranks are played in phases first: all announce counts, all
+// dispatch, all combine, twice, because counts have two sets of memory. Later rounds raise the
+// flags that the others would raise, with the number of the call, and repeat their last message
+// words. Before a step is timed, what it reads is copied and that timed too: the least that the
+// step can take.
 #include "measure/ep/played_group.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Windows are counted by the clock, not by pieces of work: a thread that loses its processor spoils
+// the windows in which it is away, and the quantile over windows passes over them. Threads begin
+// together, at a line where they yield, since there may be fewer processors than threads. A round
+// in which no piece ended was too short for the machine: the next takes twice as long, so a limit
+// is never 0. Each thread touches its own buffer first.
 #include "measure/limits/limits.h"
 
 #include <pthread.h>

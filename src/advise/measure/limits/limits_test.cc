@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The choice of processors is held against made-up machines, each instruction set's loops against
+// what they claim: every byte is copied, every cache line read. Measured limits have bounds that
+// only a broken clock or a wrong count exceeds. Windows of microseconds must still give a limit: on
+// a busy machine most windows are empty, and a limit of 0 would make each share infinite.
 #include "measure/limits/limits.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Memory that a process has just freed is faster to get than other memory: so each measurement has
+// a process of its own, and their order changes with the round. The limits are what no loader
+// avoids: to read every byte from the page cache, and to touch every page of the packed weights
+// once. A child answers with one write, small enough for a pipe to take it whole, and leaves by
+// _exit.
 #include "measure/model/bench_load.h"
 
 #include <fmt/format.h>

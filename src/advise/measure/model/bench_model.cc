@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The machine's limits are probed before each run and after the last, while the ranks sleep, by as
+// many threads as they have: a share is of the machine that the run had. A full probe at both ends
+// is for the report; those in between measure only what bounds this precision. Warm-up runs have no
+// sample.
 #include "measure/model/bench_model.h"
 
 #include <algorithm>

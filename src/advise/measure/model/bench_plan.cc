@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Tests take turns, so that a change of the machine touches all of them. Prompts of a decode test
+// may take several iterations, in which the first sequences generate already: each sequence
+// generates as many tokens more, so that all still run in the last measured step. Limits follow
+// from the tests: every generating sequence and prompt has room, so nothing waits for pages.
 #include "measure/model/bench_plan.h"
 
 #include <fmt/format.h>

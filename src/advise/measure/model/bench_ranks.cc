@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A run goes the way of every other, by run::Run and RankGroup, or another engine than the serving
+// one would be measured. Switched off is what would skip work or add some: end tokens, pages shared
+// between prompts, reports while requests run. A model that does not fit is refused before anything
+// is loaded.
 #include "measure/model/bench_ranks.h"
 
 #include <cstdlib>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A step of a decode test counts only if every sequence generates in it and no prompt is computed.
+// It lasts from the end of the step before, so scheduling is in it. An expert that several ranks
+// choose is one, since its weights are read once. The bound is the limit whose least time is longer
+// over all runs of a test together: one run's noise does not decide it.
 #include "measure/model/bench_report.h"
 
 #include <fmt/format.h>

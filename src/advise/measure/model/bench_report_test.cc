@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Iterations as one rank or two would record them, with their figures worked out by hand: which
+// steps count, from where to where a run lasts, that an expert which two ranks choose is counted
+// once, that a share is of the limits around its own run. A failure means that a report's share is
+// of other work, or of another limit, than it says.
 #include "measure/model/bench_report.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// In each round the run without drafts comes first and each drafter's after it; a ratio is of runs
+// of one round, and a cell's the median of its ratios, since the machine changes between rounds.
+// Answers are compared in every round: a drafter that changes them would be timed on another text.
+// Steps with prompt tokens are left out, whatever they generate.
 #include "measure/model/speculation_run.h"
 
 #include <fmt/format.h>

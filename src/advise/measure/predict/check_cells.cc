@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A prediction is given the experts that were chosen while the layout was measured: judged is the
+// model of costs, not a guess of the load. Of generated tokens an iteration counts if it has one of
+// each request, and is predicted for the middle of the measured ones; of prompts the first counts.
+// A round's time is the lower quartile of its iterations.
 #include "measure/predict/check_cells.h"
 
 #include <fmt/format.h>

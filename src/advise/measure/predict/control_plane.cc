@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Ranks are threads that run the real planner, agreement, counts, choice of slots and exchange,
+// with rows of a cache line that nobody computes: what is left is what grows with the group. Waits
+// are subtracted by the clock of each endpoint, so ranks may outnumber cores. Pages are touched
+// before the first call, since the kernel's work for a first write is none of the group's. Memory
+// is told twice, by the kernel and by sizes, so that what no size explains shows.
 #include "measure/predict/control_plane.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The router follows a recorded load by its biases (loaded_router.h); random weights alone have no
+// load to follow. All prompts come in one iteration, so all requests generate in the same ones, and
+// only those count. The first MoE layer's time has the embedding and the dense layer in it:
+// attention is measured on the others and scaled to all layers.
 #include "measure/predict/engine_scale.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A layout is run with the placement that advise() writes for it, so what is measured is what a
+// user would start. Factors are ratios of sums over cells, each divided by its own measured time:
+// else long iterations would decide alone. They are bounded, since a part that is nearly 0 has a
+// ratio without a meaning. Batches in pipeline stages overlap, and their iterations are no sums of
+// parts: such layouts are left out.
 #include "measure/predict/measured_advice.h"
 
 #include <fmt/format.h>

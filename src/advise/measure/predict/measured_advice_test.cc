@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A calibration has to be read back as it was written, and mistakes in it named. Factors are held
+// against sums by hand, and their effect against predictions without them, part by part. One case
+// runs several layouts on this machine: what advise() recommends must be what the engine starts.
 #include "measure/predict/measured_advice.h"
 
 #include <gmock/gmock.h>

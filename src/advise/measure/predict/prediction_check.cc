@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Steps of the calibration are spread evenly between the layouts, and every second round goes
+// backwards: a machine that changes slowly does so for what is fitted and for what is judged. A
+// goal is missed only beyond the noise that was measured beside it, and disturbed cells are left
+// out: a build on a machine that nobody has seen must not fail by luck
+// (docs/decisions/0044-costs-for-an-advisor.md).
 #include "measure/predict/prediction_check.h"
 
 #include <fmt/format.h>

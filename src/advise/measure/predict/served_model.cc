@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The server chooses its port, and the line with its address says that it serves: so two of them
+// never want the same one, and nobody polls a port. What it writes goes to files and not to pipes,
+// which would fill up; if it ends, that text is the error. The tokenizer gets a text for every id
+// of the model, since a client counts events with text.
 #include "measure/predict/served_model.h"
 
 #include <fcntl.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Everything that a prediction is made of is measured in the same round as the service. Lengths and
+// arrivals have one seed, in all rounds and in the simulation; tokens differ with the turn, or the
+// server would have the pages of the turn before. Open loops get a share of what the first closed
+// loop has carried in the first round, and keep that rate: other rounds measure the same load.
 #include "measure/predict/serving_check.h"
 
 #include <fmt/format.h>

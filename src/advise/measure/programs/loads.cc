@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Where recordings are not at hand, lognormal loads stand in, of the same size and with a smaller
+// and a larger drift. Seeds follow from the layer, so every program and every run plans the same
+// loads. The extreme ones are empty, all ties, or huge and uneven: what a planner must survive.
 #include "measure/programs/loads.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Lengths and tokens are drawn from one generator, request by request: a seed stands for one
+// dataset. Numbers of a file are checked before they become narrower, since JSON has integers of
+// any size; whether the model has a token is known only with the model. An error gets its file and
+// line in one place, for_each_line().
 #include "measure/serving/dataset.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Lines have only the time of an iteration's end: the log begins at the first end less that
+// iteration's latency. The mean imbalance is of iterations with requests, because the others have
+// none and would flatter it. A missing key is an error with file and line, for read as 0 it would
+// pass for a measurement.
 #include "measure/serving/iteration_report.h"
 
 #include <fmt/format.h>

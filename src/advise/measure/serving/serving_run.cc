@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The client may share its cores with the server, so a token must cost it little: an event is
+// parsed by callbacks that keep the few values that matter, without a tree of JSON, and one thread
+// waits for all streams. An event's time is taken before it is parsed. Tokens are those of the
+// server's usage; where it sends none, each event with text is one.
 #include "measure/serving/serving_run.h"
 
 #include <fmt/format.h>

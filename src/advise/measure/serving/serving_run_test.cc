@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A socket sends the same reply byte by byte, in sevens and at once: figures must not depend on how
+// a network cuts it. Members of the same names elsewhere in an event must not count. A server that
+// refuses, is silent, breaks off or speaks no HTTP must be a failure of that name, or a benchmark
+// would report it as a fast one.
 #include "measure/serving/serving_run.h"
 
 #include <arpa/inet.h>

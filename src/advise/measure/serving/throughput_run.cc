@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What can be refused is refused before weights are loaded. Then one thread submits requests at
+// their times (request_issuer.h), and this one pulls the ranks' events. Warm-up and measured
+// requests are one run without a pause; an iteration's event comes after those of its tokens, so
+// iterations of the warm-up are told apart by how many tokens have been accounted for.
 #include "measure/serving/throughput_run.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The instruction set is switched on by pragmas, for these functions only, and `supported` is asked
+// before one of them is called. Twelve independent sums hide the latency of a multiply-add, so that
+// its throughput is measured. Copies write past the caches: other stores would first read the lines
+// that they overwrite, and the limit would be too low.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
