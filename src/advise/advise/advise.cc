@@ -357,7 +357,8 @@ Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const co
                                        .max_num_tokens = tokens,
                                        .max_rank_tokens = deal.rank_tokens,
                                        .turn_pages = deal.turn / kernels::kPageTokens,
-                                       .max_pages = candidate.batch * (pages + 1)}};
+                                       .max_pages = candidate.batch * (pages + 1),
+                                       .micro_batches = candidate.layout.stages}};
   if (!workload.rate) options.concurrency = static_cast<int>(candidate.requests());
   return simulate_serving(requests, options, [&](std::span<const model::StepShape> batches) {
     return cost.step(batches).seconds();

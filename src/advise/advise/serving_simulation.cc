@@ -3,8 +3,10 @@
 // Time jumps from one end of an iteration to the next, or to the next arrival where nobody has
 // work. A request is first sent, and known to the ranks later: what is on its way misses the
 // iteration that begins, and a client of a closed loop sends when another request has ended. Ranks
-// that share sequences have a scheduler each, as in the engine. The cache is that of the smallest
-// model, since a scheduler counts pages, whatever they hold.
+// that share sequences have a scheduler each, as in the engine. With m micro-batches in a pipeline
+// one begins every m-th part of an iteration, and its tokens are known when it has been through all
+// stages. The cache is that of the smallest model, since a scheduler counts pages, whatever they
+// hold.
 #include "advise/serving_simulation.h"
 
 #include <algorithm>
@@ -52,7 +54,6 @@ class Simulation {
     }
     backlog_.assign(static_cast<size_t>(options.num_batches), 0);
     shapes_.resize(backlog_.size());
-    steps_.resize(schedulers_.size());
     times_.resize(requests.size());
   }
 
@@ -111,23 +112,45 @@ class Simulation {
     return {};
   }
 
+  // An iteration of all batches that has begun.
+  struct MicroBatch {
+    std::vector<std::vector<Sequence*>> sampled;  // [schedulers]
+    double end = 0.0;
+  };
+
   void iterate() {
+    const double begin = now_;
+    MicroBatch& next = in_flight_.emplace_back();
+    size_t scheduled = 0, tokens = 0;
     std::vector<StepShape> of_ranks(ranks_);
-    size_t tokens = 0;
     for (size_t batch = 0; batch < shapes_.size(); ++batch) {
       for (size_t rank = 0; rank < ranks_; ++rank) {
-        const size_t place = batch * ranks_ + rank;
-        steps_[place] = &schedulers_[place].schedule();
-        of_ranks[rank] = shape_of(steps_[place]->batch);
+        const Scheduler::Step& step = scheduler(batch, rank).schedule();
+        of_ranks[rank] = shape_of(step.batch);
+        scheduled += static_cast<size_t>(step.num_tokens);
+        next.sampled.push_back(step.sampled);
       }
       shapes_[batch] = busiest_of(of_ranks);
-      tokens += steps_[batch * ranks_]->sampled.size();
+      tokens += next.sampled[batch * ranks_].size();
     }
-    const ServingOverhead& overhead = options_.overhead;
-    now_ += iteration_time_(shapes_) + overhead.iteration +
-            overhead.token * static_cast<double>(tokens);
+    if (scheduled == 0) {  // all requests wait for tokens under way
+      in_flight_.pop_back();
+      return complete_oldest();
+    }
+    const auto stages = static_cast<double>(options_.limits.micro_batches);
+    const double seconds = iteration_time_(shapes_);
+    const double beside =
+        options_.overhead.iteration + options_.overhead.token * static_cast<double>(tokens);
+    now_ += seconds / stages + beside;
+    next.end = begin + (seconds + beside);
     ++iterations_;
+    if (in_flight_.size() == static_cast<size_t>(options_.limits.micro_batches)) complete_oldest();
+  }
+
+  void complete_oldest() {
+    now_ = std::max(now_, in_flight_.front().end);
     for (size_t batch = 0; batch < shapes_.size(); ++batch) take_tokens(batch);
+    in_flight_.pop_front();
   }
 
   Scheduler& scheduler(size_t batch, size_t rank) { return schedulers_[batch * ranks_ + rank]; }
@@ -149,7 +172,7 @@ class Simulation {
     // Ranks that share sequences schedule the same.
     for (size_t rank = 0; rank < ranks_; ++rank) {
       Scheduler& each = scheduler(batch, rank);
-      for (Sequence* sequence : std::vector<Sequence*>(steps_[batch * ranks_ + rank]->sampled)) {
+      for (Sequence* sequence : in_flight_.front().sampled[batch * ranks_ + rank]) {
         each.append(*sequence, std::vector<int32_t>{0}, {});
         if (rank == 0) note_token(batch, *sequence);
         if (sequence->num_generated() == sequence->request.max_tokens) each.finish(sequence);
@@ -189,12 +212,12 @@ class Simulation {
   std::span<const SimulatedRequest> requests_;
   const SimulationOptions& options_;
   const IterationTime& iteration_time_;
-  size_t ranks_ = 1;                     // of a batch
-  std::deque<Scheduler> schedulers_;     // [batches][ranks]; they do not move
-  std::vector<Scheduler::Step*> steps_;  // of the present iteration, as the schedulers
-  std::vector<int64_t> backlog_;         // [batches] tokens of running and waiting requests
-  std::vector<StepShape> shapes_;        // [batches] of the present iteration
-  std::vector<Times> times_;             // [requests]
+  size_t ranks_ = 1;                  // of a batch
+  std::deque<Scheduler> schedulers_;  // [batches][ranks]; they do not move
+  std::deque<MicroBatch> in_flight_;
+  std::vector<int64_t> backlog_;   // [batches] tokens of running and waiting requests
+  std::vector<StepShape> shapes_;  // [batches] of the present iteration
+  std::vector<Times> times_;       // [requests]
   // Requests in their order: clients have sent so many, ranks know of so many of them.
   size_t sent_ = 0, known_ = 0;
   size_t ended_ = 0;

@@ -38,6 +38,7 @@ struct ServingOverhead {
 struct SimulationOptions {
   int num_batches = 1;    // ranks, or groups of them, with requests of their own
   int context_ranks = 1;  // that share the sequences of a batch (context parallelism)
+  // micro_batches: the stages of a pipeline; each batch has so many iterations under way.
   engine::SchedulerLimits limits;
   ServingOverhead overhead;
   // Requests at the same time: the next begins when one ends, whatever its arrival. nullopt: each
@@ -45,8 +46,8 @@ struct SimulationOptions {
   std::optional<int> concurrency;
 };
 
-// Seconds of an iteration in which each batch computes this; of ranks that share its sequences, the
-// busiest.
+// Seconds of an iteration, through all stages, in which each batch computes this; of ranks that
+// share its sequences, the busiest.
 using IterationTime = std::function<double(std::span<const model::StepShape>)>;
 
 struct SimulatedServing {

@@ -148,6 +148,39 @@ TEST(ServingSimulation, ARequestUnderWayMissesTheIterationThatBegins) {
   EXPECT_NEAR(served->ttft.maximum, 1.3, 1e-9);
 }
 
+TEST(ServingSimulation, StagesHaveIterationsUnderWay) {
+  SimulationOptions staged = options();
+  staged.limits.micro_batches = 2;
+  const auto whole = [](std::span<const StepShape>) { return 1.0; };
+  // One request fills one of two micro-batches: each of its tokens takes the whole way.
+  const std::vector<SimulatedRequest> one = {{.isl = 1, .osl = 3}};
+  const auto alone = simulate_serving(one, staged, whole);
+  ASSERT_TRUE(alone.ok()) << alone.status().message();
+  EXPECT_EQ(alone->iterations, 3);
+  EXPECT_NEAR(alone->ttft.median, 1.0, 1e-9);
+  EXPECT_NEAR(alone->tpot.median, 1.0, 1e-9);
+  // Two take turns, half an iteration apart, once their prompts are read.
+  const std::vector<SimulatedRequest> two(2, {.isl = 1, .osl = 11});
+  const auto both = simulate_serving(two, staged, whole);
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_NEAR(both->tpot.median, 1.0, 0.06);
+  EXPECT_LE(both->seconds, 12.0);
+}
+
+// Without a limit of its own each stage would have all the time of a beat for itself.
+TEST(ServingSimulation, AFullPipelineServesAsManyTokensAsItsBeatsAllow) {
+  SimulationOptions staged = options();
+  staged.limits.micro_batches = 4;
+  staged.concurrency = 8;
+  const std::vector<SimulatedRequest> requests(32, {.isl = 1, .osl = 101});
+  const auto served =
+      simulate_serving(requests, staged, [](std::span<const StepShape>) { return 1.0; });
+  ASSERT_TRUE(served.ok()) << served.status().message();
+  // Four micro-batches of two requests: 8 tokens in the time of an iteration.
+  EXPECT_NEAR(served->output_tokens_per_second, 8.0, 0.4);
+  EXPECT_NEAR(served->tpot.median, 1.0, 0.05);
+}
+
 TEST(ServingSimulation, ARequestThatNeverFitsIsAnError) {
   const std::vector<SimulatedRequest> requests = {{.isl = 100000, .osl = 1}};
   EXPECT_FALSE(simulate_serving(requests, options(), by_tokens).ok());

@@ -92,7 +92,7 @@ class Walk {
         mean.imbalance += imbalance / static_cast<double>(first_.size());
         mean.experts += seconds;
       }
-      mean.age += (window + 0.5) * iterations_;
+      mean.age += window * iterations_;  // from the middle of window 0 to that of this one
     }
     return divided(mean);
   }

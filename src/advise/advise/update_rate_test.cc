@@ -69,6 +69,7 @@ TEST(UpdateRates, ALoadThatTurnsOnceIsFollowed) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_GT(found->best, 0);
   const UpdateRate& still = found->rates.front();
+  EXPECT_NEAR(still.age, 200.0, 1e-6);  // the first window is 1, 2 and 3 windows before the others
   for (size_t i = 1; i < found->rates.size(); ++i) {
     const UpdateRate& each = found->rates[i];
     EXPECT_LT(each.experts, still.experts);
