@@ -136,7 +136,7 @@ Status received(const wideep_device_communicator* communicator, const wideep_dev
   WIDEEP_TRY(check_pointer(communicator, "communicator"));
   WIDEEP_TRY(check_pointer(static_cast<const void*>(rows), "rows"));
   WIDEEP_TRY(check_pointer(static_cast<const void*>(slot_starts), "slot_starts"));
-  WIDEEP_TRY(check_pointer(max_rows, "most_rows"));
+  WIDEEP_TRY(check_pointer(max_rows, "max_rows"));
   const ep::DeviceReceived found = communicator->communicator.received();
   *rows = reinterpret_cast<const wideep_device_row*>(found.rows);
   *slot_starts = found.slot_starts;

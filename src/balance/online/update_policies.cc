@@ -330,7 +330,9 @@ constexpr PolicyEntry kPolicies[] = {
 };
 
 const PolicyEntry& entry_of(PolicyKind kind) {
-  return *std::ranges::find(kPolicies, kind, &PolicyEntry::kind);
+  const auto* found = std::ranges::find(kPolicies, kind, &PolicyEntry::kind);
+  WIDEEP_CHECK(found != std::end(kPolicies));
+  return *found;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@
 namespace wideep::cuda {
 
 struct ExpertCopyOptions {
-  int max_copies = 64;                   // of a begin; at most CopyRecords::kMostCopies
+  int max_copies = 64;                   // of a begin; at most CopyRecords::kMaxCopies
   size_t piece_bytes = size_t{1} << 20;  // of each record and launch
   int num_blocks = 4;                    // as many multiprocessors at most
   int num_threads = 512;                 // of a block

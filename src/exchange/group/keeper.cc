@@ -485,8 +485,12 @@ void Keeper::note_cut(int rank, int cut_from, const std::string& why) {
   // One that is lost altogether, or nearly so, is no reason to leave another one out.
   const auto is_there = [this](int node) { return node == 0 || options_.nodes->is_up(node); };
   if (!is_there(node_of(rank)) || !is_there(node_of(cut_from))) return;
-  // Of a known one, the node to leave out is out.
-  if (cuts_->cut(node_of(rank), node_of(cut_from), Clock::now())) new_cut_ = why;
+  cuts_->cut(node_of(rank), node_of(cut_from), Clock::now());
+  // Of a known one, too: a node that is out already stays as it is. A rank that was about to leave
+  // when it found the cut gives no reason.
+  if (new_cut_.empty()) {
+    new_cut_ = why.empty() ? fmt::format("rank {} does not reach rank {}", rank, cut_from) : why;
+  }
 }
 
 // When all have left, and so all have said whom they cannot reach.

@@ -47,8 +47,8 @@ class Membership {
     kBroken,   // they leave at once
   };
 
-  // capacity: ranks of the world. wanted: as want(). least: members without which no epoch is
-  // formed. REQUIRES: 1 ≤ least ≤ wanted ≤ capacity.
+  // capacity: ranks of the world. wanted: as want(). min: members without which no epoch is
+  // formed. REQUIRES: 1 ≤ min ≤ wanted ≤ capacity.
   Membership(int capacity, int wanted, int min);
 
   // ---- what happens ----

@@ -20,15 +20,14 @@ NodeCuts::NodeCuts(const NodeMap& nodes) {
   }
 }
 
-bool NodeCuts::cut(int a, int b, Time now) {
+void NodeCuts::cut(int a, int b, Time now) {
   WIDEEP_CHECK(a != b);
   const Pair pair = pair_of(a, b);
-  if (cuts_.contains(pair)) return false;
+  if (cuts_.contains(pair)) return;
   constexpr int kMaxDoublings = 10;
   const int doublings = std::min(times_[pair]++, kMaxDoublings);
   cuts_[pair] = now + std::min(kFirstPause * (1 << doublings), kLongestPause);
   choose();
-  return true;
 }
 
 void NodeCuts::mend(int a, int b) {
@@ -47,9 +46,16 @@ void NodeCuts::forget(int node) {
 
 void NodeCuts::choose() {
   if (is_enough(left_out_)) return drop_needless(&left_out_);
+  std::vector<int> anew = cover({}), more = cover(left_out_);
+  left_out_ = more.size() <= anew.size() ? std::move(more) : std::move(anew);
+}
+
+// Those of `out` that are needed, and who has to be out beside them.
+std::vector<int> NodeCuts::cover(std::vector<int> out) const {
   std::set<Pair> cuts;
-  for (const auto& [pair, asked] : cuts_) cuts.insert(pair);
-  std::vector<int> out;
+  for (const auto& [pair, asked] : cuts_) {
+    if (!is_out(out, pair)) cuts.insert(pair);
+  }
   while (!cuts.empty()) {
     std::map<int, int> count;  // cuts of each node
     for (const auto& [a, b] : cuts) ++count[a], ++count[b];
@@ -66,14 +72,17 @@ void NodeCuts::choose() {
   // The choice above looks at one node at a time: one may be left out for others that are, too.
   std::ranges::sort(out);
   drop_needless(&out);
-  left_out_ = std::move(out);
+  return out;
+}
+
+// out: ascending.
+bool NodeCuts::is_out(const std::vector<int>& out, const Pair& pair) {
+  return std::ranges::binary_search(out, pair.first) ||
+         std::ranges::binary_search(out, pair.second);
 }
 
 bool NodeCuts::is_enough(const std::vector<int>& out) const {
-  return std::ranges::all_of(cuts_, [&](const auto& each) {
-    return std::ranges::binary_search(out, each.first.first) ||
-           std::ranges::binary_search(out, each.first.second);
-  });
+  return std::ranges::all_of(cuts_, [&](const auto& each) { return is_out(out, each.first); });
 }
 
 void NodeCuts::drop_needless(std::vector<int>* out) const {

@@ -3,7 +3,8 @@
 // Pairs of nodes that cannot reach each other, though both reach node 0 (docs/faults.md), and which
 // nodes are left out therefore: those that are in most pairs; of equal ones, those with fewer
 // ranks, then with higher numbers; node 0 never. Who is left out stays so while that is enough:
-// nodes that serve are not ended for those that could come back in their place.
+// nodes that serve are not ended for those that could come back in their place. Where it is not,
+// they stay out, too, and others beside them, unless another choice has fewer nodes.
 //
 // Pure: no clock. Thread safety: plain values.
 #pragma once
@@ -28,8 +29,8 @@ class NodeCuts {
   explicit NodeCuts(std::vector<int> ranks) : ranks_(std::move(ranks)) {}
   explicit NodeCuts(const NodeMap& nodes);
 
-  // REQUIRES: different nodes. False: it was known.
-  bool cut(int a, int b, Time now);
+  // No effect if it is known. REQUIRES: different nodes.
+  void cut(int a, int b, Time now);
   void mend(int a, int b);
   // The node is gone, and with it what was known of it.
   void forget(int node);
@@ -51,6 +52,8 @@ class NodeCuts {
   using Pair = std::pair<int, int>;  // the smaller one first
   static Pair pair_of(int a, int b) { return {a < b ? a : b, a < b ? b : a}; }
   void choose();
+  std::vector<int> cover(std::vector<int> out) const;
+  static bool is_out(const std::vector<int>& out, const Pair& pair);
   bool is_enough(const std::vector<int>& out) const;
   void drop_needless(std::vector<int>* out) const;
 

@@ -19,8 +19,8 @@ const NodeCuts::Time kStart{};
 
 TEST(NodeCuts, TheSmallerNodeIsLeftOutAndOfEqualOnesTheLater) {
   NodeCuts equal({2, 2, 2});
-  EXPECT_TRUE(equal.cut(2, 1, kStart));
-  EXPECT_FALSE(equal.cut(1, 2, kStart));
+  equal.cut(2, 1, kStart);
+  equal.cut(1, 2, kStart);
   EXPECT_THAT(equal.left_out(), ElementsAre(2));
   NodeCuts uneven({2, 1, 2});
   uneven.cut(1, 2, kStart);
@@ -58,6 +58,25 @@ TEST(NodeCuts, WhoIsLeftOutStaysSoWhileThatIsEnough) {
   EXPECT_THAT(cuts.left_out(), ElementsAre(1));
   cuts.cut(2, 3, kStart);
   EXPECT_THAT(cuts.left_out(), ElementsAre(3));
+}
+
+// Node 2 serves, and would be ended by the choice of two other nodes.
+TEST(NodeCuts, AnotherNodeJoinsThoseThatAreLeftOut) {
+  NodeCuts cuts({2, 2, 2, 2});
+  cuts.cut(1, 2, kStart);
+  cuts.cut(1, 3, kStart);
+  ASSERT_THAT(cuts.left_out(), ElementsAre(1));
+  cuts.cut(2, 3, kStart);
+  EXPECT_THAT(cuts.left_out(), ElementsAre(1, 3));
+}
+
+// Node 1 comes back, so that one node is left out and not three.
+TEST(NodeCuts, AChoiceWithFewerNodesReplacesTheOldOne) {
+  NodeCuts cuts({2, 2, 2, 2, 2});
+  cuts.cut(1, 4, kStart);
+  ASSERT_THAT(cuts.left_out(), ElementsAre(4));
+  cuts.cut(1, 2, kStart);
+  EXPECT_THAT(cuts.left_out(), ElementsAre(1));
 }
 
 // Node 1 goes first, then its neighbours for other reasons.

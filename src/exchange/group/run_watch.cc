@@ -29,29 +29,27 @@ std::optional<uint64_t> ran_ns(const std::string& schedstat) {
 int RunWatch::look(pid_t process) {
   const std::optional<uint64_t> main = ran_ns(fmt::format("/proc/{}/schedstat", process));
   if (!main) return silent_ = 0;
-  bool is_told = true;
-  const int silent = note(*main, [&] {
-    uint64_t all = 0;
+  return note(*main, [&]() -> std::optional<uint64_t> {
     std::error_code error;
     const std::filesystem::directory_iterator tasks(fmt::format("/proc/{}/task", process), error);
-    is_told = !error;
-    if (error) return all;
+    if (error) return std::nullopt;
+    uint64_t all = 0;
     for (const auto& task : tasks) all += ran_ns(task.path() / "schedstat").value_or(0);
     return all;
   });
-  return is_told ? silent : silent_ = 0;
 }
 
-int RunWatch::note(uint64_t main_ns, const std::function<uint64_t()>& all_ns) {
+int RunWatch::note(uint64_t main_ns, const std::function<std::optional<uint64_t>()>& all_ns) {
   const bool is_first = silent_ < 0;
   if (is_first || main_ns != main_ns_) {
     main_ns_ = main_ns;
     return silent_ = 0;
   }
   // The main thread may wait for others of its own.
-  const uint64_t all = all_ns();
-  const bool has_run = all != all_ns_;
-  all_ns_ = all;
+  const std::optional<uint64_t> all = all_ns();
+  if (!all) return silent_ = 0;
+  const bool has_run = *all != all_ns_;
+  all_ns_ = *all;
   return silent_ = has_run ? 0 : silent_ + 1;
 }
 

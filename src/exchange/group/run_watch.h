@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 namespace wideep::transport {
 
@@ -25,8 +26,8 @@ class RunWatch {
   // tell, and at the first call, which has nothing to compare with.
   int look(pid_t process);
   // The same of these times, in ns: of the main thread, and of all threads, which is asked only
-  // where the first has not changed.
-  int note(uint64_t main_ns, const std::function<uint64_t()>& all_ns);
+  // where the first has not changed. nullopt: the kernel does not tell.
+  int note(uint64_t main_ns, const std::function<std::optional<uint64_t>()>& all_ns);
 
  private:
   uint64_t main_ns_ = 0, all_ns_ = 0;  // processor time of the main thread, of all threads
