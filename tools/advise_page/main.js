@@ -56,7 +56,7 @@ function addField(data) {
     controls: [{key: "axes", label: "Axes", options: [{value: "log", text: "logarithmic"}, {value: "linear", text: "linear"}], value: "log"},
                {key: "ep", label: "Mark", options: [{value: "", text: "none"}, ...sizes.map((ep) => ({value: String(ep), text: `EP ${ep}`}))], value: "", steps: true}],
     draw: ({axes, ep}, parts) => {
-      const width = layOutPanels(parts.panels, 1, kLeastChartWidth), isLog = axes === "log";
+      const width = layOutPanels(parts.panels, 1, kMinChartWidth), isLog = axes === "log";
       parts.panels.innerHTML = fieldSvg(data, width, isLog, ep);
       parts.legend.innerHTML = `<span class="name"><span class="key best"></span>recommended</span><span class="name"><span class="key front"></span>none is better in both</span>` +
           `<span class="name"><span class="key cloud"></span>others</span>${ep ? `<span class="name"><span class="key chosen"></span>EP ${escapeText(ep)}</span>` : ""}`;
@@ -82,7 +82,7 @@ function addSteps(data) {
         return {name: each.change, note: `${formatNumber(each.per_rank)}/s${each.meets ? "" : ", too slow"}`,
                 parts: Object.fromEntries(Object.entries(each.step).map(([key, value]) => [key, value * factor]))};
       });
-      const width = layOutPanels(parts.panels, 1, kLeastChartWidth);
+      const width = layOutPanels(parts.panels, 1, kMinChartWidth);
       parts.panels.innerHTML = barsSvg(rows, kStepParts, formatTime, width);
       parts.legend.innerHTML = partsLegend(kStepParts.filter(({key}) => rows.some((row) => row.parts[key] > 0)));
     },
@@ -96,7 +96,7 @@ function addImbalance(data) {
     hint: `Of the rows that ranks receive, max ÷ mean − 1, mean over layers; <b>0 is perfect</b>. ${escapeText(sentence(data.statistics))}`,
     controls: [{key: "axis", label: "Axis", options: [{value: "linear", text: "linear"}, {value: "log", text: "logarithmic"}], value: "linear"}],
     draw: ({axis}, parts) => {
-      const width = layOutPanels(parts.panels, 1, kLeastChartWidth);
+      const width = layOutPanels(parts.panels, 1, kMinChartWidth);
       parts.panels.innerHTML = imbalanceSvg(data.imbalance, width, axis === "log");
       parts.legend.innerHTML = partsLegend(kImbalances);
     },
@@ -110,7 +110,7 @@ function addMemory(data) {
     controls: [],
     draw: (_, parts) => {
       const rows = compared(data).map((each) => ({name: each.change, note: formatBytes(sum(Object.values(each.memory))), parts: each.memory}));
-      const width = layOutPanels(parts.panels, 1, kLeastChartWidth);
+      const width = layOutPanels(parts.panels, 1, kMinChartWidth);
       const value = data.memory_bytes * data.memory_share;
       parts.panels.innerHTML = barsSvg(rows, kMemoryParts, formatBytes, width, {value, text: `${formatBytes(value)} may be used`});
       parts.legend.innerHTML = partsLegend(kMemoryParts);

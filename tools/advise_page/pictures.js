@@ -1,6 +1,6 @@
 // Drawings of candidates: the field of all, stacked bars, imbalance by ranks.
 
-const kLeastChartWidth = 560;
+const kMinChartWidth = 560;
 
 function svgOf(width, height, label, inside) {
   return `<svg viewBox="0 0 ${width} ${height.toFixed(1)}" role="img" aria-label="${escapeText(label)}">${inside}</svg>`;

@@ -17,7 +17,7 @@ namespace wideep::model {
 // TensorRT-LLM's rule (create_lm_head_tp_mapping): 256 / tokens, rounded up to a power of two, at
 // most the ranks of a node. Where that divides neither these nor all ranks, which TensorRT-LLM
 // refuses, the next smaller number that divides both. tokens: the most of any rank, at least 1.
-// most: ranks of a node, at least 1.
+// max: ranks of a node, at least 1.
 inline int lm_head_size(int tokens, int num_ranks, int max) {
   const auto wanted = static_cast<int>(std::bit_ceil(static_cast<uint32_t>(256 / tokens)));
   int size = std::clamp(wanted, 1, std::min(max, num_ranks));

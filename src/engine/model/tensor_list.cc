@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Lister writes down a layer's tensors in the order in which loading asks for them. The
+// Each function writes down a layer's tensors in the order in which loading asks for them. The
 // description (ModelConfig) decides alone; no family is asked for. Loading has its own code, which
 // must ask for the same names and shapes: here there is nothing to read, so plans and checks can
 // use the list before a file is open.

@@ -545,7 +545,7 @@ Parsed<ordered_json> Preparation::tokenize(std::string_view body) const {
   const char* const param = request.is_chat ? request.chat.messages_name : "prompt";
   if (request.is_chat) {
     WIDEEP_PARSED(const ChosenTemplate chosen, choose_template(request.chat));
-    WIDEEP_PARSED(request.prompt, rendered(chosen.chat, std::move(request.chat)));
+    WIDEEP_PARSED(request.prompt, chat_prompt(chosen, std::move(request.chat)));
   }
   WIDEEP_REFUSE_IF(check_length(request.prompt, param));
   WIDEEP_PARSED(const std::vector<int32_t> tokens,

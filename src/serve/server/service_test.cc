@@ -785,7 +785,12 @@ TEST_F(ServiceTest, TheLastMessageGoesOn) {
                {"add_generation_prompt", false},
                {"continue_final_message", true}};
   ASSERT_EQ(chat(body).status, 200) << chat(body).body;
-  EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] HiOne t", false));
+  const std::vector<int32_t> expected = tokenizer_.encode("<s>[user] HiOne t", false);
+  EXPECT_EQ(backend_.last_request.prompt.ids(), expected);
+  json counted = body;
+  counted.erase("max_tokens");
+  const json tokens = ask("POST", "/tokenize", counted.dump()).body_json();
+  EXPECT_EQ(tokens["tokens"], json(expected)) << tokens;
   body["add_generation_prompt"] = true;
   EXPECT_THAT(chat(body).body, HasSubstr("continue_final_message: expected add_generation_prompt"));
   body["add_generation_prompt"] = false;

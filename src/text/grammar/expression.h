@@ -6,7 +6,7 @@
 //
 //   Rules rules;
 //   const int list = rules.add("list");
-//   rules.define(list, sequence({text("["), repeat(call(list), 0, kNoMost), text("]")}));
+//   rules.define(list, sequence({text("["), repeat(call(list), 0, kNoMax), text("]")}));
 //
 // Text is UTF-8: what matches a character matches all bytes of it. The bytes 0xFE and 0xFF, which
 // no UTF-8 has, stand around the name of a special token (special_token).
@@ -52,7 +52,7 @@ Expression byte_range(uint8_t first, uint8_t last);
 Expression sequence(std::vector<Expression> parts);
 // Without parts: matches nothing.
 Expression choice(std::vector<Expression> parts);
-// most: kNoMost or at least `least`.
+// max: kNoMax or at least `min`.
 Expression repeat(Expression part, int min, int max);
 Expression optional(Expression part);
 Expression call(int rule);

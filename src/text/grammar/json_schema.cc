@@ -461,7 +461,7 @@ class Compiler {
 
   // ---- keywords ----
 
-  // A whole number from 0 on; kNoMost: it is not given.
+  // A whole number from 0 on; kNoMax: it is not given.
   Result<int> count(const ordered_json& schema, const char* key, const std::string& place) {
     const auto found = schema.find(key);
     if (found == schema.end()) return kNoMax;

@@ -36,7 +36,7 @@ class TextReader {
   Result<char32_t> escaped_character();
 
   struct Bounds {
-    int min = 0, max = 0;  // kNoMost
+    int min = 0, max = 0;  // kNoMax
   };
   // Whether a { follows that is the beginning of bounds, in any dialect.
   bool begins_bounds() const;

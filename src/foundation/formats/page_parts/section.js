@@ -75,7 +75,7 @@ function addStep(box, select, text, by, what, redraw) {
   box.append(button);
 }
 
-const kLeastMapWidth = 300;
+const kMinMapWidth = 300;
 
 // Fills legend and panels with heat maps that share one colour scale.
 // shown: [{name, className, stat, map}] (map null: nothing to show, `stat` says why)
@@ -85,7 +85,7 @@ function drawHeatMaps(parts, {shown, unit, where, exact}) {
   const ticks = niceTicks(max, 5);
   const scale = sequentialScale(ticks[ticks.length - 1]);
   parts.legend.innerHTML = legendSvg(scale, ticks, unit);
-  const width = layOutPanels(parts.panels, shown.length, kLeastMapWidth);
+  const width = layOutPanels(parts.panels, shown.length, kMinMapWidth);
   parts.panels.innerHTML = shown.map((each) => panelHtml(each, scale, width)).join("");
   linkPanels(parts.panels, shown, width, where, exact);
 }
