@@ -203,13 +203,12 @@ void print_json(const cost::Hardware& hardware, const advise::Advice& advice, co
 }
 
 // parallel_config.yaml and moe_load_balancer.yaml in the directory --output.
-Status write_files(const AdviseOptions& options, const Candidate& best,
-                   const balance::ModelLoad& load, int layer_updates) {
+Status write_files(const AdviseOptions& options, const advise::Question& question,
+                   const Candidate& best, int layer_updates) {
   const std::string balancer = options.output + "/moe_load_balancer.yaml";
   const std::string parallel = options.output + "/parallel_config.yaml";
-  WIDEEP_TRY_ASSIGN(
-      const advise::ConfigFiles files,
-      advise::config_files(best, load, options.workload, options.choices, layer_updates, balancer));
+  WIDEEP_TRY_ASSIGN(const advise::ConfigFiles files,
+                    advise::config_files(question, best, layer_updates, balancer));
   WIDEEP_TRY(recordings::write_balancer_yaml(balancer, files.placement));
   WIDEEP_TRY(formats::write_file(parallel, files.parallel));
   log::info("wrote {} and {}; wideep serve --config {} --dtype {}", parallel, balancer, parallel,
@@ -274,9 +273,13 @@ Status run(AdviseOptions options) {
   }
   WIDEEP_TRY(use_kept_calibration(options.measure, options.hardware, config, &hardware));
   WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout, config));
-  WIDEEP_TRY_ASSIGN(advise::Advice advice,
-                    advise::advise(hardware, config, loads.planned, loads.judged, options.workload,
-                                   options.choices));
+  const advise::Question question{.hardware = hardware,
+                                  .config = config,
+                                  .planned = loads.planned,
+                                  .judged = loads.judged,
+                                  .workload = options.workload,
+                                  .choices = options.choices};
+  WIDEEP_TRY_ASSIGN(advise::Advice advice, advise::advise(question));
   advise::UpdateRates updates;
   if (advice.best) {
     WIDEEP_TRY_ASSIGN(updates, update_rates(options, hardware, config, loads, *advice.best));
@@ -296,25 +299,18 @@ Status run(AdviseOptions options) {
                                   .loads = loads}));
   if (!advice.best) return failed(advice.nearest);
   if (options.measure.measure) {
-    WIDEEP_TRY(measure_and_keep(options.measure, {.hardware = hardware,
-                                                  .config = config,
-                                                  .planned = loads.planned,
-                                                  .advice = advice,
-                                                  .workload = options.workload,
-                                                  .choices = options.choices,
-                                                  .quiet = options.json}));
+    WIDEEP_TRY(measure_and_keep(options.measure,
+                                {.question = question, .advice = advice, .quiet = options.json}));
   }
   if (options.simulated > 0) {
-    WIDEEP_TRY_ASSIGN(const cost::StepCost cost,
-                      advise::step_cost(hardware, config, loads.planned, loads.judged,
-                                        advice.best->layout, options.choices));
+    WIDEEP_TRY_ASSIGN(const cost::StepCost cost, advise::step_cost(question, advice.best->layout));
     WIDEEP_TRY_ASSIGN(const advise::SimulatedServing served,
                       advise::simulate_candidate(*advice.best, cost, options.workload,
                                                  options.choices, options.simulated));
     print_served(served, options.simulated, advice.best->layout.num_ranks());
   }
   return options.output.empty() ? Status()
-                                : write_files(options, *advice.best, loads.planned, updates.best);
+                                : write_files(options, question, *advice.best, updates.best);
 }
 
 }  // namespace

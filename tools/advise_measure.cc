@@ -93,20 +93,20 @@ Status use_kept_calibration(const MeasureOptions& options, const std::string& ha
 }
 
 Status measure_and_keep(const MeasureOptions& options, const MeasureInput& input) {
+  const advise::Question& question = input.question;
   const std::vector<advise::Candidate> candidates =
-      measure::to_measure(input.advice, input.workload, input.config.routing.num_experts);
+      measure::to_measure(input.advice, question.workload, question.config.routing.num_experts);
   log::info("measuring the recommendation and {} layouts beside it", candidates.size() - 1);
   std::vector<std::string> left_out;
   run::RunView silent;
   WIDEEP_TRY_ASSIGN(const std::vector<CheckedCell> cells,
-                    measure::measure_advice(input.hardware, input.config, input.planned, candidates,
-                                            input.workload, input.choices, silent, &left_out));
+                    measure::measure_advice(question, candidates, silent, &left_out));
   print(input,
         "\nmeasured on this machine, with random weights: an iteration\n"
         "predicted  measured   error   noise\n"
         "       ms        ms       %       %  layout");
   AdviceCalibration calibration{.machine = measure::machine_text(),
-                                .model = measure::model_text(input.config),
+                                .model = measure::model_text(question.config),
                                 .version = WIDEEP_VERSION,
                                 .date = today(),
                                 .factors = measure::factors_of(cells)};

@@ -38,13 +38,9 @@ Status use_kept_calibration(const MeasureOptions& options, const std::string& ha
                             const model::ModelConfig& config, cost::Hardware* hardware);
 
 struct MeasureInput {
-  const cost::Hardware& hardware;
-  const model::ModelConfig& config;
-  const balance::ModelLoad& planned;
+  const advise::Question& question;
   const advise::Advice& advice;  // with a recommendation
-  const advise::Workload& workload;
-  const advise::Choices& choices;
-  bool quiet = false;  // stdout is for something else
+  bool quiet = false;            // stdout is for something else
 };
 // REQUIRES: the process has started no other thread.
 Status measure_and_keep(const MeasureOptions& options, const MeasureInput& input);

@@ -94,9 +94,12 @@ Status run(TpotOptions options) {
                                      kernels::weight_format_name(format)));
   }
   WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout, config));
-  WIDEEP_TRY_ASSIGN(const advise::Advice advice,
-                    advise::advise(hardware, config, loads.planned, loads.judged, options.workload,
-                                   options.choices));
+  WIDEEP_TRY_ASSIGN(const advise::Advice advice, advise::advise({.hardware = hardware,
+                                                                 .config = config,
+                                                                 .planned = loads.planned,
+                                                                 .judged = loads.judged,
+                                                                 .workload = options.workload,
+                                                                 .choices = options.choices}));
   return show(answer_of(options, hardware, loads, by_ep_size(advice, options.workload)),
               options.output);
 }

@@ -58,30 +58,27 @@ Status check_positions(const ModelConfig& config, const Workload& workload) {
 // Placed layers by the shape of placements, which many layouts share.
 class Placements {
  public:
-  Placements(const ModelConfig& config, const ModelLoad& planned, const ModelLoad& load,
-             bool weighted)
-      : config_(config), planned_(planned), load_(load), weighted_(weighted) {}
+  explicit Placements(const Question& question) : question_(question) {}
 
   Result<const std::vector<cost::PlacedLayer>*> get(const cost::Layout& layout) {
     const std::pair key{layout.ep, layout.num_slots};
     if (const auto found = known_.find(key); found != known_.end()) return &found->second;
     std::vector<cost::PlacedLayer> layers;
+    const ModelLoad &planned = question_.planned, &judged = question_.judged;
     const balance::PlanShape shape{
-        .num_experts = load_.num_experts, .ep_size = layout.ep, .num_slots = layout.num_slots};
-    for (size_t i = 0; i < load_.load.size(); ++i) {
-      WIDEEP_TRY_ASSIGN(cost::PlacedLayer layer,
-                        cost::place_layer(planned_.load[i], load_.load[i], config_.routing.top_k,
-                                          shape, weighted_));
+        .num_experts = judged.num_experts, .ep_size = layout.ep, .num_slots = layout.num_slots};
+    for (size_t i = 0; i < judged.load.size(); ++i) {
+      WIDEEP_TRY_ASSIGN(
+          cost::PlacedLayer layer,
+          cost::place_layer(planned.load[i], judged.load[i], question_.config.routing.top_k, shape,
+                            question_.choices.weighted_shares));
       layers.push_back(std::move(layer));
     }
     return &known_.emplace(key, std::move(layers)).first->second;
   }
 
  private:
-  const ModelConfig& config_;
-  const ModelLoad& planned_;
-  const ModelLoad& load_;
-  bool weighted_;
+  const Question& question_;
   std::map<std::pair<int, int>, std::vector<cost::PlacedLayer>> known_;
 };
 
@@ -162,17 +159,15 @@ struct WeighedLayout {
 };
 
 // With every batch that is worth a look.
-std::vector<Candidate> candidates_of(const cost::Hardware& hardware, const ModelConfig& config,
-                                     const WeighedLayout& weighed, const Workload& workload,
-                                     const Choices& choices) {
-  const cost::StepCost cost(hardware, config, weighed.layout, *weighed.placed);
+std::vector<Candidate> candidates_of(const Question& question, const WeighedLayout& weighed) {
+  const cost::StepCost cost(question.hardware, question.config, weighed.layout, *weighed.placed);
   const double imbalance = mean_imbalance(*weighed.placed);
   std::vector<Candidate> candidates;
   for (const int batch : batches_up_to(weighed.max_requests)) {
-    Candidate candidate = predict(cost, batch, workload, choices);
+    Candidate candidate = predict(cost, batch, question.workload, question.choices);
     candidate.memory = weighed.weights + batch * weighed.request;
     candidate.imbalance = imbalance;
-    candidate.error = error_of(hardware, candidate.step);
+    candidate.error = error_of(question.hardware, candidate.step);
     candidates.push_back(candidate);
   }
   return candidates;
@@ -323,14 +318,12 @@ bool is_better(const Candidate& a, const Candidate& b, const Workload& workload)
   return a.tokens_per_rank > b.tokens_per_rank;
 }
 
-Result<cost::StepCost> step_cost(const cost::Hardware& hardware, const ModelConfig& config,
-                                 const ModelLoad& planned, const ModelLoad& load,
-                                 const cost::Layout& layout, const Choices& choices) {
-  WIDEEP_TRY(check_load(config, load));
-  WIDEEP_TRY(check_load(config, planned));
-  Placements placements(config, planned, load, choices.weighted_shares);
+Result<cost::StepCost> step_cost(const Question& question, const cost::Layout& layout) {
+  WIDEEP_TRY(check_load(question.config, question.judged));
+  WIDEEP_TRY(check_load(question.config, question.planned));
+  Placements placements(question);
   WIDEEP_TRY_ASSIGN(const std::vector<cost::PlacedLayer>* placed, placements.get(layout));
-  return cost::StepCost(hardware, config, layout, *placed);
+  return cost::StepCost(question.hardware, question.config, layout, *placed);
 }
 
 Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const cost::StepCost& cost,
@@ -399,15 +392,17 @@ RankMemory memory_of(const ModelConfig& config, const cost::Layout& layout) {
   return memory;
 }
 
-Result<Advice> advise(const cost::Hardware& hardware, const ModelConfig& config,
-                      const ModelLoad& planned, const ModelLoad& load, const Workload& workload,
-                      const Choices& choices) {
-  WIDEEP_TRY(check_load(config, load));
-  WIDEEP_TRY(check_load(config, planned));
+Result<Advice> advise(const Question& question) {
+  const cost::Hardware& hardware = question.hardware;
+  const ModelConfig& config = question.config;
+  const Workload& workload = question.workload;
+  const Choices& choices = question.choices;
+  WIDEEP_TRY(check_load(config, question.judged));
+  WIDEEP_TRY(check_load(config, question.planned));
   WIDEEP_TRY(check_range(hardware, config));
   WIDEEP_TRY(check_positions(config, workload));
   Advice advice;
-  Placements placements(config, planned, load, choices.weighted_shares);
+  Placements placements(question);
   std::vector<WeighedLayout> weighed;
   for (const cost::Layout& layout : layouts_of(hardware, config, choices)) {
     ++advice.num_layouts;
@@ -439,7 +434,7 @@ Result<Advice> advise(const cost::Hardware& hardware, const ModelConfig& config,
   base::ThreadPool pool(base::read_machine().usable_cores());
   pool.parallel_for(static_cast<int64_t>(weighed.size()), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      candidates[i] = candidates_of(hardware, config, weighed[i], workload, choices);
+      candidates[i] = candidates_of(question, weighed[i]);
     }
   });
   std::vector<Candidate>& all = advice.all;

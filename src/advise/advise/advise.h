@@ -24,6 +24,17 @@
 
 namespace wideep::advise {
 
+// What the advisor is asked: how to serve a model on a machine, if its experts get such loads.
+struct Question {
+  const cost::Hardware& hardware;
+  const model::ModelConfig& config;
+  // Of the config's MoE layers, any unit.
+  const balance::ModelLoad& planned;  // what placements are made for
+  const balance::ModelLoad& judged;   // what they then serve; may be the same
+  Workload workload;
+  Choices choices;
+};
+
 // What serving in a layout, with a number of requests in each batch, is predicted to be like.
 struct Candidate {
   cost::Layout layout;
@@ -51,23 +62,18 @@ struct Advice {
   std::vector<std::string> reasons;
 };
 
-// load: of the config's MoE layers, any unit; `planned` is what placements are made for, and may be
-// the same. Errors (invalid input): the hardware's range has none of the layouts; the load has
-// other layers or experts than the model; prompt and answer are longer than the model's positions;
-// no layout fits the memory.
-Result<Advice> advise(const cost::Hardware& hardware, const model::ModelConfig& config,
-                      const balance::ModelLoad& planned, const balance::ModelLoad& load,
-                      const Workload& workload, const Choices& choices);
+// Errors (invalid input): the hardware's range has none of the layouts; a load has other layers or
+// experts than the model; prompt and answer are longer than the model's positions; no layout fits
+// the memory.
+Result<Advice> advise(const Question& question);
 
 // Whether it keeps the workload's limits and carries its rate.
 bool meets(const Candidate& candidate, const Workload& workload);
 // With a rate the fewest ranks that carry it; else the most tokens of a rank.
 bool is_better(const Candidate& a, const Candidate& b, const Workload& workload);
 
-// The cost of iterations in a layout. Errors (invalid input): as advise().
-Result<cost::StepCost> step_cost(const cost::Hardware& hardware, const model::ModelConfig& config,
-                                 const balance::ModelLoad& planned, const balance::ModelLoad& load,
-                                 const cost::Layout& layout, const Choices& choices);
+// The cost of iterations in a layout, whatever the workload. Errors (invalid input): as advise().
+Result<cost::StepCost> step_cost(const Question& question, const cost::Layout& layout);
 
 // Serves `num_requests` requests of the workload in simulated time, with the candidate's limits: as
 // many at the same time as it has, or arriving at the workload's rate (a Poisson process).

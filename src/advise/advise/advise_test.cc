@@ -179,7 +179,12 @@ TEST(Advise, CrossesNoNetworkOfAByteASecond) {
   const balance::ModelLoad load = load_of(config, 0.3);
   const auto best_on = [&](cost::Hardware hardware, const Workload& workload) {
     hardware.network.bandwidth = 1.0;
-    const auto advice = advise(hardware, config, load, load, workload, {.max_ranks = 16});
+    const auto advice = advise({.hardware = hardware,
+                                .config = config,
+                                .planned = load,
+                                .judged = load,
+                                .workload = workload,
+                                .choices = {.max_ranks = 16}});
     EXPECT_TRUE(advice.ok() && advice->best) << advice.status().message();
     return advice->best->layout;
   };
@@ -263,9 +268,13 @@ TEST(Context, IsRecommendedForLongPrompts) {
   const model::ModelConfig config = mixture();
   const balance::ModelLoad load = load_of(config, 0.2);
   const auto advise_ttft = [&](std::optional<double> max) {
-    const auto advice = advise(h100(), config, load, load,
-                               {.isl = 30000, .osl = 64, .max_ttft = max, .concurrency = 1.0},
-                               {.max_ranks = 8, .formats = {WeightFormat::kFp8}});
+    const auto advice =
+        advise({.hardware = h100(),
+                .config = config,
+                .planned = load,
+                .judged = load,
+                .workload = {.isl = 30000, .osl = 64, .max_ttft = max, .concurrency = 1.0},
+                .choices = {.max_ranks = 8, .formats = {WeightFormat::kFp8}}});
     EXPECT_TRUE(advice.ok()) << advice.status().message();
     return *advice;
   };
@@ -310,8 +319,12 @@ TEST(Sweep, BatchesReachTheMost) {
 Result<Advice> advice_for(const Workload& workload, double power = 0.5, int max_ranks = 16) {
   const model::ModelConfig config = mixture();
   const balance::ModelLoad load = load_of(config, power);
-  return advise(h100(), config, load, load, workload,
-                {.max_ranks = max_ranks, .formats = {WeightFormat::kFp8}});
+  return advise({.hardware = h100(),
+                 .config = config,
+                 .planned = load,
+                 .judged = load,
+                 .workload = workload,
+                 .choices = {.max_ranks = max_ranks, .formats = {WeightFormat::kFp8}}});
 }
 
 TEST(Advise, ParetoImprovesInOneAsItLosesTheOther) {
@@ -357,7 +370,8 @@ TEST(Advise, ARateTakesTheFewestRanks) {
 TEST(Advise, RefusesStatisticsOfAnotherModel) {
   const model::ModelConfig config = mixture();
   const balance::ModelLoad other = cost::uniform_load(32, model::moe_layers(config));
-  const auto advice = advise(h100(), config, other, other, {}, {});
+  const auto advice =
+      advise({.hardware = h100(), .config = config, .planned = other, .judged = other});
   ASSERT_FALSE(advice.ok());
   EXPECT_THAT(advice.status().message(), HasSubstr("16 layers of 32 experts, but the model has"));
 }
@@ -408,10 +422,13 @@ TEST(Drafts, AreVerifiedAsTokens) {
   const model::ModelConfig config = mixture();
   const balance::ModelLoad load = load_of(config, 0.5);
   const auto with = [&](double acceptance, int concurrency) {
-    const auto advice =
-        advise(h100(), config, load, load,
-               {.concurrency = static_cast<double>(concurrency), .acceptance = acceptance},
-               {.max_ranks = 1, .max_drafts = 5, .formats = {WeightFormat::kFp8}});
+    const auto advice = advise(
+        {.hardware = h100(),
+         .config = config,
+         .planned = load,
+         .judged = load,
+         .workload = {.concurrency = static_cast<double>(concurrency), .acceptance = acceptance},
+         .choices = {.max_ranks = 1, .max_drafts = 5, .formats = {WeightFormat::kFp8}}});
     EXPECT_TRUE(advice.ok() && advice->best) << advice.status().message();
     return *advice->best;
   };
@@ -462,7 +479,9 @@ TEST(ConfigFiles, AreReadBack) {
   layout.context = 4;
   layout.drafts = 3;
   const Workload workload{.isl = 100, .osl = 200};
-  const auto files = config_files({.layout = layout, .batch = 24}, load, workload, {}, 2, "b.yaml");
+  const auto files = config_files(
+      {.hardware = h100(), .config = config, .planned = load, .judged = load, .workload = workload},
+      {.layout = layout, .batch = 24}, 2, "b.yaml");
   ASSERT_TRUE(files.ok()) << files.status().message();
   const auto read = parallel::parse_parallel_config(files->parallel, "parallel_config.yaml");
   ASSERT_TRUE(read.ok()) << read.status().message();

@@ -38,26 +38,27 @@ std::string parallel_text(const Candidate& candidate, const Workload& workload,
 
 }  // namespace
 
-Result<ConfigFiles> config_files(const Candidate& candidate, const balance::ModelLoad& load,
-                                 const Workload& workload, const Choices& choices,
+Result<ConfigFiles> config_files(const Question& question, const Candidate& candidate,
                                  int layer_updates, const std::string& balancer_path) {
   const cost::Layout& layout = candidate.layout;
+  const balance::ModelLoad& load = question.planned;
+  const bool weighted_shares = question.choices.weighted_shares;
   ConfigFiles files;
   files.placement.num_slots = layout.num_slots;
   files.placement.share_update =
-      choices.weighted_shares ? balance::ShareUpdate::kIteration : balance::ShareUpdate::kWindow;
+      weighted_shares ? balance::ShareUpdate::kIteration : balance::ShareUpdate::kWindow;
   files.placement.layer_updates_per_iter = layer_updates;
   const balance::PlanShape shape{
       .num_experts = load.num_experts, .ep_size = layout.ep, .num_slots = layout.num_slots};
-  const balance::PlannerOptions options{.split = choices.weighted_shares ? balance::Split::kWeighted
-                                                                         : balance::Split::kEqual};
+  const balance::PlannerOptions options{.split = weighted_shares ? balance::Split::kWeighted
+                                                                 : balance::Split::kEqual};
   WIDEEP_TRY_ASSIGN(const auto planner, balance::make_planner("wideep", shape, options));
   balance::LayerPlan plan;
   for (size_t i = 0; i < load.layers.size(); ++i) {
     planner->plan(load.load[i], &plan);
     files.placement.layers.emplace(load.layers[i], plan.placement);
   }
-  files.parallel = parallel_text(candidate, workload, choices, balancer_path);
+  files.parallel = parallel_text(candidate, question.workload, question.choices, balancer_path);
   return files;
 }
 

@@ -19,11 +19,10 @@ struct ConfigFiles {
   balance::ModelPlacement placement;
 };
 
-// load: what the placement is planned for. layer_updates: of an iteration; 0: static.
+// The files of a candidate of the question's advice. layer_updates: of an iteration; 0: static.
 // balancer_path: of moe_load_balancer.yaml, as parallel_config.yaml names it. Errors (invalid
 // input): a shape that the planner cannot serve.
-Result<ConfigFiles> config_files(const Candidate& candidate, const balance::ModelLoad& load,
-                                 const Workload& workload, const Choices& choices,
+Result<ConfigFiles> config_files(const Question& question, const Candidate& candidate,
                                  int layer_updates, const std::string& balancer_path);
 
 }  // namespace wideep::advise

@@ -32,7 +32,11 @@ Result<Advice> advise_on(const cost::Hardware& hardware, int hidden, const Choic
   const model::ModelConfig config = mixture(hidden);
   const balance::ModelLoad load =
       cost::uniform_load(config.routing.num_experts, model::moe_layers(config));
-  return advise(hardware, config, load, load, {}, choices);
+  return advise({.hardware = hardware,
+                 .config = config,
+                 .planned = load,
+                 .judged = load,
+                 .choices = choices});
 }
 
 cost::Hardware h100() { return cost::shipped_hardware("h100_sxm").value(); }

@@ -114,24 +114,24 @@ double StepCost::meeting_seconds(const StepShape& batch) const {
   return link.latency + positions * kv_bytes_ / link.bandwidth;
 }
 
-void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
-                           double all_tokens, Rank rank, StepTime* time, StepTime* wire) const {
+void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed,
+                           const LayerTokens& tokens, Rank rank, RankTime* time) const {
   const ExpertShape shape{.hidden = config_.hidden_size,
                           .intermediate = config_.moe_intermediate_size / layout_.expert_slices,
                           .format = layout_.format};
   const ProductKernel& kernel = hardware.experts_in(layout_.format);
   const ExpertTime experts =
       rank == Rank::kMean
-          ? expert_time(hardware, kernel, shape, mean_work(placed, all_tokens, kernel.tile))
-          : slowest_time(hardware, kernel, shape, placed, all_tokens);
-  time->experts += experts.seconds();
+          ? expert_time(hardware, kernel, shape, mean_work(placed, tokens.all, kernel.tile))
+          : slowest_time(hardware, kernel, shape, placed, tokens.all);
+  time->own.experts += experts.seconds();
   if (layout_.expert_slices > 1) {
     const double rows = rank == Rank::kMean
-                            ? mean_work(placed, all_tokens, 1).rows
-                            : busiest_work(placed, all_tokens, 1, hardware.dispersion).rows;
-    (hardware_.nodes > 1 ? wire : time)->joint += slices_seconds(rows);
+                            ? mean_work(placed, tokens.all, 1).rows
+                            : busiest_work(placed, tokens.all, 1, hardware.dispersion).rows;
+    (hardware_.nodes > 1 ? time->wire : time->own).joint += slices_seconds(rows);
   }
-  add_exchange(hardware, tokens, time, wire);
+  add_exchange(hardware, tokens.own, time);
 }
 
 // The ranks with slices of the same experts wait for each other between the two products, and each
@@ -149,8 +149,7 @@ double StepCost::slices_seconds(double rows) const {
 
 // Among all ranks that share the experts: a token's row goes to every slice of its experts, and
 // each of them returns its columns of the result.
-void StepCost::add_exchange(const Hardware& hardware, double tokens, StepTime* time,
-                            StepTime* wire) const {
+void StepCost::add_exchange(const Hardware& hardware, double tokens, RankTime* time) const {
   const int num_ranks = layout_.tensor_ranks(), slices = layout_.expert_slices;
   if (num_ranks == 1) return;
   // What a rank sends: of its own tokens, or of its part of the tokens that all ranks know.
@@ -174,19 +173,19 @@ void StepCost::add_exchange(const Hardware& hardware, double tokens, StepTime* t
   dispatch.rows = combine.rows = sent * owners * slices;
   dispatch.serial = dispatch.rows * dispatch.row_bytes / kBulkProcessors;
   combine.serial = combine.rows * combine.row_bytes / kBulkProcessors;
-  time->dispatch +=
+  time->own.dispatch +=
       std::min(few_dispatch, exchange_seconds(hardware, hardware.bulk_dispatch, dispatch));
-  time->combine +=
+  time->own.combine +=
       std::min(few_combine, exchange_seconds(hardware, hardware.bulk_combine, combine));
   // Over nodes a token travels once to each rank that has an expert of it, and each result back.
   dispatch.row_bytes = hidden * kActivationBytes + kIndexBytes;
-  wire->dispatch += wire_seconds(hardware, dispatch);
+  time->wire.dispatch += wire_seconds(hardware, dispatch);
   combine.rows = sent * top_k * slices;
-  wire->combine += wire_seconds(hardware, combine);
+  time->wire.combine += wire_seconds(hardware, combine);
   const double messages = message_seconds(hardware, num_ranks);
   const bool has_replicas = layout_.num_slots > config_.routing.num_experts;
-  time->dispatch += (has_replicas ? 2.0 : 1.0) * messages;  // counts travel before the rows
-  time->combine += messages;
+  time->own.dispatch += (has_replicas ? 2.0 : 1.0) * messages;  // counts travel before the rows
+  time->own.combine += messages;
 }
 
 StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepShape& batch,
@@ -268,21 +267,17 @@ double StepCost::all_bytes() const {
 }
 
 StepTime StepCost::rank_time(const StepShape& batch, Rank rank) const {
-  StepTime wire;  // takes no processor time
-  return rank_time(batch, static_cast<double>(batch.num_tokens) * layout_.num_batches(), rank,
-                   &wire);
+  return rank_time(batch, static_cast<double>(batch.num_tokens) * layout_.num_batches(), rank).own;
 }
 
 StepTime StepCost::step(const StepShape& batch, double all_tokens) const {
-  StepTime wire;  // goes on while other ranks have their turns on the cores
   // Ranks that take turns on a core make up for each other.
-  StepTime time = rank_time(batch, all_tokens, turns_ > 1.0 ? Rank::kMean : Rank::kBusiest, &wire);
-  if (turns_ > 1.0) time *= turns_ * (1.0 + hardware_.turns_loss);
-  return time += wire;
+  RankTime time = rank_time(batch, all_tokens, turns_ > 1.0 ? Rank::kMean : Rank::kBusiest);
+  if (turns_ > 1.0) time.own *= turns_ * (1.0 + hardware_.turns_loss);
+  return time.own += time.wire;
 }
 
-StepTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank rank,
-                             StepTime* wire) const {
+StepCost::RankTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank rank) const {
   const double read = hardware_.divisible ? working_set(batch, all_tokens) : 0.0;
   const Hardware hardware = dense_hardware(hardware_, layout_.format, layout_.num_ranks(), read);
   // What is read in every iteration stays in the caches as long as there is room. Experts do not
@@ -290,7 +285,8 @@ StepTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank ran
   const Hardware of_experts = hardware_.divisible ? rank_hardware(hardware_, layout_.format,
                                                                   layout_.num_ranks(), all_bytes())
                                                   : hardware_;
-  StepTime time;
+  RankTime found;
+  StepTime& time = found.own;
   size_t moe = 0;
   const auto tokens = static_cast<double>(batch.num_tokens);
   for (int layer = 0; layer < config_.num_layers; ++layer) {
@@ -300,7 +296,8 @@ StepTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank ran
         is_last ? std::min(1.0, static_cast<double>(batch.num_logit_rows) / tokens) : 1.0;
     time += layer_time(hardware, layer, batch, used);
     if (!config_.is_moe(layer)) continue;
-    add_experts(of_experts, experts_[moe++], tokens * used, all_tokens * used, rank, &time, wire);
+    add_experts(of_experts, experts_[moe++], {.own = tokens * used, .all = all_tokens * used}, rank,
+                &found);
   }
   const double head = static_cast<double>(config_.vocab_size) * config_.hidden_size;
   time.dense += product_seconds(hardware, hardware.dense_in(layout_.format), layout_.format,
@@ -320,7 +317,7 @@ StepTime StepCost::rank_time(const StepShape& batch, double all_tokens, Rank ran
   for (double* part : {&time.dispatch, &time.combine, &time.joint, &time.fixed}) {
     *part *= factors.exchange;
   }
-  return time;
+  return found;
 }
 
 }  // namespace wideep::cost

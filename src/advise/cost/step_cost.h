@@ -69,16 +69,25 @@ class StepCost {
   const Layout& layout() const { return layout_; }
 
  private:
+  // What a rank does itself, in processor time, and what goes on without it.
+  struct RankTime {
+    StepTime own;
+    StepTime wire;  // while other ranks have their turns on the cores
+  };
+  struct LayerTokens {
+    double own = 0.0;  // of the batch
+    double all = 0.0;  // of all batches
+  };
+
   StepTime step(const model::StepShape& batch, double all_tokens) const;
-  StepTime rank_time(const model::StepShape& batch, double all_tokens, Rank rank,
-                     StepTime* wire) const;
+  RankTime rank_time(const model::StepShape& batch, double all_tokens, Rank rank) const;
   // hardware: of a rank, for what all read. used: of the batch's tokens, the part whose
   // feed-forward results are used.
   StepTime layer_time(const Hardware& hardware, int layer, const model::StepShape& batch,
                       double used) const;
-  void add_experts(const Hardware& hardware, const PlacedLayer& placed, double tokens,
-                   double all_tokens, Rank rank, StepTime* time, StepTime* wire) const;
-  void add_exchange(const Hardware& hardware, double tokens, StepTime* time, StepTime* wire) const;
+  void add_experts(const Hardware& hardware, const PlacedLayer& placed, const LayerTokens& tokens,
+                   Rank rank, RankTime* time) const;
+  void add_exchange(const Hardware& hardware, double tokens, RankTime* time) const;
   double slices_seconds(double rows) const;  // rows: (token, expert) pairs of a rank
   double all_reduce_seconds(double tokens) const;
   double meeting_seconds(const model::StepShape& batch) const;

@@ -180,8 +180,12 @@ cost::ProductKernel product_kernel(std::span<const double> constants) {
 // machine: of the rank, for the bytes of a sample.
 using MachineOf = std::function<cost::Hardware(double bytes)>;
 
-cost::ProductKernel fit_experts(const MachineOf& machine, const std::vector<ExpertTimes>& samples,
-                                double* error) {
+struct ExpertFit {
+  cost::ProductKernel experts;
+  double error = 0.0;  // median, as a share of the measured time
+};
+
+ExpertFit fit_experts(const MachineOf& machine, const std::vector<ExpertTimes>& samples) {
   const std::vector<double> seconds = measured_of(samples);
   std::map<double, cost::Hardware> machines;
   for (const ExpertTimes& sample : samples) {
@@ -201,15 +205,15 @@ cost::ProductKernel fit_experts(const MachineOf& machine, const std::vector<Expe
   const std::vector<double> fitted = cost::fit_constants(
       {5e-6, 1.0, 0.5, 1.0, 1.0, 1.0},
       [&](std::span<const double> each) { return cost::mean_log_error(predict(each), seconds); });
-  *error = median_error(predict(fitted), seconds);
-  cost::ProductKernel kernel = product_kernel(fitted);
-  kernel.matrix = 0.0;
-  return kernel;
+  ExpertFit fit{.experts = product_kernel(fitted), .error = median_error(predict(fitted), seconds)};
+  fit.experts.matrix = 0.0;
+  return fit;
 }
 
 struct DenseFit {
   cost::ProductKernel dense;
   cost::AttentionKernel attention;
+  double error = 0.0;  // as that of ExpertFit
 };
 
 double dense_time(const cost::Hardware& machine, const cost::ProductKernel& kernel,
@@ -229,7 +233,7 @@ double dense_time(const cost::Hardware& machine, const cost::ProductKernel& kern
 // activation: that of experts, which do the same.
 DenseFit fit_dense(const MachineOf& machine, WeightFormat format, double activation,
                    const std::vector<DenseTimes>& samples,
-                   const std::optional<cost::AttentionKernel>& attention, double* error) {
+                   const std::optional<cost::AttentionKernel>& attention) {
   const std::vector<double> seconds = measured_of(samples);
   std::vector<cost::Hardware> machines;
   for (const DenseTimes& sample : samples) machines.push_back(machine(sample.bytes));
@@ -256,8 +260,9 @@ DenseFit fit_dense(const MachineOf& machine, WeightFormat format, double activat
   const std::vector<double> fitted = cost::fit_constants(
       std::move(start),
       [&](std::span<const double> each) { return cost::mean_log_error(predict(each), seconds); });
-  *error = median_error(predict(fitted), seconds);
-  return kernels(fitted);
+  DenseFit fit = kernels(fitted);
+  fit.error = median_error(predict(fitted), seconds);
+  return fit;
 }
 
 Operation operation_of(WeightFormat format) {
@@ -468,16 +473,14 @@ Calibration Calibrator::result() const {
       const auto machine = [&](double bytes) {
         return cost::rank_hardware(hardware, format, num_ranks, bytes);
       };
-      cost::FormatKernels kernels;
-      double experts = 0.0, dense = 0.0;
-      kernels.experts = fit_experts(machine, samples.experts, &experts);
-      const DenseFit fit =
-          fit_dense(machine, format, kernels.experts.activation, samples.dense, attention, &dense);
-      kernels.dense = fit.dense;
-      attention = hardware.attention = fit.attention;
-      (threads == 1 ? hardware.of_formats : hardware.of_all_cores)[format] = kernels;
-      calibration.errors.experts = std::max(calibration.errors.experts, experts);
-      calibration.errors.dense = std::max(calibration.errors.dense, dense);
+      const ExpertFit experts = fit_experts(machine, samples.experts);
+      const DenseFit dense =
+          fit_dense(machine, format, experts.experts.activation, samples.dense, attention);
+      attention = hardware.attention = dense.attention;
+      (threads == 1 ? hardware.of_formats : hardware.of_all_cores)[format] = {
+          .experts = experts.experts, .dense = dense.dense};
+      calibration.errors.experts = std::max(calibration.errors.experts, experts.error);
+      calibration.errors.dense = std::max(calibration.errors.dense, dense.error);
       if (cores_ == 1) break;
     }
   }

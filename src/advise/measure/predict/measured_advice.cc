@@ -62,13 +62,11 @@ cost::PartFactors factors_of(const std::vector<CheckedCell>& cells, bool is_prom
 }
 
 // A layout as `wideep serve` would run it with what advise() writes.
-Result<parallel::ParallelConfig> parallel_of(const advise::Candidate& candidate,
-                                             const balance::ModelLoad& planned,
-                                             const advise::Workload& workload,
-                                             const advise::Choices& choices) {
+Result<parallel::ParallelConfig> parallel_of(const advise::Question& question,
+                                             const advise::Candidate& candidate) {
   const cost::Layout& layout = candidate.layout;
   WIDEEP_TRY_ASSIGN(const advise::ConfigFiles files,
-                    advise::config_files(candidate, planned, workload, choices, 0, "in memory"));
+                    advise::config_files(question, candidate, 0, "in memory"));
   parallel::ParallelConfig parallel;
   parallel.name = "the recommendation";
   parallel.sizes.tp = layout.tensor_ranks();
@@ -84,7 +82,7 @@ Result<parallel::ParallelConfig> parallel_of(const advise::Candidate& candidate,
   }
   parallel.moe_config.load_balancer = {.num_slots = layout.num_slots,
                                        .initial_global_assignments = std::move(assignments)};
-  if (layout.num_slots > planned.num_experts) {  // without replicas there are no shares
+  if (layout.num_slots > question.planned.num_experts) {  // without replicas there are no shares
     parallel.moe_config.load_balancer->share_update = files.placement.share_update;
   }
   return parallel;
@@ -188,12 +186,9 @@ std::vector<advise::Candidate> to_measure(const advise::Advice& advice,
   return candidates;
 }
 
-Result<std::vector<CheckedCell>> measure_advice(const cost::Hardware& hardware,
-                                                const model::ModelConfig& config,
-                                                const balance::ModelLoad& planned,
+Result<std::vector<CheckedCell>> measure_advice(const advise::Question& question,
                                                 const std::vector<advise::Candidate>& candidates,
-                                                const advise::Workload& workload,
-                                                const advise::Choices& choices, run::RunView& view,
+                                                run::RunView& view,
                                                 std::vector<std::string>* left_out) {
   std::vector<LayoutCheck> checks;
   for (const advise::Candidate& candidate : candidates) {
@@ -201,13 +196,13 @@ Result<std::vector<CheckedCell>> measure_advice(const cost::Hardware& hardware,
       left_out->push_back(text_of(candidate.layout) + ": layouts with stages are not measured");
       continue;
     }
-    WIDEEP_TRY_ASSIGN(auto parallel, parallel_of(candidate, planned, workload, choices));
+    WIDEEP_TRY_ASSIGN(auto parallel, parallel_of(question, candidate));
     CheckedLayout layout{.name = text_of(candidate.layout),
-                         .config = config,
+                         .config = question.config,
                          .format = candidate.layout.format,
                          .parallel = std::move(parallel),
                          .batches = {std::min(candidate.batch, kMaxBatch)},
-                         .prompts = {std::min(workload.isl, kMaxPrompt)}};
+                         .prompts = {std::min(question.workload.isl, kMaxPrompt)}};
     checks.emplace_back(std::move(layout));
   }
   Status last = failed("no layout can be measured here");
@@ -226,7 +221,7 @@ Result<std::vector<CheckedCell>> measure_advice(const cost::Hardware& hardware,
   }
   std::vector<CheckedCell> cells;
   for (const LayoutCheck& check : checks) {
-    for (CheckedCell& cell : check.judge(hardware)) cells.push_back(std::move(cell));
+    for (CheckedCell& cell : check.judge(question.hardware)) cells.push_back(std::move(cell));
   }
   if (cells.empty()) return last;
   return cells;

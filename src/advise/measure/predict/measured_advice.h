@@ -67,16 +67,12 @@ cost::IterationFactors factors_of(const std::vector<CheckedCell>& cells);
 std::vector<advise::Candidate> to_measure(const advise::Advice& advice,
                                           const advise::Workload& workload, int num_experts);
 
-// Runs them with random weights. hardware: of this machine, without factors. placed: `planned` is
-// what placements are made for. A layout that cannot run here is left out, with a line in
-// `left_out`. REQUIRES: the caller has started no other thread.
-// Errors: none can run; interrupted.
-Result<std::vector<CheckedCell>> measure_advice(const cost::Hardware& hardware,
-                                                const model::ModelConfig& config,
-                                                const balance::ModelLoad& planned,
+// Runs candidates of the question's advice, with random weights. The question's hardware: of this
+// machine, without factors. A layout that cannot run here is left out, with a line in `left_out`.
+// REQUIRES: the caller has started no other thread. Errors: none can run; interrupted.
+Result<std::vector<CheckedCell>> measure_advice(const advise::Question& question,
                                                 const std::vector<advise::Candidate>& candidates,
-                                                const advise::Workload& workload,
-                                                const advise::Choices& choices, run::RunView& view,
+                                                run::RunView& view,
                                                 std::vector<std::string>* left_out);
 
 }  // namespace wideep::measure

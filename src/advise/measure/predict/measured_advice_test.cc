@@ -112,7 +112,9 @@ TEST(AdviceCalibration, FactorsCorrectPredictions) {
   const balance::ModelLoad load =
       cost::uniform_load(config.routing.num_experts, model::moe_layers(config));
   const auto step = [&](const cost::Hardware& hardware, const model::StepShape& shape) {
-    return advise::step_cost(hardware, config, load, load, layout, {})->step(shape);
+    const advise::Question question{
+        .hardware = hardware, .config = config, .planned = load, .judged = load};
+    return advise::step_cost(question, layout)->step(shape);
   };
   const model::StepShape generating = model::decode_step(4, 32, 0);
   const model::StepShape prompt{.num_tokens = 32, .num_logit_rows = 0, .attended = 512};
@@ -144,8 +146,12 @@ TEST(MeasureAdvice, RunsLayoutsOnThisMachine) {
   }
   run::RunView view;
   std::vector<std::string> left_out;
-  const auto cells =
-      measure_advice(cores(), config, load, candidates, {.isl = 20, .osl = 8}, {}, view, &left_out);
+  const auto cells = measure_advice({.hardware = cores(),
+                                     .config = config,
+                                     .planned = load,
+                                     .judged = load,
+                                     .workload = {.isl = 20, .osl = 8}},
+                                    candidates, view, &left_out);
   ASSERT_TRUE(cells.ok()) << cells.status().message();
   EXPECT_THAT(left_out, ElementsAre(HasSubstr("2 stages")));
   ASSERT_EQ(cells->size(), 8u);  // a batch and a prompt of each

@@ -53,17 +53,6 @@ constexpr Family kFamilies[] = {
      20}};
 constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kInt8};
 
-CheckedLayout layout_of(const Family& family, const model::ModelConfig& config, WeightFormat format,
-                        parallel::ParallelConfig parallel, int ranks, std::string_view more) {
-  return {.name = fmt::format("{} {} EP {}{}", family.name, kernels::weight_format_name(format),
-                              ranks, more),
-          .config = config,
-          .format = format,
-          .parallel = std::move(parallel),
-          .batches = {1, 8},
-          .prompts = {256}};
-}
-
 }  // namespace
 
 Result<std::vector<CheckedLayout>> checked_grid() {
@@ -74,23 +63,35 @@ Result<std::vector<CheckedLayout>> checked_grid() {
     for (const WeightFormat format : kFormats) {
       for (const int ranks : {1, 2, 4, 8}) {
         WIDEEP_TRY_ASSIGN(auto parallel, parallel::parallel_config_for_ranks(ranks));
-        layouts.push_back(layout_of(family, config, format, parallel, ranks, ""));
+        // more: of its name
+        const auto add = [&](parallel::ParallelConfig settings,
+                             std::string_view more) -> CheckedLayout& {
+          return layouts.emplace_back(
+              CheckedLayout{.name = fmt::format("{} {} EP {}{}", family.name,
+                                                kernels::weight_format_name(format), ranks, more),
+                            .config = config,
+                            .format = format,
+                            .parallel = std::move(settings),
+                            .batches = {1, 8},
+                            .prompts = {256}});
+        };
+        add(parallel, "");
         if (ranks == 1 && format == WeightFormat::kBf16) {
           // The tokens of a long prompt are dealt to two ranks.
           auto context = parallel;
           context.sizes.cp = 2;
-          layouts.push_back(layout_of(family, config, format, std::move(context), ranks, ", CP 2"));
-          layouts.back().batches = {};
-          layouts.back().prompts = {512};
+          CheckedLayout& added = add(std::move(context), ", CP 2");
+          added.batches = {};
+          added.prompts = {512};
         }
         if (ranks != 4) continue;
         const bool online = format == WeightFormat::kInt8;
         parallel.moe_config.load_balancer = {.num_slots = family.replicated_slots,
                                              .layer_updates_per_iter = online ? 1 : 0};
-        layouts.push_back(layout_of(
-            family, config, format, std::move(parallel), ranks,
-            fmt::format(", {} slots {}", family.replicated_slots, online ? "online" : "static")));
-        layouts.back().prompts = {};
+        CheckedLayout& added = add(
+            std::move(parallel),
+            fmt::format(", {} slots {}", family.replicated_slots, online ? "online" : "static"));
+        added.prompts = {};
       }
     }
   }

@@ -194,23 +194,21 @@ class Table {
     std::vector<std::function<void()>> runs;
     for (const Row& row : rows_) runs.push_back(row.run);
     const std::vector<double> seconds = interleaved_medians(runs, rounds);
-    print_line("what", "goal", "measured", "bound/limit", "58 layers", "x heap", "met");
+    print_line({.what = "what", .goal = "goal", .measured = "measured", .limit = "bound/limit"},
+               "58 layers", "x heap", "met");
     const double heap = 1e3 * seconds[0] / rows_[0].models;
     for (size_t i = 0; i < rows_.size(); ++i) {
       const double ms = 1e3 * seconds[i] / rows_[i].models;
-      print_line(rows_[i].what, rows_[i].goal, rows_[i].measured, rows_[i].limit,
-                 fmt::format("{:.3f} ms", ms), fmt::format("{:.2f}", ms / heap),
+      print_line(rows_[i], fmt::format("{:.3f} ms", ms), fmt::format("{:.2f}", ms / heap),
                  met(rows_[i], ms, heap));
     }
   }
 
  private:
-  static void print_line(const std::string& what, const std::string& goal,
-                         const std::string& measured, const std::string& limit,
-                         const std::string& time, const std::string& ratio,
+  static void print_line(const Row& row, const std::string& time, const std::string& ratio,
                          const std::string& met) {
-    fmt::print("{:<46}{:<26}{:<26}{:<22}{:>11}{:>8}  {}\n", what, goal, measured, limit, time,
-               ratio, met);
+    fmt::print("{:<46}{:<26}{:<26}{:<22}{:>11}{:>8}  {}\n", row.what, row.goal, row.measured,
+               row.limit, time, ratio, met);
   }
 
   // Time goals were set where the yardstick takes kYardstickMs.

@@ -258,14 +258,19 @@ struct SmallGoal {
 
 constexpr int kInstances = 20;
 
+// Per cent.
+struct Imbalances {
+  double ours = 0.0, eplb = 0.0, bound = 0.0;
+};
+
 // One line of JSON for each instance: shape, split, load, and what wideep and EPLB reach.
-void write_instance(std::ofstream& out, const SmallGoal& each, const Load& load, double ours,
-                    double eplb, double bound) {
+void write_instance(std::ofstream& out, const SmallGoal& each, const Load& load,
+                    const Imbalances& reached) {
   out << fmt::format(
       "{{\"experts\": {}, \"ranks\": {}, \"slots\": {}, \"split\": \"{}\", \"wideep\": {}, "
       "\"eplb\": {}, \"bound\": {}, \"load\": [{}]}}\n",
-      each.shape.num_experts, each.shape.ep_size, each.shape.num_slots, name_of(each.split), ours,
-      eplb, bound, fmt::join(load, ", "));
+      each.shape.num_experts, each.shape.ep_size, each.shape.num_slots, name_of(each.split),
+      reached.ours, reached.eplb, reached.bound, fmt::join(load, ", "));
 }
 
 int measure_small(const std::string& file) {
@@ -288,23 +293,26 @@ int measure_small(const std::string& file) {
   for (const SmallGoal& each : goals) {
     const auto planner = balance::make_planner("wideep", each.shape, {.split = each.split}).value();
     const auto eplb = balance::make_planner("deepseek", each.shape, {.split = each.split}).value();
-    double ours = 0, theirs = 0, bound = 0;
+    Imbalances mean;
     int worse = 0;
     for (const Load& load : lognormal_loads(each.shape.num_experts, kInstances, 0.7)) {
       LayerPlan plan, peer;
       planner->plan(load, &plan);
       eplb->plan(load, &peer);
-      const double mine = percent(plan, load), other = percent(peer, load);
-      const double min = 100 * balance::imbalance_lower_bound(load, each.shape, each.split);
-      ours += mine / kInstances;
-      theirs += other / kInstances;
-      bound += min / kInstances;
-      worse += mine > other + 1e-6 && !balance::has_two_replicas_on_a_rank(peer.placement);
-      if (out.is_open()) write_instance(out, each, load, mine, other, min);
+      const Imbalances reached{
+          .ours = percent(plan, load),
+          .eplb = percent(peer, load),
+          .bound = 100 * balance::imbalance_lower_bound(load, each.shape, each.split)};
+      mean.ours += reached.ours / kInstances;
+      mean.eplb += reached.eplb / kInstances;
+      mean.bound += reached.bound / kInstances;
+      worse += reached.ours > reached.eplb + 1e-6 &&
+               !balance::has_two_replicas_on_a_rank(peer.placement);
+      if (out.is_open()) write_instance(out, each, load, reached);
     }
     fmt::print("{:<12}{:<10}{:<10}{:<16}{:>8.2f} %{:>8.2f} %{:>8.2f} %{:>22}\n",
-               name_of(each.shape), name_of(each.split), each.before, each.goal, theirs, ours,
-               bound, fmt::format("{} of {}", worse, kInstances));
+               name_of(each.shape), name_of(each.split), each.before, each.goal, mean.eplb,
+               mean.ours, mean.bound, fmt::format("{} of {}", worse, kInstances));
   }
   return 0;
 }

@@ -76,7 +76,8 @@ int main(int argc, char** argv) {
                             .stages = ranks / ep,
                             .num_slots = slots_for(config.routing.num_experts, 0, ep),
                             .format = *format};
-  const cost::StepCost cost = or_exit(advise::step_cost(hardware, config, load, load, layout, {}));
+  const cost::StepCost cost = or_exit(advise::step_cost(
+      {.hardware = hardware, .config = config, .planned = load, .judged = load}, layout));
   std::vector<model::StepShape> batches;
   for (int part = 0; part < (has_stages ? 1 : ranks); ++part) {
     const int own = streams / ranks + (part < streams % ranks ? 1 : 0);

@@ -61,8 +61,8 @@ void predict(const std::string& gpu, const model::ModelConfig& config,
     const cost::Layout layout{.ep = ranks,
                               .num_slots = slots_for(load.num_experts, kSpareSlots, ranks),
                               .format = kernels::WeightFormat::kFp8};
-    const cost::StepCost cost =
-        or_exit(advise::step_cost(hardware, config, load, load, layout, {}));
+    const cost::StepCost cost = or_exit(advise::step_cost(
+        {.hardware = hardware, .config = config, .planned = load, .judged = load}, layout));
     const cost::StepTime step = cost.step(model::decode_step(kBatch, kContext, 0));
     const advise::RankMemory memory = advise::memory_of(config, layout);
     const double bytes = memory.weights + memory.token * kBatch * kContext;
