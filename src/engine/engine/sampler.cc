@@ -24,9 +24,9 @@ uint64_t mix(uint64_t x) {
 
 // Uniform in [0, 1): the upper 53 bits, as many as a double's mantissa has. A hash of the counters
 // instead of a generator's state, so that every rank draws the same number for the same token.
-double uniform(uint64_t seed, int request, int step) {
+double uniform(uint64_t seed, const Draw& draw) {
   const uint64_t bits =
-      mix(mix(mix(seed) ^ static_cast<uint64_t>(request)) ^ static_cast<uint64_t>(step));
+      mix(mix(mix(seed) ^ static_cast<uint64_t>(draw.request)) ^ static_cast<uint64_t>(draw.step));
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
@@ -92,8 +92,8 @@ std::vector<int32_t> candidates(std::span<const float> logits, int top_k, Bits a
 
 // The smallest set of most likely candidates whose probability reaches top_p, and one of them
 // drawn. REQUIRES: the largest logit of these is finite.
-int32_t draw(std::span<const float> logits, const SamplingParams& params, double random,
-             Bits allowed) {
+int32_t drawn_token(std::span<const float> logits, const SamplingParams& params, double random,
+                    Bits allowed) {
   const std::vector<int32_t> order = candidates(logits, params.top_k, allowed);
   std::vector<double> weights(order.size());
   const double largest = logits[order[0]];
@@ -162,7 +162,7 @@ std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<cons
 }
 
 Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
-               const SamplingParams& params, int request, int step, const AllowedTokens* allowed) {
+               const SamplingParams& params, const Draw& draw, const AllowedTokens* allowed) {
   const int32_t likeliest = kernels.argmax(logits.data(), static_cast<int>(logits.size()));
   const float largest = logits[likeliest];
   int32_t best = likeliest;
@@ -175,7 +175,7 @@ Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
   Sampled sampled{best, 0.0f};
   // Without a finite maximum (a broken model) softmax is undefined; the largest logit is returned.
   if (params.temperature > 0.0f && std::isfinite(logits[best])) {
-    sampled.token = draw(logits, params, uniform(params.seed, request, step), bits);
+    sampled.token = drawn_token(logits, params, uniform(params.seed, draw), bits);
   }
   sampled.log_probability =
       static_cast<float>(logits[sampled.token] - log_sum_exp(kernels, logits, largest));

@@ -37,11 +37,16 @@ struct AllowedTokens {
 // or one whose sums have overflowed, has others.
 bool are_numbers(const kernels::Kernels& kernels, std::span<const float> logits);
 
-// logits: [vocab], numbers. request: Request::draw. step: how many tokens the request has generated
-// before. allowed: null: all tokens. Temperature and cuts then apply to the allowed ones among
-// themselves.
+// What distinguishes the random numbers of one seed.
+struct Draw {
+  int request = 0;  // Request::draw
+  int step = 0;     // how many tokens the request has generated before
+};
+
+// logits: [vocab], numbers. allowed: null: all tokens. Temperature and cuts then apply to the
+// allowed ones among themselves.
 Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
-               const SamplingParams& params, int request, int step,
+               const SamplingParams& params, const Draw& draw,
                const AllowedTokens* allowed = nullptr);
 
 // As Sampled::log_probability.

@@ -39,7 +39,7 @@ void BM_SampleGreedy(benchmark::State& state) {
                               .bits = [&]() -> std::span<const uint64_t> { return bits; }};
   for (auto _ : state) {
     benchmark::DoNotOptimize(
-        sample(kernels, logits(), {}, 0, 0, per_mille > 1000 ? nullptr : &allowed));
+        sample(kernels, logits(), {}, {}, per_mille > 1000 ? nullptr : &allowed));
   }
 }
 BENCHMARK(BM_SampleGreedy)->Arg(1001)->Arg(970)->Arg(500)->Arg(10)->Unit(benchmark::kMicrosecond);

@@ -22,19 +22,19 @@ const std::vector<float> kLogits = {std::log(0.1f), std::log(0.4f), std::log(0.2
 std::map<int32_t, double> frequencies(const SamplingParams& params, int draws) {
   std::map<int32_t, double> counts;
   for (int step = 0; step < draws; ++step) {
-    counts[sample(kernels(), kLogits, params, 0, step).token] += 1.0 / draws;
+    counts[sample(kernels(), kLogits, params, {.step = step}).token] += 1.0 / draws;
   }
   return counts;
 }
 
 TEST(Sampler, GreedyTakesTheLargestAndTheLowerIdOfEquals) {
-  EXPECT_EQ(sample(kernels(), kLogits, {}, 0, 0).token, 1);
-  EXPECT_EQ(sample(kernels(), std::vector<float>{1, 3, 3, 2}, {}, 0, 0).token, 1);
+  EXPECT_EQ(sample(kernels(), kLogits, {}, {}).token, 1);
+  EXPECT_EQ(sample(kernels(), std::vector<float>{1, 3, 3, 2}, {}, {}).token, 1);
 }
 
 TEST(Sampler, LogProbabilityIsOfTheWholeSoftmax) {
-  EXPECT_NEAR(sample(kernels(), kLogits, {}, 0, 0).log_probability, std::log(0.4), 1e-6);
-  EXPECT_NEAR(sample(kernels(), kLogits, {.temperature = 2.0f, .top_k = 1}, 0, 0).log_probability,
+  EXPECT_NEAR(sample(kernels(), kLogits, {}, {}).log_probability, std::log(0.4), 1e-6);
+  EXPECT_NEAR(sample(kernels(), kLogits, {.temperature = 2.0f, .top_k = 1}, {}).log_probability,
               std::log(0.4), 1e-6);
 }
 
@@ -49,7 +49,7 @@ TEST(Sampler, LogProbabilityIsThatOfDoubles) {
     const auto best = std::max_element(logits.begin(), logits.end());
     double sum = 0.0;
     for (const float logit : logits) sum += std::exp(double{logit} - double{*best});
-    const Sampled sampled = sample(kernels(), logits, {}, 0, 0);
+    const Sampled sampled = sample(kernels(), logits, {}, {});
     EXPECT_EQ(sampled.token, best - logits.begin());
     EXPECT_NEAR(sampled.log_probability, -std::log(sum), 2e-6);
   }
@@ -59,7 +59,7 @@ TEST(Sampler, GreedyFindsTheLargestWhereverItIs) {
   std::vector<float> logits(70, -1.0f);
   for (int at = 69; at >= 0; --at) {
     logits[static_cast<size_t>(at)] = 2.0f;
-    EXPECT_EQ(sample(kernels(), logits, {}, 0, 0).token, at);
+    EXPECT_EQ(sample(kernels(), logits, {}, {}).token, at);
   }
 }
 
@@ -72,10 +72,10 @@ TEST(Sampler, LogitsThatAreNotFiniteHaveATokenToo) {
   one_nan[1] = NAN;
   infinite[2] = INFINITY;
   for (int step = 0; step < 50; ++step) {
-    EXPECT_EQ(sample(kernels(), nans, drawn, 0, step).token, 0);
-    EXPECT_EQ(sample(kernels(), min, drawn, 0, step).token, 0);
-    EXPECT_EQ(sample(kernels(), infinite, drawn, 0, step).token, 2);
-    EXPECT_NE(sample(kernels(), one_nan, drawn, 0, step).token, 1);
+    EXPECT_EQ(sample(kernels(), nans, drawn, {.step = step}).token, 0);
+    EXPECT_EQ(sample(kernels(), min, drawn, {.step = step}).token, 0);
+    EXPECT_EQ(sample(kernels(), infinite, drawn, {.step = step}).token, 2);
+    EXPECT_NE(sample(kernels(), one_nan, drawn, {.step = step}).token, 1);
   }
   EXPECT_EQ(most_likely(kernels(), one_nan, 4).back().token, 1);
   EXPECT_EQ(most_likely(kernels(), nans, 3).size(), 3u);
@@ -121,7 +121,7 @@ TEST(Sampler, MostLikelyTokensInOrder) {
     return std::pair(-logits[a], a) < std::pair(-logits[b], b);
   });
   for (size_t i = 0; i < likely.size(); ++i) EXPECT_EQ(likely[i].token, order[i]) << i;
-  const Sampled greedy = sample(kernels(), logits, {}, 0, 0);
+  const Sampled greedy = sample(kernels(), logits, {}, {});
   EXPECT_EQ(likely[0].token, greedy.token);
   EXPECT_EQ(likely[0].log_probability, greedy.log_probability);
   EXPECT_NEAR(std::exp(likely[4].log_probability - likely[0].log_probability),
@@ -131,15 +131,16 @@ TEST(Sampler, MostLikelyTokensInOrder) {
 
 TEST(Sampler, SeedRequestAndStepAreAllThatMatters) {
   const SamplingParams params{.temperature = 1.0f, .seed = 7};
-  EXPECT_EQ(sample(kernels(), kLogits, params, 3, 5).token,
-            sample(kernels(), kLogits, params, 3, 5).token);
+  EXPECT_EQ(sample(kernels(), kLogits, params, {.request = 3, .step = 5}).token,
+            sample(kernels(), kLogits, params, {.request = 3, .step = 5}).token);
   std::set<std::vector<int32_t>> sequences;
   for (int request = 0; request < 4; ++request) {
     for (uint64_t seed = 0; seed < 4; ++seed) {
       std::vector<int32_t> tokens;
       for (int step = 0; step < 30; ++step) {
-        tokens.push_back(
-            sample(kernels(), kLogits, {.temperature = 1.0f, .seed = seed}, request, step).token);
+        tokens.push_back(sample(kernels(), kLogits, {.temperature = 1.0f, .seed = seed},
+                                {.request = request, .step = step})
+                             .token);
       }
       sequences.insert(tokens);
     }
@@ -158,7 +159,7 @@ AllowedTokens allowed_of(const std::vector<uint64_t>& bits) {
 TEST(Sampler, AllowedTokensAreDrawnAmongThemselves) {
   const std::vector<uint64_t> bits = {0b1101};
   const AllowedTokens allowed = allowed_of(bits);
-  const Sampled greedy = sample(kernels(), kLogits, {}, 0, 0, &allowed);
+  const Sampled greedy = sample(kernels(), kLogits, {}, {}, &allowed);
   EXPECT_EQ(greedy.token, 3);
   EXPECT_NEAR(greedy.log_probability, std::log(0.3), 1e-6);
   std::vector<float> others = kLogits;
@@ -167,8 +168,8 @@ TEST(Sampler, AllowedTokensAreDrawnAmongThemselves) {
     for (const SamplingParams& params :
          {SamplingParams{.temperature = 1.0f}, SamplingParams{.temperature = 0.7f, .top_k = 2},
           SamplingParams{.temperature = 1.5f, .top_p = 0.7f}}) {
-      const Sampled masked = sample(kernels(), kLogits, params, 0, step, &allowed);
-      ASSERT_EQ(masked.token, sample(kernels(), others, params, 0, step).token);
+      const Sampled masked = sample(kernels(), kLogits, params, {.step = step}, &allowed);
+      ASSERT_EQ(masked.token, sample(kernels(), others, params, {.step = step}).token);
       ASSERT_NEAR(masked.log_probability, kLogits[static_cast<size_t>(masked.token)], 1e-6);
     }
   }
@@ -194,8 +195,8 @@ TEST(Sampler, AllowedTokensOfAnyVocabularyAreThoseOfMaskedLogits) {
     const AllowedTokens allowed = allowed_of(bits);
     for (const float temperature : {0.0f, 1.0f}) {
       const SamplingParams params{.temperature = temperature, .top_k = round % 3, .top_p = 0.9f};
-      ASSERT_EQ(sample(kernels(), logits, params, 1, round, &allowed).token,
-                sample(kernels(), masked, params, 1, round).token);
+      ASSERT_EQ(sample(kernels(), logits, params, {.request = 1, .step = round}, &allowed).token,
+                sample(kernels(), masked, params, {.request = 1, .step = round}).token);
     }
   }
 }

@@ -49,9 +49,9 @@ void Verifier::follow_grammar(Sequence& sequence) const {
   sequence.constraint->follow(text.subspan(sequence.request.prompt.size()), &sequence.followed);
 }
 
-Sampled Verifier::sample_allowed(const Sequence& sequence, int step, std::span<const float> logits,
+Sampled Verifier::sample_allowed(const Sequence& sequence, const Draw& draw,
+                                 std::span<const float> logits,
                                  const grammar::Progress& followed) const {
-  const Request& request = sequence.request;
   grammar::Constraint& constraint = *sequence.constraint;
   grammar::TokenBits bits;
   const AllowedTokens allowed{
@@ -60,7 +60,7 @@ Sampled Verifier::sample_allowed(const Sequence& sequence, int step, std::span<c
         constraint.find_allowed(followed, static_cast<int>(logits.size()), &bits);
         return bits;
       }};
-  return sample(kernels_, logits, request.sampling, request.draw, step, &allowed);
+  return sample(kernels_, logits, sequence.request.sampling, draw, &allowed);
 }
 
 Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const float> logits,
@@ -70,7 +70,8 @@ Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const f
   }
   const Request& request = sequence.request;
   // Forced tokens are drawn from nothing: an answer is the same with and without them.
-  const int step = sequence.num_generated() + index - request.rules->num_forced();
+  const Draw draw{.request = request.draw,
+                  .step = sequence.num_generated() + index - request.rules->num_forced()};
   // Log-probabilities are those of the logits before.
   const bool changes = changes_logits(request);
   std::vector<float> changed;
@@ -80,9 +81,8 @@ Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const f
                   std::span(sequence.drafts).first(static_cast<size_t>(index)), changed);
   }
   const std::span<const float> used = changes ? std::span<const float>(changed) : logits;
-  Verdict verdict{.sampled = sequence.constraint
-                                 ? sample_allowed(sequence, step, used, followed)
-                                 : sample(kernels_, used, request.sampling, request.draw, step)};
+  Verdict verdict{.sampled = sequence.constraint ? sample_allowed(sequence, draw, used, followed)
+                                                 : sample(kernels_, used, request.sampling, draw)};
   if (changes) {
     verdict.sampled.log_probability = log_probability(kernels_, logits, verdict.sampled.token);
   }

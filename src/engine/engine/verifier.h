@@ -57,7 +57,7 @@ class Verifier {
   // followed: its grammar, if it has one.
   Verdict verdict(const Sequence& sequence, int index, std::span<const float> logits, bool thinks,
                   const grammar::Progress& followed) const;
-  Sampled sample_allowed(const Sequence& sequence, int step, std::span<const float> logits,
+  Sampled sample_allowed(const Sequence& sequence, const Draw& draw, std::span<const float> logits,
                          const grammar::Progress& followed) const;
   void follow_grammar(Sequence& sequence) const;
   std::optional<Sampled> keep_draft(const Sequence& sequence, int index,

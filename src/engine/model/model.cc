@@ -99,10 +99,8 @@ void Model::copy_out(float* rows) const {
 }
 
 void Model::normalize(const std::vector<float>& norm) {
-  const int hidden = config_.hidden_size;
-  const size_t first = static_cast<size_t>(own_.begin) * hidden;
-  compute_.rms_norm(x_.data() + first, hidden, norm.data(), config_.rms_norm_eps, own_.size, hidden,
-                    h_ + first, hidden);
+  const size_t first = static_cast<size_t>(own_.begin) * config_.hidden_size;
+  compute_.rms_norm(x_.data() + first, own_.size, norm, config_.rms_norm_eps, h_ + first);
 }
 
 transport::Written Model::own_input() const {

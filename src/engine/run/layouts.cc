@@ -98,36 +98,34 @@ Result<ep::Strategy> dispatch_strategy(const parallel::ParallelConfig& settings,
   return setting == "PUSH" || crosses_nodes ? ep::Strategy::kDispatch : cheaper;
 }
 
-ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
-                                 int max_num_tokens, WeightFormat format,
-                                 std::optional<int64_t> moe_max_num_tokens) {
-  return dispatch_shape(config, num_ranks, num_slots, max_num_tokens,
-                        model::MoeOptions{.row_dtype = kernels::row_dtype(format)},
-                        moe_max_num_tokens);
+ep::DispatchShape dispatch_shape(const ModelConfig& config, const DispatchOptions& options,
+                                 WeightFormat format) {
+  return dispatch_shape(config, options,
+                        model::MoeOptions{.row_dtype = kernels::row_dtype(format)});
 }
 
-ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
-                                 int max_num_tokens, const model::MoeOptions& moe,
-                                 std::optional<int64_t> moe_max_num_tokens, ep::Combine combine,
-                                 int num_slices) {
+ep::DispatchShape dispatch_shape(const ModelConfig& config, const DispatchOptions& options,
+                                 const model::MoeOptions& moe) {
+  const int num_slices = options.num_slices;
   // Results come back in slices; the buffers have room for the longest one.
   const int panels = kernels::PackedShape{.n = config.hidden_size}.num_panels();
   const int columns =
       std::min((panels + num_slices - 1) / num_slices * kernels::kPanelWidth, config.hidden_size);
   ep::DispatchShape shape{
-      .ep_size = num_ranks,
+      .ep_size = options.num_ranks,
       .num_experts = config.routing.num_experts,
-      .slots_per_rank = num_slots / (num_ranks / num_slices),
+      .slots_per_rank = options.num_slots / (options.num_ranks / num_slices),
       .top_k = config.routing.top_k,
       .row_bytes = kernels::row_bytes(moe.dispatch_format(), config.hidden_size),
       .result_bytes = kernels::row_bytes(moe.combine_format(), columns),
-      .max_tokens = max_num_tokens,
-      .max_group_tokens = moe_max_num_tokens.value_or(0),
-      .combine = combine,
+      .max_tokens = options.max_num_tokens,
+      .max_group_tokens = options.moe_max_num_tokens.value_or(0),
+      .combine = options.combine,
       .num_slices = num_slices};
   // If an iteration may need several chunks, buffers for two calls let the rows of the next chunk
   // travel while the results of this one come back.
-  if (shape.max_rows() < int64_t{num_ranks} * max_num_tokens) shape.calls_in_flight = 2;
+  const int64_t all_tokens = int64_t{options.num_ranks} * options.max_num_tokens;
+  if (shape.max_rows() < all_tokens) shape.calls_in_flight = 2;
   shape.strategy = ep::choose_strategy(shape).strategy;
   return shape;
 }

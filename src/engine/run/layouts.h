@@ -44,18 +44,23 @@ ep::Combine combine_of(const parallel::ParallelConfig& settings);
 Result<ep::Strategy> dispatch_strategy(const parallel::ParallelConfig& settings,
                                        ep::Strategy cheaper, bool crosses_nodes);
 
-// num_slots: over all ranks, a multiple of num_ranks / num_slices. num_slices: the number of parts
-// of each expert (moe_tensor_parallel_size). moe_max_num_tokens: most tokens of all ranks in one
-// dispatch; nullopt: unbounded. Of the strategies of dispatch it takes the one that moves fewer
-// bytes (ep/strategy.h).
-ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
-                                 int max_num_tokens, const model::MoeOptions& moe,
-                                 std::optional<int64_t> moe_max_num_tokens = {},
-                                 ep::Combine combine = ep::Combine::kExact, int num_slices = 1);
+// What a dispatch has beside the model and the formats of its rows.
+struct DispatchOptions {
+  int num_ranks = 1;
+  int num_slots = 0;       // over all ranks, a multiple of num_ranks / num_slices
+  int max_num_tokens = 0;  // of a rank
+  // Most tokens of all ranks in one dispatch; nullopt: unbounded.
+  std::optional<int64_t> moe_max_num_tokens;
+  ep::Combine combine = ep::Combine::kExact;
+  int num_slices = 1;  // parts of each expert (moe_tensor_parallel_size)
+};
+
+// Of the strategies of dispatch it takes the one that moves fewer bytes (ep/strategy.h).
+ep::DispatchShape dispatch_shape(const model::ModelConfig& config, const DispatchOptions& options,
+                                 const model::MoeOptions& moe);
 // The same for rows that travel in the format's row_dtype.
-ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
-                                 int max_num_tokens, kernels::WeightFormat format,
-                                 std::optional<int64_t> moe_max_num_tokens = {});
+ep::DispatchShape dispatch_shape(const model::ModelConfig& config, const DispatchOptions& options,
+                                 kernels::WeightFormat format);
 
 // The dtype of cached keys and values: kv_cache_config.dtype, whose AUTO is row_dtype(format).
 Dtype cache_dtype(std::string_view setting, kernels::WeightFormat format);

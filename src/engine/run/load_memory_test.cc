@@ -187,8 +187,8 @@ TEST(LoadMemory, PeakIsTheWeightsAndLittleMore) {
     const base::ScratchDirectory scratch;
     ASSERT_TRUE(write_checkpoint(*config, scratch.file("model.safetensors")).ok());
     for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8}) {
-      const ep::DispatchShape shape =
-          dispatch_shape(*config, 1, config->routing.num_experts, 1, format);
+      const ep::DispatchShape shape = dispatch_shape(
+          *config, {.num_slots = config->routing.num_experts, .max_num_tokens = 1}, format);
       const MemoryPlan plan = plan_memory(*config, shape, format, Dtype::kBf16);
       const auto planned = static_cast<double>(plan.dense_weights + plan.slots_per_rank);
       const auto peak =

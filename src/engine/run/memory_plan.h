@@ -9,8 +9,9 @@
 //
 // Thread safety: plain values; pure functions.
 //
-//   const MemoryPlan plan =
-//       plan_memory(config, dispatch_shape(config, 8, num_slots, 512, format), forms, cache);
+//   const ep::DispatchShape shape = dispatch_shape(
+//       config, {.num_ranks = 8, .num_slots = num_slots, .max_num_tokens = 512}, format);
+//   const MemoryPlan plan = plan_memory(config, shape, forms, cache);
 //   const uint64_t bytes = plan.bytes_without_cache() + pages_of_all_ranks * plan.kv_page_bytes;
 #pragma once
 

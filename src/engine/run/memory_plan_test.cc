@@ -56,10 +56,13 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, WeightF
 
   MemoryPlan plan(int num_ranks = 1, int max_num_tokens = 16,
                   std::string_view cache = "AUTO") const {
-    return plan_memory(
-        config_,
-        dispatch_shape(config_, num_ranks, config_.routing.num_experts, max_num_tokens, format_),
-        format_, cache_dtype(cache, format_));
+    return plan_memory(config_,
+                       dispatch_shape(config_,
+                                      {.num_ranks = num_ranks,
+                                       .num_slots = config_.routing.num_experts,
+                                       .max_num_tokens = max_num_tokens},
+                                      format_),
+                       format_, cache_dtype(cache, format_));
   }
 
   const std::string dir_ = kModels + std::get<0>(GetParam());
@@ -203,7 +206,8 @@ TEST(MixedPlan, FollowsEveryMatrixsOwnForm) {
   const auto slots = model::ExpertSlots::load(*config, loader, placement, 0);
   ASSERT_TRUE(slots.ok()) << slots.status().message();
   const auto shape =
-      dispatch_shape(*config, 1, config->routing.num_experts, 16, forms.experts.format);
+      dispatch_shape(*config, {.num_slots = config->routing.num_experts, .max_num_tokens = 16},
+                     forms.experts.format);
   const MemoryPlan plan = plan_memory(*config, shape, forms, Dtype::kBf16);
   EXPECT_EQ(plan.slots_per_rank, slots->total_bytes());
   // Against all of it in bf16: the output projections take fewer bytes, the rest as many.
@@ -227,7 +231,8 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
     placement.layers[layer] = *balance::linear_placement(num_experts, 1);
   }
   const auto slots = model::ExpertSlots::load(config, loader, placement, 0);
-  const ep::BufferLayout layout(dispatch_shape(config, 1, num_experts, num_tokens, options));
+  const ep::BufferLayout layout(
+      dispatch_shape(config, {.num_slots = num_experts, .max_num_tokens = num_tokens}, options));
   const auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
   EXPECT_TRUE(slots.ok() && memory.ok());
   transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
@@ -270,8 +275,8 @@ TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
   for (const auto& travel : {std::optional<kernels::RowFormat>(), {kernels::RowFormat::kNvfp4}}) {
     model::MoeOptions options = as_they_are;
     options.dispatch = options.combine = travel;
-    const ep::DispatchShape shape =
-        dispatch_shape(config_, 1, config_.routing.num_experts, kTokens, options);
+    const ep::DispatchShape shape = dispatch_shape(
+        config_, {.num_slots = config_.routing.num_experts, .max_num_tokens = kTokens}, options);
     const auto allocated =
         static_cast<double>(heap_of_forward(config_, *loaded, loader, kTokens, options));
     const auto planned = static_cast<double>(
@@ -309,8 +314,9 @@ TEST_P(GoldenPlan, CacheAndMessagesGrowWithWhatTheyHold) {
   EXPECT_EQ(plan(1, 16, "BF16").kv_page_bytes, bf16);
   EXPECT_EQ(plan(1, 16, "FP8").kv_page_bytes, bf16 / 2);
   EXPECT_EQ(plan(1, 32).working_memory_per_rank, 2 * plan(1, 16).working_memory_per_rank);
-  const ep::DispatchShape shape =
-      dispatch_shape(config_, 2, config_.routing.num_experts, 16, format_);
+  const ep::DispatchShape shape = dispatch_shape(
+      config_, {.num_ranks = 2, .num_slots = config_.routing.num_experts, .max_num_tokens = 16},
+      format_);
   EXPECT_EQ(plan(2, 16).symmetric_memory_per_rank, ep::BufferLayout(shape).segment_bytes());
 }
 
@@ -359,7 +365,9 @@ TEST(MemoryPlan, PublishedModels) {
     const auto config = model::parse(json);
     ASSERT_TRUE(config.ok()) << config.status().message();
     const MemoryPlan plan = plan_memory(
-        *config, dispatch_shape(*config, 1, config->routing.num_experts, 1, WeightFormat::kF32),
+        *config,
+        dispatch_shape(*config, {.num_slots = config->routing.num_experts, .max_num_tokens = 1},
+                       WeightFormat::kF32),
         WeightFormat::kF32, Dtype::kF32);
     const uint64_t bytes = plan.dense_weights + plan.slots_per_rank;
     EXPECT_NEAR(static_cast<double>(bytes) / sizeof(float) / 1e9, billions, 0.005 * billions)

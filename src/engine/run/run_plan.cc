@@ -175,9 +175,14 @@ constexpr int kBorrowedSlots = 8;
 Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& options) {
   const ParallelConfig& parallel = options.parallel;
   ep::DispatchShape shape = dispatch_shape(
-      plan.model.config, parallel.sizes.tp, plan.model.placement.num_slots,
-      parallel::dispatched_tokens(parallel, max_layer_tokens(plan)), plan.moe,
-      parallel.moe_config.max_num_tokens, combine_of(parallel), parallel.sizes.moe_tp);
+      plan.model.config,
+      {.num_ranks = parallel.sizes.tp,
+       .num_slots = plan.model.placement.num_slots,
+       .max_num_tokens = parallel::dispatched_tokens(parallel, max_layer_tokens(plan)),
+       .moe_max_num_tokens = parallel.moe_config.max_num_tokens,
+       .combine = combine_of(parallel),
+       .num_slices = parallel.sizes.moe_tp},
+      plan.moe);
   shape.num_nodes = nodes_of_stage(options);
   if (plan.model.placement.exact_load) {
     if (parallel.sizes.moe_tp > 1) {

@@ -54,11 +54,12 @@ weights::WeightLoader loader_of(const model::ModelFiles& files, base::ThreadPool
 
 Result<uint64_t> packed_bytes(const LoadBenchOptions& options) {
   WIDEEP_TRY_ASSIGN(const auto files, model::ModelFiles::reopen(options.model_dir, options.config));
-  const run::MemoryPlan plan =
-      run::plan_memory(options.config,
-                       run::dispatch_shape(options.config, 1, options.config.routing.num_experts, 1,
-                                           kernels::WeightFormat::kBf16),
-                       model::model_forms(options.config, loader_of(files, nullptr)), Dtype::kBf16);
+  const run::MemoryPlan plan = run::plan_memory(
+      options.config,
+      run::dispatch_shape(options.config,
+                          {.num_slots = options.config.routing.num_experts, .max_num_tokens = 1},
+                          kernels::WeightFormat::kBf16),
+      model::model_forms(options.config, loader_of(files, nullptr)), Dtype::kBf16);
   return plan.dense_weights + plan.slots_per_rank;
 }
 

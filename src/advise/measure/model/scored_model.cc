@@ -47,8 +47,9 @@ Result<std::unique_ptr<ForwardPass>> ForwardPass::create(const ScoredModel& scor
                                                          const model::MoeOptions& options,
                                                          int max_tokens, base::ThreadPool& pool) {
   std::unique_ptr<ForwardPass> pass(new ForwardPass());
-  pass->layout_.emplace(run::dispatch_shape(scored.config, 1, scored.config.routing.num_experts,
-                                            max_tokens, options));
+  pass->layout_.emplace(run::dispatch_shape(
+      scored.config, {.num_slots = scored.config.routing.num_experts, .max_num_tokens = max_tokens},
+      options));
   WIDEEP_TRY_ASSIGN(const auto memory,
                     transport::SharedMemory::create(1, pass->layout_->segment_bytes()));
   pass->endpoint_.emplace(memory, 0, std::chrono::milliseconds(1000));

@@ -108,7 +108,7 @@ void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange
 }
 
 kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const AttentionTask& task,
-                                             const float* q, float* out) const {
+                                             const AttentionRows& rows) const {
   const size_t token = static_cast<size_t>(run.first_token + task.first_token);
   const auto head_stride = static_cast<size_t>(q_stride > 0 ? q_stride : key_dim);
   const size_t q_width = static_cast<size_t>(num_heads) * head_stride;
@@ -123,28 +123,27 @@ kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const Attentio
           .window = window,
           .chunk = chunk,
           .sinks = sinks == nullptr ? nullptr : sinks + head,
-          .q = q + token * q_width + head * head_stride,
+          .q = rows.q + token * q_width + head * head_stride,
           .q_token_stride = q_width,
           .q_head_stride = head_stride,
-          .out = out + token * out_width + head * value_dim,
+          .out = rows.out + token * out_width + head * value_dim,
           .out_token_stride = out_width,
           .out_head_stride = static_cast<size_t>(value_dim)};
 }
 
 void CachedAttention::run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
-                          const AttentionTask& task, const float* q, float* out,
-                          const SelectedPositions* selected) const {
+                          const AttentionTask& task, const AttentionRows& rows) const {
   // Per thread: tasks run in parallel, and steady state shall not allocate.
   thread_local std::vector<kernels::KvPage> pages;
   thread_local Scratch scratch;
-  kernels::AttentionArgs call = args(run, task, q, out);
+  kernels::AttentionArgs call = args(run, task, rows);
   call.cache_dtype = kv.dtype;
   call.form = value_in_key ? kernels::CacheForm::kRows : kernels::CacheForm::kPanels;
   call.row_stride = kv.row_stride;
-  if (selected != nullptr) {
+  if (rows.selected != nullptr) {
     const int token = run.first_token + task.first_token;
-    call.selected = selected->first.data() + token;
-    call.num_selected = selected->count.data() + token;
+    call.selected = rows.selected->first.data() + token;
+    call.num_selected = rows.selected->count.data() + token;
   }
   call.first_page = kernels::first_visible(window, chunk, call.first_position) / kPageTokens;
   const int end = (call.first_position + call.num_tokens + kPageTokens - 1) / kPageTokens;

@@ -66,6 +66,13 @@ struct SelectedPositions {
   std::vector<int32_t> count;         // [num_tokens]
 };
 
+// What tasks read and write, of the whole batch.
+struct AttentionRows {
+  const float* q = nullptr;                     // [num_tokens, num_heads × key_dim]
+  float* out = nullptr;                         // [num_tokens, num_heads × value_dim]
+  const SelectedPositions* selected = nullptr;  // that the tokens attend to; null: all
+};
+
 // The attention of one layer over cached pages.
 struct CachedAttention {
   int layer = 0;
@@ -81,15 +88,13 @@ struct CachedAttention {
   int chunk = 0;
   const float* sinks = nullptr;  // [num_heads], or null
 
-  // Runs one task. q: [num_tokens, num_heads × key_dim]; out: [num_tokens, num_heads × value_dim],
-  // both of the whole batch. selected: the positions that the tokens attend to; null: all.
+  // Runs one task.
   void run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
-           const AttentionTask& task, const float* q, float* out,
-           const SelectedPositions* selected = nullptr) const;
+           const AttentionTask& task, const AttentionRows& rows) const;
 
-  // The kernel's arguments, without pages and scratch.
-  kernels::AttentionArgs args(const TokenRun& run, const AttentionTask& task, const float* q,
-                              float* out) const;
+  // The kernel's arguments, without pages, selected positions and scratch.
+  kernels::AttentionArgs args(const TokenRun& run, const AttentionTask& task,
+                              const AttentionRows& rows) const;
 };
 
 // Calls body(token, page, slot) for every token, on all threads. Tokens of one piece (see

@@ -49,11 +49,11 @@ size_t operand_bytes(const PackedShape& w) {
 }
 
 void cast_rows_to(const kernels::Kernels& kernels, const PackedShape& w, const SourceRows& source,
-                  int64_t begin, int64_t end, std::byte* out) {
+                  std::byte* out) {
   WIDEEP_CHECK(w.format != kernels::WeightFormat::kF32);
   const size_t bytes = operand_bytes(w);
-  for (int64_t row = begin; row < end; ++row) {
-    const void* x = source.rows[static_cast<int>(row)];
+  for (int row = 0; row < source.num_rows; ++row) {
+    const void* x = source.rows[row];
     std::byte* y = out + static_cast<size_t>(row) * bytes;
     if (kernels::takes_quantized_rows(w.format)) {
       kernels.quantize_row(source.dtype, x, kernels::quantized_row_shape(w), y);
@@ -67,7 +67,7 @@ Rows cast_rows(const kernels::Kernels& kernels, const PackedShape& w, const Sour
                Scratch& scratch) {
   const Rows rows = place_rows(w, source, scratch);
   if (needs_cast(w, source.dtype)) {
-    cast_rows_to(kernels, w, source, 0, source.num_rows, memory_of(rows));
+    cast_rows_to(kernels, w, source, memory_of(rows));
   }
   return rows;
 }
@@ -75,8 +75,10 @@ Rows cast_rows(const kernels::Kernels& kernels, const PackedShape& w, const Sour
 Rows Compute::cast(const PackedShape& w, const SourceRows& source, Scratch& scratch) const {
   const Rows rows = place_rows(w, source, scratch);
   if (needs_cast(w, source.dtype)) {
+    std::byte* const out = memory_of(rows);
+    const size_t bytes = operand_bytes(w);
     pool_.parallel_for_ranges(source.num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
-      cast_rows_to(kernels_, w, source, begin, end, memory_of(rows));
+      cast_rows_to(kernels_, w, source.part(begin, end), out + static_cast<size_t>(begin) * bytes);
     });
   }
   return rows;
@@ -159,11 +161,13 @@ void Compute::matmul_rows(const Rows& x, std::span<const Product> products) cons
   });
 }
 
-void Compute::rms_norm(const float* x, size_t x_stride, const float* weight, float eps,
-                       int num_rows, int width, float* y, size_t y_stride) const {
+void Compute::rms_norm(const float* x, int num_rows, std::span<const float> weight, float eps,
+                       float* y) const {
+  const auto width = static_cast<int64_t>(weight.size());
   pool_.parallel_for_ranges(num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernels_.rms_norm(x + row * x_stride, weight, eps, width, y + row * y_stride);
+      kernels_.rms_norm(x + row * width, weight.data(), eps, static_cast<int>(width),
+                        y + row * width);
     }
   });
 }

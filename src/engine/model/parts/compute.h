@@ -46,6 +46,11 @@ struct SourceRows {
   int num_rows = 0;
   int width = 0;
   Dtype dtype = Dtype::kF32;
+
+  // Rows [begin, end).
+  SourceRows part(int64_t begin, int64_t end) const {
+    return {rows.from(static_cast<int>(begin)), static_cast<int>(end - begin), width, dtype};
+  }
 };
 // x: [num_rows, width] float32, x_stride elements from row to row.
 inline SourceRows float_rows(const float* x, size_t x_stride, int num_rows, int width) {
@@ -70,9 +75,9 @@ class Scratch {
 bool needs_cast(const kernels::PackedShape& w, Dtype dtype);
 // Bytes of an operand row for w.
 size_t operand_bytes(const kernels::PackedShape& w);
-// Casts rows [begin, end) of `source` to operands for w, to out + row · operand_bytes(w).
+// Casts `source` to operands for w. out: [num_rows] of operand_bytes(w).
 void cast_rows_to(const kernels::Kernels& kernels, const kernels::PackedShape& w,
-                  const SourceRows& source, int64_t begin, int64_t end, std::byte* out);
+                  const SourceRows& source, std::byte* out);
 
 // `source` as operands for w, cast on the calling thread. Rows that need no cast are not copied.
 Rows cast_rows(const kernels::Kernels& kernels, const kernels::PackedShape& w,
@@ -104,9 +109,9 @@ class Compute {
   // Several products of the same rows, with one barrier of the threads at the end.
   void matmul(const Rows& x, std::span<const Product> products) const;
 
-  // y[row] = rms_norm(x[row]) for rows of `width`.
-  void rms_norm(const float* x, size_t x_stride, const float* weight, float eps, int num_rows,
-                int width, float* y, size_t y_stride) const;
+  // y[row] = rms_norm(x[row]). x, y: [num_rows, weight.size()], which may be the same memory.
+  void rms_norm(const float* x, int num_rows, std::span<const float> weight, float eps,
+                float* y) const;
 
  private:
   void matmul_rows(const Rows& x, std::span<const Product> products) const;

@@ -97,7 +97,10 @@ kernels::InputRows ExpertRows::received_inputs(const Compute& compute,
           format, static_cast<const std::byte*>(messages_[static_cast<size_t>(i)]), hidden_,
           options_.row_dtype, decoded + static_cast<size_t>(i) * plain_bytes);
     }
-    if (casts) cast_rows_to(compute.kernels(), gate, plain, begin, end, operands);
+    if (casts) {
+      cast_rows_to(compute.kernels(), gate, plain.part(begin, end),
+                   operands + static_cast<size_t>(begin) * bytes);
+    }
   });
   return casts ? kernels::InputRows{operands, bytes} : plain.rows;
 }
@@ -143,8 +146,11 @@ void ExpertRows::encode_results(const Compute& compute) {
   });
   if (!options_.measure_noise) return;
   for (size_t i = 0; i < results_.size(); ++i) {
-    noise_.add(compute.kernels(), options_.row_dtype, plain(i), format, returned_[i],
-               columns_.size);
+    noise_.add(compute.kernels(), {.plain = plain(i),
+                                   .coded = returned_[i],
+                                   .dtype = options_.row_dtype,
+                                   .format = format,
+                                   .width = columns_.size});
   }
 }
 
@@ -176,8 +182,11 @@ void ExpertRows::sum_results(const Compute& compute, const ep::DispatchCombine& 
   });
   if (!options_.measure_noise) return;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    noise_.add(compute.kernels(), Dtype::kF32, sums + i * width, options_.combine_format(),
-               tokens[i].result, columns_.size);
+    noise_.add(compute.kernels(), {.plain = sums + i * width,
+                                   .coded = tokens[i].result,
+                                   .dtype = Dtype::kF32,
+                                   .format = options_.combine_format(),
+                                   .width = columns_.size});
   }
 }
 

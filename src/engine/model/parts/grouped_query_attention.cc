@@ -212,7 +212,7 @@ Result<const float*> GroupedQueryAttention::forward(const MixerCall& call, const
                               [&](int64_t begin, int64_t) {
                                 const AttentionTask& task = step.tasks[begin];
                                 const TokenRun& run = step.runs[task.run];
-                                core_.run(compute, call.kv, run, task, q, heads);
+                                core_.run(compute, call.kv, run, task, {.q = q, .out = heads});
                                 if (options_.output_gate) gate(compute, run, task, q, heads);
                               });
   return project(call, o_.packed, bias_of(o_bias_));

@@ -189,17 +189,19 @@ Result<const float*> LatentAttention::forward(const MixerCall& call, const float
   float* heads =
       call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * width);
   for (const TokenRun& tokens : absorbed) enter_latent(call, tokens, q, latent_q);
-  compute.pool().parallel_for(static_cast<int64_t>(step.tasks.size()), 1,
-                              [&](int64_t begin, int64_t) {
-                                const AttentionTask& task = step.tasks[begin];
-                                const TokenRun& run = step.runs[task.run];
-                                if (form_of(run) == LatentForm::kAbsorbed) {
-                                  absorbed_.run(compute, call.kv, run, task, latent_q, latent,
-                                                is_sparse(run) ? &scratch.selected : nullptr);
-                                } else {
-                                  attend_expanded(compute, call.kv, run, task, q, heads);
-                                }
-                              });
+  compute.pool().parallel_for(
+      static_cast<int64_t>(step.tasks.size()), 1, [&](int64_t begin, int64_t) {
+        const AttentionTask& task = step.tasks[begin];
+        const TokenRun& run = step.runs[task.run];
+        if (form_of(run) == LatentForm::kAbsorbed) {
+          absorbed_.run(compute, call.kv, run, task,
+                        {.q = latent_q,
+                         .out = latent,
+                         .selected = is_sparse(run) ? &scratch.selected : nullptr});
+        } else {
+          attend_expanded(call, run, task, {.q = q, .out = heads});
+        }
+      });
   for (const TokenRun& tokens : absorbed) leave_latent(call, tokens, latent, heads);
   return project(call, o_.packed, bias_of(o_bias_));
 }
@@ -240,8 +242,7 @@ float* LatentAttention::queries(const MixerCall& call, const Rows& h) const {
   const Product low_queries{&q_a_.packed, low, static_cast<size_t>(rank), all_panels(q_a_.packed),
                             bias_of(q_a_bias_)};
   compute.matmul(h, std::span(&low_queries, 1));
-  compute.rms_norm(low, rank, q_a_norm_.data(), config_.latent_norm_eps, h.num_rows, rank, low,
-                   rank);
+  compute.rms_norm(low, h.num_rows, q_a_norm_, config_.latent_norm_eps, low);
   const SourceRows low_rows = float_rows(low, rank, h.num_rows, rank);
   compute.matmul(compute.cast(q_b_.packed.shape, low_rows, scratch.low_cast),
                  std::span(&own_queries, 1));
@@ -327,8 +328,10 @@ void LatentAttention::leave_latent(const MixerCall& call, const TokenRun& tokens
 // ---- the expanded form ----
 
 // The latents of a page as operands of the weights to_keys_ and from_latent_.
-Rows LatentAttention::latents(const Compute& compute, const KvLayout& kv, const std::byte* page,
-                              int count, ExpandedPage& expanded) const {
+Rows LatentAttention::latents(const MixerCall& call, const std::byte* page, int count,
+                              ExpandedPage& expanded) const {
+  const kernels::Kernels& kernels = call.compute.kernels();
+  const KvLayout& kv = call.kv;
   const kernels::PackedShape& shape = to_keys_[0].packed.shape;
   const Dtype wanted = kernels::row_dtype(shape.format);
   SourceRows source{{page, kv.row_stride * dtype_bytes(kv.dtype), nullptr},
@@ -337,7 +340,7 @@ Rows LatentAttention::latents(const Compute& compute, const KvLayout& kv, const 
                     kv.dtype};
   if (kv.dtype == Dtype::kF8E4M3) {
     Bf16* wide = expanded.wide.get<Bf16>(kernels::kPageTokens * kv.row_stride);
-    compute.kernels().widen_fp8(page, count * kv.row_stride, wide);
+    kernels.widen_fp8(page, count * kv.row_stride, wide);
     source.rows = {wide, kv.row_stride * sizeof(Bf16), nullptr};
     source.dtype = Dtype::kBf16;
   }
@@ -349,19 +352,20 @@ Rows LatentAttention::latents(const Compute& compute, const KvLayout& kv, const 
                    [](Bf16 x) { return static_cast<float>(x); });
     source = float_rows(floats, kv.row_stride, count, config_.kv_lora_rank);
   }
-  return cast_rows(compute.kernels(), shape, source, expanded.rows);
+  return cast_rows(kernels, shape, source, expanded.rows);
 }
 
 // Expands one head's keys and values of a page, as panels for the attention kernel.
-void LatentAttention::expand_page(const Compute& compute, const KvLayout& kv, const std::byte* page,
-                                  int count, int head, ExpandedPage& expanded) const {
-  const kernels::Kernels& kernels = compute.kernels();
+void LatentAttention::expand_page(const MixerCall& call, const std::byte* page, int count, int head,
+                                  ExpandedPage& expanded) const {
+  const kernels::Kernels& kernels = call.compute.kernels();
+  const KvLayout& kv = call.kv;
   const int nope = config_.qk_nope_head_dim, v = config_.v_head_dim;
   const Dtype dtype = kernels::product_dtype(kv.dtype);
   const size_t element = dtype_bytes(dtype);
   auto* keys = expanded.keys.get<std::byte>(kernels::key_panel_bytes(dtype, expanded_.key_dim));
   auto* values = expanded.values.get<std::byte>(kernels::value_panel_bytes(dtype, v));
-  const Rows latent = latents(compute, kv, page, count, expanded);
+  const Rows latent = latents(call, page, count, expanded);
   // Element pairs must not straddle rows: an odd width is rounded up.
   const size_t stride = static_cast<size_t>(std::max(nope, v) + 1) / 2 * 2;
   float* floats = expanded.floats.get<float>(kernels::kPageTokens * stride);
@@ -385,28 +389,27 @@ void LatentAttention::expand_page(const Compute& compute, const KvLayout& kv, co
 }
 
 // Runs the task page by page, because only one page is expanded at a time. The kernel keeps the
-// state of its online softmax in call.scratch from call.start to call.finish.
-void LatentAttention::attend_expanded(const Compute& compute, const KvLayout& kv,
-                                      const TokenRun& run, const AttentionTask& task,
-                                      const float* q, float* heads) const {
+// state of its online softmax in args.scratch from args.start to args.finish.
+void LatentAttention::attend_expanded(const MixerCall& call, const TokenRun& run,
+                                      const AttentionTask& task, const AttentionRows& rows) const {
   thread_local ExpandedPage expanded;
   thread_local Scratch scratch;
-  kernels::AttentionArgs call = expanded_.args(run, task, q, heads);
-  call.cache_dtype = kernels::product_dtype(kv.dtype);
-  call.num_pages = 1;
-  call.scratch = scratch.get<std::byte>(attention_scratch_bytes(call));
-  const int end = call.first_position + call.num_tokens;
+  kernels::AttentionArgs args = expanded_.args(run, task, rows);
+  args.cache_dtype = kernels::product_dtype(call.kv.dtype);
+  args.num_pages = 1;
+  args.scratch = scratch.get<std::byte>(attention_scratch_bytes(args));
+  const int end = args.first_position + args.num_tokens;
   for (int base = 0; base < end; base += kernels::kPageTokens) {
     const int count = std::min(kernels::kPageTokens, end - base);
     std::byte* page = (*run.pages)[base / kernels::kPageTokens];
-    expand_page(compute, kv, kv.keys(page, expanded_.layer, 0), count, task.first_head, expanded);
+    expand_page(call, call.kv.keys(page, expanded_.layer, 0), count, task.first_head, expanded);
     const kernels::KvPage panels{expanded.keys.get<std::byte>(0),
                                  expanded.values.get<std::byte>(0)};
-    call.pages = &panels;
-    call.first_page = base / kernels::kPageTokens;
-    call.start = base == 0;
-    call.finish = base + count == end;
-    compute.kernels().attention(call);
+    args.pages = &panels;
+    args.first_page = base / kernels::kPageTokens;
+    args.start = base == 0;
+    args.finish = base + count == end;
+    call.compute.kernels().attention(args);
   }
 }
 

@@ -61,12 +61,12 @@ class LatentAttention : public Mixer {
                     float* latent_q) const;
   void leave_latent(const MixerCall& call, const TokenRun& tokens, const float* latent,
                     float* heads) const;
-  void attend_expanded(const Compute& compute, const KvLayout& kv, const TokenRun& run,
-                       const AttentionTask& task, const float* q, float* heads) const;
-  Rows latents(const Compute& compute, const KvLayout& kv, const std::byte* page, int count,
+  void attend_expanded(const MixerCall& call, const TokenRun& run, const AttentionTask& task,
+                       const AttentionRows& rows) const;
+  Rows latents(const MixerCall& call, const std::byte* page, int count,
                ExpandedPage& expanded) const;
-  void expand_page(const Compute& compute, const KvLayout& kv, const std::byte* page, int count,
-                   int head, ExpandedPage& expanded) const;
+  void expand_page(const MixerCall& call, const std::byte* page, int count, int head,
+                   ExpandedPage& expanded) const;
 
   const ModelConfig& config_;
   Rope rope_;

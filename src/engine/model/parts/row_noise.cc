@@ -7,16 +7,15 @@
 
 namespace wideep::model {
 
-void RowNoise::add(const kernels::Kernels& kernels, Dtype dtype, const void* x,
-                   kernels::RowFormat format, const void* coded, int hidden) {
-  const auto size = static_cast<size_t>(hidden);
+void RowNoise::add(const kernels::Kernels& kernels, const CodedRow& row) {
+  const auto size = static_cast<size_t>(row.width);
   std::vector<float> decoded(size);
-  kernels.decode_row(format, static_cast<const std::byte*>(coded), hidden, Dtype::kF32,
+  kernels.decode_row(row.format, static_cast<const std::byte*>(row.coded), row.width, Dtype::kF32,
                      decoded.data());
   // The reference is the row in bf16, the format in which it would travel without coding.
   std::vector<Bf16> rounded(size);
-  kernels.decode_row(kernels::row_format(dtype), static_cast<const std::byte*>(x), hidden,
-                     Dtype::kBf16, rounded.data());
+  kernels.decode_row(kernels::row_format(row.dtype), static_cast<const std::byte*>(row.plain),
+                     row.width, Dtype::kBf16, rounded.data());
   for (size_t i = 0; i < size; ++i) {
     const double value = static_cast<float>(rounded[i]);
     const double off = double{decoded[i]} - value;

@@ -12,15 +12,22 @@
 
 namespace wideep::model {
 
+// A row before and after coding.
+struct CodedRow {
+  const void* plain = nullptr;  // [width] of `dtype`
+  const void* coded = nullptr;  // in `format`
+  Dtype dtype = Dtype::kF32;
+  kernels::RowFormat format = kernels::RowFormat::kF32;
+  int width = 0;
+};
+
 struct RowNoise {
   double signal = 0.0;  // Σ x² of the original rows
   double noise = 0.0;   // Σ (decoded − x)²
   int64_t rows = 0;
 
-  // Adds a row. x: [hidden] of `dtype`, rounded to bf16 for the comparison. coded: the same row in
-  // `format`.
-  void add(const kernels::Kernels& kernels, Dtype dtype, const void* x, kernels::RowFormat format,
-           const void* coded, int hidden);
+  // Adds a row, whose plain form is rounded to bf16 for the comparison.
+  void add(const kernels::Kernels& kernels, const CodedRow& row);
   void add(const RowNoise& other);
   // The signal-to-noise ratio in dB; infinite without noise.
   double snr() const;

@@ -42,7 +42,11 @@ kernels::InputRows TokenRows::encode(const Compute& compute, const MoeCall& call
   if (options_.measure_noise) {
     noise_ = {};
     for (int i = 0; i < rows.num_rows; ++i) {
-      noise_.add(compute.kernels(), rows.dtype, rows.rows[i], format, encoded[i], hidden_);
+      noise_.add(compute.kernels(), {.plain = rows.rows[i],
+                                     .coded = encoded[i],
+                                     .dtype = rows.dtype,
+                                     .format = format,
+                                     .width = hidden_});
     }
   }
   return encoded;
