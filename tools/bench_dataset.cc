@@ -97,13 +97,19 @@ Status run(const Options& options, Make make) {
   return {};
 }
 
-command_line::Command add_kind(command_line::Command command, const char* name, const char* what,
-                               const std::shared_ptr<Options>& options, Make make, Status* status) {
-  const command_line::Command kind = command.add_command(name, what);
+struct Kind {
+  const char* name;
+  const char* what;
+  Make make;
+};
+
+command_line::Command add_kind(command_line::Command command, const Kind& of,
+                               const std::shared_ptr<Options>& options, Status* status) {
+  const command_line::Command kind = command.add_command(of.name, of.what);
   kind.add_option("--num-requests", options->num_requests, "Number of requests")
       .required()
       .range(1, 1 << 24);
-  kind.on_run([options, make, status] { *status = run(*options, make); });
+  kind.on_run([options, make = of.make, status] { *status = run(*options, make); });
   return kind;
 }
 
@@ -139,17 +145,25 @@ void add_bench_dataset_command(command_line::Command bench, Status* status) {
   command.add_option("--random-seed", options->seed, "Seed of random tokens and lengths")
       .show_default();
   const command_line::Command normal =
-      add_kind(command, "token-norm-dist", "Random tokens, normally distributed lengths", options,
-               make_normal, status);
+      add_kind(command,
+               {.name = "token-norm-dist",
+                .what = "Random tokens, normally distributed lengths",
+                .make = make_normal},
+               options, status);
   add_normal(normal, "input", &options->normal_input);
   add_normal(normal, "output", &options->normal_output);
   const command_line::Command uniform =
-      add_kind(command, "token-unif-dist", "Random tokens, uniformly distributed lengths", options,
-               make_uniform, status);
+      add_kind(command,
+               {.name = "token-unif-dist",
+                .what = "Random tokens, uniformly distributed lengths",
+                .make = make_uniform},
+               options, status);
   add_uniform(uniform, "input", &options->uniform_input);
   add_uniform(uniform, "output", &options->uniform_output);
   const command_line::Command real = add_kind(
-      command, "real-dataset", "Texts from a file of JSON lines", options, make_real, status);
+      command,
+      {.name = "real-dataset", .what = "Texts from a file of JSON lines", .make = make_real},
+      options, status);
   real.add_option("--dataset", options->real.path, "The file of JSON lines").required();
   real.add_option("--dataset-input-key", options->real.key, "Key whose value is the text")
       .show_default();

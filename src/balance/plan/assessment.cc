@@ -16,11 +16,17 @@
 namespace wideep::balance {
 namespace {
 
-// Means over the windows. `now` is the placement before; `own` uses the plan's shares, which are as
-// old as the plan; `best` computes new shares in each window, which needs no moves.
-void judge_held_out(const Placement& before, const Placement& placement, const Shares& shares,
-                    const Windows& windows, int num_live_ranks, Figures* figures) {
+// Means over the held-out windows. `now` is the placement before; `own` uses the plan's shares,
+// which are as old as the plan; `best` computes new shares in each window, which needs no moves.
+void judge_held_out(const Measure& measure, size_t idx, const PlannedModel& plan,
+                    Figures* figures) {
+  const int layer = measure.load->layers[idx];
+  const Placement& before = measure.before->layers.at(layer);
+  const Placement& placement = plan.placement.layers.at(layer);
   const Shares equal = equal_shares(before);
+  const Shares& shares = plan.shares.at(layer);
+  const Windows& windows = measure.held_out->load[idx];
+  const int num_live_ranks = measure.num_live_ranks;
   double now = 0.0, own = 0.0, best = 0.0;
   for (const std::vector<double>& load : windows) {
     now += imbalance_ratio(before, load, equal, num_live_ranks);
@@ -47,10 +53,7 @@ Figures judge_layer(const Measure& measure, size_t idx, const PlannedModel& plan
   figures.imbalance_weighted = imbalance_of(placement, resplit(placement, load));
   figures.lower_bound = measure.bounds[idx];
   figures.moves = count_new_pairs(before, placement);
-  if (measure.held_out != nullptr) {
-    judge_held_out(before, placement, plan.shares.at(layer), measure.held_out->load[idx],
-                   measure.num_live_ranks, &figures);
-  }
+  if (measure.held_out != nullptr) judge_held_out(measure, idx, plan, &figures);
   return figures;
 }
 

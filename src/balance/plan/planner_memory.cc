@@ -165,7 +165,10 @@ class MemoryPlanner : public LayerPlanner {
     const double level = mean * (1.0 + options_.tolerance);
     if (reached <= level) return;
     start_ = plan->placement;
-    repair_.run(load, start_, reached, level, std::numeric_limits<int>::max(), plan);
+    repair_.run(
+        load, start_,
+        {.from_level = reached, .level = level, .max_moves = std::numeric_limits<int>::max()},
+        plan);
   }
 
   PlanShape shape_;

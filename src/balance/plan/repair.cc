@@ -142,7 +142,8 @@ class WeightedRepairer : public RepairerBase {
     const double level = mean * (1.0 + options_.tolerance);
     report.imbalance_resplit = imbalance(load, *to);
     if (max_load > level && max_moves > 0) {
-      repair_.run(load, from.placement, max_load, level, max_moves, to);
+      repair_.run(load, from.placement,
+                  {.from_level = max_load, .level = level, .max_moves = max_moves}, to);
     }
     report.imbalance_after = imbalance(load, *to);
   }

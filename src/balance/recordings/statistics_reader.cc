@@ -182,9 +182,13 @@ Status check_grid(const RankTensors& tensors, const std::string& file,
   return {};
 }
 
-// first_layer: the position of the file's first layer among all layers.
-Status copy_counts(const RankTensors& tensors, const std::string& file, int rank, int first_layer,
+// rank: of the file, in its stage. extent: of the stage, whose layers are among those of the
+// statistics.
+Status copy_counts(const RankTensors& tensors, const std::string& file, int rank,
                    const ExpertStatistics& extent, ExpertStatistics* statistics) {
+  const auto first =
+      std::find(statistics->layers.begin(), statistics->layers.end(), extent.layers.front());
+  const auto first_layer = static_cast<int>(first - statistics->layers.begin());
   auto tensor = tensors.begin();
   for (int iteration = 0; iteration < extent.num_iterations(); ++iteration) {
     for (int layer = 0; layer < extent.num_layers(); ++layer, ++tensor) {
@@ -278,10 +282,7 @@ Status read_rank(const std::string& directory, const Files& files, int number,
   WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, statistics->num_experts));
   const ExpertStatistics& extent = files.stages[static_cast<size_t>(files.stage_of(number))];
   WIDEEP_TRY(check_grid(tensors, path, extent));
-  const auto first =
-      std::find(statistics->layers.begin(), statistics->layers.end(), extent.layers.front());
-  return copy_counts(tensors, path, number % files.ranks_per_stage(),
-                     static_cast<int>(first - statistics->layers.begin()), extent, statistics);
+  return copy_counts(tensors, path, number % files.ranks_per_stage(), extent, statistics);
 }
 
 Status read_meta_info(const std::string& directory, Files* files, ExpertStatistics* statistics) {

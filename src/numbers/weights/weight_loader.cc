@@ -40,24 +40,32 @@ std::vector<std::span<const std::byte>> sources_of(const StoredMatrix& matrix,
   return parts;
 }
 
-// Packs the panels of `together`, which share scales, and writes those of `wanted` to their place.
-// If not all are wanted, they are packed into temporary memory first. out: memory of the first
-// wanted panel.
-Status pack_wanted(const StoredMatrix& matrix, const PackedShape& shape, float scale,
-                   const PanelRange& together, const PanelRange& wanted, std::byte* out) {
+// The panels of a packed matrix that a rank has.
+struct WantedPanels {
+  PackedShape shape;  // of the whole matrix
+  float scale = 1.0f;
+  PanelRange panels;
+  std::byte* out = nullptr;  // memory of the first one
+};
+
+// Packs the panels of `together`, which share scales, and writes those that are wanted to their
+// place. If not all are wanted, they are packed into temporary memory first.
+Status pack_wanted(const StoredMatrix& matrix, const WantedPanels& wanted,
+                   const PanelRange& together) {
+  const PackedShape& shape = wanted.shape;
+  const int begin = wanted.panels.first, end = wanted.panels.last;
   const size_t bytes = shape.panel_bytes();
   const auto at = [&](std::byte* panels, int from, int index) {
     return panels + static_cast<size_t>(index - from) * bytes;
   };
-  if (together.first >= wanted.first && together.last <= wanted.last) {
-    return matrix.pack(shape, scale, together.first, together.last,
-                       at(out, wanted.first, together.first));
+  if (together.first >= begin && together.last <= end) {
+    return matrix.pack(shape, wanted.scale, together.first, together.last,
+                       at(wanted.out, begin, together.first));
   }
   base::AlignedBytes aside(bytes * static_cast<size_t>(together.count()));
-  WIDEEP_TRY(matrix.pack(shape, scale, together.first, together.last, aside.data()));
-  const int first = std::max(together.first, wanted.first);
-  const int last = std::min(together.last, wanted.last);
-  std::memcpy(at(out, wanted.first, first), at(aside.data(), together.first, first),
+  WIDEEP_TRY(matrix.pack(shape, wanted.scale, together.first, together.last, aside.data()));
+  const int first = std::max(together.first, begin), last = std::min(together.last, end);
+  std::memcpy(at(wanted.out, begin, first), at(aside.data(), together.first, first),
               bytes * static_cast<size_t>(last - first));
   return {};
 }
@@ -158,12 +166,11 @@ Result<float> WeightLoader::pack(const std::string& name, const PackedShape& sha
               .num_units = std::max(end_unit - first_unit, 0),
               .load = {}};
   if (panels.count() <= 0) return scale;
-  job.load = [matrix = std::move(matrix), shape, scale, panels, unit, first_unit, out](
-                 int64_t begin, int64_t end) {
+  const WantedPanels wanted{.shape = shape, .scale = scale, .panels = panels, .out = out};
+  job.load = [matrix = std::move(matrix), wanted, unit, first_unit](int64_t begin, int64_t end) {
     const int first = (first_unit + static_cast<int>(begin)) * unit;
     const int last = (first_unit + static_cast<int>(end)) * unit;
-    return pack_wanted(matrix, shape, scale, {first, std::min(last, shape.num_panels())}, panels,
-                       out);
+    return pack_wanted(matrix, wanted, {first, std::min(last, wanted.shape.num_panels())});
   };
   queue_->add(std::move(job));
   return scale;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Numbers from a to b as strings of digits: for each length the strings from one to another, by the
-// first digit in which both ends differ (add_between), as expression.cc does it with bytes. A
+// first digit in which both ends differ (DigitStrings), as expression.cc does it with bytes. A
 // fraction is a whole number with a point put in, so one algorithm serves both; signs are split off
 // first, with bounds mirrored behind a minus.
 //
@@ -65,11 +65,20 @@ std::string minus_one(std::string value) {
 
 // ---- strings of digits ----
 
-// The strings of equal length from `low` to `high`, with a point before the last `behind` digits.
-// REQUIRES: low ≤ high.
-void add_between(const std::string& low, const std::string& high, size_t at, size_t behind,
-                 std::vector<Expression> before, std::vector<Expression>* out) {
-  if (at == low.size()) return out->push_back(sequence(std::move(before)));
+// Strings of digits, with a point before the last `behind` of them.
+struct DigitStrings {
+  size_t behind = 0;
+  std::vector<Expression> all;
+
+  // Adds those of equal length from `low` to `high`. before: their first `at` digits, of which both
+  // ends have the same. REQUIRES: low ≤ high.
+  void add_between(const std::string& low, const std::string& high, size_t at = 0,
+                   std::vector<Expression> before = {});
+};
+
+void DigitStrings::add_between(const std::string& low, const std::string& high, size_t at,
+                               std::vector<Expression> before) {
+  if (at == low.size()) return all.push_back(sequence(std::move(before)));
   if (behind > 0 && at == low.size() - behind) before.push_back(text("."));
   const auto with = [&](char first, char last) {
     std::vector<Expression> longer = before;
@@ -77,7 +86,7 @@ void add_between(const std::string& low, const std::string& high, size_t at, siz
     return longer;
   };
   if (low[at] == high[at]) {
-    return add_between(low, high, at + 1, behind, with(low[at], low[at]), out);
+    return add_between(low, high, at + 1, with(low[at], low[at]));
   }
   const auto ends_with = [&](const std::string& value, char each) {
     return value.find_first_not_of(each, at + 1) == std::string::npos;
@@ -85,7 +94,7 @@ void add_between(const std::string& low, const std::string& high, size_t at, siz
   char first = low[at], last = high[at];
   if (!ends_with(low, '0')) {
     const std::string end = low.substr(0, at + 1) + std::string(low.size() - at - 1, '9');
-    add_between(low, end, at + 1, behind, with(first, first), out);
+    add_between(low, end, at + 1, with(first, first));
     ++first;
   }
   if (!ends_with(high, '9')) --last;
@@ -95,18 +104,18 @@ void add_between(const std::string& low, const std::string& high, size_t at, siz
       if (behind > 0 && i == low.size() - behind) whole.push_back(text("."));
       whole.push_back(digit());
     }
-    out->push_back(sequence(std::move(whole)));
+    all.push_back(sequence(std::move(whole)));
   }
   if (!ends_with(high, '9')) {
     const std::string begin = high.substr(0, at + 1) + std::string(low.size() - at - 1, '0');
-    add_between(begin, high, at + 1, behind, with(high[at], high[at]), out);
+    add_between(begin, high, at + 1, with(high[at], high[at]));
   }
 }
 
 // Numbers from low to high (nullopt: without an end), of which the last `behind` digits come behind
 // a point. At least one comes before it.
 Expression from_to(const std::string& low, const std::optional<std::string>& high, size_t behind) {
-  std::vector<Expression> all;
+  DigitStrings strings{.behind = behind};
   const auto padded = [&](const std::string& value) {
     const size_t min = behind + 1;
     return value.size() < min ? std::string(min - value.size(), '0') + value : value;
@@ -116,15 +125,15 @@ Expression from_to(const std::string& low, const std::optional<std::string>& hig
   for (size_t length = first.size(); length <= last.size(); ++length) {
     const std::string begin = length == first.size() ? first : "1" + std::string(length - 1, '0');
     const std::string end = length == last.size() ? last : std::string(length, '9');
-    if (begin <= end) add_between(begin, end, 0, behind, {}, &all);
+    if (begin <= end) strings.add_between(begin, end);
   }
   if (!high) {
     const int more = static_cast<int>(first.size() - behind);
-    all.push_back(sequence({byte_range('1', '9'), repeat(digit(), more, kNoMax),
-                            behind > 0 ? text(".") : text(""),
-                            repeat(digit(), static_cast<int>(behind), static_cast<int>(behind))}));
+    strings.all.push_back(sequence(
+        {byte_range('1', '9'), repeat(digit(), more, kNoMax), behind > 0 ? text(".") : text(""),
+         repeat(digit(), static_cast<int>(behind), static_cast<int>(behind))}));
   }
-  return choice(std::move(all));
+  return choice(std::move(strings.all));
 }
 
 // ---- bounds ----

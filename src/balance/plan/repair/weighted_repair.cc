@@ -26,17 +26,17 @@ void WeightedRepair::prepare(const Placement& from) {
   resplitter_.reset(from);
 }
 
-void WeightedRepair::run(std::span<const double> load, const Placement& from, double from_level,
-                         double level, int max_moves, LayerPlan* to) {
+void WeightedRepair::run(std::span<const double> load, const Placement& from,
+                         const RepairGoal& goal, LayerPlan* to) {
   load_ = load;
   from_ = &from;
-  max_moves_ = max_moves;
+  max_moves_ = goal.max_moves;
   best_.placement = from;
   best_.shares.resize(from.slot_to_expert.size());
   trial_ = best_;
-  best_level_ = from_level;
+  best_level_ = goal.from_level;
   best_moves_ = 0;
-  if (!try_level(level)) halve(level);
+  if (!try_level(goal.level)) halve(goal.level);
   if (best_moves_ > 0) *to = best_;
 }
 

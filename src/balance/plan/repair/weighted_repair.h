@@ -20,6 +20,13 @@
 
 namespace wideep::balance {
 
+// What a repair is to reach.
+struct RepairGoal {
+  double from_level = 0.0;  // the maximum rank load of the best shares for the placement before
+  double level = 0.0;       // the requested one, which is lower
+  int max_moves = 0;
+};
+
 class WeightedRepair {
  public:
   explicit WeightedRepair(const PlanShape& shape);
@@ -27,11 +34,10 @@ class WeightedRepair {
   // Allocates what run() needs for placements of the sizes of `from`; nothing when called again.
   void prepare(const Placement& from);
 
-  // from_level: the maximum rank load of the best shares for `from`; level: the requested one,
-  // which is lower. If the result is below from_level, writes a placement within max_moves of
-  // `from` and its best shares.
-  void run(std::span<const double> load, const Placement& from, double from_level, double level,
-           int max_moves, LayerPlan* to);
+  // If the result is below goal.from_level, writes a placement within goal.max_moves of `from` and
+  // its best shares.
+  void run(std::span<const double> load, const Placement& from, const RepairGoal& goal,
+           LayerPlan* to);
 
  private:
   bool try_level(double level);
