@@ -41,7 +41,7 @@ function(wideep_objects target)
 endfunction()
 
 # wideep_room(<name> [LIBRARY <library>] [OBJECTS <target>...] [EXCLUDE <regex>] [WITH_RUN]
-#             [COMPUTING_TESTS] [TESTS <name>] [DEPS <room or library>...])
+#             [COMPUTING_TESTS] [TESTS <name>] [SHARDS <number>] [DEPS <room or library>...])
 #
 # One call per room of a house, in the house's CMakeLists.txt. Its files include those of rooms by
 # <room>/<file>: each house is an include path. Makes, from the files of the folder:
@@ -49,14 +49,16 @@ endfunction()
 #                    library of its own (LIBRARY), that library with what the folder depends on;
 #                    OBJECTS: with these (wideep_objects), whose sources are not compiled again;
 #                    EXCLUDE: without the sources whose paths match; WITH_RUN: wideep_precompile
-#   <name>_test      in tests/ of the build directory: GoogleTest program of *_test.cc, with *_testing.cc (wideep_test_program;
-#                    COMPUTING_TESTS), which ctest knows as <name>; TESTS: under this name instead
+#   <name>_test      in tests/ of the build directory: GoogleTest program of *_test.cc, with
+#                    *_testing.cc (wideep_test_program; COMPUTING_TESTS, SHARDS), which ctest knows
+#                    as <name>; TESTS: under this name instead
 #   <name>_bench     in bench/: Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 # Programs in a sub-folder programs/ have a CMakeLists.txt of their own.
 function(wideep_room name)
-  cmake_parse_arguments(ARG "WITH_RUN;COMPUTING_TESTS" "LIBRARY;EXCLUDE;TESTS" "OBJECTS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "WITH_RUN;COMPUTING_TESTS" "LIBRARY;EXCLUDE;TESTS;SHARDS"
+                        "OBJECTS;DEPS" ${ARGN})
   set_property(GLOBAL APPEND PROPERTY WIDEEP_ROOMS wideep_${name})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   list(FILTER all EXCLUDE REGEX "/programs/")
@@ -104,9 +106,12 @@ function(wideep_room name)
   endif()
 
   if(tests AND WIDEEP_TESTS)
-    set(computing)
+    set(options)
     if(ARG_COMPUTING_TESTS)
-      set(computing COMPUTING)
+      list(APPEND options COMPUTING)
+    endif()
+    if(ARG_SHARDS)
+      list(APPEND options SHARDS ${ARG_SHARDS})
     endif()
     set(program ${name}_test)
     if(ARG_TESTS)
@@ -114,7 +119,7 @@ function(wideep_room name)
     endif()
     add_executable(${program} ${tests})
     target_link_libraries(${program} PRIVATE wideep_${name})
-    wideep_test_program(${program} ${computing})
+    wideep_test_program(${program} ${options})
   endif()
   if(benches AND WIDEEP_TESTS AND NOT WIDEEP_SANITIZE)
     add_executable(${name}_bench ${benches})
@@ -233,7 +238,10 @@ function(wideep_test_program program)
   endif()
   set(timeout ${ARG_TIMEOUT})
   if(NOT timeout)
-    set(timeout 300)
+    set(timeout 600)
+  endif()
+  if(WIDEEP_SANITIZE)
+    math(EXPR timeout "3 * ${timeout}")
   endif()
   foreach(shard RANGE 1 ${shards})
     set(test ${name})

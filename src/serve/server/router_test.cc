@@ -428,9 +428,9 @@ TEST_F(RouterTest, AHungReplicaIsGivenUp) {
   EXPECT_GT(asked - start, std::chrono::seconds(2));
   EXPECT_LT(asked - start, std::chrono::seconds(12));
   EXPECT_EQ(ask(router_->port(), "GET", "/health").status, 503);
-  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(1));
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(3));
   EXPECT_EQ(ask(router_->port(), "GET", "/v1/models").status, 503);
-  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(6));
   hangs = false;
   EXPECT_TRUE(comes([&] { return ask(router_->port(), "GET", "/health").status == 200; }));
   hung.server().post([&] { stream.reset(), waiting.reset(); });
@@ -448,7 +448,7 @@ TEST_F(RouterTest, ShortRequestsDoNotWaitForAHungReplica) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(ask(router_->port(), "GET", "/v1/models").body, "good ");
     EXPECT_EQ(ask(router_->port(), "GET", "/metrics").status, 200);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(i == 2 ? 1 : 4));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(i == 2 ? 3 : 6));
   }
   EXPECT_EQ(longer.get(), "good x");
   EXPECT_EQ(ask(router_->port(), "GET", "/health").body_json()["healthy"], 1);

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <ctime>
 #include <random>
 
 #include "answer/marked_values_testing.h"
+#include "base/work_timer.h"
 
 namespace wideep::answer {
 namespace {
@@ -246,16 +246,14 @@ std::vector<std::string> costly_values() {
           repeated("<tool_call>", 8'000)};
 }
 
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-// A thread that serves all reads this, token by token; sanitizers have their time.
+// A thread that serves all reads this, token by token.
 TEST(ValueEndTest, WorkIsProportionalToTheText) {
   const AnswerSettings settings = settings_for("qwen3_coder");
   for (const std::string& value : costly_values()) {
     const std::string text = "<function=f>\n<parameter=s>\nls" + value;
-    const double begin = cpu_seconds();
+    const base::WorkTimer work;
     read_answer(settings, text, std::vector<size_t>(text.size() / 4, 4));
-    EXPECT_LT(cpu_seconds() - begin, 2) << value.substr(0, 100);
+    EXPECT_LT(work.seconds(), 2) << value.substr(0, 100);
   }
 }
 
