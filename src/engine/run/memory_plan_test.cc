@@ -54,6 +54,7 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, WeightF
     checkpoint_.emplace(std::move(checkpoint).value());
   }
 
+  void expect_dense_weights_as_loaded() const;
   MemoryPlan plan(int num_ranks = 1, int max_num_tokens = 16,
                   std::string_view cache = "AUTO") const {
     return plan_memory(config_,
@@ -71,16 +72,29 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, WeightF
   std::optional<weights::Checkpoint> checkpoint_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Model, GoldenPlan,
+std::string name_of(const testing::TestParamInfo<GoldenPlan::ParamType>& each) {
+  return fmt::format("{}_{}", std::filesystem::path(std::get<0>(each.param)).filename().string(),
+                     kernels::weight_format_name(std::get<1>(each.param)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenPlan,
                          testing::Combine(testing::ValuesIn(model_names()),
                                           testing::Values(WeightFormat::kF32, WeightFormat::kBf16,
                                                           WeightFormat::kInt8)),
-                         [](const auto& each) {
-                           return fmt::format(
-                               "{}_{}",
-                               std::filesystem::path(std::get<0>(each.param)).filename().string(),
-                               kernels::weight_format_name(std::get<1>(each.param)));
-                         });
+                         name_of);
+
+// One of each kind of mixer and of each form of experts: what parts/*_cost.cc says of its matrices.
+class FamilyPlan : public GoldenPlan {};
+
+INSTANTIATE_TEST_SUITE_P(Models, FamilyPlan,
+                         testing::Combine(testing::Values("family_models/deepseek_v32_plain",
+                                                          "family_models/gpt_oss_plain",
+                                                          "family_models/lfm2_moe_plain",
+                                                          "family_models/llama4_plain",
+                                                          "family_models/qwen3_5_moe_plain",
+                                                          "family_models/qwen3_next_plain"),
+                                          testing::Values(WeightFormat::kF32, WeightFormat::kBf16)),
+                         name_of);
 
 // What a tensor of the checkpoint becomes, from its own name and shape.
 uint64_t loaded_bytes(const std::string& name, const std::vector<int64_t>& shape,
@@ -136,7 +150,7 @@ uint64_t heap_bytes() {
   return info.uordblks + info.hblkhd;
 }
 
-TEST_P(GoldenPlan, DenseWeightsAreWhatLoadingAllocates) {
+void GoldenPlan::expect_dense_weights_as_loaded() const {
   if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
   const weights::WeightLoader loader(*checkpoint_, format_);
   // What is known of the machine's memory is read once, and stays.
@@ -152,6 +166,9 @@ TEST_P(GoldenPlan, DenseWeightsAreWhatLoadingAllocates) {
   EXPECT_NEAR(static_cast<double>(allocated), static_cast<double>(plan().dense_weights),
               bookkeeping);
 }
+
+TEST_P(GoldenPlan, DenseWeightsAreWhatLoadingAllocates) { expect_dense_weights_as_loaded(); }
+TEST_P(FamilyPlan, DenseWeightsAreWhatLoadingAllocates) { expect_dense_weights_as_loaded(); }
 
 // A copy of a golden model in which every matrix has the format that `choose` returns, if any.
 using ChooseFormat = std::function<std::optional<WeightFormat>(const std::string& name)>;
