@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Four ranks are threads on two nodes, each node with a board of its own, joined by a bridge. Held
+// is that both boards get the last plan of each layer, that every counter reaches the node of the
+// first rank, and that a notice of a group without a board here is dropped. A failure means that
+// ranks on another node make no copies, so the layer is never decided, or that reports leave their
+// work out.
 #include "online/board_relay.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Windows of three experts are filled by hand. Then two ways to be wrong are held against each
+// other: a change of text must end a sample at once, and noise must not, in 3,000 iterations of 8
+// to 512 tokens. A change that is missed mixes two loads, and experts move for one that never was;
+// a false one leaves samples with too few tokens to plan from.
 #include "online/load_window.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two ranks on which a row takes 1 ms: what a switch saves is counted by hand. Then switches come
+// at random, from one in three trials to 640 in each. Held is that every trial ends on time, that
+// the sums add up, and that a balancer whose moves gain nothing rests within five trials. A failure
+// means that moves are credited with what they did not save, or that balancing stops although it
+// pays.
 #include "online/move_ledger.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Counts of two kinds of text are drawn at random; the imbalance is computed here anew, from the
+// slots alone. After each step, the moves must lead from the placement before to the one that is
+// reported. With a weighted split placements must be those of the engine's own policy after every
+// call. A failure means that an engine which embeds this serves another placement than the repairer
+// thinks, or copies weights for noise.
 #include "wideep/online_repairer.h"
 
 #include <gmock/gmock.h>

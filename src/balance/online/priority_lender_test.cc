@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Priorities are asked of the operating system, while a thread here plays a rank's copying thread.
+// Where a process may not raise priorities, tests of loans are skipped. On a processor that
+// computes without a pause only the loan is held, not the time, which depends on who else uses the
+// machine. A failure means that experts arrive late during long prefills, or that a copying thread
+// keeps the priority of the forward path.
 #include "online/priority_lender.h"
 
 #include <gtest/gtest.h>

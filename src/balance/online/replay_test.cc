@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Traces by hand have ids that say which request and token they are, so the counts of an iteration
+// are known. A random trace with two kinds of text has a known order of the modes: online has less
+// than half the imbalance of static, static less than off, and none is better than perfect. Time
+// for copies and for planning must make online worse. A failure means that `wideep balance replay`
+// promises a balance that no engine reaches.
 #include "online/replay.h"
 
 #include <fmt/format.h>

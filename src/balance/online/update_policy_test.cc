@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random counts of two kinds of text; each update is checked to lead to its target, and is in
+// service at once. Most numbers bound how much may move: enough to balance a layer in one update,
+// hardly anything once both kinds have been seen, or for noise. Turns, busy layers and budgets are
+// held by examples. A failure means that ranks copy experts back and forth while they serve, or
+// that a change of text stays without an answer.
 #include "online/update_policy.h"
 
 #include <gmock/gmock.h>

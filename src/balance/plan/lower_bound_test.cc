@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The bound is held against the optimum itself where shapes are so small that every placement can
+// be tried, groups on nodes included, and against plans where they are larger. It must not be above
+// either; how far below the optimum it may be in the mean is a number of each test, so that a
+// weaker bound is noticed. A bound that is too high calls a plan optimal which is not.
 #include "wideep/balancer.h"
 
 #include <gtest/gtest.h>

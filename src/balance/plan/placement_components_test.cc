@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Small shapes are held against the best of all placements with the best shares, by trying each set
+// of experts on each rank. Larger ones must be valid, not below the lower bound, and the same after
+// the placer has planned another load. Giving up early is held both ways: a plan that is far better
+// ends the search, one that is not changes nothing. A failure is imbalance left where spare slots
+// are few.
 #include "plan/placement_components.h"
 
 #include <gtest/gtest.h>

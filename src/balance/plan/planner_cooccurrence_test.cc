@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random tokens choose experts of families, so that some pairs are worth keeping together. The
+// search's running sums are held against a sum over all pairs of slots, term by term. Where a
+// family is as large as a rank or a node, the best placement is known and must be found. Elsewhere
+// more pairs must be together than in planner wideep's plan, at a balance within the tolerance. A
+// failure is more messages, or balance that was given away for fewer.
 #include "plan/planner_cooccurrence.h"
 
 #include <gmock/gmock.h>

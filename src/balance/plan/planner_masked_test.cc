@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// With dead ranks every planner has a reference: the plan it makes for the live ranks alone. Ranks
+// of unequal memory have none; there a plan must use every usable slot, keep replicas apart and not
+// be below the bound. A failure means that an expert is placed where nobody serves it, or that a
+// group which has lost a rank is balanced worse than it could be.
 #include "plan/planner_masked.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Planners by name, as other programs ask for them: valid plans, groups that stay on their node,
+// and refusals. Two promises of planner wideep are held on random loads: with a weighted split and
+// R − 1 spare slots every load is balanced perfectly, and with groups a plan is not worse than
+// DeepSeek's.
 #include "wideep/balancer.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Groups that lose and get ranks: by hand, with the slots or the number of copies that must come
+// out, and 500 at random, which must be valid and the same in every call. Their bound on copies is
+// loose, because an expert that one rank gives up may have to come back elsewhere. A failure means
+// that a group which has lost a rank copies more weights than it must before it serves again, or
+// that its members disagree about who holds what.
 #include "plan/regroup.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// 3,000 random repairs must be valid, within their budget, and never worse than new shares alone;
+// moves are counted here anew, from pairs of rank and expert. Where one retarget is enough, which
+// trying all of them shows, the tolerance must be reached, in 97 of 100 cases by one move. Sums of
+// moves have bounds too, because each move is a copy of an expert's weights while a server runs.
 #include "wideep/balancer.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two kinds of requests take turns, so that a plan for their sum is bad for each and the better
+// method is known. Plans are made from the first eight windows and judged on four that come later.
+// Held is the choice by windows left out, that it stays with the sum where nothing is gained, and
+// that shares fit the windows, not only their mean. A failure is a plan that is good on the
+// recording and bad in service.
 #include "plan/robust.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Expectations are held against every choice of replicas, each with its probability; the greedy
+// cover against the fewest ranks of any choice, which it must reach where a token has three
+// experts. Between nodes, the chances that replicas on the own node come first are worked out by
+// hand. A failure means that placements are compared by traffic that they do not cause.
 #include "placement/token_spread.h"
 
 #include <gmock/gmock.h>

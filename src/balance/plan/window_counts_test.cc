@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Annealing proves nothing, so small shapes are held against the best of all placements, which it
+// may miss once in twelve. Every result must be valid, the same when repeated, and not worse than
+// its start. With few slots on a rank it must leave less than 0.6 of the imbalance that swaps alone
+// leave, which is what it is for. A failure is a window of load that stays uneven for want of a
+// replica.
 #include "plan/window_counts.h"
 
 #include <gtest/gtest.h>

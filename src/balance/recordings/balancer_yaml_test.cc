@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// TensorRT-LLM's file is read and written again byte for byte, and wideep's own keys must survive
+// writing and reading. Every mistake has a line of its own, which names file and key and has no
+// line break. A failure is a placement other than the file's, or a key without effect of which
+// nobody was told.
 #include "recordings/balancer_yaml.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Dumps of vLLM, SGLang and TensorRT-LLM in small: the same maps must come out under each engine's
+// names and with or without layers. A number of experts may be guessed only where nothing says it,
+// and an id larger than any model has is refused before it asks for memory. A failure means that
+// check_maps judges maps which the engine does not have.
 #include "recordings/map_file.h"
 
 #include <gmock/gmock.h>

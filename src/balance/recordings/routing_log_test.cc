@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The example of docs/routing_log.md is also text here, so that page, writer and reader cannot
+// drift apart. Each check is broken once, in the text or in the log, and must name the key, what it
+// expected and what it found. Sums are bounded like single numbers, because pictures add them up. A
+// failure is a file that other programs cannot read, or a picture of a log that contradicts itself.
 #include "recordings/routing_log.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The page's script is not run. Held is the JSON that it draws, of logs whose sums are obvious, and
+// how it gets into the page. Labels come from users' prompts, so what would end the script or be
+// markup must be escaped. Windows must grow with the run and with ranks, and requests are limited,
+// or a browser could not open the page of a long run.
 #include "recordings/routing_picture.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rank 0 sends iteration + 1 pairs, so the sum of a phase tells which iterations it has. Random
+// updates must give phases that follow each other and count what they say. Processor time has a
+// bound, because the log of an online server has updates by the hundred thousand. A failure is a
+// picture that shows the traffic of one move beside another one.
 #include "recordings/shown_moves.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The table leaves out what others say: the number of experts, and experts without tokens. Held are
+// both ways to know the number, and both sides of the limit of memory: few lines cannot claim much,
+// many lines may. A failure means that experts without tokens are lost, so that a plan has no slot
+// for them, or that a short file takes all memory.
 #include "recordings/statistics_csv_pairs.h"
 
 #include <fmt/format.h>

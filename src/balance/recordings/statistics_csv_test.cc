@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Tables as people and spreadsheets write them, with the counts that must come out, by iteration
+// and layer. Frequencies, gaps and doubled lines are refused with line and column, because a plan
+// from them would look like any other. Where recorded counts are there, every layer of them must
+// have all tokens of its window.
 #include "recordings/statistics_csv.h"
 
 #include <gmock/gmock.h>

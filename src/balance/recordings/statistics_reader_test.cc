@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Directories as TRT records them are broken in one file or tensor at a time, and the message must
+// name it. What meta_info.json claims is held against the files, so that a claim becomes neither
+// memory nor an overflow. A list of steps must give what its sum gives. A failure is a plan from a
+// part of the load, without a word.
 #include "recordings/statistics_reader.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Writer against reader: ranks, and ranks of two pipeline stages, record counts that tell rank and
+// iteration apart, and all must come back in order. A file that is not there, as of a rank that
+// died, must be noticed. A directory with statistics is refused, since files of an earlier run with
+// more ranks would be counted too. A failure is a recording that cannot be used after the run that
+// made it.
 #include "recordings/statistics_writer.h"
 
 #include <gmock/gmock.h>

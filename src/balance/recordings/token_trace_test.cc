@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Five tokens by hand; 60,000 at random, several blocks of the reader, against a simple count; and
+// recorded traces, where they are there, against the table of the same recording. The file has no
+// header, so a wrong shape must be found by the ids that it makes. A failure is a load that no
+// router has chosen.
 #include "recordings/token_trace.h"
 
 #include <fmt/format.h>

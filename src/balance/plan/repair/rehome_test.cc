@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Ranks die or lose memory at random. Every expert must be back, with as many forced moves as
+// experts were lost, and the report must say what the slots show. What was in lost slots must have
+// no influence. Most tests go through make_repairer, because forced moves and those of choice share
+// one budget. A failure means that a group which has lost a rank cannot serve, or copies more
+// weights than it must.
 #include "plan/repair/rehome.h"
 
 #include <gmock/gmock.h>

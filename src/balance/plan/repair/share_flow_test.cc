@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Placements change slot by slot at random. After each change the least maximum comes from
+// Resplitter, which solves the placement anew: just above it there must be no excess, below it
+// some. An excess proves itself: the stuck ranks must have it alone. A failure means that repair
+// moves experts where new shares would have been enough, or not where they are not.
 #include "plan/repair/share_flow.h"
 
 #include <gtest/gtest.h>
