@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What C adds is held here, what plans are worth in src/balance: several layers in one call, null
+// for what is not wanted, messages that name layer and expert, and outputs that an error leaves as
+// they were. Functions are held against each other: a resplitter that was reset against
+// wideep_resplit, a repair in place against one into other arrays. A failure is a wrong plan or a
+// crash in an engine that has only this interface.
 #include "wideep/c_api.h"
 
 #include <gmock/gmock.h>

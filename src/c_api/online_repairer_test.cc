@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The moves are applied here, as an engine does, and must lead to the placement that the repairer
+// reports, with both splits; the imbalance is asked through the interface too. Arguments that C
+// cannot check, null among them, must be errors that change no output. A failure means that the
+// engine's tables and the repairer's differ, and the next copy goes to a wrong slot.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
