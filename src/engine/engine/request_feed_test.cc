@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Commands go through real pipes, and between nodes over the bridge. What an encoder leaves out of
+// a repeated command must be whole again for each reader. Also held is which commands a rank
+// applies alone and which need the agreement of all, and from where an epoch counts. A failure
+// means that ranks which must schedule alike apply different commands, or that a request gets
+// another one's prompt or format.
 #include "engine/request_feed.h"
 
 #include <gmock/gmock.h>

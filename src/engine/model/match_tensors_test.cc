@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Checkpoints that transformers has written must match without a note. Then tensors are added or
+// taken away: what the configuration leaves out is refused, what changes nothing is named, and one
+// that is only missing is left to loading. Which of embedding and LM head a tied model uses is held
+// case by case, as transformers decides it. A failure loads another model than the files hold.
 #include "model/match_tensors.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Weights count in their packed shape, which has more bytes than their elements where panels are
+// filled up. A token's rows count buffer by buffer, not layer by layer: the largest mixer, the
+// largest dense MLP and the largest shared expert are added, though no layer has all three, because
+// a model that has them keeps a buffer for each.
 #include "model/model_cost.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Operations come from the shapes of tensors, bytes from the packed form: padding has to be read,
+// but is no operation that another engine would have to make. The embedding is taken out of the
+// weights and counted by rows, for a step reads only those of its tokens. There is one count of
+// attended positions for all layers; where some have a window, it says more than these attend to.
 #include "model/model_work.h"
 
 #include <set>

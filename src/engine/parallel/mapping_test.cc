@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Ranks and groups are worked out by hand from TRT's order, in layouts where another order of the
+// axes would give other groups. Sizes that contradict each other must be refused with both
+// products. A failure means that a file written for TensorRT-LLM puts layers or experts on other
+// ranks than it does there.
 #include "parallel/mapping.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A file with every key, most of them not at their default, shows that none is dropped; then each
+// mistake has its message. Reading and check_supported are held apart: what TensorRT-LLM takes and
+// wideep does not compute is refused by name, not as a mistake. A failure is a setting without
+// effect of which nobody was told.
 #include "parallel/parallel_config.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Keys, defaults and the table by batch size of AUTO are TensorRT-LLM's. Each mistake is held by
+// its message, with file and line. A key that the chosen method does not read must be refused or
+// named in a note, for a user who sets it believes that it acts.
 #include "parallel/speculative_config.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Machines are made up, so that each finding has one on which it must be made. Memory is set to the
+// byte at which a model fits, and to one less, and the remedy must be the mildest that helps: fewer
+// tokens, then fewer ranks, slots or bits, several together only where one is not enough. A failure
+// is a `wideep doctor` that sends its user to buy memory, or that calls a run possible which is
+// not.
 #include "run/advice.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Time and heartbeats are made by hand, in steps of a millisecond: held is who is silent and for
+// how long, and that it is said once. Pauses of the service and other members must not look like
+// silence. A failure is an alarm without a reason, or balancing that has stopped without a word.
 #include "run/background_watch.h"
 
 #include <gtest/gtest.h>

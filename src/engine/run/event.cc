@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Plain events travel as their bytes. One with a vector or a text needs a list here, and does not
+// compile without; but a new member that its list leaves out arrives as its default, which only
+// event_test.cc can find. Both ends are one build, so a message that cannot be read is our own
+// fault and ends the process.
 #include "run/event.h"
 
 #include <concepts>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Members get values of their own and are read back, because one that its list in event.cc leaves
+// out arrives as its default, without an error. A failure is a token without its log probability,
+// or moves and traffic that a report does not show.
 #include "run/event.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Files are read back as JSON, line by line, after all that may cut one: a rotation, a process that
+// died in the middle of a line, a full disk, which a limit of file sizes plays. Both files must
+// have whole lines without a gap, and the keys that users' tools read. A failure costs the last
+// lines before a crash, those that one wants.
 #include "run/iteration_log.h"
 
 #include <gmock/gmock.h>

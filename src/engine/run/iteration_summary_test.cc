@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Records have round times, so that loads, imbalance and critical path are sums by hand. They come
+// out of order, late, and of ranks that have died or are no members yet. Each iteration must come
+// out once, with those that were members, under a number that only grows. A failure is an imbalance
+// of ranks that were not there, or a reader that waits for a number which never comes.
 #include "run/iteration_summary.h"
 
 #include <gtest/gtest.h>

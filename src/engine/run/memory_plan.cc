@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Sizes are asked of what allocates later, layouts and packed shapes, not computed a second time;
+// only working memory is an estimate, which memory_plan_test.cc holds against the heap. States get
+// at most half of the cache, since a sequence needs pages as well. fullest() is no stage that
+// exists: it is what every rank of every stage fits into.
 #include "run/memory_plan.h"
 
 #include <algorithm>

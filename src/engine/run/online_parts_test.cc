@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Memory is counted in records of one expert and set to the sum that is needed, then to less.
+// Forked ranks count dense weights once, those of a launcher each for itself. Totals are read while
+// members change: bytes of a rank that is gone have another meaning then, and must not be added. A
+// failure is a run that the system ends for want of memory, or moves that nobody made.
 #include "run/online_parts.h"
 
 #include <gmock/gmock.h>

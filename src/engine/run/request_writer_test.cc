@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What each rank gets is read by the engine's own RequestFeed, from real pipes. Ranks die, return
+// and join while requests are open: each request must go to one that lives, with what was answered
+// so far, and what repeated commands leave out must be sent again to members who have not read it.
+// A failure is a client that never gets the rest of its answer, or gets it in another request's
+// format.
 #include "run/request_writer.h"
 
 #include <gmock/gmock.h>

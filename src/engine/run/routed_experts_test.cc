@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rows are routed by hand in the ways that give a position twice or not at all: drafts, slices of
+// the batch on other ranks, stages with other layers, a step that stopped between layers. The last
+// iteration must win, and a hole ends what is returned. A failure hands out the experts of a draft
+// that was thrown away.
 #include "run/routed_experts.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A small golden model on a machine that is made up. Plans are held against each other as ranks
+// compare theirs: a difference must be named with both ranks and both values. Offsets are held
+// against the layouts that allocate, the KV cache against each of its limits in turn. A failure
+// means that ranks start with plans that do not fit together, or that one part of a segment
+// overwrites the next.
 #include "run/run_plan.h"
 
 #include <gmock/gmock.h>

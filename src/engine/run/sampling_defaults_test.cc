@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Small files, with the meaning that vLLM and transformers give to absent keys, nulls and
+// do_sample. A key that would change texts and is not followed must be named; one with its neutral
+// value must not. A failure means that a model answers with another temperature than its card says,
+// and no error shows it.
 #include "run/sampling_defaults.h"
 
 #include <gmock/gmock.h>

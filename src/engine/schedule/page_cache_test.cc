@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random work is held after every step against a list that is searched from the front: which pages
+// are used, kept, found and evicted. The examples are the cases in which one page could be taken
+// for another: equal tokens after another prefix, in another role, or again after the page was
+// evicted. A failure is an answer computed from another request's context.
 #include "schedule/page_cache.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Decisions by hand, then four schedulers in step, as the engine runs them, over 3,000 iterations
+// of random requests: with the gate the imbalance of prompt tokens must be below 0.6 of that
+// without, and no prompt may wait beyond the limit. The figures are printed, because they are what
+// the gate is for. A failure is ranks that idle for one that computes a prompt, or a prompt that
+// waits for all ranks.
 #include "schedule/prompt_gate.h"
 
 #include <fmt/format.h>

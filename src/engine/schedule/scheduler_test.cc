@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Sizes of iterations by hand, then random work under every policy. There each place in a page
+// stands for a hash of all tokens up to it, and each state holds one of its tokens, so that a page
+// of another text, or one that nobody has computed, is found when it is attended to. No request may
+// stall, and in the end no page may be in use. A failure is an answer from another request's cache,
+// or one that never comes.
 #include "schedule/scheduler.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each state is filled with a number of its own, so that a slot given twice, or a snapshot that
+// follows its original, shows. Random work is held against a list in the order of use, and against
+// slots of no bytes, as of a stage without recurrent layers: both must choose the same slots, or
+// stages disagree. A failure goes on from the state of another text.
 #include "schedule/state_slots.h"
 
 #include <gtest/gtest.h>

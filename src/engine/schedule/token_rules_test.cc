@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A vocabulary of six tokens, so that a rule is held by the whole list of tokens that it leaves.
+// Rules are combined where one could undo another: forced tokens before a least number, allowed
+// ones that would end the answer. All fields must go over the wire, since a rank that goes on with
+// another one's request must find the same. A failure is a token that the client has excluded.
 #include "schedule/token_rules.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The pool is TensorRT-LLM's: the figure of its blog is held as printed, and random texts against a
+// pool that follows the same rules with plain lists (ngram_pool_testing.h). What is not theirs is
+// the bound of memory, which has a test of its own. A failure changes no answer, since drafts are
+// verified: drafts are then wrong more often, and other ones than TensorRT-LLM's.
 #include "engine/speculation/ngram_pool.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Texts have one continuation, so that each draft is known. Machines whose steps take
+// a + b · D(N) + c · N, with noise, must be learned by StepTime. A text that repeats itself runs on
+// a machine where drafts pay, and on one where they do not. Answers do not depend on any of this,
+// since drafts are verified: a failure is time, for drafts that bring less than they cost, or for
+// want of those that would pay.
 #include "engine/speculation/speculation.h"
 
 #include <gmock/gmock.h>

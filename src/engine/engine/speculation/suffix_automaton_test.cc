@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random texts of two to five different tokens repeat themselves often and at length. After each
+// token the longest repeated end must be that of a search of the whole text, and be followed by
+// what has followed it somewhere. Bytes per token have a bound, because every text in it stays in
+// memory. A failure is a worse draft, or memory; answers stay right.
 #include "engine/speculation/suffix_automaton.h"
 
 #include <gmock/gmock.h>

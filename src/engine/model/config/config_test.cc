@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Files of golden models, and a small one of every family, are changed in one key at a time. The
+// answer is the value that transformers computes with, or one line that refuses, held word by word;
+// for any type of value under any key it is one of the two, and never a crash. A failure runs a
+// model with another meaning than its file has: text that is fluent and wrong.
 #include "model/config/config.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Metadata is built in memory and changed in one key at a time; files that llama.cpp has converted
+// are in gguf_golden_test.cc. Divisors of rotary frequencies are held against the angles that they
+// must give. What would change results and is not computed must be refused under the key of the
+// file, for its user has no config.json to look into.
 #include "model/gguf/gguf_config.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Logits whose softmax or sigmoid is simple, so that the weights of each method are worked out by
+// hand. Where methods differ in one point, as a bias, a group judged by its best expert or its best
+// two, an epsilon or a floor, the example is one in which this point decides. A failure sends
+// tokens to other experts than the model was trained with.
 #include "model/parts/router.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Ranks are threads on one to four nodes. They write their parts, meet, and read those of all, 200
+// times, with the round in every value, so that a part which is old or not there yet shows. Heads
+// are held against the keys and values that each needs, sizes of the LM head's group against
+// TensorRT-LLM's rule, by hand. A failure is a race: answers that differ from run to run.
 #include "model/parts/tensor_group.h"
 
 #include <gtest/gtest.h>
