@@ -45,6 +45,11 @@ event_base* new_loop() {
 
 }  // namespace
 
+std::string HttpAddress::authority() const {
+  const bool is_v6 = host.find(':') != host.npos;
+  return is_v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
 Result<HttpAddress> parse_address(const std::string& url) {
   const auto complain = [&](const char* why) {
     return invalid_input(fmt::format("{}: expected http://host[:port][/path]{}", url, why));
@@ -142,7 +147,7 @@ evhttp_request* EventStreams::Stream::new_request() {
     static_cast<Stream*>(self)->error_ = error;
   });
   evkeyvalq* headers = evhttp_request_get_output_headers(request);
-  evhttp_add_header(headers, "Host", all_.address_.host.c_str());
+  evhttp_add_header(headers, "Host", all_.address_.authority().c_str());
   evhttp_add_header(headers, "Connection", "close");
   evhttp_add_header(headers, "Content-Type", "application/json");
   if (const std::string& key = all_.address_.api_key; !key.empty()) {
@@ -190,7 +195,7 @@ Status EventStreams::Stream::status_of(int http_status) const {
   }
   if (!was_connected_) {
     // libevent reports no error if the connection is refused.
-    return failed(fmt::format("{}:{}: {}", all_.address_.host, all_.address_.port,
+    return failed(fmt::format("{}: {}", all_.address_.authority(),
                               std::strerror(error_ ? system_error_ : ECONNREFUSED)));
   }
   if (error_ == EVREQ_HTTP_INVALID_HEADER) return failed("the reply is not HTTP/1");

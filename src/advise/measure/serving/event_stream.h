@@ -30,6 +30,9 @@ struct HttpAddress {
   std::string port = "80";
   std::string path;  // prefix of every endpoint's path; "" or "/…" without a slash at the end
   std::string api_key;
+
+  // "host:port", as the Host field has it: a host with colons, an IPv6 address, is in brackets.
+  std::string authority() const;
 };
 // Parses "http://host[:port][/path]". Errors (invalid input): anything else; https, which is not
 // built.

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace wideep::measure {
@@ -32,6 +33,9 @@ TEST(Address, IsParsed) {
   ASSERT_TRUE(v6.ok());
   EXPECT_EQ(v6->host, "::1");
   EXPECT_EQ(v6->port, "8000");
+  EXPECT_EQ(v6->authority(), "[::1]:8000");
+  EXPECT_EQ(parse_address("http://[::1]")->authority(), "[::1]:80");
+  EXPECT_EQ(whole->authority(), "host:81");
   for (const char* wrong : {"host:81", "https://host", "http://", "http://host:x", "http://:80"}) {
     EXPECT_THAT(parse_address(wrong).status().message(), HasSubstr("expected http://")) << wrong;
   }
@@ -88,7 +92,9 @@ class OneReply {
     thread_ = std::thread([this, reply = std::move(reply), step] {
       const int client = ::accept(listener_.fd(), nullptr, nullptr);
       char request[4096];
-      EXPECT_GT(::recv(client, request, sizeof(request), 0), 0);
+      const ssize_t length = ::recv(client, request, sizeof(request), 0);
+      EXPECT_GT(length, 0);
+      request_.assign(request, static_cast<size_t>(std::max<ssize_t>(length, 0)));
       for (size_t at = 0; at < reply.size(); at += step) {
         const std::string part = reply.substr(at, step);
         ::send(client, part.data(), part.size(), MSG_NOSIGNAL);
@@ -97,13 +103,23 @@ class OneReply {
       ::close(client);
     });
   }
-  ~OneReply() { thread_.join(); }
+  ~OneReply() { end(); }
   OneReply(const OneReply&) = delete;
   OneReply& operator=(const OneReply&) = delete;
   std::string port() const { return listener_.port(); }
+  // The beginning of the request. Waits until it is answered.
+  const std::string& request() {
+    end();
+    return request_;
+  }
 
  private:
+  void end() {
+    if (thread_.joinable()) thread_.join();
+  }
+
   Listener listener_;
+  std::string request_;
   std::thread thread_;
 };
 
@@ -146,6 +162,13 @@ TEST(Serving, EventsAreParsed) {
   EXPECT_EQ(counted.output_tokens, 2);
   const ServingReport cut = ask_once(chunked.substr(0, chunked.size() - 3), chunked.size());
   EXPECT_THAT(cut.failures, testing::ElementsAre(HasSubstr("breaks off")));
+}
+
+// Servers that tell hosts apart, or that check the name, want the port (RFC 9112, 3.2).
+TEST(Serving, HostHasThePort) {
+  OneReply server("HTTP/1.1 200 OK\r\n\r\ndata: {\"choices\": [{\"text\": \"one\"}]}\n\n", 100);
+  EXPECT_EQ(ask_once(server.port()).completed, 1);
+  EXPECT_THAT(server.request(), HasSubstr("\r\nHost: 127.0.0.1:" + server.port() + "\r\n"));
 }
 
 TEST(Serving, RepliesWithoutEventStreamAreErrors) {
