@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "measure/serving/event_parser.h"
 
 namespace wideep::measure {
 namespace {
@@ -95,7 +96,8 @@ class EventStreams::Stream {
   std::string target_, body_;
   OnEvent on_event_;
   OnEnd on_end_;
-  std::string text_;  // received text that is not a complete event yet
+  EventParser events_;
+  std::string refusal_;  // the beginning of its body
   size_t host_ = 0;
   Clock::time_point sent_at_;
   bool was_connected_ = false;
@@ -158,18 +160,17 @@ evhttp_request* EventStreams::Stream::new_request() {
 }
 
 void EventStreams::Stream::take(evhttp_request* reply) {
+  const bool is_refusal = evhttp_request_get_response_code(reply) != HTTP_OK;
   evbuffer* bytes = evhttp_request_get_input_buffer(reply);
-  const size_t had = text_.size(), more = evbuffer_get_length(bytes);
-  text_.resize(had + more);
-  evbuffer_remove(bytes, text_.data() + had, more);
-  if (evhttp_request_get_response_code(reply) != HTTP_OK) return;
-  constexpr std::string_view kData = "data: ";
-  size_t at = 0;
-  for (size_t end; (end = text_.find("\n\n", at)) != text_.npos; at = end + 2) {
-    const std::string_view event = std::string_view(text_).substr(at, end - at);
-    if (event.starts_with(kData)) on_event_(event.substr(kData.size()));
+  char part[4096];
+  for (int length; (length = evbuffer_remove(bytes, part, sizeof(part))) > 0;) {
+    const std::string_view more(part, static_cast<size_t>(length));
+    if (is_refusal) {
+      refusal_ += more.substr(0, kMaxOfRefusal - refusal_.size());
+    } else {
+      events_.take(more, on_event_);
+    }
   }
-  text_.erase(0, at);
 }
 
 void EventStreams::Stream::finish(int http_status) {
@@ -188,7 +189,7 @@ bool EventStreams::Stream::is_out_of_patience() const {
 Status EventStreams::Stream::status_of(int http_status) const {
   if (http_status == HTTP_OK) return {};
   if (http_status != 0) {
-    return failed(fmt::format("status {}: {}", http_status, text_.substr(0, kMaxOfRefusal)));
+    return failed(fmt::format("status {}: {}", http_status, refusal_));
   }
   if (is_out_of_patience()) {
     return failed(fmt::format("the server sent nothing for {} s", all_.patience_.count()));

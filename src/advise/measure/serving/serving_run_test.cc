@@ -164,6 +164,19 @@ TEST(Serving, EventsAreParsed) {
   EXPECT_THAT(cut.failures, testing::ElementsAre(HasSubstr("breaks off")));
 }
 
+// Other servers have CRLF, no space after "data:", or an event in several lines.
+TEST(Serving, EventsAreTakenInEveryForm) {
+  const std::string reply =
+      "HTTP/1.1 200 OK\r\n\r\n"
+      ": hello\r\n\r\nevent: x\r\ndata:{\"choices\": [\r\ndata: {\"text\": \"one\"}]}\r\n\r\n"
+      "data:{\"choices\": [{\"text\": \"two\"}]}\r\r";
+  for (const size_t step : {size_t{1}, size_t{7}, reply.size()}) {
+    const ServingReport report = ask_once(reply, step);
+    ASSERT_EQ(report.completed, 1) << report.failures.front();
+    EXPECT_EQ(report.output_tokens, 2);
+  }
+}
+
 // Servers that tell hosts apart, or that check the name, want the port (RFC 9112, 3.2).
 TEST(Serving, HostHasThePort) {
   OneReply server("HTTP/1.1 200 OK\r\n\r\ndata: {\"choices\": [{\"text\": \"one\"}]}\n\n", 100);
@@ -176,6 +189,8 @@ TEST(Serving, RepliesWithoutEventStreamAreErrors) {
     return ask_once(reply, reply.size()).failures.at(0);
   };
   EXPECT_EQ(failure("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnope"), "status 404: nope");
+  EXPECT_EQ(failure("HTTP/1.1 500 Error\r\nContent-Length: 5000\r\n\r\n" + std::string(5000, 'x')),
+            "status 500: " + std::string(300, 'x'));
   EXPECT_EQ(failure("SSH-2.0\r\n"), "the reply is not HTTP/1");
   EXPECT_EQ(failure("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"),
             "the reply breaks off");
