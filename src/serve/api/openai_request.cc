@@ -184,6 +184,13 @@ void read_constraint(BodyReader& body, const std::string& kind, const ordered_js
   if (!value.is_boolean()) body.complain(place, "expected true or false");
 }
 
+bool read_flag(BodyReader& body, const ordered_json& value, const std::string& place) {
+  if (!value.is_boolean()) {
+    body.complain(place, "expected true or false, found " + BodyReader::shown(value));
+  }
+  return value == true;
+}
+
 // vLLM's guided_json and so on, and their later form, members of structured_outputs.
 void read_structured_outputs(BodyReader& body, GenerationOptions& options) {
   constexpr const char* kKinds[] = {"json", "regex", "choice", "grammar", "json_object"};
@@ -212,12 +219,24 @@ void read_structured_outputs(BodyReader& body, GenerationOptions& options) {
     } else if (name == "whitespace_pattern") {
       read_whitespace(value, place);
     } else if (name == "disable_any_whitespace") {
-      is_compact = value == true;
+      is_compact = read_flag(body, value, place);
     } else if (name == "disable_additional_properties") {
-      is_open = value == false;
+      is_open = !read_flag(body, value, place);
     } else if (name != "disable_fallback") {
       body.complain(place, "this field is not known");
     }
+  }
+  // vLLM wants exactly one, too. response_format may be it.
+  if (!options.format && all.is_object()) {
+    return body.complain("structured_outputs",
+                         fmt::format("expected one of {} (true) in it: without a format its other "
+                                     "members have no effect",
+                                     fmt::join(kKinds, ", ")));
+  }
+  if (!options.format && whitespace) {
+    return body.complain("guided_whitespace_pattern",
+                         "has no effect without a format: expected guided_json or "
+                         "guided_json_object beside it");
   }
   if (!options.format) return;
   if (is_compact) whitespace = "";

@@ -1751,6 +1751,11 @@ TEST_F(ServiceTest, FormatsBecomeGrammars) {
       grammar_of({{"structured_outputs", {{"json", schema}, {"disable_any_whitespace", true}}}});
   EXPECT_TRUE(takes(compact, R"({"a":1})"));
   EXPECT_FALSE(takes(compact, R"({"a": 1})"));
+  // The format may be OpenAI's, and the whitespace vLLM's.
+  const auto both = grammar_of({{"response_format", {{"type", "json_object"}, {"schema", schema}}},
+                                {"structured_outputs", {{"disable_any_whitespace", true}}}});
+  EXPECT_TRUE(takes(both, R"({"a":1})"));
+  EXPECT_FALSE(takes(both, R"({"a": 1})"));
   EXPECT_TRUE(takes(grammar_of({{"guided_json", schema}, {"guided_whitespace_pattern", " {3}"}}),
                     "{   \"a\":   1   }"));
   EXPECT_TRUE(takes(grammar_of({{"structured_outputs",
@@ -1816,6 +1821,36 @@ TEST_F(ServiceTest, FormatsThatCannotBeAreRefusedWithThePlace) {
             "structured_outputs.structural_tag: this field is not known "
             "(structured_outputs.structural_tag)");
   EXPECT_EQ(error_of({{"guided_json", "{\"a\""}}).substr(0, 18), "guided_json: text:");
+  for (const std::string name : {"disable_any_whitespace", "disable_additional_properties"}) {
+    EXPECT_EQ(error_of({{"structured_outputs", {{"json", json::object()}, {name, "yes"}}}}),
+              "structured_outputs." + name + ": expected true or false, found \"yes\" " +
+                  "(structured_outputs." + name + ")");
+  }
+}
+
+TEST_F(ServiceTest, OptionsOfFormatsNeedAFormat) {
+  const auto error_of = [&](const json& more) {
+    json body = {{"model", "m"}, {"prompt", "a"}};
+    body.update(more);
+    const Reply reply = ask("POST", "/v1/completions", body.dump());
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    return json::parse(reply.body)["error"]["message"].get<std::string>();
+  };
+  for (const json& options :
+       {json::object(), json{{"whitespace_pattern", " ?"}}, json{{"disable_any_whitespace", true}},
+        json{{"disable_additional_properties", false}}, json{{"json", nullptr}},
+        json{{"json_object", false}}}) {
+    EXPECT_EQ(
+        error_of({{"structured_outputs", options}}),
+        "structured_outputs: expected one of json, regex, choice, grammar, json_object (true) "
+        "in it: without a format its other members have no effect");
+  }
+  EXPECT_EQ(error_of({{"guided_whitespace_pattern", " ?"}}),
+            "guided_whitespace_pattern: has no effect without a format: expected guided_json or "
+            "guided_json_object beside it");
+  // A mistake in the format is the first complaint.
+  EXPECT_EQ(error_of({{"structured_outputs", {{"regex", 5}}}}),
+            "structured_outputs.regex: expected a string");
 }
 
 TEST_F(ServiceTest, FormatsNeedAnEndToken) {
