@@ -149,6 +149,15 @@ CalibratedRange read_range(YamlMap map) {
   return range;
 }
 
+void check_formats(YamlMap& root, std::string_view key,
+                   const std::map<WeightFormat, FormatKernels>& formats, const Hardware& hardware) {
+  for (const auto& [format, kernels] : formats) {
+    if (hardware.supports(format)) continue;
+    root.map("kernels").complain(key, fmt::format("has constants of {}, which has no peak",
+                                                  kernels::weight_format_name(format)));
+  }
+}
+
 void check(YamlMap& root, const Hardware& hardware) {
   if (hardware.node_link_ranks < hardware.devices_per_node) {
     root.complain("node_link",
@@ -169,11 +178,8 @@ void check(YamlMap& root, const Hardware& hardware) {
   if (hardware.node_link.bandwidth > std::max(hardware.memory_bandwidth, hardware.node_bandwidth)) {
     root.complain("node_link", "is faster than the memory that it reads");
   }
-  for (const auto& [format, kernels] : hardware.of_formats) {
-    if (hardware.supports(format)) continue;
-    root.complain("kernels", fmt::format("has constants of {}, which has no peak",
-                                         kernels::weight_format_name(format)));
-  }
+  check_formats(root, "formats", hardware.of_formats, hardware);
+  check_formats(root, "formats_of_all_cores", hardware.of_all_cores, hardware);
 }
 
 Hardware read(YamlMap& root) {

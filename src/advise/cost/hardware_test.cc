@@ -77,6 +77,21 @@ TEST(Hardware, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(complaint("name: example", "names: example"), HasSubstr("name"));
 }
 
+TEST(Hardware, ConstantsOfAFormatNeedItsPeak) {
+  const std::string kernel = "{overhead: 0, memory: 1, compute: 1, row_traffic: 1, tile: 8}";
+  for (const std::string key : {"formats", "formats_of_all_cores"}) {
+    const auto of = [&](const std::string& format) {
+      return "kernels:\n  " + key + ": {" + format + ": {experts: " + kernel +
+             ", dense: " + kernel + "}}\n";
+    };
+    EXPECT_THAT(
+        complaint("kernels:\n", of("int8")),
+        HasSubstr("machine.yaml:9: kernels." + key + ": has constants of int8, which has no peak"));
+    const auto with_peak = parse_hardware(replaced("kernels:\n", of("fp8")), "machine.yaml");
+    EXPECT_TRUE(with_peak.ok()) << with_peak.status().message();
+  }
+}
+
 TEST(Hardware, NodesNeedANetwork) {
   std::string text =
       replaced("network: {latency: 2e-5, bandwidth: 5e10}\n", "divisible: true\nnodes: 4\n");
