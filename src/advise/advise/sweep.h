@@ -20,7 +20,7 @@ namespace wideep::advise {
 std::vector<cost::Layout> layouts_of(const cost::Hardware& hardware,
                                      const model::ModelConfig& config, const Choices& choices);
 
-// The batch sizes that are weighed: 1, 2, 3, 4, 6, 8, … up to `most`, and `most`.
+// The batch sizes that are weighed: 1, 2, 3, 4, 6, 8, … up to `max`, and `max`.
 std::vector<int> batches_up_to(int max);
 
 }  // namespace wideep::advise

@@ -7,21 +7,23 @@
 //   name: h100_sxm
 //   device: NVIDIA H100 SXM
 //   devices_per_node: 8
-//   processors: 132                        # of a device: multiprocessors, or cores
+//   processors: 132                             # of a device: multiprocessors, or cores
 //   memory: {bytes: 80e9, bandwidth: 3.35e12}   # of a device
-//   peak: {bf16: 989e12, fp8: 1979e12}     # operations per second; a multiply-add is two
+//   peak: {bf16: 989e12, fp8: 1979e12}          # operations per second; a multiply-add is two
 //   node_link: {latency: 10.7e-6, bandwidth: 360e9, ranks: 8}
-//   network: {latency: 12e-6, bandwidth: 50e9}
+//   network: {latency: 22e-6, bandwidth: 50e9}     # optional, as are host_link and range
 //   host_link: {latency: 10e-6, bandwidth: 64e9}
 //   kernels:
-//     experts: {overhead: 45e-6, memory: 0.85, compute: 0.25, row_traffic: 4.0, tile: 64}
-//     dispatch: {overhead: 2e-6, latency: 1.1, link: 0.7, serial: 2.2e-6}
-//     combine: {latency: 1.1, link: 0.75, serial: 0.1e-6}
-//     bulk_dispatch: {latency: 2.5, link: 0.9, serial: 0}     # of many tokens
-//     bulk_combine: {latency: 4.5, link: 0.9, serial: 0}
-//     errors: {experts: 0.09, exchange: 0.13}               # optional: these are the defaults
-//
-//   range: {hidden_from: 2048, hidden_to: 7168, tokens: 16384, ranks: 256, formats: fp8 nvfp4}
+//     experts: {overhead: 41e-6, memory: 0.87, compute: 1.13, row_traffic: 34, tile: 64}
+//     dense: {overhead: 20e-6, memory: 0.8, compute: 0.6, row_traffic: 2.7, tile: 64}
+//     attention: {overhead: 10e-6, memory: 0.7, compute: 0.4}
+//     iteration: 1e-3
+//     dispatch: {overhead: 0, latency: 1.06, link: 0.7, serial: 2.2e-6}
+//     combine: {overhead: 0, latency: 1.06, link: 0.61, serial: 0.2e-6}
+//     bulk_dispatch: {overhead: 26e-6, latency: 0, link: 0.75, serial: 9.7e-12}   # of many tokens
+//     bulk_combine: {overhead: 39e-6, latency: 0, link: 0.79, serial: 5.2e-12}
+//     errors: {experts: 0.09, exchange: 0.13}     # optional: these are the defaults
+//   range: {hidden_from: 2048, hidden_to: 7168, tokens: 16384, ranks: 256, formats: fp8}
 //
 // Of a machine of cores, `divisible: true` and the key memory.node_bandwidth say that ranks share
 // them, memory.cached and memory.cached_node how fast the same bytes are read again ({4e6: 1.1e11,

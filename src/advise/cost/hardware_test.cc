@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 
 namespace wideep::cost {
@@ -56,6 +57,24 @@ TEST(Hardware, IsReadFromAFile) {
   EXPECT_EQ(hardware->node_link_ranks, 8);
   EXPECT_EQ(hardware->experts.tile, 64);
   EXPECT_EQ(hardware->host_link.bandwidth, 0.0);
+}
+
+// People copy it.
+TEST(Hardware, ExampleInTheHeaderIsOne) {
+  constexpr std::string_view kMargin = "//   ";
+  std::ifstream header(WIDEEP_SOURCE_DIR "/src/advise/cost/hardware.h");
+  std::string example;
+  for (std::string line; std::getline(header, line);) {
+    if (line.starts_with(kMargin)) example += line.substr(kMargin.size()) + "\n";
+  }
+  const auto hardware = parse_hardware(example, "hardware.h");
+  ASSERT_TRUE(hardware.ok()) << hardware.status().message() << "\n" << example;
+  const auto shipped = shipped_hardware(hardware->name);
+  ASSERT_TRUE(shipped.ok()) << shipped.status().message();
+  EXPECT_EQ(hardware->memory_bytes, shipped->memory_bytes);
+  EXPECT_EQ(hardware->node_link, shipped->node_link);
+  EXPECT_EQ(hardware->errors, KernelErrors());
+  EXPECT_EQ(hardware->range, shipped->range);
 }
 
 TEST(Hardware, SaysWhatIsWrongAndWhere) {

@@ -3,8 +3,7 @@
 // How long an iteration takes: the sum over layers of what the busiest rank does.
 //
 //   attention  projections (dense products), keys and values of earlier positions read once,
-//   scores;
-//              with context parallelism those of other ranks over the link
+//              scores; with context parallelism those of other ranks over the link
 //   dense      dense MLPs, shared experts, routers, LM head
 //   experts    of the slowest rank (expert_load.h, expert_cost.h)
 //   exchange   dispatch and combine (exchange_cost.h); all-reduces of ranks that compute a batch

@@ -361,7 +361,7 @@ void read_calls(BodyReader& body, const std::string& where, const ordered_json& 
   }
 }
 
-// Members that only a template may know (Preparation::check_messages), or nobody.
+// Members that only a template may know (Preparation::choose_template), or nobody.
 void note_other_members(BodyReader& body, const std::string& where, const ordered_json& message,
                         ChatRequest& request) {
   for (const auto& [name, value] : message.items()) {

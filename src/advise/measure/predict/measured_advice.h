@@ -6,7 +6,7 @@
 // when, and by which version:
 //
 //   machine: AMD EPYC, 2 cores
-//   model: 6 layers of 768, 32 experts of 384, top 4, vocabulary 16384
+//   model: 6 layers of 768, 12 heads, 32 experts of 384, top 4, vocabulary 16384
 //   version: 0.9.0
 //   date: 2026-11-27
 //   factors:

@@ -139,7 +139,7 @@ TEST(MeasureAdvice, RunsLayoutsOnThisMachine) {
   std::vector<advise::Candidate> candidates;
   for (const cost::Layout& layout :
        {cost::Layout{.num_slots = 8}, cost::Layout{.ep = 2, .num_slots = 8},
-        cost::Layout{.ep = 2, .num_slots = 10},
+        cost::Layout{.ep = 2, .num_slots = 10}, cost::Layout{.expert_slices = 2, .num_slots = 8},
         cost::Layout{.ep = 2, .attention_dp = false, .num_slots = 8},
         cost::Layout{.stages = 2, .num_slots = 8}}) {
     candidates.push_back({.layout = layout, .batch = 3});
@@ -154,7 +154,7 @@ TEST(MeasureAdvice, RunsLayoutsOnThisMachine) {
                                     candidates, view, &left_out);
   ASSERT_TRUE(cells.ok()) << cells.status().message();
   EXPECT_THAT(left_out, ElementsAre(HasSubstr("2 stages")));
-  ASSERT_EQ(cells->size(), 8u);  // a batch and a prompt of each
+  ASSERT_EQ(cells->size(), 10u);  // a batch and a prompt of each
   for (const CheckedCell& cell : *cells) {
     EXPECT_GT(cell.measured, 0.0) << cell.name;
     EXPECT_GT(cell.predicted, 0.0) << cell.name;
