@@ -3,12 +3,15 @@
 // Logits that are no numbers end the request that has them, with an error; others go on, with the
 // same answers. The model has one token, Z, whose embedding overflows.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "command.h"
 #include "command_server.h"
 #include "random_layouts.h"
 #include "tensor_files/safetensors.h"
@@ -139,6 +142,24 @@ TEST_F(NotNumbers, AreAnErrorOfTheServerWhichGoesOn) {
   EXPECT_THAT(events.body, testing::EndsWith("data: [DONE]\n\n"));
   EXPECT_EQ(server.complete(good).body_json()["choices"][0]["text"], before);
   EXPECT_EQ(server.metric("wideep_num_requests_running"), 0.0);
+}
+
+// The warm-up has lines of the dataset, too.
+TEST_F(NotNumbers, EndABenchmarkWithTheLineOfTheDataset) {
+  const std::string bad = R"({"prompt": "Z", "output_tokens": 2})",
+                    good = R"({"prompt": "one two", "output_tokens": 2})";
+  const std::string dataset = directory_.file("data.jsonl");
+  const auto error_of = [&](const std::vector<std::string>& lines, const char* warmup) {
+    std::ofstream(dataset) << fmt::format("{}\n", fmt::join(lines, "\n"));
+    const CommandEnd end =
+        run_command({.arguments = {"bench", "throughput", "--model", directory_.path(), "--dataset",
+                                   dataset, "--concurrency", "1", "--warmup", warmup}});
+    EXPECT_EQ(end.exit_code, 1) << end.out;
+    return end.err;
+  };
+  EXPECT_THAT(error_of({good, good, bad}, "2"), HasSubstr("request 2: the model has computed "));
+  EXPECT_THAT(error_of({good, bad}, "0"), HasSubstr("request 1: the model has computed "));
+  EXPECT_THAT(error_of({good, bad}, "4"), HasSubstr("request 1: the model has computed "));
 }
 
 }  // namespace

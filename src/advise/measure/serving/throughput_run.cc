@@ -124,6 +124,12 @@ class Records {
 
   bool all_done() const { return num_done_ == requests_.size(); }
 
+  // Of the dataset, as plan_of() counts: those of the warm-up are the first, over and over.
+  size_t line_of(int request_index) const {
+    const auto index = static_cast<size_t>(request_index);
+    return index < warmup_ ? index % requests_.size() : index - warmup_;
+  }
+
   ThroughputRun take(const std::vector<int64_t>& start_ns) {
     for (size_t i = 0; i < requests_.size(); ++i) requests_[i].start_ns = start_ns[i];
     totals_.imbalance_ratio /= static_cast<double>(std::max<int64_t>(totals_.count, 1));
@@ -205,8 +211,8 @@ class EventPump {
   void take(const run::Token& token) {
     // Times of a model that does not compute mean nothing.
     if (token.finish_reason == engine::FinishReason::kNotNumbers && failure_.ok()) {
-      failure_ =
-          failed(fmt::format("request {}: {}", token.request_index, run::kNotNumbersMessage));
+      failure_ = failed(fmt::format("request {}: {}", parts_.records.line_of(token.request_index),
+                                    run::kNotNumbersMessage));
       parts_.group.stop();
     }
     if (!failure_.ok()) return;
