@@ -78,8 +78,11 @@ Result<DatasetRequest> request_of(const json& line) {
   }
   const json count =
       line.contains("output_tokens") ? line["output_tokens"] : line.value("output_length", json());
-  if (!count.is_number_integer() || count.get<int64_t>() < 1 || count.get<int64_t>() > 1 << 24) {
-    return invalid_input("output_tokens: expected an integer of at least 1");
+  const bool fits = count.is_number_unsigned() && count.get<uint64_t>() >= 1 &&
+                    count.get<uint64_t>() <= uint64_t{kMaxTokens};
+  if (!fits) {
+    return invalid_input(fmt::format("output_tokens: expected an integer from 1 to {}, found {}",
+                                     kMaxTokens, formats::describe(count)));
   }
   request.output_tokens = count.get<int>();
   return request;
@@ -128,17 +131,24 @@ Result<std::vector<DatasetRequest>> real_dataset(const RealDataset& options,
                                                  const tokenizer::Tokenizer& tokenizer) {
   Random rng(options.seed);
   std::vector<DatasetRequest> requests;
+  bool has_texts = false;
   WIDEEP_TRY(for_each_line(options.path, [&](const json& line) -> Result<bool> {
     const json text = line.value(options.key, json());
     if (!text.is_string()) {
       return invalid_input(fmt::format("expected a string under the key \"{}\"", options.key));
     }
     std::vector<int32_t> ids = tokenizer.encode(text.get<std::string>());
+    has_texts = has_texts || !ids.empty();
     const bool fits = options.max_input == 0 || static_cast<int>(ids.size()) <= options.max_input;
     if (fits && !ids.empty()) requests.push_back({std::move(ids), draw(options.output, rng)});
     return static_cast<int>(requests.size()) < options.count;
   }));
   if (!requests.empty()) return requests;
+  if (!has_texts) {
+    return invalid_input(
+        fmt::format("{}: expected lines with a text under the key \"{}\", found none or empty ones",
+                    options.path, options.key));
+  }
   return invalid_input(
       fmt::format("{}: no text of at most {} tokens", options.path, options.max_input));
 }

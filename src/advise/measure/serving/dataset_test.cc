@@ -52,6 +52,13 @@ TEST_F(Dataset, ErrorsNameTheLine) {
         read(good + "{\"input_ids\": [1, " + id + "], \"output_tokens\": 1}").status().message(),
         HasSubstr(":2: input_ids[1]: expected a token id from 0 to 2147483647, found " + id));
   }
+  EXPECT_TRUE(read("{\"prompt\": \"a\", \"output_tokens\": 16777216}").ok());
+  for (const std::string count :
+       {"16777217", "4294967297", "18446744073709551615", "0", "-1", "1.5"}) {
+    EXPECT_THAT(
+        read(good + "{\"prompt\": \"a\", \"output_tokens\": " + count + "}").status().message(),
+        HasSubstr(":2: output_tokens: expected an integer from 1 to 16777216, found " + count));
+  }
   EXPECT_THAT(read("").status().message(), HasSubstr("has no request"));
 }
 
@@ -112,6 +119,19 @@ TEST_F(Dataset, RealTextsAreTokenised) {
   options.key = "answer";
   EXPECT_THAT(real_dataset(options, tokenizer).status().message(),
               HasSubstr(":1: expected a string under the key \"answer\""));
+  options.key = "question";
+  options.max_input = 1;
+  EXPECT_THAT(real_dataset(options, tokenizer).status().message(),
+              HasSubstr("texts.jsonl: no text of at most 1 tokens"));
+  for (const char* nothing : {"", "\n\n"}) {
+    std::ofstream(path) << nothing;
+    for (const int max_input : {0, 5}) {
+      options.max_input = max_input;
+      EXPECT_THAT(real_dataset(options, tokenizer).status().message(),
+                  HasSubstr("texts.jsonl: expected lines with a text under the key \"question\", "
+                            "found none or empty ones"));
+    }
+  }
 }
 
 }  // namespace
