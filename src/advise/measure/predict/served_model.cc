@@ -17,19 +17,62 @@
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <thread>
 
+#include "base/printable.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "formats/json.h"
+#include "formats/json_parse.h"
+#include "formats/json_text.h"
+#include "tokenizer/vocabulary.h"
 
 namespace wideep::measure {
 namespace {
 
 using namespace std::chrono_literals;
+using nlohmann::json;
 
 constexpr std::string_view kBeforeAddress = "http://127.0.0.1:";
 constexpr auto kPatience = 120s;
+
+// Ids of the tokenizer, and as many tokens as a model may have.
+constexpr formats::IntegerRange kIds{.min = 0, .max = tokenizer::kMaxTokenId};
+constexpr formats::IntegerRange kSizes{.min = 1, .max = kIds.max + 1};
+
+Result<int64_t> id_of(const json& value, const std::string& place) {
+  if (value.is_number_unsigned() && value.get<uint64_t>() <= uint64_t{kIds.max}) {
+    return value.get<int64_t>();
+  }
+  return invalid_input(fmt::format("{}: expected {}, found {}", place, formats::describe(kIds),
+                                   formats::describe(value)));
+}
+
+// The one after the last that the tokenizer has a text for.
+Result<int64_t> first_free_id(const json& file) {
+  const json::json_pointer place("/model/vocab");
+  if (!file.contains(place) || !file[place].is_object()) {
+    return invalid_input("expected a tokenizer with model.vocab, an object");
+  }
+  int64_t next = 0;
+  for (const auto& [token, id] : file[place].items()) {
+    WIDEEP_TRY_ASSIGN(const int64_t found, id_of(id, "model.vocab." + base::printable(token, 60)));
+    next = std::max(next, found + 1);
+  }
+  const json added = file.value("added_tokens", json());
+  if (!added.is_array() && !added.is_null()) {
+    return invalid_input("added_tokens: expected a list, found " + formats::describe(added));
+  }
+  for (size_t i = 0; i < added.size(); ++i) {
+    const std::string where = fmt::format("added_tokens[{}]", i);
+    if (!added[i].is_object()) {
+      return invalid_input(where + ": expected an object, found " + formats::describe(added[i]));
+    }
+    WIDEEP_TRY_ASSIGN(const int64_t found, id_of(added[i].value("id", json()), where + ".id"));
+    next = std::max(next, found + 1);
+  }
+  return next;
+}
 
 }  // namespace
 
@@ -90,24 +133,18 @@ ServedModel::~ServedModel() {
 
 Status write_model_directory(const std::string& directory, const std::string& config,
                              const std::string& tokenizer_path) {
+  WIDEEP_TRY_ASSIGN(const formats::JsonDocument shape,
+                    formats::JsonDocument::parse(config, "config.json"));
+  const int64_t vocab_size = shape.root().integer("vocab_size", kSizes);
+  WIDEEP_TRY(shape.status());
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(tokenizer_path));
-  auto tokenizer = nlohmann::json::parse(text, nullptr, false);
-  const auto shape = nlohmann::json::parse(config, nullptr, false);
-  if (shape.is_discarded() || !shape.contains("vocab_size")) {
-    return invalid_input("config.json: expected JSON with vocab_size");
-  }
-  if (tokenizer.is_discarded() || !tokenizer.contains("/model/vocab"_json_pointer)) {
-    return invalid_input(tokenizer_path + ": expected a tokenizer with model.vocab");
-  }
-  auto& vocabulary = tokenizer["model"]["vocab"];
-  int next = 0;
-  for (const auto& [token, id] : vocabulary.items()) next = std::max(next, id.get<int>() + 1);
-  for (const auto& added : tokenizer.value("added_tokens", nlohmann::json::array())) {
-    next = std::max(next, added.value("id", -1) + 1);
-  }
-  for (; next < shape["vocab_size"].get<int>(); ++next) vocabulary[fmt::format("t{}", next)] = next;
+  WIDEEP_TRY_ASSIGN(json tokenizer, formats::parse_json(text, tokenizer_path));
+  const Result<int64_t> first = first_free_id(tokenizer);
+  if (!first.ok()) return first.status().at(tokenizer_path);
+  json& vocabulary = tokenizer["model"]["vocab"];
+  for (int64_t id = *first; id < vocab_size; ++id) vocabulary[fmt::format("t{}", id)] = id;
   WIDEEP_TRY(formats::write_file(directory + "/config.json", config));
-  return formats::write_file(directory + "/tokenizer.json", tokenizer.dump());
+  return formats::write_file(directory + "/tokenizer.json", formats::json_text(tokenizer));
 }
 
 }  // namespace wideep::measure

@@ -43,7 +43,8 @@ class ServedModel {
 
 // Writes a model directory for random weights: this config.json, and the tokenizer with a text for
 // each token of the config that it lacks, since clients count texts.
-// Errors: a file cannot be read or written; it is no such JSON.
+// Errors: a file cannot be read or written; it is no such JSON; (invalid input) a size or an id that
+// no model has.
 Status write_model_directory(const std::string& directory, const std::string& config,
                              const std::string& tokenizer_path);
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "formats/files.h"
@@ -53,12 +54,49 @@ TEST(ModelDirectory, HasATextForEachToken) {
 
 TEST(ModelDirectory, RefusesWhatIsNone) {
   const base::ScratchDirectory files;
-  const std::string tokenizer = files.file("small.json");
-  ASSERT_TRUE(formats::write_file(tokenizer, "{}").ok());
-  EXPECT_THAT(write_model_directory(files.path(), "[1", tokenizer).message(),
-              HasSubstr("config.json: expected JSON with vocab_size"));
-  EXPECT_THAT(write_model_directory(files.path(), R"({"vocab_size": 5})", tokenizer).message(),
-              HasSubstr("small.json: expected a tokenizer with model.vocab"));
+  const auto refusal = [&](const std::string& config, const std::string& tokenizer) {
+    const std::string path = files.file("small.json");
+    EXPECT_TRUE(formats::write_file(path, tokenizer).ok());
+    const Status status = write_model_directory(files.path(), config, path);
+    EXPECT_FALSE(status.ok()) << config << tokenizer;
+    EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
+    return status.message();
+  };
+  const std::string good = R"({"model": {"vocab": {"a": 0}}})";
+  EXPECT_THAT(refusal("[1", good), HasSubstr("config.json:1:"));
+  EXPECT_THAT(
+      refusal("{}", good),
+      HasSubstr("config.json: vocab_size: missing; expected an integer from 1 to 16777216"));
+  for (const std::string size : {"null", "'5'", "[5]", "0", "-1", "1.5", "16777217", "1e30"}) {
+    std::string config = "{\"vocab_size\": " + size + "}";
+    std::ranges::replace(config, '\'', '"');
+    EXPECT_THAT(refusal(config, good), HasSubstr("config.json: vocab_size: ")) << size;
+  }
+
+  const std::string config = R"({"vocab_size": 5})";
+  for (const char* without :
+       {"{}", "[]", "5", R"({"model": 5})", R"({"model": {"vocab": [["a", 0]]}})"}) {
+    EXPECT_THAT(refusal(config, without),
+                HasSubstr("small.json: expected a tokenizer with model.vocab, an object"));
+  }
+  EXPECT_THAT(refusal(config, "{"), HasSubstr("small.json:1:"));
+  EXPECT_THAT(refusal(config, R"({"model": {"vocab": {"a": 0, "b\n": "1"}}})"),
+              HasSubstr("small.json: model.vocab.b"));
+  for (const std::string id : {"-1", "16777216", "18446744073709551615", "1.5", "null", "{}"}) {
+    EXPECT_THAT(
+        refusal(config, "{\"model\": {\"vocab\": {\"a\": " + id + "}}}"),
+        HasSubstr("small.json: model.vocab.a: expected an integer from 0 to 16777215, found "))
+        << id;
+  }
+  const auto with_added = [&](const std::string& added) {
+    return refusal(config, R"({"model": {"vocab": {"a": 0}}, "added_tokens": )" + added + "}");
+  };
+  EXPECT_THAT(with_added("5"), HasSubstr("small.json: added_tokens: expected a list, found 5"));
+  EXPECT_THAT(with_added(R"([{"id": 1}, "b"])"),
+              HasSubstr("small.json: added_tokens[1]: expected an object, found 'b'"));
+  EXPECT_THAT(with_added(R"([{"id": "1"}])"),
+              HasSubstr("small.json: added_tokens[0].id: expected an integer from 0 to 16777215, "
+                        "found '1'"));
 }
 
 TEST(ServedModel, SaysWhyItDoesNotServe) {
