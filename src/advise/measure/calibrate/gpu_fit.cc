@@ -7,12 +7,16 @@
 // Exchanges over several nodes are left out: the constants are those of one node's link.
 #include "measure/calibrate/gpu_fit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <tuple>
 
 #include "base/check.h"
+#include "base/printable.h"
+#include "base/try.h"
 #include "cost/fit.h"
 
 namespace wideep::measure {
@@ -20,10 +24,17 @@ namespace {
 
 using kernels::WeightFormat;
 
-WeightFormat format_of(const std::string& name) {
-  return name == "nvfp4"       ? WeightFormat::kNvfp4
-         : name == "fp8_block" ? WeightFormat::kFp8
-                               : WeightFormat::kBf16;
+// By the names that the tables have. Constants of another format would be fitted to times that are
+// none of it.
+Result<WeightFormat> format_of(const LatencyTable& table, int row) {
+  const std::string& name = table.text(row, "moe_dtype");
+  if (name == "nvfp4") return WeightFormat::kNvfp4;
+  if (name == "fp8_block") return WeightFormat::kFp8;
+  if (name == "bfloat16" || name == "float16") return WeightFormat::kBf16;
+  return invalid_input(
+      fmt::format("{}: moe_dtype: expected bfloat16, float16, fp8_block or nvfp4, "
+                  "found '{}'; leave such rows out",
+                  table.place(row), base::printable(name, 60)));
 }
 
 double seconds_of(const cost::ProductKernel& kernel, const ExpertSample& sample) {
@@ -84,8 +95,8 @@ constexpr double kIndexBytes = 16.0;       // beside a row
 
 }  // namespace
 
-std::vector<ExpertSample> expert_samples(const cost::Hardware& hardware, const LatencyTable& table,
-                                         bool packed, int tile) {
+Result<std::vector<ExpertSample>> expert_samples(const cost::Hardware& hardware,
+                                                 const LatencyTable& table, bool packed, int tile) {
   std::vector<ExpertSample> samples;
   using Key = std::tuple<int, int, int, int, int, std::string>;
   std::map<Key, cost::ExpertWork> known;
@@ -93,6 +104,7 @@ std::vector<ExpertSample> expert_samples(const cost::Hardware& hardware, const L
     const std::string& distribution = table.text(row, "distribution");
     const PowerLaw law = parse_power_law(distribution);
     if (law.packed != packed) continue;
+    WIDEEP_TRY_ASSIGN(const WeightFormat format, format_of(table, row));
     const auto integer = [&](const char* column) {
       return static_cast<int>(table.number(row, column));
     };
@@ -100,7 +112,7 @@ std::vector<ExpertSample> expert_samples(const cost::Hardware& hardware, const L
         .hardware = &hardware,
         .shape = {.hidden = integer("hidden_size"),
                   .intermediate = integer("inter_size"),
-                  .format = format_of(table.text(row, "moe_dtype"))},
+                  .format = format},
         .routing = {.num_tokens = integer("num_tokens"),
                     .top_k = integer("topk"),
                     .num_experts = integer("num_experts"),

@@ -13,6 +13,7 @@
 #include "cost/exchange_cost.h"
 #include "cost/expert_cost.h"
 #include "measure/calibrate/measured_latency.h"
+#include "wideep/status.h"
 
 namespace wideep::measure {
 
@@ -31,8 +32,9 @@ struct ExchangeSample {
 };
 
 // Rows of "wideep_moe" tables (TensorRT-LLM). packed: those with balanced experts, or the others.
-std::vector<ExpertSample> expert_samples(const cost::Hardware& hardware, const LatencyTable& table,
-                                         bool packed, int tile);
+// Errors (invalid input): one of another format than our weights have.
+Result<std::vector<ExpertSample>> expert_samples(const cost::Hardware& hardware,
+                                                 const LatencyTable& table, bool packed, int tile);
 
 enum class Exchange { kDispatch, kCombine, kBulkDispatch, kBulkCombine };
 // Rows of DeepEP tables: low-latency kernels; or bulk ("normal") ones, with as many

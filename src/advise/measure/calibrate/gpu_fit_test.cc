@@ -9,8 +9,12 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "base/scratch_directory.h"
 
 namespace wideep::measure {
 namespace {
@@ -33,8 +37,10 @@ class MeasuredGpus : public testing::Test {
     return *table;
   }
   std::vector<ExpertSample> experts(size_t gpu) {
-    return expert_samples(gpus_[gpu], table(gpu, "moe__trtllm__1.3.0rc10__wideep_moe_perf.csv"),
-                          true, kTile);
+    auto samples = expert_samples(
+        gpus_[gpu], table(gpu, "moe__trtllm__1.3.0rc10__wideep_moe_perf.csv"), true, kTile);
+    EXPECT_TRUE(samples.ok()) << samples.status().message();
+    return std::move(samples).value();
   }
   std::vector<ExchangeSample> exchanges(size_t gpu, Exchange exchange, bool bulk) {
     const std::string kind = bulk ? "normal" : "ll";
@@ -101,6 +107,32 @@ TEST_F(MeasuredGpus, ShippedConstantsOfBulkExchangesFitTheirOwn) {
 TEST(LatencyTable, SaysWhichLineIsWrong) {
   const auto missing = LatencyTable::read("/nowhere/table.csv");
   EXPECT_FALSE(missing.ok());
+}
+
+TEST(ExpertSamples, AreOfFormatsThatAreKnown) {
+  const base::ScratchDirectory directory;
+  const std::string path = directory.file("table.csv");
+  const cost::Hardware hardware = cost::shipped_hardware("b200_sxm").value();
+  const auto samples = [&](const std::string& format) {
+    const std::string row = ",8,6144,2048,8,256,256,2,uniform,0.25\n";
+    std::ofstream(path) << "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,"
+                           "num_slots,moe_ep_size,distribution,latency\n"
+                        << "nvfp4" << row << format << row;
+    return expert_samples(hardware, LatencyTable::read(path).value(), false, kTile);
+  };
+  using kernels::WeightFormat;
+  for (const auto& [name, format] :
+       {std::pair("nvfp4", WeightFormat::kNvfp4), std::pair("fp8_block", WeightFormat::kFp8),
+        std::pair("bfloat16", WeightFormat::kBf16), std::pair("float16", WeightFormat::kBf16)}) {
+    const auto found = samples(name);
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    ASSERT_EQ(found->size(), 2u);
+    EXPECT_EQ((*found)[1].shape.format, format) << name;
+    EXPECT_DOUBLE_EQ((*found)[1].seconds, 0.25e-3);
+  }
+  EXPECT_THAT(samples("w4afp8").status().message(),
+              testing::EndsWith("table.csv:3: moe_dtype: expected bfloat16, float16, fp8_block or "
+                                "nvfp4, found 'w4afp8'; leave such rows out"));
 }
 
 TEST(PowerLaw, IsReadFromItsName) {

@@ -120,6 +120,7 @@ Result<LatencyTable> LatencyTable::read(const std::string& path) {
   WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
   formats::NonBlankLines lines(std::move(content));
   LatencyTable table;
+  table.path_ = path;
   while (const auto line = lines.next()) {
     std::string_view text = line->text;
     if (text.ends_with('\r')) text.remove_suffix(1);
@@ -133,6 +134,7 @@ Result<LatencyTable> LatencyTable::read(const std::string& path) {
                                        table.columns_.size(), fields.size()));
     }
     table.rows_.push_back(std::move(fields));
+    table.lines_.push_back(line->number);
   }
   return table;
 }
@@ -145,6 +147,10 @@ const std::string& LatencyTable::text(int row, std::string_view column) const {
 
 double LatencyTable::number(int row, std::string_view column) const {
   return std::strtod(text(row, column).c_str(), nullptr);
+}
+
+std::string LatencyTable::place(int row) const {
+  return fmt::format("{}:{}", path_, lines_[static_cast<size_t>(row)]);
 }
 
 PowerLaw parse_power_law(std::string_view distribution) {

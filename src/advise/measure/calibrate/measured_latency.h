@@ -26,10 +26,13 @@ class LatencyTable {
   // REQUIRES: the table has the column (and number(): its value is a number).
   const std::string& text(int row, std::string_view column) const;
   double number(int row, std::string_view column) const;
+  std::string place(int row) const;  // "table.csv:12"
 
  private:
+  std::string path_;
   std::map<std::string, size_t, std::less<>> columns_;
   std::vector<std::vector<std::string>> rows_;
+  std::vector<int> lines_;  // of the rows, from 1
 };
 
 // The experts of one layer on the rank with the most work, as the published benchmark of a

@@ -83,9 +83,9 @@ int main(int argc, char** argv) {
     for (const bool packed : {true, false}) {
       std::array<std::vector<ExpertSample>, kGpus.size()> samples;
       for (size_t i = 0; i < kGpus.size(); ++i) {
-        samples[i] = expert_samples(
+        samples[i] = or_exit(expert_samples(
             gpus[i], table(directory, kGpus[i], "moe__trtllm__1.3.0rc10__wideep_moe_perf.csv"),
-            packed, tile);
+            packed, tile));
       }
       report(fmt::format("experts, {}, tile {}", packed ? "packed" : "in order", tile).c_str(),
              samples,
