@@ -186,6 +186,14 @@ Answer answer(Measure measure, const LoadBenchOptions& options) {
   return failure;
 }
 
+// A signal that the caller handles interrupts a wait for the child; it has not died of that.
+template <typename Call>
+auto without_interruption(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 // The child exits with _exit: it must not flush the parent's buffers or run its destructors.
 Result<double> measure_in_child(Measure measure, const LoadBenchOptions& options) {
   int ends[2];
@@ -198,9 +206,11 @@ Result<double> measure_in_child(Measure measure, const LoadBenchOptions& options
     ::_exit(::write(ends[1], &result, sizeof(result)) == sizeof(result) ? 0 : 1);
   }
   ::close(ends[1]);
-  const bool answered = ::read(ends[0], &result, sizeof(result)) == sizeof(result);
+  const ssize_t length =
+      without_interruption([&] { return ::read(ends[0], &result, sizeof(result)); });
+  const bool answered = length == sizeof(result);
   ::close(ends[0]);
-  ::waitpid(child, nullptr, 0);
+  without_interruption([&] { return ::waitpid(child, nullptr, 0); });
   if (!answered)
     return failed(
         "a measuring process died; check that the memory is large enough for the whole model");
