@@ -59,8 +59,38 @@ TEST_F(CommandAdvise, WeighsDraftsWhereTheyAreAccepted) {
   EXPECT_EQ(recommended({"--acceptance", "0.9", "--drafts-max", "1"})["drafts"], 1);
   EXPECT_THAT(advise(csv(), {"--drafts-max", "2"}).err,
               HasSubstr("--drafts-max: has no effect without --acceptance"));
-  EXPECT_THAT(advise(csv(), {"--acceptance", "0.9", "--concurrency", "1", "--simulate", "4"}).err,
-              HasSubstr("--simulate: simulated steps have no drafts"));
+  const CommandEnd refused =
+      advise(csv(), {"--json", "--acceptance", "0.9", "--concurrency", "1", "--simulate", "4"});
+  EXPECT_THAT(refused.err, HasSubstr("--simulate: simulated steps have no drafts"));
+  EXPECT_EQ(refused.out, "");
+}
+
+TEST_F(CommandAdvise, SimulatedServingIsPartOfTheJson) {
+  const CommandEnd end = advise(csv(), {"--json", "--simulate", "20"});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json found = json::parse(end.out, nullptr, false);
+  ASSERT_TRUE(found.is_object()) << end.out;
+  const json simulated = found.value("simulated", json());
+  ASSERT_TRUE(simulated.is_object()) << end.out;
+  EXPECT_EQ(simulated["requests"], 20);
+  EXPECT_GE(simulated["iterations"], 16);  // each gives a request one of its 16 tokens
+  const double tokens = simulated["output_tokens_per_second_per_rank"].get<double>() *
+                        found["recommended"]["ranks"].get<double>() *
+                        simulated["seconds"].get<double>();
+  EXPECT_NEAR(tokens, 20 * 16, 1e-3);
+  for (const char* time : {"ttft_ms", "tpot_ms", "end_to_end_ms"}) {
+    EXPECT_GT(simulated[time]["median"], 0.0) << time;
+    EXPECT_LE(simulated[time]["median"], simulated[time]["p90"]) << time;
+    EXPECT_LE(simulated[time]["p90"], simulated[time]["p99"]) << time;
+    EXPECT_LE(simulated[time]["p99"].get<double>(),
+              simulated["seconds"].get<double>() * 1e3 + 1e-6);
+  }
+  EXPECT_GT(simulated["end_to_end_ms"]["median"], simulated["ttft_ms"]["median"]);
+
+  const CommandEnd text = advise(csv(), {"--simulate", "20"});
+  EXPECT_THAT(text.out, HasSubstr(fmt::format("simulated    20 requests, {} iterations, ",
+                                              simulated["iterations"].get<int>())));
+  EXPECT_FALSE(json::parse(advise(csv(), {"--json"}).out, nullptr, false).contains("simulated"));
 }
 
 // `wideep parallel explain` plans the run as `serve` does.

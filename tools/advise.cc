@@ -2,10 +2,10 @@
 //
 // wideep advise: which layout, how many slots, which machine, with what is predicted of them.
 //
-// Order: inputs → the kept calibration, if any → all layouts weighed → printed, and the page →
-// measured and simulated, if asked → files of the recommendation. Options that exclude each other
-// and files that cannot be written are found before anything is computed, because a search, and
-// more so a measurement, takes long.
+// Order: inputs → the kept calibration, if any → all layouts weighed → simulated, if asked →
+// printed, and the page → measured, if asked → files of the recommendation. Options that exclude
+// each other and files that cannot be written are found before anything is computed, because a
+// search, and more so a measurement, takes long.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -153,6 +153,20 @@ void print_served(const advise::SimulatedServing& served, int requests, int rank
   fmt::print("  all        {}\n", quantiles(served.end_to_end));
 }
 
+nlohmann::ordered_json json_of(const base::Percentiles& seconds) {
+  return {{"median", seconds.median * 1e3}, {"p90", seconds.p90 * 1e3}, {"p99", seconds.p99 * 1e3}};
+}
+
+nlohmann::ordered_json json_of(const advise::SimulatedServing& served, int requests, int ranks) {
+  return {{"requests", requests},
+          {"iterations", served.iterations},
+          {"seconds", served.seconds},
+          {"output_tokens_per_second_per_rank", served.output_tokens_per_second / ranks},
+          {"ttft_ms", json_of(served.ttft)},
+          {"tpot_ms", json_of(served.tpot)},
+          {"end_to_end_ms", json_of(served.end_to_end)}};
+}
+
 nlohmann::ordered_json json_of(const Candidate& each) {
   const cost::Layout& layout = each.layout;
   return {{"ranks", layout.num_ranks()},
@@ -178,8 +192,9 @@ nlohmann::ordered_json json_of(const cost::PartFactors& factors) {
   return {{"experts", factors.experts}, {"dense", factors.dense}, {"exchange", factors.exchange}};
 }
 
+// simulated: null if nothing was.
 void print_json(const cost::Hardware& hardware, const advise::Advice& advice, const Loads& loads,
-                const advise::UpdateRates& updates) {
+                const advise::UpdateRates& updates, nlohmann::ordered_json simulated) {
   nlohmann::ordered_json json = {
       {"hardware", hardware.name},     {"statistics", loads.text},
       {"layouts", advice.num_layouts}, {"pareto", nlohmann::ordered_json::array()},
@@ -199,6 +214,7 @@ void print_json(const cost::Hardware& hardware, const advise::Advice& advice, co
   for (const advise::UpdateRate& each : updates.rates) {
     json["update_rates"].push_back(json_of(each));
   }
+  if (!simulated.is_null()) json["simulated"] = std::move(simulated);
   fmt::print("{}\n", formats::json_text(json, 2));
 }
 
@@ -285,8 +301,16 @@ Status run(AdviseOptions options) {
     WIDEEP_TRY_ASSIGN(updates, update_rates(options, hardware, config, loads, *advice.best));
     advice.reasons.push_back(updates.reason);
   }
+  std::optional<advise::SimulatedServing> served;
+  if (advice.best && options.simulated > 0) {
+    WIDEEP_TRY_ASSIGN(const cost::StepCost cost, advise::step_cost(question, advice.best->layout));
+    WIDEEP_TRY_ASSIGN(served, advise::simulate_candidate(*advice.best, cost, options.workload,
+                                                         options.choices, options.simulated));
+  }
   if (options.json) {
-    print_json(hardware, advice, loads, updates);
+    print_json(hardware, advice, loads, updates,
+               served ? json_of(*served, options.simulated, advice.best->layout.num_ranks())
+                      : nlohmann::ordered_json());
   } else {
     print_advice(hardware, advice, loads);
     print_rates(updates);
@@ -302,12 +326,8 @@ Status run(AdviseOptions options) {
     WIDEEP_TRY(measure_and_keep(options.measure,
                                 {.question = question, .advice = advice, .quiet = options.json}));
   }
-  if (options.simulated > 0) {
-    WIDEEP_TRY_ASSIGN(const cost::StepCost cost, advise::step_cost(question, advice.best->layout));
-    WIDEEP_TRY_ASSIGN(const advise::SimulatedServing served,
-                      advise::simulate_candidate(*advice.best, cost, options.workload,
-                                                 options.choices, options.simulated));
-    print_served(served, options.simulated, advice.best->layout.num_ranks());
+  if (served && !options.json) {
+    print_served(*served, options.simulated, advice.best->layout.num_ranks());
   }
   return options.output.empty() ? Status()
                                 : write_files(options, question, *advice.best, updates.best);
