@@ -21,6 +21,7 @@
 #include "model/config/config_testing.h"
 #include "model/model.h"
 #include "model/model_division.h"
+#include "model/model_files.h"
 #include "transport/endpoint.h"
 #include "weights/checkpoint.h"
 #include "weights/quantized_tensors.h"
@@ -54,7 +55,7 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, WeightF
     checkpoint_.emplace(std::move(checkpoint).value());
   }
 
-  void expect_dense_weights_as_loaded() const;
+  void expect_dense_weights_as_loaded();
   MemoryPlan plan(int num_ranks = 1, int max_num_tokens = 16,
                   std::string_view cache = "AUTO") const {
     return plan_memory(config_,
@@ -150,9 +151,11 @@ uint64_t heap_bytes() {
   return info.uordblks + info.hblkhd;
 }
 
-void GoldenPlan::expect_dense_weights_as_loaded() const {
+void GoldenPlan::expect_dense_weights_as_loaded() {
   if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
-  const weights::WeightLoader loader(*checkpoint_, format_);
+  const auto files = model::ModelFiles::open(dir_, &config_);
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  const weights::WeightLoader loader(files->tensors(), format_);
   // What is known of the machine's memory is read once, and stays.
   base::AlignedBytes bytes(size_t{1} << 20);
   base::spread_over_numa_nodes(bytes.data(), bytes.size());
