@@ -89,6 +89,44 @@ TEST(StepCost, GrowsWithTokensAndContext) {
   EXPECT_LT(seconds(64, 100), 1.9 * seconds(32, 100));
 }
 
+// Every figure of a step with windows is that of a context as long as they are.
+TEST(StepCost, WhatIsBeyondAWindowCostsNothing) {
+  constexpr int kWindow = 128;
+  const model::ModelConfig plain = mixture();
+  model::ModelConfig windows = plain, chunks = plain, half = plain;
+  for (size_t i = 0; i < plain.layers.size(); ++i) {
+    windows.layers[i].window = kWindow;
+    chunks.layers[i].chunk = kWindow;
+    half.layers[i].window = i % 2 == 0 ? kWindow : 0;
+  }
+  const balance::ModelLoad load = load_of(plain, 0.0);
+  cost::Layout shared = kEp8;
+  shared.ep = 2;
+  shared.context = 4;
+  const cost::Layout of_cores{.ep = 4, .num_slots = 64, .format = WeightFormat::kBf16};
+  for (const auto& [hardware, layout] :
+       {std::pair(h100(), kEp8), std::pair(h100(), shared), std::pair(cores(2), of_cores)}) {
+    SCOPED_TRACE(text_of(layout));
+    const auto seconds = [&](const model::ModelConfig& config, int cached) {
+      return cost_of(layout, load, hardware, config)
+          .step(model::decode_step(64, cached, 0))
+          .seconds();
+    };
+    const double full = seconds(plain, kWindow - 1);
+    for (const int cached : {100, kWindow - 1, kWindow, 10'000}) {
+      const double expected = std::min(full, seconds(plain, cached));
+      EXPECT_DOUBLE_EQ(seconds(windows, cached), expected) << cached;
+      EXPECT_DOUBLE_EQ(seconds(chunks, cached), expected) << cached;
+    }
+    EXPECT_LT(full, seconds(half, 10'000));
+    EXPECT_LT(seconds(half, 10'000), seconds(plain, 10'000));
+    // On cores it also depends on all that is read, which stays in the caches or does not.
+    if (!hardware.divisible) {
+      EXPECT_NEAR(seconds(half, 10'000), (full + seconds(plain, 10'000)) / 2, 1e-9);
+    }
+  }
+}
+
 TEST(StepCost, ASkewedLoadCostsExpertsAndReplicasGiveItBack) {
   const balance::ModelLoad skewed = load_of(mixture(), 0.7);
   const model::StepShape batch = model::decode_step(2048, 100, 0);

@@ -98,7 +98,7 @@ double StepCost::all_reduce_seconds(double tokens) const {
 // The ranks that share sequences wait once until all have written keys and values; then a rank
 // reads those of the other ranks in place. Between nodes the new ones are sent to each node
 // instead.
-double StepCost::meeting_seconds(const StepShape& batch) const {
+double StepCost::meeting_seconds(const StepShape& batch, int reach) const {
   const int ranks = layout_.context;
   if (ranks == 1) return 0.0;
   // Ranks that differ only in context are tensor_ranks() apart.
@@ -108,9 +108,9 @@ double StepCost::meeting_seconds(const StepShape& batch) const {
   if (hardware_.divisible && hardware_.nodes == 1) return link.latency;
   const bool one_node = !hardware_.divisible && span <= hardware_.node_link_ranks;
   const auto tokens = static_cast<double>(batch.num_tokens);
-  const double positions = one_node
-                               ? (static_cast<double>(batch.cached) / ranks + tokens) * (ranks - 1)
-                               : tokens * (ranks - 1);
+  const auto cached = static_cast<double>(batch.cached_within(reach));
+  const double positions =
+      one_node ? (cached / ranks + tokens) * (ranks - 1) : tokens * (ranks - 1);
   return link.latency + positions * kv_bytes_ / link.bandwidth;
 }
 
@@ -199,10 +199,12 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
   DenseWork mixer = dense.mixer;
   mixer.rows = tokens;
   time.attention = product_seconds(hardware, kernel, layout_.format, mixer);
+  const int reach = config_.layers[static_cast<size_t>(layer)].reach();
   if (config_.is_cached(layer)) {
-    time.attention += attention_seconds(
-        hardware, static_cast<double>(batch.cached) * kv_bytes_,
-        static_cast<double>(batch.attended) * static_cast<double>(elements.attended) / parts);
+    const auto attended = static_cast<double>(batch.attended_within(reach));
+    time.attention +=
+        attention_seconds(hardware, static_cast<double>(batch.cached_within(reach)) * kv_bytes_,
+                          attended * static_cast<double>(elements.attended) / parts);
   }
   if (dense.mlp.weights > 0.0) {
     DenseWork mlp = dense.mlp;
@@ -212,7 +214,7 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
     time.dense = product_seconds(hardware, own, layout_.format, mlp);
   }
   time.joint = 2.0 * all_reduce_seconds(tokens);
-  if (config_.is_cached(layer)) time.joint += meeting_seconds(batch);
+  if (config_.is_cached(layer)) time.joint += meeting_seconds(batch, reach);
   return time;
 }
 
@@ -241,8 +243,9 @@ double StepCost::working_set(const StepShape& batch, double all_tokens) const {
     const model::LayerElements& elements = layers_[static_cast<size_t>(layer)];
     bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
     if (config_.is_cached(layer)) {
-      bytes +=
-          static_cast<double>(batch.cached) * kv_bytes_ * layout_.num_batches() * layout_.context;
+      const int reach = config_.layers[static_cast<size_t>(layer)].reach();
+      bytes += static_cast<double>(batch.cached_within(reach)) * kv_bytes_ * layout_.num_batches() *
+               layout_.context;
     }
     if (!config_.is_moe(layer)) continue;
     const ExpertWork work = mean_work(experts_[moe++], all_tokens, 1);

@@ -2,8 +2,9 @@
 //
 // How long an iteration takes: the sum over layers of what the busiest rank does.
 //
-//   attention  projections (dense products), keys and values of earlier positions read once,
-//              scores; with context parallelism those of other ranks over the link
+//   attention  projections (dense products); keys and values of earlier positions, within the
+//              layer's window or chunk, read once; scores. With context parallelism those of other
+//              ranks over the link
 //   dense      dense MLPs, shared experts, routers, LM head
 //   experts    of the slowest rank (expert_load.h, expert_cost.h)
 //   exchange   dispatch and combine (exchange_cost.h); all-reduces of ranks that compute a batch
@@ -89,7 +90,8 @@ class StepCost {
   void add_exchange(const Hardware& hardware, double tokens, RankTime* time) const;
   double slices_seconds(double rows) const;  // rows: (token, expert) pairs of a rank
   double all_reduce_seconds(double tokens) const;
-  double meeting_seconds(const model::StepShape& batch) const;
+  // reach: of the layer, as in LayerConfig.
+  double meeting_seconds(const model::StepShape& batch, int reach) const;
 
   // Bytes that all ranks read in an iteration.
   double working_set(const model::StepShape& batch, double all_tokens) const;

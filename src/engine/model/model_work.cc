@@ -3,9 +3,10 @@
 // Operations come from the shapes of tensors, bytes from the packed form: padding has to be read,
 // but is no operation that another engine would have to make. The embedding is taken out of the
 // weights and counted by rows, for a step reads only those of its tokens. There is one count of
-// attended positions for all layers; where some have a window, it says more than these attend to.
+// attended positions for all layers, and one of cached ones: each layer bounds them by its reach.
 #include "model/model_work.h"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -54,11 +55,23 @@ double operations_of(const ModelConfig& config, const StepShape& shape) {
     const bool is_last = layer + 1 == config.num_layers;
     const LayerElements elements = elements_of_layer(config, layer);
     add(shape.num_tokens, elements.mixer + elements.state);
-    add(shape.attended, elements.attended);
+    const int reach = config.layers[static_cast<size_t>(layer)].reach();
+    add(shape.attended_within(reach), elements.attended);
     add(is_last ? shape.num_logit_rows : shape.num_tokens, feed_forward_elements(config, elements));
   }
   add(shape.num_logit_rows, int64_t{config.vocab_size} * config.hidden_size);
   return 2.0 * multiply_adds;
+}
+
+// Positions of a layer that are read from the cache, summed over the layers that have one.
+double cached_positions(const ModelConfig& config, const StepShape& shape) {
+  double positions = 0.0;
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
+    if (!config.is_cached(layer)) continue;
+    const int reach = config.layers[static_cast<size_t>(layer)].reach();
+    positions += static_cast<double>(shape.cached_within(reach));
+  }
+  return positions;
 }
 
 }  // namespace
@@ -80,6 +93,15 @@ LayerElements elements_of_layer(const ModelConfig& config, int layer) {
     elements.expert = elements_of({expert_cost(config, "")}, TensorUse::kExpert);
   }
   return elements;
+}
+
+int64_t StepShape::attended_within(int reach) const {
+  return reach == 0 ? attended : std::min(attended, num_tokens * reach);
+}
+
+// A token's own position is not in the cache yet.
+int64_t StepShape::cached_within(int reach) const {
+  return reach == 0 ? cached : std::min(cached, num_tokens * (reach - 1));
 }
 
 StepShape& StepShape::operator+=(const StepShape& other) {
@@ -119,12 +141,12 @@ Work work_of(const ModelConfig& config, const Precision& precision, const StepSh
                             ? 0.0
                             : static_cast<double>(experts_shape(config, forms).record_bytes());
   const KvLayout kv(config, precision.cache);
-  const double position = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens;
+  const double position = static_cast<double>(kv.layer_bytes()) / kernels::kPageTokens;
   return {.operations = operations_of(config, shape),
           .bytes = static_cast<double>(num_steps) * dense +
                    row * static_cast<double>(shape.num_tokens) +
                    expert * static_cast<double>(shape.experts_hit) +
-                   position * static_cast<double>(shape.cached)};
+                   position * cached_positions(config, shape)};
 }
 
 ParameterCount count_parameters(const ModelConfig& config) {

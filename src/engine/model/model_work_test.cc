@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Work of the committed shapes, each part by hand; with windows, against the positions that each
+// token attends to, one after the other. A failure is a share of the limit, or a predicted time, of
+// work that no step has to do.
 #include "model/model_work.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "formats/files.h"
 #include "model/kv_layout.h"
@@ -78,6 +84,72 @@ TEST(WorkOf, StepsAddUp) {
   const Work second = work_of(config, WeightFormat::kBf16, b);
   EXPECT_DOUBLE_EQ(both.bytes, first.bytes + second.bytes);
   EXPECT_DOUBLE_EQ(both.operations, first.operations + second.operations);
+}
+
+// ---- windows and chunks ----
+
+TEST(LayerConfig, ReachesAsFarAsWindowAndChunkLetIt) {
+  EXPECT_EQ(LayerConfig().reach(), 0);
+  EXPECT_EQ(LayerConfig({.window = 5}).reach(), 5);
+  EXPECT_EQ(LayerConfig({.chunk = 7}).reach(), 7);
+  EXPECT_EQ(LayerConfig({.window = 5, .chunk = 7}).reach(), 5);
+  EXPECT_EQ(LayerConfig({.window = 8, .chunk = 7}).reach(), 7);
+}
+
+// The first and the third of its four layers have windows of 128; 64 heads of 64, with 8 for keys
+// and values.
+ModelConfig windowed() { return committed_config("gpt-oss-3.5b.json"); }
+constexpr int kWindow = 128;
+
+// The same model without windows, or with chunks instead.
+ModelConfig with_reach(ModelConfig config, int window, int chunk) {
+  for (const size_t layer : {0, 2}) {
+    EXPECT_EQ(config.layers[layer].window, kWindow);
+    config.layers[layer].window = window;
+    config.layers[layer].chunk = chunk;
+  }
+  return config;
+}
+
+TEST(WorkOf, LayersWithAWindowAttendToNothingBeyondIt) {
+  const ModelConfig config = windowed(), plain = with_reach(config, 0, 0);
+  const ModelConfig chunks = with_reach(config, 0, kWindow);
+  constexpr int kCount = 3;
+  for (const int cached : {0, 1, 126, 127, 128, 129, 1000, 100'000}) {
+    const StepShape shape = decode_step(kCount, cached, 7);
+    const Work work = work_of(config, WeightFormat::kBf16, shape);
+    const Work all = work_of(plain, WeightFormat::kBf16, shape);
+    const double not_attended = kCount * 2.0 * std::max(0, cached + 1 - kWindow);
+    const double not_read = kCount * 2.0 * std::max(0, cached - (kWindow - 1));
+    EXPECT_DOUBLE_EQ(all.operations - work.operations, 2 * 64 * (64 + 64) * not_attended) << cached;
+    EXPECT_DOUBLE_EQ(all.bytes - work.bytes, 2 * 8 * 64 * 2.0 * not_read) << cached;
+    const Work of_chunks = work_of(chunks, WeightFormat::kBf16, shape);
+    EXPECT_EQ(of_chunks.operations, work.operations);
+    EXPECT_EQ(of_chunks.bytes, work.bytes);
+  }
+}
+
+// The bound of a prompt is exact up to the window, and at most as far off as its header says beyond.
+TEST(WorkOf, AWindowBoundsWhatAPromptAttendsTo) {
+  int64_t of_window = 0, of_chunks = 0;
+  for (int length = 1; length <= 1000; ++length) {
+    of_window += std::min(length, kWindow);
+    of_chunks += (length - 1) % kWindow + 1;
+    const int64_t bound = prompt_step(1, length, 0).attended_within(kWindow);
+    EXPECT_GE(bound, of_window);
+    EXPECT_LE(3 * bound, 4 * of_window) << length;
+    EXPECT_LE(10 * bound, 23 * of_chunks) << length;
+    if (length <= kWindow) {
+      EXPECT_EQ(bound, of_window);
+    }
+  }
+  EXPECT_EQ(prompt_step(1, 1000, 0).attended_within(0), 1000 * 1001 / 2);
+  // In the model: two layers attend to all.
+  const ModelConfig config = windowed();
+  const StepShape prompt = prompt_step(2, 512, 0);
+  const double all = work_of(with_reach(config, 0, 0), WeightFormat::kBf16, prompt).operations;
+  const double work = work_of(config, WeightFormat::kBf16, prompt).operations;
+  EXPECT_DOUBLE_EQ(all - work, 2 * 64 * (64 + 64) * 2.0 * 2 * (512.0 * 513 / 2 - 512.0 * kWindow));
 }
 
 }  // namespace

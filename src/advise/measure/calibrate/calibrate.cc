@@ -56,7 +56,7 @@ struct Samples {
 
 double seconds_of(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// What the iterations of a model read and compute.
+// What the iterations of a model read and compute. The probes' models have no windows.
 class ModelWork {
  public:
   ModelWork(const ModelConfig& config, WeightFormat format) : config_(config) {

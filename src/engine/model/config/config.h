@@ -106,6 +106,11 @@ struct LayerConfig {
   int chunk = 0;              // attends within blocks of `chunk` positions; 0: there are none
   bool shares_index = false;  // attends to the positions that an earlier layer's indexer chose
 
+  // The most positions that window and chunk let a token attend to, its own included; 0: all.
+  int reach() const {
+    return window == 0 || chunk == 0 ? std::max(window, chunk) : std::min(window, chunk);
+  }
+
   bool operator==(const LayerConfig&) const = default;
 };
 

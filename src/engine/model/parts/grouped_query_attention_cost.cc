@@ -43,7 +43,7 @@ PartCost grouped_query_cost(const ModelConfig& config) {
   cost.scratch_floats = uint64_t(q_width) + uint64_t(width) + 2 * uint64_t(kv_width) +
                         uint64_t(hidden) + uint64_t(options.rotary_dim);
   cost.operands = {{{TensorUse::kInput, uint64_t(hidden)}, {TensorUse::kOutput, uint64_t(width)}}};
-  // A score, and its value. Windows are not counted: an upper bound.
+  // A score, and its value.
   cost.attended = int64_t{config.num_heads} * 2 * dim;
   return cost;
 }
