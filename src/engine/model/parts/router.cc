@@ -167,8 +167,9 @@ void select_experts(const RoutingConfig& config, const float* logits, const floa
       return select_ernie(config, scores, bias, experts, weights);
     case RoutingMethod::kDeepseekV2:
       return select_deepseek_v2(config, scores, experts, weights);
-    case RoutingMethod::kDeepseekV3:
     case RoutingMethod::kSigmoidRenorm:
+      return select_by_sigmoid(config, scores, nullptr, experts, weights);
+    case RoutingMethod::kDeepseekV3:
     case RoutingMethod::kMinimax2:
       return select_by_sigmoid(config, scores, bias, experts, weights);
   }

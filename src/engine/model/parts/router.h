@@ -16,7 +16,8 @@
 
 namespace wideep::model {
 
-// logits, bias: [num_experts] (bias: of methods that correct the selection; null: none).
+// logits, bias: [num_experts] (bias: of methods that correct the selection, DeepSeekV3, MiniMax2 and
+// Ernie; the others ignore it; null: none).
 // experts, weights: [top_k].
 void select_experts(const RoutingConfig& config, const float* logits, const float* bias,
                     int32_t* experts, float* weights);

@@ -99,11 +99,12 @@ TEST(Router, Llama4WeighsWithSigmoidsOfLogits) {
   EXPECT_NEAR(s.weights[1], sigmoid(0.5), 1e-6);
 }
 
-TEST(Router, SigmoidRenormHasNoBias) {
+TEST(Router, SigmoidRenormDividesSigmoidsByTheirSum) {
   const auto s = select({.method = RoutingMethod::kSigmoidRenorm, .num_experts = 3, .top_k = 2},
                         {2.0f, -1.0f, 1.0f});
   EXPECT_EQ(s.experts, (std::vector<int32_t>{0, 2}));
   EXPECT_NEAR(s.weights[0], sigmoid(2) / (sigmoid(2) + sigmoid(1)), 1e-6);
+  EXPECT_NEAR(s.weights[1], sigmoid(1) / (sigmoid(2) + sigmoid(1)), 1e-6);
 }
 
 TEST(Router, Minimax2SelectsWithTheBiasAndWeighsWithoutIt) {
@@ -158,6 +159,20 @@ constexpr RoutingMethod kMethods[] = {
     RoutingMethod::kRenormalize,   RoutingMethod::kRenormalizeNaive, RoutingMethod::kDefault,
     RoutingMethod::kDeepseekV3,    RoutingMethod::kDeepseekV2,       RoutingMethod::kLlama4,
     RoutingMethod::kSigmoidRenorm, RoutingMethod::kMinimax2,         RoutingMethod::kErnie};
+
+// One that would turn the choice round.
+TEST(Router, MethodsWithoutABiasIgnoreIt) {
+  const std::vector<float> logits = {2.0f, -1.0f, 1.0f}, bias = {0.0f, 9.0f, 0.0f};
+  for (const RoutingMethod method : kMethods) {
+    const bool corrects = method == RoutingMethod::kDeepseekV3 ||
+                          method == RoutingMethod::kMinimax2 || method == RoutingMethod::kErnie;
+    const RoutingConfig config{.method = method, .num_experts = 3, .top_k = 2};
+    const Selected plain = select(config, logits), biased = select(config, logits, bias);
+    EXPECT_EQ(plain.experts, (std::vector<int32_t>{0, 2}));
+    EXPECT_EQ(biased.experts, corrects ? (std::vector<int32_t>{1, 0}) : plain.experts);
+    EXPECT_EQ(biased.weights == plain.weights, !corrects);
+  }
+}
 
 TEST(Router, EqualScoresGoToTheLowerIds) {
   for (const RoutingMethod method : kMethods) {
