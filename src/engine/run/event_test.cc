@@ -17,20 +17,50 @@ T over_the_pipe(const T& event) {
 
 TEST(RankEvent, TokensSurviveThePipe) {
   const Token token{.request_index = 3,
+                    .rank = 6,
                     .sampled = {17, -0.5f},
                     .finish_reason = engine::FinishReason::kLength,
                     .cached_tokens = 64,
+                    .step_drafts = -1,
                     .digest = "abc",
                     .likely = {{17, -0.5f}, {4, -2.0f}}};
   const Token read = over_the_pipe(token);
   EXPECT_EQ(read.request_index, 3);
+  EXPECT_EQ(read.rank, 6);
   EXPECT_EQ(read.sampled.token, 17);
   EXPECT_EQ(read.sampled.log_probability, -0.5f);
   EXPECT_EQ(read.finish_reason, engine::FinishReason::kLength);
   EXPECT_EQ(read.cached_tokens, 64);
+  EXPECT_EQ(read.step_drafts, -1);
   EXPECT_EQ(read.digest, "abc");
   ASSERT_EQ(read.likely.size(), 2u);
   EXPECT_EQ(read.likely[1].token, 4);
+  EXPECT_EQ(read.likely[1].log_probability, -2.0f);
+}
+
+// MembersChanged::replayed is not sent: the process that submits requests again counts them.
+TEST(RankEvent, MembersAndTrustSurviveThePipe) {
+  const MembersChanged members =
+      over_the_pipe(MembersChanged{.epoch = 4, .ranks = {0, 2, 3}, .reloaded = 5});
+  EXPECT_EQ(members.epoch, 4u);
+  EXPECT_EQ(members.ranks, (std::vector<int>{0, 2, 3}));
+  EXPECT_EQ(members.reloaded, 5);
+  const TrustChange change = over_the_pipe(TrustChange{.iteration = int64_t{1} << 40,
+                                                       .verdict = {.rests = true,
+                                                                   .sums = {.moves = 3,
+                                                                            .expected_seconds = 4.0,
+                                                                            .saved_seconds = 0.5,
+                                                                            .lost_seconds = 1.5,
+                                                                            .paid_seconds = 0.25},
+                                                                   .rest_tokens = 7}});
+  EXPECT_EQ(change.iteration, int64_t{1} << 40);
+  EXPECT_TRUE(change.verdict.rests);
+  EXPECT_EQ(change.verdict.sums.moves, 3);
+  EXPECT_EQ(change.verdict.sums.expected_seconds, 4.0);
+  EXPECT_EQ(change.verdict.sums.saved_seconds, 0.5);
+  EXPECT_EQ(change.verdict.sums.lost_seconds, 1.5);
+  EXPECT_EQ(change.verdict.sums.paid_seconds, 0.25);
+  EXPECT_EQ(change.verdict.rest_tokens, 7);
 }
 
 TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
@@ -47,9 +77,12 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_EQ(over_the_pipe(WeightsRead{123}).bytes, 123u);
   EXPECT_TRUE(over_the_pipe(ExpertRecording{true}).records);
   EXPECT_FALSE(over_the_pipe(ExpertRecording{false}).records);
+  EXPECT_EQ(over_the_pipe(ExpertRecording{.number = 3}).number, 3);
   EXPECT_TRUE(std::holds_alternative<RanksReady>(decode(encode(RanksReady()))));
   EXPECT_TRUE(std::holds_alternative<RanksIdle>(decode(encode(RanksIdle()))));
-  EXPECT_EQ(over_the_pipe(RequestCounts{2, {4, 5, 6}}).counts, (std::vector<int64_t>{4, 5, 6}));
+  const RequestCounts counts = over_the_pipe(RequestCounts{2, {4, 5, 6}});
+  EXPECT_EQ(counts.request_index, 2);
+  EXPECT_EQ(counts.counts, (std::vector<int64_t>{4, 5, 6}));
   const Rebalance rebalance = over_the_pipe(Rebalance{.iteration = 12,
                                                       .decided = 8,
                                                       .layers = 2,
@@ -81,6 +114,7 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_EQ(rebalance.ledger.moves, 3);
   EXPECT_EQ(rebalance.ledger.paid_seconds, 0.5);
   ASSERT_EQ(rebalance.switches.size(), 2u);
+  EXPECT_EQ(rebalance.switches[0].layer, 3);
   EXPECT_EQ(rebalance.switches[1].layer, 5);
   EXPECT_EQ(rebalance.switches[1].iteration, 12);
   EXPECT_EQ(rebalance.switches[1].moves, 5);
@@ -99,12 +133,23 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_EQ(part.positions, (std::vector<int32_t>{3}));
   EXPECT_EQ(part.iterations, (std::vector<int64_t>{int64_t{1} << 40}));
   EXPECT_EQ(part.experts, (std::vector<int32_t>{6, 7}));
-  const RankEnded ended =
-      over_the_pipe(RankEnded{1, {.wall_ns = 8}, {.dispatched_bytes = 10, .other_bytes = 12}});
+  const RankEnded ended = over_the_pipe(RankEnded{.rank = 1,
+                                                  .times = {.wall_ns = 8, .stage_wait_ns = 9},
+                                                  .traffic = {.dispatched_rows = 10,
+                                                              .dispatched_bytes = 11,
+                                                              .returned_rows = 12,
+                                                              .returned_bytes = 13,
+                                                              .other_bytes = 14},
+                                                  .recorded_iterations = 15});
   EXPECT_EQ(ended.rank, 1);
   EXPECT_EQ(ended.times.wall_ns, 8);
-  EXPECT_EQ(ended.traffic.dispatched_bytes, 10);
-  EXPECT_EQ(ended.traffic.other_bytes, 12);
+  EXPECT_EQ(ended.times.stage_wait_ns, 9);
+  EXPECT_EQ(ended.traffic.dispatched_rows, 10);
+  EXPECT_EQ(ended.traffic.dispatched_bytes, 11);
+  EXPECT_EQ(ended.traffic.returned_rows, 12);
+  EXPECT_EQ(ended.traffic.returned_bytes, 13);
+  EXPECT_EQ(ended.traffic.other_bytes, 14);
+  EXPECT_EQ(ended.recorded_iterations, 15);
 }
 
 }  // namespace

@@ -97,7 +97,6 @@ TEST(IterationLog, ARotatedLogHasTheLastLinesInTwoFiles) {
   EXPECT_LE(formats::read_file(path + ".1")->size(), kMaxBytes);
 }
 
-// Its lines would look like those before the first of this run.
 // The process that wrote it has died, perhaps in the middle of a line, or of a rotation.
 TEST(IterationLog, AnotherProcessGoesOnWithTheFileThatHasThePathNow) {
   const base::ScratchDirectory directory;
@@ -128,6 +127,7 @@ TEST(IterationLog, AnotherProcessGoesOnWithTheFileThatHasThePathNow) {
   EXPECT_EQ(lines_of(path).size(), 1u);
 }
 
+// Its lines would look like those before the first of this run.
 TEST(IterationLog, AnEarlierRunsSecondFileIsRemoved) {
   const base::ScratchDirectory directory;
   const std::string path = directory.file("log.jsonl");

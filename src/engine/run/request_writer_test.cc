@@ -30,9 +30,6 @@ class Ranks {
     ::signal(SIGPIPE, SIG_IGN);
     for (int rank = 0; rank < count; ++rank) start(rank, false);
   }
-  ~Ranks() {
-    for (auto& [rank, reader] : readers_) ::close(reader.fd);
-  }
   RequestWriter& writer() { return writer_; }
   void start(int rank, bool joins_later) {
     int ends[2];
@@ -41,7 +38,7 @@ class Ranks {
     readers_.try_emplace(rank, ends[0]);
     writer_.add_rank(rank, ends[1], joins_later);
   }
-  void die(int rank) { ::close(readers_.at(rank).fd); }
+  void die(int rank) { readers_.at(rank).close(); }
 
   // The next submits that the rank has to compute, in order.
   std::vector<Request> submitted(int rank, size_t count) {
@@ -69,7 +66,17 @@ class Ranks {
  private:
   struct Reader {
     explicit Reader(int descriptor) : fd(descriptor), feed(descriptor, std::nullopt) {}
-    int fd;
+    ~Reader() { close(); }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+    void close() {
+      if (fd >= 0) {
+        EXPECT_EQ(::close(fd), 0);
+      }
+      fd = -1;
+    }
+
+    int fd;  // −1: closed
     engine::RequestFeed feed;
   };
   std::map<int, Reader> readers_;
@@ -169,23 +176,26 @@ TEST(RequestWriter, ReplaysEverythingWhereRanksShareRequests) {
   EXPECT_THAT(requests[0].answered, ElementsAre(7));
 }
 
-// A request with which one rank after the other dies of itself is given up.
+// A request with which one rank after the other dies of itself is given up. Ranks may be killed
+// from outside as often as one likes, before and in between.
 TEST(RequestWriter, GivesUpARequestThatKillsItsRanks) {
-  Ranks ranks(4, RequestWriter::OnLoss::kMove);
+  constexpr int kRanks = 9;
+  Ranks ranks(kRanks, RequestWriter::OnLoss::kMove);
   ranks.writer().submit(request(0));
   const auto owner = [&] {
-    for (const int rank : {0, 1, 2, 3}) {
+    for (int rank = 0; rank < kRanks; ++rank) {
       if (ranks.writer().is_computed_by(0, rank)) return rank;
     }
     return -1;
   };
-  // Killed from outside: as often as one likes.
-  for (const bool own_fault : {false, true, true}) {
+  for (const bool own_fault : {false, false, false, false, true, false, true}) {
     const int rank = owner();
+    ASSERT_GE(rank, 0);
     ranks.die(rank);
     EXPECT_EQ(ranks.writer().lose_rank(rank, own_fault).moved, 1);
   }
   const int rank = owner();
+  ASSERT_GE(rank, 0);
   ranks.die(rank);
   EXPECT_THAT(ranks.writer().lose_rank(rank, true).failed, ElementsAre(0));
 }

@@ -177,6 +177,9 @@ TEST(Scheduler, InvariantsUnderRandomWork) {
       }
     }
     EXPECT_EQ(next, left);
+    scheduler.schedule();  // of nothing: it counts pages
+    EXPECT_EQ(scheduler.record().cache_pages, 0);
+    EXPECT_EQ(scheduler.record().kept_pages, 0);
   }
 }
 
@@ -867,48 +870,63 @@ TEST(GivenUpStep, EndsRequestsThatWereCancelledInIt) {
   EXPECT_FALSE(scheduler.has_work());
 }
 
-// Random requests, some with drafts, in a cache that is too small for all: after any number of
-// steps given up the same tokens have been computed, and all pages are free.
+// Runs all requests, with drafts, until they end, and gives up a fifth of the steps or none. Pages
+// must always contain the tokens of their sequences. Returns the text of each.
+std::map<int, std::vector<int32_t>> texts_of(const std::vector<Request>& requests,
+                                             const SchedulerLimits& limits, bool gives_up,
+                                             std::mt19937 rng) {
+  Scheduler scheduler(kKv, limits);
+  PageContents contents(false);
+  for (const Request& each : requests) EXPECT_TRUE(scheduler.submit(each).ok());
+  std::map<int, std::vector<int32_t>> texts;
+  int given_up = 0;
+  for (int steps = 0; scheduler.has_work() && steps < 5000; ++steps) {
+    const auto& step = scheduler.schedule();
+    if (gives_up && rng() % 5 == 0) {
+      EXPECT_TRUE(scheduler.give_up_step().empty());  // none was cancelled
+      ++given_up;
+      continue;
+    }
+    contents.follow(step);
+    if (testing::Test::HasFatalFailure()) return {};
+    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
+      append_next(scheduler, *sequence, 3, rng);
+      if (sequence->num_generated() < sequence->request.max_tokens) continue;
+      texts[sequence->request.index] = sequence->tokens;
+      scheduler.finish(sequence);
+    }
+  }
+  EXPECT_FALSE(scheduler.has_work());
+  EXPECT_EQ(given_up > 0, gives_up);
+  scheduler.schedule();  // of nothing: it counts pages
+  EXPECT_EQ(scheduler.record().cache_pages, 0);
+  return texts;
+}
+
+// Random requests in a cache that is too small for all: after any number of steps given up each has
+// the tokens that it has without, and all pages are free.
 TEST(GivenUpStep, RandomRunsEndAsUndisturbedOnes) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
     const auto draw = [&](int max) { return std::uniform_int_distribution(0, max)(random); };
     SchedulerLimits limits{
         .max_batch_size = 5, .max_num_tokens = 70, .max_pages = 12, .reuse_pages = true};
     if (seed % 2 == 0) limits.policy = CapacityPolicy::kMaxUtilization;
-    Scheduler scheduler(kKv, limits);
-    std::map<int, std::set<int>> positions;
-    std::map<int, int> lengths;
+    std::vector<Request> requests;
     for (int index = 0; index < 12; ++index) {
       Request each = request(index, 1 + draw(200), 1 + draw(60));
       each.prompt = std::vector<int32_t>(each.prompt.size(), draw(2));
-      lengths[index] = static_cast<int>(each.prompt.size()) + each.max_tokens - 1;
-      ASSERT_TRUE(scheduler.submit(each).ok());
+      requests.push_back(std::move(each));
     }
-    while (scheduler.has_work()) {
-      const auto& step = scheduler.schedule();
-      if (draw(4) == 0) {
-        scheduler.give_up_step();
-        continue;
-      }
-      for (size_t i = 0; i < step.owners.size(); ++i) {
-        positions[step.owners[i]->request.index].insert(step.batch.positions[i]);
-      }
-      for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
-        std::vector<int32_t> tokens(1, 99);
-        const int left = sequence->request.max_tokens - sequence->num_generated();
-        if (sequence->num_verifying > 0 && left > 1) tokens.push_back(98);
-        scheduler.append(*sequence, tokens, std::vector<int32_t>(size_t(draw(2)), 98));
-        if (sequence->num_generated() >= sequence->request.max_tokens) scheduler.finish(sequence);
-      }
+    const auto undisturbed = texts_of(requests, limits, false, random);
+    if (HasFatalFailure()) return;
+    ASSERT_EQ(undisturbed.size(), requests.size());
+    for (const Request& each : requests) {
+      ASSERT_EQ(undisturbed.at(each.index).size(), each.prompt.size() + size_t(each.max_tokens));
     }
-    for (const auto& [index, length] : lengths) {
-      // Shared positions were computed for others.
-      ASSERT_FALSE(positions[index].empty());
-      ASSERT_LE(*positions[index].rbegin(), length + 2);  // drafts beyond the end
-    }
-    scheduler.schedule();
-    EXPECT_EQ(scheduler.record().cache_pages, 0) << "seed " << seed;
+    EXPECT_EQ(texts_of(requests, limits, true, random), undisturbed);
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -234,7 +234,6 @@ TEST(DraftLengths, LargeBatchesGainInSmallSteps) {
   EXPECT_NEAR(chosen.expected_tokens, 1024 * 1.9, 1);
 }
 
-// A request whose text repeats itself, on machines where that pays and where it does not.
 // Times that were wrong at first make drafts look as dear as they bring; the right ones correct
 // this because likely drafts are tried now and then.
 TEST(Speculation, TriesDraftsThatLookTooDear) {
@@ -263,6 +262,7 @@ TEST(Speculation, TriesDraftsThatLookTooDear) {
   EXPECT_LT(steps, 200);
 }
 
+// A request whose text repeats itself, on machines where drafts pay and where they do not.
 TEST(Speculation, AdaptiveLengthsFollowGainAndCost) {
   for (const auto& [fixed, price_of_token] : {std::pair(1.0, 0.02), std::pair(0.0, 1.0)}) {
     SpeculationOptions options = kSuffixes;
