@@ -34,7 +34,7 @@ class Text {
     for (int token = 0; token < count; ++token) add_token(&rows);
     return rows;
   }
-  void double_the_hottest() { *std::max_element(log_.begin(), log_.end()) += std::log(4.0); }
+  void quadruple_the_hottest() { *std::max_element(log_.begin(), log_.end()) += std::log(4.0); }
 
  private:
   // The kTopK greatest of log p + Gumbel noise: a draw without replacement.
@@ -91,7 +91,7 @@ TEST_P(EvidenceTest, FalseAlarmsOnAStationaryLoad) {
 }
 
 TEST_P(EvidenceTest, FindsAHotExpert) {
-  text_.double_the_hottest();
+  text_.quadruple_the_hottest();
   // What one look misses, more tokens show.
   Evidence evidence(1e-3, shape_, 1);
   const auto look = evidence.look(0, plan_.placement, text_.tokens(4096));

@@ -146,7 +146,7 @@ TEST(OnlineRepairer, ReportsTheImbalanceOfItsOnlySample) {
 }
 
 TEST(OnlineRepairer, NoiseMovesNothing) {
-  // Balanced for uniform load but for the four replicated experts: those have half the load each.
+  // A slot for each expert: balanced for the uniform load that the counts are drawn from.
   RepairerShape shape = kShape;
   shape.plan.num_slots = 16;
   const std::vector<Placement> linear(kLayers, balance::linear_placement(kExperts, 4).value());

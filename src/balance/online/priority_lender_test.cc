@@ -57,8 +57,8 @@ bool becomes(const std::function<bool()>& is) {
 // A background thread that has a plan's copies to make, until it is told to have made them.
 class Copier {
  public:
-  Copier(const UpdateBoard& board, PriorityLender& lender)
-      : thread_([this, &board, &lender] {
+  Copier(const UpdateBoard& board, PriorityLender& lender, bool makes = true)
+      : makes_(makes), thread_([this, &board, &lender] {
           become_background_thread("test-copy", {});
           lender.begin();
           id_ = ::gettid();
@@ -77,7 +77,7 @@ class Copier {
   pid_t id() const { return id_; }
 
  private:
-  std::atomic<bool> makes_{true}, stop_{false};
+  std::atomic<bool> makes_, stop_{false};
   std::atomic<pid_t> id_{0};
   std::thread thread_;
 };
@@ -104,16 +104,33 @@ TEST(PriorityLender, ALateCopierGetsNormalPriorityUntilItsCopiesAreMade) {
   EXPECT_EQ(nice_of(copier.id()), 19);
 }
 
+// This thread says in the copier's place that copies are made: before the plan is posted, or while
+// the lender waits. Where it was kept from saying so in time, nothing can be said of the lender.
 TEST(PriorityLender, WhoIsInTimeNeedsNone) {
+  constexpr milliseconds kLimit(50);
   const auto board = board_of(1);
-  PriorityLender lender(*board, board->updater(0), milliseconds(2000), {});
-  Copier copier(*board, lender);
-  for (int plan = 0; plan < 20; ++plan) {
+  PriorityLender lender(*board, board->updater(0), kLimit, {});
+  Copier copier(*board, lender, false);
+  // A loan, or where there can be none, that it was refused.
+  const auto lends = [&] { return lender.has_lent() || board->updater(0).refused_loans > 0; };
+  for (int plan = 0; plan < 6; ++plan) {
+    const bool waits = plan % 2 == 1;
+    const int64_t begin_ns = base::wall_ns();
+    if (!waits) lender.done(board->num_posts() + 1);
     board->post(0, kOther, {});
-    ::usleep(1000);
-    EXPECT_FALSE(lender.has_lent());
+    if (waits) {
+      ::usleep(5000);
+      lender.done(board->num_posts());
+      if (base::wall_ns() - begin_ns > std::chrono::nanoseconds(kLimit).count() / 2) break;
+    }
+    bool has_lent = false;
+    while (base::wall_ns() - begin_ns < 4 * std::chrono::nanoseconds(kLimit).count()) {
+      has_lent = has_lent || lends();
+      ::usleep(1000);
+    }
+    EXPECT_FALSE(has_lent) << "plan " << plan;
+    EXPECT_EQ(nice_of(copier.id()), 19);
   }
-  EXPECT_EQ(nice_of(copier.id()), 19);
 }
 
 // Where a processor computes without a pause, a copier of the lowest priority gets a sixtieth of

@@ -145,7 +145,8 @@ TEST(PlannerCooccurrence, WeightedStaysWithinTheToleranceToo) {
             pairs_within_ranks(plan_once("wideep", kShape, options, layer).placement, layer));
 }
 
-// Families of which two fit on a node: what a token needs is on one node or spread over both.
+// Four families, of which two fit on one of two nodes, and one on one of four: what a token needs is
+// on one node or spread over several.
 TEST(PlannerCooccurrence, NodesComeBeforeRanks) {
   for (const int nodes : {2, 4}) {
     PlanShape shape{.num_experts = 32, .ep_size = 8, .num_slots = 40, .num_nodes = nodes};

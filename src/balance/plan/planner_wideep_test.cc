@@ -142,13 +142,21 @@ TEST(WideepPlanner, IsDeterministicAndKeepsNoState) {
   EXPECT_EQ(first.placement, plan_once(shape, load).placement);
 }
 
+// A power of two changes no bit of what the planner computes with; another factor could change how
+// a load is rounded, by less than matters here.
 TEST(WideepPlanner, OnlyRatiosOfLoadMatter) {
   std::mt19937 random(5);
-  const PlanShape shape{.num_experts = 32, .ep_size = 8, .num_slots = 40};
-  std::vector<double> load = random_load(random, 32);
-  const LayerPlan plan = plan_once(shape, load);
-  for (double& tokens : load) tokens *= 1024;
-  EXPECT_EQ(plan_once(shape, load).placement, plan.placement);
+  for (int i = 0; i < 50; ++i) {
+    const PlanShape shape = random_shape(random);
+    const std::vector<double> load = random_load(random, shape.num_experts);
+    const LayerPlan plan = plan_once(shape, load);
+    for (const double factor : {1024.0, 3.0, 0.1, 1e-6}) {
+      std::vector<double> scaled = load;
+      for (double& tokens : scaled) tokens *= factor;
+      ASSERT_EQ(plan_once(shape, scaled).placement, plan.placement)
+          << "case " << i << ", factor " << factor;
+    }
+  }
 }
 
 TEST(WideepPlanner, TwoSlotsPerRankBeatTheGreedyByFar) {
