@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The shipped description of an H100, with its range changed by hand, is held against what the
+// advisor says of a small mixture of experts. A width beyond the range is refused, formats and
+// ranks beyond it are left out and counted, tokens are bounded, and the line that says so names the
+// range. A failure means that a user is told a time which no measurement is behind, or that a
+// layout disappears without a word.
 #include "advise/range.h"
 
 #include <fmt/format.h>
