@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What rounding leaves goes from call to call, so that a case has several calls: given shares need
+// many until tokens are taken back from a replica. For the choice by counts some experts are hot on
+// all ranks, and half of the placements join the ranks in rings, some with a part of many cycles,
+// where shares are hardest to find. No combine ends a call there: the device's count of calls is
+// written by hand, since its kernels go by it.
 #include "cuda/choose_slots_testing.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The CPU's experts are written once more, with the reference kernels, so that no code of the
+// kernels is held against itself. Cases are biased to where indices and waits go wrong: no tokens
+// at all, all that fit, hot slots, a token's slots on one rank, rows off their alignment. Results
+// are marked as not written before, so that a missing one is seen, and by the emulator one too
+// many. A rank dies by launching only its first kernels: the calls before must have their results,
+// and some survivor must name it.
 #include "cuda/exchange_case_testing.h"
 
 #include <fmt/format.h>

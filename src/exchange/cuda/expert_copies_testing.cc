@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Sizes are drawn around whole stripes and blocks of the hash, and sources off their alignment,
+// since hashes go wrong at such ends. One bit of some records is flipped: their copies must be said
+// to be spoilt, and the hash must be that of what was copied. Bytes behind a record have to stay.
+// Copies may be begun once more after some pieces. With two ranks the refill is launched before the
+// fetch, so that only the flags keep it from overwriting what is still being read.
 #include "cuda/expert_copies_testing.h"
 
 #include <fmt/format.h>

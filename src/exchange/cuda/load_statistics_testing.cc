@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Takes are launched before the iterations, on a stream of their own, so that chance decides when
+// each comes. Whatever one has got must be the sum of exactly the iterations that follow those of
+// the take before: none is lost and none counted twice. Three more takes at the end find what a
+// hand-over came too early for, and then nothing. Ids that do not exist are among the tokens, and
+// must not count. A failure means that experts are placed by loads that no tokens have made.
 #include "cuda/load_statistics_testing.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random shares and counts are held against the bounds that rounding has, and the split against a
+// slow one that deals the whole matrix token by token. That as many tokens as possible stay on
+// their rank and node is held against an upper bound, too, since the slow one might be wrong in the
+// same way. Each rank computes its own row alone, so that the rows together must meet the quotas: a
+// failure means that a replica gets more or fewer tokens than its share, or that tokens cross nodes
+// without need.
 #include "ep/replica_split.h"
 
 #include <gmock/gmock.h>

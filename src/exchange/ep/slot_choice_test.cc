@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The choosers of all ranks choose for random, skewed tokens. What slots receive is held against
+// the shares of balance::resplit, which is the optimum that the balancer reckons with, and against
+// the spread over nodes that it predicts from shares alone. That a token stays on its rank or node
+// is shown by examples worked out by hand. A failure means that loads or traffic are not those that
+// a placement was chosen for; results of the model cannot change by it, unless a slot has another
+// expert.
 #include "ep/slot_choice.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Hand-made cuts show which node is left out, and that the choice is kept where a new one would end
+// a node that serves. Random cuts of up to eight nodes hold what must always be true: those left
+// reach each other, node 0 is among them, and nobody is left out who could be taken in alone. A
+// failure is a group that can never form, or nodes that stand idle without need.
 #include "group/node_cuts.h"
 
 #include <gmock/gmock.h>

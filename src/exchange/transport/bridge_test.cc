@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Threads stand for ranks on several nodes, with a network in memory that can be cut. Held are the
+// order of reports and commands, and that a failure or a cut becomes an error with a cause on every
+// node within its deadline. Messages are also written field by field, with fields at and beyond
+// their bounds: what does not fit this node's memory must fail the group, and no flag behind it may
+// be raised. Otherwise one damaged node could overwrite the memory of another.
 #include "transport/bridge.h"
 
 #include <gmock/gmock.h>

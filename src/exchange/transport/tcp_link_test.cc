@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Links of one process talk over real sockets. Messages of all lengths must arrive whole and in
+// order. Most tests are of who is not heard: ranks of an earlier epoch or of another service,
+// strangers without the key, a greeting that is sent again, connections that stay idle. A message
+// of one of these would be taken for a member's. A peer that ends within a message is a failure,
+// and one that ends between two is none: that is the keeper's to say.
 #include "transport/tcp_link.h"
 
 #include <gmock/gmock.h>

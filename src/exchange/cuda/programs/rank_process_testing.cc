@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The parent makes a socket pair for every two ranks. Children inherit them, and learn their
+// numbers from the environment. The sockets carry the handles of segments and the bytes by which
+// ranks meet: before the first launch, when all segments are mapped, and at the end, before
+// anybody's memory is given back under a peer that still reads it. The case and its tokens come
+// from a fixed seed, so that every rank makes all of them and knows its own expected results.
 #include "cuda/programs/rank_process_testing.h"
 
 #include <fmt/format.h>
