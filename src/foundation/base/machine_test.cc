@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Directories like /proc and /sys, with the files that a test writes, stand for machines that no
+// test runs on: both versions of control groups, limits of parents, groups that a container does
+// not see, files that are missing or make no sense. Topologies are hwloc's made-up ones. A failure
+// means that wideep plans more memory than the container has and is killed, or starts more threads
+// than it has cores.
 #include "base/machine.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Bodies wait for each other, so that it is certain which thread takes which chunk, and sizes of
+// chunks are those worked out by hand. Every item must come exactly once, for several counts of
+// threads, empty ranges and a last unit that is not whole: one that is left out is a row with an
+// old result, without an error. Where a test depends on speeds, its bounds are wide, since the
+// machine may be busy.
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>

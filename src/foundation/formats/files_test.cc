@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The disk is made to fail by a limit on the size of files and, where the test may mount, by a
+// small file system. After each failure the old file is as it was, and the folder has no file that
+// was not there before. A failure would cost a user the placement or the statistics that a run was
+// to replace. Links and pipes are refused, since the rename would put a file in their place.
 #include "formats/files.h"
 
 #include <gmock/gmock.h>

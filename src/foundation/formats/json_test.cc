@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Many texts are not quite JSON: each must be refused with one line that says where. Settings are
+// written by people, and a key that appears twice, a number that loses digits or a wrong type would
+// otherwise be taken for something else. Integers are held at both ends of their range, and nesting
+// exactly at its bound, because a reader that recurses further overflows the stack.
 #include "formats/json.h"
 
 #include <gmock/gmock.h>

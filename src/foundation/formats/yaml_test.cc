@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// YAML has many spellings of a value, and libraries differ in them. So tables say which texts are
+// an integer, a number or a boolean, and which are none: 010, 0x10, 1_000 and quoted numbers are
+// refused rather than guessed. Error lines are held word for word, because a user corrects a file
+// by them. Texts that were made to be costly, nested, with aliases of aliases or brackets without a
+// beginning, must be refused.
 #include "formats/yaml.h"
 
 #include <fmt/format.h>
