@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Files are built key by key, so that each can lie in one place: a count, a length, a type, an
+// offset, an alignment, the name of a part. Every one must be refused in one line, as must every
+// truncation of a good file. Bytes are copied to the heap first, where the address sanitizer sees a
+// read beyond their end. A failure means that a file from anywhere crashes the server, or that a
+// tensor has another's bytes.
 #include "tensor_files/gguf.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A file written out byte by byte says what reader and writer must agree on, and the writer must
+// give the bytes of Hugging Face's library for every golden model. Most tests are of headers that
+// lie: lengths, shapes whose product wraps around to the right size, offsets with overlaps or
+// holes. Bytes are copied to the heap first, where the address sanitizer sees a read beyond their
+// end. A failure means that a damaged file is served as a model.
 #include "tensor_files/safetensors.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A sample of each dtype's codes is put at random places and judged as std::isfinite judges its
+// value; the check of a part must find what lies in the part alone. Then a matrix with one bad
+// value in its last row is loaded in every weight format: packing must not skip a piece, and the
+// error names the value's own row and column. A failure means noise instead of text, with no hint
+// that the file is damaged.
 #include "weights/finite.h"
 
 #include <gmock/gmock.h>

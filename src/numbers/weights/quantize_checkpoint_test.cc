@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Outputs are opened by the readers that serve them, and compared with the floats before: the
+// reported error with one computed here, fused experts with a bound of their format's step. Which
+// tensors are quantised, copied or left out is held by name: a router that is quantised, or a
+// tensor that is lost, is a worse model or none. Full disks are made by a limit on the size of
+// files: nothing may be left that looks like a model.
 #include "weights/quantize_checkpoint.h"
 
 #include <fmt/format.h>
