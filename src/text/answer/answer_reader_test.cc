@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A table has an example of every format with what it means. Each is also cut at every byte and
+// into random pieces, and random mixtures of a format's own marks into random ones: the parts must
+// be those of the whole text. A stream has no other result than its pieces, and what was sent
+// cannot be taken back. Random calls that are written by a format's shape must be read as what was
+// meant. A failure is a call that a client gets as text, or text that it runs as a call.
 #include "answer/answer_reader.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Special tokens come as such and all other characters one by one, which is the finest cut there
+// is. Expected fields are worked out by hand from OpenAI's description, and from what models leave
+// out: <|start|>, the role, <|end|>, <|call|>. A message to a tool that there is not must come back
+// as it was written, since a client cannot see otherwise which name was wrong. No character may
+// wait for the next.
 #include "answer/harmony_answer.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What reasoning without an end becomes is held for all formats of calls: unless the format says
+// that a call ends it, one does only where no end mark follows and no limit has cut the answer.
+// Each text is read whole and in pieces of every size up to eleven bytes, which must agree. The
+// rest is what models write beside their own format, as Kimi's spellings of an id and arguments of
+// no text. A failure is a call that is lost in the reasoning, or one that the model only thought
+// about and that is run.
 #include "answer/tagged_answer.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Values are full of their own format's marks: a command that greps for </parameter>, a file about
+// calls. What is written by the format must be read back, and what models leave out must have one
+// fixed meaning. Random values may have several right readings, so that one is right if, written
+// down again, it is the same text but for space and ends, and nine in ten must have as many calls
+// as were meant. Texts made to be slow count how often each mark is looked at. A failure is half of
+// a command, which an agent then runs.
 #include "answer/value_end.h"
 
 #include <gtest/gtest.h>

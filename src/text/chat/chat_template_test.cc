@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Prompts are held against golden ones that Jinja itself has rendered, with Hugging Face's
+// settings; null is expected where Jinja fails. Templates of published models are not in the
+// repository, and their tests run where a file of them is named. A prompt that differs in one space
+// is another than the model was trained with: it answers worse, and nobody sees why. Long chats
+// must not spend the budget of a rendering.
 #include "chat/chat_template.h"
 
 #include <gmock/gmock.h>

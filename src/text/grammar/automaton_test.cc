@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random rules and words are held against a matcher without automata, which reads the expressions
+// themselves; enough words must match, and enough begin one. Hand-made grammars hold the number of
+// states and items, where naive constructions grow with the text or with the number of derivations.
+// A failure is a text that the format allows and the model can never write, or one that it must not
+// and does.
 #include "grammar/automaton.h"
 
 #include <gtest/gtest.h>

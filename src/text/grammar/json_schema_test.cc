@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Golden values, each judged valid or not by the jsonschema package, are held against the grammar
+// of their schema; texts that grammars generate can be written to a file, for the same package to
+// judge. Numbers around random bounds are compared with integer arithmetic. A keyword that is
+// ignored would give values that a client's own check refuses, so that errors, with the place, are
+// held word for word. Schemas made to explode must be refused.
 #include "grammar/json_schema.h"
 
 #include <gtest/gtest.h>

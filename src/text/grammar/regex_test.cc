@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random patterns, some with look-ahead, must match just those random texts that PCRE2 matches.
+// What dialects read differently is refused, or the part that all have in common is taken, and
+// tables hold which: a client checks the text by its own engine, and that may be any. Patterns
+// whose automata have too many states must be refused when they come, because a client chooses
+// them.
 #include "grammar/regex.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Masks are held against the slow way, which follows each token byte by byte by a fresh automaton:
+// along random walks, for random rules, counted loops and schemas, with one cache for all of a
+// test's schemas. Limits are set so that each way to find a mask is taken, as small vocabularies
+// would use only the first. A token that is missing makes a model write something else; one too
+// many breaks the format, which nothing after it can mend.
 #include "grammar/token_masks.h"
 
 #include <gtest/gtest.h>

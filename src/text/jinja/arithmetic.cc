@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Python's integers have no end, and these have 64 bits: a result beyond them is refused by name,
+// for a wrapped or rounded one would be a wrong prompt without an error. So is "%" of a text, which
+// no chat template uses. What "+", "*" and "~" make is charged to the budget of the rendering, as a
+// template comes from outside and could double a text at each step.
 #include "jinja/arithmetic.h"
 
 #include <fmt/format.h>

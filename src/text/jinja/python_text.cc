@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Cases come from ICU's tables in the root locale, since the machine's locale must not change a
+// prompt. White space is Python's own list, as Unicode's property lacks U+001C to U+001F. A word is
+// lowered as a whole, because the form of a sigma depends on its neighbours. Templates and texts
+// come from outside, so that searches take linear time (memmem) or are charged for what they take
+// at worst.
 #include "jinja/python_text.h"
 
 #include <unicode/locid.h>

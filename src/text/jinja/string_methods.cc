@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What the methods do is in python_text.h; here are their arguments and errors. Positions count
+// code points and follow the rules of slices, with one exception: a start behind the end finds
+// nothing, not even the empty text. Methods that Python has and that are missing here are listed,
+// so that a template is refused with the method's name.
 #include "jinja/string_methods.h"
 
 #include <fmt/format.h>

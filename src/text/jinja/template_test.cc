@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What Jinja renders is held by chat_template_test.cc; here is what a template cannot do. A model's
+// template is code from outside: without limits, many of these texts would overflow the stack, take
+// hours or make 100 GB. The others hold, word for word, how errors name line and construct, and
+// that all that Jinja has and chat templates do not use is refused by name, not rendered as
+// something else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Lists and dicts never change, so that the depth of a value is computed once, when it is made;
+// without a bound, code that recurses over values would overflow the stack. They may share their
+// parts, so that a small value can take exponential time to compare: each element is charged to the
+// budget. An integer beyond 64 bits keeps its digits, to be compared and printed. Dicts of a chat
+// have few keys, and are searched one by one; an index is made for the others.
 #include "jinja/value.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random merges are held against the definition, which looks for the best pair anew after each
+// merge; they are few and over four letters, so that pairs overlap and several merges make the same
+// token. A wrong order of merges gives other tokens for the same text, which a model was never
+// trained with. A word of a megabyte must not take quadratic time, since a prompt may be one word.
 #include "tokenizer/bpe.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Small files of both families are read with what surrounds them: special tokens after the ranks,
+// and a tokenizer_config.json that may not fit. Each is then damaged in one place; a file that was
+// cut short is still a list of good lines, so that gaps in the ranks and bytes without a token must
+// be noticed. With fewer tokens, or others, texts would get ids that the model knows as something
+// else. Ids of texts are held by the golden tests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

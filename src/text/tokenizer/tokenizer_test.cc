@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A small tokenizer.json is changed in one place at a time; a table says which line must refuse
+// each change. A step that was skipped would give other ids without an error, and a model answers
+// any ids. What is added by other files of a model is held against ids of transformers with the
+// same files, and decoders against the tokenizers library. A stream must give the text of the
+// whole, and never half of a character.
 #include "tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
