@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Output goes to files, not pipes: a program that writes much is never held up, and a test may look
+// at what there is so far. Variables that wideep reads are removed from its environment, so that a
+// developer's own settings change no test. The program leads a process group, by which ranks that
+// it leaves behind are found, and ended. Shared memory counts as abandoned only if no process holds
+// it, as other tests run at the same time.
 #include "command.h"
 
 #include <fcntl.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Loads follow a formula, and every format but the trace states the same ones, so that plans from
+// different formats can be compared. They are skewed, since equal loads leave a planner nothing to
+// do, the layers differ, so that a layer taken for another is seen, and they drift with the
+// iteration. Layer 0 is dense.
 #include "command_balance.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An undisturbed server says what each answer must be, byte for byte but for identities and times;
+// under faults every reply is held against it. Only a request that may not have been read when the
+// server was told to end may go without one. Events of different answers to one request may come in
+// any order, and are sorted by answer. Times of arrival are kept, for the silence that a client
+// sees around a fault.
 #include "fault_load.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Keys and tensors are looked up in the options as they are written, so that a test can leave out
+// or change a single one. Blocks have a fixed small scale and random codes: any code is a finite
+// weight then, in each of the types. Parts get the tensors in turn, so that no layer is in one file
+// alone.
 #include "gguf_model.h"
 
 #include <fmt/format.h>

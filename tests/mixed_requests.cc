@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A right answer has to be the only one: requests are greedy or have a seed, and Anthropic's, which
+// know no seed, are greedy. Kinds follow each other by index, streams and lengths have other
+// periods, so that kinds repeat in different forms. Many are bound to a format or have penalties,
+// whose state must survive with the tokens when another process goes on. What counts as the same
+// leaves out how much was cached.
 #include "mixed_requests.h"
 
 #include <array>

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Matrices are scaled by the root of their columns, so that activations keep their size through the
+// layers; embeddings and routers are larger, so that tokens differ and are routed to different
+// experts. The end token's row of the head is zero, so that it is never the likeliest: greedy
+// answers have the length that a test asks for. Tensors are listed by the model's own code, so that
+// every family that is added has a random model, too. A token is a byte, so that every text and
+// every answer has tokens.
 #include "random_model.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What costs little is done often, so that a soak meets many states of a server in a short time. No
+// answer is known before: the first one to a request is what all others must equal, whoever asks,
+// by whichever server and way, while other clients break off beside it. Well-formed requests of the
+// table ask for pages that there are not, and need no engine. A full queue is an answer where the
+// client has asked a server itself; the router has another one to ask.
 #include "soak_client.h"
 
 #include <fmt/format.h>

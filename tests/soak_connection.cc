@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A library for clients would refuse to do half of this: send a piece of a request, more than one
+// before the first reply, or nothing more. Replies are taken off one by one by their own length or
+// chunks, and what is behind one is kept, so that a reply with a byte too many spoils the next and
+// is seen. Waiting for a byte is bounded: a server that forgets a connection fails the soak instead
+// of stopping it.
 #include "soak_connection.h"
 
 #include <fmt/format.h>

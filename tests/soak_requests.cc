@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A request is made from its index alone, so that all clients know the same ones and their answers
+// can be compared. Those that are refused are tables of bodies with the status that each must get,
+// whatever state the server is in. Options that have no effect, null ones among them, are mixed in,
+// and arguments of tool calls with names that templates could trip over. Streams and whole replies
+// are brought to one form, choice by choice.
 #include "soak_requests.h"
 
 #include <fmt/format.h>
