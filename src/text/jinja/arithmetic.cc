@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -40,33 +41,53 @@ std::optional<int64_t> small_arithmetic(std::string_view operation, int64_t a, i
   return rounds_down ? rest + b : rest;
 }
 
+// The double that is nearest to the quotient, as Python's is. By way of long doubles it would be
+// rounded twice.
+double quotient(int64_t a, int64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  constexpr int64_t kExact = int64_t{1} << 53;  // up to here doubles have all integers
+  const auto is_exact = [](int64_t number) { return -kExact <= number && number <= kExact; };
+  if (a == 0 || (is_exact(a) && is_exact(b))) {
+    return static_cast<double>(a) / static_cast<double>(b);
+  }
+  const auto size_of = [](int64_t number) {
+    return number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
+  };
+  // At least 64 bits, of which the last one also stands for all behind it.
+  const int shift = 64 + std::countl_zero(size_of(a));
+  const Wide dividend = Wide{size_of(a)} << shift;
+  const Wide bits = dividend / size_of(b) | (dividend % size_of(b) != 0 ? 1 : 0);
+  const double size = std::ldexp(static_cast<double>(bits), -shift);
+  return (a < 0) == (b < 0) ? size : -size;
+}
+
 // A large integer is passed on, into a text or JSON, but no chat template computes with one.
 ValueResult whole_arithmetic(std::string_view operation, const Value& a, const Value& b) {
   const bool divides = operation == "/" || operation == "//" || operation == "%";
   if (divides && !b.truth()) return invalid_input(fmt::format("{}: division by zero", operation));
   if (!a.is_large() && !b.is_large()) {
-    if (operation == "/") {
-      // A double has too few digits for some integers.
-      return static_cast<double>(static_cast<long double>(a.integer()) /
-                                 static_cast<long double>(b.integer()));
-    }
+    if (operation == "/") return quotient(a.integer(), b.integer());
     if (const auto small = small_arithmetic(operation, a.integer(), b.integer())) return *small;
   }
   return invalid_input(
       fmt::format("{}: chat templates do not compute with integers beyond 64 bits", operation));
 }
 
-// "//" and "%" round towards −∞, as for integers.
+// "//" and "%" round towards −∞, as for integers, and are for infinite ones what they are in
+// Python: −1.0 // inf is −1.0, as of any other divisor that is so much larger.
 ValueResult float_arithmetic(std::string_view operation, double a, double b) {
   if (operation == "+") return a + b;
   if (operation == "-") return a - b;
   if (operation == "*") return a * b;
   if (b == 0) return invalid_input(fmt::format("{}: division by zero", operation));
   if (operation == "/") return a / b;
-  double rest = std::fmod(a, b);
-  if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
-  if (operation == "%") return rest == 0 ? std::copysign(0.0, b) : rest;
-  return std::round((a - rest) / b);
+  const double rest = std::fmod(a, b);  // with the sign of a
+  const bool rounds_down = rest != 0 && (rest < 0) != (b < 0);
+  if (operation == "%") return rest == 0 ? std::copysign(0.0, b) : rounds_down ? rest + b : rest;
+  // Whole but for the rounding of the difference.
+  const double whole = (a - rest) / b - (rounds_down ? 1.0 : 0.0);
+  if (whole == 0) return std::copysign(0.0, a / b);
+  return std::floor(whole) + (whole - std::floor(whole) > 0.5 ? 1.0 : 0.0);
 }
 
 ValueResult repeated(const Value& value, int64_t times, Budget& budget) {

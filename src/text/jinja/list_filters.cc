@@ -115,7 +115,7 @@ Status sort_by_key(std::vector<Keyed>& all, bool reverse, Budget& budget) {
   Status status;
   std::list<Keyed> sorted(all.begin(), all.end());
   sorted.sort([&](const Keyed& a, const Keyed& b) {
-    const Result<int> order =
+    const Result<std::partial_ordering> order =
         reverse ? compare(b.key, a.key, budget) : compare(a.key, b.key, budget);
     if (!order.ok()) status = order.status();
     return order.ok() && *order < 0;

@@ -115,6 +115,19 @@ bool is_cased(std::string_view character) {
                              UCHAR_CASED) != 0;
 }
 
+// What decides whether a sigma at the end of a word is final: all that has no effect on it, and the
+// character behind that.
+size_t bytes_after_sigma(std::string_view text) {
+  size_t end = 0;
+  bool is_ignored = true;
+  while (is_ignored && end < text.size()) {
+    const char32_t c = tokenizer::first_code_point(text.substr(end));
+    is_ignored = u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASE_IGNORABLE) != 0;
+    end += tokenizer::first_unit(text.substr(end)).bytes;
+  }
+  return end;
+}
+
 // A word begins at every cased character that does not follow one, as in Python: "it's" becomes
 // "It'S".
 std::string title(std::string_view text) {
@@ -127,8 +140,11 @@ std::string title(std::string_view text) {
     while (is_cased(text.substr(at)) && end < text.size() && is_cased(text.substr(end))) {
       end += tokenizer::first_unit(text.substr(end)).bytes;
     }
-    out += title_case(text.substr(at, first)) +
-           lower(text.substr(at, end - at)).substr(lower(text.substr(at, first)).size());
+    const bool ends_in_sigma = text.substr(0, end).ends_with("\u03A3");
+    const size_t after = ends_in_sigma ? bytes_after_sigma(text.substr(end)) : 0;
+    std::string word = lower(text.substr(at, end + after - at));
+    word.resize(word.size() - lower(text.substr(end, after)).size());
+    out += title_case(text.substr(at, first)) + word.substr(lower(text.substr(at, first)).size());
     at = end;
   }
   return out;

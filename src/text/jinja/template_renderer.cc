@@ -65,10 +65,10 @@ Result<bool> compares(const std::string& operation, const Value& a, const Value&
     return !within;
   }
   if (a.is_undefined() || b.is_undefined()) return unsupported(operation, a, b);
-  WIDEEP_TRY_ASSIGN(const int sign, compare(a, b, budget));
-  if (operation == "<") return sign < 0;
-  if (operation == "<=") return sign <= 0;
-  return operation == ">" ? sign > 0 : sign >= 0;
+  WIDEEP_TRY_ASSIGN(const std::partial_ordering order, compare(a, b, budget));
+  if (operation == "<") return order < 0;
+  if (operation == "<=") return order <= 0;
+  return operation == ">" ? order > 0 : order >= 0;
 }
 
 class Renderer {

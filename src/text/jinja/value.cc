@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lists and dicts never change, so that the depth of a value is computed once, when it is made;
-// without a bound, code that recurses over values would overflow the stack. They may share their
-// parts, so that a small value can take exponential time to compare: each element is charged to the
-// budget. An integer beyond 64 bits keeps its digits, to be compared and printed. Dicts of a chat
-// have few keys, and are searched one by one; an index is made for the others.
+// without a bound, code that recurses over values would overflow the stack. An integer beyond 64
+// bits keeps its digits, to be compared and printed. Dicts of a chat have few keys, and are
+// searched one by one; an index is made for the others.
 #include "jinja/value.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "base/try.h"
 #include "formats/json_parse.h"
@@ -22,38 +20,6 @@ namespace {
 
 Status too_deep() {
   return invalid_input(fmt::format("a value is nested deeper than {}", kMaxValueDepth));
-}
-
-bool equal_lists(const List& a, const List& b, Budget& budget) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](const Value& x, const Value& y) { return equal(x, y, budget); });
-}
-
-bool equal_dicts(const Dict& a, const Dict& b, Budget& budget) {
-  return a.entries().size() == b.entries().size() &&
-         std::all_of(a.entries().begin(), a.entries().end(), [&](const Dict::Entry& entry) {
-           const std::optional<std::string> key = entry.first.hash_text(budget);
-           const Value* other = key ? b.find(*key) : nullptr;
-           return other != nullptr && equal(entry.second, *other, budget);
-         });
-}
-
-template <typename T>
-int sign_of(const T& a, const T& b) {
-  return a < b ? -1 : (b < a ? 1 : 0);
-}
-
-// A large integer lies beyond every other of its sign.
-int compare_whole(const Value& a, const Value& b) {
-  if (!a.is_large() || !b.is_large() || a.integer() != b.integer()) {
-    if (a.integer() != b.integer()) return sign_of(a.integer(), b.integer());
-    const int beyond = a.integer() > 0 ? 1 : -1;
-    return a.is_large() == b.is_large() ? 0 : a.is_large() ? beyond : -beyond;
-  }
-  const std::string &left = a.digits(), &right = b.digits();
-  const int size = sign_of(left.size(), right.size());
-  const int order = size != 0 ? size : sign_of(left, right);
-  return left.starts_with('-') ? -order : order;
 }
 
 // The depth of one item of a list or dict, and of the list or dict that holds the items.
@@ -238,49 +204,6 @@ bool Value::same_object(const Value& other, Budget& budget) const {
   if (is_list()) return &list() == &other.list();
   if (is_dict()) return &dict() == &other.dict();
   return equal(*this, other, budget);
-}
-
-// Charged per element: nested lists can share their parts, so that a small value may take
-// exponential time to compare. A result after the budget is spent is wrong; the renderer never uses
-// it.
-bool equal(const Value& a, const Value& b, Budget& budget) {
-  if (!budget.spend(1)) return false;
-  if (a.is_number() && b.is_number()) {
-    if (a.is_float() || b.is_float()) return a.number() == b.number();
-    return compare_whole(a, b) == 0;
-  }
-  if (a.is_string() && b.is_string()) {
-    return a.string().size() == b.string().size() && budget.spend_bytes(a.string().size()) &&
-           a.string() == b.string();
-  }
-  if (a.is_list() && b.is_list() && a.list_kind() != b.list_kind()) return false;
-  if (a.is_list() && b.is_list()) return equal_lists(a.list(), b.list(), budget);
-  if (a.is_dict() && b.is_dict()) return equal_dicts(a.dict(), b.dict(), budget);
-  if (a.is_function() && b.is_function()) return &a.function() == &b.function();
-  if (a.is_object() && b.is_object()) return &a.object() == &b.object();
-  return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
-}
-
-Result<int> compare(const Value& a, const Value& b, Budget& budget) {
-  if (!budget.spend(1)) return budget.status();
-  if (a.is_number() && b.is_number()) {
-    if (a.is_float() || b.is_float()) return sign_of(a.number(), b.number());
-    return compare_whole(a, b);
-  }
-  if (a.is_string() && b.is_string()) {
-    const std::string &left = a.string(), &right = b.string();
-    if (!budget.spend_bytes(std::min(left.size(), right.size()))) return budget.status();
-    return sign_of(left, right);  // UTF-8 has the order of code points
-  }
-  if (a.is_list_or_tuple() && b.is_list_or_tuple() && a.list_kind() == b.list_kind()) {
-    const List &left = a.list(), &right = b.list();
-    for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
-      if (!equal(left[i], right[i], budget)) return compare(left[i], right[i], budget);
-    }
-    return sign_of(left.size(), right.size());
-  }
-  return invalid_input(
-      fmt::format("values of types {} and {} have no order", a.type_name(), b.type_name()));
 }
 
 Characters::Iterator::Iterator(std::string_view rest)

@@ -9,6 +9,7 @@
 // Thread safety: const access from any thread; a namespace belongs to one rendering.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -228,8 +229,8 @@ std::string to_text(const Value& value, Budget& budget);
 std::string to_repr(const Value& value, Budget& budget);
 
 bool equal(const Value& a, const Value& b, Budget& budget);
-// Returns −1, 0 or 1. Errors: types without an order.
-Result<int> compare(const Value& a, const Value& b, Budget& budget);
+// Unordered: one of them is NaN. Errors: types without an order.
+Result<std::partial_ordering> compare(const Value& a, const Value& b, Budget& budget);
 
 // The options of json.dumps(value, ensure_ascii=False), with Python's defaults.
 struct JsonStyle {

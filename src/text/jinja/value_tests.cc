@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Jinja's tests, after "is".
+#include <compare>
 #include <map>
 
 #include "base/try.h"
@@ -34,15 +35,12 @@ ValueResult is_integer(const Value& input, ArgumentReader&) {
   return input.is_whole() && !input.is_bool();
 }
 
-template <bool (*fits)(int sign)>
+template <bool (*fits)(std::partial_ordering)>
 ValueResult compares(const Value& input, ArgumentReader& arguments) {
-  WIDEEP_TRY_ASSIGN(const int sign, compare(input, arguments.value("other"), arguments.budget()));
-  return fits(sign);
+  WIDEEP_TRY_ASSIGN(const std::partial_ordering order,
+                    compare(input, arguments.value("other"), arguments.budget()));
+  return fits(order);
 }
-bool below(int sign) { return sign < 0; }
-bool at_most(int sign) { return sign <= 0; }
-bool above(int sign) { return sign > 0; }
-bool at_least(int sign) { return sign >= 0; }
 
 ValueResult is_equal(const Value& input, ArgumentReader& arguments) {
   return equal(input, arguments.value("other"), arguments.budget());
@@ -98,18 +96,18 @@ const std::map<std::string_view, TestFunction>& all_tests() {
       {"eq", is_equal},
       {"equalto", is_equal},
       {"ne", is_unequal},
-      {"lt", compares<below>},
-      {"lessthan", compares<below>},
-      {"le", compares<at_most>},
-      {"gt", compares<above>},
-      {"greaterthan", compares<above>},
-      {"ge", compares<at_least>},
+      {"lt", compares<std::is_lt>},
+      {"lessthan", compares<std::is_lt>},
+      {"le", compares<std::is_lteq>},
+      {"gt", compares<std::is_gt>},
+      {"greaterthan", compares<std::is_gt>},
+      {"ge", compares<std::is_gteq>},
       {"==", is_equal},
       {"!=", is_unequal},
-      {"<", compares<below>},
-      {"<=", compares<at_most>},
-      {">", compares<above>},
-      {">=", compares<at_least>},
+      {"<", compares<std::is_lt>},
+      {"<=", compares<std::is_lteq>},
+      {">", compares<std::is_gt>},
+      {">=", compares<std::is_gteq>},
   };
   return tests;
 }

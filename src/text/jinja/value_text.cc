@@ -269,7 +269,7 @@ class JsonWriter {
     // A list, because a failed comparison makes the order inconsistent.
     std::list<Dict::Entry> sorted(entries.begin(), entries.end());
     sorted.sort([&](const auto& a, const auto& b) {
-      const Result<int> order = compare(a.first, b.first, budget_);
+      const Result<std::partial_ordering> order = compare(a.first, b.first, budget_);
       if (!order.ok()) status = order.status();
       return order.ok() && *order < 0;
     });
