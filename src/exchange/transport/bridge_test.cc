@@ -10,12 +10,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <thread>
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "transport/flag.h"
 #include "transport/memory_switch.h"
 #include "transport/rank_threads.h"
 
@@ -42,10 +46,10 @@ TEST(Bridge, RankZeroGetsTheReportsOfAllRanksInOrder) {
       });
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_THAT(received, UnorderedElementsAre("0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"));
-  const auto at = [&](const char* text) {
-    return std::find(received.begin(), received.end(), text);
-  };
-  EXPECT_LT(at("3a"), at("3b"));
+  for (const std::string rank : {"0", "1", "2", "3"}) {
+    EXPECT_LT(std::ranges::find(received, rank + "a"), std::ranges::find(received, rank + "b"))
+        << rank;
+  }
 }
 
 TEST(Bridge, AllOtherRanksGetCommandsInOrder) {
@@ -155,37 +159,91 @@ Bytes raw(const RawMessage& head, const Values&... values) {
   return bytes;
 }
 
+constexpr int kRanks = 4;
+
+// With a pattern in all segments, so that zeros that are written show, too.
+std::shared_ptr<SharedMemory> filled_memory() {
+  auto memory = SharedMemory::create(kRanks, kSegment).value();
+  for (int rank = 0; rank < kRanks; ++rank) std::memset(memory->segment(rank), 0xa5, kSegment);
+  return memory;
+}
+
+// All words, flags and segments; not the control page, where failures are, nor where flags were
+// raised.
+Bytes contents(const SharedMemory& memory) {
+  for (int group = 0; group < static_cast<int>(Group::kCount); ++group) {
+    for (int channel = 0; channel < static_cast<int>(Channel::kCount); ++channel) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        memory.flag(Group{group}, Channel{channel}, rank).processor = 0;
+      }
+    }
+  }
+  const auto* first = reinterpret_cast<const std::byte*>(&memory.control() + 1);
+  const std::byte* end = memory.segment(kRanks - 1) + kSegment;
+  return Bytes(first, end);
+}
+
+using Writes = std::function<void(const SharedMemory&)>;
+
 // The group's failure after rank 0 has handled the message; "": none. Rank 0 and 2 are on its node.
-std::string handled(const Bytes& message, int from = 1) {
-  MemorySwitch network(4);
-  auto memory = SharedMemory::create(4, kSegment).value();
+// The message writes what `expected` does, and nothing else.
+std::string handled(const Bytes& message, const Writes& expected, int from = 1) {
+  MemorySwitch network(kRanks);
+  const auto memory = filled_memory(), wanted = filled_memory();
   Bridge bridge(memory, network.link(0), NodeMap({0, 1, 0, 1}), 0);
   bridge.set_on_parcel([](int, std::span<const std::byte> body) { return !body.empty(); });
   bridge.set_on_notice([](std::span<const std::byte> body) { return !body.empty(); });
   network.link(from).send(0, message);
   EXPECT_TRUE(bridge.progress());
+  expected(*wanted);
+  EXPECT_TRUE(contents(*memory) == contents(*wanted)) << "something else is written";
   return memory->failure().message();
+}
+
+void write_nothing(const SharedMemory&) {}
+
+template <typename T>
+Writes write_at(int rank, size_t offset, T value) {
+  return [=](const SharedMemory& memory) {
+    std::memcpy(memory.segment(rank) + offset, &value, sizeof(value));
+  };
 }
 
 TEST(Bridge, MessagesThatFitAreTaken) {
   using Block = Bridge::Block;
-  EXPECT_EQ(handled(raw({.kind = RawMessage::kRaise, .count = 2}, 0, 7u, 2, 8u)), "");
-  EXPECT_EQ(
-      handled(raw({.kind = RawMessage::kRaise, .channel = 0, .count = 1}, AgreedWords{}, 0, 7u)),
-      "");
-  EXPECT_EQ(handled(raw({.kind = RawMessage::kWrite, .offset = kSegment - 8, .count = 1}, 2,
-                        uint64_t{5})),
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kRaise, .count = 2}, 0, 7u, 2, 8u),
+                    [](const SharedMemory& memory) {
+                      memory.word(Group::kWorld, Channel::kPrepare, 1, 0, 1) = 7;
+                      memory.word(Group::kWorld, Channel::kPrepare, 1, 2, 1) = 8;
+                      raise_flag(memory.flag(Group::kWorld, Channel::kPrepare, 1), 1);
+                    }),
+            "");
+  const AgreedWords agreed = {1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kRaise, .channel = 0, .count = 1}, agreed, 0, 7u),
+                    [&](const SharedMemory& memory) {
+                      memory.agreed_words(Group::kWorld, 1, 1) = agreed;
+                      memory.word(Group::kWorld, Channel::kAgree, 1, 0, 1) = 7;
+                      raise_flag(memory.flag(Group::kWorld, Channel::kAgree, 1), 1);
+                    }),
             "");
   EXPECT_EQ(
-      handled(raw({.kind = RawMessage::kCopy, .value = 3, .count = 1},
-                  Block{.offset = kSegment - 12, .width = 4, .stride = 8, .rows = 2}, uint64_t{5})),
+      handled(raw({.kind = RawMessage::kWrite, .offset = kSegment - 8, .count = 1}, 2, uint64_t{5}),
+              write_at(2, kSegment - 8, uint64_t{5})),
       "");
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kCopy, .value = 3, .count = 1},
+                        Block{.offset = kSegment - 12, .width = 4, .stride = 8, .rows = 2}, 5u, 6u),
+                    [](const SharedMemory& memory) {
+                      write_at(3, kSegment - 12, 5u)(memory);
+                      write_at(3, kSegment - 4, 6u)(memory);
+                    }),
+            "");
   // Into the segment of a rank of this node: what a tensor group has summed up for it.
   EXPECT_EQ(handled(raw({.kind = RawMessage::kCopy, .value = 0, .count = 1}, Block{0, 8, 0, 1},
-                        uint64_t{5})),
+                        uint64_t{5}),
+                    write_at(0, 0, uint64_t{5})),
             "");
-  EXPECT_EQ(handled(raw({.kind = RawMessage::kParcel}, 1)), "");
-  EXPECT_EQ(handled(raw({.kind = RawMessage::kNotice}, 1)), "");
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kParcel}, 1), write_nothing), "");
+  EXPECT_EQ(handled(raw({.kind = RawMessage::kNotice}, 1), write_nothing), "");
 }
 
 // What no node of the same program would send fails the group, and writes nowhere.
@@ -230,19 +288,20 @@ TEST(Bridge, MessagesThatDoNotFitAreRefused) {
       raw({.kind = RawMessage::kNotice}),
   };
   for (const Bytes& each : all) {
-    EXPECT_THAT(handled(each), HasSubstr("a message from rank 1 is wrong"))
-        << "message " << &each - all;
+    SCOPED_TRACE("message " + std::to_string(&each - all));
+    EXPECT_THAT(handled(each, write_nothing), HasSubstr("a message from rank 1 is wrong"));
   }
   // A flag behind it would say that what was refused is there.
-  MemorySwitch network(4);
-  auto memory = SharedMemory::create(4, kSegment).value();
+  MemorySwitch network(kRanks);
+  const auto memory = filled_memory();
   Bridge bridge(memory, network.link(0), NodeMap({0, 1, 0, 1}), 0);
   network.link(1).send(0, all[0]);
   network.link(1).send(0, raw({.kind = RawMessage::kRaise, .count = 1}, 0, 7u));
   while (bridge.progress()) continue;
   EXPECT_EQ(memory->flag(Group::kWorld, Channel::kPrepare, 1).value.load(), 0u);
+  EXPECT_TRUE(contents(*memory) == contents(*filled_memory()));
   // A rank of this node shares the memory: it sends no such messages.
-  EXPECT_THAT(handled(raw({.kind = RawMessage::kRaise, .count = 1}, 0, 7u), 2),
+  EXPECT_THAT(handled(raw({.kind = RawMessage::kRaise, .count = 1}, 0, 7u), write_nothing, 2),
               HasSubstr("rank 2"));
 }
 

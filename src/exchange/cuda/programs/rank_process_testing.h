@@ -19,7 +19,8 @@ namespace wideep::cuda {
 // null.
 std::optional<int> run_as_rank_process();
 
-// Starts num_ranks processes and waits for them. Errors (failed): a rank did not end well.
+// Starts num_ranks processes and waits for them. Errors (failed): ranks that did not end well, or
+// not within two minutes; those are killed.
 Status run_rank_processes(int num_ranks, SharingWays ways);
 
 }  // namespace wideep::cuda
