@@ -47,7 +47,9 @@ TEST(TaggedAnswerTest, ACallEndsReasoningThatHasNoEnd) {
     ASSERT_EQ(answer.calls.size(), 1u) << format->name;
     EXPECT_EQ(nlohmann::json::parse(answer.calls[0].arguments), nlohmann::json({{"a", 1}}));
     // What comes between two of them is content, as it is after reasoning.
-    const ReadAnswer two = read_both(in_reasoning(*format), "Hm. " + call + "\n" + call);
+    const ReadAnswer two = read_both(in_reasoning(*format), "Hm. " + call + "\nAnd:\n" + call);
+    EXPECT_EQ(two.reasoning, "Hm.") << format->name;
+    EXPECT_EQ(two.content, "And:") << format->name;
     EXPECT_EQ(two.calls.size(), 2u) << format->name;
   }
 }

@@ -219,10 +219,14 @@ TEST(ValueEndTest, ReadsWhatIsWritten) {
 // Work is proportional to the text, also where nothing is certain for long.
 TEST(ValueEndTest, LongValuesThatMayHaveEnded) {
   std::string value = "a</parameter>\n</function>\n</tool_call>\n";
-  for (int i = 0; i < 4'000; ++i) value += "no end <tool_call> ";
+  for (int i = 0; i < 80'000; ++i) value += "no end <tool_call> ";
   const std::string text = with_value("qwen3_coder", value);
+  // It takes a tenth of a second. To look through all that has come for each token takes half a
+  // minute, even at 10 GB/s.
+  const base::WorkTimer work;
   const ReadAnswer answer =
       read_answer(settings_for("qwen3_coder"), text, std::vector<size_t>(text.size() / 4 + 1, 4));
+  EXPECT_LT(work.seconds(), 2);
   ASSERT_EQ(answer.calls.size(), 1u);
   EXPECT_EQ(as_written(answer)[0].arguments["s"], value);
 }

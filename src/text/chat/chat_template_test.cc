@@ -15,7 +15,9 @@
 #include <iostream>
 #include <iterator>
 #include <set>
+#include <utility>
 
+#include "base/work_timer.h"
 #include "formats/json_parse.h"
 
 namespace wideep::chat {
@@ -120,7 +122,8 @@ TEST(ChatTemplate, ArgumentsOfCallsAreObjectsOrTheirText) {
             "[]True");
 }
 
-// The work is linear in the conversation: looking at one message costs the same in a long one.
+// The work is linear in the conversation: looking at one message costs the same in a long one, also
+// by the budget of a rendering.
 TEST(ChatTemplate, LongChatsTakeLinearTime) {
   ordered_json messages = ordered_json::array();
   for (int i = 0; i < 10'000; ++i) {
@@ -133,6 +136,25 @@ TEST(ChatTemplate, LongChatsTakeLinearTime) {
       {{"messages", messages}}, 0);
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_TRUE(found->ends_with("assistantuser2"));
+}
+
+// It takes half a second. A copy of the list for each of its elements takes minutes.
+TEST(ChatTemplate, ALookUpInALongListCopiesNothing) {
+  constexpr int kCount = 200'000;
+  ordered_json numbers = ordered_json::array();
+  for (int i = 0; i < kCount; ++i) numbers.push_back(i);
+  const auto parsed = ChatTemplate::parse(
+      "{% for n in numbers %}{% if numbers[-1] == n %}{{ numbers | length }}{% endif %}"
+      "{% endfor %}",
+      "t");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  ChatInput input;
+  input.variables["numbers"] = std::move(numbers);
+  const base::WorkTimer work;
+  const Result<std::string> found = parsed->render(input);
+  EXPECT_LT(work.seconds(), 5);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(*found, std::to_string(kCount));
 }
 
 // Published templates, with tool calls: see RealTemplatesRenderLikeJinja.

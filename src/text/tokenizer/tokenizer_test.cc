@@ -144,10 +144,11 @@ TEST(TokenizerTest, WorkOfPatternsIsBounded) {
 }
 
 TEST(TokenizerReadTest, ReadsADirectoryOrAFile) {
-  const std::string folder = testing::TempDir();
-  ASSERT_TRUE(formats::write_file(folder + "/tokenizer.json", small_tokenizer_json().dump()).ok());
-  EXPECT_TRUE(Tokenizer::read(folder).ok());
-  EXPECT_TRUE(Tokenizer::read(folder + "/tokenizer.json").ok());
+  const base::ScratchDirectory scratch;
+  const std::string file = scratch.file("tokenizer.json");
+  ASSERT_TRUE(formats::write_file(file, small_tokenizer_json().dump()).ok());
+  EXPECT_TRUE(Tokenizer::read(scratch.path()).ok());
+  EXPECT_TRUE(Tokenizer::read(file).ok());
 }
 
 // ---- tokens of other files; the ids are those of transformers 5.24 with the same files ----
