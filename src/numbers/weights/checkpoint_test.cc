@@ -94,6 +94,36 @@ TEST(Checkpoint, Shards) {
   EXPECT_THAT(values, ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
+std::string fingerprint_of(const ScratchDirectory& scratch) {
+  const auto checkpoint = Checkpoint::open(scratch.path());
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  return checkpoint.ok() ? checkpoint->fingerprint() : "";
+}
+
+// Nodes compare it, and may have the same model in other files.
+TEST(Checkpoint, FingerprintIsTheSameHoweverTensorsAreSpread) {
+  const ScratchDirectory whole, two, other_two, renamed;
+  write_shard(whole.file("model.safetensors"), {"a", "b", "c"});
+  const std::string expected = fingerprint_of(whole);
+  EXPECT_FALSE(expected.empty());
+  write_shard(two.file("one.safetensors"), {"a", "b"});
+  write_shard(two.file("two.safetensors"), {"c"});
+  ASSERT_TRUE(write_file(two.file("model.safetensors.index.json"),
+                         R"({"weight_map": {"a": "one.safetensors", "b": "one.safetensors",
+                             "c": "two.safetensors"}})")
+                  .ok());
+  EXPECT_EQ(fingerprint_of(two), expected);
+  write_shard(other_two.file("one.safetensors"), {"c", "a"});
+  write_shard(other_two.file("two.safetensors"), {"b"});
+  ASSERT_TRUE(write_file(other_two.file("model.safetensors.index.json"),
+                         R"({"weight_map": {"a": "one.safetensors", "b": "two.safetensors",
+                             "c": "one.safetensors"}})")
+                  .ok());
+  EXPECT_EQ(fingerprint_of(other_two), expected);
+  write_shard(renamed.file("model.safetensors"), {"a", "b", "d"});
+  EXPECT_NE(fingerprint_of(renamed), expected);
+}
+
 TEST(Checkpoint, RefusesDirectoriesWithoutAModel) {
   const ScratchDirectory scratch;
   EXPECT_EQ(open_error(scratch.file("none")),

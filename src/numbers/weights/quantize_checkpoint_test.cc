@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -67,6 +68,15 @@ Result<QuantizeReport> quantize(const ScratchDirectory& from, const std::string&
       pool, [](int64_t, int64_t) {});
 }
 
+void expect_copied(const Checkpoint& before, const Checkpoint& after, const std::string& name) {
+  const tensor_files::TensorEntry *wanted = before.find(name), *got = after.find(name);
+  ASSERT_NE(wanted, nullptr) << name;
+  ASSERT_NE(got, nullptr) << name;
+  EXPECT_EQ(got->dtype, wanted->dtype) << name;
+  EXPECT_EQ(got->shape, wanted->shape) << name;
+  EXPECT_TRUE(std::ranges::equal(got->bytes, wanted->bytes)) << name;
+}
+
 TEST(QuantizeCheckpoint, QuantizesMatricesAndCopiesTheRest) {
   const ScratchDirectory model, out;
   write_model(model);
@@ -95,10 +105,10 @@ TEST(QuantizeCheckpoint, QuantizesMatricesAndCopiesTheRest) {
       noise += (double{got[i]} - double{wanted[i]}) * (double{got[i]} - double{wanted[i]});
     }
     EXPECT_NEAR(report->tensors[0].signal_to_noise_db, 10.0 * std::log10(signal / noise), 1e-6);
-    const auto* gate = after->find("model.layers.0.mlp.gate.weight");
-    const auto* gate_before = before->find("model.layers.0.mlp.gate.weight");
-    ASSERT_NE(gate, nullptr);
-    EXPECT_TRUE(std::equal(gate->bytes.begin(), gate->bytes.end(), gate_before->bytes.begin()));
+    for (const char* copied : {"model.embed_tokens.weight", "model.layers.0.mlp.gate.weight",
+                               "model.layers.0.input_layernorm.weight"}) {
+      expect_copied(*before, *after, copied);
+    }
   }
 }
 
@@ -132,6 +142,11 @@ TEST(QuantizeCheckpoint, CopiesTensorsThatAreNoMatrices) {
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_TRUE(report->tensors.empty());
   EXPECT_EQ(report->group, 128);
+  const auto before = Checkpoint::open(model.path()), after = Checkpoint::open(out.file("model"));
+  ASSERT_TRUE(before.ok() && after.ok());
+  // One without elements says nothing, and is left out.
+  EXPECT_THAT(after->names(), ElementsAre("a.q_proj.weight", "c.q_proj.weight"));
+  for (const std::string& name : after->names()) expect_copied(*before, *after, name);
 }
 
 // A family whose files hold the text model beside another, with other names and fused experts.
@@ -221,7 +236,7 @@ TEST(QuantizeCheckpoint, WritesPartsOfTensorsOnTheirOwn) {
   for (const char* copied :
        {"text.model.embed_tokens.weight", "text.model.layers.0.moe.experts.down_proj_bias",
         "vision.layers.0.self_attn.q_proj.weight", "vision.position_ids"}) {
-    EXPECT_TRUE(after->has(copied)) << copied;
+    expect_copied(*before, *after, copied);
   }
   // The same options read the output: half a step of the largest element of a group is the error.
   for (const ListedMatrix& matrix : options.matrices) {
