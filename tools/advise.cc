@@ -262,6 +262,12 @@ Status check_options(const AdviseOptions& options) {
   return {};
 }
 
+Result<advise::SimulatedServing> simulated(const advise::Question& question, const Candidate& best,
+                                           int num_requests) {
+  WIDEEP_TRY_ASSIGN(const cost::StepCost cost, advise::step_cost(question, best.layout));
+  return advise::simulate_candidate(best, cost, question.workload, question.choices, num_requests);
+}
+
 Status run(AdviseOptions options) {
   WIDEEP_TRY(check_options(options));
   const auto seconds = [](std::optional<double> ms) -> std::optional<double> {
@@ -301,16 +307,14 @@ Status run(AdviseOptions options) {
     WIDEEP_TRY_ASSIGN(updates, update_rates(options, hardware, config, loads, *advice.best));
     advice.reasons.push_back(updates.reason);
   }
-  std::optional<advise::SimulatedServing> served;
-  if (advice.best && options.simulated > 0) {
-    WIDEEP_TRY_ASSIGN(const cost::StepCost cost, advise::step_cost(question, advice.best->layout));
-    WIDEEP_TRY_ASSIGN(served, advise::simulate_candidate(*advice.best, cost, options.workload,
-                                                         options.choices, options.simulated));
-  }
+  const bool simulates = advice.best && options.simulated > 0;
   if (options.json) {
-    print_json(hardware, advice, loads, updates,
-               served ? json_of(*served, options.simulated, advice.best->layout.num_ranks())
-                      : nlohmann::ordered_json());
+    nlohmann::ordered_json served;  // before anything is printed: one object or none
+    if (simulates) {
+      WIDEEP_TRY_ASSIGN(const auto found, simulated(question, *advice.best, options.simulated));
+      served = json_of(found, options.simulated, advice.best->layout.num_ranks());
+    }
+    print_json(hardware, advice, loads, updates, served);
   } else {
     print_advice(hardware, advice, loads);
     print_rates(updates);
@@ -326,8 +330,9 @@ Status run(AdviseOptions options) {
     WIDEEP_TRY(measure_and_keep(options.measure,
                                 {.question = question, .advice = advice, .quiet = options.json}));
   }
-  if (served && !options.json) {
-    print_served(*served, options.simulated, advice.best->layout.num_ranks());
+  if (simulates && !options.json) {
+    WIDEEP_TRY_ASSIGN(const auto found, simulated(question, *advice.best, options.simulated));
+    print_served(found, options.simulated, advice.best->layout.num_ranks());
   }
   return options.output.empty() ? Status()
                                 : write_files(options, question, *advice.best, updates.best);

@@ -113,7 +113,8 @@ model::StepShape chunk_of(int64_t chunk, const Workload& workload, const Context
   return {.num_tokens = chunk,
           .num_logit_rows = std::max<int64_t>(1, chunk / workload.isl),
           .attended = chunk * workload.isl / 2,
-          .cached = workload.isl / 2};
+          .cached = workload.isl / 2,
+          .num_cached = 1};
 }
 
 Candidate predict(const cost::StepCost& cost, int batch, const Workload& workload,
@@ -343,15 +344,16 @@ Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const co
   }
   const int pages = (workload.isl + workload.osl + kernels::kPageTokens - 1) / kernels::kPageTokens;
   const int tokens = std::max(choices.max_num_tokens, candidate.batch);
+  const int stages = candidate.layout.stages;
   const ContextDeal deal = context_deal(candidate.layout.context, tokens);
   SimulationOptions options{.num_batches = candidate.layout.num_batches(),
                             .context_ranks = deal.num_ranks,
-                            .limits = {.max_batch_size = candidate.batch,
+                            .limits = {.max_batch_size = (candidate.batch + stages - 1) / stages,
                                        .max_num_tokens = tokens,
                                        .max_rank_tokens = deal.rank_tokens,
                                        .turn_pages = deal.turn / kernels::kPageTokens,
                                        .max_pages = candidate.batch * (pages + 1),
-                                       .micro_batches = candidate.layout.stages}};
+                                       .micro_batches = stages}};
   if (!workload.rate) options.concurrency = static_cast<int>(candidate.requests());
   return simulate_serving(requests, options, [&](std::span<const model::StepShape> batches) {
     return cost.step(batches).seconds();

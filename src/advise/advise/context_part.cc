@@ -21,7 +21,8 @@ StepShape scaled(const StepShape& shape, double part) {
   return {.num_tokens = scaled(shape.num_tokens, part),
           .num_logit_rows = scaled(shape.num_logit_rows, part),
           .attended = scaled(shape.attended, part),
-          .cached = scaled(shape.cached, part)};
+          .cached = scaled(shape.cached, part),
+          .num_cached = scaled(shape.num_cached, part)};
 }
 
 }  // namespace
@@ -47,7 +48,10 @@ std::vector<StepShape> dealt_shapes(std::span<const DealtTokens> sequences,
       StepShape& shape = shapes[rank];
       shape.num_tokens += count;
       shape.attended += (position + 1 + next) * count / 2;  // position + 1, …, next
-      if (!reads[rank]) shape.cached += sequence.computed;
+      if (!reads[rank]) {
+        shape.cached += sequence.computed;
+        shape.num_cached += sequence.computed > 0 ? 1 : 0;
+      }
       reads[rank] = true;
       if (next == end) ++shape.num_logit_rows;
       position = next;
@@ -63,6 +67,7 @@ StepShape busiest_of(std::span<const StepShape> shapes) {
     max.num_logit_rows = std::max(max.num_logit_rows, shape.num_logit_rows);
     max.attended = std::max(max.attended, shape.attended);
     max.cached = std::max(max.cached, shape.cached);
+    max.num_cached = std::max(max.num_cached, shape.num_cached);
   }
   return max;
 }

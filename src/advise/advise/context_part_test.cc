@@ -35,6 +35,7 @@ std::vector<StepShape> dealt_slowly(const std::vector<DealtTokens>& sequences,
     for (size_t rank = 0; rank < shapes.size(); ++rank) {
       if (shapes[rank].num_tokens > before[rank].num_tokens) {
         shapes[rank].cached += sequence.computed;
+        shapes[rank].num_cached += sequence.computed > 0 ? 1 : 0;
       }
     }
   }

@@ -162,8 +162,10 @@ class Simulation {
     const model::PageList* sequence = nullptr;
     for (size_t i = 0; i < batch.ids.size(); ++i) {
       shape.attended += batch.positions[i] + 1;
-      if (batch.pages[i] != sequence) shape.cached += batch.positions[i];
+      if (batch.pages[i] == sequence) continue;
       sequence = batch.pages[i];
+      shape.cached += batch.positions[i];
+      shape.num_cached += batch.positions[i] > 0 ? 1 : 0;
     }
     return shape;
   }

@@ -51,7 +51,8 @@ TEST(ServingSimulation, TellsWhatAnIterationReadsAndComputes) {
   EXPECT_EQ(seen[1], model::StepShape({.num_tokens = 6,
                                        .num_logit_rows = 1,
                                        .attended = 65 + 66 + 67 + 68 + 69 + 70,
-                                       .cached = 64}));
+                                       .cached = 64,
+                                       .num_cached = 1}));
   EXPECT_EQ(seen[2], model::decode_step(1, 70, 0));
 }
 

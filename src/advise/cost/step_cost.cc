@@ -230,6 +230,7 @@ StepTime StepCost::step(std::span<const StepShape> batches) const {
     max.num_logit_rows = std::max(max.num_logit_rows, batch.num_logit_rows);
     max.attended = std::max(max.attended, batch.attended);
     max.cached = std::max(max.cached, batch.cached);
+    max.num_cached = std::max(max.num_cached, batch.num_cached);
     all_tokens += batch.num_tokens;
   }
   return step(max, static_cast<double>(all_tokens));

@@ -99,9 +99,9 @@ int64_t StepShape::attended_within(int reach) const {
   return reach == 0 ? attended : std::min(attended, num_tokens * reach);
 }
 
-// A token's own position is not in the cache yet.
+// A window's own last position is not in the cache yet.
 int64_t StepShape::cached_within(int reach) const {
-  return reach == 0 ? cached : std::min(cached, num_tokens * (reach - 1));
+  return reach == 0 ? cached : std::min(cached, num_cached * (reach - 1));
 }
 
 StepShape& StepShape::operator+=(const StepShape& other) {
@@ -109,6 +109,7 @@ StepShape& StepShape::operator+=(const StepShape& other) {
   num_logit_rows += other.num_logit_rows;
   attended += other.attended;
   cached += other.cached;
+  num_cached += other.num_cached;
   experts_hit += other.experts_hit;
   return *this;
 }
@@ -125,6 +126,7 @@ StepShape decode_step(int64_t count, int64_t cached, int64_t experts_hit) {
           .num_logit_rows = count,
           .attended = count * (cached + 1),
           .cached = count * cached,
+          .num_cached = cached > 0 ? count : 0,
           .experts_hit = experts_hit};
 }
 

@@ -13,11 +13,12 @@
 //                each expert that any token chose once, keys and values of all earlier positions
 //                once.
 //
-// In a layer with a window or chunks, no more positions are counted than a window or a chunk for
-// each token. That is the least where all tokens are beyond the window, as in generation. The counts
-// of a step do not say where its tokens are: of a prompt, whose first tokens attend to less, scores
-// and values are up to a third too many with a window, and up to 2.3 times as many with chunks. The
-// positions that an indexer leaves out are counted.
+// In a layer with a window or chunks, no more positions are counted than a window or a chunk: of
+// scores and values for each token, of what is read for each sequence. That is the least where all
+// tokens are beyond the window, as in generation. The counts of a step do not say where its tokens
+// are: of a prompt, whose first tokens attend to less, scores and values are up to a third too many
+// with a window, and up to 2.3 times as many with chunks. The positions that an indexer leaves out
+// are counted.
 //
 // Not counted: norms, activations, softmax, intermediate results. Bytes are those of the packed
 // form that the kernels read; nothing is assumed to be in a cache from the step before.
@@ -40,10 +41,11 @@ struct StepShape {
   int64_t num_logit_rows = 0;
   int64_t attended = 0;     // Σ over tokens of the positions up to each, itself included
   int64_t cached = 0;       // Σ over sequences of the positions in the cache before the step
+  int64_t num_cached = 0;   // sequences that have some
   int64_t experts_hit = 0;  // Σ over MoE layers of the distinct experts that the tokens chose
 
-  // In a layer of this reach (LayerConfig::reach), at most: as many if no token has fewer positions
-  // than the reach, or none has more.
+  // In a layer of this reach (LayerConfig::reach), at most: as many if no token, or sequence, has
+  // fewer positions than the reach, or none has more.
   int64_t attended_within(int reach) const;
   int64_t cached_within(int reach) const;
 

@@ -190,7 +190,9 @@ class Keeper {
   int given_up_ = 0;
   std::string given_up_because_;  // by its members, of which none has died
   std::optional<NodeCuts> cuts_;  // if there are several nodes
-  std::string new_cut_;           // that was said since the last epoch; "": none
+  // A cut that was found since the last epoch: the reason that a rank has given, one of ours where
+  // none has. "": none.
+  std::string new_cut_, new_cut_unsaid_;
   bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
   int stop_signal_ = 0;                       // the first one; 0: none
@@ -486,16 +488,17 @@ void Keeper::note_cut(int rank, int cut_from, const std::string& why) {
   const auto is_there = [this](int node) { return node == 0 || options_.nodes->is_up(node); };
   if (!is_there(node_of(rank)) || !is_there(node_of(cut_from))) return;
   cuts_->cut(node_of(rank), node_of(cut_from), Clock::now());
-  // Of a known one, too: a node that is out already stays as it is. A rank that was about to leave
-  // when it found the cut gives no reason.
-  if (new_cut_.empty()) {
-    new_cut_ = why.empty() ? fmt::format("rank {} does not reach rank {}", rank, cut_from) : why;
-  }
+  // Of a known one, too: a node that is out already stays as it is.
+  if (!why.empty()) new_cut_ = why;
+  // A rank that was about to leave when it found the cut gives no reason; another one may.
+  if (new_cut_.empty())
+    new_cut_unsaid_ = fmt::format("rank {} does not reach rank {}", rank, cut_from);
 }
 
 // When all have left, and so all have said whom they cannot reach.
 void Keeper::leave_out_cut_off() {
-  const std::string why = std::exchange(new_cut_, "");
+  const std::string unsaid = std::exchange(new_cut_unsaid_, "");
+  const std::string said = std::exchange(new_cut_, ""), why = said.empty() ? unsaid : said;
   if (why.empty()) return;
   for (const int node : cuts_->left_out()) leave_out(node, why);
 }

@@ -454,11 +454,11 @@ class Opener {
     to_float32(*entry, one_each ? module_.expert : 0, 1, &scale);
     constexpr float kLargestBf16 = 0x1.fep127f, kLargestCode = 448.0f * 6.0f;
     const float factor = layout_.inverse_matrix_scale ? 1.0f / scale : scale;
-    const bool usable =
-        scale > 0.0f && std::isfinite(1.0f / scale) && factor <= kLargestBf16 / kLargestCode;
+    const bool usable = scale > 0.0f && std::isfinite(scale) && std::isfinite(1.0f / scale) &&
+                        factor <= kLargestBf16 / kLargestCode;
     if (usable || (scale == 0.0f && !layout_.inverse_matrix_scale)) return scale;
     return invalid_input(
-        fmt::format("{}: expected positive scales whose weights are finite, found {} at {}",
+        fmt::format("{}: expected positive, finite scales with finite weights, found {} at {}",
                     where(name), scale, one_each ? module_.expert : 0));
   }
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <random>
 #include <span>
 
@@ -721,12 +722,14 @@ TEST(StoredMatrix, ErrorsNameTheBrokenTensor) {
   EXPECT_THAT(error_of(WeightFormat::kNvfp4, [](auto& t) { t.pop_back(); }),
               HasSubstr("'m.weight_scale_2' is not among"));
   // 2^120 is finite; times 448 and 6 it is not.
-  EXPECT_THAT(error_of(WeightFormat::kNvfp4,
-                       [](auto& t) {
-                         const auto bits = std::bit_cast<std::array<std::byte, 4>>(0x1p120f);
-                         std::copy(bits.begin(), bits.end(), t.back().bytes.begin());
-                       }),
-              HasSubstr("expected positive scales whose weights are finite, found"));
+  for (const float scale : {0x1p120f, std::numeric_limits<float>::infinity()}) {
+    EXPECT_THAT(error_of(WeightFormat::kNvfp4,
+                         [&](auto& t) {
+                           const auto bits = std::bit_cast<std::array<std::byte, 4>>(scale);
+                           std::copy(bits.begin(), bits.end(), t.back().bytes.begin());
+                         }),
+                HasSubstr("expected positive, finite scales with finite weights, found"));
+  }
   EXPECT_THAT(error_of(WeightFormat::kInt4,
                        [](auto& t) {
                          t.push_back({"m.weight_zero_point", Dtype::kI8, {1}, {std::byte{0}}});

@@ -236,7 +236,7 @@ void read_structured_outputs(BodyReader& body, GenerationOptions& options) {
   if (!options.format && whitespace) {
     return body.complain("guided_whitespace_pattern",
                          "has no effect without a format: expected guided_json or "
-                         "guided_json_object beside it");
+                         "guided_json_object or response_format beside it");
   }
   if (!options.format) return;
   if (is_compact) whitespace = "";

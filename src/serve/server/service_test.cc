@@ -1847,7 +1847,7 @@ TEST_F(ServiceTest, OptionsOfFormatsNeedAFormat) {
   }
   EXPECT_EQ(error_of({{"guided_whitespace_pattern", " ?"}}),
             "guided_whitespace_pattern: has no effect without a format: expected guided_json or "
-            "guided_json_object beside it");
+            "guided_json_object or response_format beside it");
   // A mistake in the format is the first complaint.
   EXPECT_EQ(error_of({{"structured_outputs", {{"regex", 5}}}}),
             "structured_outputs.regex: expected a string");

@@ -115,8 +115,8 @@ bool is_cased(std::string_view character) {
                              UCHAR_CASED) != 0;
 }
 
-// What decides whether a sigma at the end of a word is final: all that has no effect on it, and the
-// character behind that.
+// What decides whether a sigma near the end of a word is final: all that has no effect on it, and
+// the character behind that.
 size_t bytes_after_sigma(std::string_view text) {
   size_t end = 0;
   bool is_ignored = true;
@@ -140,8 +140,8 @@ std::string title(std::string_view text) {
     while (is_cased(text.substr(at)) && end < text.size() && is_cased(text.substr(end))) {
       end += tokenizer::first_unit(text.substr(end)).bytes;
     }
-    const bool ends_in_sigma = text.substr(0, end).ends_with("\u03A3");
-    const size_t after = ends_in_sigma ? bytes_after_sigma(text.substr(end)) : 0;
+    const bool has_sigma = text.substr(at, end - at).find("\u03A3") != text.npos;
+    const size_t after = has_sigma ? bytes_after_sigma(text.substr(end)) : 0;
     std::string word = lower(text.substr(at, end + after - at));
     word.resize(word.size() - lower(text.substr(end, after)).size());
     out += title_case(text.substr(at, first)) + word.substr(lower(text.substr(at, first)).size());

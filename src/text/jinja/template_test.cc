@@ -168,6 +168,8 @@ TEST(Template, IntegersAndFloatsAreComparedExactly) {
 TEST(Template, TitlesHaveTheSigmaThatPythonWrites) {
   EXPECT_EQ(text_of("{{ \"ΑΣ'Α ΑΣ' ΑΣ. ΑΣ.Β ΑΣΑ ΣΑ ΑΣ\".title() }}"),
             "Ασ'Α Ας' Ας. Ασ.Β Ασα Σα Ας");
+  // ʰ is cased, and ignored where a sigma is judged.
+  EXPECT_EQ(text_of("{{ \"aΣʰ'b aΣʰ b aΣʰ\".title() }}"), "Aσʰ'B Aςʰ B Aςʰ");
 }
 
 TEST(Template, OperatorsNameTests) {

@@ -94,6 +94,7 @@ Result<BenchSample> decode_sample(const model::ModelConfig& config,
                 .num_logit_rows = test.sequences,
                 .attended = cached,  // the latest token of every sequence is not in the cache yet
                 .cached = cached - test.sequences,
+                .num_cached = test.sequences,
                 .experts_hit = each.experts_hit};
     }
     cached += each.generated_tokens;

@@ -100,6 +100,7 @@ TEST(SampleOf, DecodeCountsOnlyStepsOfAllSequences) {
                          .num_logit_rows = 8,
                          .attended = 47 + 51,
                          .cached = 43 + 47,
+                         .num_cached = 4 + 4,
                          .experts_hit = 3};
   const model::Work expected = model::work_of(config, WeightFormat::kBf16, shape, 2);
   EXPECT_DOUBLE_EQ(sample->work.bytes, expected.bytes);
