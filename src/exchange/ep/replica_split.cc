@@ -38,7 +38,8 @@ void round_with_credit(int64_t total, std::span<const int64_t> parts, std::span<
 void split_by_source(std::span<const int32_t> replica_ranks, const Source& source,
                      std::span<int64_t> counts, std::span<int64_t> quotas, std::span<int64_t> row) {
   const RankOf rank_of{replica_ranks.data()};
-  const SourceRow<base::PlainMemory, RankOf>::Problem problem{
+  using Row = SourceRow<base::PlainMemory, RankOf>;
+  const Row::Problem problem{
       .rank = source.rank,
       .ranks_per_node = source.ranks_per_node,
       .num_ranks = static_cast<int>(counts.size()),
@@ -46,7 +47,7 @@ void split_by_source(std::span<const int32_t> replica_ranks, const Source& sourc
       .counts = counts.data(),
       .quotas = quotas.data(),
       .row = row.data()};
-  SourceRow(plain, rank_of, problem).split();
+  Row(plain, rank_of, problem).split();
 }
 
 }  // namespace wideep::ep

@@ -63,7 +63,9 @@ TEST(ChatTemplate, RendersLikeJinja) {
   for (const auto& one : golden["cases"]) expect_like_jinja(one, golden["names"], golden["now"]);
 }
 
-// Templates of real models are not part of the repository: see make_golden.py.
+// Templates of real models are not part of the repository: see make_golden.py. Those that are
+// refused by name are printed: scripts/test_chat_templates.sh wants none, test_chat_expressions.sh
+// few of its random expressions.
 TEST(ChatTemplate, RealTemplatesRenderLikeJinja) {
   const char* path = std::getenv("WIDEEP_CHAT_GOLDEN");
   if (path == nullptr) GTEST_SKIP() << "WIDEEP_CHAT_GOLDEN is not set";
@@ -79,12 +81,7 @@ TEST(ChatTemplate, RealTemplatesRenderLikeJinja) {
     SCOPED_TRACE(one["name"].get<std::string>());
     expect_like_jinja(one, one["names"], kGoldenTime);
   }
-  // `call` blocks, and lists as arguments. Neither model is one of wideep's families.
-  for (const std::string& each : refused) {
-    EXPECT_TRUE(each.find("MiniCPM3") != std::string::npos ||
-                each.find("Jamba") != std::string::npos)
-        << each;
-  }
+  for (const std::string& each : refused) std::cout << "refused by name: " << each << "\n";
 }
 
 // What a template is given for the call of a function, as a text on the wire.
