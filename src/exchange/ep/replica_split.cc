@@ -39,14 +39,13 @@ void split_by_source(std::span<const int32_t> replica_ranks, const Source& sourc
                      std::span<int64_t> counts, std::span<int64_t> quotas, std::span<int64_t> row) {
   const RankOf rank_of{replica_ranks.data()};
   using Row = SourceRow<base::PlainMemory, RankOf>;
-  const Row::Problem problem{
-      .rank = source.rank,
-      .ranks_per_node = source.ranks_per_node,
-      .num_ranks = static_cast<int>(counts.size()),
-      .num_replicas = static_cast<int>(quotas.size()),
-      .counts = counts.data(),
-      .quotas = quotas.data(),
-      .row = row.data()};
+  const Row::Problem problem{.rank = source.rank,
+                             .ranks_per_node = source.ranks_per_node,
+                             .num_ranks = static_cast<int>(counts.size()),
+                             .num_replicas = static_cast<int>(quotas.size()),
+                             .counts = counts.data(),
+                             .quotas = quotas.data(),
+                             .row = row.data()};
   Row(plain, rank_of, problem).split();
 }
 
