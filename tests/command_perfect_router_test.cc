@@ -68,6 +68,15 @@ TEST(CommandPerfectRouter, AServerMarksTheModelsName) {
       },
       std::chrono::seconds(30) * kSlowdown))
       << server.err();
+  // Clients use the name that they know; the answers' name tells that they mean nothing.
+  const std::string url = server.err().substr(server.err().find("http://"));
+  for (const std::string name : {"m", "m (perfect router: means nothing)"}) {
+    const CommandEnd asked = run_command(
+        {.arguments = {"bench", "serving", "--base-url", url.substr(0, url.find(' ')), "--model",
+                       name, "--num-prompts", "2", "--random-input-len", "4", "--random-output-len",
+                       "4", "--random-least-id", "1", "--random-num-ids", "9", "--json"}});
+    EXPECT_EQ(asked.exit_code, 0) << asked.err;
+  }
   server.send(SIGTERM);
   EXPECT_EQ(server.wait().exit_code, 0);
 }

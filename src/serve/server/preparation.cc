@@ -390,6 +390,7 @@ std::optional<HttpError> Preparation::limit_thoughts(const AnswerPlan& plan,
 
 std::optional<HttpError> Preparation::check_model(const std::string& model) const {
   if (model == options_.model) return {};
+  if (!options_.other_name.empty() && model == options_.other_name) return {};
   return HttpError{
       .status = 404,
       .message = fmt::format("model: expected '{}', found '{}'", options_.model, model),

@@ -27,7 +27,8 @@
 namespace wideep::server {
 
 struct PreparationOptions {
-  std::string model;     // the name that clients use
+  std::string model;       // the name that clients use
+  std::string other_name;  // another one that requests may use; "": none
   int max_sequence = 0;  // tokens of a prompt and its answer together
   int vocab_size = 0;    // of the model, which may have more tokens than the tokenizer
   bool returns_experts = false;

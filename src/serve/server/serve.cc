@@ -435,7 +435,11 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   ServiceOptions service = options.service;
   if (service.model.empty()) service.model = name_of(options.run.model_dir);
   // The name is part of every answer, so that nobody takes the texts for the model's own.
-  if (options.run.perfect_router) service.model += " (perfect router: means nothing)";
+  // Clients go on with the name that they know.
+  if (options.run.perfect_router) {
+    service.other_name = service.model;
+    service.model += " (perfect router: means nothing)";
+  }
   service.vocab_size = run.plan().model.config.vocab_size;
   service.has_end_tokens = !run.plan().model.config.eos_token_ids.empty();
   service.max_sequence = run.plan().longest_sequence();

@@ -17,7 +17,8 @@
 namespace wideep::server {
 
 struct ServiceOptions {
-  std::string model;      // the name that clients use
+  std::string model;      // the name that clients use, and that answers have
+  std::string other_name;  // another one that requests may use; "": none
   std::string api_key;    // "": no key is required
   std::string admin_key;  // for what changes the service; "": the same as the others
   int vocab_size = 0;     // of the model, which may have more tokens than the tokenizer

@@ -978,6 +978,18 @@ TEST_F(ServiceTest, KeysAreAskedFor) {
   EXPECT_EQ(ask("GET", "/health").status, 200);
 }
 
+TEST_F(ServiceTest, RequestsMayUseAnotherName) {
+  finish();
+  start({.model = "m (means nothing)", .other_name = "m", .max_sequence = 64});
+  for (const char* name : {"m", "m (means nothing)"}) {
+    const json reply = complete({{"model", name}, {"prompt", {5, 6}}}).body_json();
+    EXPECT_EQ(reply["model"], "m (means nothing)") << reply;
+  }
+  EXPECT_EQ(complete({{"model", ""}, {"prompt", {5, 6}}}).status, 404);
+  EXPECT_EQ(ask("GET", "/v1/models/m").body_json()["id"], "m (means nothing)");
+  EXPECT_EQ(ask("GET", "/v1/models").body_json()["data"].size(), 1);
+}
+
 TEST_F(ServiceTest, RepliesWithoutTheEngine) {
   EXPECT_EQ(ask("GET", "/v1/models").body_json()["data"][0]["id"], "m");
   EXPECT_EQ(ask("GET", "/v1/models/").status, 200);

@@ -83,6 +83,7 @@ TextService::TextService(const ServiceOptions& options, TextParts parts, Replies
       metrics_(parts.metrics),
       responses_(options.stored_responses),
       preparation_({.model = options.model,
+                    .other_name = options.other_name,
                     .max_sequence = options.max_sequence,
                     .vocab_size = options.vocab_size,
                     .returns_experts = options.returns_experts,
