@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <string_view>
 
 #include "base/try.h"
+#include "cuda/dependent_launches.h"
 
 namespace wideep::cuda {
 namespace {
@@ -40,8 +40,7 @@ Result<std::unique_ptr<CudaDevices>> CudaDevices::create(int num_ranks, Sharing 
   cudaDeviceProp properties;
   WIDEEP_TRY(cuda_status(cudaGetDeviceProperties(&properties, 0), "properties of the GPU"));
   std::unique_ptr<CudaDevices> devices(new CudaDevices(sharing));
-  const char* dependent = std::getenv("WIDEEP_CUDA_DEPENDENT_LAUNCHES");
-  devices->are_dependent_ = dependent == nullptr || std::string_view(dependent) != "0";
+  WIDEEP_TRY_ASSIGN(devices->are_dependent_, dependent_launches());
   devices->name_ = properties.name;
   devices->num_multiprocessors_ = properties.multiProcessorCount;
   WIDEEP_TRY(cuda_status(cudaSetDevice(0), "choosing the GPU"));

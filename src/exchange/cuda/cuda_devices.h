@@ -14,7 +14,7 @@
 // Launches are dependent (programmatic dependent launch): a kernel's blocks come onto the
 // multiprocessors while the kernel before still runs, wherever there is room, and then wait for its
 // end. In streams, where ranks share a GPU, the blocks of two kernels of every rank have to be
-// resident together. WIDEEP_CUDA_DEPENDENT_LAUNCHES=0 launches one after the other.
+// resident together. TRTLLM_ENABLE_PDL=0 launches one after the other (dependent_launches.h).
 //
 // Memory is cudaMalloc's. Symmetric memory between processes: symmetric_memory.h.
 //

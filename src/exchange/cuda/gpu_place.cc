@@ -16,6 +16,7 @@
 
 #include "base/try.h"
 #include "cuda/cuda_devices.h"
+#include "cuda/dependent_launches.h"
 #include "cuda/device_communicator.h"
 #include "cuda/symmetric_memory.h"
 
@@ -47,7 +48,7 @@ class CurrentGpu {
 // Memory of one GPU, and launches onto one stream, the caller's.
 class GpuStream final : public Devices {
  public:
-  explicit GpuStream(int number) : number_(number) {}
+  GpuStream(int number, bool are_dependent) : number_(number), are_dependent_(are_dependent) {}
   ~GpuStream() override {
     const CurrentGpu current(number_);
     for (void* memory : allocated_) cudaFree(memory);
@@ -84,7 +85,7 @@ class GpuStream final : public Devices {
     const CurrentGpu current(number_);
     WIDEEP_TRY(current.status());
     // Dependent: the kernel in front may be the engine's, whose end it awaits like any other's.
-    return cuda_status(launch_kernel(kernel, shape, stream_, /*is_dependent=*/true),
+    return cuda_status(launch_kernel(kernel, shape, stream_, are_dependent_),
                        kernel_name(kernel));
   }
   Status finish() override {
@@ -104,6 +105,7 @@ class GpuStream final : public Devices {
   }
 
   int number_;
+  bool are_dependent_;
   cudaStream_t stream_ = nullptr;
   std::vector<void*> allocated_;
 };
@@ -118,8 +120,8 @@ std::string uuid_of(const cudaDeviceProp& properties) {
 
 class GpuPlace final : public RankPlace {
  public:
-  GpuPlace(int number, const cudaDeviceProp& properties)
-      : number_(number), properties_(properties), stream_(number) {}
+  GpuPlace(int number, const cudaDeviceProp& properties, bool are_dependent)
+      : number_(number), properties_(properties), stream_(number, are_dependent) {}
 
   Devices& devices() override { return stream_; }
   Status use_stream(void* stream) override {
@@ -233,6 +235,7 @@ Status load_kernels(const cudaDeviceProp& properties, int number) {
 }
 
 Result<std::unique_ptr<RankPlace>> find_gpu(int wanted) {
+  WIDEEP_TRY_ASSIGN(const bool are_dependent, dependent_launches());
   WIDEEP_TRY(check_driver());
   int count = 0, number = wanted;
   WIDEEP_TRY(cuda_status(cudaGetDeviceCount(&count), "looking for GPUs"));
@@ -246,7 +249,7 @@ Result<std::unique_ptr<RankPlace>> find_gpu(int wanted) {
   cudaDeviceProp properties;
   WIDEEP_TRY(cuda_status(cudaGetDeviceProperties(&properties, number), "properties of the GPU"));
   WIDEEP_TRY(load_kernels(properties, number));
-  return std::unique_ptr<RankPlace>(std::make_unique<GpuPlace>(number, properties));
+  return std::unique_ptr<RankPlace>(std::make_unique<GpuPlace>(number, properties, are_dependent));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 //
 // DeviceCommunicator in a build without the CUDA toolkit; gpu_place.cc has the other one.
 #include "base/try.h"
+#include "cuda/dependent_launches.h"
 #include "cuda/device_communicator.h"
 
 namespace wideep::ep {
@@ -15,6 +16,7 @@ Status DeviceCommunicator::available() {
 
 Result<DeviceCommunicator> DeviceCommunicator::join(const DeviceCommunicatorOptions& options) {
   WIDEEP_TRY(cuda::check_options(options));
+  WIDEEP_TRY(cuda::dependent_launches().status());
   return available();
 }
 
