@@ -54,7 +54,8 @@ Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const measure::ThroughputOptions bench, read_load_options(options.load));
   WIDEEP_TRY_ASSIGN(const measure::ThroughputRun run, run_with_progress(bench));
   const measure::ThroughputReport report = measure::report_of(run.requests);
-  const BenchedRun benched{.model = bench.run.model_dir,
+  const BenchedRun benched{.model = name_of_model(options.load),
+                           .model_path = bench.run.model_dir,
                            .dataset = options.load.dataset,
                            .streaming = options.streaming,
                            .options = bench,

@@ -286,6 +286,7 @@ ordered_json throughput_json(const BenchedRun& benched, const ThroughputReport& 
   const measure::RunFacts& facts = benched.run.facts;
   ordered_json json;
   json["engine"] = {{"model", benched.model},
+                    {"model_path", benched.model_path},
                     {"backend", "wideep"},
                     {"version", WIDEEP_VERSION},
                     {"dtype", facts.weights},

@@ -1,57 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // trtllm-bench's options under their names, so that its command lines work. Those without a meaning
-// here are hidden: harmless ones are accepted with a line, the others refused. --tp, --pp and --ep
-// become the text of a configuration file, so that there is one way to set sizes.
+// here are a table (foreign_options.h). --tp, --pp and --ep become keys of the configuration file,
+// so that there is one way to set sizes.
 #include "load_options.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/try.h"
+#include "formats/files.h"
+#include "formats/yaml.h"
 #include "generate_output.h"
+#include "sampler_options.h"
 
 namespace wideep::tools {
 namespace {
 
-Status check_foreign(const ForeignOptions& foreign) {
-  if (!foreign.engine_dir.empty()) {
-    return invalid_input(
-        "--engine-dir: wideep builds no engines, it runs --model DIR; leave --engine-dir out");
+using Takes = ForeignOption::Takes;
+
+constexpr const char* kNoMedia = "only text is supported, so no media are loaded";
+constexpr const char* kTunesNothing = "wideep tunes nothing by it";
+constexpr const char* kNoUsageData = "wideep sends no usage data anywhere";
+constexpr ForeignOption kForeign[] = {
+    {"--workspace,-w", Takes::kText, nullptr, "no intermediate files are written"},
+    {"--log-level", Takes::kText, "internal_error,error,warning,info,verbose,debug,trace",
+     "there is one level of lines, on stderr"},
+    {"--revision", Takes::kText, "",
+     "nothing is downloaded; download that revision and give its directory (--model-path)"},
+    {"--telemetry", Takes::kNothing, nullptr, kNoUsageData},
+    {"--no-telemetry", Takes::kNothing, nullptr, kNoUsageData},
+    {"--backend", Takes::kText, nullptr, "wideep has only one"},
+    {"--engine-dir", Takes::kText, "",
+     "wideep builds no engines, it runs --model DIR; leave --engine-dir out"},
+    {"--custom-module-dirs", Takes::kTexts, "", "modules of Python cannot be loaded; leave it out"},
+    {"--custom-tokenizer", Takes::kText, "deepseek_v32,glm_moe_dsa",
+     "tokenizers are read from the model's files, classes of Python cannot be loaded"},
+    {"--modality", Takes::kText, "", "only text is supported; leave it out"},
+    {"--image-data-format", Takes::kText, "pt,pil", kNoMedia},
+    {"--data-device", Takes::kText, "cuda,cpu", kNoMedia},
+    {"--beam-width", Takes::kNumber, "1", "there is no beam search"},
+    {"--cluster-size", Takes::kNumber, "1", "moe_cluster_parallel_size is not built"},
+    {"--mamba-ssm-cache-dtype", Takes::kText, "auto,float32", "states are kept in float32"},
+    {"--medusa-choices", Takes::kText, "",
+     "there are no Medusa heads; speculative_config of --config drafts in other ways"},
+    {"--max-input-len", Takes::kNumber, nullptr, "lengths come from the dataset"},
+    {"--target-input-len", Takes::kNumber, nullptr, kTunesNothing},
+    {"--target-output-len", Takes::kNumber, nullptr, kTunesNothing},
+    {"--enable-chunked-context", Takes::kNothing, nullptr, "prompts are always computed in chunks"},
+    {"--disable-chunked-context", Takes::kNothing, "",
+     "prompts are always computed in chunks; leave it out, and set --max-num-tokens to the longest "
+     "prompt's length for as few chunks as can be"},
+};
+
+// The keys of a configuration that --tp, --pp and --ep stand for.
+struct SizeOption {
+  const char* option;
+  const char* key;
+  std::optional<int> value;
+};
+
+// `text` with further keys of its root, without a change of the lines before them: messages name
+// lines.
+std::string with_keys(std::string text, const std::vector<SizeOption>& added) {
+  size_t line = 0;
+  while (line < text.size()) {  // the first line of the root
+    const size_t word = text.find_first_not_of(" \t\r\n", line);
+    if (word == text.npos) break;
+    if (text[word] == '{') {
+      std::string keys;
+      for (const SizeOption& size : added) keys += fmt::format("{}: {}, ", size.key, *size.value);
+      return text.insert(word + 1, keys);
+    }
+    if (text[word] != '#' && text[word] != '%' && text.compare(word, 3, "---") != 0) {
+      line = text.rfind('\n', word) + 1;  // npos + 1: the first line
+      const std::string indent = text.substr(line, word - line);
+      for (const SizeOption& size : added) {
+        text += fmt::format("\n{}{}: {}", indent, size.key, *size.value);
+      }
+      return text + "\n";
+    }
+    line = std::min(text.find('\n', word), text.size());
   }
-  if (!foreign.modality.empty()) {
-    return invalid_input(
-        fmt::format("--modality {}: only text is supported; leave it out", foreign.modality));
-  }
-  if (foreign.beam_width != 1) {
-    return invalid_input(fmt::format("--beam-width: expected 1 (there is no beam search), found {}",
-                                     foreign.beam_width));
-  }
-  if (foreign.cluster_size != 1) {
-    return invalid_input(
-        fmt::format("--cluster-size: expected 1 (moe_cluster_parallel_size is not built), found {}",
-                    foreign.cluster_size));
-  }
-  return {};
+  for (const SizeOption& size : added) text += fmt::format("\n{}: {}", size.key, *size.value);
+  return text + "\n";
 }
 
-void log_foreign(const ForeignOptions& foreign) {
-  const auto note = [](bool given, const char* option, const char* why) {
-    if (given) log::info("{}: accepted, no effect: {}", option, why);
-  };
-  note(!foreign.backend.empty(), "--backend", "wideep has only one");
-  note(foreign.max_input_len > 0, "--max-input-len", "lengths come from the dataset");
-  note(foreign.target_input_len > 0, "--target-input-len", "wideep tunes nothing by it");
-  note(foreign.target_output_len > 0, "--target-output-len", "wideep tunes nothing by it");
-  note(foreign.chunked_context, "--enable-chunked-context",
-       "prompts are always computed in chunks");
+// --tp, --pp and --ep as the keys that they stand for, added to those of the configuration. A key
+// that is there must have the same value.
+Result<std::string> config_with_sizes(const LoadOptions& options, const std::string& path) {
+  std::string text;
+  if (!path.empty()) {
+    WIDEEP_TRY_ASSIGN(text, formats::read_file(path));
+  }
+  WIDEEP_TRY_ASSIGN(const formats::YamlDocument document,
+                    formats::YamlDocument::parse(text, path.empty() ? "options" : path));
+  formats::YamlMap root = document.root();
+  std::vector<SizeOption> sizes = {{"--tp", "tensor_parallel_size", options.tp},
+                                   {"--pp", "pipeline_parallel_size", options.pp},
+                                   {"--ep", "moe_expert_parallel_size", options.ep}};
+  // As many expert ranks as tensor ranks, unless something else is said.
+  const bool has_moe_size =
+      root.has("moe_expert_parallel_size") || root.has("moe_tensor_parallel_size");
+  if (options.tp && !options.ep && !has_moe_size) sizes.back().value = options.tp;
+  std::vector<SizeOption> added;
+  for (const SizeOption& size : sizes) {
+    if (!size.value) continue;
+    if (!root.has(size.key)) {
+      added.push_back(size);
+      continue;
+    }
+    const int64_t found = root.integer(size.key);
+    WIDEEP_TRY(document.status());
+    if (found != *size.value) {
+      return invalid_input(
+          fmt::format("{} {} contradicts {}: {} of {}: give one of them, or the same number",
+                      size.option, *size.value, size.key, found, path));
+    }
+  }
+  return with_keys(std::move(text), added);
 }
 
-// --tp, --pp and --ep as the configuration that they stand for.
 Status add_sizes(const LoadOptions& options, ParallelOptions* parallel) {
   if (!options.extra_config.empty()) {
     if (!parallel->config.empty()) {
@@ -61,24 +136,37 @@ Status add_sizes(const LoadOptions& options, ParallelOptions* parallel) {
     parallel->config = options.extra_config;
   }
   if (!options.tp && !options.pp && !options.ep) return {};
-  if (parallel->ranks || !parallel->config.empty()) {
+  if (parallel->ranks) {
     return invalid_input(
-        "--tp, --pp and --ep set the parallel sizes, as --ranks and --config do: give one of them");
+        "--tp, --pp and --ep set the parallel sizes, as --ranks does: give one of them");
   }
-  const int tp = options.tp.value_or(1);
-  parallel->text = fmt::format(
-      "tensor_parallel_size: {}\npipeline_parallel_size: {}\n"
-      "moe_expert_parallel_size: {}\n",
-      tp, options.pp.value_or(1), options.ep.value_or(tp));
+  WIDEEP_TRY_ASSIGN(parallel->text, config_with_sizes(options, parallel->config));
+  return {};
+}
+
+// trtllm-bench's --model is a name at Hugging Face, and --model_path the directory that is read.
+Status set_model(const LoadOptions& options, run::RunOptions* run) {
+  run->model_dir = options.model_path.empty() ? options.model : options.model_path;
+  if (!run->model_dir.empty()) return {};
+  return invalid_input("--model: expected a model directory (or --model-path), found none");
+}
+
+Status set_ends(const LoadOptions& options, measure::ThroughputOptions* bench) {
+  if (options.eos_id < 0) return {};
+  if (options.ignore_eos) {
+    return invalid_input(
+        fmt::format("--ignore-eos contradicts --eos-id {}: give one of them", options.eos_id));
+  }
+  bench->eos_token = options.eos_id;
   return {};
 }
 
 void add_what_options(command_line::Command command, LoadOptions& options) {
-  command
-      .add_option(
-          "--model,--model-path", options.bench.run.model_dir,
-          "Model directory (Hugging Face layout); with --random-weights also just a config.json")
-      .required();
+  command.add_option(
+      "--model,-m", options.model,
+      "Model directory (Hugging Face layout); with --random-weights also just a config.json");
+  command.add_option("--model-path", options.model_path,
+                     "The directory, where --model is a name for the report");
   command
       .add_option("--dataset", options.dataset,
                   "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\"")
@@ -92,6 +180,13 @@ void add_what_options(command_line::Command command, LoadOptions& options) {
           "--eos-id", options.eos_id,
           "Id of the token that ends an answer; -1: every answer has its output_tokens tokens")
       .show_default();
+  command.add_flag("--ignore-eos", options.ignore_eos,
+                   "Every answer has its output_tokens tokens, as with --eos-id -1");
+  command.add_option("--sampler-options", options.sampler_options,
+                     "YAML file of sampling parameters: temperature, top_k, top_p, ... (default: "
+                     "greedy)");
+  command.add_flag("--no-skip-tokenizer-init", options.bench.decodes,
+                   "Read the tokenizer also where all prompts are token ids: outputs have texts");
 }
 
 void add_arrival_options(command_line::Command command, LoadOptions& options) {
@@ -123,8 +218,8 @@ void add_engine_options(command_line::Command command, LoadOptions& options) {
                                     std::pair{"--ep", &options.ep}}) {
     command
         .add_option(name, *value,
-                    "Tensor (--tp), pipeline (--pp) or expert (--ep) parallel size, without "
-                    "attention DP; instead of --ranks")
+                    "Tensor (--tp), pipeline (--pp) or expert (--ep) parallel size, added to "
+                    "--config, without attention DP unless that has it; instead of --ranks")
         .range(1, 4096);
   }
   command
@@ -136,21 +231,6 @@ void add_engine_options(command_line::Command command, LoadOptions& options) {
                   "Share of the free memory that the KV cache may grow to")
       .range(0.001, 1.0)
       .show_default();
-}
-
-void add_foreign_options(command_line::Command command, ForeignOptions& foreign) {
-  const auto hidden = [&](const std::string& name, auto& value) {
-    command.add_option(name, value).hide();
-  };
-  hidden("--backend", foreign.backend);
-  hidden("--engine-dir", foreign.engine_dir);
-  hidden("--modality", foreign.modality);
-  hidden("--beam-width", foreign.beam_width);
-  hidden("--cluster-size", foreign.cluster_size);
-  hidden("--max-input-len", foreign.max_input_len);
-  hidden("--target-input-len", foreign.target_input_len);
-  hidden("--target-output-len", foreign.target_output_len);
-  command.add_flag("--enable-chunked-context", foreign.chunked_context).hide();
 }
 
 }  // namespace
@@ -166,19 +246,27 @@ void add_load_options(command_line::Command command, LoadOptions* options) {
   add_what_options(command, *options);
   add_arrival_options(command, *options);
   add_engine_options(command, *options);
-  add_foreign_options(command, options->foreign);
+  options->foreign.add_to(command, kForeign);
+}
+
+std::string name_of_model(const LoadOptions& options) {
+  return options.model.empty() ? options.model_path : options.model;
 }
 
 Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options) {
   measure::ThroughputOptions result = options.bench;
-  WIDEEP_TRY(check_foreign(options.foreign));
-  log_foreign(options.foreign);
+  WIDEEP_TRY(options.foreign.take());
+  WIDEEP_TRY(set_model(options, &result.run));
   RankRunOptions ranks = options.ranks;
   WIDEEP_TRY(add_sizes(options, &ranks.parallel));
   WIDEEP_TRY(apply_rank_run_options(ranks, true, &result.run));
   if (options.max_seq_len) result.run.parallel.max_seq_len = *options.max_seq_len;
   result.run.parallel.kv_cache_config.enable_block_reuse = options.block_reuse;
-  if (options.eos_id >= 0) result.eos_token = options.eos_id;
+  WIDEEP_TRY(set_ends(options, &result));
+  if (!options.sampler_options.empty()) {
+    WIDEEP_TRY_ASSIGN(result.sampling, read_sampler_options(options.sampler_options));
+  }
+  WIDEEP_TRY_ASSIGN(result.start_queue, read_start_queue());
   result.concurrency = std::max(options.concurrency, 0);
   WIDEEP_TRY_ASSIGN(result.requests, measure::read_dataset(options.dataset));
   const auto max = static_cast<size_t>(options.num_requests);
@@ -197,6 +285,12 @@ class ProgressLines : public measure::ThroughputView {
   explicit ProgressLines(size_t num_requests) : num_requests_(num_requests) {}
   void plan(const std::string& lines) override { run_.plan(lines); }
   void loading(uint64_t done, uint64_t all) override { run_.loading(done, all); }
+  void waits_for(int requests) override {
+    log::info(
+        "TLLM_BENCHMARK_REQ_QUEUES_SIZE: the first iteration waits for {} requests (at most as "
+        "many as can run at once)",
+        requests);
+  }
   void request_done() override {
     run_.end_loading();
     if (!requests_) {

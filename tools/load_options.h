@@ -8,34 +8,32 @@
 #include <string>
 
 #include "command_line/command_line.h"
+#include "foreign_options.h"
 #include "measure/serving/throughput_run.h"
 #include "run_options.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {
 
-// Options of trtllm-bench that wideep does not have: accepted with a logged line if harmless, else
-// refused by name.
-struct ForeignOptions {
-  std::string backend, engine_dir, modality;
-  int beam_width = 1;
-  int cluster_size = 1;
-  int max_input_len = 0, target_input_len = 0, target_output_len = 0;
-  bool chunked_context = false;
-};
-
 struct LoadOptions {
   RankRunOptions ranks;
   measure::ThroughputOptions bench;
-  ForeignOptions foreign;
+  ForeignOptions foreign;  // of trtllm-bench
+  std::string model;       // a directory, or a name beside model_path
+  std::string model_path;
   std::string dataset;
   std::string extra_config;  // --extra-llm-api-options
+  std::string sampler_options;
   std::optional<int> tp, pp, ep, max_seq_len;
   int num_requests = 0;  // 0: all
   int concurrency = -1;
   int eos_id = -1;
+  bool ignore_eos = false;
   bool block_reuse = false;
 };
+
+// --model, or the directory where that is not given.
+std::string name_of_model(const LoadOptions& options);
 
 // Check of --request-rate, for Option::check(): "" if `text` is more than 0 or inf, else the
 // message. (Option::positive() would refuse inf.)

@@ -15,9 +15,11 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
+#include "bench_arguments.h"
 #include "commands.h"
 #include "process_setup.h"
 #include "started.h"
@@ -100,6 +102,7 @@ int main(int argc, char** argv) {
 
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) arguments.push_back(normalize_option(argv[i]));
+  arguments = tools::move_group_options(std::move(arguments));
   // Under mpirun or srun this connects the ranks; before it the process does not know whether it is
   // the one that prints.
   tools::Started started = tools::Started::find(arguments);

@@ -10,7 +10,10 @@ namespace wideep::tools {
 namespace {
 
 Result<parallel::ParallelConfig> read_config(const ParallelOptions& options) {
-  if (!options.text.empty()) return parallel::parse_parallel_config(options.text, "options");
+  if (!options.text.empty()) {
+    return parallel::parse_parallel_config(options.text,
+                                           options.config.empty() ? "options" : options.config);
+  }
   if (!options.config.empty()) return parallel::read_parallel_config(options.config);
   return parallel::parallel_config_for_ranks(options.ranks.value_or(1));
 }

@@ -17,7 +17,9 @@ namespace wideep::tools {
 struct ParallelOptions {
   std::optional<int> ranks;
   std::string config;
-  std::string text;  // a parallel_config.yaml made from other options (--tp, ...); instead of both
+  // A parallel_config.yaml made from other options (--tp, ...), with the keys of --config, if that
+  // is given: it is read instead.
+  std::string text;
   std::string load_balancer;
   std::optional<int> max_num_tokens;
   PrecisionOption precision;

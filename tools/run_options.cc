@@ -12,6 +12,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/log.h"
 #include "base/nvidia_profiler.h"
 #include "base/try.h"
 #include "output_file.h"
@@ -95,6 +96,18 @@ Status apply_iteration_log(const RankRunOptions& options, run::RunOptions* run) 
   return {};
 }
 
+// Ranks compute on CPUs: only the communicator for GPUs has launches (docs/cuda.md).
+Status note_dependent_launches(bool log_notes) {
+  constexpr const char* kName = "TRTLLM_ENABLE_PDL";
+  WIDEEP_TRY(is_set(kName).status());
+  const char* value = std::getenv(kName);
+  if (log_notes && value != nullptr && *value != '\0') {
+    log::info("{}: accepted, no effect: ranks compute on the CPU, which launches no kernels",
+              kName);
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_rank_run_options(command_line::Command command, RankRunOptions* options) {
@@ -153,6 +166,19 @@ void add_generation_config_option(command_line::Command command, std::string* fr
       .show_default();
 }
 
+Result<int> read_start_queue() {
+  constexpr const char* kName = "TLLM_BENCHMARK_REQ_QUEUES_SIZE";
+  constexpr int kMax = 1 << 20;
+  const char* value = std::getenv(kName);
+  if (value == nullptr || *value == '\0') return 0;
+  char* end = nullptr;
+  const long size = std::strtol(value, &end, 10);
+  if (*end == '\0' && size >= 1 && size <= kMax) return static_cast<int>(size);
+  return invalid_input(
+      fmt::format("{}: expected requests, from 1 to {}, found {}; unset it to begin at once", kName,
+                  kMax, value));
+}
+
 Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run) {
   ParallelOptions parallel = options.parallel;
   if (run->started != nullptr && parallel.config.empty() && !parallel.ranks) {
@@ -168,6 +194,7 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
   WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));
   WIDEEP_TRY_ASSIGN(const bool perfect_router, is_set("ENABLE_PERFECT_ROUTER"));
   run->perfect_router = options.perfect_router || perfect_router;
+  WIDEEP_TRY(note_dependent_launches(log_notes));
   if (options.random_weights) run->random_weights = kRandomWeightsSeed;
   WIDEEP_TRY(apply_iteration_log(options, run));
   run->format = options.parallel.format();

@@ -34,6 +34,10 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
 // --generation-config, of run::read_sampling_defaults.
 void add_generation_config_option(command_line::Command command, std::string* from);
 
+// TLLM_BENCHMARK_REQ_QUEUES_SIZE: how many requests shall wait before the first iteration; 0: unset.
+// Errors (invalid input): no positive integer.
+Result<int> read_start_queue();
+
 // Writes the options into *run. If run->started is set (by mpirun or srun), it gives the number of
 // ranks unless --ranks or --config does. log_notes: as in read_parallel_options. Errors (invalid
 // input): those of read_parallel_options; an environment variable that is not 0 or 1, or has no

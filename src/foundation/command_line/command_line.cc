@@ -100,6 +100,8 @@ Command Command::add_command(const std::string& name, const std::string& descrip
   return Command(app_->add_subcommand(name, description));
 }
 
+void Command::add_alias(const std::string& name) const { app_->alias(name); }
+
 void Command::require_command() const { app_->require_subcommand(1); }
 
 template <OptionValue T>

@@ -2,7 +2,7 @@
 //
 // Submits requests to a running engine: first those of the warm-up; when all of these have
 // finished, the measured ones, each at its arrival time, and not before fewer than `concurrency`
-// requests run. At the end it closes the stream of requests (RequestWriter::finish).
+// requests run; the first of them together, where that is wanted. At the end it closes the stream of requests (RequestWriter::finish).
 //
 // Thread safety: start(), finished() and end() on the thread that handles the engine's events; the
 // issuer has one thread of its own between start() and end().
@@ -25,6 +25,9 @@ class RequestIssuer {
     std::vector<engine::Request> measured;
     std::vector<double> arrivals;  // of the measured requests, in seconds from the first
     int concurrency = 1;
+    // The first measured requests, so many, begin in one iteration, when the last of them has
+    // arrived; 0: each begins when it arrives. At most `concurrency`, and measured.size().
+    int start_queue = 0;
   };
   explicit RequestIssuer(Plan plan);
   RequestIssuer(const RequestIssuer&) = delete;
@@ -44,6 +47,8 @@ class RequestIssuer {
  private:
   void run(run::RequestWriter& writer);
   bool submit(run::RequestWriter& writer, engine::Request request, double arrival_seconds);
+  bool wait_for_arrival(double arrival_seconds);
+  bool submit_first(run::RequestWriter& writer);
   bool wait_for_all();
 
   Plan plan_;

@@ -50,8 +50,19 @@ Result<Request> request_of(const ThroughputOptions& options, const run::Run& run
   }
   return Request{.prompt = std::move(prompt),
                  .max_tokens = given.output_tokens,
-                 .sampling = {},
+                 .sampling = options.sampling,
+                 .draw = static_cast<int>(line),
                  .ignore_eos = !options.eos_token};
+}
+
+// Waiting for more requests than can run would never end.
+int start_queue_of(const ThroughputOptions& options, const run::Run& run,
+                   const RequestIssuer::Plan& plan) {
+  const int64_t places = int64_t{run.plan().limits.max_batch_size} *
+                         run.plan().num_request_owners() * options.run.parallel.micro_batches();
+  const auto measured = static_cast<int64_t>(plan.measured.size());
+  return static_cast<int>(std::min({int64_t{options.start_queue}, int64_t{plan.concurrency},
+                                    measured, std::max<int64_t>(places, 1)}));
 }
 
 Result<RequestIssuer::Plan> plan_of(const ThroughputOptions& options, const run::Run& run) {
@@ -71,6 +82,7 @@ Result<RequestIssuer::Plan> plan_of(const ThroughputOptions& options, const run:
   for (Request& request : plan.measured) request.index = index++;
   plan.arrivals = advise::arrival_times(options.arrivals, static_cast<int>(count));
   plan.concurrency = options.concurrency > 0 ? options.concurrency : index;
+  plan.start_queue = start_queue_of(options, run, plan);
   return plan;
 }
 
@@ -244,12 +256,13 @@ class EventPump {
 
 Result<ThroughputRun> run_throughput(const ThroughputOptions& given, ThroughputView& view) {
   ThroughputOptions options = given;
-  options.run.needs_tokenizer = needs_tokenizer(options);
+  options.run.needs_tokenizer = options.decodes || needs_tokenizer(options);
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<run::Run> run, run::Run::prepare(options.run));
   WIDEEP_TRY(check_eos(options, run->plan().model.config));
   WIDEEP_TRY_ASSIGN(RequestIssuer::Plan plan, plan_of(options, *run));
   WIDEEP_TRY_ASSIGN(std::optional<run::IterationLog> log, run::create_iteration_log(options.run));
   view.plan(run::plan_text(*run));
+  if (plan.start_queue > 0) view.waits_for(plan.start_queue);
   run::LoadingProgress loading(view, run->bytes_to_load());
   WIDEEP_TRY(run->load([&](uint64_t bytes) { loading.add(bytes); }));
   WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true}));

@@ -17,6 +17,7 @@
 #include "run/run_options.h"
 #include "run/run_view.h"
 #include "run/speculation_totals.h"
+#include "schedule/request.h"
 #include "wideep/status.h"
 
 namespace wideep::measure {
@@ -28,6 +29,11 @@ struct ThroughputOptions {
   int concurrency = 0;  // most requests at the same time; 0: no limit
   advise::Arrivals arrivals;
   std::optional<int32_t> eos_token;  // ends an answer; nothing: answers have output_tokens tokens
+  engine::SamplingParams sampling;   // of every request
+  bool decodes = false;              // texts of the answers also where no prompt is a text
+  // The measured requests begin when so many wait, all in one iteration; 0: each at once. Capped to
+  // what can run at the same time.
+  int start_queue = 0;
 };
 
 // A request as its submitter sees it; times of the monotonic clock.
@@ -72,6 +78,8 @@ struct ThroughputRun {
 class ThroughputView : public run::RunView {
  public:
   virtual void request_done() {}  // after each measured request
+  // ThroughputOptions::start_queue, as it was capped.
+  virtual void waits_for(int /*requests*/) {}
 };
 
 // REQUIRES: the caller has started no thread (ranks are forked). Errors: those of
