@@ -108,6 +108,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
         "--per-request-spec-decode-metrics: has no effect without speculative_config in --config; "
         "add it or leave out the option");
   }
+  WIDEEP_TRY_ASSIGN(result.start_queue, read_start_queue());
   WIDEEP_TRY(take_key("WIDEEP_API_KEY", &result.service.api_key));
   WIDEEP_TRY(take_key("WIDEEP_ADMIN_KEY", &result.service.admin_key));
   result.http.guards_hosts = result.service.api_key.empty() || !result.http.allowed_hosts.empty();

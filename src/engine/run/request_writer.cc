@@ -61,9 +61,15 @@ void RequestWriter::submit_together(std::vector<Request> requests, Reports repor
   const std::lock_guard lock(mutex_);
   if (reports == Reports::kWhenIdle) write(Command::Kind::kReportWhenIdle);
   write(Command::Kind::kHold);
-  const size_t num_owners = tokens_of_owner_.size();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    submit_to(static_cast<int>(i % num_owners), {.request = std::move(requests[i])});
+  auto owner = tokens_of_owner_.begin();
+  for (Request& request : requests) {
+    if (owner == tokens_of_owner_.end()) owner = tokens_of_owner_.begin();
+    if (owner == tokens_of_owner_.end()) {  // nobody lives
+      orphans_.push_back({.request = std::move(request)});
+      continue;
+    }
+    submit_to(owner->first, {.request = std::move(request)});
+    ++owner;
   }
   write(Command::Kind::kRelease);
 }

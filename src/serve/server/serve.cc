@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <future>
 #include <limits>
@@ -28,6 +29,7 @@
 #include "run/rank_group.h"
 #include "server/chat_files.h"
 #include "server/grace.h"
+#include "server/start_queue.h"
 
 namespace wideep::server {
 namespace {
@@ -35,6 +37,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kPingEveryMs = 5000;
+constexpr int kStartCheckMs = 500;           // how often a start queue is checked
+constexpr double kStartQuietSeconds = 20.0;  // after which no more requests are waited for
 constexpr int kDrainCheckMs = 20;  // how often a draining server checks whether it is idle
 
 std::string name_of(const std::string& model_dir) {
@@ -47,6 +51,8 @@ std::string name_of(const std::string& model_dir) {
 // Thread safety: the serving thread.
 class EngineBackend : public Backend {
  public:
+  explicit EngineBackend(int start_queue) : queue_(start_queue) {}
+
   // Must be called before the first request.
   void start(run::RequestWriter* requests) { requests_ = requests; }
 
@@ -56,13 +62,31 @@ class EngineBackend : public Backend {
     if (!request.returns_experts) on_experts = nullptr;
     running_[request.index] =
         std::make_shared<const Callbacks>(std::move(on_token), std::move(on_experts));
-    requests_->submit(std::move(request));
+    if (queue_.is_open()) {
+      requests_->submit(std::move(request));
+    } else {
+      queue_.add(std::move(request), unix_seconds());
+      if (queue_.is_full()) open_queue();
+    }
     return index;
   }
   void cancel(int64_t id) override {
-    if (running_.erase(static_cast<int>(id)) > 0) requests_->cancel(static_cast<int>(id));
+    if (running_.erase(static_cast<int>(id)) == 0) return;
+    if (!queue_.cancel(static_cast<int>(id))) requests_->cancel(static_cast<int>(id));
   }
-  void cut(int64_t id) override { requests_->cut(static_cast<int>(id)); }
+  void cut(int64_t id) override {
+    open_queue();
+    requests_->cut(static_cast<int>(id));
+  }
+
+  const StartQueue& queue() const { return queue_; }
+  // Submits what is held; nothing is from now on. Returns how many were.
+  size_t open_queue() {
+    std::vector<engine::Request> held = queue_.open();
+    const size_t count = held.size();
+    if (count > 0) requests_->submit_together(std::move(held));
+    return count;
+  }
 
   // Nobody goes on with the request.
   void fail(int request_index) {
@@ -106,6 +130,7 @@ class EngineBackend : public Backend {
   static int after(int index) { return index == std::numeric_limits<int>::max() ? 0 : index + 1; }
 
   run::RequestWriter* requests_ = nullptr;
+  StartQueue queue_;
   // Nobody counts so far: it begins anew before an int ends, past requests that still run.
   int next_index_ = 0;
   std::unordered_map<int, std::shared_ptr<const Callbacks>> running_;
@@ -115,8 +140,11 @@ class EngineBackend : public Backend {
 // each of them, which posts it to the serving thread.
 class Front {
  public:
-  Front(const ServiceOptions& options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat)
-      : experts_(options.ranks), service_(options, tokenizer, std::move(chat), backend_) {}
+  Front(const ServiceOptions& options, int start_queue, const tokenizer::Tokenizer& tokenizer,
+        ChatFiles chat)
+      : backend_(start_queue),
+        experts_(options.ranks),
+        service_(options, tokenizer, std::move(chat), backend_) {}
 
   // will_fork: begin() follows in another process.
   Status listen(const HttpOptions& options, bool will_fork) {
@@ -157,6 +185,8 @@ class Front {
                                http_->call_in(seconds, std::move(call));
                              });
     http_->call_every(kPingEveryMs, [this] { service_.ping(); });
+    if (goes_on_) backend_.open_queue();  // its requests have begun before
+    if (!backend_.queue().is_open()) http_->call_every(kStartCheckMs, [this] { watch_queue(); });
     thread_ = std::thread([this] {
       if (clients_ != nullptr) {
         clients_->accept();
@@ -246,10 +276,15 @@ class Front {
 
   void post(std::function<void()> call) { http_->post(std::move(call)); }
 
+  // How many requests began before as many had come as were waited for; 0: there is nothing to
+  // tell, or it has been told. Any thread.
+  size_t began_early() { return began_early_.exchange(0); }
+
   // Refuses new requests for text (503), and stops the ranks when whatever runs has ended (texts,
   // dumps, another number of ranks) and its clients have read the replies.
   void drain() {
     http_->post([this] {
+      backend_.open_queue();  // no more can come
       service_.drain();
       http_->call_every(kDrainCheckMs, [this] {
         if (service_.has_answered() && !http_->has_unread()) group_->stop();
@@ -290,6 +325,14 @@ class Front {
     if (failed.get_future().get()) std::this_thread::sleep_for(kLastWords);
   }
 
+  // On the serving thread. While requests are held no iteration is overdue.
+  void watch_queue() {
+    if (backend_.queue().is_open()) return;
+    service_.iteration_ended(0.0);
+    if (!backend_.queue().is_quiet(unix_seconds(), kStartQuietSeconds)) return;
+    began_early_ = backend_.open_queue();
+  }
+
   // On the serving thread.
   void add(const run::Iteration& iteration) {
     const run::IterationSummary summary = run::summarize(iteration, experts_);
@@ -311,6 +354,7 @@ class Front {
   transport::HeldConnections* clients_ = nullptr;  // null: http_ accepts them itself
   run::RankGroup* group_ = nullptr;
   bool goes_on_ = false;
+  std::atomic<size_t> began_early_ = 0;
   std::thread thread_;
 };
 
@@ -360,6 +404,11 @@ class EventPump {
   void take(run::RoutedExperts routed) { parts_.front.take(std::move(routed)); }
   void take(run::Iteration iteration) {
     if (parts_.log) log(run::summarize(iteration, parts_.experts));
+    if (const size_t early = parts_.front.began_early(); early > 0) {
+      parts_.view.line(
+          fmt::format("the first iteration has begun with {} requests: no more have come for {} s",
+                      early, kStartQuietSeconds));
+    }
     parts_.front.take(std::move(iteration));
   }
   void take(run::ExpertLoad load) { parts_.front.take(std::move(load)); }
@@ -452,6 +501,15 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   }
   service.timeout_seconds = std::chrono::duration<double>(options.run.timeout).count();
   return service;
+}
+
+// Waiting for more requests than can run, or are accepted, would not end by itself.
+int start_queue_of(const ServeOptions& options, const run::RunPlan& plan) {
+  const int64_t places = int64_t{plan.limits.max_batch_size} * plan.num_request_owners() *
+                         options.run.parallel.micro_batches();
+  return static_cast<int>(
+      std::min({int64_t{options.start_queue}, int64_t{options.service.max_queue},
+                std::max<int64_t>(places, 1)}));
 }
 
 // How chats are answered, or what they will miss, for the line that tells the address.
@@ -602,7 +660,8 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   allow_most_open_files();
   // Listens before anything is loaded, so that an address in use is an early error. Requests that
   // arrive during loading wait in the listen queue.
-  Front front(service, run->tokenizer(), std::move(chat));
+  const int start_queue = start_queue_of(options, run->plan());
+  Front front(service, start_queue, run->tokenizer(), std::move(chat));
   // The keeper accepts no more, so that the front must make room then.
   HttpOptions http = options.http;
   http.error_form = error_form;
@@ -614,6 +673,12 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
 
   view.plan(run::plan_text(*run));
   for (const std::string& line : service.sampling.lines()) view.line(line);
+  if (start_queue > 1) {
+    view.line(
+        fmt::format("TLLM_BENCHMARK_REQ_QUEUES_SIZE: the first iteration waits for {} requests (at "
+                    "most as many as can run at once), or until none has come for {} s",
+                    start_queue, kStartQuietSeconds));
+  }
   run::LoadingProgress loading(view, run->bytes_to_load());
   WIDEEP_TRY(run->load([&](uint64_t bytes) { loading.add(bytes); }));
   const std::string serving =

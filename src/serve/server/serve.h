@@ -36,6 +36,9 @@ struct ServeOptions {
   ParserNames parsers;
   std::string generation_config = "auto";  // run::read_sampling_defaults
   ServiceOptions service;  // model "": the directory's name; tokens and limits are filled in
+  // The first iteration waits for so many requests, but for no more than can run at the same time,
+  // and not when none has come for some seconds; 0: for one.
+  int start_queue = 0;
 };
 
 // Serves until SIGTERM or SIGINT. Then new requests are refused, and running ones may end: within
