@@ -3,23 +3,22 @@
 // Lengths and tokens are drawn from one generator, request by request: a seed stands for one
 // dataset. Numbers of a file are checked before they become narrower, since JSON has integers of
 // any size; whether the model has a token is known only with the model. An error gets its file and
-// line in one place, for_each_line().
+// line in one place, for_each_record().
 #include "measure/serving/dataset.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <utility>
 
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
-#include "formats/lines.h"
 
 namespace wideep::measure {
 namespace {
@@ -38,23 +37,22 @@ int draw(const Length& length, Random& rng) {
   return static_cast<int>(std::clamp(std::ceil(value), 1.0, double{kMaxTokens}));
 }
 
-// Calls take(line) for each line that is not empty, until it returns false or an error.
-Status for_each_line(const std::string& path,
-                     const std::function<Result<bool>(const json&)>& take) {
-  WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
-  formats::NonBlankLines lines(std::move(content));
-  while (const auto line = lines.next()) {
-    const std::string where = fmt::format("{}:{}", path, line->number);
-    WIDEEP_TRY_ASSIGN(const json parsed, formats::parse_json(line->text, where));
-    if (!parsed.is_object()) return invalid_input(where + ": expected an object");
-    const Result<bool> more = take(parsed);
-    if (!more.ok()) return more.status().at(where);
-    if (!*more) return {};
+// What trtllm-bench writes for models that wideep does not have. Leaving it out would measure
+// something else.
+Status refuse_foreign(const json& line) {
+  constexpr std::pair<const char*, const char*> kForeign[] = {
+      {"lora_request", "there are no LoRA adapters"},
+      {"media_paths", "only text is supported"},
+      {"turns", "only single turns are supported"}};
+  for (const auto& [key, why] : kForeign) {
+    if (!line.contains(key) || line[key].is_null()) continue;
+    return invalid_input(fmt::format("{}: {}; leave the key out", key, why));
   }
   return {};
 }
 
 Result<DatasetRequest> request_of(const json& line) {
+  WIDEEP_TRY(refuse_foreign(line));
   DatasetRequest request;
   const json ids = line.value("input_ids", json()), prompt = line.value("prompt", json());
   if (ids.is_array() && !ids.empty()) {
@@ -92,16 +90,16 @@ Result<DatasetRequest> request_of(const json& line) {
 
 Result<std::vector<DatasetRequest>> read_dataset(const std::string& path) {
   std::vector<DatasetRequest> requests;
-  WIDEEP_TRY(for_each_line(path, [&](const json& line) -> Result<bool> {
-    WIDEEP_TRY_ASSIGN(DatasetRequest request, request_of(line));
-    requests.push_back(std::move(request));
-    return true;
-  }));
+  WIDEEP_TRY(for_each_record(path, [&](const json& line) -> Result<bool> {
+               WIDEEP_TRY_ASSIGN(DatasetRequest request, request_of(line));
+               requests.push_back(std::move(request));
+               return true;
+             }).status());
   if (requests.empty()) return invalid_input(path + ": has no request");
   return requests;
 }
 
-Status write_dataset(const std::string& path, const std::vector<DatasetRequest>& requests) {
+std::string dataset_text(const std::vector<DatasetRequest>& requests) {
   std::string text;
   for (size_t i = 0; i < requests.size(); ++i) {
     nlohmann::ordered_json line = {{"task_id", i}};
@@ -111,7 +109,11 @@ Status write_dataset(const std::string& path, const std::vector<DatasetRequest>&
     line["output_tokens"] = requests[i].output_tokens;
     text += formats::json_text(line) + "\n";
   }
-  return formats::write_file(path, text);
+  return text;
+}
+
+Status write_dataset(const std::string& path, const std::vector<DatasetRequest>& requests) {
+  return formats::write_file(path, dataset_text(requests));
 }
 
 std::vector<DatasetRequest> random_dataset(const RandomDataset& options) {
@@ -127,30 +129,63 @@ std::vector<DatasetRequest> random_dataset(const RandomDataset& options) {
   return requests;
 }
 
+namespace {
+
+Result<std::string> text_under(const json& record, const std::string& key) {
+  const json text = record.value(key, json());
+  if (text.is_string()) return text.get<std::string>();
+  return invalid_input(
+      fmt::format("expected a string under the key \"{}\"{}", key,
+                  text.is_array() ? ", found a list (several turns are not supported)" : ""));
+}
+
+// The text of a request, with what stands before it.
+Result<std::string> input_of(const RealDataset& options, const json& record) {
+  WIDEEP_TRY_ASSIGN(std::string text, text_under(record, options.key));
+  std::string before = options.prompt;
+  if (!options.prompt_key.empty()) {
+    WIDEEP_TRY_ASSIGN(before, text_under(record, options.prompt_key));
+  }
+  return before.empty() ? text : before + " " + text;
+}
+
+}  // namespace
+
 Result<std::vector<DatasetRequest>> real_dataset(const RealDataset& options,
                                                  const tokenizer::Tokenizer& tokenizer) {
   Random rng(options.seed);
   std::vector<DatasetRequest> requests;
   bool has_texts = false;
-  WIDEEP_TRY(for_each_line(options.path, [&](const json& line) -> Result<bool> {
-    const json text = line.value(options.key, json());
-    if (!text.is_string()) {
-      return invalid_input(fmt::format("expected a string under the key \"{}\"", options.key));
-    }
-    std::vector<int32_t> ids = tokenizer.encode(text.get<std::string>());
+  const auto take = [&](const json& record) -> Result<bool> {
+    WIDEEP_TRY_ASSIGN(const std::string text, input_of(options, record));
+    std::vector<int32_t> ids = tokenizer.encode(text);
     has_texts = has_texts || !ids.empty();
     const bool fits = options.max_input == 0 || static_cast<int>(ids.size()) <= options.max_input;
-    if (fits && !ids.empty()) requests.push_back({std::move(ids), draw(options.output, rng)});
-    return static_cast<int>(requests.size()) < options.count;
-  }));
+    if (fits && !ids.empty()) {
+      int output = 0;
+      if (options.output_key.empty()) {
+        output = draw(options.output, rng);
+      } else {
+        WIDEEP_TRY_ASSIGN(const std::string golden, text_under(record, options.output_key));
+        output = std::max(1, static_cast<int>(tokenizer.encode(golden).size()));
+      }
+      requests.push_back({std::move(ids), output});
+    }
+    return options.count == 0 || static_cast<int>(requests.size()) < options.count;
+  };
+  WIDEEP_TRY_ASSIGN(const std::vector<std::string> files, record_files(options.source));
+  for (const std::string& file : files) {
+    WIDEEP_TRY_ASSIGN(const bool more, for_each_record(file, take));
+    if (!more) break;
+  }
   if (!requests.empty()) return requests;
   if (!has_texts) {
     return invalid_input(
         fmt::format("{}: expected lines with a text under the key \"{}\", found none or empty ones",
-                    options.path, options.key));
+                    options.source.path, options.key));
   }
   return invalid_input(
-      fmt::format("{}: no text of at most {} tokens", options.path, options.max_input));
+      fmt::format("{}: no text of at most {} tokens", options.source.path, options.max_input));
 }
 
 }  // namespace wideep::measure

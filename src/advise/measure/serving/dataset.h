@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "measure/serving/text_records.h"
 #include "tokenizer/tokenizer.h"
 #include "wideep/status.h"
 
@@ -26,6 +27,8 @@ struct DatasetRequest {
 // Errors (invalid input) name file and line.
 Result<std::vector<DatasetRequest>> read_dataset(const std::string& path);
 // Errors (failed): the file cannot be written.
+// The text of the file.
+std::string dataset_text(const std::vector<DatasetRequest>& requests);
 Status write_dataset(const std::string& path, const std::vector<DatasetRequest>& requests);
 
 // Distribution of a number of tokens: max(1, ceil(N(mean, stdev))), or uniform in [least, most].
@@ -50,17 +53,22 @@ struct RandomDataset {
 };
 std::vector<DatasetRequest> random_dataset(const RandomDataset& options);
 
-// Reads texts from the key `key` of a file of JSON lines and tokenises them, in order: at most
-// `count` texts. Texts with more than max_input tokens are left out; 0: none is.
+// Reads texts from the key `key` of a data set's records and tokenises them, in order: at most
+// `count` texts; 0: all. Texts with more than max_input tokens are left out; 0: none is.
 struct RealDataset {
-  std::string path;
+  RecordSource source;
   std::string key = "prompt";
+  // Before each text, with a space between: `prompt`, or what the record has under prompt_key. At
+  // most one of the two.
+  std::string prompt, prompt_key;
+  // Answers are as long as the text under this key; "": as `output` says.
+  std::string output_key;
   int count = 1;
   int max_input = 0;
   Length output;
   uint64_t seed = 420;
 };
-// Errors (invalid input): the file cannot be read; a line without the key; no text is left.
+// Errors (invalid input): a file cannot be read; a record without a key; no text is left.
 Result<std::vector<DatasetRequest>> real_dataset(const RealDataset& options,
                                                  const tokenizer::Tokenizer& tokenizer);
 

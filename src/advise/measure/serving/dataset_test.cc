@@ -103,12 +103,55 @@ TEST(RandomDatasets, HaveTheLengthsAskedFor) {
   EXPECT_EQ(std::get<std::vector<int32_t>>(random_dataset(options)[0].prompt).size(), 1u);
 }
 
+TEST_F(Dataset, WhatOnlyOtherModelsHaveIsRefused) {
+  const std::string rest = ", \"input_ids\": [1], \"output_tokens\": 2}\n";
+  EXPECT_THAT(read("{\"lora_request\": {\"lora_int_id\": 1}" + rest).status().message(),
+              HasSubstr(":1: lora_request: there are no LoRA adapters"));
+  EXPECT_THAT(read("{\"media_paths\": [\"x.jpg\"]" + rest).status().message(),
+              HasSubstr("media_paths: only text is supported"));
+  EXPECT_THAT(read("{\"turns\": [\"a\", \"b\"]" + rest).status().message(),
+              HasSubstr("turns: only single turns are supported"));
+  EXPECT_TRUE(read("{\"lora_request\": null" + rest).ok());
+}
+
+TEST_F(Dataset, RealTextsMayHaveAPromptAndAGoldenAnswer) {
+  const auto tokenizer = tokenizer::Tokenizer::read(WIDEEP_SOURCE_DIR "/models/reference").value();
+  const std::string path = directory_.file("texts.csv");
+  std::ofstream(path) << "how,question,answer\nSay:,Why?,Because it is so\nTell:,How?,\n";
+  RealDataset options{.source = {.path = path, .configuration = "", .split = ""},
+                      .key = "question",
+                      .output_key = "answer",
+                      .count = 0};
+  const auto check = [&](const std::string& first, const std::string& second) {
+    const auto all = real_dataset(options, tokenizer);
+    ASSERT_TRUE(all.ok()) << all.status().message();
+    ASSERT_EQ(all->size(), 2u);
+    EXPECT_EQ(std::get<std::vector<int32_t>>((*all)[0].prompt), tokenizer.encode(first));
+    EXPECT_EQ(std::get<std::vector<int32_t>>((*all)[1].prompt), tokenizer.encode(second));
+    EXPECT_EQ((*all)[0].output_tokens,
+              static_cast<int>(tokenizer.encode("Because it is so").size()));
+    EXPECT_EQ((*all)[1].output_tokens, 1);  // as few as can be
+  };
+  check("Why?", "How?");
+  options.prompt = "Answer:";
+  check("Answer: Why?", "Answer: How?");
+  options.prompt = "";
+  options.prompt_key = "how";
+  check("Say: Why?", "Tell: How?");
+  options.output_key = "result";
+  EXPECT_THAT(real_dataset(options, tokenizer).status().message(),
+              HasSubstr("texts.csv:2: expected a string under the key \"result\""));
+}
+
 TEST_F(Dataset, RealTextsAreTokenised) {
   const auto tokenizer = tokenizer::Tokenizer::read(WIDEEP_SOURCE_DIR "/models/reference").value();
   const std::string path = directory_.file("texts.jsonl");
   std::ofstream(path) << "{\"question\": \"One two three four five six seven eight nine\"}\n"
                          "{\"question\": \"Why?\"}\n{\"question\": \"How?\"}\n";
-  RealDataset options{.path = path, .key = "question", .count = 2, .output = UniformLength{5, 5}};
+  RealDataset options{.source = {.path = path, .configuration = "", .split = ""},
+                      .key = "question",
+                      .count = 2,
+                      .output = UniformLength{5, 5}};
   const auto all = real_dataset(options, tokenizer);
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_EQ(all->size(), 2u);
