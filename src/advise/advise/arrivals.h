@@ -12,6 +12,9 @@ struct Arrivals {
   // Requests per second, as a Poisson process; infinite: all at once.
   double request_rate = std::numeric_limits<double>::infinity();
   uint64_t seed = 0;
+  // Shape of the gamma distribution of the gaps between requests: 1: a Poisson process; less: more
+  // bursts; more: more even. Above 0.
+  double burstiness = 1.0;
 };
 
 // Arrival times of `count` requests in seconds from the first; the same on every machine for the

@@ -80,6 +80,7 @@ class EventStreams::Stream {
         on_event_(std::move(on_event)),
         on_end_(std::move(on_end)) {}
 
+  void expect_whole() { is_whole_ = true; }
   // Connects to address number `host` of the host, and sends the request once connected.
   void send_to(size_t host);
   void report_end(const Status& status) const { on_end_(status); }
@@ -97,6 +98,8 @@ class EventStreams::Stream {
   OnEvent on_event_;
   OnEnd on_end_;
   EventParser events_;
+  bool is_whole_ = false;
+  std::string whole_;    // the reply so far, if it is no stream of events
   std::string refusal_;  // the beginning of its body
   size_t host_ = 0;
   Clock::time_point sent_at_;
@@ -167,6 +170,8 @@ void EventStreams::Stream::take(evhttp_request* reply) {
     const std::string_view more(part, static_cast<size_t>(length));
     if (is_refusal) {
       refusal_ += more.substr(0, kMaxOfRefusal - refusal_.size());
+    } else if (is_whole_) {
+      whole_ += more;
     } else {
       events_.take(more, on_event_);
     }
@@ -176,7 +181,9 @@ void EventStreams::Stream::take(evhttp_request* reply) {
 void EventStreams::Stream::finish(int http_status) {
   const bool is_unreachable = !was_connected_ && !is_out_of_patience();
   if (is_unreachable && host_ + 1 < all_.hosts_.size()) return send_to(host_ + 1);
-  all_.end(*this, status_of(http_status));
+  const Status status = status_of(http_status);
+  if (is_whole_ && status.ok()) on_event_(whole_);
+  all_.end(*this, status);
 }
 
 // libevent reports every timeout as an error, except that of connecting: that one is found by the
@@ -235,11 +242,13 @@ Status EventStreams::resolve_host() {
   return failed(fmt::format("{}: {}", address_.host, ::gai_strerror(error)));
 }
 
-void EventStreams::post(const std::string& path, std::string body, OnEvent on_event, OnEnd on_end) {
+void EventStreams::post(const std::string& path, std::string body, OnEvent on_event, OnEnd on_end,
+                        bool whole) {
   auto owned = std::make_unique<Stream>(*this, address_.path + path, std::move(body),
                                         std::move(on_event), std::move(on_end));
   Stream& stream = *owned;
   streams_[&stream] = std::move(owned);
+  if (whole) stream.expect_whole();
   stream.send_to(0);
 }
 

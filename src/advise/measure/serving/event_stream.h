@@ -56,7 +56,9 @@ class EventStreams {
   // called once: with ok, or (failed) if it cannot connect, if the status is not 200 (the message
   // has the beginning of the body), if the reply breaks off, or if nothing arrives for `patience`.
   // Both are called from wait(); on_end may also be called from post() if it cannot connect.
-  void post(const std::string& path, std::string body, OnEvent on_event, OnEnd on_end);
+  // whole: the reply is no stream of events: on_event is called once, with all of it.
+  void post(const std::string& path, std::string body, OnEvent on_event, OnEnd on_end,
+            bool whole = false);
   size_t under_way() const { return streams_.size(); }
   // Waits until something arrives, for at most `at_most`, and calls on_event and on_end for it.
   void wait(std::chrono::milliseconds at_most);

@@ -25,23 +25,35 @@ double seconds_between(int64_t from_ns, int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
 }
 
-// One request as its client sees it.
+// One request under way.
 struct Seen {
   int64_t start_ns = 0;
-  std::vector<int64_t> text_ns;  // of events with text
-  int64_t input_tokens = 0;
-  int64_t output_tokens = 0;
-  Status status;
+  int64_t last_ns = 0;  // of the last chunk with choices; 0: there was none
+  int64_t num_texts = 0;
+  ServedRequest served;
 };
 
 std::string body_of(const ServingOptions& options, const DatasetRequest& request) {
   json body = {{"model", options.model},
                {"max_tokens", request.output_tokens},
-               {"temperature", 0},
-               {"stream", true},
-               {"stream_options", {{"include_usage", true}}}};
-  std::visit([&](const auto& prompt) { body["prompt"] = prompt; }, request.prompt);
+               {"temperature", options.temperature},
+               {"stream", options.streams}};
+  if (options.streams) body["stream_options"] = {{"include_usage", true}};
+  if (options.api == ServingApi::kChat) {
+    body["messages"] = {{{"role", "user"}, {"content", std::get<std::string>(request.prompt)}}};
+  } else {
+    std::visit([&](const auto& prompt) { body["prompt"] = prompt; }, request.prompt);
+  }
   if (options.ignore_eos) body["ignore_eos"] = true;
+  if (options.top_p) body["top_p"] = *options.top_p;
+  if (options.min_p) body["min_p"] = *options.min_p;
+  if (options.top_k) body["top_k"] = *options.top_k;
+  if (options.logprobs && options.api == ServingApi::kChat) {
+    body["logprobs"] = true;
+    body["top_logprobs"] = *options.logprobs;
+  } else if (options.logprobs) {
+    body["logprobs"] = *options.logprobs;
+  }
   return formats::json_text(body);
 }
 
@@ -50,7 +62,11 @@ std::string body_of(const ServingOptions& options, const DatasetRequest& request
 // the server.
 class EventReader : public nlohmann::json_sax<json> {
  public:
+  explicit EventReader(bool keeps_text) : keeps_text_(keeps_text) {}
+
+  bool has_choices() const { return has_choices_; }
   bool has_text() const { return has_text_; }
+  const std::string& text() const { return text_; }
   bool has_usage() const { return has_usage_; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t completion_tokens() const { return completion_tokens_; }
@@ -63,14 +79,22 @@ class EventReader : public nlohmann::json_sax<json> {
   }
   bool number_float(number_float_t, const string_t&) override { return true; }
   bool string(string_t& value) override {
-    // choices[0].text
-    if (depth_ == 3 && part_ == Part::kChoices && key_ == "text" && !value.empty())
-      has_text_ = true;
+    // choices[].text, or of chats choices[].delta.content and choices[].message.content
+    if (part_ != Part::kChoices || value.empty()) return true;
+    const bool is_text =
+        (depth_ == 3 && key_ == "text") ||
+        (depth_ == 4 && key_ == "content" && (object_ == "delta" || object_ == "message"));
+    if (!is_text) return true;
+    has_text_ = true;
+    if (keeps_text_) text_ += value;
     return true;
   }
   bool binary(binary_t&) override { return true; }
   bool start_object(size_t) override {
-    if (++depth_ == 2 && part_ == Part::kUsage) has_usage_ = true;
+    ++depth_;
+    if (depth_ == 2 && part_ == Part::kUsage) has_usage_ = true;
+    if (depth_ == 3 && part_ == Part::kChoices) has_choices_ = true;
+    if (depth_ == 4) object_ = key_;
     return true;
   }
   bool key(string_t& value) override {
@@ -108,49 +132,63 @@ class EventReader : public nlohmann::json_sax<json> {
 
   Part part_ = Part::kOther;  // the top-level key of the event that is being parsed
   int depth_ = 0;
-  std::string key_;
-  bool has_text_ = false, has_usage_ = false;
+  bool keeps_text_;
+  std::string key_, object_;  // the last key; that of the object within a choice
+  std::string text_;
+  bool has_choices_ = false, has_text_ = false, has_usage_ = false;
   int64_t prompt_tokens_ = 0, completion_tokens_ = 0;
 };
 
-void take_event(std::string_view data, Seen& seen) {
+// data: an event's, or a whole reply.
+void take_event(const ServingOptions& options, std::string_view data, Seen& seen) {
   const int64_t now = base::wall_ns();
-  if (!data.starts_with('{')) return;  // [DONE]
-  EventReader event;
+  if (data.find('{') == data.npos) return;  // [DONE]
+  EventReader event(options.keeps_texts);
   if (!json::sax_parse(data, &event)) return;
-  if (event.has_text()) seen.text_ns.push_back(now);
+  ServedRequest& served = seen.served;
+  if (event.has_choices()) {
+    if (seen.last_ns == 0) {
+      served.ttft = seconds_between(seen.start_ns, now);
+    } else {
+      served.itl.push_back(seconds_between(seen.last_ns, now));
+    }
+    seen.last_ns = now;
+  }
+  if (event.has_text()) ++seen.num_texts;
+  served.text += event.text();
   if (!event.has_usage()) return;
-  seen.input_tokens = event.prompt_tokens();
-  seen.output_tokens = event.completion_tokens();
+  served.input_tokens = event.prompt_tokens();
+  served.output_tokens = event.completion_tokens();
 }
 
 // Completes the figures of a request at its end.
-void take_end(const Status& status, Seen& seen) {
-  seen.status = status;
-  if (status.ok() && seen.text_ns.empty()) seen.status = failed("the reply has no text");
-  // Without counts of usage from the server, every event is taken to be one token.
-  if (seen.output_tokens == 0) seen.output_tokens = static_cast<int64_t>(seen.text_ns.size());
+void take_end(const ServingOptions& options, const Status& status, Seen& seen) {
+  ServedRequest& served = seen.served;
+  served.status = status;
+  if (status.ok() && seen.last_ns == 0) served.status = failed("the reply has no text");
+  served.e2el = seconds_between(seen.start_ns, seen.last_ns);
+  if (!options.streams) served.ttft = 0.0;
+  // Without counts of usage from the server, every event with text is taken to be one token.
+  if (served.output_tokens == 0) served.output_tokens = seen.num_texts;
 }
 
-ServingReport report_of(const std::vector<Seen>& all, int64_t start_ns, int64_t end_ns) {
-  ServingReport report{.seconds = seconds_between(start_ns, end_ns)};
+ServingReport report_of(std::vector<Seen> all, bool streams, double seconds) {
+  ServingReport report{.seconds = seconds};
   std::vector<double> ttft, tpot, itl, e2el;
-  for (const Seen& seen : all) {
-    if (!seen.status.ok()) {
-      report.failures.push_back(seen.status.message());
+  for (Seen& seen : all) {
+    const ServedRequest& served = report.requests.emplace_back(std::move(seen.served));
+    if (!served.status.ok()) {
+      report.failures.push_back(served.status.message());
       continue;
     }
     ++report.completed;
-    report.input_tokens += seen.input_tokens;
-    report.output_tokens += seen.output_tokens;
-    ttft.push_back(seconds_between(seen.start_ns, seen.text_ns.front()));
-    e2el.push_back(seconds_between(seen.start_ns, seen.text_ns.back()));
-    if (seen.output_tokens > 1) {
-      tpot.push_back((e2el.back() - ttft.back()) / static_cast<double>(seen.output_tokens - 1));
-    }
-    for (size_t i = 1; i < seen.text_ns.size(); ++i) {
-      itl.push_back(seconds_between(seen.text_ns[i - 1], seen.text_ns[i]));
-    }
+    report.input_tokens += served.input_tokens;
+    report.output_tokens += served.output_tokens;
+    e2el.push_back(served.e2el);
+    if (!streams) continue;
+    ttft.push_back(served.ttft);
+    if (served.output_tokens > 1) tpot.push_back(served.tpot());
+    itl.insert(itl.end(), served.itl.begin(), served.itl.end());
   }
   report.ttft = base::percentiles_of(std::move(ttft));
   report.tpot = base::percentiles_of(std::move(tpot));
@@ -172,12 +210,13 @@ Result<ServingReport> run_serving_bench(const ServingOptions& options,
     std::string body = body_of(options, options.requests[i]);
     seen[i].start_ns = base::wall_ns();
     streams->post(
-        "/v1/completions", std::move(body),
-        [&seen, i](std::string_view data) { take_event(data, seen[i]); },
-        [&seen, &on_done, i](const Status& status) {
-          take_end(status, seen[i]);
+        options.endpoint, std::move(body),
+        [&, i](std::string_view data) { take_event(options, data, seen[i]); },
+        [&, i](const Status& status) {
+          take_end(options, status, seen[i]);
           if (on_done) on_done();
-        });
+        },
+        /*whole=*/!options.streams);
   };
   const auto max = static_cast<size_t>(options.max_concurrency);
   for (size_t next = 0; next < seen.size() || streams->under_way() > 0;) {
@@ -193,7 +232,8 @@ Result<ServingReport> run_serving_bench(const ServingOptions& options,
     }
     streams->wait(patience);
   }
-  return report_of(seen, start_ns, base::wall_ns());
+  const double seconds = seconds_between(start_ns, base::wall_ns());
+  return report_of(std::move(seen), options.streams, seconds);
 }
 
 }  // namespace wideep::measure

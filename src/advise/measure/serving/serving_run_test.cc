@@ -164,6 +164,70 @@ TEST(Serving, EventsAreParsed) {
   EXPECT_THAT(cut.failures, testing::ElementsAre(HasSubstr("breaks off")));
 }
 
+// TensorRT-LLM's definitions: a chunk with choices counts, also with an empty text; what only has
+// usage does not.
+TEST(Serving, TimesAreThoseOfChunksWithChoices) {
+  std::string reply = "HTTP/1.1 200 OK\r\n\r\n";
+  for (const char* text : {"", "one", "two", ""}) {
+    reply += fmt::format("data: {{\"choices\": [{{\"text\": \"{}\"}}]}}\n\n", text);
+  }
+  reply += "data: {\"choices\": [], \"usage\": {\"completion_tokens\": 9}}\n\ndata: [DONE]\n\n";
+  const ServedRequest served = ask_once(reply, 7).requests.at(0);
+  ASSERT_TRUE(served.status.ok()) << served.status.message();
+  EXPECT_EQ(served.itl.size(), 3u);
+  double sum = served.ttft;
+  for (const double each : served.itl) sum += each;
+  EXPECT_NEAR(served.e2el, sum, 1e-9);
+  EXPECT_NEAR(served.tpot(), (served.e2el - served.ttft) / 8, 1e-12);
+  EXPECT_EQ(served.output_tokens, 9);
+}
+
+ServedRequest ask_with(ServingOptions options, const std::string& reply, std::string* sent) {
+  OneReply server(reply, 50);
+  options.address = {.host = "127.0.0.1", .port = server.port()};
+  options.model = "m";
+  options.requests = {{.prompt = std::string("x"), .output_tokens = 3}};
+  const auto report = run_serving_bench(options, nullptr);
+  *sent = server.request();
+  return report.value().requests.at(0);
+}
+
+TEST(Serving, ChatsAndRepliesInOnePiece) {
+  std::string sent;
+  ServingOptions options{.api = ServingApi::kChat, .endpoint = "/v1/chat/completions"};
+  options.keeps_texts = true;
+  options.top_k = 5;
+  options.logprobs = 2;
+  const std::string head = "HTTP/1.1 200 OK\r\n\r\n";
+  const ServedRequest chat = ask_with(
+      options,
+      head +
+          "data: {\"choices\": [{\"delta\": {\"role\": \"assistant\", \"content\": \"\"}}]}\n\n"
+          "data: {\"choices\": [{\"delta\": {\"content\": \"a b\"}}]}\n\n",
+      &sent);
+  EXPECT_EQ(chat.text, "a b");
+  EXPECT_EQ(chat.itl.size(), 1u);
+  EXPECT_EQ(chat.output_tokens, 1);
+  for (const char* part :
+       {"POST /v1/chat/completions ", "\"messages\":[{\"content\":\"x\",\"role\":\"user\"}]",
+        "\"top_k\":5", "\"logprobs\":true", "\"top_logprobs\":2", "\"include_usage\":true"}) {
+    EXPECT_THAT(sent, HasSubstr(part));
+  }
+  options = {.streams = false, .ignore_eos = false};
+  options.keeps_texts = true;
+  const std::string body =
+      "{\"choices\": [{\"text\": \"a b\"}], \"usage\": {\"prompt_tokens\": 1, "
+      "\"completion_tokens\": 3}}";
+  const ServedRequest whole = ask_with(options, head + body, &sent);
+  ASSERT_TRUE(whole.status.ok()) << whole.status.message();
+  EXPECT_EQ(whole.text, "a b");
+  EXPECT_EQ(whole.output_tokens, 3);
+  EXPECT_EQ(whole.ttft, 0.0);
+  EXPECT_GT(whole.e2el, 0.0);
+  EXPECT_THAT(sent, HasSubstr("\"stream\":false"));
+  EXPECT_THAT(sent, testing::Not(HasSubstr("ignore_eos")));
+}
+
 // Other servers have CRLF, no space after "data:", or an event in several lines.
 TEST(Serving, EventsAreTakenInEveryForm) {
   const std::string reply =
