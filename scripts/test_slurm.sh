@@ -110,19 +110,27 @@ if [[ -f $root/cluster/slurm/generate.sbatch ]]; then
 fi
 
 # Servers in the job, with and without drafts, measured at two lengths of requests and two
-# concurrencies, and the table of their iteration logs.
-EP=2 DRAFTS="0 2" DRAFTER=NGram LENGTHS="16/8 24/4" CONCURRENCY="1 2" REQUESTS=2 \
-  PORT=$((port + 2)) WIDEEP=$wideep timeout 90 \
+# concurrencies, and the tables. In the middle a server that cannot start and requests that are too
+# long: their rows say why, and the sweep goes on.
+EP=2 DRAFTS="0 9999 2" DRAFTER=NGram LENGTHS="160/80 9000000/40 240/40" SCALE=0.1 CONCURRENCY="1 2" \
+  REQUESTS=2 PORT=$((port + 2)) WIDEEP=$wideep timeout 120 \
   sbatch --wait --ntasks=2 --overcommit --output="$work/sweep.out" \
   "$root/cluster/slurm/serving_sweep.sbatch" "$model" "$work/sweep" >/dev/null ||
   fail "the sweep: $(squeue; cat "$work/sweep.out" "$work"/sweep/*.log)"
 points=0
+python3 "$root/cluster/slurm/report.py" "$work/sweep" >"$work/sweep.report"
 for drafts in 0 2; do
   for lengths in 16-8 24-4; do
     for concurrency in 1 2; do
       point=ep-2.drafts-$drafts.$lengths.concurrency-$concurrency
-      grep -qE "^$point +[0-9.]+ +[1-9]" "$work/sweep.out" ||
-        fail "the sweep's table: $(cat "$work/sweep.out")"
+      for table in "$work/sweep.out" "$work/sweep.report"; do
+        grep -qE "^$point +(serving +)?[1-9]" "$table" || fail "the sweep's table: $(cat "$table")"
+      done
+      # Tokens per second of one user, and of a rank.
+      read -r _ all user rank _ < <(grep "^$point " "$work/sweep.out")
+      awk -v a="$all" -v u="$user" -v r="$rank" -v c="$concurrency" \
+        'BEGIN { exit !(r > 0.49 * a - 0.1 && r < 0.51 * a + 0.1 && u > 0.9 * a / c) }' ||
+        fail "speeds: $(cat "$work/sweep.out")"
       "$wideep" bench iterations --json "$work/sweep/$point.jsonl" |
         grep -q "\"generated_tokens\": $((concurrency * 2 * ${lengths#*-}))," ||
         fail "the sweep's log at $point: $(cat "$work/sweep/$point.jsonl")"
@@ -130,8 +138,26 @@ for drafts in 0 2; do
     done
   done
 done
+for table in "$work/sweep.out" "$work/sweep.report"; do
+  grep -qE "^ep-2.drafts-9999.24-4.concurrency-2 +failed: .*does not start: error: .*9999" "$table" ||
+    fail "no reason of a server: $(cat "$table")"
+  grep -qE "^ep-2.drafts-2.900000-4.concurrency-1 +failed: error: no request succeeded" "$table" ||
+    fail "no reason of a point: $(cat "$table")"
+done
 grep -q "max_draft_len: 2" "$work/sweep/ep-2.drafts-2.yaml" || fail "no drafts in the sweep"
-echo "sbatch cluster/slurm/serving_sweep.sbatch: 2 servers, $points points, the table of iterations"
+echo "sbatch cluster/slurm/serving_sweep.sbatch: 2 servers, $points points, others failed, the tables"
+
+# Ranks that the model's experts cannot be divided among, between two that can.
+RANKS="1 9999 2" LENGTHS=160/40 SCALE=0.1 BATCHES=2 WIDEEP=$wideep timeout 90 \
+  sbatch --wait --ntasks=1 --overcommit --output="$work/bench.out" \
+  "$root/cluster/slurm/bench_sweep.sbatch" "$model" "$work/bench" --repeat 1 >/dev/null ||
+  fail "the sweep of speeds: $(squeue; cat "$work/bench.out" "$work"/bench/*.log)"
+python3 "$root/cluster/slurm/report.py" "$work/bench" >"$work/bench.report"
+for row in "ranks1.16-4 +decode x2 +[1-9]" "ranks2.16-4 +prefill 16 +[1-9]" \
+  "ranks9999.16-4 +failed: .*9999"; do
+  grep -qE "^$row" "$work/bench.report" || fail "its table: $(cat "$work/bench.report")"
+done
+echo "sbatch cluster/slurm/bench_sweep.sbatch: 2 points and one that cannot start, the table"
 
 # A server as a job of its own: it answers, and running requests finish after scancel.
 WIDEEP=$wideep sbatch --parsable --ntasks=4 --overcommit --output="$work/serve.out" \

@@ -33,9 +33,14 @@ using Clock = std::chrono::steady_clock;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::array kVariables = {
-    "WIDEEP_ISA=", "WIDEEP_PROFILE_START_STOP=", "ENABLE_PERFECT_ROUTER=",
-    "TLLM_",       "EXPERT_STATISTIC_PATH=",     "EXPERT_STATISTIC_ITER_RANGE="};
+constexpr std::array kVariables = {"WIDEEP_ISA=",
+                                   "WIDEEP_PROFILE_START_STOP=",
+                                   "ENABLE_PERFECT_ROUTER=",
+                                   "TLLM_",
+                                   "TRTLLM_",
+                                   "OPENAI_API_KEY=",
+                                   "EXPERT_STATISTIC_PATH=",
+                                   "EXPERT_STATISTIC_ITER_RANGE="};
 
 std::string program() {
   if (const char* path = std::getenv("WIDEEP_BINARY")) return path;

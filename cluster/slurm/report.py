@@ -1,32 +1,64 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A table of a sweep: tokens per second by ranks and test, and the share of the machine's limit.
+"""A table of a sweep: tokens per second, of all, per user and per rank.
 
     python3 cluster/slurm/report.py results/
+
+Of bench_sweep.sbatch also the share of the machine's limit, of serving_sweep.sbatch the medians of
+TTFT and TPOT. The row of a point that could not start says why.
 """
 
 import json
 import pathlib
+import re
 import sys
+
+HEAD = f"{'point':<44}{'test':<16}{'tokens/s':>12}{'per user':>10}{'per rank':>10}"
+
+
+def row(point, test, speed, users, ranks):
+    return f"{point:<44}{test:<16}{speed:>12.1f}{speed / users:>10.2f}{speed / ranks:>10.2f}"
+
+
+def rows_of_bench(point, run):
+    for test in run["tests"]:
+        figures = row(point, test["name"], test["tokens_per_second"]["median"], test["sequences"], run["ranks"])
+        yield f"{figures}  {test['share']['median']:.2f} of limit"
+
+
+def rows_of_serving(point, run):
+    ranks = int(re.match(r"ep-(\d+)\.", point)[1])
+    speed = run["output_tokens_per_second"]
+    users = speed / run["output_tokens_per_second_per_user"]
+    yield (f"{row(point, 'serving', speed, users, ranks)}  TTFT {1e3 * run['ttft_seconds']['median']:.1f} ms,"
+           f" TPOT {1e3 * run['tpot_seconds']['median']:.2f} ms")
+
+
+def order(path):
+    """Numbers in names are numbers."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
 
 
 def rows(directory):
-    """(ranks, test, tokens per second, share of the limit) of every test of every file."""
-    for path in sorted(pathlib.Path(directory).glob("*.json")):
+    files = [path for path in pathlib.Path(directory).iterdir() if path.suffix in (".json", ".failed")]
+    for path in sorted(files, key=order):
+        if path.suffix == ".failed":
+            yield f"{path.stem:<44}failed: {path.read_text().strip()}"
+            continue
         run = json.loads(path.read_text())
-        for test in run["tests"]:
-            yield run["ranks"], test["name"], test["tokens_per_second"]["median"], test["share"]["median"]
+        if "tests" in run:
+            yield from rows_of_bench(path.stem, run)
+        elif "ttft_seconds" in run:
+            yield from rows_of_serving(path.stem, run)
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__.strip())
-    found = sorted(rows(sys.argv[1]), key=lambda row: (row[1], row[0]))
+    found = list(rows(sys.argv[1]))
     if not found:
         sys.exit(f"{sys.argv[1]}: no *.json of a sweep in it")
-    print(f"{'test':<28}{'ranks':>6}{'tokens/s':>12}{'of limit':>10}")
-    for ranks, test, speed, share in found:
-        print(f"{test:<28}{ranks:>6}{speed:>12.1f}{share:>10.2f}")
+    print("\n".join([HEAD] + found))
 
 
 if __name__ == "__main__":
