@@ -34,8 +34,8 @@ Status run(const MovesOptions& options) {
       .facts = {fmt::format("expert: {:.1f} MB in {}",
                             advise::bytes_of_expert(config, format) / 1e6,
                             kernels::weight_format_name(format)),
-                fmt::format("experts that a rank of {} can receive in an iteration, if nothing "
-                            "else uses the link",
+                fmt::format("experts that a rank of {} can receive in an iteration while those "
+                            "that share a link receive as many, if nothing else uses it",
                             hardware.name)},
       .columns = {{.key = "iteration_ms", .title = "iteration, ms"}},
       .charts = {{.x = "iteration_ms", .y_title = "experts received", .is_logarithmic = true}}};

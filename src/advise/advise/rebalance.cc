@@ -92,7 +92,7 @@ class Replay {
 };
 
 std::vector<MoveLink> links_of(const cost::Hardware& hardware) {
-  std::vector<MoveLink> links = {{"host memory", hardware.host_link.bandwidth},
+  std::vector<MoveLink> links = {{"host memory", hardware.host_bandwidth()},
                                  {"other ranks of the node", hardware.node_link.bandwidth},
                                  {"network", hardware.network.bandwidth}};
   std::erase_if(links, [](const MoveLink& link) { return link.bandwidth <= 0.0; });

@@ -75,7 +75,10 @@ class Walk {
         // Stages update their layers at the same time.
         num_turning_((static_cast<int>(first_.size()) + options.layout.stages - 1) /
                      options.layout.stages),
-        link_(hardware.host_link.bandwidth > 0.0 ? hardware.host_link : hardware.node_link) {
+        link_(hardware.host_link.bandwidth > 0.0
+                  ? cost::Link{.latency = hardware.host_link.latency,
+                               .bandwidth = hardware.host_bandwidth()}
+                  : hardware.node_link) {
     double tokens = 0.0;
     for (const auto& window : windows.load[0]) tokens += std::reduce(window.begin(), window.end());
     iterations_ = tokens / top_k_ / windows.num_windows() / options.tokens;

@@ -62,7 +62,7 @@ std::vector<MovableExperts> movable_experts(const cost::Hardware& hardware,
                                             kernels::WeightFormat format,
                                             const std::vector<double>& iteration_seconds) {
   std::vector<MovableExperts> links = {
-      {.link = "host memory", .bandwidth = hardware.host_link.bandwidth},
+      {.link = "host memory", .bandwidth = hardware.host_bandwidth()},
       {.link = "other ranks of the node", .bandwidth = hardware.node_link.bandwidth},
       {.link = "network", .bandwidth = hardware.network.bandwidth}};
   std::erase_if(links, [](const MovableExperts& link) { return link.bandwidth <= 0.0; });

@@ -19,8 +19,8 @@
 namespace wideep::advise {
 
 // How many experts a rank can receive in an iteration without making it longer, if a link's
-// bandwidth is free beside the iteration's own traffic (TensorRT-LLM's blog on wide expert
-// parallelism, part 1, figure 15).
+// bandwidth is free beside the iteration's own traffic and all ranks that share the link receive as
+// many (TensorRT-LLM's blog on wide expert parallelism, part 1, figure 15).
 struct MovableExperts {
   std::string link;
   double bandwidth = 0.0;          // bytes per second of a rank

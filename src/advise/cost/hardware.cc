@@ -34,11 +34,11 @@ Link read_link(YamlMap& map) {
   return {.latency = map.number("latency", kSeconds), .bandwidth = map.number("bandwidth", kRate)};
 }
 
-Link read_plain_link(YamlMap& root, std::string_view key) {
-  if (!root.has(key)) return {};
-  YamlMap map = root.map(key);
+Link read_network(YamlMap& root) {
+  if (!root.has("network")) return {};
+  YamlMap map = root.map("network");
   Link link = read_link(map);
-  if (key == "network") link.message = map.number_or("message", 0.0, kSeconds);
+  link.message = map.number_or("message", 0.0, kSeconds);
   map.refuse_unknown_keys();
   return link;
 }
@@ -164,6 +164,11 @@ void check(YamlMap& root, const Hardware& hardware) {
                   fmt::format("joins {} ranks, but a node has {} devices (devices_per_node)",
                               hardware.node_link_ranks, hardware.devices_per_node));
   }
+  if (hardware.host_link_ranks > hardware.devices_per_node) {
+    root.complain("host_link",
+                  fmt::format("is shared by {} ranks, but a node has {} devices (devices_per_node)",
+                              hardware.host_link_ranks, hardware.devices_per_node));
+  }
   if (hardware.nodes > 1 && hardware.network.bandwidth <= 0.0) {
     root.complain("nodes", fmt::format("{} of them need a network between them, as in: network: "
                                        "{{latency: 50e-6, bandwidth: 1.25e9}}",
@@ -208,8 +213,13 @@ Hardware read(YamlMap& root) {
   hardware.node_link = read_link(node);
   hardware.node_link_ranks = static_cast<int>(node.integer("ranks", count));
   node.refuse_unknown_keys();
-  hardware.network = read_plain_link(root, "network");
-  hardware.host_link = read_plain_link(root, "host_link");
+  hardware.network = read_network(root);
+  if (root.has("host_link")) {
+    YamlMap host = root.map("host_link");
+    hardware.host_link = read_link(host);
+    hardware.host_link_ranks = static_cast<int>(host.integer_or("ranks", 1, count));
+    host.refuse_unknown_keys();
+  }
   YamlMap kernels = root.map("kernels");
   hardware.experts = read_product(kernels.map("experts"));
   hardware.dense = read_product(kernels.map("dense"));
@@ -354,7 +364,9 @@ std::string hardware_text(const Hardware& hardware) {
   const double message = hardware.network.message;
   text += text_of("network", hardware.network,
                   message > 0.0 ? fmt::format(", message: {:.4g}", message) : "");
-  text += text_of("host_link", hardware.host_link);
+  text += text_of(
+      "host_link", hardware.host_link,
+      hardware.host_link_ranks > 1 ? fmt::format(", ranks: {}", hardware.host_link_ranks) : "");
   text += fmt::format("kernels:\n  experts: {}\n  dense: {}\n", text_of(hardware.experts),
                       text_of(hardware.dense));
   text += text_of("formats", hardware.of_formats) +

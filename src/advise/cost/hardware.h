@@ -12,7 +12,7 @@
 //   peak: {bf16: 989e12, fp8: 1979e12}          # operations per second; a multiply-add is two
 //   node_link: {latency: 10.7e-6, bandwidth: 360e9, ranks: 8}
 //   network: {latency: 22e-6, bandwidth: 50e9}     # optional, as are host_link and range
-//   host_link: {latency: 10e-6, bandwidth: 64e9}
+//   host_link: {latency: 10e-6, bandwidth: 64e9, ranks: 1}   # ranks: that share it; 1 if left out
 //   kernels:
 //     experts: {overhead: 41e-6, memory: 0.87, compute: 1.13, row_traffic: 34, tile: 64}
 //     dense: {overhead: 20e-6, memory: 0.8, compute: 0.6, row_traffic: 2.7, tile: 64}
@@ -154,7 +154,10 @@ struct Hardware {
   Link node_link;           // between the devices of a node, or of a rack with one switch
   int node_link_ranks = 1;  // devices that it joins
   Link network;             // between those; bandwidth 0: there is none
-  Link host_link;           // from the host's memory, for experts that move; bandwidth 0: unknown
+  // From the host's memory, for experts that move; bandwidth 0: unknown. Devices that share it each
+  // get a part while all of them copy.
+  Link host_link;
+  int host_link_ranks = 1;
   ProductKernel experts;
   ProductKernel dense;  // all other matrices
   std::map<kernels::WeightFormat, FormatKernels> of_formats;
@@ -181,6 +184,8 @@ struct Hardware {
   // Of one device, and of a node, that reads so many bytes in every iteration.
   double bandwidth_of(double bytes) const;
   double node_bandwidth_of(double bytes) const;
+  // Of one device while all copy from the host's memory.
+  double host_bandwidth() const { return host_link.bandwidth / host_link_ranks; }
   // Of rows between products: those of divisible devices are in their own caches.
   double row_bandwidth() const {
     return divisible && !cached_bandwidth.empty() ? cached_bandwidth.begin()->second

@@ -59,6 +59,15 @@ TEST(Hardware, IsReadFromAFile) {
   EXPECT_EQ(hardware->host_link.bandwidth, 0.0);
 }
 
+// The two GPUs of a GB200 superchip share the link to their Grace; PCIe is each GPU's own.
+TEST(Hardware, DevicesShareTheLinkToTheirHost) {
+  EXPECT_EQ(shipped_hardware("gb200")->host_bandwidth(), 225e9);
+  EXPECT_EQ(shipped_hardware("h100_sxm")->host_bandwidth(), 64e9);
+  EXPECT_THAT(
+      complaint("kernels:\n", "host_link: {latency: 0, bandwidth: 1e10, ranks: 9}\nkernels:\n"),
+      HasSubstr("host_link: is shared by 9 ranks, but a node has 8 devices"));
+}
+
 // People copy it.
 TEST(Hardware, ExampleInTheHeaderIsOne) {
   constexpr std::string_view kMargin = "//   ";
@@ -136,6 +145,7 @@ TEST(Hardware, IsWrittenAsItIsRead) {
   hardware->cached_node_bandwidth = {{1e6, 2e11}};
   hardware->network.message = 2e-5;
   hardware->host_link = {.latency = 1e-6, .bandwidth = 1e10};
+  hardware->host_link_ranks = 2;
   hardware->of_formats[kernels::WeightFormat::kFp8] = {.experts = {.overhead = 1e-6, .tile = 8},
                                                        .dense = {.compute = 0.25}};
   hardware->of_all_cores[kernels::WeightFormat::kBf16] = {.experts = {.activation = 3.0},
