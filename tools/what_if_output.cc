@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A command describes its answer as columns and rows of JSON values; from these come the table, the
-// JSON and the page, so that no command formats anything three times. Widths are counted in
-// characters, since titles have signs such as µ.
+// JSON and the page, so that no command formats anything three times.
 #include "what_if_output.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
 
 #include "base/log.h"
 #include "base/try.h"
@@ -15,6 +12,7 @@
 #include "formats/json_text.h"
 #include "formats/page.h"
 #include "output_file.h"
+#include "text_table.h"
 #include "what_if_page.h"
 
 namespace wideep::tools {
@@ -28,40 +26,16 @@ std::string cell_text(const WhatIf::Column& column, const ordered_json& cell) {
   return fmt::format("{:.{}f}", cell.get<double>(), column.decimals);
 }
 
-// Columns of the terminal, not bytes: a text may have signs such as ×.
-size_t width_of(const std::string& text) {
-  return static_cast<size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
-std::string padded(const std::string& text, size_t width, bool is_text) {
-  const std::string space(width - std::min(width, width_of(text)), ' ');
-  return is_text ? text + space : space + text;
-}
-
 std::string table_of(const WhatIf& answer) {
-  std::vector<size_t> widths;
+  std::string text;
+  for (const std::string& fact : answer.facts) text += fact + "\n";
+  std::vector<TextColumn> columns;
   for (size_t i = 0; i < answer.columns.size(); ++i) {
-    size_t width = width_of(answer.columns[i].title);
-    for (const auto& row : answer.rows) {
-      width = std::max(width, width_of(cell_text(answer.columns[i], row[i])));
-    }
-    widths.push_back(width);
+    const WhatIf::Column& column = answer.columns[i];
+    columns.push_back({.title = column.title, .is_text = column.is_text});
+    for (const auto& row : answer.rows) columns.back().cells.push_back(cell_text(column, row[i]));
   }
-  const auto line = [&](const auto& text_of) {
-    std::string text;
-    for (size_t i = 0; i < widths.size(); ++i) {
-      text += (i > 0 ? "  " : "") + padded(text_of(i), widths[i], answer.columns[i].is_text);
-    }
-    return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
-  };
-  std::string table;
-  for (const std::string& fact : answer.facts) table += fact + "\n";
-  table += line([&](size_t i) { return answer.columns[i].title; });
-  for (const auto& row : answer.rows) {
-    table += line([&](size_t i) { return cell_text(answer.columns[i], row[i]); });
-  }
-  return table;
+  return text + text_table(columns);
 }
 
 ordered_json rows_json(const WhatIf& answer) {
