@@ -80,8 +80,9 @@ def violation(root, rooms, where, path, included):
     names = [room.split("/")[-1] for room in rooms]
     found = rooms[names.index(top)] if top in names else None
     if found is None or not (root / "src" / found).parent.joinpath(included).is_file():
-        beside = path.parent / included
-        if not where.startswith("src/") and beside.is_file():
+        # tools/ is an include path of its folders, and of the tests of what they share.
+        beside = (path.parent / included, root / "tools" / included)
+        if not where.startswith("src/") and any(file.is_file() for file in beside):
             return None
         return f'"{included}" is neither in include/ nor a path that begins with a room of src/'
     if not where.startswith("src/"):
@@ -128,7 +129,7 @@ def file_graph(root, rooms):
         for path in source_files(folder):
             edges = graph.setdefault(path.relative_to(root).with_suffix(""), {})
             for number, included in includes(path):
-                for base in (root / "include", *above, path.parent):
+                for base in (root / "include", *above, path.parent, root / "tools"):
                     if (base / included).is_file():
                         found = (base / included).relative_to(root).with_suffix("")
                         edges.setdefault(found, f"{path.relative_to(root)}:{number}")

@@ -52,6 +52,7 @@ constexpr AddCommand kSimulate[] = {
     tools::add_simulate_imbalance_command, tools::add_simulate_moves_command,
     tools::add_simulate_rebalance_command, tools::add_simulate_tpot_command};
 constexpr AddCommand kParallel[] = {tools::add_parallel_explain_command};
+constexpr AddCommand kFigures[] = {tools::add_figure_movable_experts_command};
 constexpr AddCommand kLastCommands[] = {tools::add_doctor_command, tools::add_quantize_command};
 
 // Commands whose first word they share.
@@ -65,6 +66,8 @@ constexpr Group kGroups[] = {
     {"bench", "Measure speed, next to this machine's limits", kBench},
     {"simulate", "Predict what a machine and a load would do", kSimulate},
     {"parallel", "Show how a model is spread over ranks", kParallel},
+    {"figures", "Draw figures of TensorRT-LLM's texts again, with numbers of this program",
+     kFigures},
 };
 
 // Users may write '_' for '-' in option names, as TensorRT-LLM does; the parser only sees '-'. The
