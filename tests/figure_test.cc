@@ -92,7 +92,7 @@ TEST(Figure, PageHasTheSameNumbersAndNoForeignTags) {
   EXPECT_EQ(ordered_json::parse(json), figure_json(example()));
   const std::string page = *formats::read_file(directory.file("example.html"));
   EXPECT_THAT(page, HasSubstr("<h1>Time &amp; ranks</h1>"));
-  EXPECT_THAT(page, HasSubstr("A &lt;note&gt;."));
+  EXPECT_THAT(page, HasSubstr("A &lt;note>."));
   const size_t begin = page.find("<data>") + 6;
   const std::string data = page.substr(begin, page.find("</data>") - begin);
   EXPECT_EQ(data.find('<'), data.npos);
