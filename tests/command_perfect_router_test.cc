@@ -9,6 +9,8 @@
 
 #include "command.h"
 #include "command_model.h"
+#include "formats/files.h"
+#include "random_model.h"
 
 namespace wideep::tests {
 namespace {
@@ -38,13 +40,54 @@ TEST(CommandPerfectRouter, LoadsAreEvenInTheJson) {
   }
 }
 
+// The router of every family, with the biases of its weights: nothing but the perfect logits counts.
+TEST(CommandPerfectRouter, EveryFamilyIsEven) {
+  for (const char* golden : {"deepseek_v2_groups", "deepseek_v32_groups", "ernie4_5_moe_plain",
+                             "glm4_moe_norm_bias", "glm4_moe_lite_bias", "gpt_oss_plain",
+                             "llama4_scout", "minimax_m2_plain", "qwen3_next_plain"}) {
+    const base::ScratchDirectory directory;
+    write_random_model_like(directory.path(), golden);
+    // Prompts of equal lengths, one on each rank.
+    const CommandEnd end =
+        run_command(generate(directory.path(), {"--ranks", "2", "--perfect-router", "--json",
+                                                "--prompt", "A hen", "--prompt", "A dog"}));
+    ASSERT_EQ(end.exit_code, 0) << golden << end.err;
+    EXPECT_THAT(end.err, HasSubstr("router  perfect: ranks with equally many tokens")) << golden;
+    for (const json& layer : json::parse(end.out).at("load").at("layers")) {
+      EXPECT_EQ(layer.at("imbalance_ratio").get<double>(), 0.0) << golden << layer;
+    }
+  }
+}
+
+// 12 experts in 3 groups do not fit 4 ranks: a bound is printed, and the run keeps it.
+TEST(CommandPerfectRouter, PrintsTheBoundWhereGroupsDoNotFitRanks) {
+  const base::ScratchDirectory directory;
+  write_random_model(directory.path(), {.num_experts = 12, .top_k = 4});
+  json config = json::parse(*formats::read_file(directory.file("config.json")));
+  config["n_group"] = 3;
+  config["topk_group"] = 1;
+  ASSERT_TRUE(formats::write_file(directory.file("config.json"), config.dump()).ok());
+  const CommandEnd end = run_command(
+      generate(directory.path(), {"--ranks", "4", "--perfect-router", "--json", "--prompt", "A hen",
+                                  "--prompt", "A dog", "--prompt", "A fox"}));
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err,
+              HasSubstr("router  perfect: groups of 4 experts do not fit the 3 of a rank: with T "
+                        "tokens on each rank an imbalance of at most 0.5 / T (2 rows above the "
+                        "mean), none where 3 divides T"));
+  for (const json& layer : json::parse(end.out).at("load").at("layers")) {
+    EXPECT_LE(layer.at("imbalance_ratio").get<double>(), 0.5) << layer;
+    EXPECT_GT(layer.at("imbalance_ratio").get<double>(), 0.0) << layer;
+  }
+}
+
 // One sequence: its 4 choices per token and layer cannot reach 8 ranks.
 TEST(CommandPerfectRouter, SaysEvenlyOnlyWhereItIsSo) {
   const CommandEnd uneven =
       run_command(generate(small_model(), {"--ranks", "8", "--perfect-router"}));
   ASSERT_EQ(uneven.exit_code, 0) << uneven.err;
   EXPECT_EQ(uneven.out.find("evenly"), uneven.out.npos) << uneven.out;
-  EXPECT_THAT(uneven.out, HasSubstr("iterations with too few of them for all ranks are not even"));
+  EXPECT_THAT(uneven.out, HasSubstr("iterations with different numbers of tokens on the ranks"));
   EXPECT_EQ(uneven.err.find("evenly"), uneven.err.npos) << uneven.err;
   const CommandEnd even = run_command(
       generate(small_model(), {"--ranks", "1", "--perfect-router", "--prompt", "A dog"}));

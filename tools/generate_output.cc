@@ -72,15 +72,15 @@ ordered_json result_json(const GenerateReport& report, size_t index,
   return json;
 }
 
-// Choices are dealt in turn, but an iteration with fewer of them than ranks, or with a remainder,
-// cannot reach all ranks evenly.
+// Ranks that have equally many tokens choose evenly, but iterations may give them different numbers.
 std::string perfect_router_text(double imbalance_ratio) {
   if (imbalance_ratio == 0.0) {
     return "perfect router      tokens went to all ranks evenly; the texts mean nothing\n";
   }
-  return "perfect router      tokens went to the ranks in turn, but iterations with too few of "
-         "them "
-         "for all ranks are not even; the texts mean nothing\n";
+  return "perfect router      tokens went to the ranks in turn, but iterations with different "
+         "numbers of tokens on the ranks, or that the line \"router\" names, are not even; the "
+         "texts "
+         "mean nothing\n";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "base/machine.h"
 #include "ep/strategy.h"
+#include "model/parts/perfect_choices.h"
 #include "run/advice.h"
 #include "schedule/page_pool.h"
 
@@ -186,6 +187,23 @@ std::string memory_warning(const Run& run) {
   return fmt::format("memory  {}; {}\n", fit->advice->finding, fit->advice->remedy);
 }
 
+std::string router_text(const RunPlan& plan) {
+  if (!plan.moe.perfect_router) return "";
+  const model::RoutingConfig& routing = plan.model.config.routing;
+  const int ranks = plan.mapping.sizes().moe_ep;
+  const model::Evenness evenness = model::PerfectChoices::evenness(routing, ranks);
+  if (evenness.max_excess == 0.0) {
+    return "\nrouter  perfect: ranks with equally many tokens choose all ranks equally often; the "
+           "texts mean nothing";
+  }
+  return fmt::format(
+      "\nrouter  perfect: groups of {} experts do not fit the {} of a rank: with T tokens on each "
+      "rank an imbalance of at most {:.3g} / T ({:.3g} rows above the mean), none where {} divides "
+      "T; the texts mean nothing",
+      routing.num_experts / routing.num_groups, routing.num_experts / ranks,
+      evenness.max_imbalance(1, routing.top_k), evenness.max_excess, evenness.period);
+}
+
 }  // namespace
 
 std::string predictors_text(const model::ModelConfig& config) {
@@ -229,11 +247,7 @@ std::string plan_text(const Run& run) {
                             plan.mapping.sizes().cp,
                             plan.limits.turn_pages * kernels::kPageTokens)) +
          cache_text(run) + states_text(plan) + speculation_text(plan) + scheduler_text(plan) +
-         rows_text(plan) + nodes_text(run) + online_text(run) +
-         (plan.moe.perfect_router ? "\nrouter  perfect: each rank deals its choices of experts to "
-                                    "all ranks in turn; the "
-                                    "texts mean nothing"
-                                  : "");
+         rows_text(plan) + nodes_text(run) + online_text(run) + router_text(plan);
 }
 
 }  // namespace wideep::run
