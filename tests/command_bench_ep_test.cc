@@ -65,6 +65,18 @@ TEST(CommandBenchEp, EveryFormWithEveryCombine) {
   }
 }
 
+// Its bounds are those of the formats: many ranks and choices, both sums.
+TEST(CommandBenchEp, RightSumsInEveryFormatAreAccepted) {
+  for (const char* sum : {"row", "residual"}) {
+    for (const char* combine : {"exact", "reduced"}) {
+      const CommandEnd end = run_command(bench_ep(
+          {"--ranks", "8", "--top-k", "8", "--tokens", "40", "--dtype", "bf16,bf16,fp8,nvfp4",
+           "--combine-dtype", "bf16,fp8,fp8,nvfp4", "--sum", sum, "--combine", combine}));
+      EXPECT_EQ(end.exit_code, 0) << sum << ", " << combine << ": " << end.err;
+    }
+  }
+}
+
 TEST(CommandBenchEp, WritesResultsInEachRound) {
   // Only the rounds write results here, and the sums are checked before the measurement: a wrong
   // result would fail the command.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Experts of a rank return small whole numbers, which bf16 holds exactly, so start() checks the sum
-// of every token: the time of an exchange that loses rows would mean nothing. Where results lie is
-// known only after a round: they are written then, and a second round is checked. Rows are normally
-// distributed, since to code constant ones takes another time.
+// Experts of a rank return small whole numbers, which bf16 holds exactly, so start() checks every
+// result and the sum of every token: the time of an exchange that loses rows would mean nothing.
+// Where results lie is known only after a round: they are written then, and a second round is
+// checked. Rows are normally distributed, since to code constant ones takes another time.
 #include "measure/ep/ep_round.h"
 
 #include <fmt/format.h>
@@ -17,6 +17,7 @@
 #include "base/try.h"
 #include "ep/check_shapes.h"
 #include "ep/strategy.h"
+#include "measure/ep/ep_check.h"
 
 namespace wideep::measure {
 namespace {
@@ -66,7 +67,9 @@ Status EpRounds::start() {
   if (!setup_.makes_results) fill_results();
   WIDEEP_TRY(endpoint_.barrier({.what = "results"}));
   sums_.clear();
+  is_checked_ = true;
   WIDEEP_TRY(round(&phases));
+  is_checked_ = false;
   list_copies();
   return check_sums();
 }
@@ -138,6 +141,7 @@ Status EpRounds::round(EpPhases* phases) {
   const int64_t dispatched = now();
   if (setup_.makes_results) make_results();
   WIDEEP_TRY(exchange_.combine(kWhere));
+  if (is_checked_) WIDEEP_TRY(check_results());  // before a sum takes the place of one of them
   reduce();
   if (are_timed()) *phases = {begun - start, dispatched - begun, now() - dispatched};
   return {};
@@ -164,26 +168,56 @@ void EpRounds::reduce() {
   }
 }
 
-float EpRounds::expected_sum(int token) const {
-  const size_t top_k = static_cast<size_t>(setup_.group.top_k);
-  const size_t first = static_cast<size_t>(token) * top_k;
-  float sum = 0.0f;
-  std::vector<bool> seen(static_cast<size_t>(setup_.group.num_ranks));
-  for (size_t i = first; i < first + top_k; ++i) {
-    const int rank = setup_.group.rank_of(experts_[i]);
-    if (!reduced()) sum += weights_[i] * result_of(rank);
-    if (reduced() && !seen[static_cast<size_t>(rank)]) sum += result_of(rank);
-    seen[static_cast<size_t>(rank)] = true;
+// The rank that computed each of exchange_.results(token): of every choice or, reduced, each once.
+void EpRounds::ranks_of_results(int token, std::vector<int>* ranks) const {
+  ranks->clear();
+  for (int k = 0; k < setup_.group.top_k; ++k) {
+    const int rank = setup_.group.rank_of(
+        experts_[static_cast<size_t>(token) * static_cast<size_t>(setup_.group.top_k) + k]);
+    if (!reduced() || std::ranges::find(*ranks, rank) == ranks->end()) ranks->push_back(rank);
+  }
+}
+
+double EpRounds::expected_sum(int token) const {
+  const float* weights = weights_.data() + static_cast<ptrdiff_t>(token) * setup_.group.top_k;
+  std::vector<int> ranks;
+  ranks_of_results(token, &ranks);
+  double sum = 0.0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    sum += (reduced() ? 1.0 : double{weights[i]}) * result_of(ranks[i]);
   }
   return sum;
 }
 
+Status EpRounds::check_results() const {
+  std::vector<int> ranks;
+  for (int token = 0; token < setup_.num_tokens; ++token) {
+    ranks_of_results(token, &ranks);
+    const std::span<const std::byte* const> results = exchange_.results(token);
+    if (results.size() != ranks.size()) {
+      return failed(fmt::format("rank {}, token {}: expected {} results, found {}",
+                                endpoint_.rank(), token, ranks.size(), results.size()));
+    }
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const ExpectedRow expected{setup_.results, setup_.hidden, result_of(ranks[i])};
+      const Status status = check_row(expected, results[i], *setup_.kernels);
+      if (status.ok()) continue;
+      return failed(fmt::format("rank {}, token {}, result {} from rank {}: {}", endpoint_.rank(),
+                                token, i, ranks[i], status.message()));
+    }
+  }
+  return {};
+}
+
 Status EpRounds::check_sums() const {
   for (int token = 0; token < setup_.num_tokens; ++token) {
-    const float expected = expected_sum(token);
-    if (sums_.matches(token, expected)) continue;
-    return failed(fmt::format("rank {}, token {}: expected a sum of {}, found {}", endpoint_.rank(),
-                              token, expected, sums_.first(token)));
+    const double expected = expected_sum(token);
+    const int n = setup_.group.top_k;
+    if (sums_.matches(token, expected, setup_.results, n)) continue;
+    const double max_error = max_sum_error(setup_.results, setup_.sum, n);
+    return failed(fmt::format("rank {}, token {}: expected a sum of {} within {:.2g}, found {}",
+                              endpoint_.rank(), token, expected, max_error * expected,
+                              sums_.first(token)));
   }
   return {};
 }

@@ -52,7 +52,8 @@ class EpRounds {
   EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint);
 
   // Call before the first round(). Collective: all ranks call it with the same setup. Runs rounds
-  // to check the exchange. Errors: those of round(); failed: a token has a wrong sum.
+  // to check the exchange. Errors: those of round(); failed: a result or a token's sum is wrong, by
+  // more than ep_check.h permits the formats.
   Status start();
   // Collective. phases: not written if !are_timed(). Errors: those of DispatchCombine.
   Status round(EpPhases* phases);
@@ -82,7 +83,9 @@ class EpRounds {
   void make_results();
   void list_copies();
   void reduce();
-  float expected_sum(int token) const;
+  void ranks_of_results(int token, std::vector<int>* ranks) const;
+  double expected_sum(int token) const;
+  Status check_results() const;
   Status check_sums() const;
 
   EpRoundSetup setup_;
@@ -101,6 +104,7 @@ class EpRounds {
   EpSums sums_;
   std::vector<std::byte*> result_places_;  // only if makes_results
   std::vector<Copy> copies_;
+  bool is_checked_ = false;  // this round
 };
 
 }  // namespace wideep::measure

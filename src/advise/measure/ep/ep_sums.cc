@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "measure/ep/ep_check.h"
+
 namespace wideep::measure {
 namespace {
 
 size_t value_bytes(EpSum sum) { return sum == EpSum::kRow ? sizeof(Bf16) : sizeof(float); }
-
-// Relative: a bf16 row has 8 significant bits; float32 sums of decoded rows are more exact.
-float tolerance(EpSum sum) { return sum == EpSum::kRow ? 0x1p-8f : 1e-3f; }
 
 }  // namespace
 
@@ -55,11 +54,12 @@ void EpSums::add_up(int token, std::span<const std::byte* const> rows, const flo
 
 void EpSums::clear() { std::fill_n(bytes_.data(), bytes_.size(), std::byte{0}); }
 
-bool EpSums::matches(int token, float expected) const {
-  const auto near = [&](float found) {
-    return std::abs(found - expected) <= tolerance(sum_) * expected;
-  };
-  return near(at(token, 0)) && near(at(token, hidden_ - 1));
+bool EpSums::matches(int token, double expected, kernels::RowFormat format, int n) const {
+  const double bound = max_sum_error(format, sum_, n) * expected;
+  for (int i = 0; i < hidden_; ++i) {
+    if (std::abs(at(token, i) - expected) > bound) return false;
+  }
+  return true;
 }
 
 float EpSums::at(int token, int i) const {

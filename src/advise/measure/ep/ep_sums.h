@@ -37,9 +37,9 @@ class EpSums {
               kernels::RowFormat format, std::byte* over);
   void clear();
 
-  // Whether the first and the last element of a token's sum are `expected`, within rounding. All
-  // elements of a result are equal, so this finds a wrong exchange.
-  bool matches(int token, float expected) const;
+  // Whether all elements of a token's sum are `expected`, that of n rows in `format`, within the
+  // bound of ep_check.h.
+  bool matches(int token, double expected, kernels::RowFormat format, int n) const;
   float first(int token) const { return at(token, 0); }
 
   // The row of the token's last sum, at least hidden · 2 bytes.
