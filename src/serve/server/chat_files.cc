@@ -190,6 +190,11 @@ Status ChatTemplates::add(const std::string& name, const std::string& text,
   return {};
 }
 
+const std::string* ChatTemplates::default_text() const {
+  const auto found = by_name_.find("default");
+  return found == by_name_.end() ? nullptr : &found->second.text;
+}
+
 Status ChatTemplates::find_styles(const tokenizer::Tokenizer& tokenizer, const ParserNames& names) {
   for (auto& [name, entry] : by_name_) {
     WIDEEP_TRY_ASSIGN(AnswerStyle style, answer_style(entry.text, tokenizer, names));

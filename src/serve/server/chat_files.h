@@ -42,6 +42,7 @@ class ChatTemplates {
 
   bool empty() const { return by_name_.empty(); }
   bool has_default() const { return by_name_.contains("default"); }
+  const std::string* default_text() const;  // null: there is none
   // "default, tool_use"
   std::string names() const;
 

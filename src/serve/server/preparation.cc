@@ -581,6 +581,17 @@ Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
   return ordered_json{{"prompt", std::move(text)}};
 }
 
+ordered_json Preparation::tokenizer_info() const {
+  ordered_json info = {{"max_model_len", options_.max_sequence}};
+  // Clients ask for these; a model that lacks one has none.
+  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    info[name] = nullptr;
+  info.update(chat_.special_tokens);
+  const std::string* text = chat_.templates.default_text();
+  info["chat_template"] = text != nullptr ? ordered_json(*text) : ordered_json();
+  return info;
+}
+
 Parsed<ordered_json> Preparation::count_tokens(std::string_view body) const {
   WIDEEP_PARSED(ChatRequest request, parse_count_tokens_request(body));
   WIDEEP_REFUSE_IF(check_model(request.options.model));

@@ -56,6 +56,8 @@ class Preparation {
   Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> count_tokens(std::string_view body) const;
+  // The reply of /tokenizer_info: what a client needs to make prompts itself.
+  nlohmann::ordered_json tokenizer_info() const;
 
  private:
   // The request with the tokens of its prompts, and what its answers have to be.

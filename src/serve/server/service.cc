@@ -53,6 +53,7 @@ std::vector<Endpoint> Service::table() {
        to(text_, &TextService::count_tokens)},
       {"POST", "/tokenize", kClients, kAnyBody, to(text_, &TextService::tokenize)},
       {"POST", "/detokenize", kClients, kAnyBody, to(text_, &TextService::detokenize)},
+      {"GET", "/tokenizer_info", kClients, kShortBody, to(text_, &TextService::tokenizer_info)},
       {"GET", "/v1/models", kClients, kShortBody, to(status_, &StatusService::models)},
       {"GET", "/v1/models/", kClients, kShortBody, to(status_, &StatusService::model)},
       {"GET", "/health", kPublic, kShortBody, to(status_, &StatusService::health)},

@@ -2104,6 +2104,13 @@ TEST_F(ServiceTest, TextsBecomeTokensAndBack) {
             json(tokenizer_.encode("<s>[user] Hi", false)));
   EXPECT_EQ(ask("POST", "/detokenize", json{{"tokens", tokens}}.dump()).body_json(),
             (json{{"prompt", "<｜begin▁of▁sentence｜>" + text}}));
+  // The first tokens of prompts that clients make themselves.
+  const json info = ask("GET", "/tokenizer_info").body_json();
+  EXPECT_EQ(info["max_model_len"], 64);
+  EXPECT_EQ(info["bos_token"], "<s>");
+  EXPECT_TRUE(info.contains("eos_token"));
+  EXPECT_THAT(info["chat_template"].get<std::string>(), HasSubstr("{% for"));
+  EXPECT_EQ(ask("POST", "/tokenizer_info", "{}").status, 405);
   const auto complaint = [&](const char* path, const json& body) {
     const Reply refused = ask("POST", path, body.dump());
     EXPECT_GE(refused.status, 400);

@@ -189,6 +189,10 @@ void TextService::detokenize(const std::shared_ptr<Exchange>& exchange) {
   reply_with(exchange, &Preparation::detokenize);
 }
 
+void TextService::tokenizer_info(const std::shared_ptr<Exchange>& exchange) {
+  replies_.reply(exchange, kJson, json_text(preparation_.tokenizer_info()));
+}
+
 void TextService::reply_with(const std::shared_ptr<Exchange>& exchange,
                              Parsed<ordered_json> (Preparation::*make)(std::string_view) const) {
   work_on_body(exchange,
