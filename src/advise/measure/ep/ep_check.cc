@@ -28,9 +28,9 @@ double max_row_error(kernels::RowFormat format) {
   return 0.0;
 }
 
-double max_sum_error(kernels::RowFormat format, EpSum sum, int n) {
+double max_sum_error(kernels::RowFormat format, Dtype sum, int n) {
   const double of_sum = (1.0 + max_row_error(format)) * (1.0 + 2.0 * n * kHalfStepF32);
-  return of_sum * (sum == EpSum::kRow ? 1.0 + kHalfStepBf16 : 1.0) - 1.0;
+  return of_sum * (sum == Dtype::kBf16 ? 1.0 + kHalfStepBf16 : 1.0) - 1.0;
 }
 
 Status check_row(const ExpectedRow& expected, const std::byte* row,

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <random>
 
+#include "measure/ep/ep_sums.h"
+
 namespace wideep::measure {
 namespace {
 

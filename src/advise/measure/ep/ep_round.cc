@@ -214,7 +214,7 @@ Status EpRounds::check_sums() const {
     const double expected = expected_sum(token);
     const int n = setup_.group.top_k;
     if (sums_.matches(token, expected, setup_.results, n)) continue;
-    const double max_error = max_sum_error(setup_.results, setup_.sum, n);
+    const double max_error = max_sum_error(setup_.results, sums_.dtype(), n);
     return failed(fmt::format("rank {}, token {}: expected a sum of {} within {:.2g}, found {}",
                               endpoint_.rank(), token, expected, max_error * expected,
                               sums_.first(token)));

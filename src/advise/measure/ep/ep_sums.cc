@@ -55,7 +55,7 @@ void EpSums::add_up(int token, std::span<const std::byte* const> rows, const flo
 void EpSums::clear() { std::fill_n(bytes_.data(), bytes_.size(), std::byte{0}); }
 
 bool EpSums::matches(int token, double expected, kernels::RowFormat format, int n) const {
-  const double bound = max_sum_error(format, sum_, n) * expected;
+  const double bound = max_sum_error(format, dtype(), n) * expected;
   for (int i = 0; i < hidden_; ++i) {
     if (std::abs(at(token, i) - expected) > bound) return false;
   }

@@ -40,6 +40,7 @@ class EpSums {
   // Whether all elements of a token's sum are `expected`, that of n rows in `format`, within the
   // bound of ep_check.h.
   bool matches(int token, double expected, kernels::RowFormat format, int n) const;
+  Dtype dtype() const { return sum_ == EpSum::kRow ? Dtype::kBf16 : Dtype::kF32; }
   float first(int token) const { return at(token, 0); }
 
   // The row of the token's last sum, at least hidden · 2 bytes.
