@@ -33,7 +33,8 @@ uint64_t weight_bytes(const ModelConfig& config, const ModelForms& forms, int la
   return bytes + weights::ExpertShape{.format = mlp.format,
                                       .hidden = config.hidden_size,
                                       .intermediate = part.mlp_width,
-                                      .group = mlp.group}
+                                      .group = mlp.group,
+                                      .biased = part.mlp_biased}
                      .record_bytes();
 }
 
@@ -106,7 +107,7 @@ uint64_t working_row_bytes(const ModelConfig& config, const ModelForms& forms,
     }
   }
   return mixer + dense + shared + outer_row_bytes(config, forms, layers) +
-         moe_row_bytes(config, forms, shape);
+         (config.has_experts() ? moe_row_bytes(config, forms, shape) : 0);
 }
 
 }  // namespace wideep::model

@@ -124,8 +124,14 @@ weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader
       prefixes.push_back(expert_prefix(layer, expert));
     }
   }
+  // Without experts the dense layers say of which kind the model is: rows and cache follow it.
+  const bool dense = prefixes.empty();
+  for (int layer = 0; dense && layer < config.num_layers; ++layer) {
+    prefixes.push_back(fmt::format("model.layers.{}.mlp", layer));
+  }
   const weights::ExpertShape shape =
-      weights::expert_shape(loader, prefixes, config.hidden_size, config.moe_intermediate_size);
+      weights::expert_shape(loader, prefixes, config.hidden_size,
+                            dense ? config.dense_intermediate_size : config.moe_intermediate_size);
   return experts_shape(config, MatrixForm{shape.format, shape.group}, num_slices, shape.down_form);
 }
 

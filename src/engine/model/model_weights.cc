@@ -91,8 +91,9 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
   if (config.is_moe(index)) {
     WIDEEP_TRY_ASSIGN(layer.moe, load_moe(config, loader, prefix + "mlp."));
   } else {
-    WIDEEP_TRY_ASSIGN(layer.mlp, weights::load_mlp(loader, prefix + "mlp", hidden,
-                                                   config.dense_intermediate_size));
+    WIDEEP_TRY_ASSIGN(
+        layer.mlp, weights::load_mlp(loader, prefix + "mlp", hidden, config.dense_intermediate_size,
+                                     config.dense_bias));
   }
   return layer;
 }

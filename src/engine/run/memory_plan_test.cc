@@ -87,15 +87,15 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenPlan,
 // One of each kind of mixer and of each form of experts: what parts/*_cost.cc says of its matrices.
 class FamilyPlan : public GoldenPlan {};
 
-INSTANTIATE_TEST_SUITE_P(Models, FamilyPlan,
-                         testing::Combine(testing::Values("family_models/deepseek_v32_plain",
-                                                          "family_models/gpt_oss_plain",
-                                                          "family_models/lfm2_moe_plain",
-                                                          "family_models/llama4_scout",
-                                                          "family_models/qwen3_5_moe_plain",
-                                                          "family_models/qwen3_next_plain"),
-                                          testing::Values(WeightFormat::kF32, WeightFormat::kBf16)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Models, FamilyPlan,
+    testing::Combine(testing::Values("family_models/deepseek_v32_plain",
+                                     "family_models/gpt_oss_plain", "family_models/lfm2_moe_plain",
+                                     "family_models/llama4_scout", "family_models/llama_bias",
+                                     "family_models/qwen3_5_moe_plain",
+                                     "family_models/qwen3_next_plain"),
+                     testing::Values(WeightFormat::kF32, WeightFormat::kBf16)),
+    name_of);
 
 // What a tensor of the checkpoint becomes, from its own name and shape.
 uint64_t loaded_bytes(const std::string& name, const std::vector<int64_t>& shape,

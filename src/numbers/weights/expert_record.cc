@@ -76,8 +76,9 @@ ExpertShape expert_shape(const WeightLoader& loader, const std::vector<std::stri
 }
 
 Result<MlpRecord> load_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,
-                           int intermediate) {
-  const ExpertShape shape = expert_shape(loader, {prefix}, hidden, intermediate);
+                           int intermediate, bool biased) {
+  ExpertShape shape = expert_shape(loader, {prefix}, hidden, intermediate);
+  shape.biased = biased;
   MlpRecord record{shape, base::AlignedBytes(shape.record_bytes())};
   WIDEEP_TRY(load_expert(loader, shape, prefix, record.bytes.data()));
   return record;

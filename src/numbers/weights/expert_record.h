@@ -106,6 +106,6 @@ struct MlpRecord {
   GatedMlp view() const { return view_expert(shape, bytes.data()); }
 };
 Result<MlpRecord> load_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,
-                           int intermediate);
+                           int intermediate, bool biased = false);
 
 }  // namespace wideep::weights

@@ -18,6 +18,7 @@ MODULES = (
     "qwen3_next",
     "deepseek",
     "lfm2_moe",
+    "dense",
 )
 
 

@@ -61,7 +61,7 @@ std::string reason_against(const JsonObject& root, const std::string& name, bool
                        family->class_name);
   }
   if (root.has("hidden_size") && !has_experts(root)) {
-    return "a model without experts; wideep serves Mixture-of-Experts models";
+    return "a model without experts, of which wideep serves Llama, Mistral, Qwen2 and Qwen3";
   }
   const auto begin_of = [&](std::string_view known) {
     return std::string(by_class ? known.substr(0, known.find("For")) : known);

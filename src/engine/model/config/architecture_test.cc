@@ -60,11 +60,11 @@ TEST(Architecture, UnsupportedOnesAreToldWhy) {
                      {"model_type", "qwen3_moe"}}),
             "config.json: architectures: Qwen3MoeForSequenceClassification is not supported: of "
             "model_type qwen3_moe wideep computes Qwen3MoeForCausalLM");
-  EXPECT_EQ(refusal({{"architectures", {"LlamaForCausalLM"}},
-                     {"model_type", "llama"},
+  EXPECT_EQ(refusal({{"architectures", {"Gemma2ForCausalLM"}},
+                     {"model_type", "gemma2"},
                      {"hidden_size", 4096}}),
-            "config.json: architectures: LlamaForCausalLM is not supported: a model without "
-            "experts; wideep serves Mixture-of-Experts models");
+            "config.json: architectures: Gemma2ForCausalLM is not supported: a model without "
+            "experts, of which wideep serves Llama, Mistral, Qwen2 and Qwen3");
   EXPECT_EQ(refusal({{"architectures", {"DbrxForCausalLM"}}, {"moe_num_experts", 16}}),
             "config.json: architectures: DbrxForCausalLM is not supported: wideep does not know "
             "how it computes; docs/models.md says which families it does");

@@ -182,6 +182,7 @@ struct ModelConfig {
 
   // Feed-forward.
   int dense_intermediate_size = 0;
+  bool dense_bias = false;  // of all three products of a dense layer
   int moe_intermediate_size = 0;
   int shared_intermediate_size = 0;  // of the shared experts together, one gated MLP; 0: none
   bool shared_expert_gate = false;   // σ(gate · x) multiplies their output
@@ -218,6 +219,7 @@ struct ModelConfig {
     return static_cast<int>(std::count_if(layers.begin(), layers.end(),
                                           [](const LayerConfig& layer) { return layer.is_moe; }));
   }
+  bool has_experts() const { return num_moe_layers() > 0; }
   bool is_moe(int layer) const { return layers[static_cast<size_t>(layer)].is_moe; }
   // Whether the layer keeps keys and values in the cache.
   bool is_cached(int layer) const {

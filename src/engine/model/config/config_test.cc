@@ -346,6 +346,63 @@ TEST(ModelConfig, NoExpertsMeansDenseLayers) {
   EXPECT_GT(dense.routing.num_experts, 0);
 }
 
+// Llama 3.2 1B's keys as published, but for its sizes.
+TEST(ModelConfig, Llama3IsDense) {
+  const ModelConfig config =
+      accepted(small_json("llama"), {{"architectures", {"LlamaForCausalLM"}},
+                                     {"attention_bias", false},
+                                     {"bos_token_id", 1},
+                                     {"eos_token_id", {2, 3}},
+                                     {"head_dim", 8},
+                                     {"mlp_bias", false},
+                                     {"num_key_value_heads", 2},
+                                     {"pretraining_tp", 1},
+                                     {"rms_norm_eps", 1e-5},
+                                     {"rope_scaling",
+                                      {{"factor", 32.0},
+                                       {"high_freq_factor", 4.0},
+                                       {"low_freq_factor", 1.0},
+                                       {"original_max_position_embeddings", 64},
+                                       {"rope_type", "llama3"}}},
+                                     {"rope_theta", 5e5},
+                                     {"tie_word_embeddings", true}});
+  EXPECT_THAT(config.notes, testing::IsEmpty());
+  EXPECT_FALSE(config.has_experts());
+  EXPECT_EQ(config.dense_intermediate_size, 24);
+  EXPECT_EQ(config.rope.scaling, RopeConfig::Scaling::kLlama3);
+  EXPECT_EQ(config.rope.theta, 5e5);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_FALSE(config.grouped_query.qkv_bias || config.dense_bias);
+}
+
+std::vector<int> windows_of(const ModelConfig& config) {
+  std::vector<int> windows;
+  for (const LayerConfig& layer : config.layers) windows.push_back(layer.window);
+  return windows;
+}
+
+TEST(ModelConfig, WindowsOfDenseModels) {
+  const json mistral = small_json("mistral");
+  EXPECT_THAT(windows_of(accepted(mistral, {})), ElementsAre(4096, 4096));  // by default
+  EXPECT_THAT(windows_of(accepted(mistral, {{"sliding_window", nullptr}})), ElementsAre(0, 0));
+  for (const char* family : {"qwen2", "qwen3"}) {
+    const json qwen = small_json(family);
+    EXPECT_THAT(windows_of(accepted(qwen, {{"sliding_window", 8}, {"max_window_layers", 1}})),
+                ElementsAre(0, 0));
+    EXPECT_THAT(
+        windows_of(accepted(
+            qwen, {{"use_sliding_window", true}, {"sliding_window", 8}, {"max_window_layers", 1}})),
+        ElementsAre(0, 8));
+    json listed = qwen;
+    listed["layer_types"] = {"sliding_attention", "full_attention"};
+    EXPECT_THAT(complaint(listed), HasSubstr("use_sliding_window: expected true"));
+    listed["use_sliding_window"] = true;
+    EXPECT_THAT(windows_of(accepted(listed, {})), ElementsAre(4096, 0));
+  }
+  EXPECT_TRUE(accepted(small_json("qwen2"), {}).grouped_query.qkv_bias);
+  EXPECT_EQ(accepted(small_json("qwen3"), {}).grouped_query.norm, GroupedQueryConfig::Norm::kHead);
+}
+
 TEST(ModelConfig, WindowsOfQwen3) {
   const json qwen3 = golden_json("qwen3_gqa");
   const auto window = [&](const std::map<std::string, json>& changes) {

@@ -25,13 +25,14 @@ struct NullKey {
 
 constexpr std::string_view kLatent[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25"};
 constexpr std::string_view kV3[] = {"deepseek_v3", "kimi_k2", "kimi_k25"};
-constexpr std::string_view kAsManyHeads[] = {"deepseek_v2",      "deepseek_v3",   "kimi_k2",
-                                             "kimi_k25",         "olmoe",         "granitemoe",
-                                             "granitemoeshared", "hunyuan_v1_moe"};
-constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3", "kimi_k2",
-                                            "kimi_k25",    "mixtral",     "hunyuan_v1_moe"};
+constexpr std::string_view kAsManyHeads[] = {
+    "deepseek_v2",      "deepseek_v3",    "kimi_k2", "kimi_k25", "olmoe", "granitemoe",
+    "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",  "qwen2", "qwen3"};
+constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "kimi_k2", "kimi_k25",
+                                            "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
-constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2"};
+constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2",
+                                         "mistral", "qwen2",     "qwen3"};
 
 const NullKey kNullKeys[] = {
     {"architectures"},

@@ -148,6 +148,14 @@ void set_first_dense(int64_t num_dense, ModelConfig* config) {
   }
 }
 
+void read_dense_mlps(const JsonObject& root, ModelConfig* config) {
+  config->dense_intermediate_size = positive(root, "intermediate_size", kMaxIntermediate);
+  set_first_dense(config->num_layers, config);
+  // As in read_sparse_steps().
+  config->routing.num_experts = config->routing.top_k = 1;
+  config->moe_intermediate_size = config->dense_intermediate_size;
+}
+
 void read_dense_layers(const JsonObject& root, ModelConfig* config) {
   const std::vector<std::string> types =
       read_layer_words(root, "mlp_layer_types", config->num_layers);

@@ -33,6 +33,11 @@ constexpr std::array kFamilies = {
     Family{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", read_ernie4_5_moe, 1e-5},
     Family{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", read_hunyuan_v1_moe, 1e-5},
     Family{"lfm2_moe", "Lfm2MoeForCausalLM", read_lfm2_moe, 1e-5},
+    // Dense:
+    Family{"llama", "LlamaForCausalLM", read_llama, 1e-6},
+    Family{"mistral", "MistralForCausalLM", read_mistral, 1e-6},
+    Family{"qwen2", "Qwen2ForCausalLM", read_qwen2, 1e-6},
+    Family{"qwen3", "Qwen3ForCausalLM", read_qwen3, 1e-6},
 };
 
 }  // namespace

@@ -78,6 +78,8 @@ int read_num_experts(const formats::JsonObject& root, int64_t min = 1, int by_de
 void read_sparse_steps(const formats::JsonObject& root, ModelConfig* config);
 // The first `num_dense` layers are dense, the others MoE layers.
 void set_first_dense(int64_t num_dense, ModelConfig* config);
+// All layers are dense, of intermediate_size.
+void read_dense_mlps(const formats::JsonObject& root, ModelConfig* config);
 // mlp_layer_types, where it decides: layers of "dense" are dense, the others MoE layers.
 void read_dense_layers(const formats::JsonObject& root, ModelConfig* config);
 
@@ -160,7 +162,7 @@ void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, Mod
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_ernie4_5_moe, read_glm4_moe,
     read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_hunyuan_v1_moe,
-    read_lfm2_moe, read_llama4, read_minimax_m2, read_mixtral, read_olmoe, read_qwen2_moe,
-    read_qwen3_moe, read_qwen3_next, read_qwen3_5_moe;
+    read_lfm2_moe, read_llama, read_llama4, read_minimax_m2, read_mistral, read_mixtral, read_olmoe,
+    read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_moe, read_qwen3_next, read_qwen3_5_moe;
 
 }  // namespace wideep::model

@@ -7,7 +7,9 @@ namespace wideep::model {
 
 PartCost dense_mlp_cost(const ModelConfig& config) {
   PartCost cost;
-  cost.mlp("mlp", config.dense_intermediate_size, config.hidden_size, TensorUse::kMlp);
+  const int width = config.dense_intermediate_size, hidden = config.hidden_size;
+  cost.mlp("mlp", width, hidden, TensorUse::kMlp);
+  if (config.dense_bias) cost.mlp_biases("mlp", width, hidden);
   return cost;
 }
 
@@ -32,10 +34,7 @@ PartCost expert_cost(const ModelConfig& config, const std::string& name) {
   const int width = config.moe_intermediate_size, hidden = config.hidden_size;
   PartCost cost;
   cost.mlp(name, width, hidden, TensorUse::kExpert);
-  if (!config.expert_bias) return cost;
-  cost.vector(name + ".gate_proj.bias", width);
-  cost.vector(name + ".up_proj.bias", width);
-  cost.vector(name + ".down_proj.bias", hidden);
+  if (config.expert_bias) cost.mlp_biases(name, width, hidden);
   return cost;
 }
 

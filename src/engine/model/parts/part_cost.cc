@@ -25,6 +25,13 @@ void PartCost::mlp(const std::string& name, int width, int hidden, TensorUse use
   mlp_width = width;
 }
 
+void PartCost::mlp_biases(const std::string& name, int width, int hidden) {
+  tensors.push_back({name + ".gate_proj.bias", {width}, TensorUse::kVector});
+  tensors.push_back({name + ".up_proj.bias", {width}, TensorUse::kVector});
+  tensors.push_back({name + ".down_proj.bias", {hidden}, TensorUse::kVector});
+  mlp_biased = true;
+}
+
 void PartCost::add(const PartCost& other) {
   tensors.insert(tensors.end(), other.tensors.begin(), other.tensors.end());
   matrices.insert(matrices.end(), other.matrices.begin(), other.matrices.end());

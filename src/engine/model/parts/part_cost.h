@@ -69,6 +69,7 @@ struct PartCost {
   std::vector<PackedMatrices> matrices;
   int64_t vector_elements = 0;  // float32
   int mlp_width = 0;            // of a gated MLP, kept as one record of an expert; 0: none
+  bool mlp_biased = false;      // the record has biases
   // Of a token:
   uint64_t scratch_floats = 0;
   // One list for each buffer: the rows of a list are in it one after the other.
@@ -86,6 +87,8 @@ struct PartCost {
   void matrix(const std::string& name, int64_t n, int64_t k, TensorUse use);
   // The gated MLP of a dense layer or a shared expert (kMlp), or one expert (kExpert).
   void mlp(const std::string& name, int width, int hidden, TensorUse use);
+  // Biases of its products, in its record.
+  void mlp_biases(const std::string& name, int width, int hidden);
   void add(const PartCost& other);
 };
 
