@@ -154,7 +154,7 @@ std::vector<Case> unknown_kinds() {
       {"type", of_type(12345), {"type 12345 (none of ggml's) is not supported"}},
       {"architecture", of_architecture("gemma3"), {"gemma3 is not supported; supported: qwen3moe"}},
       {"no_architecture", without("general.architecture"), {"general.architecture: missing"}},
-      {"no_experts", without("llama.expert_count"), {"llama.expert_count", "without experts"}},
+      {"no_experts", without("llama.expert_count"), {"llama.expert_count", "missing or 0"}},
       {"tokenizer",
        with([](GgufModelOptions& options) {
          options.left_out.insert("tokenizer.ggml.tokens");

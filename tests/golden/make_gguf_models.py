@@ -24,9 +24,10 @@ MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deeps
           "glm4_moe_norm_bias", "glm_moe_dsa_shared",
           "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
           "hunyuan_v1_moe_minimal", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
-          "minimax_m2_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain",
-          "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_gqa", "qwen3_next_plain",
-          "qwen3_next_square"]
+          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral_plain",
+          "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
+          "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
+          "qwen3_plain"]
 
 
 def load_converter(source):

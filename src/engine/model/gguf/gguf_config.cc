@@ -375,6 +375,21 @@ void read_llama4(GgufKeys& keys) {
   config["attn_temperature_tuning"] = has_chunks;
 }
 
+// ---- without experts ----
+
+void read_dense(GgufKeys& keys) { keys.copy("intermediate_size", "feed_forward_length"); }
+
+// Mistral's files have this architecture, too; they do not say their windows.
+void read_llama(GgufKeys& keys) {
+  read_dense(keys);
+  keys.config["mlp_bias"] = keys.some_layer_has("ffn_gate.bias");
+}
+
+void read_qwen2(GgufKeys& keys) {
+  read_dense(keys);
+  keys.config.erase("attention_bias");  // always there
+}
+
 struct Architecture {
   std::string_view name;
   std::string_view class_name;
@@ -402,16 +417,46 @@ constexpr std::array kArchitectures = {
     Architecture{"hunyuan-moe", "HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", read_hunyuan},
     Architecture{"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe", read_lfm2moe},
 };
+constexpr std::array kDenseArchitectures = {
+    Architecture{"llama", "LlamaForCausalLM", "llama", read_llama, true},
+    Architecture{"qwen2", "Qwen2ForCausalLM", "qwen2", read_qwen2},
+    Architecture{"qwen3", "Qwen3ForCausalLM", "qwen3", read_dense},
+};
 
+const Architecture* find(std::span<const Architecture> architectures, std::string_view name) {
+  const auto known = std::ranges::find(architectures, name, &Architecture::name);
+  return known == architectures.end() ? nullptr : &*known;
+}
+
+bool has_experts(const tensor_files::GgufFile& file, std::string_view architecture) {
+  const tensor_files::GgufValue* count = file.find(fmt::format("{}.expert_count", architecture));
+  return count != nullptr && !(count->integer() && *count->integer() == 0);
+}
+
+// One name may stand for two families, one of them dense (llama).
 Result<const Architecture*> find_architecture(const tensor_files::GgufFile& file) {
   constexpr const char* kKey = "general.architecture";
   const tensor_files::GgufValue* found = file.find(kKey);
   const std::string name(found == nullptr || found->is_list() ? "" : found->text().value_or(""));
-  const auto known = std::ranges::find(kArchitectures, name, &Architecture::name);
-  if (known != kArchitectures.end()) return &*known;
-  return invalid_input(fmt::format("{}: {}: {} is not supported; supported: {}", file.path(), kKey,
-                                   name.empty() ? "missing" : base::printable(name),
-                                   gguf_architectures()));
+  const Architecture* sparse = find(kArchitectures, name);
+  const Architecture* dense = find(kDenseArchitectures, name);
+  if (sparse == nullptr && dense == nullptr) {
+    return invalid_input(fmt::format("{}: {}: {} is not supported; supported: {}", file.path(),
+                                     kKey, name.empty() ? "missing" : base::printable(name),
+                                     gguf_architectures()));
+  }
+  const bool experts = has_experts(file, name);
+  if (experts && sparse != nullptr) return sparse;
+  if (!experts && dense != nullptr && !file.tensors().contains("blk.0.ffn_gate_inp.weight")) {
+    return dense;
+  }
+  return invalid_input(
+      experts ? fmt::format("{}: {}.expert_count: expected none or 0 (the models of this "
+                            "architecture have no experts), found some",
+                            file.path(), name)
+              : fmt::format("{}: {}.expert_count: missing or 0: expected the number of experts, "
+                            "which the models of this architecture{} have",
+                            file.path(), name, dense != nullptr ? " with a router" : ""));
 }
 
 // ---- divisors of frequencies ----
@@ -492,6 +537,9 @@ void read_tokens(const tensor_files::GgufFile& file, GgufKeys& keys) {
 std::string gguf_architectures() {
   std::vector<std::string_view> names;
   for (const Architecture& each : kArchitectures) names.push_back(each.name);
+  for (const Architecture& each : kDenseArchitectures) {
+    if (find(kArchitectures, each.name) == nullptr) names.push_back(each.name);
+  }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -499,12 +547,7 @@ Result<GgufConfig> gguf_config(const tensor_files::GgufFiles& files) {
   const tensor_files::GgufFile& file = files.first();
   WIDEEP_TRY_ASSIGN(const Architecture* architecture, find_architecture(file));
   GgufKeys keys(files, std::string(architecture->name));
-  if (!keys.has("expert_count")) {
-    return invalid_input(
-        fmt::format("{}: {}.expert_count: missing: a model without experts; wideep "
-                    "serves Mixture-of-Experts models",
-                    file.path(), architecture->name));
-  }
+  keys.has("expert_count");
   keys.config["architectures"] = {std::string(architecture->class_name)};
   keys.config["model_type"] = architecture->model_type;
   read_common(keys);

@@ -78,12 +78,44 @@ TEST(GgufConfig, IsThatOfTheFamily) {
   EXPECT_EQ(config->eos_token_ids, (std::vector<int>{2, 5}));
 }
 
+// The architecture llama is Mixtral's with experts, and Llama's without.
+TEST(GgufConfig, DenseModelsHaveNoExperts) {
+  for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
+    const auto key = [&](const char* name) { return std::string(architecture) + "." + name; };
+    GgufBuilder builder;
+    builder.string("general.architecture", architecture)
+        .integer(key("block_count"), 2)
+        .integer(key("context_length"), 64)
+        .integer(key("embedding_length"), 32)
+        .integer(key("feed_forward_length"), 24)
+        .integer(key("attention.head_count"), 4)
+        .integer(key("attention.head_count_kv"), 2)
+        .integer(key("attention.key_length"), 8)
+        .number(key("attention.layer_norm_rms_epsilon"), 1e-5f)
+        .floats("token_embd.weight", {8, 32}, std::vector<float>(256));
+    const Parsed parsed(builder);
+    const auto config = read_gguf_config(*parsed.files);
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->family, architecture);
+    EXPECT_EQ(config->num_moe_layers(), 0);
+    EXPECT_EQ(config->dense_intermediate_size, 24);
+    EXPECT_EQ(config->grouped_query.qkv_bias, config->family == "qwen2");
+    EXPECT_TRUE(config->notes.empty());
+  }
+}
+
 TEST(GgufConfig, BadInputIsOneLine) {
   EXPECT_THAT(error_of(GgufBuilder()), HasSubstr("general.architecture: missing is not supported"));
   EXPECT_THAT(error_of(GgufBuilder().string("general.architecture", "gemma3")),
               HasSubstr("gemma3 is not supported; supported: qwen3moe, "));
   EXPECT_THAT(error_of(GgufBuilder().string("general.architecture", "llama")),
-              HasSubstr("llama.expert_count: missing: a model without experts"));
+              HasSubstr("m: vocab_size (token_embd.weight): missing"));
+  EXPECT_THAT(error_of(GgufBuilder().string("general.architecture", "qwen3moe")),
+              HasSubstr("qwen3moe.expert_count: missing or 0: expected the number of experts"));
+  EXPECT_THAT(
+      error_of(
+          GgufBuilder().string("general.architecture", "qwen3").integer("qwen3.expert_count", 4)),
+      HasSubstr("qwen3.expert_count: expected none or 0"));
   EXPECT_THAT(error_of(GgufBuilder()
                            .string("general.architecture", "qwen3moe")
                            .integer("qwen3moe.expert_count", 4)),
