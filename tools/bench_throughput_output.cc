@@ -285,14 +285,10 @@ std::string throughput_text(const BenchedRun& benched, const ThroughputReport& r
 ordered_json throughput_json(const BenchedRun& benched, const ThroughputReport& report) {
   const measure::RunFacts& facts = benched.run.facts;
   ordered_json json;
-  json["engine"] = {{"model", benched.model},
-                    {"model_path", benched.model_path},
-                    {"backend", "wideep"},
-                    {"version", WIDEEP_VERSION},
-                    {"dtype", facts.weights},
-                    {"kv_cache_dtype", facts.cache},
-                    {"kernels", facts.isa},
-                    {"threads_per_rank", facts.threads_per_rank}};
+  json["engine"] = {{"model", benched.model}, {"model_path", benched.model_path},
+                    {"backend", "wideep"},    {"version", WIDEEP_VERSION},
+                    {"dtype", facts.weights}, {"kv_cache_dtype", facts.cache},
+                    {"kernels", facts.isa},   {"threads_per_rank", facts.threads_per_rank}};
   if (benched.options.run.perfect_router) {
     json["perfect_router"] = true;
     json["meaningless"] = kMeaningless;

@@ -14,7 +14,7 @@ namespace wideep::tools {
 struct BenchedRun {
   std::string model;       // --model as given
   std::string model_path;  // its directory
-  std::string dataset;  // its path
+  std::string dataset;     // its path
   bool streaming = false;
   const measure::ThroughputOptions& options;
   const measure::ThroughputRun& run;

@@ -46,9 +46,8 @@ TEST_F(DependentLaunches, OtherValuesAndContradictionsAreRefused) {
   setenv("WIDEEP_CUDA_DEPENDENT_LAUNCHES", "1", 1);
   EXPECT_TRUE(dependent_launches().value());
   setenv("WIDEEP_CUDA_DEPENDENT_LAUNCHES", "0", 1);
-  EXPECT_THAT(
-      dependent_launches().status().message(),
-      HasSubstr("TRTLLM_ENABLE_PDL=1 contradicts WIDEEP_CUDA_DEPENDENT_LAUNCHES=0"));
+  EXPECT_THAT(dependent_launches().status().message(),
+              HasSubstr("TRTLLM_ENABLE_PDL=1 contradicts WIDEEP_CUDA_DEPENDENT_LAUNCHES=0"));
 }
 
 }  // namespace

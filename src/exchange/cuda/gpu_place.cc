@@ -85,8 +85,7 @@ class GpuStream final : public Devices {
     const CurrentGpu current(number_);
     WIDEEP_TRY(current.status());
     // Dependent: the kernel in front may be the engine's, whose end it awaits like any other's.
-    return cuda_status(launch_kernel(kernel, shape, stream_, are_dependent_),
-                       kernel_name(kernel));
+    return cuda_status(launch_kernel(kernel, shape, stream_, are_dependent_), kernel_name(kernel));
   }
   Status finish() override {
     const CurrentGpu current(number_);

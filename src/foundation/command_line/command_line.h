@@ -72,7 +72,7 @@ class Command {
  public:
   Command add_command(const std::string& name, const std::string& description) const;
   void add_alias(const std::string& name) const;  // another name of this command
-  void require_command() const;  // the user must give one of the added commands
+  void require_command() const;                   // the user must give one of the added commands
 
   // names: "--output", or several names of one option: "--output,--output-path".
   template <OptionValue T>

@@ -29,8 +29,8 @@ namespace wideep::server {
 struct PreparationOptions {
   std::string model;       // the name that clients use
   std::string other_name;  // another one that requests may use; "": none
-  int max_sequence = 0;  // tokens of a prompt and its answer together
-  int vocab_size = 0;    // of the model, which may have more tokens than the tokenizer
+  int max_sequence = 0;    // tokens of a prompt and its answer together
+  int vocab_size = 0;      // of the model, which may have more tokens than the tokenizer
   bool returns_experts = false;
   ResponseStore* responses = nullptr;   // outlives the preparation; null: none are asked for
   bool has_end_tokens = true;           // the model; else no format of an answer could end it

@@ -17,11 +17,11 @@
 namespace wideep::server {
 
 struct ServiceOptions {
-  std::string model;      // the name that clients use, and that answers have
+  std::string model;       // the name that clients use, and that answers have
   std::string other_name;  // another one that requests may use; "": none
-  std::string api_key;    // "": no key is required
-  std::string admin_key;  // for what changes the service; "": the same as the others
-  int vocab_size = 0;     // of the model, which may have more tokens than the tokenizer
+  std::string api_key;     // "": no key is required
+  std::string admin_key;   // for what changes the service; "": the same as the others
+  int vocab_size = 0;      // of the model, which may have more tokens than the tokenizer
   bool has_end_tokens = true;
   run::SamplingDefaults sampling = {};  // what requests do not say
   int max_sequence = 0;                 // tokens of a prompt and its answer together

@@ -32,8 +32,7 @@ void StatusService::models(const std::shared_ptr<Exchange>& exchange) {
 void StatusService::model(const std::shared_ptr<Exchange>& exchange) {
   const std::string path(path_of(*exchange));
   const std::string& other = options_.other_name;
-  if (path == "/v1/models/" + options_.model ||
-      (!other.empty() && path == "/v1/models/" + other)) {
+  if (path == "/v1/models/" + options_.model || (!other.empty() && path == "/v1/models/" + other)) {
     return replies_.reply(
         exchange, kJson,
         json_text(is_anthropic(exchange->head())

@@ -2,7 +2,8 @@
 //
 // Submits requests to a running engine: first those of the warm-up; when all of these have
 // finished, the measured ones, each at its arrival time, and not before fewer than `concurrency`
-// requests run; the first of them together, where that is wanted. At the end it closes the stream of requests (RequestWriter::finish).
+// requests run; the first of them together, where that is wanted. At the end it closes the stream of
+// requests (RequestWriter::finish).
 //
 // Thread safety: start(), finished() and end() on the thread that handles the engine's events; the
 // issuer has one thread of its own between start() and end().
