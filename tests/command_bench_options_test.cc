@@ -6,13 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
+#include "command_server.h"
 #include "formats/files.h"
 
 namespace wideep::tests {
@@ -457,6 +461,60 @@ TEST_F(CommandBenchOptions, TheFirstIterationWaitsForRequests) {
   expect_refused(bench({"throughput", "--model", small_model(), "--dataset", dataset_},
                        {"TLLM_BENCHMARK_REQ_QUEUES_SIZE", "many"}),
                  {"TLLM_BENCHMARK_REQ_QUEUES_SIZE", "found many"});
+}
+
+// A server holds the first requests until so many have come, and lets them go when it stops.
+TEST_F(CommandBenchOptions, AServersFirstIterationWaitsForRequests) {
+  const auto arguments = [&](int port, const std::string& prompts) {
+    return Arguments{"bench",
+                     "serving",
+                     "--model",
+                     "m",
+                     "--port",
+                     std::to_string(port),
+                     "--num-prompts",
+                     prompts,
+                     "--max-concurrency",
+                     "3",
+                     "--random-input-len",
+                     "5",
+                     "--random-output-len",
+                     "4",
+                     "--random-least-id",
+                     "1",
+                     "--random-num-ids",
+                     "9",
+                     "--request-rate",
+                     "20"};
+  };
+  const auto serve = [&](const Arguments& more) {
+    CommandOptions options{.arguments = {"serve", "--model", small_model(), "--port", "0",
+                                         "--served-model-name", "m", "--ranks", "2"},
+                           .environment = {{"TLLM_BENCHMARK_REQ_QUEUES_SIZE", "3"}}};
+    options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+    return options;
+  };
+  const std::string log = directory_.file("served.jsonl");
+  {
+    Server server(serve({"--iteration-log", log}));
+    const CommandEnd end = run_command({.arguments = arguments(server.port(), "6")});
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    EXPECT_THAT(server.command().err(), HasSubstr("the first iteration waits for 3 requests"));
+    server.command().send(SIGTERM);
+    EXPECT_EQ(server.command().wait().exit_code, 0);
+  }
+  const std::string lines = formats::read_file(log).value();
+  const json first = json::parse(lines.substr(0, lines.find('\n')));
+  EXPECT_EQ(first["inflightBatchingStats"]["numScheduledRequests"], 3) << first;
+
+  Server server(serve({}));
+  Command client({.arguments = arguments(server.port(), "2")});
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_EQ(client.out(), "");  // both are held
+  server.command().send(SIGTERM);
+  const CommandEnd end = client.wait();
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(server.command().wait().exit_code, 0);
 }
 
 TEST_F(CommandBenchOptions, DependentLaunchesAreNamedWhereThereAreNone) {
