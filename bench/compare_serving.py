@@ -67,7 +67,7 @@ def measure(name, command, model, args, dataset, log):
             time.sleep(0.1)
         clients = [args.wideep, "bench", "serving", "--base-url", f"http://127.0.0.1:{PORT}", "--model", model,
                    "--dataset", str(dataset), "--max-concurrency", str(args.concurrency), "--stop-at-eos",
-                   "--num-prompts", str(args.requests)]
+                   "--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "90,99", "--num-prompts", str(args.requests)]
         subprocess.run(clients[:-1] + ["2"], check=True, capture_output=True)  # to warm up
         return subprocess.run(clients, check=True, capture_output=True, text=True).stdout
     finally:

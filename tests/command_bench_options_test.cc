@@ -175,6 +175,11 @@ TEST_F(CommandBenchOptions, PrepareDataset) {
       {{"--log-level", "debug"}, kAccepted},
       {{"--trust-remote-code"}, kAccepted},
   };
+  const std::string listed = run_command({.arguments = {"bench", "prepare-dataset", "--help"}}).out;
+  for (const TheirOption& option : group) {
+    EXPECT_EQ(listed.find(option.arguments[0]) != listed.npos, option.fate == kHonoured)
+        << option.arguments[0] << listed;
+  }
   // Behind the sub-command's options the group's are not known: they stand before it.
   Arguments all = before;
   for (const TheirOption& option : group) {
@@ -402,7 +407,7 @@ TEST_F(CommandBenchOptions, SamplerOptions) {
     const CommandEnd end =
         bench({"throughput", "--model", small_model(), "--dataset", dataset_, "--warmup", "0",
                "--sampler_options", write("sampler.yaml", yaml), "--output-json", file,
-               "--no_skip_tokenizer_init", "--ignore_eos"});
+               "--no_skip_tokenizer_init", "--ignore_eos=True"});
     EXPECT_EQ(end.exit_code, 0) << end.err;
     return json::parse(formats::read_file(file).value());
   };
