@@ -63,15 +63,25 @@ std::string row(const TestReport& test, const measure::ModelBenchReport& report)
 }
 
 // The work of each test, from which its limit follows.
-std::string work_lines(const measure::ModelBenchReport& report) {
+std::string work_lines(const measure::ModelBenchReport& report, bool has_experts) {
   std::string lines;
   for (const TestReport& test : report.tests) {
-    lines +=
-        fmt::format("{:<14} {:.1f} MOP per token, {:.1f} MB per step, {:.1f} experts of a layer\n",
-                    test.test.name(), test.operations_per_token * 1e-6, test.bytes_per_step * 1e-6,
-                    test.experts_hit_per_layer);
+    lines += fmt::format(
+        "{:<14} {:.1f} MOP per token, {:.1f} MB per step{}\n", test.test.name(),
+        test.operations_per_token * 1e-6, test.bytes_per_step * 1e-6,
+        has_experts ? fmt::format(", {:.1f} experts of a layer", test.experts_hit_per_layer) : "");
   }
   return lines;
+}
+
+// A dense model's parameters are all active.
+std::string parameters_text(const model::ModelConfig& config,
+                            const measure::ModelBenchReport& report) {
+  const std::string all = giga(static_cast<double>(report.parameters.all));
+  if (!config.has_experts()) return fmt::format("all dense; {} parameters", all);
+  return fmt::format("{} experts top {}; {} parameters, {} active", config.routing.num_experts,
+                     config.routing.top_k, all,
+                     giga(static_cast<double>(report.parameters.active)));
 }
 
 ordered_json figure_json(const Figure& figure) {
@@ -103,14 +113,12 @@ std::string bench_text(const BenchedModel& model, const measure::ModelBenchRepor
   const model::ModelConfig& config = model.options.config;
   const measure::limits::Limits& limits = report.limits;
   std::string text = fmt::format(
-      "model   {}{}: {}, {} experts top {}; {} parameters, {} active\n"
+      "model   {}{}: {}, {}\n"
       "weights {}, {} packed, loaded in {:.1f} s; KV cache {}\n"
       "run     {} × {}, kernels {}; {} after one to warm up, {} ahead of each decode step\n"
       "limits  memory: read {:.1f}, copy {:.1f} GB/s; f32 {}, bf16 {}, int8 {} GOP/s{}\n\n",
       model.name, model.random_weights ? " (random weights)" : "",
-      counted(config.num_layers, "layer"), config.routing.num_experts, config.routing.top_k,
-      giga(static_cast<double>(report.parameters.all)),
-      giga(static_cast<double>(report.parameters.active)), model.precision,
+      counted(config.num_layers, "layer"), parameters_text(config, report), model.precision,
       base::byte_size(report.weight_bytes), report.load_seconds,
       cache_name(model.options.precision.cache), counted(model.options.num_ranks, "rank"),
       counted(report.threads_per_rank, "thread"), report.isa,
@@ -120,7 +128,7 @@ std::string bench_text(const BenchedModel& model, const measure::ModelBenchRepor
   text += fmt::format("{:<14} {:>9} {:>9} {:>9} {:>10}  {}\n", "test", "tok/s", "low", "high", "ms",
                       " achieved of  limit                 share");
   for (const TestReport& test : report.tests) text += row(test, report);
-  return text + "\n" + work_lines(report);
+  return text + "\n" + work_lines(report, config.has_experts());
 }
 
 ordered_json bench_json(const BenchedModel& model, const measure::ModelBenchReport& report) {

@@ -147,9 +147,13 @@ std::string shape_text(const run::RunPlan& plan) {
   const int num_moe = config.num_moe_layers();
   const std::string which = num_moe == config.num_all_layers() ? "each" : std::to_string(num_moe);
   const int stages = plan.pipeline.num_stages;
-  return fmt::format("{} layers{}{}, {} with {} experts of which a token uses {}; {} numbers",
-                     config.num_layers, run::predictors_text(config),
-                     stages == 1 ? "" : fmt::format(" in {} pipeline stages", stages), which,
+  const std::string layers =
+      fmt::format("{} layers{}{}", config.num_layers, run::predictors_text(config),
+                  stages == 1 ? "" : fmt::format(" in {} pipeline stages", stages));
+  if (!config.has_experts()) {
+    return fmt::format("{}, all dense; {} numbers", layers, plan.model.forms.format_names());
+  }
+  return fmt::format("{}, {} with {} experts of which a token uses {}; {} numbers", layers, which,
                      routing.num_experts, routing.top_k, plan.model.forms.format_names());
 }
 
@@ -170,9 +174,11 @@ std::string memory_lines(const run::ModelFit& fit) {
     }
     return size_line(label, byte_size(memory.*bytes), all, what);
   };
+  const bool experts = fit.plan.model.config.has_experts();
   return size_line("dense weights", "shared", memory.dense_weights,
-                   "all but the experts; one copy") +
-         each("experts", &run::MemoryPlan::slots_per_rank, slots_text(fit.plan.model)) +
+                   experts ? "all but the experts; one copy" : "one copy") +
+         (experts ? each("experts", &run::MemoryPlan::slots_per_rank, slots_text(fit.plan.model))
+                  : "") +
          each("messages", &run::MemoryPlan::symmetric_memory_per_rank,
               "symmetric memory that all ranks see") +
          each("working memory", &run::MemoryPlan::working_memory_per_rank,
@@ -239,6 +245,7 @@ std::string recovery_lines(const run::RecoveryForecast& forecast) {
                    ? "survived: the others go on with its requests, and it is started again"
                    : "survived: all wait until it is back, then begin again with their requests");
   text += wrapped(fmt::format("  {:<17} ", "any one node"), node_text(forecast));
+  if (forecast.num_experts == 0) return text;  // of a dense model nothing but requests is lost
   const int lost = forecast.max_lost_experts;
   text += line("experts lost",
                lost == 0 ? "none: each has a replica on another rank"

@@ -296,17 +296,25 @@ std::string report_text(const run::GenerateOptions& options, const GenerateRepor
       }
     }
   }
-  text += load_table(load.layers);
+  const bool has_experts = !load.layers.empty();
+  if (has_experts) {
+    text += load_table(load.layers);
+    text += fmt::format(
+        "imbalance ratio     {:.3f}   (max − mean) / mean over ranks, mean over iterations and "
+        "layers\n",
+        load.imbalance_ratio());
+  }
   text += fmt::format(
-      "imbalance ratio     {:.3f}   (max − mean) / mean over ranks, mean over iterations and "
-      "layers\n"
       "tokens              {} prompt + {} generated in {} iterations\n"
       "wall time           {:.2f} s   {:.1f} tokens/s generated (weights loaded in {:.2f} s)\n"
-      "critical path       {:.0f} ms   slowest rank of every step; mean rank {:.0f} ms\n"
-      "  of it experts     {:.0f} ms   slowest rank of every layer; mean rank {:.0f} ms\n",
-      load.imbalance_ratio(), load.prompt_tokens, load.generated_tokens, load.num_iterations,
-      report.wall_seconds, report.tokens_per_second(), report.load_seconds, load.critical_path_ms,
-      load.mean_rank_ms, load.critical_path_experts_ms, load.mean_experts_ms);
+      "critical path       {:.0f} ms   slowest rank of every step; mean rank {:.0f} ms\n",
+      load.prompt_tokens, load.generated_tokens, load.num_iterations, report.wall_seconds,
+      report.tokens_per_second(), report.load_seconds, load.critical_path_ms, load.mean_rank_ms);
+  if (has_experts) {
+    text += fmt::format(
+        "  of it experts     {:.0f} ms   slowest rank of every layer; mean rank {:.0f} ms\n",
+        load.critical_path_experts_ms, load.mean_experts_ms);
+  }
   if (options.parallel.speculative_config) text += speculation_text(load.speculation);
   text += stages_text(report.stages);
   if (report.nodes) text += nodes_text(*report.nodes);

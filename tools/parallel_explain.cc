@@ -141,10 +141,11 @@ RankPart part_of(const Explained& all, int rank) {
           .heads = model::part_of_heads(all.shares_batches() ? at.tp_rank : 0, sharers,
                                         config.num_heads, kv_heads),
           .first_slot = at.moe_ep_rank * slots,
-          .num_slots = slots};
+          .num_slots = config.has_experts() ? slots : 0};
 }
 
 std::string range(int first, int count) {
+  if (count == 0) return "none";
   return count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
 }
 
@@ -167,18 +168,21 @@ std::string ranks_text(const Explained& all) {
 
 std::string memory_text(const Explained& all) {
   const run::MemoryPlan memory = run::fullest(all.plan.memory);
-  std::string once = fmt::format("weights outside the experts {}", byte_size(memory.dense_weights));
+  const bool experts = all.config().has_experts();
+  std::string once = fmt::format("weights{} {}", experts ? " outside the experts" : "",
+                                 byte_size(memory.dense_weights));
   if (memory.joint_memory > 0)
     once += fmt::format(", shared rows {}", byte_size(memory.joint_memory));
   if (memory.shard_memory > 0)
     once += fmt::format(", rows between sharded experts {}", byte_size(memory.shard_memory));
   if (all.online.pool > 0) once += fmt::format(", host pool {}", byte_size(all.online.pool));
-  std::string rank = fmt::format("slots {}", byte_size(memory.slots_per_rank));
+  std::string rank =
+      experts ? fmt::format("slots {}, ", byte_size(memory.slots_per_rank)) : std::string();
   if (all.online.pool > 0)
-    rank += fmt::format(", spares {}", byte_size(all.online.spares_per_rank));
+    rank += fmt::format("spares {}, ", byte_size(all.online.spares_per_rank));
   return fmt::format(
       "holds   the machine, once: {}\n"
-      "        each rank{}: {}, messages {}, intermediate results {},\n"
+      "        each rank{}: {}messages {}, intermediate results {},\n"
       "        KV cache {} per {} tokens{}\n",
       once, all.plan.memory.size() > 1 ? " of the fullest stage" : "", rank,
       byte_size(memory.symmetric_memory_per_rank), byte_size(memory.working_memory_per_rank),
@@ -188,13 +192,18 @@ std::string memory_text(const Explained& all) {
           : fmt::format(", state {} per request", byte_size(memory.state_bytes)));
 }
 
-std::string sent_text(const Explained& all) {
+std::string moe_text(const Explained& all) {
+  if (!all.config().has_experts()) return "sends   nothing to experts: all layers are dense\n";
   std::string moe =
       fmt::format("sends   per MoE layer and token of its own: rows {:.0f} bytes, results {:.0f}",
                   all.sent.rows, all.sent.results);
   if (all.sent.between > 0.0)
     moe += fmt::format(", between the ranks of an expert {:.0f}", all.sent.between);
-  moe += "\n";
+  return moe + "\n";
+}
+
+std::string sent_text(const Explained& all) {
+  std::string moe = moe_text(all);
   if (all.sent.cache > 0.0) {
     moe += fmt::format(
         "        per layer and token of its own: keys and values {:.0f} bytes, which the other {} "

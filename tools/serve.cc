@@ -92,6 +92,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                      : server::DraftMetrics::kNone;
   result.run.started = started.ranks();
   result.run.expert_load = true;
+  result.run.records_on_request = !options.serve.service.recorder.directory.empty();
   result.run.takes_grammars = true;
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
   // Chats come without a limit, and each would reserve the rest of its context.

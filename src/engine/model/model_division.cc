@@ -28,7 +28,7 @@ parallel::LayerRange stage_layers(const ModelConfig& config, int stage, int num_
 Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig& config,
                     const MoeOptions& moe) {
   const int slices = settings.sizes.moe_tp;
-  if (slices == 1) return {};
+  if (slices == 1 || !config.has_experts()) return {};
   // Slices are cut between panels, in both products: gate and up have moe_intermediate_size
   // columns, down has hidden_size.
   const int width = std::min(config.moe_intermediate_size, config.hidden_size);

@@ -31,6 +31,11 @@ Result<ModelPlacement> initial_placement(const ParallelConfig& config, const Mod
                        .num_experts = model.num_experts,
                        .ep_size = config.sizes.moe_ep};
   const MoeConfig& moe = config.moe_config;
+  if (model.moe_layers.empty()) {
+    ModelPlacement none;
+    none.num_slots = config.sizes.tp;
+    return none;
+  }
   if (!moe.load_balancer && !moe.load_balancer_path) return linear(config, shape);
 
   return moe.load_balancer_path

@@ -24,7 +24,8 @@ struct ModelExperts {
 std::string balancer_name(const ParallelConfig& config);
 
 // The placement of every MoE layer over moe_expert_parallel_size ranks: from the load balancer's
-// file or inline settings; linear without a load balancer. Errors (invalid input): as
+// file or inline settings; linear without a load balancer. Of a model without MoE layers one that
+// has none, with a slot for each rank of tensor_parallel_size. Errors (invalid input): as
 // recordings::read_balancer_yaml and balance::linear_placement.
 Result<balance::ModelPlacement> initial_placement(const ParallelConfig& config,
                                                   const ModelExperts& model);

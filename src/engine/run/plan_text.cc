@@ -40,15 +40,18 @@ std::string online_text(const Run& run) {
   return text;
 }
 
+// Of a dense model nothing is said about slots, rows between ranks or their dispatch.
+bool has_experts(const RunPlan& plan) { return plan.model.config.has_experts(); }
+
 std::string memory_text(const RunPlan& plan, const MemoryPlan& memory) {
   const engine::SchedulerLimits& limits = plan.limits;
   const uint64_t states =
       memory.state_bytes * static_cast<uint64_t>(limits.state_slots + limits.draft_slots);
+  const std::string slots =
+      has_experts(plan) ? fmt::format("slots {:.1f} MiB, ", mebibytes(memory.slots_per_rank)) : "";
   return fmt::format(
-             "per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to {:.1f} "
-             "MiB",
-             mebibytes(memory.slots_per_rank), mebibytes(memory.symmetric_memory_per_rank),
-             dtype_name(plan.cache),
+             "per rank: {}symmetric memory {:.1f} MiB, KV cache ({}) up to {:.1f} MiB", slots,
+             mebibytes(memory.symmetric_memory_per_rank), dtype_name(plan.cache),
              mebibytes(memory.kv_page_bytes * static_cast<uint64_t>(plan.limits.max_pages))) +
          (states == 0 ? "" : fmt::format(", states up to {:.1f} MiB", mebibytes(states)));
 }
@@ -72,6 +75,7 @@ std::string stages_text(const RunPlan& plan) {
 
 // How rows travel between ranks.
 std::string rows_text(const RunPlan& plan) {
+  if (!has_experts(plan)) return "";
   const auto in = [&](kernels::RowFormat format) {
     return fmt::format("{} ({} bytes each)", kernels::row_format_name(format),
                        kernels::row_bytes(format, plan.model.config.hidden_size));
@@ -167,6 +171,9 @@ std::string scheduler_text(const RunPlan& plan) {
 std::string nodes_text(const Run& run) {
   if (run.options().started == nullptr) return "";
   const int num_nodes = run.plan().num_nodes();
+  if (!has_experts(run.plan())) {
+    return fmt::format("\nnodes   {}; each rank loads weights for itself", num_nodes);
+  }
   return fmt::format(
       "\nnodes   {}; {}each rank loads weights other than experts for itself", num_nodes,
       num_nodes == 1 ? "" : "a token row crosses to a node at most once per layer; ");
@@ -212,34 +219,53 @@ std::string predictors_text(const model::ModelConfig& config) {
   return layers == 1 ? " and one that predicts" : fmt::format(" and {} that predict", layers);
 }
 
-std::string plan_text(const Run& run) {
+namespace {
+
+std::string layers_text(const model::ModelConfig& config) {
+  const std::string layers = fmt::format("{} layers{}", config.num_layers, predictors_text(config));
+  if (!config.has_experts()) return layers + ", all dense";
+  return fmt::format("{}, {} of them MoE with {} experts, top {}", layers, config.num_moe_layers(),
+                     config.routing.num_experts, config.routing.top_k);
+}
+
+std::string slots_text(const RunPlan& plan) {
+  const int all = plan.model.placement.num_slots;
+  if (!has_experts(plan)) return "";
+  return fmt::format("; {} slots per rank ({} in all, {} redundant)", plan.dispatch.slots_per_rank,
+                     all, all - plan.model.config.routing.num_experts);
+}
+
+// How tokens reach experts, and their slices.
+std::string experts_text(const Run& run) {
   const RunPlan& plan = run.plan();
-  const model::ModelConfig& config = plan.model.config;
+  if (!has_experts(plan)) return "";
+  const bool is_set = run.options().parallel.moe_config.dispatch_strategy != "AUTO";
   const int slices = plan.dispatch.num_slices;
-  return notes_text(run) + memory_warning(run) +
-         fmt::format(
-             "model   {}: {} layers{}, {} of them MoE with {} experts, top {}; {}{} weights, "
-             "kernels {}\n"
-             "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
-             "{}\n"
-             "experts {}{}",
-             std::filesystem::path(run.options().model_dir).lexically_normal().string(),
-             config.num_layers, predictors_text(config), config.num_moe_layers(),
-             config.routing.num_experts, config.routing.top_k,
-             !run.inputs().files ? "made-up " : "", plan.model.forms.format_names(),
-             run.inputs().kernels->isa, plan.mapping.world_size(), plan.threads.threads_per_rank,
-             plan.threads.threads_per_rank == 1 ? "" : "s", plan.dispatch.slots_per_rank,
-             plan.model.placement.num_slots,
-             plan.model.placement.num_slots - config.routing.num_experts, stages_text(plan),
-             ep::strategy_of(plan.dispatch).reason(),
-             run.options().parallel.moe_config.dispatch_strategy == "AUTO"
-                 ? ""
-                 : " (set by moe_config.dispatch_strategy)") +
+  return fmt::format("\nexperts {}{}", ep::strategy_of(plan.dispatch).reason(),
+                     is_set ? " (set by moe_config.dispatch_strategy)" : "") +
          (slices == 1
               ? ""
               : fmt::format("\nslices  each expert on {} ranks, by columns: the same bits as "
                             "of whole experts",
-                            slices)) +
+                            slices));
+}
+
+}  // namespace
+
+std::string plan_text(const Run& run) {
+  const RunPlan& plan = run.plan();
+  const model::ModelConfig& config = plan.model.config;
+  const int threads = plan.threads.threads_per_rank;
+  return notes_text(run) + memory_warning(run) +
+         fmt::format(
+             "model   {}: {}; {}{} weights, kernels {}\n"
+             "ranks   {} × {} thread{}{}\n"
+             "{}",
+             std::filesystem::path(run.options().model_dir).lexically_normal().string(),
+             layers_text(config), !run.inputs().files ? "made-up " : "",
+             plan.model.forms.format_names(), run.inputs().kernels->isa, plan.mapping.world_size(),
+             threads, threads == 1 ? "" : "s", slots_text(plan), stages_text(plan)) +
+         experts_text(run) +
          (plan.mapping.sizes().cp == 1
               ? ""
               : fmt::format("\ncontext {} ranks share each sequence, {} tokens in turns: the "

@@ -55,7 +55,7 @@ RecoveryForecast forecast_recovery(const RunPlan& plan, const weights::ExpertSha
   RecoveryForecast forecast{.is_elastic = plan.is_elastic(),
                             .has_pool = plan.balances_online(),
                             .num_ranks = plan.mapping.world_size(),
-                            .num_experts = plan.dispatch.num_experts,
+                            .num_experts = layers.empty() ? 0 : plan.dispatch.num_experts,
                             .slots_before = plan.dispatch.slots_per_rank,
                             .slots_after = plan.dispatch.slots_per_rank};
   const uint64_t record = experts.record_bytes();

@@ -22,6 +22,7 @@
 #include "model/tensor_list.h"
 #include "parallel/initial_placement.h"
 #include "run/layouts.h"
+#include "run/without_experts.h"
 #include "tensor_files/gguf.h"
 #include "weights/random_tensors.h"
 
@@ -175,6 +176,9 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
   WIDEEP_TRY_ASSIGN(inputs.kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(inputs.model.config, read_config(options));
   WIDEEP_TRY(add_prediction(options.parallel, &inputs.model.config));
+  WIDEEP_TRY_ASSIGN(const std::vector<std::string> notes,
+                    settings_without_experts(options, inputs.model.config));
+  inputs.model.config.notes.insert(inputs.model.config.notes.end(), notes.begin(), notes.end());
   if (options.perfect_router) {
     WIDEEP_TRY(
         model::PerfectRouter::check(inputs.model.config.routing, options.parallel.sizes.moe_ep));

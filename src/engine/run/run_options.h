@@ -71,7 +71,8 @@ struct RunOptions {
   bool routing_log = false;
   // Events RoutedExperts, for requests that want them.
   bool routed_experts = false;
-  bool expert_load = false;  // events ExpertLoad
+  bool expert_load = false;         // events ExpertLoad
+  bool records_on_request = false;  // expert statistics, RequestWriter::record_experts()
   std::optional<StatisticsRequest> statistics;
   std::optional<ProfileRequest> profile;
   std::string iteration_log;             // file (run/iteration_log.h); empty: none

@@ -174,15 +174,18 @@ constexpr int kBorrowedSlots = 8;
 
 Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& options) {
   const ParallelConfig& parallel = options.parallel;
-  ep::DispatchShape shape = dispatch_shape(
-      plan.model.config,
-      {.num_ranks = parallel.sizes.tp,
-       .num_slots = plan.model.placement.num_slots,
-       .max_num_tokens = parallel::dispatched_tokens(parallel, max_layer_tokens(plan)),
-       .moe_max_num_tokens = parallel.moe_config.max_num_tokens,
-       .combine = combine_of(parallel),
-       .num_slices = parallel.sizes.moe_tp},
-      plan.moe);
+  DispatchOptions wanted = {
+      .num_ranks = parallel.sizes.tp,
+      .num_slots = plan.model.placement.num_slots,
+      .max_num_tokens = parallel::dispatched_tokens(parallel, max_layer_tokens(plan)),
+      .moe_max_num_tokens = parallel.moe_config.max_num_tokens,
+      .combine = combine_of(parallel),
+      .num_slices = parallel.sizes.moe_tp};
+  if (!plan.model.config.has_experts()) {
+    wanted.moe_max_num_tokens = parallel.sizes.tp;  // nothing is dispatched: the smallest buffers
+    wanted.num_slices = 1;
+  }
+  ep::DispatchShape shape = dispatch_shape(plan.model.config, wanted, plan.moe);
   shape.num_nodes = nodes_of_stage(options);
   if (plan.model.placement.exact_load) {
     if (parallel.sizes.moe_tp > 1) {

@@ -25,7 +25,7 @@ ODD = dict(
     rms_norm_eps=1e-3,
 )
 OPTIONS = dict(
-    hidden_size=[32, 40, 64],
+    hidden_size=[32, 48, 64],
     intermediate_size=[16, 20, 48, 100],
     num_hidden_layers=[2, 3, 4],
     num_attention_heads=[4, 8],

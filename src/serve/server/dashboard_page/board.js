@@ -35,6 +35,10 @@ function drawTiles(state) {
 function drawImbalanceTile({data, recent}) {
   const mean = (of) => recent.reduce((sum, each) => sum + of(each), 0) / recent.length;
   const foot = document.getElementById("imbalance-foot");
+  if (!data.has_experts) {
+    foot.textContent = "no experts: all layers are dense";
+    return;
+  }
   if (recent.length === 0) {
     setText("imbalance", "–");
     foot.textContent = "no tokens yet";
@@ -84,14 +88,14 @@ function drawCharts(state) {
   drawRankLoads(document.getElementById("heat-map"), {...common, numRanks: data.num_ranks});
   drawLines(document.getElementById("imbalance-chart"), {
     ...common, label: "Imbalance ratio of ranks", format: formatRatio, least: 0.2, most: 3, gaps: true,
-    series: [{name: data.balances_online ? "with moves" : "imbalance ratio", class: "after", of: (each) => each.iterations > 0 ? each.imbalance : null},
+    series: [{name: data.balances_online ? "with moves" : "imbalance ratio", class: "after", of: (each) => data.has_experts && each.iterations > 0 ? each.imbalance : null},
              ...(data.balances_online
                      ? [{name: "without moves", class: "before", of: (each) => each.initial_imbalance}]
                      : [])],
   });
   drawBars(document.getElementById("moves-chart"), {
     ...common, label: "Experts moved per second", format: formatCount, of: (each) => each.moves,
-    empty: data.balances_online ? "" : "off: start with layer_updates_per_iter above 0",
+    empty: data.balances_online ? "" : data.has_experts ? "off: start with layer_updates_per_iter above 0" : "the model has no experts",
     tell: (each) => each.moves > 0 ? [`<b>${each.moves}</b> experts moved, ${formatBytes(each.moved_bytes)}`] : [],
   });
 }
