@@ -81,7 +81,7 @@ std::string table_of(const advise::Advice& advice) {
 void print_advice(const cost::Hardware& hardware, const advise::Advice& advice,
                   const Loads& loads) {
   fmt::print("hardware     {} ({})\n", hardware.name, hardware.device);
-  fmt::print("imbalance    {}\n", loads.text);
+  if (!loads.planned.layers.empty()) fmt::print("imbalance    {}\n", loads.text);
   fmt::print("weighed      {} layouts, {} of them without room for a request\n", advice.num_layouts,
              advice.num_too_large);
   if (!advice.outside.empty()) {
@@ -218,16 +218,19 @@ void print_json(const cost::Hardware& hardware, const advise::Advice& advice, co
   fmt::print("{}\n", formats::json_text(json, 2));
 }
 
-// parallel_config.yaml and moe_load_balancer.yaml in the directory --output.
+// parallel_config.yaml and, of a model with experts, moe_load_balancer.yaml in the directory
+// --output.
 Status write_files(const AdviseOptions& options, const advise::Question& question,
                    const Candidate& best, int layer_updates) {
   const std::string balancer = options.output + "/moe_load_balancer.yaml";
   const std::string parallel = options.output + "/parallel_config.yaml";
   WIDEEP_TRY_ASSIGN(const advise::ConfigFiles files,
                     advise::config_files(question, best, layer_updates, balancer));
-  WIDEEP_TRY(recordings::write_balancer_yaml(balancer, files.placement));
+  const bool has_experts = question.config.has_experts();
+  if (has_experts) WIDEEP_TRY(recordings::write_balancer_yaml(balancer, files.placement));
   WIDEEP_TRY(formats::write_file(parallel, files.parallel));
-  log::info("wrote {} and {}; wideep serve --config {} --dtype {}", parallel, balancer, parallel,
+  log::info("wrote {}{}; wideep serve --config {} --dtype {}", parallel,
+            has_experts ? " and " + balancer : "", parallel,
             kernels::weight_format_name(best.layout.format));
   return {};
 }

@@ -84,7 +84,8 @@ ordered_json neighbours_json(const AdvisePage& page) {
   ordered_json neighbours = ordered_json::array();
   if (!page.advice.best) return neighbours;
   for (const auto& each :
-       advise::neighbours_of(page.advice, page.workload, page.config.routing.num_experts)) {
+       advise::neighbours_of(page.advice, page.workload,
+                             page.config.has_experts() ? page.config.routing.num_experts : 0)) {
     ordered_json json = candidate_json(page, each.candidate);
     json["change"] = each.change;
     json["meets"] = each.meets;

@@ -20,8 +20,10 @@ std::string parallel_text(const Candidate& candidate, const Workload& workload,
   text += fmt::format("tensor_parallel_size: {}\n", layout.tensor_ranks());
   if (layout.context > 1) text += fmt::format("context_parallel_size: {}\n", layout.context);
   if (layout.stages > 1) text += fmt::format("pipeline_parallel_size: {}\n", layout.stages);
-  text += fmt::format("moe_expert_parallel_size: {}\n", layout.ep);
-  text += fmt::format("moe_tensor_parallel_size: {}\n", layout.expert_slices);
+  if (!balancer_path.empty()) {
+    text += fmt::format("moe_expert_parallel_size: {}\n", layout.ep);
+    text += fmt::format("moe_tensor_parallel_size: {}\n", layout.expert_slices);
+  }
   text += fmt::format("enable_attention_dp: {}\n", layout.attention_dp);
   text += fmt::format("max_batch_size: {}\n", candidate.batch);
   text += fmt::format("max_num_tokens: {}\n", std::max(choices.max_num_tokens, candidate.batch));
@@ -32,7 +34,9 @@ std::string parallel_text(const Candidate& candidate, const Workload& workload,
     text += fmt::format("speculative_config: {{decoding_type: SA, max_draft_len: {}}}\n",
                         layout.drafts);
   }
-  text += fmt::format("moe_config: {{load_balancer: {}}}\n", balancer_path);
+  if (!balancer_path.empty()) {
+    text += fmt::format("moe_config: {{load_balancer: {}}}\n", balancer_path);
+  }
   return text;
 }
 
@@ -44,6 +48,10 @@ Result<ConfigFiles> config_files(const Question& question, const Candidate& cand
   const balance::ModelLoad& load = question.planned;
   const bool weighted_shares = question.choices.weighted_shares;
   ConfigFiles files;
+  if (!question.config.has_experts()) {
+    files.parallel = parallel_text(candidate, question.workload, question.choices, "");
+    return files;
+  }
   files.placement.num_slots = layout.num_slots;
   files.placement.share_update =
       weighted_shares ? balance::ShareUpdate::kIteration : balance::ShareUpdate::kWindow;

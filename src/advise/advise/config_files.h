@@ -15,8 +15,8 @@
 namespace wideep::advise {
 
 struct ConfigFiles {
-  std::string parallel;  // the text of parallel_config.yaml
-  balance::ModelPlacement placement;
+  std::string parallel;               // the text of parallel_config.yaml
+  balance::ModelPlacement placement;  // no layer: the model is dense, and needs no such file
 };
 
 // The files of a candidate of the question's advice. layer_updates: of an iteration; 0: static.

@@ -86,12 +86,13 @@ std::vector<cost::Layout> layouts_of(const cost::Hardware& hardware,
   if (formats.empty()) {
     for (const auto& [format, peak] : hardware.peak) formats.push_back(format);
   }
-  const int experts = config.num_moe_layers() > 0 ? config.routing.num_experts : 1;
+  const int experts = config.has_experts() ? config.routing.num_experts : 0;
   std::vector<cost::Layout> layouts;
   for (int stages = 1; stages <= std::min(kMaxStages, config.num_layers); stages *= 2) {
     for (int slices = 1; slices <= kMaxSlices; slices *= 2) {
       if (config.moe_intermediate_size % (slices * 128) != 0 && slices > 1) continue;
-      for (int ep = 1; ep * slices * stages <= choices.max_ranks && ep <= experts; ep *= 2) {
+      for (int ep = 1; ep * slices * stages <= choices.max_ranks && ep <= std::max(1, experts);
+           ep *= 2) {
         for (int context = 1; context <= kMaxContext; context *= 2) {
           cost::Layout layout{.ep = ep,
                               .expert_slices = slices,

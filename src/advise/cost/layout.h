@@ -22,7 +22,7 @@ struct Layout {
   int stages = 1;         // pipeline_parallel_size
   int context = 1;        // context_parallel_size
   bool attention_dp = true;
-  int num_slots = 0;    // of a layer
+  int num_slots = 0;    // of a layer; 0: the model is dense
   bool online = false;  // experts move while the model serves
   int drafts = 0;       // of each request, which a step verifies beside its next token
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
@@ -37,7 +37,7 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// "EP 32, attention DP, 288 slots, fp8"
+// "EP 32, attention DP, 288 slots, fp8"; of a dense model "TP 4, bf16" or "DP 4, bf16".
 std::string text_of(const Layout& layout);
 
 }  // namespace wideep::cost
