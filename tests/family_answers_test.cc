@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
 #include "family_layouts.h"
@@ -38,6 +41,15 @@ std::vector<Layout> layouts() {
   };
 }
 
+// Of dense models, whose feed-forward layers are divided by tensor parallelism alone.
+std::vector<Layout> dense_layouts() {
+  return {
+      {"tp 4", sizes_of(4, 1, 1)},
+      {"tp 2, pp 2", sizes_of(2, 2, 1)},
+      {"attention dp 2, cp 2", sizes_of(2, 1, 2), true},
+  };
+}
+
 class FamilyAnswers : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -61,7 +73,7 @@ class FamilyAnswers : public testing::TestWithParam<std::string> {
     GenerateOptions options = this->options();
     set_layout(each, &options);
     const bool shared = each.sizes.moe_ep == 1;  // one owner of experts has nothing to balance
-    if (shared) return options;
+    if (shared || !config_.has_experts()) return options;
     options.parallel.moe_config.load_balancer = {.num_slots = kSlots,
                                                  .layer_updates_per_iter = each.online ? 1 : 0};
     if (!each.online) return options;
@@ -78,8 +90,10 @@ TEST_P(FamilyAnswers, AreTheSameBitsForEveryParallelism) {
   const auto expected = digests(run(options()));
   ASSERT_EQ(expected.size(), 3u);
   EXPECT_NE(expected[0], expected[1]);
+  std::vector<Layout> all = layouts();
+  if (!config_.has_experts()) std::ranges::copy(dense_layouts(), std::back_inserter(all));
   size_t number = 0;
-  for (const Layout& each : layouts()) {
+  for (const Layout& each : all) {
     if (base::kSanitized && ++number % 3 != 0) continue;
     GenerateOptions spread = options(each);
     const Status possible = model::check_parts(spread.parallel, config_);
@@ -100,8 +114,10 @@ INSTANTIATE_TEST_SUITE_P(
                     "glm4_moe_norm_bias", "glm4_moe_lite_plain", "glm_moe_dsa_shared",
                     "gpt_oss_plain", "granitemoe_plain", "granitemoeshared_plain",
                     "hunyuan_v1_moe_lists", "kimi_k2_plain", "kimi_k25_plain", "lfm2_moe_plain",
-                    "llama4_scout", "llama4_maverick", "minimax_m2_plain", "mixtral_window",
-                    "olmoe_clip", "qwen2_moe_dense", "qwen3_5_moe_plain", "qwen3_next_plain"),
+                    "llama4_scout", "llama4_maverick", "llama_bias", "llama_tied",
+                    "minimax_m2_plain", "mistral_plain", "mixtral_window", "olmoe_clip",
+                    "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain", "qwen3_next_plain",
+                    "qwen3_plain"),
     [](const auto& test) { return test.param; });
 
 }  // namespace
