@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -187,11 +188,56 @@ Result<YamlDocument> YamlDocument::parse(const std::string& text, const std::str
         fmt::format("{}:{}: {}", name, line_of(node), expected_found("a map", node)));
   }
   YamlDocument document;
-  document.node_ = std::make_shared<const YAML::Node>(node);
+  document.node_ = document.whole_ = std::make_shared<const YAML::Node>(node);
   document.complaint_ = std::make_unique<Complaint>(name);
   return document;
 }
 
-YamlMap YamlDocument::root() const { return {node_, "", complaint_.get()}; }
+YamlMap YamlDocument::root() const { return {node_, path_, complaint_.get()}; }
+
+Status YamlDocument::enter(std::string_view path) {
+  for (std::string_view rest = path; !rest.empty();) {
+    const size_t end = std::min(rest.find('.'), rest.size());
+    const std::string_view key = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    std::shared_ptr<const YAML::Node> found;
+    std::vector<std::string> maps;
+    for (const auto& member : *node_) {
+      if (!member.second.IsMap()) continue;
+      maps.push_back(member.first.Scalar());
+      if (maps.back() == key) found = std::make_shared<const YAML::Node>(member.second);
+    }
+    if (found == nullptr) {
+      const std::string where = path_.empty() ? "the file" : path_;
+      complaint_->report(
+          line_of(*node_), path,
+          fmt::format("no such part: expected one of the maps of {}, {}; found '{}'", where,
+                      maps.empty() ? "which has none" : fmt::format("{}", fmt::join(maps, ", ")),
+                      base::printable(std::string(key), 60)));
+      return status();
+    }
+    node_ = found;
+    path_ += fmt::format("{}{}", path_.empty() ? "" : ".", key);
+  }
+  return {};
+}
+
+void YamlDocument::inherit(std::span<const std::string_view> but) {
+  YAML::Node merged(YAML::NodeType::Map);
+  const auto add = [&](const YAML::Node& from, const auto& is_wanted) {
+    for (const auto& member : from) {
+      if (is_wanted(member.first.Scalar())) merged.force_insert(member.first, member.second);
+    }
+  };
+  const auto has = [&](const std::string& key) {
+    return std::ranges::any_of(*node_,
+                               [&](const auto& each) { return each.first.Scalar() == key; });
+  };
+  add(*node_, [](const std::string&) { return true; });
+  add(*whole_, [&](const std::string& key) {
+    return std::ranges::find(but, key) == but.end() && !has(key);
+  });
+  node_ = std::make_shared<const YAML::Node>(merged);
+}
 
 }  // namespace wideep::formats

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,10 +77,18 @@ class YamlDocument {
   static Result<YamlDocument> parse(const std::string& text, const std::string& name);
 
   YamlMap root() const;  // an empty document is an empty map
+  // Makes the map at a dotted path, as "worker_config.gen", the root. Errors (invalid input): there
+  // is none; the message has the maps that there are.
+  Status enter(std::string_view path);
+  // After enter(): adds the members of the document's own root that the new root lacks, but for
+  // these keys.
+  void inherit(std::span<const std::string_view> but);
   const Status& status() const { return complaint_->status(); }
 
  private:
-  std::shared_ptr<const YAML::Node> node_;
+  std::shared_ptr<const YAML::Node> node_;   // the root
+  std::shared_ptr<const YAML::Node> whole_;  // of the document
+  std::string path_;                         // of the root in the document
   std::unique_ptr<Complaint> complaint_;
 };
 
