@@ -11,8 +11,8 @@
 // decoding_type:
 //   NGram   what followed the last tokens before, in any request (TensorRT-LLM's pool)
 //   SA      what followed the longest repeated end of the text (a suffix automaton)
-//   MTP     the model's own prediction layer, applied num_nextn_predict_layers times as a chain;
-//           with use_sa_spec also SA, where its match has sa_spec_threshold tokens
+//   MTP     the model's own prediction layer, applied max_draft_len times as a chain; with sa_config
+//           also SA, where its match has `threshold` tokens
 //   AUTO    TensorRT-LLM's choice of NGram's sizes by max_batch_size
 //   auto    wideep's own: SA, with as many drafts in each step as are expected to pay
 // Others of TensorRT-LLM's are refused by name.
@@ -54,16 +54,20 @@ struct SpeculativeConfig {
   bool is_public_pool = true;
   // Above so many running requests of a rank nothing is drafted.
   std::optional<int64_t> max_concurrency;
-  // Batch size → draft length: the entry with the largest size that the batch reaches.
+  // Batch size → draft length: the entry with the largest size that the batch reaches
+  // (TensorRT-LLM's newer form, by the largest batch of each length, has become this).
   std::map<int64_t, int64_t> draft_len_schedule;
   // Nothing is drafted any more once the mean acceptance length of so many completed requests is
   // below the threshold.
   std::optional<int64_t> acceptance_window;
   double acceptance_length_threshold = 0.0;
+  // Likewise once the drafts of so many steps have been right at a mean rate below the threshold.
+  std::optional<int64_t> acceptance_rate_window;
+  double acceptance_rate_threshold = 0.0;      // 0 … 1
   int64_t max_pool_bytes = int64_t{64} << 20;  // wideep's own: of a rank
   // MTP only: a layer of the file for each draft, as always if the file has several.
   bool use_mtp_vanilla = false;
-  // MTP only: SA's drafts come first where their match has so many tokens (use_sa_spec).
+  // MTP only: SA's drafts come first where their match has so many tokens (sa_config).
   std::optional<int64_t> sa_spec_threshold;
   // MTP only; changes answers (use_relaxed_acceptance_for_thinking).
   std::optional<RelaxedAcceptance> relaxed;

@@ -96,11 +96,9 @@ TEST(SpeculativeConfig, SaysWhatIsWrong) {
        "decoding_type: expected one of NGram, SA, MTP, AUTO, auto, found 'ngram'"},
       {"decoding_type: MTP, num_nextn_predict_layers: 0", "num_nextn_predict_layers: expected"},
       {"decoding_type: MTP, num_nextn_predict_layers: 3, max_draft_len: 2",
-       "max_draft_len: expected 3 (num_nextn_predict_layers)"},
+       "max_draft_len: 2 contradicts num_nextn_predict_layers 3, the older name of the same"},
       {"decoding_type: MTP, relaxed_topk: 3", "relaxed_topk: has no effect without"},
       {"decoding_type: MTP, max_pool_bytes: 100000", "max_pool_bytes: has no effect without"},
-      {"decoding_type: MTP, use_relaxed_acceptance_for_thinking: true",
-       "relaxed_topk: expected at least 2"},
       {"decoding_type: MTP, sa_spec_threshold: 3", "sa_spec_threshold: has no effect without"},
       {"decoding_type: MTP, is_public_pool: true", "is_public_pool: expected decoding_type NGram"},
       {"decoding_type: SA, max_draft_len: 3, num_nextn_predict_layers: 2",
@@ -114,6 +112,18 @@ TEST(SpeculativeConfig, SaysWhatIsWrong) {
        "is_public_pool: expected decoding_type NGram beside it, found SA"},
       {"decoding_type: SA, max_draft_len: 3, acceptance_window: 3",
        "acceptance_window: has no effect alone"},
+      {"decoding_type: SA, max_draft_len: 3, max_matching_ngram_size: 2",
+       "max_matching_ngram_size: expected -1 (the longest match) with decoding_type SA, found 2"},
+      {"decoding_type: NGram, max_draft_len: 3, max_matching_ngram_size: -1",
+       "max_matching_ngram_size: expected"},
+      {"decoding_type: MTP, sa_config: {}, use_sa_spec: true", "use_sa_spec: an older name"},
+      {"decoding_type: MTP, sa_config: {thresold: 3}", "sa_config.thresold: unknown key"},
+      {"decoding_type: SA, max_draft_len: 3, acceptance_rate_threshold: 0.5",
+       "acceptance_rate_threshold: has no effect alone"},
+      {"decoding_type: SA, max_draft_len: 3, acceptance_rate_window_size: 4",
+       "acceptance_rate_window_size: has no effect alone"},
+      {"decoding_type: SA, max_draft_len: 3, draft_len_schedule: {4: 2, 8: 1}",
+       "draft_len_schedule: expected an entry 4: 3"},
       {"decoding_type: SA, max_draft_len: 3, draft_len_schedule: {1: 2}",
        "draft_len_schedule: expected an entry 1: 3"},
       {"decoding_type: SA, max_draft_len: 3, draft_len_schedule: {1: 3, 4: 5}",
@@ -145,6 +155,60 @@ TEST(SpeculativeConfig, Mtp) {
   EXPECT_EQ(all.speculative_config->relaxed,
             (RelaxedAcceptance{.topk = 10, .delta = 0.6, .begin_token = 5, .end_token = 6}));
   EXPECT_THAT(all.notes, ElementsAre(HasSubstr("changes answers")));
+}
+
+// TensorRT-LLM's newer keys of MTP; the older ones are in the test above.
+TEST(SpeculativeConfig, MtpInItsNewerForm) {
+  const SpeculativeConfig three =
+      *accepted("decoding_type: MTP, max_draft_len: 3").speculative_config;
+  EXPECT_EQ(three.max_draft_len, 3);
+  const ParallelConfig with_suffixes = accepted(
+      "decoding_type: MTP, max_draft_len: 3, max_total_draft_tokens: 3, sa_config: {threshold: 6, "
+      "enable_global_pool: false}, max_pool_bytes: 10000");
+  EXPECT_EQ(with_suffixes.speculative_config->sa_spec_threshold, 6);
+  EXPECT_THAT(with_suffixes.notes,
+              ElementsAre(HasSubstr("speculative_config.sa_config.enable_global_pool: false")));
+  EXPECT_EQ(accepted("decoding_type: MTP, sa_config: {}").speculative_config->sa_spec_threshold, 4);
+}
+
+// Explicit defaults: nothing is relaxed, and nothing refused.
+TEST(SpeculativeConfig, DefaultsMayBeWritten) {
+  const ParallelConfig strict = accepted(
+      "decoding_type: MTP, relaxed_topk: 1, relaxed_delta: 0.0, use_sa_spec: false, "
+      "begin_thinking_phase_token: 128798, use_rejection_sampling: false");
+  EXPECT_FALSE(strict.speculative_config->relaxed.has_value());
+  EXPECT_THAT(strict.notes, IsEmpty());
+  const ParallelConfig one = accepted(
+      "decoding_type: MTP, use_relaxed_acceptance_for_thinking: true, relaxed_topk: 1, "
+      "relaxed_delta: 0.6");
+  EXPECT_FALSE(one.speculative_config->relaxed.has_value());
+  EXPECT_THAT(one.notes, ElementsAre(HasSubstr("has no effect with relaxed_topk 1")));
+  EXPECT_EQ(accepted("decoding_type: SA, max_draft_len: 3, max_matching_ngram_size: -1")
+                .speculative_config->type,
+            Type::kSuffix);
+}
+
+// Without an entry 1, entries are the largest batches of their lengths: 1 to 4, 5 to 8, 9 to 32.
+TEST(SpeculativeConfig, SchedulesOfBothForms) {
+  const auto schedule = [](const std::string& entries) {
+    return accepted("decoding_type: SA, max_draft_len: 4, draft_len_schedule: {" + entries + "}")
+        .speculative_config->draft_len_schedule;
+  };
+  EXPECT_THAT(schedule("4: 4, 8: 2, 32: 1"),
+              ElementsAre(Pair(1, 4), Pair(5, 2), Pair(9, 1), Pair(33, 0)));
+  EXPECT_THAT(schedule("1: 4, 8: 2, 32: 0"), ElementsAre(Pair(1, 4), Pair(8, 2), Pair(32, 0)));
+}
+
+TEST(SpeculativeConfig, RatesOfAcceptance) {
+  const SpeculativeConfig config =
+      *accepted(
+           "decoding_type: SA, max_draft_len: 4, acceptance_rate_window_size: 100, "
+           "acceptance_rate_threshold: 0.3")
+           .speculative_config;
+  EXPECT_EQ(config.acceptance_rate_window, 100);
+  EXPECT_EQ(config.acceptance_rate_threshold, 0.3);
+  EXPECT_FALSE(accepted("decoding_type: SA, max_draft_len: 4, acceptance_rate_window_size: 0")
+                   .speculative_config->acceptance_rate_window.has_value());
 }
 
 TEST(SpeculativeConfig, KeepAllChangesNothing) {

@@ -167,6 +167,8 @@ engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& s
       .max_concurrency = to_int(config.max_concurrency),
       .acceptance_window = to_int(config.acceptance_window),
       .acceptance_length_threshold = config.acceptance_length_threshold,
+      .acceptance_rate_window = to_int(config.acceptance_rate_window),
+      .acceptance_rate_threshold = config.acceptance_rate_threshold,
       .suffix_threshold = to_int(config.sa_spec_threshold),
       .is_adaptive = config.type == Type::kAuto};
   if (config.relaxed) {

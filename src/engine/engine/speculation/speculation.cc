@@ -63,6 +63,7 @@ int Speculation::length_for(int batch_size) const {
 }
 
 std::vector<std::vector<int32_t>> Speculation::draft(std::span<const Continuation> step) {
+  if (options_.acceptance_rate_window && !gave_up_) note_rate(step);
   if (gave_up_) return std::vector<std::vector<int32_t>>(step.size());
   if (num_drafted_++ % kStepsPerSize == 0 && drafter_) bytes_ = drafter_->bytes();
   const auto goes_on = [](const Continuation& one) { return !one.ends; };
@@ -197,14 +198,43 @@ void Speculation::end(int request) {
   }
 }
 
+namespace {
+
+// Adds the value; whether the last `window` values are below the threshold in the mean.
+bool is_below(std::deque<double>& values, double value, int window, double threshold) {
+  const auto size = static_cast<size_t>(window);
+  values.push_back(value);
+  if (values.size() > size) values.pop_front();
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return values.size() == size && sum < threshold * static_cast<double>(size);
+}
+
+}  // namespace
+
 void Speculation::note_acceptance(double accepted) {
-  accepted_.push_back(accepted);
-  const auto window = static_cast<size_t>(*options_.acceptance_window);
-  if (accepted_.size() > window) accepted_.pop_front();
-  const double sum = std::accumulate(accepted_.begin(), accepted_.end(), 0.0);
-  gave_up_ = accepted_.size() == window &&
-             sum < options_.acceptance_length_threshold * static_cast<double>(window);
-  if (!gave_up_) return;
+  if (is_below(accepted_, accepted, *options_.acceptance_window,
+               options_.acceptance_length_threshold)) {
+    give_up();
+  }
+}
+
+// A step yields a token more than it accepts.
+void Speculation::note_rate(std::span<const Continuation> step) {
+  int64_t drafted = 0, accepted = 0;
+  for (const Continuation& one : step) {
+    if (one.sequence->num_verifying == 0 || one.tokens.empty()) continue;
+    drafted += one.sequence->num_verifying;
+    accepted += static_cast<int64_t>(one.tokens.size()) - 1;
+  }
+  if (drafted == 0) return;
+  if (is_below(rates_, static_cast<double>(accepted) / static_cast<double>(drafted),
+               *options_.acceptance_rate_window, options_.acceptance_rate_threshold)) {
+    give_up();
+  }
+}
+
+void Speculation::give_up() {
+  gave_up_ = true;
   drafter_.reset();  // with its texts and pools
   requests_.clear();
   bytes_ = 0;

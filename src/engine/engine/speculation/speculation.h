@@ -49,6 +49,10 @@ struct SpeculationOptions {
   // drafts have accepted fewer of them on average than the threshold (TensorRT-LLM).
   std::optional<int> acceptance_window = {};
   double acceptance_length_threshold = 0.0;
+  // Likewise once the last acceptance_rate_window steps that verified drafts have accepted a smaller
+  // share of them, in the mean over steps, than the threshold.
+  std::optional<int> acceptance_rate_window = {};
+  double acceptance_rate_threshold = 0.0;
   // With kMtp: drafts of the suffix drafter come first where they follow from a match of at least
   // so many tokens.
   std::optional<int> suffix_threshold = {};
@@ -109,6 +113,8 @@ class Speculation {
     bool is_followed = false;  // a draft is compared with the text
   };
   void note_acceptance(double accepted);
+  void note_rate(std::span<const Continuation> step);
+  void give_up();
   void expect(std::span<const Continuation> step, size_t index, bool late) const;
   Draft draft(const Continuation& one, int max);
   Draft draft_after(const Continuation& one, std::span<const int32_t> added, int max);
@@ -119,6 +125,7 @@ class Speculation {
   std::unique_ptr<Drafter> drafter_;  // null: gave up, or only the prediction layer drafts
   std::unordered_map<int, Known> requests_;
   std::deque<double> accepted_;  // drafts per step that verified some, of the last requests
+  std::deque<double> rates_;     // shares of right drafts, of the last steps that verified some
   bool gave_up_ = false;
   std::vector<int32_t> added_;
 

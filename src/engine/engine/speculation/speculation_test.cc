@@ -157,6 +157,25 @@ TEST(Speculation, GivesUpWhereDraftsAreWrong) {
   }
 }
 
+// Rates of steps, not of requests: one long request is enough.
+TEST(Speculation, GivesUpWhereTheRateIsLow) {
+  SpeculationOptions options = kNgrams;
+  options.acceptance_rate_window = 2;
+  options.acceptance_rate_threshold = 0.5;
+  Speculation speculation(options, 4, 8, 2);
+  Sequence sequence = sequence_of(0, {1, 2, 3, 4, 5}, 40);
+  drafted(speculation, sequence, {1});
+  sequence.tokens.push_back(1);
+  // Shares of right drafts: 2/3, 1/3 (mean 1/2: not below), 0 (mean 1/6).
+  const std::vector<Tokens> yields = {{2, 3, 9}, {2, 9}, {9}};
+  for (size_t i = 0; i < yields.size(); ++i) {
+    sequence.num_verifying = 3;
+    drafted(speculation, sequence, yields[i]);
+    sequence.tokens.insert(sequence.tokens.end(), yields[i].begin(), yields[i].end());
+    EXPECT_EQ(speculation.has_given_up(), i == 2) << i;
+  }
+}
+
 // ---- what a step costs ----
 
 TEST(ExpertSpread, CountsDistinctExperts) {
