@@ -106,6 +106,7 @@ Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const kernels::Kernels* best, kernels::select_kernels(nullptr));
   WIDEEP_TRY_ASSIGN(const parallel::ParallelConfig parallel,
                     read_parallel_options(options.parallel));
+  warn_of_batch_size(parallel);
   report.machine = base::read_machine();
   report.num_ranks = parallel.mapping().world_size();
   if (report.num_ranks < options.num_nodes) {

@@ -299,6 +299,7 @@ ordered_json explained_json(const Explained& all) {
 
 Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const parallel::ParallelConfig config, read_parallel_options(options.parallel));
+  warn_of_batch_size(config);
   WIDEEP_TRY_ASSIGN(const Explained all, explain(options, config));
   const std::string text =
       options.json ? formats::json_text(explained_json(all), 2) + "\n" : explained_text(all);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "run/layouts.h"
 
 namespace wideep::tools {
 namespace {
@@ -26,7 +27,9 @@ void add_parallel_options(command_line::Command command, ParallelOptions* option
           "--ranks", options->ranks,
           "Rank processes to start on this machine (under mpirun or srun: as many as it starts)")
       .range(1, 4096);
-  command.add_option("--config", options->config, "A parallel_config.yaml; instead of --ranks");
+  command.add_option("--config", options->config,
+                     "A parallel_config.yaml; instead of --ranks. FILE:PART reads one "
+                     "worker's part of a file of several, as config.yaml:worker_config.gen");
   command.add_option(
       "--load-balancer", options->load_balancer,
       "A moe_load_balancer.yaml: where the experts are placed, and how they are balanced online");
@@ -65,6 +68,14 @@ Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& op
     if (log_notes) log::info("{}", note);
   }
   return config;
+}
+
+void warn_of_batch_size(const parallel::ParallelConfig& config) {
+  const int64_t tokens = config.max_num_tokens.value_or(run::kDefaultMaxNumTokens);
+  if (config.max_batch_size.value_or(0) <= tokens) return;
+  log::warn(
+      "max_batch_size {} is more than max_num_tokens {}: an iteration has at most {} requests",
+      *config.max_batch_size, tokens, tokens);
 }
 
 }  // namespace wideep::tools

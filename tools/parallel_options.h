@@ -39,4 +39,8 @@ void add_parallel_options(command_line::Command command, ParallelOptions* option
 Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options,
                                                        bool log_notes = true);
 
+// Logs that max_batch_size is more than max_num_tokens allow, which then are the limit: a request
+// of a batch has at least one token.
+void warn_of_batch_size(const parallel::ParallelConfig& config);
+
 }  // namespace wideep::tools

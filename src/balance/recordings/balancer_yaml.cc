@@ -193,12 +193,6 @@ BalancerSettings take_balancer_settings(formats::YamlMap& map) {
   BalancerSettings settings;
   if (map.has("num_slots")) {
     settings.num_slots = map.integer("num_slots", {.min = 0, .max = balance::kMaxSlots});
-    // TensorRT-LLM's documentation once said that 0 switches balancing off; its engine fails.
-    if (settings.num_slots == 0) {
-      map.complain("num_slots",
-                   "0 does not switch balancing off: every expert needs a slot; set num_slots to "
-                   "the number of experts, or do not give a load balancer");
-    }
   }
   if (map.has(kAssignments)) {
     settings.initial_global_assignments = take_assignments(map.map(kAssignments));
@@ -226,6 +220,13 @@ Result<ModelPlacement> resolve_placement(const BalancerSettings& settings, const
         "{}: num_slots: missing, expected the number of slots over all ranks (at least {} experts, "
         "a multiple of {} ranks)",
         where, shape.num_experts, shape.ep_size));
+  }
+  if (*settings.num_slots == 0) {
+    return invalid_input(fmt::format(
+        "{}: num_slots: 0 stands for no load balancer only within moe_config.load_balancer: every "
+        "expert needs a slot; set num_slots to the number of experts, or do not give a load "
+        "balancer",
+        where));
   }
   ModelPlacement model;
   model.num_slots = static_cast<int>(*settings.num_slots);

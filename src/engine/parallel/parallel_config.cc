@@ -4,15 +4,16 @@
 // wrong key; check_consistent() comes after them and after the unset sizes are filled in, and
 // compares settings with each other. Every map ends with refuse_unknown_keys().
 //
-// A key of TensorRT-LLM that has no counterpart here is read, checked and noted, so that its files
-// can be used as they are. A combination without effect is an error: whoever wrote it expects
-// something.
+// Keys of TensorRT-LLM that have no counterpart here are read, checked and noted by the table of
+// config_keys.h, so that its files can be used as they are. A combination of settings without effect
+// is an error: whoever wrote it expects something.
 #include "parallel/parallel_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 #include "base/check.h"
@@ -20,6 +21,7 @@
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/yaml.h"
+#include "parallel/config_keys.h"
 
 namespace wideep::parallel {
 namespace {
@@ -33,15 +35,15 @@ constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // as in config.json
 constexpr IntegerRange kAtLeastOne{.min = 1, .max = kMaxTokens};
 constexpr IntegerRange kAtLeastZero{.min = 0, .max = kMaxTokens};
 
-constexpr std::array kCacheDtypes = {"AUTO", "BF16", "FP8"};
+constexpr std::array kCacheDtypes = {"AUTO", "BF16", "BFLOAT16", "FP8"};
 constexpr std::array kCapacityPolicies = {"GUARANTEED_NO_EVICT", "MAX_UTILIZATION"};
 constexpr std::array kRowDtypes = {"AUTO", "BF16", "FP8", "NVFP4"};
 constexpr std::array kCombines = {"EXACT", "REDUCED"};
 constexpr std::array kDispatchStrategies = {"AUTO", "PUSH", "ALL_GATHER"};
-constexpr std::array kMoeBackends = {"AUTO",   "CUTLASS",          "CUTEDSL", "WIDEEP",
-                                     "TRTLLM", "DEEPGEMM",         "VANILLA", "DENSEGEMM",
-                                     "TRITON", "MEGAMOE_DEEPGEMM", "MARLIN"};
-constexpr std::array kCpTypes = {"ULYSSES", "STAR", "HELIX"};
+// Of a file for disaggregated serving: keys of the router beside those of all workers.
+constexpr std::array<std::string_view, 8> kRouterKeys = {
+    "hostname",       "port",           "model",           "max_retries",
+    "disagg_cluster", "schedule_style", "context_servers", "generation_servers"};
 
 std::string upper(std::string text) {
   for (char& c : text) {
@@ -65,11 +67,6 @@ std::string take_word(YamlMap& map, const char* key, const std::array<const char
 std::optional<int64_t> take_integer(YamlMap& map, const char* key, IntegerRange range) {
   if (!map.has(key)) return {};
   return map.integer(key, range);
-}
-
-std::optional<bool> take_boolean(YamlMap& map, const char* key) {
-  if (!map.has(key)) return {};
-  return map.boolean_or(key, false);
 }
 
 int take_size(YamlMap& map, const char* key) {
@@ -98,6 +95,7 @@ AttentionDpConfig take_attention_dp(YamlMap map, std::vector<std::string>* notes
   config.timeout_iters = map.integer_or("timeout_iters", config.timeout_iters, kAtLeastZero);
   config.batching_wait_iters =
       map.integer_or("batching_wait_iters", config.batching_wait_iters, kAtLeastZero);
+  take_listed_keys(map, "attention_dp_config", notes);
   map.refuse_unknown_keys();
   if (!config.enable_balance) {
     notes->push_back("attention_dp_config has no effect while its enable_balance is false");
@@ -107,31 +105,27 @@ AttentionDpConfig take_attention_dp(YamlMap map, std::vector<std::string>* notes
 
 CpConfig take_cp(YamlMap map, std::vector<std::string>* notes) {
   CpConfig config;
-  if (map.has("cp_type")) {
-    notes->push_back(
-        "cp_config.cp_type has no effect: the ranks hold the pages of a sequence in turn and read "
-        "each other's pages in place, which is full attention");
-  }
-  for (const char* key :
-       {"use_nccl_for_alltoall", "fifo_version", "cp_anchor_size", "block_size"}) {
-    if (map.has(key)) notes->push_back(fmt::format("cp_config.{} has no effect", key));
-  }
-  config.cp_type = take_word(map, "cp_type", kCpTypes);
   config.tokens_per_block = take_integer(map, "tokens_per_block", {.min = 1, .max = 1 << 16});
-  config.use_nccl_for_alltoall = take_boolean(map, "use_nccl_for_alltoall");
-  config.fifo_version = take_integer(map, "fifo_version", kAtLeastZero);
-  config.cp_anchor_size = take_integer(map, "cp_anchor_size", kAtLeastOne);
-  config.block_size = take_integer(map, "block_size", kAtLeastOne);
+  take_listed_keys(map, "cp_config", notes);
   map.refuse_unknown_keys();
   return config;
 }
 
+// num_slots: 0 in place stands for no balancer, as in the published files; a file with it is refused
+// by resolve_placement, because whoever names one wants what is in it.
 void take_load_balancer(YamlMap& moe, MoeConfig* config) {
   constexpr const char* kKey = "load_balancer";
   if (!moe.has(kKey)) return;
   if (moe.is_map(kKey)) {
     YamlMap inline_settings = moe.map(kKey);
-    config->load_balancer = recordings::take_balancer_settings(inline_settings);
+    const auto settings = recordings::take_balancer_settings(inline_settings);
+    if (settings.num_slots != 0) {
+      config->load_balancer = settings;
+    } else if (settings.initial_global_assignments) {
+      inline_settings.complain("num_slots",
+                               "0 (no load balancer) contradicts the placement "
+                               "initial_global_assignments; remove one of the two");
+    }
     return;
   }
   config->load_balancer_path = moe.string_or(kKey, "");
@@ -160,19 +154,11 @@ void take_row_formats(YamlMap& moe, MoeConfig* config) {
 
 MoeConfig take_moe(YamlMap map, std::vector<std::string>* notes) {
   MoeConfig config;
-  if (map.has("backend")) {
-    notes->push_back("moe_config.backend has no effect: wideep chooses its kernels itself");
-  }
-  config.backend = take_word(map, "backend", kMoeBackends);
   config.max_num_tokens = take_integer(map, "max_num_tokens", kAtLeastOne);
   take_row_formats(map, &config);
   config.dispatch_strategy = take_word(map, "dispatch_strategy", kDispatchStrategies);
-  if (map.has("disable_finalize_fusion")) {
-    notes->push_back(
-        "moe_config.disable_finalize_fusion has no effect: there is no fused finalize");
-  }
-  config.disable_finalize_fusion = map.boolean_or("disable_finalize_fusion", false);
   take_load_balancer(map, &config);
+  take_listed_keys(map, "moe_config", notes);
   map.refuse_unknown_keys();
   return config;
 }
@@ -180,27 +166,18 @@ MoeConfig take_moe(YamlMap map, std::vector<std::string>* notes) {
 KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
   KvCacheConfig config;
   config.dtype = take_word(map, "dtype", kCacheDtypes);
-  config.tokens_per_block =
-      map.integer_or("tokens_per_block", config.tokens_per_block, {.min = 1, .max = 1 << 16});
-  if (map.has("tokens_per_block")) {
-    notes->push_back("kv_cache_config.tokens_per_block has no effect: a page holds 64 tokens");
-  }
+  if (config.dtype == "BFLOAT16") config.dtype = "BF16";
   config.max_tokens = take_integer(map, "max_tokens", kAtLeastOne);
-  if (map.has("free_gpu_memory_fraction")) {
-    notes->push_back(
-        "kv_cache_config.free_gpu_memory_fraction has no effect: the cache is in host memory; set "
-        "max_tokens instead");
-  }
-  config.free_gpu_memory_fraction = map.number_or(
-      "free_gpu_memory_fraction", config.free_gpu_memory_fraction, {.min = 0.0, .max = 1.0});
   config.enable_block_reuse = map.boolean_or("enable_block_reuse", config.enable_block_reuse);
+  take_listed_keys(map, "kv_cache_config", notes);
   map.refuse_unknown_keys();
   return config;
 }
 
-SchedulerConfig take_scheduler(YamlMap map) {
+SchedulerConfig take_scheduler(YamlMap map, std::vector<std::string>* notes) {
   SchedulerConfig config;
   config.capacity_scheduler_policy = take_word(map, "capacity_scheduler_policy", kCapacityPolicies);
+  take_listed_keys(map, "scheduler_config", notes);
   map.refuse_unknown_keys();
   return config;
 }
@@ -210,7 +187,18 @@ void take_limits(YamlMap& root, ParallelConfig* config) {
   config->max_batch_size = take_integer(root, "max_batch_size", iteration);
   config->max_num_tokens = take_integer(root, "max_num_tokens", iteration);
   config->max_seq_len = take_integer(root, "max_seq_len", {.min = 1, .max = kMaxPositions});
-  config->enable_chunked_prefill = take_boolean(root, "enable_chunked_prefill");
+  config->stream_interval = take_integer(root, "stream_interval", {.min = 1, .max = 1 << 20});
+}
+
+std::vector<std::pair<std::string, std::string>> take_variables(YamlMap map) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const std::string& name : map.keys()) {
+    if (name.empty() || name.find('=') != name.npos) {
+      map.complain(name, "expected the name of an environment variable");
+    }
+    variables.emplace_back(name, map.string_or(name, ""));
+  }
+  return variables;
 }
 
 ParallelConfig take_config(YamlMap& root) {
@@ -229,11 +217,14 @@ ParallelConfig take_config(YamlMap& root) {
     config.kv_cache_config = take_kv_cache(root.map("kv_cache_config"), &config.notes);
   }
   if (root.has("scheduler_config")) {
-    config.scheduler_config = take_scheduler(root.map("scheduler_config"));
+    config.scheduler_config = take_scheduler(root.map("scheduler_config"), &config.notes);
   }
   config.pipeline_micro_batches =
       take_integer(root, "pipeline_micro_batches", {.min = 1, .max = 1024});
+  if (root.has("pp_partition")) config.pp_partition = root.integers("pp_partition", kAtLeastOne);
   take_limits(root, &config);
+  config.print_iter_log = root.boolean_or("print_iter_log", false);
+  if (root.has("env_overrides")) config.env_overrides = take_variables(root.map("env_overrides"));
   if (root.has("speculative_config")) {
     config.speculative_config =
         take_speculative(root.map("speculative_config"), config.max_batch_size, &config.notes);
@@ -243,6 +234,7 @@ ParallelConfig take_config(YamlMap& root) {
         "enable_lm_head_tp_in_adp has no effect without speculative_config: decoding_type MTP, "
         "whose drafts use it");
   }
+  take_listed_keys(root, "", &config.notes);
   root.refuse_unknown_keys();
   return config;
 }
@@ -255,7 +247,8 @@ Status check_consistent(const ParallelConfig& config) {
         "enable_lm_head_tp_in_adp: true has no effect without enable_attention_dp: true; set both "
         "or neither");
   }
-  if (config.attention_dp_config && !config.enable_attention_dp) {
+  if (config.attention_dp_config && config.attention_dp_config->enable_balance &&
+      !config.enable_attention_dp) {
     return invalid_input(
         "attention_dp_config: has no effect without enable_attention_dp: true; set it or remove "
         "attention_dp_config");
@@ -271,12 +264,12 @@ Status check_consistent(const ParallelConfig& config) {
         "many as those, found {} with {}",
         *micro_batches, sizes.pp));
   }
-  if (config.max_batch_size && config.max_num_tokens &&
-      *config.max_batch_size > *config.max_num_tokens) {
+  if (const size_t stages = config.pp_partition.size();
+      stages > 0 && stages != static_cast<size_t>(sizes.pp)) {
     return invalid_input(fmt::format(
-        "max_batch_size {} is more than max_num_tokens {}: each request of a batch has at least "
-        "one token",
-        *config.max_batch_size, *config.max_num_tokens));
+        "pp_partition: expected the layers of each of {} stages (pipeline_parallel_size), found {} "
+        "numbers",
+        sizes.pp, stages));
   }
   const std::optional<int64_t>& dispatched = config.moe_config.max_num_tokens;
   if (dispatched && *dispatched < sizes.moe_ep) {
@@ -303,24 +296,32 @@ Mapping ParallelConfig::mapping() const {
   return *std::move(mapping);
 }
 
-Result<ParallelConfig> parse_parallel_config(const std::string& text, const std::string& name) {
-  WIDEEP_TRY_ASSIGN(const formats::YamlDocument document, formats::YamlDocument::parse(text, name));
+Result<ParallelConfig> parse_parallel_config(const std::string& text, const std::string& name,
+                                             const std::string& part) {
+  WIDEEP_TRY_ASSIGN(formats::YamlDocument document, formats::YamlDocument::parse(text, name));
+  if (!part.empty()) WIDEEP_TRY(document.enter(part));
+  if (part == "context_servers" || part == "generation_servers") document.inherit(kRouterKeys);
   YamlMap root = document.root();
   ParallelConfig config = take_config(root);
   WIDEEP_TRY(document.status());
-  config.name = name;
+  config.name = part.empty() ? name : fmt::format("{}:{}", name, part);
   // Fills the unset sizes: check_consistent() compares other settings with them.
   const Result<Mapping> mapping = Mapping::create(config.sizes);
-  if (!mapping.ok()) return mapping.status().at(name);
+  if (!mapping.ok()) return mapping.status().at(config.name);
   config.sizes = mapping->sizes();
   // After document.status(): errors in single keys come first.
-  if (const Status status = check_consistent(config); !status.ok()) return status.at(name);
+  if (const Status status = check_consistent(config); !status.ok()) return status.at(config.name);
   return config;
 }
 
-Result<ParallelConfig> read_parallel_config(const std::string& path) {
+Result<ParallelConfig> read_parallel_config(const std::string& file) {
+  const size_t colon = file.rfind(':');
+  std::error_code error;
+  const bool has_part = colon != file.npos && colon > 0 && colon + 1 < file.size() &&
+                        !std::filesystem::exists(file, error);
+  const std::string path = has_part ? file.substr(0, colon) : file;
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path));
-  return parse_parallel_config(text, path);
+  return parse_parallel_config(text, path, has_part ? file.substr(colon + 1) : "");
 }
 
 Result<ParallelConfig> parallel_config_for_ranks(int num_ranks) {

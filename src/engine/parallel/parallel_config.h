@@ -12,9 +12,14 @@
 //   max_num_tokens: 2048
 //
 // Reading is strict: an unknown key, a wrong type, sizes whose products contradict each other and
-// settings that could have no effect are errors of one line (file, key, expected, found).
-// check_supported refuses valid settings that wideep does not support yet, by name. A key that is
-// accepted but has no effect leaves a line in `notes` for the caller to print.
+// settings that could have no effect are errors of one line (file, key, expected, found). What
+// becomes of TensorRT-LLM's other keys is in config_keys.h; a key that is accepted but has no effect
+// leaves a line in `notes` for the caller to print. check_supported refuses valid settings that
+// wideep does not support yet, by name.
+//
+// A file of several workers, as those of TensorRT-LLM's disaggregated serving, is read by the part
+// that is one worker's: config.yaml:worker_config.gen, config.yaml:context_servers. With the latter
+// kind, keys beside the servers are those of all servers, as there.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -22,6 +27,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/mapping.h"
@@ -38,16 +44,10 @@ struct AttentionDpConfig {
 };
 
 struct CpConfig {
-  std::string cp_type;  // ULYSSES, STAR or HELIX
   std::optional<int64_t> tokens_per_block;
-  std::optional<bool> use_nccl_for_alltoall;
-  std::optional<int64_t> fifo_version;
-  std::optional<int64_t> cp_anchor_size;  // tokens
-  std::optional<int64_t> block_size;      // tokens
 };
 
 struct MoeConfig {
-  std::string backend = "AUTO";
   // Tokens of all ranks together in one dispatch, at least moe_expert_parallel_size; more are
   // dispatched in chunks.
   std::optional<int64_t> max_num_tokens;
@@ -63,19 +63,16 @@ struct MoeConfig {
   // moves fewer bytes. PUSH: the source writes them to each of these ranks. ALL_GATHER: it
   // publishes them once, and all ranks read them in place.
   std::string dispatch_strategy = "AUTO";
-  bool disable_finalize_fusion = false;
   // At most one of the two: the path as written (relative to the working directory, as in TRT), or
-  // the inline form.
+  // the inline form. Neither with an inline num_slots: 0.
   std::optional<std::string> load_balancer_path;
   std::optional<recordings::BalancerSettings> load_balancer;
 };
 
 struct KvCacheConfig {
-  std::string dtype = "AUTO";  // AUTO, as dispatched rows; BF16; FP8 (e4m3, scale 1)
-  int64_t tokens_per_block = 32;
+  std::string dtype = "AUTO";         // AUTO, as dispatched rows; BF16; FP8 (e4m3, scale 1)
   std::optional<int64_t> max_tokens;  // of a rank's cache
-  double free_gpu_memory_fraction = 0.9;
-  bool enable_block_reuse = true;  // requests with a common prefix share pages
+  bool enable_block_reuse = true;     // requests with a common prefix share pages
 };
 
 struct SchedulerConfig {
@@ -100,7 +97,12 @@ struct ParallelConfig {
   std::optional<int64_t> max_batch_size;  // requests of a rank in one iteration
   std::optional<int64_t> max_num_tokens;  // tokens of a rank in one iteration
   std::optional<int64_t> max_seq_len;     // prompt and output of one request
-  std::optional<bool> enable_chunked_prefill;
+  // Iterations of a request between the parts of its streamed answer.
+  std::optional<int64_t> stream_interval;
+  bool print_iter_log = false;        // a line for each iteration
+  std::vector<int64_t> pp_partition;  // layers of each stage; empty: as wideep divides them
+  // Environment variables that are set before anything else reads them.
+  std::vector<std::pair<std::string, std::string>> env_overrides;
   std::vector<std::string> notes;  // one line for each key that has no effect
 
   // REQUIRES: the sizes are valid, as in every config that a function below returns.
@@ -118,9 +120,12 @@ struct ParallelConfig {
   bool shares_batches() const { return sizes.tp > 1 && !enable_attention_dp; }
 };
 
-// Errors (invalid input): as above.
-Result<ParallelConfig> read_parallel_config(const std::string& path);
-Result<ParallelConfig> parse_parallel_config(const std::string& text, const std::string& name);
+// file: a path, or PATH:PART for a part of the file, as "config.yaml:worker_config.gen" (a file of
+// that whole name comes first). Errors (invalid input): as above.
+Result<ParallelConfig> read_parallel_config(const std::string& file);
+// part: the dotted path of the map to read; "": the whole text.
+Result<ParallelConfig> parse_parallel_config(const std::string& text, const std::string& name,
+                                             const std::string& part = "");
 
 // The configuration of `--ranks N` without a file: attention data parallel, experts divided among
 // all N ranks. Errors (invalid input): num_ranks outside 1 ... 65536.

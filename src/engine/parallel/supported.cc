@@ -25,7 +25,7 @@ std::array<Limit, 1> size_limits(const ParallelSizes& sizes) {
   }};
 }
 
-std::array<Limit, 2> feature_limits(const ParallelConfig& config) {
+std::array<Limit, 1> feature_limits(const ParallelConfig& config) {
   // Ranks take turns of whole pages, so that no page is divided between ranks.
   const int64_t turn = config.cp_config ? config.cp_config->tokens_per_block.value_or(64) : 64;
   return {{
@@ -33,9 +33,6 @@ std::array<Limit, 2> feature_limits(const ParallelConfig& config) {
        fmt::format(
            "cp_config.tokens_per_block: expected a multiple of a page's 64 tokens, found {}",
            turn)},
-      {config.enable_chunked_prefill == false,
-       "enable_chunked_prefill: prompts are always prefilled in chunks of at most max_num_tokens; "
-       "raise max_num_tokens to the longest prompt and remove this key or set it to true"},
   }};
 }
 

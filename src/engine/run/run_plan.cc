@@ -31,14 +31,19 @@ using parallel::ParallelConfig;
 // The largest number of iterations: the configuration has 64-bit numbers, PromptBalance has int.
 constexpr int64_t kForever = std::numeric_limits<int>::max();
 
-// Every request of a batch needs room for at least its next token.
-Status check_batch_size(const ParallelConfig& config) {
-  const int64_t tokens = config.max_num_tokens.value_or(kDefaultMaxNumTokens);
-  if (!config.max_batch_size || *config.max_batch_size <= tokens) return {};
-  return invalid_input(fmt::format(
-      "{}: max_batch_size: expected at most max_num_tokens ({}), found {}; lower one or raise the "
-      "other",
-      config.name, tokens, *config.max_batch_size));
+// How the stages of a pipeline divide the layers is not to be chosen.
+Status check_partition(const ParallelConfig& parallel, const model::ModelConfig& config) {
+  if (parallel.pp_partition.empty()) return {};
+  std::vector<int64_t> ours;
+  const int stages = parallel.sizes.pp;
+  for (int stage = 0; stage < stages; ++stage) {
+    ours.push_back(model::stage_layers(config, stage, stages).count());
+  }
+  if (parallel.pp_partition == ours) return {};
+  return invalid_input(
+      fmt::format("{}: pp_partition: expected [{}], as wideep divides the layers among stages, "
+                  "found [{}]; remove the key",
+                  parallel.name, fmt::join(ours, ", "), fmt::join(parallel.pp_partition, ", ")));
 }
 
 // ---- nodes ----
@@ -293,8 +298,9 @@ SchedulerLimits scheduler_limits(const RunOptions& options) {
   const ParallelConfig& parallel = options.parallel;
   SchedulerLimits limits;
   limits.max_num_tokens = static_cast<int>(parallel.max_num_tokens.value_or(kDefaultMaxNumTokens));
-  limits.max_batch_size = static_cast<int>(
-      parallel.max_batch_size.value_or(std::min(kDefaultMaxBatchSize, limits.max_num_tokens)));
+  // Every request of a batch needs room for at least its next token.
+  limits.max_batch_size = static_cast<int>(std::min<int64_t>(
+      parallel.max_batch_size.value_or(kDefaultMaxBatchSize), limits.max_num_tokens));
   limits.prefill_chunk = options.prefill_chunk;
   limits.micro_batches = parallel.micro_batches();
   limits.reuse_pages = options.reuses_pages();
@@ -321,7 +327,6 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
                          const base::Machine& machine) {
   const ParallelConfig& parallel = options.parallel;
   const model::ModelConfig& config = model.config;
-  WIDEEP_TRY(check_batch_size(parallel));
   RunPlan plan{.model = model, .mapping = parallel.mapping()};
   plan.ranks_of_nodes = ranks_of_nodes(options);
   if (options.kept_nodes) plan.kept_nodes = options.kept_nodes->place.nodes;
@@ -343,6 +348,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY_ASSIGN(plan.moe, moe_options(parallel, config, model.forms.experts.format));
   plan.moe.perfect_router = options.perfect_router;
   WIDEEP_TRY(model::check_parts(parallel, config));
+  WIDEEP_TRY(check_partition(parallel, config));
   WIDEEP_TRY(model::check_slices(parallel, config, plan.moe));
   const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
   const int drafts = plan.speculation.max_draft_len;
@@ -468,13 +474,15 @@ std::string speculation_text(const engine::SpeculationOptions& options) {
   }
   return fmt::format(
       "method {}, {} drafts{}, patterns of {}, {} matches, {} pool of {} bytes, at most "
-      "{} requests, schedule{}, window {} of {}, matches of {} before predictions, relaxed {}",
+      "{} requests, schedule{}, window {} of {}, rate {} of {}, matches of {} before predictions, "
+      "relaxed {}",
       static_cast<int>(options.method), options.max_draft_len,
       options.is_adaptive ? " at most" : "", options.ngram.max_matching_ngram_size,
       options.ngram.is_use_oldest ? "oldest" : "newest",
       options.is_public_pool ? "public" : "private", options.max_pool_bytes,
       options.max_concurrency.value_or(0), schedule, options.acceptance_window.value_or(0),
-      options.acceptance_length_threshold, options.suffix_threshold.value_or(0),
+      options.acceptance_length_threshold, options.acceptance_rate_window.value_or(0),
+      options.acceptance_rate_threshold, options.suffix_threshold.value_or(0),
       options.relaxed
           ? fmt::format("{} of {}, {} to {}", options.relaxed->delta, options.relaxed->top_k,
                         options.relaxed->begin_token, options.relaxed->end_token)
