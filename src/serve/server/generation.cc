@@ -252,7 +252,10 @@ void Generation::token(size_t index, const run::Token& each) {
   if (own > 0) ++usage_.completion_tokens;
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
   ++setup_.metrics.generated_tokens;
-  if (own > 0) take_text(index, each);
+  if (own > 0) {
+    note_iteration(answer, each);
+    take_text(index, each);
+  }
   // Only the server knows stop strings and calls; the engine would go on to max_tokens.
   const bool ends_here =
       answer.stop.found() || (answer.parts.num_ended_calls() > 0 && options_.answer->one_call);
@@ -264,10 +267,13 @@ void Generation::token(size_t index, const run::Token& each) {
   const bool last = answer.has_all_tokens();
   note_times(index, each.step_drafts < 0, last);
   if (answer.has_ended()) note_end();
-  // Tokens without text (a part of a character, a possible stop string) wait for the next chunk.
-  const bool due = answer.num_tokens() - answer.sent_tokens >= setup_.stream_interval;
+  // Tokens without text (a part of a character, a possible stop string) wait for the next ones.
+  const bool due = answer.is_due && each.ends_step;
   const bool sends = options_.stream || writer_->takes_parts();
-  if (sends && (last || (due && answer.has_news()))) send_part(index);
+  if (sends && (last || (due && answer.has_news()))) {
+    answer.is_due = false;
+    send_part(index);
+  }
   if (finished()) end();
 }
 
@@ -299,6 +305,16 @@ void Generation::experts(size_t index, const run::RoutedExperts& routed) {
 void Generation::note_end() {
   --running_;
   --setup_.metrics.running;
+}
+
+// Of an iteration whose rank has died the last tokens may be lacking: then those of the next one are
+// sent with its first ones.
+void Generation::note_iteration(Answer& answer, const run::Token& token) const {
+  if (token.step_drafts < 0 && answer.iterations > 0) return;
+  ++answer.iterations;
+  if (answer.iterations == 1 || answer.iterations % setup_.stream_interval == 0) {
+    answer.is_due = true;
+  }
 }
 
 // The usage that the client gets counts a prompt once, however many answers it has. The metrics

@@ -67,6 +67,7 @@ class EchoBackend : public Backend {
   std::atomic<bool> endless{false};
   std::atomic<int> max_tokens{INT_MAX};  // of an answer, which then waits for its end
   std::atomic<int> cached_tokens{0};
+  std::atomic<int> per_step{1};  // tokens of an iteration, as with right drafts
   std::atomic<int> num_cut{0};
   std::atomic<bool> holds_experts{false};
   std::atomic<int> lacking{0};  // positions, in the next experts
@@ -112,9 +113,12 @@ class EchoBackend : public Backend {
     const engine::SamplingParams sampling = each.request.sampling;
     const bool ends = reason != engine::FinishReason::kNotFinished;
     if (ends) running_.erase(found);
+    const int place_of_step = std::max(0, static_cast<int>(place - forced.size())) % per_step;
     run::Token token_event{.sampled = {token, -0.5f},
                            .finish_reason = reason,
                            .cached_tokens = cached_tokens,
+                           .step_drafts = place_of_step == 0 ? per_step - 1 : -1,
+                           .ends_step = all_generated || place_of_step == per_step - 1,
                            .digest = {},
                            .likely = {}};
     for (int i = 0; i < sampling.top_log_probabilities; ++i) {
@@ -366,6 +370,56 @@ TEST_F(ServiceTest, StreamsContainTheSameTextInPieces) {
   EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "stop");
   EXPECT_TRUE(events.back()["choices"].empty());
   EXPECT_GT(events.back()["usage"]["completion_tokens"], 4);
+}
+
+// Against a plain reading of TensorRT-LLM's rule: a response after an answer's first iteration,
+// after those whose number divides by the interval, and at its end.
+std::vector<size_t> parts_by_rule(size_t num_tokens, size_t per_step, size_t interval) {
+  std::vector<size_t> steps(num_tokens / per_step, per_step);
+  if (num_tokens % per_step > 0) steps.push_back(num_tokens % per_step);
+  steps.push_back(1);  // the end token
+  std::vector<size_t> parts;
+  size_t waiting = 0;
+  for (size_t i = 1; i <= steps.size(); ++i) {
+    waiting += steps[i - 1];
+    if (i == 1 || i % interval == 0 || i == steps.size()) {
+      parts.push_back(std::exchange(waiting, 0));
+    }
+  }
+  return parts;
+}
+
+TEST_F(ServiceTest, StreamsHaveTheFirstTokenAtOnceAndAPartPerInterval) {
+  const size_t num_tokens = tokenizer_.encode(kText, false).size();
+  ASSERT_GT(num_tokens, 12u);
+  for (const int per_step : {1, 3}) {
+    for (const int interval : {1, 2, 4, 5, 100}) {
+      SCOPED_TRACE(testing::Message() << per_step << " tokens a step, interval " << interval);
+      finish();
+      start({.model = "m", .max_sequence = 64, .max_queue = 8, .stream_interval = interval});
+      backend_.per_step = per_step;
+      const std::vector<json> events = chat({{"model", "m"},
+                                             {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                                             {"n", 2},
+                                             {"stream", true},
+                                             {"return_token_ids", true}})
+                                           .events();
+      std::vector<std::vector<size_t>> parts(2);
+      std::string texts[2];
+      for (const json& event : events) {
+        for (const json& choice : event["choices"]) {
+          const size_t index = choice["index"];
+          texts[index] += choice["delta"].value("content", "");
+          if (choice.contains("token_ids")) parts[index].push_back(choice["token_ids"].size());
+        }
+      }
+      for (const size_t index : {0, 1}) {
+        EXPECT_EQ(parts[index], parts_by_rule(num_tokens, static_cast<size_t>(per_step),
+                                              static_cast<size_t>(interval)));
+        EXPECT_EQ(texts[index], kText);
+      }
+    }
+  }
 }
 
 TEST_F(ServiceTest, ChatsPassThroughTheTemplate) {
@@ -2221,6 +2275,25 @@ TEST_F(CallServiceTest, StreamsAreTheSameInParts) {
   }
 }
 
+TEST_F(CallServiceTest, StreamsOfLongIntervalsAreTheSame) {
+  const json whole = chat(request()).body_json()["choices"][0]["message"];
+  for (const int interval : {2, 7, 1000}) {
+    finish();
+    start({.model = "m", .max_sequence = 2048, .max_queue = 8, .stream_interval = interval},
+          size_t{8} << 20);
+    backend_.per_step = 1 + interval % 3;
+    json body = request();
+    body["stream"] = true;
+    const json streamed = message_of(chat(body).events());
+    for (const char* name : {"content", "reasoning_content", "reasoning"}) {
+      EXPECT_EQ(streamed[name], whole[name]) << interval;
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(streamed["tool_calls"][i]["function"], whole["tool_calls"][i]["function"]);
+    }
+  }
+}
+
 TEST_F(CallServiceTest, OneCallEndsTheAnswer) {
   json body = request();
   body["parallel_tool_calls"] = false;
@@ -2449,6 +2522,7 @@ TEST_F(ResponsesServiceTest, StreamsHaveTheSameItems) {
     finish();
     start({.model = "m", .max_sequence = 2048, .max_queue = 8, .stream_interval = interval},
           size_t{8} << 20);
+    backend_.per_step = 1 + interval % 3;
     const std::vector<json> events = events_of(respond({{"stream", true}}));
     ASSERT_GT(events.size(), 20u);
     EXPECT_EQ(events.front()["type"], "response.created");
@@ -2994,6 +3068,7 @@ TEST_F(MessagesServiceTest, StreamsAreTheSameInNamedEvents) {
     finish();
     start({.model = "m", .max_sequence = 2048, .max_queue = 8, .stream_interval = interval},
           size_t{8} << 20);
+    backend_.per_step = 1 + interval % 3;
     json whole = send(request()).body_json();
     const std::vector<json> events = named_events(send(with({{"stream", true}})));
     std::vector<std::string> order;
