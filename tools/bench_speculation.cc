@@ -17,7 +17,7 @@
 #include "formats/files.h"
 #include "formats/json_text.h"
 #include "formats/page.h"
-#include "held_out_text.h"
+#include "held_out_prompts.h"
 #include "measure/model/speculation_run.h"
 #include "output_file.h"
 #include "prompts_file.h"
@@ -41,20 +41,6 @@ struct Options {
   std::string html;
   bool json = false;
 };
-
-// The sentences of the text that the model has not been trained on, a few at a time.
-std::vector<std::string> held_out_prompts() {
-  std::vector<std::string> prompts;
-  std::string prompt;
-  for (const char c : std::string(kHeldOutText)) {
-    prompt += c;
-    if (c != '.' || prompt.size() < 120) continue;
-    prompts.push_back(prompt);
-    prompt.clear();
-  }
-  if (prompts.empty()) prompts.push_back(prompt);
-  return prompts;
-}
 
 measure::DraftedBy drafter_of(const Options& options, const std::string& name) {
   SpeculativeConfig config{.type = SpeculativeConfig::Type::kNgram,

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -19,6 +20,28 @@ void refuse_other_keys(const formats::JsonObject& line) {
     if (key == "prompt" || key == "id" || key == "domain") continue;
     line.complain(key, "not known; expected prompt, and as labels id or domain");
   }
+}
+
+// A label, or the text itself.
+bool is_known_of_conversation(const std::string& key) {
+  return key == "prompt" || key == "turns" || key == "id" || key == "domain" ||
+         key == "question_id" || key == "category" || key == "reference";
+}
+
+Turns turns_of(const formats::JsonObject& line) {
+  for (const std::string& key : line.keys()) {
+    if (is_known_of_conversation(key)) continue;
+    line.complain(key, "not known; expected prompt or turns, and labels");
+  }
+  if (!line.has("turns")) return {line.string("prompt")};
+  if (line.has("prompt")) line.complain("prompt", "has no place beside turns");
+  const nlohmann::json& list = line.raw().at("turns");
+  const auto is_text = [](const nlohmann::json& turn) { return turn.is_string(); };
+  if (!list.is_array() || list.empty() || !std::ranges::all_of(list, is_text)) {
+    line.complain("turns", "expected a list of texts, the first of which is a prompt");
+    return {};
+  }
+  return list.get<Turns>();
 }
 
 }  // namespace
@@ -51,6 +74,21 @@ Result<std::vector<std::string>> parse_prompts(std::string content, const std::s
   }
   if (prompts.empty()) return invalid_input(fmt::format("{}: holds no prompt", path));
   return prompts;
+}
+
+Result<std::vector<Turns>> read_conversations(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
+  std::vector<Turns> conversations;
+  formats::NonBlankLines lines(std::move(content));
+  while (const auto line = lines.next()) {
+    WIDEEP_TRY_ASSIGN(
+        const formats::JsonDocument document,
+        formats::JsonDocument::parse(line->text, fmt::format("{} line {}", path, line->number)));
+    conversations.push_back(turns_of(document.root()));
+    WIDEEP_TRY(document.status());
+  }
+  if (conversations.empty()) return invalid_input(fmt::format("{}: holds no conversation", path));
+  return conversations;
 }
 
 }  // namespace wideep::tools
