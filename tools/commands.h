@@ -61,6 +61,7 @@ void add_simulate_tpot_command(command_line::Command simulate, Status* status);
 void add_figure_kernels_command(command_line::Command figures, Status* status);
 void add_figure_movable_experts_command(command_line::Command figures, Status* status);
 void add_figure_ngram_command(command_line::Command figures, Status* status);
+void add_figure_optimizations_command(command_line::Command figures, Status* status);
 void add_figure_pareto_command(command_line::Command figures, Status* status);
 void add_quantize_command(command_line::Command app, Status* status);
 
