@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
 
 #include "base/log.h"
 #include "base/try.h"
@@ -113,13 +114,17 @@ Status check_trace_options(const StatisticsOptions& options, const std::string& 
       options.path));
 }
 
-Result<ExpertStatistics> read_selected(const StatisticsOptions& options) {
-  WIDEEP_TRY_ASSIGN(ExpertStatistics statistics, read_file(options.path, options.trace));
+Result<ExpertStatistics> select(const StatisticsOptions& options, ExpertStatistics statistics) {
   if (!options.iter_start && !options.iter_stop) return statistics;
   Result<ExpertStatistics> selected =
       recordings::select_iterations(statistics, options.iter_start, options.iter_stop);
   if (!selected.ok()) return selected.status().at(options.path);
   return selected;
+}
+
+Result<ExpertStatistics> read_selected(const StatisticsOptions& options) {
+  WIDEEP_TRY_ASSIGN(ExpertStatistics statistics, read_file(options.path, options.trace));
+  return select(options, std::move(statistics));
 }
 
 void name_traces(const StatisticsOptions& options, const std::string& held_out_path,
@@ -158,6 +163,15 @@ void add_statistics_options(command_line::Command command, StatisticsOptions* op
 Result<ExpertStatistics> read_statistics(const StatisticsOptions& options) {
   WIDEEP_TRY(check_trace_options(options, ""));
   return read_selected(options);
+}
+
+Result<ExpertStatistics> read_any_statistics(const StatisticsOptions& options) {
+  std::error_code absent;
+  if (!std::filesystem::is_directory(options.path, absent)) return read_statistics(options);
+  WIDEEP_TRY(check_trace_options(options, ""));
+  WIDEEP_TRY_ASSIGN(ExpertStatistics statistics,
+                    recordings::read_statistics_directory(options.path));
+  return select(options, std::move(statistics));
 }
 
 Result<SplitStatistics> read_split_statistics(const StatisticsOptions& options,

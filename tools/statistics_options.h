@@ -40,6 +40,8 @@ void add_statistics_options(command_line::Command command, StatisticsOptions* op
                             bool optional = false);
 
 Result<recordings::ExpertStatistics> read_statistics(const StatisticsOptions& options);
+// Also counts of slots, which others refuse.
+Result<recordings::ExpertStatistics> read_any_statistics(const StatisticsOptions& options);
 
 // Statistics to plan on and, with --holdout, later ones to evaluate the plan on.
 struct SplitStatistics {

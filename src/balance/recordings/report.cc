@@ -53,6 +53,20 @@ std::vector<double> loads_in_use(const Placement& placement, LoadBy by,
   return loads;
 }
 
+// What the slots received in an iteration, [ranks] or [slots in use].
+std::vector<double> loads_of_slots(const std::vector<int64_t>& slots, const SlotLayout& layout,
+                                   LoadBy by) {
+  const int per_rank = static_cast<int>(slots.size()) / layout.num_ranks;
+  std::vector<double> ranks(static_cast<size_t>(layout.num_ranks)), used;
+  for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
+    const auto tokens = static_cast<double>(slots[static_cast<size_t>(slot)]);
+    ranks[static_cast<size_t>(slot / per_rank)] += tokens;
+    const bool is_borrowed = slot % per_rank >= per_rank - layout.borrowed_per_rank;
+    if (!is_borrowed || tokens > 0) used.push_back(tokens);
+  }
+  return by == LoadBy::kRank ? ranks : used;
+}
+
 LoadSummary summarize_layer(const ExpertStatistics& statistics, int layer_idx,
                             const Placement& placement, LoadBy by) {
   // The placement is the same in all iterations.
@@ -89,6 +103,23 @@ Result<LoadReport> report_load(const ExpertStatistics& statistics, const ModelPl
     report.average += report.rows.back().summary;
   }
   if (!report.rows.empty()) report.average = report.average / static_cast<int>(report.rows.size());
+  return report;
+}
+
+Result<LoadReport> report_slots(const ExpertStatistics& statistics, LoadBy by) {
+  if (!statistics.slots) return invalid_input("expected counts of slots, found counts of experts");
+  LoadReport report;
+  for (int layer = 0; layer < statistics.num_layers(); ++layer) {
+    LoadSummary sum;
+    for (int iteration = 0; iteration < statistics.num_iterations(); ++iteration) {
+      sum += balance::summarize_loads(
+          loads_of_slots(statistics.iteration_load(iteration, layer), *statistics.slots, by));
+    }
+    report.rows.push_back(
+        {statistics.layers[static_cast<size_t>(layer)], sum / statistics.num_iterations()});
+    report.average += report.rows.back().summary;
+  }
+  report.average = report.average / static_cast<int>(report.rows.size());
   return report;
 }
 

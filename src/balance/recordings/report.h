@@ -39,6 +39,10 @@ struct LoadReport {
 Result<LoadReport> report_load(const ExpertStatistics& statistics,
                                const balance::ModelPlacement& placement, LoadBy by);
 
+// Of counts of slots: what the run did, with no placement. By slot, borrowed slots without tokens
+// are left out. Errors (invalid input): counts of experts.
+Result<LoadReport> report_slots(const ExpertStatistics& statistics, LoadBy by);
+
 // Every layer of the statistics on the linear placement. Errors: as linear_placement.
 Result<balance::ModelPlacement> linear_model_placement(const ExpertStatistics& statistics,
                                                        int ep_size);

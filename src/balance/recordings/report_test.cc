@@ -36,6 +36,26 @@ ExpertStatistics small_statistics() {
   return statistics;
 }
 
+// Two ranks with a slot and a borrowed one each: what ran, without a placement.
+TEST(ReportSlots, IsOfWhatTheRunDid) {
+  ExpertStatistics statistics = small_statistics();
+  EXPECT_FALSE(report_slots(statistics, LoadBy::kRank).ok());  // of experts
+  statistics.slots = {.num_ranks = 2, .borrowed_per_rank = 1, .num_logical_experts = 2};
+  const auto by_rank = report_slots(statistics, LoadBy::kRank);
+  ASSERT_TRUE(by_rank.ok());
+  EXPECT_DOUBLE_EQ(by_rank->rows[0].summary.mean, 45.0);
+  EXPECT_DOUBLE_EQ(by_rank->rows[0].summary.imbalance_ratio, 0.45);
+  EXPECT_DOUBLE_EQ(by_rank->rows[1].summary.imbalance_ratio, 0.5);
+  EXPECT_DOUBLE_EQ(by_rank->average.imbalance_ratio, 0.475);
+  // Layer 3: 4, 4, 4, 4, then 0, 0, 12: slot 1 is borrowed and had no tokens.
+  const auto by_slot = report_slots(statistics, LoadBy::kSlot);
+  ASSERT_TRUE(by_slot.ok());
+  EXPECT_DOUBLE_EQ(by_slot->rows[1].summary.mean, 4.0);
+  EXPECT_DOUBLE_EQ(by_slot->rows[1].summary.imbalance_ratio, 1.0);  // (0 + 2) / 2
+  // Layer 1: 10, 20, 30, 40, then 40, 20, 0, 20: the slot without tokens is no borrowed one.
+  EXPECT_DOUBLE_EQ(by_slot->rows[0].summary.mean, (25.0 + 20.0) / 2);
+}
+
 TEST(ReportLoad, AveragesIterationsAndLayers) {
   const ExpertStatistics statistics = small_statistics();
   const Result<ModelPlacement> linear = linear_model_placement(statistics, 2);

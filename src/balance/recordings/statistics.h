@@ -2,6 +2,10 @@
 //
 // Expert statistics: how many tokens each rank sent to each expert, by iteration and MoE layer.
 //
+// Of a run with a load balancer there are two of them: what the router chose (counts of experts),
+// and which replica each token went to (counts of slots, as TensorRT-LLM has them). Planners need
+// the first; the second say how even the run was.
+//
 // Thread safety: plain values; all functions are pure.
 #pragma once
 
@@ -17,8 +21,17 @@ namespace wideep::recordings {
 // The most tokens of all counts together: a double is exact up to here.
 inline constexpr int64_t kMaxTokens = int64_t{1} << 53;
 
+// Of counts of slots: where the slots lie.
+struct SlotLayout {
+  int num_ranks = 0;            // have equally many slots each, in order
+  int borrowed_per_rank = 0;    // the last slots of each: for experts whose weights lie elsewhere
+  int num_logical_experts = 0;  // that the router chose among
+
+  bool operator==(const SlotLayout&) const = default;
+};
+
 struct ExpertStatistics {
-  int num_experts = 0;          // E
+  int num_experts = 0;          // E; of counts of slots their number, over all ranks
   int top_k = 0;                // experts per token; 0: unknown
   int ep_size = 1;              // R, the ranks that recorded
   int iter_start = 0;           // the first recorded iteration
@@ -27,6 +40,7 @@ struct ExpertStatistics {
   std::vector<int64_t> counts;  // [iteration, layer, rank, expert] tokens; ≥ 0
   // num_experts is the largest id + 1, of a file that does not say it.
   bool guessed_experts = false;
+  std::optional<SlotLayout> slots = {};  // nullopt: counts are of experts
 
   int num_iterations() const { return iter_stop - iter_start; }
   int num_layers() const { return static_cast<int>(layers.size()); }

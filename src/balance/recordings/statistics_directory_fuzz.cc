@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/scratch_directory.h"
+#include "recordings/report.h"
 #include "recordings/statistics_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -27,12 +28,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (end == std::string_view::npos) break;
     rest.remove_prefix(end + kBetween.size());
   }
-  const auto statistics = read_statistics(directory.path());
+  const auto statistics = read_statistics_directory(directory.path());
   if (!statistics.ok()) {
     WIDEEP_CHECK(statistics.status().message().find('\n') == std::string::npos);
     return 0;
   }
   WIDEEP_CHECK(check_statistics(*statistics).ok());
+  WIDEEP_CHECK(read_statistics(directory.path()).ok() == !statistics->slots.has_value());
+  if (statistics->slots) {
+    for (const LoadBy by : {LoadBy::kRank, LoadBy::kSlot}) {
+      const auto report = report_slots(*statistics, by);
+      WIDEEP_CHECK(report.ok());
+      WIDEEP_CHECK(report->average.imbalance_ratio >= 0);
+    }
+  }
   int64_t by_layers = 0, by_counts = 0;
   for (int layer = 0; layer < statistics->num_layers(); ++layer) {
     for (const int64_t tokens : statistics->layer_load(layer)) by_layers += tokens;

@@ -25,7 +25,9 @@
 #include "base/try.h"
 #include "formats/json.h"
 #include "recordings/statistics_csv.h"
+#include "recordings/statistics_writer.h"
 #include "tensor_files/safetensors.h"
+#include "wideep/placement.h"
 
 namespace wideep::recordings {
 namespace {
@@ -285,17 +287,49 @@ Status read_rank(const std::string& directory, const Files& files, int number,
   return copy_counts(tensors, path, number % files.ranks_per_stage(), extent, statistics);
 }
 
+bool counts_slots(const formats::JsonObject& root) {
+  const std::string counts = root.string_or("counts", "expert");
+  if (counts != "expert" && counts != "slot") {
+    root.complain("counts", fmt::format("expected \"expert\" or \"slot\", found \"{}\"",
+                                        base::printable(counts)));
+  }
+  return counts == "slot";
+}
+
+SlotLayout slot_layout(const formats::JsonObject& root, int num_slots) {
+  SlotLayout slots;
+  const int64_t stated = root.integer_or("num_slots", num_slots, {.min = 1});
+  if (stated != num_slots) {
+    root.complain("num_slots", fmt::format("expected {} (num_experts, of counts of slots their "
+                                           "number), found {}",
+                                           num_slots, stated));
+  }
+  slots.num_ranks = static_cast<int>(root.integer("slot_ranks", {.min = 1, .max = kMaxRanks}));
+  if (root.is_valid() && num_slots % slots.num_ranks != 0) {
+    root.complain("slot_ranks", fmt::format("expected a divisor of the {} slots, found {}",
+                                            num_slots, slots.num_ranks));
+  }
+  const int per_rank = root.is_valid() ? num_slots / slots.num_ranks : 1;
+  slots.borrowed_per_rank =
+      static_cast<int>(root.integer_or("borrowed_slots", 0, {.min = 0, .max = per_rank - 1}));
+  slots.num_logical_experts =
+      static_cast<int>(root.integer("num_logical_experts", {.min = 1, .max = kMaxExperts}));
+  return slots;
+}
+
 Status read_meta_info(const std::string& directory, Files* files, ExpertStatistics* statistics) {
   WIDEEP_TRY_ASSIGN(const formats::JsonDocument document,
                     formats::JsonDocument::read(directory + "/meta_info.json"));
   const formats::JsonObject root = document.root();
-  statistics->num_experts =
-      static_cast<int>(root.integer("num_experts", {.min = 1, .max = kMaxExperts}));
+  const bool are_slots = counts_slots(root);
+  statistics->num_experts = static_cast<int>(
+      root.integer("num_experts", {.min = 1, .max = are_slots ? balance::kMaxSlots : kMaxExperts}));
   statistics->top_k =
       static_cast<int>(root.integer("num_experts_per_token", {.min = 1, .max = kMaxTopK}));
   // Written by wideep, absent from TRT's files.
   const int64_t stages = root.integer_or("num_stages", 1, {.min = 1, .max = files->num_files});
   const int64_t ranks = root.integer_or("ep_size", files->num_files, {.min = 1, .max = kMaxRanks});
+  if (are_slots) statistics->slots = slot_layout(root, statistics->num_experts);
   WIDEEP_TRY(document.status());
   files->num_stages = static_cast<int>(stages);
   statistics->ep_size = files->ranks_per_stage();
@@ -333,7 +367,23 @@ Result<ExpertStatistics> read_statistics(const std::string& path, int num_expert
         "layer_id, expert_id, count; leave it out",
         path));
   }
-  return is_directory ? read_statistics_directory(path) : read_logical_count(path);
+  if (!is_directory) return read_logical_count(path);
+  WIDEEP_TRY_ASSIGN(ExpertStatistics statistics, read_statistics_directory(path));
+  WIDEEP_TRY(check_counts_of_experts(path, statistics));
+  return statistics;
+}
+
+Status check_counts_of_experts(const std::string& path, const ExpertStatistics& statistics) {
+  if (!statistics.slots) return {};
+  const fs::path whole = (fs::path(path) / "").lexically_normal().parent_path();
+  const std::string experts =
+      whole.filename() == kSlotsFolder
+          ? fmt::format("give {}", whole.parent_path().empty() ? "." : whole.parent_path().string())
+          : "record them again, or give the folder above";
+  return invalid_input(
+      fmt::format("{}: expected counts of experts, found counts of slots (meta_info.json: counts), "
+                  "from which only `balance report` follows; {}, which has the experts'",
+                  path, experts));
 }
 
 }  // namespace wideep::recordings

@@ -240,5 +240,25 @@ TEST(LogicalCount, RefusesInvalidCounts) {
               HasSubstr("expected key logical_count"));
 }
 
+// Of counts of slots: what meta_info.json says of them must fit together.
+TEST_F(StatisticsDirectory, SlotsMustFitTheirMetaInfo) {
+  write_rank("rank0.safetensors", {{"0_0", {1, 2, 3, 4}}});
+  const auto refusal = [&](const std::string& keys) {
+    write_meta("{\"num_experts\": 4, \"num_experts_per_token\": 1, " + keys + "}");
+    const auto statistics = read_statistics_directory(path_);
+    return statistics.ok() ? "accepted" : statistics.status().message();
+  };
+  const std::string slots = "\"counts\": \"slot\", \"num_logical_experts\": 3, ";
+  EXPECT_EQ(refusal(slots + "\"slot_ranks\": 2, \"num_slots\": 4"), "accepted");
+  EXPECT_THAT(refusal("\"counts\": \"rank\""), HasSubstr("expected \"expert\" or \"slot\""));
+  EXPECT_THAT(refusal("\"counts\": \"slot\", \"slot_ranks\": 2"), HasSubstr("num_logical_experts"));
+  EXPECT_THAT(refusal(slots + "\"slot_ranks\": 3"), HasSubstr("expected a divisor of the 4 slots"));
+  EXPECT_THAT(refusal(slots + "\"slot_ranks\": 2, \"num_slots\": 5"),
+              HasSubstr("num_slots: expected 4"));
+  EXPECT_THAT(refusal(slots + "\"slot_ranks\": 2, \"borrowed_slots\": 2"),
+              HasSubstr("borrowed_slots"));
+  EXPECT_THAT(refusal("\"counts\": 7"), HasSubstr("counts"));
+}
+
 }  // namespace
 }  // namespace wideep::recordings

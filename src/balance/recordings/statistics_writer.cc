@@ -20,10 +20,7 @@ bool is_statistics_file(const std::string& name) {
   return name == "meta_info.json" || (name.starts_with("rank") && name.ends_with(".safetensors"));
 }
 
-}  // namespace
-
-Result<formats::NewDirectories> prepare_statistics_directory(const std::string& directory) {
-  WIDEEP_TRY_ASSIGN(formats::NewDirectories made, formats::NewDirectories::create(directory));
+Status check_empty(const std::string& directory) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
@@ -34,7 +31,18 @@ Result<formats::NewDirectories> prepare_statistics_directory(const std::string& 
           directory, name));
     }
   }
-  if (error) return invalid_input(fmt::format("{}: cannot read: {}", directory, error.message()));
+  return error ? invalid_input(fmt::format("{}: cannot read: {}", directory, error.message()))
+               : Status();
+}
+
+}  // namespace
+
+Result<formats::NewDirectories> prepare_statistics_directory(const std::string& directory) {
+  WIDEEP_TRY_ASSIGN(formats::NewDirectories made, formats::NewDirectories::create(directory));
+  WIDEEP_TRY(check_empty(directory));
+  std::error_code absent;
+  const std::string slots = fmt::format("{}/{}", directory, kSlotsFolder);
+  if (fs::is_directory(slots, absent)) WIDEEP_TRY(check_empty(slots));
   return made;
 }
 
@@ -79,10 +87,21 @@ Status StatisticsWriter::write_counts() const {
 Status StatisticsWriter::write_meta_info() const {
   std::string ranks = shape_.ep_size == 0 ? "" : fmt::format(", \"ep_size\": {}", shape_.ep_size);
   if (shape_.num_stages > 1) ranks += fmt::format(", \"num_stages\": {}", shape_.num_stages);
+  std::string counts = "\"expert\"";
+  if (const auto& slots = shape_.slots) {
+    counts = fmt::format(
+        "\"slot\", \"num_slots\": {}, \"slot_ranks\": {}, \"borrowed_slots\": {}, "
+        "\"num_logical_experts\": {}",
+        shape_.num_experts, slots->num_ranks, slots->borrowed_per_rank, slots->num_logical_experts);
+  }
+  const std::string own =
+      shape_.recorded_iterations.empty()
+          ? ""
+          : fmt::format(", \"recorded_iterations\": \"{}\"", shape_.recorded_iterations);
   return formats::write_file(
       directory_ + "/meta_info.json",
-      fmt::format("{{\"num_experts\": {}, \"num_experts_per_token\": {}{}}}\n", shape_.num_experts,
-                  shape_.top_k, ranks));
+      fmt::format("{{\"num_experts\": {}, \"num_experts_per_token\": {}{}, \"counts\": {}{}}}\n",
+                  shape_.num_experts, shape_.top_k, ranks, counts, own));
 }
 
 }  // namespace wideep::recordings

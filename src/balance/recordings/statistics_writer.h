@@ -5,7 +5,8 @@
 // Before the first iteration one process calls prepare_statistics_directory. Then every rank has
 // its own StatisticsWriter, adds each MoE layer's counts of the recorded iterations, and writes
 // once at the end. Each rank also writes the same meta_info.json, so that it exists even if a rank
-// dies; beside TRT's keys it has the number of ranks.
+// dies; beside TRT's keys it has the number of ranks, and whether counts are of experts or of slots.
+// Counts of slots lie in the folder kSlotsFolder of those of experts.
 //
 // Thread safety: one thread per writer.
 //
@@ -17,28 +18,37 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "formats/new_directories.h"
+#include "recordings/statistics.h"
 #include "wideep/status.h"
 
 namespace wideep::recordings {
 
-// Creates the directory (and its parents) and checks that it holds no statistics: a reader would
-// also count files of an earlier run with more ranks. What stays empty is removed with the result.
+inline constexpr std::string_view kSlotsFolder = "slots";
+
+// Creates the directory (and its parents) and checks that it holds no statistics, nor its folder of
+// slots: a reader would also count files of an earlier run with more ranks. What stays empty is
+// removed with the result.
 // Errors (invalid input): it holds statistics, or cannot be created or written.
 Result<formats::NewDirectories> prepare_statistics_directory(const std::string& directory);
 
 struct StatisticsShape {
-  int num_experts = 0;  // E
+  int num_experts = 0;  // E; of counts of slots their number, as in ExpertStatistics
   int top_k = 0;        // num_experts_per_token
   int ep_size = 0;      // R, the ranks that record; 0: left out of meta_info.json, as TRT does
   // Pipeline stages that have MoE layers. Each has R files, in order: rank r of the i-th is file
   // i · R + r and holds the layers of its stage.
   int num_stages = 1;
+  std::optional<SlotLayout> slots = {};  // nullopt: counts are of experts
+  // "140-145,150": the engine's numbers of the iterations, where they are written under others.
+  std::string recorded_iterations = {};
 };
 
 class StatisticsWriter {

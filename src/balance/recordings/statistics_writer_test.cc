@@ -51,12 +51,41 @@ TEST(StatisticsWriter, WritesWhatTheReaderReads) {
   EXPECT_THAT(statistics->layers, ElementsAre(7));
   EXPECT_THAT(statistics->counts, ElementsAre(100, 20, 1, 101, 20, 1, 0, 21, 1, 1, 21, 1));
   EXPECT_EQ(*formats::read_file(path + "/meta_info.json"),
-            "{\"num_experts\": 3, \"num_experts_per_token\": 2, \"ep_size\": 2}\n");
+            "{\"num_experts\": 3, \"num_experts_per_token\": 2, \"ep_size\": 2, \"counts\": "
+            "\"expert\"}\n");
   fs::remove(path + "/rank1.safetensors");  // its rank died
   EXPECT_THAT(read_statistics(path).status().message(),
               HasSubstr("recorded by 2 ranks (meta_info.json: ep_size), expected as many files, "
                         "found 1"));
   fs::remove_all(path);
+}
+
+// Four slots on two ranks, the second of each borrowed, of a model with three experts.
+TEST(StatisticsWriter, CountsOfSlotsNameThemselves) {
+  const std::string path = fresh_directory("slots_of_run") + "/slots";
+  const SlotLayout layout{.num_ranks = 2, .borrowed_per_rank = 1, .num_logical_experts = 3};
+  StatisticsWriter writer(path, 0, {.num_experts = 4, .top_k = 2, .ep_size = 1, .slots = layout});
+  writer.add(3, 1, std::vector<int64_t>{5, 0, 7, 1});
+  ASSERT_TRUE(writer.write().ok());
+  EXPECT_EQ(*formats::read_file(path + "/meta_info.json"),
+            "{\"num_experts\": 4, \"num_experts_per_token\": 2, \"ep_size\": 1, \"counts\": "
+            "\"slot\", \"num_slots\": 4, \"slot_ranks\": 2, \"borrowed_slots\": 1, "
+            "\"num_logical_experts\": 3}\n");
+  const auto statistics = read_statistics_directory(path);
+  ASSERT_TRUE(statistics.ok()) << statistics.status().message();
+  EXPECT_EQ(statistics->slots, layout);
+  EXPECT_THAT(statistics->counts, ElementsAre(5, 0, 7, 1));
+  // To a planner they would be experts that do not exist.
+  const Status refused = read_statistics(path).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(refused.message(), HasSubstr("expected counts of experts, found counts of slots"));
+  const std::string above = path.substr(0, path.rfind('/'));
+  EXPECT_THAT(refused.message(), HasSubstr("give " + above + ", which"));
+  EXPECT_THAT(read_statistics(path + "/").status().message(), HasSubstr("give " + above + ","));
+  // An earlier run's slots would be read as this one's.
+  EXPECT_THAT(prepare_statistics_directory(above).status().message(),
+              HasSubstr("expected no expert statistics yet"));
+  fs::remove_all(above);
 }
 
 // Two stages of two ranks: layers 2 and 3, layer 7.
