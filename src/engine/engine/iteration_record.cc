@@ -27,13 +27,13 @@ void transfer_fields(Wire& wire, AnyRecord& record) {
   wire.fields(record.iteration, record.begin_ns, record.end_ns, record.prompt_tokens,
               record.generated_tokens, record.queue, record.verified, record.forecast,
               record.draft_bytes, record.gave_up_drafts, record.tail_cpu_ns, record.agree_cpu_ns,
-              record.wall_ns, record.schedule_ns);
+              record.wall_ns, record.schedule_ns, record.records_experts);
 }
 
 template <typename Wire, typename AnyLayer>
 void transfer_layer(Wire& wire, AnyLayer& layer) {
   wire.fields(layer.other_cpu_ns, layer.experts_cpu_ns, layer.shared_cpu_ns, layer.exchange_cpu_ns,
-              layer.sent, layer.counts, layer.initial_imbalance);
+              layer.sent, layer.counts, layer.slot_counts, layer.initial_imbalance);
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ struct LayerRecord {
   std::vector<int32_t> sent;  // [ep_size] (token, expert) pairs sent to each rank
   // [num_experts] tokens of this rank per expert; empty unless asked for
   std::vector<int32_t> counts;
+  // [slots of the ranks that dispatch to each other] the same per slot (replica), as
+  // ep::DispatchShape::num_slots(); empty unless asked for, and without a load balancer
+  std::vector<int32_t> slot_counts;
   // The imbalance ratio over all ranks if experts were still in their initial slots; negative: not
   // reported. With online balancing the first rank of each stage reports it.
   float initial_imbalance = -1.0f;
@@ -54,13 +57,15 @@ struct IterationRecord {
   int64_t wall_ns = 0;
   int64_t schedule_ns = 0;          // scheduling, and appending the tokens of earlier iterations
   std::vector<LayerRecord> layers;  // MoE layers, ascending
+  bool records_experts = false;     // the rank was asked to (Reporter::record_experts)
 
   bool operator==(const IterationRecord&) const = default;
 };
 inline bool operator==(const LayerRecord& a, const LayerRecord& b) {
   return a.other_cpu_ns == b.other_cpu_ns && a.experts_cpu_ns == b.experts_cpu_ns &&
          a.shared_cpu_ns == b.shared_cpu_ns && a.exchange_cpu_ns == b.exchange_cpu_ns &&
-         a.sent == b.sent && a.counts == b.counts && a.initial_imbalance == b.initial_imbalance;
+         a.sent == b.sent && a.counts == b.counts && a.slot_counts == b.slot_counts &&
+         a.initial_imbalance == b.initial_imbalance;
 }
 
 // To bytes for a pipe between processes of one build, and back.

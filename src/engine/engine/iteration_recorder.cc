@@ -58,6 +58,7 @@ void IterationRecorder::count(const model::MoeLayerRecord& layer) {
     LayerRecord& added = record_.layers.emplace_back();
     added.sent.resize(static_cast<size_t>(stage_.num_ranks()));
     added.counts.resize(layer.counts.size());
+    added.slot_counts.resize(layer.slot_counts.size());
   }
   LayerRecord& record = record_.layers.back();
   record.experts_cpu_ns += layer.experts_cpu_ns;
@@ -67,6 +68,7 @@ void IterationRecorder::count(const model::MoeLayerRecord& layer) {
   record.other_cpu_ns += busy_cpu_ns() - last_mark_cpu_ns_ - layer.experts_cpu_ns;
   add(layer.sent_entries, std::span(record.sent).subspan(dispatch_ranks_.begin));
   add(layer.counts, record.counts);
+  add(layer.slot_counts, record.slot_counts);
   const int index = static_cast<int>(record_.layers.size()) - 1;
   if (online_ != nullptr) online_->add_counts(index, layer.group_counts);
   if (speculation_ != nullptr && speculation_->is_adaptive()) {

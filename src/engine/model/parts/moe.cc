@@ -39,6 +39,7 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
       endpoint_(endpoint),
       shape_(layout.shape()),
       share_update_(placement.share_update),
+      counts_slots_(options.count_slots),
       routing_(config, shape_, endpoint.rank(), options.perfect_router),
       chooser_(shape_, endpoint.rank()),
       token_rows_(config, shape_.num_slices, options),
@@ -210,6 +211,9 @@ Status MoeRunner::choose_slots(const Progress& progress, ep::TokenRange tokens) 
       ++totals_.sent_entries[to];
     }
   }
+  if (counts_slots_) {
+    for (const int32_t slot : chunk_.slots) ++totals_.slot_counts[slot];
+  }
   keep_wanted_slots(tokens);
   return {};
 }
@@ -297,6 +301,7 @@ void MoeRunner::start_totals() {
   totals_.counts.assign(config_.routing.num_experts, 0);
   totals_.group_counts.assign(config_.routing.num_experts, 0);
   totals_.sent_entries.assign(shape_.ep_size, 0);
+  if (counts_slots_) totals_.slot_counts.assign(shape_.num_slots(), 0);
   totals_.experts_cpu_ns = totals_.shared_cpu_ns = totals_.exchange_cpu_ns = 0;
   totals_.experts_rows = 0;
   experts_.rows().clear_noise();
@@ -309,6 +314,7 @@ void MoeRunner::report(const MoeCall& call) const {
                        .counts = totals_.counts,
                        .group_counts = totals_.group_counts,
                        .sent_entries = totals_.sent_entries,
+                       .slot_counts = totals_.slot_counts,
                        .experts_cpu_ns = totals_.experts_cpu_ns,
                        .shared_cpu_ns = totals_.shared_cpu_ns,
                        .exchange_cpu_ns = totals_.exchange_cpu_ns,

@@ -105,7 +105,7 @@ class MoeRunner {
   };
   // Sums over all chunks, as in MoeLayerRecord.
   struct Totals {
-    std::vector<int32_t> counts, group_counts, sent_entries;
+    std::vector<int32_t> counts, group_counts, sent_entries, slot_counts;
     int64_t experts_cpu_ns = 0, shared_cpu_ns = 0, exchange_cpu_ns = 0;
     int64_t experts_rows = 0;
   };
@@ -138,6 +138,7 @@ class MoeRunner {
   transport::Endpoint& endpoint_;
   ep::DispatchShape shape_;
   balance::ShareUpdate share_update_;
+  bool counts_slots_;
   MoeObserver* observer_ = nullptr;
 
   MoeRouting routing_;

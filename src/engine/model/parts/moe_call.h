@@ -52,6 +52,9 @@ struct MoeLayerRecord {
   std::span<const int32_t> group_counts;  // [num_experts] the same, summed over all ranks
   // [ep_size] (token, expert) pairs for each rank, of all tokens, wanted or not.
   std::span<const int32_t> sent_entries;
+  // With MoeOptions::count_slots: [ep::DispatchShape::num_slots()] this rank's tokens per slot, as
+  // messages number them; else empty.
+  std::span<const int32_t> slot_counts;
   int64_t experts_cpu_ns = 0;  // critical processor time of computing this rank's experts
   // The same, without waits, of the shared expert; and of all else after the router: coding rows,
   // counts, choice of slots, dispatch, combine, the sum of results.

@@ -17,6 +17,7 @@ struct MoeOptions {
   // The formats in which rows are dispatched and results returned; nullopt: row_dtype.
   std::optional<kernels::RowFormat> dispatch, combine;
   bool perfect_router = false;  // replaces the router's choice by an even one (perfect_router.h)
+  bool count_slots = false;     // MoeLayerRecord::slot_counts; else they are not counted at all
   bool measure_noise = false;   // report coding noise to the observer; decodes every row for it
 
   kernels::RowFormat dispatch_format() const {

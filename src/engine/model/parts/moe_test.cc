@@ -54,7 +54,7 @@ struct Options {
 // What came out and what the observer saw, of all iterations one behind the other.
 struct Outcome : MoeObserver {
   std::vector<float> x;
-  std::vector<int32_t> experts, counts, group_counts, sent;
+  std::vector<int32_t> experts, counts, group_counts, sent, slots;
   RowNoise dispatched, returned;
   int64_t shared_cpu_ns = 0, parts_cpu_ns = 0;  // of the last iteration
 
@@ -66,6 +66,7 @@ struct Outcome : MoeObserver {
     append(counts, record.counts);
     append(group_counts, record.group_counts);
     append(sent, record.sent_entries);
+    append(slots, record.slot_counts);
     dispatched.add(record.dispatched);
     returned.add(record.returned);
     shared_cpu_ns = record.shared_cpu_ns;
@@ -212,6 +213,43 @@ TEST(MoeRunner, SameBitsWhateverTheChunksAndShares) {
         EXPECT_EQ(found[rank].group_counts, expected[rank].group_counts);
       }
     }
+  }
+}
+
+// What slots get is what their experts were chosen for, and what their ranks were sent; with chunks,
+// and where ranks borrow experts, whose slots are the last ones of each rank.
+TEST(MoeRunner, CountsOfSlotsAddUpToThoseOfExpertsAndOfRanks) {
+  for (const Options& given :
+       {Options{.num_slots = 16}, Options{.max_num_tokens = 13, .num_slots = 16},
+        Options{.num_slots = 16, .share_update = kByWindow, .every_third = true},
+        Options{.num_slots = 16, .alike = true, .scale = 8, .borrowed_slots = 4}}) {
+    Options options = given;
+    for (const Outcome& rank : run(options)) EXPECT_TRUE(rank.slots.empty());  // not asked for
+    options.moe.count_slots = true;
+    const balance::Placement placement =
+        *balance::default_placement(kExperts, kRanks, options.num_slots);
+    const int own = options.num_slots / kRanks, local = own + options.borrowed_slots;
+    int64_t borrowed = 0;
+    for (const Outcome& rank : run(options)) {
+      const size_t iterations = rank.sent.size() / kRanks;
+      ASSERT_EQ(rank.slots.size(), iterations * static_cast<size_t>(kRanks * local));
+      std::vector<int32_t> experts(rank.counts.size()), sent(rank.sent.size());
+      for (size_t i = 0; i < rank.slots.size(); ++i) {
+        const size_t iteration = i / static_cast<size_t>(kRanks * local);
+        const int slot = static_cast<int>(i) % (kRanks * local), owner = slot / local;
+        sent[iteration * kRanks + static_cast<size_t>(owner)] += rank.slots[i];
+        if (slot % local >= own) {
+          borrowed += rank.slots[i];
+          continue;
+        }
+        const int expert =
+            placement.slot_to_expert[static_cast<size_t>(owner * own + slot % local)];
+        experts[iteration * kExperts + static_cast<size_t>(expert)] += rank.slots[i];
+      }
+      EXPECT_EQ(sent, rank.sent);
+      if (options.borrowed_slots == 0) EXPECT_EQ(experts, rank.counts);
+    }
+    EXPECT_EQ(borrowed > 0, options.borrowed_slots > 0);
   }
 }
 
