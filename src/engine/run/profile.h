@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/trace.h"
-#include "run/statistics_recorder.h"
+#include "run/record_request.h"
 
 namespace wideep::run {
 

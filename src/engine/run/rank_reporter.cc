@@ -169,8 +169,12 @@ Status RankReporter::token(const engine::SampledToken& token) {
 Status RankReporter::end_iteration(engine::IterationRecord record) {
   WIDEEP_TRY(recording_);
   // Counts are the largest part of a record: without a reader they are not sent.
+  record.records_experts = records_experts_;
   if (!run_.options().routing_log && !records_experts_) {
-    for (engine::LayerRecord& layer : record.layers) layer.counts.clear();
+    for (engine::LayerRecord& layer : record.layers) {
+      layer.counts.clear();
+      layer.slot_counts.clear();
+    }
   }
   for (size_t i = 0; i < initial_imbalances_.size(); ++i) {
     record.layers[i].initial_imbalance = initial_imbalances_[i];

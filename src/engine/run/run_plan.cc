@@ -261,6 +261,9 @@ ExpertRanks plan_experts(const RunPlan& plan) {
   const model::RoutingConfig& routing = plan.model.config.routing;
   ExpertRanks all{.stage_size = mapping.stage_size(),
                   .ranks = {},
+                  .dispatch_ranks = plan.dispatch.ep_size,
+                  .num_slices = plan.dispatch.num_slices,
+                  .borrowed_slots = plan.dispatch.borrowed_slots,
                   .statistics = {.num_experts = routing.num_experts,
                                  .top_k = routing.top_k,
                                  .ep_size = mapping.stage_size(),

@@ -17,7 +17,7 @@
 #include "model/model_division.h"
 #include "model/model_forms.h"
 #include "parallel/mapping.h"
-#include "recordings/statistics.h"
+#include "recordings/statistics_writer.h"
 #include "run/layouts.h"
 #include "run/memory_plan.h"
 #include "run/online_parts.h"
@@ -36,6 +36,9 @@ struct ExpertRanks {
     int file = 0;                 // number of its statistics file
   };
   std::vector<Rank> ranks;
+  int dispatch_ranks = 1;  // of a stage: groups of so many dispatch to each other, in order
+  int num_slices = 1;      // of each expert; see ep::DispatchShape
+  int borrowed_slots = 0;  // the last ones of each rank
   recordings::StatisticsShape statistics;
 
   // The MoE layers of a stage; all its ranks have the same.

@@ -11,23 +11,10 @@
 #include <vector>
 
 #include "recordings/statistics_writer.h"
+#include "run/record_request.h"
 #include "wideep/status.h"
 
 namespace wideep::run {
-
-// Iterations first ... last − 1.
-struct IterationRange {
-  int64_t first = 0;
-  int64_t last = 0;
-
-  // From "A-B". Errors (invalid input): not two numbers, or not A < B; `name` begins the message.
-  static Result<IterationRange> parse(const std::string& text, const std::string& name);
-};
-
-struct StatisticsRequest {
-  std::string directory;
-  IterationRange range;
-};
 
 // Writes only iterations that every rank has finished, so that the files of a run that ends early
 // contain the same iterations. Not thread safe.

@@ -4,19 +4,16 @@
 //
 //   start → the ranks begin with their next iteration → done
 //   stop  → the ranks end                             → done: all iterations have arrived
-//   dump  → a thread writes the files, in the format of `wideep generate --expert-statistic-path`
+//   dump  → a thread writes the files, in the format of --expert-statistic-path of all commands
 //
 // Thread safety: the serving thread.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "run/iteration_summary.h"
-#include "run/rank_group.h"
+#include "run/recorded_experts.h"
 #include "wideep/status.h"
 
 namespace wideep::server {
@@ -37,7 +34,7 @@ class ExpertRecorder {
   using Done = std::function<void(const Outcome&)>;
 
   ExpertRecorder(RecorderOptions options, run::ExpertRanks ranks)
-      : options_(std::move(options)), ranks_(std::move(ranks)) {}
+      : options_(std::move(options)), ranks_(std::move(ranks)), recorded_(ranks_) {}
   ~ExpertRecorder() { join(); }
   ExpertRecorder(const ExpertRecorder&) = delete;
   ExpertRecorder& operator=(const ExpertRecorder&) = delete;
@@ -69,24 +66,17 @@ class ExpertRecorder {
 
  private:
   enum class State { kOff, kStarting, kRecording, kStopping };
-  struct Iteration {
-    int64_t number = 0;
-    std::vector<std::vector<std::vector<int32_t>>> counts;  // [rank][its MoE layer][num_experts]
-  };
   Status check(State expected, const char* instead) const;
   std::string next_directory();
-  static Status write_whole(const run::ExpertRanks& ranks, const std::string& directory,
-                            const std::deque<Iteration>& iterations);
-  static Status write(const run::ExpertRanks& ranks, const std::string& directory,
-                      const std::deque<Iteration>& iterations);
+  static Status write_whole(const run::RecordedExperts& recorded, const std::string& directory);
 
   RecorderOptions options_;
   run::ExpertRanks ranks_;
   std::function<void(bool)> switch_ranks_;
   std::function<void(std::function<void()>)> post_;
   State state_ = State::kOff;
-  Done waiting_;                      // to be called when the ranks have switched
-  std::deque<Iteration> iterations_;  // empty while a dump is written
+  Done waiting_;                   // to be called when the ranks have switched
+  run::RecordedExperts recorded_;  // empty while a dump is written
   int num_dumps_ = 0;
   bool writing_ = false;
   std::thread writer_;

@@ -42,6 +42,7 @@ class RecordedRanks : public testing::Test {
       engine::IterationRecord& rank = iteration.ranks.emplace_back();
       rank.iteration = number;
       engine::LayerRecord& layer = rank.layers.emplace_back();
+      rank.records_experts = !each.empty();
       layer.sent = {each.empty() ? tokens : each[0] + each[1], 0, 0};
       layer.counts = std::move(each);
     }

@@ -1077,6 +1077,7 @@ engine::IterationRecord record(int64_t iteration, std::vector<int32_t> sent,
   layer.sent = std::move(sent);
   layer.counts = std::move(counts);
   engine::IterationRecord each{.iteration = iteration, .queue = {}, .layers = {layer}};
+  each.records_experts = !each.layers[0].counts.empty();
   each.prompt_tokens = 2;
   each.generated_tokens = 1;
   each.queue.running = 3;
