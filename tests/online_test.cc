@@ -162,7 +162,7 @@ TEST_P(Online, TheRoutingLogHasTheMovesAndEventsHaveTheLoad) {
   GenerateOptions options = options_for(directory_.path(), 2, 500);
   balance(options, 2);
   make_restless(options, model, 2);
-  options.routing_log = true;
+  options.routing_log = run::RoutingLogRequest();
   options.expert_load = true;
   std::vector<int64_t> reported;
   size_t moved_layers = 0;

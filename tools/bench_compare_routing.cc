@@ -33,6 +33,8 @@ struct Options {
 };
 
 Result<measure::ThroughputOptions> bench_options(const Options& options) {
+  WIDEEP_TRY(refuse_recording(options.load.ranks.record, "compare-routing",
+                              "it runs several times, with two routers"));
   WIDEEP_TRY_ASSIGN(measure::ThroughputOptions result, read_load_options(options.load));
   if (result.run.perfect_router) {
     return invalid_input(

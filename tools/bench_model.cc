@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/progress.h"
 #include "base/try.h"
@@ -21,6 +22,7 @@
 #include "measure/model/bench_model.h"
 #include "model/model_files.h"
 #include "precision_option.h"
+#include "record_options.h"
 #include "weights/random_tensors.h"
 
 namespace wideep::tools {
@@ -33,6 +35,7 @@ struct Options {
   PrecisionOption precision;
   std::string kv_cache_dtype = "auto";
   measure::ModelBenchOptions bench;
+  RecordOptions record;
   bool json = false;
 };
 
@@ -85,6 +88,9 @@ class ProgressLines : public measure::ModelBenchView {
 Status run(const Options& given) {
   Options options = given;
   WIDEEP_TRY(check_source(options));
+  WIDEEP_TRY_ASSIGN(Recording recording, read_record_options(options.record, true));
+  options.bench.statistics = std::move(recording.statistics);
+  options.bench.routing_log = std::move(recording.routing_log);
   WIDEEP_TRY_ASSIGN(options.bench.config, read_config(options));
   WIDEEP_TRY_ASSIGN(auto tensors, open_tensors(options));
   options.bench.precision = options.precision.format().value_or(options.bench.config.stored_format);
@@ -92,12 +98,13 @@ Status run(const Options& given) {
   if (options.kv_cache_dtype != "auto") {
     options.bench.precision.cache = options.kv_cache_dtype == "fp8" ? Dtype::kF8E4M3 : Dtype::kBf16;
   }
+  const std::string& path = options.model_dir.empty() ? options.config_file : options.model_dir;
+  options.bench.model_dir = path;
   const auto report = [&] {
     ProgressLines lines;  // its destructor clears the line before the report is printed
     return measure::run_model_bench(options.bench, std::move(tensors), lines);
   }();
   if (!report.ok()) return report.status();
-  const std::string& path = options.model_dir.empty() ? options.config_file : options.model_dir;
   const BenchedModel model{
       .name = std::filesystem::path(path).lexically_normal().string(),
       .random_weights = options.random_weights,
@@ -177,6 +184,7 @@ void add_bench_model_command(command_line::Command bench, Status* status) {
   add_what_options(command, *options);
   add_how_options(command, *options);
   add_test_options(command, options->bench.bench);
+  add_record_options(command, &options->record);
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

@@ -55,6 +55,8 @@ measure::DraftedBy drafter_of(const Options& options, const std::string& name) {
 
 Result<measure::SpeculationPlan> plan_of(const Options& options) {
   measure::SpeculationPlan plan = options.plan;
+  WIDEEP_TRY(
+      refuse_recording(options.ranks.record, "bench speculation", "it runs once for each drafter"));
   WIDEEP_TRY(apply_rank_run_options(options.ranks, true, &plan.run));
   if (plan.run.parallel.speculative_config) {
     return invalid_input(fmt::format(

@@ -3,11 +3,9 @@
 // wideep generate: generates text for prompts. The ranks are forked on this machine, or mpirun or
 // srun has started them.
 //
-// Options win over TensorRT-LLM's environment variables and over the model's own defaults; all
-// become GenerateOptions. What can fail after a run, a file that cannot be written or statistics of
-// iterations that never come, is refused before it, or warned of after it where only the run shows
-// it. Ranks that a launcher has started agree on errors first: each reads the same options, and one
-// that returned alone would leave the others waiting.
+// Options win over the model's own defaults; all become GenerateOptions. Ranks that a launcher has
+// started agree on errors first: each reads the same options, and one that returned alone would
+// leave the others waiting.
 #include "run/generate.h"
 
 #include <fmt/format.h>
@@ -16,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -28,7 +25,6 @@
 #include "formats/files.h"
 #include "formats/json_text.h"
 #include "generate_output.h"
-#include "output_file.h"
 #include "prompts_file.h"
 #include "run/online_text.h"
 #include "run/plan_text.h"
@@ -56,36 +52,8 @@ struct Options {
   std::string prompts_file;
   bool chat = false;
   RankRunOptions ranks;
-  std::string statistics_path;
-  std::string statistics_range;
-  std::string routing_log;
   bool json = false;
 };
-
-// Options win over TensorRT-LLM's environment variables. A directory without iterations would
-// silently stay empty, so it is an error.
-Result<std::optional<run::StatisticsRequest>> statistics_request(const Options& options) {
-  const auto or_environment = [](const std::string& option, const char* variable) {
-    const char* value = std::getenv(variable);
-    return option.empty() && value != nullptr ? std::string(value) : option;
-  };
-  const std::string path = or_environment(options.statistics_path, "EXPERT_STATISTIC_PATH");
-  const std::string range = or_environment(options.statistics_range, "EXPERT_STATISTIC_ITER_RANGE");
-  if (range.empty()) {
-    if (!path.empty()) {
-      return invalid_input(fmt::format(
-          "expert statistics to {}: no iterations given; add --expert-statistic-iter-range A-B (or "
-          "EXPERT_STATISTIC_ITER_RANGE)",
-          path));
-    }
-    return std::optional<run::StatisticsRequest>();
-  }
-  WIDEEP_TRY_ASSIGN(const run::IterationRange parsed,
-                    run::IterationRange::parse(range, options.statistics_range.empty()
-                                                          ? "EXPERT_STATISTIC_ITER_RANGE"
-                                                          : "--expert-statistic-iter-range"));
-  return std::optional(run::StatisticsRequest{path.empty() ? "expert_statistic" : path, parsed});
-}
 
 Status check_sampling(const engine::SamplingParams& sampling) {
   if (!(sampling.temperature >= 0.0f) || std::isinf(sampling.temperature)) {
@@ -177,32 +145,7 @@ Result<run::GenerateOptions> engine_options(const Options& options, const Starte
   WIDEEP_TRY(set_sampling(options, defaults, &result));
   *notes = defaults.lines();
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result));
-  WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
-  if (result.statistics && result.perfect_router) {
-    return invalid_input(
-        "--perfect-router: expert statistics would not be those of the model's own router; leave "
-        "out one of the two");
-  }
-  result.routing_log = !options.routing_log.empty();
-  if (result.routing_log && started.prints()) {  // fail before the run, not after it
-    WIDEEP_TRY(check_output_file(options.routing_log, "--routing-log"));
-  }
   return result;
-}
-
-// A run may end before the last iteration to record, by itself or by a signal. The user must know
-// which iterations the files have.
-void warn_of_missing_iterations(const run::StatisticsRequest& request,
-                                const run::GenerateReport& report) {
-  const auto& [first, last] = request.range;
-  const int64_t recorded = report.recorded_iterations.value_or(0);
-  if (recorded >= last - first) return;
-  const std::string what = recorded > 0 ? fmt::format("{}-{} are recorded in {}", first,
-                                                      first + recorded, request.directory)
-                                        : "none is recorded";
-  const std::string why = report.ended.ok() ? "the run had only" : "the run was interrupted after";
-  log::warn("expert statistics of iterations {}-{}: {} {} iterations, {}", first, last, why,
-            report.load.num_iterations, what);
 }
 
 void warn_of_missing_profile(const run::ProfileRequest& request, int64_t ran) {
@@ -210,14 +153,6 @@ void warn_of_missing_profile(const run::ProfileRequest& request, int64_t ran) {
     if (last <= ran) continue;
     log::warn("profile of iterations {}-{}: the run had {} iterations", first, last, ran);
   }
-}
-
-void warn_of_missing_ranks(const run::GenerateOptions& options, const run::GenerateReport& report) {
-  if (report.ended.ok() || report.ended.code() == StatusCode::kInterrupted) return;
-  log::warn(
-      "expert statistics in {}: a rank that died wrote no file; they can only be read if each of "
-      "the {} ranks wrote one",
-      options.statistics->directory, options.parallel.mapping().world_size());
 }
 
 // Loads the model and runs it. `shows`: whether this process prints progress and texts (rank 0 of
@@ -266,16 +201,8 @@ Status run(const Options& options, const Started& started) {
   } else {
     std::fputs(report_text(wanted, report).c_str(), stdout);
   }
-  const bool ended_early = report.ended.code() == StatusCode::kInterrupted;
-  if (wanted.statistics && (report.ended.ok() || ended_early)) {
-    warn_of_missing_iterations(*wanted.statistics, report);
-  }
   if (wanted.profile && report.ended.ok()) {
     warn_of_missing_profile(*wanted.profile, report.load.num_iterations);
-  }
-  if (wanted.statistics) warn_of_missing_ranks(wanted, report);
-  if (report.routing_log) {
-    WIDEEP_TRY(recordings::write_routing_log(options.routing_log, *report.routing_log));
   }
   return report.ended;
 }
@@ -327,14 +254,6 @@ void add_how_options(command_line::Command command, Options& options) {
 }
 
 void add_output_options(command_line::Command command, Options& options) {
-  command.add_option("--expert-statistic-path", options.statistics_path,
-                     "Directory for expert statistics (also EXPERT_STATISTIC_PATH)");
-  command.add_option(
-      "--expert-statistic-iter-range", options.statistics_range,
-      "Iterations to record: A-B, where B is not included (also EXPERT_STATISTIC_ITER_RANGE)");
-  command.add_option(
-      "--routing-log", options.routing_log,
-      "File for `wideep balance picture`: how many tokens went from which rank to which");
   command.add_flag("--logits-digest", options.engine.logits_digest,
                    "Print the SHA-256 of each prompt's logits, which is equal for every placement");
   command.add_flag("--json", options.json, "Only JSON on stdout");

@@ -108,6 +108,20 @@ Status note_dependent_launches(bool log_notes) {
   return {};
 }
 
+// The ranks' events, and the files, are those of rank 0.
+Status apply_recording(const RankRunOptions& options, PathAlone alone, run::RunOptions* run) {
+  WIDEEP_TRY_ASSIGN(Recording recording,
+                    read_record_options(options.record, run::receives_events(*run), alone));
+  if (recording.statistics && run->perfect_router) {
+    return invalid_input(
+        "--perfect-router: expert statistics would not be those of the model's own router; leave "
+        "out one of the two");
+  }
+  run->statistics = std::move(recording.statistics);
+  run->routing_log = std::move(recording.routing_log);
+  return {};
+}
+
 }  // namespace
 
 void add_rank_run_options(command_line::Command command, RankRunOptions* options) {
@@ -155,6 +169,7 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
           "a new FILE begins; an earlier run's FILE.1 is removed at the start; 0: never "
           "(default: 1024)")
       .range(0, 1 << 30);
+  add_record_options(command, &options->record);
 }
 
 void add_generation_config_option(command_line::Command command, std::string* from) {
@@ -179,7 +194,8 @@ Result<int> read_start_queue() {
                   kMax, value));
 }
 
-Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run) {
+Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run,
+                              PathAlone alone) {
   ParallelOptions parallel = options.parallel;
   if (run->started != nullptr && parallel.config.empty() && !parallel.ranks) {
     parallel.ranks = run->started->num_ranks();
@@ -197,6 +213,7 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
   WIDEEP_TRY(note_dependent_launches(log_notes));
   if (options.random_weights) run->random_weights = kRandomWeightsSeed;
   WIDEEP_TRY(apply_iteration_log(options, run));
+  WIDEEP_TRY(apply_recording(options, alone, run));
   run->format = options.parallel.format();
   run->timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1e3));
   return {};

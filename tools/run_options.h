@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The options that set how ranks run a model: those of parallel_options.h, threads, batch sizes,
-// deadlines. All commands that run a model share them.
+// deadlines, and what is recorded. All commands that run a model share them.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,7 @@
 
 #include "command_line/command_line.h"
 #include "parallel_options.h"
+#include "record_options.h"
 #include "run/run_options.h"
 #include "wideep/status.h"
 
@@ -26,6 +27,7 @@ struct RankRunOptions {
   bool random_weights = false;
   std::string iteration_log;  // empty: none
   std::optional<int64_t> iteration_log_max_mib;
+  RecordOptions record;
 };
 
 // `options` must outlive the parsing.
@@ -40,8 +42,10 @@ Result<int> read_start_queue();
 
 // Writes the options into *run. If run->started is set (by mpirun or srun), it gives the number of
 // ranks unless --ranks or --config does. log_notes: as in read_parallel_options. Errors (invalid
-// input): those of read_parallel_options; an environment variable that is not 0 or 1, or has no
-// effect.
-Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run);
+// input): those of read_parallel_options and read_record_options; an environment variable that is
+// not 0 or 1, or has no effect; statistics of a perfect router. alone: the path of expert
+// statistics may be given alone.
+Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run,
+                              PathAlone alone = PathAlone::kRefused);
 
 }  // namespace wideep::tools

@@ -83,6 +83,20 @@ Status take_key(const char* variable, std::string* key) {
   return {};
 }
 
+// A directory without iterations is for the recordings that clients start.
+Status apply_recordings(const Options& options, server::ServeOptions* result) {
+  WIDEEP_TRY_ASSIGN(const Recording recording,
+                    read_record_options(options.ranks.record, false, PathAlone::kTaken));
+  result->service.recorder.directory = recording.statistics_path;
+  result->run.slot_counts = !recording.statistics_path.empty();
+  if (recording.routing_log && !recording.routing_log->range) {
+    return invalid_input(
+        "--routing-log: a server may run for ever, and would keep every iteration in memory; add "
+        "--routing-log-iter-range A-B");
+  }
+  return {};
+}
+
 Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
   server::ServeOptions result = options.serve;
   WIDEEP_TRY(options.serve.parsers.check());
@@ -94,7 +108,9 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   result.run.expert_load = true;
   result.run.records_on_request = !options.serve.service.recorder.directory.empty();
   result.run.takes_grammars = true;
-  WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
+  WIDEEP_TRY(
+      apply_rank_run_options(options.ranks, started.prints(), &result.run, PathAlone::kTaken));
+  WIDEEP_TRY(apply_recordings(options, &result));
   // Chats come without a limit, and each would reserve the rest of its context.
   result.run.preferred_policy = engine::CapacityPolicy::kMaxUtilization;
   // A launcher watches its ranks itself.
@@ -224,13 +240,11 @@ void add_node_options(command_line::Command command, Options& options) {
 }
 
 void add_record_options(command_line::Command command, Options& options) {
-  server::RecorderOptions& recorder = options.serve.service.recorder;
-  command.add_option("--expert-statistic-path", recorder.directory,
-                     "Directory for expert statistics that clients start with "
-                     "/start_expert_distribution_record; empty: such requests are refused");
   command
-      .add_option("--expert-statistic-iterations", recorder.max_iterations,
-                  "Iterations that a recording keeps: the last ones")
+      .add_option("--expert-statistic-iterations", options.serve.service.recorder.max_iterations,
+                  "Iterations that a recording keeps which clients start with "
+                  "/start_expert_distribution_record: the last ones. Such recordings need "
+                  "--expert-statistic-path")
       .range(1, 1 << 24)
       .show_default();
 }

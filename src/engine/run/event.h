@@ -103,8 +103,8 @@ struct ExpertLoad {
 };
 // Requests were held and released (RequestWriter::submit_together), and all are answered.
 struct RanksIdle {};
-// With RunOptions::routing_log, after the last iteration: how often the tokens of a request that
-// one rank routed have chosen each expert. Counts of several ranks add up.
+// With RoutingLogRequest::by_request, after the last iteration: how often the tokens of a request
+// that one rank routed have chosen each expert. Counts of several ranks add up.
 struct RequestCounts {
   int request_index = 0;
   std::vector<int64_t> counts;  // [MoE layers × num_experts]
@@ -123,7 +123,6 @@ struct RankEnded {
   int rank = 0;
   engine::RunTimes times;
   NodeTraffic traffic;
-  int64_t recorded_iterations = 0;  // in its file of expert statistics
 };
 // With GroupOptions::reports_stop_signals: SIGINT or SIGTERM has arrived. The receiver of this
 // event must stop the ranks (RankGroup::stop, end_within). A second signal ends the ranks at once.

@@ -151,6 +151,7 @@ Result<RunInputs> read_inputs(GenerateOptions* options, std::vector<Request>* re
 
 Result<std::unique_ptr<Generation>> Generation::prepare(const GenerateOptions& given) {
   auto options = std::make_unique<GenerateOptions>(given);
+  if (options->routing_log) options->routing_log->by_request = true;
   std::vector<Request> requests;
   std::optional<IterationLog> log;
   // An error is not returned here: Run::prepare is collective, so that all ranks get it.
@@ -169,7 +170,6 @@ Generation::Generation(std::unique_ptr<const GenerateOptions> options, std::uniq
       log_(std::move(log)),
       loads_(run_->plan().experts),
       decoders_(requests_.size(), tokenizer::StreamDecoder(run_->tokenizer())),
-      request_counts_(requests_.size()),
       created_ns_(base::wall_ns()) {
   const RunPlan& plan = run_->plan();
   report_.isa = run_->inputs().kernels->isa;
@@ -190,6 +190,13 @@ Generation::Generation(std::unique_ptr<const GenerateOptions> options, std::uniq
 Status Generation::start(const std::function<void(uint64_t)>& on_bytes) {
   WIDEEP_TRY(run_->load(on_bytes));
   WIDEEP_TRY_ASSIGN(group_, RankGroup::start(*run_));
+  if (RoutingRecorder* log = group_->routing_log()) {
+    std::vector<std::string> labels;
+    for (const std::string& prompt : options_->prompts) {
+      labels.push_back(first_characters(prompt, kLabelCharacters));
+    }
+    log->set_labels(std::move(labels));
+  }
   group_->requests().submit_together(std::move(requests_));
   group_->requests().finish();
   return {};
@@ -244,9 +251,6 @@ void Generation::take(const Iteration& iteration) {
   }
   loads_.add(summary);
   if (log_) log_->add(summary);
-  if (options_->routing_log) {
-    iterations_.push_back(routing_log_entry(iteration, run_->plan().experts));
-  }
 }
 
 void Generation::take(const Rebalance& rebalance) {
@@ -254,21 +258,9 @@ void Generation::take(const Rebalance& rebalance) {
   if (log_) log_->add(rebalance);
 }
 
-// Several ranks send counts of one request if they compute batches together.
-void Generation::take(const RequestCounts& counts) {
-  std::vector<int64_t>& sums = request_counts_[static_cast<size_t>(counts.request_index)];
-  sums.resize(counts.counts.size());
-  std::transform(sums.begin(), sums.end(), counts.counts.begin(), sums.begin(), std::plus<>());
-}
-
 // The idle share of a stage is the mean over its ranks.
 void Generation::take(const RankEnded& rank) {
   const parallel::Mapping& mapping = run_->plan().mapping;
-  // Ranks without MoE layers write no file.
-  if (!run_->plan().experts.ranks[static_cast<size_t>(rank.rank)].moe_layers.empty()) {
-    report_.recorded_iterations = std::min(
-        report_.recorded_iterations.value_or(rank.recorded_iterations), rank.recorded_iterations);
-  }
   if (report_.nodes) report_.nodes->traffic.add(rank.traffic);
   if (report_.stages.empty() || rank.times.wall_ns == 0) return;
   StageReport& stage = report_.stages[static_cast<size_t>(mapping.coordinates(rank.rank).pp_rank)];
@@ -283,47 +275,12 @@ Result<GenerateReport> Generation::take_report() {
   report_.load = loads_.totals();
   if (!run_->online().empty()) report_.online = read_totals(run_->online());
   if (first_ns_ > 0) report_.wall_seconds = static_cast<double>(last_ns_ - first_ns_) * 1e-9;
-  if (options_->routing_log && !iterations_.empty()) report_.routing_log = routing_log();
+  if (RoutingRecorder* log = group_->routing_log()) report_.routing_log = log->take();
   const Status written = run_->write_trace();
   if (report_.ended.ok()) report_.ended = written;
   if (report_.ended.ok() && log_) report_.ended = log_->status();
   if (!report_.ended.ok() && report_.load.num_iterations == 0) return report_.ended;
   return std::move(report_);
-}
-
-recordings::RoutingLog Generation::routing_log() const {
-  const RunPlan& plan = run_->plan();
-  const model::RoutingConfig& routing = plan.model.config.routing;
-  const auto num_experts = static_cast<size_t>(routing.num_experts);
-  recordings::RoutingLog log;
-  log.model = std::filesystem::path(options_->model_dir).lexically_normal().filename();
-  log.ep_size = plan.experts.stage_size;
-  log.num_experts = routing.num_experts;
-  log.num_slots = plan.model.placement.num_slots;
-  log.top_k = routing.top_k;
-  log.layers = model::moe_layers(plan.model.config);
-  log.tokens_per_second = report_.tokens_per_second();
-  log.critical_path_ms = report_.load.critical_path_experts_ms;
-  log.wall_ms = report_.wall_seconds * 1e3;
-  log.iterations = iterations_;
-  for (const Rebalance& each : report_.rebalances) {
-    for (const online::LayerSwitch& one : each.switches) {
-      if (!std::ranges::binary_search(log.layers, one.layer)) continue;
-      log.layer_updates.push_back({one.layer, each.decided, one.iteration, one.moves});
-    }
-  }
-  std::ranges::sort(log.layer_updates, [](const auto& a, const auto& b) {
-    return std::tie(a.switched, a.layer) < std::tie(b.switched, b.layer);
-  });
-  for (size_t i = 0; i < request_counts_.size(); ++i) {
-    log.requests.push_back(first_characters(options_->prompts[i], kLabelCharacters));
-    auto& layers =
-        log.request_counts.emplace_back(log.layers.size(), std::vector<int64_t>(num_experts));
-    for (size_t j = 0; j < request_counts_[i].size(); ++j) {
-      layers[j / num_experts][j % num_experts] = request_counts_[i][j];
-    }
-  }
-  return log;
 }
 
 Result<GenerateReport> generate(const GenerateOptions& options,

@@ -81,13 +81,11 @@ struct GenerateReport {
   double load_seconds = 0.0;
   double wall_seconds = 0.0;  // from the begin of the first iteration to the end of the last
   LoadTotals load;
-  std::vector<StageReport> stages;     // empty if there is one
-  std::optional<NodesReport> nodes;    // nullopt if there is one
-  std::optional<OnlineTotals> online;  // with online balancing
-  std::vector<Rebalance> rebalances;   // in the order in which they ended
-  std::optional<recordings::RoutingLog> routing_log;
-  // Iterations, from the first of the range, in the expert statistics of every rank that ended.
-  std::optional<int64_t> recorded_iterations;
+  std::vector<StageReport> stages;                    // empty if there is one
+  std::optional<NodesReport> nodes;                   // nullopt if there is one
+  std::optional<OnlineTotals> online;                 // with online balancing
+  std::vector<Rebalance> rebalances;                  // in the order in which they ended
+  std::optional<recordings::RoutingLog> routing_log;  // if its request has no path
   Status ended;  // ok, interrupted, or why the ranks failed after they had begun
 
   double tokens_per_second() const {
@@ -130,9 +128,7 @@ class Generation {
   void take_failure(const Token& token);
   void take(const Iteration& iteration);
   void take(const Rebalance& rebalance);
-  void take(const RequestCounts& counts);
   void take(const RankEnded& rank);
-  recordings::RoutingLog routing_log() const;
 
   std::unique_ptr<const GenerateOptions> options_;  // with cache_pages as the prompts need
   std::unique_ptr<Run> run_;
@@ -144,10 +140,8 @@ class Generation {
   LoadSums loads_;
   std::vector<tokenizer::StreamDecoder> decoders_;  // of each prompt's answer
   TextPiece text_;
-  Status not_numbers_;  // of the first request that has failed
-  std::vector<recordings::RoutingLog::Iteration> iterations_;  // of the routing log
-  std::vector<std::vector<int64_t>> request_counts_;  // [prompts] the sum of its RequestCounts
-  int64_t created_ns_ = 0;                            // construction
+  Status not_numbers_;                  // of the first request that has failed
+  int64_t created_ns_ = 0;              // construction
   int64_t first_ns_ = 0, last_ns_ = 0;  // begin of the first iteration, end of the last
 };
 

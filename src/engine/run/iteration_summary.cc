@@ -246,20 +246,30 @@ LoadTotals LoadSums::totals() const {
 recordings::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
                                                     const ExpertRanks& experts) {
   recordings::RoutingLog::Iteration entry;
+  const int num_ranks = ranks_of_stage(iteration, experts);
   entry.iteration = static_cast<int>(iteration.ranks[0].iteration);
   for (const IterationRecord& rank : iteration.ranks) {
     entry.prompt_tokens += rank.prompt_tokens;
     entry.generated_tokens += rank.generated_tokens;
   }
   for_each_layer(iteration, experts, [&](const StageLayer& layer) {
-    auto& sent = entry.sent.emplace_back();
-    auto& counts = entry.counts.emplace_back();
-    for (int rank = 0; rank < experts.stage_size; ++rank) {
-      sent.push_back(layer[rank].sent);
-      counts.push_back(layer[rank].counts);
+    const auto stage_size = static_cast<size_t>(experts.stage_size);
+    auto& sent = entry.sent.emplace_back(stage_size, std::vector<int32_t>(stage_size));
+    auto& counts = entry.counts.emplace_back(
+        stage_size, std::vector<int32_t>(static_cast<size_t>(experts.statistics.num_experts)));
+    const auto of_stage = [&](int index) {
+      return static_cast<size_t>(iteration.rank(static_cast<size_t>(layer.first_rank + index)) %
+                                 experts.stage_size);
+    };
+    for (int index = 0; index < num_ranks; ++index) {
+      const LayerRecord& record = layer[index];
+      if (record.counts.empty()) continue;  // it has joined, and had no tokens yet
+      counts[of_stage(index)] = record.counts;
+      for (size_t to = 0; to < record.sent.size(); ++to) {
+        sent[of_stage(index)][of_stage(static_cast<int>(to))] = record.sent[to];
+      }
     }
-    const Spread time =
-        spread(experts.stage_size, [&](int rank) { return layer[rank].experts_cpu_ns; });
+    const Spread time = spread(num_ranks, [&](int rank) { return layer[rank].experts_cpu_ns; });
     entry.critical_path_us.push_back(time.largest_ms * 1e3);
   });
   return entry;

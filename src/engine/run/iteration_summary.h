@@ -113,7 +113,8 @@ class LoadSums {
   LoadTotals sums_;  // imbalance_ratio of layers: sums over iterations
 };
 
-// The iteration in the form of a routing log: the pairs sent from each rank to each rank.
+// The iteration in the form of a routing log: the pairs sent from each rank to each rank; zeros of
+// ranks that were no members.
 recordings::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
                                                     const ExpertRanks& experts);
 

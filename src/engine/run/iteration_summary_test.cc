@@ -234,5 +234,17 @@ TEST(IterationSummary, CountsForTheRanksThatWereThere) {
   EXPECT_NEAR(summary.imbalance_ratios[0], 8.0 / 7.0 - 1.0, 1e-9);  // of those two
 }
 
+TEST(IterationSummary, RoutingLogHasZerosForRanksThatWereNotThere) {
+  ExpertRanks experts{
+      .stage_size = 3, .ranks = {}, .statistics = {.num_experts = 2, .top_k = 1, .ep_size = 3}};
+  for (int rank = 0; rank < 3; ++rank) experts.ranks.push_back({{1}, rank});
+  const Iteration iteration{.ranks = {record(6, {2, 1}, 1, 1, 1), record(6, {0, 3}, 1, 1, 1)},
+                            .members = {0, 2}};
+  const auto entry = routing_log_entry(iteration, experts);
+  using Matrix = std::vector<std::vector<int32_t>>;
+  EXPECT_EQ(entry.sent, (std::vector<Matrix>{{{2, 0, 1}, {0, 0, 0}, {0, 0, 3}}}));
+  EXPECT_EQ(entry.counts, (std::vector<Matrix>{{{1, 2}, {0, 0}, {1, 2}}}));
+}
+
 }  // namespace
 }  // namespace wideep::run

@@ -197,6 +197,10 @@ RankGroup::RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
               num_routed_layers(run.plan().model.config), run.plan().model.config.routing.top_k) {
   std::iota(members_.begin(), members_.end(), 0);
   for (const auto& [rank, fd] : feeds_->take_writing()) requests_.add_rank(rank, fd);
+  const RunOptions& options = run.options();
+  if ((options.statistics || options.routing_log) && receives_events(options)) {
+    recorder_.emplace(run, ranks_->memory().control().next_iteration);
+  }
 }
 
 // When the ranks have ended, closing the reading ends makes blocked writes fail. Only then can
@@ -207,6 +211,20 @@ RankGroup::~RankGroup() {
 }
 
 std::optional<Event> RankGroup::next() {
+  std::optional<Event> event = next_unrecorded();
+  if (!recorder_) return event;
+  if (event) {
+    const bool wrote = recorder_->status().ok();
+    recorder_->add(*event);
+    // A run whose recording is lost is not worth its time; a server goes on.
+    if (wrote && !recorder_->status().ok() && !run_.options().keeps_ranks) stop();
+  } else {
+    recorder_->finish(ranks_->result());
+  }
+  return event;
+}
+
+std::optional<Event> RankGroup::next_unrecorded() {
   if (const auto silence = watch()) return *silence;
   while (auto each = ranks_->next()) {
     auto event =
@@ -246,7 +264,12 @@ std::optional<Event> RankGroup::take(transport::RankDied rank) {
                   .failed = std::move(loss.failed)};
 }
 
-Status RankGroup::result() { return ranks_->result(); }
+// An interruption may only be that of next().
+Status RankGroup::result() {
+  const Status ended = ranks_->result();
+  const bool is_own = ended.ok() || ended.code() == StatusCode::kInterrupted;
+  return is_own && recorder_ && !recorder_->status().ok() ? recorder_->status() : ended;
+}
 
 Status RankGroup::want(int num_ranks) {
   const RunPlan& plan = run_.plan();

@@ -16,6 +16,8 @@
 // and starts again ranks that die (group/keeper.h). Over several nodes, keep_node() does that
 // for the ranks of each other node.
 //
+// What RunOptions asks to record of experts is recorded on the way of the events (RunRecorder).
+//
 // Thread safety: next() and result() belong to one thread; any thread may call the rest.
 #pragma once
 
@@ -36,6 +38,7 @@
 #include "run/request_writer.h"
 #include "run/routed_experts.h"
 #include "run/run.h"
+#include "run/run_recorder.h"
 
 namespace wideep::run {
 
@@ -75,8 +78,11 @@ class RankGroup {
 
   // Waits for the next event; nullopt: all ranks have ended.
   std::optional<Event> next();
-  // After next() has returned nullopt: ok, interrupted, or the group's first failure.
+  // After next() has returned nullopt: ok, interrupted, or the group's first failure, or that of
+  // what was to be recorded.
   Status result();
+  // Null: the run has no routing log, or its events go to another process.
+  RoutingRecorder* routing_log() { return recorder_ ? recorder_->routing() : nullptr; }
 
   // Requests may be submitted at once; ranks begin them when all have loaded their weights.
   RequestWriter& requests() { return requests_; }
@@ -103,6 +109,7 @@ class RankGroup {
   std::optional<Event> merge_change(int rank, MembersChanged change);
   std::optional<Event> merge_recording(int rank, const ExpertRecording& recording);
   std::optional<BackgroundSilence> watch();
+  std::optional<Event> next_unrecorded();
 
   // The ranks that have sent an event of which all have to send one; empty again when all have.
   using Senders = std::set<int>;
@@ -123,6 +130,7 @@ class RankGroup {
   BackgroundWatch background_;
   bool iteration_ended_ = false;  // since watch() was called
   RoutedParts routed_;
+  std::optional<RunRecorder> recorder_;
 };
 
 }  // namespace wideep::run

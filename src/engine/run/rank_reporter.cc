@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts of experts reach several readers: the iteration record, statistics files, the routing log,
-// requests that return their experts, load reports. Each has its own sum here, made only if someone
-// wants it.
+// Counts of experts reach several readers: the iteration record, from which statistics and the
+// routing log are made, requests that return their experts, load reports. Each has its own sum here,
+// made only if someone wants it.
 //
 // Every send may wake the receiving process. So events of an iteration are buffered
 // (send_with_next) and go out with its record; with report_when_idle() even these wait, so that a
@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "base/cpu_time.h"
-#include "base/log.h"
 #include "base/try.h"
 #include "plan/load_summary.h"
 
@@ -34,10 +33,6 @@ RankReporter::RankReporter(const Run& run, int rank, const transport::Messenger&
   expert_loads_.resize(layer_index_.size() *
                        static_cast<size_t>(plan.model.config.routing.num_experts));
   if (options.profile) profiler_.emplace(*options.profile, run.trace(), rank);
-  if (options.statistics) {
-    const int file = plan.experts.ranks[static_cast<size_t>(rank)].file;
-    recorder_.emplace(*options.statistics, file, plan.experts.statistics);
-  }
   if (const auto& layers = plan.experts.ranks[static_cast<size_t>(rank)].moe_layers;
       options.expert_load && !layers.empty()) {
     load_.first_layer = layer_index_.at(layers.front());
@@ -63,11 +58,10 @@ void RankReporter::chosen(const engine::ChosenExperts& layer) {
   if (plan.balances_online() && is_first) note_initial_imbalance(layer);
   if (is_first && !load_.counts.empty()) add_load(layer);
   if (run_.options().keeps_ranks) add_expert_loads(layer);
-  // chosen() cannot return an error; end_iteration() returns recording_.
-  if (recorder_ && recording_.ok()) {
-    recording_ = recorder_->add(layer.iteration, layer.layer, layer.counts);
+  if (const auto& log = run_.options().routing_log;
+      log && log->by_request && log->contains(layer.iteration)) {
+    add_request_counts(layer);
   }
-  if (run_.options().routing_log) add_request_counts(layer);
   if (routed_ && layer.layer < plan.model.config.num_layers) {
     routed_->add(layer_index_.at(layer.layer), layer);
   }
@@ -132,6 +126,19 @@ void RankReporter::note_initial_imbalance(const engine::ChosenExperts& layer) {
       balance::summarize_loads(balance::rank_loads(initial, loads)).imbalance_ratio));
 }
 
+// Whether somebody records this iteration. Where all ranks may begin anew, whoever receives the
+// records counts on from a number that a rank does not know: at least its own.
+bool RankReporter::wants_counts(int64_t iteration) const {
+  const RunOptions& options = run_.options();
+  const auto may_hold = [&](const IterationRange& range) {
+    return iteration < range.last && (options.keeps_ranks || iteration >= range.first);
+  };
+  if (records_experts_) return true;
+  if (options.statistics && may_hold(options.statistics->range)) return true;
+  if (!options.routing_log) return false;
+  return !options.routing_log->range || may_hold(*options.routing_log->range);
+}
+
 void RankReporter::add_request_counts(const engine::ChosenExperts& layer) {
   const model::RoutingConfig& routing = run_.plan().model.config.routing;
   const auto num_experts = static_cast<size_t>(routing.num_experts);
@@ -167,10 +174,9 @@ Status RankReporter::token(const engine::SampledToken& token) {
 }
 
 Status RankReporter::end_iteration(engine::IterationRecord record) {
-  WIDEEP_TRY(recording_);
   // Counts are the largest part of a record: without a reader they are not sent.
   record.records_experts = records_experts_;
-  if (!run_.options().routing_log && !records_experts_) {
+  if (!wants_counts(record.iteration)) {
     for (engine::LayerRecord& layer : record.layers) {
       layer.counts.clear();
       layer.slot_counts.clear();
@@ -214,15 +220,10 @@ void RankReporter::trust_changed(const online::TrustChange& change) const {
 
 Status RankReporter::finish(const Status& run, const engine::RunTimes& times,
                             const NodeTraffic& traffic) {
-  if (recorder_) {
-    const Status written = recorder_->finish(run.ok());
-    if (run.ok()) WIDEEP_TRY(written);
-    if (!written.ok()) log::warn("{}", written.message());  // the run's failure is the error
-  }
   for (const auto& [index, counts] : request_counts_) {
     WIDEEP_TRY(send_with_next(RequestCounts{index, counts}));
   }
-  WIDEEP_TRY(send(RankEnded{rank_, times, traffic, recorder_ ? recorder_->num_recorded() : 0}));
+  WIDEEP_TRY(send(RankEnded{rank_, times, traffic}));
   return run;
 }
 

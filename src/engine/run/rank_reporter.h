@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reports the requests and iterations of one rank: as RankEvents to the process that started the
-// ranks, and as files of expert statistics, which it writes itself.
+// ranks.
 //
 // Thread safety: one thread, except rebalanced(), trust_changed() and
 // weights_read().
@@ -51,8 +51,8 @@ class RankReporter : public engine::Reporter {
   void reloads(int experts) { reloaded_ += experts; }
   // [MoE layers × num_experts] tokens of all ranks lately.
   const std::vector<double>& expert_loads() const { return expert_loads_; }
-  // After the engine has ended: writes the statistics and sends the last events. run: how the
-  // engine ended. Returns it, or if it is ok, the first error in here.
+  // After the engine has ended: sends the last events. run: how the engine ended. Returns it, or if
+  // it is ok, the first error in here.
   Status finish(const Status& run, const engine::RunTimes& times, const NodeTraffic& traffic);
 
  private:
@@ -65,6 +65,7 @@ class RankReporter : public engine::Reporter {
   void add_load(const engine::ChosenExperts& layer);
   Status report_load();
   void note_initial_imbalance(const engine::ChosenExperts& layer);
+  bool wants_counts(int64_t iteration) const;
   void add_request_counts(const engine::ChosenExperts& layer);
 
   const Run& run_;
@@ -72,10 +73,8 @@ class RankReporter : public engine::Reporter {
   int rank_;
   std::map<int, int> layer_index_;  // the model's layer → its position among the MoE layers
   std::optional<RankProfiler> profiler_;
-  std::optional<StatisticsRecorder> recorder_;
-  Status recording_;                // first error of recorder_; returned at the iteration's end
-  bool records_experts_ = false;    // iteration records keep their expert counts
-  bool reports_when_idle_ = false;  // buffer events until no rank has work
+  bool records_experts_ = false;           // iteration records keep their expert counts
+  bool reports_when_idle_ = false;         // buffer events until no rank has work
   std::vector<float> initial_imbalances_;  // of this iteration's layers so far
   transport::Members members_;
   int reloaded_ = 0;

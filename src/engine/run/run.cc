@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "base/try.h"
 #include "formats/chrome_trace.h"
 #include "grammar/vocabulary.h"
+#include "recordings/statistics_writer.h"
 
 namespace wideep::run {
 namespace {
@@ -102,8 +104,34 @@ Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunI
   WIDEEP_TRY(agree_on(options, {}, settings));
   std::unique_ptr<Run> run(new Run(options, std::move(*inputs), std::move(*plan)));
   run->settings_ = std::move(settings);
+  WIDEEP_TRY(agree_on(options, run->prepare_recording()));
   WIDEEP_TRY(agree_on(options, run->make_shared_memory()));
   return run;
+}
+
+namespace {
+
+// Of a file; nullopt: it is not there.
+std::optional<std::filesystem::file_time_type> time_of(const std::string& path) {
+  std::error_code absent;
+  const auto time = std::filesystem::last_write_time(path, absent);
+  return absent ? std::nullopt : std::optional(time);
+}
+
+}  // namespace
+
+bool Run::has_written_routing_log() const {
+  return options_.routing_log && time_of(options_.routing_log->path) != earlier_routing_log_;
+}
+
+// By the process that receives the ranks' events, which writes the files.
+Status Run::prepare_recording() {
+  if (!receives_events(options_) || this_node(options_) != 0) return {};
+  if (options_.routing_log) earlier_routing_log_ = time_of(options_.routing_log->path);
+  if (!options_.statistics) return {};
+  WIDEEP_TRY_ASSIGN(statistics_directory_,
+                    recordings::prepare_statistics_directory(options_.statistics->directory));
+  return {};
 }
 
 Status Run::make_shared_memory() {

@@ -11,12 +11,14 @@
 // Thread safety: prepare() and load() on one thread; afterwards constant.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/trace.h"
+#include "formats/new_directories.h"
 #include "model/model.h"
 #include "run/run_inputs.h"
 #include "run/run_plan.h"
@@ -31,7 +33,8 @@ class Run {
  public:
   // Reads, plans, and creates the memory that ranks share. options outlive the run. more: further
   // settings that all ranks must have in common. Collective if a launcher has started the ranks.
-  // Errors: as read_run_inputs and plan_run; no memory for the host pool or the trace; a setting
+  // Errors: as read_run_inputs and plan_run; a directory for expert statistics that cannot be
+  // written or has some; no memory for the host pool or the trace; a setting
   // that differs between ranks, with both values.
   static Result<std::unique_ptr<Run>> prepare(const RunOptions& options,
                                               const transport::Settings& more = {});
@@ -61,6 +64,9 @@ class Run {
   const tokenizer::Tokenizer& tokenizer() const { return inputs_.tokenizer.value(); }
   uint64_t bytes_to_load() const { return run::bytes_to_load(inputs_, plan_.balances_online()); }
 
+  // Whether the file of RunOptions::routing_log is of this run, not of an earlier one.
+  bool has_written_routing_log() const;
+
   // Writes the trace that options.profile asks for, if any. REQUIRES: the ranks have ended.
   // Errors: the file cannot be written.
   Status write_trace() const;
@@ -69,6 +75,7 @@ class Run {
   Run(const RunOptions& options, RunInputs inputs, RunPlan plan)
       : options_(options), inputs_(std::move(inputs)), plan_(std::move(plan)) {}
   Status make_shared_memory();
+  Status prepare_recording();
   Status check_memory() const;
 
   const RunOptions& options_;
@@ -79,6 +86,9 @@ class Run {
   std::shared_ptr<const grammar::Vocabulary> vocabulary_;
   std::vector<OnlineParts> online_;
   std::optional<base::TraceBuffer> trace_;
+  // Of the expert statistics; removed after the run if nothing was recorded.
+  std::optional<formats::NewDirectories> statistics_directory_;
+  std::optional<std::filesystem::file_time_type> earlier_routing_log_;
 };
 
 // With a launcher, collective: ok if every rank passes ok and equal settings, else the same error

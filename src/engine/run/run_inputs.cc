@@ -199,10 +199,6 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
       inputs.model.config.notes.push_back(std::move(note));
     }
   }
-  if (options.statistics) {
-    WIDEEP_TRY_ASSIGN(inputs.statistics_directory,
-                      recordings::prepare_statistics_directory(options.statistics->directory));
-  }
   return inputs;
 }
 
@@ -216,7 +212,12 @@ transport::Settings fingerprints(const RunOptions& options, const RunInputs& inp
           {"the weights (a sample of each tensor)", inputs.tensors().fingerprint()},
           {"--random-weights", options.random_weights ? "true" : "false"},
           {"--logits-digest", options.logits_digest ? "true" : "false"},
+          {"--expert-statistic-iter-range",
+           options.statistics ? options.statistics->range.text() : "none"},
           {"--routing-log", options.routing_log ? "true" : "false"},
+          {"--routing-log-iter-range", options.routing_log && options.routing_log->range
+                                           ? options.routing_log->range->text()
+                                           : "none"},
           {"--enable-return-routed-experts", options.routed_experts ? "true" : "false"},
           {"--timeout", fmt::format("{} ms", options.timeout.count())}};
 }

@@ -9,7 +9,6 @@
 #include <optional>
 #include <vector>
 
-#include "formats/new_directories.h"
 #include "kernels/kernels.h"
 #include "model/model_files.h"
 #include "model/model_forms.h"
@@ -34,8 +33,6 @@ struct RunInputs {
   std::optional<tokenizer::Tokenizer> tokenizer;       // nullopt: the model has none and needs none
   std::optional<model::ModelFiles> files;              // nullopt: weights are random
   std::unique_ptr<weights::TensorSource> own_tensors;  // random, or a benchmark's
-  // Of the expert statistics; removed after the run if nothing was recorded.
-  std::optional<formats::NewDirectories> statistics_directory;
 
   const weights::TensorSource& tensors() const { return files ? files->tensors() : *own_tensors; }
   // Lines for the user about the model's files: of the configuration and of the tokenizer.

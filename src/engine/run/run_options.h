@@ -19,7 +19,7 @@
 #include "parallel/parallel_config.h"
 #include "run/online_parts.h"
 #include "run/profile.h"
-#include "run/statistics_recorder.h"
+#include "run/record_request.h"
 #include "schedule/scheduler_limits.h"
 
 namespace wideep::run {
@@ -68,12 +68,15 @@ struct RunOptions {
 
   // ---- what is recorded ----
   bool logits_digest = false;  // SHA-256 of each request's logits
-  bool routing_log = false;
+  std::optional<RoutingLogRequest> routing_log;
   // Events RoutedExperts, for requests that want them.
   bool routed_experts = false;
   bool expert_load = false;         // events ExpertLoad
   bool records_on_request = false;  // expert statistics, RequestWriter::record_experts()
   std::optional<StatisticsRequest> statistics;
+  // Iteration records also count slots, if there is a load balancer: for statistics, and for those
+  // that RequestWriter::record_experts starts.
+  bool slot_counts = false;
   std::optional<ProfileRequest> profile;
   std::string iteration_log;             // file (run/iteration_log.h); empty: none
   uint64_t iteration_log_max_bytes = 0;  // 0: no bound

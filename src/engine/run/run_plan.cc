@@ -168,6 +168,10 @@ Result<int> cache_pages(const RunPlan& plan, const RunOptions& options,
   return pages_that_fit(plan, options, machine);
 }
 
+bool has_balancer(const ParallelConfig& parallel) {
+  return parallel.moe_config.load_balancer || parallel.moe_config.load_balancer_path;
+}
+
 // The most tokens of a rank in one layer: several prediction layers compute some of a step again.
 int max_layer_tokens(const RunPlan& plan) {
   const int again = std::max(0, plan.model.config.num_prediction_layers - 1);
@@ -350,6 +354,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
 
   WIDEEP_TRY_ASSIGN(plan.moe, moe_options(parallel, config, model.forms.experts.format));
   plan.moe.perfect_router = options.perfect_router;
+  plan.moe.count_slots = (options.slot_counts || options.statistics) && has_balancer(parallel);
   WIDEEP_TRY(model::check_parts(parallel, config));
   WIDEEP_TRY(check_partition(parallel, config));
   WIDEEP_TRY(model::check_slices(parallel, config, plan.moe));
@@ -529,6 +534,7 @@ transport::Settings settings_of(const RunPlan& plan) {
       {"moe_config.dispatch_dtype", text(plan.moe.dispatch_format())},
       {"moe_config.combine_dtype", text(plan.moe.combine_format())},
       {"--perfect-router", text(plan.moe.perfect_router)},
+      {"--expert-statistic-path (counts of slots)", text(plan.moe.count_slots)},
       {"moe_config.load_balancer (num_slots)", text(int64_t{plan.model.placement.num_slots})},
       {"moe_config.load_balancer (its content)", placement_hash(plan.model.placement)}};
   for (size_t stage = 0; stage < plan.online.size(); ++stage) {

@@ -1,42 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/statistics_recorder.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "base/try.h"
+
 namespace wideep::run {
 
-StatisticsRecorder::StatisticsRecorder(const StatisticsRequest& request, int rank,
-                                       recordings::StatisticsShape shape)
-    : range_(request.range), writer_(request.directory, rank, shape) {}
+StatisticsRecorder::StatisticsRecorder(StatisticsRequest request, ExpertRanks ranks, int64_t next)
+    : request_(std::move(request)), recorded_(std::move(ranks)), next_(next) {
+  std::error_code absent;
+  done_before_ =
+      next > 0 && std::filesystem::exists(request_.directory + "/meta_info.json", absent);
+  done_ = done_before_;
+}
 
-Status StatisticsRecorder::add(int64_t iteration, int layer, std::span<const int32_t> counts) {
-  if (written_) return {};
-  if (iteration != pending_iteration_) {
-    commit();  // ranks agree on every iteration, so all of them have finished the previous one
-    pending_iteration_ = iteration;
-    // Written as soon as the range is complete, so that a later failure of the run cannot lose it.
-    if (iteration >= range_.last) return write();
+Status StatisticsRecorder::add(const Iteration& iteration) {
+  const int64_t number = iteration.ranks[0].iteration;
+  next_ = number + 1;
+  if (done_) return {};
+  if (request_.range.contains(number)) {
+    if (recorded_.add(iteration, RecordedExperts::Taken::kAll)) ++num_recorded_;
   }
-  if (iteration >= range_.first)
-    pending_.emplace_back(layer, std::vector<int64_t>(counts.begin(), counts.end()));
-  return {};
+  return next_ >= request_.range.last ? write() : Status();
 }
 
-void StatisticsRecorder::commit() {
-  for (const auto& [layer, counts] : pending_) {
-    writer_.add(static_cast<int>(pending_iteration_), layer, counts);
-  }
-  if (!pending_.empty()) ++num_recorded_;
-  pending_.clear();
-}
-
-Status StatisticsRecorder::finish(bool all_finished) {
-  if (written_) return {};
-  if (all_finished) commit();
-  return write();
-}
+Status StatisticsRecorder::finish() { return done_ ? Status() : write(); }
 
 Status StatisticsRecorder::write() {
-  written_ = true;
-  return num_recorded_ > 0 ? writer_.write() : Status();
+  done_ = true;
+  if (recorded_.empty()) return {};
+  first_ = recorded_.first();
+  last_ = recorded_.last();
+  const Status written = recorded_.write(request_.directory);
+  recorded_.clear();
+  return written;
+}
+
+std::string StatisticsRecorder::missing(const std::string& why) const {
+  const IterationRange& range = request_.range;
+  if (done_before_ || num_recorded_ >= range.last - range.first) return {};
+  const std::string what = "expert statistics of iterations " + range.text();
+  if (num_recorded_ == 0) {
+    return fmt::format("{}: {} {} iterations, none is recorded", what, why, next_);
+  }
+  const bool is_whole = num_recorded_ == last_ + 1 - first_;
+  const std::string found =
+      is_whole ? fmt::format("{}-{}", first_, last_ + 1) : fmt::format("{} of them", num_recorded_);
+  const std::string recorded = fmt::format("{} are recorded in {}", found, request_.directory);
+  if (next_ < range.last)
+    return fmt::format("{}: {} {} iterations, {}", what, why, next_, recorded);
+  return fmt::format("{}: {}; the others were lost with a process that died", what, recorded);
 }
 
 }  // namespace wideep::run

@@ -1,48 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Expert statistics of one rank over a range of iterations, in TensorRT-LLM's file format.
+// Expert statistics of a range of iterations, in TensorRT-LLM's file format
+// (run/recorded_experts.h).
+//
+// Only iterations that every rank has finished are events, so all files have the same ones, also of
+// a run that ends early. They are written as soon as the range is complete, so that a later failure
+// of the run cannot lose them.
+//
+// Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "recordings/statistics_writer.h"
 #include "run/record_request.h"
-#include "wideep/status.h"
+#include "run/recorded_experts.h"
 
 namespace wideep::run {
 
-// Writes only iterations that every rank has finished, so that the files of a run that ends early
-// contain the same iterations. Not thread safe.
 class StatisticsRecorder {
  public:
-  StatisticsRecorder(const StatisticsRequest& request, int rank, recordings::StatisticsShape shape);
+  // next: the least number of the first iteration that comes. If that is not 0, another process has
+  // recorded before this one, which has ended: what it has written stays.
+  StatisticsRecorder(StatisticsRequest request, ExpertRanks ranks, int64_t next = 0);
 
-  // Adds the counts of a MoE layer, [num_experts]; to be called in the order of execution.
-  // Errors (failed): the file cannot be written, with the first iteration after the range.
-  Status add(int64_t iteration, int layer, std::span<const int32_t> counts);
+  // To be called with every iteration, in order. Errors (failed): the files cannot be written, with
+  // the first iteration after the range.
+  Status add(const Iteration& iteration);
+  // After the last one. Errors (failed): the files cannot be written.
+  Status finish();
 
-  // To be called at the end of the run. all_finished: every rank has finished the last iteration,
-  // so it counts. Errors (failed): the file cannot be written. Returns ok if the range was never
-  // reached: see num_recorded.
-  Status finish(bool all_finished);
-
+  // After finish(): how much of the range is missing, and why, in one line; "": nothing. why: "the
+  // run had only", say.
+  std::string missing(const std::string& why) const;
   int64_t num_recorded() const { return num_recorded_; }
+  // Whether the process before has written the range.
+  bool was_done_before() const { return done_before_; }
 
  private:
-  void commit();
   Status write();
 
-  IterationRange range_;
-  recordings::StatisticsWriter writer_;
-  int64_t pending_iteration_ = -1;
-  std::vector<std::pair<int, std::vector<int64_t>>> pending_;  // its (layer, counts)
+  StatisticsRequest request_;
+  RecordedExperts recorded_;
+  int64_t next_;  // the next iteration's number, at least
   int64_t num_recorded_ = 0;
-  bool written_ = false;
+  int64_t first_ = 0, last_ = 0;  // of those recorded
+  bool done_before_ = false;      // by the process before
+  bool done_ = false;
 };
 
 }  // namespace wideep::run

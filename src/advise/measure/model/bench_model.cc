@@ -35,7 +35,10 @@ Result<BenchRanksOptions> ranks_options(const ModelBenchOptions& options, const 
                           .as_stored = options.as_stored,
                           .limits = plan.limits,
                           .threads_per_rank = options.threads_per_rank,
-                          .timeout = options.timeout};
+                          .timeout = options.timeout,
+                          .statistics = options.statistics,
+                          .routing_log = options.routing_log,
+                          .model_dir = options.model_dir};
   WIDEEP_TRY_ASSIGN(ranks.parallel, parallel::parallel_config_for_ranks(options.num_ranks));
   return ranks;
 }

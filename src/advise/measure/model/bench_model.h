@@ -9,10 +9,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "measure/model/bench_report.h"
+#include "run/record_request.h"
 #include "run/run_view.h"
 #include "weights/tensor_source.h"
 
@@ -26,6 +28,9 @@ struct ModelBenchOptions {
   int threads_per_rank = 0;  // 0: cores / ranks, at least 1
   BenchOptions bench;
   std::chrono::milliseconds timeout{120'000};  // for any wait of a rank for another rank
+  std::string model_dir = {};                  // its name, in the routing log
+  std::optional<run::StatisticsRequest> statistics = {};
+  std::optional<run::RoutingLogRequest> routing_log = {};
 };
 
 struct ModelBenchReport {

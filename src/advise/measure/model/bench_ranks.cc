@@ -26,6 +26,9 @@ run::RunOptions run_options(const BenchRanksOptions& options) {
   run.threads_per_rank = options.threads_per_rank;
   if (!options.as_stored) run.format = options.precision.weights;
   run.timeout = options.timeout;
+  run.model_dir = options.model_dir;
+  run.statistics = options.statistics;
+  run.routing_log = options.routing_log;
   run.parallel = options.parallel;
   run.parallel.max_batch_size = options.limits.max_batch_size;
   run.parallel.max_num_tokens = options.limits.max_num_tokens;
@@ -88,10 +91,11 @@ std::vector<engine::Request> random_requests(int count, int prompt, int tokens, 
 Result<std::unique_ptr<BenchRanks>> BenchRanks::start(
     const BenchRanksOptions& options, std::unique_ptr<weights::TensorSource> tensors,
     run::RunView& view, const std::function<void(const run::Run&)>& prepared) {
-  const run::RunOptions settings = run_options(options);
+  std::unique_ptr<BenchRanks> ranks(new BenchRanks);
+  ranks->options_ = run_options(options);
+  const run::RunOptions& settings = ranks->options_;
   WIDEEP_TRY_ASSIGN(run::RunInputs inputs, run_inputs(options, settings, std::move(tensors)));
   WIDEEP_TRY(check_memory(inputs.model, settings));
-  std::unique_ptr<BenchRanks> ranks(new BenchRanks);
   WIDEEP_TRY_ASSIGN(ranks->run_, run::Run::prepare(settings, std::move(inputs)));
   if (prepared) prepared(*ranks->run_);
   run::LoadingProgress loading(view, bytes_to_load(options.config));

@@ -13,6 +13,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "model/model_work.h"
@@ -34,6 +36,9 @@ struct BenchRanksOptions {
   engine::SchedulerLimits limits;     // of each rank
   int threads_per_rank = 0;           // 0: cores / ranks, at least 1
   std::chrono::milliseconds timeout{120'000};  // for any wait of a rank for another rank
+  std::optional<run::StatisticsRequest> statistics = {};
+  std::optional<run::RoutingLogRequest> routing_log = {};
+  std::string model_dir = {};  // its name, in the routing log
 };
 
 // Requests with prompts of `prompt` random tokens each, which the seed determines, and `tokens` to
@@ -63,6 +68,7 @@ class BenchRanks {
   BenchRanks() = default;
   Result<run::Event> next_event();
 
+  run::RunOptions options_;  // of run_
   std::unique_ptr<run::Run> run_;
   std::unique_ptr<run::RankGroup> group_;
 };
