@@ -266,15 +266,6 @@ TEST_F(CommandRoutedExperts, AreTheSameAfterPauses) {
 
 // ---- ranks and the serving process die ----
 
-// The living process of this name ("wideep-rank-1", "wideep-front"); −1: there is none.
-pid_t process_named(Server& server, const std::string& name) {
-  for (const pid_t pid : server.command().ranks()) {
-    const auto found = formats::read_file(fmt::format("/proc/{}/comm", pid));
-    if (found.ok() && *found == name + "\n") return pid;
-  }
-  return -1;
-}
-
 // Others go on with the requests, and with what was not sent of their experts: the same answers.
 TEST_F(CommandRoutedExperts, OutliveTheirRanks) {
   std::vector<json> expected;

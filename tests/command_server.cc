@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_server.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <string_view>
+
+#include "formats/files.h"
 
 namespace wideep::tests {
 namespace {
@@ -42,6 +45,14 @@ double Server::metric(const std::string& name) const {
   const std::string text = server::ask(port_, "GET", "/metrics").body;
   const size_t at = text.find("\n" + name + " ");
   return at == text.npos ? -1.0 : std::stod(text.substr(at + name.size() + 2));
+}
+
+pid_t process_named(Server& server, const std::string& name) {
+  for (const pid_t pid : server.command().ranks()) {
+    const auto found = formats::read_file(fmt::format("/proc/{}/comm", pid));
+    if (found.ok() && *found == name + "\n") return pid;
+  }
+  return -1;
 }
 
 }  // namespace wideep::tests

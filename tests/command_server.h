@@ -36,4 +36,7 @@ class Server {
   int port_ = 0;
 };
 
+// A process of the server by its name, as ps shows it: "wideep-front", "wideep-rank-1"; -1: none.
+pid_t process_named(Server& server, const std::string& name);
+
 }  // namespace wideep::tests

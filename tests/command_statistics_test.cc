@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expert statistics of wideep generate: what is recorded, and what happens when that fails.
+// Expert statistics and routing logs of the commands that run a model: what is recorded, and what
+// happens when that fails. Most cases use wideep generate; each of the others is held to record the
+// same by the same options and variables, or to refuse them in one line.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -18,6 +21,9 @@
 #include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
+#include "command_server.h"
+#include "formats/files.h"
+#include "recordings/routing_log.h"
 #include "tensor_files/safetensors.h"
 
 namespace wideep::tests {
@@ -26,6 +32,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
@@ -141,7 +148,7 @@ TEST_F(CommandStatistics, WarnsOfARangeThatTheRunNeverReaches) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-// A limit of file sizes does not end the ranks by a signal.
+// A limit of file sizes does not end the command by a signal.
 TEST_F(CommandStatistics, FilesLargerThanTheLimit) {
   const rlimit limit{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
   CommandOptions options = recording("0-10000", {"--max-tokens", "6000"});
@@ -151,9 +158,7 @@ TEST_F(CommandStatistics, FilesLargerThanTheLimit) {
   options.arguments.insert(options.arguments.end(), {"--max-batch-size", "1"});
   Command command(options);
   ASSERT_TRUE(wait_until([&] { return command.ranks().size() == 4; }, 10s * kSlowdown));
-  for (const pid_t rank : command.ranks()) {
-    ASSERT_EQ(::prlimit(rank, RLIMIT_FSIZE, &limit, nullptr), 0);
-  }
+  ASSERT_EQ(::prlimit(command.pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
   const CommandEnd end = command.wait();
   EXPECT_EQ(end.exit_code, 1) << end.err;
   EXPECT_THAT(end.err, HasSubstr("File too large; raise the limit of file sizes (ulimit -f)"));
@@ -233,18 +238,195 @@ void CommandStatistics::expect_written_after(int signal) {
 TEST_F(CommandStatistics, AreWrittenWhenInterrupted) { expect_written_after(SIGINT); }
 TEST_F(CommandStatistics, AreWrittenWhenTerminated) { expect_written_after(SIGTERM); }
 
-// Without the warning, the files of the other ranks would look like those of a run with fewer
-// ranks.
-TEST_F(CommandStatistics, WarnsOfARankThatDied) {
+// What all ranks had finished before is recorded of all of them.
+TEST_F(CommandStatistics, ARankThatDiesLosesNothing) {
   const ModelCopy model;
   const auto command = start_long_run(model);
   ASSERT_THAT(command->ranks(), SizeIs(4));
   ::kill(command->ranks()[3], SIGKILL);
   const CommandEnd end = command->wait();
   EXPECT_EQ(end.exit_code, 1);
-  EXPECT_THAT(end.err, HasSubstr("if each of the 4 ranks wrote one"));
-  EXPECT_TRUE(std::filesystem::exists(path_ + "/rank0.safetensors"));
-  EXPECT_FALSE(std::filesystem::exists(path_ + "/rank3.safetensors"));
+  const json read = report();
+  EXPECT_EQ(read["ep_size"], 4);
+  EXPECT_EQ(read["iter_start"], 3);
+  EXPECT_THAT(end.err, HasSubstr(fmt::format("3-{} are recorded in {}",
+                                             read["iter_stop"].get<int>(), path_)));
+}
+
+// ---- every command that runs a model ----
+
+// Commands with 2 ranks that run more than 8 iterations, each with its options for that.
+class EveryCommand : public CommandStatistics {
+ protected:
+  EveryCommand() {
+    std::string lines;
+    for (int i = 0; i < 3; ++i) {
+      lines += json{{"task_id", i}, {"output_tokens", 8}, {"prompt", "Tell me"}}.dump() + "\n";
+    }
+    EXPECT_TRUE(formats::write_file(dataset_, lines).ok());
+  }
+  std::vector<CommandOptions> commands() const {
+    std::vector<CommandOptions> all = {
+        generate(small_model(), {"--ranks", "2", "--max-tokens", "12"})};
+    for (const char* kind : {"throughput", "latency"}) {
+      all.push_back({.arguments = {"bench", kind, "--model", small_model(), "--dataset", dataset_,
+                                   "--ranks", "2"}});
+    }
+    all.push_back(
+        {.arguments = {"bench", "model", "--model", small_model(), "--ranks", "2", "--prompt", "24",
+                       "--generate", "4", "--batch", "2", "--repeat", "1", "--depth", "4"}});
+    return all;
+  }
+  static void add(CommandOptions& command, const std::vector<std::string>& more) {
+    command.arguments.insert(command.arguments.end(), more.begin(), more.end());
+  }
+  // Of `path_`, which is removed.
+  void expect_recorded(int first, int last) {
+    const json read = report();
+    EXPECT_EQ(read["ep_size"], 2);
+    EXPECT_EQ(read["counts"], "expert");
+    EXPECT_EQ(read["iter_start"], first);
+    EXPECT_EQ(read["iter_stop"], last);
+    std::filesystem::remove_all(path_);
+  }
+  void expect_logged(int first, int last, size_t num_requests) {
+    const auto log = recordings::read_routing_log(log_);
+    ASSERT_TRUE(log.ok()) << log.status().message();
+    EXPECT_EQ(log->ep_size, 2);
+    ASSERT_EQ(log->iterations.size(), static_cast<size_t>(last - first));
+    EXPECT_EQ(log->iterations.front().iteration, first);
+    EXPECT_EQ(log->requests.size(), num_requests);
+    EXPECT_GT(log->wall_ms, 0.0);
+    std::filesystem::remove(log_);
+  }
+
+  std::string dataset_ = directory_.file("data.jsonl");
+  std::string log_ = directory_.file("routing.json");
+};
+
+TEST_F(EveryCommand, RecordsByOptionsAndByVariables) {
+  for (const CommandOptions& each : commands()) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(each.arguments, " ")));
+    CommandOptions by_variables = each;
+    by_variables.environment = {{"EXPERT_STATISTIC_PATH", path_},
+                                {"EXPERT_STATISTIC_ITER_RANGE", "2-6"}};
+    const CommandEnd end = run_command(by_variables);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    EXPECT_THAT(end.err, Not(HasSubstr("expert statistics")));
+    expect_recorded(2, 6);
+    CommandOptions by_options = each;
+    add(by_options, {"--expert-statistic-path", path_, "--expert-statistic-iter-range", "1-3",
+                     "--routing-log", log_, "--routing-log-iter-range", "3-5"});
+    EXPECT_EQ(run_command(by_options).exit_code, 0);
+    expect_recorded(1, 3);
+    expect_logged(3, 5, each.arguments[0] == "generate" ? 1 : 0);
+  }
+}
+
+TEST_F(EveryCommand, SaysWhatIsMissingAndRefusesWhatHasNoEffect) {
+  for (const CommandOptions& each : commands()) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(each.arguments, " ")));
+    CommandOptions beyond = each;
+    add(beyond, {"--expert-statistic-path", path_, "--expert-statistic-iter-range", "2-1000000",
+                 "--routing-log", log_, "--routing-log-iter-range", "900000-1000000"});
+    const CommandEnd end = run_command(beyond);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    EXPECT_THAT(end.err, HasSubstr("expert statistics of iterations 2-1000000: the run had only"));
+    EXPECT_THAT(end.err, HasSubstr("routing log of iterations 900000-1000000: the run had only"));
+    EXPECT_FALSE(std::filesystem::exists(log_));
+    EXPECT_EQ(report()["iter_start"], 2);
+    std::filesystem::remove_all(path_);
+
+    CommandOptions path_alone = each;
+    path_alone.environment = {{"EXPERT_STATISTIC_PATH", path_}};
+    expect_refused(run_command(path_alone), {path_, "EXPERT_STATISTIC_ITER_RANGE"});
+    CommandOptions no_range = each;
+    no_range.environment = {{"EXPERT_STATISTIC_ITER_RANGE", "3"}};
+    expect_refused(run_command(no_range), {"EXPERT_STATISTIC_ITER_RANGE: expected a range A-B"});
+    CommandOptions range_alone = each;
+    add(range_alone, {"--routing-log-iter-range", "2-4"});
+    expect_refused(run_command(range_alone),
+                   {"--routing-log-iter-range: has no effect without --routing-log"});
+    CommandOptions bad_range = each;
+    add(bad_range, {"--routing-log", log_, "--routing-log-iter-range", "4-2"});
+    expect_refused(run_command(bad_range), {"--routing-log-iter-range: expected a range A-B"});
+  }
+}
+
+// Their runs are several: which would be recorded?
+TEST_F(EveryCommand, ThatRunsSeveralTimesRefuses) {
+  std::vector<CommandOptions> several = {
+      {.arguments = {"bench", "compare-routing", "--model", small_model(), "--dataset", dataset_,
+                     "--ranks", "2"}},
+      {.arguments = {"bench", "speculation", "--model", small_model(), "--prompts", dataset_}}};
+  for (CommandOptions& each : several) {
+    SCOPED_TRACE(each.arguments[1]);
+    each.environment = {{"EXPERT_STATISTIC_ITER_RANGE", "0-2"}};
+    expect_refused(run_command(each), {"EXPERT_STATISTIC_ITER_RANGE", "records nothing, because"});
+    each.environment.clear();
+    add(each, {"--routing-log", log_});
+    expect_refused(run_command(each), {"--routing-log", "records nothing, because"});
+  }
+}
+
+TEST_F(EveryCommand, APerfectRouterHasNoStatistics) {
+  for (CommandOptions each : commands()) {
+    if (each.arguments[1] == "model") continue;  // which has no such router
+    SCOPED_TRACE(each.arguments[1]);
+    each.environment = {{"EXPERT_STATISTIC_ITER_RANGE", "0-2"}, {"ENABLE_PERFECT_ROUTER", "1"}};
+    expect_refused(run_command(each), {"--perfect-router", "expert statistics"});
+  }
+}
+
+// ---- serve ----
+
+// Recorded from the start, while clients record besides; a rank dies inside the range.
+TEST_F(EveryCommand, AServerRecordsFromItsStart) {
+  Server server(
+      {.arguments = {"serve", "--model", small_model(), "--port", "0", "--served-model-name", "m",
+                     "--ranks", "2", "--routing-log", log_, "--routing-log-iter-range", "3-20"},
+       .environment = {{"EXPERT_STATISTIC_PATH", path_}, {"EXPERT_STATISTIC_ITER_RANGE", "2-60"}}});
+  ASSERT_GT(server.port(), 0);
+  EXPECT_EQ(server.complete({{"prompt", "Tell me"}}).status, 200);
+  // Of clients: only what came after its start.
+  const auto post = [&](const std::string& path) {
+    return server::ask(server.port(), "POST", path).body_json();
+  };
+  EXPECT_EQ(post("/start_expert_distribution_record")["status"], "recording");
+  EXPECT_EQ(server.complete({{"prompt", "Tell me"}, {"max_tokens", 5}}).status, 200);
+  const json stopped = post("/stop_expert_distribution_record");
+  EXPECT_LE(stopped["iterations"], 6);
+  EXPECT_GE(stopped["iterations"], 5);
+  EXPECT_EQ(post("/dump_expert_distribution_record")["directory"], path_ + "/dump-1");
+  expect_logged(3, 20, 0);
+  EXPECT_FALSE(std::filesystem::exists(path_ + "/meta_info.json"));
+  const pid_t rank = process_named(server, "wideep-rank-1");
+  ASSERT_GT(rank, 0);
+  ::kill(rank, SIGKILL);
+  for (int i = 0; i < 20 && !std::filesystem::exists(path_ + "/meta_info.json"); ++i) {
+    server.complete({{"prompt", "Tell me"}});
+  }
+  const json read = report();
+  EXPECT_EQ(read["ep_size"], 2);
+  EXPECT_EQ(read["iter_start"], 2);
+  EXPECT_LE(read["iter_stop"], 60);
+  EXPECT_GE(read["iter_stop"], 55);
+}
+
+TEST_F(EveryCommand, AServerRefusesALogWithoutAnEnd) {
+  const std::vector<std::string> serve = {"serve", "--model", small_model(), "--port", "0"};
+  CommandOptions log{.arguments = serve};
+  add(log, {"--routing-log", log_});
+  expect_refused(run_command(log), {"--routing-log", "add --routing-log-iter-range"});
+  CommandOptions range{.arguments = serve};
+  add(range, {"--routing-log-iter-range", "2-3"});
+  expect_refused(run_command(range), {"has no effect without --routing-log"});
+  CommandOptions bad{.arguments = serve, .environment = {{"EXPERT_STATISTIC_ITER_RANGE", "x"}}};
+  expect_refused(run_command(bad), {"EXPERT_STATISTIC_ITER_RANGE: expected a range A-B"});
+  CommandOptions perfect{
+      .arguments = serve,
+      .environment = {{"EXPERT_STATISTIC_ITER_RANGE", "0-2"}, {"ENABLE_PERFECT_ROUTER", "1"}}};
+  expect_refused(run_command(perfect), {"--perfect-router", "expert statistics"});
 }
 
 }  // namespace
