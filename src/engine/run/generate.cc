@@ -168,6 +168,7 @@ Generation::Generation(std::unique_ptr<const GenerateOptions> options, std::uniq
       run_(std::move(run)),
       requests_(std::move(requests)),
       log_(std::move(log)),
+      lines_(IterationLines::create(*options_)),
       loads_(run_->plan().experts),
       decoders_(requests_.size(), tokenizer::StreamDecoder(run_->tokenizer())),
       created_ns_(base::wall_ns()) {
@@ -251,6 +252,7 @@ void Generation::take(const Iteration& iteration) {
   }
   loads_.add(summary);
   if (log_) log_->add(summary);
+  if (lines_) lines_->print(iteration);
 }
 
 void Generation::take(const Rebalance& rebalance) {

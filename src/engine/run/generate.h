@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "run/iteration_lines.h"
 #include "run/iteration_log.h"
 #include "run/iteration_summary.h"
 #include "run/rank_group.h"
@@ -134,6 +135,7 @@ class Generation {
   std::unique_ptr<Run> run_;
   std::vector<engine::Request> requests_;  // until start()
   std::optional<IterationLog> log_;
+  const std::optional<IterationLines> lines_;
   std::unique_ptr<RankGroup> group_;
 
   GenerateReport report_;

@@ -80,6 +80,8 @@ struct RunOptions {
   std::optional<ProfileRequest> profile;
   std::string iteration_log;             // file (run/iteration_log.h); empty: none
   uint64_t iteration_log_max_bytes = 0;  // 0: no bound
+  // Of parallel.print_iter_log: whose lines; nullopt: those of all.
+  std::optional<std::vector<int>> printing_ranks = std::vector<int>{0};
 
   // A background thread of online balancing that has not run for so long is reported.
   std::chrono::milliseconds background_limit{10'000};

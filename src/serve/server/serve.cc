@@ -23,6 +23,7 @@
 #include "formats/new_directories.h"
 #include "group/client_keeper.h"
 #include "http/open_files.h"
+#include "run/iteration_lines.h"
 #include "run/iteration_log.h"
 #include "run/online_text.h"
 #include "run/plan_text.h"
@@ -365,6 +366,7 @@ class EventPump {
     run::RankGroup& group;
     Front& front;
     std::optional<run::IterationLog> log;
+    std::optional<run::IterationLines> lines;
     run::RunView& view;
     run::LoadingProgress& loading;
     const run::ExpertRanks& experts;
@@ -404,6 +406,7 @@ class EventPump {
   void take(run::RoutedExperts routed) { parts_.front.take(std::move(routed)); }
   void take(run::Iteration iteration) {
     if (parts_.log) log(run::summarize(iteration, parts_.experts));
+    if (parts_.lines) parts_.lines->print(iteration);
     if (const size_t early = parts_.front.began_early(); early > 0) {
       parts_.view.line(
           fmt::format("the first iteration has begun with {} requests: no more have come for {} s",
@@ -696,6 +699,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
     EventPump pump({.group = group,
                     .front = front,
                     .log = std::move(opened->log),
+                    .lines = run::IterationLines::create(options.run),
                     .view = view,
                     .loading = loading,
                     .experts = run->plan().experts,

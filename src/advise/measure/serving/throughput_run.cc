@@ -13,6 +13,7 @@
 #include "base/cpu_time.h"
 #include "base/try.h"
 #include "measure/serving/request_issuer.h"
+#include "run/iteration_lines.h"
 #include "run/iteration_log.h"
 #include "run/plan_text.h"
 #include "run/rank_group.h"
@@ -199,6 +200,7 @@ class EventPump {
     Records& records;
     RequestIssuer& issuer;
     std::optional<run::IterationLog>& log;
+    const std::optional<run::IterationLines>& lines;
     ThroughputView& view;
     run::LoadingProgress& loading;
   };
@@ -236,6 +238,7 @@ class EventPump {
     const run::IterationSummary summary = run::summarize(iteration, parts_.experts);
     parts_.records.iteration(summary);
     if (parts_.log) parts_.log->add(summary);
+    if (parts_.lines) parts_.lines->print(iteration);
   }
   void take(const run::Rebalance& each) {
     parts_.records.rebalance(each);
@@ -261,6 +264,7 @@ Result<ThroughputRun> run_throughput(const ThroughputOptions& given, ThroughputV
   WIDEEP_TRY(check_eos(options, run->plan().model.config));
   WIDEEP_TRY_ASSIGN(RequestIssuer::Plan plan, plan_of(options, *run));
   WIDEEP_TRY_ASSIGN(std::optional<run::IterationLog> log, run::create_iteration_log(options.run));
+  const std::optional<run::IterationLines> lines = run::IterationLines::create(options.run);
   view.plan(run::plan_text(*run));
   if (plan.start_queue > 0) view.waits_for(plan.start_queue);
   run::LoadingProgress loading(view, run->bytes_to_load());
@@ -268,7 +272,7 @@ Result<ThroughputRun> run_throughput(const ThroughputOptions& given, ThroughputV
   WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true}));
   Records records(plan);
   RequestIssuer issuer(std::move(plan));
-  EventPump pump({*group, run->plan().experts, records, issuer, log, view, loading});
+  EventPump pump({*group, run->plan().experts, records, issuer, log, lines, view, loading});
   pump.run();
   issuer.end();
   const Status written = run->write_trace();
