@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // wideep generate with wrong options, placements and parallel configurations.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/scratch_directory.h"
@@ -121,7 +122,6 @@ TEST_F(CommandSettings, Contradictions) {
       {"tensor_parallel_size: 4\nmoe_expert_parallel_size: 3\n",
        {"moe_expert_parallel_size 3", "tensor_parallel_size 4"}},
       {"cp_config: {cp_type: helix}\n", {"cp_config", "context_parallel_size"}},
-      {"max_batch_size: 9\nmax_num_tokens: 8\n", {"max_batch_size 9", "max_num_tokens 8"}},
       {"tensor_parallel_sizes: 4\n", {"tensor_parallel_sizes", "tensor_parallel_size"}},
       {"tensor_parallel_size: four\n", {"tensor_parallel_size", "'four'"}},
       {"moe_config: {use_low_precision_moe_combine: true, combine_dtype: bf16}\n",
@@ -135,11 +135,62 @@ TEST_F(CommandSettings, Contradictions) {
                  {"--load-balancer", "moe_config.load_balancer"});
 }
 
+// As in TensorRT-LLM: a warning. The answers do not depend on it.
 TEST_F(CommandSettings, BatchLargerThanTokensOfAnIteration) {
-  expect_refused(run({"--max-num-tokens", "4", "--max-batch-size", "8"}),
-                 {"max_batch_size", "at most max_num_tokens (4)", "found 8"});
-  expect_refused(run_with_file("--config", "max_batch_size: 1024\n"),
-                 {"max_batch_size", "at most max_num_tokens (512)", "found 1024"});
+  const CommandEnd few = run({"--max-num-tokens", "4", "--max-batch-size", "8"});
+  EXPECT_EQ(few.exit_code, 0) << few.err;
+  EXPECT_THAT(few.err,
+              testing::HasSubstr("warning: max_batch_size 8 is more than max_num_tokens 4: "
+                                 "an iteration has at most 4 requests"));
+  const CommandEnd file = run_with_file("--config", "max_batch_size: 1024\n");
+  EXPECT_EQ(file.exit_code, 0) << file.err;
+  EXPECT_THAT(file.err, testing::HasSubstr("max_batch_size 1024 is more than max_num_tokens 512"));
+}
+
+// What generate has no use for is named; what both commands have, holds.
+TEST_F(CommandSettings, KeysOfWorkersOfTensorRtLlm) {
+  const CommandEnd end = run_with_file(
+      "--config",
+      "stream_interval: 20\nprint_iter_log: true\ncuda_graph_config: {enable_padding: true}\n"
+      "num_postprocess_workers: 4\nenv_overrides: {NCCL_GRAPH_REGISTER: 0, WIDEEP_ISA: ref}\n");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  for (const char* line :
+       {"stream_interval has no effect: only wideep serve",
+        "cuda_graph_config has no effect: ", "num_postprocess_workers has no effect: ",
+        "NCCL_GRAPH_REGISTER is set, but wideep generate does not use it: there is no NCCL",
+        "iter = 0, global_rank = 0, rank = 0, num_scheduled_requests = ", "'num_ctx_tokens': ",
+        "iter = 3, "}) {
+    EXPECT_THAT(end.err, testing::HasSubstr(line));
+  }
+  EXPECT_THAT(end.out + end.err, testing::HasSubstr("ref"));  // the instruction set of the run
+  expect_refused(run_with_file("--config", "pp_partition: [2]\n"),
+                 {path_, "pp_partition", "expected [3]", "found [2]"});
+}
+
+TEST_F(CommandSettings, OnePartOfAFileOfSeveralWorkers) {
+  const std::string text =
+      "slurm: {partition: x}\nworker_config:\n  gen: {tensor_parallel_size: 2, "
+      "moe_expert_parallel_size: 2, enable_attention_dp: true}\n  ctx: {tensor_parallel_size: 1}\n";
+  expect_refused(run_with_file("--config", text),
+                 {path_, "worker_config", "several workers", "FILE:PART"});
+  const CommandEnd end = run({"--config", path_ + ":worker_config.gen"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out + end.err, testing::HasSubstr("2 ranks"));
+}
+
+TEST_F(CommandSettings, VariablesThatACommandDoesNotUse) {
+  CommandOptions options = generate(small_model());
+  options.environment = {{"TRTLLM_ENABLE_PDL", "1"}, {"TRTLLM_WORKER_DISABLE_GC", "1"}};
+  const CommandEnd end = run_command(options);
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, testing::HasSubstr(
+                           "TRTLLM_ENABLE_PDL is set, but wideep generate does not use it: "));
+  EXPECT_THAT(end.err, testing::HasSubstr("TRTLLM_WORKER_DISABLE_GC is set, but wideep generate "
+                                          "does not use it: there is no garbage collector"));
+  const CommandEnd other = run_command({.arguments = {"balance", "report", "/nonexistent"},
+                                        .environment = {{"ENABLE_PERFECT_ROUTER", "1"}}});
+  EXPECT_THAT(other.err, testing::HasSubstr("ENABLE_PERFECT_ROUTER is set, but wideep balance "
+                                            "report does not use it: it runs no router"));
 }
 
 TEST_F(CommandSettings, ContextLongerThanTheModels) {

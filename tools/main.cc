@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "bench_arguments.h"
 #include "commands.h"
+#include "environment.h"
 #include "process_setup.h"
 #include "started.h"
 #include "version.h"
@@ -114,6 +115,7 @@ int main(int argc, char** argv) {
   tools::Started started = tools::Started::find(arguments);
   Status status = started.status();
   if (!status.ok()) started.end(status);
+  if (started.prints()) tools::log_unused_variables(tools::command_of(arguments));
   tools::add_generate_command(program, started, &status);
   tools::add_serve_command(program, started, &status);
   for (const AddCommand add : kFirstCommands) add(program, &status);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "base/log.h"
 #include "base/nvidia_profiler.h"
 #include "base/try.h"
+#include "environment.h"
 #include "output_file.h"
 
 namespace wideep::tools {
@@ -96,18 +98,6 @@ Status apply_iteration_log(const RankRunOptions& options, run::RunOptions* run) 
   return {};
 }
 
-// Ranks compute on CPUs: only the communicator for GPUs has launches (docs/cuda.md).
-Status note_dependent_launches(bool log_notes) {
-  constexpr const char* kName = "TRTLLM_ENABLE_PDL";
-  WIDEEP_TRY(is_set(kName).status());
-  const char* value = std::getenv(kName);
-  if (log_notes && value != nullptr && *value != '\0') {
-    log::info("{}: accepted, no effect: ranks compute on the CPU, which launches no kernels",
-              kName);
-  }
-  return {};
-}
-
 // The ranks' events, and the files, are those of rank 0.
 Status apply_recording(const RankRunOptions& options, PathAlone alone, run::RunOptions* run) {
   WIDEEP_TRY_ASSIGN(Recording recording,
@@ -120,6 +110,43 @@ Status apply_recording(const RankRunOptions& options, PathAlone alone, run::RunO
   run->statistics = std::move(recording.statistics);
   run->routing_log = std::move(recording.routing_log);
   return {};
+}
+
+// Before anything else reads the environment.
+void set_variables(const parallel::ParallelConfig& config, bool logs) {
+  for (const auto& [name, value] : config.env_overrides) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+    if (logs) log_if_unused(name);
+  }
+}
+
+// The ranks of TLLM_PROFILE_LOG_RANKS: numbers with commas, or "all".
+Result<std::optional<std::vector<int>>> printing_ranks(const parallel::ParallelConfig& config,
+                                                       bool logs) {
+  constexpr const char* kName = "TLLM_PROFILE_LOG_RANKS";
+  std::vector<int> ranks = {0};
+  const std::string value = first_set({kName}).value;
+  if (value.empty()) return std::optional(ranks);
+  if (!config.print_iter_log) {
+    if (logs) log::info("{} has no effect without print_iter_log: true in --config", kName);
+    return std::optional(ranks);
+  }
+  if (value == "all") return std::optional<std::vector<int>>();
+  ranks.clear();
+  const int num_ranks = config.mapping().world_size();
+  const char* end = value.data() + value.size();
+  for (const char* next = value.data(); next <= end;) {
+    int rank = -1;
+    const auto [stop, error] = std::from_chars(next, end, rank);
+    if (error != std::errc() || rank < 0 || rank >= num_ranks || (stop != end && *stop != ',')) {
+      return invalid_input(
+          fmt::format("{}: expected all, or ranks from 0 to {} with commas, found {}", kName,
+                      num_ranks - 1, value));
+    }
+    ranks.push_back(rank);
+    next = stop + 1;
+  }
+  return std::optional(ranks);
 }
 
 }  // namespace
@@ -201,16 +228,21 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
     parallel.ranks = run->started->num_ranks();
   }
   WIDEEP_TRY_ASSIGN(run->parallel, read_parallel_options(parallel, log_notes));
+  set_variables(run->parallel, log_notes);
+  WIDEEP_TRY_ASSIGN(run->printing_ranks, printing_ranks(run->parallel, log_notes));
+  if (!options.streams && run->parallel.stream_interval.value_or(1) > 1 && log_notes) {
+    log::info("stream_interval has no effect: only wideep serve streams answers to clients");
+  }
   if (options.max_batch_size) run->parallel.max_batch_size = *options.max_batch_size;
   if (options.scheduler_policy) {
     run->parallel.scheduler_config.capacity_scheduler_policy =
         *options.scheduler_policy == "max_utilization" ? "MAX_UTILIZATION" : "GUARANTEED_NO_EVICT";
   }
+  if (log_notes) warn_of_batch_size(run->parallel);
   run->threads_per_rank = options.threads_per_rank;
   WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));
   WIDEEP_TRY_ASSIGN(const bool perfect_router, is_set("ENABLE_PERFECT_ROUTER"));
   run->perfect_router = options.perfect_router || perfect_router;
-  WIDEEP_TRY(note_dependent_launches(log_notes));
   if (options.random_weights) run->random_weights = kRandomWeightsSeed;
   WIDEEP_TRY(apply_iteration_log(options, run));
   WIDEEP_TRY(apply_recording(options, alone, run));

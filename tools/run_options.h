@@ -28,6 +28,7 @@ struct RankRunOptions {
   std::string iteration_log;  // empty: none
   std::optional<int64_t> iteration_log_max_mib;
   RecordOptions record;
+  bool streams = false;  // the command heeds stream_interval of the configuration
 };
 
 // `options` must outlive the parsing.

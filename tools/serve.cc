@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
 #include "generate_output.h"
@@ -28,7 +29,8 @@ struct Options {
   server::ServeOptions serve;
   std::string draft_metrics = "none";
   std::string on_rank_loss = "recover";
-  RankRunOptions ranks;
+  std::optional<int> stream_interval;  // nothing: that of the configuration
+  RankRunOptions ranks{.streams = true};
 };
 
 // A launcher that starts one process on each node may say which it is.
@@ -97,6 +99,17 @@ Status apply_recordings(const Options& options, server::ServeOptions* result) {
   return {};
 }
 
+// The option wins over the configuration.
+int stream_interval(const Options& options, const parallel::ParallelConfig& config, bool logs) {
+  const int64_t of_file = config.stream_interval.value_or(1);
+  const int64_t chosen = options.stream_interval ? *options.stream_interval : of_file;
+  if (logs && config.stream_interval && chosen != of_file) {
+    log::info("--stream-interval {} holds, not stream_interval {} of {}", chosen, of_file,
+              config.name);
+  }
+  return static_cast<int>(chosen);
+}
+
 Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
   server::ServeOptions result = options.serve;
   WIDEEP_TRY(options.serve.parsers.check());
@@ -111,6 +124,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   WIDEEP_TRY(
       apply_rank_run_options(options.ranks, started.prints(), &result.run, PathAlone::kTaken));
   WIDEEP_TRY(apply_recordings(options, &result));
+  result.service.stream_interval = stream_interval(options, result.run.parallel, started.prints());
   // Chats come without a limit, and each would reserve the rest of its context.
   result.run.preferred_policy = engine::CapacityPolicy::kMaxUtilization;
   // A launcher watches its ranks itself.
@@ -183,10 +197,10 @@ void add_address_options(command_line::Command command, Options& options) {
       "routed_experts of each choice of a whole reply; requests then share no pages of "
       "the KV cache");
   command
-      .add_option("--stream-interval", options.serve.service.stream_interval,
-                  "Tokens per streamed chunk")
-      .range(1, 1 << 20)
-      .show_default();
+      .add_option("--stream-interval", options.stream_interval,
+                  "Iterations of a request between the parts of its streamed answer; the first "
+                  "token comes at once (default: stream_interval of --config, else 1)")
+      .range(1, 1 << 20);
   server::ResponseStoreLimits& stored = options.serve.service.stored_responses;
   command
       .add_option("--max-stored-responses", stored.count,
