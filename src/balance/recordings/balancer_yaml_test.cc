@@ -109,7 +109,8 @@ TEST(BalancerYaml, RefusesUnknownAndMissingKeys) {
 
 TEST(BalancerYaml, RefusesWrongTypesAndRanges) {
   EXPECT_THAT(complaint_of("num_slots: many\n"), HasSubstr("num_slots: expected"));
-  EXPECT_THAT(complaint_of("num_slots: 0\n"), HasSubstr("0 does not switch balancing off"));
+  EXPECT_THAT(complaint_of("num_slots: 0\n"),
+              HasSubstr("num_slots: 0 stands for no load balancer only within moe_config"));
   EXPECT_THAT(complaint_of("num_slots: -1\n"), HasSubstr("num_slots: expected"));
   EXPECT_THAT(complaint_of("num_slots: 6\nlayer_updates_per_iter: -1\n"),
               HasSubstr("layer_updates_per_iter: expected"));

@@ -158,12 +158,27 @@ TEST(RunPlan, EveryStageHasItsLayersAndItsFilesOfStatistics) {
   EXPECT_EQ(plan.experts.ranks[3].file, 2 * with_experts - 1);
 }
 
-TEST(RunPlan, SettingsThatContradictEachOtherAreErrors) {
+// A request of a batch has at least one token; TensorRT-LLM warns of it.
+TEST(RunPlan, TokensBoundTheBatch) {
   Wanted wanted;
   wanted.options.parallel.max_num_tokens = 8;
   wanted.options.parallel.max_batch_size = 9;
-  EXPECT_THAT(wanted.error(), HasSubstr("max_batch_size: expected at most max_num_tokens (8)"));
-  wanted = Wanted();
+  const Result<RunPlan> plan = wanted.plan();
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->limits.max_batch_size, 8);
+}
+
+// How a pipeline divides the layers can be said, and not chosen.
+TEST(RunPlan, StagesAreAsWideepDividesThem) {
+  Wanted wanted;
+  wanted.options.parallel.pp_partition = {wanted.model.config.num_layers};
+  EXPECT_EQ(wanted.error(), "");
+  wanted.options.parallel.pp_partition = {wanted.model.config.num_layers + 1};
+  EXPECT_THAT(wanted.error(), HasSubstr("parallel.yaml: pp_partition: expected ["));
+}
+
+TEST(RunPlan, SettingsThatContradictEachOtherAreErrors) {
+  Wanted wanted;
   wanted.options.parallel.max_seq_len = wanted.model.config.max_position_embeddings + 1;
   EXPECT_THAT(wanted.error(), HasSubstr("max_seq_len: expected at most the model's"));
 }
