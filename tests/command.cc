@@ -36,8 +36,10 @@ using ::testing::IsEmpty;
 constexpr std::array kVariables = {"WIDEEP_ISA=",
                                    "WIDEEP_PROFILE_START_STOP=",
                                    "ENABLE_PERFECT_ROUTER=",
+                                   "ENABLE_CONFIGURABLE_MOE=",
                                    "TLLM_",
                                    "TRTLLM_",
+                                   "NCCL_GRAPH_REGISTER=",
                                    "OPENAI_API_KEY=",
                                    "EXPERT_STATISTIC_PATH=",
                                    "EXPERT_STATISTIC_ITER_RANGE="};

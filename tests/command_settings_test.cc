@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
@@ -152,7 +154,8 @@ TEST_F(CommandSettings, KeysOfWorkersOfTensorRtLlm) {
   const CommandEnd end = run_with_file(
       "--config",
       "stream_interval: 20\nprint_iter_log: true\ncuda_graph_config: {enable_padding: true}\n"
-      "num_postprocess_workers: 4\nenv_overrides: {NCCL_GRAPH_REGISTER: 0, WIDEEP_ISA: ref}\n");
+      "num_postprocess_workers: 4\nenv_overrides: {NCCL_GRAPH_REGISTER: 0, WIDEEP_ISA: ref}\n",
+      {"--json"});
   EXPECT_EQ(end.exit_code, 0) << end.err;
   for (const char* line :
        {"stream_interval has no effect: only wideep serve",
@@ -162,7 +165,7 @@ TEST_F(CommandSettings, KeysOfWorkersOfTensorRtLlm) {
         "iter = 3, "}) {
     EXPECT_THAT(end.err, testing::HasSubstr(line));
   }
-  EXPECT_THAT(end.out + end.err, testing::HasSubstr("ref"));  // the instruction set of the run
+  EXPECT_EQ(nlohmann::json::parse(end.out).at("isa"), "ref");  // WIDEEP_ISA was set in time
   expect_refused(run_with_file("--config", "pp_partition: [2]\n"),
                  {path_, "pp_partition", "expected [3]", "found [2]"});
 }
@@ -173,9 +176,9 @@ TEST_F(CommandSettings, OnePartOfAFileOfSeveralWorkers) {
       "moe_expert_parallel_size: 2, enable_attention_dp: true}\n  ctx: {tensor_parallel_size: 1}\n";
   expect_refused(run_with_file("--config", text),
                  {path_, "worker_config", "several workers", "FILE:PART"});
-  const CommandEnd end = run({"--config", path_ + ":worker_config.gen"});
+  const CommandEnd end = run({"--config", path_ + ":worker_config.gen", "--json"});
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.out + end.err, testing::HasSubstr("2 ranks"));
+  EXPECT_EQ(nlohmann::json::parse(end.out).at("ranks"), 2);
 }
 
 TEST_F(CommandSettings, VariablesThatACommandDoesNotUse) {

@@ -270,5 +270,37 @@ TEST(YamlFile, ReadsAndNamesTheFile) {
               HasSubstr("none.yaml: cannot be read: No such file"));
 }
 
+TEST(Yaml, APartBecomesTheRoot) {
+  const char* text =
+      "shared: 1\nown: 2\nworkers:\n  one: {own: 3, wrong: x}\n  two: {}\nlist: [1]\n";
+  auto document = YamlDocument::parse(text, "w.yaml");
+  ASSERT_TRUE(document.ok());
+  ASSERT_TRUE(document->enter("workers.one").ok());
+  const std::string_view but[] = {"list", "workers"};
+  document->inherit(but);
+  YamlMap root = document->root();
+  EXPECT_EQ(root.integer("shared"), 1);
+  EXPECT_EQ(root.integer("own"), 3);  // its own comes first
+  EXPECT_THAT(root.keys(), testing::UnorderedElementsAre("own", "wrong", "shared"));
+  root.refuse_unknown_keys();
+  EXPECT_THAT(document->status().message(),
+              testing::HasSubstr("w.yaml:4: workers.one.wrong: unknown key"));
+}
+
+TEST(Yaml, PartsThatAreNotThereAreNamed) {
+  const auto said = [](const char* path) {
+    auto document = YamlDocument::parse("a: {b: {c: 1}, d: 2}\nlist: [1]\n", "w.yaml");
+    return document->enter(path).message();
+  };
+  EXPECT_EQ(said("a.b"), "");
+  EXPECT_EQ(said("x"),
+            "w.yaml:1: x: no such part: expected one of the maps of the file, a; found 'x'");
+  EXPECT_EQ(said("a.d"),
+            "w.yaml:1: a.d: no such part: expected one of the maps of a, b; found 'd'");
+  EXPECT_EQ(said("a.b.c"),
+            "w.yaml:1: a.b.c: no such part: expected one of the maps of a.b, which has none; found "
+            "'c'");
+}
+
 }  // namespace
 }  // namespace wideep::formats
