@@ -147,7 +147,7 @@ done
 grep -q "max_draft_len: 2" "$work/sweep/ep-2.drafts-2.yaml" || fail "no drafts in the sweep"
 echo "sbatch cluster/slurm/serving_sweep.sbatch: 2 servers, $points points, others failed, the tables"
 
-# Ranks that the model's experts cannot be divided among, between two that can.
+# More ranks than there can be, between two numbers that can.
 RANKS="1 9999 2" LENGTHS=160/40 SCALE=0.1 BATCHES=2 WIDEEP=$wideep timeout 90 \
   sbatch --wait --ntasks=1 --overcommit --output="$work/bench.out" \
   "$root/cluster/slurm/bench_sweep.sbatch" "$model" "$work/bench" --repeat 1 >/dev/null ||

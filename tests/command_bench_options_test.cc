@@ -425,7 +425,7 @@ TEST_F(CommandBenchOptions, SamplerOptions) {
                    parts);
   };
   refused("length_penalty: 2\n", {"sampler.yaml:1: length_penalty"});
-  refused("top_p: 2\n", {"sampler.yaml:1: top_p", "found 2"});
+  refused("top_p: 2\n", {"sampler.yaml:1: top_p", "found '2'"});
   refused("n: 4\n", {"sampler.yaml:1: n"});
   refused("use_beam_search: true\n", {"use_beam_search", "no beam search"});
   expect_refused(bench({"throughput", "--model", small_model(), "--dataset", dataset_,
