@@ -38,17 +38,13 @@ constexpr AddCommand kBalance[] = {
     tools::add_balance_resplit_command, tools::add_balance_compare_command,
     tools::add_balance_picture_command, tools::add_balance_replay_command,
     tools::add_balance_check_command};
-constexpr AddCommand kBench[] = {tools::add_bench_compare_routing_command,
-                                 tools::add_bench_dataset_command,
-                                 tools::add_bench_ep_command,
-                                 tools::add_bench_latency_command,
-                                 tools::add_bench_iterations_command,
-                                 tools::add_bench_load_command,
-                                 tools::add_bench_model_command,
-                                 tools::add_bench_rows_command,
-                                 tools::add_bench_speculation_command,
-                                 tools::add_bench_serving_command,
-                                 tools::add_bench_throughput_command};
+constexpr AddCommand kBench[] = {
+    tools::add_bench_accuracy_command, tools::add_bench_compare_routing_command,
+    tools::add_bench_dataset_command,  tools::add_bench_ep_command,
+    tools::add_bench_latency_command,  tools::add_bench_iterations_command,
+    tools::add_bench_load_command,     tools::add_bench_model_command,
+    tools::add_bench_rows_command,     tools::add_bench_speculation_command,
+    tools::add_bench_serving_command,  tools::add_bench_throughput_command};
 constexpr AddCommand kSimulate[] = {
     tools::add_simulate_imbalance_command, tools::add_simulate_moves_command,
     tools::add_simulate_rebalance_command, tools::add_simulate_tpot_command};

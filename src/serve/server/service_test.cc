@@ -768,6 +768,19 @@ TEST_F(ServiceTest, PromptsAreScored) {
   }
   EXPECT_EQ(backend_.prompts.size(), asked);
 
+  // Several prompts of token ids, as evaluations send them, each scored by itself.
+  json several = body;
+  several["max_tokens"] = 1;
+  several["prompt"] = {prompt, {prompt[0], prompt[2], prompt[1]}};
+  const Reply both = complete(several);
+  ASSERT_EQ(both.status, 200) << both.body;
+  ASSERT_EQ(both.body_json()["choices"].size(), 2u);
+  EXPECT_EQ(both.body_json()["choices"][0]["logprobs"], logprobs);
+  EXPECT_EQ(both.body_json()["choices"][1]["index"], 1);
+  EXPECT_EQ(both.body_json()["choices"][1]["logprobs"]["token_logprobs"].size(), 4u);
+  EXPECT_EQ(both.body_json()["choices"][1]["logprobs"]["tokens"][1],
+            tokenizer_.decode(std::vector<int32_t>{prompt[2]}));
+
   // A stream is the same in pieces.
   body["max_tokens"] = 40;
   body["stream"] = true;

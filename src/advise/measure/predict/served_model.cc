@@ -74,6 +74,17 @@ Result<int64_t> first_free_id(const json& file) {
   return next;
 }
 
+// Where a command says why it ends.
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  if (end == text.npos) return "";
+  const size_t before = text.rfind('\n', end);
+  const size_t begin = before == text.npos ? 0 : before + 1;
+  constexpr std::string_view kError = "error: ";
+  const std::string line = text.substr(begin, end + 1 - begin);
+  return line.starts_with(kError) ? line.substr(kError.size()) : line;
+}
+
 }  // namespace
 
 Status ServedModel::spawn(const std::string& program, std::vector<std::string> arguments) {
@@ -111,7 +122,7 @@ Status ServedModel::await_address() {
     }
     if (::waitpid(pid_, nullptr, WNOHANG) == pid_) {
       pid_ = -1;
-      return failed("wideep serve has ended: " + text);
+      return failed("wideep serve has ended: " + last_line(text));
     }
   }
   return failed(fmt::format("wideep serve: does not serve within {} s", kPatience.count()));

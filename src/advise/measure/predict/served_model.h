@@ -22,7 +22,7 @@ class ServedModel {
   static constexpr const char* kName = "m";  // the model's, for clients
 
   // program: `wideep`. arguments: of `wideep serve`, without name and port. Returns when it serves.
-  // Errors (failed): it cannot be started, or ends with what it wrote; it takes two minutes.
+  // Errors (failed): it cannot be started, or ends, with its last line; it takes two minutes.
   static Result<std::unique_ptr<ServedModel>> start(const std::string& program,
                                                     std::vector<std::string> arguments);
   ServedModel(const ServedModel&) = delete;
