@@ -2,7 +2,7 @@
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
 # scripts/test_packages.txt for the rest).
-.PHONY: help build demo test test-all test-others check-models test-integrations test-torch times soak soak-faults fuzz bench bench-balance docs format check tidy clean
+.PHONY: help build demo test test-all test-others check-models test-integrations test-torch times soak soak-faults fuzz bench bench-balance figures docs format check tidy clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
@@ -54,6 +54,9 @@ bench: ## run the microbenchmarks
 
 bench-balance: ## every figure on balancing: before, goal, now
 	@scripts/bench_balance.sh
+
+figures: build ## make the figures of docs/seeds.md again, into build/figures; minutes
+	@scripts/figures.sh build/figures
 
 docs: ## make the documentation site, build/docs/html; installs Sphinx from PyPI into build/docs/venv
 	@scripts/docs_site.sh build/docs
