@@ -43,16 +43,19 @@ constexpr int kPages = 64;      // of a rank's cache
 
 using Placements = std::map<int, balance::Placement>;
 
-Result<Placements> plan(const balance::ModelLoad& load, int num_ranks, int num_slots) {
+Result<Placements> plan(const balance::ModelLoad& load, const EngineScaleOptions& options,
+                        int num_slots) {
   const balance::PlanShape shape{
-      .num_experts = load.num_experts, .ep_size = num_ranks, .num_slots = num_slots};
+      .num_experts = load.num_experts, .ep_size = options.num_ranks, .num_slots = num_slots};
   WIDEEP_TRY_ASSIGN(const auto planner,
                     balance::make_planner("wideep", shape, {.split = balance::Split::kWeighted}));
   Placements placements;
   balance::LayerPlan layer;
+  WIDEEP_TRY_ASSIGN(const balance::Placement in_order,
+                    balance::default_placement(shape.num_experts, shape.ep_size, num_slots));
   for (size_t i = 0; i < load.layers.size(); ++i) {
-    planner->plan(load.load[i], &layer);
-    placements[load.layers[i]] = layer.placement;
+    if (options.planned) planner->plan(load.load[i], &layer);
+    placements[load.layers[i]] = options.planned ? layer.placement : in_order;
   }
   return placements;
 }
@@ -234,7 +237,7 @@ Result<EngineCost> run_engine_scale(const model::ModelConfig& config,
                                     const balance::ModelLoad& load,
                                     const EngineScaleOptions& options, run::RunView& view) {
   const int num_slots = slots_for(load.num_experts, options.spare_slots, options.num_ranks);
-  WIDEEP_TRY_ASSIGN(const Placements placements, plan(load, options.num_ranks, num_slots));
+  WIDEEP_TRY_ASSIGN(const Placements placements, plan(load, options, num_slots));
   // All prompts come in one iteration, so that all requests generate in the same ones.
   BenchRanksOptions bench{.config = config,
                           .precision = kFormat,
@@ -273,7 +276,7 @@ Result<PredictedCompute> predict_compute(const cost::Hardware& hardware,
                                          const balance::ModelLoad& load,
                                          const EngineScaleOptions& options) {
   const int num_slots = slots_for(load.num_experts, options.spare_slots, options.num_ranks);
-  WIDEEP_TRY_ASSIGN(const Placements placements, plan(load, options.num_ranks, num_slots));
+  WIDEEP_TRY_ASSIGN(const Placements placements, plan(load, options, num_slots));
   std::vector<cost::PlacedLayer> placed;
   for (size_t i = 0; i < load.layers.size(); ++i) {
     placed.push_back(

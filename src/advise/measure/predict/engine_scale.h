@@ -34,6 +34,7 @@ balance::ModelLoad scaled_load(const model::ModelConfig& config, const balance::
 struct EngineScaleOptions {
   int num_ranks = 2;
   int spare_slots = 32;  // of a layer, at least, beyond one for each expert
+  bool planned = true;   // else experts are in their order
   int batch = 8;         // requests of a rank, a token of each in an iteration
   int repetitions = 4;   // of 13 iterations each, after one to warm up
 };

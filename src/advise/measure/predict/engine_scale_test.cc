@@ -103,6 +103,25 @@ TEST(EngineScale, RunsSixteenRanksWhoseTokensFollowTheLoad) {
   EXPECT_GT(cost->seconds * std::min(cores, 16), 0.8 * 16 * mean.all());
 }
 
+// Two thirds of the rows are for the first rank's experts.
+TEST(EngineScale, RanksOfExpertsInTheirOrderAreLessEven) {
+  const model::ModelConfig config = scaled_model();
+  balance::ModelLoad load = scaled_load(config, uneven_load(config));
+  for (std::vector<double>& layer : load.load) {
+    for (size_t e = 0; e < layer.size(); ++e) layer[e] = e < 16 ? 9000.0 : 1000.0;
+  }
+  run::RunView view;
+  EngineScaleOptions options{.num_ranks = 2, .spare_slots = 2, .batch = 8, .repetitions = 1};
+  const auto planned = run_engine_scale(config, load, options, view);
+  options.spare_slots = 0;
+  options.planned = false;
+  const auto in_order = run_engine_scale(config, load, options, view);
+  ASSERT_TRUE(planned.ok() && in_order.ok());
+  EXPECT_EQ(in_order->num_slots, 256);
+  EXPECT_GT(in_order->imbalance, 0.15);
+  EXPECT_LT(planned->imbalance, 0.5 * in_order->imbalance);
+}
+
 TEST(EngineScale, AShapeThatNoPlannerServesIsAnError) {
   const model::ModelConfig config = scaled_model();
   run::RunView view;
