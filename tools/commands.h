@@ -60,6 +60,7 @@ void add_simulate_moves_command(command_line::Command simulate, Status* status);
 void add_simulate_rebalance_command(command_line::Command simulate, Status* status);
 void add_simulate_tpot_command(command_line::Command simulate, Status* status);
 // wideep figures NAME, in figures/
+void add_figure_expert_time_command(command_line::Command figures, Status* status);
 void add_figure_kernels_command(command_line::Command figures, Status* status);
 void add_figure_movable_experts_command(command_line::Command figures, Status* status);
 void add_figure_ngram_command(command_line::Command figures, Status* status);
