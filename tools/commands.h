@@ -66,6 +66,7 @@ void add_figure_movable_experts_command(command_line::Command figures, Status* s
 void add_figure_ngram_command(command_line::Command figures, Status* status);
 void add_figure_optimizations_command(command_line::Command figures, Status* status);
 void add_figure_pareto_command(command_line::Command figures, Status* status);
+void add_figure_sent_tokens_command(command_line::Command figures, Status* status);
 void add_quantize_command(command_line::Command app, Status* status);
 
 }  // namespace wideep::tools

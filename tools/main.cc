@@ -52,7 +52,8 @@ constexpr AddCommand kParallel[] = {tools::add_parallel_explain_command};
 constexpr AddCommand kFigures[] = {
     tools::add_figure_expert_time_command,     tools::add_figure_kernels_command,
     tools::add_figure_movable_experts_command, tools::add_figure_ngram_command,
-    tools::add_figure_optimizations_command,   tools::add_figure_pareto_command};
+    tools::add_figure_optimizations_command,   tools::add_figure_pareto_command,
+    tools::add_figure_sent_tokens_command};
 constexpr AddCommand kLastCommands[] = {tools::add_doctor_command, tools::add_quantize_command};
 
 // Commands whose first word they share.
