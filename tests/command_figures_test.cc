@@ -136,9 +136,11 @@ TEST_F(CommandFigures, SentTokensAreThoseOfTheLog) {
   ASSERT_TRUE(recordings::write_routing_log(log, small_log()).ok());
   const json shown = figure_json({"sent-tokens", "--routing-log", log, "--iteration", "1950",
                                   "--layer", "1", "--sender", "1"});
-  const json& layers = chart_named(shown, "Sent from rank 1 to each rank, by layer");
+  const json& layers = chart_named(shown, "Sent from rank 1, by layer and receiving rank");
   EXPECT_EQ(layers["rows"], json({"1", "4"}));
   EXPECT_EQ(layers["panels"][0]["values"], json::parse("[[3, 1], [1, 3]]"));
+  EXPECT_EQ(chart_named(shown, "Sent from rank 1, by layer and expert")["panels"][0]["values"],
+            json::parse("[[2, 1, 1], [2, 1, 1]]"));
   const json& ranks = chart_named(shown, "Sent from rank 1 in layer 1, by receiving rank and iter");
   EXPECT_EQ(ranks["rows"], json({"1950", "1951"}));
   EXPECT_EQ(ranks["panels"][0]["values"], json::parse("[[3, 1], [2, 0]]"));

@@ -213,18 +213,23 @@ void add_heat(Chart chart, std::vector<std::string> rows, HeatPanel panel, Figur
   figure->charts.push_back(std::move(chart));
 }
 
-// Figures 1 and 6.
-void add_layers(const std::vector<Run>& runs, const SentOptions& options, Figure* figure) {
+const char* name_of(By by) {
+  return by == By::kRank ? "receiving rank" : by == By::kExpert ? "expert" : "slot";
+}
+
+// One iteration, all layers.
+void add_layers(const std::vector<Run>& runs, By by, int sender, Figure* figure) {
   for (const Run& run : runs) {
+    if (by == By::kSlot && !run.placement) continue;
     std::vector<std::string> rows;
     for (const int layer : run.log.layers) rows.push_back(std::to_string(layer));
     HeatPanel panel{.name = fmt::format("{}, iteration {}", run.name, run.shown().iteration)};
     for (size_t layer = 0; layer < run.log.layers.size(); ++layer) {
-      panel.values.push_back(sent_by(run.shown().sent[layer], std::optional<int>(options.sender)));
+      panel.values.push_back(pairs_of(run, layer, 0, by, sender));
     }
-    add_heat({.title = fmt::format("Sent from rank {} to each rank, by layer", options.sender),
-              .hint = "Figures 1 and 6.",
-              .x_label = "receiving rank",
+    add_heat({.title = fmt::format("Sent from rank {}, by layer and {}", sender, name_of(by)),
+              .hint = by == By::kRank ? "Figures 1 and 6." : "",
+              .x_label = name_of(by),
               .y_label = "layer"},
              std::move(rows), std::move(panel), figure);
   }
@@ -232,7 +237,7 @@ void add_layers(const std::vector<Run>& runs, const SentOptions& options, Figure
 
 void add_iterations(const std::vector<Run>& runs, By by, std::optional<int> sender,
                     Figure* figure) {
-  const char* what = by == By::kRank ? "receiving rank" : by == By::kExpert ? "expert" : "slot";
+  const char* what = name_of(by);
   const char* hint = by == By::kRank     ? sender ? "Figures 8, 22 and 23." : "Figures 16, 18, 20."
                      : by == By::kExpert ? "Figure 17."
                                          : "Figures 19 and 21.";
@@ -381,7 +386,9 @@ Status run(const SentOptions& options) {
       .title = fmt::format("Where tokens are sent: {}", base::printable(runs[0].log.model, 80)),
       .source = "Scaling Expert Parallelism, part 1, figures 1 to 11, 16 to 23, table 1"};
   const std::optional<int> sender = options.sender;
-  add_layers(runs, options, &figure);
+  for (const By by : {By::kRank, By::kExpert, By::kSlot}) {
+    add_layers(runs, by, options.sender, &figure);
+  }
   add_bars(runs, By::kRank, sender, false, &figure);
   add_bars(runs, By::kRank, std::nullopt, false, &figure);
   add_bars(runs, By::kExpert, std::nullopt, false, &figure);
