@@ -51,6 +51,7 @@ TEST(CommandFigureOptimizations, MeasuresEachWithoutAndWithIt) {
   EXPECT_EQ(tests.at("fp4-output"), of_models);
   EXPECT_EQ(tests.at("fp4-combine"), of_models);
   EXPECT_EQ(tests.at("fp8-cache"), (std::set<std::string>{"prefill 70", "decode x2"}));
+  EXPECT_EQ(tests.at("together"), of_models);
   EXPECT_EQ(tests.at("separate-qkv").size(), 1u);
   EXPECT_EQ(tests.at("fused-add").size(), 1u);
   EXPECT_EQ(shown["charts"][0]["categories"].size(), shown["tables"][0]["rows"].size());

@@ -5,6 +5,7 @@
 //   fp4-output      wo in NVFP4                      a model with it beside one without
 //   fp4-combine     results come back in NVFP4       a setting
 //   fp8-cache       keys and values cached in FP8    a setting
+//   together        these three at once
 //   separate-qkv    no joint query-key-value tensor  two forms of the same work, one thread
 //   fused-add       shared expert added in the sum   two forms of the same work, one thread
 //
@@ -47,8 +48,8 @@ constexpr double kKernelSeconds = 0.02;  // of a round of a kernel
 
 struct Options {
   std::string config, latent_config;
-  std::vector<std::string> only = {"fp4-output", "fp4-combine", "fp8-cache", "separate-qkv",
-                                   "fused-add"};
+  std::vector<std::string> only = {"fp4-output", "fp4-combine",  "fp8-cache",
+                                   "together",   "separate-qkv", "fused-add"};
   int layers = 3;
   int ranks = 2;
   int prompt = 256;
@@ -156,18 +157,24 @@ measure::BenchOptions tests_of(const Options& options, int prompt, int depth) {
           .seed = kSeed};
 }
 
+// wo in NVFP4, as a checkpoint stores it. shape: must outlive the model.
+Status use_fp4_output(const Shape& shape, AblatedModel* model) {
+  // A first source says which forms the matrices have, and whether they can have them.
+  WIDEEP_TRY_ASSIGN(const auto forms, measure::Fp4OutputTensors::make(shape.config, kSeed));
+  model->ranks.as_stored = true;
+  model->ranks.precision.forms = std::make_shared<const model::ModelForms>(
+      model::model_forms(shape.config, weights::WeightLoader(*forms, {})));
+  model->tensors = [&shape] {
+    return std::move(measure::Fp4OutputTensors::make(shape.config, kSeed)).value();
+  };
+  return {};
+}
+
 Result<Part> output_in_fp4(const Options& options, const Shape& shape) {
   Part part{.name = "fp4-output", .what = "wo in NVFP4, all else in bf16", .shape = shape.name};
   const AblatedModel before = model_of(shape, options.ranks);
   AblatedModel after = before;
-  // A first source says which forms the matrices have, and whether they can have them.
-  WIDEEP_TRY_ASSIGN(const auto forms, measure::Fp4OutputTensors::make(shape.config, kSeed));
-  after.ranks.as_stored = true;
-  after.ranks.precision.forms = std::make_shared<const model::ModelForms>(
-      model::model_forms(shape.config, weights::WeightLoader(*forms, {})));
-  after.tensors = [&] {
-    return std::move(measure::Fp4OutputTensors::make(shape.config, kSeed)).value();
-  };
+  WIDEEP_TRY(use_fp4_output(shape, &after));
   run::RunView view;
   WIDEEP_TRY_ASSIGN(part.tests,
                     measure::ablate(before, after, tests_of(options, options.prompt, 16), view));
@@ -221,6 +228,22 @@ Result<Part> cache_in_fp8(const Options& options, const Shape& shape) {
   return part;
 }
 
+// The three above at once: what the text's last figure compares, with the optimisations that a
+// setting or a checkpoint brings.
+Result<Part> all_settings(const Options& options, const Shape& shape) {
+  Part part{.name = "together", .what = "the three above at once", .shape = shape.name};
+  const AblatedModel before = model_of(shape, options.ranks);
+  AblatedModel after = before;
+  WIDEEP_TRY(use_fp4_output(shape, &after));
+  after.ranks.parallel.moe_config.combine_dtype = "NVFP4";
+  after.ranks.precision.cache = Dtype::kF8E4M3;
+  run::RunView view;
+  WIDEEP_TRY_ASSIGN(
+      part.tests,
+      measure::ablate(before, after, tests_of(options, options.prompt, options.context), view));
+  return part;
+}
+
 Part separate_qkv(const Options& options, const Shape& shape, const kernels::Kernels& kernels) {
   measure::SeparateQkv attention(kernels, shape.config, options.context);
   const double heads = shape.config.num_heads;
@@ -270,8 +293,10 @@ Result<Measured> measure_all(const Options& options, const Shapes& shapes) {
     return {};
   };
   using Measure = Result<Part> (*)(const Options&, const Shape&);
-  const std::pair<const char*, Measure> of_models[] = {
-      {"fp4-output", output_in_fp4}, {"fp4-combine", combine_in_fp4}, {"fp8-cache", cache_in_fp8}};
+  const std::pair<const char*, Measure> of_models[] = {{"fp4-output", output_in_fp4},
+                                                       {"fp4-combine", combine_in_fp4},
+                                                       {"fp8-cache", cache_in_fp8},
+                                                       {"together", all_settings}};
   for (const auto& [name, measure] : of_models) {
     if (!is_wanted(options, name)) continue;
     WIDEEP_TRY(take(measure(options, shapes.plain)));
@@ -320,6 +345,7 @@ Figure figure_of(const Options& options, const Measured& measured) {
                             measure::figure_of(test.after).median * 1e3, ratio.median, ratio.low,
                             ratio.high, part.what, part.shape});
     }
+    if (part.bytes_of.empty()) continue;
     bytes.rows.push_back({part.name, part.bytes_of, part.bytes_before, part.bytes_after});
   }
   chart.series = {std::move(median), std::move(low), std::move(high)};
