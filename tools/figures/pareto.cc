@@ -390,6 +390,7 @@ void add_prediction_options(command_line::Command command, Options* options) {
       .add_option("--hardware", options->hardware,
                   "Descriptions of hardware: shipped ones by name, files, or \"this\"")
       .separate_values_by(',')
+      .one_value_each()  // a report may follow
       .show_default();
   add_statistics_options(command, &options->statistics, true);
   add_holdout_option(command, &options->holdout);
@@ -397,9 +398,11 @@ void add_prediction_options(command_line::Command command, Options* options) {
       .add_option("--lengths", options->lengths,
                   "Predict for tokens of prompts and answers: A/B,C/D")
       .separate_values_by(',')
+      .one_value_each()  // a report may follow
       .show_default();
   command.add_option("--ep", options->ep, "Predict for sizes of expert parallelism: A,B,C")
       .separate_values_by(',')
+      .one_value_each()  // a report may follow
       .range(1, 1 << 16)
       .show_default();
   command
@@ -436,12 +439,14 @@ void add_figure_pareto_command(command_line::Command figures, Status* status) {
       .add_option("--by", options->by,
                   "What each series has in common: ep, drafts and layout, or some of them")
       .separate_values_by(',')
+      .one_value_each()  // a report may follow
       .one_of({"ep", "drafts", "layout"})
       .show_default();
   command
       .add_option("--baselines", options->baselines,
                   "EP sizes that the table compares the others with: A,B")
       .separate_values_by(',')
+      .one_value_each()  // a report may follow
       .range(1, 1 << 16)
       .show_default();
   add_figure_output(command, &options->output);
