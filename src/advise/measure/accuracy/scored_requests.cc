@@ -91,7 +91,8 @@ std::string name_of(const Evaluation& evaluation, size_t index) {
 int64_t Evaluation::num_logprobs() const {
   int64_t number = 0;
   for (const ScoredRequest& request : requests) {
-    number += std::ranges::count_if(request.logprobs, [](const auto& each) { return each.has_value(); });
+    number +=
+        std::ranges::count_if(request.logprobs, [](const auto& each) { return each.has_value(); });
   }
   return number;
 }
