@@ -168,14 +168,18 @@ void EpRounds::reduce() {
   }
 }
 
-// The rank that computed each of exchange_.results(token): of every choice or, reduced, each once.
+// The rank that computed each of exchange_.results(token): of every choice or, reduced, each once,
+// in ascending order.
 void EpRounds::ranks_of_results(int token, std::vector<int>* ranks) const {
   ranks->clear();
   for (int k = 0; k < setup_.group.top_k; ++k) {
     const int rank = setup_.group.rank_of(
         experts_[static_cast<size_t>(token) * static_cast<size_t>(setup_.group.top_k) + k]);
-    if (!reduced() || std::ranges::find(*ranks, rank) == ranks->end()) ranks->push_back(rank);
+    ranks->push_back(rank);
   }
+  if (!reduced()) return;
+  std::ranges::sort(*ranks);
+  ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
 }
 
 double EpRounds::expected_sum(int token) const {
