@@ -11,7 +11,6 @@
 #include "formats/files.h"
 #include "formats/json_text.h"
 #include "formats/page.h"
-#include "output_file.h"
 #include "text_table.h"
 
 namespace wideep::tools {
