@@ -42,8 +42,8 @@ std::string iteration_line(const Iteration& iteration, size_t index,
       "timestamp = {}, states = {{'num_ctx_requests': {}, 'num_ctx_tokens': {}, "
       "'num_generation_tokens': {}}}",
       record.iteration, rank, mapping.coordinates(rank).tp_rank, queue.scheduled, cache_use(queue),
-      queue.running + queue.waiting, requests, static_cast<double>(record.wall_ns) * 1e-6,
-      timestamp, queue.prompts, record.prompt_tokens, generation_tokens);
+      queue.running + queue.waiting, requests, static_cast<double>(record.wall_ns) / 1e6, timestamp,
+      queue.prompts, record.prompt_tokens, generation_tokens);
 }
 
 std::optional<IterationLines> IterationLines::create(const RunOptions& options) {
