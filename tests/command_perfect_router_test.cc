@@ -47,10 +47,9 @@ TEST(CommandPerfectRouter, EveryFamilyIsEven) {
                              "llama4_scout", "minimax_m2_plain", "qwen3_next_plain"}) {
     const base::ScratchDirectory directory;
     write_random_model_like(directory.path(), golden);
-    // Prompts of equal lengths, one on each rank.
-    const CommandEnd end =
-        run_command(generate(directory.path(), {"--ranks", "2", "--perfect-router", "--json",
-                                                "--prompt", "A hen", "--prompt", "A dog"}));
+    // With "The cat": prompts of equal lengths, one on each rank.
+    const CommandEnd end = run_command(generate(
+        directory.path(), {"--ranks", "2", "--perfect-router", "--json", "--prompt", "The hen"}));
     ASSERT_EQ(end.exit_code, 0) << golden << end.err;
     EXPECT_THAT(end.err, HasSubstr("router  perfect: ranks with equally many tokens")) << golden;
     for (const json& layer : json::parse(end.out).at("load").at("layers")) {
@@ -68,8 +67,8 @@ TEST(CommandPerfectRouter, PrintsTheBoundWhereGroupsDoNotFitRanks) {
   config["topk_group"] = 1;
   ASSERT_TRUE(formats::write_file(directory.file("config.json"), config.dump()).ok());
   const CommandEnd end = run_command(
-      generate(directory.path(), {"--ranks", "4", "--perfect-router", "--json", "--prompt", "A hen",
-                                  "--prompt", "A dog", "--prompt", "A fox"}));
+      generate(directory.path(), {"--ranks", "4", "--perfect-router", "--json", "--prompt",
+                                  "The hen", "--prompt", "The dog", "--prompt", "The fox"}));
   ASSERT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err,
               HasSubstr("router  perfect: groups of 4 experts do not fit the 3 of a rank: with T "
