@@ -326,7 +326,11 @@ TEST_F(CommandFigureExpertTime, RefusesWhatCannotBePredicted) {
   given.push_back("--no-measure");
   given[8] = "512";
   expect_refused(figure(given), {"--ranks: expected 2 to 256", "found 512"});
+  given[8] = "4,8";
+  given.insert(given.end(), {"--ep-size", "4"});
+  expect_refused(figure(given), {"--ep-size", "give them with --ranks"});
   given[8] = "4,16";
+  given.resize(given.size() - 2);
   expect_refused(figure(given), {"--ranks: machine joins 8 ranks", "found 16"});
 }
 

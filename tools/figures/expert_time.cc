@@ -230,6 +230,11 @@ void add_part(const std::vector<AtRanks>& found, const std::string& where, const
 
 Status check(const TimeOptions& options, const model::ModelConfig& config,
              const cost::Hardware& hardware, const Loads& loads) {
+  if (options.statistics.ep_size) {
+    return invalid_input(
+        "--ep-size: this figure is over several EP sizes; give them with --ranks and "
+        "--measured-ranks");
+  }
   const int experts = config.routing.num_experts;
   for (const int ranks : options.ranks) {
     if (ranks > experts) {
