@@ -143,7 +143,9 @@ Result<Loads> read_loads(const StatisticsOptions& options, const std::string& ho
     if (!holdout.empty()) {
       return invalid_input("--holdout: has no effect without --stats; give both or neither");
     }
-    log::warn("no --stats: all experts are taken to be chosen equally often, as they never are");
+    if (config.has_experts()) {
+      log::warn("no --stats: all experts are taken to be chosen equally often, as they never are");
+    }
     const balance::ModelLoad even = cost::uniform_load(config.routing.num_experts, layers);
     return Loads{.planned = even,
                  .judged = even,
