@@ -43,6 +43,12 @@ json bench_json(std::vector<std::string> arguments) {
   return json::parse(end.out, nullptr, false);
 }
 
+std::vector<std::string> perfect() {
+  std::vector<std::string> arguments = quick({"--model", small_model(), "--ranks", "2"});
+  arguments.emplace_back("--perfect-router");
+  return arguments;
+}
+
 void expect_figure(const json& figure) {
   EXPECT_GT(figure.at("low"), 0.0);
   EXPECT_LE(figure.at("low"), figure.at("median"));
@@ -133,6 +139,17 @@ TEST(BenchModel, RefusesBrokenInput) {
   copy.write("config.json", "{");
   expect_refused(run_command(bench_model({"--model", copy.path(), "--random-weights"})),
                  {copy.file("config.json")});
+}
+
+TEST(CommandBenchModel, APerfectRouterIsNamed) {
+  EXPECT_TRUE(bench_json(perfect()).at("perfect_router"));
+  CommandOptions variable = bench_model(quick({"--model", small_model(), "--ranks", "2"}));
+  variable.environment = {{"ENABLE_PERFECT_ROUTER", "1"}};
+  const CommandEnd named = run_command(variable);
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_THAT(named.out, HasSubstr("router  perfect: "));
+  variable.environment = {{"ENABLE_PERFECT_ROUTER", "yes"}};
+  EXPECT_THAT(run_command(variable).err, HasSubstr("ENABLE_PERFECT_ROUTER: expected 0 or 1"));
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "model/model_files.h"
 #include "precision_option.h"
 #include "record_options.h"
+#include "run_options.h"
 #include "weights/random_tensors.h"
 
 namespace wideep::tools {
@@ -89,6 +90,9 @@ Status run(const Options& given) {
   Options options = given;
   WIDEEP_TRY(check_source(options));
   WIDEEP_TRY_ASSIGN(Recording recording, read_record_options(options.record, true));
+  WIDEEP_TRY_ASSIGN(options.bench.perfect_router,
+                    read_perfect_router(options.bench.perfect_router));
+  WIDEEP_TRY(check_recording(recording, options.bench.perfect_router));
   options.bench.statistics = std::move(recording.statistics);
   options.bench.routing_log = std::move(recording.routing_log);
   WIDEEP_TRY_ASSIGN(options.bench.config, read_config(options));
@@ -124,6 +128,7 @@ void add_what_options(command_line::Command command, Options& options) {
                      "A config.json without a model directory; needs --random-weights");
   command.add_flag("--random-weights", options.random_weights,
                    "Random weights: only config.json is read");
+  add_perfect_router_option(command, &options.bench.perfect_router);
   add_precision_option(command, &options.precision);
   command
       .add_option("--kv-cache-dtype", options.kv_cache_dtype,

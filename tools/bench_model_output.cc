@@ -115,7 +115,7 @@ std::string bench_text(const BenchedModel& model, const measure::ModelBenchRepor
   std::string text = fmt::format(
       "model   {}{}: {}, {}\n"
       "weights {}, {} packed, loaded in {:.1f} s; KV cache {}\n"
-      "run     {} × {}, kernels {}; {} after one to warm up, {} ahead of each decode step\n"
+      "run     {} × {}, kernels {}; {} after one to warm up, {} ahead of each decode step\n{}"
       "limits  memory: read {:.1f}, copy {:.1f} GB/s; f32 {}, bf16 {}, int8 {} GOP/s{}\n\n",
       model.name, model.random_weights ? " (random weights)" : "",
       counted(config.num_layers, "layer"), parameters_text(config, report), model.precision,
@@ -123,6 +123,7 @@ std::string bench_text(const BenchedModel& model, const measure::ModelBenchRepor
       cache_name(model.options.precision.cache), counted(model.options.num_ranks, "rank"),
       counted(report.threads_per_rank, "thread"), report.isa,
       counted(model.options.bench.repeats, "run"), counted(model.options.bench.depth, "token"),
+      model.options.perfect_router ? "router  perfect: all ranks are chosen equally often\n" : "",
       limits.read_gbps, limits.copy_gbps, gops_text(limits.f32_gops), gops_text(limits.bf16_gops),
       gops_text(limits.int8_gops), flag_text(limits.flag_one_way_ns));
   text += fmt::format("{:<14} {:>9} {:>9} {:>9} {:>10}  {}\n", "test", "tok/s", "low", "high", "ms",
@@ -147,6 +148,7 @@ ordered_json bench_json(const BenchedModel& model, const measure::ModelBenchRepo
                        {"seed", options.bench.seed},
                        {"repeats", options.bench.repeats},
                        {"load_seconds", report.load_seconds}};
+  if (options.perfect_router) json["perfect_router"] = true;
   json["limits"] = {{"read_gbps", limits.read_gbps}, {"copy_gbps", limits.copy_gbps},
                     {"f32_gops", limits.f32_gops},   {"bf16_gops", limits.bf16_gops},
                     {"int8_gops", limits.int8_gops}, {"flag_one_way_ns", limits.flag_one_way_ns}};

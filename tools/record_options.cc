@@ -96,6 +96,13 @@ Result<Recording> read_record_options(const RecordOptions& options, bool checks_
   return recording;
 }
 
+Status check_recording(const Recording& recording, bool perfect_router) {
+  if (!recording.statistics || !perfect_router) return {};
+  return invalid_input(
+      "--perfect-router: expert statistics would not be those of the model's own router; leave out "
+      "one of the two");
+}
+
 Status refuse_recording(const RecordOptions& options, const std::string& command,
                         const std::string& why) {
   for (const Given& given :

@@ -36,6 +36,9 @@ enum class PathAlone { kRefused, kTaken };
 Result<Recording> read_record_options(const RecordOptions& options, bool checks_files,
                                       PathAlone alone = PathAlone::kRefused);
 
+// Errors (invalid input): statistics of a perfect router.
+Status check_recording(const Recording& recording, bool perfect_router);
+
 // Errors (invalid input): something is to be recorded, and has no meaning for `command`, whose
 // reason is `why`.
 Status refuse_recording(const RecordOptions& options, const std::string& command,

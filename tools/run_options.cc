@@ -102,11 +102,7 @@ Status apply_iteration_log(const RankRunOptions& options, run::RunOptions* run) 
 Status apply_recording(const RankRunOptions& options, PathAlone alone, run::RunOptions* run) {
   WIDEEP_TRY_ASSIGN(Recording recording,
                     read_record_options(options.record, run::receives_events(*run), alone));
-  if (recording.statistics && run->perfect_router) {
-    return invalid_input(
-        "--perfect-router: expert statistics would not be those of the model's own router; leave "
-        "out one of the two");
-  }
+  WIDEEP_TRY(check_recording(recording, run->perfect_router));
   run->statistics = std::move(recording.statistics);
   run->routing_log = std::move(recording.routing_log);
   return {};
@@ -172,10 +168,7 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
                   "Seconds that a rank waits for another rank before the run fails")
       .range(0.01, 86400.0)
       .show_default();
-  command.add_flag(
-      "--perfect-router", options->perfect_router,
-      "Deal the choices of experts to all ranks in turn, to measure the speed at perfect "
-      "balance; the generated texts are meaningless (also ENABLE_PERFECT_ROUTER=1)");
+  add_perfect_router_option(command, &options->perfect_router);
   command.add_option(
       "--profile-range", options->profile_range,
       "Iterations to profile on every rank: A-B, where B is not included; several ranges with "
@@ -197,6 +190,18 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
           "(default: 1024)")
       .range(0, 1 << 30);
   add_record_options(command, &options->record);
+}
+
+void add_perfect_router_option(command_line::Command command, bool* option) {
+  command.add_flag(
+      "--perfect-router", *option,
+      "Deal the choices of experts to all ranks in turn, to measure the speed at perfect "
+      "balance; the generated texts are meaningless (also ENABLE_PERFECT_ROUTER=1)");
+}
+
+Result<bool> read_perfect_router(bool option) {
+  WIDEEP_TRY_ASSIGN(const bool variable, is_set("ENABLE_PERFECT_ROUTER"));
+  return option || variable;
 }
 
 void add_generation_config_option(command_line::Command command, std::string* from) {
@@ -241,8 +246,7 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
   if (log_notes) warn_of_batch_size(run->parallel);
   run->threads_per_rank = options.threads_per_rank;
   WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));
-  WIDEEP_TRY_ASSIGN(const bool perfect_router, is_set("ENABLE_PERFECT_ROUTER"));
-  run->perfect_router = options.perfect_router || perfect_router;
+  WIDEEP_TRY_ASSIGN(run->perfect_router, read_perfect_router(options.perfect_router));
   if (options.random_weights) run->random_weights = kRandomWeightsSeed;
   WIDEEP_TRY(apply_iteration_log(options, run));
   WIDEEP_TRY(apply_recording(options, alone, run));

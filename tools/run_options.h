@@ -34,6 +34,11 @@ struct RankRunOptions {
 // `options` must outlive the parsing.
 void add_rank_run_options(command_line::Command command, RankRunOptions* options);
 
+// --perfect-router; and whether it, or ENABLE_PERFECT_ROUTER, is set. Errors (invalid input): the
+// variable is not 0 or 1.
+void add_perfect_router_option(command_line::Command command, bool* option);
+Result<bool> read_perfect_router(bool option);
+
 // --generation-config, of run::read_sampling_defaults.
 void add_generation_config_option(command_line::Command command, std::string* from);
 

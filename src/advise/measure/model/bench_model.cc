@@ -38,7 +38,8 @@ Result<BenchRanksOptions> ranks_options(const ModelBenchOptions& options, const 
                           .timeout = options.timeout,
                           .statistics = options.statistics,
                           .routing_log = options.routing_log,
-                          .model_dir = options.model_dir};
+                          .model_dir = options.model_dir,
+                          .perfect_router = options.perfect_router};
   WIDEEP_TRY_ASSIGN(ranks.parallel, parallel::parallel_config_for_ranks(options.num_ranks));
   return ranks;
 }

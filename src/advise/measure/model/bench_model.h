@@ -26,6 +26,7 @@ struct ModelBenchOptions {
   bool as_stored = false;  // matrices as the tensors store them; sets `precision`
   int num_ranks = 1;
   int threads_per_rank = 0;  // 0: cores / ranks, at least 1
+  bool perfect_router = false;
   BenchOptions bench;
   std::chrono::milliseconds timeout{120'000};  // for any wait of a rank for another rank
   std::string model_dir = {};                  // its name, in the routing log

@@ -29,6 +29,7 @@ run::RunOptions run_options(const BenchRanksOptions& options) {
   run.model_dir = options.model_dir;
   run.statistics = options.statistics;
   run.routing_log = options.routing_log;
+  run.perfect_router = options.perfect_router;
   run.parallel = options.parallel;
   run.parallel.max_batch_size = options.limits.max_batch_size;
   run.parallel.max_num_tokens = options.limits.max_num_tokens;

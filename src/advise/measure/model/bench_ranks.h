@@ -39,6 +39,7 @@ struct BenchRanksOptions {
   std::optional<run::StatisticsRequest> statistics = {};
   std::optional<run::RoutingLogRequest> routing_log = {};
   std::string model_dir = {};  // its name, in the routing log
+  bool perfect_router = false;
 };
 
 // Requests with prompts of `prompt` random tokens each, which the seed determines, and `tokens` to
