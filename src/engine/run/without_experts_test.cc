@@ -63,7 +63,7 @@ TEST(WithoutExperts, WhatNeedsExpertsIsRefusedByName) {
   options.perfect_router = true;
   expect_refused(options, "--perfect-router");
   options = {};
-  options.routing_log = true;
+  options.routing_log.emplace();
   expect_refused(options, "--routing-log");
   options = {};
   options.routed_experts = true;

@@ -19,7 +19,7 @@ using base::Span;
 using testing::HasSubstr;
 
 // A span from start to end, in µs.
-base::TraceEvent event(Span span, int64_t start, int64_t end, Lane lane = Lane::kForward) {
+base::TraceEvent trace_event(Span span, int64_t start, int64_t end, Lane lane = Lane::kForward) {
   return {.start_ns = 1'000'000 + start * 1000,
           .end_ns = 1'000'000 + end * 1000,
           .span = span,
@@ -46,19 +46,19 @@ TEST_F(Breakdown, GivesEachPartItsOwnTime) {
   auto trace = base::TraceBuffer::create(2, 64);
   ASSERT_TRUE(trace.ok());
   // Rank 0: two iterations; sampling has drafting inside. In the order of their ends, as recorded.
-  trace->add(0, event(Span::kAgree, 0, 5));
-  trace->add(0, event(Span::kAttention, 10, 40));
-  trace->add(0, event(Span::kExperts, 40, 90));
-  trace->add(0, event(Span::kDrafting, 95, 97));
-  trace->add(0, event(Span::kSampling, 92, 100));
-  trace->add(0, event(Span::kIteration, 10, 100));
-  trace->add(0, event(Span::kAttention, 100, 120));
-  trace->add(0, event(Span::kIteration, 100, 130));
-  trace->add(0, event(Span::kRowsTravel, 35, 45, Lane::kRowsEven));
-  trace->add(0, event(Span::kRowsTravel, 38, 50, Lane::kRowsOdd));
+  trace->add(0, trace_event(Span::kAgree, 0, 5));
+  trace->add(0, trace_event(Span::kAttention, 10, 40));
+  trace->add(0, trace_event(Span::kExperts, 40, 90));
+  trace->add(0, trace_event(Span::kDrafting, 95, 97));
+  trace->add(0, trace_event(Span::kSampling, 92, 100));
+  trace->add(0, trace_event(Span::kIteration, 10, 100));
+  trace->add(0, trace_event(Span::kAttention, 100, 120));
+  trace->add(0, trace_event(Span::kIteration, 100, 130));
+  trace->add(0, trace_event(Span::kRowsTravel, 35, 45, Lane::kRowsEven));
+  trace->add(0, trace_event(Span::kRowsTravel, 38, 50, Lane::kRowsOdd));
   // Rank 1: one iteration.
-  trace->add(1, event(Span::kAttention, 10, 80));
-  trace->add(1, event(Span::kIteration, 10, 90));
+  trace->add(1, trace_event(Span::kAttention, 10, 80));
+  trace->add(1, trace_event(Span::kIteration, 10, 90));
   ASSERT_TRUE(formats::write_chrome_trace(path_, *trace).ok());
 
   const auto found = break_down_trace(path_);
