@@ -32,7 +32,8 @@ struct AblatedTest {
   Figure ratio() const { return figure_of(ratios()); }
 };
 
-// Calls each once to warm up, and then as often in a round as takes about `seconds`.
+// Calls each once to warm up, and then as often in a round as takes about `seconds`; a round's time
+// is that of its median call.
 AblatedTest run_in_turn(const std::string& test, int rounds, double seconds,
                         const std::pair<std::function<void()>, std::function<void()>>& forms);
 
