@@ -5,10 +5,11 @@
 # its page and its numbers are; index.html lists them all.
 #
 #   scripts/figures.sh [folder]         default: build/figures
-#   FIGURES="offline moves" ...         only these, and the runs that they draw
+#   FIGURES="offline kernels" ...       only these, and the runs that they draw
 #
 # Figures of DeepSeek's recorded load and configuration read the folder WIDEEP_DATA_DIR, and are
-# skipped without it. To add one: a line `figure` below, and its row in docs/seeds.md.
+# skipped without it. Each figure has NAME.html and NAME.json; what a command has no page for,
+# figures_index.py makes one of. To add one: a line `figure` below, and its row in docs/seeds.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,18 +20,19 @@ r1=${WIDEEP_DATA_DIR:-}/model_configs/deepseek-ai--DeepSeek-R1_config.json
 load=${WIDEEP_DATA_DIR:-}/expert_load_deepseek_v3/decode_in1000out1000.json
 later=${WIDEEP_DATA_DIR:-}/expert_load_deepseek_v3/decode_in2000out100.json
 made=() failed=() known=" "
+current=runs  # whose commands are noted: a figure's, or of runs that several draw
 exec 3>&1  # for commands whose output goes to a file
 rm -rf "$runs"
 mkdir -p "$runs"
 
-# show <word...>: prints a command as one can type it, and runs it.
+# show <word...>: prints a command as one can type it, notes it for the index, and runs it.
 show() {
   local text="" word
   for word in "$@"; do
     [[ $word =~ ^[A-Za-z0-9_./:,=+%-]+$ ]] || word="'$word'"
     text+=" $word"
   done
-  echo "\$$text" >&3
+  echo "\$$text" | tee -a "$runs/$current.commands" >&3
   "$@"
 }
 
@@ -44,9 +46,10 @@ chosen() {
 }
 
 # figure <name> <which of the seeds> <what it shows> <command...>: what the command prints goes to
-# NAME.json if it has --json, else to NAME.txt. In its words, @ is the path of NAME.
+# NAME.json if it has --json, else to NAME.txt. In its words, @ is the path of NAME. `wideep figures`
+# itself names its files, after the figure.
 figure() {
-  local name=$1 seed=$2 what=$3 begin=$SECONDS ending=txt
+  local name=$1 seed=$2 what=$3 begin=$SECONDS ending=txt current=$1
   shift 3
   known+="$name "
   chosen "$name" || return 0
@@ -57,10 +60,16 @@ figure() {
   fi
   rm -f "$out/$name".{html,json,txt}
   [[ " $* " == *" --json "* ]] && ending=json
-  if ! show "${@//@/$out/$name}" >"$out/$name.$ending" 2>"$runs/$name.log"; then
+  # A function shows its commands itself.
+  [[ $(type -t "$1") == function ]] || set -- show "$@"
+  if ! "${@//@/$out/$name}" >"$out/$name.$ending" 2>"$runs/$name.log"; then
     echo "failed: $(tail -n 1 "$runs/$name.log")"
     failed+=("$name")
     return 0
+  fi
+  if [[ -f $out/$name.html && ! -f $out/$name.json ]]; then  # the numbers that the page has in it
+    sed -n 's/^<script id="data" type="application\/json">\(.*\)<\/script>$/\1/p' \
+      "$out/$name.html" >"$out/$name.json"
   fi
   made+=("$name"$'\t'"$seed"$'\t'"$what"$'\t'"$((SECONDS - begin))")
   for ending in html json txt; do
@@ -114,14 +123,27 @@ throughput() {
   rm "$1"
 }
 
+# named <figure> <output> <option...>: `wideep figures` with files of another name.
+named() {
+  local folder=$runs/$1.files
+  show "$wideep" figures "$1" "${@:3}" --output "$folder" || return
+  mv "$folder/$1.html" "$2.html"
+  mv "$folder/$1.json" "$2.json"
+}
+
+# sent_tokens <output> <routing log> <placement>: of one run.
+sent_tokens() {
+  named sent-tokens "$1" --routing-log "$2" --placement "$3"
+}
+
 # Expert parallelism, part 1: 8 ranks of 32 experts, then 40 slots on 8 and on 10 ranks.
-if chosen offline ranks table; then
+if chosen sent-tokens offline ranks table; then
   run off --prompts demo/prompts.jsonl --max-tokens 48 --ranks 8 \
     --expert-statistic-path "$runs/statistics" --expert-statistic-iter-range 0-40
   plan slots "$runs/statistics" 8 40
   plan ranks "$runs/statistics" 10 40
 fi
-chosen offline && run slots --prompts demo/prompts.jsonl --max-tokens 48 --ranks 8 \
+chosen sent-tokens offline && run slots --prompts demo/prompts.jsonl --max-tokens 48 --ranks 8 \
   --load-balancer "$runs/slots.yaml"
 chosen ranks && run ranks --prompts demo/prompts.jsonl --max-tokens 48 --ranks 10 \
   --load-balancer "$runs/ranks.yaml"
@@ -134,11 +156,15 @@ if chosen online online-slots; then
   chosen online && run online-32 "${changing[@]}" --load-balancer "$runs/online-32.yaml"
   chosen online-slots && run online-40 "${changing[@]}" --load-balancer "$runs/online-40.yaml"
 fi
-figure offline "part 1, figures 2 to 5, 7 to 11, 16 to 18" "Tokens of ranks and experts, 40 slots" \
+figure sent-tokens "part 1, figures 1 to 4, 6 to 9, 16 to 19, table 1" \
+  "Tokens of ranks, experts and slots" "$wideep" figures sent-tokens --output "$out" \
+  --routing-log "$runs/off.json" --routing-log "$runs/slots.json" \
+  --placement - --placement "$runs/slots.yaml" --names "no balancing,40 slots"
+figure offline "part 1, figures 4, 5, 7 to 11, 16 to 18" "The whole runs; one request alone" \
   "$wideep" balance picture --before "$runs/off.json" --after "$runs/slots.json" --output @.html \
   --names "no balancing,40 slots" --title "8 ranks: no balancing, and 40 slots"
-figure ranks "part 1, figure 20" "Tokens of 10 ranks with 4 slots each" \
-  "$wideep" balance picture --before "$runs/ranks.json" --output @.html --title "10 ranks, 40 slots"
+figure ranks "part 1, figures 20 and 21" "Tokens of 10 ranks with 4 slots each" \
+  sent_tokens @ "$runs/ranks.json" "$runs/ranks.yaml"
 figure table "part 1, table 1" "Deviation and imbalance, by rank and by slot" \
   balance_table @ "$runs/statistics" 8 40 10
 figure table-recorded "part 1, table 1" "The same of DeepSeek-V3's recorded load" \
@@ -146,36 +172,52 @@ figure table-recorded "part 1, table 1" "The same of DeepSeek-V3's recorded load
 figure planners "part 1, table 1" "What each planner makes of it, and of later load" \
   "$wideep" balance compare --stats "$load" --ep-size 32 --num-slots 288 --holdout "$later" \
   --html @.html --json
-figure online "part 1, figure 22" "Experts move while the texts change, 32 slots" \
+figure online "part 1, figures 13 and 22" "Experts move while the texts change, 32 slots" \
   "$wideep" balance picture --before "$runs/static.json" --after "$runs/online-32.json" \
   --output @.html --names "no balancing,online" --title "32 slots: without and with online balancing"
 figure online-slots "part 1, figure 23" "The same with 40 slots" \
   "$wideep" balance picture --before "$runs/static.json" --after "$runs/online-40.json" \
   --output @.html --names "no balancing,online" --title "Online balancing with 40 slots"
-figure moves "part 1, figure 15" "Experts that can move beside an iteration" \
-  "$wideep" simulate moves --model "$r1" --hardware gb200 --dtype nvfp4 --html @.html --json
+figure movable-experts "part 1, figure 15" "Experts that can move between two tokens" \
+  "$wideep" figures movable-experts --model "$r1" --hardware gb200 --dtype nvfp4 --output "$out"
+figure expert-time "part 1, figures 24 and 25" "Time of experts and of communication by EP size" \
+  "$wideep" figures expert-time --model "$r1" --hardware gb200 --dtype nvfp4 --stats "$load" \
+  --holdout "$later" --ranks 4,8,18,36,72 --measured-ranks 2,4,8 --output "$out"
 figure imbalance "part 1, figure 25" "Imbalance by the number of ranks, and what replicas give back" \
   "$wideep" simulate imbalance --stats "$load" --ranks 8,16,32,64 --holdout "$later" --html @.html --json
 
-# Part 2.
+# Part 2: an iteration of 1, 2 and 4 ranks; groups of ranks that only exchange rows; predictions.
+if chosen kernels; then
+  for ranks in 1 2 4; do
+    show "$wideep" generate --model models/reference --prompts demo/prompts.jsonl --max-tokens 48 \
+      --ranks $ranks --profile-range 5-45 --profile-output "$runs/ep$ranks.json" \
+      >"$runs/ep$ranks.txt" 2>"$runs/ep$ranks.log" || { tail -n 1 "$runs/ep$ranks.log"; exit 1; }
+  done
+fi
+figure kernels "part 2, figures 1, 3 and 4" "Where the time of an iteration goes" \
+  "$wideep" figures kernels "$runs/ep1.json" "$runs/ep2.json" "$runs/ep4.json" --output "$out"
 figure exchange "part 2, figure 4" "Processor time of dispatch and combine in growing groups" \
-  "$wideep" bench ep --sweep-ranks 2,4,8,16,32,64 --tokens 16 --routing spread
-figure tpot "part 2, figures 5 to 7" "What each EP size gives at 50 ms between tokens" \
-  "$wideep" simulate tpot --model "$r1" --hardware gb200 --stats "$load" --tpot 50 \
-  --isl 1024 --osl 1024 --html @.html --json
+  "$wideep" bench ep --sweep-ranks 2,4,8,16,32,64 --tokens 16 --routing spread --json
+figure pareto "part 2, figures 5 to 7" "Throughput of a rank over the speed of a user" \
+  "$wideep" figures pareto --model "$r1" --hardware gb200 --dtype nvfp4 --stats "$load" --output "$out"
+figure pareto-drafts "part 2, figure 8" "The same with drafts" \
+  named pareto @ --model "$r1" --hardware gb200 --dtype nvfp4 --stats "$load" \
+  --lengths 8192/1024 --acceptance 0.8
 
 # Part 3.
+figure optimizations "part 3, figure 8 and text" "Each optimisation without and with it" \
+  "$wideep" figures optimizations --config bench/configs/qwen3-moe-1.3b.json \
+  --latent-config bench/configs/deepseek-0.9b.json --output "$out"
 figure rows "part 3, low-precision all-to-all" "Rows in bf16, FP8 and NVFP4" \
   "$wideep" bench ep --ranks 2 --tokens 64,256 --dtype bf16,fp8,fp8 --combine-dtype bf16,fp8,nvfp4 \
-  --sum residual
+  --sum residual --json
 figure profile "part 3, figures 4 and 5" "A profile of some iterations, for ui.perfetto.dev" \
   "$wideep" generate --model models/reference --ranks 2 --prompts demo/prompts.jsonl --max-tokens 24 \
   --profile-range 8-12 --profile-output @.json
 
 # N-grams.
-figure speculation "n-grams, figures 3, 4, 6 and table 1" "What n-grams bring, by batch and turn" \
-  "$wideep" bench speculation --model models/reference --drafters NGram,auto --max-draft-len 5 \
-  --max-matching-ngram-size 3 --batch 1,4,32 --rounds 3 --html @.html --json
+figure ngram "n-grams, figures 3 to 7 and both tables" "What n-grams accept and bring" \
+  "$wideep" figures ngram --model models/reference --output "$out"
 
 # The guide to benchmarks.
 figure throughput "perf-benchmarking, the report of throughput" "200 requests of 128 and 128 tokens" \

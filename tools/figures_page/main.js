@@ -76,7 +76,7 @@ function showFigure(data) {
   data.charts.forEach(addChart);
   data.tables.forEach(addTable);
   addNotes(data.notes);
-  document.getElementById("footer").textContent = `Drawn by wideep figures ${data.name}. Published numbers are dashed or hollow; the same numbers are in ${data.name}.json.`;
+  document.getElementById("footer").textContent = `Drawn by wideep figures ${data.name}. Published numbers are dashed or hollow; the same numbers are in the JSON file beside this page.`;
 }
 
 showFigure(JSON.parse(document.getElementById("data").textContent));
