@@ -403,6 +403,17 @@ TEST(ModelConfig, WindowsOfDenseModels) {
   EXPECT_EQ(accepted(small_json("qwen3"), {}).grouped_query.norm, GroupedQueryConfig::Norm::kHead);
 }
 
+// Other engines rotate such a share of each head.
+TEST(ModelConfig, DenseModelsRotateWholeHeads) {
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    json json = small_json(family);
+    json["partial_rotary_factor"] = 1.0;
+    EXPECT_THAT(accepted(json, {}).notes, testing::IsEmpty());
+    json["partial_rotary_factor"] = 0.5;
+    EXPECT_THAT(complaint(json), HasSubstr("partial_rotary_factor: expected 1, found 0.5"));
+  }
+}
+
 TEST(ModelConfig, WindowsOfQwen3) {
   const json qwen3 = golden_json("qwen3_gqa");
   const auto window = [&](const std::map<std::string, json>& changes) {

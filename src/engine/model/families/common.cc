@@ -93,6 +93,14 @@ void read_partial_rotary(const JsonObject& root, double by_default, ModelConfig*
   }
 }
 
+void require_whole_rotary(const JsonObject& root) {
+  constexpr std::string_view kKey = "partial_rotary_factor";
+  const double share = root.number_or(kKey, 1.0);
+  if (share == 1.0) return;
+  root.complain(
+      kKey, fmt::format("expected 1, found {}; wideep rotates whole heads in this family", share));
+}
+
 int read_num_experts(const JsonObject& root, int64_t min, int by_default) {
   const formats::IntegerRange range = {.min = min, .max = kMaxExperts};
   if (!root.has("num_local_experts")) {

@@ -56,6 +56,8 @@ void read_attention_bias(const formats::JsonObject& root, bool by_default, bool 
 // The rotated share of a head, partial_rotary_factor here or in rope_parameters. After
 // read_grouped_query().
 void read_partial_rotary(const formats::JsonObject& root, double by_default, ModelConfig* config);
+// Refuses another partial_rotary_factor than 1.
+void require_whole_rotary(const formats::JsonObject& root);
 
 // Experts of grouped-query families: the keys of their number, of top_k and of their width, and
 // the values of absent keys (0: the key is required).

@@ -7,6 +7,7 @@ namespace wideep::model {
 
 void read_llama(const formats::JsonObject& root, ModelConfig* config) {
   require_silu(root);
+  require_whole_rotary(root);
   read_grouped_query(root, config);
   read_attention_bias(root, false, true, config);
   config->rope = read_rope(root, *config, 1e4);

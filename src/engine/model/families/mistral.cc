@@ -7,6 +7,7 @@ namespace wideep::model {
 
 void read_mistral(const formats::JsonObject& root, ModelConfig* config) {
   require_silu(root);
+  require_whole_rotary(root);
   read_grouped_query(root, config, {.kv_heads = 8});
   config->rope = read_rope(root, *config, 1e4);
   const int window = read_window(root, 4096);

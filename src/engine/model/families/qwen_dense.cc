@@ -29,6 +29,7 @@ void read_windows(const JsonObject& root, ModelConfig* config) {
 
 void read_common(const JsonObject& root, const HeadDefaults& heads, ModelConfig* config) {
   require_silu(root);
+  require_whole_rotary(root);
   require_flag(root, "mlp_bias", false);
   read_grouped_query(root, config, heads);
   config->rope = read_rope(root, *config, 1e4);

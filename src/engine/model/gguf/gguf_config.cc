@@ -377,7 +377,14 @@ void read_llama4(GgufKeys& keys) {
 
 // ---- without experts ----
 
-void read_dense(GgufKeys& keys) { keys.copy("intermediate_size", "feed_forward_length"); }
+// A share of rotated dimensions is refused by the reader of config.json.
+void read_dense(GgufKeys& keys) {
+  keys.copy("intermediate_size", "feed_forward_length");
+  constexpr const char* kShare = "partial_rotary_factor";
+  read_partial_rotary(keys);
+  keys.set_origin(kShare, "rope.dimension_count");
+  if (keys.config.value(kShare, 1.0) == 1.0) keys.config.erase(kShare);
+}
 
 // Mistral's files have this architecture, too; they do not say their windows.
 void read_llama(GgufKeys& keys) {

@@ -101,6 +101,9 @@ TEST(GgufConfig, DenseModelsHaveNoExperts) {
     EXPECT_EQ(config->dense_intermediate_size, 24);
     EXPECT_EQ(config->grouped_query.qkv_bias, config->family == "qwen2");
     EXPECT_TRUE(config->notes.empty());
+    EXPECT_THAT(error_of(builder.integer(key("rope.dimension_count"), 4)),
+                HasSubstr("partial_rotary_factor (" + key("rope.dimension_count") +
+                          "): expected 1, found 0.5"));
   }
 }
 
