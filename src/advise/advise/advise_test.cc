@@ -264,6 +264,55 @@ TEST(Sweep, HasEveryCombinationOnce) {
   EXPECT_THAT(layouts, testing::Contains(kEp8));
 }
 
+// Llama 2 7B: heads divide by 32, the columns of feed-forward layers not by 4 times 128.
+model::ModelConfig llama() {
+  const auto config = model::parse_model_config(R"({
+    "model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "intermediate_size": 11008, "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-5, "tie_word_embeddings": false})",
+                                                "config.json");
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return *config;
+}
+
+// No expert's width bounds how far a dense model is divided.
+TEST(Sweep, DenseModelsHaveEveryNumberOfRanks) {
+  const std::vector<cost::Layout> layouts = layouts_of(h100(), llama(), {.max_ranks = 64});
+  const auto has = [&](int ranks, bool attention_dp) {
+    return std::ranges::any_of(layouts, [&](const cost::Layout& each) {
+      return each.tensor_ranks() == ranks && each.num_ranks() == ranks &&
+             each.attention_dp == attention_dp;
+    });
+  };
+  for (const int ranks : {1, 2, 4, 8, 16, 32, 64}) {
+    EXPECT_TRUE(has(ranks, true)) << ranks;
+    EXPECT_EQ(has(ranks, false), ranks > 1 && ranks <= 32) << ranks;
+  }
+  for (const cost::Layout& each : layouts) {
+    EXPECT_EQ(each.ep, 1);
+    EXPECT_EQ(each.num_slots, 0);
+  }
+}
+
+TEST(Neighbours, OfADenseModelHaveNoExperts) {
+  const model::ModelConfig config = llama();
+  const Workload workload{.isl = 512, .osl = 512};
+  const balance::ModelLoad none = cost::uniform_load(1, {});
+  const auto advice = advise({.hardware = h100(),
+                              .config = config,
+                              .planned = none,
+                              .judged = none,
+                              .workload = workload});
+  ASSERT_TRUE(advice.ok() && advice->best) << advice.status().message();
+  std::vector<std::string> changes;
+  for (const Neighbour& each : neighbours_of(*advice, workload, 0)) {
+    EXPECT_THAT(each.change, testing::Not(HasSubstr("expert")));
+    EXPECT_THAT(each.change, testing::Not(HasSubstr("attention")));
+    changes.push_back(each.change);
+  }
+  EXPECT_THAT(changes, testing::Contains(HasSubstr(" ranks instead of ")));
+}
+
 TEST(Context, ALongPromptIsComputedByItsPart) {
   const balance::ModelLoad load = load_of(mixture(), 0.0);
   cost::Layout layout = kEp8;

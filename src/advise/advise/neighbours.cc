@@ -130,14 +130,16 @@ std::vector<Neighbour> neighbours_of(const Advice& advice, const Workload& workl
                                      int num_experts) {
   WIDEEP_CHECK(advice.best.has_value());
   const cost::Layout best = advice.best->layout;
+  const bool is_dense = best.num_slots == 0;
   Finder finder(advice, workload, num_experts);
   for_each_step(best.ep, [&](int ep) { finder.add_ep(ep); });
   finder.add_slots();
   for_each_step(best.expert_slices, [&](int slices) {
     cost::Layout layout = best;
     layout.expert_slices = slices;
-    finder.add(layout,
-               fmt::format("experts in {} slices instead of {}", slices, best.expert_slices));
+    finder.add(layout, is_dense ? fmt::format("{} ranks instead of {}", slices, best.expert_slices)
+                                : fmt::format("experts in {} slices instead of {}", slices,
+                                              best.expert_slices));
   });
   for_each_step(best.stages, [&](int stages) {
     cost::Layout layout = best;
@@ -152,8 +154,8 @@ std::vector<Neighbour> neighbours_of(const Advice& advice, const Workload& workl
   finder.add_drafts();
   cost::Layout other = best;
   other.attention_dp = !best.attention_dp;
-  finder.add(other,
-             other.attention_dp ? "attention DP instead of TP" : "attention TP instead of DP");
+  finder.add(other, fmt::format("{}{}", is_dense ? "" : "attention ",
+                                other.attention_dp ? "DP instead of TP" : "TP instead of DP"));
   std::set<kernels::WeightFormat> formats;
   for (const Candidate& each : advice.all) formats.insert(each.layout.format);
   formats.erase(best.format);

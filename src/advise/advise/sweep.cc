@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMaxStages = 8;
 constexpr int kMaxSlices = 4;
+constexpr int kMaxDenseRanks = 64;  // that divide or copy the layers of a dense model
 constexpr int kMaxContext = 8;
 
 // Redundant slots of a rank that are worth a look; more take memory from the cache.
@@ -86,11 +87,15 @@ std::vector<cost::Layout> layouts_of(const cost::Hardware& hardware,
   if (formats.empty()) {
     for (const auto& [format, peak] : hardware.peak) formats.push_back(format);
   }
-  const int experts = config.has_experts() ? config.routing.num_experts : 0;
+  const bool has_experts = config.has_experts();
+  const int experts = has_experts ? config.routing.num_experts : 0;
+  // Ranks of a dense model count as slices: there is nothing else that they could have in common.
+  const int max_slices = has_experts ? kMaxSlices : kMaxDenseRanks;
   std::vector<cost::Layout> layouts;
   for (int stages = 1; stages <= std::min(kMaxStages, config.num_layers); stages *= 2) {
-    for (int slices = 1; slices <= kMaxSlices; slices *= 2) {
-      if (config.moe_intermediate_size % (slices * 128) != 0 && slices > 1) continue;
+    for (int slices = 1; slices <= max_slices; slices *= 2) {
+      const bool fits = !has_experts || config.moe_intermediate_size % (slices * 128) == 0;
+      if (!fits && slices > 1) continue;
       for (int ep = 1; ep * slices * stages <= choices.max_ranks && ep <= std::max(1, experts);
            ep *= 2) {
         for (int context = 1; context <= kMaxContext; context *= 2) {

@@ -157,9 +157,11 @@ std::vector<SweepPoint> points_of_advice(const JsonObject& root, formats::Compla
     point.ranks = static_cast<int>(each.integer("ranks", {.min = 1, .max = 1 << 20}));
     point.ep = static_cast<int>(each.integer("ep", {.min = 1, .max = 1 << 20}));
     point.drafts = drafts_text(each.integer_or("drafts", 0));
-    point.layout =
-        fmt::format("attention {}, {} slots, {}", each.boolean("attention_dp") ? "DP" : "TP",
-                    each.integer("num_slots"), each.string("dtype"));
+    const char* attention = each.boolean("attention_dp") ? "DP" : "TP";
+    const std::string dtype = each.string("dtype");
+    const int64_t slots = each.integer("num_slots");  // 0: a dense model
+    point.layout = slots == 0 ? fmt::format("{}, {}", attention, dtype)
+                              : fmt::format("attention {}, {} slots, {}", attention, slots, dtype);
     point.tokens_per_rank = each.number("tokens_per_second_per_rank");
     point.tokens_per_user = each.number("tokens_per_second_per_user");
     points.push_back(std::move(point));

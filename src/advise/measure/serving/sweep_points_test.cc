@@ -68,6 +68,12 @@ TEST_F(SweepPoints, ReadsAdvice) {
   EXPECT_TRUE(points->front().predicted);
   EXPECT_EQ(points->front().ep, 4);
   EXPECT_EQ(points->front().drafts, "2 drafts");
+  EXPECT_EQ(points->front().layout, "attention DP, 288 slots, fp8");
+  const auto dense = read("d.json", R"({"pareto": [{"ranks": 8, "ep": 1, "attention_dp": false,
+      "num_slots": 0, "dtype": "bf16", "tokens_per_second_per_rank": 5,
+      "tokens_per_second_per_user": 7}]})");
+  ASSERT_TRUE(dense.ok()) << dense.status().message();
+  EXPECT_EQ(dense->front().layout, "TP, bf16");
   EXPECT_THAT(error("b.json", R"({"pareto": [{"ranks": 8}]})"), HasSubstr("pareto[0].ep"));
 }
 
