@@ -117,6 +117,23 @@ TEST_P(CommandDense, SettingsOfExpertsAreToldSo) {
                  {"--expert-statistic-path", "has no experts"});
 }
 
+TEST_P(CommandDense, CommandsAboutExpertsRefuseThem) {
+  const auto with_model = [&](std::vector<std::string> command) {
+    command.insert(command.end(), {"--model", model_.path(), "--hardware", "h100_sxm"});
+    return run_command({.arguments = command});
+  };
+  const std::string output = scratch_.file("figures");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"simulate", "moves"},
+        {"simulate", "tpot"},
+        {"figures", "pareto", "--output", output},
+        {"figures", "movable-experts", "--output", output},
+        {"figures", "expert-time", "--output", output, "--no-measure"}}) {
+    expect_refused(with_model(command), {"--model: expected a model with experts"});
+  }
+  expect_refused(with_model({"advise", "--stats", "any.csv"}), {"--stats", "has no experts"});
+}
+
 TEST_P(CommandDense, AreServed) {
   const Server one(model_.path(), {"--ranks", "2"});
   ASSERT_GT(one.port(), 0);

@@ -41,6 +41,13 @@ Result<model::ModelConfig> read_config(const std::string& path) {
   return model::parse_model_config(text, path);
 }
 
+Result<model::ModelConfig> read_config_of_experts(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(model::ModelConfig config, read_config(path));
+  if (config.has_experts()) return config;
+  return invalid_input(fmt::format(
+      "--model: expected a model with experts, found {}, all of whose layers are dense", path));
+}
+
 namespace {
 
 class ProgressLine : public measure::CalibrationView {
@@ -151,6 +158,10 @@ Result<Loads> read_loads(const StatisticsOptions& options, const std::string& ho
                  .judged = even,
                  .text = "no statistics: all experts are taken to be chosen equally often",
                  .is_known = false};
+  }
+  if (!config.has_experts()) {
+    return invalid_input(
+        "--stats: the model has no experts (all its layers are dense); leave it out");
   }
   WIDEEP_TRY_ASSIGN(Loads loads, read_loads(options, holdout));
   loads.planned = only_layers(loads.planned, layers);

@@ -23,6 +23,8 @@ void add_model_and_hardware(command_line::Command command, std::string* model,
 
 // From a model directory, a GGUF file, or a config.json alone.
 Result<model::ModelConfig> read_config(const std::string& path);
+// The same for commands about experts. Errors (invalid input): the model has none.
+Result<model::ModelConfig> read_config_of_experts(const std::string& path);
 // By the name of a shipped description, from a file, or for "this" by measuring this machine, which
 // takes half a minute; formats: that are measured, empty: bf16, fp8, int8 and int4. REQUIRES, for
 // that: the process has started no other thread.

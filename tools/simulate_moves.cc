@@ -23,7 +23,7 @@ struct MovesOptions {
 };
 
 Status run(const MovesOptions& options) {
-  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config_of_experts(options.model));
   WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(options.hardware));
   const auto format = options.precision.format().value_or(config.stored_format);
   std::vector<double> seconds;

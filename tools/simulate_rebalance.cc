@@ -110,7 +110,7 @@ std::string links_text(const advise::Rebalances& found) {
 }
 
 Status run(const RebalanceCommand& command) {
-  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(command.model));
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config_of_experts(command.model));
   WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(command.hardware));
   WIDEEP_TRY_ASSIGN(const SplitStatistics split,
                     read_split_statistics(command.statistics, command.holdout));

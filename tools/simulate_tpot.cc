@@ -86,7 +86,7 @@ WhatIf answer_of(const TpotOptions& options, const cost::Hardware& hardware, con
 Status run(TpotOptions options) {
   options.workload.max_tpot = options.tpot_ms * 1e-3;
   if (const auto format = options.precision.format()) options.choices.formats = {*format};
-  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config_of_experts(options.model));
   WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(options.hardware));
   for (const auto format : options.choices.formats) {
     if (hardware.supports(format)) continue;

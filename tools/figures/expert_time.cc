@@ -263,13 +263,7 @@ Status check(const TimeOptions& options, const model::ModelConfig& config,
 
 Status run(const TimeOptions& options) {
   WIDEEP_TRY_ASSIGN(const formats::NewDirectories directories, prepare_figure(options.output));
-  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
-  if (config.num_moe_layers() == 0) {
-    return invalid_input(
-        fmt::format("--model: expected a model with experts, found {} without "
-                    "MoE layers",
-                    options.model));
-  }
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config_of_experts(options.model));
   WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(options.hardware));
   WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout, config));
   WIDEEP_TRY(check(options, config, hardware, loads));

@@ -102,14 +102,8 @@ std::vector<std::string> notes_of(const std::vector<advise::MovableExperts>& lin
 
 Status run(const MovableOptions& options) {
   WIDEEP_TRY_ASSIGN(const formats::NewDirectories directories, prepare_figure(options.output));
-  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config_of_experts(options.model));
   WIDEEP_TRY_ASSIGN(const cost::Hardware hardware, find_hardware(options.hardware));
-  if (config.num_moe_layers() == 0) {
-    return invalid_input(
-        fmt::format("--model: expected a model with experts, found {} without "
-                    "MoE layers",
-                    options.model));
-  }
   const auto format = options.precision.format().value_or(config.stored_format);
   std::vector<double> seconds;
   for (const int each : options.milliseconds) seconds.push_back(each * 1e-3);

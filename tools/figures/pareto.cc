@@ -154,7 +154,7 @@ Result<Prediction> predict(Options options) {
   if (const auto format = options.precision.format()) options.choices.formats = {*format};
   options.choices.max_ranks =
       std::max(options.choices.max_ranks, *std::ranges::max_element(options.ep));
-  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config_of_experts(options.model));
   WIDEEP_TRY_ASSIGN(const Loads loads, read_loads(options.statistics, options.holdout, config));
   Prediction prediction;
   for (const std::string& name : options.hardware) {
