@@ -11,6 +11,7 @@
 #include "command.h"
 #include "command_model.h"
 #include "formats/files.h"
+#include "random_model.h"
 
 namespace wideep::tests {
 namespace {
@@ -79,6 +80,18 @@ TEST_F(CommandAccuracy, PrintsFiguresAndThatLayoutsAreEqual) {
   EXPECT_EQ(asked["limit"], 3);
   EXPECT_EQ(asked["batch_size"], 2);
   EXPECT_THAT(asked["url"].get<std::string>(), HasSubstr("http://127.0.0.1:"));
+}
+
+// A balancer would be refused: there is nothing that it could move.
+TEST_F(CommandAccuracy, DefaultLayoutsOfADenseModelHaveNoBalancer) {
+  const base::ScratchDirectory dense;
+  write_random_model_like(dense.path(), "llama_tied");
+  make_client({result(-1.5), result(-1.5)});
+  const CommandEnd end =
+      run_command({.arguments = {"bench", "accuracy", "--model", dense.path(), "--tasks", "a",
+                                 "--lm-eval", directory_.path(), "--json"}});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(json::parse(end.out)["layouts"], (json{"--ranks 1", "--ranks 2"}));
 }
 
 TEST_F(CommandAccuracy, WritesJson) {

@@ -58,8 +58,8 @@ std::string default_environment() {
   return fmt::format("{}/.local/share/wideep/lm_eval", home == nullptr ? "" : home);
 }
 
-// One rank, and two between which the online balancer moves experts, with two slots more than
-// experts need.
+// One rank, and two: of a dense model each with requests of its own, else the online balancer moves
+// experts between them, with two slots more than experts need.
 Result<std::vector<Layout>> default_layouts(const std::string& model, const std::string& yaml) {
   const Result<model::ModelConfig> config = model::read_model_config(model);
   if (!config.ok()) {
@@ -67,6 +67,9 @@ Result<std::vector<Layout>> default_layouts(const std::string& model, const std:
         "--layout: the balancer's layout needs the model's number of experts ({}); give layouts, "
         "say --layout \"--ranks 1\" --layout \"--ranks 2\"",
         config.status().message()));
+  }
+  if (!config->has_experts()) {
+    return std::vector<Layout>{{"--ranks 1", {"--ranks", "1"}}, {"--ranks 2", {"--ranks", "2"}}};
   }
   const int experts = config->routing.num_experts, slots = experts + experts % 2 + 2;
   WIDEEP_TRY(
@@ -162,9 +165,11 @@ void add_options(command_line::Command command, Options& options) {
       .range(1, 1024)
       .show_default();
   command
-      .add_option("--layout", options.layouts,
-                  "Options of a server, \"--ranks 4 --load-balancer FILE\"; repeat it, since all "
-                  "are compared with the first (default: one rank; two with the online balancer)")
+      .add_option(
+          "--layout", options.layouts,
+          "Options of a server, \"--ranks 4 --load-balancer FILE\"; repeat it, since all "
+          "are compared with the first (default: one rank; two, with the online balancer if "
+          "there are experts)")
       .one_value_each();
   command.add_option("--serve-options", options.serve_options,
                      "Options of every server, such as \"--random-weights\"");
