@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/scratch_directory.h"
 #include "figures/figures_page.h"
 #include "formats/files.h"
+#include "formats/json_text.h"
 
 namespace wideep::tools {
 
@@ -83,6 +86,17 @@ TEST(Figure, TextIsATable) {
             "longer   1234567\n"
             "none           -\n\n"
             "A <note>.\n");
+}
+
+// A ratio of zeros, say.
+TEST(Figure, CellsThatAreNoNumberAreGaps) {
+  Figure figure = example();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  figure.tables[0].rows = {{"a", kNoNumber}, {"b", kInfinity}, {"c", -kInfinity}, {"d", 0.0}};
+  EXPECT_THAT(figure_text(figure), HasSubstr("a            -\nb            -\nc            -\n"
+                                             "d            0\n"));
+  const ordered_json json = ordered_json::parse(formats::json_text(figure_json(figure), 1));
+  EXPECT_EQ(json["tables"][0]["rows"][1], ordered_json({"b", nullptr}));
 }
 
 TEST(Figure, PageHasTheSameNumbersAndNoForeignTags) {

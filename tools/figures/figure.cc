@@ -99,6 +99,7 @@ std::string cell_text(const ordered_json& cell) {
   if (cell.is_null()) return "-";
   if (cell.is_string()) return cell.get<std::string>();
   const double number = cell.get<double>();
+  if (!std::isfinite(number)) return "-";  // as JSON has it: null
   const bool is_whole = number == std::floor(number) && std::abs(number) < 9e15;
   if (is_whole) return fmt::format("{:.0f}", number);
   // Four digits that count, and no exponent for what people read.
