@@ -92,6 +92,27 @@ TEST_P(CommandDense, CommandsSpeakOfNoExperts) {
   EXPECT_THAT(explained.out, HasSubstr("sends   nothing to experts: all layers are dense\n"));
 }
 
+// The sizes of Llama 2 7B; the models above are below any hardware's range.
+TEST(CommandDenseAdvice, SpeaksOfNoExperts) {
+  const base::ScratchDirectory scratch;
+  const std::string config = scratch.file("config.json");
+  ASSERT_TRUE(formats::write_file(config, R"({"architectures": ["LlamaForCausalLM"],
+      "model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "intermediate_size": 11008, "max_position_embeddings": 4096,
+      "rms_norm_eps": 1e-5, "tie_word_embeddings": false})")
+                  .ok());
+  const std::string output = scratch.file("out");
+  const CommandEnd end =
+      run_command({.arguments = {"advise", "--model", config, "--hardware", "h100_sxm", "--dtype",
+                                 "fp8", "--isl", "512", "--osl", "512", "--output", output}});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out,
+              AllOf(HasSubstr("TP 8, fp8"), HasSubstr("iteration "), Not(HasSubstr("expert")),
+                    Not(HasSubstr("dispatch")), Not(HasSubstr("updates"))));
+  EXPECT_THAT(*formats::read_file(output + "/parallel_config.yaml"),
+              AllOf(HasSubstr("tensor_parallel_size: "), Not(HasSubstr("moe"))));
+}
+
 TEST_P(CommandDense, SettingsOfExpertsAreToldSo) {
   const std::string shared = "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n";
   const CommandEnd noted = run_command(generate(model_.path(), {"--config", yaml(shared)}));

@@ -63,11 +63,16 @@ constexpr const char* kHeading =
 
 void print_parts(const Candidate& best) {
   const cost::StepTime& step = best.step;
+  const bool is_dense = best.layout.num_slots == 0;
   fmt::print(
-      "iteration    {:.2f} ms without prompts: attention {:.2f}, dense {:.2f}, experts {:.2f}, "
-      "dispatch {:.2f}, combine {:.2f}, all-reduces {:.2f}, fixed {:.2f}\n",
-      step.seconds() * 1e3, step.attention * 1e3, step.dense * 1e3, step.experts * 1e3,
-      step.dispatch * 1e3, step.combine * 1e3, step.joint * 1e3, step.fixed * 1e3);
+      "iteration    {:.2f} ms without prompts: attention {:.2f}, dense {:.2f}, {}all-reduces "
+      "{:.2f}, "
+      "fixed {:.2f}\n",
+      step.seconds() * 1e3, step.attention * 1e3, step.dense * 1e3,
+      is_dense ? ""
+               : fmt::format("experts {:.2f}, dispatch {:.2f}, combine {:.2f}, ",
+                             step.experts * 1e3, step.dispatch * 1e3, step.combine * 1e3),
+      step.joint * 1e3, step.fixed * 1e3);
 }
 
 // The layouts of which none is better in both, and the recommendation.
@@ -308,7 +313,7 @@ Status run(AdviseOptions options) {
   advise::UpdateRates updates;
   if (advice.best) {
     WIDEEP_TRY_ASSIGN(updates, update_rates(options, hardware, config, loads, *advice.best));
-    advice.reasons.push_back(updates.reason);
+    if (config.has_experts()) advice.reasons.push_back(updates.reason);
   }
   const bool simulates = advice.best && options.simulated > 0;
   if (options.json) {

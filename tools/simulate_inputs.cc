@@ -156,7 +156,9 @@ Result<Loads> read_loads(const StatisticsOptions& options, const std::string& ho
     const balance::ModelLoad even = cost::uniform_load(config.routing.num_experts, layers);
     return Loads{.planned = even,
                  .judged = even,
-                 .text = "no statistics: all experts are taken to be chosen equally often",
+                 .text = config.has_experts()
+                             ? "no statistics: all experts are taken to be chosen equally often"
+                             : "none: all layers of the model are dense",
                  .is_known = false};
   }
   if (!config.has_experts()) {
