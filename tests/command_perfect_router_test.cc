@@ -7,6 +7,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
 #include "formats/files.h"
@@ -121,6 +122,16 @@ TEST(CommandPerfectRouter, AServerMarksTheModelsName) {
   }
   server.send(SIGTERM);
   EXPECT_EQ(server.wait().exit_code, 0);
+}
+
+// Nor may its clients record what would look like the model's own choices.
+TEST(CommandPerfectRouter, NoRecordingsInAServer) {
+  const base::ScratchDirectory directory;
+  expect_refused(
+      run_command({.arguments = {"serve", "--model", small_model(), "--port", "0", "--ranks", "4",
+                                 "--perfect-router", "--expert-statistic-path",
+                                 directory.file("recorded")}}),
+      {"--perfect-router", "expert statistics"});
 }
 
 TEST(CommandPerfectRouter, ReadsTensorRtLlmsVariable) {

@@ -59,15 +59,40 @@ Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& op
     }
     config.moe_config.load_balancer_path = options.load_balancer;
   }
-  if (options.kv_cache_dtype == "auto") config.kv_cache_config.dtype = "AUTO";
-  if (options.kv_cache_dtype == "bf16") config.kv_cache_config.dtype = "BF16";
-  if (options.kv_cache_dtype == "fp8") config.kv_cache_config.dtype = "FP8";
-  if (options.max_num_tokens) config.max_num_tokens = *options.max_num_tokens;
+  if (!options.kv_cache_dtype.empty()) {
+    const std::string dtype = options.kv_cache_dtype == "auto"   ? "AUTO"
+                              : options.kv_cache_dtype == "bf16" ? "BF16"
+                                                                 : "FP8";
+    std::string& set = config.kv_cache_config.dtype;
+    if (log_notes) {
+      log_override("--kv-cache-dtype", dtype, "kv_cache_config.dtype", set == "AUTO" ? "" : set,
+                   config.name);
+    }
+    set = dtype;
+  }
+  if (options.max_num_tokens) {
+    if (log_notes) {
+      log_override("--max-num-tokens", *options.max_num_tokens, "max_num_tokens",
+                   config.max_num_tokens, config.name);
+    }
+    config.max_num_tokens = *options.max_num_tokens;
+  }
   WIDEEP_TRY(parallel::check_supported(config));
   for (const std::string& note : config.notes) {
     if (log_notes) log::info("{}", note);
   }
   return config;
+}
+
+void log_override(const char* option, const std::string& value, const char* key,
+                  const std::string& found, const std::string& file) {
+  if (found.empty() || found == value) return;
+  log::info("{} {} holds, not {} {} of {}", option, value, key, found, file);
+}
+
+void log_override(const char* option, int64_t value, const char* key, std::optional<int64_t> found,
+                  const std::string& file) {
+  log_override(option, std::to_string(value), key, found ? std::to_string(*found) : "", file);
 }
 
 void warn_of_batch_size(const parallel::ParallelConfig& config) {

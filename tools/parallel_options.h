@@ -39,6 +39,13 @@ void add_parallel_options(command_line::Command command, ParallelOptions* option
 Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options,
                                                        bool log_notes = true);
 
+// Logs that the value of an option holds instead of another one that the configuration has for the
+// same; found: "" where it has none.
+void log_override(const char* option, const std::string& value, const char* key,
+                  const std::string& found, const std::string& file);
+void log_override(const char* option, int64_t value, const char* key, std::optional<int64_t> found,
+                  const std::string& file);
+
 // Logs that max_batch_size is more than max_num_tokens allow, which then are the limit: a request
 // of a batch has at least one token.
 void warn_of_batch_size(const parallel::ParallelConfig& config);

@@ -97,7 +97,8 @@ Result<Recording> read_record_options(const RecordOptions& options, bool checks_
 }
 
 Status check_recording(const Recording& recording, bool perfect_router) {
-  if (!recording.statistics || !perfect_router) return {};
+  const bool records = recording.statistics || !recording.statistics_path.empty();
+  if (!records || !perfect_router) return {};
   return invalid_input(
       "--perfect-router: expert statistics would not be those of the model's own router; leave out "
       "one of the two");

@@ -31,12 +31,12 @@ struct Recording {
 enum class PathAlone { kRefused, kTaken };
 
 // Options win over environment variables. checks_files: this process will write them. Errors
-// (invalid input): a range that is none; a path without a range, or a range without a path, which
-// would have no effect; a file that cannot be written.
+// (invalid input): a range that is none; a directory of statistics without a range, unless that is
+// enough; a range of the routing log without its file; a file that cannot be written.
 Result<Recording> read_record_options(const RecordOptions& options, bool checks_files,
                                       PathAlone alone = PathAlone::kRefused);
 
-// Errors (invalid input): statistics of a perfect router.
+// Errors (invalid input): statistics of a perfect router, also those that clients would start.
 Status check_recording(const Recording& recording, bool perfect_router);
 
 // Errors (invalid input): something is to be recorded, and has no meaning for `command`, whose

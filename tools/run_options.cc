@@ -108,6 +108,26 @@ Status apply_recording(const RankRunOptions& options, PathAlone alone, run::RunO
   return {};
 }
 
+// These options win over the configuration.
+void apply_scheduling(const RankRunOptions& options, bool logs, parallel::ParallelConfig* config) {
+  if (options.max_batch_size) {
+    if (logs) {
+      log_override("--max-batch-size", *options.max_batch_size, "max_batch_size",
+                   config->max_batch_size, config->name);
+    }
+    config->max_batch_size = *options.max_batch_size;
+  }
+  if (!options.scheduler_policy) return;
+  const std::string policy =
+      *options.scheduler_policy == "max_utilization" ? "MAX_UTILIZATION" : "GUARANTEED_NO_EVICT";
+  std::string& set = config->scheduler_config.capacity_scheduler_policy;
+  if (logs) {
+    log_override("--scheduler-policy", policy, "scheduler_config.capacity_scheduler_policy", set,
+                 config->name);
+  }
+  set = policy;
+}
+
 // Before anything else reads the environment.
 void set_variables(const parallel::ParallelConfig& config, bool logs) {
   for (const auto& [name, value] : config.env_overrides) {
@@ -238,11 +258,7 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
   if (!options.streams && run->parallel.stream_interval.value_or(1) > 1 && log_notes) {
     log::info("stream_interval has no effect: only wideep serve streams answers to clients");
   }
-  if (options.max_batch_size) run->parallel.max_batch_size = *options.max_batch_size;
-  if (options.scheduler_policy) {
-    run->parallel.scheduler_config.capacity_scheduler_policy =
-        *options.scheduler_policy == "max_utilization" ? "MAX_UTILIZATION" : "GUARANTEED_NO_EVICT";
-  }
+  apply_scheduling(options, log_notes, &run->parallel);
   if (log_notes) warn_of_batch_size(run->parallel);
   run->threads_per_rank = options.threads_per_rank;
   WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));

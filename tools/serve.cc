@@ -90,7 +90,8 @@ Status apply_recordings(const Options& options, server::ServeOptions* result) {
   WIDEEP_TRY_ASSIGN(const Recording recording,
                     read_record_options(options.ranks.record, false, PathAlone::kTaken));
   result->service.recorder.directory = recording.statistics_path;
-  result->run.slot_counts = !recording.statistics_path.empty();
+  result->run.records_on_request = !recording.statistics_path.empty();
+  result->run.slot_counts = result->run.records_on_request;
   if (recording.routing_log && !recording.routing_log->range) {
     return invalid_input(
         "--routing-log: a server may run for ever, and would keep every iteration in memory; add "
@@ -101,13 +102,12 @@ Status apply_recordings(const Options& options, server::ServeOptions* result) {
 
 // The option wins over the configuration.
 int stream_interval(const Options& options, const parallel::ParallelConfig& config, bool logs) {
-  const int64_t of_file = config.stream_interval.value_or(1);
-  const int64_t chosen = options.stream_interval ? *options.stream_interval : of_file;
-  if (logs && config.stream_interval && chosen != of_file) {
-    log::info("--stream-interval {} holds, not stream_interval {} of {}", chosen, of_file,
-              config.name);
+  if (!options.stream_interval) return static_cast<int>(config.stream_interval.value_or(1));
+  if (logs) {
+    log_override("--stream-interval", *options.stream_interval, "stream_interval",
+                 config.stream_interval, config.name);
   }
-  return static_cast<int>(chosen);
+  return *options.stream_interval;
 }
 
 Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
@@ -119,7 +119,6 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                      : server::DraftMetrics::kNone;
   result.run.started = started.ranks();
   result.run.expert_load = true;
-  result.run.records_on_request = !options.serve.service.recorder.directory.empty();
   result.run.takes_grammars = true;
   WIDEEP_TRY(
       apply_rank_run_options(options.ranks, started.prints(), &result.run, PathAlone::kTaken));
