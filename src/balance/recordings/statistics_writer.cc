@@ -57,6 +57,11 @@ void StatisticsWriter::add(int iteration, int layer, std::span<const int64_t> to
 }
 
 Status StatisticsWriter::write() const {
+  WIDEEP_TRY(write_counts());
+  return write_meta_info();
+}
+
+Status StatisticsWriter::write_counts() const {
   if (counts_.empty()) {
     return invalid_input(
         fmt::format("{}: no iteration was recorded, choose a range of iterations that the run "
@@ -67,11 +72,6 @@ Status StatisticsWriter::write() const {
   std::error_code error;
   fs::create_directories(directory_, error);
   if (error) return failed(fmt::format("{}: cannot create: {}", directory_, error.message()));
-  WIDEEP_TRY(write_counts());
-  return write_meta_info();
-}
-
-Status StatisticsWriter::write_counts() const {
   std::vector<tensor_files::TensorToWrite> tensors;
   tensors.reserve(counts_.size());
   for (const auto& [key, counts] : counts_) {

@@ -4,8 +4,9 @@
 //
 // Before the first iteration one process calls prepare_statistics_directory. Then every rank has
 // its own StatisticsWriter, adds each MoE layer's counts of the recorded iterations, and writes
-// once at the end. Each rank also writes the same meta_info.json, so that it exists even if a rank
-// dies; beside TRT's keys it has the number of ranks, and whether counts are of experts or of slots.
+// once at the end. Each writer can write meta_info.json, the same for all; beside TRT's keys it has
+// the number of ranks, and whether counts are of experts or of slots. Who has the writers of all
+// ranks writes it last: where it is, all files are.
 // Counts of slots lie in the folder kSlotsFolder of those of experts.
 //
 // Thread safety: one thread per writer.
@@ -59,14 +60,13 @@ class StatisticsWriter {
   void add(int iteration, int layer, std::span<const int64_t> tokens_per_expert);
 
   // Writes the files of this rank, each completely or not at all, and the directory if it is not
-  // there. Errors (failed): disk full or not
-  // writable; (invalid input): nothing was added.
+  // there. Errors (failed): disk full or not writable; (invalid input): nothing was added.
   Status write() const;
-
- private:
+  // The two parts of it: this rank's counts, and what is the same for all ranks.
   Status write_counts() const;
   Status write_meta_info() const;
 
+ private:
   std::string directory_;
   int rank_;
   StatisticsShape shape_;

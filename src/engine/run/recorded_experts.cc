@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -124,10 +125,11 @@ template <typename RowOf>
 Status RecordedExperts::write_counts(const std::string& directory,
                                      const recordings::StatisticsShape& shape, int first,
                                      const RowOf& row_of) const {
+  std::optional<recordings::StatisticsWriter> last;
   for (size_t rank = 0; rank < ranks_.ranks.size(); ++rank) {
     const std::vector<int>& layers = ranks_.ranks[rank].moe_layers;
     if (layers.empty()) continue;
-    recordings::StatisticsWriter writer(directory, ranks_.ranks[rank].file, shape);
+    recordings::StatisticsWriter& writer = last.emplace(directory, ranks_.ranks[rank].file, shape);
     int number = first;
     for (const Kept& kept : iterations_) {
       for (size_t i = 0; i < layers.size(); ++i) {
@@ -135,31 +137,35 @@ Status RecordedExperts::write_counts(const std::string& directory,
       }
       ++number;
     }
-    WIDEEP_TRY(writer.write());
+    WIDEEP_TRY(writer.write_counts());
   }
-  return {};
+  return last ? last->write_meta_info() : Status();
 }
 
+// The experts' meta_info.json is the last file of all: who finds it after the death of the process
+// that has written it need not write again (StatisticsRecorder).
 Status RecordedExperts::write(const std::string& directory) const {
   std::vector<int64_t> own;
   for (const Kept& each : iterations_) own.push_back(each.number);
   const WrittenNumbers written = written_numbers(own);
   recordings::StatisticsShape shape = ranks_.statistics;
   shape.recorded_iterations = written.own;
-  WIDEEP_TRY(write_counts(directory, shape, written.first,
-                          [](const Kept& kept, size_t rank, size_t layer) {
-                            const std::vector<int32_t>& row = kept.experts[rank][layer];
-                            return std::vector<int64_t>(row.begin(), row.end());
-                          }));
   const SlotNumbers numbers = slot_numbers();
-  if (numbers.num_slots() == 0) return {};
-  shape.slots = recordings::SlotLayout{.num_ranks = numbers.groups * numbers.owners,
-                                       .borrowed_per_rank = ranks_.borrowed_slots,
-                                       .num_logical_experts = shape.num_experts};
-  shape.num_experts = numbers.num_slots();
-  return write_counts(fmt::format("{}/{}", directory, recordings::kSlotsFolder), shape,
-                      written.first, [&](const Kept& kept, size_t rank, size_t layer) {
-                        return slots_in_place(kept, rank, layer, numbers);
+  if (numbers.num_slots() > 0) {
+    recordings::StatisticsShape slots = shape;
+    slots.slots = recordings::SlotLayout{.num_ranks = numbers.groups * numbers.owners,
+                                         .borrowed_per_rank = ranks_.borrowed_slots,
+                                         .num_logical_experts = shape.num_experts};
+    slots.num_experts = numbers.num_slots();
+    WIDEEP_TRY(write_counts(fmt::format("{}/{}", directory, recordings::kSlotsFolder), slots,
+                            written.first, [&](const Kept& kept, size_t rank, size_t layer) {
+                              return slots_in_place(kept, rank, layer, numbers);
+                            }));
+  }
+  return write_counts(directory, shape, written.first,
+                      [](const Kept& kept, size_t rank, size_t layer) {
+                        const std::vector<int32_t>& row = kept.experts[rank][layer];
+                        return std::vector<int64_t>(row.begin(), row.end());
                       });
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <variant>
 
 #include "base/log.h"
@@ -11,19 +13,19 @@ namespace wideep::run {
 
 RunRecorder::RunRecorder(const Run& run, int64_t next) : keeps_ranks_(run.options().keeps_ranks) {
   const RunOptions& options = run.options();
-  const auto note_loss = [&](const char* what, int64_t first, bool was_done) {
-    if (was_done || next <= first) return;
-    log::warn("{}: the process that recorded has died: iterations {}-{} are lost", what, first,
-              next);
+  const auto note_loss = [&](const char* what, const IterationRange& range, bool was_done) {
+    if (was_done || next <= range.first) return;
+    log::warn("{}: the process that recorded has died: iterations {}-{} are lost", what,
+              range.first, std::min(next, range.last));
   };
   if (options.statistics) {
     statistics_.emplace(*options.statistics, run.plan().experts, next);
-    note_loss("expert statistics", options.statistics->range.first, statistics_->was_done_before());
+    note_loss("expert statistics", options.statistics->range, statistics_->was_done_before());
   }
   if (options.routing_log) {
     routing_.emplace(run, next);
-    const auto& range = options.routing_log->range;
-    note_loss("routing log", range ? range->first : 0, routing_->was_done_before());
+    const IterationRange all{.first = 0, .last = std::numeric_limits<int64_t>::max()};
+    note_loss("routing log", options.routing_log->range.value_or(all), routing_->was_done_before());
   }
 }
 

@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/scratch_directory.h"
 #include "formats/files.h"
 #include "recordings/statistics_reader.h"
@@ -128,6 +130,24 @@ TEST_F(RecordedRange, WhatAProcessThatHasDiedHasWrittenStays) {
   ASSERT_TRUE(again.finish().ok());
   EXPECT_EQ(*formats::read_file(directory_.path() + "/rank0.safetensors"), before);
   EXPECT_EQ(again.missing("the run had only"), "");
+}
+
+// A process that dies before it has written all files leaves none that says they were: the next one
+// records what is left of the range, instead of taking the part for the whole.
+TEST_F(RecordedRange, HalfOfTheFilesAreNoRecording) {
+  const std::string in_the_way = directory_.path() + "/rank1.safetensors";
+  ASSERT_TRUE(std::filesystem::create_directory(in_the_way));
+  StatisticsRecorder recorder({directory_.path(), {0, 2}}, two_ranks());
+  ASSERT_TRUE(recorder.add(iteration(0)).ok());
+  EXPECT_FALSE(recorder.add(iteration(1)).ok());
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/rank0.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() + "/meta_info.json"));
+  std::filesystem::remove(in_the_way);
+  StatisticsRecorder again({directory_.path(), {0, 9}}, two_ranks(), 7);
+  EXPECT_FALSE(again.was_done_before());
+  ASSERT_TRUE(again.add(iteration(7)).ok());
+  ASSERT_TRUE(again.finish().ok());
+  EXPECT_EQ(statistics().iter_start, 7);
 }
 
 // ---- slots ----
