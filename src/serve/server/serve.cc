@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "api/error_form.h"
+#include "base/cpu_time.h"
 #include "base/try.h"
 #include "formats/new_directories.h"
 #include "group/client_keeper.h"
@@ -41,6 +42,8 @@ constexpr int kPingEveryMs = 5000;
 constexpr int kStartCheckMs = 500;           // how often a start queue is checked
 constexpr double kStartQuietSeconds = 20.0;  // after which no more requests are waited for
 constexpr int kDrainCheckMs = 20;  // how often a draining server checks whether it is idle
+
+double steady_seconds() { return static_cast<double>(base::wall_ns()) * 1e-9; }
 
 std::string name_of(const std::string& model_dir) {
   const auto path = std::filesystem::path(model_dir).lexically_normal();
@@ -66,7 +69,7 @@ class EngineBackend : public Backend {
     if (queue_.is_open()) {
       requests_->submit(std::move(request));
     } else {
-      queue_.add(std::move(request), unix_seconds());
+      queue_.add(std::move(request), steady_seconds());
       if (queue_.is_full()) open_queue();
     }
     return index;
@@ -330,7 +333,7 @@ class Front {
   void watch_queue() {
     if (backend_.queue().is_open()) return;
     service_.iteration_ended(0.0);
-    if (!backend_.queue().is_quiet(unix_seconds(), kStartQuietSeconds)) return;
+    if (!backend_.queue().is_quiet(steady_seconds(), kStartQuietSeconds)) return;
     began_early_ = backend_.open_queue();
   }
 
