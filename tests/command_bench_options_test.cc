@@ -24,6 +24,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Arguments = std::vector<std::string>;
 
 enum class Fate { kHonoured, kAccepted, kRefused };
@@ -399,6 +400,52 @@ TEST_F(CommandBenchOptions, SizesAreAddedToTheConfiguration) {
                  {"--pp 1 contradicts pipeline_parallel_size: 2"});
   expect_refused(run("enable_attention_dp: true\ntypo: 1\n", {"--tp", "2"}),
                  {"extra.yaml:2: typo"});
+  const std::string part = write("several.yaml", "gen: {enable_attention_dp: true}\n") + ":gen";
+  expect_refused(bench({"throughput", "--model", small_model(), "--dataset", dataset_, "--config",
+                        part, "--tp", "2"}),
+                 {"several.yaml:gen", "cannot be added to a part of a file"});
+}
+
+// A script that gives both must see which of the two holds.
+TEST_F(CommandBenchOptions, OptionsAndFileThatSaySomethingElse) {
+  const std::string config = write("both.yaml",
+                                   "max_batch_size: 8\nmax_num_tokens: 64\nmax_seq_len: 128\n"
+                                   "kv_cache_config: {dtype: bf16, enable_block_reuse: true}\n"
+                                   "scheduler_config: {capacity_scheduler_policy: "
+                                   "GUARANTEED_NO_EVICT}\n");
+  Arguments all = {"throughput", "--model", small_model(), "--dataset", dataset_,
+                   "--warmup",   "0",       "--json",      "--config",  config};
+  const CommandEnd plain = bench(all);
+  EXPECT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_THAT(plain.err, Not(HasSubstr(" holds, not ")));
+  EXPECT_THAT(plain.err, Not(HasSubstr("pages are not shared (enable_block_reuse: false)")));
+  all.insert(all.end(), {"--max-batch-size", "4", "--max-num-tokens", "32", "--max-seq-len", "64",
+                         "--kv-cache-dtype", "fp8", "--scheduler-policy", "max_utilization"});
+  const CommandEnd both = bench(all);
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  for (const char* line : {"--max-batch-size 4 holds, not max_batch_size 8 of ",
+                           "--max-num-tokens 32 holds, not max_num_tokens 64 of ",
+                           "--max-seq-len 64 holds, not max_seq_len 128 of ",
+                           "--kv-cache-dtype FP8 holds, not kv_cache_config.dtype BF16 of ",
+                           "--scheduler-policy MAX_UTILIZATION holds, not "
+                           "scheduler_config.capacity_scheduler_policy GUARANTEED_NO_EVICT of "}) {
+    EXPECT_THAT(both.err, HasSubstr(line));
+  }
+  const std::string off = write("off.yaml", "kv_cache_config: {enable_block_reuse: false}\n");
+  expect_refused(bench({"throughput", "--model", small_model(), "--dataset", dataset_, "--config",
+                        off, "--enable-block-reuse"}),
+                 {"--enable-block-reuse contradicts kv_cache_config.enable_block_reuse: false"});
+}
+
+TEST_F(CommandBenchOptions, OptionsOfAnotherDataSetAreNamed) {
+  const CommandEnd end =
+      bench({"serving", "--model", "m", "--dataset-name", "trtllm_custom", "--dataset-path",
+             "/nowhere", "--random-input-len", "9", "--sharegpt-output-len", "3"});
+  EXPECT_THAT(end.err, HasSubstr("--random-input-len: accepted, no effect: the data set is not "
+                                 "random"));
+  EXPECT_THAT(end.err, HasSubstr("--sharegpt-output-len: accepted, no effect: the data set is not "
+                                 "sharegpt"));
+  EXPECT_THAT(end.err, Not(HasSubstr("--random-output-len")));
 }
 
 TEST_F(CommandBenchOptions, SamplerOptions) {

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -103,6 +104,24 @@ Result<measure::HttpAddress> address_of(const Options& options) {
   return address;
 }
 
+// Of a data set that is not theirs, options are named. Those of random prompts are refused beside
+// --dataset by the parser.
+void note_unused(const ServingRequestOptions& requests) {
+  const ServingRequestOptions plain;
+  const std::tuple<const char*, bool, const char*> set[] = {
+      {"--random-input-len", requests.input_tokens != plain.input_tokens, "random"},
+      {"--random-output-len", requests.output_tokens != plain.output_tokens, "random"},
+      {"--random-range-ratio", requests.range_ratio != plain.range_ratio, "random"},
+      {"--random-prefix-len", requests.prefix_tokens != plain.prefix_tokens, "random"},
+      {"--random-least-id", requests.min_id != plain.min_id, "random"},
+      {"--random-num-ids", requests.num_ids != plain.num_ids, "random"},
+      {"--sharegpt-output-len", requests.sharegpt_output_tokens != 0, "sharegpt"}};
+  for (const auto& [option, given, kind] : set) {
+    if (!given || requests.kind == kind) continue;
+    log::info("{}: accepted, no effect: the data set is not {}", option, kind);
+  }
+}
+
 Result<ServingRequestOptions> request_options(const Options& options) {
   ServingRequestOptions requests = options.requests;
   requests.seed = options.bench.arrivals.seed;
@@ -136,6 +155,7 @@ Result<ServingRequestOptions> request_options(const Options& options) {
                     "wideep bench prepare-dataset makes files of other data for --dataset",
                     refused));
   }
+  note_unused(requests);
   return requests;
 }
 

@@ -96,6 +96,12 @@ std::string with_keys(std::string text, const std::vector<SizeOption>& added) {
 // that is there must have the same value.
 Result<std::string> config_with_sizes(const LoadOptions& options, const std::string& path) {
   std::string text;
+  if (const auto [file, part] = parallel::split_part(path); !part.empty()) {
+    return invalid_input(
+        fmt::format("--tp, --pp and --ep cannot be added to a part of a file ({}); set the sizes "
+                    "in {} of {}, or give a file of this part alone",
+                    path, part, file));
+  }
   if (!path.empty()) {
     WIDEEP_TRY_ASSIGN(text, formats::read_file(path));
   }
@@ -149,6 +155,24 @@ Status set_model(const LoadOptions& options, run::RunOptions* run) {
   run->model_dir = options.model_path.empty() ? options.model : options.model_path;
   if (!run->model_dir.empty()) return {};
   return invalid_input("--model: expected a model directory (or --model-path), found none");
+}
+
+// As in trtllm-bench, pages are shared only if that is asked for, by the option or the file.
+Status set_limits(const LoadOptions& options, parallel::ParallelConfig* config) {
+  if (options.max_seq_len) {
+    log_override("--max-seq-len", *options.max_seq_len, "max_seq_len", config->max_seq_len,
+                 config->name);
+    config->max_seq_len = *options.max_seq_len;
+  }
+  std::optional<bool>& reuse = config->kv_cache_config.enable_block_reuse;
+  if (options.block_reuse && reuse == false) {
+    return invalid_input(
+        fmt::format("--enable-block-reuse contradicts kv_cache_config.enable_block_reuse: false of "
+                    "{}: give one of them",
+                    config->name));
+  }
+  if (!reuse) reuse = options.block_reuse;
+  return {};
 }
 
 Status set_ends(const LoadOptions& options, measure::ThroughputOptions* bench) {
@@ -260,8 +284,7 @@ Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options)
   RankRunOptions ranks = options.ranks;
   WIDEEP_TRY(add_sizes(options, &ranks.parallel));
   WIDEEP_TRY(apply_rank_run_options(ranks, true, &result.run));
-  if (options.max_seq_len) result.run.parallel.max_seq_len = *options.max_seq_len;
-  result.run.parallel.kv_cache_config.enable_block_reuse = options.block_reuse;
+  WIDEEP_TRY(set_limits(options, &result.run.parallel));
   WIDEEP_TRY(set_ends(options, &result));
   if (!options.sampler_options.empty()) {
     WIDEEP_TRY_ASSIGN(result.sampling, read_sampler_options(options.sampler_options));

@@ -168,7 +168,9 @@ KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
   config.dtype = take_word(map, "dtype", kCacheDtypes);
   if (config.dtype == "BFLOAT16") config.dtype = "BF16";
   config.max_tokens = take_integer(map, "max_tokens", kAtLeastOne);
-  config.enable_block_reuse = map.boolean_or("enable_block_reuse", config.enable_block_reuse);
+  if (map.has("enable_block_reuse")) {
+    config.enable_block_reuse = map.boolean_or("enable_block_reuse", true);
+  }
   take_listed_keys(map, "kv_cache_config", notes);
   map.refuse_unknown_keys();
   return config;
@@ -314,14 +316,19 @@ Result<ParallelConfig> parse_parallel_config(const std::string& text, const std:
   return config;
 }
 
-Result<ParallelConfig> read_parallel_config(const std::string& file) {
+std::pair<std::string, std::string> split_part(const std::string& file) {
   const size_t colon = file.rfind(':');
   std::error_code error;
   const bool has_part = colon != file.npos && colon > 0 && colon + 1 < file.size() &&
                         !std::filesystem::exists(file, error);
-  const std::string path = has_part ? file.substr(0, colon) : file;
+  if (!has_part) return {file, ""};
+  return {file.substr(0, colon), file.substr(colon + 1)};
+}
+
+Result<ParallelConfig> read_parallel_config(const std::string& file) {
+  const auto [path, part] = split_part(file);
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path));
-  return parse_parallel_config(text, path, has_part ? file.substr(colon + 1) : "");
+  return parse_parallel_config(text, path, part);
 }
 
 Result<ParallelConfig> parallel_config_for_ranks(int num_ranks) {

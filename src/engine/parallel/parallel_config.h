@@ -72,7 +72,9 @@ struct MoeConfig {
 struct KvCacheConfig {
   std::string dtype = "AUTO";         // AUTO, as dispatched rows; BF16; FP8 (e4m3, scale 1)
   std::optional<int64_t> max_tokens;  // of a rank's cache
-  bool enable_block_reuse = true;     // requests with a common prefix share pages
+  std::optional<bool> enable_block_reuse;
+  // Whether requests with a common prefix share pages: by default they do.
+  bool reuses_blocks() const { return enable_block_reuse.value_or(true); }
 };
 
 struct SchedulerConfig {
@@ -123,6 +125,8 @@ struct ParallelConfig {
 // file: a path, or PATH:PART for a part of the file, as "config.yaml:worker_config.gen" (a file of
 // that whole name comes first). Errors (invalid input): as above.
 Result<ParallelConfig> read_parallel_config(const std::string& file);
+// The two of PATH:PART; the second is "" without a part.
+std::pair<std::string, std::string> split_part(const std::string& file);
 // part: the dotted path of the map to read; "": the whole text.
 Result<ParallelConfig> parse_parallel_config(const std::string& text, const std::string& name,
                                              const std::string& part = "");

@@ -102,7 +102,7 @@ TEST(ParallelConfig, ReadsEveryKey) {
                                        {"TRTLLM_ENABLE_PDL", "1"}, {"A", "x"}}));
   EXPECT_EQ(config->kv_cache_config.max_tokens, 100000);
   EXPECT_EQ(config->kv_cache_config.dtype, "FP8");
-  EXPECT_FALSE(config->kv_cache_config.enable_block_reuse);
+  EXPECT_FALSE(config->kv_cache_config.reuses_blocks());
   EXPECT_EQ(config->scheduler_config.capacity_scheduler_policy, "MAX_UTILIZATION");
 }
 

@@ -94,7 +94,7 @@ std::string cache_text(const Run& run) {
   const char* shared = "pages are not shared (enable_block_reuse: false)";
   if (plan.limits.reuse_pages) {
     shared = "requests with the same prefix share pages: the same bits as if computed again";
-  } else if (run.options().parallel.kv_cache_config.enable_block_reuse) {
+  } else if (run.options().parallel.kv_cache_config.reuses_blocks()) {
     shared = run.options().routed_experts
                  ? "pages are not shared: --enable-return-routed-experts needs the experts of "
                    "every token"

@@ -94,7 +94,7 @@ struct RunOptions {
   // Whether requests with the same prefix share pages of the KV cache. A routing log and routed
   // experts need the experts of every token, also of those that sharing would not compute again.
   bool reuses_pages() const {
-    return parallel.kv_cache_config.enable_block_reuse && !routing_log && !routed_experts;
+    return parallel.kv_cache_config.reuses_blocks() && !routing_log && !routed_experts;
   }
 };
 

@@ -166,7 +166,7 @@ void take_end(const ServingOptions& options, const Status& status, Seen& seen) {
   ServedRequest& served = seen.served;
   served.status = status;
   if (status.ok() && seen.last_ns == 0) served.status = failed("the reply has no text");
-  served.e2el = seconds_between(seen.start_ns, seen.last_ns);
+  if (seen.last_ns > 0) served.e2el = seconds_between(seen.start_ns, seen.last_ns);
   if (!options.streams) served.ttft = 0.0;
   // Without counts of usage from the server, every event with text is taken to be one token.
   if (served.output_tokens == 0) served.output_tokens = seen.num_texts;

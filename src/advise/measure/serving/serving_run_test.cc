@@ -54,8 +54,9 @@ ServingReport ask_once(const std::string& port) {
 }
 
 TEST(Address, RefusedConnectionIsAnError) {
-  EXPECT_THAT(ask_once("1").failures,
-              testing::ElementsAre(HasSubstr("127.0.0.1:1: Connection refused")));
+  const ServingReport refused = ask_once("1");
+  EXPECT_THAT(refused.failures, testing::ElementsAre(HasSubstr("127.0.0.1:1: Connection refused")));
+  EXPECT_EQ(refused.requests.at(0).e2el, 0.0);  // as benchmark_serving's of a failure
   EXPECT_THAT(EventStreams::open({.host = "127.0.0.1", .port = "no port"}, std::chrono::seconds(1))
                   .status()
                   .message(),
