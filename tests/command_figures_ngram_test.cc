@@ -135,6 +135,7 @@ TEST_F(CommandFigureNgram, RefusesWhatItCannotRead) {
   refused({"--sizes", "3"}, {"--sizes", "found \"3\""});
   refused({"--sizes", "3:0"}, {"--sizes", "1 to 64"});
   refused({"--max-batch-size", "4"}, {"--max-batch-size", "--batch"});
+  refused({"--routing-log", directory_.file("log")}, {"--routing-log", "records nothing"});
   refused({"--prompts", write("empty.jsonl", "")}, {"empty.jsonl", "no conversation"});
   refused({"--prompts", write("turns.jsonl", "{\"turns\": []}\n")},
           {"turns.jsonl line 1", "turns"});

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "base/scratch_directory.h"
 #include "command.h"
@@ -182,6 +185,7 @@ TEST_F(CommandSettings, OnePartOfAFileOfSeveralWorkers) {
 }
 
 TEST_F(CommandSettings, VariablesThatACommandDoesNotUse) {
+  constexpr const char* kPerfect = "ENABLE_PERFECT_ROUTER";
   CommandOptions options = generate(small_model());
   options.environment = {{"TRTLLM_ENABLE_PDL", "1"}, {"TRTLLM_WORKER_DISABLE_GC", "1"}};
   const CommandEnd end = run_command(options);
@@ -194,6 +198,20 @@ TEST_F(CommandSettings, VariablesThatACommandDoesNotUse) {
                                         .environment = {{"ENABLE_PERFECT_ROUTER", "1"}}});
   EXPECT_THAT(other.err, testing::HasSubstr("ENABLE_PERFECT_ROUTER is set, but wideep balance "
                                             "report does not use it: it runs no router"));
+  // Used, as wrong values show.
+  using Case = std::tuple<std::vector<std::string>, const char*>;
+  for (const auto& [command, variable] :
+       {Case{{"figures", "ngram"}, "TLLM_NVTX_DEBUG"}, Case{{"figures", "ngram"}, kPerfect},
+        Case{{"bench", "speculation"}, kPerfect},
+        Case{{"bench", "compare-routing", "--dataset", "/nonexistent"},
+             "TLLM_BENCHMARK_REQ_QUEUES_SIZE"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--model", small_model()});
+    const CommandEnd used =
+        run_command({.arguments = arguments, .environment = {{variable, "wrong"}}});
+    expect_refused(used, {variable, "wrong"});
+    EXPECT_THAT(used.err, testing::Not(testing::HasSubstr("does not use it")));
+  }
 }
 
 TEST_F(CommandSettings, ContextLongerThanTheModels) {

@@ -14,19 +14,17 @@ namespace {
 
 using Commands = std::span<const std::string_view>;
 
-constexpr std::string_view kRuns[] = {"generate",          "serve",
-                                      "bench throughput",  "bench latency",
-                                      "bench speculation", "bench compare-routing"};
-constexpr std::string_view kRouting[] = {"generate",
-                                         "serve",
-                                         "bench throughput",
-                                         "bench latency",
-                                         "bench model",
-                                         "bench speculation",
-                                         "bench compare-routing"};
-constexpr std::string_view kStatistics[] = {"generate", "serve", "bench throughput",
-                                            "bench latency", "bench model"};
-constexpr std::string_view kQueues[] = {"serve", "bench throughput", "bench latency"};
+// The servers that bench accuracy starts inherit its environment.
+constexpr std::string_view kRuns[] = {
+    "generate",          "serve",          "bench throughput",      "bench latency",
+    "bench speculation", "bench accuracy", "bench compare-routing", "figures ngram"};
+constexpr std::string_view kRouting[] = {
+    "generate",          "serve",          "bench throughput",      "bench latency", "bench model",
+    "bench speculation", "bench accuracy", "bench compare-routing", "figures ngram"};
+constexpr std::string_view kStatistics[] = {"generate",      "serve",       "bench throughput",
+                                            "bench latency", "bench model", "bench accuracy"};
+constexpr std::string_view kQueues[] = {"serve", "bench throughput", "bench latency",
+                                        "bench accuracy", "bench compare-routing"};
 constexpr Commands kNone = {};
 
 constexpr std::string_view kNoTransfer = "there is no transfer of KV caches between workers";

@@ -115,6 +115,8 @@ Result<measure::NgramPlan> plan_of(const Options& options) {
   WIDEEP_TRY_ASSIGN(plan.sizes, read_all_sizes("--sizes", options.sizes));
   WIDEEP_TRY_ASSIGN(plan.translation_sizes,
                     read_all_sizes("--translation-sizes", options.translation_sizes));
+  WIDEEP_TRY(refuse_recording(options.ranks.record, "figures ngram",
+                              "it runs once for each batch size and each sizes of drafts"));
   WIDEEP_TRY(apply_rank_run_options(options.ranks, true, &plan.run));
   const parallel::ParallelConfig& parallel = plan.run.parallel;
   if (parallel.speculative_config) {
