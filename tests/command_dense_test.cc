@@ -133,6 +133,14 @@ TEST_P(CommandDense, SettingsOfExpertsAreToldSo) {
     expect_refused(run_command(generate(model_.path(), {"--config", yaml(config)})),
                    {"moe_config.load_balancer", "has no experts"});
   }
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--perfect-router"},
+                                               {"--routing-log", scratch_.file("out")},
+                                               {"--expert-statistic-path", scratch_.file("out"),
+                                                "--expert-statistic-iter-range", "0-4"}}) {
+    std::vector<std::string> bench = {"bench", "model", "--model", model_.path()};
+    bench.insert(bench.end(), more.begin(), more.end());
+    expect_refused(run_command({.arguments = bench}), {more[0], "has no experts"});
+  }
   expect_refused(run_command({.arguments = {"serve", "--model", model_.path(), "--port", "0",
                                             "--expert-statistic-path", scratch_.file("recorded")}}),
                  {"--expert-statistic-path", "has no experts"});

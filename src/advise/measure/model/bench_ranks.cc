@@ -15,6 +15,7 @@
 #include "model/model_division.h"
 #include "parallel/initial_placement.h"
 #include "run/advice.h"
+#include "run/without_experts.h"
 
 namespace wideep::measure {
 namespace {
@@ -48,6 +49,8 @@ Result<run::RunInputs> run_inputs(const BenchRanksOptions& options,
   WIDEEP_TRY_ASSIGN(inputs.kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   run::ModelFacts& model = inputs.model;
   model.config = options.config;
+  // It has no configuration file, so that nothing can be without effect.
+  WIDEEP_TRY(run::settings_without_experts(run_options, model.config).status());
   model.config.eos_token_ids.clear();  // sequences must not end before the last step
   model.forms = options.precision.forms
                     ? *options.precision.forms
