@@ -73,7 +73,7 @@ Result<std::vector<Span>> spans_of(const nlohmann::json& trace, const std::strin
   std::vector<Span> spans;
   for (size_t i = 0; i < events->size(); ++i) {
     const nlohmann::json& event = (*events)[i];
-    if (!event.is_object() || event.value("ph", std::string()) != "X") continue;
+    if (!event.is_object() || event.value("ph", nlohmann::json()) != "X") continue;
     WIDEEP_TRY_ASSIGN(Span span, span_of(event, fmt::format("{}: traceEvents[{}]", path, i)));
     span.place = i;
     spans.push_back(std::move(span));

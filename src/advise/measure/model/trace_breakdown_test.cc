@@ -94,6 +94,7 @@ TEST_F(Breakdown, RefusesWhatIsNoTrace) {
   expect("{}", "traceEvents");
   expect("[]", "traceEvents");
   expect(R"({"traceEvents":[]})", "\"iteration\"");
+  expect(R"({"traceEvents":[{"ph":3}]})", "\"iteration\"");
   expect(R"({"traceEvents":[{"ph":"X","name":"iteration","pid":0,"tid":0,"ts":1}]})", "dur");
   const auto two = [](int end) {
     return R"({"traceEvents":[{"ph":"X","name":"iteration","pid":0,"tid":0,"ts":0,"dur":10},)"

@@ -129,7 +129,8 @@ std::vector<SweepPoint> points_of_model(const JsonObject& root) {
   const nlohmann::json& tests = root.raw().at("tests");
   for (const nlohmann::json& test : tests) {
     constexpr std::string_view kDecode = "decode x";
-    const std::string name = test.is_object() ? test.value("name", std::string()) : "";
+    const nlohmann::json said = test.is_object() ? test.value("name", nlohmann::json()) : test;
+    const std::string name = said.is_string() ? said.get<std::string>() : "";
     if (!name.starts_with(kDecode)) continue;
     const std::optional<int> sequences = number_of(std::string_view(name).substr(kDecode.size()));
     const auto speed = test.find("tokens_per_second");
@@ -152,7 +153,12 @@ std::vector<SweepPoint> points_of_advice(const JsonObject& root, formats::Compla
   std::vector<SweepPoint> points;
   const nlohmann::json& pareto = root.raw().at("pareto");
   for (size_t i = 0; i < pareto.size(); ++i) {
-    const JsonObject each(&pareto[i], fmt::format("pareto[{}]", i), complaint);
+    const std::string place = fmt::format("pareto[{}]", i);
+    if (!pareto[i].is_object()) {
+      root.complain(place, "expected an object");
+      return points;
+    }
+    const JsonObject each(&pareto[i], place, complaint);
     SweepPoint point{.predicted = true};
     point.ranks = static_cast<int>(each.integer("ranks", {.min = 1, .max = 1 << 20}));
     point.ep = static_cast<int>(each.integer("ep", {.min = 1, .max = 1 << 20}));

@@ -75,6 +75,9 @@ TEST_F(SweepPoints, ReadsAdvice) {
   ASSERT_TRUE(dense.ok()) << dense.status().message();
   EXPECT_EQ(dense->front().layout, "TP, bf16");
   EXPECT_THAT(error("b.json", R"({"pareto": [{"ranks": 8}]})"), HasSubstr("pareto[0].ep"));
+  EXPECT_THAT(error("c.json", R"({"pareto": [7]})"), HasSubstr("pareto[0]: expected an object"));
+  EXPECT_THAT(error("d.json", R"({"ranks": 2, "tests": [{"name": 5}, "x"]})"),
+              HasSubstr("tests: has no decode test"));
 }
 
 TEST(LargestGain, ComparesAtSpeedsThatBothReach) {

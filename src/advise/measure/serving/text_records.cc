@@ -178,6 +178,7 @@ Result<std::vector<std::string>> record_files(const RecordSource& source) {
     splits.insert(split_of(file));
     if (!source.split.empty() && is_of_split(file, source.split)) files.push_back(file.string());
   }
+  if (error) return invalid_input(fmt::format("{}: {}", folder.string(), error.message()));
   std::sort(files.begin(), files.end());
   if (!files.empty()) return files;
   return invalid_input(
