@@ -91,7 +91,8 @@ Result<measure::HttpAddress> address_of(const Options& options) {
   }
   const std::string host = options.host.value_or("127.0.0.1");
   const std::string url = options.base_url.value_or(
-      fmt::format("http://{}:{}", host.find(':') == host.npos ? host : "[" + host + "]",
+      fmt::format("http://{}:{}",
+                  host.find(':') == host.npos || host.starts_with('[') ? host : "[" + host + "]",
                   options.port.value_or(8000)));
   WIDEEP_TRY_ASSIGN(measure::HttpAddress address, measure::parse_address(url));
   // A base URL may end in /v1, as clients of OpenAI write it.

@@ -74,7 +74,9 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
                            .shared_cpu_ns = 6,
                            .exchange_cpu_ns = 7,
                            .sent = {1, 2},
-                           .counts = {3}});
+                           .counts = {3},
+                           .slot_counts = {4, 5}});
+  record.records_experts = true;
   EXPECT_EQ(over_the_pipe(RankIteration{record}).record, record);
   EXPECT_EQ(over_the_pipe(WeightsRead{123}).bytes, 123u);
   EXPECT_TRUE(over_the_pipe(ExpertRecording{true}).records);

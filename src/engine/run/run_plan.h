@@ -84,6 +84,10 @@ struct RunPlan {
   int longest_sequence() const;
   // The number of ranks that have requests of their own; 1: all ranks compute all batches.
   int num_request_owners() const { return joint ? 1 : mapping.sizes().tp; }
+  // The most requests that can run at the same time, over all ranks.
+  int64_t max_running() const {
+    return int64_t{limits.max_batch_size} * limits.micro_batches * num_request_owners();
+  }
   int num_nodes() const { return static_cast<int>(ranks_of_nodes.size()); }
   bool balances_online() const { return !online.empty(); }
   // Whether any number of ranks can go on with the requests of the others: every rank computes its

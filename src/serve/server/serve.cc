@@ -511,11 +511,8 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
 
 // Waiting for more requests than can run, or are accepted, would not end by itself.
 int start_queue_of(const ServeOptions& options, const run::RunPlan& plan) {
-  const int64_t places = int64_t{plan.limits.max_batch_size} * plan.num_request_owners() *
-                         options.run.parallel.micro_batches();
-  return static_cast<int>(
-      std::min({int64_t{options.start_queue}, int64_t{options.service.max_queue},
-                std::max<int64_t>(places, 1)}));
+  return static_cast<int>(std::min(
+      {int64_t{options.start_queue}, int64_t{options.service.max_queue}, plan.max_running()}));
 }
 
 // How chats are answered, or what they will miss, for the line that tells the address.

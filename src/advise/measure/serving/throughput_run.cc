@@ -59,11 +59,9 @@ Result<Request> request_of(const ThroughputOptions& options, const run::Run& run
 // Waiting for more requests than can run would never end.
 int start_queue_of(const ThroughputOptions& options, const run::Run& run,
                    const RequestIssuer::Plan& plan) {
-  const int64_t places = int64_t{run.plan().limits.max_batch_size} *
-                         run.plan().num_request_owners() * options.run.parallel.micro_batches();
   const auto measured = static_cast<int64_t>(plan.measured.size());
   return static_cast<int>(std::min({int64_t{options.start_queue}, int64_t{plan.concurrency},
-                                    measured, std::max<int64_t>(places, 1)}));
+                                    measured, run.plan().max_running()}));
 }
 
 Result<RequestIssuer::Plan> plan_of(const ThroughputOptions& options, const run::Run& run) {
