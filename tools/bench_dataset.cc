@@ -29,15 +29,7 @@ namespace {
 using Takes = ForeignOption::Takes;
 
 constexpr const char* kNoAdapters = "task ids stand for LoRA adapters, of which there are none";
-constexpr const char* kNoUsageData = "wideep sends no usage data anywhere";
 constexpr ForeignOption kForeign[] = {
-    {"--workspace,-w", Takes::kText, nullptr, "no intermediate files are written"},
-    {"--log-level", Takes::kText, "internal_error,error,warning,info,verbose,debug,trace",
-     "there is one level of lines, on stderr"},
-    {"--revision", Takes::kText, "",
-     "nothing is downloaded; download that revision and give its directory (--model-path)"},
-    {"--telemetry", Takes::kNothing, nullptr, kNoUsageData},
-    {"--no-telemetry", Takes::kNothing, nullptr, kNoUsageData},
     {"--trust-remote-code", Takes::kNothing, nullptr, "no code of a model is run"},
     {"--task-id", Takes::kNumber, nullptr, kNoAdapters},
     {"--rand-task-id", Takes::kTexts, nullptr, kNoAdapters},
@@ -241,6 +233,7 @@ void add_bench_dataset_command(command_line::Command bench, Status* status) {
                      "Model directory with tokenizer.json (default: that of --model)");
   command.add_option("--model,-m", options->model, "Model directory");
   command.add_option("--model-path", options->model_path, "The directory, where --model is a name");
+  options->foreign.add_to(command, trtllm_bench_options());
   options->foreign.add_to(command, kForeign);
   command.add_option("--random-seed", options->seed, "Seed of random tokens and lengths")
       .show_default();

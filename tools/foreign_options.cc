@@ -48,7 +48,20 @@ Status check(const ForeignOption& option, const std::string& value) {
                                    fmt::join(accepted, " or "), option.why, value));
 }
 
+constexpr const char* kNoUsageData = "wideep sends no usage data anywhere";
+constexpr ForeignOption kGroup[] = {
+    {"--workspace,-w", Takes::kText, nullptr, "no intermediate files are written"},
+    {"--log-level", Takes::kText, "internal_error,error,warning,info,verbose,debug,trace",
+     "there is one level of lines, on stderr"},
+    {"--revision", Takes::kText, "",
+     "nothing is downloaded; download that revision and give its directory (--model-path)"},
+    {"--telemetry", Takes::kNothing, nullptr, kNoUsageData},
+    {"--no-telemetry", Takes::kNothing, nullptr, kNoUsageData},
+};
+
 }  // namespace
+
+std::span<const ForeignOption> trtllm_bench_options() { return kGroup; }
 
 void ForeignOptions::add_to(command_line::Command command, std::span<const ForeignOption> options) {
   for (const ForeignOption& option : options) {

@@ -29,6 +29,9 @@ struct ForeignOption {
   const char* why;  // what the line, or the refusal, says
 };
 
+// trtllm-bench's options before its sub-command, which all of these have here.
+std::span<const ForeignOption> trtllm_bench_options();
+
 class ForeignOptions {
  public:
   // `options` must outlive the calls of take(), and this object the parsing.

@@ -27,15 +27,7 @@ using Takes = ForeignOption::Takes;
 
 constexpr const char* kNoMedia = "only text is supported, so no media are loaded";
 constexpr const char* kTunesNothing = "wideep tunes nothing by it";
-constexpr const char* kNoUsageData = "wideep sends no usage data anywhere";
 constexpr ForeignOption kForeign[] = {
-    {"--workspace,-w", Takes::kText, nullptr, "no intermediate files are written"},
-    {"--log-level", Takes::kText, "internal_error,error,warning,info,verbose,debug,trace",
-     "there is one level of lines, on stderr"},
-    {"--revision", Takes::kText, "",
-     "nothing is downloaded; download that revision and give its directory (--model-path)"},
-    {"--telemetry", Takes::kNothing, nullptr, kNoUsageData},
-    {"--no-telemetry", Takes::kNothing, nullptr, kNoUsageData},
     {"--backend", Takes::kText, nullptr, "wideep has only one"},
     {"--engine-dir", Takes::kText, "",
      "wideep builds no engines, it runs --model DIR; leave --engine-dir out"},
@@ -270,6 +262,7 @@ void add_load_options(command_line::Command command, LoadOptions* options) {
   add_what_options(command, *options);
   add_arrival_options(command, *options);
   add_engine_options(command, *options);
+  options->foreign.add_to(command, trtllm_bench_options());
   options->foreign.add_to(command, kForeign);
 }
 
