@@ -418,7 +418,7 @@ TEST_F(CommandBenchOptions, OptionsAndFileThatSaySomethingElse) {
   const CommandEnd plain = bench(all);
   EXPECT_EQ(plain.exit_code, 0) << plain.err;
   EXPECT_THAT(plain.err, Not(HasSubstr(" holds, not ")));
-  EXPECT_THAT(plain.err, Not(HasSubstr("pages are not shared (enable_block_reuse: false)")));
+  EXPECT_THAT(plain.err, HasSubstr("requests with the same prefix share pages"));
   all.insert(all.end(), {"--max-batch-size", "4", "--max-num-tokens", "32", "--max-seq-len", "64",
                          "--kv-cache-dtype", "fp8", "--scheduler-policy", "max_utilization"});
   const CommandEnd both = bench(all);
