@@ -126,27 +126,27 @@ throughput() {
 # named <figure> <output> <option...>: `wideep figures` with files of another name.
 named() {
   local folder=$runs/$1.files
-  show "$wideep" figures "$1" "${@:3}" --output "$folder" || return
+  show "$wideep" figures "$1" "${@:3}" --output "$folder" | sed '/^wrote /d' || return
   mv "$folder/$1.html" "$2.html"
   mv "$folder/$1.json" "$2.json"
 }
 
-# sent_tokens <output> <routing log> <placement>: of one run.
-sent_tokens() {
-  named sent-tokens "$1" --routing-log "$2" --placement "$3"
-}
-
-# Expert parallelism, part 1: 8 ranks of 32 experts, then 40 slots on 8 and on 10 ranks.
+# Expert parallelism, part 1: 8 ranks of 32 experts, then 40 slots on 8 and on 10 ranks. Each text is
+# there four times with another answer, since little is seen of few tokens in an iteration.
 if chosen sent-tokens offline ranks table; then
-  run off --prompts demo/prompts.jsonl --max-tokens 48 --ranks 8 \
+  texts=(--prompts "$runs/prompts.jsonl" --max-tokens 48 --temperature 0.9 --seed 1)
+  for _ in 1 2 3 4; do cat demo/prompts.jsonl; done >"$runs/prompts.jsonl"
+  run off "${texts[@]}" --ranks 8 \
     --expert-statistic-path "$runs/statistics" --expert-statistic-iter-range 0-40
   plan slots "$runs/statistics" 8 40
   plan ranks "$runs/statistics" 10 40
+  chosen sent-tokens offline && run slots "${texts[@]}" --ranks 8 --load-balancer "$runs/slots.yaml"
+  chosen ranks && run ranks "${texts[@]}" --ranks 10 --load-balancer "$runs/ranks.yaml"
 fi
-chosen sent-tokens offline && run slots --prompts demo/prompts.jsonl --max-tokens 48 --ranks 8 \
-  --load-balancer "$runs/slots.yaml"
-chosen ranks && run ranks --prompts demo/prompts.jsonl --max-tokens 48 --ranks 10 \
-  --load-balancer "$runs/ranks.yaml"
+if chosen sent-tokens; then
+  for _ in 1 2 3 4; do grep python demo/changing_prompts.jsonl; done >"$runs/python.jsonl"
+  run python --prompts "$runs/python.jsonl" --max-tokens 48 --temperature 0.9 --seed 1 --ranks 8
+fi
 if chosen online online-slots; then
   changing=(--prompts demo/changing_prompts.jsonl --max-tokens 150 --max-batch-size 3
     --temperature 0.9 --seed 1 --ranks 8)
@@ -158,13 +158,14 @@ if chosen online online-slots; then
 fi
 figure sent-tokens "part 1, figures 1 to 4, 6 to 9, 16 to 19, table 1" \
   "Tokens of ranks, experts and slots" "$wideep" figures sent-tokens --output "$out" \
-  --routing-log "$runs/off.json" --routing-log "$runs/slots.json" \
-  --placement - --placement "$runs/slots.yaml" --names "no balancing,40 slots"
+  --routing-log "$runs/off.json" --routing-log "$runs/python.json" --routing-log "$runs/slots.json" \
+  --placement - --placement - --placement "$runs/slots.yaml" --names "no balancing,Python only,40 slots"
 figure offline "part 1, figures 4, 5, 7 to 11, 16 to 18" "The whole runs; one request alone" \
   "$wideep" balance picture --before "$runs/off.json" --after "$runs/slots.json" --output @.html \
   --names "no balancing,40 slots" --title "8 ranks: no balancing, and 40 slots"
 figure ranks "part 1, figures 20 and 21" "Tokens of 10 ranks with 4 slots each" \
-  sent_tokens @ "$runs/ranks.json" "$runs/ranks.yaml"
+  named sent-tokens @ --routing-log "$runs/ranks.json" --placement "$runs/ranks.yaml" \
+  --names "40 slots on 10 ranks"
 figure table "part 1, table 1" "Deviation and imbalance, by rank and by slot" \
   balance_table @ "$runs/statistics" 8 40 10
 figure table-recorded "part 1, table 1" "The same of DeepSeek-V3's recorded load" \
@@ -186,11 +187,14 @@ figure expert-time "part 1, figures 24 and 25" "Time of experts and of communica
 figure imbalance "part 1, figure 25" "Imbalance by the number of ranks, and what replicas give back" \
   "$wideep" simulate imbalance --stats "$load" --ranks 8,16,32,64 --holdout "$later" --html @.html --json
 
-# Part 2: an iteration of 1, 2 and 4 ranks; groups of ranks that only exchange rows; predictions.
+# Part 2: an iteration of 1, 2 and 4 ranks with 8 requests each; groups of ranks that only exchange
+# rows; predictions.
 if chosen kernels; then
   for ranks in 1 2 4; do
-    show "$wideep" generate --model models/reference --prompts demo/prompts.jsonl --max-tokens 48 \
-      --ranks $ranks --profile-range 5-45 --profile-output "$runs/ep$ranks.json" \
+    for ((i = 0; i < ranks; ++i)); do head -n 8 demo/prompts.jsonl; done >"$runs/ep$ranks.jsonl"
+    show "$wideep" generate --model models/reference --prompts "$runs/ep$ranks.jsonl" \
+      --max-tokens 48 --temperature 0.9 --seed 1 --ranks $ranks \
+      --profile-range 5-45 --profile-output "$runs/ep$ranks.json" \
       >"$runs/ep$ranks.txt" 2>"$runs/ep$ranks.log" || { tail -n 1 "$runs/ep$ranks.log"; exit 1; }
   done
 fi
@@ -202,7 +206,7 @@ figure pareto "part 2, figures 5 to 7" "Throughput of a rank over the speed of a
   "$wideep" figures pareto --model "$r1" --hardware gb200 --dtype nvfp4 --stats "$load" --output "$out"
 figure pareto-drafts "part 2, figure 8" "The same with drafts" \
   named pareto @ --model "$r1" --hardware gb200 --dtype nvfp4 --stats "$load" \
-  --lengths 8192/1024 --acceptance 0.8
+  --lengths 8192/1024 --acceptance 0.8 --by ep
 
 # Part 3.
 figure optimizations "part 3, figure 8 and text" "Each optimisation without and with it" \

@@ -47,6 +47,16 @@ function barsOfSeries(chart, series, index, {x, y, base, slot}) {
   }).join("");
 }
 
+const kTickRow = 14;
+
+// Below the frame. Names that do not fit beside each other stand in two rows; numbers are left out.
+function tickRowsOf(ticks) {
+  const fit = apart(ticks);
+  const isNumbers = ticks.every(({text}) => /^[\d.,]+$/.test(text));
+  if (fit.length === ticks.length || isNumbers) return [fit];
+  return [0, 1].map((row) => apart(ticks.filter((_, i) => i % 2 === row)));
+}
+
 function chartSvg(chart, width) {
   const frame = {left: 70, right: width - 24, top: 14, bottom: 300};
   const ys = chart.series.flatMap((series) => series.y).filter((value) => isDrawn(value, chart.log_y));
@@ -57,13 +67,15 @@ function chartSvg(chart, width) {
   const horizontal = chart.categories
       ? {at: (i) => frame.left + (i + 0.5) * slot, ticks: chart.categories.map((text, i) => ({at: frame.left + (i + 0.5) * slot, text}))}
       : valueAxisOf(xs, chart.log_x, frame.left + 10, frame.right - 10);
-  const columns = apart(horizontal.ticks.map((tick) => ({at: tick.at, text: tick.text ?? formatNumber(tick.value)})));
+  const rows = tickRowsOf(horizontal.ticks.map((tick) => ({at: tick.at, text: tick.text ?? formatNumber(tick.value)})));
+  const below = {...frame, bottom: frame.bottom + kTickRow * (rows.length - 1)};
   const base = chart.log_y ? frame.bottom : vertical.at(0);
   const places = {x: horizontal.at, y: vertical.at, base, slot};
   const draw = chart.kind === "bars" ? barsOfSeries : marksOfSeries;
-  return `<svg viewBox="0 0 ${width} ${frame.bottom + 46}" role="img" aria-label="${escapeText(`${chart.title}: ${chart.y_label} over ${chart.x_label}`)}">` +
+  return `<svg viewBox="0 0 ${width} ${below.bottom + 46}" role="img" aria-label="${escapeText(`${chart.title}: ${chart.y_label} over ${chart.x_label}`)}">` +
       rowTicksSvg(frame, vertical.ticks.map(({value, at}) => ({at, text: formatNumber(value)}))) +
-      columnTicksSvg(frame, columns.map((tick) => ({...tick, text: escapeText(tick.text)}))) + axisTitlesSvg(frame, {x: chart.x_label, y: chart.y_label}) +
+      rows.map((row, i) => columnTicksSvg({...frame, bottom: frame.bottom + kTickRow * i}, row.map((tick) => ({...tick, text: escapeText(tick.text)})))).join("") +
+      axisTitlesSvg(below, {x: chart.x_label, y: chart.y_label}) +
       `<path class="base" d="M${frame.left} ${base.toFixed(1)}H${frame.right}"/>` +
       chart.series.map((series, i) => draw(chart, series, i, places)).join("") + "</svg>";
 }
