@@ -187,13 +187,13 @@ figure expert-time "part 1, figures 24 and 25" "Time of experts and of communica
 figure imbalance "part 1, figure 25" "Imbalance by the number of ranks, and what replicas give back" \
   "$wideep" simulate imbalance --stats "$load" --ranks 8,16,32,64 --holdout "$later" --html @.html --json
 
-# Part 2: an iteration of 1, 2 and 4 ranks with 8 requests each; groups of ranks that only exchange
-# rows; predictions.
+# Part 2: an iteration of 1, 2 and 4 ranks with 8 requests and a thread each; groups of ranks that
+# only exchange rows; predictions.
 if chosen kernels; then
   for ranks in 1 2 4; do
     for ((i = 0; i < ranks; ++i)); do head -n 8 demo/prompts.jsonl; done >"$runs/ep$ranks.jsonl"
     show "$wideep" generate --model models/reference --prompts "$runs/ep$ranks.jsonl" \
-      --max-tokens 48 --temperature 0.9 --seed 1 --ranks $ranks \
+      --max-tokens 48 --ranks $ranks --threads-per-rank 1 \
       --profile-range 5-45 --profile-output "$runs/ep$ranks.json" \
       >"$runs/ep$ranks.txt" 2>"$runs/ep$ranks.log" || { tail -n 1 "$runs/ep$ranks.log"; exit 1; }
   done
@@ -211,7 +211,7 @@ figure pareto-drafts "part 2, figure 8" "The same with drafts" \
 # Part 3.
 figure optimizations "part 3, figure 8 and text" "Each optimisation without and with it" \
   "$wideep" figures optimizations --config bench/configs/qwen3-moe-1.3b.json \
-  --latent-config bench/configs/deepseek-0.9b.json --output "$out"
+  --latent-config bench/configs/deepseek-0.9b.json --rounds 3 --output "$out"
 figure rows "part 3, low-precision all-to-all" "Rows in bf16, FP8 and NVFP4" \
   "$wideep" bench ep --ranks 2 --tokens 64,256 --dtype bf16,fp8,fp8 --combine-dtype bf16,fp8,nvfp4 \
   --sum residual --json
