@@ -207,8 +207,8 @@ TEST(CommandModel, UnusedSettingsAreNamed) {
 
 TEST(CommandModel, UnsupportedArchitecture) {
   const auto end =
-      run_with_config([](json& config) { config["architectures"] = {"LlamaForCausalLM"}; });
-  expect_refused(end, {"config.json", "architectures", "LlamaForCausalLM is not supported",
+      run_with_config([](json& config) { config["architectures"] = {"FalconForCausalLM"}; });
+  expect_refused(end, {"config.json", "architectures", "FalconForCausalLM is not supported",
                        "deepseek_v3", "DeepseekV3ForCausalLM"});
 }
 

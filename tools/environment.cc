@@ -21,8 +21,11 @@ constexpr std::string_view kRuns[] = {
 constexpr std::string_view kRouting[] = {
     "generate",          "serve",          "bench throughput",      "bench latency", "bench model",
     "bench speculation", "bench accuracy", "bench compare-routing", "figures ngram"};
-constexpr std::string_view kStatistics[] = {"generate",      "serve",       "bench throughput",
-                                            "bench latency", "bench model", "bench accuracy"};
+// The last three refuse them, because they run a model several times.
+constexpr std::string_view kStatistics[] = {
+    "generate",     "serve",          "bench throughput",      "bench latency",
+    "bench model",  "bench accuracy", "bench compare-routing", "bench speculation",
+    "figures ngram"};
 constexpr std::string_view kQueues[] = {"serve", "bench throughput", "bench latency",
                                         "bench accuracy", "bench compare-routing"};
 constexpr Commands kNone = {};

@@ -197,7 +197,7 @@ void add_address_options(command_line::Command command, Options& options) {
       "the KV cache");
   command
       .add_option("--stream-interval", options.stream_interval,
-                  "Iterations of a request between the parts of its streamed answer; the first "
+                  "Tokens between the parts of a streamed answer; the first "
                   "token comes at once (default: stream_interval of --config, else 1)")
       .range(1, 1 << 20);
   server::ResponseStoreLimits& stored = options.serve.service.stored_responses;

@@ -365,8 +365,7 @@ Status Engine::report(const Scheduler::Step& step) {
                                         .logits = logits_of(row++),
                                         .likely = verdict.likely,
                                         .cached_tokens = sequence.cached_tokens,
-                                        .step_drafts = std::exchange(drafts, -1),
-                                        .ends_step = &verdict == &verdicts_[i].back()}));
+                                        .step_drafts = std::exchange(drafts, -1)}));
     }
   }
   return {};

@@ -29,7 +29,6 @@ struct SampledToken {
   int cached_tokens = 0;                 // prompt tokens that were found in the KV cache
   // The drafts that the step verified which yielded the token; −1: it is not the step's first.
   int step_drafts = 0;
-  bool ends_step = true;  // no more tokens of this request come from the step
 };
 
 // The experts that this rank's tokens have chosen in one MoE layer.

@@ -30,7 +30,7 @@ void transfer(Wire& wire, T& plain) {
 template <typename Wire>
 void transfer(Wire& wire, Is<Token> auto& each) {
   wire.fields(each.request_index, each.rank, each.sampled, each.finish_reason, each.cached_tokens,
-              each.step_drafts, each.ends_step, each.digest, each.likely);
+              each.step_drafts, each.digest, each.likely);
 }
 
 template <typename Wire>

@@ -73,7 +73,6 @@ struct Token {
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   int cached_tokens = 0;                // prompt tokens that were found in the KV cache
   int step_drafts = 0;                  // as engine::SampledToken
-  bool ends_step = true;                // likewise
   std::string digest;                   // in the last token, with RunOptions::logits_digest
   std::vector<engine::Sampled> likely;  // [SamplingParams::top_log_probabilities]
 };

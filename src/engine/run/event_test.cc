@@ -22,7 +22,6 @@ TEST(RankEvent, TokensSurviveThePipe) {
                     .finish_reason = engine::FinishReason::kLength,
                     .cached_tokens = 64,
                     .step_drafts = -1,
-                    .ends_step = false,
                     .digest = "abc",
                     .likely = {{17, -0.5f}, {4, -2.0f}}};
   const Token read = over_the_pipe(token);
@@ -33,7 +32,6 @@ TEST(RankEvent, TokensSurviveThePipe) {
   EXPECT_EQ(read.finish_reason, engine::FinishReason::kLength);
   EXPECT_EQ(read.cached_tokens, 64);
   EXPECT_EQ(read.step_drafts, -1);
-  EXPECT_FALSE(read.ends_step);
   EXPECT_EQ(read.digest, "abc");
   ASSERT_EQ(read.likely.size(), 2u);
   EXPECT_EQ(read.likely[1].token, 4);

@@ -161,7 +161,6 @@ Status RankReporter::token(const engine::SampledToken& token) {
               .finish_reason = token.finish_reason,
               .cached_tokens = token.cached_tokens,
               .step_drafts = token.step_drafts,
-              .ends_step = token.ends_step,
               .digest = {},
               .likely = {token.likely.begin(), token.likely.end()}};
   if (run_.options().logits_digest) {

@@ -77,7 +77,9 @@ TEST_F(RecordedRanks, ARankThatJoinsHasHadNoTokensBefore) {
   EXPECT_EQ(statistics.iter_stop, 148);
   EXPECT_EQ(statistics.ep_size, 3);
   EXPECT_THAT(statistics.counts, ElementsAre(1, 2, 3, 4, 0, 0, 5, 6, 7, 8, 0, 0, 1, 1, 2, 2, 3, 3));
-  EXPECT_EQ(meta_, "{\"num_experts\": 2, \"num_experts_per_token\": 1, \"ep_size\": 3}\n");
+  EXPECT_EQ(meta_,
+            "{\"num_experts\": 2, \"num_experts_per_token\": 1, \"ep_size\": 3, "
+            "\"counts\": \"expert\"}\n");
 }
 
 // Tokens that nobody has counted: the iteration is left out, and the rest can be read.

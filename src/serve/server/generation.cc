@@ -253,7 +253,7 @@ void Generation::token(size_t index, const run::Token& each) {
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
   ++setup_.metrics.generated_tokens;
   if (own > 0) {
-    note_iteration(answer, each);
+    note_due(answer, own);
     take_text(index, each);
   }
   // Only the server knows stop strings and calls; the engine would go on to max_tokens.
@@ -268,9 +268,8 @@ void Generation::token(size_t index, const run::Token& each) {
   note_times(index, each.step_drafts < 0, last);
   if (answer.has_ended()) note_end();
   // Tokens without text (a part of a character, a possible stop string) wait for the next ones.
-  const bool due = answer.is_due && each.ends_step;
   const bool sends = options_.stream || writer_->takes_parts();
-  if (sends && (last || (due && answer.has_news()))) {
+  if (sends && (last || (answer.is_due && answer.has_news()))) {
     answer.is_due = false;
     send_part(index);
   }
@@ -307,14 +306,11 @@ void Generation::note_end() {
   --setup_.metrics.running;
 }
 
-// Of an iteration whose rank has died the last tokens may be lacking: then those of the next one are
-// sent with its first ones.
-void Generation::note_iteration(Answer& answer, const run::Token& token) const {
-  if (token.step_drafts < 0 && answer.iterations > 0) return;
-  ++answer.iterations;
-  if (answer.iterations == 1 || answer.iterations % setup_.stream_interval == 0) {
-    answer.is_due = true;
-  }
+// Tokens are counted, not iterations, of which drafts make one yield several: where parts end would
+// depend on how many drafts were right, and another process that goes on with the answer would send
+// other bytes.
+void Generation::note_due(Answer& answer, int own) const {
+  if (own == 1 || own % setup_.stream_interval == 0) answer.is_due = true;
 }
 
 // The usage that the client gets counts a prompt once, however many answers it has. The metrics

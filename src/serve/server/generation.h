@@ -33,8 +33,8 @@ struct GenerationSetup {
   const tokenizer::Tokenizer& tokenizer;
   Backend& backend;
   Metrics& metrics;
-  // A part of a stream is sent after an answer's first iteration, after those whose number divides by
-  // this, and at the end.
+  // A part of a stream is sent with an answer's first token, with those whose number divides by this,
+  // and at the end.
   int stream_interval = 1;
   DraftMetrics draft_metrics = DraftMetrics::kNone;
   int max_drafts = 0;                  // of a request in a step
@@ -95,8 +95,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<int32_t> new_ids;  // of the answer, not sent yet; if they are shown
     int rank = -1;                 // that has sampled the last one
     int sent_tokens = 0;
-    int64_t iterations = 0;      // that have yielded its own tokens; with drafts one yields several
-    bool is_due = false;         // what has come is to be sent at the end of the iteration
+    bool is_due = false;         // what has come is to be sent
     int64_t unclear_tokens = 0;  // since the last ones that had text of any kind
     bool in_reasoning = true;    // these have been reasoning, or there were none
     bool awaits_experts = false;
@@ -145,7 +144,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
   void note_times(size_t index, bool with_last, bool last);
   void note_end();
-  void note_iteration(Answer& answer, const run::Token& token) const;
+  // own: how many tokens of its own the answer has.
+  void note_due(Answer& answer, int own) const;
   void send_part(size_t index);
   void send_event();
   // Null: the reply is no stream.

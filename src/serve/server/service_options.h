@@ -26,7 +26,7 @@ struct ServiceOptions {
   run::SamplingDefaults sampling = {};  // what requests do not say
   int max_sequence = 0;                 // tokens of a prompt and its answer together
   int max_queue = 1024;                 // answers running and waiting; more are refused with 429
-  int stream_interval = 1;              // iterations (GenerationSetup)
+  int stream_interval = 1;              // tokens (GenerationSetup)
   ResponseStoreLimits stored_responses;
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
   int max_drafts = 0;                                // of a request in a step; 0: there are none

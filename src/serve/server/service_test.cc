@@ -118,7 +118,6 @@ class EchoBackend : public Backend {
                            .finish_reason = reason,
                            .cached_tokens = cached_tokens,
                            .step_drafts = place_of_step == 0 ? per_step - 1 : -1,
-                           .ends_step = all_generated || place_of_step == per_step - 1,
                            .digest = {},
                            .likely = {}};
     for (int i = 0; i < sampling.top_log_probabilities; ++i) {
@@ -372,28 +371,26 @@ TEST_F(ServiceTest, StreamsContainTheSameTextInPieces) {
   EXPECT_GT(events.back()["usage"]["completion_tokens"], 4);
 }
 
-// Against a plain reading of TensorRT-LLM's rule: a response after an answer's first iteration,
-// after those whose number divides by the interval, and at its end.
-std::vector<size_t> parts_by_rule(size_t num_tokens, size_t per_step, size_t interval) {
-  std::vector<size_t> steps(num_tokens / per_step, per_step);
-  if (num_tokens % per_step > 0) steps.push_back(num_tokens % per_step);
-  steps.push_back(1);  // the end token
+// The rule: a part at an answer's first token, at those whose number divides by the interval, and at
+// its end. Each entry is the tokens of a part.
+std::vector<size_t> parts_by_rule(size_t num_tokens, size_t interval) {
   std::vector<size_t> parts;
   size_t waiting = 0;
-  for (size_t i = 1; i <= steps.size(); ++i) {
-    waiting += steps[i - 1];
-    if (i == 1 || i % interval == 0 || i == steps.size()) {
+  for (size_t i = 1; i <= num_tokens + 1; ++i) {  // with the end token
+    ++waiting;
+    if (i == 1 || i % interval == 0 || i == num_tokens + 1) {
       parts.push_back(std::exchange(waiting, 0));
     }
   }
   return parts;
 }
 
+// Also where drafts make a step yield several tokens: bytes must not depend on how many were right.
 TEST_F(ServiceTest, StreamsHaveTheFirstTokenAtOnceAndAPartPerInterval) {
   const size_t num_tokens = tokenizer_.encode(kText, false).size();
-  ASSERT_GT(num_tokens, 12u);
+  ASSERT_GT(num_tokens, 6u);
   for (const int per_step : {1, 3}) {
-    for (const int interval : {1, 2, 4, 5, 100}) {
+    for (const int interval : {1, 2, 3, 5, 100}) {
       SCOPED_TRACE(testing::Message() << per_step << " tokens a step, interval " << interval);
       finish();
       start({.model = "m", .max_sequence = 64, .max_queue = 8, .stream_interval = interval});
@@ -414,8 +411,7 @@ TEST_F(ServiceTest, StreamsHaveTheFirstTokenAtOnceAndAPartPerInterval) {
         }
       }
       for (const size_t index : {0, 1}) {
-        EXPECT_EQ(parts[index], parts_by_rule(num_tokens, static_cast<size_t>(per_step),
-                                              static_cast<size_t>(interval)));
+        EXPECT_EQ(parts[index], parts_by_rule(num_tokens, static_cast<size_t>(interval)));
         EXPECT_EQ(texts[index], kText);
       }
     }
