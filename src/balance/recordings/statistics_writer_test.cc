@@ -79,7 +79,7 @@ TEST(StatisticsWriter, CountsOfSlotsNameThemselves) {
   const Status refused = read_statistics(path).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidInput);
   EXPECT_THAT(refused.message(), HasSubstr("expected counts of experts, found counts of slots"));
-  const std::string above = path.substr(0, path.rfind('/'));
+  const std::string above = fs::path(path).lexically_normal().parent_path().string();
   EXPECT_THAT(refused.message(), HasSubstr("give " + above + ", which"));
   EXPECT_THAT(read_statistics(path + "/").status().message(), HasSubstr("give " + above + ","));
   // An earlier run's slots would be read as this one's.
