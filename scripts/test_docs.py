@@ -212,14 +212,26 @@ class Helps:
     def wrong_words(self, words):
         """Options that the command does not have, and commands that there are not."""
         name = ()
+        early = []  # options of `wideep bench` may stand before the benchmark that they are of
         for word in words:
-            option = re.match(r"\[?(--[a-z][a-z-]*)", word)
-            if option and option[1] not in re.findall(r"--[a-z][a-z-]*", self.of(name)):
-                yield f"wideep {' '.join(name)} has no option {option[1]}"
-            elif re.search(rf"^  {re.escape(word)}  ", self.of(name), re.M):
+            found = re.match(r"\[?(--[a-z][a-z_-]*)", word)
+            option = found and found[1].replace("_", "-")
+            if option and option not in self.options(name):
+                if name == ("bench",):
+                    early.append(option)
+                else:
+                    yield f"wideep {' '.join(name)} has no option {option}"
+            elif not option and re.search(rf"^  (\S+, )*{re.escape(word)}(,|  |$)", self.of(name), re.M):
                 name += (word,)
             elif "SUBCOMMAND" in self.of(name) and word == words[len(name)] and not option:
                 yield f"there is no command wideep {' '.join((*name, word))}"
+        known = {each for end in range(len(name) + 1) for each in self.options(name[:end])}
+        for option in early:
+            if option not in known:
+                yield f"wideep {' '.join(name)} has no option {option}"
+
+    def options(self, name):
+        return re.findall(r"--[a-z][a-z-]*", self.of(name))
 
 
 def check_options(page, helps):
