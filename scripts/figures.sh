@@ -11,10 +11,11 @@
 # skipped without it. Each figure has NAME.html and NAME.json; what a command has no page for,
 # figures_index.py makes one of. To add one: a line `figure` below, and its row in docs/seeds.md.
 set -euo pipefail
+out=build/figures
+[[ $# -eq 0 ]] || out=$(realpath -m "$1")
 cd "$(dirname "$0")/.."
 
 wideep=${WIDEEP:-build/wideep}
-out=${1:-build/figures}
 runs=$out/runs
 r1=${WIDEEP_DATA_DIR:-}/model_configs/deepseek-ai--DeepSeek-R1_config.json
 load=${WIDEEP_DATA_DIR:-}/expert_load_deepseek_v3/decode_in1000out1000.json

@@ -27,7 +27,11 @@ def rows_of_bench(point, run):
 
 
 def rows_of_serving(point, run):
-    ranks = int(re.match(r"ep-(\d+)\.", point)[1])
+    named = re.match(r"ep-(\d+)\.", point)
+    if not named:
+        yield f"{point:<44}left out: a point of serving_sweep.sbatch has its ranks in its name, as ep-4.…"
+        return
+    ranks = int(named[1])
     speed = run["output_tokens_per_second"]
     users = speed / run["output_tokens_per_second_per_user"]
     yield (f"{row(point, 'serving', speed, users, ranks)}  TTFT {1e3 * run['ttft_seconds']['median']:.1f} ms,"
