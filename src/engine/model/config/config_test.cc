@@ -406,11 +406,11 @@ TEST(ModelConfig, WindowsOfDenseModels) {
 // Other engines rotate such a share of each head.
 TEST(ModelConfig, DenseModelsRotateWholeHeads) {
   for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
-    json json = small_json(family);
-    json["partial_rotary_factor"] = 1.0;
-    EXPECT_THAT(accepted(json, {}).notes, testing::IsEmpty());
-    json["partial_rotary_factor"] = 0.5;
-    EXPECT_THAT(complaint(json), HasSubstr("partial_rotary_factor: expected 1, found 0.5"));
+    json config = small_json(family);
+    config["partial_rotary_factor"] = 1.0;
+    EXPECT_THAT(accepted(config, {}).notes, testing::IsEmpty());
+    config["partial_rotary_factor"] = 0.5;
+    EXPECT_THAT(complaint(config), HasSubstr("partial_rotary_factor: expected 1, found 0.5"));
   }
 }
 
