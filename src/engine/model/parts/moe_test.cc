@@ -247,7 +247,9 @@ TEST(MoeRunner, CountsOfSlotsAddUpToThoseOfExpertsAndOfRanks) {
         experts[iteration * kExperts + static_cast<size_t>(expert)] += rank.slots[i];
       }
       EXPECT_EQ(sent, rank.sent);
-      if (options.borrowed_slots == 0) EXPECT_EQ(experts, rank.counts);
+      if (options.borrowed_slots == 0) {
+        EXPECT_EQ(experts, rank.counts);
+      }
     }
     EXPECT_EQ(borrowed > 0, options.borrowed_slots > 0);
   }
