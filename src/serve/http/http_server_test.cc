@@ -676,9 +676,16 @@ TEST(HttpServerTest, ConnectionsAreBounded) {
     running.server().post([&] { found.set_value(waiting.size()); });
     return found.get_future().get();
   };
-  Socket first(running.port()), second(running.port()), third(running.port());
-  for (Socket* each : {&first, &second, &third}) each->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  // One after the other: of two whose requests have not come yet, one makes room for the other.
+  const std::string request = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+  Socket first(running.port());
+  first.send(request);
+  EXPECT_TRUE(comes([&] { return num_waiting() == 1; }));
+  Socket second(running.port());
+  second.send(request);
   EXPECT_TRUE(comes([&] { return num_waiting() == 2; }));
+  Socket third(running.port());
+  third.send(request);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(num_waiting(), 2u);
   running.server().post([&] {
