@@ -19,6 +19,7 @@
 #include "advise/range.h"
 #include "advise/sweep.h"
 #include "base/machine.h"
+#include "base/pareto_front.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "model/kv_layout.h"
@@ -172,20 +173,6 @@ std::vector<Candidate> candidates_of(const Question& question, const WeighedLayo
     candidates.push_back(candidate);
   }
   return candidates;
-}
-
-std::vector<Candidate> pareto_of(std::vector<Candidate> all) {
-  std::ranges::sort(all, [](const Candidate& a, const Candidate& b) {
-    return std::pair(a.tokens_per_user, a.tokens_per_rank) >
-           std::pair(b.tokens_per_user, b.tokens_per_rank);
-  });
-  std::vector<Candidate> best;
-  for (Candidate& candidate : all) {
-    if (best.empty() || candidate.tokens_per_rank > best.back().tokens_per_rank) {
-      best.push_back(std::move(candidate));
-    }
-  }
-  return best;
 }
 
 std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
@@ -461,7 +448,7 @@ Result<Advice> advise(const Question& question) {
   } else {
     advice.nearest = nearest_of(all, workload);
   }
-  advice.pareto = pareto_of(all);
+  advice.pareto = pareto_front(all, &Candidate::tokens_per_user, &Candidate::tokens_per_rank);
   return advice;
 }
 

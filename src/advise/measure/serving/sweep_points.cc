@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/pareto_front.h"
 #include "base/try.h"
 #include "formats/json.h"
 #include "measure/serving/iteration_report.h"
@@ -217,16 +218,8 @@ Result<std::vector<SweepPoint>> read_sweep_points(const std::string& path) {
 }
 
 std::vector<SweepPoint> front_of(std::vector<SweepPoint> points) {
-  std::ranges::sort(points, [](const SweepPoint& a, const SweepPoint& b) {
-    return std::pair(a.tokens_per_user, a.tokens_per_rank) >
-           std::pair(b.tokens_per_user, b.tokens_per_rank);
-  });
-  std::vector<SweepPoint> front;
-  for (SweepPoint& point : points) {
-    if (front.empty() || point.tokens_per_rank > front.back().tokens_per_rank) {
-      front.push_back(std::move(point));
-    }
-  }
+  std::vector<SweepPoint> front =
+      pareto_front(std::move(points), &SweepPoint::tokens_per_user, &SweepPoint::tokens_per_rank);
   std::ranges::reverse(front);
   return front;
 }

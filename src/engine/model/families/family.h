@@ -89,6 +89,11 @@ void read_dense_layers(const formats::JsonObject& root, ModelConfig* config);
 // shared_expert_intermediate_size with a gate.
 void read_qwen_experts(const formats::JsonObject& root, const ExpertKeys& keys, bool normalize,
                        ModelConfig* config);
+// use_sliding_window, sliding_window and max_window_layers of Qwen2 and Qwen3 (qwen_dense.cc).
+// slides: of a layer, if layer_types is absent.
+void read_qwen_windows(const formats::JsonObject& root,
+                       const std::function<bool(int layer, int64_t max_window_layers)>& slides,
+                       ModelConfig* config);
 // Layers of gated delta nets and of gated attention, with the norms of both (qwen3_next.cc).
 void read_gated_layers(const formats::JsonObject& root, ModelConfig* config);
 

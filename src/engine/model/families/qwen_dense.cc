@@ -10,34 +10,37 @@ namespace {
 
 using formats::JsonObject;
 
-// The layers from max_window_layers on slide. sliding_window has no effect without
-// use_sliding_window.
-void read_windows(const JsonObject& root, ModelConfig* config) {
-  constexpr std::string_view kSlides = "use_sliding_window";
-  const bool slides = root.boolean_or(kSlides, false);
-  const int window = read_window(root, 4096);
-  const int64_t from = root.integer_or("max_window_layers", 28, {.min = 0, .max = kMaxLayers});
-  for (const std::string& type : read_layer_words(root, "layer_types", config->num_layers)) {
-    if (slides || type != "sliding_attention") continue;
-    root.complain(kSlides,
-                  "expected true, because layer_types has layers of sliding_attention, "
-                  "found false");
-  }
-  read_sliding_layers(
-      root, window, [&](int layer) { return slides && window > 0 && layer >= from; }, config);
-}
-
+// The layers from max_window_layers on slide.
 void read_common(const JsonObject& root, const HeadDefaults& heads, ModelConfig* config) {
   require_silu(root);
   require_whole_rotary(root);
   require_flag(root, "mlp_bias", false);
   read_grouped_query(root, config, heads);
   config->rope = read_rope(root, *config, 1e4);
-  read_windows(root, config);
+  read_qwen_windows(root, [](int layer, int64_t from) { return layer >= from; }, config);
   read_dense_mlps(root, config);
 }
 
 }  // namespace
+
+void read_qwen_windows(const JsonObject& root,
+                       const std::function<bool(int layer, int64_t max_window_layers)>& slides,
+                       ModelConfig* config) {
+  constexpr std::string_view kSlides = "use_sliding_window";
+  const bool has_windows = root.boolean_or(kSlides, false);
+  const int window = read_window(root, 4096);
+  const int64_t max_layers =
+      root.integer_or("max_window_layers", 28, {.min = 0, .max = kMaxLayers});
+  for (const std::string& type : read_layer_words(root, "layer_types", config->num_layers)) {
+    if (has_windows || type != "sliding_attention") continue;
+    root.complain(kSlides,
+                  "expected true, because layer_types has layers of sliding_attention, "
+                  "found false");
+  }
+  read_sliding_layers(
+      root, window,
+      [&](int layer) { return has_windows && window > 0 && slides(layer, max_layers); }, config);
+}
 
 void read_qwen2(const JsonObject& root, ModelConfig* config) {
   read_common(root, {.kv_heads = 32}, config);
