@@ -89,8 +89,9 @@ void read_dense_layers(const formats::JsonObject& root, ModelConfig* config);
 // shared_expert_intermediate_size with a gate.
 void read_qwen_experts(const formats::JsonObject& root, const ExpertKeys& keys, bool normalize,
                        ModelConfig* config);
-// use_sliding_window, sliding_window and max_window_layers of Qwen2 and Qwen3 (qwen_dense.cc).
-// slides: of a layer, if layer_types is absent.
+// use_sliding_window, sliding_window (without effect where the former is false) and
+// max_window_layers of Qwen2, Qwen2-MoE and Qwen3 (qwen_dense.cc). slides(layer,
+// max_window_layers): whether a layer slides if layer_types is absent.
 void read_qwen_windows(const formats::JsonObject& root,
                        const std::function<bool(int layer, int64_t max_window_layers)>& slides,
                        ModelConfig* config);

@@ -7,13 +7,13 @@ namespace wideep::model {
 
 using formats::JsonObject;
 
-// As transformers: the even layers below max_window_layers slide.
 void read_qwen2_moe(const JsonObject& root, ModelConfig* config) {
   require_silu(root);
   read_grouped_query(root, config, {.kv_heads = 16});
   config->grouped_query.qkv_bias = root.boolean_or("qkv_bias", true);
   config->rope = read_rope(root, *config, 1e4);
 
+  // As transformers: the even layers below max_window_layers.
   const auto slides = [](int layer, int64_t below) { return layer % 2 == 0 && layer < below; };
   read_qwen_windows(root, slides, config);
 

@@ -2,7 +2,6 @@
 //
 // The dense models of Qwen: Qwen2 and 2.5 (arXiv:2407.10671, 2412.15115) with biases of queries,
 // keys and values, Qwen3 (arXiv:2505.09388) with norms of queries and keys.
-#include "base/printable.h"
 #include "model/families/family.h"
 
 namespace wideep::model {
@@ -10,13 +9,13 @@ namespace {
 
 using formats::JsonObject;
 
-// The layers from max_window_layers on slide.
 void read_common(const JsonObject& root, const HeadDefaults& heads, ModelConfig* config) {
   require_silu(root);
   require_whole_rotary(root);
   require_flag(root, "mlp_bias", false);
   read_grouped_query(root, config, heads);
   config->rope = read_rope(root, *config, 1e4);
+  // The layers from max_window_layers on.
   read_qwen_windows(root, [](int layer, int64_t from) { return layer >= from; }, config);
   read_dense_mlps(root, config);
 }
