@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The points of which no other is better in both of two figures, of which more is better.
+// The points of which no other is better in one of two figures and at least as good in the other.
+// More is better in both.
 #pragma once
 
 #include <algorithm>

@@ -32,6 +32,19 @@ Result<double> number_at(const json& object, const char* key) {
                                    found == object.end() ? "nothing" : formats::describe(*found)));
 }
 
+// Adds a count to a sum that must stay one.
+Status add_count(const json& object, const char* key, int64_t* sum) {
+  constexpr double kMax = 0x1p53;  // what a double has exactly
+  WIDEEP_TRY_ASSIGN(const double count, number_at(object, key));
+  if (!(count >= 0.0 && count <= kMax)) {
+    return invalid_input(fmt::format("{}: expected 0 to 2^53, found {}", key, count));
+  }
+  if (__builtin_add_overflow(*sum, static_cast<int64_t>(count), sum)) {
+    return invalid_input(fmt::format("{}: the sum of all lines is over 2^63", key));
+  }
+  return {};
+}
+
 // Seconds since 1970 of "2026-01-31T12:00:00.000001Z".
 Result<double> seconds_of(const json& line) {
   const auto found = line.find("timestamp");
@@ -40,7 +53,8 @@ Result<double> seconds_of(const json& line) {
   if (found != line.end() && found->is_string() &&
       std::sscanf(found->get_ref<const std::string&>().c_str(), "%d-%d-%dT%d:%d:%lfZ",
                   &time.tm_year, &time.tm_mon, &time.tm_mday, &time.tm_hour, &time.tm_min,
-                  &seconds) == 6) {
+                  &seconds) == 6 &&
+      time.tm_year >= 1970 && time.tm_year <= 9999 && seconds >= 0.0 && seconds < 61.0) {
     time.tm_year -= 1900;
     time.tm_mon -= 1;
     return static_cast<double>(::timegm(&time)) + seconds;
@@ -81,11 +95,9 @@ class Summarizer {
     if (batch == line.end() || !batch->is_object()) {
       return invalid_input("inflightBatchingStats: expected an object");
     }
-    WIDEEP_TRY_ASSIGN(const double prompt, number_at(*batch, "numCtxTokens"));
-    WIDEEP_TRY_ASSIGN(const double generated, number_at(*batch, "numGeneratedTokens"));
+    WIDEEP_TRY(add_count(*batch, "numCtxTokens", &sums_.prompt_tokens));
+    WIDEEP_TRY(add_count(*batch, "numGeneratedTokens", &sums_.generated_tokens));
     WIDEEP_TRY_ASSIGN(const double scheduled, number_at(*batch, "numScheduledRequests"));
-    sums_.prompt_tokens += static_cast<int64_t>(prompt);
-    sums_.generated_tokens += static_cast<int64_t>(generated);
     has_tokens_ = scheduled > 0.0;
     if (has_tokens_) ++with_tokens_;
     return {};
@@ -95,13 +107,11 @@ class Summarizer {
     WIDEEP_TRY_ASSIGN(const double active, number_at(line, "numActiveRequests"));
     WIDEEP_TRY_ASSIGN(const double imbalance, number_at(line, "imbalanceRatio"));
     WIDEEP_TRY_ASSIGN(const double critical, number_at(line, "criticalPathMS"));
-    WIDEEP_TRY_ASSIGN(const double moves, number_at(line, "expertMoves"));
-    WIDEEP_TRY_ASSIGN(const double bytes, number_at(line, "movedBytes"));
+    WIDEEP_TRY(add_count(line, "expertMoves", &sums_.expert_moves));
+    WIDEEP_TRY(add_count(line, "movedBytes", &sums_.moved_bytes));
     sums_.active_requests += active;
     if (has_tokens_) sums_.imbalance_ratio += imbalance;
     sums_.critical_path_ms += critical;
-    sums_.expert_moves += static_cast<int64_t>(moves);
-    sums_.moved_bytes += static_cast<int64_t>(bytes);
     return {};
   }
 

@@ -71,6 +71,21 @@ TEST_F(IterationReportTest, ErrorsNameTheLine) {
   refuses(R"({"iterLatencyMS": 1, "timestamp": "noon"})", "timestamp");
   refuses(R"({"iterLatencyMS": 1, "timestamp": "2026-01-31T12:00:00Z"})", "inflightBatchingStats");
   EXPECT_FALSE(summarize_iterations(directory_.file("none")).ok());
+
+  const auto with = [&](const std::string& found, const std::string& other) {
+    std::string text = good;
+    return text.replace(text.find(found), found.size(), other);
+  };
+  refuses(with(R"("numGeneratedTokens":4)", R"("numGeneratedTokens":1e300)"),
+          "numGeneratedTokens: expected 0 to 2^53, found 1e+300");
+  refuses(with(R"("expertMoves":0)", R"("expertMoves":-1)"), "expertMoves: expected 0 to 2^53");
+  std::string many;
+  for (int i = 0; i < 1025; ++i)
+    many += with(R"("movedBytes":0)", R"("movedBytes":9007199254740992)");
+  refuses(many, ":1024: movedBytes: the sum of all lines is over 2^63");
+  for (const char* time : {"2147483647-01-31T12:00:00Z", "2026-01-31T12:00:nanZ"}) {
+    refuses(line_of(time, 1.0, 1, 1, 0.0, 0), "timestamp");
+  }
 }
 
 }  // namespace
