@@ -386,13 +386,15 @@ void add_advise_command(command_line::Command app, Status* status) {
       .range(1, 1 << 20)
       .show_default();
   add_precision_option(command, &options->precision);
-  command.add_option("--output", options->output,
-                     "Directory for the configuration of `wideep serve`");
+  command
+      .add_option("--output", options->output, "Directory for the configuration of `wideep serve`")
+      .path();
   command
       .add_option("--simulate", options->simulated,
                   "Also serve so many requests in simulated time, with the engine's scheduler")
       .not_negative();
-  command.add_option("--html", options->html, "Also write a page with pictures to this file");
+  command.add_option("--html", options->html, "Also write a page with pictures to this file")
+      .path();
   add_measure_options(command, &options->measure);
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });

@@ -29,10 +29,12 @@ void add_measure_options(command_line::Command command, MeasureOptions* options)
   command.add_flag("--measure", options->measure,
                    "Also run the recommendation and its neighbours on this machine, and keep what "
                    "predictions lack (with --hardware this)");
-  command.add_option("--calibration", options->calibration,
-                     fmt::format("File with that: written by --measure, else read (default: {}, "
-                                 "if it is of this machine and model)",
-                                 kDefaultCalibration));
+  command
+      .add_option("--calibration", options->calibration,
+                  fmt::format("File with that: written by --measure, else read (default: {}, "
+                              "if it is of this machine and model)",
+                              kDefaultCalibration))
+      .path();
 }
 
 Status check_measure_options(const MeasureOptions& options, const std::string& hardware) {

@@ -158,6 +158,7 @@ void add_balance_check_command(command_line::Command balance, Status* status) {
           "--map", options->maps,
           "JSON with physical_to_logical_map and what else the engine has, or TensorRT-LLM's "
           "moe_load_balancer.yaml; several: one of each rank, which must be equal")
+      .path()
       .required();
   command
       .add_option("--num-experts", options->num_experts,

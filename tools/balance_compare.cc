@@ -209,9 +209,10 @@ void add_balance_compare_command(command_line::Command balance, Status* status) 
   command
       .add_option("--model", options->model_dir,
                   "A model directory; its config.json gives the size of an expert in bf16")
+      .model()
       .excludes(bytes);
-  command.add_option("--html", options->html,
-                     "HTML file to write, with pictures of the comparison");
+  command.add_option("--html", options->html, "HTML file to write, with pictures of the comparison")
+      .path();
   command.add_flag("--json", options->json, "Print JSON");
   command.on_run([options, status] { *status = run(*options); });
 }

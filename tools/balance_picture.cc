@@ -84,9 +84,12 @@ void add_balance_picture_command(command_line::Command balance, Status* status) 
   const command_line::Command command = balance.add_command(
       "picture", "Draw routing logs (wideep generate --routing-log) as one HTML page");
   command.add_option("--before", options->before, "The routing log to draw").required();
-  command.add_option("--after", options->after,
-                     "A second log of the same model and ranks, drawn beside the first");
+  command
+      .add_option("--after", options->after,
+                  "A second log of the same model and ranks, drawn beside the first")
+      .path();
   command.add_option("--output,--output-path", options->output, "The HTML file to write")
+      .path()
       .required();
   command
       .add_option("--names", options->names,

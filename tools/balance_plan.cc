@@ -255,8 +255,10 @@ void add_options(command_line::Command command, PlanOptions* options) {
       "For --robust auto: compare methods by the mean (default) or the worst imbalance on "
       "windows left out",
       {{"mean", RobustObjective::kMean}, {"worst", RobustObjective::kWorst}});
-  command.add_option("--from", options->from,
-                     "A moe_load_balancer.yaml to repair with few moves, instead of a new plan");
+  command
+      .add_option("--from", options->from,
+                  "A moe_load_balancer.yaml to repair with few moves, instead of a new plan")
+      .path();
   command
       .add_option("--max-moves", options->max_moves,
                   "For a repair: most experts to move per layer (default: as many as needed)")
@@ -267,9 +269,12 @@ void add_options(command_line::Command command, PlanOptions* options) {
                   "iteration; 0: the placement never changes (default: as in --from, else 0)")
       .not_negative();
   command.add_option("--output,--output-path", options->output, "moe_load_balancer.yaml to write")
+      .path()
       .required();
-  command.add_option("--shares", options->shares,
-                     "JSON file to write: {layer: [share of its expert's tokens per slot]}");
+  command
+      .add_option("--shares", options->shares,
+                  "JSON file to write: {layer: [share of its expert's tokens per slot]}")
+      .path();
   command.add_flag("--json", options->json, "Print JSON");
 }
 

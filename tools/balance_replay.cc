@@ -143,6 +143,7 @@ void add_trace_options(command_line::Command app, ReplayCommand* command) {
   app.add_option("--trace", command->trace,
                  "Directory with trace_index.csv (columns token_offset, n_tokens, domain or "
                  "dataset) and <domain>.ids.u8 or trace_ids.u8 (or .u16)")
+      .path()
       .required();
   app.add_option("--trace-layers", command->trace_shape.num_layers,
                  "Number of MoE layers in the trace")

@@ -136,9 +136,11 @@ void add_balance_report_command(command_line::Command balance, Status* status) {
       "report",
       "Report the load of ranks: mean, standard deviation and imbalance ratio (max / mean - 1)");
   add_statistics_options(command, &options->statistics);
-  command.add_option("--project,--projection-eplb-config-path", options->project,
-                     "A moe_load_balancer.yaml: report the load as its placement would spread it "
-                     "(default: experts in order)");
+  command
+      .add_option("--project,--projection-eplb-config-path", options->project,
+                  "A moe_load_balancer.yaml: report the load as its placement would spread it "
+                  "(default: experts in order)")
+      .path();
   command.add_flag(
       "--per-expert", options->per_expert,
       "Report per expert, or with --project or of counts of slots per slot, instead of per rank");

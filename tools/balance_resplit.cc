@@ -152,10 +152,12 @@ void add_balance_resplit_command(command_line::Command balance, Status* status) 
   add_statistics_options(command, &options->statistics);
   add_dead_ranks_option(command, &options->ranks);
   command.add_option("--placement", options->placement, "The moe_load_balancer.yaml to keep")
+      .path()
       .required();
   command
       .add_option("--shares", options->shares,
                   "JSON file to write: {layer: [share of its expert's tokens per slot]}")
+      .path()
       .required();
   command.add_flag("--json", options->json, "Print JSON");
   command.on_run([options, status] { *status = run(*options); });

@@ -153,12 +153,14 @@ Status run(const Options& options) {
 
 void add_options(command_line::Command command, Options& options) {
   measure::LmEvalOptions& lm_eval = options.lm_eval;
-  command.add_option("--model", options.model, "Model directory").required();
+  command.add_option("--model", options.model, "Model directory").model().required();
   command.add_option("--tasks", lm_eval.tasks, "Tasks of lm_eval, or of --include-path: A,B,C")
       .separate_values_by(',')
       .required();
-  command.add_option("--include-path", lm_eval.include_path,
-                     "Folder with further tasks; lm_eval runs there");
+  command
+      .add_option("--include-path", lm_eval.include_path,
+                  "Folder with further tasks; lm_eval runs there")
+      .path();
   command.add_option("--limit", lm_eval.limit, "Examples of each task (default: all)")
       .range(1, 1 << 30);
   command.add_option("--batch-size", lm_eval.batch_size, "Prompts in a request")

@@ -197,6 +197,7 @@ void add_real(command_line::Command real, Options& options) {
   options.foreign.add_to(real, kForeignReal);
   real.add_option("--dataset-name,--dataset", options.real.source.path,
                   "File of JSON lines, JSON or CSV, or a folder of them")
+      .path()
       .required();
   real.add_option("--dataset-config-name", options.real.source.configuration,
                   "Folder of a configuration in it");
@@ -226,13 +227,17 @@ void add_bench_dataset_command(command_line::Command bench, Status* status) {
   command.require_command();
   command.add_alias("dataset");          // trtllm-bench's older name
   command.add_alias("prepare_dataset");  // the script before it
-  command.add_option("--output", options->output,
-                     "File to write (default: preprocessed_dataset.json)");
+  command
+      .add_option("--output", options->output, "File to write (default: preprocessed_dataset.json)")
+      .path();
   command.add_flag("--stdout", options->to_stdout, "Print the lines instead");
-  command.add_option("--tokenizer", options->tokenizer,
-                     "Model directory with tokenizer.json (default: that of --model)");
-  command.add_option("--model,-m", options->model, "Model directory");
-  command.add_option("--model-path", options->model_path, "The directory, where --model is a name");
+  command
+      .add_option("--tokenizer", options->tokenizer,
+                  "Model directory with tokenizer.json (default: that of --model)")
+      .model();
+  command.add_option("--model,-m", options->model, "Model directory").model();
+  command.add_option("--model-path", options->model_path, "The directory, where --model is a name")
+      .model();
   options->foreign.add_to(command, trtllm_bench_options());
   options->foreign.add_to(command, kForeign);
   command.add_option("--random-seed", options->seed, "Seed of random tokens and lengths")

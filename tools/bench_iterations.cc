@@ -82,6 +82,7 @@ void add_bench_iterations_command(command_line::Command bench, Status* status) {
   command
       .add_option("logs", options->logs,
                   "Files written by --iteration-log, for example one for each load")
+      .path()
       .required();
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });

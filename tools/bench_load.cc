@@ -77,6 +77,7 @@ void add_bench_load_command(command_line::Command bench, Status* status) {
   command
       .add_option("--model", options->bench.model_dir,
                   "Model directory (Hugging Face layout), or a GGUF file")
+      .model()
       .required();
   command.add_option("--threads", options->bench.threads, "Threads that load; 0: one per core")
       .range(0, 4096);

@@ -122,10 +122,14 @@ Status run(const Options& given) {
 }
 
 void add_what_options(command_line::Command command, Options& options) {
-  command.add_option("--model", options.model_dir,
-                     "Model directory (Hugging Face layout), or a GGUF file");
-  command.add_option("--config", options.config_file,
-                     "A config.json without a model directory; needs --random-weights");
+  command
+      .add_option("--model", options.model_dir,
+                  "Model directory (Hugging Face layout), or a GGUF file")
+      .model();
+  command
+      .add_option("--config", options.config_file,
+                  "A config.json without a model directory; needs --random-weights")
+      .path();
   command.add_flag("--random-weights", options.random_weights,
                    "Random weights: only config.json is read");
   add_perfect_router_option(command, &options.bench.perfect_router);

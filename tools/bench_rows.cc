@@ -107,10 +107,12 @@ void add_bench_rows_command(command_line::Command bench, Status* status) {
       "Measure the accuracy that low-precision dispatch and combine cost, and the bytes they save");
   auto options = std::make_shared<Options>();
   const std::vector<std::string> dtypes = {"bf16", "fp8", "nvfp4"};
-  command.add_option("--model", options->rows.model_dir, "Model directory").required();
-  command.add_option(
-      "--prompts", options->prompts_file,
-      "File with the texts to compare on: JSON lines with \"prompt\" (default: a built-in page)");
+  command.add_option("--model", options->rows.model_dir, "Model directory").model().required();
+  command
+      .add_option("--prompts", options->prompts_file,
+                  "File with the texts to compare on: JSON lines with \"prompt\" (default: a "
+                  "built-in page)")
+      .path();
   command
       .add_option("--dispatch-dtype", options->dispatch, "Format of dispatched rows (default: fp8)")
       .one_of(dtypes);

@@ -349,14 +349,16 @@ void add_request_options(command_line::Command command, Options& options) {
                   "What --dataset-path has: sharegpt: conversations; trtllm_custom: requests with "
                   "messages; or random: random token ids")
       .one_of({"random", "sharegpt", "trtllm_custom", "burstgpt", "sonnet", "random_image", "hf"});
-  command.add_option("--dataset-path", requests.path, "File of --dataset-name");
+  command.add_option("--dataset-path", requests.path, "File of --dataset-name").path();
   command
       .add_option("--num-prompts", requests.num_prompts,
                   "Number of requests; of a file the most to use")
       .range(1, 1 << 24)
       .show_default();
-  command.add_option("--tokenizer", requests.tokenizer,
-                     "Model directory whose tokenizer counts and converts prompts, where needed");
+  command
+      .add_option("--tokenizer", requests.tokenizer,
+                  "Model directory whose tokenizer counts and converts prompts, where needed")
+      .model();
   command.add_flag("--tokenize-on-client", requests.as_ids,
                    "Send the token ids of texts (random prompts are ids anyway)");
   command
@@ -421,7 +423,7 @@ void add_report_options(command_line::Command command, Options& options) {
   command.add_flag("--save-detailed", options.save_detailed,
                    "With the lengths, times, texts and errors of every request");
   command.add_option("--metadata", options.metadata, "KEY=VALUE pairs for that file");
-  command.add_option("--result-dir", options.result_dir, "Its directory");
+  command.add_option("--result-dir", options.result_dir, "Its directory").path();
   command.add_option("--result-filename", options.result_filename,
                      "Its name (default: {backend}-{rate}qps-concurrency{N}-{model}-{date}.json)");
   command.add_flag("--disable-tqdm", options.disable_tqdm, "No progress line");

@@ -145,10 +145,13 @@ void add_bench_speculation_command(command_line::Command bench, Status* status) 
   command
       .add_option("--model", options->plan.run.model_dir,
                   "Model directory (Hugging Face layout), or a GGUF file")
+      .model()
       .required();
   add_rank_run_options(command, &options->ranks);
-  command.add_option("--prompts", options->prompts_file,
-                     "JSONL file with a \"prompt\" per line; empty: sentences of a text in wideep");
+  command
+      .add_option("--prompts", options->prompts_file,
+                  "JSONL file with a \"prompt\" per line; empty: sentences of a text in wideep")
+      .path();
   command
       .add_option(
           "--drafters", options->drafters,
@@ -175,7 +178,7 @@ void add_bench_speculation_command(command_line::Command bench, Status* status) 
   command.add_option("--rounds", options->plan.rounds, "Runs of each, in turn")
       .range(1, 1000)
       .show_default();
-  command.add_option("--html", options->html, "File for a page with pictures");
+  command.add_option("--html", options->html, "File for a page with pictures").path();
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

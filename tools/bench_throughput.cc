@@ -74,9 +74,11 @@ Status run(const Options& options) {
 void add_output_options(command_line::Command command, Options& options) {
   command.add_flag("--streaming,!--no-streaming", options.streaming,
                    "Also report per-token times: TTFT, TPOT, ITL");
-  command.add_option("--report-json", options.report_json, "File for the report");
-  command.add_option("--request-json", options.request_json, "File for the times of each request");
-  command.add_option("--output-json", options.output_json, "File for the outputs of each request");
+  command.add_option("--report-json", options.report_json, "File for the report").path();
+  command.add_option("--request-json", options.request_json, "File for the times of each request")
+      .path();
+  command.add_option("--output-json", options.output_json, "File for the outputs of each request")
+      .path();
   command.add_flag("--json", options.json, "Only JSON on stdout");
 }
 

@@ -131,8 +131,10 @@ void add_doctor_command(command_line::Command app, Status* status) {
   const command_line::Command command =
       app.add_command("doctor", "Check this machine, and with --model whether it can run a model");
   auto options = std::make_shared<Options>();
-  command.add_option("--model", options->model_dir,
-                     "Model directory (config.json is enough), or a GGUF file");
+  command
+      .add_option("--model", options->model_dir,
+                  "Model directory (config.json is enough), or a GGUF file")
+      .model();
   add_parallel_options(command, &options->parallel);
   command.add_flag("--recovery", options->recovery,
                    "With --model: what the loss of a rank or of the node would mean");
@@ -142,10 +144,11 @@ void add_doctor_command(command_line::Command app, Status* status) {
           "With --recovery: as if the ranks were spread over so many nodes (serve --nnodes)")
       .range(1, 1024)
       .show_default();
-  command.add_option(
-      "--write-hardware", options->hardware,
-      "Only measure this machine, for half a minute, and write its description to this "
-      "file, for wideep advise");
+  command
+      .add_option("--write-hardware", options->hardware,
+                  "Only measure this machine, for half a minute, and write its description to this "
+                  "file, for wideep advise")
+      .path();
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

@@ -216,15 +216,17 @@ void add_what_options(command_line::Command command, Options& options) {
   command
       .add_option("--model", options.engine.model_dir,
                   "Model directory (Hugging Face layout), or a GGUF file")
+      .model()
       .required();
   command
       .add_option("--prompt", options.prompts,
                   "A prompt; repeat the option for several prompts; -: all of standard input")
       .one_value_each();  // else the prompt "[a, b]" would be read as a list of two
-  command.add_option(
-      "--prompts", options.prompts_file,
-      "File of prompts, one JSON object per line: {\"prompt\": \"...\"}; -: standard "
-      "input");
+  command
+      .add_option("--prompts", options.prompts_file,
+                  "File of prompts, one JSON object per line: {\"prompt\": \"...\"}; -: standard "
+                  "input")
+      .path();
   command.add_flag("--chat", options.chat,
                    "Fill the model's chat template: each prompt is a user's message");
   command

@@ -178,14 +178,19 @@ Status set_ends(const LoadOptions& options, measure::ThroughputOptions* bench) {
 }
 
 void add_what_options(command_line::Command command, LoadOptions& options) {
-  command.add_option(
-      "--model,-m", options.model,
-      "Model directory (Hugging Face layout); with --random-weights also just a config.json");
-  command.add_option("--model-path", options.model_path,
-                     "The directory, where --model is a name for the report");
+  command
+      .add_option(
+          "--model,-m", options.model,
+          "Model directory (Hugging Face layout); with --random-weights also just a config.json")
+      .model();
+  command
+      .add_option("--model-path", options.model_path,
+                  "The directory, where --model is a name for the report")
+      .model();
   command
       .add_option("--dataset", options.dataset,
                   "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\"")
+      .path()
       .required();
   command
       .add_option("--num-requests", options.num_requests,
@@ -198,9 +203,11 @@ void add_what_options(command_line::Command command, LoadOptions& options) {
       .show_default();
   command.add_flag("--ignore-eos", options.ignore_eos,
                    "Every answer has its output_tokens tokens, as with --eos-id -1");
-  command.add_option("--sampler-options", options.sampler_options,
-                     "YAML file of sampling parameters: temperature, top_k, top_p, ... (default: "
-                     "greedy)");
+  command
+      .add_option("--sampler-options", options.sampler_options,
+                  "YAML file of sampling parameters: temperature, top_k, top_p, ... (default: "
+                  "greedy)")
+      .path();
   command.add_flag("--no-skip-tokenizer-init", options.bench.decodes,
                    "Read the tokenizer also where all prompts are token ids: outputs have texts");
 }
@@ -225,7 +232,8 @@ void add_arrival_options(command_line::Command command, LoadOptions& options) {
 
 void add_engine_options(command_line::Command command, LoadOptions& options) {
   add_rank_run_options(command, &options.ranks);
-  command.add_option("--extra-llm-api-options", options.extra_config, "The same as --config");
+  command.add_option("--extra-llm-api-options", options.extra_config, "The same as --config")
+      .path();
   command.add_flag(
       "--enable-block-reuse", options.block_reuse,
       "Let requests with the same prefix share pages of the KV cache, including those of the "

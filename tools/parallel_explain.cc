@@ -316,6 +316,7 @@ void add_parallel_explain_command(command_line::Command parallel, Status* status
                            "it holds, the bytes it sends");
   auto options = std::make_shared<Options>();
   command.add_option("--model", options->model_dir, "Model directory; config.json is enough")
+      .model()
       .required();
   add_parallel_options(command, &options->parallel);
   command.add_option(

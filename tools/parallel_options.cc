@@ -27,12 +27,16 @@ void add_parallel_options(command_line::Command command, ParallelOptions* option
           "--ranks", options->ranks,
           "Rank processes to start on this machine (under mpirun or srun: as many as it starts)")
       .range(1, 4096);
-  command.add_option("--config", options->config,
-                     "A parallel_config.yaml; instead of --ranks. FILE:PART reads one "
-                     "worker's part of a file of several, as config.yaml:worker_config.gen");
-  command.add_option(
-      "--load-balancer", options->load_balancer,
-      "A moe_load_balancer.yaml: where the experts are placed, and how they are balanced online");
+  command
+      .add_option("--config", options->config,
+                  "A parallel_config.yaml; instead of --ranks. FILE:PART reads one "
+                  "worker's part of a file of several, as config.yaml:worker_config.gen")
+      .path();
+  command
+      .add_option("--load-balancer", options->load_balancer,
+                  "A moe_load_balancer.yaml: where the experts are placed, and how they are "
+                  "balanced online")
+      .path();
   command
       .add_option("--max-num-tokens", options->max_num_tokens,
                   "Most tokens that a rank computes in one iteration")

@@ -255,14 +255,18 @@ void add_quantize_command(command_line::Command app, Status* status) {
   command
       .add_option("--model", options->quantize.model_dir,
                   "Directory of a checkpoint with float weights, or a GGUF file of any types")
+      .model()
       .required();
   command.add_option("--to", options->format, "Precision of the matrices")
       .required()
       .one_of({"int8", "int4", "fp8", "mxfp4", "nvfp4"});
-  command.add_option("--output", options->quantize.output_dir, "Directory to create").required();
-  command.add_option(
-      "--text", options->text_file,
-      "File with the text that both models are compared on (default: a built-in page)");
+  command.add_option("--output", options->quantize.output_dir, "Directory to create")
+      .path()
+      .required();
+  command
+      .add_option("--text", options->text_file,
+                  "File with the text that both models are compared on (default: a built-in page)")
+      .path();
   command.add_flag("--no-evaluation", options->no_evaluation,
                    "Write the checkpoint, but do not compare the models");
   command.add_flag("--json", options->json, "Print the report as JSON");

@@ -74,15 +74,19 @@ Result<std::optional<run::RoutingLogRequest>> routing_log_request(const RecordOp
 }  // namespace
 
 void add_record_options(command_line::Command command, RecordOptions* options) {
-  command.add_option("--expert-statistic-path", options->statistics_path,
-                     "Directory for expert statistics (also EXPERT_STATISTIC_PATH); of experts, "
-                     "and with a load balancer in its folder slots/ of slots");
+  command
+      .add_option("--expert-statistic-path", options->statistics_path,
+                  "Directory for expert statistics (also EXPERT_STATISTIC_PATH); of experts, "
+                  "and with a load balancer in its folder slots/ of slots")
+      .path();
   command.add_option(
       "--expert-statistic-iter-range", options->statistics_range,
       "Iterations to record: A-B, where B is not included (also EXPERT_STATISTIC_ITER_RANGE)");
-  command.add_option(
-      "--routing-log", options->routing_log,
-      "File for `wideep balance picture`: how many tokens went from which rank to which");
+  command
+      .add_option(
+          "--routing-log", options->routing_log,
+          "File for `wideep balance picture`: how many tokens went from which rank to which")
+      .path();
   command.add_option("--routing-log-iter-range", options->routing_log_range,
                      "Iterations in the routing log: A-B, where B is not included (default: all)");
 }

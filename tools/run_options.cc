@@ -193,15 +193,19 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
       "--profile-range", options->profile_range,
       "Iterations to profile on every rank: A-B, where B is not included; several ranges with "
       "commas (also WIDEEP_PROFILE_START_STOP, TLLM_PROFILE_START_STOP)");
-  command.add_option("--profile-output", options->profile_output,
-                     "File for the profile, a Chrome trace to open in ui.perfetto.dev (default: "
-                     "profile.json; also TLLM_TORCH_PROFILE_TRACE)");
+  command
+      .add_option("--profile-output", options->profile_output,
+                  "File for the profile, a Chrome trace to open in ui.perfetto.dev (default: "
+                  "profile.json; also TLLM_TORCH_PROFILE_TRACE)")
+      .path();
   command.add_flag(
       "--random-weights", options->random_weights,
       "Random weights, to measure speed: only the model's config.json and tokenizer.json are read");
-  command.add_option(
-      "--iteration-log", options->iteration_log,
-      "File to which each iteration appends one line of JSON: queue, tokens, KV cache, balance");
+  command
+      .add_option(
+          "--iteration-log", options->iteration_log,
+          "File to which each iteration appends one line of JSON: queue, tokens, KV cache, balance")
+      .path();
   command
       .add_option(
           "--iteration-log-max-size", options->iteration_log_max_mib,

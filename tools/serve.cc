@@ -242,9 +242,11 @@ void add_node_options(command_line::Command command, Options& options) {
   command.add_option("--master-addr", nodes.address,
                      "Address of node 0 on the network between nodes, which must be private: what "
                      "nodes say to each other is not encrypted");
-  command.add_option("--cluster-key-file", nodes.key_file,
-                     "File with a secret of at least 16 bytes, the same on all nodes, which they "
-                     "prove to each other; needed unless --master-addr is a loopback address");
+  command
+      .add_option("--cluster-key-file", nodes.key_file,
+                  "File with a secret of at least 16 bytes, the same on all nodes, which they "
+                  "prove to each other; needed unless --master-addr is a loopback address")
+      .path();
   command.add_flag("--insecure-cluster", nodes.insecure,
                    "Without a key file: let everybody take part who reaches the nodes' ports");
   command.add_option("--master-port", nodes.port, "Port of node 0 for the other nodes")
@@ -266,6 +268,7 @@ void add_engine_options(command_line::Command command, Options& options) {
   command
       .add_option("--model", options.serve.run.model_dir,
                   "Model directory (Hugging Face layout), or a GGUF file")
+      .model()
       .required();
   add_generation_config_option(command, &options.serve.generation_config);
   add_rank_run_options(command, &options.ranks);

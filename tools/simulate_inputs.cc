@@ -25,7 +25,9 @@ namespace wideep::tools {
 
 void add_model_and_hardware(command_line::Command command, std::string* model,
                             std::string* hardware) {
-  command.add_option("--model", *model, "Model directory, GGUF file or config.json").required();
+  command.add_option("--model", *model, "Model directory, GGUF file or config.json")
+      .model()
+      .required();
   command
       .add_option(
           "--hardware", *hardware,

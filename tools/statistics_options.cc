@@ -146,12 +146,15 @@ std::optional<double> parse_number(const std::string& text) {
 
 void add_statistics_options(command_line::Command command, StatisticsOptions* options,
                             bool optional) {
-  command_line::Option path = command.add_option(
-      "--stats,--expert-statistic-path", options->path,
-      "Recorded expert statistics: a directory (meta_info.json, rank*.safetensors), a JSON "
-      "file {\"logical_count\": [[...], ...]}, a table FILE.csv (layer,e0,e1,... or "
-      "layer_id,expert_id,count), or a "
-      "per-token trace FILE.u8 or FILE.u16");
+  command_line::Option path =
+      command
+          .add_option(
+              "--stats,--expert-statistic-path", options->path,
+              "Recorded expert statistics: a directory (meta_info.json, rank*.safetensors), a JSON "
+              "file {\"logical_count\": [[...], ...]}, a table FILE.csv (layer,e0,e1,... or "
+              "layer_id,expert_id,count), or a "
+              "per-token trace FILE.u8 or FILE.u16")
+          .path();
   if (!optional) path.required();
   command.add_option("--iter-start", options->iter_start, "First iteration to use (default: all)");
   command.add_option("--iter-stop", options->iter_stop, "One past the last iteration to use");

@@ -75,7 +75,7 @@ ordered_json page_json(const WhatIf& answer) {
 }  // namespace
 
 void add_what_if_output(command_line::Command command, WhatIfOutput* output) {
-  command.add_option("--html", output->html, "Also write a page with pictures to this file");
+  command.add_option("--html", output->html, "Also write a page with pictures to this file").path();
   command.add_flag("--json", output->json, "Only JSON on stdout");
 }
 

@@ -165,6 +165,7 @@ void add_figure_output(command_line::Command command, FigureOutput* output) {
   command
       .add_option("--output,--output-path", output->directory,
                   "The directory of the page and of its numbers as JSON; made if it is missing")
+      .path()
       .show_default();
   command.add_flag("--json", output->json, "Only JSON on stdout; the files are written as well");
 }

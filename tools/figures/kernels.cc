@@ -236,6 +236,7 @@ void add_figure_kernels_command(command_line::Command figures, Status* status) {
       .add_option("traces", options->traces,
                   "Traces, one for each size of expert parallelism, as FILE or LABEL=FILE "
                   "(default label: EP and the trace's ranks)")
+      .path()
       .required();
   add_figure_output(command, &options->output);
   command.on_run([options, status] { *status = run(*options); });

@@ -421,14 +421,19 @@ void add_figure_ngram_command(command_line::Command figures, Status* status) {
   command
       .add_option("--model", options->plan.run.model_dir,
                   "Model directory (Hugging Face layout), or a GGUF file")
+      .model()
       .required();
   add_rank_run_options(command, &options->ranks);
-  command.add_option("--prompts", options->prompts,
-                     "JSONL file of conversations, with \"turns\" or a \"prompt\" in each line; "
-                     "empty: sentences of a text in wideep");
-  command.add_option("--translations", options->translations,
-                     "JSONL file with a \"prompt\" in each line; empty: short translations into "
-                     "German");
+  command
+      .add_option("--prompts", options->prompts,
+                  "JSONL file of conversations, with \"turns\" or a \"prompt\" in each line; "
+                  "empty: sentences of a text in wideep")
+      .path();
+  command
+      .add_option("--translations", options->translations,
+                  "JSONL file with a \"prompt\" in each line; empty: short translations into "
+                  "German")
+      .path();
   command
       .add_option("--sizes", options->sizes,
                   "Sizes for conversations, tokens of a pattern and drafts: K:V,K:V; figures 4 and "

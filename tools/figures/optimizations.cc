@@ -385,10 +385,13 @@ void add_figure_optimizations_command(command_line::Command figures, Status* sta
       "optimizations", "What each optimisation brings: the same work without and with it, in turn");
   auto options = std::make_shared<Options>();
   command.add_option("--config", options->config, "A config.json: the shape that is measured")
+      .path()
       .required();
-  command.add_option("--latent-config", options->latent_config,
-                     "A config.json with multi-head latent attention and a shared expert, for what "
-                     "needs them");
+  command
+      .add_option("--latent-config", options->latent_config,
+                  "A config.json with multi-head latent attention and a shared expert, for what "
+                  "needs them")
+      .path();
   command.add_option("--only", options->only, "Which: A,B,C")
       .separate_values_by(',')
       .one_of(options->only)

@@ -384,8 +384,10 @@ Status run(const Options& options) {
 }
 
 void add_prediction_options(command_line::Command command, Options* options) {
-  command.add_option("--model", options->model,
-                     "Predict: a model directory, a GGUF file, or a config.json alone");
+  command
+      .add_option("--model", options->model,
+                  "Predict: a model directory, a GGUF file, or a config.json alone")
+      .model();
   command
       .add_option("--hardware", options->hardware,
                   "Descriptions of hardware: shipped ones by name, files, or \"this\"")
@@ -431,9 +433,11 @@ void add_figure_pareto_command(command_line::Command figures, Status* status) {
   const command_line::Command command = figures.add_command(
       "pareto", "Throughput of a rank over the speed of a user: measured by sweeps, and predicted");
   auto options = std::make_shared<Options>();
-  command.add_option("reports", options->reports,
-                     "Reports (JSON) of bench throughput, serving and model and of advise, and "
-                     "iteration logs (.jsonl)");
+  command
+      .add_option("reports", options->reports,
+                  "Reports (JSON) of bench throughput, serving and model and of advise, and "
+                  "iteration logs (.jsonl)")
+      .path();
   add_prediction_options(command, options.get());
   command
       .add_option("--by", options->by,

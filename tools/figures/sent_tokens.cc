@@ -420,6 +420,7 @@ void add_figure_sent_tokens_command(command_line::Command figures, Status* statu
       .add_option("--placement", options->placements,
                   "moe_load_balancer.yaml of the run, for its slots; one for each log in order, - "
                   "for none")
+      .path()
       .one_value_each();
   command.add_option("--nodes", options->nodes, "Nodes that the runs were on, for their slots")
       .range(1, 1 << 16)

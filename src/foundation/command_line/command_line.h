@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "command_line/facts.h"
 #include "wideep/status.h"
 
 namespace CLI {
@@ -28,6 +29,8 @@ class Option;
 }  // namespace CLI
 
 namespace wideep::command_line {
+
+struct Marks;  // what CLI11 does not keep of options: of command_line.cc
 
 // The types of variables that an option can set. A vector takes several values; an optional stays
 // empty if the option is not given.
@@ -58,12 +61,15 @@ class Option {
   Option& separate_values_by(char delimiter);  // one argument may hold several values: A,B,C
   Option& one_value_each();                    // one value per occurrence: --x A --x B
   Option& excludes(const Option& other);       // giving both is an error
+  Option& path();   // the value is a file or a directory: for facts and --help
+  Option& model();  // the value is a model's directory or file: for facts and --help
 
  private:
   friend class Command;
-  explicit Option(CLI::Option* option) : option_(option) {}
+  Option(CLI::Option* option, Marks* marks) : option_(option), marks_(marks) {}
 
   CLI::Option* option_;
+  Marks* marks_;
 };
 
 // A handle of a command, valid as long as its program. Variables of options must stay valid until
@@ -73,6 +79,7 @@ class Command {
   Command add_command(const std::string& name, const std::string& description) const;
   void add_alias(const std::string& name) const;  // another name of this command
   void require_command() const;                   // the user must give one of the added commands
+  void hide() const;                              // --help does not list this command
 
   // names: "--output", or several names of one option: "--output,--output-path".
   template <OptionValue T>
@@ -101,9 +108,10 @@ class Command {
   void on_run(std::function<void()> run) const;
 
  protected:
-  explicit Command(CLI::App* app) : app_(app) {}
+  Command(CLI::App* app, Marks* marks) : app_(app), marks_(marks) {}
 
   CLI::App* app_;
+  Marks* marks_;
 
  private:
   Option add_choice(const std::string& names, const std::string& description,
@@ -119,6 +127,9 @@ class Program : public Command {
 
   void set_version(const std::string& version) const;  // adds --version, which prints it
 
+  // The command line as data, without what is hidden. Valid once all commands and options are added.
+  CommandFacts facts() const;
+
   // Sets the variables and runs the given command. Returns false for --help and --version, after
   // printing to stdout: the program should then end. Errors (invalid input): an unknown or missing
   // option, a wrong value.
@@ -130,6 +141,7 @@ class Program : public Command {
 
  private:
   std::unique_ptr<CLI::App> owned_;
+  std::unique_ptr<Marks> owned_marks_;
 };
 
 }  // namespace wideep::command_line
