@@ -241,8 +241,11 @@ TEST_F(CommandSettings, Options) {
     std::vector<std::string> parts;
   };
   const std::vector<OptionCase> cases = {
-      {{"--rank", "4"}, {"unexpected arguments: --rank 4"}},
-      {{"surplus"}, {"unexpected arguments: surplus"}},
+      {{"--rank", "4"}, {"unknown option --rank: did you mean --ranks?"}},
+      {{"surplus"}, {"--model", small_model() + " is given, and surplus as MODEL"}},
+      {{small_model(), "surplus"}, {"unexpected arguments: surplus"}},
+      {{"--temp", "1", "-ngl", "9"},
+       {"unknown option --temp: here --temperature", "unknown option -ngl: leave it out"}},
       {{"--max-tokens", "0"}, {"--max-tokens", "0 not in range"}},
       {{"--max-tokens", "many"}, {"--max-tokens", "many"}},
       {{"--ranks", "0"}, {"--ranks", "0 not in range"}},
@@ -251,7 +254,7 @@ TEST_F(CommandSettings, Options) {
       {{"--temperature", "-1"}, {"--temperature", "-1"}},
       {{"--temperature", "nan"}, {"--temperature", "nan"}},
       {{"--temperature", "1", "--seed", "-1"}, {"--seed", "expected 0 or more", "-1"}},
-      {{"--prompt", "one", "two"}, {"unexpected arguments: two"}},
+      {{"--prompt", "one", "two"}, {"--model", "two as MODEL"}},
       {{"--temperature", "1", "--top-p", "0"}, {"--top-p", "found 0"}},
       {{"--temperature", "1", "--top-p", "1.5"}, {"--top-p", "found 1.5"}},
       {{"--top-k", "5"}, {"--top-k", "--temperature"}},
@@ -266,10 +269,32 @@ TEST_F(CommandSettings, Options) {
   }
 }
 
+TEST_F(CommandSettings, ModelWithoutTheNameOfItsOption) {
+  const CommandEnd named = run({"--prompt", "x"});
+  const CommandEnd alone =
+      run_command({.arguments = {"generate", "--max-tokens", "4", "--prompt", "x", small_model()}});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  const CommandEnd both = run({"--prompt", "x", small_model()});
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_THAT(alone.out, ::testing::HasSubstr("--- prompt 0 ---\nx"));
+  EXPECT_THAT(both.out, ::testing::HasSubstr("--- prompt 0 ---"));
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+}
+
 TEST_F(CommandSettings, NothingToDo) {
-  expect_refused(run_command({.arguments = {}}), {"subcommand"});
-  expect_refused(run_command({.arguments = {"generat"}}), {"unknown command 'generat'"});
-  expect_refused(run_command({.arguments = {"balance", "reprot"}}), {"unknown command 'reprot'"});
+  const CommandEnd help = run_command({.arguments = {}});
+  EXPECT_EQ(help.exit_code, 0) << help.err;
+  EXPECT_EQ(help.err, "");
+  EXPECT_EQ(help.out, run_command({.arguments = {"--help"}}).out);
+  expect_refused(run_command({.arguments = {"balance"}}), {"subcommand"});
+  expect_refused(run_command({.arguments = {"generat"}}),
+                 {"unknown command 'generat': did you mean generate?"});
+  expect_refused(run_command({.arguments = {"balance", "reprot"}}),
+                 {"unknown command 'reprot': did you mean report?"});
+  expect_refused(run_command({.arguments = {"serve", "--modle", "x"}}),
+                 {"unknown option --modle: did you mean --model?"});
+  expect_refused(run_command({.arguments = {"run", "model"}}), {"unknown command 'run'", "wideep"});
+  expect_refused(run_command({.arguments = {"pull", "org/model"}}), {"hf download"});
   expect_refused(run_command({.arguments = {"generate"}}), {"--model"});
   expect_refused(run_command({.arguments = {"generate", "--model", small_model()}}),
                  {"--prompt", "--prompts"});

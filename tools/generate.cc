@@ -213,11 +213,7 @@ std::string no_sign(const std::string& text) {
 }
 
 void add_what_options(command_line::Command command, Options& options) {
-  command
-      .add_option("--model", options.engine.model_dir,
-                  "Model directory (Hugging Face layout), or a GGUF file")
-      .model()
-      .required();
+  add_model_option(command, &options.engine.model_dir);
   command
       .add_option("--prompt", options.prompts,
                   "A prompt; repeat the option for several prompts; -: all of standard input")

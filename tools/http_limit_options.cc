@@ -6,9 +6,11 @@
 namespace wideep::tools {
 
 void add_http_limit_options(command_line::Command command, server::HttpOptions* http) {
-  command.add_option("--allowed-hosts", http->allowed_hosts,
-                     "Name by which clients may ask, beside localhost and --host, where no key is "
-                     "needed on a loopback address, or where any is named; repeat it for more");
+  command
+      .add_option("--allowed-hosts", http->allowed_hosts,
+                  "Name by which clients may ask, beside localhost and --host, where no key is "
+                  "needed on a loopback address, or where any is named; repeat it for more")
+      .one_value_each();  // what follows may be MODEL
   command
       .add_option("--max-connections", http->max_connections,
                   "Most connections of clients; more wait until others are closed")

@@ -22,6 +22,7 @@
 #include "bench_arguments.h"
 #include "commands.h"
 #include "environment.h"
+#include "peer_options.h"
 #include "process_setup.h"
 #include "started.h"
 #include "version.h"
@@ -103,6 +104,7 @@ int main(int argc, char** argv) {
       "Serves Mixture-of-Experts language models with wide expert parallelism", "wideep");
   program.require_command();
   program.set_version(tools::version_line());
+  program.set_hint(tools::peer_hint);
 
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) arguments.push_back(normalize_option(argv[i]));

@@ -39,6 +39,9 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
 void add_perfect_router_option(command_line::Command command, bool* option);
 Result<bool> read_perfect_router(bool option);
 
+// --model, which is required and may also be given as MODEL alone.
+void add_model_option(command_line::Command command, std::string* model_dir);
+
 // --generation-config, of run::read_sampling_defaults.
 void add_generation_config_option(command_line::Command command, std::string* from);
 

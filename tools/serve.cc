@@ -175,9 +175,11 @@ void add_address_options(command_line::Command command, Options& options) {
                   "Better set WIDEEP_ADMIN_KEY")
       .check(complain_if_empty);
   add_http_limit_options(command, &options.serve.http);
-  command.add_option("--cors-origin", options.serve.http.cors_origins,
-                     "Origin whose web pages may use the server from a browser, as "
-                     "https://example.org, or * for all; repeat it for more. Without it, none may");
+  command
+      .add_option("--cors-origin", options.serve.http.cors_origins,
+                  "Origin whose web pages may use the server from a browser, as "
+                  "https://example.org, or * for all; repeat it for more. Without it, none may")
+      .one_value_each();  // what follows may be MODEL
   command.add_option("--served-model-name", options.serve.service.model,
                      "Name of the model that clients use; empty: the name of its directory");
   command
@@ -265,11 +267,7 @@ void add_record_options(command_line::Command command, Options& options) {
 }
 
 void add_engine_options(command_line::Command command, Options& options) {
-  command
-      .add_option("--model", options.serve.run.model_dir,
-                  "Model directory (Hugging Face layout), or a GGUF file")
-      .model()
-      .required();
+  add_model_option(command, &options.serve.run.model_dir);
   add_generation_config_option(command, &options.serve.generation_config);
   add_rank_run_options(command, &options.ranks);
   command

@@ -2,16 +2,20 @@
 //
 // Each method passes one call to CLI11, whose headers take long to compile and are included nowhere
 // else. Templates are instantiated here for the types that options have. CLI11 throws; parse()
-// turns that into a Status, and mends messages that would mislead.
+// turns that into a Status, and replaces messages that would mislead: for a misspelt option CLI11
+// may report that another one is missing.
 #include "command_line/command_line.h"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <string_view>
 
 #include "base/log.h"
+#include "command_line/nearest.h"
 
 namespace wideep::command_line {
 
@@ -23,22 +27,27 @@ struct Marks {
     std::string range;
   };
   std::map<const CLI::Option*, Mark> of;
+
+  // An option's value that may be given without its name.
+  struct Positional {
+    CLI::Option* option = nullptr;  // --model
+    CLI::Option* positional = nullptr;
+    bool is_required = false;  // one of both
+    std::string text;          // given as the positional
+  };
+  std::map<const CLI::App*, std::deque<Positional>> positionals;  // of commands; addresses stay
+
+  bool is_required(const CLI::Option& option) const {
+    for (const auto& [command, list] : positionals) {
+      for (const Positional& each : list) {
+        if (each.option == &option) return each.is_required;
+      }
+    }
+    return option.get_required();
+  }
 };
 
 namespace {
-
-// The message for the user. CLI11's own is replaced where it misleads: for a misspelt command it
-// reports that a command is missing, and it lists unexpected arguments in reverse order.
-std::string message_of(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> unknown = app.remaining(true);
-  if (unknown.empty()) return error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    return fmt::format("unexpected arguments: {}", fmt::join(unknown, " "));
-  }
-  const bool misspelt =
-      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !unknown[0].starts_with("-");
-  return misspelt ? fmt::format("unknown command '{}'", unknown[0]) : error.what();
-}
 
 // The names of --help: without the types of the checks, which CLI11 appends after a colon.
 std::string value_name_of(const CLI::Option& option) {
@@ -53,7 +62,7 @@ OptionFacts facts_of(const CLI::Option& option, const Marks& marks) {
   for (const std::string& name : option.get_snames()) facts.names.push_back("-" + name);
   facts.description = option.get_description();
   facts.takes_value = option.get_items_expected_max() > 0;
-  facts.is_required = option.get_required();
+  facts.is_required = marks.is_required(option);
   if (facts.takes_value) {
     facts.value_name = value_name_of(option);
     facts.default_text = option.get_default_str();
@@ -67,6 +76,7 @@ OptionFacts facts_of(const CLI::Option& option, const Marks& marks) {
   return facts;
 }
 
+// path: of the command around it.
 CommandFacts facts_of(const CLI::App& app, const Marks& marks, std::vector<std::string> path) {
   CommandFacts facts;
   path.push_back(app.get_name());
@@ -84,6 +94,98 @@ CommandFacts facts_of(const CLI::App& app, const Marks& marks, std::vector<std::
     facts.commands.push_back(facts_of(*command, marks, path));
   }
   return facts;
+}
+
+// The facts of the command that the arguments have named last.
+const CommandFacts& named_command(const CLI::App& app, const CommandFacts& facts) {
+  for (const CLI::App* named : app.get_subcommands()) {
+    for (const CommandFacts& each : facts.commands) {
+      if (each.path.back() == named->get_name()) return named_command(*named, each);
+    }
+  }
+  return facts;
+}
+
+// "-5" and "-.5" are numbers.
+bool is_option(std::string_view argument) {
+  constexpr std::string_view kBeginsNumber = "0123456789.";
+  return argument.size() > 1 && argument[0] == '-' &&
+         kBeginsNumber.find(argument[1]) == std::string_view::npos;
+}
+
+std::string suggestion(const std::string& name) {
+  return name.empty() ? "" : fmt::format("did you mean {}?", name);
+}
+
+std::string nearest_option(const std::string& word, const CommandFacts& command) {
+  std::vector<std::string> names;
+  for (const OptionFacts& option : command.options) {
+    names.insert(names.end(), option.names.begin(), option.names.end());
+  }
+  return suggestion(nearest(word, names));
+}
+
+// Also one of the commands within: "plan" for `balance plan`.
+std::string nearest_command(const std::string& word, const CommandFacts& command) {
+  std::vector<std::string> names;
+  for (const CommandFacts& each : command.commands) {
+    names.push_back(each.path.back());
+    names.insert(names.end(), each.aliases.begin(), each.aliases.end());
+  }
+  const std::string near = nearest(word, names);
+  if (!near.empty()) return suggestion(near);
+  for (const CommandFacts& group : command.commands) {
+    for (const CommandFacts& each : group.commands) {
+      if (each.path.back() == word) return suggestion(group.path.back() + " " + word);
+    }
+  }
+  return "";
+}
+
+std::string line_of(const char* kind, const std::string& word, const std::string& hint) {
+  return fmt::format("unknown {} {}{}{}", kind, word, hint.empty() ? "" : ": ", hint);
+}
+
+// What to say of arguments that nothing takes. Options come first, since the other arguments may be
+// their values.
+std::string unknown_line(const std::vector<std::string>& unknown, const CommandFacts& command,
+                         const Program::Hint& hint) {
+  const auto hint_of = [&](const std::string& word) { return hint ? hint(word, command) : ""; };
+  std::vector<std::string> lines;
+  for (const std::string& argument : unknown) {
+    if (!is_option(argument)) continue;
+    const std::string name = argument.substr(0, argument.find('='));
+    const std::string known = hint_of(name);
+    lines.push_back(line_of("option", name, known.empty() ? nearest_option(name, command) : known));
+  }
+  if (!lines.empty()) return fmt::format("{}", fmt::join(lines, "; "));
+  if (command.needs_command) {
+    const std::string known = hint_of(unknown[0]);
+    return line_of("command", fmt::format("'{}'", unknown[0]),
+                   known.empty() ? nearest_command(unknown[0], command) : known);
+  }
+  return fmt::format("unexpected arguments: {}", fmt::join(unknown, " "));
+}
+
+// Takes the values that were given without the names of their options. Throws what CLI11's options
+// throw.
+void take_positionals(std::deque<Marks::Positional>& positionals) {
+  for (Marks::Positional& each : positionals) {
+    const std::string name = each.option->get_name();
+    if (each.positional->count() == 0) {
+      if (each.is_required && each.option->count() == 0) throw CLI::RequiredError(name);
+      continue;
+    }
+    if (each.option->count() == 0) {
+      each.option->add_result(each.text);
+      each.option->run_callback();
+    } else if (each.option->results().front() != each.text) {
+      throw CLI::ValidationError(name,
+                                 fmt::format("{} is given, and {} as {}: expected one of them",
+                                             each.option->results().front(), each.text,
+                                             each.positional->get_name(/*positional=*/true)));
+    }
+  }
 }
 
 }  // namespace
@@ -227,7 +329,25 @@ Option Command::add_choice(const std::string& names, const std::string& descript
   return {option, marks_};
 }
 
-void Command::on_run(std::function<void()> run) const { app_->callback(std::move(run)); }
+void Command::add_positional(const std::string& name, const Option& option) const {
+  Marks::Positional& added = marks_->positionals[app_].emplace_back();
+  added.option = option.option_;
+  added.is_required = option.option_->get_required();
+  option.option_->required(false);  // take_positionals() looks
+  added.positional =
+      app_->add_option(name, added.text, fmt::format("The same as {}", option.option_->get_name()));
+  added.positional->type_name("");
+  const auto mark = marks_->of.find(option.option_);
+  if (mark != marks_->of.end()) marks_->of[added.positional] = mark->second;
+}
+
+void Command::on_run(std::function<void()> run) const {
+  app_->callback([app = app_, marks = marks_, run = std::move(run)] {
+    const auto positionals = marks->positionals.find(app);
+    if (positionals != marks->positionals.end()) take_positionals(positionals->second);
+    run();
+  });
+}
 
 Program::Program(const std::string& description, const std::string& name)
     : Command(nullptr, nullptr),
@@ -245,17 +365,40 @@ void Program::set_version(const std::string& version) const {
 
 CommandFacts Program::facts() const { return facts_of(*app_, *marks_, {}); }
 
+void Program::set_hint(Hint hint) { hint_ = std::move(hint); }
+
 Result<bool> Program::parse(std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes arguments from the back
-  try {
-    app_->parse(std::move(arguments));
-  } catch (const CLI::Success& help_or_version) {
-    app_->exit(help_or_version);
+  if (arguments.empty() && app_->get_require_subcommand_min() > 0) {
+    app_->exit(CLI::CallForHelp());
     return false;
-  } catch (const CLI::ParseError& error) {
-    return invalid_input(fmt::format("{} (see --help)", message_of(*app_, error)));
   }
-  return true;
+  std::vector<std::string> from_the_back(arguments.rbegin(), arguments.rend());  // as CLI11 wants
+  // Arguments that nothing takes are named before a missing option is, which may be one of them
+  // misspelt.
+  std::vector<std::string> unknown;
+  try {
+    app_->parse(std::move(from_the_back));
+    return true;
+  } catch (const CLI::Success& help_or_version) {
+    // "-hf" would be read as "-h -f".
+    std::ranges::copy_if(arguments, std::back_inserter(unknown), [](const std::string& argument) {
+      return argument.size() > 2 && argument.starts_with("-h");
+    });
+    if (unknown.empty()) {
+      app_->exit(help_or_version);
+      return false;
+    }
+  } catch (const CLI::ParseError& error) {
+    unknown = app_->remaining(true);
+    const bool names_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                               dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+    if (unknown.empty() || !names_unknown) {
+      return invalid_input(fmt::format("{} (see --help)", error.what()));
+    }
+  }
+  const CommandFacts all = facts();
+  return invalid_input(
+      fmt::format("{} (see --help)", unknown_line(unknown, named_command(*app_, all), hint_)));
 }
 
 std::optional<int> Program::parse_main(int argc, char** argv) {

@@ -88,6 +88,11 @@ class Command {
   Option add_flag(const std::string& names, bool& variable,
                   const std::string& description = "") const;
 
+  // Lets the user give the value of `option`, which has one, also without its name: `serve FILE` for
+  // `serve --model FILE`. An option that is required may then be given either way; both with
+  // different values are an error. Needs on_run().
+  void add_positional(const std::string& name, const Option& option) const;
+
   // An option whose value is one of several names, each of which stands for a value of an enum:
   // add_choice<Split>(...).
   template <typename Value, typename Variable>
@@ -127,12 +132,17 @@ class Program : public Command {
 
   void set_version(const std::string& version) const;  // adds --version, which prints it
 
+  // What to say of an option or a command that is not there: the text after "unknown option --x: ".
+  // "" of it: the nearest name is suggested. The command is the one that would have it.
+  using Hint = std::function<std::string(const std::string& word, const CommandFacts& command)>;
+  void set_hint(Hint hint);
+
   // The command line as data, without what is hidden. Valid once all commands and options are added.
   CommandFacts facts() const;
 
-  // Sets the variables and runs the given command. Returns false for --help and --version, after
-  // printing to stdout: the program should then end. Errors (invalid input): an unknown or missing
-  // option, a wrong value.
+  // Sets the variables and runs the given command. Returns false for --help and --version, and
+  // where a command is needed but no argument is given, after printing to stdout: the program should
+  // then end. Errors (invalid input): an unknown or missing option, a wrong value.
   Result<bool> parse(std::vector<std::string> arguments);
 
   // The same for a main() without commands. Returns the exit code if the program should end (after
@@ -142,6 +152,7 @@ class Program : public Command {
  private:
   std::unique_ptr<CLI::App> owned_;
   std::unique_ptr<Marks> owned_marks_;
+  Hint hint_;
 };
 
 }  // namespace wideep::command_line

@@ -43,7 +43,7 @@ TEST(CommandLine, ErrorsNameTheOptionAndTheValue) {
   EXPECT_THAT(complaint(program, {"--name", "c"}), HasSubstr("{a,b}"));
   EXPECT_THAT(complaint(program, {"--threads", "2"}), HasSubstr("--name is required"));
   EXPECT_THAT(complaint(program, {"--name", "a", "more", "--x"}),
-              HasSubstr("unexpected arguments: more --x (see --help)"));
+              HasSubstr("unknown option --x (see --help)"));
 }
 
 TEST(CommandLine, RunsTheCommand) {
@@ -134,6 +134,90 @@ TEST(CommandLine, FactsTellWhatIsThere) {
   ASSERT_EQ(command.positionals.size(), 1u);
   EXPECT_THAT(command.positionals[0].names, ElementsAre("file"));
   EXPECT_EQ(command.positionals[0].kind, ValueKind::kPath);
+}
+
+// A program with the command `serve MODEL`, which counts its runs.
+struct Server {
+  Program program{"", "prog"};
+  std::string model;
+  std::optional<int> ranks;
+  int runs = 0;
+
+  Server() {
+    program.require_command();
+    const Command serve = program.add_command("serve", "");
+    serve.add_positional("MODEL", serve.add_option("--model", model).model().required());
+    serve.add_option("--ranks", ranks).range(1, 8);
+    serve.on_run([this] { ++runs; });
+    const Command balance = program.add_command("balance", "");
+    balance.require_command();
+    balance.add_command("plan", "");
+  }
+};
+
+TEST(CommandLine, ValueWithoutTheNameOfItsOption) {
+  for (const auto& arguments : {std::vector<std::string>{"serve", "a.gguf"},
+                                {"serve", "--model", "a.gguf"},
+                                {"serve", "--ranks", "2", "a.gguf"},
+                                {"serve", "a.gguf", "--model=a.gguf"}}) {
+    Server server;
+    EXPECT_EQ(complaint(server.program, arguments), "");
+    EXPECT_EQ(server.model, "a.gguf");
+    EXPECT_EQ(server.runs, 1);
+  }
+  Server two;
+  EXPECT_EQ(complaint(two.program, {"serve", "a.gguf", "--model", "b.gguf"}),
+            "--model: b.gguf is given, and a.gguf as MODEL: expected one of them (see --help)");
+  EXPECT_EQ(two.runs, 0);
+  Server none;
+  EXPECT_THAT(complaint(none.program, {"serve"}), HasSubstr("--model is required"));
+  EXPECT_EQ(none.runs, 0);
+  Server more;
+  EXPECT_EQ(complaint(more.program, {"serve", "a.gguf", "b.gguf"}),
+            "unexpected arguments: b.gguf (see --help)");
+  const CommandFacts facts = Server().program.facts().commands[0];
+  EXPECT_TRUE(facts.options[1].is_required);
+  ASSERT_EQ(facts.positionals.size(), 1u);
+  EXPECT_THAT(facts.positionals[0].names, ElementsAre("MODEL"));
+  EXPECT_EQ(facts.positionals[0].kind, ValueKind::kModel);
+  EXPECT_FALSE(facts.positionals[0].is_required);
+}
+
+TEST(CommandLine, NamesWhatIsUnknownBeforeWhatIsMissing) {
+  Server server;
+  EXPECT_EQ(complaint(server.program, {"serve", "--modle", "x"}),
+            "unknown option --modle: did you mean --model? (see --help)");
+  EXPECT_EQ(complaint(server.program, {"serve", "--rnaks=2", "--zzz", "-5", "x"}),
+            "unknown option --rnaks: did you mean --ranks?; unknown option --zzz (see --help)");
+  EXPECT_EQ(complaint(server.program, {"srve", "x"}),
+            "unknown command 'srve': did you mean serve? (see --help)");
+  EXPECT_EQ(complaint(server.program, {"plan"}),
+            "unknown command 'plan': did you mean balance plan? (see --help)");
+  EXPECT_EQ(complaint(server.program, {"balance", "plna"}),
+            "unknown command 'plna': did you mean plan? (see --help)");
+  EXPECT_EQ(complaint(server.program, {"serve", "-hf", "org/name"}),
+            "unknown option -hf (see --help)");
+  EXPECT_EQ(server.runs, 0);
+}
+
+TEST(CommandLine, HintsComeBeforeTheNearestName) {
+  Server server;
+  server.program.set_hint([](const std::string& word, const CommandFacts& command) {
+    return word == "--ctx" ? "of " + command.path.back() : word == "pull" ? "no" : "";
+  });
+  EXPECT_EQ(complaint(server.program, {"serve", "--ctx", "5", "--modl", "x"}),
+            "unknown option --ctx: of serve; unknown option --modl: did you mean --model? "
+            "(see --help)");
+  EXPECT_EQ(complaint(server.program, {"pull", "x"}), "unknown command 'pull': no (see --help)");
+}
+
+TEST(CommandLine, NoArgumentsPrintTheHelpOfCommands) {
+  Server server;
+  ::testing::internal::CaptureStdout();
+  const Result<bool> parsed = server.program.parse({});
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("Subcommands:"));
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_FALSE(*parsed);
 }
 
 }  // namespace
