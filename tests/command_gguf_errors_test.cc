@@ -79,7 +79,7 @@ std::vector<Case> cut_short() {
 
 std::vector<Case> other_files() {
   return {
-      {"ggml", "tjgg" + std::string(60, '\0'), {"expected a file that begins with 'GGUF'"}},
+      {"ggml", "tjgg" + std::string(60, '\0'), {"the old format GGJT", "begins with 'GGUF'"}},
       {"lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n", {"Git LFS"}},
       {"version_1", GgufBuilder::header("GGUF", 1, 0, 0), {"expected version 2 or 3, found 1"}},
       {"big_endian", GgufBuilder::header("GGUF", 3u << 24, 0, 0), {"big endian"}},

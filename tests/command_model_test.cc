@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
 
@@ -163,6 +164,28 @@ TEST(CommandModel, ConfigMissingOrNotJson) {
   expect_refused(run_on(model), {"config.json", "expected an object"});
   model.remove("config.json");
   expect_refused(run_on(model), {model.file("config.json"), "No such file"});
+}
+
+TEST(CommandModel, PathsThatNameNoModel) {
+  const base::ScratchDirectory scratch;
+  const ModelCopy model;
+  struct Case {
+    std::string path;
+    std::vector<std::string> parts;
+  };
+  const std::vector<Case> cases = {
+      {"some-org/some-model", {"hf download some-org/some-model --local-dir some-model"}},
+      {scratch.path(), {scratch.path() + ": an empty directory"}},
+      {model.file("model.safetensors"), {"weights alone", model.path()}},
+      {scratch.path() + "/none", {"No such file or directory"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.path);
+    expect_refused(run_command({.arguments = {"serve", c.path, "--port", "0"}}), c.parts);
+    expect_refused(run_command({.arguments = {"generate", c.path, "--prompt", "x"}}), c.parts);
+    expect_refused(run_command({.arguments = {"generate", c.path, "--chat", "--prompt", "x"}}),
+                   c.parts);
+  }
 }
 
 TEST(CommandModel, ImpossibleConfig) {

@@ -25,6 +25,7 @@
 #include "formats/files.h"
 #include "formats/json_text.h"
 #include "generate_output.h"
+#include "model/config/model_path.h"
 #include "prompts_file.h"
 #include "run/online_text.h"
 #include "run/plan_text.h"
@@ -115,6 +116,7 @@ Result<std::vector<std::string>> prompts_of(const Options& options, const Starte
 // Each as a user's only message.
 Result<std::vector<std::string>> chat_prompts(const std::string& model_dir,
                                               const std::vector<std::string>& texts) {
+  WIDEEP_TRY(model::check_model_path(model_dir));  // else the template would be what is missing
   WIDEEP_TRY_ASSIGN(const server::ChatFiles chat, server::read_chat_files(model_dir));
   auto chosen = chat.templates.choose("", /*has_tools=*/false);
   WIDEEP_TRY(chosen.status().at("--chat"));

@@ -15,29 +15,29 @@ namespace {
 // input.
 constexpr size_t kMaxWordBytes = 256;
 
-// One row of the Levenshtein table from the row before it; returns the row's least value.
-size_t next_row(std::string_view a, char b, std::vector<size_t>& row) {
-  size_t diagonal = row[0]++;
-  size_t min = row[0];
-  for (size_t i = 0; i < a.size(); ++i) {
-    const size_t replaced = diagonal + (a[i] == b ? 0 : 1);
-    diagonal = row[i + 1];
-    row[i + 1] = std::min({replaced, diagonal + 1, row[i] + 1});
-    min = std::min(min, row[i + 1]);
-  }
-  return min;
-}
-
 }  // namespace
 
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   const size_t difference = a.size() > b.size() ? a.size() - b.size() : b.size() - a.size();
   if (difference > limit) return limit + 1;
-  std::vector<size_t> row(a.size() + 1);
+  // Rows of the table of distances between the first letters of b (rows) and of a (columns).
+  std::vector<size_t> before_last(a.size() + 1), last(a.size() + 1), row(a.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
-  for (const char c : b) {
-    // The least value of a row never decreases from one row to the next.
-    if (next_row(a, c, row) > limit) return limit + 1;
+  size_t last_min = 0;
+  for (size_t j = 1; j <= b.size(); ++j) {
+    std::swap(before_last, last);
+    std::swap(last, row);
+    row[0] = j;
+    for (size_t i = 1; i <= a.size(); ++i) {
+      const size_t replaced = last[i - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[i] = std::min({replaced, last[i] + 1, row[i - 1] + 1});
+      const bool exchanged = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (exchanged) row[i] = std::min(row[i], before_last[i - 2] + 1);
+    }
+    // A row's values come from the two before it.
+    const size_t min = std::ranges::min(row);
+    if (min > limit && last_min >= limit) return limit + 1;
+    last_min = min;
   }
   return std::min(row.back(), limit + 1);
 }

@@ -12,8 +12,9 @@
 
 namespace wideep::base {
 
-// The Levenshtein distance: the least number of inserted, removed or replaced bytes that turns a
-// into b. A distance above `limit` is returned as limit + 1, which ends the computation early.
+// The least number of inserted, removed or replaced bytes and exchanged neighbours that turns a into
+// b, where no byte is exchanged twice ("optimal string alignment"). A distance above `limit` is
+// returned as limit + 1, which ends the computation early.
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit);
 
 // The candidate with the least edit distance to `word`, the first of equals; none when its distance

@@ -16,6 +16,15 @@ TEST(EditDistance, CountsInsertionsRemovalsAndReplacements) {
   EXPECT_EQ(edit_distance("flaw", "lawn", 9), 2u);
 }
 
+TEST(EditDistance, CountsExchangedNeighboursOnce) {
+  EXPECT_EQ(edit_distance("modle", "model", 9), 1u);
+  EXPECT_EQ(edit_distance("modle", "model", 1), 1u);
+  EXPECT_EQ(edit_distance("ba", "ab", 1), 1u);
+  EXPECT_EQ(edit_distance("ca", "abc", 9), 3u);  // what was exchanged is not edited again
+  EXPECT_EQ(edit_distance("badc", "abcd", 2), 2u);
+  EXPECT_EQ(edit_distance("badc", "abcd", 1), 2u);
+}
+
 TEST(EditDistance, StopsAboveTheLimit) {
   EXPECT_EQ(edit_distance("kitten", "sitting", 3), 3u);
   EXPECT_EQ(edit_distance("kitten", "sitting", 2), 3u);

@@ -9,17 +9,6 @@
 namespace wideep::command_line {
 namespace {
 
-TEST(Nearest, CountsEdits) {
-  EXPECT_EQ(edit_distance("", ""), 0u);
-  EXPECT_EQ(edit_distance("model", "model"), 0u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-  EXPECT_EQ(edit_distance("abc", ""), 3u);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("modle", "model"), 1u);  // two neighbours exchanged
-  EXPECT_EQ(edit_distance("ca", "abc"), 3u);       // an exchanged pair is not edited again
-  EXPECT_EQ(edit_distance("abcd", "badc"), 2u);
-}
-
 TEST(Nearest, FindsWhatWasMeant) {
   const std::vector<std::string> options = {
       "--help", "-h", "--model", "--max-batch-size", "--max-draft", "--threads-per-rank"};

@@ -19,6 +19,7 @@
 #include "formats/python_json.h"
 #include "model/config/architecture.h"
 #include "model/config/config_fields.h"
+#include "model/config/model_path.h"
 #include "model/config/null_keys.h"
 #include "model/families/family.h"
 #include "model/gguf/gguf_config.h"
@@ -229,35 +230,14 @@ Result<ModelConfig> parse_model_config(const std::string& json, const std::strin
   return read_document(document, name);
 }
 
-namespace {
-
-// Many repositories hold GGUF files only, of several precisions, with or without a config.json.
-Status refuse_directory_of_gguf(const std::filesystem::path& dir) {
-  std::error_code absent;
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
-    if (std::filesystem::exists(dir / name, absent)) return {};
-  }
-  std::string file;  // the first by name
-  for (const auto& entry : std::filesystem::directory_iterator(dir, absent)) {
-    const std::string path = entry.path().string();
-    if (tensor_files::is_gguf(path) && (file.empty() || path < file)) file = path;
-  }
-  if (file.empty()) return {};
-  return invalid_input(fmt::format(
-      "{}: a directory of GGUF files without model.safetensors: name the file, for example {}",
-      dir.string(), file));
-}
-
-}  // namespace
-
 Result<ModelConfig> read_model_config(const std::string& model_dir) {
+  WIDEEP_TRY(check_model_path(model_dir));
   if (tensor_files::is_gguf(model_dir)) {
     WIDEEP_TRY_ASSIGN(const tensor_files::GgufFiles files,
                       tensor_files::GgufFiles::open(model_dir));
     return read_gguf_config(files);
   }
   const std::filesystem::path dir = model_dir;
-  WIDEEP_TRY(refuse_directory_of_gguf(dir));
   const std::string file = dir / "config.json";
   WIDEEP_TRY_ASSIGN(const JsonDocument document, read_python(file));
   WIDEEP_TRY_ASSIGN(ModelConfig config, read_document(document, file));
