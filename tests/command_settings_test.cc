@@ -269,6 +269,35 @@ TEST_F(CommandSettings, Options) {
   }
 }
 
+TEST_F(CommandSettings, Context) {
+  expect_refused(run({"--context", "4097"}),
+                 {"--context: expected at most the model's max_position_embeddings 4096"});
+  expect_refused(run({"--context", "0"}), {"--context", "0 not in range"});
+  expect_refused(run({"--context", "8"}), {"prompt 0", "exceed the context of 8 tokens"});
+  EXPECT_EQ(run({"--context", "11"}).exit_code, 0);
+  expect_refused(run_with_file("--config", "max_seq_len: 64\n", {"--context", "128"}),
+                 {"--context 128 contradicts max_seq_len: 64 of " + path_});
+  EXPECT_EQ(run_with_file("--config", "max_seq_len: 64\n", {"--context", "64"}).exit_code, 0);
+}
+
+TEST_F(CommandSettings, CacheMemory) {
+  expect_refused(run({"--kv-cache-memory", "8X"}), {"--kv-cache-memory", "expected bytes", "8X"});
+  expect_refused(run({"--kv-cache-memory", "0"}),
+                 {"prompt 0", "expected --kv-cache-memory of at least", "found 0 B"});
+  expect_refused(run_with_file("--config", "kv_cache_config: {max_tokens: 640}\n",
+                               {"--kv-cache-memory", "1M"}),
+                 {"--kv-cache-memory 1M contradicts kv_cache_config.max_tokens: 640 of " + path_});
+  const CommandEnd end = run({"--kv-cache-memory", "1M"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  // The answer does not depend on it.
+  EXPECT_EQ(end.out.substr(0, end.out.find("(token")),
+            run({}).out.substr(0, end.out.find("(token")));
+  // A server must have room for a whole sequence, and says how much that is.
+  expect_refused(run_command({.arguments = {"serve", small_model(), "--port", "0",
+                                            "--kv-cache-memory", "1K"}}),
+                 {"--kv-cache-memory: expected at least", "a sequence of 4096 tokens"});
+}
+
 TEST_F(CommandSettings, ModelWithoutTheNameOfItsOption) {
   const CommandEnd named = run({"--prompt", "x"});
   const CommandEnd alone =

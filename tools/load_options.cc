@@ -152,6 +152,11 @@ Status set_model(const LoadOptions& options, run::RunOptions* run) {
 // As in trtllm-bench, pages are shared only if that is asked for, by the option or the file.
 Status set_limits(const LoadOptions& options, parallel::ParallelConfig* config) {
   if (options.max_seq_len) {
+    if (options.ranks.context && *options.ranks.context != *options.max_seq_len) {
+      return invalid_input(fmt::format(
+          "--max-seq-len {} contradicts --context {}: give one of them, or the same number",
+          *options.max_seq_len, *options.ranks.context));
+    }
     log_override("--max-seq-len", *options.max_seq_len, "max_seq_len", config->max_seq_len,
                  config->name);
     config->max_seq_len = *options.max_seq_len;

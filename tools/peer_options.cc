@@ -32,11 +32,17 @@ constexpr PeerOption kOptions[] = {
     {"--trust-remote-code", kOfRun, "leave it out: no code of a model is run"},
     {"-a,--alias", "--served-model-name", "here --served-model-name"},
     // ---- how much ----
+    {"-c,--ctx-size,--max-model-len,--context-length,--num-ctx", "--context",
+     "here --context: most tokens of a prompt and its answer"},
     {"-np,--parallel,--max-num-seqs,--max-running-requests", "--max-batch-size",
      "here --max-batch-size: requests of a rank in one iteration"},
     {"-b,--batch-size,-ub,--ubatch-size,--max-num-batched-tokens,--chunked-prefill-size,"
      "--max-prefill-tokens",
      "--max-num-tokens", "here --max-num-tokens: tokens of a rank's iteration"},
+    {"--gpu-memory-utilization,--mem-fraction-static,--kv-cache-memory-bytes,-cram,--cache-ram",
+     "--kv-cache-memory", "here --kv-cache-memory: bytes of each rank's KV cache, as 8G"},
+    {"--max-total-tokens,--num-gpu-blocks-override", "--config",
+     "here kv_cache_config.max_tokens in the file of --config, or --kv-cache-memory"},
     {"--max-queued-requests", "--max-queue", "here --max-queue"},
     {"-ctk,-ctv,--cache-type-k,--cache-type-v", "--kv-cache-dtype",
      "here --kv-cache-dtype: auto, bf16 or fp8, of keys and values"},

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "base/nvidia_profiler.h"
 #include "base/try.h"
@@ -128,6 +129,30 @@ void apply_scheduling(const RankRunOptions& options, bool logs, parallel::Parall
   set = policy;
 }
 
+// What --context and --kv-cache-memory set may also be in the configuration, but then it must be the
+// same: both were chosen for this model, and which one is meant cannot be known.
+Status apply_cache(const RankRunOptions& options, run::RunOptions* run) {
+  parallel::ParallelConfig& config = run->parallel;
+  if (options.context) {
+    if (config.max_seq_len.value_or(*options.context) != *options.context) {
+      return invalid_input(
+          fmt::format("--context {} contradicts max_seq_len: {} of {}: give one of them, or the "
+                      "same number",
+                      *options.context, *config.max_seq_len, config.name));
+    }
+    config.max_seq_len = *options.context;
+    run->has_context_option = true;
+  }
+  if (options.kv_cache_memory.empty()) return {};
+  if (const auto max_tokens = config.kv_cache_config.max_tokens) {
+    return invalid_input(fmt::format(
+        "--kv-cache-memory {} contradicts kv_cache_config.max_tokens: {} of {}: give one of them",
+        options.kv_cache_memory, *max_tokens, config.name));
+  }
+  WIDEEP_TRY_ASSIGN(run->cache_bytes, base::parse_byte_size(options.kv_cache_memory));
+  return {};
+}
+
 // Before anything else reads the environment.
 void set_variables(const parallel::ParallelConfig& config, bool logs) {
   for (const auto& [name, value] : config.env_overrides) {
@@ -165,6 +190,11 @@ Result<std::optional<std::vector<int>>> printing_ranks(const parallel::ParallelC
   return std::optional(ranks);
 }
 
+std::string complain_of_size(const std::string& text) {
+  const Result<uint64_t> bytes = base::parse_byte_size(text);
+  return bytes.ok() ? "" : bytes.status().message();
+}
+
 }  // namespace
 
 void add_rank_run_options(command_line::Command command, RankRunOptions* options) {
@@ -177,6 +207,17 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
       .add_option("--max-batch-size", options->max_batch_size,
                   "Most requests of a rank in one iteration")
       .range(1, 1 << 20);
+  command
+      .add_option("--context", options->context,
+                  "Most tokens of a prompt and its answer together (max_seq_len of --config; "
+                  "default: as the model has it)")
+      .range(1, 1 << 24);
+  command
+      .add_option("--kv-cache-memory", options->kv_cache_memory,
+                  "Memory of each rank for cached keys and values, as 8G, 512M or 1.5GiB, in place "
+                  "of kv_cache_config.max_tokens (default: what requests need, at most 30 % of the "
+                  "free memory of all ranks together)")
+      .check(complain_of_size);
   command
       .add_option("--scheduler-policy", options->scheduler_policy,
                   "When a request starts: guaranteed_no_evict, when the KV cache has room for its "
@@ -273,6 +314,7 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
     log::info("stream_interval has no effect: only wideep serve streams answers to clients");
   }
   apply_scheduling(options, log_notes, &run->parallel);
+  WIDEEP_TRY(apply_cache(options, run));
   if (log_notes) warn_of_batch_size(run->parallel);
   run->threads_per_rank = options.threads_per_rank;
   WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));

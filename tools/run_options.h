@@ -19,6 +19,8 @@ struct RankRunOptions {
   ParallelOptions parallel;
   int threads_per_rank = 0;
   std::optional<int> max_batch_size;
+  std::optional<int> context;   // tokens
+  std::string kv_cache_memory;  // as base::parse_byte_size reads it; empty: not given
   std::optional<std::string> scheduler_policy;  // nothing: that of the configuration
   double timeout_seconds = 30.0;
   std::string profile_range;   // empty: nothing is profiled

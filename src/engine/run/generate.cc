@@ -16,10 +16,12 @@
 #include <tuple>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "base/content_hash.h"
 #include "base/cpu_time.h"
 #include "base/try.h"
 #include "model/model_division.h"
+#include "run/cache_memory.h"
 #include "schedule/page_pool.h"
 #include "tokenizer/utf8.h"
 
@@ -67,8 +69,28 @@ int pages_of_rank(const GenerateOptions& options, const SchedulerLimits& limits,
                                    limits.turn_pages);
 }
 
+// The same as below of --kv-cache-memory.
+Status check_cache_memory(const GenerateOptions& options, const ModelFacts& model,
+                          const std::vector<Request>& requests) {
+  const uint64_t page_bytes = page_bytes_of_rank(model, options.parallel);
+  const SchedulerLimits limits = scheduler_limits(options);
+  for (const Request& request : requests) {
+    const uint64_t needed =
+        page_bytes * static_cast<uint64_t>(pages_of_rank(options, limits, request));
+    if (needed <= *options.cache_bytes) continue;
+    return invalid_input(fmt::format(
+        "prompt {}: {} tokens and {} to generate: expected --kv-cache-memory of at least {}, found "
+        "{}",
+        request.index, request.prompt.size(), request.max_tokens, memory_to_give(needed),
+        base::byte_size(*options.cache_bytes)));
+  }
+  return {};
+}
+
 // A rank's scheduler would refuse it too, but after all ranks have loaded their weights.
-Status check_cache_size(const GenerateOptions& options, const std::vector<Request>& requests) {
+Status check_cache_size(const GenerateOptions& options, const ModelFacts& model,
+                        const std::vector<Request>& requests) {
+  if (options.cache_bytes) return check_cache_memory(options, model, requests);
   const auto max_tokens = options.parallel.kv_cache_config.max_tokens;
   if (!max_tokens) return {};
   const SchedulerLimits limits = scheduler_limits(options);
@@ -141,7 +163,7 @@ Result<RunInputs> read_inputs(GenerateOptions* options, std::vector<Request>* re
   WIDEEP_TRY_ASSIGN(RunInputs inputs, read_run_inputs(*options));
   WIDEEP_TRY_ASSIGN(const int longest, max_sequence(*options, inputs.model.config));
   WIDEEP_TRY_ASSIGN(*requests, make_requests(*options, inputs, longest));
-  WIDEEP_TRY(check_cache_size(*options, *requests));
+  WIDEEP_TRY(check_cache_size(*options, inputs.model, *requests));
   WIDEEP_TRY_ASSIGN(*log, create_iteration_log(*options));
   options->cache_pages = pages_needed(*options, *requests);
   return inputs;

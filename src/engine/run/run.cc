@@ -38,7 +38,7 @@ Result<std::vector<uint64_t>> min_of_nodes(const RunOptions& options,
 // plans again with the smallest numbers of any rank.
 Status agree_on_cache(const RunOptions& options, const RunInputs& inputs, RunPlan* plan) {
   const bool as_memory_allows =
-      !options.parallel.kv_cache_config.max_tokens && !options.cache_pages;
+      !options.parallel.kv_cache_config.max_tokens && !options.cache_pages && !options.cache_bytes;
   const bool has_states = plan->limits.state_slots > 0;
   const bool is_alone = options.started == nullptr && !options.kept_nodes;
   if (is_alone || (!options.kept_nodes && !as_memory_allows && !has_states)) return {};

@@ -47,6 +47,10 @@ struct RunOptions {
   // need. nullopt: what max_batch_size sequences of full length need, but at most cache_share of
   // the free memory.
   std::optional<int> cache_pages;
+  // Instead: bytes of a rank's pages (run/cache_memory.h). Not beside kv_cache_config.max_tokens.
+  std::optional<uint64_t> cache_bytes;
+  // Whether --context has set parallel.max_seq_len, for messages.
+  bool has_context_option = false;
   // Slots of a rank for the states of sequences; nullopt: as run::state_slots_in. Models without
   // states have none.
   std::optional<int> state_slots;

@@ -20,6 +20,7 @@
 #include "parallel/initial_placement.h"
 #include "parallel/token_shares.h"
 #include "plan/regroup.h"
+#include "run/cache_memory.h"
 #include "schedule/page_pool.h"
 
 namespace wideep::run {
@@ -164,6 +165,13 @@ Result<int> cache_pages(const RunPlan& plan, const RunOptions& options,
         fmt::format("{}: kv_cache_config.max_tokens: expected at least {}, a page, found {}",
                     parallel.name, kernels::kPageTokens, *max_tokens));
   }
+  if (options.cache_bytes) {
+    // A caller that knows its requests checks them itself.
+    const int tokens = options.cache_pages ? 1 : plan.max_sequence;
+    const int pages = engine::max_pages_of_rank(engine::pages_for(tokens), parallel.sizes.cp,
+                                                plan.limits.turn_pages);
+    return pages_in_memory(plan.model, options, pages, tokens);
+  }
   if (options.cache_pages) return *options.cache_pages;
   return pages_that_fit(plan, options, machine);
 }
@@ -296,9 +304,11 @@ Result<int> max_sequence(const RunOptions& options, const model::ModelConfig& co
   const ParallelConfig& parallel = options.parallel;
   const int64_t limit = parallel.max_seq_len.value_or(config.max_position_embeddings);
   if (limit <= config.max_position_embeddings) return static_cast<int>(limit);
-  return invalid_input(fmt::format(
-      "{}: max_seq_len: expected at most the model's max_position_embeddings {}, found {}",
-      parallel.name, config.max_position_embeddings, limit));
+  const std::string name =
+      options.has_context_option ? "--context" : parallel.name + ": max_seq_len";
+  return invalid_input(
+      fmt::format("{}: expected at most the model's max_position_embeddings {}, found {}", name,
+                  config.max_position_embeddings, limit));
 }
 
 SchedulerLimits scheduler_limits(const RunOptions& options) {

@@ -7,18 +7,23 @@
 // overwrites the next.
 #include "run/run_plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/byte_size.h"
 #include "ep/strategy.h"
 #include "model/config/config_testing.h"
 #include "model/model_division.h"
+#include "run/cache_memory.h"
 
 namespace wideep::run {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
@@ -58,6 +63,65 @@ std::string difference(const Wanted& a, const Wanted& b) {
   return transport::check_settings_match(settings_of(a.plan().value()),
                                          settings_of(b.plan().value()), 3)
       .message();
+}
+
+TEST(RunPlan, CacheOfSoManyBytes) {
+  Wanted wanted;
+  wanted.model.config.max_position_embeddings = 1024;
+  wanted.options.parallel.max_seq_len = 640;  // ten pages
+  const uint64_t page = wanted.plan()->memory[0].kv_page_bytes;
+  ASSERT_EQ(page_bytes_of_rank(wanted.model, wanted.options.parallel), page);
+  wanted.options.cache_bytes = 25 * page + page / 2;
+  EXPECT_EQ(wanted.plan()->limits.max_pages, 25);
+  EXPECT_EQ(wanted.plan()->longest_sequence(), 640);
+  wanted.options.cache_bytes = 10 * page;
+  EXPECT_EQ(wanted.plan()->limits.max_pages, 10);
+
+  wanted.options.cache_bytes = 10 * page - 1;
+  EXPECT_EQ(wanted.error(),
+            fmt::format("--kv-cache-memory: expected at least {}, for a sequence of "
+                        "640 tokens on a rank, or --context 576, found {}",
+                        memory_to_give(10 * page), base::byte_size(10 * page - 1)));
+  // What it says to give is enough.
+  const auto enough = base::parse_byte_size(memory_to_give(10 * page));
+  wanted.options.cache_bytes = enough.value();
+  EXPECT_GE(wanted.plan()->limits.max_pages, 10);
+  wanted.options.cache_bytes = 9 * page;
+  wanted.options.parallel.max_seq_len = 576;
+  EXPECT_EQ(wanted.plan()->limits.max_pages, 9);
+  wanted.options.cache_bytes = 1;
+  EXPECT_THAT(wanted.error(), Not(HasSubstr("or --context")));
+  wanted.options.cache_bytes = UINT64_MAX;
+  EXPECT_GT(wanted.plan()->limits.max_pages, 1 << 20);
+}
+
+TEST(RunPlan, CacheOfSoManyBytesForKnownRequests) {
+  Wanted wanted;
+  const uint64_t page = wanted.plan()->memory[0].kv_page_bytes;
+  wanted.options.cache_pages = 3;  // the caller's requests, which it has checked
+  wanted.options.cache_bytes = 2 * page;
+  EXPECT_EQ(wanted.plan()->limits.max_pages, 2);
+  wanted.options.cache_bytes = page - 1;
+  EXPECT_THAT(wanted.error(), HasSubstr("for a sequence of 1 tokens"));
+}
+
+TEST(RunPlan, SizesToGiveAreRoundedUp) {
+  EXPECT_EQ(memory_to_give(1), "1K");
+  EXPECT_EQ(memory_to_give(1024), "1K");
+  EXPECT_EQ(memory_to_give(1025), "2K");
+  EXPECT_EQ(memory_to_give((uint64_t{16} << 20) + 1), "17M");
+}
+
+TEST(RunPlan, AContextBeyondTheModelsIsNamedAsItWasGiven) {
+  Wanted wanted;
+  const int most = wanted.model.config.max_position_embeddings;
+  wanted.options.parallel.max_seq_len = most + 1;
+  EXPECT_THAT(wanted.error(), StartsWith("parallel.yaml: max_seq_len: expected at most"));
+  wanted.options.has_context_option = true;
+  EXPECT_EQ(wanted.error(),
+            fmt::format("--context: expected at most the model's max_position_embeddings {}, "
+                        "found {}",
+                        most, most + 1));
 }
 
 TEST(RunPlan, EqualPlansMatch) { EXPECT_EQ(difference(Wanted(), Wanted()), ""); }
