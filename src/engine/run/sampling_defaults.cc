@@ -20,6 +20,7 @@
 #include "base/try.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "model/config/model_path.h"
 #include "tensor_files/gguf.h"
 
 namespace wideep::run {
@@ -247,7 +248,10 @@ Result<SamplingDefaults> read_sampling_defaults(const std::string& model_dir,
                                                 const std::string& from) {
   if (from == "none") return SamplingDefaults();
   const bool is_models = from == "auto";
-  if (is_models && tensor_files::is_gguf(model_dir)) return read_gguf(model_dir);
+  if (is_models && tensor_files::is_gguf(model_dir)) {
+    WIDEEP_TRY(model::check_model_path(model_dir));  // else the first reader's message would win
+    return read_gguf(model_dir);
+  }
   const std::string path =
       std::filesystem::path(is_models ? model_dir : from) / "generation_config.json";
   std::error_code absent;
