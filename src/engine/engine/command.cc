@@ -15,7 +15,7 @@ void transfer_fields(Wire& wire, AnyCommand& command) {
   auto& request = command.request;
   wire.fields(command.kind, command.owner, command.epoch, request.index, request.answered,
               request.max_tokens, request.sampling, request.bias, request.draw, request.ignore_eos,
-              request.speculates, request.returns_experts);
+              request.speculates, request.returns_experts, request.reports_progress);
 }
 
 // Empty: none.

@@ -272,6 +272,7 @@ Status Engine::run_step(const Scheduler::Step& step) {
 
 Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) {
   const base::TraceSpan span(base::Span::kIteration);
+  if (!step.reporting.empty()) WIDEEP_TRY(report_begun_prompts(step));
   recorder_.begin(state_.iteration, step.owners, step.batch.positions);
   const model::StageRows rows{
       .in = received_.rows,
@@ -280,6 +281,7 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
   // Before everything else: the next stage is waiting.
   parts_.pipeline.send(parts_.model.group().tokens(step.batch.num_tokens()).size, false,
                        parts_.feed.taken());
+  if (!step.reporting.empty()) WIDEEP_TRY(report_prompts(step));
   if (parts_.pipeline.is_last()) {
     WIDEEP_TRY(gather_logits(step));
     WIDEEP_TRY(sample_rows(step, yields));
@@ -367,6 +369,38 @@ Status Engine::report(const Scheduler::Step& step) {
                                         .cached_tokens = sequence.cached_tokens,
                                         .step_drafts = std::exchange(drafts, -1)}));
     }
+  }
+  return {};
+}
+
+namespace {
+
+PromptProgress progress_of(const Sequence& sequence, int computed) {
+  const int total = sequence.prompt_length();
+  return {.request_index = sequence.request.index,
+          .processed = std::min(computed, total),
+          .total = total,
+          .cached = std::min(sequence.cached_tokens, total)};
+}
+
+}  // namespace
+
+// Before the forward pass, so that who waits for it learns when it has begun.
+Status Engine::report_begun_prompts(const Scheduler::Step& step) {
+  if (!reports_tokens()) return {};
+  for (Sequence* sequence : step.reporting) {
+    if (std::exchange(sequence->has_begun, true)) continue;
+    PromptProgress progress = progress_of(*sequence, sequence->before_step->num_computed);
+    progress.is_first = true;
+    WIDEEP_TRY(parts_.reporter.prompt(progress));
+  }
+  return {};
+}
+
+Status Engine::report_prompts(const Scheduler::Step& step) {
+  if (!reports_tokens()) return {};
+  for (const Sequence* sequence : step.reporting) {
+    WIDEEP_TRY(parts_.reporter.prompt(progress_of(*sequence, sequence->num_computed)));
   }
   return {};
 }

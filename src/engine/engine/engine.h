@@ -118,6 +118,8 @@ class Engine {
   Status gather_logits(const Scheduler::Step& step);
   Status sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields);
   std::span<const float> logits_of(int row) const;
+  Status report_begun_prompts(const Scheduler::Step& step);
+  Status report_prompts(const Scheduler::Step& step);
   Status report(const Scheduler::Step& step);
   void send_yields(std::span<const Yield> yields);
   Status complete_oldest();

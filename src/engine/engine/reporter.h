@@ -31,6 +31,18 @@ struct SampledToken {
   int step_drafts = 0;
 };
 
+// How far a request's prompt has come, of those with Request::reports_progress: when its first
+// chunk begins, and after each iteration with a chunk of it. Until its first token; it may begin
+// again where the request was paused or another rank goes on with it. Of the ranks that compute the
+// request, one reports it: that which reports its tokens.
+struct PromptProgress {
+  int request_index = 0;
+  int processed = 0;      // tokens of the prompt whose keys and values are in the cache
+  int total = 0;          // tokens of the prompt
+  int cached = 0;         // of `processed`, those that were found there
+  bool is_first = false;  // nothing of it was computed before
+};
+
 // The experts that this rank's tokens have chosen in one MoE layer.
 struct ChosenExperts {
   int layer = 0;
@@ -53,6 +65,7 @@ class Reporter {
   virtual void begin_iteration(int64_t iteration) = 0;
   virtual void chosen(const ChosenExperts& layer) = 0;
   virtual Status token(const SampledToken& token) = 0;
+  virtual Status prompt(const PromptProgress& progress) = 0;
   virtual Status end_iteration(IterationRecord record) = 0;  // after its tokens
   // A request has ended, or was cancelled: on every rank that computes it, after its last token.
   virtual Status ended(int request_index) = 0;

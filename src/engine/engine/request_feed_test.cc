@@ -46,7 +46,8 @@ Command submit(int owner, int index, std::vector<int32_t> prompt) {
                       .bias = {{.token = 4, .bias = -2.5f}},
                       .draw = 2,
                       .ignore_eos = true,
-                      .returns_experts = true}};
+                      .returns_experts = true,
+                      .reports_progress = true}};
 }
 
 class RequestFeedTest : public testing::Test {
@@ -105,6 +106,7 @@ TEST_F(RequestFeedTest, CommandsComeWholeAndInOrder) {
   EXPECT_EQ(second.request.draw, 2);
   EXPECT_TRUE(second.request.ignore_eos);
   EXPECT_TRUE(second.request.returns_experts);
+  EXPECT_TRUE(second.request.reports_progress);
   EXPECT_EQ(third.kind, Command::Kind::kCancel);
   EXPECT_EQ(third.request.index, 5);
 }

@@ -76,6 +76,9 @@ struct Token {
   std::string digest;                   // in the last token, with RunOptions::logits_digest
   std::vector<engine::Sampled> likely;  // [SamplingParams::top_log_probabilities]
 };
+// How far a request's prompt has come, if it wants to know (engine::Request::reports_progress).
+// Those of an iteration precede its tokens, and its Iteration event.
+using engine::PromptProgress;
 // An iteration that all ranks have finished, or all members if the group has lost some.
 struct Iteration {
   std::vector<engine::IterationRecord> ranks;  // [world_size] or [members]
@@ -132,10 +135,10 @@ struct StopRequested {
 // The keeper of the ranks asks whether this process still works: RankGroup::kept()->answer().
 using transport::Ping;
 
-using Event =
-    std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token, Iteration,
-                 ExpertRecording, Rebalance, TrustChange, BackgroundSilence, ExpertLoad, RanksIdle,
-                 RequestCounts, RoutedExperts, RankEnded, StopRequested, Ping>;
+using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
+                           PromptProgress, Iteration, ExpertRecording, Rebalance, TrustChange,
+                           BackgroundSilence, ExpertLoad, RanksIdle, RequestCounts, RoutedExperts,
+                           RankEnded, StopRequested, Ping>;
 
 // ---- from one rank to that process ----
 
@@ -154,9 +157,9 @@ struct RoutedPart {
   std::vector<int32_t> experts;     // [positions, num_layers, top_k]; −1: not routed
 };
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
-using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, RankIteration,
-                               ExpertRecording, Rebalance, TrustChange, ExpertLoad, RanksIdle,
-                               RequestCounts, RoutedPart, RankEnded>;
+using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, PromptProgress,
+                               RankIteration, ExpertRecording, Rebalance, TrustChange, ExpertLoad,
+                               RanksIdle, RequestCounts, RoutedPart, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

@@ -38,6 +38,16 @@ TEST(RankEvent, TokensSurviveThePipe) {
   EXPECT_EQ(read.likely[1].log_probability, -2.0f);
 }
 
+TEST(RankEvent, ProgressSurvivesThePipe) {
+  const PromptProgress progress = over_the_pipe(PromptProgress{
+      .request_index = 3, .processed = 48, .total = 90, .cached = 16, .is_first = true});
+  EXPECT_EQ(progress.request_index, 3);
+  EXPECT_EQ(progress.processed, 48);
+  EXPECT_EQ(progress.total, 90);
+  EXPECT_EQ(progress.cached, 16);
+  EXPECT_TRUE(progress.is_first);
+}
+
 // MembersChanged::replayed is not sent: the process that submits requests again counts them.
 TEST(RankEvent, MembersAndTrustSurviveThePipe) {
   const MembersChanged members =

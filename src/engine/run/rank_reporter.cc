@@ -172,6 +172,12 @@ Status RankReporter::token(const engine::SampledToken& token) {
   return send_with_next(event);
 }
 
+// That a prompt has begun is told at once: the iteration may take long.
+Status RankReporter::prompt(const engine::PromptProgress& progress) {
+  const bool at_once = progress.is_first && !reports_when_idle_;
+  return at_once ? send(progress) : send_with_next(progress);
+}
+
 Status RankReporter::end_iteration(engine::IterationRecord record) {
   // Counts are the largest part of a record: without a reader they are not sent.
   record.records_experts = records_experts_;

@@ -29,6 +29,7 @@ class RankReporter : public engine::Reporter {
   void begin_iteration(int64_t iteration) override;
   void chosen(const engine::ChosenExperts& layer) override;
   Status token(const engine::SampledToken& token) override;
+  Status prompt(const engine::PromptProgress& progress) override;
   Status end_iteration(engine::IterationRecord record) override;
   Status ended(int request_index) override;
   Status idle() override;

@@ -73,6 +73,8 @@ struct Request {
   bool speculates = true;   // may be drafted for (engine/speculation)
   // When it ends, the experts of its tokens are wanted (run::RoutedExperts).
   bool returns_experts = false;
+  // How far its prompt has come is wanted (run::PromptProgress).
+  bool reports_progress = false;
 };
 
 // A request inside a rank's engine.
@@ -114,6 +116,7 @@ struct Sequence {
   int first_rank = 0;         // with context parallelism: the rank that holds the first page
   int cached_tokens = 0;      // prompt tokens that were found in the KV cache
   bool may_begin = false;     // has passed schedule/prompt_gate.h
+  bool has_begun = false;     // of those that report it: its first chunk is reported
   int pauses = 0;             // how often it was paused
   int evictions = 0;          // of these, for want of pages
   bool lacks_pages = false;   // sits out this iteration for want of pages

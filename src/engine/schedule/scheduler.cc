@@ -36,6 +36,7 @@ Scheduler::Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, C
   WIDEEP_CHECK_GE(limits.max_num_tokens, limits.max_batch_size);
   if (limits_.prefill_chunk <= 0) limits_.prefill_chunk = limits_.max_num_tokens;
   if (limits_.max_rank_tokens <= 0) limits_.max_rank_tokens = limits_.max_num_tokens;
+  step_.reporting.reserve(static_cast<size_t>(limits_.max_batch_size));
 }
 
 Status Scheduler::submit(Request request) {
@@ -221,6 +222,7 @@ void Scheduler::clear_step() {
   step_.logit_places.clear();
   step_.owners.clear();
   step_.sampled.clear();
+  step_.reporting.clear();
   step_.first_row.assign(1, 0);
   step_.num_tokens = 0;
   step_.prompt_tokens = 0;
@@ -344,6 +346,9 @@ bool Scheduler::add_chunk(Sequence& sequence, int max) {
   if (samples && step_.sampled.size() == static_cast<size_t>(share())) return false;
   step_.prompt_tokens += chunk;
   ++step_.num_prompts;
+  if (sequence.request.reports_progress && sequence.num_generated() == 0) {
+    step_.reporting.push_back(&sequence);
+  }
   add_tokens(sequence, chunk);
   return true;
 }

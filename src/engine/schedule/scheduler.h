@@ -81,6 +81,8 @@ class Scheduler {
     int prompt_tokens = 0;
     int num_requests = 0;
     int num_prompts = 0;  // requests with prompt tokens
+    // Of these, those that report it (Request::reports_progress), before their first token.
+    std::vector<Sequence*> reporting;
   };
   Step& schedule();
   // The state after the last schedule().

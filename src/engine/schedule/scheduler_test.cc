@@ -58,6 +58,31 @@ TEST(Scheduler, CutsPromptsIntoChunks) {
   EXPECT_EQ(drain(scheduler), (std::vector<int>{5, 5, 2, 1}));
 }
 
+// Of the two only the one that asks for it; not after a token of it has been generated before.
+TEST(Scheduler, NamesTheChunksOfPromptsThatReportThem) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 16, .prefill_chunk = 5, .max_pages = 10});
+  ASSERT_TRUE(scheduler.submit(request(1, 12, 3)).ok());
+  Request reports = request(2, 9, 3), moved = request(3, 4, 3);
+  reports.reports_progress = moved.reports_progress = true;
+  moved.answered = {7};
+  ASSERT_TRUE(scheduler.submit(reports).ok());
+  ASSERT_TRUE(scheduler.submit(moved).ok());
+  std::vector<std::pair<int, int>> chunks;  // computed before and after
+  while (scheduler.has_work()) {
+    const auto& step = scheduler.schedule();
+    for (const Sequence* sequence : step.reporting) {
+      EXPECT_EQ(sequence->request.index, 2);
+      chunks.emplace_back(sequence->before_step->num_computed, sequence->num_computed);
+    }
+    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
+      sequence->tokens.push_back(99);
+      if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
+    }
+  }
+  EXPECT_EQ(chunks, (std::vector<std::pair<int, int>>{{0, 5}, {5, 9}}));
+}
+
 TEST(Scheduler, CancelledRequestsGiveBackWhatTheyHave) {
   Scheduler scheduler(kKv, {.max_batch_size = 4, .max_num_tokens = 8, .max_pages = 2});
   ASSERT_TRUE(scheduler.submit(request(1, 6, 3)).ok());

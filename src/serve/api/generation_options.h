@@ -43,6 +43,7 @@ struct GenerationOptions {
   int n = 1;  // answers to each prompt
   bool stream = false;
   bool include_usage = false;
+  bool returns_progress = false;  // of prompts, in a stream, before their answers begin
   bool logprobs = false;
   std::optional<int> experts_start;  // routed_experts_prompt_start
   std::vector<std::string> stop;

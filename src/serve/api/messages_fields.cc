@@ -57,6 +57,7 @@ constexpr RequestField kFields[] = {
     {"container", kMessagesBody, kRefused, ""},
     {"thread", kMessagesBody, kRefused, "nothing is stored"},
     {"fallback_credit_token", kMessagesBody, kRefused, ""},
+    {"return_progress", kMessagesBody, kRefused, "chats and completions have it"},
 };
 
 }  // namespace

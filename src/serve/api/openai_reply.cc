@@ -260,6 +260,22 @@ EventWriter::EventWriter(const ReplyHead& head, bool usage_follows)
 }
 
 void EventWriter::add_chunk(const ReplyPart& part, std::string* events) const {
+  add_open_chunk(part, events);
+  *events += "}\n\n";
+}
+
+void EventWriter::add_progress(int answer, const PromptShare& share, std::string* events) const {
+  add_open_chunk({.index = answer, .text = {}}, events);
+  *events += ",\"prompt_progress\":";
+  *events += formats::json_text(ordered_json{{"total", share.total},
+                                             {"cache", share.cached},
+                                             {"processed", share.processed},
+                                             {"time_ms", share.ms}});
+  *events += "}\n\n";
+}
+
+// Without its end.
+void EventWriter::add_open_chunk(const ReplyPart& part, std::string* events) const {
   *events += head_;
   *events += "{\"index\":";
   add_number(part.index, events);
@@ -289,7 +305,6 @@ void EventWriter::add_chunk(const ReplyPart& part, std::string* events) const {
     *events += ",\"usage\":";
     *events += part.usage == nullptr ? "null" : formats::json_text(usage_json(*part.usage));
   }
-  *events += "}\n\n";
 }
 
 void EventWriter::add_usage(const Usage& usage, std::string* events) const {
@@ -326,6 +341,12 @@ void OpenAiReply::end(const Usage& usage, std::string* events) {
 void OpenAiReply::fail(const HttpError& error, std::string* events) {
   EventWriter::add_error(error, events);
   EventWriter::add_last(events);
+}
+
+std::string OpenAiReply::progress(int answer, const PromptShare& share) const {
+  std::string event;
+  events_.add_progress(answer, share, &event);
+  return event;
 }
 
 std::string OpenAiReply::whole(const std::vector<ReplyPart>& answers, const Usage& usage) {

@@ -30,6 +30,8 @@ class EventWriter {
   // Each adds an event to `events`. part.text, part.reasoning: UTF-8.
   void add_chunk(const ReplyPart& part, std::string* events) const;
   void add_usage(const Usage& usage, std::string* events) const;
+  // An empty chunk with llama.cpp's `prompt_progress`.
+  void add_progress(int answer, const PromptShare& share, std::string* events) const;
   // Between chunks, where nothing comes: clients take no notice of it.
   static std::string comment() { return ": keep-alive\n\n"; }
   // As OpenAI's clients expect it: they raise it as an error of the API.
@@ -39,6 +41,8 @@ class EventWriter {
   static void add_last(std::string* events) { *events += "data: [DONE]\n\n"; }
 
  private:
+  void add_open_chunk(const ReplyPart& part, std::string* events) const;
+
   Api api_;
   std::string head_;  // up to the choices
   bool usage_follows_;
@@ -54,6 +58,7 @@ class OpenAiReply : public ReplyWriter {
   void end(const Usage& usage, std::string* events) override;
   void fail(const HttpError& error, std::string* events) override;
   std::string ping() const override { return EventWriter::comment(); }
+  std::string progress(int answer, const PromptShare& share) const override;
   std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) override;
 
  private:

@@ -78,6 +78,16 @@ bool read_include_usage(BodyReader& body, bool stream, bool* is_continuous) {
   return includes;
 }
 
+// A whole reply has no room for it.
+bool read_progress(BodyReader& body, bool stream) {
+  constexpr const char* kName = "return_progress";
+  const bool wanted = body.flag(kName);
+  if (wanted && !stream) {
+    body.complain(kName, "expected stream: true beside it, or leave it out: only a stream has it");
+  }
+  return wanted;
+}
+
 std::optional<int> read_experts_start(BodyReader& body, bool stream) {
   constexpr const char* kName = "routed_experts_prompt_start";
   const auto start = body.integer(kName);
@@ -254,6 +264,7 @@ GenerationOptions read_options(BodyReader& body, const run::SamplingDefaults& de
   options.n = static_cast<int>(body.integer("n").value_or(1));
   options.stream = body.flag("stream");
   options.include_usage = read_include_usage(body, options.stream, &options.continuous_usage);
+  options.returns_progress = read_progress(body, options.stream);
   read_engine_fields(body, options);
   options.experts_start = read_experts_start(body, options.stream);
   options.stop = read_stop(body);
@@ -533,6 +544,10 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text,
   }
   body.only("best_of", request.options.n, "choosing the best of more answers");
   body.only("suffix", "", "a suffix");
+  // The engine takes its tokens for an answer's.
+  if (request.options.scores_prompts() && request.options.returns_progress) {
+    body.complain("return_progress", "beside echo with logprobs: expected one of them");
+  }
   if (request.options.scores_prompts() && request.options.format) {
     body.complain("echo", fmt::format("with logprobs beside {}: expected one of them",
                                       request.options.format->place));

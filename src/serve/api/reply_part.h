@@ -65,6 +65,14 @@ struct ReplyPart {
   const struct Usage* usage = nullptr;  // so far, of this answer; null: not returned
 };
 
+// How far the prompt of an answer has come, in tokens. processed includes cached.
+struct PromptShare {
+  int total = 0;
+  int cached = 0;  // found in the KV cache
+  int processed = 0;
+  int64_t ms = 0;  // since it was begun
+};
+
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;

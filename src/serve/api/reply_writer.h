@@ -35,6 +35,9 @@ class ReplyWriter {
   virtual void fail(const HttpError& error, std::string* events) = 0;
   // An event of a stream without a meaning, between others; "": the protocol has none.
   virtual std::string ping() const { return ""; }
+  // An event of a stream with the progress of an answer's prompt, before the answer's first part; "":
+  // the protocol has none.
+  virtual std::string progress(int /*answer*/, const PromptShare& /*share*/) const { return ""; }
 
   // Bodies of whole replies.
   virtual std::string whole(const std::vector<ReplyPart>& answers, const Usage& usage) = 0;

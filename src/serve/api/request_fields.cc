@@ -55,6 +55,8 @@ constexpr RequestField kFields[] = {
     {"ignore_eos", kText, kHonoured, "beyond OpenAI: go on to `max_tokens` after an end token",
      kAnyFlag},
     {"speculative", kText, kHonoured, "beyond OpenAI; `\"off\"`: without drafts"},
+    {"return_progress", kText, kHonoured,
+     "llama.cpp's, of a stream ([progress of the prompt](#progress-of-the-prompt))", kAnyFlag},
     {"routed_experts_prompt_start", kText, kHonoured,
      "beyond OpenAI ([determinism.md](determinism.md#experts-of-each-token))",
      integers(0, INT32_MAX)},

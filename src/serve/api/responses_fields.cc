@@ -75,6 +75,7 @@ constexpr RequestField kFields[] = {
     field("background_options", kRefused),
     field("access_programs", kRefused),
     field("image", kRefused),
+    field("return_progress", kRefused, "chats and completions have it"),
 };
 
 }  // namespace

@@ -207,6 +207,7 @@ void Generation::submit(size_t index) {
   // The n answers share the seed but must differ.
   request.draw = static_cast<int>(index % static_cast<size_t>(options_.n));
   request.returns_experts = answer.awaits_experts;
+  request.reports_progress = options_.returns_progress;
   if (answer.has_all_tokens()) {  // only the experts are lacking: they come with the last token
     request.max_tokens = answer.num_tokens();
     request.answered.pop_back();
@@ -224,7 +225,27 @@ void Generation::submit(size_t index) {
       },
       [self = shared_from_this(), index](const run::RoutedExperts& routed) {
         self->experts(index, routed);
+      },
+      [self = shared_from_this(), index](const run::PromptProgress& progress) {
+        self->prompt(index, progress);
       });
+}
+
+// What a rank has computed may be computed again, by it or by another one: a client sees only what
+// goes on. No part of the answer: another process that goes on with it tells its own progress.
+void Generation::prompt(size_t index, const run::PromptProgress& progress) {
+  Answer& answer = answers_[index];
+  if (answer.has_ended() || answer.num_tokens() > 0) return;
+  const int64_t now = base::wall_ns();
+  if (answer.begun_ns == 0) answer.begun_ns = now;
+  if (!options_.returns_progress || progress.processed <= answer.processed) return;
+  answer.processed = progress.processed;
+  exchange_->send_aside(
+      writer_->progress(static_cast<int>(index), {.total = progress.total,
+                                                  .cached = progress.cached,
+                                                  .processed = progress.processed,
+                                                  .ms = (now - answer.begun_ns) / 1'000'000}));
+  is_silent_ = false;
 }
 
 void Generation::token(size_t index, const run::Token& each) {

@@ -102,7 +102,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     bool is_cut = false;  // Backend::cut, since it was submitted
     std::string experts;  // as the reply has them
     AnswerDrafts drafts;
-    int64_t last_ns = 0;  // when its last token came
+    int64_t begun_ns = 0;  // when its prompt was begun; 0: not yet, or nobody wants to know
+    int processed = -1;    // tokens of its prompt, as its client has been told; −1: nothing yet
+    int64_t last_ns = 0;   // when its last token came
     engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   };
 
@@ -119,6 +121,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     return prompts_[index / static_cast<size_t>(options_.n)];
   }
   void token(size_t index, const run::Token& token);
+  void prompt(size_t index, const run::PromptProgress& progress);
   void experts(size_t index, const run::RoutedExperts& routed);
   void note_cached(size_t index, int tokens);
   void take_text(size_t index, const run::Token& token);

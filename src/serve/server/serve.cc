@@ -60,12 +60,13 @@ class EngineBackend : public Backend {
   // Must be called before the first request.
   void start(run::RequestWriter* requests) { requests_ = requests; }
 
-  int64_t submit(engine::Request request, OnToken on_token, OnExperts on_experts) override {
+  int64_t submit(engine::Request request, OnToken on_token, OnExperts on_experts,
+                 OnProgress on_progress) override {
     request.index = fresh_index();
     const int index = request.index;
     if (!request.returns_experts) on_experts = nullptr;
-    running_[request.index] =
-        std::make_shared<const Callbacks>(std::move(on_token), std::move(on_experts));
+    running_[request.index] = std::make_shared<const Callbacks>(
+        Callbacks{std::move(on_token), std::move(on_experts), std::move(on_progress)});
     if (queue_.is_open()) {
       requests_->submit(std::move(request));
     } else {
@@ -115,6 +116,13 @@ class EngineBackend : public Backend {
     callbacks->on_token(token);
   }
 
+  void progress(const run::PromptProgress& progress) {
+    const auto found = running_.find(progress.request_index);
+    if (found == running_.end()) return;
+    const auto callbacks = found->second;  // a copy, as above
+    callbacks->on_progress(progress);
+  }
+
   void experts(const run::RoutedExperts& routed) {
     const auto found = running_.extract(routed.request_index);
     if (!found.empty()) found.mapped()->on_experts(routed);
@@ -122,10 +130,9 @@ class EngineBackend : public Backend {
 
  private:
   struct Callbacks {
-    Callbacks(OnToken token, OnExperts experts)
-        : on_token(std::move(token)), on_experts(std::move(experts)) {}
     OnToken on_token;
     OnExperts on_experts;  // null: not wanted
+    OnProgress on_progress;
   };
   int fresh_index() {
     while (running_.contains(next_index_)) next_index_ = after(next_index_);
@@ -216,11 +223,16 @@ class Front {
 
   // The tokens of an iteration arrive before the iteration. Both are posted together, so that the
   // serving thread wakes up once per iteration.
-  void take(run::Token token) { tokens_.push_back(std::move(token)); }
+  void take(run::Token token) { news_.tokens.push_back(std::move(token)); }
+  // That a prompt has begun is told at once: the iteration may take long.
+  void take(const run::PromptProgress& progress) {
+    if (!progress.is_first) return news_.progress.push_back(progress);
+    http_->post([this, progress] { backend_.progress(progress); });
+  }
   void take(run::Iteration iteration) {
-    http_->post([this, tokens = std::exchange(tokens_, {}),
+    http_->post([this, news = std::exchange(news_, {}),
                  each = std::make_shared<const run::Iteration>(std::move(iteration))] {
-      for (const run::Token& token : tokens) backend_.token(token);
+      tell(news);
       add(*each);
     });
   }
@@ -252,16 +264,16 @@ class Front {
 
   // The request's last token may not be posted yet.
   void take(run::RoutedExperts routed) {
-    http_->post([this, tokens = std::exchange(tokens_, {}),
+    http_->post([this, news = std::exchange(news_, {}),
                  each = std::make_shared<const run::RoutedExperts>(std::move(routed))] {
-      for (const run::Token& token : tokens) backend_.token(token);
+      tell(news);
       backend_.experts(*each);
     });
   }
   // The tokens that are not posted yet come before what others go on with.
   void take(run::RankDied rank) {
-    http_->post([this, tokens = std::exchange(tokens_, {}), rank = std::move(rank)] {
-      for (const run::Token& token : tokens) backend_.token(token);
+    http_->post([this, news = std::exchange(news_, {}), rank = std::move(rank)] {
+      tell(news);
       service_.ranks().died(rank, unix_seconds());
       for (const int request : rank.failed) backend_.fail(request);
     });
@@ -271,8 +283,8 @@ class Front {
   }
   // After the last tokens of an iteration that its members did not all complete.
   void take(run::MembersChanged change) {
-    http_->post([this, tokens = std::exchange(tokens_, {}), change = std::move(change)] {
-      for (const run::Token& token : tokens) backend_.token(token);
+    http_->post([this, news = std::exchange(news_, {}), change = std::move(change)] {
+      tell(news);
       service_.ranks().changed(change, unix_seconds());
       service_.balancer().members_changed();
     });
@@ -297,6 +309,17 @@ class Front {
   }
 
  private:
+  // What the ranks have said of requests. A request's tokens come after all progress of its prompt.
+  struct News {
+    std::vector<run::PromptProgress> progress;
+    std::vector<run::Token> tokens;
+  };
+  // On the serving thread.
+  void tell(const News& news) {
+    for (const run::PromptProgress& each : news.progress) backend_.progress(each);
+    for (const run::Token& each : news.tokens) backend_.token(each);
+  }
+
   // On the serving thread. The first ones may be of a process that has died.
   void take_clients() {
     while (const auto client = clients_->next()) {
@@ -351,7 +374,7 @@ class Front {
   }
 
   EngineBackend backend_;
-  std::vector<run::Token> tokens_;  // not posted yet; used by the thread that pulls events
+  News news_;  // not posted yet; used by the thread that pulls events
   run::ExpertRanks experts_;
   Service service_;
   std::unique_ptr<HttpServer> http_;  // destroyed before service_, which its connections use
@@ -406,6 +429,7 @@ class EventPump {
     parts_.front.take(std::move(change));
   }
   void take(run::Token token) { parts_.front.take(std::move(token)); }
+  void take(const run::PromptProgress& progress) { parts_.front.take(progress); }
   void take(run::RoutedExperts routed) { parts_.front.take(std::move(routed)); }
   void take(run::Iteration iteration) {
     if (parts_.log) log(run::summarize(iteration, parts_.experts));

@@ -44,8 +44,10 @@ class EchoBackend : public Backend {
 
   void serve_on(HttpServer* server) { server_ = server; }
 
-  int64_t submit(engine::Request request, OnToken on_token, OnExperts on_experts) override {
+  int64_t submit(engine::Request request, OnToken on_token, OnExperts on_experts,
+                 OnProgress on_progress) override {
     const int64_t id = next_id_++;
+    if (request.reports_progress) report_progress(request, on_progress);
     last_request = request;
     rules.push_back(request.rules);
     prompts.push_back(request.prompt);
@@ -76,6 +78,20 @@ class EchoBackend : public Backend {
   std::vector<engine::SharedTokens> prompts;  // of all requests
 
  private:
+  // As of a rank that begins it, does a half, dies, and of another one.
+  void report_progress(const engine::Request& request, const OnProgress& on_progress) {
+    const int total = static_cast<int>(request.prompt.size());
+    const int steps[] = {0, total / 2, 0, total / 2, total};
+    for (const int step : steps) {
+      server_->post([=, this] {
+        on_progress({.processed = std::max<int>(step, cached_tokens),
+                     .total = total,
+                     .cached = cached_tokens,
+                     .is_first = step == 0});
+      });
+    }
+  }
+
   struct Running {
     engine::Request request;
     OnToken on_token;
@@ -369,6 +385,72 @@ TEST_F(ServiceTest, StreamsContainTheSameTextInPieces) {
   EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "stop");
   EXPECT_TRUE(events.back()["choices"].empty());
   EXPECT_GT(events.back()["usage"]["completion_tokens"], 4);
+}
+
+// Each prompt's own, which only goes up; the rest of the stream is as without it.
+TEST_F(ServiceTest, StreamsMayTellTheProgressOfThePrompt) {
+  backend_.cached_tokens = 2;
+  for (const char* path : {"/v1/chat/completions", "/v1/completions"}) {
+    SCOPED_TRACE(path);
+    const bool is_chat = std::string(path) == "/v1/chat/completions";
+    json body = {{"model", "m"}, {"stream", true}, {"max_tokens", 4}, {"seed", 1}, {"n", 2}};
+    if (is_chat) {
+      body["messages"] = {{{"role", "user"}, {"content", "Hi there"}}};
+    } else {
+      body["prompt"] = "Count to three and more.";
+    }
+    const std::vector<json> plain = ask("POST", path, body.dump()).events();
+    EXPECT_FALSE(backend_.last_request.reports_progress);
+    body["return_progress"] = true;
+    std::vector<json> events = ask("POST", path, body.dump()).events();
+    EXPECT_TRUE(backend_.last_request.reports_progress);
+    const int total = static_cast<int>(backend_.last_request.prompt.size());
+    std::vector<std::vector<int>> processed(2);
+    std::vector<json> rest;
+    for (json& event : events) {
+      event.erase("id"), event.erase("created");
+      if (!event.contains("prompt_progress")) {
+        rest.push_back(event);
+        continue;
+      }
+      const json& choice = event["choices"].at(0);
+      EXPECT_EQ(choice["finish_reason"], nullptr);
+      EXPECT_TRUE(is_chat ? choice["delta"].empty() : choice["text"] == "");
+      const json& progress = event["prompt_progress"];
+      EXPECT_EQ(progress["total"], total);
+      EXPECT_EQ(progress["cache"], 2);
+      EXPECT_GE(progress["time_ms"], 0);
+      processed[choice["index"].get<size_t>()].push_back(progress["processed"]);
+    }
+    for (const auto& each : processed) EXPECT_EQ(each, (std::vector<int>{2, total / 2, total}));
+    ASSERT_EQ(rest.size(), plain.size());
+    for (size_t i = 0; i < rest.size(); ++i) {
+      json expected = plain[i];
+      expected.erase("id"), expected.erase("created");
+      EXPECT_EQ(rest[i], expected);
+    }
+  }
+}
+
+TEST_F(ServiceTest, OnlyStreamsOfTextHaveProgress) {
+  const json whole = {{"model", "m"}, {"prompt", "x"}, {"return_progress", true}};
+  const Reply refused = complete(whole);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("return_progress: expected stream: true beside it"));
+  const Reply response =
+      ask("POST", "/v1/responses",
+          json{{"model", "m"}, {"input", "x"}, {"stream", true}, {"return_progress", true}}.dump());
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("return_progress"));
+  const Reply message = ask("POST", "/v1/messages",
+                            json{{"model", "m"},
+                                 {"max_tokens", 3},
+                                 {"messages", {{{"role", "user"}, {"content", "x"}}}},
+                                 {"stream", true},
+                                 {"return_progress", true}}
+                                .dump());
+  EXPECT_EQ(message.status, 400);
+  EXPECT_THAT(message.body, HasSubstr("return_progress"));
 }
 
 // The rule: a part at an answer's first token, at those whose number divides by the interval, and at
