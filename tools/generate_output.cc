@@ -6,7 +6,6 @@
 #include "generate_output.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "run/online_text.h"
@@ -86,21 +85,6 @@ std::string perfect_router_text(double imbalance_ratio) {
 }  // namespace
 
 // ---- while it runs ----
-
-LoadingLine::LoadingLine() : terminal_(::isatty(STDERR_FILENO) == 1) {}
-
-void LoadingLine::show(uint64_t done, uint64_t all) {
-  const int percent = all == 0 ? 100 : static_cast<int>(done * 100 / all);
-  if (!terminal_ || percent == last_percent_) return;
-  last_percent_ = percent;
-  fmt::print(stderr, "\rloading weights {:3} %", percent);
-}
-
-void LoadingLine::end() {
-  if (last_percent_ < 0) return;
-  last_percent_ = -1;
-  fmt::print(stderr, "\r                    \r");
-}
 
 void RunLines::plan(const std::string& lines) { log::info("{}", lines); }
 

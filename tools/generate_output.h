@@ -9,24 +9,23 @@
 #include <string>
 #include <vector>
 
+#include "base/work_progress.h"
 #include "run/generate.h"
 #include "run/run_view.h"
 
 namespace wideep::tools {
 
-// "loading weights 42 %" on stderr, rewritten in place; silent where stderr is no terminal.
+// Of weights, read and packed.
 class LoadingLine {
  public:
-  LoadingLine();
-  void show(uint64_t done, uint64_t all);
-  void end();  // clears the line; may be called again
+  void show(uint64_t done, uint64_t all) { progress_.show(done, all); }
+  void end() { progress_.clear(); }  // may be called again
 
  private:
-  bool terminal_;
-  int last_percent_ = -1;
+  base::WorkProgress progress_{"loading weights", ""};
 };
 
-// The log of a run on stderr: the plan, the loading line, then one line per event.
+// The log of a run on stderr: the plan, the progress of loading, then one line per event.
 class RunLines : public run::RunView {
  public:
   void plan(const std::string& lines) override;

@@ -15,8 +15,8 @@
 #include <tuple>
 
 #include "base/machine.h"
-#include "base/progress.h"
 #include "base/try.h"
+#include "base/work_progress.h"
 #include "commands.h"
 #include "formats/files.h"
 #include "formats/json_text.h"
@@ -228,15 +228,14 @@ Status run(const Options& given) {
   options.quantize.matrices = matrices_of(config);
   const run::ThreadPlan threads = run::plan_threads(base::read_machine(), 1, 0);
   base::ThreadPool pool(threads.of_rank(0));
-  std::optional<base::Progress> progress;
-  const auto step = [&](int64_t, int64_t all) {
-    if (!progress) progress.emplace("quantising", all, "tensors");
-    progress->step();
+  base::WorkProgress progress("quantising", "tensors");
+  const auto step = [&](int64_t done, int64_t all) {
+    progress.show(static_cast<uint64_t>(done), static_cast<uint64_t>(all));
   };
   const auto report = tensor_files::is_gguf(options.quantize.model_dir)
                           ? quantize_gguf(options, config, pool, step)
                           : weights::quantize_checkpoint(options.quantize, pool, step);
-  progress.reset();
+  progress.clear();
   if (!report.ok()) return report.status();
   std::optional<Quality> quality;
   if (!options.no_evaluation) {
