@@ -4,7 +4,8 @@
 // as always. Ranks are numbered anew, so that those of a node follow each other. Sends and
 // receives are non-blocking and only tested, for MPI's own waits have no deadline; where MPI waits
 // all the same (start and end), a thread ends the process when it takes too long.
-#ifdef WIDEEP_WITH_MPI
+#include "group/mpi_module.h"
+
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sys/stat.h>
@@ -16,16 +17,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
 #include <thread>
 
-#include "base/log.h"
 #include "base/try.h"
 #include "group/mpi_message_type.h"
-#include "group/mpi_ranks.h"
-#include "group/node_watch.h"
 
 namespace wideep::transport {
 namespace {
@@ -121,17 +120,15 @@ class MpiLink : public Link {
   Status failure_;
 };
 
-// Ends the process if MPI does not return in time; MPI's calls cannot be cancelled. what: the task,
-// for the log; null: logs nothing.
+// Ends the process if MPI does not return in time; MPI's calls cannot be cancelled. on_late: called
+// before, if there is one.
 class TimeLimit {
  public:
-  TimeLimit(std::chrono::seconds limit, const char* what, int exit_code)
+  TimeLimit(std::chrono::seconds limit, int exit_code, std::function<void()> on_late)
       : thread_([=, this] {
           std::unique_lock lock(mutex_);
           if (ended_.wait_for(lock, limit, [this] { return has_ended_; })) return;
-          if (what != nullptr) {
-            log::error("{}: MPI did not return within {} s", what, limit.count());
-          }
+          if (on_late) on_late();
           std::_Exit(exit_code);
         }) {}
   ~TimeLimit() {
@@ -179,51 +176,54 @@ std::vector<int> nodes_of_ranks(int num_ranks) {
   return nodes;
 }
 
-std::unique_ptr<StartedRanks> connect_ranks(int num_ranks, int mpi_rank) {
+MpiConnection connect_ranks(int num_ranks, int mpi_rank) {
   std::vector<int> nodes = nodes_of_ranks(num_ranks);
   // Sorts the ranks by node, then by MPI rank. So ranks of a node are consecutive.
   MPI_Comm ordered = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, 0, nodes[static_cast<size_t>(mpi_rank)] * num_ranks + mpi_rank,
                  &ordered);
-  int rank = 0;
-  MPI_Comm_rank(ordered, &rank);
+  MpiConnection connection;
+  MPI_Comm_rank(ordered, &connection.rank);
   std::sort(nodes.begin(), nodes.end());
-  auto control = std::make_unique<MpiLink>(ordered);
-  auto data = std::make_unique<MpiLink>(ordered);
-  return std::make_unique<StartedRanks>(std::move(control), std::move(data),
-                                        NodeMap(std::move(nodes)), rank);
+  connection.nodes = std::move(nodes);
+  connection.control = std::make_unique<MpiLink>(ordered);
+  connection.data = std::make_unique<MpiLink>(ordered);
+  return connection;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<StartedRanks>> start_mpi_ranks(const Launch& launch) {
-  block_stop_signals();
-  const TimeLimit limit(kStartLimit, "connecting the ranks", 1);
+Status connect(const char* launcher, int expected_ranks, const MpiHost& host,
+               MpiConnection* connection) {
+  const TimeLimit limit(kStartLimit, 1, [log_late = host.log_late] {
+    log_late("connecting the ranks", kStartLimit);
+  });
   int provided = 0, num_ranks = 0, mpi_rank = 0;
   WIDEEP_TRY(
       error_of("start", MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided)));
   MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
-  if (num_ranks != launch.num_ranks) {
+  if (num_ranks != expected_ranks) {
     MPI_Finalize();
     return invalid_input(fmt::format(
         "{} has started {} processes, but MPI sees {}: use a launcher that MPI supports "
         "(srun --mpi=pmix, or mpirun)",
-        launch.launcher, launch.num_ranks, num_ranks));
+        launcher, expected_ranks, num_ranks));
   }
-  return connect_ranks(num_ranks, mpi_rank);
+  *connection = connect_ranks(num_ranks, mpi_rank);
+  return {};
 }
 
-void end_mpi_ranks(std::unique_ptr<StartedRanks> ranks, int exit_code) {
-  std::fflush(nullptr);  // _Exit does not
-  // MPI_Finalize waits for all ranks. After a failure some may be gone, so it might never return.
-  if (ranks != nullptr && !ranks->is_broken()) {
-    const TimeLimit limit(kEndLimit, nullptr, exit_code);
-    MPI_Finalize();
-  }
-  std::_Exit(exit_code);
+// MPI_Finalize waits for all ranks; it may never return.
+void finalize(int exit_code) {
+  const TimeLimit limit(kEndLimit, exit_code, nullptr);
+  MPI_Finalize();
 }
 
+}  // namespace
 }  // namespace wideep::transport
 
-#endif  // WIDEEP_WITH_MPI
+extern "C" __attribute__((visibility("default"))) const wideep::transport::MpiModule*
+wideep_mpi_module() {
+  static constexpr wideep::transport::MpiModule kModule{WIDEEP_VERSION, wideep::transport::connect,
+                                                        wideep::transport::finalize};
+  return &kModule;
+}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that mpirun or srun has started, connected by MPI. If CMake finds MPI it compiles
-// mpi_ranks_with_mpi.cc, else mpi_ranks_without_mpi.cc. Only the `wideep` command is linked with
-// them.
+// Ranks that mpirun or srun has started, connected by MPI. What calls MPI is libwideep_mpi.so
+// (mpi_module.cc), which is built where CMake finds MPI and loaded here, when a launcher has started
+// the command: from beside the command, or from lib/wideep beside its folder.
 //
 // MPI's ranks are renumbered so that the ranks of a node are consecutive; rank 0 stays rank 0. Two
 // ranks are on one node if they share the kernel, the network namespace and the value of
@@ -30,7 +30,8 @@ std::optional<Launch> find_launch();
 
 // Initialises MPI and connects the ranks. Collective: every started process calls it. Ends the
 // process if this takes longer than 120 s. REQUIRES: this process has only one thread.
-// Errors (invalid input): this build has no MPI; MPI's number of ranks differs from the launcher's.
+// Errors (invalid input): libwideep_mpi.so or MPI is not there, or of another version; MPI's number
+// of ranks differs from the launcher's.
 Result<std::unique_ptr<StartedRanks>> start_mpi_ranks(const Launch& launch);
 
 // Ends the process with exit_code. First waits for all other ranks (MPI_Finalize), at most 10 s,
