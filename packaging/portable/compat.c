@@ -32,7 +32,8 @@ __attribute__((constructor(101))) static void look_up(void) {
   void* places[2] = {libc, threads};
   for (int i = 0; i < 2; ++i) {
     if (places[i] == NULL) continue;
-    if (!cond_clock_wait) cond_clock_wait = (CondClockWait*)dlsym(places[i], "pthread_cond_clockwait");
+    if (!cond_clock_wait)
+      cond_clock_wait = (CondClockWait*)dlsym(places[i], "pthread_cond_clockwait");
     if (!mutex_clock_lock) {
       mutex_clock_lock = (MutexClockLock*)dlsym(places[i], "pthread_mutex_clocklock");
     }

@@ -50,5 +50,5 @@ string(JOIN " " portable_link_flags
 foreach(kind IN ITEMS EXE SHARED MODULE)
   set(CMAKE_${kind}_LINKER_FLAGS_INIT "${portable_link_flags}")
 endforeach()
-set(CMAKE_C_STANDARD_LIBRARIES "-lcompat -ldl -lm")
-set(CMAKE_CXX_STANDARD_LIBRARIES "-lcompat -ldl -lm")
+set(CMAKE_C_STANDARD_LIBRARIES "-lcompat -lrt -ldl -lm")
+set(CMAKE_CXX_STANDARD_LIBRARIES "-lcompat -lrt -ldl -lm")

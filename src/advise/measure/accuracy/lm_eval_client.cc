@@ -39,7 +39,12 @@ Result<int> run_program(std::vector<std::string> line, const std::string& direct
                                      0600);
   ::posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
   if (!directory.empty()) {
-    ::posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
+    const int refused = ::posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
+    if (refused != 0) {  // a portable build where glibc is older than 2.29
+      ::posix_spawn_file_actions_destroy(&actions);
+      return failed(fmt::format("{}: cannot be started in {}: {}", line[0], directory,
+                                std::strerror(refused)));
+    }
   }
   pid_t pid = -1;
   const int error = ::posix_spawn(&pid, line[0].c_str(), &actions, nullptr, words.data(), environ);
