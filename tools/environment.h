@@ -18,7 +18,8 @@ struct EnvironmentVariable {
   std::string_view name;
   // The commands that use it, as "serve", "bench throughput"; empty: none.
   std::span<const std::string_view> commands;
-  std::string_view why;  // the others do not
+  std::string_view why;          // the others do not
+  std::string_view effect = {};  // where it is used; manual pages say so
 };
 
 std::span<const EnvironmentVariable> environment_variables();

@@ -124,6 +124,7 @@ int main(int argc, char** argv) {
     for (const AddCommand add : group.commands) add(commands, &status);
   }
   for (const AddCommand add : kLastCommands) add(program, &status);
+  tools::add_describe_commands(program, &status);
 
   try {
     const Result<bool> parsed = program.parse(arguments);
