@@ -48,11 +48,24 @@ wideep_precompile(wideep_shared)
 add_library(wideep::c_api ALIAS wideep_shared)
 
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/wideep)
-install(TARGETS wideep_balancer wideep_communicator wideep_device wideep_shared EXPORT wideep)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/wideep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT wideep NAMESPACE wideep:: FILE wideep-targets.cmake DESTINATION ${package_directory})
+install(TARGETS wideep_balancer wideep_communicator wideep_device wideep_shared EXPORT wideep
+        ARCHIVE COMPONENT development
+        LIBRARY COMPONENT library NAMELINK_COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/wideep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        COMPONENT development)
+install(EXPORT wideep NAMESPACE wideep:: FILE wideep-targets.cmake DESTINATION ${package_directory}
+        COMPONENT development)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/wideep-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/wideep-config.cmake
               ${PROJECT_BINARY_DIR}/wideep-config-version.cmake
-        DESTINATION ${package_directory})
+        DESTINATION ${package_directory} COMPONENT development)
+# For pkg-config: wideep (C, libwideep.so) and wideep-cxx (C++, the archives). Their prefix is where
+# they lie, so that `cmake --install --prefix` may move them.
+set(pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH to_prefix /${pkgconfig} /)
+string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
+foreach(name IN ITEMS wideep wideep-cxx)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${pkgconfig} COMPONENT development)
+endforeach()

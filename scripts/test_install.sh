@@ -14,6 +14,30 @@ rm -rf "$work"
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 site=$work/prefix/share/doc/wideep/html
 [[ ! -d $build/docs/html ]] || python3 scripts/docs_site/check.py "$site"
+# The command with its manual pages and completions, the model, and the library by pkg-config.
+installed=$work/prefix
+"$installed/bin/wideep" --version >/dev/null
+for file in share/man/man1/wideep-serve.1 share/bash-completion/completions/wideep \
+  share/fish/vendor_completions.d/wideep.fish share/wideep/models/reference/config.json; do
+  [[ -f $installed/$file ]] || { echo "not installed: $file" >&2; exit 1; }
+done
+# As if for a package: the files go below $DESTDIR, and the model and the library each alone.
+for component in library model; do
+  DESTDIR=$work/staged-$component cmake --install "$build" --prefix /usr \
+    --component $component >/dev/null
+done
+[[ -f $work/staged-model/usr/share/wideep/models/reference/config.json ]]
+[[ -z $(find "$work/staged-library" -type f ! -name 'libwideep.so.*') ]]
+if command -v pkg-config >/dev/null; then
+  directory=$(dirname "$(find "$installed" -name wideep.pc)")
+  read -ra flags < <(PKG_CONFIG_PATH=$directory pkg-config --cflags --libs wideep)
+  cc examples/balancer.c -o "$work/balancer_c" "${flags[@]}" -Wl,-rpath,"$(dirname "$directory")" -lm
+  "$work/balancer_c" >/dev/null
+  # The archives have the C++ standard library of the build's compiler.
+  read -ra flags < <(PKG_CONFIG_PATH=$directory pkg-config --cflags --libs wideep-cxx)
+  c++ -std=c++20 examples/balancer.cc -o "$work/balancer_cc" "${flags[@]}"
+  "$work/balancer_cc" >/dev/null
+fi
 cmake -S examples -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" "$@"
 cmake --build "$work/examples"
 ctest --test-dir "$work/examples" --output-on-failure
