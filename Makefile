@@ -2,7 +2,7 @@
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
 # scripts/test_packages.txt for the rest).
-.PHONY: help build demo test test-all test-others check-models test-integrations test-torch times soak soak-faults fuzz bench bench-balance figures docs install format check tidy clean
+.PHONY: help build demo test test-all test-others check-models test-integrations test-torch times soak soak-faults fuzz bench bench-balance figures docs install packages test-packages format check tidy clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
@@ -64,6 +64,12 @@ docs: ## make the documentation site, build/docs/html; installs Sphinx from PyPI
 install: build ## install command, library, manual pages, completions (PREFIX=/usr/local, DESTDIR=)
 	@cmake --build build --target wideep_installed
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(or $(PREFIX),/usr/local)" --strip
+
+packages: ## make .deb, .rpm and .tar.zst of this distribution, in build/packages
+	@scripts/packages.sh
+
+test-packages: packages ## check the packages, and run the .deb in a bare Debian (needs root)
+	@scripts/test_packages_deb.sh build/packages build/test_packages
 
 format: ## format the sources
 	@scripts/install_packages.sh packages.txt development_packages.txt

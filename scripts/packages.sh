@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the command for this distribution, without CUDA, and packs it: .deb (where dpkg-deb is),
+# .rpm (where rpmbuild is) and .tar.zst, in build/packages.
+#
+#   scripts/packages.sh [generator...]     default: DEB RPM TZST
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install_packages.sh packages.txt package_packages.txt
+build=build-packages
+output=$PWD/build/packages
+# The time of the last commit, for files and for the date of manual pages.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr \
+  -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DWIDEEP_TESTS=OFF \
+  -DWIDEEP_CUDA=OFF -DWIDEEP_UNITY=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON >/dev/null
+cmake --build "$build" --parallel "$(nproc)"
+
+if [[ $# -eq 0 ]]; then
+  set -- TZST
+  command -v dpkg-deb >/dev/null && set -- "$@" DEB || echo "no .deb: there is no dpkg-deb" >&2
+  command -v rpmbuild >/dev/null && set -- "$@" RPM || echo "no .rpm: there is no rpmbuild" >&2
+fi
+mkdir -p "$output"
+for generator in "$@"; do
+  (cd "$build" && cpack -G "$generator" -B "$output" >"$generator.log") || {
+    cat "$build/$generator.log"
+    exit 1
+  }
+done
+rm -rf "$output/_CPack_Packages"
+ls "$output"

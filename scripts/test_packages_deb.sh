@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The packages: lintian finds no error, the .deb files install in a bare Debian of this release with
+# nothing else than what they ask for, and the command answers there with the model of its package;
+# the .rpm and the .tar.zst have the same files. Skipped (77) without root or the tools.
+#
+#   scripts/test_packages_deb.sh <directory of packages> <work directory>
+set -euo pipefail
+packages=$(realpath "$1")
+mkdir -p "$2"
+work=$(realpath "$2")
+cd "$(dirname "$0")/.."
+source scripts/testing.sh
+
+for tool in lintian mmdebstrap dpkg-deb; do
+  command -v $tool >/dev/null || skip "no $tool (scripts/package_packages.txt)"
+done
+[[ $EUID -eq 0 ]] || skip "not root: a bare system needs chroot"
+
+lintian --fail-on error --tag-display-limit 0 "$packages"/*.deb >"$work/lintian.txt" 2>&1 || {
+  cat "$work/lintian.txt"
+  fail "lintian"
+}
+echo "lintian: no errors, $(grep -c '^W:' "$work/lintian.txt" || true) warnings"
+
+for deb in "$packages"/*.deb; do
+  dpkg-deb --control "$deb" "$work/control"
+  [[ -s $work/control/md5sums ]] || fail "$deb has no md5sums"
+  rm -rf "$work/control"
+done
+
+release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+root=$work/root
+rm -rf "$root"
+mmdebstrap --variant=apt --quiet "$release" "$root" >"$work/root.log" 2>&1 || {
+  tail -n 5 "$work/root.log"
+  skip "a bare $release cannot be made here"
+}
+mkdir -p "$root/packages"
+cp "$packages"/*.deb "$root/packages"
+chroot "$root" sh -c 'DEBIAN_FRONTEND=noninteractive apt-get install --yes \
+  --no-install-recommends /packages/wideep_*.deb /packages/wideep-model-reference_*.deb' \
+  >"$work/install.log" 2>&1 || { tail "$work/install.log"; fail "the packages cannot be installed"; }
+if chroot "$root" sh -c 'command -v cc || command -v clang || command -v gcc' >/dev/null; then
+  fail "the packages bring a compiler"
+fi
+mount -t proc proc "$root/proc"
+mount -t tmpfs shm "$root/dev/shm" 2>/dev/null ||
+  { mkdir -p "$root/dev/shm" && mount -t tmpfs shm "$root/dev/shm"; }
+trap 'umount "$root/proc" "$root/dev/shm" 2>/dev/null || true' EXIT
+chroot "$root" wideep generate --model /usr/share/wideep/models/reference --prompt "Once upon a" \
+  --max-tokens 8 >"$work/answer.txt" 2>"$work/answer.log" ||
+  { tail "$work/answer.log"; fail "wideep generate in a bare $release"; }
+[[ -s $work/answer.txt ]] || fail "wideep generate has no answer"
+chroot "$root" dpkg --verify wideep wideep-model-reference |
+  grep -v '/usr/share/\(man\|doc\)' && fail "files differ from md5sums"
+echo "bare $release: $(head -c 60 "$work/answer.txt" | head -n 1)"
+
+# The same files of the command in every format.
+files() { sed -e 's,^\.,,' -e 's,^\([^/]\),/\1,' | grep '/bin/\|/share/man/' | sort; }
+dpkg-deb --fsys-tarfile "$packages"/wideep_*.deb | tar -tf - | grep -v '/$' | files >"$work/deb.txt"
+if compgen -G "$packages/wideep-[0-9]*.rpm" >/dev/null; then
+  rpm -qlp "$packages"/wideep-[0-9]*.rpm 2>/dev/null | grep '/bin/wideep$\|\.1\.gz$' |
+    files >"$work/rpm.txt"
+  diff "$work/deb.txt" "$work/rpm.txt" || fail "the .rpm has other files"
+fi
+for archive in "$packages"/*.tar.zst; do
+  tar --zstd -tf "$archive" | grep -q 'bin/wideep$' && found=1
+done
+[[ -n ${found:-} ]] || fail "no .tar.zst has the command"
+echo "packages: the same files"
