@@ -4,6 +4,7 @@
 #   library        libwideep.so.0
 #   development    headers, archives, the CMake package, files for pkg-config
 #   documentation  the documentation site, where `make docs` has made it
+#   mpi            what the command loads under mpirun and srun, where MPI is
 #   model          the reference model, for a first try without a download
 #   monitoring     dashboards and alert rules
 #   python         compiled modules (python/CMakeLists.txt; pyproject.toml installs those alone)

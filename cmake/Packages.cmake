@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages by CPack, from the components of Install.cmake; scripts/packages.sh makes them all:
 #   wideep                   command, manual pages, completions, units, dashboards, alert rules
+#   wideep-mpi               what the command loads under mpirun and srun, where MPI is
 #   libwideep0               libwideep.so.0
 #   libwideep-dev            headers, archives, CMake package, pkg-config
 #   wideep-model-reference   the reference model
@@ -17,6 +18,9 @@ set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL runtime monitoring library development model)
+if(TARGET wideep_mpi_module)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+endif()
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_GENERATOR DEB RPM TZST)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
@@ -34,6 +38,8 @@ set(CPACK_COMPONENT_LIBRARY_DESCRIPTION
     "${about}This package has its library: placement, dispatch and combine.")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "${about}This package has headers and archives of its library.")
+set(CPACK_COMPONENT_MPI_DESCRIPTION
+    "${about}This package has what mpirun and srun need of it.")
 set(CPACK_COMPONENT_MODEL_DESCRIPTION
     "${about}This package has a small model for a first try.")
 
@@ -45,7 +51,11 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME wideep)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "wideep-model-reference, openmpi-bin")
+set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "wideep-model-reference, wideep-mpi")
+set(CPACK_DEBIAN_MPI_PACKAGE_NAME wideep-mpi)
+set(CPACK_DEBIAN_MPI_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "wideep (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_MPI_PACKAGE_SUGGESTS "openmpi-bin")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libwideep${PROJECT_VERSION_MAJOR})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/debian/triggers
@@ -68,6 +78,7 @@ set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
 set(CPACK_RPM_PACKAGE_AUTOREQ ON)
 set(CPACK_RPM_PACKAGE_AUTOPROV ON)
 set(CPACK_RPM_COMMAND_PACKAGE_NAME wideep)
+set(CPACK_RPM_MPI_PACKAGE_NAME wideep-mpi)
 set(CPACK_RPM_LIBRARY_PACKAGE_NAME libwideep${PROJECT_VERSION_MAJOR})
 set(CPACK_RPM_DEVELOPMENT_PACKAGE_NAME libwideep-devel)
 set(CPACK_RPM_MODEL_PACKAGE_NAME wideep-model-reference)
@@ -82,6 +93,9 @@ include(CPack)
 cpack_add_component_group(command)
 cpack_add_component(runtime GROUP command)
 cpack_add_component(monitoring GROUP command)
+if(TARGET wideep_mpi_module)
+  cpack_add_component(mpi)
+endif()
 cpack_add_component(library)
 cpack_add_component(development)
 cpack_add_component(model)

@@ -16,7 +16,7 @@ export SOURCE_DATE_EPOCH
 
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr \
   -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DWIDEEP_TESTS=OFF \
-  -DWIDEEP_CUDA=OFF -DWIDEEP_UNITY=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON >/dev/null
+  -DWIDEEP_CUDA=OFF -DWIDEEP_UNITY=ON >/dev/null
 cmake --build "$build" --parallel "$(nproc)"
 
 if [[ $# -eq 0 ]]; then
