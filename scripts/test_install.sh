@@ -26,16 +26,25 @@ for component in library model; do
   DESTDIR=$work/staged-$component cmake --install "$build" --prefix /usr \
     --component $component >/dev/null
 done
-[[ -f $work/staged-model/usr/share/wideep/models/reference/config.json ]]
-[[ -z $(find "$work/staged-library" -type f ! -name 'libwideep.so.*') ]]
+[[ -f $work/staged-model/usr/share/wideep/models/reference/config.json ]] ||
+  { echo "the component model has no model" >&2; exit 1; }
+others=$(find "$work/staged-library" -type f ! -name 'libwideep.so.*')
+[[ -z $others ]] || { echo "the component library has: $others" >&2; exit 1; }
 if command -v pkg-config >/dev/null; then
+  c=cc cxx=c++
+  for argument; do
+    case $argument in
+      -DCMAKE_C_COMPILER=*) c=${argument#*=} ;;
+      -DCMAKE_CXX_COMPILER=*) cxx=${argument#*=} ;;
+    esac
+  done
   directory=$(dirname "$(find "$installed" -name wideep.pc)")
   read -ra flags < <(PKG_CONFIG_PATH=$directory pkg-config --cflags --libs wideep)
-  cc examples/balancer.c -o "$work/balancer_c" "${flags[@]}" -Wl,-rpath,"$(dirname "$directory")" -lm
+  "$c" examples/balancer.c -o "$work/balancer_c" "${flags[@]}" \
+    -Wl,-rpath,"$(dirname "$directory")" -lm
   "$work/balancer_c" >/dev/null
-  # The archives have the C++ standard library of the build's compiler.
   read -ra flags < <(PKG_CONFIG_PATH=$directory pkg-config --cflags --libs wideep-cxx)
-  c++ -std=c++20 examples/balancer.cc -o "$work/balancer_cc" "${flags[@]}"
+  "$cxx" -std=c++20 examples/balancer.cc -o "$work/balancer_cc" "${flags[@]}"
   "$work/balancer_cc" >/dev/null
 fi
 cmake -S examples -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" "$@"
