@@ -42,7 +42,9 @@ constexpr std::array kVariables = {"WIDEEP_ISA=",
                                    "NCCL_GRAPH_REGISTER=",
                                    "OPENAI_API_KEY=",
                                    "EXPERT_STATISTIC_PATH=",
-                                   "EXPERT_STATISTIC_ITER_RANGE="};
+                                   "EXPERT_STATISTIC_ITER_RANGE=",
+                                   "OTEL_",
+                                   "JOURNAL_STREAM="};
 
 std::string program() {
   if (const char* path = std::getenv("WIDEEP_BINARY")) return path;
@@ -64,6 +66,30 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+// Without what a service adds to lines where stderr is a file: times, and the level of most of
+// them.
+std::string without_times(const std::string& text) {
+  constexpr std::string_view kTime = "0000-00-00T00:00:00.000Z ";
+  std::string result;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    std::string_view line = std::string_view(text).substr(begin, end - begin);
+    begin = end;
+    const bool has_time = line.size() > kTime.size() &&
+                          std::ranges::equal(kTime, line.substr(0, kTime.size()), {}, {},
+                                             [](char c) { return ::isdigit(c) ? '0' : c; });
+    if (has_time) line.remove_prefix(kTime.size());
+    const size_t rank_end = line.starts_with("rank ") ? line.find(": ") + 2 : 0;
+    if (has_time && rank_end != 1) {
+      result += line.substr(0, rank_end);
+      line.remove_prefix(rank_end);
+      if (line.starts_with("info: ")) line.remove_prefix(6);
+    }
+    result += line;
+  }
+  return result;
 }
 
 // Pointers to the strings and a final null, as exec needs them.
@@ -133,7 +159,7 @@ std::vector<std::string> CommandEnd::error_lines() const {
   return errors;
 }
 
-Command::Command(const CommandOptions& options) {
+Command::Command(const CommandOptions& options) : keeps_times_(options.keeps_times) {
   std::ofstream(files_.file("in"), std::ios::binary) << options.input;
   start(options);
 }
@@ -186,7 +212,10 @@ std::vector<pid_t> Command::ranks() const {
 }
 
 std::string Command::out() const { return read_all(files_.file("out")); }
-std::string Command::err() const { return read_all(files_.file("err")); }
+std::string Command::err() const {
+  const std::string text = read_all(files_.file("err"));
+  return keeps_times_ ? text : without_times(text);
+}
 
 void Command::send(int signal) const {
   if (pid_ >= 0 && !ended_) ::kill(pid_, signal);

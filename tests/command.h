@@ -24,8 +24,9 @@ struct CommandOptions {
   std::vector<std::string> arguments;
   // Added to this process's environment, from which the variables that wideep reads are removed.
   std::vector<std::pair<std::string, std::string>> environment;
-  std::string input;   // on stdin
-  std::string output;  // file for stdout; empty: kept for out()
+  std::string input;         // on stdin
+  std::string output;        // file for stdout; empty: kept for out()
+  bool keeps_times = false;  // of lines on stderr; else they are as on a terminal
 };
 
 struct CommandEnd {
@@ -61,6 +62,7 @@ class Command {
   base::ScratchDirectory files_;
   pid_t pid_ = -1;
   bool ended_ = false;
+  bool keeps_times_;
 };
 
 // Runs the command to its end, and expects that no process of the group and no shared memory is

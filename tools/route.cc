@@ -19,6 +19,7 @@
 #include "commands.h"
 #include "http/open_files.h"
 #include "http_limit_options.h"
+#include "log_options.h"
 #include "server/grace.h"
 #include "server/router.h"
 
@@ -30,6 +31,7 @@ using std::chrono::milliseconds;
 struct Options {
   server::RouterOptions router;
   std::vector<std::string> replicas;
+  LogOptions log;
 };
 
 // SIGINT and SIGTERM, taken with sigtimedwait as in wideep serve: after the first, running requests
@@ -55,6 +57,7 @@ class StopSignals {
 };
 
 Status run(const Options& options) {
+  options.log.apply();
   server::RouterOptions router_options = options.router;
   for (const std::string& url : options.replicas) {
     WIDEEP_TRY_ASSIGN(server::ReplicaAddress address, server::parse_replica(url));
@@ -114,6 +117,7 @@ void add_route_command(command_line::Command app, Status* status) {
                   "server any longer")
       .range(1, 3600)
       .show_default();
+  add_log_options(command, &options->log);
   command.on_run([options, status] { *status = run(*options); });
 }
 

@@ -19,6 +19,7 @@
 #include "generate_output.h"
 #include "group/members.h"
 #include "http_limit_options.h"
+#include "log_options.h"
 #include "run_options.h"
 #include "started.h"
 
@@ -31,6 +32,7 @@ struct Options {
   std::string on_rank_loss = "recover";
   std::optional<int> stream_interval;  // nothing: that of the configuration
   RankRunOptions ranks{.streams = true};
+  LogOptions log;
 };
 
 // A launcher that starts one process on each node may say which it is.
@@ -148,6 +150,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
 }
 
 Status run(const Options& options, const Started& started) {
+  options.log.apply();
   const Result<server::ServeOptions> read = serve_options(options, started);
   WIDEEP_TRY(started.agree_on(read.status()));
   RunLines lines;
@@ -296,6 +299,7 @@ void add_serve_command(command_line::Command app, const Started& started, Status
   add_address_options(command, *options);
   add_parser_options(command, *options);
   add_record_options(command, *options);
+  add_log_options(command, &options->log);
   command.on_run([options, &started, status] { *status = run(*options, started); });
 }
 

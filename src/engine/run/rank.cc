@@ -459,7 +459,7 @@ Status Rank::compute(const transport::Members& members) {
 }  // namespace
 
 Status run_rank(const Run& run, transport::Seat& seat) {
-  log::set_prefix(fmt::format("rank {}: ", seat.rank()));
+  log::set_rank(seat.rank());
   return Rank(run, seat).run();
 }
 
