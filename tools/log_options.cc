@@ -14,6 +14,9 @@ void add_log_options(command_line::Command command, LogOptions* options) {
                   "each; auto: text, or with levels for systemd's journal if stderr leads there")
       .one_of({"auto", "text", "json"})
       .show_default();
+  command.add_flag("--access-log", options->access,
+                   "A line for each request: its id, client, method, path, status, tokens and "
+                   "times");
 }
 
 }  // namespace wideep::tools

@@ -59,6 +59,7 @@ class StopSignals {
 Status run(const Options& options) {
   options.log.apply();
   server::RouterOptions router_options = options.router;
+  router_options.access_log = options.log.access;
   for (const std::string& url : options.replicas) {
     WIDEEP_TRY_ASSIGN(server::ReplicaAddress address, server::parse_replica(url));
     router_options.replicas.push_back(std::move(address));

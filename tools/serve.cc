@@ -145,6 +145,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   WIDEEP_TRY(take_key("WIDEEP_ADMIN_KEY", &result.service.admin_key));
   result.http.guards_hosts = result.service.api_key.empty() || !result.http.allowed_hosts.empty();
   result.http.guards_origins = true;
+  result.access_log = options.log.access;
   result.http.has_key = !result.service.api_key.empty();
   return result;
 }

@@ -17,8 +17,10 @@
 #include <iterator>
 #include <utility>
 
+#include "base/cpu_time.h"
 #include "http/connection_journal.h"
 #include "http/http_error.h"
+#include "http/request_id.h"
 
 namespace wideep::server {
 namespace {
@@ -98,6 +100,11 @@ std::string status_and_date(int status) {
 Exchange::Exchange(ReplyWire& wire, RequestHead head, std::string body)
     : wire_(&wire), head_(std::move(head)), body_(std::move(body)) {
   path_ = path_of_target(head_.target);
+  record_ = {.id = request_id_of(head_),
+             .client = wire.client(),
+             .method = head_.method,
+             .path = head_.target.substr(0, head_.target.find('?')),
+             .came_ns = base::wall_ns()};
   if (const ConnectionJournal* journal = wire.journal()) calls_before_ = journal->num_calls();
 }
 
@@ -148,9 +155,12 @@ std::string Exchange::query(std::string_view name) const {
 }
 
 // The client has left, or is disconnected.
-void Exchange::detach() {
+RequestRecord Exchange::detach() {
+  // Null in the destructor. What is called may let go of this object.
+  const std::shared_ptr<Exchange> kept = weak_from_this().lock();
   wire_ = nullptr;
   if (const auto callback = std::exchange(on_gone_, nullptr)) callback();
+  return std::move(record_);
 }
 
 void Exchange::allow_methods(std::string_view methods) {
@@ -171,7 +181,9 @@ void Exchange::add_header(std::string_view name, std::string_view value) {
 }
 
 std::string Exchange::start_of_reply(int status, std::string_view content_type) {
-  std::string text = status_and_date(status) + headers_;
+  record_.status = status;
+  std::string text =
+      status_and_date(status) + fmt::format("{}: {}\r\n", kRequestId, record_.id) + headers_;
   if (!content_type.empty()) {
     text += fmt::format("Content-Type: {}\r\n", header_text(content_type));
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "http/http_request_reader.h"
+#include "http/request_record.h"
 
 namespace wideep::server {
 
@@ -36,6 +37,7 @@ class ReplyWire {
   virtual void flush_later(std::shared_ptr<Exchange> exchange) = 0;
   virtual void end_reply(bool keeps_alive) = 0;
   virtual void disconnect() = 0;
+  virtual std::string client() const { return ""; }  // its address and port; "": unknown
   // Null: nobody could go on with the connection.
   virtual ConnectionJournal* journal() { return nullptr; }
   virtual void add_record(std::string_view) {}                            // to the journal
@@ -58,6 +60,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::string take_body() { return std::move(body_); }
   std::string header(std::string_view name) const;  // any case; "" if absent
   std::string query(std::string_view name) const;   // value of "?name=value"; "" if absent
+
+  // X-Request-Id: the client's if it may be one, else one that was made. Every reply has it, of
+  // record() as it is when the reply begins.
+  const std::string& request_id() const { return record_.id; }
+  // What is known of the request; whoever answers adds what it knows, and HttpServer::on_ended gets
+  // it when the exchange is over.
+  RequestRecord& record() { return record_; }
 
   // The page that sent the request may read the reply (HttpOptions::cors_origins). `origin`: as the
   // reply says it.
@@ -101,8 +110,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // disconnected, before the reply has ended.
   void on_gone(std::function<void()> callback) { on_gone_ = std::move(callback); }
 
-  // For the connection: the client has left; sends what send() has collected.
-  void detach();
+  // For the connection: the client has left; returns what is known of the request then.
+  RequestRecord detach();
+  RequestRecord take_record() { return std::move(record_); }
+  // Sends what send() has collected.
   void flush();
 
  private:
@@ -114,6 +125,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   ReplyWire* wire_;  // null: the client has left, or the reply has ended
   RequestHead head_;
   std::string path_, body_;
+  RequestRecord record_;
   std::string headers_;  // of the reply, added by add_header()
   bool allows_origin_ = false;
   bool is_inherited_ = false;

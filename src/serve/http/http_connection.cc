@@ -10,6 +10,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <fmt/format.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -21,8 +22,10 @@
 #include <span>
 #include <utility>
 
+#include "base/cpu_time.h"
 #include "group/fault_drill.h"
 #include "http/http_error.h"
+#include "http/request_id.h"
 
 namespace wideep::server {
 namespace {
@@ -118,7 +121,8 @@ void HttpConnection::disconnect() {
   event_del(deadline_);
   event_free(std::exchange(readable_, nullptr));
   bufferevent_free(std::exchange(stream_, nullptr));
-  if (Exchange* exchange = std::exchange(exchange_, nullptr)) exchange->detach();
+  if (Exchange* exchange = std::exchange(exchange_, nullptr)) replied_ = exchange->detach();
+  note_ended(false);
   setup_.owner.forget(this);
 }
 
@@ -333,17 +337,29 @@ void HttpConnection::serve() {
 void HttpConnection::refuse(const HttpError& error) {
   const RequestHead& head = reader_.head();
   const std::string body = setup_.options.error_body(head, error);
+  const std::string id = request_id_of(head);
   const std::string origin = allowed_origin(setup_.options, head.field("origin"));
   event_del(deadline_);
   event_del(readable_);
   if (journal_ != nullptr && journal_->num_calls() > 0) return end_reply(false);  // it was written
   refuses_ = true;
-  write(fmt::format(
-      "{}{}{}{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
-      status_and_date(error.status), error.status == 503 ? "Retry-After: 1\r\n" : "",
-      error.allow.empty() ? "" : fmt::format("Allow: {}\r\n", error.allow),
-      origin.empty() ? "" : fmt::format("Access-Control-Allow-Origin: {}\r\n", origin), body.size(),
-      head.method == "HEAD" ? "" : body));
+  write(
+      fmt::format("{}{}: {}\r\n{}{}{}Content-Type: application/json\r\nContent-Length: {}\r\n"
+                  "Connection: close\r\n\r\n{}",
+                  status_and_date(error.status), kRequestId, id,
+                  error.status == 503 ? "Retry-After: 1\r\n" : "",
+                  error.allow.empty() ? "" : fmt::format("Allow: {}\r\n", error.allow),
+                  origin.empty() ? "" : fmt::format("Access-Control-Allow-Origin: {}\r\n", origin),
+                  body.size(), head.method == "HEAD" ? "" : body));
+  if (setup_.owner.watches()) {
+    const int64_t now = base::wall_ns();
+    replied_ = RequestRecord{.id = id,
+                             .client = client(),
+                             .method = head.method,
+                             .path = head.target.substr(0, head.target.find('?')),
+                             .status = error.status,
+                             .came_ns = now};
+  }
   // Its body's memory, too, which a text that gets an empty one would keep.
   std::exchange(reader_, RequestReader(setup_.options.limits()));
   end_reply(false);
@@ -391,6 +407,8 @@ void HttpConnection::flush_later(std::shared_ptr<Exchange> exchange) {
 
 void HttpConnection::end_reply(bool keeps_alive) {
   unwatch();
+  if (exchange_ != nullptr && setup_.owner.watches()) replied_ = exchange_->take_record();
+  if (replied_) replied_->replied_ns = base::wall_ns();
   exchange_ = nullptr;
   FaultDrill::pass(FaultDrill::Step::kReplied);
   if (journal_ != nullptr) {
@@ -417,6 +435,7 @@ void HttpConnection::written(bufferevent*, void* self) {
 
 // The client's next request may have been read already, together with the previous one.
 void HttpConnection::all_written() {
+  note_ended(true);
   if (!keeps_alive_) return linger();
   state_ = kReading;
   set_deadline(seconds(setup_.options.idle_seconds));
@@ -444,6 +463,31 @@ void HttpConnection::drop_input() {
   const HttpOptions& options = setup_.options;
   const size_t max = options.max_body_bytes + options.max_header_bytes + kLingerBytes;
   if (dropped_bytes_ > max) disconnect();
+}
+
+// The request is over, if one is.
+void HttpConnection::note_ended(bool is_whole) {
+  std::optional<RequestRecord> record = std::exchange(replied_, std::nullopt);
+  if (!record || !setup_.owner.watches()) return;
+  record->is_whole = is_whole;
+  record->ended_ns = base::wall_ns();
+  setup_.owner.ended(*record);
+}
+
+// Nobody asks the system where nobody wants to know.
+std::string HttpConnection::client() const {
+  if (stream_ == nullptr || !setup_.owner.watches()) return "";
+  sockaddr_storage peer = {};
+  socklen_t length = sizeof(peer);
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  auto* address = reinterpret_cast<sockaddr*>(&peer);
+  if (::getpeername(bufferevent_getfd(stream_), address, &length) != 0 ||
+      ::getnameinfo(address, length, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "";
+  }
+  const bool is_v6 = peer.ss_family == AF_INET6;
+  return fmt::format("{}{}{}:{}", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
 }
 
 // ---- clients that leave ----

@@ -62,6 +62,9 @@ class ConnectionOwner {
   // one has begun, or the connection is closed.
   virtual uint64_t became_idle(HttpConnection* connection) = 0;
   virtual void no_longer_idle(uint64_t number) = 0;
+  // Whether it wants to know of requests that are over.
+  virtual bool watches() const { return false; }
+  virtual void ended(const RequestRecord&) {}
   // The connection is closed.
   virtual void forget(HttpConnection* connection) = 0;
 };
@@ -101,6 +104,7 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void write_at_once(std::string_view bytes) override;
   void flush_later(std::shared_ptr<Exchange> exchange) override;
   void end_reply(bool keeps_alive) override;
+  std::string client() const override;
   ConnectionJournal* journal() override { return journal_.get(); }
   // The client has sent something that is not read yet.
   bool has_input() const;
@@ -145,6 +149,7 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void miss_deadline();
   void watch();
   void unwatch();
+  void note_ended(bool is_whole);
 
   const ConnectionSetup setup_;
   const int64_t id_;
@@ -162,11 +167,13 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   bool refuses_ = false;
   bool goes_on_ = false;          // now, where another process has died
   Exchange* exchange_ = nullptr;  // in progress; null in all states but kWaiting
-  bool watched_ = false;          // registered with left_fd
-  uint64_t idle_number_ = 0;      // of the owner; 0: it is not idle
-  size_t dropped_bytes_ = 0;      // while lingering
-  size_t answer_bytes_ = 0;       // that the request holds that is being answered
-  ConnectionTotals held_;         // by this connection, as setup_.totals has it
+  // Of the request whose reply is being written, if the owner wants to know.
+  std::optional<RequestRecord> replied_;
+  bool watched_ = false;      // registered with left_fd
+  uint64_t idle_number_ = 0;  // of the owner; 0: it is not idle
+  size_t dropped_bytes_ = 0;  // while lingering
+  size_t answer_bytes_ = 0;   // that the request holds that is being answered
+  ConnectionTotals held_;     // by this connection, as setup_.totals has it
 };
 
 }  // namespace wideep::server

@@ -70,6 +70,10 @@ class HttpServer : private ConnectionOwner {
   // process that served it has died of itself, perhaps because of it. Serving thread.
   void adopt(int socket, std::unique_ptr<ConnectionJournal> journal, int64_t id,
              bool is_suspect = false);
+  // Called with every request that is over: its reply has been written, or its client has left.
+  // Before run().
+  using OnEnded = std::function<void(const RequestRecord&)>;
+  void on_ended(OnEnded callback) { on_ended_ = std::move(callback); }
   // Called with the id of every such connection that is closed.
   void on_closed(std::function<void(int64_t id)> callback) { on_closed_ = std::move(callback); }
   const ConnectionTotals& totals() const { return totals_; }
@@ -98,6 +102,8 @@ class HttpServer : private ConnectionOwner {
   HttpServer(const HttpOptions& options, Handler handler);
   Status bind_socket();
   void handle(const std::shared_ptr<Exchange>& exchange) override { handler_(exchange); }
+  bool watches() const override { return on_ended_ != nullptr; }
+  void ended(const RequestRecord& record) override { on_ended_(record); }
   void flush_later(std::shared_ptr<Exchange> exchange) override;
   HeadVerdict check(const RequestHead& head, bool whole) override;
   void shed_later() override;
@@ -119,6 +125,7 @@ class HttpServer : private ConnectionOwner {
   int port_ = 0;
   int socket_ = -1;  // until the listener owns it
   std::function<void(int64_t)> on_closed_;
+  OnEnded on_ended_;
   event_base* base_ = nullptr;
   evconnlistener* listener_ = nullptr;
   std::map<HttpConnection*, std::shared_ptr<HttpConnection>> connections_;

@@ -24,6 +24,7 @@
 #include "answer/make_answer_reader.h"
 #include "base/content_hash.h"
 #include "base/cpu_time.h"
+#include "base/log.h"
 #include "formats/base64.h"
 #include "formats/npy.h"
 #include "group/fault_drill.h"
@@ -45,12 +46,18 @@ double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // The records of an exchange: first what else would be different in another process, then each
 // token with the index of its answer.
-std::string encode_head(const ReplyHead& head, uint64_t seed, const std::string& kept) {
+std::string encode_head(const ReplyHead& head, uint64_t seed, const std::string& kept,
+                        const RequestRecord& request) {
   engine::WireWriter writer;
   writer.put_text(head.id);
   writer.put(head.created);
   writer.put(seed);
   writer.put_text(kept);
+  writer.put_text(request.id);
+  writer.put(request.came_ns);
+  writer.put_text(request.trace ? traceparent_of(request.trace->own) : "");
+  writer.put_text(request.trace ? request.trace->parent_id : "");
+  writer.put_text(request.trace ? request.trace->state : "");
   return writer.take();
 }
 
@@ -59,6 +66,13 @@ void decode_head(std::string_view record, ReplyHead* head, uint64_t* seed) {
   head->id = reader.get_text();
   head->created = reader.get<decltype(head->created)>();
   *seed = reader.get<uint64_t>();
+}
+
+void log_failure(const std::string& request_id, const std::string& message) {
+  const log::Field id{.name = "request_id", .value = request_id};
+  log::write({.level = log::Level::kWarning,
+              .text = fmt::format("http: a request has failed: {}", message),
+              .fields = std::span(&id, 1)});
 }
 
 std::string encode_token(size_t index, const run::Token& token) {
@@ -93,7 +107,18 @@ std::optional<Generation::Begun> Generation::begun(const Exchange& exchange) {
   reader.get_text();  // the id
   const auto created = reader.get<decltype(ReplyHead::created)>();
   reader.get<uint64_t>();  // the seed
-  return Begun{.created = created, .kept = std::string(reader.get_text())};
+  Begun begun{.created = created, .kept = std::string(reader.get_text())};
+  begun.request_id = reader.get_text();
+  begun.came_ns = reader.get<int64_t>();
+  const auto own = traces::parse_traceparent(reader.get_text());
+  traces::RequestTrace trace;
+  trace.parent_id = reader.get_text();
+  trace.state = reader.get_text();
+  if (own) {
+    trace.own = *own;
+    begun.trace = std::move(trace);
+  }
+  return begun;
 }
 
 void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
@@ -101,7 +126,8 @@ void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
   Past past;
   const std::vector<std::string> records = exchange->records();
   if (records.empty()) {
-    exchange->add_record(encode_head(head, options.engine_request.sampling.seed, options.kept));
+    exchange->add_record(
+        encode_head(head, options.engine_request.sampling.seed, options.kept, exchange->record()));
     options.kept = {};  // a whole conversation, perhaps
   } else {
     decode_head(records.front(), &head, &options.engine_request.sampling.seed);
@@ -145,6 +171,10 @@ void Generation::begin(const Past& past) {
   const size_t n = static_cast<size_t>(options_.n);
   for (const auto& prompt : prompts_) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
   setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
+  if (TextWork* text = work()) {
+    text->prompt_tokens = usage_.prompt_tokens;
+    text->submitted_ns = start_ns_;
+  }
   usage_.clipped_max_tokens = options_.clipped_to;
   running_ = prompts_.size() * n;
   setup_.metrics.running += static_cast<int64_t>(running_);
@@ -523,6 +553,16 @@ void Generation::note_times(size_t index, bool with_last, bool last) {
     metrics.recent_between.add(unix_seconds(), seconds(now - answer.last_ns));
   }
   answer.last_ns = now;
+  if (TextWork* text = work()) {
+    if (text->first_token_ns == 0) text->first_token_ns = now;
+    text->last_token_ns = now;
+    text->cached_tokens = usage_.cached_tokens;
+    text->generated_tokens = usage_.completion_tokens;
+    if (last)
+      text->finish_reasons.emplace_back(answer.parts.num_calls() > 0 ? "tool_calls"
+                                        : answer.finish_reason == FinishReason::kLength ? "length"
+                                                                                        : "stop");
+  }
   if (last) setup_.metrics.end_to_end.add(seconds(now - start_ns_));
 }
 
@@ -578,6 +618,11 @@ void Generation::ping() {
   if (options_.stream && std::exchange(is_silent_, true)) exchange_->send_aside(writer_->ping());
 }
 
+TextWork* Generation::work() const {
+  auto& text = exchange_->record().text;
+  return text ? &*text : nullptr;
+}
+
 void Generation::count_reply(int status) {
   ++setup_.metrics.replies[{spec_of(head_.api).path, status}];
 }
@@ -586,6 +631,7 @@ void Generation::fail(const HttpError& error) {
   is_over_ = true;
   const std::shared_ptr<Generation> kept = shared_from_this();  // the callbacks may be the last
   count_reply(error.status);
+  if (error.status == 500) log_failure(exchange_->request_id(), error.message);
   exchange_->on_gone(nullptr);
   cancel_all();
   if (!options_.stream) {

@@ -51,11 +51,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                     GenerationOptions options, std::vector<engine::SharedTokens> prompts);
 
-  // What a process that has died in the middle of the reply made it with: ReplyHead::created and
-  // GenerationOptions::kept. nullopt: there was none.
+  // What a process that has died in the middle of the reply made it with: ReplyHead::created,
+  // GenerationOptions::kept, and of the exchange's record what a client, logs and traces know
+  // already. nullopt: there was none.
   struct Begun {
     int64_t created = 0;
     std::string kept;
+    std::string request_id;
+    int64_t came_ns = 0;
+    std::optional<traces::RequestTrace> trace;
   };
   static std::optional<Begun> begun(const Exchange& exchange);
 
@@ -155,6 +159,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::string* events() { return options_.stream ? &event_ : nullptr; }
   void end();
   void count_reply(int status);
+  // What the exchange's record says of it; null: nobody wants to know.
+  TextWork* work() const;
   void cancel_all();
   bool finished() const { return running_ == 0; }
   bool returns_experts() const {

@@ -30,6 +30,8 @@
 #include "api/messages_reply.h"
 #include "base/try.h"
 #include "http/http_error.h"
+#include "http/request_id.h"
+#include "server/access_log.h"
 
 namespace wideep::server {
 namespace {
@@ -273,6 +275,8 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     evkeyvalq* sent = evhttp_request_get_output_headers(request);
     evhttp_add_header(sent, "Host", replica_->address.host.c_str());
     evhttp_add_header(sent, "Connection", "close");
+    exchange_->record().replica = replica_->address.url();
+    evhttp_add_header(sent, kRequestId, exchange_->request_id().c_str());
     for (const char* name : kForwardedHeaders) forward_header(sent, name);
     if (!router_.decides_origins_) {
       for (const char* name : kForwardedOfOrigins) forward_header(sent, name);
@@ -441,6 +445,7 @@ Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
                                  [self](std::shared_ptr<Exchange> each) { self->handle(each); });
   if (!http.ok()) return http.status();
   router->http_ = std::move(*http);
+  if (options.access_log) router->http_->on_ended(log_access);
   for (Replica& each : router->replicas_) {
     router->probes_.push_back(std::make_unique<Probe>(*self, each));
   }

@@ -46,6 +46,7 @@ struct RouterOptions {
   std::vector<ReplicaAddress> replicas;  // at least one; names are resolved once, at the start
   // A replica that answers no health check for this time hangs: requests do not wait for it.
   int give_up_seconds = 8;
+  bool access_log = false;  // a line for each request
 };
 
 class Router {

@@ -156,6 +156,27 @@ TEST_F(RouterTest, AnthropicsRequestsHaveTheirHeadersAndErrors) {
   EXPECT_GE(full.asked, 1);
 }
 
+TEST_F(RouterTest, RequestsKeepTheirIdWhicheverReplicaAnswers) {
+  std::string asked, again;
+  Replica full([&](const auto& exchange) {
+    asked = exchange->header("x-request-id");
+    exchange->reply(503, "application/json", "{}");
+  });
+  Replica free([&](const auto& exchange) {
+    again = exchange->header("x-request-id");
+    exchange->reply(200, "application/json", "{}");
+  });
+  route_to({full.port(), free.port()});
+  const Reply own = ask(router_->port(), "POST", "/v1/completions", "{}", "X-Request-Id: mine\r\n");
+  EXPECT_THAT(own.head, HasSubstr("\r\nX-Request-Id: mine"));
+  EXPECT_EQ(own.head.find("X-Request-Id", own.head.find("X-Request-Id") + 1), own.head.npos);
+  EXPECT_EQ(again, "mine");
+  const Reply made = post("{}");
+  EXPECT_EQ(again.size(), 32u);
+  EXPECT_THAT(made.head, HasSubstr("\r\nX-Request-Id: " + again));
+  if (full.asked > 0) EXPECT_TRUE(asked == "mine" || asked == again) << asked;
+}
+
 TEST_F(RouterTest, RequestsAreDistributedAndRepliesAreUnchanged) {
   Replica first([](const auto& exchange) { reply_with(exchange, "first"); });
   Replica second([](const auto& exchange) {

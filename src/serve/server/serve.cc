@@ -29,6 +29,7 @@
 #include "run/online_text.h"
 #include "run/plan_text.h"
 #include "run/rank_group.h"
+#include "server/access_log.h"
 #include "server/chat_files.h"
 #include "server/grace.h"
 #include "server/start_queue.h"
@@ -165,6 +166,8 @@ class Front {
     http_->check_heads([this](const RequestHead& head) { return service_.check_head(head); });
     return will_fork ? Status() : http_->begin();
   }
+  // A line for each request. After listen().
+  void log_access() { http_->on_ended(server::log_access); }
   // With ranks that are kept: clients come from their keeper.
   Status begin(transport::KeptRanks& ranks) {
     WIDEEP_TRY(http_->begin(/*accepts=*/false));
@@ -697,6 +700,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
         http.max_connections, transport::clients_for_descriptors(run->plan().mapping.world_size()));
   }
   WIDEEP_TRY(run::agree_on(options.run, front.listen(http, options.run.keeps_ranks)));
+  if (options.access_log) front.log_access();
 
   view.plan(run::plan_text(*run));
   for (const std::string& line : service.sampling.lines()) view.line(line);

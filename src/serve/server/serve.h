@@ -39,6 +39,7 @@ struct ServeOptions {
   // The first iteration waits for so many requests, but for no more than can run at the same time,
   // and not when none has come for some seconds; 0: for one.
   int start_queue = 0;
+  bool access_log = false;  // a line for each request
 };
 
 // Serves until SIGTERM or SIGINT. Then new requests are refused, and running ones may end: within

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "api/messages_reply.h"
@@ -128,6 +129,7 @@ std::optional<HttpError> TextService::trouble() const {
 void TextService::answer(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api) {
   const auto begun = Generation::begun(*exchange);
   const std::time_t came = begun ? begun->created : std::time(nullptr);
+  begin_record(*exchange, api, begun);
   std::shared_ptr<const ResponseStore::Loan> lent;
   if (api.stores) lent = responses_.lend(begun ? begun->kept : "");
   const bool keeps = exchange->keeps_records();
@@ -138,6 +140,19 @@ void TextService::answer(const std::shared_ptr<Exchange>& exchange, const ApiSpe
       generate(each, api, came, std::move(*prepared));
     };
   });
+}
+
+// A process that goes on with an answer is part of the same request: its client has its id already.
+void TextService::begin_record(Exchange& exchange, const ApiSpec& api,
+                               const std::optional<Generation::Begun>& begun) {
+  RequestRecord& record = exchange.record();
+  record.text = TextWork{.operation = api.api == Api::kCompletion ? "text_completion" : "chat",
+                         .model = options_.model,
+                         .is_resumed = begun.has_value()};
+  if (!begun) return;
+  record.id = begun->request_id;
+  record.came_ns = begun->came_ns;
+  record.trace = begun->trace;
 }
 
 void TextService::stored_response(const std::shared_ptr<Exchange>& exchange) {
@@ -244,7 +259,7 @@ void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiS
     return replies_.refuse(exchange, *error);
   const auto too_much = exchange->hold(options.held_bytes);
   if (too_much && !exchange->is_inherited()) return replies_.refuse(exchange, *too_much);
-  log_without_effect(options);
+  log_without_effect(exchange->request_id(), options);
   if (!options.has_seed) options.engine_request.sampling.seed = fresh_seed();
   if (metrics_.running == 0) watch_.began(now_seconds());
   ReplyHead head = head_for(api, came);
@@ -255,12 +270,16 @@ void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiS
 
 // Once for each field: clients send the same ones with every request. They are words of tables, of
 // which there are fewer; should one be a client's, it writes no lines of its own.
-void TextService::log_without_effect(const GenerationOptions& options) {
+void TextService::log_without_effect(const std::string& request_id,
+                                     const GenerationOptions& options) {
   constexpr size_t kMaxNames = 1024;
   for (const std::string& name : options.without_effect) {
     if (without_effect_.size() == kMaxNames || !without_effect_.insert(name).second) continue;
-    log::info("http: a request has {}, which has no effect here; this is said once",
-              base::printable(name));
+    const log::Field id{.name = "request_id", .value = request_id};
+    log::write({.text = fmt::format("http: a request has {}, which has no effect here; this is "
+                                    "said once",
+                                    base::printable(name)),
+                .fields = std::span(&id, 1)});
   }
 }
 

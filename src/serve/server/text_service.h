@@ -76,7 +76,9 @@ class TextService {
                   Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
   void generate(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api, std::time_t came,
                 Parsed<Prepared> parsed);
-  void log_without_effect(const GenerationOptions& options);
+  void begin_record(Exchange& exchange, const ApiSpec& api,
+                    const std::optional<Generation::Begun>& begun);
+  void log_without_effect(const std::string& request_id, const GenerationOptions& options);
 
   const ServiceOptions& options_;
   Replies& replies_;

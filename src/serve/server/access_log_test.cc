@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/access_log.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace wideep::server {
+namespace {
+
+std::string line_of(const RequestRecord& record) {
+  const auto fields = access_fields(record);
+  return log::formatted({.text = "access", .fields = fields}, log::Form::kBare, std::nullopt, 0);
+}
+
+TEST(AccessLog, ARequestForText) {
+  RequestRecord record{.id = "abc",
+                       .client = "127.0.0.1:4000",
+                       .method = "POST",
+                       .path = "/v1/completions",
+                       .status = 200,
+                       .came_ns = 1'000'000'000,
+                       .ended_ns = 3'500'000'000,
+                       .is_whole = true};
+  record.text = TextWork{.prompt_tokens = 7,
+                         .cached_tokens = 2,
+                         .generated_tokens = 9,
+                         .first_token_ns = 1'250'000'000};
+  EXPECT_EQ(line_of(record),
+            "access request_id=abc client=127.0.0.1:4000 method=POST path=/v1/completions "
+            "status=200 prompt_tokens=7 cached_tokens=2 generated_tokens=9 "
+            "time_to_first_token_seconds=0.250000 seconds=2.500000\n");
+  record.text->is_resumed = true;  // by another process: nobody knows when the first one came
+  EXPECT_EQ(line_of(record).find("time_to_first_token"), std::string::npos);
+}
+
+TEST(AccessLog, AClientThatLeaves) {
+  const RequestRecord record{
+      .id = "abc", .client = "[::1]:4000", .method = "GET", .path = "/a\nb\xff", .ended_ns = 1000};
+  EXPECT_EQ(line_of(record),
+            "access request_id=abc client=[::1]:4000 method=GET path=/a\\nb\\xff status=499 "
+            "cut=true seconds=0.000001\n");
+}
+
+}  // namespace
+}  // namespace wideep::server
