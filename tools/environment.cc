@@ -28,12 +28,16 @@ constexpr std::string_view kStatistics[] = {
     "figures ngram"};
 constexpr std::string_view kQueues[] = {"serve", "bench throughput", "bench latency",
                                         "bench accuracy", "bench compare-routing"};
+// The servers that bench accuracy starts send traces, too.
+constexpr std::string_view kTraces[] = {"serve", "route", "bench accuracy"};
 constexpr Commands kNone = {};
 
 constexpr std::string_view kNoTransfer = "there is no transfer of KV caches between workers";
 constexpr std::string_view kNoCollector = "there is no garbage collector";
 constexpr std::string_view kOwnExchange =
     "ranks write rows to each other's memory; moe_config.dispatch_strategy chooses how";
+
+constexpr std::string_view kNoRequests = "it answers no requests that could be traced";
 
 constexpr std::array kVariables = std::to_array<EnvironmentVariable>({
     {"EXPERT_STATISTIC_PATH", kStatistics, "it counts no experts of a run",
@@ -80,6 +84,22 @@ constexpr std::array kVariables = std::to_array<EnvironmentVariable>({
      "the system places threads; start it with numactl to bind them"},
     {"TLLM_STREAM_INTERVAL_THRESHOLD", kNone, "stream_interval is the same for all loads"},
     {"TLLM_LLM_ENABLE_DEBUG", kNone, "all its lines are for users"},
+    {"OTEL_EXPORTER_OTLP_ENDPOINT", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_HEADERS", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_TRACES_HEADERS", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_TIMEOUT", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_PROTOCOL", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_COMPRESSION", kTraces, kNoRequests},
+    {"OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", kTraces, kNoRequests},
+    {"OTEL_TRACES_EXPORTER", kTraces, kNoRequests},
+    {"OTEL_TRACES_SAMPLER", kTraces, kNoRequests},
+    {"OTEL_TRACES_SAMPLER_ARG", kTraces, kNoRequests},
+    {"OTEL_SERVICE_NAME", kTraces, kNoRequests},
+    {"OTEL_RESOURCE_ATTRIBUTES", kTraces, kNoRequests},
+    {"OTEL_SDK_DISABLED", kTraces, kNoRequests},
     {"NCCL_GRAPH_REGISTER", kNone, "there is no NCCL"},
     {"UCX_CUDA_IPC_ENABLE_MNNVL", kNone, "no GPU memory goes through UCX"},
 });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The environment variables of TensorRT-LLM and of its scripts: which commands use them, and why
-// the others do not. A variable that is set and not used is named, for whoever sets one believes
-// that it acts.
+// The environment variables of TensorRT-LLM and of its scripts, and those of OpenTelemetry for
+// traces: which commands use them, and why the others do not. A variable that is set and not used is
+// named, for whoever sets one believes that it acts.
 //
 // Thread safety: called by main, and while options are read.
 #pragma once

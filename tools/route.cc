@@ -22,6 +22,7 @@
 #include "log_options.h"
 #include "server/grace.h"
 #include "server/router.h"
+#include "trace_variables.h"
 
 namespace wideep::tools {
 namespace {
@@ -60,6 +61,7 @@ Status run(const Options& options) {
   options.log.apply();
   server::RouterOptions router_options = options.router;
   router_options.access_log = options.log.access;
+  WIDEEP_TRY_ASSIGN(router_options.traces, read_trace_variables());
   for (const std::string& url : options.replicas) {
     WIDEEP_TRY_ASSIGN(server::ReplicaAddress address, server::parse_replica(url));
     router_options.replicas.push_back(std::move(address));
@@ -72,6 +74,7 @@ Status run(const Options& options) {
   const StopSignals signals;  // before a thread starts: threads inherit the blocked signals
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<server::Router> router,
                     server::Router::listen(router_options));
+  WIDEEP_TRY(router->start_traces());
   log::info("routing to {} replicas on http://{}:{}/v1", router_options.replicas.size(),
             options.router.http.host, router->port());
   std::atomic<bool> over = false;

@@ -22,6 +22,7 @@
 #include "log_options.h"
 #include "run_options.h"
 #include "started.h"
+#include "trace_variables.h"
 
 namespace wideep::tools {
 namespace {
@@ -146,6 +147,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   result.http.guards_hosts = result.service.api_key.empty() || !result.http.allowed_hosts.empty();
   result.http.guards_origins = true;
   result.access_log = options.log.access;
+  WIDEEP_TRY_ASSIGN(result.traces, read_trace_variables());
   result.http.has_key = !result.service.api_key.empty();
   return result;
 }

@@ -237,7 +237,8 @@ void Generation::submit(size_t index) {
   // The n answers share the seed but must differ.
   request.draw = static_cast<int>(index % static_cast<size_t>(options_.n));
   request.returns_experts = answer.awaits_experts;
-  request.reports_progress = options_.returns_progress;
+  const auto& trace = exchange_->record().trace;
+  request.reports_progress = options_.returns_progress || (trace && trace->own.is_sampled);
   if (answer.has_all_tokens()) {  // only the experts are lacking: they come with the last token
     request.max_tokens = answer.num_tokens();
     request.answered.pop_back();
@@ -268,6 +269,7 @@ void Generation::prompt(size_t index, const run::PromptProgress& progress) {
   if (answer.has_ended() || answer.num_tokens() > 0) return;
   const int64_t now = base::wall_ns();
   if (answer.begun_ns == 0) answer.begun_ns = now;
+  if (TextWork* text = work(); text != nullptr && text->admitted_ns == 0) text->admitted_ns = now;
   if (!options_.returns_progress || progress.processed <= answer.processed) return;
   answer.processed = progress.processed;
   exchange_->send_aside(

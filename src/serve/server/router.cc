@@ -277,6 +277,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     evhttp_add_header(sent, "Connection", "close");
     exchange_->record().replica = replica_->address.url();
     evhttp_add_header(sent, kRequestId, exchange_->request_id().c_str());
+    forward_trace(sent);
     for (const char* name : kForwardedHeaders) forward_header(sent, name);
     if (!router_.decides_origins_) {
       for (const char* name : kForwardedOfOrigins) forward_header(sent, name);
@@ -294,6 +295,16 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
 
   bool computes() const { return exchange_->method() == "POST"; }
 
+  // The replica's spans are below the router's, or below the client's where the router has none.
+  void forward_trace(evkeyvalq* sent) const {
+    const auto& trace = exchange_->record().trace;
+    if (!trace) {
+      for (const char* name : {"traceparent", "tracestate"}) forward_header(sent, name);
+      return;
+    }
+    evhttp_add_header(sent, "traceparent", traceparent_of(trace->own).c_str());
+    if (!trace->state.empty()) evhttp_add_header(sent, "tracestate", trace->state.c_str());
+  }
   void forward_header(evkeyvalq* sent, const char* name) const {
     const std::string value = exchange_->header(name);
     if (!value.empty()) evhttp_add_header(sent, name, value.c_str());
@@ -445,7 +456,13 @@ Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
                                  [self](std::shared_ptr<Exchange> each) { self->handle(each); });
   if (!http.ok()) return http.status();
   router->http_ = std::move(*http);
-  if (options.access_log) router->http_->on_ended(log_access);
+  if (options.traces) router->tracer_.emplace(*options.traces);
+  if (options.access_log || options.traces) {
+    router->http_->on_ended([self, access_log = options.access_log](const RequestRecord& record) {
+      if (access_log) log_access(record);
+      if (self->tracer_) self->tracer_->ended(record);
+    });
+  }
   for (Replica& each : router->replicas_) {
     router->probes_.push_back(std::make_unique<Probe>(*self, each));
   }
@@ -511,6 +528,10 @@ void Router::handle(const std::shared_ptr<Exchange>& exchange) {
                    .message = fmt::format(
                        "{} describes a single replica: request it there, for example at {}",
                        exchange->path(), replicas_.front().address.url())});
+  }
+  if (tracer_ && exchange->method() == "POST") {
+    exchange->record().trace = tracer_->begin(exchange->head());
+    exchange->add_header("traceparent", traceparent_of(exchange->record().trace->own));
   }
   const auto forward = std::make_shared<Forward>(*this, exchange, *method);
   in_progress_.insert(forward);
@@ -585,6 +606,7 @@ std::string Router::metrics() const {
                           metric.value(each));
     }
   }
+  if (tracer_) text += tracer_->metrics();
   return text;
 }
 

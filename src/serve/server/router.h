@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "http/http_server.h"
+#include "server/request_tracer.h"
 #include "wideep/status.h"
 
 namespace wideep::server {
@@ -47,6 +48,7 @@ struct RouterOptions {
   // A replica that answers no health check for this time hangs: requests do not wait for it.
   int give_up_seconds = 8;
   bool access_log = false;  // a line for each request
+  std::optional<traces::TraceSettings> traces;
 };
 
 class Router {
@@ -59,6 +61,9 @@ class Router {
 
   int port() const { return http_->port(); }
 
+  // Sends traces, if the options have some, from another thread. Before run(); the process must not
+  // fork afterwards. Errors (failed): the system refuses an event loop.
+  Status start_traces() { return tracer_ ? tracer_->start() : Status(); }
   // Serves until stop(), or after drain() until no request is in progress.
   void run();
   void drain();  // refuses new requests with 503
@@ -96,6 +101,7 @@ class Router {
   bool decides_origins_;
   size_t next_ = 0;  // where choose() begins: equally busy replicas take turns
   bool drains_ = false;
+  std::optional<RequestTracer> tracer_;
   std::unique_ptr<HttpServer> http_;
   std::set<std::shared_ptr<Forward>> in_progress_;
   std::vector<std::unique_ptr<Probe>> probes_;  // [replicas]

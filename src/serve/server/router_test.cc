@@ -177,6 +177,23 @@ TEST_F(RouterTest, RequestsKeepTheirIdWhicheverReplicaAnswers) {
   if (full.asked > 0) EXPECT_TRUE(asked == "mine" || asked == again) << asked;
 }
 
+// A router that traces nothing is not seen in a trace.
+TEST_F(RouterTest, TraceContextsArePassedOn) {
+  std::string parent, state;
+  Replica replica([&](const auto& exchange) {
+    parent = exchange->header("traceparent");
+    state = exchange->header("tracestate");
+    exchange->reply(200, "application/json", "{}");
+  });
+  route_to({replica.port()});
+  const std::string sent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  const Reply reply = ask(router_->port(), "POST", "/v1/completions", "{}",
+                          "traceparent: " + sent + "\r\ntracestate: a=1,b=2\r\n");
+  EXPECT_EQ(parent, sent);
+  EXPECT_EQ(state, "a=1,b=2");
+  EXPECT_EQ(reply.head.find("traceparent"), reply.head.npos);
+}
+
 TEST_F(RouterTest, RequestsAreDistributedAndRepliesAreUnchanged) {
   Replica first([](const auto& exchange) { reply_with(exchange, "first"); });
   Replica second([](const auto& exchange) {

@@ -20,6 +20,7 @@
 
 #include "api/error_form.h"
 #include "base/cpu_time.h"
+#include "base/log.h"
 #include "base/try.h"
 #include "formats/new_directories.h"
 #include "group/client_keeper.h"
@@ -32,6 +33,7 @@
 #include "server/access_log.h"
 #include "server/chat_files.h"
 #include "server/grace.h"
+#include "server/request_tracer.h"
 #include "server/start_queue.h"
 
 namespace wideep::server {
@@ -166,8 +168,15 @@ class Front {
     http_->check_heads([this](const RequestHead& head) { return service_.check_head(head); });
     return will_fork ? Status() : http_->begin();
   }
-  // A line for each request. After listen().
-  void log_access() { http_->on_ended(server::log_access); }
+  // Says what becomes of requests. After listen().
+  void watch_requests(bool access_log, const std::optional<traces::TraceSettings>& traces) {
+    if (traces) service_.trace_with(&tracer_.emplace(*traces));
+    if (!access_log && !traces) return;
+    http_->on_ended([this, access_log](const RequestRecord& record) {
+      if (access_log) log_access(record);
+      if (tracer_) tracer_->ended(record);
+    });
+  }
   // With ranks that are kept: clients come from their keeper.
   Status begin(transport::KeptRanks& ranks) {
     WIDEEP_TRY(http_->begin(/*accepts=*/false));
@@ -201,6 +210,9 @@ class Front {
     http_->call_every(kPingEveryMs, [this] { service_.ping(); });
     if (goes_on_) backend_.open_queue();  // its requests have begun before
     if (!backend_.queue().is_open()) http_->call_every(kStartCheckMs, [this] { watch_queue(); });
+    if (tracer_) {
+      if (const Status status = tracer_->start(); !status.ok()) log::warn("{}", status.message());
+    }
     thread_ = std::thread([this] {
       if (clients_ != nullptr) {
         clients_->accept();
@@ -219,6 +231,8 @@ class Front {
     thread_.join();
     service_.join();  // it posts to http_
     http_.reset();
+    service_.trace_with(nullptr);
+    tracer_.reset();  // the last spans are sent, for a moment
   }
 
   // After end(): a line about a recording that was not dumped; "": there is none.
@@ -379,6 +393,7 @@ class Front {
   EngineBackend backend_;
   News news_;  // not posted yet; used by the thread that pulls events
   run::ExpertRanks experts_;
+  std::optional<RequestTracer> tracer_;
   Service service_;
   std::unique_ptr<HttpServer> http_;  // destroyed before service_, which its connections use
   transport::HeldConnections* clients_ = nullptr;  // null: http_ accepts them itself
@@ -700,7 +715,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
         http.max_connections, transport::clients_for_descriptors(run->plan().mapping.world_size()));
   }
   WIDEEP_TRY(run::agree_on(options.run, front.listen(http, options.run.keeps_ranks)));
-  if (options.access_log) front.log_access();
+  front.watch_requests(options.access_log, options.traces);
 
   view.plan(run::plan_text(*run));
   for (const std::string& line : service.sampling.lines()) view.line(line);

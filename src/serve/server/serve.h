@@ -7,12 +7,14 @@
 // process has these threads beside that of the rank.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "http/http_server.h"
 #include "run/run_options.h"
 #include "run/run_view.h"
 #include "server/service.h"
+#include "traces/trace_settings.h"
 #include "wideep/status.h"
 
 namespace wideep::server {
@@ -40,6 +42,7 @@ struct ServeOptions {
   // and not when none has come for some seconds; 0: for one.
   int start_queue = 0;
   bool access_log = false;  // a line for each request
+  std::optional<traces::TraceSettings> traces;
 };
 
 // Serves until SIGTERM or SIGINT. Then new requests are refused, and running ones may end: within

@@ -47,6 +47,8 @@ class Service {
   }
   // Lets long requests be prepared on a thread of their own (server/exchange_work.h).
   void connect(std::function<void(std::function<void()>)> post) { text_.connect(std::move(post)); }
+  // Traces requests for text. tracer: outlives the service.
+  void trace_with(const RequestTracer* tracer) { text_.trace_with(tracer); }
   // Called every few seconds, so that clients of silent streams see that nothing is lost.
   void ping() { text_.ping(); }
   // Waits for what other threads do for the service, and drops what waits for them. Called when the

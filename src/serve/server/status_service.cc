@@ -59,6 +59,7 @@ void StatusService::version(const std::shared_ptr<Exchange>& exchange) {
 void StatusService::metrics(const std::shared_ptr<Exchange>& exchange) {
   replies_.reply(exchange, "text/plain; version=0.0.4; charset=utf-8",
                  state_.metrics.text() + state_.ranks.metrics() + text_.responses().metrics() +
+                     text_.trace_metrics() +
                      state_.balancer.metrics(state_.monitor.recent_imbalance(unix_seconds())));
 }
 

@@ -149,10 +149,14 @@ void TextService::begin_record(Exchange& exchange, const ApiSpec& api,
   record.text = TextWork{.operation = api.api == Api::kCompletion ? "text_completion" : "chat",
                          .model = options_.model,
                          .is_resumed = begun.has_value()};
-  if (!begun) return;
-  record.id = begun->request_id;
-  record.came_ns = begun->came_ns;
-  record.trace = begun->trace;
+  if (begun) {
+    record.id = begun->request_id;
+    record.came_ns = begun->came_ns;
+    record.trace = begun->trace;
+  } else if (tracer_ != nullptr) {
+    record.trace = tracer_->begin(exchange.head());
+  }
+  if (record.trace) exchange.add_header("traceparent", traceparent_of(record.trace->own));
 }
 
 void TextService::stored_response(const std::shared_ptr<Exchange>& exchange) {

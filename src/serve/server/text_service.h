@@ -23,6 +23,7 @@
 #include "server/iteration_watch.h"
 #include "server/preparation.h"
 #include "server/replies.h"
+#include "server/request_tracer.h"
 #include "server/service_options.h"
 
 namespace wideep::server {
@@ -42,6 +43,9 @@ class TextService {
 
   // Lets long requests be prepared on a thread of their own (server/exchange_work.h).
   void connect(std::function<void(std::function<void()>)> post) { work_.connect(std::move(post)); }
+  // Traces requests. tracer: outlives it; null: nobody does.
+  void trace_with(const RequestTracer* tracer) { tracer_ = tracer; }
+  std::string trace_metrics() const { return tracer_ == nullptr ? "" : tracer_->metrics(); }
   // Waits for what that thread does, and drops what waits for it.
   void join() { work_.join(); }
   void ping();
@@ -90,6 +94,7 @@ class TextService {
   bool draining_ = false;
   std::optional<HttpError> failure_;  // why the ranks have ended
   IterationWatch watch_;
+  const RequestTracer* tracer_ = nullptr;
   ExchangeWork work_;  // last: it uses the members above
 };
 

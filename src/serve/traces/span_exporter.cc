@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One request at a time is on its way. A connection of libevent must not be freed inside of its own
-// callbacks, so it is kept, and connects again by itself; the next step after a callback is a timer's.
-// What goes wrong is said once, until the collector takes spans again.
+// callbacks, so it is kept, and connects again by itself; the next step after a callback is a
+// timer's. What goes wrong is said once, until the collector takes spans again.
 #include "traces/span_exporter.h"
 
 #include <event2/buffer.h>
