@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // wideep serve after SIGTERM: until the last answer has been read, it serves as at any other time,
 // whatever dies, hangs or changes meanwhile.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -162,6 +164,80 @@ TEST(CommandDrain, ARepliesIsReadToItsEndHoweverSlowly) {
   ASSERT_NE(length, all.npos);
   EXPECT_EQ(all.size() - head - 4, std::stoul(all.substr(length + 16)));
   EXPECT_EQ(server.command().wait().exit_code, 0);
+}
+
+// ---- draining without an end ----
+
+// An answer that runs when it begins is whole; afterwards nothing is answered, also by another
+// serving process and by other ranks, until it is taken back.
+TEST(CommandDrain, LastsUntilItIsTakenBackWhateverDies) {
+  Server server(small_model(), {"--ranks", "2"});
+  ASSERT_GT(server.port(), 0);
+  const PlainReply expected = ask_plainly(server.port(), "/v1/completions", stream(1));
+  auto running = std::async(std::launch::async, [&server] {
+    return ask_plainly(server.port(), "/v1/completions", stream(1));
+  });
+  ASSERT_TRUE(
+      wait_until([&] { return server.metric("wideep_answers_running") == 1; }, 10s * kSlowdown));
+  ASSERT_EQ(server::ask(server.port(), "POST", "/drain").status, 200);
+  EXPECT_EQ(server.complete({}).status, 503);
+  kill_front(server);
+  EXPECT_EQ(running.get().text, expected.text);
+  const auto drains = [&] {
+    return server::ask(server.port(), "GET", "/health").body_json() ==
+           json({{"status", "draining"}, {"running", 0}});
+  };
+  EXPECT_TRUE(drains());
+  EXPECT_EQ(server.complete({}).body_json()["error"]["code"], "draining");
+  kill_rank(server, 1);
+  EXPECT_TRUE(wait_until([&] { return server.metric("wideep_ep_failed_ranks_total") == 1; },
+                         10s * kSlowdown));
+  EXPECT_TRUE(
+      wait_until([&] { return server.metric("wideep_ep_active_ranks") == 2; }, 60s * kSlowdown));
+  EXPECT_TRUE(drains());
+  EXPECT_EQ(server::ask(server.port(), "DELETE", "/drain").status, 200);
+  EXPECT_EQ(server.complete({}).status, 200);
+  kill_front(server);  // nor does it come back
+  EXPECT_EQ(server.complete({}).status, 200);
+  terminate(server);
+  EXPECT_EQ(server.command().wait().exit_code, 0);
+}
+
+TEST(CommandDrain, SighupDrainsAndSigtermEnds) {
+  if (const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY); terminal >= 0) {
+    ::close(terminal);
+    GTEST_SKIP() << "with a terminal SIGHUP says that it has gone";
+  }
+  for (const char* on_loss : {"recover", "fail"}) {
+    Server server(small_model(), {"--ranks", "2", "--on-rank-loss", on_loss});
+    ASSERT_GT(server.port(), 0);
+    server.command().send(SIGHUP);
+    EXPECT_TRUE(
+        wait_until([&] { return server::ask(server.port(), "GET", "/health").status == 503; },
+                   10s * kSlowdown));
+    EXPECT_EQ(server.complete({}).status, 503);
+    EXPECT_EQ(server.command().ranks().empty(), false);
+    terminate(server);
+    const CommandEnd end = server.command().wait();
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+  }
+}
+
+TEST(CommandDrain, TheGraceIsAsLongAsSaid) {
+  Server server(small_model(), {"--ranks", "2", "--grace-seconds", "0"});
+  ASSERT_GT(server.port(), 0);
+  auto cut = std::async(std::launch::async, [&server] {
+    json body = stream(1);
+    body["n"] = 8;
+    return ask_plainly(server.port(), "/v1/completions", body);
+  });
+  ASSERT_TRUE(
+      wait_until([&] { return server.metric("wideep_answers_running") == 8; }, 10s * kSlowdown));
+  terminate(server);
+  EXPECT_THAT(cut.get().text, HasSubstr("the server has stopped before the answer was complete"));
+  const CommandEnd end = server.command().wait();
+  EXPECT_EQ(end.exit_code, 130) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("running requests have 0 s to finish"));
 }
 
 // Nobody reads, though there is time: the grace has an end.

@@ -30,4 +30,13 @@ void add_http_limit_options(command_line::Command command, server::HttpOptions* 
       .show_default();
 }
 
+void add_grace_option(command_line::Command command, int* seconds) {
+  command
+      .add_option("--grace-seconds", *seconds,
+                  "Seconds that running requests have to finish after SIGTERM; after SIGINT as "
+                  "many, but at most 5")
+      .range(0, 24 * 60 * 60)
+      .show_default();
+}
+
 }  // namespace wideep::tools

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options of `serve` and `route`: for whom they answer, and what connections may hold together.
+// Options of `serve` and `route`: for whom they answer, and what connections may hold together,
+// and how long running requests may take when it ends.
 #pragma once
 
 #include "command_line/command_line.h"
@@ -9,5 +10,8 @@
 namespace wideep::tools {
 
 void add_http_limit_options(command_line::Command command, server::HttpOptions* http);
+
+// --grace-seconds.
+void add_grace_option(command_line::Command command, int* seconds);
 
 }  // namespace wideep::tools

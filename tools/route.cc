@@ -33,6 +33,7 @@ struct Options {
   server::RouterOptions router;
   std::vector<std::string> replicas;
   LogOptions log;
+  int grace_seconds = server::kGraceSeconds;
 };
 
 // SIGINT and SIGTERM, taken with sigtimedwait as in wideep serve: after the first, running requests
@@ -84,7 +85,7 @@ Status run(const Options& options) {
   });
   int signal = 0;
   while (signal == 0) signal = signals.wait(milliseconds(60'000));
-  const milliseconds grace = server::grace_after(signal);
+  const milliseconds grace = server::grace_after(signal, options.grace_seconds);
   log::info("stopping: running requests have {} s to finish", grace.count() / 1000);
   router->drain();
   const auto end = std::chrono::steady_clock::now() + grace;
@@ -122,6 +123,7 @@ void add_route_command(command_line::Command app, Status* status) {
       .range(1, 3600)
       .show_default();
   add_log_options(command, &options->log);
+  add_grace_option(command, &options->grace_seconds);
   command.on_run([options, status] { *status = run(*options); });
 }
 

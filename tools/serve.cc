@@ -180,6 +180,7 @@ void add_address_options(command_line::Command command, Options& options) {
                   "Key for what changes the service (scaling, recordings), instead of the API key. "
                   "Better set WIDEEP_ADMIN_KEY")
       .check(complain_if_empty);
+  add_grace_option(command, &options.serve.grace_seconds);
   add_http_limit_options(command, &options.serve.http);
   command
       .add_option("--cors-origin", options.serve.http.cors_origins,

@@ -132,13 +132,17 @@ struct StopRequested {
   int signal = 0;
 };
 
+// With GroupOptions::reports_hang_up: SIGHUP has arrived. The process stays, and should take no
+// more work.
+using transport::DrainSignal;
+
 // The keeper of the ranks asks whether this process still works: RankGroup::kept()->answer().
 using transport::Ping;
 
 using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
                            PromptProgress, Iteration, ExpertRecording, Rebalance, TrustChange,
                            BackgroundSilence, ExpertLoad, RanksIdle, RequestCounts, RoutedExperts,
-                           RankEnded, StopRequested, Ping>;
+                           RankEnded, StopRequested, DrainSignal, Ping>;
 
 // ---- from one rank to that process ----
 

@@ -77,7 +77,8 @@ Result<std::unique_ptr<RankGroup>> RankGroup::start(const Run& run, GroupOptions
   const transport::GroupOptions group{.num_ranks = run.plan().mapping.world_size(),
                                       .segment_bytes = run.plan().segment.bytes(),
                                       .timeout = run.options().timeout,
-                                      .reports_stop_signals = options.reports_stop_signals};
+                                      .reports_stop_signals = options.reports_stop_signals,
+                                      .reports_hang_up = options.reports_hang_up};
   const auto body = [&run, reading = feeds.get()](transport::Endpoint& world,
                                                   const transport::Messenger& messenger) {
     transport::FixedSeat seat(world, messenger, reading->reading(world.rank()));

@@ -46,6 +46,9 @@ struct GroupOptions {
   // true: SIGINT and SIGTERM become events (StopRequested). false: they end the run after the
   // current iteration, and result() is interrupted.
   bool reports_stop_signals = false;
+  // true: SIGHUP becomes an event, too (DrainSignal), where this process has started the ranks and
+  // has no terminal.
+  bool reports_hang_up = false;
 };
 
 class RankGroup {
@@ -102,6 +105,7 @@ class RankGroup {
             std::unique_ptr<transport::RunningRanks> ranks);
   std::optional<Event> take(transport::RankMessage message);
   std::optional<Event> take(transport::StopSignal stop);
+  std::optional<Event> take(transport::DrainSignal drain) { return drain; }
   std::optional<Event> take(transport::Ping ping) { return ping; }
   std::optional<Event> take(transport::RankStarted rank);
   std::optional<Event> take(transport::RankDied rank);

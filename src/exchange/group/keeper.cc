@@ -162,7 +162,7 @@ class Keeper {
 
   const KeeperOptions& options_;
   const FrontBody& front_body_;
-  SignalQueue signals_;
+  SignalQueue signals_{SignalQueue::HangUp::kTaken};
   std::shared_ptr<SharedMemory> memory_;
   Membership membership_;
   std::vector<RankState> ranks_;
@@ -195,6 +195,7 @@ class Keeper {
   std::string new_cut_, new_cut_unsaid_;
   bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
+  bool drains_ = false;                       // no requests are taken
   int stop_signal_ = 0;                       // the first one; 0: none
   std::optional<Status> failure_;             // why everything ends
   std::optional<Clock::time_point> fail_at_;  // then fail the ranks
@@ -251,7 +252,8 @@ Status Keeper::fork_front() {
       status = front_body_(std::make_unique<KeptRanks>(
           memory_, std::move(notes.child), pipes,
           HeldConnections(std::move(connections.child), clients_.held(), died_of_itself_),
-          KeptRanks::Past{.num_fronts = num_fronts_, .wanted = membership_.wanted()}));
+          KeptRanks::Past{
+              .num_fronts = num_fronts_, .wanted = membership_.wanted(), .drains = drains_}));
     } catch (const std::exception& error) {
       // Out of memory, or threads: a death, after which another front may do better. What it
       // returns would end everything.
@@ -364,6 +366,9 @@ void Keeper::take_front_notes() {
         break;
       case Note::Kind::kWant:
         membership_.want(static_cast<int>(note.value));
+        break;
+      case Note::Kind::kDrains:
+        drains_ = note.value != 0;
         break;
       case Note::Kind::kFailed:
         front_status_ = note.status();
@@ -685,6 +690,10 @@ void Keeper::handle_signals() {
       host_.reap();
       while (const auto event = host_.next_event()) take(*event);
       reap_front();
+    } else if (signal == SIGHUP) {
+      // Before the front has heard of it: one that dies meanwhile is followed by one that drains.
+      drains_ = true;
+      tell_front({.kind = Note::Kind::kDrain});
     } else if (stop_signal_ == 0) {
       stop_signal_ = signal;
       tell_nodes({.kind = ToNode::kStopping});

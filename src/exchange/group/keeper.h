@@ -29,6 +29,8 @@
 //    It says how long running requests may take, and when none is left. Until then ranks and fronts
 //    that die are replaced, and epochs begin, as at any other time. If a second signal comes,
 //    everything ends at once.
+//  - SIGHUP, and a front that is asked for it, drain: requests are refused, and also by fronts that
+//    follow, until one of them is asked to take them again.
 //  - The keeper dies: the kernel kills the ranks and the front, and other nodes kill theirs.
 #pragma once
 

@@ -5,6 +5,7 @@
 #include "group/keeper.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -129,6 +130,10 @@ class Listener {
     while (stop_signals_.empty()) WIDEEP_TRY(take_next("a signal came"));
     return {};
   }
+  Status wait_for_drain_signal() {
+    while (drain_signals_ == 0) WIDEEP_TRY(take_next("the keeper has told of SIGHUP"));
+    return {};
+  }
   // Ends the ranks. Returns the group's result.
   Status end() {
     ranks_.memory().control().stop_requested = 1;
@@ -162,6 +167,7 @@ class Listener {
     answer(*event);
     if (const auto* died = std::get_if<RankDied>(&*event)) deaths_.push_back(*died);
     if (const auto* stop = std::get_if<StopSignal>(&*event)) stop_signals_.push_back(stop->signal);
+    if (std::holds_alternative<DrainSignal>(*event)) ++drain_signals_;
     if (const auto* message = std::get_if<RankMessage>(&*event)) {
       const Word word = words_[message->rank] = parse(message->bytes);
       groups_[word.epoch].members = word.members;
@@ -176,6 +182,7 @@ class Listener {
 
   KeptRanks& ranks_;
   std::vector<int> stop_signals_;
+  int drain_signals_ = 0;
   std::map<int, Word> words_;         // the last one of each rank
   std::map<uint32_t, Group> groups_;  // of each epoch
   uint32_t seen_epoch_ = 0;
@@ -364,6 +371,44 @@ TEST_F(Keeping, TheNumberOfRanksChanges) {
     const RankDied& death = ranks.deaths().front();
     if (death.rank != 2 || !death.was_expected) return failed(death.how);
     return ranks.end();
+  }));
+}
+
+// ---- draining ----
+
+// Whether SIGHUP would mean that a terminal has gone.
+bool has_terminal() {
+  const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) ::close(terminal);
+  return terminal >= 0;
+}
+
+TEST_F(Keeping, FrontsThatFollowDrainUntilItIsTakenBack) {
+  EXPECT_OK(keep(options(2), [](Listener& ranks, KeptRanks& kept) -> Status {
+    WIDEEP_TRY(ranks.wait_for({0, 1}));
+    // The third one is the first that may take requests again.
+    constexpr bool kDrains[] = {false, true, false};
+    const int number = kept.past().num_fronts;
+    if (kept.past().drains != kDrains[number]) return failed(fmt::format("front {}", number));
+    if (number == 2) return ranks.end();
+    WIDEEP_TRY(kept.drains(number == 0));
+    ::raise(SIGKILL);
+    return {};
+  }));
+}
+
+TEST_F(Keeping, SighupReachesTheFrontAndThoseThatFollow) {
+  if (has_terminal()) GTEST_SKIP() << "with a terminal SIGHUP says that it has gone";
+  EXPECT_OK(keep(options(2), [](Listener& ranks, KeptRanks& kept) -> Status {
+    WIDEEP_TRY(ranks.wait_for({0, 1}));
+    if (kept.past().num_fronts == 0) {
+      ::kill(::getppid(), SIGHUP);
+      WIDEEP_TRY(ranks.wait_for_drain_signal());
+      ::raise(SIGHUP);  // service managers send it to all processes: nobody else heeds it
+      ranks.strike(1, SIGHUP);
+      ::raise(SIGKILL);
+    }
+    return kept.past().drains ? ranks.end() : failed("it has not heard of the drain");
   }));
 }
 

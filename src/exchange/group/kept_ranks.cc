@@ -94,6 +94,9 @@ void KeptRanks::take_notes() {
       case Note::Kind::kStopSignal:
         events_.push_back(StopSignal{static_cast<int>(note.value)});
         break;
+      case Note::Kind::kDrain:
+        events_.push_back(DrainSignal{});
+        break;
       case Note::Kind::kPing:
         events_.push_back(Ping{note.value});
         break;
@@ -123,6 +126,12 @@ void KeptRanks::stop() {
 void KeptRanks::answer(const Ping& ping) {
   const std::lock_guard lock(sending_);
   keeper_.send_surely({.kind = Note::Kind::kAlive, .value = ping.number});
+}
+
+Status KeptRanks::drains(bool now) {
+  const std::lock_guard lock(sending_);
+  if (keeper_.send_surely({.kind = Note::Kind::kDrains, .value = now ? 1 : 0})) return {};
+  return failed("the process that keeps the ranks has ended");
 }
 
 Status KeptRanks::want(int num_ranks) {

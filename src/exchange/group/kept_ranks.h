@@ -2,7 +2,7 @@
 //
 // The ranks of a keeper (group/keeper.h), for the process that uses them: the front.
 //
-// Thread safety: as RunningRanks; want(), stop() and end_within() from any thread.
+// Thread safety: as RunningRanks; want(), drains(), stop() and end_within() from any thread.
 #pragma once
 
 #include <deque>
@@ -64,8 +64,9 @@ class KeptRanks : public RunningRanks {
 
   // What a front has to know of the ones before it.
   struct Past {
-    int num_fronts = 0;  // that have died
-    int wanted = 0;      // ranks
+    int num_fronts = 0;   // that have died
+    int wanted = 0;       // ranks
+    bool drains = false;  // takes no requests
   };
   // pipes: of the ranks that are started already.
   KeptRanks(std::shared_ptr<SharedMemory> memory, NoteSocket keeper,
@@ -74,7 +75,7 @@ class KeptRanks : public RunningRanks {
   const Past& past() const { return past_; }
   HeldConnections& connections() { return connections_; }
 
-  // Beside messages and stop signals: RankStarted, RankDied.
+  // Beside messages and signals: RankStarted, RankDied.
   std::optional<RankEvent> next() override;
   Status result() override { return ended_; }
   SharedMemory& memory() override { return *memory_; }
@@ -86,6 +87,9 @@ class KeptRanks : public RunningRanks {
   void answer(const Ping& ping);
 
   Status want(int num_ranks) override;
+  // Whether requests are refused now: the fronts that follow do the same. Any thread. Errors
+  // (failed): the keeper has ended.
+  Status drains(bool now);
 
  private:
   void add(int rank, const Pipes& pipes);

@@ -34,10 +34,12 @@ struct Note {
     kRankDied,     // rank, text: how, value: one of the constants below
     kStopSignal,   // value: SIGINT or SIGTERM
     kPing,         // value: a number, which is to come back
+    kDrain,        // by SIGHUP: no requests are to be taken any more
     // front → keeper
     kEndWithin,  // value: milliseconds until the ranks are ended by force
     kStop,       // nothing is left to do: no epoch begins any more, and the ranks end
     kWant,       // value: the number of ranks
+    kDrains,     // value: 1: takes no requests, 0: takes them; fronts that follow do so, too
     kAlive,      // value: the number of a kPing, which all its threads have seen
     // front ↔ keeper, over a socket of their own: value is the number of a connection
     kAccept,  // → from now on clients may come

@@ -67,7 +67,9 @@ struct Rank {
 class Supervisor : public RunningRanks {
  public:
   Supervisor(std::shared_ptr<SharedMemory> memory, const GroupOptions& options)
-      : memory_(std::move(memory)),
+      : signals_(options.reports_hang_up ? SignalQueue::HangUp::kTaken
+                                         : SignalQueue::HangUp::kLeft),
+        memory_(std::move(memory)),
         reports_stop_signals_(options.reports_stop_signals),
         ranks_(memory_->num_ranks()) {}
 
@@ -182,6 +184,8 @@ void Supervisor::handle_signals() {
   while (const int signal = signals_.next()) {
     if (signal == SIGCHLD) {
       reap();
+    } else if (signal == SIGHUP) {
+      events_.push_back(DrainSignal{});
     } else {
       handle_stop_signal(signal);
     }

@@ -34,6 +34,9 @@ struct RankMessage {
 struct StopSignal {
   int signal = 0;
 };
+// SIGHUP was received: the process should take no more work, but stay (only with
+// GroupOptions::reports_hang_up, where this process started the ranks and has no terminal).
+struct DrainSignal {};
 // Only where ranks may die and return (group/keeper.h): a rank's process has been started;
 // commands: the pipe to write its commands to, owned by the receiver.
 struct RankStarted {
@@ -51,7 +54,7 @@ struct RankDied {
 struct Ping {
   int64_t number = 0;
 };
-using RankEvent = std::variant<RankMessage, StopSignal, RankStarted, RankDied, Ping>;
+using RankEvent = std::variant<RankMessage, StopSignal, DrainSignal, RankStarted, RankDied, Ping>;
 
 class RunningRanks {
  public:

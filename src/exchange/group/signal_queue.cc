@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "group/signal_queue.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -8,8 +9,19 @@
 #include <initializer_list>
 
 namespace wideep::transport {
+namespace {
 
-SignalQueue::SignalQueue() {
+// Opens the terminal that controls this process, wherever its input and output go.
+bool has_terminal() {
+  const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) ::close(terminal);
+  return terminal >= 0;
+}
+
+}  // namespace
+
+SignalQueue::SignalQueue(HangUp hang_up)
+    : takes_hang_up_(hang_up == HangUp::kTaken && !has_terminal()) {
   // If SIGCHLD is ignored (inherited from the process that started this one), the kernel reaps
   // children itself and their exit codes are lost.
   struct sigaction child{};
@@ -18,6 +30,7 @@ SignalQueue::SignalQueue() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  if (takes_hang_up_) sigaddset(&set, SIGHUP);
   ::sigprocmask(SIG_BLOCK, &set, &before_);
   fd_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
@@ -38,6 +51,7 @@ void SignalQueue::become_child(pid_t parent) const {
   if (::getppid() != parent) ::_exit(1);  // the parent died before prctl took effect
   ::signal(SIGINT, SIG_IGN);
   ::signal(SIGTERM, SIG_IGN);
+  if (takes_hang_up_) ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);  // a write to a process that has ended fails instead
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SIGINT, SIGTERM and SIGCHLD of a process that supervises others, through a descriptor.
+// SIGINT, SIGTERM and SIGCHLD of a process that supervises others, through a descriptor; of a server
+// also SIGHUP.
 //
 // Thread safety: one thread, before the process starts others.
 #pragma once
@@ -11,10 +12,13 @@
 
 namespace wideep::transport {
 
-// Blocks the three signals while it lives and delivers them through fd() instead.
+// Blocks these signals while it lives and delivers them through fd() instead.
 class SignalQueue {
  public:
-  SignalQueue();
+  // kTaken: SIGHUP, too, if this process has no terminal. With one SIGHUP says that the terminal has
+  // gone: then it does what it did before, which ends the process unless nohup has started it.
+  enum class HangUp { kLeft, kTaken };
+  explicit SignalQueue(HangUp hang_up = HangUp::kLeft);
   ~SignalQueue();
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;
@@ -25,12 +29,13 @@ class SignalQueue {
 
   // In a process that was just forked. A terminal's Ctrl-C, `timeout` and service managers signal
   // every process of the group, but only the supervisor decides when the others stop: the child
-  // ignores SIGINT and SIGTERM. It also dies with its parent.
+  // ignores SIGINT and SIGTERM, and SIGHUP where that is taken. It also dies with its parent.
   void become_child(pid_t parent) const;
 
  private:
   struct sigaction child_before_{};
   sigset_t before_{};
+  bool takes_hang_up_ = false;
   int fd_ = -1;
 };
 

@@ -24,6 +24,8 @@ struct GroupOptions {
   // (control().stop_requested) and sets a deadline (end_within); result() is ok, not interrupted. A
   // second signal ends the group.
   bool reports_stop_signals = false;
+  // SIGHUP becomes an event, too, in a process without a terminal that has started its ranks.
+  bool reports_hang_up = false;
 };
 
 // Runs body(endpoint) once per rank, each on its own thread, and returns the statuses in rank

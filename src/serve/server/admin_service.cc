@@ -12,6 +12,7 @@
 
 #include "api/openai_reply.h"
 #include "api/openai_request.h"
+#include "base/log.h"
 #include "schedule/wire.h"
 
 namespace wideep::server {
@@ -70,6 +71,43 @@ int AdminService::wanted_before(Exchange& exchange) const {
   writer.put(state_.ranks.wanted());
   exchange.add_record(writer.take());
   return state_.ranks.wanted();
+}
+
+void AdminService::set_draining(bool now) {
+  if (text_.is_ending()) return;  // there is no way back, and nothing more to refuse
+  text_.set_draining(now);
+  if (state_.metrics.draining != now) {
+    log::info("{}", now ? fmt::format("draining: requests are refused until DELETE /drain; answers "
+                                      "that run or wait: {}",
+                                      text_.running())
+                        : "requests are taken again");
+  }
+  state_.metrics.draining = now;
+  if (told_ != nullptr) told_(now);
+}
+
+// Idempotent: another serving process may go on with the request.
+void AdminService::set_and_reply(const std::shared_ptr<Exchange>& exchange, bool now) {
+  if (text_.is_ending()) {
+    return replies_.refuse(
+        exchange, {.status = 409, .message = "the server is shutting down", .code = "draining"});
+  }
+  set_draining(now);
+  replies_.reply(exchange, kJson,
+                 json_text({{"status", now ? "draining" : "ok"}, {"running", text_.running()}}));
+}
+
+void AdminService::drain(const std::shared_ptr<Exchange>& exchange) {
+  if (exchange->body().empty()) return set_and_reply(exchange, true);
+  const auto body = ordered_json::parse(exchange->body(), nullptr, /*allow_exceptions=*/false);
+  const bool is_right = body.is_object() && body.size() <= 1 &&
+                        (body.empty() || (body.contains("drain") && body["drain"].is_boolean()));
+  if (!is_right) {
+    return replies_.refuse(
+        exchange, {.message = "expected no body, or {\"drain\": true} or {\"drain\": false}",
+                   .param = "drain"});
+  }
+  set_and_reply(exchange, body.value("drain", true));
 }
 
 void AdminService::is_scaling(const std::shared_ptr<Exchange>& exchange) {

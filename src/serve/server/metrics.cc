@@ -104,6 +104,8 @@ std::string Metrics::text() const {
   }
   text += head("wideep_answers_running", "gauge", "Answers that are being generated or wait.");
   text += fmt::format("wideep_answers_running {}\n", running);
+  text += gauge("wideep_draining", "1: requests are refused for now (POST /drain, SIGHUP).",
+                draining ? 1 : 0);
   text += counter("wideep_answers_cancelled_total", "Answers whose client has left.", cancelled);
   text += counter("wideep_prompt_tokens_total", "Tokens of prompts, for each answer to them.",
                   prompt_tokens);

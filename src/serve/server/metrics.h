@@ -37,6 +37,7 @@ class Histogram {
 
 struct Metrics {
   std::map<std::pair<std::string, int>, uint64_t> replies;  // by path and status
+  bool draining = false;                                    // requests are refused for now
   int64_t running = 0;                                      // answers that are being generated
   uint64_t cancelled = 0;                                   // answers whose client has left
   uint64_t prompt_tokens = 0;                               // of each answer's prompt

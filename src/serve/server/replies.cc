@@ -10,6 +10,11 @@
 #include "api/error_form.h"
 
 namespace wideep::server {
+namespace {
+
+constexpr const char* kRetryAfter = "1";  // seconds
+
+}  // namespace
 
 std::string_view without_last_slash(std::string_view path) {
   if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
@@ -31,15 +36,21 @@ void Replies::reply(const std::shared_ptr<Exchange>& exchange, std::string_view 
   exchange->reply(200, type, body);
 }
 
+void Replies::reply_with(const std::shared_ptr<Exchange>& exchange, int status,
+                         std::string_view body) {
+  count(path_of(*exchange), status);
+  exchange->reply(status, kJson, body, status == 503 ? kRetryAfter : "");
+}
+
 void Replies::refuse(const std::shared_ptr<Exchange>& exchange, const HttpError& error) {
-  const std::string retry_after = error.status == 429 ? "1" : "";
   if (!error.allow.empty()) exchange->add_header("Allow", error.allow);
   const ErrorStyle& style = errors_for(exchange->head());
   const std::string id = style.names_requests ? id_with("req_") : "";
   if (style.names_requests) exchange->add_header("request-id", id);
   const int status = style.status(error);
   count(path_of(*exchange), status);
-  exchange->reply(status, kJson, style.body(error, id), retry_after);
+  const bool passes = error.status == 429 || error.code == "draining";
+  exchange->reply(status, kJson, style.body(error, id), passes ? kRetryAfter : "");
 }
 
 // Counts unknown paths as "other": clients could otherwise fill the memory with invented paths.

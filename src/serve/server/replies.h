@@ -40,6 +40,8 @@ class Replies {
 
   void reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,
              std::string_view body);
+  // With another status than 200, though it is no error object.
+  void reply_with(const std::shared_ptr<Exchange>& exchange, int status, std::string_view body);
   void refuse(const std::shared_ptr<Exchange>& exchange, const HttpError& error);
   void count(std::string_view path, int status);
 

@@ -98,7 +98,7 @@ std::string header_of(evhttp_request* reply, const char* name) {
 bool is_of_one_replica(std::string_view path) {
   if (path.ends_with('/')) path.remove_suffix(1);
   return path == "/dashboard" || path == "/dashboard/data" || path == "/perf_metrics" ||
-         path.ends_with("_expert_distribution_record");
+         path == "/drain" || path.ends_with("_expert_distribution_record");
 }
 
 bool is_health(std::string_view path) { return path == "/health" || path == "/health/"; }
@@ -361,7 +361,8 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   void finish_attempt(bool whole) {
     const bool refused = !whole || status_ == 503 || status_ == 429 || status_ == 529;
     if (!whole || status_ == 503) {
-      ++replica_->failures;
+      // One that drains has not failed: somebody takes it out for a while.
+      if (!whole || body_.find("\"draining\"") == body_.npos) ++replica_->failures;
       replica_->up = false;
     }
     if (refused && !streams_ && has_other()) {

@@ -583,6 +583,54 @@ TEST_F(RouterTest, OriginsAreTheRoutersOwnWhereSet) {
   EXPECT_THAT(large.head, HasSubstr(of_router));
 }
 
+TEST_F(RouterTest, AReplicaThatDrainsIsTakenOutAndBack) {
+  std::atomic<bool> drains = false;
+  std::shared_ptr<Exchange> running, beside;
+  // As busy as the one that drains, so that they take turns.
+  Replica other([&](const std::shared_ptr<Exchange>& exchange) {
+    if (exchange->body() != "long") return reply_with(exchange, "other");
+    beside = exchange;
+  });
+  Replica replica([&](const std::shared_ptr<Exchange>& exchange) {
+    if (exchange->body() == "long") {
+      running = exchange;
+      running->start_stream("text/event-stream");
+      return running->send("data: begun\n\n");
+    }
+    if (!drains) return reply_with(exchange, "replica");
+    exchange->reply(503, "application/json", R"({"error":{"code":"draining"}})", "1");
+  });
+  route_to({replica.port(), other.port()});
+  auto stream = std::async(std::launch::async, [&] { return post("long"); });
+  ASSERT_TRUE(comes([&] { return replica.asked + other.asked > 0; }));
+  ASSERT_EQ(replica.asked, 1);
+  auto held = std::async(std::launch::async, [&] { return post("long"); });
+  ASSERT_TRUE(comes([&] { return other.asked == 1; }));
+  drains = true;
+  replica.health = 503;
+  // No request is lost before the next health check, and it counts as no failure.
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(post("x").body, "other x");
+  EXPECT_EQ(value("failures_total", replica.port()), "0");
+  EXPECT_EQ(value("replica_up", replica.port()), "0");
+  const int asked = replica.asked;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(post("x").body, "other x");
+  EXPECT_EQ(replica.asked, asked);
+  // What runs there ends whole.
+  replica.server().post([&] {
+    running->send("data: ended\n\n");
+    running->end();
+  });
+  EXPECT_THAT(stream.get().body, AllOf(HasSubstr("begun"), HasSubstr("ended")));
+  other.server().post([&] { reply_with(beside, "held"); });
+  EXPECT_EQ(held.get().status, 200);
+  EXPECT_EQ(ask(router_->port(), "POST", "/drain").status, 404);  // of which one?
+  drains = false;
+  replica.health = 200;
+  EXPECT_TRUE(comes([&] { return value("replica_up", replica.port()) == "1"; }));
+  bool answers = false;  // they take turns
+  EXPECT_TRUE(comes([&] { return answers = answers || post("x").body == "replica x"; }));
+}
+
 TEST_F(RouterTest, DrainingLetsRunningRequestsEnd) {
   std::shared_ptr<Exchange> kept;
   std::atomic<bool> keeps = false;

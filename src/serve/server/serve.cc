@@ -186,6 +186,7 @@ class Front {
       service_.restarted(ranks.past().num_fronts, ranks.past().wanted);
       service_.monitor().go_on_after(ranks.memory().control().next_iteration - 1);
     }
+    if (ranks.past().drains) service_.set_draining(true);
     http_->on_closed([this](int64_t id) { clients_->drop(id); });
     http_->watch(clients_->fd(), [this] { take_clients(); });
     return {};
@@ -207,6 +208,11 @@ class Front {
                              [this](int seconds, std::function<void()> call) {
                                http_->call_in(seconds, std::move(call));
                              });
+    service_.connect_draining([this, &group](bool now) {
+      if (now) backend_.open_queue();  // no more can come
+      if (group.kept() == nullptr) return;
+      [[maybe_unused]] const Status told = group.kept()->drains(now);
+    });
     http_->call_every(kPingEveryMs, [this] { service_.ping(); });
     if (goes_on_) backend_.open_queue();  // its requests have begun before
     if (!backend_.queue().is_open()) http_->call_every(kStartCheckMs, [this] { watch_queue(); });
@@ -313,6 +319,11 @@ class Front {
   // tell, or it has been told. Any thread.
   size_t began_early() { return began_early_.exchange(0); }
 
+  // Refuses new requests for text (503) until a client takes it back.
+  void set_draining() {
+    if (!has_started()) return service_.set_draining(true);
+    http_->post([this] { service_.set_draining(true); });
+  }
   // Refuses new requests for text (503), and stops the ranks when whatever runs has ended (texts,
   // dumps, another number of ranks) and its clients have read the replies.
   void drain() {
@@ -415,6 +426,7 @@ class EventPump {
     run::LoadingProgress& loading;
     const run::ExpertRanks& experts;
     size_t num_stages;
+    int grace_seconds;
     std::string serving;  // the line to print when requests are accepted
   };
   explicit EventPump(Parts parts) : parts_(std::move(parts)) {}
@@ -482,12 +494,13 @@ class EventPump {
       parts_.group.stop();
       return parts_.group.end_within(kGraceBeforeReady);
     }
-    const milliseconds grace = grace_after(stop.signal);
+    const milliseconds grace = grace_after(stop.signal, parts_.grace_seconds);
     parts_.view.line(
         fmt::format("stopping: running requests have {} s to finish", grace.count() / 1000));
     parts_.front.drain();
     parts_.group.end_within(grace);
   }
+  void take(const run::DrainSignal&) { parts_.front.set_draining(); }
   // Serving goes on without the log, so whoever reads it must be told now.
   void log(const run::IterationSummary& summary) {
     const bool wrote = parts_.log->status().ok();
@@ -521,7 +534,7 @@ Status serve_silently(const ServeOptions& options) {
   WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true}));
   while (const auto event = group->next()) {
     if (const auto* stop = std::get_if<run::StopRequested>(&*event)) {
-      group->end_within(grace_after(stop->signal));
+      group->end_within(grace_after(stop->signal, options.grace_seconds));
     }
   }
   return group->result();
@@ -747,6 +760,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
                     .loading = loading,
                     .experts = run->plan().experts,
                     .num_stages = run->online().size(),
+                    .grace_seconds = options.grace_seconds,
                     .serving = serving});
     pump.run();
     const Status ended = group.result();
@@ -765,8 +779,8 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
                               .nodes = nodes},
                              [&](std::unique_ptr<run::RankGroup> group) { return use(*group); });
   } else {
-    WIDEEP_TRY_ASSIGN(const auto group,
-                      run::RankGroup::start(*run, {.reports_stop_signals = true}));
+    WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true,
+                                                                     .reports_hang_up = true}));
     ended = use(*group);
   }
   const Status written = run->write_trace();

@@ -36,6 +36,7 @@ struct ServeOptions {
   NodeOptions nodes;
   HttpOptions http;
   ParserNames parsers;
+  int grace_seconds = 30;                  // of running requests after SIGTERM
   std::string generation_config = "auto";  // run::read_sampling_defaults
   ServiceOptions service;  // model "": the directory's name; tokens and limits are filled in
   // The first iteration waits for so many requests, but for no more than can run at the same time,
@@ -46,8 +47,10 @@ struct ServeOptions {
 };
 
 // Serves until SIGTERM or SIGINT. Then new requests are refused, and running ones may end: within
-// 30 s after SIGTERM, 5 s after SIGINT, not at all after a second signal. REQUIRES: the caller has
-// started no thread. Errors: as run::Run::prepare; the address cannot be used; a rank failed.
+// grace_seconds after SIGTERM, at most 5 s after SIGINT, not at all after a second signal. SIGHUP,
+// in a process without a terminal, drains: requests are refused, and nothing ends. REQUIRES: the
+// caller has started no thread. Errors: as run::Run::prepare; the address cannot be used; a rank
+// failed.
 //
 // On a node other than 0: starts and ends ranks as node 0 says, until that has ended or this
 // process gets SIGTERM or SIGINT; if it is cut off, it connects again. Errors: the settings differ

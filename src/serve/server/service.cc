@@ -31,7 +31,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
             replies_),
       status_(options_, state_, text_, replies_),
       dashboard_(options_, state_, replies_),
-      admin_(state_, replies_),
+      admin_(state_, text_, replies_),
       endpoints_(table(), {.api = options_.api_key, .admin = options_.admin_key}, replies_) {}
 
 std::vector<Endpoint> Service::table() {
@@ -73,6 +73,8 @@ std::vector<Endpoint> Service::table() {
       {"POST", "/dump_expert_distribution_record", kAdmins, kShortBody,
        to(admin_, &AdminService::dump_record)},
       {"POST", "/scale_elastic_ep", kAdmins, kShortBody, to(admin_, &AdminService::scale)},
+      {"POST", "/drain", kAdmins, kShortBody, to(admin_, &AdminService::drain)},
+      {"DELETE", "/drain", kAdmins, kShortBody, to(admin_, &AdminService::end_drain)},
       {"POST", "/is_scaling_elastic_ep", kClients, kShortBody,
        to(admin_, &AdminService::is_scaling)},
   };

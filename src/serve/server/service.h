@@ -10,6 +10,7 @@
 //   GET  /metrics, /perf_metrics, /dashboard        (dashboard_service.h, status_service.h)
 //   POST /start_, /stop_, /dump_expert_distribution_record            (admin_service.h)
 //   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
+//   POST, DELETE /drain                             (admin_service.h)
 //
 // Thread safety: the serving thread.
 #pragma once
@@ -60,6 +61,12 @@ class Service {
   // body may be.
   HeadVerdict check_head(const RequestHead& head) { return endpoints_.check_head(head); }
 
+  // Whether new requests for text are refused with 503 for now; running ones go on.
+  void set_draining(bool now) { admin_.set_draining(now); }
+  // told: called on each change that a client or set_draining() makes.
+  void connect_draining(std::function<void(bool now)> told) {
+    admin_.connect_draining(std::move(told));
+  }
   // From now on new requests for text are refused with 503; running ones go on.
   void drain() { text_.drain(); }
   // The ranks have ended: running requests end with an error, and further ones get it too. Returns

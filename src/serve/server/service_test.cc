@@ -1699,7 +1699,7 @@ TEST_F(ServiceTest, WhatChangesTheServiceHasAKeyOfItsOwn) {
   };
   const std::vector<std::string> changes = {
       "/scale_elastic_ep", "/start_expert_distribution_record", "/stop_expert_distribution_record",
-      "/dump_expert_distribution_record"};
+      "/dump_expert_distribution_record", "/drain"};
   finish();
   start({.model = "m", .api_key = "secret", .admin_key = "root", .max_sequence = 64});
   for (const std::string& path : changes) {
@@ -1716,6 +1716,48 @@ TEST_F(ServiceTest, WhatChangesTheServiceHasAKeyOfItsOwn) {
   finish();
   start({.model = "m", .api_key = "secret", .max_sequence = 64});  // the same key
   for (const std::string& path : changes) EXPECT_NE(status(path, client), 401) << path;
+}
+
+TEST_F(ServiceTest, DrainingRefusesTextUntilItIsTakenBack) {
+  std::vector<bool> told;
+  on_server([&] {
+    service_->connect_draining([&](bool now) { told.push_back(now); });
+    return true;
+  });
+  const json body = {{"model", "m"}, {"prompt", "Count."}, {"max_tokens", 3}};
+  for (const char* on : {"", "{}", R"({"drain": true})"}) {
+    const Reply drained = ask("POST", "/drain", on);
+    EXPECT_EQ(drained.status, 200) << on;
+    EXPECT_EQ(drained.body_json(), json({{"status", "draining"}, {"running", 0}}));
+    const Reply health = ask("GET", "/health");
+    EXPECT_EQ(health.status, 503);
+    EXPECT_THAT(health.head, HasSubstr("Retry-After: 1"));
+    EXPECT_EQ(health.body_json(), json({{"status", "draining"}, {"running", 0}}));
+    const Reply refused = complete(body);
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_THAT(refused.head, HasSubstr("Retry-After: 1"));
+    EXPECT_EQ(refused.body_json()["error"]["code"], "draining");
+    EXPECT_EQ(ask("GET", "/v1/models").status, 200);
+    EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nwideep_draining 1\n"));
+    const bool by_body = std::string(on).empty();
+    const Reply back =
+        by_body ? ask("POST", "/drain", R"({"drain": false})") : ask("DELETE", "/drain");
+    EXPECT_EQ(back.body_json(), json({{"status", "ok"}, {"running", 0}}));
+    EXPECT_EQ(ask("GET", "/health").status, 200);
+    EXPECT_EQ(complete(body).status, 200);
+    EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nwideep_draining 0\n"));
+  }
+  EXPECT_THAT(told, testing::ElementsAre(true, false, true, false, true, false));
+  for (const char* wrong : {"1", "[]", R"({"drain": 1})", R"({"on": true})", "{"}) {
+    EXPECT_EQ(ask("POST", "/drain", wrong).status, 400) << wrong;
+  }
+  EXPECT_EQ(told.size(), 6U);
+  on_server([&] {
+    service_->drain();
+    return true;
+  });
+  EXPECT_EQ(ask("DELETE", "/drain").status, 409);
+  EXPECT_EQ(ask("GET", "/health").body_json()["status"], "draining");
 }
 
 TEST_F(ServiceTest, TheTextOfTokensIsBounded) {

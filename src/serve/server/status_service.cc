@@ -45,6 +45,10 @@ void StatusService::model(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void StatusService::health(const std::shared_ptr<Exchange>& exchange) {
+  if (text_.is_draining()) {
+    return replies_.reply_with(exchange, 503,
+                               json_text({{"status", "draining"}, {"running", text_.running()}}));
+  }
   if (const auto trouble = text_.trouble()) return replies_.refuse(exchange, *trouble);
   // Still 200: requests are answered, by fewer ranks.
   const std::string degraded = state_.ranks.degraded();

@@ -116,7 +116,7 @@ void TextService::iteration_ended(double seconds) { watch_.ended(now_seconds(), 
 
 std::optional<HttpError> TextService::trouble() const {
   if (failure_) return failure_;
-  if (draining_) return HttpError{.status = 503, .message = "the server is shutting down"};
+  if (is_draining()) return refusal();
   const auto overdue = idle() ? std::nullopt : watch_.overdue(now_seconds());
   if (!overdue) return std::nullopt;
   return HttpError{.status = 503,
@@ -295,9 +295,7 @@ std::optional<HttpError> TextService::check(const Exchange& exchange,
   if (failure_) return failure_;
   if (exchange.was_refused()) return queue_full(num_answers);
   if (exchange.is_inherited()) return {};
-  if (draining_) {
-    return HttpError{.status = 503, .message = "the server is shutting down", .code = "draining"};
-  }
+  if (is_draining()) return refusal();
   if (num_answers > static_cast<size_t>(options_.max_queue)) {
     return HttpError{.message = fmt::format("{} answers are asked for at once, and at most {} may "
                                             "run or wait; ask for fewer, or raise --max-queue",
@@ -310,13 +308,20 @@ std::optional<HttpError> TextService::check(const Exchange& exchange,
   return {};
 }
 
+HttpError TextService::refusal() const {
+  return {.status = 503,
+          .message = ending_ ? "the server is shutting down"
+                             : "the server is draining: it takes no requests for now; ask another "
+                               "one, or try again later",
+          .code = "draining"};
+}
+
 HttpError TextService::queue_full(size_t num_answers) const {
   return {
       .status = 429,
       .message = fmt::format("{} answers run or wait and {} more are asked for, at most {} may; "
                              "try again later",
-                             metrics_.running + static_cast<int64_t>(work_.size()), num_answers,
-                             options_.max_queue),
+                             running(), num_answers, options_.max_queue),
       .code = "queue_full"};
 }
 

@@ -49,11 +49,18 @@ class TextService {
   // Waits for what that thread does, and drops what waits for it.
   void join() { work_.join(); }
   void ping();
-  void drain() { draining_ = true; }
+  // The server ends: new requests are refused.
+  void drain() { ending_ = true; }
+  bool is_ending() const { return ending_; }
+  // Whether new requests are refused for now, though the server stays.
+  void set_draining(bool now) { draining_ = now; }
+  bool is_draining() const { return draining_ || ending_; }
+  // Answers that run or wait.
+  int64_t running() const { return metrics_.running + static_cast<int64_t>(work_.size()); }
   bool fail(const std::string& why);
   void iteration_ended(double seconds);
   bool idle() const { return metrics_.running == 0 && work_.size() == 0; }
-  // Why no text can be had: the ranks have ended, the server shuts down, or no iteration ends.
+  // Why no text can be had: the ranks have ended, requests are refused, or no iteration ends.
   std::optional<HttpError> trouble() const;
   const ResponseStore& responses() const { return responses_; }
 
@@ -70,6 +77,7 @@ class TextService {
   std::optional<HttpError> check(const Exchange& exchange, const GenerationOptions& options,
                                  size_t num_answers) const;
   HttpError queue_full(size_t num_answers) const;
+  HttpError refusal() const;
   ReplyHead head_for(const ApiSpec& api, std::time_t came);
   using Rest = ExchangeWork::Rest;
   void work_on_body(const std::shared_ptr<Exchange>& exchange,
@@ -91,7 +99,7 @@ class TextService {
   const Preparation preparation_;
   GenerationSetup generation_;
   std::set<std::string> without_effect_;  // fields of requests that a line has named
-  bool draining_ = false;
+  bool draining_ = false, ending_ = false;
   std::optional<HttpError> failure_;  // why the ranks have ended
   IterationWatch watch_;
   const RequestTracer* tracer_ = nullptr;
