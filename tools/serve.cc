@@ -157,7 +157,10 @@ Status run(const Options& options, const Started& started) {
   const Result<server::ServeOptions> read = serve_options(options, started);
   WIDEEP_TRY(started.agree_on(read.status()));
   RunLines lines;
-  return server::serve(*read, lines);
+  server::ServeOptions serve = *read;
+  const base::ServiceNotifier manager = base::ServiceNotifier::take_from_environment();
+  if (manager.is_there()) serve.manager = &manager;
+  return server::serve(serve, lines);
 }
 
 // As `--api-key "$KEY"` of a script that has not set KEY.

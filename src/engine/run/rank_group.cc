@@ -157,6 +157,7 @@ Status RankGroup::keep(const Run& run, const Clients& clients,
       .can_go_on = [&run] { return check_what_is_read_again(run); },
       .before_epoch = [&run] { clear_boards(run); },
       .after_death = [&run](int rank) { take_back(run, rank); },
+      .manager = clients.manager,
       .nodes = clients.nodes,
       .place = place_of(run)};
   return transport::keep_ranks(

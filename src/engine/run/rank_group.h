@@ -29,6 +29,7 @@
 #include <set>
 #include <vector>
 
+#include "base/service_notifier.h"
 #include "group/kept_ranks.h"
 #include "group/node_client.h"
 #include "group/node_server.h"
@@ -65,6 +66,7 @@ class RankGroup {
     size_t max = 4096;  // connections at once
     std::function<Result<int>(int socket)> companion;
     transport::NodeServer* nodes = nullptr;  // of several; null: there is one
+    const base::ServiceNotifier* manager = nullptr;
   };
   static Status keep(const Run& run, const Clients& clients,
                      const std::function<Status(std::unique_ptr<RankGroup>)>& use);

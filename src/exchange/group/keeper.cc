@@ -48,6 +48,8 @@ using ToNode = NodeMessage::Kind;
 constexpr milliseconds kLongestSleep{1'000};
 // A stopped front may be continued at once, for example by a debugger that attaches.
 constexpr milliseconds kStoppedPatience{200};
+// For what the service manager sees late: another front begins, ranks end.
+constexpr milliseconds kManagersPatience{15'000};
 constexpr milliseconds kPingInterval{1'000};  // the front is asked whether it works
 constexpr milliseconds kLastGrace{200};       // between failing the ranks and killing them
 // A rank that dies again and again before it joins is started ever more seldom.
@@ -117,6 +119,8 @@ class Keeper {
   Status fork_front();
   Status replace_front();
   void forget_front();
+  void tell_manager() const;
+  void check_watchdog() const;
   void front_ended(int how);
   void take_front_notes();
   void tell_front(const Note& note, std::array<int, 2> fds = {-1, -1});
@@ -195,6 +199,7 @@ class Keeper {
   std::string new_cut_, new_cut_unsaid_;
   bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
+  std::string serving_;                       // what the front has said of itself; "": it loads
   bool drains_ = false;                       // no requests are taken
   int stop_signal_ = 0;                       // the first one; 0: none
   std::optional<Status> failure_;             // why everything ends
@@ -348,6 +353,24 @@ void Keeper::front_ended(int how) {
   for (int rank = 0; rank < options_.group.num_ranks; ++rank) kill_rank(rank);
 }
 
+void Keeper::tell_manager() const {
+  if (options_.manager == nullptr || serving_.empty() || stop_signal_ != 0) return;
+  options_.manager->ready(drains_ ? "draining: no requests are taken" : serving_);
+}
+
+// A front that hangs is replaced. The manager, which would end all, has to wait for longer.
+void Keeper::check_watchdog() const {
+  if (options_.manager == nullptr || options_.manager->watchdog().count() == 0) return;
+  const auto needed = std::max(options_.group.timeout, options_.front_patience) + kManagersPatience;
+  if (options_.manager->watchdog() >= needed) return;
+  log::warn(
+      "the service manager waits {} s for a sign of life, and a serving process that hangs is "
+      "replaced after {} s only (--timeout): raise WatchdogSec to at least {} s",
+      std::chrono::duration_cast<std::chrono::seconds>(options_.manager->watchdog()).count(),
+      std::chrono::duration_cast<std::chrono::seconds>(needed - kManagersPatience).count(),
+      std::chrono::duration_cast<std::chrono::seconds>(needed).count());
+}
+
 void Keeper::take_front_notes() {
   Note note;
   while (front_notes_.fd() >= 0 && front_notes_.receive(&note, false) == NoteSocket::Got::kNote) {
@@ -356,19 +379,32 @@ void Keeper::take_front_notes() {
         // The earlier deadline counts: a second signal must not extend the grace period.
         const auto at = Clock::now() + milliseconds(note.value);
         fail_at_ = std::min(fail_at_.value_or(at), at);
+        if (options_.manager != nullptr) {
+          options_.manager->stopping("running requests may end",
+                                     milliseconds(note.value) + kManagersPatience);
+        }
         break;
       }
       case Note::Kind::kStop:
         ending_ = true;
         break;
       case Note::Kind::kAlive:
+        if (note.value > answered_pings_ && options_.manager != nullptr) options_.manager->alive();
         answered_pings_ = std::max(answered_pings_, note.value);
         break;
       case Note::Kind::kWant:
         membership_.want(static_cast<int>(note.value));
         break;
+      case Note::Kind::kReport:
+        if (note.value != 0) serving_ = note.text_view();
+        if (note.value == 0 && serving_.empty() && options_.manager != nullptr) {
+          options_.manager->loading(note.text_view());
+        }
+        tell_manager();
+        break;
       case Note::Kind::kDrains:
         drains_ = note.value != 0;
+        tell_manager();
         break;
       case Note::Kind::kFailed:
         front_status_ = note.status();
@@ -615,6 +651,7 @@ void Keeper::take(NodeServer::Event event) {
 // ---- the loop ----
 
 Status Keeper::run() {
+  check_watchdog();
   for (const int rank : membership_.missing()) {
     if (is_here(rank)) WIDEEP_TRY(start_rank(rank));
   }

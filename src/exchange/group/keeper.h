@@ -38,6 +38,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/service_notifier.h"
 #include "group/kept_ranks.h"
 #include "group/kept_seat.h"
 #include "group/node_server.h"
@@ -64,6 +65,8 @@ struct KeeperOptions {
   // As RankHost::Options.
   std::function<void()> before_epoch;
   std::function<void(int rank)> after_death;
+  // Told how the service does: signs of life while the front gives them. Null: there is none.
+  const base::ServiceNotifier* manager = nullptr;
   // Of several nodes, of which this one is the first; null: there is one.
   NodeServer* nodes = nullptr;
   const NodePlace* place = nullptr;

@@ -134,6 +134,13 @@ Status KeptRanks::drains(bool now) {
   return failed("the process that keeps the ranks has ended");
 }
 
+void KeptRanks::report(std::string_view text, bool serves) {
+  Note note{.kind = Note::Kind::kReport, .value = serves ? 1 : 0};
+  note.set_text(text);
+  const std::lock_guard lock(sending_);
+  keeper_.send_surely(note);
+}
+
 Status KeptRanks::want(int num_ranks) {
   const std::lock_guard lock(sending_);
   if (keeper_.send_surely({.kind = Note::Kind::kWant, .value = num_ranks})) return {};

@@ -2,7 +2,8 @@
 //
 // The ranks of a keeper (group/keeper.h), for the process that uses them: the front.
 //
-// Thread safety: as RunningRanks; want(), drains(), stop() and end_within() from any thread.
+// Thread safety: as RunningRanks; want(), drains(), report(), stop() and end_within() from any
+// thread.
 #pragma once
 
 #include <deque>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -90,6 +92,8 @@ class KeptRanks : public RunningRanks {
   // Whether requests are refused now: the fronts that follow do the same. Any thread. Errors
   // (failed): the keeper has ended.
   Status drains(bool now);
+  // For the service manager: what this process does, in one line, and whether it serves.
+  void report(std::string_view text, bool serves);
 
  private:
   void add(int rank, const Pipes& pipes);

@@ -100,7 +100,7 @@ Result<NodeClient> NodeClient::connect(const PeerAddress& service, const Cluster
 
 Result<std::vector<uint64_t>> NodeClient::agree_on(const std::vector<uint64_t>& own) {
   stream_.send({.kind = Kind::kNumbers, .text = {}, .numbers = own});
-  while (auto message = wait_for_message(stream_, [] {})) {
+  while (auto message = wait_for_message(stream_, alive_)) {
     if (message->kind == Kind::kRefused) return refused(*message);
     if (message->kind != Kind::kWelcome || message->numbers.empty()) continue;
     if (message->numbers.size() != own.size() + 1) {
@@ -160,6 +160,7 @@ class NodeClient::Run {
       look_at_reach();
       host_.kill_hanging();
       pulse();
+      client_.alive_();
       if (stop_at_ && Clock::now() >= *stop_at_) ended_ = Ended::kStopped;
       const auto silence = Clock::now() - stream_.heard_at();
       const bool is_silent = is_heard_ && silence > kNodePatience;

@@ -34,6 +34,8 @@ class NodeClient {
   // refuses this node (invalid input); (deadline_exceeded) it is gone.
   Result<std::vector<uint64_t>> agree_on(const std::vector<uint64_t>& own);
   void present(const Settings& settings);
+  // alive: called again and again, as long as this node waits or runs ranks.
+  void on_alive(std::function<void()> alive) { alive_ = std::move(alive); }
 
   uint64_t service() const { return service_; }
   PeerAddress here() const;  // this node as the service sees it, port 0
@@ -60,6 +62,7 @@ class NodeClient {
   ClusterKey key_;
   int node_;
   uint64_t service_ = 0;
+  std::function<void()> alive_ = [] {};
   NodeStream stream_;
 };
 

@@ -38,6 +38,7 @@ struct Note {
     // front → keeper
     kEndWithin,  // value: milliseconds until the ranks are ended by force
     kStop,       // nothing is left to do: no epoch begins any more, and the ranks end
+    kReport,     // for the service manager; value: 1: it serves; text: what it does
     kWant,       // value: the number of ranks
     kDrains,     // value: 1: takes no requests, 0: takes them; fronts that follow do so, too
     kAlive,      // value: the number of a kPing, which all its threads have seen

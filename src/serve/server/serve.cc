@@ -42,6 +42,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kPingEveryMs = 5000;
+constexpr int kLifeEveryMs = 1000;           // signs of life for a service manager
 constexpr int kStartCheckMs = 500;           // how often a start queue is checked
 constexpr double kStartQuietSeconds = 20.0;  // after which no more requests are waited for
 constexpr int kDrainCheckMs = 20;  // how often a draining server checks whether it is idle
@@ -52,6 +53,54 @@ std::string name_of(const std::string& model_dir) {
   const auto path = std::filesystem::path(model_dir).lexically_normal();
   return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
+
+// How much of the weights has been read, for the service manager.
+class LoadingText {
+ public:
+  explicit LoadingText(uint64_t all) : all_(all) {}
+  // Empty: it says what it said before.
+  std::string add(uint64_t bytes) {
+    done_ += bytes;
+    const uint64_t percent = all_ == 0 ? 0 : std::min<uint64_t>(100, done_ * 100 / all_);
+    if (std::exchange(percent_, percent) == percent) return "";
+    return fmt::format("loading weights {} %", percent);
+  }
+
+ private:
+  uint64_t all_, done_ = 0, percent_ = 0;
+};
+
+// What the service manager is told by this process, or by its keeper, which is the one that the
+// manager listens to.
+class ManagerLink {
+ public:
+  ManagerLink(const base::ServiceNotifier* manager, transport::KeptRanks* keeper)
+      : manager_(keeper == nullptr ? manager : nullptr),
+        keeper_(manager == nullptr ? nullptr : keeper) {}
+  void loading(const std::string& text) const {
+    if (text.empty()) return;
+    if (keeper_ != nullptr) keeper_->report(text, false);
+    if (manager_ != nullptr) manager_->loading(text);
+  }
+  void serving(const std::string& text) const {
+    if (keeper_ != nullptr) keeper_->report(text, true);
+    if (manager_ != nullptr) manager_->ready(text);
+  }
+  // The rest is what a keeper sees itself.
+  void stopping(milliseconds grace) const {
+    if (manager_ != nullptr)
+      manager_->stopping("running requests may end", grace + milliseconds(15'000));
+  }
+  void draining(bool now, const std::string& serving) const {
+    if (manager_ != nullptr) manager_->status(now ? "draining: no requests are taken" : serving);
+  }
+  bool is_direct() const { return manager_ != nullptr; }
+  void alive() const { manager_->alive(); }
+
+ private:
+  const base::ServiceNotifier* manager_;
+  transport::KeptRanks* keeper_;
+};
 
 // The ranks as the endpoints' Backend: numbers requests, and passes each token to its request.
 //
@@ -197,7 +246,8 @@ class Front {
   bool has_started() const { return thread_.joinable(); }
   // It goes on where another process has died.
   bool goes_on() const { return goes_on_; }
-  void start(run::RankGroup& group) {
+  // serving: what the manager is told.
+  void start(run::RankGroup& group, const ManagerLink& manager, const std::string& serving) {
     group_ = &group;
     backend_.start(&group.requests());
     const auto post = [this](std::function<void()> call) { http_->post(std::move(call)); };
@@ -208,12 +258,16 @@ class Front {
                              [this](int seconds, std::function<void()> call) {
                                http_->call_in(seconds, std::move(call));
                              });
-    service_.connect_draining([this, &group](bool now) {
+    service_.connect_draining([this, &group, &manager, serving](bool now) {
       if (now) backend_.open_queue();  // no more can come
+      manager.draining(now, serving);
       if (group.kept() == nullptr) return;
       [[maybe_unused]] const Status told = group.kept()->drains(now);
     });
     http_->call_every(kPingEveryMs, [this] { service_.ping(); });
+    if (manager.is_direct()) {
+      http_->call_every(kLifeEveryMs, [&manager] { manager.alive(); });
+    }
     if (goes_on_) backend_.open_queue();  // its requests have begun before
     if (!backend_.queue().is_open()) http_->call_every(kStartCheckMs, [this] { watch_queue(); });
     if (tracer_) {
@@ -424,6 +478,8 @@ class EventPump {
     std::optional<run::IterationLines> lines;
     run::RunView& view;
     run::LoadingProgress& loading;
+    LoadingText loading_text;
+    ManagerLink manager;
     const run::ExpertRanks& experts;
     size_t num_stages;
     int grace_seconds;
@@ -440,12 +496,16 @@ class EventPump {
   Status log_status() const { return parts_.log ? parts_.log->status() : Status(); }
 
  private:
-  void take(const run::WeightsRead& read) { parts_.loading.add(read.bytes); }
+  void take(const run::WeightsRead& read) {
+    parts_.loading.add(read.bytes);
+    parts_.manager.loading(parts_.loading_text.add(read.bytes));
+  }
   void take(const run::RanksReady&) { start(); }
   // When the first members compute, or those that follow them where one has died meanwhile.
   void start() {
     if (parts_.front.has_started()) return;
-    parts_.front.start(parts_.group);
+    parts_.front.start(parts_.group, parts_.manager, parts_.serving);
+    parts_.manager.serving(parts_.serving);
     if (!parts_.front.goes_on()) parts_.view.line(parts_.serving);
   }
   void take(run::RankStarted rank) { parts_.front.take(rank); }
@@ -497,6 +557,7 @@ class EventPump {
     const milliseconds grace = grace_after(stop.signal, parts_.grace_seconds);
     parts_.view.line(
         fmt::format("stopping: running requests have {} s to finish", grace.count() / 1000));
+    parts_.manager.stopping(grace);
     parts_.front.drain();
     parts_.group.end_within(grace);
   }
@@ -648,11 +709,17 @@ struct NodeRun {
 };
 
 // Errors (deadline_exceeded): the service has gone.
-Status prepare_node(const run::RunOptions& options, run::RunView& view, NodeRun* node) {
+Status prepare_node(const run::RunOptions& options, run::RunView& view,
+                    const base::ServiceNotifier& manager, NodeRun* node) {
   WIDEEP_TRY_ASSIGN(node->run, run::Run::prepare(options));
-  run::LoadingProgress loading(
-      view, run::bytes_to_load(node->run->inputs(), node->run->plan().balances_online()));
-  WIDEEP_TRY(node->run->load([&](uint64_t bytes) { loading.add(bytes); }));
+  const uint64_t all = run::bytes_to_load(node->run->inputs(), node->run->plan().balances_online());
+  run::LoadingProgress loading(view, all);
+  LoadingText text(all);
+  WIDEEP_TRY(node->run->load([&](uint64_t bytes) {
+    loading.add(bytes);
+    if (const std::string line = text.add(bytes); !line.empty()) manager.loading(line);
+    manager.alive();
+  }));
   const run::RunPlan& plan = node->run->plan();
   WIDEEP_TRY_ASSIGN(node->memory, transport::SharedMemory::create(plan.mapping.world_size(),
                                                                   plan.segment.bytes()));
@@ -662,13 +729,21 @@ Status prepare_node(const run::RunOptions& options, run::RunView& view, NodeRun*
 Status serve_as_node(const ServeOptions& options, run::RunView& view) {
   WIDEEP_TRY_ASSIGN(const transport::PeerAddress service, address_of_service(options.nodes));
   WIDEEP_TRY_ASSIGN(const transport::ClusterKey key, cluster_key(options.nodes, service));
-  const auto line = [&](const std::string& text) { view.line(text); };
+  const base::ServiceNotifier none;
+  const base::ServiceNotifier& manager = options.manager == nullptr ? none : *options.manager;
+  // While it waits for node 0 it is alive, too.
+  const auto line = [&](const std::string& text) {
+    view.line(text);
+    manager.alive();
+    manager.loading(text);
+  };
   run::RunOptions run_options = options.run;
   run_options.kept_nodes = kept_nodes(options, service);
   NodeRun node;
   for (;;) {
     WIDEEP_TRY_ASSIGN(transport::NodeClient client,
                       transport::NodeClient::connect(service, key, options.nodes.node, line));
+    client.on_alive([&] { manager.alive(); });
     run_options.kept_nodes->place.here = client.here();
     run_options.kept_nodes->agree_on = [&](const std::vector<uint64_t>& own) {
       auto min = client.agree_on(own);
@@ -677,7 +752,7 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
     };
     Status status;
     if (node.run == nullptr) {
-      status = prepare_node(run_options, view, &node);
+      status = prepare_node(run_options, view, manager, &node);
     } else {
       const std::vector<uint64_t> before = node.numbers;
       status = run_options.kept_nodes->agree_on(before).status();
@@ -695,8 +770,10 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
     run_options.kept_nodes->place.service = client.service();
     run_options.kept_nodes->place.links = key.for_links(client.service());
     client.present(node.run->settings());
-    view.line(fmt::format("node {} of {}: connected to node 0", options.nodes.node,
-                          options.nodes.num_nodes));
+    const std::string connected = fmt::format("node {} of {}: connected to node 0",
+                                              options.nodes.node, options.nodes.num_nodes);
+    view.line(connected);
+    manager.ready(connected);
     WIDEEP_TRY_ASSIGN(const auto ended, run::RankGroup::keep_node(*node.run, client, node.memory));
     if (ended == transport::NodeClient::Ended::kCutOff) continue;
     view.line(ended == transport::NodeClient::Ended::kFinished ? "the service has ended"
@@ -739,7 +816,12 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
                     start_queue, kStartQuietSeconds));
   }
   run::LoadingProgress loading(view, run->bytes_to_load());
-  WIDEEP_TRY(run->load([&](uint64_t bytes) { loading.add(bytes); }));
+  LoadingText loading_text(run->bytes_to_load());
+  const ManagerLink here(options.manager, nullptr);
+  WIDEEP_TRY(run->load([&](uint64_t bytes) {
+    loading.add(bytes);
+    here.loading(loading_text.add(bytes));
+  }));
   const std::string serving =
       fmt::format("serving {} on http://{}:{}/v1 (context {} tokens{})", service.model,
                   options.http.host, front.port(), service.max_sequence, chat_note);
@@ -758,6 +840,8 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
                     .lines = run::IterationLines::create(options.run),
                     .view = view,
                     .loading = loading,
+                    .loading_text = loading_text,
+                    .manager = ManagerLink(options.manager, group.kept()),
                     .experts = run->plan().experts,
                     .num_stages = run->online().size(),
                     .grace_seconds = options.grace_seconds,
@@ -776,7 +860,8 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
                              {.listener = front.socket(),
                               .max = options.http.max_connections,
                               .companion = ConnectionJournal::create,
-                              .nodes = nodes},
+                              .nodes = nodes,
+                              .manager = options.manager},
                              [&](std::unique_ptr<run::RankGroup> group) { return use(*group); });
   } else {
     WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true,

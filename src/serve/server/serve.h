@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "base/service_notifier.h"
 #include "http/http_server.h"
 #include "run/run_options.h"
 #include "run/run_view.h"
@@ -39,6 +40,7 @@ struct ServeOptions {
   int grace_seconds = 30;                  // of running requests after SIGTERM
   std::string generation_config = "auto";  // run::read_sampling_defaults
   ServiceOptions service;  // model "": the directory's name; tokens and limits are filled in
+  const base::ServiceNotifier* manager = nullptr;  // told how the service does; null: there is none
   // The first iteration waits for so many requests, but for no more than can run at the same time,
   // and not when none has come for some seconds; 0: for one.
   int start_queue = 0;
