@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "command_line/options_file.h"
+
 namespace wideep::tools {
 
 void add_http_limit_options(command_line::Command command, server::HttpOptions* http) {
@@ -28,6 +30,14 @@ void add_http_limit_options(command_line::Command command, server::HttpOptions* 
                   "left most unread is disconnected")
       .range(uint64_t{1} << 20, uint64_t{1} << 40)
       .show_default();
+}
+
+void add_options_file_option(command_line::Command command, std::string* file) {
+  command
+      .add_option(command_line::OptionsFile::kOption, *file,
+                  "YAML file with options, by their names without dashes; those of the command "
+                  "line win")
+      .path();
 }
 
 void add_grace_option(command_line::Command command, int* seconds) {

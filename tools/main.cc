@@ -20,6 +20,7 @@
 
 #include "base/log.h"
 #include "bench_arguments.h"
+#include "command_line/options_file.h"
 #include "commands.h"
 #include "environment.h"
 #include "peer_options.h"
@@ -81,6 +82,18 @@ std::string normalize_option(std::string argument) {
   return argument;
 }
 
+// The options of the file that --options-file names. It may say over how many nodes a service is
+// spread, which is asked before anything else: the table of options is made for that alone.
+wideep::Result<wideep::command_line::OptionsFile> read_options_file(
+    std::vector<std::string> arguments) {
+  wideep::command_line::Program program("", "wideep");
+  const tools::Started started;
+  wideep::Status status;
+  tools::add_serve_command(program, started, &status);
+  tools::add_route_command(program, &status);
+  return wideep::command_line::OptionsFile::expand(program.facts(), std::move(arguments));
+}
+
 // A full disk loses output without an exception: without this check the command would exit with 0.
 // Where an earlier line could not be written, another one tells why.
 wideep::Status check_printed() {
@@ -109,6 +122,12 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) arguments.push_back(normalize_option(argv[i]));
   arguments = tools::move_group_options(std::move(arguments));
+  const auto expanded = read_options_file(std::move(arguments));
+  if (!expanded.ok()) {
+    log::error("{}", expanded.status().message());
+    return expanded.status().exit_code();
+  }
+  arguments = expanded->arguments();
   // Under mpirun or srun this connects the ranks; before it the process does not know whether it is
   // the one that prints.
   tools::Started started = tools::Started::find(arguments);
@@ -128,7 +147,9 @@ int main(int argc, char** argv) {
 
   try {
     const Result<bool> parsed = program.parse(arguments);
-    if (!parsed.ok()) status = parsed.status();
+    if (!parsed.ok()) {
+      status = Status(parsed.status().code(), expanded->explain(parsed.status().message()));
+    }
     if (parsed.ok() && !*parsed) return 0;
   } catch (const std::bad_alloc&) {
     status = failed(

@@ -33,6 +33,7 @@ struct Options {
   server::RouterOptions router;
   std::vector<std::string> replicas;
   LogOptions log;
+  std::string options_file;
   int grace_seconds = server::kGraceSeconds;
 };
 
@@ -123,6 +124,7 @@ void add_route_command(command_line::Command app, Status* status) {
       .range(1, 3600)
       .show_default();
   add_log_options(command, &options->log);
+  add_options_file_option(command, &options->options_file);
   add_grace_option(command, &options->grace_seconds);
   command.on_run([options, status] { *status = run(*options); });
 }

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
+#include "formats/files.h"
 #include "generate_output.h"
 #include "group/members.h"
 #include "http_limit_options.h"
@@ -31,6 +32,7 @@ struct Options {
   server::ServeOptions serve;
   std::string draft_metrics = "none";
   std::string on_rank_loss = "recover";
+  std::string options_file, api_key_file, admin_key_file;
   std::optional<int> stream_interval;  // nothing: that of the configuration
   RankRunOptions ranks{.streams = true};
   LogOptions log;
@@ -75,9 +77,30 @@ Status check_nodes(server::ServeOptions* result) {
   return {};
 }
 
+// The first line of a file that only this service can read, as service managers and Kubernetes give
+// secrets.
+Result<std::string> read_key_file(const std::string& option, const std::string& path) {
+  const Result<std::string> text = formats::read_file(path);
+  WIDEEP_TRY(text.status().at(option));
+  const std::string key = text->substr(0, text->find_first_of("\r\n"));
+  if (key.empty()) {
+    return invalid_input(
+        fmt::format("{}: {}: expected a key in the first line, found an empty one", option, path));
+  }
+  return key;
+}
+
 // A key that no option has said. One that is set and empty is a mistake of a script, after which
 // nobody would need one.
-Status take_key(const char* variable, std::string* key) {
+Status take_key(const char* variable, const std::string& option, const std::string& file,
+                std::string* key) {
+  if (!file.empty() && !key->empty()) {
+    return invalid_input(fmt::format("{0}-file: leave it out where {0} is given", option));
+  }
+  if (!file.empty()) {
+    WIDEEP_TRY_ASSIGN(*key, read_key_file(option + "-file", file));
+    return {};
+  }
   const char* value = std::getenv(variable);
   if (value == nullptr || !key->empty()) return {};
   if (*value == '\0') {
@@ -142,8 +165,10 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
         "add it or leave out the option");
   }
   WIDEEP_TRY_ASSIGN(result.start_queue, read_start_queue());
-  WIDEEP_TRY(take_key("WIDEEP_API_KEY", &result.service.api_key));
-  WIDEEP_TRY(take_key("WIDEEP_ADMIN_KEY", &result.service.admin_key));
+  WIDEEP_TRY(
+      take_key("WIDEEP_API_KEY", "--api-key", options.api_key_file, &result.service.api_key));
+  WIDEEP_TRY(take_key("WIDEEP_ADMIN_KEY", "--admin-key", options.admin_key_file,
+                      &result.service.admin_key));
   result.http.guards_hosts = result.service.api_key.empty() || !result.http.allowed_hosts.empty();
   result.http.guards_origins = true;
   result.access_log = options.log.access;
@@ -183,6 +208,12 @@ void add_address_options(command_line::Command command, Options& options) {
                   "Key for what changes the service (scaling, recordings), instead of the API key. "
                   "Better set WIDEEP_ADMIN_KEY")
       .check(complain_if_empty);
+  command.add_option("--api-key-file", options.api_key_file, "File whose first line is the API key")
+      .path();
+  command
+      .add_option("--admin-key-file", options.admin_key_file,
+                  "File whose first line is the admin key")
+      .path();
   add_grace_option(command, &options.serve.grace_seconds);
   add_http_limit_options(command, &options.serve.http);
   command
@@ -307,6 +338,7 @@ void add_serve_command(command_line::Command app, const Started& started, Status
   add_parser_options(command, *options);
   add_record_options(command, *options);
   add_log_options(command, &options->log);
+  add_options_file_option(command, &options->options_file);
   command.on_run([options, &started, status] { *status = run(*options, started); });
 }
 

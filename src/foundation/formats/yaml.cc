@@ -135,6 +135,23 @@ std::string YamlMap::string_or(std::string_view key, std::string fallback) {
   return fallback;
 }
 
+std::vector<std::string> YamlMap::texts(std::string_view key) {
+  const std::optional<YAML::Node> value = require(key, "a value");
+  if (!value) return {};
+  if (value->IsScalar()) return {value->Scalar()};
+  std::vector<std::string> texts;
+  for (const YAML::Node& element : *value) {
+    if (value->IsSequence() && element.IsScalar()) {
+      texts.push_back(element.Scalar());
+      continue;
+    }
+    complain(key, expected_found("a value or a list of values", *value));
+    return {};
+  }
+  if (value->IsMap()) complain(key, expected_found("a value or a list of values", *value));
+  return texts;
+}
+
 std::vector<int64_t> YamlMap::integers(std::string_view key, IntegerRange range) {
   const std::optional<YAML::Node> value = require(key, "a list of integers");
   if (!value) return {};

@@ -48,6 +48,8 @@ class YamlMap {
   double number(std::string_view key, NumberRange range = {});
   double number_or(std::string_view key, double fallback, NumberRange range = {});
   std::string string_or(std::string_view key, std::string fallback);
+  // A scalar, or each of a list, as it is written but for quotes. Anything else is an error.
+  std::vector<std::string> texts(std::string_view key);
   std::vector<int64_t> integers(std::string_view key, IntegerRange range = {});
   // Whether the value is a map (inline settings) rather than a scalar (a path).
   bool is_map(std::string_view key) const;

@@ -120,6 +120,21 @@ TEST(Yaml, RefusesOtherValuesAsIntegers) {
   }
 }
 
+TEST(Yaml, TextsAreWrittenAsTheyAre) {
+  const YamlDocument document = document_of("a: 010\nb: [1.50, yes, 'no']\nc: ''\nd: []\n");
+  YamlMap root = document.root();
+  EXPECT_THAT(root.texts("a"), ElementsAre("010"));
+  EXPECT_THAT(root.texts("b"), ElementsAre("1.50", "yes", "no"));
+  EXPECT_THAT(root.texts("c"), ElementsAre(""));
+  EXPECT_THAT(root.texts("d"), ElementsAre());
+  EXPECT_TRUE(document.status().ok());
+  for (const char* wrong : {"a: {b: c}\n", "a: [[1]]\n", "a:\n", "a: [{b: 1}]\n"}) {
+    EXPECT_THAT(complaint_of(wrong, [](YamlMap& map) { map.texts("a"); }),
+                HasSubstr("expected a value"))
+        << wrong;
+  }
+}
+
 TEST(Yaml, Numbers) {
   const YamlDocument document = document_of("a: 1e-3\nb: -2\nc: .5\nd: +1.5E+2\ne: 0.25\n");
   YamlMap root = document.root();
