@@ -181,7 +181,8 @@ endfunction()
 # wideep_embed_page(<target> <folder> HEADER <header> NAMESPACE <name>)
 #
 # Puts the page <folder>/page.html, with all the files that it names, into the target: as the
-# function that is named like the folder and declared in the header.
+# function that is named like the folder and declared in the header. Scripts of other projects come
+# from WIDEEP_PAGE_LIBRARIES.
 function(wideep_embed_page target folder)
   cmake_parse_arguments(ARG "" "HEADER;NAMESPACE" "" ${ARGN})
   get_filename_component(name ${folder} NAME)
@@ -203,7 +204,8 @@ function(wideep_embed_file target file)
   add_custom_command(
     OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DPARTS=${ARG_PARTS} -DFUNCTION=${ARG_FUNCTION}
-            -DNAMESPACE=${ARG_NAMESPACE} -DHEADER=${ARG_HEADER} -DOUTPUT=${output} -P ${script}
+            -DNAMESPACE=${ARG_NAMESPACE} -DHEADER=${ARG_HEADER}
+            -DLIBRARIES=${WIDEEP_PAGE_LIBRARIES} -DOUTPUT=${output} -P ${script}
     DEPENDS ${input} ${ARG_DEPENDS} ${script}
     VERBATIM)
   target_sources(${target} PRIVATE ${output})

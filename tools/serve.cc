@@ -33,6 +33,7 @@ struct Options {
   std::string draft_metrics = "none";
   std::string on_rank_loss = "recover";
   std::string options_file, api_key_file, admin_key_file;
+  bool no_ui = false;
   std::optional<int> stream_interval;  // nothing: that of the configuration
   RankRunOptions ranks{.streams = true};
   LogOptions log;
@@ -143,6 +144,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                  : options.draft_metrics == "detailed"
                                      ? server::DraftMetrics::kDetailed
                                      : server::DraftMetrics::kNone;
+  result.service.has_pages = !options.no_ui;
   result.run.started = started.ranks();
   result.run.expert_load = true;
   result.run.takes_grammars = true;
@@ -221,6 +223,8 @@ void add_address_options(command_line::Command command, Options& options) {
                   "Origin whose web pages may use the server from a browser, as "
                   "https://example.org, or * for all; repeat it for more. Without it, none may")
       .one_value_each();  // what follows may be MODEL
+  command.add_flag("--no-ui", options.no_ui,
+                   "Without pages: neither the chat page, /, nor the dashboard");
   command.add_option("--served-model-name", options.serve.service.model,
                      "Name of the model that clients use; empty: the name of its directory");
   command

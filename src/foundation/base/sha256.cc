@@ -26,14 +26,18 @@ void Sha256::update(const void* data, size_t num_bytes) {
   WIDEEP_CHECK_EQ(EVP_DigestUpdate(state_->context, data, num_bytes), 1);
 }
 
-std::string Sha256::hex() const {
+std::array<unsigned char, 32> Sha256::digest() const {
   // Finalising ends a context, so it is done on a copy: the stream can continue.
   State copy;
   WIDEEP_CHECK_EQ(EVP_MD_CTX_copy_ex(copy.context, state_->context), 1);
   std::array<unsigned char, 32> digest{};
   WIDEEP_CHECK_EQ(EVP_DigestFinal_ex(copy.context, digest.data(), nullptr), 1);
+  return digest;
+}
+
+std::string Sha256::hex() const {
   std::string text;
-  for (unsigned char byte : digest) text += fmt::format("{:02x}", byte);
+  for (unsigned char byte : digest()) text += fmt::format("{:02x}", byte);
   return text;
 }
 

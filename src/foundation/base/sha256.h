@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -16,8 +17,9 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
 
   void update(const void* data, size_t num_bytes);
-  // The digest of all bytes so far as 64 lower-case hex digits. More updates may follow.
-  std::string hex() const;
+  // The digest of all bytes so far. More updates may follow.
+  std::array<unsigned char, 32> digest() const;
+  std::string hex() const;  // the same as 64 lower-case hex digits
 
  private:
   struct State;

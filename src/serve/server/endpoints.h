@@ -23,7 +23,7 @@ struct Endpoint {
   enum Access { kPublic, kClients, kAdmins };  // nobody needs a key; API key; admin key, if set
   enum Body { kShortBody, kAnyBody };          // short: none, or a few fields
   const char* method;
-  const char* path;  // "…/": every path below it
+  const char* path;  // "…/": every path below it; "/": this one
   Access access;
   Body body;
   std::function<void(const std::shared_ptr<Exchange>&)> handler;

@@ -24,8 +24,9 @@ std::string_view without_last_slash(std::string_view path) {
 std::string_view path_of(const Exchange& exchange) { return without_last_slash(exchange.path()); }
 
 bool is_at(std::string_view path, std::string_view endpoint) {
-  return endpoint.ends_with('/') ? path.starts_with(endpoint) && path != endpoint
-                                 : path == endpoint;
+  return endpoint.size() > 1 && endpoint.ends_with('/')
+             ? path.starts_with(endpoint) && path != endpoint
+             : path == endpoint;
 }
 
 Replies::Replies(Metrics& metrics) : metrics_(metrics), started_(std::time(nullptr)) {}

@@ -25,7 +25,7 @@ inline constexpr const char* kJson = "application/json";
 // The path without a slash at the end, which has no meaning here.
 std::string_view without_last_slash(std::string_view path);
 std::string_view path_of(const Exchange& exchange);
-// An endpoint that ends with a slash ("/v1/models/") matches every path below it.
+// An endpoint that ends with a slash ("/v1/models/") matches every path below it; "/" only itself.
 bool is_at(std::string_view path, std::string_view endpoint);
 
 class Replies {

@@ -58,7 +58,15 @@ constexpr std::chrono::seconds kShortReply{5};
 constexpr const char* kForwardedHeaders[] = {"Content-Type",  "Content-Encoding",
                                              "Authorization", "Accept",
                                              "x-api-key",     "anthropic-version"};
-constexpr const char* kReturnedHeaders[] = {"Allow", "WWW-Authenticate", "request-id"};
+// The chat page comes with what a browser may do for it.
+constexpr const char* kReturnedHeaders[] = {"Allow",
+                                            "WWW-Authenticate",
+                                            "request-id",
+                                            "Content-Security-Policy",
+                                            "X-Content-Type-Options",
+                                            "Referrer-Policy",
+                                            "Cross-Origin-Opener-Policy",
+                                            "Cross-Origin-Resource-Policy"};
 constexpr const char* kForwardedOfOrigins[] = {"Origin", "Access-Control-Request-Method",
                                                "Access-Control-Request-Headers"};
 constexpr const char* kReturnedOfOrigins[] = {

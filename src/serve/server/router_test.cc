@@ -285,6 +285,17 @@ TEST_F(RouterTest, QueriesArePassedOnAndPathsAsTheyCame) {
   }
 }
 
+// The chat page would run scripts without it.
+TEST_F(RouterTest, TheRulesOfAPageArePassedOn) {
+  Replica replica([](const auto& exchange) {
+    exchange->add_header("Content-Security-Policy", "default-src 'none'");
+    reply_with(exchange, "page");
+  });
+  route_to({replica.port()});
+  EXPECT_THAT(ask(router_->port(), "GET", "/").head,
+              HasSubstr("\r\nContent-Security-Policy: default-src 'none'\r\n"));
+}
+
 TEST(Resolve, GivesNumbersOrAnErrorWithTheUnknownName) {
   EXPECT_EQ(resolve({"10.1.2.3", 80}).value(), "10.1.2.3");
   EXPECT_EQ(resolve({"[::1]", 80}).value(), "::1");

@@ -32,6 +32,7 @@
 #include "run/rank_group.h"
 #include "server/access_log.h"
 #include "server/chat_files.h"
+#include "server/chat_page_service.h"
 #include "server/grace.h"
 #include "server/request_tracer.h"
 #include "server/start_queue.h"
@@ -643,6 +644,14 @@ std::string note_on(const ChatTemplates& templates) {
                      templates.names());
 }
 
+// Where the pages are, for the same line.
+std::string note_on_pages(const ServiceOptions& service, const std::string& address) {
+  if (!service.has_pages) return "";
+  const std::string chat =
+      ChatPageService::has_page() ? fmt::format("; chat {}/", address) : std::string();
+  return fmt::format("{}; dashboard {}/dashboard", chat, address);
+}
+
 // Files that only the serving process opens.
 struct Opened {
   ChatFiles chat;
@@ -822,9 +831,10 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
     loading.add(bytes);
     here.loading(loading_text.add(bytes));
   }));
+  const std::string address = fmt::format("http://{}:{}", options.http.host, front.port());
   const std::string serving =
-      fmt::format("serving {} on http://{}:{}/v1 (context {} tokens{})", service.model,
-                  options.http.host, front.port(), service.max_sequence, chat_note);
+      fmt::format("serving {} on {}/v1 (context {} tokens{}){}", service.model, address,
+                  service.max_sequence, chat_note, note_on_pages(service, address));
   const auto use = [&](run::RankGroup& group) -> Status {
     if (group.kept() != nullptr) WIDEEP_TRY(front.begin(*group.kept()));
     if (front.goes_on() && opened->log) {

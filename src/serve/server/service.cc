@@ -31,6 +31,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
             replies_),
       status_(options_, state_, text_, replies_),
       dashboard_(options_, state_, replies_),
+      chat_page_(replies_),
       admin_(state_, text_, replies_),
       endpoints_(table(), {.api = options_.api_key, .admin = options_.admin_key}, replies_) {}
 
@@ -42,7 +43,7 @@ std::vector<Endpoint> Service::table() {
     return {"POST", spec.path, kClients, kAnyBody,
             [this, &spec](const std::shared_ptr<Exchange>& each) { text_.answer(each, spec); }};
   };
-  return {
+  std::vector<Endpoint> table = {
       of_api(Api::kCompletion),
       of_api(Api::kChat),
       of_api(Api::kResponses),
@@ -61,11 +62,6 @@ std::vector<Endpoint> Service::table() {
       {"GET", "/metrics", kClients, kShortBody, to(status_, &StatusService::metrics)},
       {"GET", "/perf_metrics", kClients, kShortBody,
        to(dashboard_, &DashboardService::perf_metrics)},
-      {"GET", "/dashboard", kPublic, kShortBody, to(dashboard_, &DashboardService::dashboard)},
-      {"GET", "/dashboard/data", kClients, kShortBody,
-       to(dashboard_, &DashboardService::dashboard_data)},
-      {"GET", "/dashboard/load", kClients, kShortBody,
-       to(dashboard_, &DashboardService::dashboard_load)},
       {"POST", "/start_expert_distribution_record", kAdmins, kShortBody,
        to(admin_, &AdminService::start_record)},
       {"POST", "/stop_expert_distribution_record", kAdmins, kShortBody,
@@ -78,6 +74,17 @@ std::vector<Endpoint> Service::table() {
       {"POST", "/is_scaling_elastic_ep", kClients, kShortBody,
        to(admin_, &AdminService::is_scaling)},
   };
+  if (!options_.has_pages) return table;
+  table.insert(table.end(), {{"GET", "/dashboard", kPublic, kShortBody,
+                              to(dashboard_, &DashboardService::dashboard)},
+                             {"GET", "/dashboard/data", kClients, kShortBody,
+                              to(dashboard_, &DashboardService::dashboard_data)},
+                             {"GET", "/dashboard/load", kClients, kShortBody,
+                              to(dashboard_, &DashboardService::dashboard_load)}});
+  if (ChatPageService::has_page()) {
+    table.push_back({"GET", "/", kPublic, kShortBody, to(chat_page_, &ChatPageService::page)});
+  }
+  return table;
 }
 
 void Service::restarted(int number, int wanted) {

@@ -8,6 +8,7 @@
 //   POST /v1/messages, /v1/messages/count_tokens                      (Anthropic's)
 //   POST /tokenize, /detokenize                                       (as vLLM has them)
 //   GET  /metrics, /perf_metrics, /dashboard        (dashboard_service.h, status_service.h)
+//   GET  /                                          (chat_page_service.h)
 //   POST /start_, /stop_, /dump_expert_distribution_record            (admin_service.h)
 //   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
 //   POST, DELETE /drain                             (admin_service.h)
@@ -23,6 +24,7 @@
 
 #include "server/admin_service.h"
 #include "server/chat_files.h"
+#include "server/chat_page_service.h"
 #include "server/dashboard_service.h"
 #include "server/endpoints.h"
 #include "server/replies.h"
@@ -94,6 +96,7 @@ class Service {
   TextService text_;
   StatusService status_;
   DashboardService dashboard_;
+  ChatPageService chat_page_;
   AdminService admin_;
   Endpoints endpoints_;
 };

@@ -30,6 +30,7 @@ struct ServiceOptions {
   ResponseStoreLimits stored_responses;
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
   int max_drafts = 0;                                // of a request in a step; 0: there are none
+  bool has_pages = true;                             // the chat page and the dashboard
   bool returns_experts = false;                      // whole replies have the experts of each token
   run::ExpertRanks ranks;
   int start_ranks = 0;  // of these; 0: all

@@ -1602,6 +1602,33 @@ TEST(StopStringsTest, KeepBackTextThatMayBecomeAStopString) {
   EXPECT_EQ(other.match(), "");
 }
 
+// With what a browser may do for it; needs no key, as it asks for one itself.
+TEST_F(ServiceTest, TheChatPageComesWithItsPolicy) {
+  if (chat_page().empty()) GTEST_SKIP() << "built without the page (WIDEEP_PAGE=OFF)";
+  finish();
+  start({.model = "m", .api_key = "secret", .max_sequence = 64}, 1 << 20);
+  const Reply page = ask("GET", "/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_THAT(page.body, StartsWith("<!doctype html>"));
+  EXPECT_THAT(page.head,
+              HasSubstr("\r\nContent-Security-Policy: default-src 'none'; script-src 'sha"));
+  EXPECT_THAT(page.head, HasSubstr("\r\nX-Content-Type-Options: nosniff\r\n"));
+  EXPECT_EQ(ask("GET", "/?x=1").status, 200);
+  EXPECT_EQ(ask("POST", "/").status, 405);
+  EXPECT_EQ(ask("GET", "/nowhere").status, 404);  // "/" is no endpoint of what is below it
+  EXPECT_THAT(ask("GET", "/metrics", "", "x-api-key: secret\r\n").body,
+              HasSubstr("wideep_replies_total{path=\"/\",status=\"200\"} 2"));
+}
+
+TEST_F(ServiceTest, WithoutPagesThereAreNone) {
+  finish();
+  start({.model = "m", .max_sequence = 64, .has_pages = false}, 1 << 20);
+  for (const char* path : {"/", "/dashboard", "/dashboard/data", "/dashboard/load"}) {
+    EXPECT_EQ(ask("GET", path).status, 404) << path;
+  }
+  EXPECT_EQ(ask("GET", "/v1/models").status, 200);
+}
+
 // HEAD is as GET without the body; every 405 names the methods.
 TEST_F(ServiceTest, MethodsOfEveryEndpoint) {
   for (const char* path : {"/health", "/v1/models", "/v1/models/m", "/metrics", "/dashboard",
