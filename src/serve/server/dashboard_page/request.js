@@ -2,6 +2,7 @@
 // the router chooses for a text does not depend on the requests beside it.
 
 const kAnswerTokens = 32;
+const kExpertsOf = "wideep-experts-of";  // of localStorage; the chat page writes it
 
 // The numbers of a file of numpy.save with int32, and its shape.
 function readNpy(base64) {
@@ -33,20 +34,18 @@ function drawRequest(counts, tokens) {
   legendOf("request-legend", scale, "0", formatMany(maxOf(counts.flat()), "token"));
 }
 
-async function tryRequest(event) {
-  event.preventDefault();
-  const prompt = document.getElementById("request-text").value;
-  if (prompt === "") return;
+// prompt: a text, or token ids. title: what is told of it; without one its answer is.
+async function showExperts({prompt, tokens, title}) {
   setText("request-answer", "waiting for the answer…");
   try {
     const reply = await fetch(location.pathname.replace(/\/dashboard\/*$/, "/v1/completions"), {
       method: "POST", headers: {...keyHeaders(), "Content-Type": "application/json"},
-      body: JSON.stringify({model: state.data.model, prompt, max_tokens: kAnswerTokens, temperature: 0}),
+      body: JSON.stringify({model: state.data.model, prompt, max_tokens: tokens, temperature: 0}),
     });
     const answer = await reply.json();
     if (!reply.ok) throw new Error(answer.error.message);
     const [choice] = answer.choices;
-    setText("request-answer", choice.text);
+    setText("request-answer", title ?? choice.text);
     const experts = readNpy(choice.routed_experts);
     drawRequest(countExperts(experts, load.facts.num_experts), experts.shape[0]);
   } catch (error) {
@@ -54,8 +53,26 @@ async function tryRequest(event) {
   }
 }
 
+function tryRequest(event) {
+  event.preventDefault();
+  const prompt = document.getElementById("request-text").value;
+  if (prompt !== "") showExperts({prompt, tokens: kAnswerTokens});
+}
+
+// The chat page asks which experts have answered, with #experts and the tokens of the chat and its
+// answer but the last one, which no expert has seen. Run once more, as a prompt, these go the same
+// way: the router decides by the tokens before alone.
+function showAsked() {
+  const asked = JSON.parse(localStorage.getItem(kExpertsOf) ?? "null");
+  history.replaceState(null, "", location.pathname);
+  document.getElementById("request-map").closest("figure").scrollIntoView();
+  if (!asked) return setText("request-answer", "the answer that was asked for is not known any more: ask again on the chat page");
+  showExperts({prompt: asked.tokens, tokens: 1, title: `Chat and answer, ${formatMany(asked.tokens.length, "token")}: ${asked.title}`});
+}
+
 // Told once: whether the server returns experts does not change while it runs.
 function offerRequest({data}) {
+  if (location.hash === "#experts" && data.returns_experts && load.facts) showAsked();
   document.getElementById("request-form").hidden = !data.returns_experts;
   document.getElementById("request-off").hidden = data.returns_experts;
 }
