@@ -3,7 +3,7 @@
 """Checks that people who hear a page, or have no mouse, get all of it: every picture has a name,
 what scrolls and what shows values under the pointer can be reached by keys, controls have labels.
 
-    check_pages.py      of all pages: src/foundation/formats/page_parts, src/serve/server/dashboard_page, tools/*_page
+    check_pages.py      of all pages: src/foundation/formats/page_parts, src/serve/server/*_page, tools/*_page
 """
 
 import pathlib
@@ -12,7 +12,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PARTS = ROOT / "src/foundation/formats/page_parts"
-PAGES = [ROOT / "src/serve/server/dashboard_page", *sorted((ROOT / "tools").glob("*_page"))]
+SERVED = ROOT / "src/serve/server"
+PAGES = [SERVED / "dashboard_page", SERVED / "chat_page", *sorted((ROOT / "tools").glob("*_page"))]
 # Set by scripts, where these scroll (section.js).
 SCROLL_BY_SCRIPT = {"card": "letKeysScroll(card", "panels": "letKeysScroll(panels"}
 

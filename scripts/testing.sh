@@ -17,6 +17,7 @@ pip() { "$work/venv/bin/pip" --quiet --disable-pip-version-check "$@" 2>"$work/p
 
 # start_server <option...>: sets server (its process) and url (…/v1), once it answers.
 start_server() {
+  : >"$work/serve.log"  # an address of another server in it is none of this one
   WIDEEP_API_KEY=secret "$wideep" serve --model "$root/models/reference" --port 0 "$@" \
     2>"$work/serve.log" &
   server=$!

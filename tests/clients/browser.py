@@ -36,6 +36,7 @@ class Browser:
         self.size = (width, height)
         self.buffer = b""
         self.number = 0
+        self.events = []  # what has come between replies: {"method", "params"}
         self.session = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target,
@@ -59,7 +60,8 @@ class Browser:
         while True:
             reply = self.next_message()
             if reply.get("id") != self.number:
-                continue  # an event
+                self.events.append(reply)
+                continue
             if "error" in reply:
                 raise RuntimeError(f"{method}: {reply['error']['message']}")
             return reply["result"]
@@ -83,6 +85,13 @@ class Browser:
         if "exceptionDetails" in result:
             raise RuntimeError(f"{script}: {result['exceptionDetails']}")
         return result["result"].get("value")
+
+    def press(self, key, code=None, modifiers=0, text=None):
+        """As a person does. modifiers: 2 is Ctrl, 8 is Shift."""
+        code = code or ord(key[0].upper())
+        keys = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **keys, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **keys)
 
     def wait_for(self, condition, seconds=30):
         """Whether the condition has come true in that time."""
