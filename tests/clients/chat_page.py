@@ -328,6 +328,25 @@ def look(page, axe, pictures):
                 page.run("byId('settings-dialog').close(); if (byId('key-dialog').open) endKeyDialog(false); showSide(innerWidth > 860)")
 
 
+def page_with_chats(browser, server):
+    """A fresh one (storage is kept for each port), with some conversations."""
+    fresh = ScriptedServer(server.page, server.headers)
+    page = Page(browser, fresh.url + "/")
+    for text in ("Why do experts move?", "A haiku about all-to-all", "Read this log: which rank is slow?"):
+        fresh.say(text, "Because the texts change.")
+        page.send(text)
+        browser.press("k", modifiers=2)
+    fresh.answers["Sum the load of each rank, in Python."] = [
+        *({"reasoning_content": THOUGHT[i:i + 9]} for i in range(0, len(THOUGHT), 9)),
+        *(part for i in range(0, len(SAMPLE), 11) for part in ({"content": SAMPLE[i:i + 11]}, 0.02))]
+    page.send("Sum the load of each rank, in Python.")
+    fresh.say("And in C++?", "Much the same:\n\n```cpp\nfor (const auto& [rank, load] : rows) total[rank] += load;  // as above\n```\n")
+    page.send("And in C++?")
+    page.press("Regenerate")
+    page.wait("two answers", "running === null && /2 of 2/.test(document.querySelector('.message:last-child').innerText)")
+    return page
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
@@ -348,13 +367,7 @@ def main():
         browser.call("Page.setBypassCSP", enabled=True)
         inject(Page(browser, server.url + "/"), server, has_policy=False)
         browser.call("Page.setBypassCSP", enabled=False)
-        page = Page(browser, server.url + "/")
-        page.send("sum")
-        server.say("Thanks. And in C++?", "Much the same:\n\n```cpp\nfor (const auto& [rank, load] : rows) total[rank] += load;  // as above\n```\n")
-        page.send("Thanks. And in C++?")
-        page.press("Regenerate")
-        page.wait("two answers", "running === null && /2 of 2/.test(document.querySelector('.message:last-child').innerText)")
-        look(page, axe, options.pictures)
+        look(page_with_chats(browser, server), axe, options.pictures)
     print(f"the chat page talks, keeps and shows; {len(INJECTIONS)} injections ran nothing, with the policy and without it"
           + ("; axe-core found nothing" if axe else ""))
 

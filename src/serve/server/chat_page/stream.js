@@ -3,6 +3,9 @@
 // Fields that not every server knows. One that refuses a field is asked without it from then on.
 const kOptional = ["return_progress", "return_token_ids", "stream_options.continuous_usage_stats"];
 
+// A speed over less time than this would be that of the network's pieces.
+const kLeastMs = 20;
+
 function isTaken(field) {
   return !server.refused.has(field);
 }
@@ -99,7 +102,7 @@ function statsOf({usage, begun, first, last, pieces}) {
   const answer = usage?.completion_tokens ?? pieces;
   const stats = {answer, total_ms: performance.now() - begun};
   if (first > 0) stats.first_ms = first - begun;
-  if (answer > 1 && last > first) stats.rate = (answer - 1) / ((last - first) / 1000);
+  if (answer > 1 && last > first + kLeastMs) stats.rate = (answer - 1) / ((last - first) / 1000);
   if (usage) {
     stats.prompt = usage.prompt_tokens;
     const cached = usage.prompt_tokens_details?.cached_tokens;
