@@ -85,7 +85,7 @@ struct Options {
   measure::ServingOptions bench;
 };
 
-Result<measure::HttpAddress> address_of(const Options& options) {
+Result<client::HttpAddress> address_of(const Options& options) {
   if (options.base_url && (options.host || options.port)) {
     return invalid_input("--base-url and --host or --port both say where the server is: give one");
   }
@@ -94,7 +94,7 @@ Result<measure::HttpAddress> address_of(const Options& options) {
       fmt::format("http://{}:{}",
                   host.find(':') == host.npos || host.starts_with('[') ? host : "[" + host + "]",
                   options.port.value_or(8000)));
-  WIDEEP_TRY_ASSIGN(measure::HttpAddress address, measure::parse_address(url));
+  WIDEEP_TRY_ASSIGN(client::HttpAddress address, client::parse_address(url));
   // A base URL may end in /v1, as clients of OpenAI write it.
   if (address.path.ends_with("/v1")) address.path.resize(address.path.size() - 3);
   address.api_key = options.api_key;

@@ -88,7 +88,7 @@ Status check_lm_eval(const LmEvalOptions& options) {
       fmt::format("--include-path: expected a folder with tasks, found {}", options.include_path));
 }
 
-Result<Evaluation> run_lm_eval(const LmEvalOptions& options, const HttpAddress& server,
+Result<Evaluation> run_lm_eval(const LmEvalOptions& options, const client::HttpAddress& server,
                                const std::string& model) {
   const base::ScratchDirectory files;
   const std::string output = files.file("output"), result = files.file("result.json");

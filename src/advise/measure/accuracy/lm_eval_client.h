@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "client/event_stream.h"
 #include "measure/accuracy/scored_requests.h"
-#include "measure/serving/event_stream.h"
 
 namespace wideep::measure {
 
@@ -31,7 +31,7 @@ Status check_lm_eval(const LmEvalOptions& options);
 // REQUIRES: check_lm_eval(). model: its name on the server. Waits until the client ends.
 // Errors (failed): it cannot be started, fails (the message has the end of what it wrote), or writes
 // no result.
-Result<Evaluation> run_lm_eval(const LmEvalOptions& options, const HttpAddress& server,
+Result<Evaluation> run_lm_eval(const LmEvalOptions& options, const client::HttpAddress& server,
                                const std::string& model);
 
 }  // namespace wideep::measure

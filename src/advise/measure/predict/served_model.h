@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/scratch_directory.h"
-#include "measure/serving/event_stream.h"
+#include "client/event_stream.h"
 #include "wideep/status.h"
 
 namespace wideep::measure {
@@ -29,7 +29,7 @@ class ServedModel {
   ServedModel& operator=(const ServedModel&) = delete;
   ~ServedModel();  // ends it, and waits for that
 
-  const HttpAddress& address() const { return address_; }
+  const client::HttpAddress& address() const { return address_; }
 
  private:
   ServedModel() = default;
@@ -38,7 +38,7 @@ class ServedModel {
 
   base::ScratchDirectory files_;
   pid_t pid_ = -1;
-  HttpAddress address_;
+  client::HttpAddress address_;
 };
 
 // Writes a model directory for random weights: this config.json, and the tokenizer with a text for

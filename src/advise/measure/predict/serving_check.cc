@@ -81,7 +81,7 @@ Result<ServingCheck> ServingCheck::make(const std::string& program, const std::s
   return check;
 }
 
-Status ServingCheck::measure_load(const HttpAddress& address, Service& service, int turn,
+Status ServingCheck::measure_load(const client::HttpAddress& address, Service& service, int turn,
                                   Measured& measured) const {
   const ServingLoad& load = measured.load;
   const ServingOptions options{

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
+#include "client/event_stream.h"
 #include "measure/calibrate/calibrate.h"
 #include "measure/predict/check_cells.h"
 #include "measure/predict/serving_overhead.h"
 #include "measure/serving/dataset.h"
-#include "measure/serving/event_stream.h"
 
 namespace wideep::measure {
 
@@ -96,7 +96,8 @@ class ServingCheck {
       : program_(std::move(program)), calibrator_({.formats = std::move(formats)}) {}
   Status measure_service(Service& service);
   // turn: of the server, from 0.
-  Status measure_load(const HttpAddress& address, Service& service, int turn, Measured& load) const;
+  Status measure_load(const client::HttpAddress& address, Service& service, int turn,
+                      Measured& load) const;
 
   std::string program_;
   Calibrator calibrator_;

@@ -201,7 +201,8 @@ ServingReport report_of(std::vector<Seen> all, bool streams, double seconds) {
 
 Result<ServingReport> run_serving_bench(const ServingOptions& options,
                                         const std::function<void()>& on_done) {
-  WIDEEP_TRY_ASSIGN(const auto streams, EventStreams::open(options.address, options.patience));
+  WIDEEP_TRY_ASSIGN(const auto streams,
+                    client::EventStreams::open(options.address, options.patience));
   const std::vector<double> times =
       advise::arrival_times(options.arrivals, static_cast<int>(options.requests.size()));
   std::vector<Seen> seen(options.requests.size());

@@ -18,8 +18,8 @@
 
 #include "advise/arrivals.h"
 #include "base/percentiles.h"
+#include "client/event_stream.h"
 #include "measure/serving/dataset.h"
-#include "measure/serving/event_stream.h"
 #include "wideep/status.h"
 
 namespace wideep::measure {
@@ -27,7 +27,7 @@ namespace wideep::measure {
 enum class ServingApi { kCompletions, kChat };
 
 struct ServingOptions {
-  HttpAddress address;
+  client::HttpAddress address;
   ServingApi api = ServingApi::kCompletions;
   std::string endpoint = "/v1/completions";
   std::string model;

@@ -23,21 +23,22 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Address, IsParsed) {
-  const auto whole = parse_address("http://host:81/base/");
+  const auto whole = client::parse_address("http://host:81/base/");
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(whole->host, "host");
   EXPECT_EQ(whole->port, "81");
   EXPECT_EQ(whole->path, "/base");
-  EXPECT_EQ(parse_address("http://host")->port, "80");
-  const auto v6 = parse_address("http://[::1]:8000");
+  EXPECT_EQ(client::parse_address("http://host")->port, "80");
+  const auto v6 = client::parse_address("http://[::1]:8000");
   ASSERT_TRUE(v6.ok());
   EXPECT_EQ(v6->host, "::1");
   EXPECT_EQ(v6->port, "8000");
   EXPECT_EQ(v6->authority(), "[::1]:8000");
-  EXPECT_EQ(parse_address("http://[::1]")->authority(), "[::1]:80");
+  EXPECT_EQ(client::parse_address("http://[::1]")->authority(), "[::1]:80");
   EXPECT_EQ(whole->authority(), "host:81");
   for (const char* wrong : {"host:81", "https://host", "http://", "http://host:x", "http://:80"}) {
-    EXPECT_THAT(parse_address(wrong).status().message(), HasSubstr("expected http://")) << wrong;
+    EXPECT_THAT(client::parse_address(wrong).status().message(), HasSubstr("expected http://"))
+        << wrong;
   }
 }
 
@@ -57,10 +58,11 @@ TEST(Address, RefusedConnectionIsAnError) {
   const ServingReport refused = ask_once("1");
   EXPECT_THAT(refused.failures, testing::ElementsAre(HasSubstr("127.0.0.1:1: Connection refused")));
   EXPECT_EQ(refused.requests.at(0).e2el, 0.0);  // as benchmark_serving's of a failure
-  EXPECT_THAT(EventStreams::open({.host = "127.0.0.1", .port = "no port"}, std::chrono::seconds(1))
-                  .status()
-                  .message(),
-              testing::StartsWith("127.0.0.1: "));
+  EXPECT_THAT(
+      client::EventStreams::open({.host = "127.0.0.1", .port = "no port"}, std::chrono::seconds(1))
+          .status()
+          .message(),
+      testing::StartsWith("127.0.0.1: "));
 }
 
 class Listener {
@@ -264,8 +266,8 @@ TEST(Serving, RepliesWithoutEventStreamAreErrors) {
 // A listener that never accepts: the kernel completes the connection, and then nothing arrives.
 TEST(Serving, SilentServerIsAnErrorAfterPatience) {
   const Listener silent;
-  const auto streams =
-      EventStreams::open({.host = "127.0.0.1", .port = silent.port()}, std::chrono::seconds(1));
+  const auto streams = client::EventStreams::open({.host = "127.0.0.1", .port = silent.port()},
+                                                  std::chrono::seconds(1));
   Status end;
   (*streams)->post("/", "{}", nullptr, [&](const Status& status) { end = status; });
   while ((*streams)->under_way() > 0) (*streams)->wait(std::chrono::seconds(10));

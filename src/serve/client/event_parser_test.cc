@@ -3,14 +3,14 @@
 // Streams are given whole, byte by byte and in every two parts: what is found must not depend on
 // where a network cuts, also between CR and LF. Expected data is what the standard says, written
 // out.
-#include "measure/serving/event_parser.h"
+#include "client/event_parser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace wideep::measure {
+namespace wideep::client {
 namespace {
 
 using Events = std::vector<std::string>;
@@ -83,5 +83,22 @@ TEST(EventParser, AnEventIsTakenWhereItEnds) {
   EXPECT_EQ(take("data: y\r\r"), 2u);
 }
 
+TEST(EventParser, AnEventHasALimit) {
+  const auto takes = [](size_t max_bytes, std::string_view text, size_t step) {
+    EventParser parser(max_bytes);
+    bool goes_on = true;
+    for (size_t at = 0; at < text.size(); at += step) {
+      goes_on = parser.take(text.substr(at, step), [](std::string_view) {});
+    }
+    return goes_on;
+  };
+  const std::string line = "data: " + std::string(94, 'x');
+  for (const size_t step : {size_t{1}, size_t{1000}}) {
+    EXPECT_TRUE(takes(100, line + "\n\n" + line + "\n\n", step));
+    EXPECT_FALSE(takes(99, line, step)) << "a line without an end";
+    EXPECT_FALSE(takes(150, line + "\n" + line + "\n", step)) << "lines without an end";
+  }
+}
+
 }  // namespace
-}  // namespace wideep::measure
+}  // namespace wideep::client

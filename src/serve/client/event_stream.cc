@@ -5,7 +5,7 @@
 // callback. Timers are precise and Nagle's algorithm is off, or requests would leave late and the
 // server would look slow. Addresses of a host are tried in turn until one connects. A connection is
 // freed after wait() has left libevent's callbacks.
-#include "measure/serving/event_stream.h"
+#include "client/event_stream.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -24,15 +24,16 @@
 #include <utility>
 
 #include "base/try.h"
-#include "measure/serving/event_parser.h"
+#include "client/event_parser.h"
 
-namespace wideep::measure {
+namespace wideep::client {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Connection = std::unique_ptr<evhttp_connection, decltype(&::evhttp_connection_free)>;
 
-constexpr size_t kMaxOfRefusal = 300;  // bytes of a refusal's body to repeat in the message
+constexpr size_t kMaxOfRefusal = 300;       // bytes of a refusal's body to repeat in the message
+constexpr size_t kMaxOfRefusalKept = 4096;  // and to hand over
 
 // Without EVENT_BASE_FLAG_PRECISE_TIMER timers may be late by several milliseconds, and requests
 // would be sent as late.
@@ -73,34 +74,35 @@ Result<HttpAddress> parse_address(const std::string& url) {
 // A request and its reply. libevent does the HTTP.
 class EventStreams::Stream {
  public:
-  Stream(EventStreams& all, std::string target, std::string body, OnEvent on_event, OnEnd on_end)
-      : all_(all),
-        target_(std::move(target)),
-        body_(std::move(body)),
-        on_event_(std::move(on_event)),
-        on_end_(std::move(on_end)) {}
+  Stream(EventStreams& all, Call call)
+      : all_(all), call_(std::move(call)), events_(all.limits_.event_bytes) {}
 
-  void expect_whole() { is_whole_ = true; }
   // Connects to address number `host` of the host, and sends the request once connected.
   void send_to(size_t host);
-  void report_end(const Status& status) const { on_end_(status); }
+  void report_end(const Status& status) const {
+    if (call_.on_refusal && refused_ && !status.ok()) call_.on_refusal(refusal_);
+    call_.on_end(status);
+  }
+  // The error of a reply that goes beyond a limit; ok: none so far. Not from libevent's callbacks:
+  // a chunk whose end has not come is in its buffer.
+  Status check_limits() const;
 
  private:
   evhttp_connection* new_connection();
   evhttp_request* new_request();
   void take(evhttp_request* reply);
+  void note_refusal(evhttp_request* reply);
   void finish(int http_status);
   bool is_out_of_patience() const;
   Status status_of(int http_status) const;
 
   EventStreams& all_;
-  std::string target_, body_;
-  OnEvent on_event_;
-  OnEnd on_end_;
+  Call call_;
   EventParser events_;
-  bool is_whole_ = false;
-  std::string whole_;    // the reply so far, if it is no stream of events
-  std::string refusal_;  // the beginning of its body
+  bool is_event_too_long_ = false;
+  std::string whole_;  // the reply so far, if it is no stream of events
+  bool refused_ = false;
+  Refusal refusal_;
   size_t host_ = 0;
   Clock::time_point sent_at_;
   bool was_connected_ = false;
@@ -114,7 +116,8 @@ void EventStreams::Stream::send_to(size_t host) {
   sent_at_ = Clock::now();
   error_.reset();
   evhttp_connection* connection = new_connection();
-  evhttp_make_request(connection, new_request(), EVHTTP_REQ_POST, target_.c_str());
+  evhttp_make_request(connection, new_request(), call_.body ? EVHTTP_REQ_POST : EVHTTP_REQ_GET,
+                      (all_.address_.path + call_.path).c_str());
   // Nagle's algorithm would hold back the end of a long request until its beginning is
   // acknowledged.
   const int at_once = 1;
@@ -128,6 +131,7 @@ evhttp_connection* EventStreams::Stream::new_connection() {
   evhttp_connection* connection = evhttp_connection_base_bufferevent_new(
       all_.loop_.get(), nullptr, nullptr, all_.hosts_[host_].c_str(), all_.port_);
   connections_.emplace_back(connection, ::evhttp_connection_free);
+  evhttp_connection_set_max_headers_size(connection, ev_ssize_t{1} << 16);
   evhttp_connection_set_timeout(connection, static_cast<int>(all_.patience_.count()));
   evhttp_connection_set_closecb(
       connection,
@@ -142,7 +146,10 @@ evhttp_connection* EventStreams::Stream::new_connection() {
 evhttp_request* EventStreams::Stream::new_request() {
   evhttp_request* request = evhttp_request_new(
       [](evhttp_request* reply, void* self) {
-        static_cast<Stream*>(self)->finish(reply ? evhttp_request_get_response_code(reply) : 0);
+        auto* stream = static_cast<Stream*>(self);
+        const int http_status = reply ? evhttp_request_get_response_code(reply) : 0;
+        if (http_status != 0 && http_status != HTTP_OK) stream->note_refusal(reply);
+        stream->finish(http_status);
       },
       this);
   evhttp_request_set_chunked_cb(
@@ -154,35 +161,59 @@ evhttp_request* EventStreams::Stream::new_request() {
   evkeyvalq* headers = evhttp_request_get_output_headers(request);
   evhttp_add_header(headers, "Host", all_.address_.authority().c_str());
   evhttp_add_header(headers, "Connection", "close");
-  evhttp_add_header(headers, "Content-Type", "application/json");
+  if (call_.body) evhttp_add_header(headers, "Content-Type", "application/json");
   if (const std::string& key = all_.address_.api_key; !key.empty()) {
     evhttp_add_header(headers, "Authorization", ("Bearer " + key).c_str());
   }
-  evbuffer_add(evhttp_request_get_output_buffer(request), body_.data(), body_.size());
+  if (call_.body) {
+    evbuffer_add(evhttp_request_get_output_buffer(request), call_.body->data(), call_.body->size());
+  }
   return request;
 }
 
 void EventStreams::Stream::take(evhttp_request* reply) {
   const bool is_refusal = evhttp_request_get_response_code(reply) != HTTP_OK;
+  if (is_refusal) note_refusal(reply);
   evbuffer* bytes = evhttp_request_get_input_buffer(reply);
   char part[4096];
   for (int length; (length = evbuffer_remove(bytes, part, sizeof(part))) > 0;) {
     const std::string_view more(part, static_cast<size_t>(length));
     if (is_refusal) {
-      refusal_ += more.substr(0, kMaxOfRefusal - refusal_.size());
-    } else if (is_whole_) {
-      whole_ += more;
-    } else {
-      events_.take(more, on_event_);
+      refusal_.body += more.substr(0, kMaxOfRefusalKept - refusal_.body.size());
+    } else if (call_.whole) {
+      if (whole_.size() <= all_.limits_.whole_bytes) whole_ += more;
+    } else if (!events_.take(more, call_.on_event)) {
+      is_event_too_long_ = true;
     }
   }
+}
+
+void EventStreams::Stream::note_refusal(evhttp_request* reply) {
+  refused_ = true;
+  refusal_.status = evhttp_request_get_response_code(reply);
+  const char* wait = evhttp_find_header(evhttp_request_get_input_headers(reply), "Retry-After");
+  if (wait != nullptr) refusal_.retry_after = wait;
+}
+
+Status EventStreams::Stream::check_limits() const {
+  const Limits& limits = all_.limits_;
+  bufferevent* bytes = evhttp_connection_get_bufferevent(connections_.back().get());
+  const size_t waiting = evbuffer_get_length(bufferevent_get_input(bytes));
+  if (is_event_too_long_ || waiting > limits.event_bytes) {
+    return failed(fmt::format("the server has sent an event, a line or a chunk of more than {} MiB",
+                              limits.event_bytes >> 20));
+  }
+  if (whole_.size() > limits.whole_bytes) {
+    return failed(fmt::format("the reply has more than {} MiB", limits.whole_bytes >> 20));
+  }
+  return {};
 }
 
 void EventStreams::Stream::finish(int http_status) {
   const bool is_unreachable = !was_connected_ && !is_out_of_patience();
   if (is_unreachable && host_ + 1 < all_.hosts_.size()) return send_to(host_ + 1);
   const Status status = status_of(http_status);
-  if (is_whole_ && status.ok()) on_event_(whole_);
+  if (call_.whole && status.ok()) call_.on_event(whole_);
   all_.end(*this, status);
 }
 
@@ -194,9 +225,11 @@ bool EventStreams::Stream::is_out_of_patience() const {
 }
 
 Status EventStreams::Stream::status_of(int http_status) const {
+  WIDEEP_TRY(check_limits());
   if (http_status == HTTP_OK) return {};
   if (http_status != 0) {
-    return failed(fmt::format("status {}: {}", http_status, refusal_));
+    return failed(
+        fmt::format("status {}: {}", http_status, refusal_.body.substr(0, kMaxOfRefusal)));
   }
   if (is_out_of_patience()) {
     return failed(fmt::format("the server sent nothing for {} s", all_.patience_.count()));
@@ -214,14 +247,21 @@ Status EventStreams::Stream::status_of(int http_status) const {
 
 Result<std::unique_ptr<EventStreams>> EventStreams::open(const HttpAddress& address,
                                                          std::chrono::seconds patience) {
-  std::unique_ptr<EventStreams> streams(new EventStreams(address, patience));
+  return open(address, patience, Limits{});
+}
+
+Result<std::unique_ptr<EventStreams>> EventStreams::open(const HttpAddress& address,
+                                                         std::chrono::seconds patience,
+                                                         Limits limits) {
+  std::unique_ptr<EventStreams> streams(new EventStreams(address, patience, limits));
   WIDEEP_TRY(streams->resolve_host());
   return streams;
 }
 
-EventStreams::EventStreams(HttpAddress address, std::chrono::seconds patience)
+EventStreams::EventStreams(HttpAddress address, std::chrono::seconds patience, Limits limits)
     : address_(std::move(address)),
       patience_(patience),
+      limits_(limits),
       loop_(new_loop(), ::event_base_free),
       timer_(evtimer_new(loop_.get(), [](int, short, void*) {}, nullptr), ::event_free) {}
 EventStreams::~EventStreams() = default;
@@ -244,11 +284,17 @@ Status EventStreams::resolve_host() {
 
 void EventStreams::post(const std::string& path, std::string body, OnEvent on_event, OnEnd on_end,
                         bool whole) {
-  auto owned = std::make_unique<Stream>(*this, address_.path + path, std::move(body),
-                                        std::move(on_event), std::move(on_end));
+  send({.path = path,
+        .body = std::move(body),
+        .on_event = std::move(on_event),
+        .on_end = std::move(on_end),
+        .whole = whole});
+}
+
+void EventStreams::send(Call call) {
+  auto owned = std::make_unique<Stream>(*this, std::move(call));
   Stream& stream = *owned;
   streams_[&stream] = std::move(owned);
-  if (whole) stream.expect_whole();
   stream.send_to(0);
 }
 
@@ -258,7 +304,16 @@ void EventStreams::wait(std::chrono::milliseconds at_most) {
   event_add(timer_.get(), &timeout);
   errno = 0;  // so that the error callback reads an errno of this call, not an older one
   event_base_loop(loop_.get(), EVLOOP_ONCE);
+  end_excessive();
   ended_.clear();
+}
+
+void EventStreams::end_excessive() {
+  std::vector<Stream*> excessive;
+  for (const auto& [stream, owned] : streams_) {
+    if (!stream->check_limits().ok()) excessive.push_back(stream);
+  }
+  for (Stream* stream : excessive) end(*stream, stream->check_limits());
 }
 
 void EventStreams::end(Stream& stream, const Status& status) {
@@ -266,4 +321,4 @@ void EventStreams::end(Stream& stream, const Status& status) {
   stream.report_end(status);
 }
 
-}  // namespace wideep::measure
+}  // namespace wideep::client

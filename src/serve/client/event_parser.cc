@@ -2,12 +2,12 @@
 //
 // CR ends its line at once: to wait for the LF that may follow would hold back an event of which
 // everything has come, and a benchmark would count it as late.
-#include "measure/serving/event_parser.h"
+#include "client/event_parser.h"
 
-namespace wideep::measure {
+namespace wideep::client {
 
-void EventParser::take(std::string_view bytes, const OnEvent& on_event) {
-  while (!bytes.empty()) {
+bool EventParser::take(std::string_view bytes, const OnEvent& on_event) {
+  while (!bytes.empty() && !is_too_long()) {
     if (after_cr_) {
       after_cr_ = false;
       if (bytes.front() == '\n') {
@@ -18,7 +18,7 @@ void EventParser::take(std::string_view bytes, const OnEvent& on_event) {
     const size_t end = bytes.find_first_of("\r\n");
     if (end == bytes.npos) {
       line_ += bytes;
-      return;
+      break;
     }
     after_cr_ = bytes[end] == '\r';
     if (line_.empty()) {
@@ -30,6 +30,7 @@ void EventParser::take(std::string_view bytes, const OnEvent& on_event) {
     }
     bytes.remove_prefix(end + 1);
   }
+  return !is_too_long();
 }
 
 void EventParser::take_line(std::string_view line, const OnEvent& on_event) {
@@ -52,4 +53,4 @@ void EventParser::take_line(std::string_view line, const OnEvent& on_event) {
   has_data_ = true;
 }
 
-}  // namespace wideep::measure
+}  // namespace wideep::client
