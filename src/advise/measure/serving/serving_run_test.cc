@@ -6,41 +6,19 @@
 // would report it as a fast one.
 #include "measure/serving/serving_run.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <thread>
+
+#include "client/one_reply_testing.h"
 
 namespace wideep::measure {
 namespace {
 
+using client::OneReply;
 using testing::HasSubstr;
-
-TEST(Address, IsParsed) {
-  const auto whole = client::parse_address("http://host:81/base/");
-  ASSERT_TRUE(whole.ok());
-  EXPECT_EQ(whole->host, "host");
-  EXPECT_EQ(whole->port, "81");
-  EXPECT_EQ(whole->path, "/base");
-  EXPECT_EQ(client::parse_address("http://host")->port, "80");
-  const auto v6 = client::parse_address("http://[::1]:8000");
-  ASSERT_TRUE(v6.ok());
-  EXPECT_EQ(v6->host, "::1");
-  EXPECT_EQ(v6->port, "8000");
-  EXPECT_EQ(v6->authority(), "[::1]:8000");
-  EXPECT_EQ(client::parse_address("http://[::1]")->authority(), "[::1]:80");
-  EXPECT_EQ(whole->authority(), "host:81");
-  for (const char* wrong : {"host:81", "https://host", "http://", "http://host:x", "http://:80"}) {
-    EXPECT_THAT(client::parse_address(wrong).status().message(), HasSubstr("expected http://"))
-        << wrong;
-  }
-}
 
 ServingReport ask_once(const std::string& port) {
   DatasetRequest request;
@@ -58,73 +36,7 @@ TEST(Address, RefusedConnectionIsAnError) {
   const ServingReport refused = ask_once("1");
   EXPECT_THAT(refused.failures, testing::ElementsAre(HasSubstr("127.0.0.1:1: Connection refused")));
   EXPECT_EQ(refused.requests.at(0).e2el, 0.0);  // as benchmark_serving's of a failure
-  EXPECT_THAT(
-      client::EventStreams::open({.host = "127.0.0.1", .port = "no port"}, std::chrono::seconds(1))
-          .status()
-          .message(),
-      testing::StartsWith("127.0.0.1: "));
 }
-
-class Listener {
- public:
-  Listener() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(fd_, 1), 0);
-    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
-  }
-  ~Listener() { ::close(fd_); }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-  int fd() const { return fd_; }
-  std::string port() const { return std::to_string(port_); }
-
- private:
-  int fd_;
-  int port_ = 0;
-};
-
-// Answers one request with the given bytes, a fixed number of bytes at a time.
-class OneReply {
- public:
-  OneReply(std::string reply, size_t step) {
-    thread_ = std::thread([this, reply = std::move(reply), step] {
-      const int client = ::accept(listener_.fd(), nullptr, nullptr);
-      char request[4096];
-      const ssize_t length = ::recv(client, request, sizeof(request), 0);
-      EXPECT_GT(length, 0);
-      request_.assign(request, static_cast<size_t>(std::max<ssize_t>(length, 0)));
-      for (size_t at = 0; at < reply.size(); at += step) {
-        const std::string part = reply.substr(at, step);
-        ::send(client, part.data(), part.size(), MSG_NOSIGNAL);
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
-      }
-      ::close(client);
-    });
-  }
-  ~OneReply() { end(); }
-  OneReply(const OneReply&) = delete;
-  OneReply& operator=(const OneReply&) = delete;
-  std::string port() const { return listener_.port(); }
-  // The beginning of the request. Waits until it is answered.
-  const std::string& request() {
-    end();
-    return request_;
-  }
-
- private:
-  void end() {
-    if (thread_.joinable()) thread_.join();
-  }
-
-  Listener listener_;
-  std::string request_;
-  std::thread thread_;
-};
 
 ServingReport ask_once(const std::string& reply, size_t step) {
   const OneReply server(reply, step);
@@ -261,17 +173,6 @@ TEST(Serving, RepliesWithoutEventStreamAreErrors) {
   EXPECT_EQ(failure("SSH-2.0\r\n"), "the reply is not HTTP/1");
   EXPECT_EQ(failure("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"),
             "the reply breaks off");
-}
-
-// A listener that never accepts: the kernel completes the connection, and then nothing arrives.
-TEST(Serving, SilentServerIsAnErrorAfterPatience) {
-  const Listener silent;
-  const auto streams = client::EventStreams::open({.host = "127.0.0.1", .port = silent.port()},
-                                                  std::chrono::seconds(1));
-  Status end;
-  (*streams)->post("/", "{}", nullptr, [&](const Status& status) { end = status; });
-  while ((*streams)->under_way() > 0) (*streams)->wait(std::chrono::seconds(10));
-  EXPECT_EQ(end.message(), "the server sent nothing for 1 s");
 }
 
 }  // namespace
