@@ -15,6 +15,7 @@ namespace wideep::tools {
 class Started;
 void add_generate_command(command_line::Command app, const Started& started, Status* status);
 void add_serve_command(command_line::Command app, const Started& started, Status* status);
+void add_chat_command(command_line::Command app, Status* status);
 void add_route_command(command_line::Command app, Status* status);
 void add_balance_report_command(command_line::Command balance,
                                 Status* status);  // wideep balance report

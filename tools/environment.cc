@@ -14,22 +14,29 @@ namespace {
 
 using Commands = std::span<const std::string_view>;
 
-// The servers that bench accuracy starts inherit its environment.
+// The servers that bench accuracy and chat start inherit its environment.
 constexpr std::string_view kRuns[] = {
-    "generate",          "serve",          "bench throughput",      "bench latency",
-    "bench speculation", "bench accuracy", "bench compare-routing", "figures ngram"};
-constexpr std::string_view kRouting[] = {
-    "generate",          "serve",          "bench throughput",      "bench latency", "bench model",
-    "bench speculation", "bench accuracy", "bench compare-routing", "figures ngram"};
-// The last three refuse them, because they run a model several times.
-constexpr std::string_view kStatistics[] = {
-    "generate",     "serve",          "bench throughput",      "bench latency",
-    "bench model",  "bench accuracy", "bench compare-routing", "bench speculation",
+    "chat",          "generate",          "serve",          "bench throughput",
+    "bench latency", "bench speculation", "bench accuracy", "bench compare-routing",
     "figures ngram"};
-constexpr std::string_view kQueues[] = {"serve", "bench throughput", "bench latency",
-                                        "bench accuracy", "bench compare-routing"};
-// The servers that bench accuracy starts send traces, too.
-constexpr std::string_view kTraces[] = {"serve", "route", "bench accuracy"};
+constexpr std::string_view kRouting[] = {
+    "chat",        "generate",          "serve",          "bench throughput",      "bench latency",
+    "bench model", "bench speculation", "bench accuracy", "bench compare-routing", "figures ngram"};
+// The last three refuse them, because they run a model several times.
+constexpr std::string_view kStatistics[] = {"chat",
+                                            "generate",
+                                            "serve",
+                                            "bench throughput",
+                                            "bench latency",
+                                            "bench model",
+                                            "bench accuracy",
+                                            "bench compare-routing",
+                                            "bench speculation",
+                                            "figures ngram"};
+constexpr std::string_view kQueues[] = {"chat",          "serve",          "bench throughput",
+                                        "bench latency", "bench accuracy", "bench compare-routing"};
+// The servers that bench accuracy and chat start send traces, too.
+constexpr std::string_view kTraces[] = {"chat", "serve", "route", "bench accuracy"};
 constexpr Commands kNone = {};
 
 constexpr std::string_view kNoTransfer = "there is no transfer of KV caches between workers";

@@ -34,7 +34,8 @@ namespace tools = wideep::tools;
 using AddCommand = void (*)(wideep::command_line::Command parent, wideep::Status* status);
 
 // In the order of the help. Before them come those that need the connected ranks.
-constexpr AddCommand kFirstCommands[] = {tools::add_route_command, tools::add_advise_command};
+constexpr AddCommand kFirstCommands[] = {tools::add_chat_command, tools::add_route_command,
+                                         tools::add_advise_command};
 constexpr AddCommand kBalance[] = {
     tools::add_balance_report_command,  tools::add_balance_plan_command,
     tools::add_balance_resplit_command, tools::add_balance_compare_command,

@@ -269,13 +269,13 @@ Result<bool> read_perfect_router(bool option) {
   return option || variable;
 }
 
-void add_model_option(command_line::Command command, std::string* model_dir) {
-  const command_line::Option model =
+void add_model_option(command_line::Command command, std::string* model_dir, bool is_required) {
+  command_line::Option model =
       command
           .add_option("--model", *model_dir,
                       "Model directory (Hugging Face layout), or a GGUF file; also as MODEL alone")
-          .model()
-          .required();
+          .model();
+  if (is_required) model.required();
   command.add_positional("MODEL", model);
 }
 

@@ -42,7 +42,9 @@ void add_perfect_router_option(command_line::Command command, bool* option);
 Result<bool> read_perfect_router(bool option);
 
 // --model, which is required and may also be given as MODEL alone.
-void add_model_option(command_line::Command command, std::string* model_dir);
+// is_required: false where the command can do without.
+void add_model_option(command_line::Command command, std::string* model_dir,
+                      bool is_required = true);
 
 // --generation-config, of run::read_sampling_defaults.
 void add_generation_config_option(command_line::Command command, std::string* from);

@@ -22,6 +22,7 @@
 #include "http_limit_options.h"
 #include "log_options.h"
 #include "run_options.h"
+#include "serve_options.h"
 #include "started.h"
 #include "trace_variables.h"
 
@@ -311,8 +312,8 @@ void add_record_options(command_line::Command command, Options& options) {
       .show_default();
 }
 
-void add_engine_options(command_line::Command command, Options& options) {
-  add_model_option(command, &options.serve.run.model_dir);
+void add_engine_options(command_line::Command command, Options& options, bool needs_model) {
+  add_model_option(command, &options.serve.run.model_dir, needs_model);
   add_generation_config_option(command, &options.serve.generation_config);
   add_rank_run_options(command, &options.ranks);
   command
@@ -330,19 +331,29 @@ void add_engine_options(command_line::Command command, Options& options) {
       .show_default();
 }
 
-}  // namespace
-
-void add_serve_command(command_line::Command app, const Started& started, Status* status) {
-  const command_line::Command command =
-      app.add_command("serve", "Serve a model over HTTP, with OpenAI's endpoints");
+std::shared_ptr<Options> add_options(command_line::Command command, bool needs_model) {
   auto options = std::make_shared<Options>();
-  add_engine_options(command, *options);
+  add_engine_options(command, *options, needs_model);
   add_node_options(command, *options);
   add_address_options(command, *options);
   add_parser_options(command, *options);
   add_record_options(command, *options);
   add_log_options(command, &options->log);
   add_options_file_option(command, &options->options_file);
+  return options;
+}
+
+}  // namespace
+
+std::shared_ptr<const server::ServeOptions> add_serve_options(command_line::Command command) {
+  const std::shared_ptr<Options> options = add_options(command, /*needs_model=*/false);
+  return {options, &options->serve};
+}
+
+void add_serve_command(command_line::Command app, const Started& started, Status* status) {
+  const command_line::Command command =
+      app.add_command("serve", "Serve a model over HTTP, with OpenAI's endpoints");
+  const std::shared_ptr<Options> options = add_options(command, /*needs_model=*/true);
   command.on_run([options, &started, status] { *status = run(*options, started); });
 }
 

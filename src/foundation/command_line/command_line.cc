@@ -341,6 +341,22 @@ void Command::add_positional(const std::string& name, const Option& option) cons
   if (mark != marks_->of.end()) marks_->of[added.positional] = mark->second;
 }
 
+std::vector<GivenOption> Command::given() const {
+  std::vector<GivenOption> all;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->count() == 0) continue;
+    GivenOption given;
+    given.name = option->get_positional() ? option->get_name(/*positional=*/true)
+                                          : "--" + option->get_lnames().at(0);
+    if (option->get_items_expected_max() > 0) given.values = option->results();
+    if (const char delimiter = option->get_delimiter(); delimiter != '\0') {
+      given.values = {fmt::format("{}", fmt::join(given.values, std::string(1, delimiter)))};
+    }
+    all.push_back(std::move(given));
+  }
+  return all;
+}
+
 void Command::on_run(std::function<void()> run) const {
   app_->callback([app = app_, marks = marks_, run = std::move(run)] {
     const auto positionals = marks->positionals.find(app);

@@ -72,6 +72,11 @@ class Option {
   Marks* marks_;
 };
 
+struct GivenOption {
+  std::string name;                 // the first, with its dashes; a positional's: its name
+  std::vector<std::string> values;  // a flag has none
+};
+
 // A handle of a command, valid as long as its program. Variables of options must stay valid until
 // Program::parse() returns.
 class Command {
@@ -108,6 +113,10 @@ class Command {
       variable = values.at(static_cast<size_t>(chosen));
     });
   }
+
+  // The options and positionals that the user has given, to give them to another program. After
+  // parsing, so also from on_run().
+  std::vector<GivenOption> given() const;
 
   // Called by Program::parse() if the user gives this command, after all arguments are parsed.
   void on_run(std::function<void()> run) const;

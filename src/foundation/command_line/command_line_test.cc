@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line/command_line.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -218,6 +219,51 @@ TEST(CommandLine, NoArgumentsPrintTheHelpOfCommands) {
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("Subcommands:"));
   ASSERT_TRUE(parsed.ok());
   EXPECT_FALSE(*parsed);
+}
+
+// What is given to another program must mean the same there.
+TEST(CommandLine, WhatIsGivenCanBeGivenAgain) {
+  const auto given_of = [](std::vector<std::string> arguments) {
+    Program program("Counts", "count");
+    int threads = 1, mode = 0;
+    bool json = false;
+    std::string model, unused;
+    std::vector<std::string> names;
+    std::vector<int> numbers;
+    const Command words = program.add_command("words", "");
+    const Option model_option = words.add_option("--model,-m", model).required();
+    words.add_positional("MODEL", model_option);
+    words.add_option("--threads", threads);
+    words.add_option("--unused", unused);
+    words.add_option("--name", names).one_value_each();
+    words.add_option("--numbers", numbers).separate_values_by(',');
+    words.add_choice<int>("--mode", mode, "", {{"slow", 5}, {"fast", 7}});
+    words.add_flag("--json", json);
+    std::vector<std::string> again = {"words"};
+    std::string found;
+    words.on_run([&] {
+      for (const GivenOption& each : words.given()) {
+        if (each.name == "MODEL") continue;
+        if (each.values.empty()) again.push_back(each.name);
+        for (const std::string& value : each.values) {
+          again.push_back(each.name);
+          again.push_back(value);
+        }
+      }
+      found = fmt::format("{} {} {} {} {} {}", threads, mode, json, model, fmt::join(names, "|"),
+                          fmt::join(numbers, "|"));
+    });
+    arguments.insert(arguments.begin(), "words");
+    EXPECT_TRUE(program.parse(arguments).ok());
+    return std::pair(found, again);
+  };
+  const auto [first, again] =
+      given_of({"-m", "x y", "--name", "a", "--json", "--name=b,c", "--numbers", "3,4", "--mode",
+                "fast", "--threads", "1"});
+  EXPECT_EQ(first, "1 7 true x y a|b,c 3|4");
+  EXPECT_EQ(again.size(), 14u);  // not --unused
+  EXPECT_EQ(given_of({again.begin() + 1, again.end()}).first, first);
+  EXPECT_EQ(given_of({"x"}).second, std::vector<std::string>{"words"});  // and no MODEL
 }
 
 }  // namespace

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// libedit reads characters through wait_for_character(), which also waits for signals: its own
+// reading would miss one that comes just before it begins to wait. The history file is libedit's,
+// written anew after every line, as a whole.
+#include "line_editor.h"
+
+#include <fmt/format.h>
+#include <histedit.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <clocale>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "base/log.h"
+
+namespace wideep::tools {
+namespace {
+
+constexpr std::uintmax_t kMaxFileBytes = 32u << 20;  // more than kMaxLines can take
+
+class EditedLines : public LineEditor {
+ public:
+  EditedLines(std::string file, const ChatSignals& signals)
+      : signals_(signals), file_(std::move(file)) {}
+  ~EditedLines() override {
+    if (editor_ != nullptr) ::el_end(editor_);
+    if (history_ != nullptr) ::history_end(history_);
+  }
+
+  Status begin();
+  Outcome read(const std::string& prompt, std::string* line) override;
+  void remember(const std::string& line) override;
+
+ private:
+  static EditedLines& of(EditLine* editor);
+  static char* prompt_of(EditLine* editor) { return of(editor).prompt_.data(); }
+  static int next_character(EditLine* editor, wchar_t* character) {
+    return of(editor).wait_for_character(character);
+  }
+
+  void load_history();
+  int wait_for_character(wchar_t* character);
+  int read_character(wchar_t* character) const;
+  bool take_signal();
+
+  const ChatSignals& signals_;
+  std::string file_, prompt_;
+  EditLine* editor_ = nullptr;
+  History* history_ = nullptr;
+  int signal_ = 0;  // that has ended the reading of the line
+};
+
+EditedLines& EditedLines::of(EditLine* editor) {
+  void* self = nullptr;
+  ::el_get(editor, EL_CLIENTDATA, &self);
+  return *static_cast<EditedLines*>(self);
+}
+
+Status EditedLines::begin() {
+  // Characters of more than a byte, also where the environment says nothing of a language.
+  std::setlocale(LC_CTYPE, "");
+  if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
+  editor_ = ::el_init("wideep", stdin, stdout, stderr);
+  history_ = ::history_init();
+  if (editor_ == nullptr || history_ == nullptr) return failed("the terminal cannot be used");
+  ::el_set(editor_, EL_CLIENTDATA, this);
+  ::el_set(editor_, EL_PROMPT, &EditedLines::prompt_of);
+  ::el_set(editor_, EL_EDITOR, "emacs");
+  ::el_set(editor_, EL_SIGNAL, 0);
+  ::el_set(editor_, EL_GETCFN, &EditedLines::next_character);
+  constexpr std::pair<const char*, const char*> kKeys[] = {
+      {"^R", "em-inc-search-prev"}, {"\\e[3~", "ed-delete-next-char"}, {"\\e[H", "ed-move-to-beg"},
+      {"\\e[F", "ed-move-to-end"},  {"\\e[1~", "ed-move-to-beg"},      {"\\e[4~", "ed-move-to-end"},
+      {"\\e[1;5C", "em-next-word"}, {"\\e[1;5D", "ed-prev-word"}};
+  for (const auto& [key, action] : kKeys) ::el_set(editor_, EL_BIND, key, action, nullptr);
+  HistEvent event;
+  ::history(history_, &event, H_SETSIZE, kMaxLines);
+  ::history(history_, &event, H_SETUNIQUE, 1);
+  load_history();
+  ::el_set(editor_, EL_HIST, ::history, history_);
+  ::el_source(editor_, nullptr);  // ~/.editrc
+  return {};
+}
+
+void EditedLines::load_history() {
+  std::error_code error;
+  const std::uintmax_t bytes = file_.empty() ? 0 : std::filesystem::file_size(file_, error);
+  if (error || bytes == 0) return;
+  HistEvent event;
+  if (bytes <= kMaxFileBytes && ::history(history_, &event, H_LOAD, file_.c_str()) >= 0) return;
+  log::warn("{}: is no history of lines; it stays as it is, and this chat's lines are not kept",
+            file_);
+  file_.clear();
+}
+
+LineEditor::Outcome EditedLines::read(const std::string& prompt, std::string* line) {
+  prompt_ = prompt;
+  signal_ = 0;
+  line->clear();
+  ::el_resize(editor_);
+  int length = 0;
+  errno = 0;
+  const char* typed = ::el_gets(editor_, &length);
+  if (signal_ != 0) {
+    const LineInfo* info = ::el_line(editor_);
+    if (info != nullptr)
+      line->assign(info->buffer, static_cast<size_t>(info->lastchar - info->buffer));
+    // What was typed is no part of the next line.
+    ::el_reset(editor_);
+    return signal_ == SIGINT ? Outcome::kInterrupted : Outcome::kStopped;
+  }
+  if (typed == nullptr || length <= 0) return Outcome::kEnd;
+  line->assign(typed, static_cast<size_t>(length));
+  while (line->ends_with('\n') || line->ends_with('\r')) line->pop_back();
+  return Outcome::kLine;
+}
+
+void EditedLines::remember(const std::string& line) {
+  if (line.find_first_not_of(" \t") == line.npos || line.size() > kMaxLineBytes) return;
+  HistEvent event;
+  ::history(history_, &event, H_ENTER, line.c_str());
+  if (file_.empty()) return;
+  const std::string temporary = fmt::format("{}.{}", file_, ::getpid());
+  const bool wrote = ::history(history_, &event, H_SAVE, temporary.c_str()) >= 0 &&
+                     std::rename(temporary.c_str(), file_.c_str()) == 0;
+  if (wrote) return;
+  std::remove(temporary.c_str());
+  log::warn("{}: cannot be written; lines are not kept", file_);
+  file_.clear();
+}
+
+// Returns 1 with a character, 0 at the end of the input, -1 where a signal ends the line.
+int EditedLines::wait_for_character(wchar_t* character) {
+  for (;;) {
+    pollfd waits[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
+    if (::poll(waits, 2, -1) < 0 && errno != EINTR) return 0;
+    if (waits[1].revents != 0 && take_signal()) return -1;
+    if (waits[0].revents != 0) return read_character(character);
+  }
+}
+
+// Whether the signal ends the line. After the others the line is drawn again.
+bool EditedLines::take_signal() {
+  const int signal = signals_.take();
+  if (signal == SIGINT || ChatSignals::ends_chat(signal)) {
+    signal_ = signal;
+    return true;
+  }
+  if (signal == SIGCONT) ::el_set(editor_, EL_PREP_TERM, 1);  // the shell has had the terminal
+  if (signal == SIGWINCH) ::el_resize(editor_);
+  if (signal != 0) ::el_set(editor_, EL_REFRESH);
+  return false;
+}
+
+int EditedLines::read_character(wchar_t* character) const {
+  const auto next_byte = [](uint8_t* byte) { return ::read(STDIN_FILENO, byte, 1) == 1; };
+  uint8_t byte = 0;
+  if (!next_byte(&byte)) return 0;
+  const int more = byte < 0x80 ? 0 : byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : byte >= 0xC2 ? 1 : -1;
+  if (more < 0) {
+    *character = L'\uFFFD';
+    return 1;
+  }
+  auto code = static_cast<uint32_t>(more == 0 ? byte : byte & (0x3F >> more));
+  for (int i = 0; i < more; ++i) {
+    if (!next_byte(&byte)) return 0;
+    code = code << 6 | (byte & 0x3Fu);
+  }
+  const bool is_character = code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+  *character = is_character ? static_cast<wchar_t>(code) : L'\uFFFD';
+  return 1;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LineEditor>> LineEditor::open(const std::string& history,
+                                                     const ChatSignals& signals) {
+  auto lines = std::make_unique<EditedLines>(history, signals);
+  if (const Status begun = lines->begin(); !begun.ok()) return begun;
+  return std::unique_ptr<LineEditor>(std::move(lines));
+}
+
+std::string chat_history_file() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (state != nullptr && *state == '/') {
+    folder = state;
+  } else if (home != nullptr && *home == '/') {
+    folder = std::filesystem::path(home) / ".local" / "state";
+  } else {
+    return "";
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  folder /= "wideep";
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return "";
+  return folder / "chat_history";
+}
+
+}  // namespace wideep::tools
