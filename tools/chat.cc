@@ -40,12 +40,13 @@ struct Options {
   std::vector<GivenOption> given;
   std::string url;
   std::string system;
+  std::vector<std::string> fields;  // "FIELD=VALUE"
   bool each_line = false;
 };
 
 // What is the chat's own, or means the same with --url.
-constexpr std::string_view kNotServes[] = {"MODEL", "--model",  "--api-key",
-                                           "--url", "--system", "--each-line"};
+constexpr std::string_view kNotServes[] = {"MODEL",    "--model", "--api-key",  "--url",
+                                           "--system", "--set",   "--each-line"};
 
 bool is_serves(const GivenOption& option) {
   return std::ranges::find(kNotServes, option.name) == std::end(kNotServes);
@@ -89,7 +90,22 @@ Result<client::HttpAddress> address_of(const Options& options) {
   return address;
 }
 
+Result<client::Conversation> new_conversation(const Options& options) {
+  client::Conversation conversation;
+  conversation.set_system(options.system);
+  for (std::string field : options.fields) {
+    const size_t equals = field.find('=');
+    if (equals == field.npos || equals == 0 || equals + 1 == field.size()) {
+      return invalid_input(fmt::format("--set: expected FIELD=VALUE, found '{}'", field));
+    }
+    field[equals] = ' ';
+    if (const Status status = conversation.set(field); !status.ok()) return status.at("--set");
+  }
+  return conversation;
+}
+
 Status check(const Options& options) {
+  WIDEEP_TRY(new_conversation(options).status());
   if (options.url.empty()) {
     if (!options.serve->run.model_dir.empty()) return {};
     return invalid_input(
@@ -152,8 +168,7 @@ Status answer_plainly(const ChatClient& client, const std::string& model,
 
 Status answer_input(const Options& options, const ChatClient& client, const std::string& model,
                     PipedInput input) {
-  client::Conversation conversation;
-  conversation.set_system(options.system);
+  WIDEEP_TRY_ASSIGN(client::Conversation conversation, new_conversation(options));
   const auto is_blank = [](const std::string& text) {
     return text.find_first_not_of(" \t\r\n") == text.npos;
   };
@@ -176,8 +191,7 @@ Status talk(const Options& options, const ChatClient& client, const std::string&
   if (::isatty(STDIN_FILENO) == 0 || options.each_line) {
     return answer_input(options, client, model, PipedInput(signals));
   }
-  client::Conversation conversation;
-  conversation.set_system(options.system);
+  WIDEEP_TRY_ASSIGN(client::Conversation conversation, new_conversation(options));
   const char* no_color = std::getenv("NO_COLOR");
   const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<LineEditor> editor,
@@ -231,6 +245,11 @@ void add_chat_command(command_line::Command app, Status* status) {
       "/models), and --api-key the server's key (also WIDEEP_API_KEY, "
       "OPENAI_API_KEY)");
   command.add_option("--system", options->system, "System prompt: what the model shall be");
+  command
+      .add_option("--set", options->fields,
+                  "FIELD=VALUE: a field of the requests, as temperature=0.5 or max_tokens=200; "
+                  "repeat it for more; the server checks them")
+      .one_value_each();
   command.add_flag(
       "--each-line", options->each_line,
       "Each line of standard input is a message of one conversation; without it, all of "

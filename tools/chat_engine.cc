@@ -153,12 +153,14 @@ Status ChatEngine::check() {
   if (child_ > 0 && ::waitpid(child_, &wait_status_, WNOHANG) == child_) child_ = -1;
   read_log();
   if (child_ > 0) return {};
+  // The user's mistake: the line of the command says all that there is to know.
+  if (WIFEXITED(wait_status_) && WEXITSTATUS(wait_status_) == 2 && !error_line_.empty()) {
+    return invalid_input(client::terminal_line(error_line_, 1000));
+  }
   keeps_log_ = true;
   const std::string& line = error_line_.empty() ? last_line_ : error_line_;
-  const std::string message = fmt::format("the engine {}: {}; its log: {}", how_ended(wait_status_),
-                                          client::terminal_line(line), log_file_);
-  const bool is_input = WIFEXITED(wait_status_) && WEXITSTATUS(wait_status_) == 2;
-  return is_input ? invalid_input(message) : failed(message);
+  return failed(fmt::format("the engine {}: {}; its log: {}", how_ended(wait_status_),
+                            client::terminal_line(line), log_file_));
 }
 
 void ChatEngine::read_log() {
@@ -174,7 +176,9 @@ void ChatEngine::read_log() {
         continue;
       }
       if (served_url_.empty()) served_url_ = url_of(line_);
-      if (line_.find("error") != line_.npos) error_line_ = line_;
+      if (const size_t error = line_.find("error: "); error != line_.npos) {
+        error_line_ = line_.substr(error + std::strlen("error: "));
+      }
       last_line_ = std::move(line_);
       line_.clear();
     }
