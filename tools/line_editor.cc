@@ -55,7 +55,8 @@ class EditedLines : public LineEditor {
   std::string file_, prompt_;
   EditLine* editor_ = nullptr;
   History* history_ = nullptr;
-  int signal_ = 0;  // that has ended the reading of the line
+  int signal_ = 0;           // that has ended the reading of the line
+  std::string interrupted_;  // what was typed before it
 };
 
 EditedLines& EditedLines::of(EditLine* editor) {
@@ -110,9 +111,7 @@ LineEditor::Outcome EditedLines::read(const std::string& prompt, std::string* li
   errno = 0;
   const char* typed = ::el_gets(editor_, &length);
   if (signal_ != 0) {
-    const LineInfo* info = ::el_line(editor_);
-    if (info != nullptr)
-      line->assign(info->buffer, static_cast<size_t>(info->lastchar - info->buffer));
+    *line = interrupted_;
     // What was typed is no part of the next line.
     ::el_reset(editor_);
     return signal_ == SIGINT ? Outcome::kInterrupted : Outcome::kStopped;
@@ -151,6 +150,8 @@ int EditedLines::wait_for_character(wchar_t* character) {
 bool EditedLines::take_signal() {
   const int signal = signals_.take();
   if (signal == SIGINT || ChatSignals::ends_chat(signal)) {
+    const LineInfo* typed = ::el_line(editor_);
+    interrupted_.assign(typed->buffer, static_cast<size_t>(typed->lastchar - typed->buffer));
     signal_ = signal;
     return true;
   }
