@@ -40,7 +40,7 @@ const char* name_of(Level level) {
 int number_of(Level level) { return level == Level::kError ? 3 : level == Level::kWarning ? 4 : 6; }
 
 // As JSON has it, in quotes. What is no UTF-8 becomes '?': readers of logs refuse such lines else.
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -70,10 +70,10 @@ std::string json_line(const Line& line, std::optional<int> rank, int64_t unix_ms
       fmt::format("{{\"time\":\"{}\",\"level\":\"{}\"", time_text(unix_ms), name_of(line.level));
   if (rank) text += fmt::format(",\"rank\":{}", *rank);
   for (const Field& field : line.fields) {
-    text +=
-        fmt::format(",\"{}\":{}", field.name, field.is_number ? field.value : quoted(field.value));
+    text += fmt::format(",\"{}\":{}", field.name,
+                        field.is_number ? field.value : json_string(field.value));
   }
-  return text + fmt::format(",\"message\":{}}}\n", quoted(line.text));
+  return text + fmt::format(",\"message\":{}}}\n", json_string(line.text));
 }
 
 // The journal takes every line for an entry of its own.

@@ -257,9 +257,8 @@ TEST(CommandLine, WhatIsGivenCanBeGivenAgain) {
     EXPECT_TRUE(program.parse(arguments).ok());
     return std::pair(found, again);
   };
-  const auto [first, again] =
-      given_of({"-m", "x y", "--name", "a", "--json", "--name=b,c", "--numbers", "3,4", "--mode",
-                "fast", "--threads", "1"});
+  const auto [first, again] = given_of({"-m", "x y", "--name", "a", "--json", "--name=b,c",
+                                        "--numbers", "3,4", "--mode", "fast", "--threads", "1"});
   EXPECT_EQ(first, "1 7 true x y a|b,c 3|4");
   EXPECT_EQ(again.size(), 14u);  // not --unused
   EXPECT_EQ(given_of({again.begin() + 1, again.end()}).first, first);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A client for streamed replies (server-sent events), on libevent: it posts requests to an HTTP
-// server and reports every event as soon as it arrives, for benchmarks of servers and for chats. One thread
-// serves all connections, so that hundreds of them take little processor time from a server on the
-// same machine.
+// server and reports every event as soon as it arrives, for benchmarks of servers and for chats. One
+// thread serves all connections, so that hundreds of them take little processor time from a server
+// on the same machine.
 //
 // Thread safety: one thread; while an EventStreams lives, SIGPIPE is blocked there.
 #pragma once
