@@ -29,6 +29,7 @@ struct NoReports : Reporter {
     layers.push_back(layer.layer);
   }
   Status token(const SampledToken&) override { return {}; }
+  Status prompt(const PromptProgress&) override { return {}; }
   Status end_iteration(IterationRecord) override { return {}; }
   Status ended(int) override { return {}; }
   Status idle() override { return {}; }
