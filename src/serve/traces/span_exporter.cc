@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One request at a time is on its way. A connection of libevent must not be freed inside of its own
-// callbacks, so it is kept, and connects again by itself; the next step after a callback is a
-// timer's. What goes wrong is said once, until the collector takes spans again.
+// One request at a time is on its way, each over a connection of its own: one that is kept may have
+// been closed meanwhile, and a batch would be lost to find out. A connection of libevent must not be
+// freed inside of its own callbacks, so it connects again by itself; the next step after a callback
+// is a timer's. A timer also ends a request that takes too long, whatever comes of its reply. What
+// goes wrong is said once, until the collector takes spans again.
 #include "traces/span_exporter.h"
 
 #include <event2/buffer.h>
@@ -24,13 +26,14 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/no_pipe_signals.h"
 #include "base/printable.h"
 
 namespace wideep::traces {
 namespace {
 
 constexpr int kMaxWaitSeconds = 60;
-constexpr ev_ssize_t kMaxReplyBytes = 64 << 10;
+constexpr ev_ssize_t kMaxReplyBytes = 64 << 10;  // its headers, and its body
 
 timeval time_of(int ms) { return {ms / 1000, ms % 1000 * 1000}; }
 
@@ -68,7 +71,7 @@ class SpanExporter::Sender {
       : exporter_(exporter), settings_(settings) {}
   ~Sender() {
     if (connection_ != nullptr) evhttp_connection_free(connection_);
-    for (event* each : {tick_, again_, deadline_, wake_}) {
+    for (event* each : {tick_, again_, late_, deadline_, wake_}) {
       if (each != nullptr) event_free(each);
     }
     if (base_ != nullptr) event_base_free(base_);
@@ -81,15 +84,10 @@ class SpanExporter::Sender {
     base_ = event_base_new();
     wake_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (base_ == nullptr || wake_fd_ < 0) return failed("traces: the system gives no event loop");
-    const Collector& to = settings_.collector;
-    connection_ = evhttp_connection_base_bufferevent_new(
-        base_, nullptr, nullptr, to.address.c_str(), static_cast<ev_uint16_t>(to.port));
-    if (connection_ == nullptr) return failed("traces: the system gives no connection");
-    const timeval timeout = time_of(to.timeout_ms);
-    evhttp_connection_set_timeout_tv(connection_, &timeout);
-    evhttp_connection_set_max_body_size(connection_, kMaxReplyBytes);
+    if (!connect()) return failed("traces: the system gives no connection");
     tick_ = event_new(base_, -1, EV_PERSIST, on_tick, this);
     again_ = event_new(base_, -1, 0, on_again, this);
+    late_ = event_new(base_, -1, 0, on_late, this);
     deadline_ = event_new(base_, -1, 0, on_deadline, this);
     wake_ = event_new(base_, wake_fd_, EV_READ | EV_PERSIST, on_wake, this);
     const timeval every = time_of(exporter_.limits_.batch_ms);
@@ -99,6 +97,8 @@ class SpanExporter::Sender {
   }
 
   void run() {
+    // A collector that closes its end must not end this process.
+    const base::NoPipeSignals no_pipe_signals;
     // Tokens come first where cores are short.
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 10);
     event_base_dispatch(base_);
@@ -117,6 +117,13 @@ class SpanExporter::Sender {
  private:
   static void on_tick(int, short, void* self) { static_cast<Sender*>(self)->send_next(); }
   static void on_again(int, short, void* self) { static_cast<Sender*>(self)->go_on(); }
+  // libevent's own timeout begins anew with each byte.
+  static void on_late(int, short, void* self) {
+    auto* sender = static_cast<Sender*>(self);
+    if (!sender->is_sent_) return;
+    evhttp_connection_free(std::exchange(sender->connection_, nullptr));
+    sender->replied(0, "", "");
+  }
   static void on_deadline(int, short, void* self) {
     event_base_loopbreak(static_cast<Sender*>(self)->base_);
   }
@@ -148,17 +155,35 @@ class SpanExporter::Sender {
     send();
   }
 
+  // As one that takes too long has none. False: the system gives none.
+  bool connect() {
+    if (connection_ != nullptr) return true;
+    const Collector& to = settings_.collector;
+    connection_ = evhttp_connection_base_bufferevent_new(
+        base_, nullptr, nullptr, to.address.c_str(), static_cast<ev_uint16_t>(to.port));
+    if (connection_ == nullptr) return false;
+    const timeval timeout = time_of(to.timeout_ms);
+    evhttp_connection_set_timeout_tv(connection_, &timeout);
+    evhttp_connection_set_max_body_size(connection_, kMaxReplyBytes);
+    evhttp_connection_set_max_headers_size(connection_, kMaxReplyBytes);
+    return true;
+  }
+
   void send() {
     ++attempts_;
+    if (!connect()) return replied(0, "", "");
     evhttp_request* request = evhttp_request_new(on_reply, this);
     evkeyvalq* sent = evhttp_request_get_output_headers(request);
     const Collector& to = settings_.collector;
     evhttp_add_header(sent, "Host", to.host.c_str());
     evhttp_add_header(sent, "Content-Type", "application/json");
+    evhttp_add_header(sent, "Connection", "close");
     for (const auto& [name, value] : to.headers)
       evhttp_add_header(sent, name.c_str(), value.c_str());
     evbuffer_add(evhttp_request_get_output_buffer(request), body_.data(), body_.size());
     is_sent_ = true;
+    const timeval timeout = time_of(to.timeout_ms);
+    event_add(late_, &timeout);
     if (evhttp_make_request(connection_, request, EVHTTP_REQ_POST, to.path.c_str()) != 0) {
       replied(0, "", "");
     }
@@ -176,6 +201,7 @@ class SpanExporter::Sender {
 
   void replied(int status, const std::string& body, const std::string& retry_after) {
     is_sent_ = false;
+    event_del(late_);
     if (status >= 200 && status < 300) {
       taken(num_rejected(body));
       return go_on_in(0);
@@ -192,8 +218,9 @@ class SpanExporter::Sender {
     go_on_in(wait_ms);
   }
 
+  // Whatever a reply says, no more than were sent.
   void taken(uint64_t rejected) {
-    num_spans_ = 0;
+    rejected = std::min<uint64_t>(rejected, std::exchange(num_spans_, 0));
     exporter_.dropped_ += rejected;
     if (rejected > 0 && !std::exchange(said_rejected_, true)) {
       log::warn("traces: {} has refused {} spans of a request; this is said once", url(), rejected);
@@ -227,7 +254,8 @@ class SpanExporter::Sender {
   const TraceSettings settings_;
   event_base* base_ = nullptr;
   evhttp_connection* connection_ = nullptr;
-  event *tick_ = nullptr, *again_ = nullptr, *deadline_ = nullptr, *wake_ = nullptr;
+  event *tick_ = nullptr, *again_ = nullptr, *late_ = nullptr, *deadline_ = nullptr,
+        *wake_ = nullptr;
   int wake_fd_ = -1;
   std::atomic<bool> ends_ = false;
   // On the thread alone.

@@ -9,10 +9,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 namespace wideep::traces {
 namespace {
@@ -56,6 +62,12 @@ class SmallCollector {
     return "HTTP/1.1 " + line + "\r\n" + more + "Content-Length: 0\r\n\r\n";
   }
 
+  size_t num_connections() const { return num_connections_; }
+  // To the present client. False: there is none, or it does not take it.
+  bool send_more(const std::string& bytes) {
+    const int client = client_;
+    return client >= 0 && ::send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0;
+  }
   std::vector<std::string> requests() {
     const std::lock_guard lock(mutex_);
     return requests_;
@@ -78,6 +90,7 @@ class SmallCollector {
       const int client = ::accept(fd_, nullptr, nullptr);
       if (client < 0) return;
       client_ = client;
+      ++num_connections_;
       std::string bytes;
       while (take_request(client, bytes)) {
       }
@@ -117,6 +130,7 @@ class SmallCollector {
   int port_ = 0;
   std::atomic<bool> ends_ = false;
   std::atomic<int> client_ = -1;
+  std::atomic<size_t> num_connections_ = 0;
   std::mutex mutex_;
   std::vector<std::string> requests_;
   std::thread thread_;
@@ -244,6 +258,11 @@ TEST(SpanExporter, DropsWhatIsRefused) {
   EXPECT_EQ(exporter->num_dropped(), 3u);
 }
 
+// One try, so that what goes wrong shows at once.
+std::unique_ptr<SpanExporter> start_exporter_once(int port) {
+  return start(port, {.batch_ms = 5, .max_attempts = 1}, /*timeout_ms=*/20'000);
+}
+
 TEST(SpanExporter, GivesUpACollectorThatIsNotThere) {
   int port = 0;
   {
@@ -278,6 +297,86 @@ TEST(SpanExporter, RequestsThatTakeTooLongAreSentAgain) {
   exporter->add({span("a")});
   EXPECT_TRUE(comes([&] { return collector.requests().size() == 2; }));
   EXPECT_EQ(exporter->num_dropped(), 0u);
+}
+
+// A request has timeout_ms in all, though each byte of a reply comes in time.
+TEST(SpanExporter, ACollectorThatDripsIsGivenUp) {
+  std::atomic<bool> drips = true;
+  SmallCollector collector([&](size_t n) { return n == 0 ? "" : SmallCollector::ok(); });
+  std::thread drip([&] {
+    for (; drips; std::this_thread::sleep_for(milliseconds(20))) collector.send_more("HTTP/1.1 ");
+  });
+  const auto exporter =
+      start(collector.port(), {.batch_ms = 5, .first_wait_ms = 5}, /*timeout_ms=*/200);
+  exporter->add({span("a")});
+  EXPECT_TRUE(comes([&] { return collector.requests().size() == 2; }));
+  drips = false;
+  drip.join();
+}
+
+// Headers without an end do not fill the memory, as a body does not.
+TEST(SpanExporter, ARepliesHeadersAndBodyHaveALimit) {
+  std::atomic<size_t> taken = 0;
+  const auto endless = [&](const std::string& start) {
+    SmallCollector collector([](size_t) { return ""; });
+    const auto exporter = start_exporter_once(collector.port());
+    exporter->add({span("a")});
+    EXPECT_TRUE(comes([&] { return collector.requests().size() == 1; }));
+    collector.send_more(start);
+    size_t sent = 0;
+    const std::string more(4096, 'x');
+    while (sent < (size_t{16} << 20) && collector.send_more(more)) sent += more.size();
+    taken = sent;
+    EXPECT_TRUE(comes([&] { return exporter->num_dropped() == 1; }));
+  };
+  for (const char* start : {"HTTP/1.1 200 OK\r\nX-Long: ", "HTTP/1.1 200 OK\r\n\r\n", "garbage"}) {
+    endless(start);
+    EXPECT_LT(taken, size_t{15} << 20) << start;
+  }
+}
+
+// As a collector that closes what is idle: the next batch is not lost on it, nor is a line.
+TEST(SpanExporter, EachRequestHasAConnectionOfItsOwn) {
+  SmallCollector collector([](size_t) { return SmallCollector::ok(); });
+  const auto exporter = start(collector.port(), {.batch_ms = 5});
+  for (size_t i = 1; i <= 3; ++i) {
+    exporter->add({span("a")});
+    ASSERT_TRUE(comes([&] { return collector.requests().size() == i; }));
+  }
+  EXPECT_EQ(collector.num_connections(), 3u);
+  EXPECT_THAT(collector.requests().front(), HasSubstr("Connection: close\r\n"));
+}
+
+TEST(SpanExporter, ACollectorCannotRefuseMoreThanItGot) {
+  SmallCollector collector([](size_t n) {
+    return n == 0 ? SmallCollector::ok(
+                        R"({"partialSuccess":{"rejectedSpans":"18446744073709551615"}})")
+                  : SmallCollector::ok(R"([[[)");
+  });
+  const auto exporter = start(collector.port(), {.batch_ms = 5});
+  exporter->add({span("a"), span("b")});
+  EXPECT_TRUE(comes([&] { return collector.requests().size() == 1; }));
+  exporter->add({span("c")});
+  EXPECT_TRUE(comes([&] { return collector.requests().size() == 2; }));
+  EXPECT_EQ(exporter->num_dropped(), 2u);
+}
+
+// `wideep route` does not ignore SIGPIPE as a whole, as serve does.
+TEST(SpanExporter, ItsThreadGetsNoPipeSignals) {
+  SmallCollector collector([](size_t) { return SmallCollector::ok(); });
+  const auto exporter = start(collector.port(), {.batch_ms = 5});
+  const auto threads_without = [] {
+    int count = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream status(task.path() / "status");
+      for (std::string line; std::getline(status, line);) {
+        if (!line.starts_with("SigBlk:")) continue;
+        count += (std::stoull(line.substr(7), nullptr, 16) >> (SIGPIPE - 1) & 1) != 0 ? 1 : 0;
+      }
+    }
+    return count;
+  };
+  EXPECT_TRUE(comes([&] { return threads_without() == 1; }));
 }
 
 TEST(SpanExporter, TheEndSendsWhatIsLeft) {
