@@ -2,6 +2,7 @@
 //
 // What wideep serve tells the service manager that has started it, as systemd would hear it: from
 // its main process alone.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,6 +22,7 @@
 #include "command_model.h"
 #include "command_server.h"
 #include "fault_load.h"
+#include "service_nodes.h"
 
 namespace wideep::tests {
 namespace {
@@ -138,6 +140,37 @@ TEST(CommandServiceManager, SignsOfLifeAreThoseOfTheServingProcess) {
   manager.forget();
   EXPECT_TRUE(wait_until([&] { return manager.has_heard("WATCHDOG=1"); }, 10s * kSlowdown));
   EXPECT_THAT(manager.of_others(server.command().pid()), IsEmpty());
+}
+
+// A node stays as long as node 0 gives requests, and its manager has to wait for it. SIGHUP, which
+// drains node 0, does not end it.
+TEST(CommandServiceManager, ANodeAsksForTheGraceOfNode0) {
+  Manager manager;
+  ServiceNodes nodes(2, small_model(), {"--ranks", "2", "--grace-seconds", "77"});
+  ASSERT_GT(nodes.port(), 0);
+  nodes.kill(1);
+  nodes.node(1).wait();
+  nodes.start(1, {}, {{"NOTIFY_SOCKET", manager.name()}});
+  const auto hears = [&](const std::string& text) {
+    return wait_until([&] { return manager.has_heard(text); }, 30s * kSlowdown);
+  };
+  EXPECT_TRUE(hears("READY=1\nSTATUS=node 1 of 2: connected to node 0"));
+  EXPECT_TRUE(wait_until([&] { return nodes.server().metric("wideep_ep_active_ranks") == 2; },
+                         60s * kSlowdown));
+  if (const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY); terminal >= 0) {
+    ::close(terminal);  // with one, SIGHUP says that it has gone
+  } else {
+    nodes.node(1).send(SIGHUP);
+    EXPECT_TRUE(wait_until(
+        [&] { return nodes.node(1).err().find("SIGHUP has no effect here") != std::string::npos; },
+        10s * kSlowdown));
+    EXPECT_EQ(nodes.server().complete({}).status, 200);
+  }
+  nodes.server().command().send(SIGTERM);
+  nodes.node(1).send(SIGTERM);
+  EXPECT_TRUE(hears("STOPPING=1\n"));
+  EXPECT_TRUE(manager.has_heard("EXTEND_TIMEOUT_USEC=92000000"));
+  nodes.end();
 }
 
 }  // namespace

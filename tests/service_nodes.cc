@@ -58,8 +58,10 @@ CommandOptions ServiceNodes::options_of(int node) const {
 
 void ServiceNodes::kill(int node) { signal(node, SIGKILL); }
 
-void ServiceNodes::start(int node, const std::vector<std::string>& more) {
+void ServiceNodes::start(int node, const std::vector<std::string>& more,
+                         const std::vector<std::pair<std::string, std::string>>& environment) {
   CommandOptions options = options_of(node);
+  options.environment = environment;
   options.arguments.insert(options.arguments.end(), more.begin(), more.end());
   others_[static_cast<size_t>(node - 1)] = std::make_unique<Command>(options);
 }

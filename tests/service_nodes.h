@@ -26,7 +26,8 @@ class ServiceNodes {
   int num_nodes() const { return static_cast<int>(others_.size()) + 1; }
   // Kills all processes of the node at once, as a loss of power does, or starts it again.
   void kill(int node);
-  void start(int node, const std::vector<std::string>& more = {});
+  void start(int node, const std::vector<std::string>& more = {},
+             const std::vector<std::pair<std::string, std::string>>& environment = {});
   // Starts node 0 again, after its end.
   void restart_server() { server_ = std::make_unique<Server>(options_of(0)); }
   // Stops all processes of the node, or lets them go on: so long it is silent.

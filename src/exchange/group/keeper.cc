@@ -26,6 +26,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -119,7 +120,7 @@ class Keeper {
   Status fork_front();
   Status replace_front();
   void forget_front();
-  void tell_manager() const;
+  void tell_manager();
   void check_watchdog() const;
   void front_ended(int how);
   void take_front_notes();
@@ -200,6 +201,7 @@ class Keeper {
   bool ending_ = false;  // nothing is left to do: no rank is started, no epoch begins any more
   bool told_end_ = false;
   std::string serving_;                       // what the front has said of itself; "": it loads
+  bool told_ready_ = false;                   // the service manager
   bool drains_ = false;                       // no requests are taken
   int stop_signal_ = 0;                       // the first one; 0: none
   std::optional<Status> failure_;             // why everything ends
@@ -353,9 +355,12 @@ void Keeper::front_ended(int how) {
   for (int rank = 0; rank < options_.group.num_ranks; ++rank) kill_rank(rank);
 }
 
-void Keeper::tell_manager() const {
+// That it is ready only once: a front that follows another one goes on with the same service.
+void Keeper::tell_manager() {
   if (options_.manager == nullptr || serving_.empty() || stop_signal_ != 0) return;
-  options_.manager->ready(drains_ ? "draining: no requests are taken" : serving_);
+  const std::string text = drains_ ? "draining: no requests are taken" : serving_;
+  if (std::exchange(told_ready_, true)) return options_.manager->status(text);
+  options_.manager->ready(text);
 }
 
 // A front that hangs is replaced. The manager, which would end all, has to wait for longer.
@@ -396,11 +401,12 @@ void Keeper::take_front_notes() {
         membership_.want(static_cast<int>(note.value));
         break;
       case Note::Kind::kReport:
-        if (note.value != 0) serving_ = note.text_view();
-        if (note.value == 0 && serving_.empty() && options_.manager != nullptr) {
+        if (note.value != 0) {
+          serving_ = note.text_view();
+          tell_manager();
+        } else if (options_.manager != nullptr && serving_.empty() && stop_signal_ == 0) {
           options_.manager->loading(note.text_view());
         }
-        tell_manager();
         break;
       case Note::Kind::kDrains:
         drains_ = note.value != 0;

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -410,6 +414,68 @@ TEST_F(Keeping, SighupReachesTheFrontAndThoseThatFollow) {
     }
     return kept.past().drains ? ranks.end() : failed("it has not heard of the drain");
   }));
+}
+
+// ---- what the service manager hears ----
+
+// A socket as the service manager has it, and the notifier that is told of it.
+class Manager {
+ public:
+  Manager() : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    const std::string name = fmt::format("@wideep-keeper-test-{}", ::getpid());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data() + 1, name.size() - 1);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<const sockaddr*>(&address),
+                     static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())),
+              0);
+    ::setenv("NOTIFY_SOCKET", name.c_str(), 1);
+    notifier_.emplace(base::ServiceNotifier::take_from_environment());
+  }
+  ~Manager() { ::close(fd_); }
+  Manager(const Manager&) = delete;
+  Manager& operator=(const Manager&) = delete;
+
+  const base::ServiceNotifier* notifier() const { return &*notifier_; }
+  // All that has come.
+  std::vector<std::string> messages() const {
+    std::vector<std::string> all;
+    char bytes[4096];
+    for (ssize_t got = 0; (got = ::recv(fd_, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0;) {
+      all.emplace_back(bytes, static_cast<size_t>(got));
+    }
+    return all;
+  }
+
+ private:
+  int fd_;
+  std::optional<base::ServiceNotifier> notifier_;
+};
+
+// What ranks read when they return, and another front, do not begin the service anew.
+TEST_F(Keeping, TheManagerHearsOnceThatTheServiceIsReady) {
+  const Manager manager;
+  KeeperOptions watched = options(2);
+  watched.manager = manager.notifier();
+  EXPECT_OK(keep(watched, [](Listener& ranks, KeptRanks& kept) -> Status {
+    WIDEEP_TRY(ranks.wait_for({0, 1}));
+    kept.report("loading 7 %", false);
+    kept.report("serving m", true);
+    kept.report("loading 8 %", false);
+    WIDEEP_TRY(kept.drains(kept.past().num_fronts == 0));
+    if (kept.past().num_fronts == 0) ::raise(SIGKILL);
+    ::kill(::getppid(), SIGTERM);
+    WIDEEP_TRY(ranks.wait_for_stop_signal());
+    kept.end_within(1s);
+    kept.report("loading 9 %", false);  // the time to end is not the time to load
+    return ranks.end();
+  }));
+  EXPECT_THAT(
+      manager.messages(),
+      testing::ElementsAre("STATUS=loading 7 %\nEXTEND_TIMEOUT_USEC=120000000",
+                           "READY=1\nSTATUS=serving m", "STATUS=draining: no requests are taken",
+                           "STATUS=draining: no requests are taken", "STATUS=serving m",
+                           HasSubstr("STOPPING=1")));
 }
 
 // ---- after a stop signal ----

@@ -199,7 +199,11 @@ class NodeClient::Run {
     while (const int signal = signals_.next()) {
       if (signal == SIGCHLD) {
         host_.reap();
+      } else if (signal == SIGHUP) {
+        log::warn("node {}: SIGHUP has no effect here: node 0 drains, by SIGHUP or POST /drain",
+                  client_.node_);
       } else if (!std::exchange(had_stop_signal_, true)) {
+        client_.stops_(signal);
         if (!service_stops_) stop_at_ = Clock::now() + kStopPatience;
       } else {
         ended_ = Ended::kStopped;
@@ -351,7 +355,7 @@ class NodeClient::Run {
   NodeStream& stream_;
   const NodePlace& place_;
   const std::function<Status()>& can_go_on_;
-  SignalQueue signals_;
+  SignalQueue signals_{SignalQueue::HangUp::kTaken};
   RankHost host_;             // its destructor ends the ranks
   std::map<int, int> reach_;  // sockets on their way to ranks
   Clock::time_point next_pulse_ = Clock::now();

@@ -36,6 +36,9 @@ class NodeClient {
   void present(const Settings& settings);
   // alive: called again and again, as long as this node waits or runs ranks.
   void on_alive(std::function<void()> alive) { alive_ = std::move(alive); }
+  // stops: called with the first signal that ends this node. If the service ends, too, the node
+  // stays until it has ended.
+  void on_stop(std::function<void(int signal)> stops) { stops_ = std::move(stops); }
 
   uint64_t service() const { return service_; }
   PeerAddress here() const;  // this node as the service sees it, port 0
@@ -63,6 +66,7 @@ class NodeClient {
   int node_;
   uint64_t service_ = 0;
   std::function<void()> alive_ = [] {};
+  std::function<void(int)> stops_ = [](int) {};
   NodeStream stream_;
 };
 

@@ -43,9 +43,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kPingEveryMs = 5000;
-constexpr int kLifeEveryMs = 1000;           // signs of life for a service manager
-constexpr int kStartCheckMs = 500;           // how often a start queue is checked
-constexpr double kStartQuietSeconds = 20.0;  // after which no more requests are waited for
+constexpr int kLifeEveryMs = 1000;                 // signs of life for a service manager
+constexpr milliseconds kManagersPatience{15'000};  // beyond the grace, for what it sees late
+constexpr int kStartCheckMs = 500;                 // how often a start queue is checked
+constexpr double kStartQuietSeconds = 20.0;        // after which no more requests are waited for
 constexpr int kDrainCheckMs = 20;  // how often a draining server checks whether it is idle
 
 double steady_seconds() { return static_cast<double>(base::wall_ns()) * 1e-9; }
@@ -90,7 +91,7 @@ class ManagerLink {
   // The rest is what a keeper sees itself.
   void stopping(milliseconds grace) const {
     if (manager_ != nullptr)
-      manager_->stopping("running requests may end", grace + milliseconds(15'000));
+      manager_->stopping("running requests may end", grace + kManagersPatience);
   }
   void draining(bool now, const std::string& serving) const {
     if (manager_ != nullptr) manager_->status(now ? "draining: no requests are taken" : serving);
@@ -753,6 +754,10 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
     WIDEEP_TRY_ASSIGN(transport::NodeClient client,
                       transport::NodeClient::connect(service, key, options.nodes.node, line));
     client.on_alive([&] { manager.alive(); });
+    client.on_stop([&](int signal) {
+      manager.stopping("it ends with node 0, whose running requests may end",
+                       grace_after(signal, options.grace_seconds) + kManagersPatience);
+    });
     run_options.kept_nodes->place.here = client.here();
     run_options.kept_nodes->agree_on = [&](const std::vector<uint64_t>& own) {
       auto min = client.agree_on(own);
