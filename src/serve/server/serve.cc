@@ -34,6 +34,7 @@
 #include "server/chat_files.h"
 #include "server/chat_page_service.h"
 #include "server/grace.h"
+#include "server/loading_text.h"
 #include "server/request_tracer.h"
 #include "server/start_queue.h"
 
@@ -55,22 +56,6 @@ std::string name_of(const std::string& model_dir) {
   const auto path = std::filesystem::path(model_dir).lexically_normal();
   return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
-
-// How much of the weights has been read, for the service manager.
-class LoadingText {
- public:
-  explicit LoadingText(uint64_t all) : all_(all) {}
-  // Empty: it says what it said before.
-  std::string add(uint64_t bytes) {
-    done_ += bytes;
-    const uint64_t percent = all_ == 0 ? 0 : std::min<uint64_t>(100, done_ * 100 / all_);
-    if (std::exchange(percent_, percent) == percent) return "";
-    return fmt::format("loading weights {} %", percent);
-  }
-
- private:
-  uint64_t all_, done_ = 0, percent_ = 0;
-};
 
 // What the service manager is told by this process, or by its keeper, which is the one that the
 // manager listens to.
@@ -498,7 +483,9 @@ class EventPump {
   Status log_status() const { return parts_.log ? parts_.log->status() : Status(); }
 
  private:
+  // Ranks that return read weights, too: no start waits for them, and their bytes are a part of all.
   void take(const run::WeightsRead& read) {
+    if (parts_.front.has_started() || parts_.front.goes_on()) return;
     parts_.loading.add(read.bytes);
     parts_.manager.loading(parts_.loading_text.add(read.bytes));
   }
