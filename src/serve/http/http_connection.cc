@@ -98,6 +98,7 @@ bool HttpConnection::go_on(bool is_suspect) {
   // A request with which one process after the other has died is likely the cause.
   constexpr int kMaxSuspicions = 3;
   if (is_suspect && !journal_->input().empty() && journal_->suspect() == kMaxSuspicions) {
+    reader_.read(journal_->input());
     return false;
   }
   const auto kept = shared_from_this();
@@ -115,6 +116,7 @@ bool HttpConnection::has_input() const {
 bool HttpConnection::has_unread() const { return state_ == kWriting && unread_bytes() > 0; }
 
 void HttpConnection::disconnect() {
+  if (state_ == kReading) note_unanswered();
   if (std::exchange(state_, kClosed) == kClosed) return;
   count();
   unwatch();
@@ -337,7 +339,8 @@ void HttpConnection::serve() {
 void HttpConnection::refuse(const HttpError& error) {
   const RequestHead& head = reader_.head();
   const std::string body = setup_.options.error_body(head, error);
-  const std::string id = request_id_of(head);
+  if (setup_.owner.watches()) replied_ = record_of_head(error.status);
+  const std::string id = replied_ ? replied_->id : request_id_of(head);
   const std::string origin = allowed_origin(setup_.options, head.field("origin"));
   event_del(deadline_);
   event_del(readable_);
@@ -351,15 +354,6 @@ void HttpConnection::refuse(const HttpError& error) {
                   error.allow.empty() ? "" : fmt::format("Allow: {}\r\n", error.allow),
                   origin.empty() ? "" : fmt::format("Access-Control-Allow-Origin: {}\r\n", origin),
                   body.size(), head.method == "HEAD" ? "" : body));
-  if (setup_.owner.watches()) {
-    const int64_t now = base::wall_ns();
-    replied_ = RequestRecord{.id = id,
-                             .client = client(),
-                             .method = head.method,
-                             .path = head.target.substr(0, head.target.find('?')),
-                             .status = error.status,
-                             .came_ns = now};
-  }
   // Its body's memory, too, which a text that gets an empty one would keep.
   std::exchange(reader_, RequestReader(setup_.options.limits()));
   end_reply(false);
@@ -463,6 +457,25 @@ void HttpConnection::drop_input() {
   const HttpOptions& options = setup_.options;
   const size_t max = options.max_body_bytes + options.max_header_bytes + kLingerBytes;
   if (dropped_bytes_ > max) disconnect();
+}
+
+// Of a request that nobody handles.
+RequestRecord HttpConnection::record_of_head(int status) const {
+  const RequestHead& head = reader_.head();
+  return {.id = request_id_of(head),
+          .client = client(),
+          .method = head.method,
+          .path = head.target.substr(0, head.target.find('?')),
+          .status = status,
+          .came_ns = base::wall_ns()};
+}
+
+// The client leaves before its request has come whole, or is cut off with one that processes die of.
+// Before its head is complete it has asked for nothing.
+void HttpConnection::note_unanswered() {
+  const RequestReader::Progress progress = reader_.progress();
+  const bool has_head = progress == RequestReader::kBody || progress == RequestReader::kDone;
+  if (has_head && setup_.owner.watches()) replied_ = record_of_head(0);
 }
 
 // The request is over, if one is.

@@ -149,6 +149,8 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void miss_deadline();
   void watch();
   void unwatch();
+  RequestRecord record_of_head(int status) const;
+  void note_unanswered();
   void note_ended(bool is_whole);
 
   const ConnectionSetup setup_;

@@ -144,5 +144,29 @@ TEST(RequestId, ClientsThatLeaveAreToldToo) {
   EXPECT_EQ(running.records(2).size(), 2u);
 }
 
+// Of one that has sent no whole head nobody knows what it wanted.
+TEST(RequestId, RequestsThatNeverComeWholeAreToldToo) {
+  Watched running(
+      [](const std::shared_ptr<Exchange>& exchange) { exchange->reply(200, "text/plain", ""); });
+  {
+    Socket nothing(running.port()), head(running.port()), body(running.port());
+    head.send("GET /head HTTP/1.1\r\nHost: h\r\n");
+    body.send("POST /body HTTP/1.1\r\nHost: h\r\nX-Request-Id: cut\r\nContent-Length: 9\r\n\r\n1");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  auto records = running.records(1);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].id, "cut");
+  EXPECT_EQ(records[0].method, "POST");
+  EXPECT_EQ(records[0].path, "/body");
+  EXPECT_EQ(records[0].status, 0);
+  EXPECT_FALSE(records[0].is_whole);
+  EXPECT_THAT(records[0].client, StartsWith("127.0.0.1:"));
+  ask(running.port(), "GET", "/");
+  records = running.records(2);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[1].path, "/");
+}
+
 }  // namespace
 }  // namespace wideep::server
