@@ -232,7 +232,7 @@ TEST_F(CommandServe, RefusesRequestsWhileItStops) {
 TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
   ModelCopy model;
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
-  Server server(model.path(), {"--ranks", "4", "--on-rank-loss", "fail"});
+  Server server(model.path(), {"--ranks", "4", "--on-rank-loss", "fail", "--access-log"});
   ASSERT_GT(server.port(), 0);
   ASSERT_EQ(server.complete({{"prompt", "x"}}).status, 200);
   Socket socket(server.port());
@@ -254,6 +254,9 @@ TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
   const CommandEnd end = server.command().wait();
   EXPECT_EQ(end.exit_code, 1) << end.err;
   EXPECT_THAT(end.err, HasSubstr("rank 1 (process"));
+  for (const char* status : {"200", "503"}) {
+    EXPECT_THAT(end.err, HasSubstr(fmt::format("status={} error=ranks_ended ", status)));
+  }
 }
 
 // A rank hangs: /health says so long before the run fails, and clients get the reason when it does.

@@ -43,7 +43,10 @@ struct RequestRecord {
   int64_t replied_ns = 0;  // the reply was complete
   int64_t ended_ns = 0;    // its last byte had been taken by the system, or the client had left
   bool is_whole = false;   // the former
-  std::string replica;     // that has answered, of a router
+  // The code of what ended the answer, perhaps in the middle of a stream, whose status was sent; "":
+  // it has ended well, or was refused.
+  std::string error;
+  std::string replica;  // that has answered, of a router
   std::optional<TextWork> text;
   std::optional<traces::RequestTrace> trace;  // nullopt: nobody traces it
 };

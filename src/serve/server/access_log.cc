@@ -32,6 +32,7 @@ std::vector<log::Field> access_fields(const RequestRecord& record) {
   add_text("path", base::printable(record.path, kMaxPath));
   add_number("status", std::to_string(record.status > 0 ? record.status : kClientLeft));
   if (!record.is_whole) add_number("cut", "true");
+  if (!record.error.empty()) add_text("error", record.error);
   if (!record.replica.empty()) add_text("replica", record.replica);
   if (record.text && record.text->prompt_tokens >= 0) {
     add_number("prompt_tokens", std::to_string(record.text->prompt_tokens));

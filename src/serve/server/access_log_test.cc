@@ -34,6 +34,21 @@ TEST(AccessLog, ARequestForText) {
   EXPECT_EQ(line_of(record).find("time_to_first_token"), std::string::npos);
 }
 
+// Its status was sent before.
+TEST(AccessLog, AStreamThatFails) {
+  const RequestRecord record{.id = "abc",
+                             .client = "c:1",
+                             .method = "POST",
+                             .path = "/",
+                             .status = 200,
+                             .ended_ns = 1000,
+                             .is_whole = true,
+                             .error = "ranks_died"};
+  EXPECT_EQ(line_of(record),
+            "access request_id=abc client=c:1 method=POST path=/ status=200 error=ranks_died "
+            "seconds=0.000001\n");
+}
+
 TEST(AccessLog, AClientThatLeaves) {
   const RequestRecord record{
       .id = "abc", .client = "[::1]:4000", .method = "GET", .path = "/a\nb\xff", .ended_ns = 1000};

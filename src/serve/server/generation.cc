@@ -634,6 +634,7 @@ void Generation::fail(const HttpError& error) {
   const std::shared_ptr<Generation> kept = shared_from_this();  // the callbacks may be the last
   count_reply(error.status);
   if (error.status == 500) log_failure(exchange_->request_id(), error.message);
+  exchange_->record().error = error.code;
   exchange_->on_gone(nullptr);
   cancel_all();
   if (!options_.stream) {

@@ -17,6 +17,8 @@ namespace {
 using traces::Attributes;
 using traces::Span;
 
+constexpr size_t kMaxPath = 200;  // bytes: thousands of spans may wait
+
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // "127.0.0.1:4000", "[::1]:4000".
@@ -68,7 +70,8 @@ Span server_span(const RequestRecord& record) {
             .kind = Span::kServer,
             .begin_ns = record.came_ns,
             .end_ns = record.ended_ns};
-  span.attributes = {{"http.request.method", record.method}, {"url.path", record.path}};
+  span.attributes = {{"http.request.method", record.method},
+                     {"url.path", record.path.substr(0, kMaxPath)}};
   if (record.status > 0) {
     span.attributes.emplace_back("http.response.status_code", int64_t{record.status});
   }
@@ -77,9 +80,10 @@ Span server_span(const RequestRecord& record) {
   if (!record.replica.empty()) span.attributes.emplace_back("wideep.replica", record.replica);
   if (!record.is_whole) span.attributes.emplace_back("wideep.cut", true);
   if (record.text) add_text(record, span.attributes);
-  if (record.status >= 500) {
-    span.error = fmt::format("status {}", record.status);
-    span.attributes.emplace_back("error.type", std::to_string(record.status));
+  if (!record.error.empty() || record.status >= 500) {
+    span.error = record.error.empty() ? fmt::format("status {}", record.status) : record.error;
+    span.attributes.emplace_back(
+        "error.type", record.error.empty() ? std::to_string(record.status) : record.error);
   }
   return span;
 }

@@ -57,6 +57,23 @@ std::map<std::string, traces::Value> attributes(const RequestRecord& record) {
   return all;
 }
 
+// As when ranks die in the middle of a stream, whose status was sent before.
+TEST(RequestSpans, AStreamThatFailsIsAnError) {
+  RequestRecord failed = record();
+  EXPECT_EQ(spans_of(failed, 0)[0].error, "");
+  failed.error = "ranks_died";
+  EXPECT_EQ(spans_of(failed, 0)[0].error, "ranks_died");
+  EXPECT_EQ(attributes(failed)["error.type"], traces::Value("ranks_died"));
+  EXPECT_EQ(attributes(failed)["http.response.status_code"], traces::Value(int64_t{200}));
+}
+
+// Thousands of spans may wait, of a router also those of paths that nobody has.
+TEST(RequestSpans, APathIsNoLongerThanNeeded) {
+  RequestRecord long_path = record();
+  long_path.path = "/" + std::string(16'000, 'x');
+  EXPECT_EQ(attributes(long_path)["url.path"], traces::Value("/" + std::string(199, 'x')));
+}
+
 TEST(RequestSpans, APhaseEach) {
   EXPECT_THAT(phases(record()),
               ElementsAre("chat m 100-200", "prepare 100-110", "queue 110-120", "prefill 120-140",

@@ -102,6 +102,9 @@ std::string header_of(evhttp_request* reply, const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// The code of an error, for programs.
+constexpr const char* kReplicaLost = "replica_lost";
+
 // Endpoints about one engine: a reply from an arbitrary replica would mislead.
 bool is_of_one_replica(std::string_view path) {
   if (path.ends_with('/')) path.remove_suffix(1);
@@ -380,7 +383,10 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
       return try_next();
     }
     if (!whole && !streams_) return give_up();
-    if (!whole) exchange_->send(lost_in_stream());
+    if (!whole) {
+      exchange_->record().error = kReplicaLost;
+      exchange_->send(lost_in_stream());
+    }
     if (streams_) {
       exchange_->end();
     } else {
@@ -397,7 +403,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
                           .message = fmt::format("the replica {} was lost before the answer was "
                                                  "complete",
                                                  replica_->address.url()),
-                          .code = "replica_lost"};
+                          .code = kReplicaLost};
     if (is_anthropic(exchange_->head())) {
       return "\n\nevent: error\ndata: " + messages_error(error, "") + "\n";
     }
