@@ -105,11 +105,13 @@ std::string header_of(evhttp_request* reply, const char* name) {
 // The code of an error, for programs.
 constexpr const char* kReplicaLost = "replica_lost";
 
-// Endpoints about one engine: a reply from an arbitrary replica would mislead.
+// Endpoints about one engine: a reply from an arbitrary replica would mislead, and what one has not
+// answered would be done by the next one, too.
 bool is_of_one_replica(std::string_view path) {
   if (path.ends_with('/')) path.remove_suffix(1);
-  return path == "/dashboard" || path == "/dashboard/data" || path == "/perf_metrics" ||
-         path == "/drain" || path.ends_with("_expert_distribution_record");
+  return path == "/dashboard" || path.starts_with("/dashboard/") || path == "/perf_metrics" ||
+         path == "/drain" || path.ends_with("_expert_distribution_record") ||
+         path == "/scale_elastic_ep" || path == "/is_scaling_elastic_ep";
 }
 
 bool is_health(std::string_view path) { return path == "/health" || path == "/health/"; }
@@ -334,7 +336,11 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     if (!forward->router_.decides_origins_) {
       for (const char* name : kReturnedOfOrigins) forward->keep_header(reply, name);
     }
-    if (forward->type_.starts_with("text/event-stream")) {
+    // Where the router has a span, the client gets that.
+    if (!forward->router_.tracer_) forward->keep_header(reply, "traceparent");
+    if (!forward->type_.starts_with("text/event-stream")) {
+      forward->keep_header(reply, "Cache-Control");
+    } else {
       forward->streams_ = true;
       forward->return_headers();
       forward->exchange_->start_stream(forward->type_);
@@ -538,11 +544,11 @@ void Router::handle(const std::shared_ptr<Exchange>& exchange) {
                   {.status = 503, .message = "the router is shutting down", .code = "draining"});
   }
   if (is_of_one_replica(exchange->path())) {
-    return refuse(*exchange,
-                  {.status = 404,
-                   .message = fmt::format(
-                       "{} describes a single replica: request it there, for example at {}",
-                       exchange->path(), replicas_.front().address.url())});
+    return refuse(
+        *exchange,
+        {.status = 404,
+         .message = fmt::format("{} is about a single replica: request it there, for example at {}",
+                                exchange->path(), replicas_.front().address.url())});
   }
   if (tracer_ && exchange->method() == "POST") {
     exchange->record().trace = tracer_->begin(exchange->head());

@@ -183,6 +183,7 @@ TEST_F(RouterTest, TraceContextsArePassedOn) {
   Replica replica([&](const auto& exchange) {
     parent = exchange->header("traceparent");
     state = exchange->header("tracestate");
+    exchange->add_header("traceparent", "of the replica's span");
     exchange->reply(200, "application/json", "{}");
   });
   route_to({replica.port()});
@@ -191,7 +192,7 @@ TEST_F(RouterTest, TraceContextsArePassedOn) {
                           "traceparent: " + sent + "\r\ntracestate: a=1,b=2\r\n");
   EXPECT_EQ(parent, sent);
   EXPECT_EQ(state, "a=1,b=2");
-  EXPECT_EQ(reply.head.find("traceparent"), reply.head.npos);
+  EXPECT_THAT(reply.head, HasSubstr("\r\ntraceparent: of the replica's span\r\n"));
 }
 
 TEST_F(RouterTest, RequestsAreDistributedAndRepliesAreUnchanged) {
@@ -279,21 +280,27 @@ TEST_F(RouterTest, QueriesArePassedOnAndPathsAsTheyCame) {
   route_to({replica.port()});
   EXPECT_EQ(ask(router_->port(), "GET", "/v1/models/a%20b?c=d%20e").body,
             "/v1/models/a%20b?c=d%20e ");
-  for (const char* of_one : {"/dashboard", "/dashboard/data?since=1", "/perf_metrics/",
-                             "/start_expert_distribution_record"}) {
+  const int asked = replica.asked;
+  for (const char* of_one :
+       {"/dashboard", "/dashboard/data?since=1", "/dashboard/load", "/perf_metrics/",
+        "/start_expert_distribution_record", "/scale_elastic_ep", "/is_scaling_elastic_ep"}) {
     EXPECT_EQ(ask(router_->port(), "GET", of_one).status, 404) << of_one;
+    EXPECT_EQ(ask(router_->port(), "POST", of_one, "{}").status, 404) << of_one;
   }
+  EXPECT_EQ(replica.asked, asked);
 }
 
 // The chat page would run scripts without it.
 TEST_F(RouterTest, TheRulesOfAPageArePassedOn) {
   Replica replica([](const auto& exchange) {
     exchange->add_header("Content-Security-Policy", "default-src 'none'");
+    exchange->add_header("Cache-Control", "no-cache");
     reply_with(exchange, "page");
   });
   route_to({replica.port()});
   EXPECT_THAT(ask(router_->port(), "GET", "/").head,
-              HasSubstr("\r\nContent-Security-Policy: default-src 'none'\r\n"));
+              AllOf(HasSubstr("\r\nContent-Security-Policy: default-src 'none'\r\n"),
+                    HasSubstr("\r\nCache-Control: no-cache\r\n")));
 }
 
 TEST(Resolve, GivesNumbersOrAnErrorWithTheUnknownName) {
