@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +38,22 @@ const char* name_of(Level level) {
 // syslog's numbers.
 int number_of(Level level) { return level == Level::kError ? 3 : level == Level::kWarning ? 4 : 6; }
 
+// How many bytes the character that begins at `text` has; 0: it is no UTF-8 (RFC 3629: no more bytes
+// than needed, no halves of pairs, nothing behind U+10FFFF).
+size_t bytes_of_character(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < size) return 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  return byte(1) >= least && byte(1) <= most ? size : 0;
+}
+
 // As JSON has it, in quotes. What is no UTF-8 becomes '?': readers of logs refuse such lines else.
 std::string json_string(std::string_view text) {
   std::string result = "\"";
@@ -54,12 +69,9 @@ std::string json_string(std::string_view text) {
     } else if (byte < 0x80) {
       result += text[i];
     } else {
-      const size_t more = byte >= 0xf0 && byte < 0xf5 ? 3 : byte >= 0xe0 ? 2 : byte >= 0xc2 ? 1 : 0;
-      const std::string_view rest = text.substr(i + 1, more);
-      const bool whole = byte < 0xf5 && more > 0 && rest.size() == more &&
-                         std::ranges::all_of(rest, [](char c) { return (c & 0xc0) == 0x80; });
-      result += whole ? std::string(text.substr(i, more + 1)) : "?";
-      if (whole) i += more;
+      const size_t size = bytes_of_character(text.substr(i));
+      result += size > 0 ? std::string(text.substr(i, size)) : "?";
+      if (size > 0) i += size - 1;
     }
   }
   return result + "\"";

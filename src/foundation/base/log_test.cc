@@ -54,6 +54,11 @@ TEST(Log, JsonIsUtf8WhateverTheTextIs) {
   EXPECT_EQ(message("é 界 😀"), "\"é 界 😀\"");
   EXPECT_EQ(message("\xff\xc3"), "\"??\"");
   EXPECT_EQ(message("\xe7\x95 x"), "\"?? x\"");
+  // Too long for what it says, a half of a pair, and what is behind the last character; then the
+  // last ones that are right.
+  EXPECT_EQ(message("\xe0\x80\xaf \xf0\x80\x80\xaf"), "\"??? ????\"");
+  EXPECT_EQ(message("\xed\xa0\x80 \xf4\x90\x80\x80 \xf5\x80\x80\x80"), "\"??? ???? ????\"");
+  EXPECT_EQ(message("\xed\x9f\xbf \xf4\x8f\xbf\xbf"), "\"\xed\x9f\xbf \xf4\x8f\xbf\xbf\"");
   EXPECT_EQ(message(std::string_view("\0\x7f", 2)), "\"\\u0000\\u007f\"");
 }
 
