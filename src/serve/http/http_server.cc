@@ -28,6 +28,7 @@
 #include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/no_pipe_signals.h"
+#include "base/printable.h"
 #include "base/try.h"
 
 namespace wideep::server {
@@ -52,6 +53,16 @@ void pause_accepting(evconnlistener* listener, void*) {
       evconnlistener_get_base(listener), -1, EV_TIMEOUT,
       [](int, short, void* of) { evconnlistener_enable(static_cast<evconnlistener*>(of)); },
       listener, &kAcceptPause);
+}
+
+// libevent would write to stderr itself, in no form of ours.
+void log_of_libevent(int severity, const char* text) {
+  if (severity == EVENT_LOG_DEBUG) return;
+  const log::Level level = severity == EVENT_LOG_ERR    ? log::Level::kError
+                           : severity == EVENT_LOG_WARN ? log::Level::kWarning
+                                                        : log::Level::kInfo;
+  const std::string line = fmt::format("http: {}", base::printable(text, 500));
+  log::write({.level = level, .text = line});
 }
 
 // That a socket is bound to.
@@ -125,6 +136,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::bind(const HttpOptions& options,
 }
 
 Status HttpServer::begin(bool accepts) {
+  event_set_log_callback(log_of_libevent);
   base_ = event_base_new();
   wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   left_fd_ = ::epoll_create1(EPOLL_CLOEXEC);

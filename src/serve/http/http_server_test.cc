@@ -3,6 +3,7 @@
 // The server over real sockets, with handlers that reply as the test wants.
 #include "http/http_server.h"
 
+#include <event2/event.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +19,7 @@
 #include <thread>
 
 #include "base/cpu_time.h"
+#include "base/log.h"
 #include "base/sanitized.h"
 #include "http/http_client_testing.h"
 #include "http/open_files.h"
@@ -358,6 +360,22 @@ TEST(HttpServerTest, PathsAreDecodedAndTargetsAsTheyCame) {
   EXPECT_EQ(ask(running.port(), "GET", "/a%20b%2fc+d?e=%20f").body,
             "GET /a b/c+d of /a%20b%2fc+d?e=%20f");
   EXPECT_EQ(ask(running.port(), "DELETE", "/x").body, "DELETE /x of /x");
+}
+
+// What libevent has to say is a line as all others are, also in JSON.
+TEST(HttpServerTest, LibeventHasNoLinesOfItsOwn) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", ""); });
+  log::set_form(log::Form::kJson);
+  testing::internal::CaptureStderr();
+  event_base* loop = event_base_new();
+  event* wrong = event_new(loop, 1 << 20, EV_READ, [](int, short, void*) {}, nullptr);
+  event_add(wrong, nullptr);  // of a descriptor that there is not
+  const std::string logged = testing::internal::GetCapturedStderr();
+  log::set_form(log::Form::kBare);
+  event_free(wrong);
+  event_base_free(loop);
+  EXPECT_THAT(logged, StartsWith("{\"time\":\""));
+  EXPECT_THAT(logged, HasSubstr("\"level\":\"warning\",\"message\":\"http: Epoll"));
 }
 
 // Connections that find no descriptor wait, at no cost, and are logged once.
