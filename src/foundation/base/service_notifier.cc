@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
@@ -77,17 +78,18 @@ ServiceNotifier::~ServiceNotifier() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-void ServiceNotifier::send(std::string_view message) const {
-  if (socket_ < 0) return;
+// False: only for want of room, which there may be later.
+bool ServiceNotifier::send(std::string_view message) const {
+  if (socket_ < 0) return true;
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
   std::memcpy(to.sun_path, address_.data(), address_.size());
   const auto length =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size() +
                              (address_[0] == '\0' ? 0 : 1));  // a path ends with NUL
-  [[maybe_unused]] const ssize_t sent =
-      ::sendto(socket_, message.data(), message.size(), MSG_NOSIGNAL,
-               reinterpret_cast<const sockaddr*>(&to), length);
+  const ssize_t sent = ::sendto(socket_, message.data(), message.size(), MSG_NOSIGNAL,
+                                reinterpret_cast<const sockaddr*>(&to), length);
+  return sent >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS);
 }
 
 bool ServiceNotifier::is_due(std::atomic<int64_t>* next, std::chrono::nanoseconds interval) {
@@ -104,7 +106,7 @@ void ServiceNotifier::loading(std::string_view text) const {
 
 void ServiceNotifier::ready(std::string_view text) const {
   if (socket_ < 0) return;
-  send(fmt::format("READY=1\nSTATUS={}", line_of(text)));
+  is_unheard_ = !send(fmt::format("READY=1\nSTATUS={}", line_of(text)));
 }
 
 void ServiceNotifier::status(std::string_view text) const {
@@ -119,7 +121,9 @@ void ServiceNotifier::stopping(std::string_view text, std::chrono::milliseconds 
 }
 
 void ServiceNotifier::alive() const {
-  if (socket_ < 0 || watchdog_.count() == 0 || !is_due(&next_alive_, watchdog_ / 4)) return;
+  if (socket_ < 0) return;
+  if (is_unheard_ && send("READY=1")) is_unheard_ = false;
+  if (watchdog_.count() == 0 || !is_due(&next_alive_, watchdog_ / 4)) return;
   send("WATCHDOG=1");
 }
 

@@ -41,6 +41,7 @@ class ServiceNotifier {
   // A start that goes on: it may take two more minutes from now. At most one message each second is
   // sent.
   void loading(std::string_view text) const;
+  // The manager waits for this word: if it has no room for it now, the next alive() says it again.
   void ready(std::string_view text) const;
   void status(std::string_view text) const;  // one line for people
   // It ends, and may take so long.
@@ -50,7 +51,7 @@ class ServiceNotifier {
 
  private:
   ServiceNotifier(std::string address, std::chrono::microseconds watchdog);
-  void send(std::string_view message) const;
+  bool send(std::string_view message) const;
   // Whether `interval` has passed since the last time, and takes it as passed.
   static bool is_due(std::atomic<int64_t>* next, std::chrono::nanoseconds interval);
 
@@ -58,6 +59,7 @@ class ServiceNotifier {
   int socket_ = -1;
   std::chrono::microseconds watchdog_{0};
   mutable std::atomic<int64_t> next_loading_ = 0, next_alive_ = 0;  // ns
+  mutable std::atomic<bool> is_unheard_ = false;                    // that it is ready
 };
 
 }  // namespace wideep::base

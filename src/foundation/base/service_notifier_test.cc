@@ -127,6 +127,23 @@ TEST(ServiceNotifier, AddressesOfOtherKindsAreLeftAlone) {
   }
 }
 
+// A start would wait for ever for a word that has found no room.
+TEST(ServiceNotifier, ReadinessIsSaidAgainUntilThereIsRoom) {
+  const ScratchDirectory directory;
+  const Manager manager(directory.path() + "/notify");
+  const ServiceNotifier notifier = ServiceNotifier::take_from_environment();
+  for (int i = 0; i < 10'000; ++i) notifier.status(std::string(100, 'x'));
+  notifier.ready("r");
+  notifier.alive();
+  for (std::string text = manager.next(); !text.empty(); text = manager.next()) {
+    EXPECT_EQ(text.find("READY"), text.npos) << "there was room";
+  }
+  notifier.alive();
+  notifier.alive();
+  EXPECT_EQ(manager.next(), "READY=1");
+  EXPECT_EQ(manager.next(), "");
+}
+
 // A manager that does not read, or has gone, delays nobody.
 TEST(ServiceNotifier, NeverWaits) {
   const ScratchDirectory directory;
