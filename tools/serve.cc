@@ -25,6 +25,7 @@
 #include "serve_options.h"
 #include "started.h"
 #include "trace_variables.h"
+#include "version.h"
 
 namespace wideep::tools {
 namespace {
@@ -146,6 +147,8 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                      ? server::DraftMetrics::kDetailed
                                      : server::DraftMetrics::kNone;
   result.service.has_pages = !options.no_ui;
+  result.service.commit = commit();
+  result.service.isa = isa();
   result.run.started = started.ranks();
   result.run.expert_load = true;
   result.run.takes_grammars = true;

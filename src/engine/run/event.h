@@ -103,6 +103,12 @@ struct ExpertLoad {
   int first_layer = 0;          // among the model's MoE layers
   std::vector<int64_t> counts;  // [layers of the stage × num_experts] pairs of all ranks
 };
+// With RunOptions::expert_load: how much memory a rank's process has: when it begins to compute with
+// the others, and at most once a second while it computes.
+struct RankMemory {
+  int rank = 0;
+  uint64_t resident_bytes = 0;  // shared memory that it has touched included
+};
 // Requests were held and released (RequestWriter::submit_together), and all are answered.
 struct RanksIdle {};
 // With RoutingLogRequest::by_request, after the last iteration: how often the tokens of a request
@@ -141,8 +147,8 @@ using transport::Ping;
 
 using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
                            PromptProgress, Iteration, ExpertRecording, Rebalance, TrustChange,
-                           BackgroundSilence, ExpertLoad, RanksIdle, RequestCounts, RoutedExperts,
-                           RankEnded, StopRequested, DrainSignal, Ping>;
+                           BackgroundSilence, ExpertLoad, RankMemory, RanksIdle, RequestCounts,
+                           RoutedExperts, RankEnded, StopRequested, DrainSignal, Ping>;
 
 // ---- from one rank to that process ----
 
@@ -163,7 +169,7 @@ struct RoutedPart {
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
 using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, PromptProgress,
                                RankIteration, ExpertRecording, Rebalance, TrustChange, ExpertLoad,
-                               RanksIdle, RequestCounts, RoutedPart, RankEnded>;
+                               RankMemory, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

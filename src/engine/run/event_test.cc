@@ -48,6 +48,12 @@ TEST(RankEvent, ProgressSurvivesThePipe) {
   EXPECT_TRUE(progress.is_first);
 }
 
+TEST(RankEvent, MemorySurvivesThePipe) {
+  const RankMemory memory = over_the_pipe(RankMemory{.rank = 2, .resident_bytes = 1ull << 40});
+  EXPECT_EQ(memory.rank, 2);
+  EXPECT_EQ(memory.resident_bytes, 1ull << 40);
+}
+
 // MembersChanged::replayed is not sent: the process that submits requests again counts them.
 TEST(RankEvent, MembersAndTrustSurviveThePipe) {
   const MembersChanged members =

@@ -9,7 +9,12 @@
 // measured iteration sends nothing.
 #include "run/rank_reporter.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
 #include "base/cpu_time.h"
 #include "base/try.h"
@@ -20,6 +25,21 @@ namespace {
 
 // A second of the engine is several reports, so little of it is left when the ranks are idle.
 constexpr int64_t kReportLoadNs = 250'000'000;
+constexpr int64_t kReportMemoryNs = 1'000'000'000;
+
+// Of this process; 0: there is no /proc. Without an allocation.
+uint64_t resident_bytes() {
+  const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[128];
+  const ssize_t size = ::read(fd, text, sizeof(text));
+  ::close(fd);
+  const std::string_view all(text, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  const size_t second = std::min(all.find(' '), all.size());
+  uint64_t pages = 0;
+  if (second < all.size()) std::from_chars(text + second + 1, text + all.size(), pages);
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
 
 }  // namespace
 
@@ -80,7 +100,10 @@ void RankReporter::forget_front() {
   if (routed_) routed_->clear();
 }
 
+// Another process may receive the events from now on.
 Status RankReporter::ready() {
+  memory_since_ns_ = 0;
+  if (run_.options().expert_load) WIDEEP_TRY(report_memory());
   if (members_.epoch == 1) return send(RanksReady());
   return send(MembersChanged{members_.epoch, members_.ranks, reloaded_});
 }
@@ -116,6 +139,13 @@ Status RankReporter::report_load() {
   WIDEEP_TRY(send_with_next(load_));
   std::ranges::fill(load_.counts, 0);
   return {};
+}
+
+Status RankReporter::report_memory() {
+  const int64_t now = base::wall_ns();
+  if (memory_since_ns_ != 0 && now - memory_since_ns_ < kReportMemoryNs) return {};
+  memory_since_ns_ = now;
+  return send_with_next(RankMemory{rank_, resident_bytes()});
 }
 
 // The imbalance that this iteration would have with the experts in their initial slots.
@@ -192,6 +222,7 @@ Status RankReporter::end_iteration(engine::IterationRecord record) {
   }
   initial_imbalances_.clear();
   WIDEEP_TRY(report_load());
+  if (run_.options().expert_load) WIDEEP_TRY(report_memory());
   const RankIteration event{std::move(record)};
   return reports_when_idle_ ? send_with_next(event) : send(event);
 }

@@ -65,6 +65,7 @@ class RankReporter : public engine::Reporter {
   void add_expert_loads(const engine::ChosenExperts& layer);
   void add_load(const engine::ChosenExperts& layer);
   Status report_load();
+  Status report_memory();
   void note_initial_imbalance(const engine::ChosenExperts& layer);
   bool wants_counts(int64_t iteration) const;
   void add_request_counts(const engine::ChosenExperts& layer);
@@ -82,6 +83,7 @@ class RankReporter : public engine::Reporter {
   std::vector<double> expert_loads_;
   ExpertLoad load_;                      // since the last report; without counts: nobody wants it
   int64_t load_since_ns_ = 0;            // when that was
+  int64_t memory_since_ns_ = 0;          // when the memory was reported
   int64_t loads_of_ = 0;                 // (token, expert) pairs of the first layer in it
   std::map<int, base::Sha256> digests_;  // by request
   std::map<int, std::vector<int64_t>> request_counts_;  // by request: [MoE layers × experts]

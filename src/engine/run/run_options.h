@@ -75,7 +75,7 @@ struct RunOptions {
   std::optional<RoutingLogRequest> routing_log;
   // Events RoutedExperts, for requests that want them.
   bool routed_experts = false;
-  bool expert_load = false;         // events ExpertLoad
+  bool expert_load = false;         // events ExpertLoad and RankMemory
   bool records_on_request = false;  // expert statistics, RequestWriter::record_experts()
   std::optional<StatisticsRequest> statistics;
   // Iteration records also count slots, if there is a load balancer: for statistics, and for those

@@ -64,6 +64,7 @@ void RankStates::note(double now, std::string text) {
 
 RankStates::RankStates(int num_ranks, int start_ranks)
     : states_(static_cast<size_t>(num_ranks), State::kActive),
+      resident_(static_cast<size_t>(num_ranks)),
       wanted_(start_ranks),
       size_(start_ranks) {
   std::fill(states_.begin() + start_ranks, states_.end(), State::kRetired);
@@ -85,6 +86,7 @@ void RankStates::want(int num_ranks, std::function<void()> done) {
 
 void RankStates::died(const run::RankDied& rank, double now) {
   replayed_ += static_cast<uint64_t>(rank.moved);
+  resident_[static_cast<size_t>(rank.rank)] = 0;
   if (rank.was_expected) {
     states_[static_cast<size_t>(rank.rank)] = State::kRetired;
     return;
@@ -94,6 +96,10 @@ void RankStates::died(const run::RankDied& rank, double now) {
   given_up_ += rank.failed.size();
   if (broken_at_ == 0.0) broken_at_ = now;
   note(now, line_of(rank));
+}
+
+void RankStates::memory(const run::RankMemory& rank) {
+  resident_[static_cast<size_t>(rank.rank)] = rank.resident_bytes;
 }
 
 void RankStates::started(const run::RankStarted& rank) {
@@ -148,8 +154,16 @@ std::string RankStates::metrics() const {
     text += fmt::format("wideep_ep_rank_active{{ep_rank=\"{}\"}} {}\n", rank,
                         states_[rank] == State::kActive ? 1 : 0);
   }
+  text += head("wideep_rank_resident_memory_bytes", "gauge",
+               "Memory of the rank's process, shared memory that it has touched included.");
+  for (size_t rank = 0; rank < resident_.size(); ++rank) {
+    if (resident_[rank] == 0) continue;
+    text += fmt::format("wideep_rank_resident_memory_bytes{{ep_rank=\"{}\"}} {}\n", rank,
+                        resident_[rank]);
+  }
   return text +
          metric("wideep_ep_active_ranks", "gauge", "Ranks that compute.", count(State::kActive)) +
+         metric("wideep_ep_wanted_ranks", "gauge", "Ranks that are to compute.", wanted_) +
          metric("wideep_ep_failed_ranks_total", "counter", "Ranks that have died.", deaths_) +
          metric("wideep_serving_processes_died_total", "counter",
                 "Serving processes that have died before this one.", num_fronts_) +

@@ -34,6 +34,7 @@ class RankStates {
   void died(const run::RankDied& rank, double now);
   void started(const run::RankStarted& rank);
   void changed(const run::MembersChanged& change, double now);
+  void memory(const run::RankMemory& rank);
   // Another event to show.
   void note(double now, std::string text);
 
@@ -47,7 +48,8 @@ class RankStates {
   enum class State : uint8_t { kActive, kDead, kStarting, kRetired };
   int count(State state) const;
 
-  std::vector<State> states_;  // [ranks]
+  std::vector<State> states_;       // [ranks]
+  std::vector<uint64_t> resident_;  // [ranks] bytes of their processes; 0: there is none
   int wanted_;
   int size_;  // ranks without which the service is degraded: those wanted, once they have computed
   std::function<void()> done_;

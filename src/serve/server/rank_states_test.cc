@@ -38,11 +38,26 @@ TEST(RankStates, FollowARankThatDiesAndReturns) {
   EXPECT_EQ(ranks.degraded(), "");
   const std::string metrics = ranks.metrics();
   EXPECT_THAT(metrics, HasSubstr("\nwideep_ep_active_ranks 3\n"));
+  EXPECT_THAT(metrics, HasSubstr("\nwideep_ep_wanted_ranks 3\n"));
   EXPECT_THAT(metrics, HasSubstr("\nwideep_ep_failed_ranks_total 1\n"));
   EXPECT_THAT(metrics, HasSubstr("\nwideep_member_changes_total 2\n"));
   EXPECT_THAT(metrics, HasSubstr("\nwideep_recoveries_total 1\n"));
   EXPECT_THAT(metrics, HasSubstr("\nwideep_longest_recovery_seconds 0.5\n"));
   EXPECT_THAT(metrics, HasSubstr("\nwideep_requests_replayed_total 2\n"));
+}
+
+TEST(RankStates, TheMemoryOfADeadRankIsGone) {
+  RankStates ranks(2, 2);
+  ranks.memory({.rank = 0, .resident_bytes = 100});
+  ranks.memory({.rank = 1, .resident_bytes = 200});
+  EXPECT_THAT(ranks.metrics(),
+              HasSubstr("\nwideep_rank_resident_memory_bytes{ep_rank=\"1\"} 200\n"));
+  ranks.died(killed(1), 1.0);
+  EXPECT_THAT(ranks.metrics(), HasSubstr("\nwideep_ep_active_ranks 1\n"));
+  EXPECT_THAT(ranks.metrics(), HasSubstr("\nwideep_ep_wanted_ranks 2\n"));
+  EXPECT_THAT(ranks.metrics(),
+              HasSubstr("\nwideep_rank_resident_memory_bytes{ep_rank=\"0\"} 100\n"));
+  EXPECT_THAT(ranks.metrics(), Not(HasSubstr("memory_bytes{ep_rank=\"1\"}")));
 }
 
 TEST(RankStates, GrowingIsNotDegradedAndShrinkingNeither) {

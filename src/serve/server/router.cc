@@ -32,6 +32,7 @@
 #include "http/http_error.h"
 #include "http/request_id.h"
 #include "server/access_log.h"
+#include "server/process_metrics.h"
 
 namespace wideep::server {
 namespace {
@@ -628,7 +629,7 @@ std::string Router::metrics() const {
     }
   }
   if (tracer_) text += tracer_->metrics();
-  return text;
+  return text + process_metrics();
 }
 
 }  // namespace wideep::server

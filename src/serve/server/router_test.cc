@@ -238,7 +238,9 @@ TEST_F(RouterTest, ReplicasThatDoNotAnswerArePassedOver) {
   route_to({closed_port(), full.port(), good.port()});
   for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
   EXPECT_GE(full.asked, 1);
-  EXPECT_THAT(ask(router_->port(), "GET", "/metrics").body, HasSubstr("wideep_router_replica_up"));
+  const std::string metrics = ask(router_->port(), "GET", "/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("\nwideep_router_replica_up{"));
+  EXPECT_THAT(metrics, HasSubstr("\nprocess_open_fds "));
 }
 
 // `silent` accepts connections, as a server that loads does, and has fewer requests than the

@@ -322,6 +322,12 @@ class Front {
     });
   }
 
+  void take(const run::RankMemory& rank) {
+    // Before it starts there is no other thread.
+    if (!has_started()) return service_.ranks().memory(rank);
+    http_->post([this, rank] { service_.ranks().memory(rank); });
+  }
+
   void take(run::ExpertLoad load) {
     http_->post([this, load = std::move(load)] { service_.load().add(load, unix_seconds()); });
   }
@@ -521,6 +527,7 @@ class EventPump {
     parts_.front.take(std::move(iteration));
   }
   void take(run::ExpertLoad load) { parts_.front.take(std::move(load)); }
+  void take(const run::RankMemory& rank) { parts_.front.take(rank); }
   void take(const run::ExpertRecording& recording) { parts_.front.take(recording); }
   void take(const run::Rebalance& each) {
     parts_.front.take(each);

@@ -5,6 +5,7 @@
 // Thread safety: a plain value.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -18,6 +19,8 @@ namespace wideep::server {
 
 struct ServiceOptions {
   std::string model;       // the name that clients use, and that answers have
+  std::string commit;      // of the build; "": unknown
+  std::string isa;         // whose kernels run: "avx2", …
   std::string other_name;  // another one that requests may use; "": none
   std::string api_key;     // "": no key is required
   std::string admin_key;   // for what changes the service; "": the same as the others
@@ -29,9 +32,9 @@ struct ServiceOptions {
   int stream_interval = 1;              // tokens (GenerationSetup)
   ResponseStoreLimits stored_responses;
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
-  int max_drafts = 0;                                // of a request in a step; 0: there are none
-  bool has_pages = true;                             // the chat page and the dashboard
-  bool returns_experts = false;                      // whole replies have the experts of each token
+  int max_drafts = 0;            // of a request in a step; 0: there are none
+  bool has_pages = true;         // the chat page and the dashboard
+  bool returns_experts = false;  // whole replies have the experts of each token
   run::ExpertRanks ranks;
   int start_ranks = 0;  // of these; 0: all
   // As BalancerState has it; null: experts stay where they are.

@@ -1154,6 +1154,9 @@ TEST_F(ServiceTest, RepliesWithoutTheEngine) {
   EXPECT_THAT(metrics,
               HasSubstr("wideep_replies_total{path=\"/v1/completions\",status=\"200\"} 1\n"));
   EXPECT_THAT(metrics, HasSubstr("wideep_time_to_first_token_seconds_count 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("\nwideep_build_info{version=\""));
+  EXPECT_THAT(metrics, HasSubstr(",model=\"m\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("\nprocess_resident_memory_bytes "));
 }
 
 // Two ranks with one MoE layer of three experts.

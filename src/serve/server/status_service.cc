@@ -5,6 +5,7 @@
 
 #include "api/messages_reply.h"
 #include "api/openai_reply.h"
+#include "server/process_metrics.h"
 #include "server/recent_times.h"
 
 namespace wideep::server {
@@ -61,10 +62,15 @@ void StatusService::version(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void StatusService::metrics(const std::shared_ptr<Exchange>& exchange) {
-  replies_.reply(exchange, "text/plain; version=0.0.4; charset=utf-8",
-                 state_.metrics.text() + state_.ranks.metrics() + text_.responses().metrics() +
-                     text_.trace_metrics() +
-                     state_.balancer.metrics(state_.monitor.recent_imbalance(unix_seconds())));
+  std::string text = build_info({.version = WIDEEP_VERSION,
+                                 .commit = options_.commit,
+                                 .isa = options_.isa,
+                                 .model = options_.model}) +
+                     process_metrics();
+  text += state_.metrics.text() + state_.ranks.metrics() + text_.responses().metrics() +
+          text_.trace_metrics() +
+          state_.balancer.metrics(state_.monitor.recent_imbalance(unix_seconds()));
+  replies_.reply(exchange, "text/plain; version=0.0.4; charset=utf-8", text);
 }
 
 }  // namespace wideep::server
