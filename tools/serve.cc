@@ -33,6 +33,7 @@ namespace {
 struct Options {
   server::ServeOptions serve;
   std::string draft_metrics = "none";
+  std::string metrics_names = "wideep";
   std::string on_rank_loss = "recover";
   std::string options_file, api_key_file, admin_key_file;
   bool no_ui = false;
@@ -147,6 +148,9 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                      ? server::DraftMetrics::kDetailed
                                      : server::DraftMetrics::kNone;
   result.service.has_pages = !options.no_ui;
+  result.service.metrics_names = options.metrics_names == "vllm"   ? server::MetricsNames::kVllm
+                                 : options.metrics_names == "both" ? server::MetricsNames::kBoth
+                                                                   : server::MetricsNames::kWideep;
   result.service.commit = commit();
   result.service.isa = isa();
   result.run.started = started.ranks();
@@ -240,6 +244,12 @@ void add_address_options(command_line::Command command, Options& options) {
       .add_option("--per-request-spec-decode-metrics", options.draft_metrics,
                   "What speculation has done for a request, in its reply")
       .one_of({"none", "summary", "detailed"})
+      .show_default();
+  command
+      .add_option("--metrics-names", options.metrics_names,
+                  "Whose names the metrics have: wideep's, those of vLLM that dashboards for it "
+                  "ask for, or both")
+      .one_of({"wideep", "vllm", "both"})
       .show_default();
   command.add_flag(
       "--enable-return-routed-experts", options.serve.run.routed_experts,

@@ -130,6 +130,7 @@ void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
         encode_head(head, options.engine_request.sampling.seed, options.kept, exchange->record()));
     options.kept = {};  // a whole conversation, perhaps
   } else {
+    past.exists = true;
     decode_head(records.front(), &head, &options.engine_request.sampling.seed);
     for (size_t i = 1; i < records.size(); ++i) past.tokens.push_back(decode_token(records[i]));
   }
@@ -165,16 +166,18 @@ void Generation::share_rules() {
   }
 }
 
-// What another process has got comes first: it shows what each answer lacks.
+// What another process has got comes first: it shows what each answer lacks. That process has counted
+// it already, and measured its times.
 void Generation::begin(const Past& past) {
   const std::shared_ptr<Generation> kept = shared_from_this();
   const size_t n = static_cast<size_t>(options_.n);
   for (const auto& prompt : prompts_) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
-  setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
+  if (!past.exists) setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
   if (TextWork* text = work()) {
     text->prompt_tokens = usage_.prompt_tokens;
     text->submitted_ns = start_ns_;
   }
+  if (past.exists) start_ns_ = exchange_->record().came_ns;  // its client has waited since then
   usage_.clipped_max_tokens = options_.clipped_to;
   running_ = prompts_.size() * n;
   setup_.metrics.running += static_cast<int64_t>(running_);
@@ -186,7 +189,9 @@ void Generation::begin(const Past& past) {
   }
   writer_->begin(answers_.size(), usage_, events());
   send_event();
+  repeats_ = true;
   for (const auto& [index, token] : past.tokens) this->token(index, token);
+  repeats_ = false;
   for (size_t i = 0; i < answers_.size(); ++i) {
     if (!answers_[i].has_ended()) submit_or_end(i);
   }
@@ -238,7 +243,8 @@ void Generation::submit(size_t index) {
   request.draw = static_cast<int>(index % static_cast<size_t>(options_.n));
   request.returns_experts = answer.awaits_experts;
   const auto& trace = exchange_->record().trace;
-  request.reports_progress = options_.returns_progress || (trace && trace->own.is_sampled);
+  request.reports_progress = options_.returns_progress || setup_.metrics.vllm.has_value() ||
+                             (trace && trace->own.is_sampled);
   if (answer.has_all_tokens()) {  // only the experts are lacking: they come with the last token
     request.max_tokens = answer.num_tokens();
     request.answered.pop_back();
@@ -304,7 +310,7 @@ void Generation::token(size_t index, const run::Token& each) {
   if (own <= 0 && each.finish_reason == FinishReason::kNotFinished) return;
   if (own > 0) ++usage_.completion_tokens;
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
-  ++setup_.metrics.generated_tokens;
+  if (!repeats_) ++setup_.metrics.generated_tokens;
   if (own > 0) {
     note_due(answer, own);
     take_text(index, each);
@@ -369,7 +375,9 @@ void Generation::note_due(Answer& answer, int own) const {
 // The usage that the client gets counts a prompt once, however many answers it has. The metrics
 // count it once per answer, as they do with prompt tokens.
 void Generation::note_cached(size_t index, int tokens) {
+  answers_[index].cached_tokens = tokens;
   if (index % static_cast<size_t>(options_.n) == 0) usage_.cached_tokens += tokens;
+  if (repeats_) return;
   setup_.metrics.cached_prompt_tokens += static_cast<uint64_t>(tokens);
   setup_.metrics.cached_prompts += tokens > 0 ? 1 : 0;
 }
@@ -547,14 +555,19 @@ void Generation::note_times(size_t index, bool with_last, bool last) {
   Answer& answer = answers_[index];
   const int64_t now = base::wall_ns();
   Metrics& metrics = setup_.metrics;
-  if (num_own(index) <= 1) {
+  if (repeats_) {
+    // Nobody knows when it came.
+  } else if (num_own(index) <= 1) {
     metrics.time_to_first_token.add(seconds(now - start_ns_));
     metrics.recent_first.add(unix_seconds(), seconds(now - start_ns_));
-  } else if (!with_last) {
+    if (metrics.vllm) metrics.vllm->first_token(seconds(now - start_ns_));
+    answer.first_ns = now;
+  } else if (!with_last && answer.last_ns > 0) {
     metrics.inter_token.add(seconds(now - answer.last_ns));
     metrics.recent_between.add(unix_seconds(), seconds(now - answer.last_ns));
+    if (metrics.vllm) metrics.vllm->next_token(seconds(now - answer.last_ns));
   }
-  answer.last_ns = now;
+  if (!repeats_) answer.last_ns = now;
   if (TextWork* text = work()) {
     if (text->first_token_ns == 0) text->first_token_ns = now;
     text->last_token_ns = now;
@@ -565,7 +578,25 @@ void Generation::note_times(size_t index, bool with_last, bool last) {
                                         : answer.finish_reason == FinishReason::kLength ? "length"
                                                                                         : "stop");
   }
-  if (last) setup_.metrics.end_to_end.add(seconds(now - start_ns_));
+  if (!last || repeats_) return;
+  metrics.end_to_end.add(seconds(now - start_ns_));
+  if (metrics.vllm) note_ended(index);
+}
+
+// Of what another process had begun, times that only that one knew are left out.
+void Generation::note_ended(size_t index) {
+  const Answer& answer = answers_[index];
+  const auto since_start = [this](int64_t ns) {
+    return ns > 0 ? std::optional<double>(seconds(ns - start_ns_)) : std::nullopt;
+  };
+  setup_.metrics.vllm->ended({.reason = answer.finish_reason,
+                              .prompt_tokens = static_cast<int64_t>(prompt_of(index).size()),
+                              .generated_tokens = std::max(0, num_own(index)),
+                              .cached_tokens = answer.cached_tokens,
+                              .max_tokens = max_own(index),
+                              .begun = since_start(answer.begun_ns),
+                              .first = since_start(answer.first_ns),
+                              .last = seconds(answer.last_ns - start_ns_)});
 }
 
 // What has come of the answer since the last part.
@@ -650,6 +681,14 @@ void Generation::end() {
   is_over_ = true;
   setup_.running.erase(this);
   count_reply(200);
+  if (setup_.metrics.vllm && !repeats_) {
+    const size_t n = static_cast<size_t>(options_.n);
+    for (size_t first = 0; first < answers_.size(); first += n) {
+      int longest = 0;
+      for (size_t i = first; i < first + n; ++i) longest = std::max(longest, num_own(i));
+      setup_.metrics.vllm->request_ended(options_.n, longest);
+    }
+  }
   exchange_->on_gone(nullptr);
   if (setup_.draft_metrics != DraftMetrics::kNone) {
     AnswerDrafts all;

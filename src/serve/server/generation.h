@@ -106,9 +106,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
     bool is_cut = false;  // Backend::cut, since it was submitted
     std::string experts;  // as the reply has them
     AnswerDrafts drafts;
-    int64_t begun_ns = 0;  // when its prompt was begun; 0: not yet, or nobody wants to know
-    int processed = -1;    // tokens of its prompt, as its client has been told; −1: nothing yet
-    int64_t last_ns = 0;   // when its last token came
+    int cached_tokens = 0;  // of its prompt
+    int64_t first_ns = 0;   // when its first token came; 0: not yet, or to another process
+    int64_t begun_ns = 0;   // when its prompt was begun; 0: not yet, or nobody wants to know
+    int processed = -1;     // tokens of its prompt, as its client has been told; −1: nothing yet
+    int64_t last_ns = 0;    // when its last token came; 0: not yet, or to another process
     engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   };
 
@@ -116,6 +118,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
              GenerationOptions options, std::vector<engine::SharedTokens> prompts);
   // What another process has got of the answers before it died.
   struct Past {
+    bool exists = false;
     std::vector<std::pair<size_t, run::Token>> tokens;  // index of the answer, in order of arrival
   };
   void begin(const Past& past);
@@ -150,6 +153,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool has_text(const run::Token& token) const;
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
   void note_times(size_t index, bool with_last, bool last);
+  void note_ended(size_t index);
   void note_end();
   // own: how many tokens of its own the answer has.
   void note_due(Answer& answer, int own) const;
@@ -180,7 +184,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Usage usage_;
   size_t running_ = 0;    // answers that have not ended
   bool is_over_ = false;  // the reply has ended
-  int64_t start_ns_;
+  bool repeats_ = false;  // what another process has counted already
+  int64_t start_ns_;      // when it was submitted; of a request that another process began: came
 };
 
 }  // namespace wideep::server

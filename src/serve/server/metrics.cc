@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counting is an addition; the text is made when somebody asks. Ranks report their queues with an
-// iteration, and an idle engine has none: where nothing runs, the numbers of the last iteration are
-// corrected, and its pages count as kept. Counters of speculation have vLLM's and TensorRT-LLM's
-// names, so that dashboards made for those show them.
+// Counting is an addition; the text is made when somebody asks. Counters of speculation have vLLM's
+// and TensorRT-LLM's names, so that dashboards made for those show them.
 #include "server/metrics.h"
 
 #include <fmt/format.h>
@@ -28,16 +26,10 @@ std::string counter(std::string_view name, std::string_view help, T value) {
   return head(name, "counter", help) + fmt::format("{} {}\n", name, value);
 }
 
-// Schedulers and KV caches of all ranks, at the start of the last iteration. idle: no request is
-// running any more. The ranks do not report that, so the numbers are corrected here: pages of the
-// last requests are kept now.
-std::string queue_text(engine::QueueRecord all, bool idle) {
-  if (idle) {
-    all.running = all.waiting = 0;
-    all.kept_pages += std::exchange(all.cache_pages, 0);
-  }
-  const double used =
-      all.max_pages > 0 ? static_cast<double>(all.cache_pages) / all.max_pages : 0.0;
+// Schedulers and KV caches of all ranks, at the start of the last iteration.
+std::string queue_text(const Metrics& metrics) {
+  const engine::QueueRecord all = metrics.queue_now();
+  const double used = metrics.kv_share();
   return gauge("wideep_num_requests_running", "Answers that have a place in the KV cache.",
                all.running) +
          gauge("wideep_num_requests_waiting", "Answers that wait for a place.", all.waiting) +
@@ -47,25 +39,12 @@ std::string queue_text(engine::QueueRecord all, bool idle) {
          gauge("wideep_kv_pages_used", "Pages of running requests.", all.cache_pages) +
          gauge("wideep_kv_pages_kept", "Pages kept for requests with the same prefix.",
                all.kept_pages) +
-         counter("wideep_kv_evictions_total", "Kept pages that were evicted.", all.evicted_pages) +
-         counter("wideep_pauses_total", "Requests paused for want of pages.", all.pauses);
+         counter("wideep_kv_evictions_total", "Kept pages that were evicted.", metrics.evictions) +
+         counter("wideep_pauses_total", "Requests paused for want of pages.", metrics.pauses);
 }
 
-// Counters have vLLM's names, so that its dashboards show them.
 std::string speculation_text(const run::SpeculationTotals& all) {
-  std::string text =
-      counter("vllm:spec_decode_num_drafts_total", "Steps of requests with draft tokens.",
-              all.drafts) +
-      counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens.", all.drafted) +
-      counter("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were right.",
-              all.accepted);
-  constexpr const char* kByPlace = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
-  text += head(kByPlace, "counter", "Draft tokens that were right, by their place in the draft.");
-  for (size_t i = 0; i < all.accepted_at.size(); ++i) {
-    text += fmt::format("{}{{position=\"{}\"}} {}\n", kByPlace, i, all.accepted_at[i]);
-  }
-  return text +
-         gauge("trtllm_spec_decode_acceptance_length", "Tokens of a step with a draft, on average.",
+  return gauge("trtllm_spec_decode_acceptance_length", "Tokens of a step with a draft, on average.",
                all.acceptance_length()) +
          counter("wideep_spec_expected_tokens_total",
                  "Tokens expected of steps with chosen drafts.", all.expected_tokens) +
@@ -79,21 +58,61 @@ std::string speculation_text(const run::SpeculationTotals& all) {
 
 }  // namespace
 
-void Histogram::add(double value) {
-  const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), value);
-  ++counts_[static_cast<size_t>(bound - bounds_.begin())];
-  sum_ += value;
+// A rank counts from its start, so that a sum over ranks falls where one has died, or has come back:
+// what the others have counted in that iteration is lost then.
+void Metrics::take(const engine::QueueRecord& now) {
+  evictions += static_cast<uint64_t>(std::max<int64_t>(0, now.evicted_pages - queue.evicted_pages));
+  pauses += static_cast<uint64_t>(std::max<int64_t>(0, now.pauses - queue.pauses));
+  queue = now;
 }
 
-std::string Histogram::text(std::string_view name) const {
-  std::string text;
-  uint64_t up_to = 0;
-  for (size_t i = 0; i < counts_.size(); ++i) {
-    up_to += counts_[i];
-    const std::string bound = i < bounds_.size() ? fmt::format("{}", bounds_[i]) : "+Inf";
-    text += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, bound, up_to);
+// The ranks report with an iteration, and an idle engine has none: pages of the last requests are
+// kept now.
+engine::QueueRecord Metrics::queue_now() const {
+  engine::QueueRecord all = queue;
+  if (running > 0) return all;
+  all.running = all.waiting = 0;
+  all.kept_pages += std::exchange(all.cache_pages, 0);
+  return all;
+}
+
+double Metrics::kv_share() const {
+  const engine::QueueRecord all = queue_now();
+  return all.max_pages > 0 ? static_cast<double>(all.cache_pages) / all.max_pages : 0.0;
+}
+
+std::string Metrics::vllm_text() const {
+  if (!vllm) return "";
+  const engine::QueueRecord now = queue_now();
+  return vllm->text({.running = now.running,
+                     .waiting = now.waiting,
+                     .kv_share = kv_share(),
+                     .pauses = pauses,
+                     .prompt_tokens = prompt_tokens,
+                     .cached_prompt_tokens = cached_prompt_tokens,
+                     .generated_tokens = generated_tokens,
+                     .cancelled = cancelled}) +
+         (speculates ? vllm_speculation(vllm->labels()) : "");
+}
+
+std::string Metrics::vllm_speculation(std::string_view labels) const {
+  const std::string all = labels.empty() ? "" : fmt::format("{{{}}}", labels);
+  const auto total = [&](std::string_view name, std::string_view help, int64_t value) {
+    return head(name, "counter", help) + fmt::format("{}{} {}\n", name, all, value);
+  };
+  std::string text =
+      total("vllm:spec_decode_num_drafts_total", "Steps of requests with draft tokens.",
+            speculation.drafts) +
+      total("vllm:spec_decode_num_draft_tokens_total", "Draft tokens.", speculation.drafted) +
+      total("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were right.",
+            speculation.accepted);
+  constexpr const char* kByPlace = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+  text += head(kByPlace, "counter", "Draft tokens that were right, by their place in the draft.");
+  for (size_t i = 0; i < speculation.accepted_at.size(); ++i) {
+    text += fmt::format("{}{{{}{}position=\"{}\"}} {}\n", kByPlace, labels,
+                        labels.empty() ? "" : ",", i, speculation.accepted_at[i]);
   }
-  return text + fmt::format("{0}_sum {1}\n{0}_count {2}\n", name, sum_, up_to);
+  return text;
 }
 
 std::string Metrics::text() const {
@@ -124,7 +143,8 @@ std::string Metrics::text() const {
   histogram("wideep_end_to_end_seconds", end_to_end, "From the request to its last token.");
   text += counter("wideep_iterations_total", "Iterations of the engine.", iterations);
   text += counter("wideep_iteration_seconds_total", "Time in iterations.", iteration_seconds);
-  text += queue_text(queue, running == 0);
+  text += queue_text(*this);
+  if (speculates && !vllm) text += vllm_speculation("");
   if (speculates) text += speculation_text(speculation);
   text += counter("wideep_ep_rebalances_total", "Rebalances that have ended.", rebalances);
   text += counter("wideep_ep_experts_moved_total", "Experts copied into slots.", expert_moves);

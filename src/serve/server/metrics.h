@@ -5,35 +5,20 @@
 // Thread safety: the serving thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "run/speculation_totals.h"
 #include "schedule/queue_record.h"
+#include "server/histogram.h"
 #include "server/recent_times.h"
+#include "server/vllm_metrics.h"
 
 namespace wideep::server {
-
-// Counts of values up to each bound, and their sum.
-class Histogram {
- public:
-  explicit Histogram(std::vector<double> bounds)
-      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
-
-  void add(double value);
-  // Lines "<name>_bucket{le=…}", "<name>_sum", "<name>_count".
-  std::string text(std::string_view name) const;
-
- private:
-  std::vector<double> bounds_;
-  std::vector<uint64_t> counts_;  // the last: above all bounds
-  double sum_ = 0.0;
-};
 
 struct Metrics {
   std::map<std::pair<std::string, int>, uint64_t> replies;  // by path and status
@@ -54,13 +39,30 @@ struct Metrics {
   uint64_t iterations = 0;
   double iteration_seconds = 0.0;
   engine::QueueRecord queue;  // of the last iteration, over all ranks
+  uint64_t evictions = 0;     // of kept pages, by all ranks that there have been
+  uint64_t pauses = 0;        // of requests, likewise
   run::SpeculationTotals speculation;
   bool speculates = false;  // whether the run does
   uint64_t expert_moves = 0;
   uint64_t moved_bytes = 0;
   uint64_t rebalances = 0;
 
+  std::optional<VllmMetrics> vllm;  // nullopt: not asked for
+
+  // Of an iteration that has ended, over all ranks.
+  void take(const engine::QueueRecord& now);
+  // The queue, with what the ranks do not report: that nothing runs any more.
+  engine::QueueRecord queue_now() const;
+  // Of the KV caches' pages, those of running requests: 0 to 1.
+  double kv_share() const;
+  // wideep's own names, and what has only another engine's.
   std::string text() const;
+  // vLLM's names; "": not asked for.
+  std::string vllm_text() const;
+
+ private:
+  // vLLM's counters of speculation; labels: of each series, or "".
+  std::string vllm_speculation(std::string_view labels) const;
 };
 
 }  // namespace wideep::server

@@ -440,8 +440,11 @@ class Front {
     const run::IterationSummary summary = run::summarize(iteration, experts_);
     ++service_.metrics().iterations;
     service_.metrics().iteration_seconds += summary.wall_ms * 1e-3;
-    service_.metrics().queue = summary.queue;
+    service_.metrics().take(summary.queue);
     service_.metrics().speculation += summary.speculation;
+    if (auto& vllm = service_.metrics().vllm) {
+      vllm->iteration(summary.prompt_tokens + summary.generated_tokens);
+    }
     service_.iteration_ended(summary.wall_ms * 1e-3);
     service_.monitor().add(summary, unix_seconds());
     service_.load().add(summary, unix_seconds());

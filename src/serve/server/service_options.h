@@ -17,6 +17,9 @@
 
 namespace wideep::server {
 
+// Whose names /metrics has.
+enum class MetricsNames : uint8_t { kWideep, kVllm, kBoth };
+
 struct ServiceOptions {
   std::string model;       // the name that clients use, and that answers have
   std::string commit;      // of the build; "": unknown
@@ -32,6 +35,7 @@ struct ServiceOptions {
   int stream_interval = 1;              // tokens (GenerationSetup)
   ResponseStoreLimits stored_responses;
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
+  MetricsNames metrics_names = MetricsNames::kWideep;
   int max_drafts = 0;            // of a request in a step; 0: there are none
   bool has_pages = true;         // the chat page and the dashboard
   bool returns_experts = false;  // whole replies have the experts of each token

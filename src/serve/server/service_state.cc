@@ -17,6 +17,9 @@ ServiceState::ServiceState(const ServiceOptions& options)
       balancer(options.online_totals),
       recorder(options.recorder, options.ranks) {
   metrics.speculates = options.max_drafts > 0;
+  if (options.metrics_names != MetricsNames::kWideep) {
+    metrics.vllm.emplace(options.model, options.max_sequence);
+  }
 }
 
 }  // namespace wideep::server

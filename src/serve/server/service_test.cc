@@ -1159,6 +1159,29 @@ TEST_F(ServiceTest, RepliesWithoutTheEngine) {
   EXPECT_THAT(metrics, HasSubstr("\nprocess_resident_memory_bytes "));
 }
 
+TEST_F(ServiceTest, MetricsMayHaveTheNamesOfVllm) {
+  for (const auto names : {MetricsNames::kVllm, MetricsNames::kBoth}) {
+    finish();
+    ServiceOptions options{.model = "m", .max_sequence = 64, .max_queue = 8};
+    options.metrics_names = names;
+    start(options);
+    complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 2}, {"n", 2}});
+    const std::string metrics = ask("GET", "/metrics").body;
+    const std::string labels = "{model_name=\"m\",engine=\"0\"}";
+    for (const char* name : {"time_to_first_token_seconds", "e2e_request_latency_seconds",
+                             "request_queue_time_seconds", "request_prefill_time_seconds",
+                             "request_decode_time_seconds", "request_inference_time_seconds",
+                             "inter_token_latency_seconds"}) {
+      EXPECT_THAT(metrics, HasSubstr(std::string("\nvllm:") + name + "_count" + labels + " 2\n"));
+    }
+    EXPECT_THAT(metrics, HasSubstr("finished_reason=\"length\"} 2\n"));
+    EXPECT_THAT(metrics, HasSubstr("\nvllm:request_params_n_sum" + labels + " 2\n"));
+    EXPECT_THAT(metrics, HasSubstr("\nwideep_build_info{"));
+    const bool has_own = metrics.find("\nwideep_generated_tokens_total 4\n") != metrics.npos;
+    EXPECT_EQ(has_own, names == MetricsNames::kBoth);
+  }
+}
+
 // Two ranks with one MoE layer of three experts.
 run::ExpertRanks two_ranks() {
   return {.stage_size = 2,

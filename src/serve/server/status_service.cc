@@ -62,14 +62,18 @@ void StatusService::version(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void StatusService::metrics(const std::shared_ptr<Exchange>& exchange) {
+  const Metrics& metrics = state_.metrics;
   std::string text = build_info({.version = WIDEEP_VERSION,
                                  .commit = options_.commit,
                                  .isa = options_.isa,
                                  .model = options_.model}) +
                      process_metrics();
-  text += state_.metrics.text() + state_.ranks.metrics() + text_.responses().metrics() +
-          text_.trace_metrics() +
-          state_.balancer.metrics(state_.monitor.recent_imbalance(unix_seconds()));
+  if (options_.metrics_names != MetricsNames::kVllm) {
+    text += metrics.text() + state_.ranks.metrics() + text_.responses().metrics() +
+            text_.trace_metrics() +
+            state_.balancer.metrics(state_.monitor.recent_imbalance(unix_seconds()));
+  }
+  text += metrics.vllm_text();
   replies_.reply(exchange, "text/plain; version=0.0.4; charset=utf-8", text);
 }
 

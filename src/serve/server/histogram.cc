@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/histogram.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace wideep::server {
+namespace {
+
+// As Prometheus' client libraries write it: "1.0", "0.25", "1e+06". Buckets of several servers add up
+// only where the texts of their bounds are the same.
+std::string bound_text(double bound) {
+  if (bound >= 1e6) return fmt::format("{:g}", bound);
+  std::string text = fmt::format("{}", bound);
+  if (text.find_first_of(".e") == text.npos) text += ".0";
+  return text;
+}
+
+}  // namespace
+
+void Histogram::add(double value) {
+  const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), value);
+  ++counts_[static_cast<size_t>(bound - bounds_.begin())];
+  sum_ += value;
+}
+
+std::string Histogram::text(std::string_view name, std::string_view labels) const {
+  std::string text;
+  const std::string before = labels.empty() ? "" : std::string(labels) + ",";
+  const std::string all = labels.empty() ? "" : fmt::format("{{{}}}", labels);
+  uint64_t up_to = 0;
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    up_to += counts_[i];
+    const std::string bound = i < bounds_.size() ? bound_text(bounds_[i]) : "+Inf";
+    text += fmt::format("{}_bucket{{{}le=\"{}\"}} {}\n", name, before, bound, up_to);
+  }
+  return text + fmt::format("{0}_sum{1} {2}\n{0}_count{1} {3}\n", name, all, sum_, up_to);
+}
+
+}  // namespace wideep::server
