@@ -280,9 +280,15 @@ TEST(CommandFaults, TheTimeInAPromptStaysThatOfTheRequest) {
       wait_until([&] { return server.metric("wideep_answers_running") == 4; }, 10s * kSlowdown));
   const std::time_t begun = std::time(nullptr);
   EXPECT_TRUE(wait_until([&] { return std::time(nullptr) > begun; }, 5s));
+  EXPECT_TRUE(wait_until([&] { return server.metric("wideep_generated_tokens_total") > 0; }, 5s));
   EXPECT_NE(reply.wait_for(0s), std::future_status::ready);
   ::kill(front_processes(server.command()).at(0), SIGKILL);
   const json body = reply.get().body_json();
+  // What the dead process had counted is not counted again.
+  EXPECT_EQ(server.metric("wideep_prompt_tokens_total"), 0);
+  EXPECT_GT(server.metric("wideep_generated_tokens_total"), 0);
+  EXPECT_LT(server.metric("wideep_generated_tokens_total"), 4 * 3900);
+  EXPECT_EQ(server.metric("wideep_end_to_end_seconds_count"), 4);
   EXPECT_EQ(server.metric("wideep_serving_processes_died_total"), 1);
   const json prompt =
       ask(server.port(), "POST", "/detokenize", json({{"tokens", body["prompt_token_ids"]}}).dump())
