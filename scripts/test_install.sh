@@ -18,7 +18,8 @@ site=$work/prefix/share/doc/wideep/html
 installed=$work/prefix
 "$installed/bin/wideep" --version >/dev/null
 for file in share/man/man1/wideep-serve.1 share/bash-completion/completions/wideep \
-  share/fish/vendor_completions.d/wideep.fish share/wideep/models/reference/config.json; do
+  share/fish/vendor_completions.d/wideep.fish share/wideep/models/reference/config.json \
+  share/wideep/monitoring/{wideep_dashboard.json,wideep_alerts.yaml,prometheus.yaml}; do
   [[ -f $installed/$file ]] || { echo "not installed: $file" >&2; exit 1; }
 done
 # As if for a package: the files go below $DESTDIR, and the model and the library each alone.

@@ -61,8 +61,11 @@ chroot "$root" dpkg --verify wideep wideep-model-reference |
 echo "bare $release answers: $(grep -v '^---' "$work/answer.txt" | head -n 1)"
 
 # The same files of the command in every format.
-files() { sed 's,^\.,,' | grep '/bin/wideep$\|/share/man/.*\.gz$' | sort; }
+files() { sed 's,^\.,,' | grep '/bin/wideep$\|/share/man/.*\.gz$\|/monitoring/.' | sort; }
 dpkg-deb --fsys-tarfile "$packages"/wideep_*.deb | tar -tf - | files >"$work/deb.txt"
+for file in wideep_dashboard.json wideep_alerts.yaml prometheus.yaml; do
+  grep -q "/usr/share/wideep/monitoring/$file\$" "$work/deb.txt" || fail "no $file in the package"
+done
 if compgen -G "$packages/wideep-[0-9]*.rpm" >/dev/null; then
   rpm -qlp "$packages"/wideep-[0-9]*.rpm 2>/dev/null | files >"$work/rpm.txt"
   diff "$work/deb.txt" "$work/rpm.txt" || fail "the .rpm has other files"
