@@ -88,7 +88,7 @@ std::string process_metrics() {
   const std::optional<ProcessUse> use = this_process();
   if (!use) return "";
   std::string text =
-      metric("process_cpu_seconds_total", "counter", "Processor time of the serving process.",
+      metric("process_cpu_seconds_total", "counter", "Processor time of this process.",
              fmt::format("{}", use->cpu_seconds)) +
       metric("process_start_time_seconds", "gauge", "When it was started, since 1970.",
              fmt::format("{:.2f}", use->start_seconds)) +

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Names, labels and buckets are those of vllm/v1/metrics/loggers.py: histograms of several engines
-// add up only if their buckets are the same to the last one. vllm:time_per_output_token_seconds is
-// the name that vllm:inter_token_latency_seconds had in older versions.
+// add up only if their buckets are the same to the last one. Two have older names beside the present
+// ones, as dashboards for older versions ask for those.
 #include "server/vllm_metrics.h"
 
 #include <fmt/format.h>
@@ -116,6 +116,8 @@ std::string VllmMetrics::text(const Shared& all) const {
      {{"capacity", static_cast<uint64_t>(all.waiting)}, {"deferred", 0}});
   one("vllm:kv_cache_usage_perc", "gauge",
       "Share of the KV caches' pages that are used: 1 is 100 percent.", all.kv_share);
+  one("vllm:gpu_cache_usage_perc", "gauge", "The same, by the name of older versions.",
+      all.kv_share);
   one("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked for in the KV cache.",
       all.prompt_tokens);
   one("vllm:prefix_cache_hits_total", "counter", "Those that were found.",
