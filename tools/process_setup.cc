@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <initializer_list>
 
 namespace wideep::tools {
 namespace {
@@ -36,6 +38,22 @@ Status raise_stack() {
   return {};
 }
 
+// No more than signals do by default: nothing has to be ended or written.
+void end(int signal) { ::_exit(128 + signal); }
+
+// To process 1 of a container the kernel passes no signal from inside it or from its engine that
+// has no handler: until the model is loaded, say, SIGTERM would have no effect, and the engine
+// would wait for as long as it waits and then kill.
+void end_by_signals_as_first_process() {
+  if (::getpid() != 1) return;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now{};
+    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+    now.sa_handler = end;
+    ::sigaction(signal, &now, nullptr);
+  }
+}
+
 }  // namespace
 
 Status prepare_process() {
@@ -45,6 +63,7 @@ Status prepare_process() {
       const int opened = ::open("/dev/null", O_RDWR);
   }
   std::signal(SIGXFSZ, SIG_IGN);
+  end_by_signals_as_first_process();
   return raise_stack();
 }
 
