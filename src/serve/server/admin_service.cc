@@ -50,7 +50,10 @@ void AdminService::scale(const std::shared_ptr<Exchange>& exchange) {
   if (const Status status = want_(wanted); !status.ok()) return done(400, status.message());
   // Another serving process, which has died, may have been asked for it: then they are on their
   // way.
-  if (wanted == state_.ranks.wanted() && state_.ranks.all_compute()) return done(200, success);
+  if (state_.ranks.compute_alone(wanted)) {
+    state_.ranks.want(wanted, nullptr);
+    return done(200, success);
+  }
   scaling_ = true;
   state_.ranks.want(wanted, [done, success] { done(200, success); });
   call_in_(static_cast<int>(request.timeout_seconds), [this, done, before, number = scalings_,

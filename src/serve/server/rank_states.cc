@@ -130,6 +130,13 @@ void RankStates::changed(const run::MembersChanged& change, double now) {
   if (const auto done = std::exchange(done_, nullptr)) done();
 }
 
+bool RankStates::compute_alone(int num_ranks) const {
+  const auto end = states_.begin() + num_ranks;
+  const auto is_active = [](State state) { return state == State::kActive; };
+  return std::all_of(states_.begin(), end, is_active) &&
+         std::none_of(end, states_.end(), is_active);
+}
+
 int RankStates::count(State state) const {
   return static_cast<int>(std::ranges::count(states_, state));
 }

@@ -28,7 +28,9 @@ class RankStates {
   void want(int num_ranks, std::function<void()> done);
   bool is_changing() const { return done_ != nullptr; }
   int wanted() const { return wanted_; }
-  bool all_compute() const { return count(State::kActive) == wanted_; }  // that are wanted
+  // Whether the first num_ranks compute, and no others: where those beyond them have died, no change
+  // of members follows if no more than these are wanted.
+  bool compute_alone(int num_ranks) const;
 
   // now: seconds since 1970.
   void died(const run::RankDied& rank, double now);

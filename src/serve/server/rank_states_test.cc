@@ -80,6 +80,22 @@ TEST(RankStates, GrowingIsNotDegradedAndShrinkingNeither) {
   EXPECT_EQ(ranks.json()["wanted"], 1);
 }
 
+// A node is lost, then its ranks are no longer wanted: no change of members follows, as there is
+// nothing to change.
+TEST(RankStates, WithoutTheDeadThoseThatAreLeftComputeAlone) {
+  RankStates ranks(4, 4);
+  EXPECT_TRUE(ranks.compute_alone(4));
+  ranks.died(killed(2), 1.0);
+  ranks.died(killed(3), 1.0);
+  ranks.changed(members(2, {0, 1}), 1.1);
+  EXPECT_TRUE(ranks.compute_alone(2));
+  EXPECT_FALSE(ranks.compute_alone(1));
+  EXPECT_FALSE(ranks.compute_alone(3));
+  ranks.want(2, nullptr);
+  EXPECT_FALSE(ranks.is_changing());
+  EXPECT_EQ(ranks.degraded(), "");
+}
+
 // It has seen nothing of what went before, for example that fewer ranks are wanted.
 TEST(RankStates, AnotherServingProcessKnowsHowManyAreWanted) {
   RankStates ranks(4, 4);
@@ -88,11 +104,13 @@ TEST(RankStates, AnotherServingProcessKnowsHowManyAreWanted) {
   EXPECT_THAT(ranks.metrics(), HasSubstr("\nwideep_ep_active_ranks 0\n"));
   EXPECT_THAT(ranks.metrics(), HasSubstr("\nwideep_serving_processes_died_total 2\n"));
   ranks.changed(members(9, {0, 2}), 5.1);
-  EXPECT_FALSE(ranks.all_compute());
+  EXPECT_FALSE(ranks.compute_alone(3));
   EXPECT_EQ(ranks.json()["states"], json({"active", "starting", "active", "retired"}));
   EXPECT_THAT(ranks.degraded(), HasSubstr("rank 1 "));
   ranks.changed(members(10, {0, 1, 2}), 5.2);
-  EXPECT_TRUE(ranks.all_compute());
+  EXPECT_TRUE(ranks.compute_alone(3));
+  EXPECT_FALSE(ranks.compute_alone(2));  // one too many
+  EXPECT_FALSE(ranks.compute_alone(4));
   EXPECT_EQ(ranks.degraded(), "");
   EXPECT_THAT(ranks.json()["events"].dump(), HasSubstr("the serving process has died"));
 }
