@@ -76,12 +76,18 @@ Status refused(const NodeMessage& message) {
 
 }  // namespace
 
-Result<NodeClient> NodeClient::connect(const PeerAddress& service, const ClusterKey& key, int node,
+Result<NodeClient> NodeClient::connect(const std::function<Result<PeerAddress>()>& where,
+                                       const ClusterKey& key, int node,
                                        const std::function<void(const std::string&)>& line) {
   WaitingLine waiting(line);
   const auto is_late = [&] { waiting.say("it is busy, perhaps loading"); };
   for (;; std::this_thread::sleep_for(kRetryPause)) {
-    const Result<int> socket = connect_as_node(service, key, node, is_late);
+    const Result<PeerAddress> service = where();
+    if (!service.ok()) {
+      waiting.say(service.status().message());
+      continue;
+    }
+    const Result<int> socket = connect_as_node(*service, key, node, is_late);
     if (!socket.ok()) {
       waiting.say(socket.status().message());
       continue;
@@ -89,7 +95,7 @@ Result<NodeClient> NodeClient::connect(const PeerAddress& service, const Cluster
     NodeStream stream(*socket);
     const auto first = wait_for_message(stream, is_late);
     if (first && first->kind == Kind::kGreeted) {
-      return NodeClient(service, key, node, std::move(stream));
+      return NodeClient(*service, key, node, std::move(stream));
     }
     if (first && first->kind == Kind::kRefused) return refused(*first);
     if (first && first->kind == Kind::kBusy) {

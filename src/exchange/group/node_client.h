@@ -25,9 +25,11 @@ namespace wideep::transport {
 
 class NodeClient {
  public:
-  // Connects, as often as it takes. line: called now and then with what it waits for. Errors
-  // (invalid input): the service knows no such node.
-  static Result<NodeClient> connect(const PeerAddress& service, const ClusterKey& key, int node,
+  // Connects, as often as it takes. where: the address of the service, asked for before each
+  // attempt; an error of it is waited for, too. line: called now and then with what it waits for.
+  // Errors (invalid input): the service knows no such node.
+  static Result<NodeClient> connect(const std::function<Result<PeerAddress>()>& where,
+                                    const ClusterKey& key, int node,
                                     const std::function<void(const std::string&)>& line);
 
   // Tells what this node can have of each thing, and returns what all have. Errors: the service

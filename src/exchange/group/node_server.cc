@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -66,11 +67,13 @@ void NodeServer::clear_events() {
 }
 
 Result<std::vector<uint64_t>> NodeServer::agree_on(
-    const std::vector<uint64_t>& own, const std::function<void(const std::string&)>& line) {
+    int num_needed, const std::vector<uint64_t>& own,
+    const std::function<void(const std::string&)>& line) {
   at(0).numbers = own;
   auto next_line = Clock::now() + kLineInterval / 10;
   const auto is_missing = [](const Node& each) { return each.numbers.empty(); };
-  while (std::ranges::any_of(nodes_, is_missing)) {
+  const auto needed = std::span(nodes_).first(static_cast<size_t>(num_needed));
+  while (std::ranges::any_of(needed, is_missing)) {
     std::vector<pollfd> fds;
     add_descriptors(&fds);
     ::poll(fds.data(), fds.size(), has_more_ ? 0 : static_cast<int>(kPulseInterval.count()));
@@ -79,8 +82,8 @@ Result<std::vector<uint64_t>> NodeServer::agree_on(
     if (Clock::now() < next_line) continue;
     next_line = Clock::now() + kLineInterval;
     std::vector<int> missing;
-    for (size_t node = 1; node < nodes_.size(); ++node) {
-      if (is_missing(nodes_[node])) missing.push_back(static_cast<int>(node));
+    for (int node = 1; node < num_needed; ++node) {
+      if (is_missing(at(node))) missing.push_back(node);
     }
     line(fmt::format("waiting on {} for node{} {}", address().text(),
                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
@@ -91,7 +94,9 @@ Result<std::vector<uint64_t>> NodeServer::agree_on(
       min_[i] = std::min(min_[i], each.numbers[i]);
     }
   }
-  for (size_t node = 1; node < nodes_.size(); ++node) welcome(static_cast<int>(node));
+  for (size_t node = 1; node < nodes_.size(); ++node) {
+    if (!is_missing(nodes_[node])) welcome(static_cast<int>(node));
+  }
   return min_;
 }
 

@@ -44,9 +44,10 @@ class NodeServer {
   uint64_t service() const { return service_; }
   PeerAddress address() const { return arrivals_.address(); }
 
-  // Waits for all nodes, which tell what they can have of each thing; returns the least, and tells
-  // them. line: called now and then with what it waits for.
-  Result<std::vector<uint64_t>> agree_on(const std::vector<uint64_t>& own,
+  // Waits for the first num_needed nodes. They, and others that have come by then, tell what they
+  // can have of each thing; returns the least, and tells them. line: called now and then with what
+  // it waits for.
+  Result<std::vector<uint64_t>> agree_on(int num_needed, const std::vector<uint64_t>& own,
                                          const std::function<void(const std::string&)>& line);
   // Those that all nodes must have.
   void set_settings(Settings settings) { settings_ = std::move(settings); }

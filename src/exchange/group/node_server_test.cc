@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "base/try.h"
+#include "group/node_client.h"
 
 namespace wideep::transport {
 namespace {
@@ -33,9 +34,11 @@ const ClusterKey kKey("a secret of the cluster");
 
 struct Service {
   explicit Service(int num_nodes, std::vector<uint64_t> own = {100, 4},
-                   const ClusterKey& key = kKey)
+                   const ClusterKey& key = kKey, int num_needed = 0)  // 0: all
       : server(std::move(*NodeServer::listen(*resolve("127.0.0.1", 0), num_nodes, key))) {
-    agreeing = std::thread([this, own] { min = *server->agree_on(own, [](const auto&) {}); });
+    const int needed = num_needed > 0 ? num_needed : num_nodes;
+    agreeing = std::thread(
+        [this, own, needed] { min = *server->agree_on(needed, own, [](const auto&) {}); });
   }
   ~Service() { agreed(); }
   void agreed() {
@@ -126,6 +129,46 @@ TEST(NodeServer, TakesTheLeastOfAllNodes) {
   EXPECT_THAT(welcome->numbers, ElementsAre(service.server->service(), 90u, 3u));
   service.agreed();
   EXPECT_THAT(service.min, ElementsAre(90u, 3u));
+}
+
+// With --start-ranks a service does not wait for nodes whose ranks it does not begin with.
+TEST(NodeServer, BeginsWhenTheNodesAreThereThatItNeeds) {
+  Service service(4, {100, 4}, kKey, 2);
+  Node three(service, 3);  // is there early: what it has counts
+  three.stream.send({.kind = Kind::kNumbers, .numbers = {90, 8}});
+  EXPECT_FALSE(service.next(200ms));
+  ASSERT_EQ(three.stream.next(), std::nullopt);  // node 1 is missing
+  Node one(service, 1);
+  ASSERT_NO_FATAL_FAILURE(come_up(service, one, {120, 8}));
+  EXPECT_THAT(service.min, ElementsAre(90u, 4u));
+  EXPECT_EQ(three.next(&service)->kind, Kind::kWelcome);
+  Node two(service, 2);
+  two.stream.send({.kind = Kind::kNumbers, .numbers = {95, 9}});
+  const auto welcome = two.next(&service);
+  ASSERT_TRUE(welcome);
+  EXPECT_THAT(welcome->numbers, ElementsAre(service.server->service(), 90u, 4u));
+}
+
+// A pod that replaces node 0 has another address, and its name has none for a while.
+TEST(NodeClient, AsksForTheAddressBeforeEachAttempt) {
+  Service service(2);
+  int asked = 0;
+  const auto where = [&]() -> Result<PeerAddress> {
+    switch (++asked) {
+      case 1:
+        return invalid_input("'node0' is no address");
+      case 2:
+        return resolve("127.0.0.1", 1);  // nobody listens
+      default:
+        return service.server->address();
+    }
+  };
+  auto client = NodeClient::connect(where, kKey, 1, [](const auto&) {});
+  ASSERT_TRUE(client.ok()) << client.status().message();
+  EXPECT_EQ(asked, 3);
+  const auto min = client->agree_on({80, 9});
+  ASSERT_TRUE(min.ok()) << min.status().message();
+  EXPECT_THAT(*min, ElementsAre(80u, 4u));
 }
 
 TEST(NodeServer, SaysWhoIsLostAndWhoHasComeBack) {

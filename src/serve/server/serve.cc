@@ -746,10 +746,12 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
   };
   run::RunOptions run_options = options.run;
   run_options.kept_nodes = kept_nodes(options, service);
+  // The next node 0 may have another address: in Kubernetes each pod has its own.
+  const auto where = [&] { return address_of_service(options.nodes); };
   NodeRun node;
   for (;;) {
     WIDEEP_TRY_ASSIGN(transport::NodeClient client,
-                      transport::NodeClient::connect(service, key, options.nodes.node, line));
+                      transport::NodeClient::connect(where, key, options.nodes.node, line));
     client.on_alive([&] { manager.alive(); });
     client.on_stop([&](int signal) {
       manager.stopping("it ends with node 0, whose running requests may end",
@@ -900,8 +902,12 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   over_nodes.run.kept_nodes = kept_nodes(options, address);
   over_nodes.run.kept_nodes->place.service = (*nodes)->service();
   over_nodes.run.kept_nodes->place.links = key.for_links((*nodes)->service());
-  over_nodes.run.kept_nodes->agree_on = [&](const std::vector<uint64_t>& own) {
-    return (*nodes)->agree_on(own, [&](const std::string& line) { view.line(line); });
+  // Nodes whose ranks the service does not begin with may come whenever they are wanted.
+  const transport::NodeMap& map = over_nodes.run.kept_nodes->place.nodes;
+  const int start_ranks = std::clamp(options.run.start_ranks, 0, map.num_ranks());
+  const int num_needed = start_ranks == 0 ? map.num_nodes() : map.node_of(start_ranks - 1) + 1;
+  over_nodes.run.kept_nodes->agree_on = [&, num_needed](const std::vector<uint64_t>& own) {
+    return (*nodes)->agree_on(num_needed, own, [&](const std::string& line) { view.line(line); });
   };
   return serve_with(over_nodes, nodes->get(), view);
 }
