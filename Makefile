@@ -68,8 +68,9 @@ install: build ## install command, library, manual pages, completions (PREFIX=/u
 packages: ## make .deb, .rpm and .tar.zst of this distribution, in build/packages
 	@scripts/packages.sh
 
-test-packages: packages ## check the packages, and run the .deb in a bare Debian (needs root)
+test-packages: packages ## check the packages, run the .deb in a bare Debian, and their image in a container (needs root)
 	@scripts/test_packages_deb.sh build/packages build/test_packages
+	@scripts/test_container.sh build/packages build/test_container || test $$? -eq 77
 
 format: ## format the sources
 	@scripts/install_packages.sh packages.txt development_packages.txt
