@@ -101,7 +101,9 @@ printf '%s\n' "model: /models/m" "served-model-name: m" "host: 127.0.0.1" "ranks
   "grace-seconds: 3" "api-key-file: /etc/wideep/key" >"$work/etc/options.yaml"
 echo secret >"$work/etc/key"
 echo "a secret of the nodes" >"$work/etc/cluster-key"
-chmod -R a+rX "$work/etc"
+chmod 755 "$work/etc"
+chown 65532:65532 "$work"/etc/*
+chmod 400 "$work"/etc/*
 
 start one --port "$port"
 wait_for "serving" '"ok"' health

@@ -356,8 +356,10 @@ def process_one():
 def main():
     os.makedirs(os.path.join(WORK, "keys"), exist_ok=True)
     for name, key in KEYS.items():
-        with open(os.path.join(WORK, "keys", name), "w", encoding="utf-8") as file:
+        path = os.path.join(WORK, "keys", name)
+        with open(path, "w", encoding="utf-8") as file:
             file.write(key + "\n")
+        os.chmod(path, 0o600)
     try:
         leader_worker_set(one_node())
         elastic()
