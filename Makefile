@@ -2,7 +2,7 @@
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
 # scripts/test_packages.txt for the rest).
-.PHONY: help build demo test test-all test-others check-models test-integrations test-torch times soak soak-faults fuzz bench bench-balance figures docs install packages test-packages format check tidy clean
+.PHONY: help build demo test test-all test-others check-models test-integrations test-torch times soak soak-faults fuzz bench bench-balance figures docs install packages wheel test-packages format check tidy clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
@@ -65,11 +65,15 @@ install: build ## install command, library, manual pages, completions (PREFIX=/u
 	@cmake --build build --target wideep_installed
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(or $(PREFIX),/usr/local)" --strip
 
-packages: ## make .deb, .rpm and .tar.zst of this distribution, in build/packages
+packages: wheel ## make .deb, .rpm and .tar.zst of this distribution, and the wheel, in build/packages
 	@scripts/packages.sh
 
-test-packages: packages ## check the packages, run the .deb in a bare Debian, and their image in a container (needs root)
+wheel: ## make the wheel with the command, for every Linux with glibc 2.27, in build/packages
+	@scripts/wheel.sh
+
+test-packages: packages ## check the packages; run .deb, wheel and image in bare systems (needs root)
 	@scripts/test_packages_deb.sh build/packages build/test_packages
+	@scripts/test_wheel.sh build/packages build/test_wheel
 	@scripts/test_container.sh build/packages build/test_container || test $$? -eq 77
 
 format: ## format the sources

@@ -39,6 +39,21 @@ function(add_debian_files folder)
   endif()
 endfunction()
 
+# Beside the command: what is in it of others (packaging/third_party.py).
+function(add_third_party folder)
+  file(GLOB_RECURSE programs ${folder}/wideep ${folder}/libwideep_mpi.so)
+  list(FILTER programs INCLUDE REGEX "/bin/wideep$|\\.so$")
+  set(commands ${programs})
+  list(FILTER commands INCLUDE REGEX "/bin/wideep$")
+  foreach(command IN LISTS commands)
+    get_filename_component(prefix ${command}/../.. ABSOLUTE)
+    list(TRANSFORM programs PREPEND "--program=" OUTPUT_VARIABLE arguments)
+    execute_process(COMMAND ${CPACK_WIDEEP_SOURCE}/packaging/third_party.py
+                            --output ${prefix}/share/doc/wideep ${arguments}
+                    COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
+endfunction()
+
 # Archives (.tar.zst) have all components in one folder, packages a folder for each.
 file(GLOB folders ${CPACK_TEMPORARY_DIRECTORY}/*)
 foreach(folder IN LISTS folders)
@@ -55,6 +70,7 @@ foreach(folder IN LISTS folders)
     execute_process(COMMAND strip --strip-debug --enable-deterministic-archives
                             --remove-section=.comment ${archive} COMMAND_ERROR_IS_FATAL ANY)
   endforeach()
+  add_third_party(${folder})
   if(CPACK_GENERATOR STREQUAL "DEB")
     add_debian_files(${folder})
   endif()

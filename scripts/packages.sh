@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the command for this distribution, without CUDA, and packs it: .deb (where dpkg-deb is),
-# .rpm (where rpmbuild is) and .tar.zst, in build/packages.
+# .rpm (where rpmbuild is) and .tar.zst, in build/packages. The wheel is scripts/wheel.sh's.
 #
 #   scripts/packages.sh [generator...]     default: DEB RPM TZST
 set -euo pipefail

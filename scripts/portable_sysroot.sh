@@ -11,6 +11,7 @@
 # apt is configured to go (its proxies); they stay in <folder>/downloads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/ubuntu_download.sh
 
 mkdir -p "$1"
 folder=$(realpath "$1")
@@ -18,13 +19,6 @@ sources=(scripts/portable_sysroot.sh packaging/portable/compat.c packaging/porta
   packaging/portable/no_udev.c)
 made=$(cat "${sources[@]}" | sha256sum)
 [[ $(cat "$folder/made" 2>/dev/null) != "$made" ]] || exit 0
-
-mirror=${UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
-packages="
-pool/main/g/glibc/libc6_2.27-3ubuntu1.6_amd64.deb 5b813d4512491cd8fb30b2eb9192349ee75ffe3c9f21ae136cc7b2429f70c3b2
-pool/main/g/glibc/libc6-dev_2.27-3ubuntu1.6_amd64.deb 96ae7d2cf38f0547ca3cccb3344c8802fdf5bcd71c4b6d9aed09558ac8cc87db
-pool/main/l/linux/linux-libc-dev_4.15.0-213.224_amd64.deb 06d9f16644d3a1b2ab7dd01730e833d516b6f575d975855f496eea6463fef2f6
-"
 
 fail() { echo "$0: $*" >&2; exit 1; }
 [[ $(uname -m) == x86_64 ]] || fail "the portable build is for x86_64, and this machine is $(uname -m)"
@@ -34,15 +28,14 @@ root=$folder/root
 prefix=$folder/dependencies
 rm -rf "$root" "$prefix" "$folder/made"
 mkdir -p "$root" "$prefix"/{include,lib/pkgconfig} "$folder/downloads"
-while read -r path sum; do
-  [[ -n $path ]] || continue
-  file=$folder/downloads/${path##*/}
-  if ! echo "$sum  $file" | sha256sum --check --status 2>/dev/null; then
-    /usr/lib/apt/apt-helper -oAPT::Sandbox::User=root download-file "$mirror/$path" "$file" "SHA256:$sum" >/dev/null ||
-      fail "$mirror/$path: cannot be downloaded with SHA-256 $sum; set UBUNTU_MIRROR to a mirror that has Ubuntu 18.04"
-  fi
+ubuntu_download "$folder/downloads" >"$folder/files" <<PACKAGES
+pool/main/g/glibc/libc6_2.27-3ubuntu1.6_amd64.deb 5b813d4512491cd8fb30b2eb9192349ee75ffe3c9f21ae136cc7b2429f70c3b2
+pool/main/g/glibc/libc6-dev_2.27-3ubuntu1.6_amd64.deb 96ae7d2cf38f0547ca3cccb3344c8802fdf5bcd71c4b6d9aed09558ac8cc87db
+pool/main/l/linux/linux-libc-dev_4.15.0-213.224_amd64.deb 06d9f16644d3a1b2ab7dd01730e833d516b6f575d975855f496eea6463fef2f6
+PACKAGES
+while read -r file; do
   dpkg-deb --extract "$file" "$root"
-done <<<"$packages"
+done <"$folder/files"
 
 # The links of libraries are absolute, and would lead to this machine's glibc.
 find "$root" -type l -lname '/*' | while read -r link; do

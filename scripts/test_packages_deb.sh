@@ -31,16 +31,13 @@ done
 
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 root=$work/root
-rm -rf --one-file-system "$root" "$work/is_made"
-# In the hook the bare system's apt still has the lists of the release. It must be that apt, under
-# chroot: this machine's would install the packages here, whatever its configuration names.
+rm -f "$work/is_made"
 install='DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends'
-mmdebstrap --variant=apt --quiet --customize-hook='mkdir "$1/packages"' \
-  --customize-hook="cp '$packages'/*.deb \"\$1/packages\"" \
-  --customize-hook="touch '$work/is_made'" \
-  --customize-hook="chroot \"\$1\" sh -c '$install /packages/wideep_*.deb \
-                    /packages/wideep-model-reference_*.deb'" \
-  "$release" "$root" >"$work/root.log" 2>&1 || {
+scripts/bare_root.sh "$release" "$root" --run 'mkdir "$1/packages"' \
+  --run "cp '$packages'/*.deb \"\$1/packages\"" \
+  --run "touch '$work/is_made'" \
+  --run "chroot \"\$1\" sh -c '$install /packages/wideep_*.deb \
+         /packages/wideep-model-reference_*.deb'" >"$work/root.log" 2>&1 || {
   tail -n 12 "$work/root.log"
   [[ ! -f $work/is_made ]] || fail "the packages cannot be installed"
   skip "a bare $release cannot be made here"

@@ -24,12 +24,20 @@ Wrong arguments raise ValueError. Other Python threads run while a call plans.
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple, Optional, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import _balancer
+try:
+    from . import _balancer
+except ImportError as error:
+    raise ImportError(
+        f"wideep has no compiled modules for this Python ({sys.implementation.cache_tag}): the "
+        "wheel has them for CPython from 3.9 on with a global interpreter lock; pip install from "
+        f"the sources builds them for any, and the command wideep needs none ({error})"
+    ) from error
 from ._arrays import as_integers as _as_integers
 from ._arrays import matrix as _matrix
 from .eplb import rebalance_experts
