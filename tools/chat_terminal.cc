@@ -59,6 +59,20 @@ std::string with_home(const std::string& file) {
   return file.starts_with("~/") && home != nullptr ? home + file.substr(1) : file;
 }
 
+// What is no file may have no end, or no writer: Ctrl-C, which is taken where the chat waits, could
+// not stop its reading.
+Status check_file(const std::string& file) {
+  std::error_code error;
+  const std::filesystem::file_status found = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(found) || std::filesystem::is_regular_file(found)) return {};
+  return invalid_input(
+      fmt::format("{}: expected a file, found {}", file,
+                  std::filesystem::is_directory(found) ? "a directory" : "a pipe or a device"));
+}
+
+// Messages may tell what a file has.
+void complain(const Status& status) { log::error("{}", terminal_line(status.message(), 1000)); }
+
 }  // namespace
 
 Status ChatTerminal::run() {
@@ -100,7 +114,7 @@ Status ChatTerminal::take(const std::string& line) {
   if (!reader_.is_inside() && client::is_command(line)) {
     const Result<client::CommandLine> command = client::parse_command(line);
     if (!command.ok()) {
-      log::error("{}", command.status().message());
+      complain(command.status());
       return {};
     }
     return take_command(*command);
@@ -154,7 +168,7 @@ Status ChatTerminal::take_command(const client::CommandLine& line) {
       ends_ = true;
       break;
   }
-  if (!status.ok()) log::error("{}", status.message());
+  if (!status.ok()) complain(status);
   return {};
 }
 
@@ -214,6 +228,7 @@ Status ChatTerminal::set(const std::string& argument) {
 }
 
 Status ChatTerminal::read_text(const std::string& file) {
+  WIDEEP_TRY(check_file(file));
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(file));
   if (text.size() > kMaxReadBytes || text.find('\0') != text.npos) {
     return invalid_input(
@@ -228,6 +243,7 @@ Status ChatTerminal::read_text(const std::string& file) {
 
 // A wrong name must not cost a file of another kind.
 Status ChatTerminal::save(const std::string& file) const {
+  WIDEEP_TRY(check_file(file));
   std::error_code error;
   if (std::filesystem::exists(file, error)) {
     const Result<std::string> before = formats::read_file(file);
@@ -242,6 +258,7 @@ Status ChatTerminal::save(const std::string& file) const {
 }
 
 Status ChatTerminal::load(const std::string& file) {
+  WIDEEP_TRY(check_file(file));
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(file));
   WIDEEP_TRY_ASSIGN(conversation_, client::Conversation::loaded(text, file));
   unanswered_.clear();

@@ -110,6 +110,25 @@ def own_engine():
     assert not list(work.glob("wideep-chat-*.log")), "the log of an engine that has not failed stays"
 
 
+def no_files():
+    """What has no end cannot hold the chat up, and nothing is written over it."""
+    pipe = work / "pipe"
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    evil = work / "evil.json"
+    evil.write_text('{"messages": [{"role": "user", "content": "x", "\\u001b[2Jowned": 1}, "\\u001b[2J"]}')
+    terminal = begun("--url", url, "--api-key", "secret")
+    for command in ("read", "load", "save"):
+        terminal.say(f"/{command} {pipe}", "expected a file, found a pipe")
+        terminal.say(f"/{command} /dev/null", "expected a file, found a pipe or a device")
+        terminal.say(f"/{command} {work}", "expected a file, found a directory")
+    before = len(terminal.raw)
+    terminal.say(f"/load {evil}", "messages[1]")
+    assert "\x1b[2J" not in terminal.raw[before:], terminal.raw[before:]
+    terminal.type("/bye\r")
+    assert terminal.wait() == 0 and stat.S_ISFIFO(pipe.stat().st_mode)
+
+
 def history():
     file = state / "wideep" / "chat_history"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600, oct(file.stat().st_mode)
@@ -274,6 +293,6 @@ def wrong_servers():
     server.wait()
 
 
-for test in (own_engine, history, interrupts, ends, pipes, wrong_servers):
+for test in (own_engine, no_files, history, interrupts, ends, pipes, wrong_servers):
     print(test.__name__, flush=True)
     test()
