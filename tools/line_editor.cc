@@ -91,8 +91,13 @@ Status EditedLines::begin() {
   return {};
 }
 
+// A link is followed, as the renaming of a new file would replace it. One to /dev/null is how users
+// say that shells shall keep no lines.
 void EditedLines::load_history() {
   std::error_code error;
+  if (const auto real = std::filesystem::canonical(file_, error); !error) file_ = real;
+  if (std::filesystem::is_character_file(file_, error)) file_.clear();
+  error.clear();
   const std::uintmax_t bytes = file_.empty() ? 0 : std::filesystem::file_size(file_, error);
   if (error || bytes == 0) return;
   HistEvent event;
