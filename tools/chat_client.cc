@@ -11,6 +11,10 @@
 namespace wideep::tools {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+// Behind [DONE] nothing comes but the end of the reply, and some servers leave that out.
+constexpr std::chrono::milliseconds kEndPatience{500};
 constexpr std::chrono::seconds kPatience{600};  // a long prompt on a busy server
 constexpr std::chrono::milliseconds kLook{50};  // between two looks for signals
 constexpr client::EventStreams::Limits kLimits{.event_bytes = size_t{8} << 20,
@@ -67,9 +71,11 @@ Status ChatClient::ask(const std::string& request, const Sinks& sinks, client::R
       sinks.on_piece(*piece);
     }
   };
+  std::optional<Clock::time_point> done_at;
   const auto on_wait = [&] {
     if (sinks.on_wait) sinks.on_wait();
-    return wrong.ok();
+    if (reply->is_done() && !done_at) done_at = Clock::now();
+    return wrong.ok() && (!done_at || Clock::now() - *done_at < kEndPatience);
   };
   const Status status =
       run({.path = "/chat/completions", .body = request, .on_event = take}, on_wait, signal);

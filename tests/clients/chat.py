@@ -152,6 +152,22 @@ def history():
     terminal.type("/bye\r")
     assert terminal.wait() == 0 and file.read_text() == broken
 
+    # A link is followed; one to /dev/null keeps nothing.
+    elsewhere = work / "elsewhere"
+    elsewhere.unlink(missing_ok=True)
+    for target in (elsewhere, pathlib.Path("/dev/null")):
+        file.unlink()
+        file.symlink_to(target)
+        if target == elsewhere:
+            elsewhere.write_text(lines[0] + "\n")
+        terminal = begun("--url", url, "--api-key", "secret")
+        terminal.say("/set top_k 7", "top_k = 7")
+        terminal.type("/bye\r")
+        assert terminal.wait() == 0 and file.is_symlink(), target
+    assert "top_k" in elsewhere.read_text()
+    assert not list(file.parent.glob("chat_history.*")), "temporary files stay"
+    file.unlink()
+
 
 def running():
     request = urllib.request.Request(
@@ -263,6 +279,9 @@ def wrong_servers():
         assert result.stdout == stdout, (wrong, result)
         assert "\x1b" not in result.stderr, result
         assert result.stderr.count("\n") == 1, result
+
+    whole = piped("x", "--url", f"{base}/stays-open")  # within the time of piped()
+    assert whole.returncode == 0 and whole.stdout == "whole\n", whole
 
     # At a terminal the chat goes on, and nothing that a server sends drives the terminal.
     for wrong, shown in (

@@ -8,6 +8,7 @@ import json
 import socket
 import sys
 import threading
+import time
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 CHUNKED = (
@@ -58,6 +59,7 @@ WRONG = {
         event(content="half"),
         b'data: {"error": {"message": "out of memory"}}\n\n',
     ],
+    "stays-open": lambda: stay_open(STREAM + event(content="whole") + END),
     "no-http": lambda: [b"SSH-2.0-x\r\n"],
     "evil": lambda: [STREAM, event(content=EVIL), END],
     "thinks": lambda: [
@@ -74,6 +76,11 @@ WRONG = {
 def yield_from(head, rest):
     yield head
     yield from endless(rest)
+
+
+def stay_open(reply):
+    yield reply
+    time.sleep(3600)
 
 
 def answer(client):

@@ -34,6 +34,8 @@ class ReplyReader {
   // Takes the data of an event. Errors (failed): it says that the answer has failed, or is no JSON.
   Result<ReplyPiece> take(std::string_view data);
 
+  // Whether the server has said that nothing more comes.
+  bool is_done() const { return is_done_; }
   // Whether the server has said that the answer is whole.
   bool is_whole() const { return is_done_ || !finish_reason_.empty(); }
   const std::string& finish_reason() const { return finish_reason_; }  // "": none yet

@@ -37,7 +37,9 @@ TEST(ChatReply, ReadsTextThinkingAndUsage) {
   EXPECT_EQ(reader.usage()->completion_tokens, 4);
   EXPECT_EQ(reader.usage()->cached_tokens, 8);
   EXPECT_EQ(reader.usage()->reasoning_tokens, 2);
+  EXPECT_FALSE(reader.is_done());
   EXPECT_TRUE(reader.take("[DONE]").ok());
+  EXPECT_TRUE(reader.is_done());
 }
 
 TEST(ChatReply, OtherFormsOfUsage) {
