@@ -40,10 +40,11 @@ std::string random_key() {
   return key;
 }
 
-// "http://host:port" of the line `... serving MODEL on http://host:port/v1 ...`; "": another line.
+// "http://host:port" of the line `... serving MODEL on http://host:port/v1 (context ...`, whose MODEL
+// may be any text; "": another line.
 std::string url_of(std::string_view line) {
   const size_t begin = line.find("serving ");
-  const size_t end = begin == line.npos ? line.npos : line.find("/v1", begin);
+  const size_t end = begin == line.npos ? line.npos : line.rfind("/v1 (context ");
   const size_t url = end == line.npos ? line.npos : line.rfind("http://", end);
   if (url == line.npos || url < begin) return "";
   return std::string(line.substr(url, end - url));

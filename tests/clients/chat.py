@@ -110,6 +110,14 @@ def own_engine():
     assert not list(work.glob("wideep-chat-*.log")), "the log of an engine that has not failed stays"
 
 
+def odd_names():
+    """The engine's address is found whatever its model is called."""
+    terminal = begun(model, "--served-model-name", "org/v1/http://m (context 3")
+    terminal.say("/show", "org/v1/http://m (context 3")
+    terminal.type("/bye\r")
+    assert terminal.wait() == 0
+
+
 def no_files():
     """What has no end cannot hold the chat up, and nothing is written over it."""
     pipe = work / "pipe"
@@ -312,6 +320,6 @@ def wrong_servers():
     server.wait()
 
 
-for test in (own_engine, no_files, history, interrupts, ends, pipes, wrong_servers):
+for test in (own_engine, odd_names, no_files, history, interrupts, ends, pipes, wrong_servers):
     print(test.__name__, flush=True)
     test()
