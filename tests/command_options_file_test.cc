@@ -48,12 +48,36 @@ TEST(CommandOptionsFile, WhatIsWrongIsNamedWithTheFile) {
                  {"f:2: model: no option of wideep route"});
   expect_refused(refused("route", "replica: [x]\n"), {"--replica: expected http://host:port"});
   const std::string empty = write(directory, "key", "\n");
-  expect_refused(
-      run_command({.arguments = {"serve", "--model", small_model(), "--api-key-file", empty}}),
-      {"--api-key-file: " + empty + ": expected a key in the first line"});
   expect_refused(run_command({.arguments = {"serve", "--model", small_model(), "--admin-key", "a",
                                             "--admin-key-file", empty}}),
                  {"--admin-key-file: leave it out where --admin-key is given"});
+}
+
+// What no header can carry no client could send.
+TEST(CommandOptionsFile, KeysThatNoClientCouldSend) {
+  const base::ScratchDirectory directory;
+  const auto refused = [&](const std::string& text) {
+    const std::string file = write(directory, "key", text);
+    return run_command({.arguments = {"serve", "--model", small_model(), "--api-key-file", file}});
+  };
+  const std::string where = "--api-key-file: " + directory.path() + "/key: the first line: ";
+  expect_refused(refused("\nsecret\n"), {where + "expected a key, found an empty one"});
+  expect_refused(refused("secret \n"), {where + "expected a key, found one with a space"});
+  expect_refused(refused("sec\tret\n"), {where + "expected a key, found a control character"});
+  expect_refused(
+      run_command({.arguments = {"serve", "--model", small_model()},
+                   .environment = {{"WIDEEP_API_KEY", "secret\r"}}}),
+      {"WIDEEP_API_KEY: expected a key, found a control character", "unset it for none"});
+  expect_refused(run_command({.arguments = {"serve", "--model", small_model(), "--api-key-file",
+                                            directory.path()}}),
+                 {"--api-key-file: " + directory.path() + ": "});
+  // As an editor of another system writes it.
+  const std::string file = write(directory, "key", "\xef\xbb\xbfsecret\r\nmore\r\n");
+  Server server({"serve", small_model(), "--port", "0", "--api-key-file", file});
+  ASSERT_GT(server.port(), 0) << server.command().err();
+  EXPECT_EQ(server::ask(server.port(), "GET", "/v1/models", "", "Authorization: Bearer secret\r\n")
+                .status,
+            200);
 }
 
 }  // namespace

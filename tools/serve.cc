@@ -16,10 +16,10 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
-#include "formats/files.h"
 #include "generate_output.h"
 #include "group/members.h"
 #include "http_limit_options.h"
+#include "keys.h"
 #include "log_options.h"
 #include "run_options.h"
 #include "serve_options.h"
@@ -81,19 +81,6 @@ Status check_nodes(server::ServeOptions* result) {
   return {};
 }
 
-// The first line of a file that only this service can read, as service managers and Kubernetes give
-// secrets.
-Result<std::string> read_key_file(const std::string& option, const std::string& path) {
-  const Result<std::string> text = formats::read_file(path);
-  WIDEEP_TRY(text.status().at(option));
-  const std::string key = text->substr(0, text->find_first_of("\r\n"));
-  if (key.empty()) {
-    return invalid_input(
-        fmt::format("{}: {}: expected a key in the first line, found an empty one", option, path));
-  }
-  return key;
-}
-
 // A key that no option has said. One that is set and empty is a mistake of a script, after which
 // nobody would need one.
 Status take_key(const char* variable, const std::string& option, const std::string& file,
@@ -107,9 +94,8 @@ Status take_key(const char* variable, const std::string& option, const std::stri
   }
   const char* value = std::getenv(variable);
   if (value == nullptr || !key->empty()) return {};
-  if (*value == '\0') {
-    return invalid_input(
-        fmt::format("{}: expected a key, found an empty one; unset it for none", variable));
+  if (const std::string complaint = complain_of_key(value); !complaint.empty()) {
+    return invalid_input(fmt::format("{}: {}; unset it for none", variable, complaint));
   }
   *key = value;
   return {};
@@ -198,9 +184,10 @@ Status run(const Options& options, const Started& started) {
   return server::serve(serve, lines);
 }
 
-// As `--api-key "$KEY"` of a script that has not set KEY.
-std::string complain_if_empty(const std::string& key) {
-  return key.empty() ? "expected a key, found an empty one; leave the option out for none" : "";
+// Empty as of `--api-key "$KEY"` in a script that has not set KEY.
+std::string complain_of_option(const std::string& key) {
+  const std::string complaint = complain_of_key(key);
+  return complaint.empty() ? "" : complaint + "; leave the option out for none";
 }
 
 void add_address_options(command_line::Command command, Options& options) {
@@ -212,12 +199,12 @@ void add_address_options(command_line::Command command, Options& options) {
       .add_option("--api-key", options.serve.service.api_key,
                   "Key that clients must send. Better set WIDEEP_API_KEY: process lists show "
                   "options, not variables")
-      .check(complain_if_empty);
+      .check(complain_of_option);
   command
       .add_option("--admin-key", options.serve.service.admin_key,
                   "Key for what changes the service (scaling, recordings), instead of the API key. "
                   "Better set WIDEEP_ADMIN_KEY")
-      .check(complain_if_empty);
+      .check(complain_of_option);
   command.add_option("--api-key-file", options.api_key_file, "File whose first line is the API key")
       .path();
   command
