@@ -26,6 +26,7 @@
 #include "client/conversation.h"
 #include "client/terminal_text.h"
 #include "commands.h"
+#include "keys.h"
 #include "line_editor.h"
 #include "piped_input.h"
 #include "serve_options.h"
@@ -44,12 +45,23 @@ struct Options {
   bool each_line = false;
 };
 
-// What is the chat's own, or means the same with --url.
-constexpr std::string_view kNotServes[] = {"MODEL",    "--model", "--api-key",  "--url",
-                                           "--system", "--set",   "--each-line"};
+// What is the chat's own, or means the same with --url. The options of a file are given as such
+// (main.cc).
+constexpr std::string_view kNotServes[] = {"MODEL",          "--model",        "--api-key",
+                                           "--api-key-file", "--options-file", "--url",
+                                           "--system",       "--set",          "--each-line"};
 
 bool is_serves(const GivenOption& option) {
   return std::ranges::find(kNotServes, option.name) == std::end(kNotServes);
+}
+
+// The key that options say; "": none.
+Result<std::string> key_of(const Options& options) {
+  const auto file = std::ranges::find(options.given, "--api-key-file", &GivenOption::name);
+  const std::string& key = options.serve->service.api_key;
+  if (file == options.given.end()) return key;
+  if (!key.empty()) return invalid_input("--api-key-file: leave it out where --api-key is given");
+  return read_key_file("--api-key-file", file->values.front());
 }
 
 std::vector<std::string> serve_arguments(const Options& options) {
@@ -60,7 +72,9 @@ std::vector<std::string> serve_arguments(const Options& options) {
     has_port |= each.name == "--port";
     if (each.values.empty()) arguments.push_back(each.name);
     for (const std::string& value : each.values) {
-      arguments.push_back(fmt::format("{}={}", each.name, value));
+      // A value may begin with a dash; one that is empty can only be an argument of its own.
+      if (value.empty()) arguments.insert(arguments.end(), {each.name, ""});
+      if (!value.empty()) arguments.push_back(fmt::format("{}={}", each.name, value));
     }
   }
   if (!has_port) arguments.insert(arguments.end(), {"--port", "0"});
@@ -78,14 +92,15 @@ Result<client::HttpAddress> address_of(const Options& options) {
   if (!parsed.ok()) return parsed.status().at("--url");
   client::HttpAddress address = *parsed;
   if (address.path.empty()) address.path = "/v1";
-  address.api_key = options.serve->service.api_key;
+  WIDEEP_TRY_ASSIGN(address.api_key, key_of(options));
   for (const char* variable : {"WIDEEP_API_KEY", "OPENAI_API_KEY"}) {
     const char* key = std::getenv(variable);
-    if (key != nullptr && address.api_key.empty()) address.api_key = key;
-  }
-  // A line end would begin another header.
-  if (std::ranges::any_of(address.api_key, [](char c) { return c < 0x20 || c == 0x7F; })) {
-    return invalid_input("--api-key: expected printable ASCII");
+    if (key == nullptr || *key == '\0' || !address.api_key.empty()) continue;
+    // A line end would begin another header.
+    if (const std::string complaint = complain_of_key(key); !complaint.empty()) {
+      return invalid_input(fmt::format("{}: {}", variable, complaint));
+    }
+    address.api_key = key;
   }
   return address;
 }
@@ -219,9 +234,9 @@ Status run(const Options& options) {
     }
     return talk(options, client, model, signals, nullptr);
   }
-  WIDEEP_TRY_ASSIGN(
-      const std::unique_ptr<ChatEngine> engine,
-      ChatEngine::start(serve_arguments(options), options.serve->service.api_key, signals));
+  WIDEEP_TRY_ASSIGN(std::string key, key_of(options));
+  WIDEEP_TRY_ASSIGN(const std::unique_ptr<ChatEngine> engine,
+                    ChatEngine::start(serve_arguments(options), std::move(key), signals));
   auto ready = [&] {
     StartLine line;
     return engine->wait_until_ready([&](const std::string& last) { line.show(last); });
@@ -242,7 +257,7 @@ void add_chat_command(command_line::Command app, Status* status) {
       "--url", options->url,
       "Talk to this server, http://host[:port][/path] (default path: /v1), instead of "
       "starting an engine; MODEL is then its name there (default: the first of "
-      "/models), and --api-key the server's key (also WIDEEP_API_KEY, "
+      "/models), and --api-key or --api-key-file the server's key (also WIDEEP_API_KEY, "
       "OPENAI_API_KEY)");
   command.add_option("--system", options->system, "System prompt: what the model shall be");
   command

@@ -40,8 +40,8 @@ std::string random_key() {
   return key;
 }
 
-// "http://host:port" of the line `... serving MODEL on http://host:port/v1 (context ...`, whose MODEL
-// may be any text; "": another line.
+// "http://host:port" of the line `... serving MODEL on http://host:port/v1 (context ...`. MODEL may
+// be any text. "": another line.
 std::string url_of(std::string_view line) {
   const size_t begin = line.find("serving ");
   const size_t end = begin == line.npos ? line.npos : line.rfind("/v1 (context ");

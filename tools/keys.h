@@ -15,7 +15,8 @@ namespace wideep::tools {
 std::string complain_of_key(const std::string& key);
 
 // The first line of a file that only this service can read, as service managers and Kubernetes give
-// secrets. option: for messages. Errors (invalid input): it cannot be read; its first line is no key.
+// secrets. option: for messages. Errors (invalid input): it cannot be read, or its first line is no
+// key.
 Result<std::string> read_key_file(const std::string& option, const std::string& path);
 
 }  // namespace wideep::tools

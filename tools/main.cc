@@ -92,6 +92,7 @@ wideep::Result<wideep::command_line::OptionsFile> read_options_file(
   wideep::Status status;
   tools::add_serve_command(program, started, &status);
   tools::add_route_command(program, &status);
+  tools::add_chat_command(program, &status);
   return wideep::command_line::OptionsFile::expand(program.facts(), std::move(arguments));
 }
 

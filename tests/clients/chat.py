@@ -259,6 +259,17 @@ def pipes():
         wrong = piped("Hello", *options)
         assert wrong.returncode == 2 and complaint in wrong.stderr, wrong
         assert wrong.stdout == ""
+    # A key and options from files, for an own engine and for a server.
+    key, file = work / "key", work / "chat.yaml"
+    key.write_text("secret\n")
+    file.write_text(f"model: {model}\napi_key_file: {key}\nset: [max_tokens=5]\nport: 1\n")
+    own = piped("Hello", "--options-file", str(file), "--port", "0")
+    assert own.returncode == 0 and own.stdout == plain.stdout, own
+    there = piped("Hello", "--url", url, "--api-key-file", str(key), *short)
+    assert there.stdout == plain.stdout, there
+    file.write_text("modle: x\n")
+    wrong = piped("Hello", "--options-file", str(file))
+    assert wrong.returncode == 2 and "did you mean 'model'?" in wrong.stderr, wrong
     empty = piped(" \n", "--url", url, "--api-key", "secret")
     assert empty.returncode == 2 and "found nothing" in empty.stderr, empty
     assert not list(work.glob("wideep-chat-*.log"))
