@@ -437,6 +437,24 @@ TEST_F(CommandBenchOptions, OptionsAndFileThatSaySomethingElse) {
                  {"--enable-block-reuse contradicts kv_cache_config.enable_block_reuse: false"});
 }
 
+// A share of the memory says nothing where the size of the cache is given.
+TEST_F(CommandBenchOptions, OneSizeOfTheCache) {
+  std::vector<std::string> all = {"throughput", "--model", small_model(),
+                                  "--dataset",  dataset_,  "--kv-cache-free-gpu-mem-fraction",
+                                  "0.01"};
+  std::vector<std::string> with_bytes = all;
+  with_bytes.insert(with_bytes.end(), {"--kv-cache-memory", "64M"});
+  expect_refused(
+      bench(with_bytes),
+      {"--kv-cache-free-gpu-mem-fraction 0.01 contradicts --kv-cache-memory 64M: give one of"});
+  all.insert(all.end(),
+             {"--config", write("tokens.yaml", "kv_cache_config: {max_tokens: 4096}\n")});
+  const CommandEnd tokens = bench(all);
+  EXPECT_EQ(tokens.exit_code, 0) << tokens.err;
+  EXPECT_THAT(tokens.err, HasSubstr("kv_cache_config.max_tokens 4096 of "));
+  EXPECT_THAT(tokens.err, HasSubstr(" holds, not --kv-cache-free-gpu-mem-fraction 0.01"));
+}
+
 TEST_F(CommandBenchOptions, OptionsOfAnotherDataSetAreNamed) {
   const CommandEnd end =
       bench({"serving", "--model", "m", "--dataset-name", "trtllm_custom", "--dataset-path",

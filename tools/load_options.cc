@@ -172,6 +172,23 @@ Status set_limits(const LoadOptions& options, parallel::ParallelConfig* config) 
   return {};
 }
 
+// A share says nothing where bytes or tokens say how large the cache is.
+Status set_cache_share(const LoadOptions& options, run::RunOptions* run) {
+  constexpr const char* kOption = "--kv-cache-free-gpu-mem-fraction";
+  if (!options.cache_share) return {};
+  run->cache_share = *options.cache_share;
+  if (run->cache_bytes) {
+    return invalid_input(fmt::format("{} {} contradicts --kv-cache-memory {}: give one of them",
+                                     kOption, *options.cache_share, options.ranks.kv_cache_memory));
+  }
+  const parallel::ParallelConfig& config = run->parallel;
+  if (const auto max_tokens = config.kv_cache_config.max_tokens) {
+    log::info("kv_cache_config.max_tokens {} of {} holds, not {} {}", *max_tokens, config.name,
+              kOption, *options.cache_share);
+  }
+  return {};
+}
+
 Status set_ends(const LoadOptions& options, measure::ThroughputOptions* bench) {
   if (options.eos_id < 0) return {};
   if (options.ignore_eos) {
@@ -256,10 +273,10 @@ void add_engine_options(command_line::Command command, LoadOptions& options) {
                   "Most tokens of a prompt and its answer together")
       .range(1, 1 << 24);
   command
-      .add_option("--kv-cache-free-gpu-mem-fraction", options.bench.run.cache_share,
-                  "Share of the free memory that the KV cache may grow to")
-      .range(0.001, 1.0)
-      .show_default();
+      .add_option("--kv-cache-free-gpu-mem-fraction", options.cache_share,
+                  "Share of the free memory that the KV cache may grow to, instead of "
+                  "--kv-cache-memory (default: 0.3)")
+      .range(0.001, 1.0);
 }
 
 }  // namespace
@@ -291,6 +308,7 @@ Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options)
   WIDEEP_TRY(add_sizes(options, &ranks.parallel));
   WIDEEP_TRY(apply_rank_run_options(ranks, true, &result.run));
   WIDEEP_TRY(set_limits(options, &result.run.parallel));
+  WIDEEP_TRY(set_cache_share(options, &result.run));
   WIDEEP_TRY(set_ends(options, &result));
   if (!options.sampler_options.empty()) {
     WIDEEP_TRY_ASSIGN(result.sampling, read_sampler_options(options.sampler_options));

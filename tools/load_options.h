@@ -25,7 +25,8 @@ struct LoadOptions {
   std::string extra_config;  // --extra-llm-api-options
   std::string sampler_options;
   std::optional<int> tp, pp, ep, max_seq_len;
-  int num_requests = 0;  // 0: all
+  std::optional<double> cache_share;  // of the free memory
+  int num_requests = 0;               // 0: all
   int concurrency = -1;
   int eos_id = -1;
   bool ignore_eos = false;
