@@ -59,6 +59,16 @@ TEST(PeerOptions, ChoosesByWhatTheCommandHas) {
   EXPECT_EQ(peer_hint(",", generate), "");
 }
 
+TEST(PeerOptions, OfAServersPagesAndLog) {
+  const CommandFacts serve =
+      command({"wideep", "serve"}, {"--port", "--no-ui", "--access-log", "--api-key-file"});
+  EXPECT_EQ(peer_hint("--no-webui", serve), "here --no-ui");
+  EXPECT_THAT(peer_hint("--log-requests", serve), HasSubstr("here --access-log"));
+  EXPECT_THAT(peer_hint("--enable-log-requests", serve), HasSubstr("here --access-log"));
+  EXPECT_THAT(peer_hint("--disable-log-requests", serve), HasSubstr("leave it out"));
+  EXPECT_THAT(peer_hint("--ssl-keyfile", serve), HasSubstr("proxy"));
+}
+
 TEST(PeerOptions, Commands) {
   CommandFacts program = command({"wideep"}, {});
   EXPECT_THAT(peer_hint("run", program), HasSubstr("wideep serve MODEL"));

@@ -23,7 +23,8 @@ constexpr PeerOption kOptions[] = {
     // ---- which model ----
     {"-m,--model-path", "--model",
      "here --model, or the directory or GGUF file alone: wideep serve FILE"},
-    {"-hf,-hfr,--hf-repo,-hff,--hf-file,-mu,--model-url,-dr,--docker-repo", "--model",
+    {"-hf,-hfr,--hf-repo,-hff,--hf-file,-hft,--hf-token,-mu,--model-url,-dr,--docker-repo",
+     "--model",
      "nothing is downloaded here: hf download ORG/NAME --local-dir DIR, then --model DIR"},
     {"--revision,--download-dir,--load-format,--offline", kOfRun,
      "leave it out: nothing is downloaded, --model is what is on disk"},
@@ -61,49 +62,64 @@ constexpr PeerOption kOptions[] = {
      "leave it out: the experts are always spread over --ranks N"},
     {"--enable-eplb,--eplb-config,--init-expert-location", "--load-balancer",
      "here --load-balancer FILE, which wideep balance plan writes"},
-    {"--dist-init-addr", "--master-addr", "here --master-addr HOST --master-port PORT"},
+    {"--dist-init-addr,--nccl-init-addr", "--master-addr",
+     "here --master-addr HOST --master-port PORT"},
     {"-ngl,--gpu-layers,--n-gpu-layers,-dev,--device,-sm,--split-mode,-ts,--tensor-split,-mg,"
-     "--main-gpu,-cmoe,--cpu-moe,-ncmoe,--n-cpu-moe,--cpu-offload-gb,--swap-space",
+     "--main-gpu,-nkvo,--no-kv-offload,-cmoe,--cpu-moe,-ncmoe,--n-cpu-moe,--cpu-offload-gb,"
+     "--swap-space",
      kOfRun, "leave it out: models are in the machine's memory, and its cores compute"},
     {"-fa,--flash-attn,--attention-backend,--enforce-eager,--disable-cuda-graph,"
      "--enable-torch-compile,--compilation-config",
      kOfRun, "leave it out: the fastest kernels that the cores have are chosen"},
     {"--mlock,--mmap,--no-mmap,-lm,--load-mode,--numa,--no-warmup", kOfRun,
      "leave it out: it has no counterpart, weights are read into memory at the start"},
-    {"-cb,--cont-batching,--no-cont-batching,--enable-chunked-prefill", kOfRun,
+    {"-cb,--cont-batching,-nocb,--no-cont-batching,--enable-chunked-prefill", kOfRun,
      "leave it out: requests always share iterations"},
     {"--enable-prefix-caching,--no-enable-prefix-caching,--disable-radix-cache,--cache-prompt,"
      "--no-cache-prompt",
      "--config",
      "here kv_cache_config.enable_block_reuse in the file of --config; it is on by itself"},
     {"--speculative-config,--speculative-algorithm,--speculative-num-steps,"
-     "--speculative-num-draft-tokens,--draft,--draft-max,-md,--model-draft",
+     "--speculative-num-draft-tokens,--spec-type,--spec-draft-n-max,--draft,--draft-n,--draft-max,"
+     "-md,--model-draft,--spec-draft-model",
      "--config", "here speculative_config in the file of --config (docs/speculation.md)"},
     // ---- requests ----
     {"-p", "--prompt", "here --prompt"},
     {"-f,--file", "--prompt", "here --prompt -, which reads standard input, or --prompts FILE"},
     {"-n,--predict,--n-predict,--max-new-tokens", "--max-tokens", "here --max-tokens"},
     {"--temp", "--temperature", "here --temperature"},
-    {"-s", "--seed", "here --seed"},
+    {"-s,--random-seed", "--seed", "here --seed"},
     {"-n,--predict,--n-predict,--max-tokens,--max-new-tokens", kOfServer,
      "here the field max_tokens of requests; --generation-config has the defaults"},
     {"--temp,--temperature,--top-k,--top-p,--min-p,--repeat-penalty,--presence-penalty,"
-     "--frequency-penalty,-s,--seed",
+     "--frequency-penalty,-s,--seed,--random-seed",
      kOfServer, "here a field of requests; --generation-config has the defaults"},
     {"--override-generation-config,--sampling-defaults", "--generation-config",
      "here --generation-config auto, none or a directory"},
     {"--chat-template,--chat-template-file,--jinja,--no-jinja", kOfServer,
      "leave it out: the model's own template is used, or the field chat_template of a request"},
+    {"--chat-template-kwargs,--default-chat-template-kwargs", kOfServer,
+     "here the field chat_template_kwargs of requests"},
     {"--reasoning-format", "--reasoning-parser", "here --reasoning-parser"},
     {"--enable-auto-tool-choice", "--tool-call-parser",
      "leave it out: models may always call tools (--tool-call-parser)"},
     // ---- the server ----
-    {"--api-key-file", "--api-key", "here the variable WIDEEP_API_KEY, or --api-key"},
     {"--cors-origins,--allowed-origins", "--cors-origin", "here --cors-origin; repeat it for more"},
     {"--metrics,--enable-metrics,--slots", kOfServer,
      "leave it out: /metrics is always there, and /dashboard"},
-    {"--disable-log-requests,--no-enable-log-requests,--disable-log-stats", kOfServer,
-     "leave it out: requests are not logged by themselves"},
+    {"--webui,--ui", "--no-ui", "leave it out: the pages are there unless --no-ui is given"},
+    {"--no-webui", "--no-ui", "here --no-ui"},
+    {"--log-requests,--enable-log-requests", "--access-log",
+     "here --access-log: a line for each request, without its text"},
+    {"--disable-log-requests,--no-enable-log-requests,--disable-log-stats,"
+     "--disable-uvicorn-access-log",
+     kOfServer, "leave it out: requests are not logged by themselves"},
+    {"--log-jsonl", "--log-format", "here --log-format json"},
+    {"--otlp-traces-endpoint,--enable-trace", "--access-log",
+     "here the variable OTEL_EXPORTER_OTLP_ENDPOINT, as http://127.0.0.1:4318"},
+    {"--admin-api-key", "--admin-key", "here the variable WIDEEP_ADMIN_KEY, or --admin-key"},
+    {"--ssl-key-file,--ssl-cert-file,--ssl-keyfile,--ssl-certfile,--ssl-ca-certs", kOfServer,
+     "https is not built in: let a proxy on this machine (caddy, nginx) speak TLS to clients"},
 };
 
 struct PeerCommand {
