@@ -254,6 +254,61 @@ def talk(page, server):
     check("nothing was blocked", page.run("violations.length === 0 && ran.length === 0"))
 
 
+# Cut within a block of code with blank lines and signs of Markdown.
+CUT = "Here:\n\n```python\n# load\n\nx = a *b* c\n\n# sum\ny = `z"
+# Texts for which Markdown's rules take very long, or call themselves too deeply.
+LONG = ["*a " * 7000, "*a **b " * 3000, "_" * 20000 + "a", "> " * 5000 + "x", "- " * 5000 + "x", "1. " * 5000 + "x", "[a](" * 5000,
+        "a." * 10000 + "@", "```js\n" + "`\\" * 40000 + "\n```", "```js\n" + "'\\" * 40000 + "\n```"]
+
+
+def odd(browser, server):
+    """What models, keys and browsers may bring."""
+    page = Page(browser, server.url + "/#key=50%off")
+    page.wait("a key with a percent sign", "keyInUse() === '50%off' && location.hash === ''")
+    page.run("askForKey().catch(() => {}); byId('key').value = 'schl\u00fcssel'; byId('key-form').requestSubmit()")
+    check("a key that no header can have", page.run("byId('key-dialog').open && /found \u201c\u00fc\u201d/.test(byId('key-error').innerText)"))
+    page.run("endKeyDialog(false)")
+
+    # An open block of code is code at each step, and at the end.
+    wrong = page.run(f"""(() => {{ const text = {json.dumps(CUT)}; const d = document.createElement('div'); const view = new MarkdownView(d); const wrong = [];
+      for (let i = text.indexOf('\\n# load'); i <= text.length; ++i) {{
+        view.update(text.slice(0, i));
+        const shown = [...d.children].map((each) => each.tagName + each.className).join();
+        if (shown !== 'P,DIVcode') wrong.push(i + ': ' + shown);
+      }}
+      view.finish(text);
+      return [...wrong, d.querySelector('pre')?.textContent]; }})()""")
+    check(f"an open block of code: {wrong}", wrong == [CUT.split("python\n")[1] + "\n"])
+    shown = page.run("""['- a\\n  ```js\\n  x *y* z', '1. a\\n\\n   ~~~\\n   # x', '> ```\\n> # x', '```a``` b', '![a & b](https://x.org/?a=1&b=2)'].map((text) => {
+      const d = document.createElement('div'); new MarkdownView(d).finish(text);
+      return [...d.querySelectorAll('pre, h1, em, code, a')].map((each) => each.tagName + each.textContent + (each.getAttribute('href') ?? '')).join(); })""")
+    check(f"in lists and quotes: {shown}", shown == [
+        "PREx *y* z\n,CODEx *y* z\n", "PRE# x\n,CODE# x\n", "PRE# x\n,CODE# x\n", "CODEa", "Aa & bhttps://x.org/?a=1&b=2"])
+
+    times = page.run(f"""{json.dumps(LONG)}.map((text) => {{ const d = document.createElement('div'); const begun = performance.now();
+      new MarkdownView(d).finish(text); return [Math.round(performance.now() - begun), d.textContent.replace(/\\s/g, '').length]; }})""")
+    check(f"texts that take long: {times}", all(ms < 8000 and shown > 0 for ms, shown in times))
+
+    # What an office program puts into the clipboard is its text.
+    taken = page.run("""(() => { const results = [];
+      for (const [type, kind, text] of [['a.png', 'image/png', 'cells'], ['a.csv', 'text/csv', 'a.csv'], ['a.png', 'image/png', '']]) {
+        const data = new DataTransfer(); data.items.add(new File(['x'], type, {type: kind}));
+        if (text) data.items.add(text, 'text/plain');
+        results.push(!byId('text').dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true})));
+      }
+      return results; })()""")
+    check(f"pasted files: {taken}", taken == [False, True, True])
+    page.run("files = []; showFiles(); byId('notices').replaceChildren()")
+
+    # Storage that is full is told, and what was not kept is not counted.
+    page.run("""(() => { const one = (id) => ({id, title: 't', system: '', messages: []}); const write = store.write.bind(store); let left = 1;
+      store.write = (each) => left-- > 0 ? write(each) : Promise.reject(new DOMException('full', 'QuotaExceededError'));
+      return importText('two.json', JSON.stringify({format: kFileFormat, version: kFileVersion, conversations: [one('m1'), one('m2')]})); })()""")
+    check("an import that is not kept", page.run("/1 conversation imported of 2/.test(byId('notices').innerText)"))
+    page.run("Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); }; server.returnsExperts = true; openExperts({tokens: [1, 2, 3], content: ''})")
+    check("nor the tokens for the dashboard", page.run("/cannot be told/.test(byId('notices').innerText)"))
+
+
 def inject(page, server, has_policy):
     """Each text as an answer, as it streams, and as HTML to the sanitiser alone."""
     for i, (_, text) in enumerate(INJECTIONS):
@@ -362,6 +417,7 @@ def main():
             browser.call(f"{domain}.enable")
         browser.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
         against_real_server(browser, options.url, options.key)
+        odd(browser, server)
         talk(Page(browser, server.url + "/"), server)
         inject(Page(browser, server.url + "/"), server, has_policy=True)
         browser.call("Page.setBypassCSP", enabled=True)

@@ -1,6 +1,6 @@
 // Sending, answering, stopping. One answer at a time: the next one is asked for when it has ended.
 
-const kDrawMs = 50;     // between two drawings of an answer that grows
+const kDrawMs = 50;     // between two drawings of an answer that grows; at least four times what one takes
 const kKeepMs = 2000;   // between two times that it is kept
 let current = null;     // the conversation that is shown
 let running = null;     // {conversation, message, controller, progress}
@@ -56,11 +56,13 @@ async function answer(conversation, question) {
   showTitles(conversation);
   keep(conversation);
   say("Answering");
-  let kept = performance.now(), timer = 0;
+  let kept = performance.now(), timer = 0, pause = kDrawMs;
   const draw = () => {
     timer = 0;
+    const start = performance.now();
     updateAnswer(message);
     followEnd();
+    pause = Math.max(kDrawMs, 4 * (performance.now() - start));
     if (performance.now() - kept < kKeepMs) return;
     kept = performance.now();
     keep(conversation);
@@ -71,7 +73,7 @@ async function answer(conversation, question) {
     const reply = await startStream(() => requestOf(conversation, message), signal);
     await readStream(reply, message, {begun, onChange: ({progress}) => {
       running.progress = progress;
-      timer ||= setTimeout(draw, kDrawMs);
+      timer ||= setTimeout(draw, pause);
     }});
   } catch (error) {
     if (running.controller.signal.aborted) message.stopped = true;

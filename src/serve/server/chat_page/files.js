@@ -62,8 +62,11 @@ addEventListener("drop", (event) => {
   event.preventDefault();
   addFiles([...event.dataTransfer.files]);
 });
+// Office programs put a picture of a text beside the text.
 byId("text").addEventListener("paste", (event) => {
-  if (event.clipboardData.files.length === 0) return;
+  const {files: pasted, types} = event.clipboardData;
+  const isText = types.includes("text/plain") && [...pasted].every((each) => each.type.startsWith("image/"));
+  if (pasted.length === 0 || isText) return;
   event.preventDefault();
-  addFiles([...event.clipboardData.files]);
+  addFiles([...pasted]);
 });

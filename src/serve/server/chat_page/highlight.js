@@ -26,7 +26,8 @@ function highlight(code, language) {
   const comment = commentPattern(language);
   const pattern = new RegExp(
     (comment ? `(${comment})` : "($^)") +
-    "|(\"(?:\\\\.|[^\"\\\\\\n])*\"?|'(?:\\\\.|[^'\\\\\\n])*'|`(?:\\\\.|[^`\\\\])*`)" +
+    // Those that must end do so soon: else every quote of a long text would be a walk to its end.
+    "|(\"(?:\\\\.|[^\"\\\\\\n])*\"?|'(?:\\\\.|[^'\\\\\\n]){0,500}'|`(?:\\\\.|[^`\\\\]){0,1000}`)" +
     "|\\b(0x[\\da-fA-F_]+|\\d[\\d_]*(?:\\.\\d+)?(?:e[+-]?\\d+)?)\\b|\\b([A-Za-z_]\\w*)\\b", "g");
   const pieces = document.createDocumentFragment();
   let end = 0;

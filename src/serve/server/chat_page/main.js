@@ -92,10 +92,18 @@ addEventListener("keydown", (event) => {
 addEventListener("pagehide", () => { if (running) store.write(running.conversation); });
 
 // A link may bring the key, as /#key=…, which no server sees.
-if (location.hash.startsWith("#key=")) {
-  sessionStorage.setItem(kKeyName, decodeURIComponent(location.hash.slice(5)));
+function takeKeyOfAddress() {
+  if (!location.hash.startsWith("#key=")) return;
+  let key = location.hash.slice(5);
   history.replaceState(null, "", location.pathname);
+  try {
+    key = decodeURIComponent(key);
+  } catch {
+    // A "%" of the key itself.
+  }
+  if (keyError(key) === "") useKey(key); else notify(`The key of this address is not used. ${keyError(key)}`, {isError: true});
 }
+takeKeyOfAddress();
 
 async function begin() {
   applyTheme();

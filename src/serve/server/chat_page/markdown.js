@@ -43,25 +43,49 @@ marked.use({
     html: (html) => escapeText(html).replace(kPlainTags, "<$1>"),
     checkbox: (isChecked) => (isChecked ? "☑ " : "☐ "),
     // A picture's address may tell its server what was said here: it is not loaded.
-    image: (href, title, text) => `<a href="${escapeText(href ?? "")}">${escapeText(text || title || href || "picture")}</a>`,
+    // (Of what marked gives, only the address is not escaped yet.)
+    image: (href, title, text) => `<a href="${escapeText(href ?? "")}">${text || title || escapeText(href || "picture")}</a>`,
   },
 });
 
+// marked's rules for emphasis, links and addresses take the square or more of the time for twice the
+// text: a model that repeats itself would stop the tab. So a paragraph is read in pieces.
+const kMaxInline = 2000;  // characters
+const readInline = marked.Lexer.prototype.inlineTokens;
+marked.Lexer.prototype.inlineTokens = function (text, tokens = []) {
+  let rest = text;
+  while (rest.length > kMaxInline) {
+    const space = rest.lastIndexOf(" ", kMaxInline);
+    const end = space > 0 ? space : kMaxInline;
+    readInline.call(this, rest.slice(0, end), tokens);
+    rest = rest.slice(end);
+  }
+  return readInline.call(this, rest, tokens);
+};
+// Quotes and lists in each other on one line: deeper ones are text, as marked calls itself for each.
+const kTooDeep = /^(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])){25}/;
+const kRule = /^ {0,3}([-*_])(?:[ \t]*\1)+[ \t]*$/;
+
 // What marked would do by itself, so that lengths of its pieces are those of this text; but tabs in
-// fenced code, which it would make spaces, stay.
+// fenced code, which it would make spaces, stay. A fence that is still open, in an answer that comes
+// or was cut, is closed: marked takes it for a paragraph as long as its last line has no end.
 function normalized(text) {
-  let fence = "";
-  return text.replace(/\r\n|\r/g, "\n").split("\n").map((line) => {
-    const mark = line.match(/^ {0,3}(`{3,}|~{3,})(.*)$/);
-    if (fence === "" && mark) {
-      fence = mark[1];
-    } else if (mark && mark[1][0] === fence[0] && mark[1].length >= fence.length && mark[2].trim() === "") {
+  let fence = "", indent = "";
+  const lines = text.replace(/\r\n|\r/g, "\n").split("\n").map((line) => {
+    const mark = line.match(/^((?:[ \t]|[-*+>][ \t]|\d{1,9}[.)][ \t])*)(`{3,}|~{3,})(.*)$/);
+    if (fence === "" && mark && !(mark[2][0] === "`" && mark[3].includes("`"))) {
+      fence = mark[2];
+      indent = mark[1].replace(/[^ \t>]/g, " ");
+    } else if (mark && mark[2][0] === fence[0] && mark[2].length >= fence.length && mark[3].trim() === "") {
       fence = "";
     } else if (fence !== "") {
       return line.replace(/\t/g, kTabInCode);
     }
+    if (kTooDeep.test(line) && !kRule.test(line)) return line.replace(/[^ \t\d]/, "\\$&");
     return line.replace(/^( *)(\t+)/, (_, spaces, tabs) => spaces + "    ".repeat(tabs.length));
-  }).join("\n");
+  });
+  if (fence !== "") lines.push(indent + fence);
+  return lines.join("\n");
 }
 
 function withCodeHeads(fragment) {

@@ -61,7 +61,11 @@ function openExperts(message) {
   }
   if (!message.tokens) return notify("The tokens of this answer are not known here (an imported or stopped one): regenerate it.");
   // The last token was never fed to the model.
-  localStorage.setItem(kExpertsOf, JSON.stringify({tokens: message.tokens.slice(0, -1), title: titleOf(message.content)}));
+  try {
+    localStorage.setItem(kExpertsOf, JSON.stringify({tokens: message.tokens.slice(0, -1), title: titleOf(message.content)}));
+  } catch (error) {
+    return notify(`The dashboard cannot be told which tokens: ${error.message}`, {isError: true});
+  }
   open(addressOf("dashboard#experts"), "_blank");
 }
 

@@ -10,14 +10,41 @@ function addressOf(path) {
   return new URL(path, kBase);
 }
 
+// The key lasts as long as the tab; where the browser keeps nothing, as long as the page.
+let keyOfPage = null;
+
+function keyInUse() {
+  try {
+    return sessionStorage.getItem(kKeyName);
+  } catch {
+    return keyOfPage;
+  }
+}
+
+function useKey(key) {
+  keyOfPage = key;
+  try {
+    sessionStorage.setItem(kKeyName, key);
+  } catch {
+    // As above.
+  }
+}
+
+// "" or why no header can have it: fetch would throw, and nobody would be asked for another one.
+function keyError(key) {
+  if (key === "") return "Expected a key, found an empty one.";
+  const wrong = key.match(/[^\x20-\x7e]/);
+  return wrong ? `Expected a key of ASCII letters, digits and signs, found “${wrong[0]}” in it.` : "";
+}
+
 function keyHeaders() {
-  const key = sessionStorage.getItem(kKeyName);
+  const key = keyInUse();
   return key ? {Authorization: `Bearer ${key}`} : {};
 }
 
 // Resolves when the user has given a key; rejects if they do not want to.
 function askForKey() {
-  byId("key-error").textContent = sessionStorage.getItem(kKeyName) === null ? "" : "The server refuses this key.";
+  byId("key-error").textContent = keyInUse() === null ? "" : "The server refuses this key.";
   const dialog = byId("key-dialog");
   if (!dialog.open) {
     byId("key").value = "";
@@ -39,8 +66,9 @@ function endKeyDialog(isGiven) {
 byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const key = byId("key").value.trim();
-  if (key === "") return void (byId("key-error").textContent = "Expected a key, found an empty one.");
-  sessionStorage.setItem(kKeyName, key);
+  byId("key-error").textContent = keyError(key);
+  if (keyError(key) !== "") return;
+  useKey(key);
   endKeyDialog(true);
 });
 byId("key-cancel").addEventListener("click", () => endKeyDialog(false));

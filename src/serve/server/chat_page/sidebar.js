@@ -103,14 +103,16 @@ async function importText(name, text) {
     return notify(`${name}: ${error.message}`, {isError: true});
   }
   const known = new Set(titles.map((each) => each.id));
+  let count = 0;
   for (const each of all) {
     if (known.has(each.id)) each.id = newId();
     known.add(each.id);
-    await keep(each);
+    if (!await keep(each)) break;
+    ++count;
   }
   await showTitles();
-  notify(`${name}: ${formatMany(all.length, "conversation")} imported`);
-  if (all.length === 1) openConversation(all[0].id);
+  notify(`${name}: ${formatMany(count, "conversation")} imported` + (count < all.length ? ` of ${all.length}` : ""), {isError: count < all.length});
+  if (all.length === 1 && count === 1) openConversation(all[0].id);
 }
 
 byId("new-chat").addEventListener("click", startNew);

@@ -74,14 +74,16 @@ async function openStore() {
   }
 }
 
-// Tells, and goes on, if the browser cannot keep it.
+// Tells, and goes on, if the browser cannot keep it. Whether it does.
 async function keep(conversation) {
   try {
     await store.write(conversation);
     otherTabs.postMessage(conversation.id);
+    return true;
   } catch (error) {
     const isFull = error.name === "QuotaExceededError";
     notify(isFull ? "Not kept: this browser's storage for the page is full. Export and delete old conversations."
                   : `Not kept: ${error.message}. Export the conversation.`, {isError: true});
+    return false;
   }
 }
