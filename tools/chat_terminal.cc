@@ -94,6 +94,10 @@ Status ChatTerminal::run() {
       continue;
     }
     was_interrupted_ = false;
+    if (outcome == LineEditor::Outcome::kPart) {
+      reader_.take_part(line);
+      continue;
+    }
     parts_.editor.remember(line);
     WIDEEP_TRY(take(line));
   }

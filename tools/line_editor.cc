@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -24,6 +25,7 @@
 namespace wideep::tools {
 namespace {
 
+constexpr wchar_t kEscape = 0x1B;
 constexpr std::uintmax_t kMaxFileBytes = 32u << 20;  // more than kMaxLines can take
 
 class EditedLines : public LineEditor {
@@ -46,8 +48,15 @@ class EditedLines : public LineEditor {
     return of(editor).wait_for_character(character);
   }
 
+  void tell_terminal(const char* sequence) const {
+    if (!is_terminal_) return;
+    std::fputs(sequence, stdout);
+    std::fflush(stdout);
+  }
   void load_history();
   int wait_for_character(wchar_t* character);
+  bool take_mark_of_paste();
+  bool take_pasted(wchar_t* character);
   int read_character(wchar_t* character) const;
   bool take_signal();
 
@@ -55,6 +64,9 @@ class EditedLines : public LineEditor {
   std::string file_, prompt_;
   EditLine* editor_ = nullptr;
   History* history_ = nullptr;
+  const bool is_terminal_ = ::isatty(STDOUT_FILENO) != 0;
+  bool is_pasting_ = false;  // between the marks of a paste
+  std::wstring next_;        // characters that come before those of the terminal
   int signal_ = 0;           // that has ended the reading of the line
   std::string interrupted_;  // what was typed before it
 };
@@ -114,9 +126,12 @@ LineEditor::Outcome EditedLines::read(const std::string& prompt, std::string* li
   ::el_resize(editor_);
   int length = 0;
   errno = 0;
+  tell_terminal("\x1b[?2004h");
   const char* typed = ::el_gets(editor_, &length);
+  tell_terminal("\x1b[?2004l");
   if (signal_ != 0) {
     *line = interrupted_;
+    is_pasting_ = false;
     // What was typed is no part of the next line.
     ::el_reset(editor_);
     return signal_ == SIGINT ? Outcome::kInterrupted : Outcome::kStopped;
@@ -124,7 +139,7 @@ LineEditor::Outcome EditedLines::read(const std::string& prompt, std::string* li
   if (typed == nullptr || length <= 0) return Outcome::kEnd;
   line->assign(typed, static_cast<size_t>(length));
   while (line->ends_with('\n') || line->ends_with('\r')) line->pop_back();
-  return Outcome::kLine;
+  return is_pasting_ ? Outcome::kPart : Outcome::kLine;
 }
 
 void EditedLines::remember(const std::string& line) {
@@ -144,11 +159,55 @@ void EditedLines::remember(const std::string& line) {
 // Returns 1 with a character, 0 at the end of the input, -1 where a signal ends the line.
 int EditedLines::wait_for_character(wchar_t* character) {
   for (;;) {
+    if (!next_.empty()) {
+      *character = next_.front();
+      next_.erase(0, 1);
+      return 1;
+    }
     pollfd waits[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
     if (::poll(waits, 2, -1) < 0 && errno != EINTR) return 0;
     if (waits[1].revents != 0 && take_signal()) return -1;
-    if (waits[0].revents != 0) return read_character(character);
+    if (waits[0].revents == 0) continue;
+    const int count = read_character(character);
+    if (count != 1) return count;
+    if (*character == kEscape && take_mark_of_paste()) continue;
+    if (!is_pasting_ || take_pasted(character)) return 1;
   }
+}
+
+// After an escape: whether what follows makes it the mark of a paste's beginning or end. Else what
+// was read of it comes next.
+bool EditedLines::take_mark_of_paste() {
+  constexpr int kPatienceMs = 50;  // a sequence comes at once, keys do not
+  constexpr std::wstring_view kBegin = L"[200~", kEnd = L"[201~";
+  std::wstring read;
+  for (;;) {
+    if (read == kBegin || read == kEnd) {
+      is_pasting_ = read == kBegin;
+      return true;
+    }
+    pollfd waits{STDIN_FILENO, POLLIN, 0};
+    const bool may_be = kBegin.starts_with(read) || kEnd.starts_with(read);
+    wchar_t character = 0;
+    if (!may_be || ::poll(&waits, 1, kPatienceMs) != 1 || read_character(&character) != 1) break;
+    read += character;
+  }
+  next_ = read;
+  if (is_pasting_) std::erase_if(next_, [](wchar_t each) { return each < L' '; });
+  return false;
+}
+
+// False: it is left out. Keys of libedit are not for a text: a tab is quoted, and other control
+// characters but line ends mean nothing to a model.
+bool EditedLines::take_pasted(wchar_t* character) {
+  constexpr wchar_t kQuoteNext = 0x16;  // Ctrl-V
+  if (*character == L'\n' || *character == L'\r') return true;
+  if (*character == L'\t') {
+    next_ = L"\t";
+    *character = kQuoteNext;
+    return true;
+  }
+  return *character >= L' ' && *character != 0x7F;
 }
 
 // Whether the signal ends the line. After the others the line is drawn again.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads lines from the terminal of this process, which the user edits: libedit, behind this file.
-// Earlier lines come back with the arrow keys and Ctrl-R, also those of other runs, from a file.
+// Earlier lines come back with the arrow keys and Ctrl-R, also those of other runs, from a file. A
+// text of several lines that is pasted ends no line for good, where the terminal tells what is
+// pasted (bracketed paste): the user may go on, and ends it with Enter.
 //
 // Thread safety: one thread.
 #pragma once
@@ -18,6 +20,7 @@ class LineEditor {
  public:
   enum class Outcome {
     kLine,
+    kPart,         // a line of a text that is pasted; its rest comes next
     kEnd,          // Ctrl-D
     kInterrupted,  // Ctrl-C
     kStopped,      // SIGTERM, SIGHUP

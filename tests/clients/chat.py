@@ -76,6 +76,15 @@ def own_engine():
     said = texts(saved(terminal, "lines.json"))[2::2]
     assert said == ["line one\n  zwei \u00e4\u4f60", "ends with \ntwo"], said
 
+    # What is pasted is one message, and its signs are no keys.
+    pasted = '"""Sums."""\r\r\tx = 1\x04\x1b[A\\\rand \u00e4'
+    terminal.type(f"\x1b[200~{pasted}\x1b[201~")
+    terminal.expect("and \u00e4")
+    terminal.say(" so on", "12 tokens")
+    said = texts(saved(terminal, "pasted.json"))[-2]
+    assert said == '"""Sums."""\n\n\tx = 1[A\\\nand \u00e4 so on', repr(said)
+    terminal.say("/undo", "6 messages stay")
+
     terminal.say("/regn", "did you mean /regen?")
     terminal.say("/set temperature hot", "the server checks it")
     refused = terminal.say("Hello", "error: ")

@@ -41,6 +41,12 @@ std::optional<std::string> MessageReader::take(std::string_view line) {
   return end();
 }
 
+void MessageReader::take_part(std::string_view line) {
+  text_ += line;
+  text_ += '\n';
+  continues_ = !is_block_;
+}
+
 void MessageReader::clear() {
   text_.clear();
   is_block_ = continues_ = false;

@@ -19,6 +19,8 @@ class MessageReader {
  public:
   // Takes a line without its end. Returns the message that ends with it, if one does.
   std::optional<std::string> take(std::string_view line);
+  // Takes a line of a text that is pasted, behind which more comes: it means nothing but itself.
+  void take_part(std::string_view line);
   bool is_inside() const { return is_block_ || continues_; }  // a message that has begun
   void clear();
 

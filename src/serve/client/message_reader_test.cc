@@ -41,6 +41,19 @@ TEST(MessageReader, ABlockHasItsLines) {
   EXPECT_EQ(messages_of({"\"\"\"", "/not a command"}), Messages{"…"});
 }
 
+TEST(MessageReader, PastedLinesMeanThemselves) {
+  MessageReader reader;
+  for (const char* line : {"\"\"\"Sums.\"\"\"", "", "a\\"}) {
+    reader.take_part(line);
+    EXPECT_TRUE(reader.is_inside());
+  }
+  EXPECT_EQ(reader.take("end"), "\"\"\"Sums.\"\"\"\n\na\\\nend");
+  EXPECT_FALSE(reader.is_inside());
+  EXPECT_FALSE(reader.take("\"\"\""));
+  reader.take_part("in a block\"\"\"");
+  EXPECT_EQ(reader.take("end\"\"\""), "in a block\"\"\"\nend");
+}
+
 TEST(MessageReader, ClearForgetsWhatHasBegun) {
   MessageReader reader;
   EXPECT_FALSE(reader.take("\"\"\"one"));
