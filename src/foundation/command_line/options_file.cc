@@ -93,7 +93,7 @@ std::vector<std::string> arguments_of(formats::YamlMap& root, const std::string&
                                        : std::vector<std::string>();
   }
   std::vector<std::string> values = root.texts(key);
-  if (values.size() > 1 && !option.is_repeatable) {
+  if (values.size() != 1 && !option.is_repeatable) {  // the first complaint holds
     root.complain(key, fmt::format("expected one value, found {}", values.size()));
   }
   std::vector<std::string> arguments;

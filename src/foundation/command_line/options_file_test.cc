@@ -100,6 +100,7 @@ TEST_F(OptionsFiles, WhatIsWrongIsOneLine) {
   EXPECT_THAT(complaint("name:\n"), HasSubstr(":1: name: missing; expected a value"));
   EXPECT_THAT(complaint("name: {a: b}\n"), HasSubstr(":1: name: expected a value"));
   EXPECT_THAT(complaint("name: [a, b]\n"), EndsWith(":1: name: expected one value, found 2"));
+  EXPECT_THAT(complaint("name: []\n"), EndsWith(":1: name: expected one value, found 0"));
   EXPECT_THAT(complaint("port: 7\nport: 8\n"), HasSubstr("port"));
   EXPECT_THAT(complaint("port: 70\n"), testing::StartsWith(path + ": --port"));
   EXPECT_THAT(complaint("- a\n"), HasSubstr(path));
