@@ -68,6 +68,13 @@ Result<HttpAddress> parse_address(const std::string& url) {
   const int port = evhttp_uri_get_port(uri.get());
   if (port >= 0) address.port = std::to_string(port);
   while (address.path.ends_with('/')) address.path.pop_back();
+  // What would be left out without a word.
+  if (evhttp_uri_get_userinfo(uri.get()) != nullptr) {
+    return invalid_input("expected http://host[:port][/path], found a user before the host");
+  }
+  if (evhttp_uri_get_query(uri.get()) != nullptr || evhttp_uri_get_fragment(uri.get()) != nullptr) {
+    return complain(", found ? or #");
+  }
   return address;
 }
 

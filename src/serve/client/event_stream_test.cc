@@ -36,6 +36,16 @@ TEST(Address, IsParsed) {
   }
 }
 
+// It would be left out of requests.
+TEST(Address, WhatHasNoPlaceInItIsRefused) {
+  const std::string user = parse_address("http://me:secret@host/v1").status().message();
+  EXPECT_THAT(user, HasSubstr("found a user before the host"));
+  EXPECT_THAT(user, testing::Not(HasSubstr("secret")));
+  for (const char* wrong : {"http://host/v1?key=x", "http://host/v1#x", "http://host?x"}) {
+    EXPECT_THAT(parse_address(wrong).status().message(), HasSubstr("found ? or #")) << wrong;
+  }
+}
+
 TEST(EventStreams, AnUnknownHostIsAnError) {
   EXPECT_THAT(EventStreams::open({.host = "127.0.0.1", .port = "no port"}, std::chrono::seconds(1))
                   .status()
