@@ -108,12 +108,11 @@ Result<client::HttpAddress> address_of(const Options& options) {
 Result<client::Conversation> new_conversation(const Options& options) {
   client::Conversation conversation;
   conversation.set_system(options.system);
-  for (std::string field : options.fields) {
+  for (const std::string& field : options.fields) {
     const size_t equals = field.find('=');
     if (equals == field.npos || equals == 0 || equals + 1 == field.size()) {
       return invalid_input(fmt::format("--set: expected FIELD=VALUE, found '{}'", field));
     }
-    field[equals] = ' ';
     if (const Status status = conversation.set(field); !status.ok()) return status.at("--set");
   }
   return conversation;

@@ -222,7 +222,7 @@ Status ChatTerminal::end_answer(const Status& status, const std::string& text) {
 
 Status ChatTerminal::set(const std::string& argument) {
   WIDEEP_TRY(conversation_.set(argument));
-  const std::string field = terminal_line(argument.substr(0, argument.find(' ')), 60);
+  const std::string field = terminal_line(argument.substr(0, argument.find_first_of(" \t=")), 60);
   fields_since_answer_ += (fields_since_answer_.empty() ? "" : ", ") + field;
   note(conversation_.settings().contains(field)
            ? fmt::format("{} = {}; the server checks it with the next message", field,

@@ -83,10 +83,19 @@ void Conversation::clear() {
 }
 
 Status Conversation::set(std::string_view text) {
-  const size_t end = std::min(text.find(' '), text.size());
+  constexpr std::string_view kSpaces = " \t";
+  const size_t end = std::min(text.find_first_of(" \t="), text.size());
   const std::string field(text.substr(0, end));
   std::string_view value = text.substr(end);
-  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+  value.remove_prefix(std::min(value.find_first_not_of(kSpaces), value.size()));
+  if (value.starts_with('=')) {
+    value.remove_prefix(1);
+    value.remove_prefix(std::min(value.find_first_not_of(kSpaces), value.size()));
+    if (value.empty()) {
+      return invalid_input(fmt::format("{}: expected a value behind =", terminal_line(field, 60)));
+    }
+  }
+  if (field.empty()) return invalid_input("expected the name of a field, found none");
   if (is_own(field))
     return invalid_input(fmt::format("{}: the chat itself sets this field", field));
   if (!value.empty()) {

@@ -56,6 +56,12 @@ TEST(Conversation, FieldsAreJsonOrText) {
   EXPECT_EQ(body["reasoning_effort"], "low");
   EXPECT_EQ(body["logit_bias"]["5"], -1);
   EXPECT_TRUE(body["min_p"].is_null());
+  EXPECT_TRUE(chat.set("top_p\t= 0.9").ok());
+  EXPECT_TRUE(chat.set("stop==").ok());
+  EXPECT_EQ(request_of(chat)["top_p"], 0.9);
+  EXPECT_EQ(request_of(chat)["stop"], "=");
+  EXPECT_EQ(chat.set("temperature=").message(), "temperature: expected a value behind =");
+  EXPECT_EQ(chat.set("").message(), "expected the name of a field, found none");
   EXPECT_TRUE(chat.set("temperature").ok());
   EXPECT_FALSE(request_of(chat).contains("temperature"));
   EXPECT_THAT(chat.set("temperature").message(), HasSubstr("is not set"));
