@@ -13,6 +13,7 @@
 #include <fstream>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "formats/files.h"
@@ -84,9 +85,14 @@ Status complain_of_absent(const std::string& path) {
       path, hub->repository, hub->precision, hub->name));
 }
 
+Status unreadable(const std::string& path, const std::error_code& error) {
+  return invalid_input(fmt::format("{}: cannot be read: {}", path, error.message()));
+}
+
 // ---- directories ----
 
 struct FolderContent {
+  std::error_code error;  // why it cannot be listed
   bool is_empty = true;
   std::vector<std::string> gguf_files;    // sorted
   std::vector<std::string> model_within;  // directories within that have a config.json, sorted
@@ -107,10 +113,12 @@ void look_for_models(const fs::path& dir, std::vector<std::string>* found) {
 }
 
 FolderContent content_of(const fs::path& dir) {
+  constexpr int kMostFiles = 10'000;  // to look into; a model's directory has some hundreds
   FolderContent content;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir, error)) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(dir, content.error)) {
     content.is_empty = false;
+    if (++files > kMostFiles) break;
     const std::string path = entry.path().string();
     if (tensor_files::is_gguf(path) && !is_later_part(path)) content.gguf_files.push_back(path);
   }
@@ -138,6 +146,7 @@ Status check_directory(const fs::path& dir) {
   if (has_config && has_weights) return {};
   const FolderContent content = content_of(dir);
   const std::string shown = dir.string();
+  if (content.error) return unreadable(shown, content.error);
   if (!content.gguf_files.empty() && !has_weights) {
     return invalid_input(
         fmt::format("{}: a directory of GGUF files without model.safetensors: name the file, for "
@@ -226,8 +235,15 @@ Status check_file(const fs::path& file) {
 Status check_model_path(const std::string& path) {
   if (path.empty())
     return invalid_input(fmt::format("the model's path is empty; {}", kWantedModel));
-  if (is_folder(path)) return check_directory(path);
-  if (is_there(path)) return check_file(path);
+  std::error_code error;
+  const fs::file_status found = fs::status(path, error);
+  if (fs::is_directory(found)) return check_directory(path);
+  if (fs::is_regular_file(found)) return check_file(path);
+  // Nobody may ever write into it, and the reading of a device may do something.
+  if (fs::exists(found)) {
+    return invalid_input(fmt::format("{}: a pipe or a device; {}", path, kWantedModel));
+  }
+  if (error == std::errc::permission_denied) return unreadable(path, error);
   return complain_of_absent(path);
 }
 

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -100,6 +102,28 @@ TEST_F(ModelPath, DirectoriesWithoutAModel) {
   EXPECT_THAT(complaint(dir("cache")), HasSubstr(dir("cache/snapshots/1a2b")));
   EXPECT_THAT(complaint(config), HasSubstr("name the model's directory"));
   EXPECT_THAT(complaint(dir("cache/snapshots")), HasSubstr(dir("cache/snapshots/1a2b")));
+}
+
+// Nothing is read from them: a pipe without a writer would never say what it has.
+TEST_F(ModelPath, PipesAndDevices) {
+  const std::string pipe = directory_.file("a.gguf");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(complaint(pipe), StartsWith(pipe + ": a pipe or a device; expected a model's"));
+  EXPECT_THAT(complaint("/dev/null"), StartsWith("/dev/null: a pipe or a device"));
+}
+
+TEST_F(ModelPath, WhatMayNotBeRead) {
+  const std::string closed = dir("closed");
+  write("closed/m/config.json", "{}");
+  ASSERT_EQ(::chmod(closed.c_str(), 0), 0);
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  const uid_t user = ::geteuid();
+  constexpr uid_t kNobody = 65534;
+  ASSERT_TRUE(user != 0 || ::seteuid(kNobody) == 0);  // root may read all
+  EXPECT_EQ(complaint(closed), closed + ": cannot be read: Permission denied");
+  EXPECT_EQ(complaint(closed + "/m"), closed + "/m: cannot be read: Permission denied");
+  ASSERT_EQ(::seteuid(user), 0);
+  ASSERT_EQ(::chmod(closed.c_str(), 0700), 0);
 }
 
 TEST_F(ModelPath, FilesOfOtherFormats) {
