@@ -180,6 +180,14 @@ Status answer_plainly(const ChatClient& client, const std::string& model,
   return {};
 }
 
+// It would become other text without a word.
+Status check_input(std::string_view text) {
+  const auto at = client::no_utf8_at(text);
+  if (!at) return {};
+  return invalid_input(
+      fmt::format("standard input: expected UTF-8, found another byte at {}; iconv converts", *at));
+}
+
 Status answer_input(const Options& options, const ChatClient& client, const std::string& model,
                     PipedInput input) {
   WIDEEP_TRY_ASSIGN(client::Conversation conversation, new_conversation(options));
@@ -190,12 +198,14 @@ Status answer_input(const Options& options, const ChatClient& client, const std:
     WIDEEP_TRY_ASSIGN(const std::optional<std::string> line, input.line());
     if (!line) return {};
     if (is_blank(*line)) continue;
+    WIDEEP_TRY(check_input(*line));
     conversation.add_user(*line);
     WIDEEP_TRY(answer_plainly(client, model, &conversation));
   }
   WIDEEP_TRY_ASSIGN(std::string text, input.all());
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
   if (is_blank(text)) return invalid_input("standard input: expected a message, found nothing");
+  WIDEEP_TRY(check_input(text));
   conversation.add_user(text);
   return answer_plainly(client, model, &conversation);
 }

@@ -240,6 +240,9 @@ Status ChatTerminal::read_text(const std::string& file) {
                     text.size() > kMaxReadBytes ? fmt::format("{} MiB", text.size() >> 20)
                                                 : std::string("a file with a NUL byte")));
   }
+  if (const auto at = client::no_utf8_at(text)) {
+    return invalid_input(fmt::format("{}: expected UTF-8, found another byte at {}", file, *at));
+  }
   conversation_.attach(std::filesystem::path(file).filename().string(), text);
   note(fmt::format("{} bytes go with the next message", text.size()));
   return {};

@@ -139,6 +139,8 @@ def no_files():
         terminal.say(f"/{command} {pipe}", "expected a file, found a pipe")
         terminal.say(f"/{command} /dev/null", "expected a file, found a pipe or a device")
         terminal.say(f"/{command} {work}", "expected a file, found a directory")
+    (work / "latin1.txt").write_bytes(b"f\xfcr")
+    terminal.say(f"/read {work}/latin1.txt", "expected UTF-8, found another byte at 1")
     before = len(terminal.raw)
     terminal.say(f"/load {evil}", "messages[1]")
     assert "\x1b[2J" not in terminal.raw[before:], terminal.raw[before:]
@@ -268,6 +270,11 @@ def pipes():
         wrong = piped("Hello", *options)
         assert wrong.returncode == 2 and complaint in wrong.stderr, wrong
         assert wrong.stdout == ""
+    latin1 = subprocess.run(
+        [wideep, "chat", "m", "--url", url, "--api-key", "secret"], input=b"f\xfcr", capture_output=True
+    )
+    assert latin1.returncode == 2 and b"UTF-8, found another byte at 1" in latin1.stderr, latin1
+
     # A key and options from files, for an own engine and for a server.
     key, file = work / "key", work / "chat.yaml"
     key.write_text("secret\n")

@@ -64,4 +64,13 @@ std::string terminal_line(std::string_view text, size_t max_bytes) {
   return is_long ? line + "..." : line;
 }
 
+std::optional<size_t> no_utf8_at(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t bytes = character_at(text, at).bytes;
+    if (bytes == 0) return at;
+    at += bytes;
+  }
+  return std::nullopt;
+}
+
 }  // namespace wideep::client

@@ -9,6 +9,8 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,5 +20,8 @@ std::string terminal_text(std::string_view text);
 
 // The same on one line of at most max_bytes, which ends in "..." where it was cut.
 std::string terminal_line(std::string_view text, size_t max_bytes = 400);
+
+// Where the first byte is that belongs to no character of UTF-8; nothing: there is none.
+std::optional<size_t> no_utf8_at(std::string_view text);
 
 }  // namespace wideep::client

@@ -40,6 +40,13 @@ TEST(TerminalText, MarksWhatIsNotUtf8) {
   EXPECT_EQ(terminal_text("\xf5\x80\x80\x80"), "\ufffd\ufffd\ufffd\ufffd");
 }
 
+TEST(TerminalText, FindsWhatIsNotUtf8) {
+  EXPECT_EQ(no_utf8_at(""), std::nullopt);
+  EXPECT_EQ(no_utf8_at("a\u00e4\u4f60\U0001f600\x1b"), std::nullopt);
+  EXPECT_EQ(no_utf8_at("f\xfcr"), 1u);
+  EXPECT_EQ(no_utf8_at("\u00e4\xc3"), 2u);
+}
+
 TEST(TerminalText, ALineIsOneLineAndShort) {
   EXPECT_EQ(terminal_line("a\nb\tc\x1b"), "a b c");
   EXPECT_EQ(terminal_line("abcdef", 3), "abc...");
