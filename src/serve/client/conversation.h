@@ -43,7 +43,8 @@ class Conversation {
   void clear();  // messages and what was attached
 
   // "temperature 0.5" or "temperature=0.5": a field of requests; the value is JSON, or else a text. A
-  // name alone takes the field out. Errors (invalid input): a field that the chat itself needs; the field is not set.
+  // name alone takes the field out. Errors (invalid input): a field that the chat itself needs; the
+  // field is not set.
   Status set(std::string_view text);
 
   // The body of a request for a streamed answer to the last message.
