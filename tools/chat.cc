@@ -140,8 +140,9 @@ class StartLine {
   void show(const std::string& last_line) {
     if (!is_terminal_) return;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin_);
+    // In less than 80 columns: a line that goes on in the next row could not be written over.
     const std::string text = fmt::format("starting the engine: {} s  {}", seconds.count(),
-                                         client::terminal_line(last_line, 50));
+                                         client::terminal_line(last_line, 40));
     [[maybe_unused]] const int written = std::fprintf(stderr, "\r%s\x1b[K", text.c_str());
     std::fflush(stderr);
     is_shown_ = true;

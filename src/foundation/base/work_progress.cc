@@ -2,6 +2,7 @@
 #include "base/work_progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -22,6 +23,13 @@ std::string duration(double seconds) {
   if (all < 120) return fmt::format("{} s", all);
   if (all < 2 * 3600) return fmt::format("{} min {} s", all / 60, all % 60);
   return fmt::format("{} h {} min", all / 3600, all % 3600 / 60);
+}
+
+// Of the terminal; many if it does not say.
+size_t columns_of(int fd) {
+  constexpr size_t kMany = 1000;
+  winsize size = {};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kMany;
 }
 
 int percent(uint64_t done, uint64_t all) {
@@ -84,13 +92,20 @@ std::string WorkProgress::amount(uint64_t value) const {
 std::string WorkProgress::bar(const Figures& now) const {
   const int share = percent(now.done, now.all);
   const int full = share * kBarWidth / 100;
-  std::string line = fmt::format(
-      "{}  [{:#<{}}{:.<{}}] {:3} %  {} of {}", what_, "", full, "", kBarWidth - full, share,
-      unit_.empty() ? amount(now.done) : std::to_string(now.done), amount(now.all));
-  if (now.rate <= 0.0) return line;
-  if (unit_.empty()) line += fmt::format("  {}/s", amount(static_cast<uint64_t>(now.rate)));
-  return line +
-         fmt::format("  {} left", duration(static_cast<double>(now.all - now.done) / now.rate));
+  std::string numbers =
+      fmt::format("{:3} %  {} of {}", share,
+                  unit_.empty() ? amount(now.done) : std::to_string(now.done), amount(now.all));
+  if (now.rate > 0.0) {
+    if (unit_.empty()) numbers += fmt::format("  {}/s", amount(static_cast<uint64_t>(now.rate)));
+    numbers +=
+        fmt::format("  {} left", duration(static_cast<double>(now.all - now.done) / now.rate));
+  }
+  // A line that goes on in the next row could not be written over.
+  const size_t most = columns_of(fd_) - 1;
+  std::string line =
+      fmt::format("{}  [{:#<{}}{:.<{}}] {}", what_, "", full, "", kBarWidth - full, numbers);
+  if (line.size() > most) line = fmt::format("{}  {}", what_, numbers);
+  return line.substr(0, most);
 }
 
 std::string WorkProgress::text(const Figures& now) const {

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -92,6 +93,18 @@ TEST_F(WorkProgressTest, TerminalsHaveABar) {
   EXPECT_EQ(read_all(),
             "\r\033[Kloading weights  [############............]  50 %  500.0 MiB of 1000.0 MiB  "
             "100.0 MiB/s  5 s left");
+  progress.clear();
+  EXPECT_EQ(read_all(), "\r\033[K");
+  // In one row, whatever its width: else each time would leave a row behind.
+  const auto shown_in = [&](unsigned short columns, WorkProgress::Clock::duration later) {
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    EXPECT_EQ(::ioctl(inner, TIOCSWINSZ, &size), 0);
+    progress.show(500 * kMiB, 1000 * kMiB, start_ + later);
+    return read_all();
+  };
+  EXPECT_EQ(shown_in(80, 6s),
+            "\r\033[Kloading weights   50 %  500.0 MiB of 1000.0 MiB  83.3 MiB/s  6 s left");
+  EXPECT_EQ(shown_in(20, 7s), "\r\033[Kloading weights   5");
   progress.clear();
   EXPECT_EQ(read_all(), "\r\033[K");
   progress.clear();
