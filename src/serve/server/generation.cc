@@ -166,8 +166,8 @@ void Generation::share_rules() {
   }
 }
 
-// What another process has got comes first: it shows what each answer lacks. That process has counted
-// it already, and measured its times.
+// What another process has got comes first: it shows what each answer lacks. That process has
+// counted it already, and measured its times.
 void Generation::begin(const Past& past) {
   const std::shared_ptr<Generation> kept = shared_from_this();
   const size_t n = static_cast<size_t>(options_.n);

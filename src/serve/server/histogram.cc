@@ -8,8 +8,8 @@
 namespace wideep::server {
 namespace {
 
-// As Prometheus' client libraries write it: "1.0", "0.25", "1e+06". Buckets of several servers add up
-// only where the texts of their bounds are the same.
+// As Prometheus' client libraries write it: "1.0", "0.25", "1e+06". Buckets of several servers add
+// up only where the texts of their bounds are the same.
 std::string bound_text(double bound) {
   if (bound >= 1e6) return fmt::format("{:g}", bound);
   std::string text = fmt::format("{}", bound);
