@@ -75,6 +75,7 @@ test-packages: packages ## check the packages; run .deb, wheel and image in bare
 	@scripts/test_packages_deb.sh build/packages build/test_packages
 	@scripts/test_wheel.sh build/packages build/test_wheel
 	@scripts/test_container.sh build/packages build/test_container || test $$? -eq 77
+	@scripts/test_reproducible.sh build/test_reproducible
 
 format: ## format the sources
 	@scripts/install_packages.sh packages.txt development_packages.txt

@@ -14,9 +14,11 @@ output=$PWD/build/packages
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
+# No path of this machine is in what is made: it has the same bytes in another folder.
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr \
   -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DWIDEEP_TESTS=OFF \
-  -DWIDEEP_CUDA=OFF -DWIDEEP_UNITY=ON >/dev/null
+  -DWIDEEP_CUDA=OFF -DWIDEEP_UNITY=ON -DCMAKE_C_FLAGS="-ffile-prefix-map=$PWD=." \
+  -DCMAKE_CXX_FLAGS="-ffile-prefix-map=$PWD=." >/dev/null
 cmake --build "$build" --parallel "$(nproc)"
 
 if [[ $# -eq 0 ]]; then
