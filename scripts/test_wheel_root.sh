@@ -28,9 +28,10 @@ echo "wideep --version: $version ($(since "$begin"))"
 
 # The same text however it is called.
 generate() {
-  "$@" generate "$model" --prompt "Once upon a" --max-tokens 8 >/answer.txt 2>/answer.log ||
+  "$@" generate --model "$model" --prompt "Once upon a" --max-tokens 8 >/report.txt 2>/answer.log ||
     { tail /answer.log; fail "$* generate"; }
-  [ -s /answer.txt ] || fail "$* generate: no answer"
+  sed '/^(token, expert) pairs/q' /report.txt >/answer.txt  # times follow
+  grep -q '^Once upon a ..' /answer.txt || fail "$* generate: no answer"
 }
 begin=$(seconds)
 generate /venv/bin/wideep
@@ -41,7 +42,7 @@ cmp /first.txt /answer.txt || fail "python -m wideep answers otherwise"
 echo "wideep generate, python -m wideep generate: $(grep -v '^---' /first.txt | head -n 1) ($took)"
 
 begin=$(seconds)
-/venv/bin/wideep serve "$model" --port 0 2>/serve.log &
+/venv/bin/wideep serve --model "$model" --port 0 2>/serve.log &
 server=$!
 url=
 for _ in $(seq 600); do
