@@ -74,6 +74,8 @@ foreach(folder IN LISTS folders)
   if(CPACK_GENERATOR STREQUAL "DEB")
     add_debian_files(${folder})
   endif()
+  # Whatever the umask of who packs.
+  execute_process(COMMAND chmod --recursive u=rwX,go=rX ${folder} COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND find ${folder} -exec touch --no-dereference --date=@${time} {} +
                   COMMAND_ERROR_IS_FATAL ANY)
 endforeach()

@@ -53,6 +53,10 @@ chroot "$root" wideep generate --model /usr/share/wideep/models/reference --prom
   --max-tokens 8 >"$work/answer.txt" 2>"$work/answer.log" ||
   { tail "$work/answer.log"; fail "wideep generate in a bare $release"; }
 [[ -s $work/answer.txt ]] || fail "wideep generate has no answer"
+# What is in it of others.
+for file in THIRD_PARTY.txt wideep.spdx.json; do
+  [[ -s $root/usr/share/doc/wideep/$file ]] || fail "the .deb has no $file"
+done
 chroot "$root" dpkg --verify wideep wideep-model-reference |
   grep -v '/usr/share/\(man\|doc\)' && fail "files differ from md5sums"
 echo "bare $release answers: $(grep -v '^---' "$work/answer.txt" | head -n 1)"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The wheel in a bare Debian 12, a bare Debian 13 and a bare Ubuntu 26.04, each without a compiler and
 # without a network: pip, pipx and uvx install it; the command generates and serves; the library
-# plans (scripts/test_wheel_root.sh). Before, auditwheel and abi3audit say whether its tag is true.
+# plans (scripts/test_wheel_root.sh). Before, auditwheel and abi3audit say whether its tag is true,
+# and spdx-tools whether its bill of materials is valid.
 # Skipped (77) without root or the tools.
 #
 #   scripts/test_wheel.sh <directory of the wheel> <work directory> [release...]
@@ -23,7 +24,7 @@ wheel=$(compgen -G "$packages/wideep-*.whl") || fail "no wheel in $packages: mak
 [[ $wheel != *$'\n'* ]] || fail "more than one wheel in $packages: $wheel"
 
 make_environment
-if pip install auditwheel abi3audit; then
+if pip install auditwheel abi3audit spdx-tools; then
   "$work/venv/bin/auditwheel" show "$wheel" >"$work/auditwheel.txt" || fail "auditwheel"
   tag=$(basename "$wheel" .whl | grep --only-matching 'manylinux_.*')
   tr '\n' ' ' <"$work/auditwheel.txt" | grep --quiet "consistent with the following platform tag: \"$tag\"" ||
@@ -33,9 +34,14 @@ if pip install auditwheel abi3audit; then
   python3 -m zipfile --extract "$wheel" "$work/modules"
   "$work/venv/bin/abi3audit" --strict --assume-minimum-abi3 3.12 "$work"/modules/wideep/*.abi3.so \
     >"$work/abi3audit.txt" 2>&1 || { cat "$work/abi3audit.txt"; fail "abi3audit"; }
-  echo "auditwheel: $tag; abi3audit: Python 3.12 and later"
+  for bill in "$work"/modules/wideep-*.dist-info/sboms/wideep.spdx.json; do
+    "$work/venv/bin/pyspdxtools" --infile "$bill" >"$work/spdx.txt" 2>&1 ||
+      { cat "$work/spdx.txt"; fail "the bill of materials is not valid SPDX"; }
+    [[ -s ${bill%/sboms/*}/licenses/THIRD_PARTY.txt ]] || fail "the wheel has no THIRD_PARTY.txt"
+  done
+  echo "auditwheel: $tag; abi3audit: Python 3.12 and later; spdx-tools: valid"
 else
-  echo "auditwheel and abi3audit cannot be installed: not asked"
+  echo "auditwheel, abi3audit and spdx-tools cannot be installed: not asked"
 fi
 echo "$(basename "$wheel"): $(stat --format %s "$wheel" | awk '{printf "%.1f MB", $1 / 1e6}')"
 
