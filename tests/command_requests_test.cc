@@ -19,6 +19,7 @@
 #include "command.h"
 #include "command_model.h"
 #include "command_server.h"
+#include "fault_load.h"
 #include "http/http_server.h"
 
 namespace wideep::tests {
@@ -72,6 +73,48 @@ TEST(CommandRequests, AccessLinesOutliveTheServingProcess) {
   EXPECT_EQ(lines[1]["request_id"], "mine");
   EXPECT_GT(lines[1]["time_to_first_token_seconds"], 0.0);
   EXPECT_GE(lines[1]["seconds"], lines[1]["time_to_first_token_seconds"]);
+}
+
+// A client that shows a bar sees it stand, not jump back, while the ranks compute the prompt again.
+TEST(CommandRequests, ProgressGoesOnInAnotherServingProcess) {
+  ModelCopy model;
+  model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 16; });
+  Server server(model.path(), {"--ranks", "2", "--max-num-tokens", "16", "--max-batch-size", "16"});
+  ASSERT_GT(server.port(), 0) << server.command().err();
+  std::vector<int> prompt(2000);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int>(i % 97) + 3;
+  const std::string body = json({{"model", "m"},
+                                 {"prompt", prompt},
+                                 {"max_tokens", 2},
+                                 {"stream", true},
+                                 {"return_progress", true}})
+                               .dump();
+  server::Socket client(server.port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  std::string all;
+  const std::string first = "\"processed\":480";  // far enough to go back
+  while (all.find(first) == all.npos) {
+    const std::string more = client.receive();
+    ASSERT_FALSE(more.empty()) << all;
+    all += more;
+  }
+  ::kill(front_processes(server.command()).at(0), SIGKILL);
+  all += client.receive_all();
+  const std::string key = "\"prompt_progress\":";
+  json last = {{"processed", -1}, {"time_ms", 0}};
+  size_t count = 0;
+  for (size_t at = all.find(key); at != all.npos; at = all.find(key, at + 1), ++count) {
+    const size_t begin = at + key.size();
+    const json progress = json::parse(all.substr(begin, all.find('}', begin) + 1 - begin));
+    EXPECT_GT(progress["processed"], last["processed"]);
+    EXPECT_GE(progress["time_ms"], last["time_ms"]);
+    last = progress;
+  }
+  EXPECT_GT(count, 90u);
+  EXPECT_EQ(last["processed"], 2000);
+  EXPECT_THAT(all, HasSubstr("data: [DONE]"));
+  EXPECT_THAT(server.command().err(), HasSubstr("another one goes on with its requests"));
 }
 
 // ---- traces ----

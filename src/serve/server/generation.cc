@@ -45,7 +45,7 @@ int64_t count_characters(std::string_view text) {
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // The records of an exchange: first what else would be different in another process, then each
-// token with the index of its answer.
+// token with the index of its answer, and how far a client has been told that a prompt has come.
 std::string encode_head(const ReplyHead& head, uint64_t seed, const std::string& kept,
                         const RequestRecord& request) {
   engine::WireWriter writer;
@@ -75,20 +75,38 @@ void log_failure(const std::string& request_id, const std::string& message) {
               .fields = std::span(&id, 1)});
 }
 
+enum class RecordKind : uint8_t { kToken, kProgress };
+
+std::string encode_progress(size_t index, int processed, int64_t begun_ns) {
+  engine::WireWriter writer;
+  writer.put(RecordKind::kProgress);
+  writer.put(index);
+  writer.put(processed);
+  writer.put(begun_ns);
+  return writer.take();
+}
+
 std::string encode_token(size_t index, const run::Token& token) {
   engine::WireWriter writer;
+  writer.put(RecordKind::kToken);
   writer.put(index);
   writer.put_text(run::encode(run::RankEvent(token)));
   return writer.take();
 }
 
-std::pair<size_t, run::Token> decode_token(std::string_view record) {
-  engine::WireReader reader(record);
-  const auto index = reader.get<size_t>();
-  return {index, std::get<run::Token>(run::decode(reader.get_text()))};
-}
-
 }  // namespace
+
+void Generation::Past::add(std::string_view record) {
+  engine::WireReader reader(record);
+  const auto kind = reader.get<RecordKind>();
+  const auto index = reader.get<size_t>();
+  if (kind == RecordKind::kToken) {
+    tokens.emplace_back(index, std::get<run::Token>(run::decode(reader.get_text())));
+  } else {
+    const int processed = reader.get<int>();
+    told.push_back({.index = index, .processed = processed, .begun_ns = reader.get<int64_t>()});
+  }
+}
 
 Generation::Answer::Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops,
                            const GenerationOptions& options)
@@ -132,7 +150,7 @@ void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
   } else {
     past.exists = true;
     decode_head(records.front(), &head, &options.engine_request.sampling.seed);
-    for (size_t i = 1; i < records.size(); ++i) past.tokens.push_back(decode_token(records[i]));
+    for (size_t i = 1; i < records.size(); ++i) past.add(records[i]);
   }
   const std::shared_ptr<Generation> self(new Generation(setup, std::move(exchange), std::move(head),
                                                         std::move(options), std::move(prompts)));
@@ -190,6 +208,10 @@ void Generation::begin(const Past& past) {
   writer_->begin(answers_.size(), usage_, events());
   send_event();
   repeats_ = true;
+  for (const Past::Told& each : past.told) {
+    answers_[each.index].processed = each.processed;
+    answers_[each.index].begun_ns = each.begun_ns;
+  }
   for (const auto& [index, token] : past.tokens) this->token(index, token);
   repeats_ = false;
   for (size_t i = 0; i < answers_.size(); ++i) {
@@ -268,8 +290,9 @@ void Generation::submit(size_t index) {
       });
 }
 
-// What a rank has computed may be computed again, by it or by another one: a client sees only what
-// goes on. No part of the answer: another process that goes on with it tells its own progress.
+// What a rank has computed may be computed again, by it or by another one, and for another process
+// that goes on with the answer: a client sees only what goes on. No part of the answer: what was not
+// sent before that process died is not made again.
 void Generation::prompt(size_t index, const run::PromptProgress& progress) {
   Answer& answer = answers_[index];
   if (answer.has_ended() || answer.num_tokens() > 0) return;
@@ -278,6 +301,9 @@ void Generation::prompt(size_t index, const run::PromptProgress& progress) {
   if (TextWork* text = work(); text != nullptr && text->admitted_ns == 0) text->admitted_ns = now;
   if (!options_.returns_progress || progress.processed <= answer.processed) return;
   answer.processed = progress.processed;
+  if (exchange_->keeps_records()) {
+    exchange_->add_record(encode_progress(index, answer.processed, answer.begun_ns));
+  }
   exchange_->send_aside(
       writer_->progress(static_cast<int>(index), {.total = progress.total,
                                                   .cached = progress.cached,

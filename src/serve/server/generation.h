@@ -119,7 +119,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // What another process has got of the answers before it died.
   struct Past {
     bool exists = false;
+    void add(std::string_view record);
     std::vector<std::pair<size_t, run::Token>> tokens;  // index of the answer, in order of arrival
+    struct Told {
+      size_t index;  // of the answer
+      int processed;
+      int64_t begun_ns;
+    };
+    std::vector<Told> told;  // of the progress of prompts, in order
   };
   void begin(const Past& past);
   void share_rules();
