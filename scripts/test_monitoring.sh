@@ -26,7 +26,7 @@ tensor_parallel_size: 4
 moe_expert_parallel_size: 4
 enable_attention_dp: true
 kv_cache_config: {max_tokens: 2048}
-speculative_config: {decoding_type: NGram}
+speculative_config: {decoding_type: NGram, max_draft_len: 3}
 moe_config:
   load_balancer: {num_slots: 40, layer_updates_per_iter: 2}
 END
@@ -59,16 +59,17 @@ check vllm "$root/docs/monitoring.md" "$work/metrics.vllm"
 
 serve_with both 50
 server_url=$url
-"$wideep" route --port 0 --replica "$server_url" 2>"$work/route.log" &
+"$wideep" route --port 0 --replica "${server_url%/v1}" 2>"$work/route.log" &
 router=$!
-trap 'kill -KILL $server $router ${prometheus:-} 2>/dev/null || true' EXIT
+trap 'kill -KILL $server $router $traffic ${prometheus:-} 2>/dev/null || true' EXIT
+router_url=
 for _ in $(seq 100); do
-  url=$(grep --only-matching 'http://127.0.0.1:[0-9]*/v1' "$work/route.log" | tail -n 1 || true)
-  [[ -z $url || $url == "$server_url" ]] || break
+  router_url=$(grep 'routing to' "$work/route.log" | grep --only-matching 'http://127.0.0.1:[0-9]*/v1' || true)
+  [[ -z $router_url ]] || break
   sleep 0.1
 done
-[[ -n $url ]] || fail "the router does not start: $(cat "$work/route.log")"
-router_url=$url
+[[ -n $router_url ]] || fail "the router does not start: $(cat "$work/route.log")"
+url=$router_url
 metrics_to route
 url=$server_url
 sleep 2  # a rank's memory is there from its first report on
