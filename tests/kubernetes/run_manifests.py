@@ -28,6 +28,8 @@ from manifests import FOLDER, expand, options_of, serving_pods
 WIDEEP, MODEL, WORK = (os.path.realpath(each) for each in sys.argv[1:4])
 KEYS = {"api-key": "a key of clients", "admin-key": "a key of admins",
         "cluster-key": "a secret of the nodes"}
+# In elastic.yaml, where the cluster would know it.
+NODE_0 = "wideep-elastic-0.wideep-elastic-nodes"
 running = []
 
 
@@ -71,7 +73,8 @@ class Pod:
         with open(os.path.join(folder, "options", "options.yaml"), "w", encoding="utf-8") as out:
             yaml.safe_dump(options, out)
         container = pod["containers"][0]
-        args = [expand(each, variables).replace("/etc/wideep", folder) for each in container["args"]]
+        args = [expand(each, variables).replace("/etc/wideep", folder).replace(NODE_0, "127.0.0.1")
+                for each in container["args"]]
         with open(self.log, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen([WIDEEP, *args, *more], stderr=log, cwd=folder,
                                             env={"PATH": os.environ["PATH"]})
@@ -240,7 +243,7 @@ def elastic():
     def start(ordinal):
         file, pod, _ = pods[set_name]
         return Pod(file, pod, f"elastic-{ordinal}", {"POD_INDEX": str(ordinal)},
-                   ["--master-port", str(master), "--master-addr", "127.0.0.1"])
+                   ["--master-port", str(master)])
 
     def wanted():
         return ask(port, "/dashboard/data")[1]["ranks"]["wanted"]
