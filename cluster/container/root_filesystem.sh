@@ -89,14 +89,18 @@ for package in "${given[@]}" "$work/archives"/*.deb; do
     sed -e 's,^\./,,' -e 's,^\(s\?bin\|lib\|lib64\)/,usr/&,' | sort -u |
     comm -12 - "$work/kept" >"$work/of_package"
   [[ -s $work/of_package ]] || continue
+  mapfile -t paths <"$work/of_package"
   (cd "$work/all" && cp --parents --no-dereference --preserve=mode,timestamps,links \
-    $(<"$work/of_package") "$root")
+    "${paths[@]}" "$root")
   mkdir -p "$root/usr/share/doc/$name"
   cp "$work/all/usr/share/doc/$name/copyright" "$root/usr/share/doc/$name/copyright"
   dpkg-deb --field "$package" >"$root/var/lib/dpkg/status.d/$name"
   (cd "$root" && while read -r path; do [[ -L $path ]] || md5sum "$path"; done <"$work/of_package") \
     >"$root/var/lib/dpkg/status.d/$name.md5sums"
 done
+
+# Texts of licences that the packages' copyright files name.
+cp --recursive /usr/share/common-licenses "$root/usr/share/common-licenses"
 
 # Where engines mount, and who is whom.
 mkdir -p "$root"/{dev,proc,sys,run,tmp,etc/wideep,models}
