@@ -6,7 +6,7 @@
 #   libwideep-dev            headers, archives, CMake package, pkg-config
 #   wideep-model-reference   the reference model
 # A .deb and an .rpm depend on the libraries of the distribution on which they are built. The modules
-# for Python are in the wheel, which pip builds, and are no package.
+# for Python are in the wheel (packaging/wheel), which is no package of CPack.
 set(CPACK_PACKAGE_NAME wideep)
 set(CPACK_PACKAGE_VENDOR "the wideep authors")
 set(WIDEEP_MAINTAINER "the wideep authors <wideep@localhost>" CACHE STRING
