@@ -27,6 +27,7 @@ if [[ $# -eq 0 ]]; then
   command -v rpmbuild >/dev/null && set -- "$@" RPM || echo "no .rpm: there is no rpmbuild" >&2
 fi
 mkdir -p "$output"
+umask 022  # a .deb has the modes of the files that cpack made its parts as
 for generator in "$@"; do
   (cd "$build" && cpack -G "$generator" -B "$output" >"$generator.log") || {
     cat "$build/$generator.log"

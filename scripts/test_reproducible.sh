@@ -73,6 +73,7 @@ fi
 
 packed() {
   local generator
+  umask 022  # as scripts/packages.sh does
   for generator in $generators; do
     (cd "$here/build-packages" && cpack -G "$generator" -B "$1/packages") >"$work/build_log" ||
       { tail "$work/build_log"; fail "cpack -G $generator"; }
