@@ -343,8 +343,16 @@ void Command::add_positional(const std::string& name, const Option& option) cons
 
 std::vector<GivenOption> Command::given() const {
   std::vector<GivenOption> all;
+  // take_positionals() has given its value to the option, which the user has not named.
+  const auto is_by_position = [&](const CLI::Option* option) {
+    const auto found = marks_->positionals.find(app_);
+    return found != marks_->positionals.end() &&
+           std::ranges::any_of(found->second, [&](const Marks::Positional& each) {
+             return each.option == option && each.positional->count() > 0;
+           });
+  };
   for (const CLI::Option* option : app_->get_options()) {
-    if (option->count() == 0) continue;
+    if (option->count() == 0 || is_by_position(option)) continue;
     GivenOption given;
     given.name = option->get_positional() ? option->get_name(/*positional=*/true)
                                           : "--" + option->get_lnames().at(0);
