@@ -287,7 +287,11 @@ TEST_F(CommandSettings, CacheMemory) {
   expect_refused(run_with_file("--config", "kv_cache_config: {max_tokens: 640}\n",
                                {"--kv-cache-memory", "1M"}),
                  {"--kv-cache-memory 1M contradicts kv_cache_config.max_tokens: 640 of " + path_});
+  // Pages take memory when they are used: this run needs few of them.
+  EXPECT_THAT(run({"--kv-cache-memory", "900G"}).err,
+              HasSubstr("the KV cache that is given does not fit: with the weights"));
   const CommandEnd end = run({"--kv-cache-memory", "1M"});
+  EXPECT_THAT(end.err, Not(HasSubstr("does not fit")));
   EXPECT_EQ(end.exit_code, 0) << end.err;
   // The answer does not depend on it.
   EXPECT_EQ(end.out.substr(0, end.out.find("(token")),

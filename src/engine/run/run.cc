@@ -15,10 +15,13 @@
 #include <memory>
 #include <utility>
 
+#include "base/byte_size.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/try.h"
 #include "formats/chrome_trace.h"
 #include "grammar/vocabulary.h"
+#include "kernels/kv_page.h"
 #include "recordings/statistics_writer.h"
 
 namespace wideep::run {
@@ -50,6 +53,20 @@ Status agree_on_cache(const RunOptions& options, const RunInputs& inputs, RunPla
   if (has_states) with_min.state_slots = static_cast<int>(min[1]);
   WIDEEP_TRY_ASSIGN(*plan, plan_run(inputs.model, with_min, base::read_machine()));
   return {};
+}
+
+// Pages take memory when they are first used: a cache that does not fit fails late, in the middle of
+// requests. Over several nodes each has its own memory, and a share of the ranks.
+void warn_of_cache(const RunOptions& options, const RunPlan& plan) {
+  const bool is_given = options.parallel.kv_cache_config.max_tokens || options.cache_bytes;
+  if (!is_given || options.started != nullptr || options.kept_nodes) return;
+  const uint64_t needed = plan.bytes_needed(int64_t{plan.limits.max_pages} * kernels::kPageTokens);
+  const uint64_t usable = base::read_machine().usable_memory_bytes();
+  if (needed <= usable) return;
+  log::warn(
+      "the KV cache that is given does not fit: with the weights all ranks need {}, and {} can be "
+      "used; give less, or the server ends when requests fill the cache",
+      base::byte_size(needed), base::byte_size(usable));
 }
 
 transport::Settings settings_of(const RunOptions& options, const RunInputs& inputs,
@@ -96,6 +113,7 @@ Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunI
   Result<RunPlan> plan = plan_run(inputs->model, options, base::read_machine());
   WIDEEP_TRY(agree_on(options, plan.status()));
   WIDEEP_TRY(agree_on_cache(options, *inputs, &*plan));
+  warn_of_cache(options, *plan);
   transport::Settings settings;
   if (options.started != nullptr || options.kept_nodes) {
     settings = settings_of(options, *inputs, *plan);

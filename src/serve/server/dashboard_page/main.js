@@ -87,8 +87,14 @@ async function poll() {
 
 // A link may bring the key, as /dashboard#key=…, which no server sees.
 if (location.hash.startsWith("#key=")) {
-  sessionStorage.setItem(kKeyName, decodeURIComponent(location.hash.slice(5)));
+  let key = location.hash.slice(5);
   history.replaceState(null, "", location.pathname);
+  try {
+    key = decodeURIComponent(key);
+  } catch {
+    // A "%" of the key itself.
+  }
+  sessionStorage.setItem(kKeyName, key);
 }
 
 document.getElementById("key-form").addEventListener("submit", (event) => {
