@@ -423,12 +423,10 @@ class Manager {
  public:
   Manager() : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     const std::string name = fmt::format("@wideep-keeper-test-{}", ::getpid());
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name.data() + 1, name.size() - 1);
-    EXPECT_EQ(::bind(fd_, reinterpret_cast<const sockaddr*>(&address),
-                     static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())),
-              0);
+    address_.sun_family = AF_UNIX;
+    std::memcpy(address_.sun_path + 1, name.data() + 1, name.size() - 1);
+    size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<const sockaddr*>(&address_), size_), 0);
     ::setenv("NOTIFY_SOCKET", name.c_str(), 1);
     notifier_.emplace(base::ServiceNotifier::take_from_environment());
   }
@@ -446,9 +444,24 @@ class Manager {
     }
     return all;
   }
+  // For a front, whose notes the keeper reads when it comes to it: until `last` is the last that has
+  // come. All stay to be read.
+  void wait_for(const std::string& last) const {
+    std::vector<std::string> all;
+    while (all.empty() || all.back() != last) {
+      for (std::string& each : messages()) all.push_back(std::move(each));
+      ::usleep(1000);
+    }
+    for (const std::string& each : all) {
+      ::sendto(fd_, each.data(), each.size(), 0, reinterpret_cast<const sockaddr*>(&address_),
+               size_);
+    }
+  }
 
  private:
   int fd_;
+  sockaddr_un address_{};
+  socklen_t size_ = 0;
   std::optional<base::ServiceNotifier> notifier_;
 };
 
@@ -457,13 +470,14 @@ TEST_F(Keeping, TheManagerHearsOnceThatTheServiceIsReady) {
   const Manager manager;
   KeeperOptions watched = options(2);
   watched.manager = manager.notifier();
-  EXPECT_OK(keep(watched, [](Listener& ranks, KeptRanks& kept) -> Status {
+  EXPECT_OK(keep(watched, [&](Listener& ranks, KeptRanks& kept) -> Status {
     WIDEEP_TRY(ranks.wait_for({0, 1}));
     kept.report("loading 7 %", false);
     kept.report("serving m", true);
     kept.report("loading 8 %", false);
     WIDEEP_TRY(kept.drains(kept.past().num_fronts == 0));
     if (kept.past().num_fronts == 0) ::raise(SIGKILL);
+    manager.wait_for("STATUS=serving m");
     ::kill(::getppid(), SIGTERM);
     WIDEEP_TRY(ranks.wait_for_stop_signal());
     kept.report("loading 9 %", false);

@@ -37,17 +37,30 @@ TEST(ProcessMetrics, AreThoseOfThisProcess) {
   const auto before = this_process();
   ASSERT_TRUE(before);
   EXPECT_NEAR(before->start_seconds, static_cast<double>(std::time(nullptr)), 120.0);
-  std::vector<char> touched(64 << 20, 'x');
   const int fds[] = {::open("/dev/null", O_RDONLY), ::open("/dev/null", O_RDONLY)};
   std::thread other([] { ::usleep(200'000); });
   const auto after = this_process();
   other.join();
   for (const int fd : fds) ::close(fd);
   ASSERT_TRUE(after);
-  EXPECT_GE(after->resident_bytes, before->resident_bytes + (48 << 20)) << touched.back();
   EXPECT_EQ(after->open_fds, before->open_fds + 2);
   EXPECT_EQ(after->threads, before->threads + 1);
   EXPECT_EQ(after->start_seconds, before->start_seconds);
+}
+
+// The kernel may take pages of the program meanwhile, where memory is short.
+TEST(ProcessMetrics, MemoryThatIsUsedIsResident) {
+  bool grew = false;
+  for (int attempt = 0; attempt < 20 && !grew; ++attempt) {
+    const auto before = this_process();
+    ASSERT_TRUE(before);
+    std::vector<char> touched(64 << 20, 'x');
+    const auto after = this_process();
+    ASSERT_TRUE(after);
+    grew = after->resident_bytes >= before->resident_bytes + (48 << 20);
+    ASSERT_EQ(touched.back(), 'x');
+  }
+  EXPECT_TRUE(grew);
 }
 
 TEST(ProcessMetrics, NamesOfModelsAreQuoted) {
