@@ -29,12 +29,13 @@ std::string shortened(const std::string& text) {
   return text.size() <= kMaxShown ? text : text.substr(0, kMaxShown) + "…";
 }
 
-// The status of a request of the table that is well-formed.
+// The status of a request of the table that is well-formed. "/" is the chat page.
 int status_of(const RequestCase& each, bool by_router) {
+  const auto has = [&](const char* text) { return each.request.find(text) != each.request.npos; };
   if (each.request.starts_with("OPTIONS *")) return 204;
-  const bool known = each.request.find("GET ") != each.request.npos ||
-                     each.request.find("POST ") != each.request.npos;
-  return by_router && !known ? 405 : 404;
+  if (has("GET / HTTP/1.") || has("GET HTTP://h HTTP/1.")) return 200;
+  if (has(" / HTTP/1.")) return 405;
+  return by_router && !has("GET ") && !has("POST ") ? 405 : 404;
 }
 
 // What a request of the table is answered with; −1: nothing, it is not complete.
