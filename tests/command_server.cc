@@ -36,7 +36,8 @@ Server::Server(const CommandOptions& options) : command_(options) {
 }
 
 server::Reply Server::complete(const nlohmann::json& more) const {
-  nlohmann::json body = {{"model", "m"}, {"max_tokens", kMaxTokens}, {"temperature", 0}};
+  nlohmann::json body = {
+      {"model", "m"}, {"prompt", "a"}, {"max_tokens", kMaxTokens}, {"temperature", 0}};
   if (!more.is_null()) body.update(more);  // complete({})
   return server::ask(port_, "POST", "/v1/completions", body.dump());
 }

@@ -170,7 +170,10 @@ TEST(CommandServiceManager, ANodeAsksForTheGraceOfNode0) {
   nodes.node(1).send(SIGTERM);
   EXPECT_TRUE(hears("STOPPING=1\n"));
   EXPECT_TRUE(manager.has_heard("EXTEND_TIMEOUT_USEC=92000000"));
-  nodes.end();
+  const CommandEnd end = nodes.server().command().wait();
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  const CommandEnd node_end = nodes.node(1).wait();
+  EXPECT_EQ(node_end.exit_code, 0) << node_end.err;
 }
 
 }  // namespace
