@@ -48,7 +48,8 @@ HIDDEN char __libc_single_threaded = 0;
 
 HIDDEN pid_t gettid(void) { return (pid_t)syscall(SYS_gettid); }
 
-HIDDEN void arc4random_buf(void* to, size_t count) {
+/* Weak: libbsd, which libedit brings along, has them, too. */
+HIDDEN __attribute__((weak)) void arc4random_buf(void* to, size_t count) {
   char* at = to;
   while (count > 0) {
     const long got = syscall(SYS_getrandom, at, count > 256 ? 256 : count, 0);
@@ -61,7 +62,7 @@ HIDDEN void arc4random_buf(void* to, size_t count) {
   }
 }
 
-HIDDEN uint32_t arc4random(void) {
+HIDDEN __attribute__((weak)) uint32_t arc4random(void) {
   uint32_t value;
   arc4random_buf(&value, sizeof value);
   return value;
