@@ -18,6 +18,7 @@ import difflib
 import glob
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -121,10 +122,16 @@ class Session:
             del variables["WIDEEP_ISA"]  # it would advise against it
         return subprocess.Popen(
             ["bash", "-c", command], cwd=self.folder, env=variables,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            process_group=0)
 
     def run(self, command):
-        return self.start(command).communicate(timeout=300)[0]
+        process = self.start(command)
+        try:
+            return process.communicate(timeout=300)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # a server that a guide starts, for one
+            return process.communicate(timeout=60)[0] + "\n(has not ended within 300 s)"
 
     def serve(self, command):
         """Starts a server in the place of the one before, and waits until it answers."""
