@@ -73,6 +73,7 @@ wheel: ## make the wheel with the command, for every Linux with glibc 2.27, in b
 
 test-packages: packages ## check the packages; run .deb, wheel and image in bare systems (needs root)
 	@scripts/test_packages_deb.sh build/packages build/test_packages
+	@scripts/test_unit_nspawn.sh build-packages/wideep models/reference build/test_unit || test $$? -eq 77
 	@scripts/test_wheel.sh build/packages build/test_wheel
 	@scripts/test_container.sh build/packages build/test_container || test $$? -eq 77
 	@scripts/test_reproducible.sh build/test_reproducible

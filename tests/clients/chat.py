@@ -245,7 +245,9 @@ def ends():
     terminal.type("Hello\r")
     terminal.expect("the engine was killed by signal 9")
     assert terminal.wait() == 1
-    assert len(list(work.glob("wideep-chat-*.log"))) == 1, "the log of a failure is kept"
+    kept = list(work.glob("wideep-chat-*.log"))
+    assert len(kept) == 1, "the log of a failure is kept"
+    kept[0].unlink()
 
 
 def pipes():
