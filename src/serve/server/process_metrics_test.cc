@@ -36,7 +36,8 @@ TEST(ProcessMetrics, FieldsAreCountedBehindTheName) {
 TEST(ProcessMetrics, AreThoseOfThisProcess) {
   const auto before = this_process();
   ASSERT_TRUE(before);
-  EXPECT_NEAR(before->start_seconds, static_cast<double>(std::time(nullptr)), 120.0);
+  // Other tests of this process have run before, under a sanitizer for minutes.
+  EXPECT_NEAR(before->start_seconds, static_cast<double>(std::time(nullptr)), 3600.0);
   const int fds[] = {::open("/dev/null", O_RDONLY), ::open("/dev/null", O_RDONLY)};
   std::thread other([] { ::usleep(200'000); });
   const auto after = this_process();
