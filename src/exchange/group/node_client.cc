@@ -174,6 +174,8 @@ class NodeClient::Run {
       if (goes_on && (stream_.is_broken() || is_silent)) cut_off(silence);
     }
     WIDEEP_TRY(failure_);
+    // The service may die while it ends: the signal still counts, and there is nobody to come back to.
+    if (had_stop_signal_ && ended_ == Ended::kCutOff) return Ended::kStopped;
     return *ended_;
   }
 
