@@ -61,6 +61,10 @@ std::string speculation_text(const run::SpeculationTotals& all) {
 // A rank counts from its start, so that a sum over ranks falls where one has died, or has come back:
 // what the others have counted in that iteration is lost then.
 void Metrics::take(const engine::QueueRecord& now) {
+  if (std::exchange(goes_on_, false)) {
+    queue = now;
+    return;
+  }
   evictions += static_cast<uint64_t>(std::max<int64_t>(0, now.evicted_pages - queue.evicted_pages));
   pauses += static_cast<uint64_t>(std::max<int64_t>(0, now.pauses - queue.pauses));
   queue = now;

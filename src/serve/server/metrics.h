@@ -49,6 +49,8 @@ struct Metrics {
 
   std::optional<VllmMetrics> vllm;  // nullopt: not asked for
 
+  // Another process has died: what ranks have counted until their next iteration was its to count.
+  void go_on() { goes_on_ = true; }
   // Of an iteration that has ended, over all ranks.
   void take(const engine::QueueRecord& now);
   // The queue, with what the ranks do not report: that nothing runs any more.
@@ -61,6 +63,8 @@ struct Metrics {
   std::string vllm_text() const;
 
  private:
+  bool goes_on_ = false;  // and no iteration has ended since
+
   // vLLM's counters of speculation; labels: of each series, or "".
   std::string vllm_speculation(std::string_view labels) const;
 };

@@ -24,6 +24,18 @@ TEST(Metrics, WhatARankHasCountedStaysWhenItDies) {
   EXPECT_THAT(metrics.text(), HasSubstr("\nwideep_kv_pages 6\n"));
 }
 
+// As in a serving process that follows a dead one: ranks go on counting from their start.
+TEST(Metrics, WhatRanksCountedForADeadProcessIsNotCountedAgain) {
+  Metrics metrics;
+  metrics.go_on();
+  metrics.take({.max_pages = 8, .evicted_pages = 1000, .pauses = 40});
+  EXPECT_THAT(metrics.text(), HasSubstr("\nwideep_kv_evictions_total 0\n"));
+  EXPECT_THAT(metrics.text(), HasSubstr("\nwideep_kv_pages 8\n"));
+  metrics.take({.max_pages = 8, .evicted_pages = 1004, .pauses = 41});
+  EXPECT_THAT(metrics.text(), HasSubstr("\nwideep_kv_evictions_total 4\n"));
+  EXPECT_THAT(metrics.text(), HasSubstr("\nwideep_pauses_total 1\n"));
+}
+
 TEST(Metrics, NothingRunsWhereNoAnswerDoes) {
   Metrics metrics;
   metrics.take({.running = 2, .cache_pages = 3, .kept_pages = 1, .max_pages = 8});
