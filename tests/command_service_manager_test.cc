@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,10 +16,12 @@
 #include <csignal>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/scratch_directory.h"
 #include "command_model.h"
 #include "command_server.h"
 #include "fault_load.h"
@@ -140,6 +143,43 @@ TEST(CommandServiceManager, SignsOfLifeAreThoseOfTheServingProcess) {
   manager.forget();
   EXPECT_TRUE(wait_until([&] { return manager.has_heard("WATCHDOG=1"); }, 10s * kSlowdown));
   EXPECT_THAT(manager.of_others(server.command().pid()), IsEmpty());
+}
+
+// For however long a node is missing, its manager must not take a start for one that hangs.
+TEST(CommandServiceManager, NodesThatWaitForOthersStart) {
+  Manager manager;
+  base::ScratchDirectory files;
+  std::ofstream(files.file("key")) << "the secret of these nodes\n";
+  ::chmod(files.file("key").c_str(), S_IRUSR);
+  const std::string port = std::to_string(free_port());
+  const auto node = [&](const char* number, bool tells) {
+    CommandOptions options{.arguments = {"serve", "--model", small_model(), "--port", "0",
+                                         "--ranks", "4", "--nnodes", "4", "--node-rank", number,
+                                         "--master-addr", "127.0.0.1", "--master-port", port,
+                                         "--cluster-key-file", files.file("key")}};
+    if (tells) options.environment = {{"NOTIFY_SOCKET", manager.name()}};
+    return options;
+  };
+  const auto hears = [&](const std::string& text) {
+    return wait_until([&] { return manager.has_heard(text); }, 30s * kSlowdown);
+  };
+  {
+    Command zero(node("0", true));
+    EXPECT_TRUE(
+        hears(fmt::format("STATUS=waiting on 127.0.0.1:{} for nodes 1, 2, 3\n"
+                          "EXTEND_TIMEOUT_USEC=120000000",
+                          port)));
+    zero.send(SIGKILL);
+    zero.wait();
+  }
+  Command zero(node("0", false)), one(node("1", true));
+  EXPECT_TRUE(
+      hears("STATUS=waiting for node 0 and the other nodes\n"
+            "EXTEND_TIMEOUT_USEC=120000000"));
+  for (Command* each : {&one, &zero}) {
+    each->send(SIGTERM);
+    each->wait();
+  }
 }
 
 // A node stays as long as node 0 gives requests, and its manager has to wait for it. SIGHUP, which

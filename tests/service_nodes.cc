@@ -16,11 +16,9 @@
 #include "fault_load.h"
 
 namespace wideep::tests {
-namespace {
 
 using namespace std::chrono_literals;
 
-// A port that nobody uses at present.
 int free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
@@ -32,8 +30,6 @@ int free_port() {
   ::close(socket);
   return ntohs(address.sin_port);
 }
-
-}  // namespace
 
 ServiceNodes::ServiceNodes(int num_nodes, const std::string& model,
                            const std::vector<std::string>& more)

@@ -14,6 +14,9 @@
 
 namespace wideep::tests {
 
+// A port that nobody uses at present.
+int free_port();
+
 class ServiceNodes {
  public:
   // Starts the command on every node, and waits until node 0 serves. more: for all of them.

@@ -752,7 +752,11 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
   for (;;) {
     WIDEEP_TRY_ASSIGN(transport::NodeClient client,
                       transport::NodeClient::connect(where, key, options.nodes.node, line));
-    client.on_alive([&] { manager.alive(); });
+    // Node 0 may wait for other nodes for long.
+    client.on_alive([&] {
+      manager.alive();
+      manager.loading("waiting for node 0 and the other nodes");
+    });
     client.on_stop([&](int signal) {
       manager.stopping("it ends with node 0, whose running requests may end",
                        grace_after(signal, options.grace_seconds) + kManagersPatience);
@@ -783,6 +787,7 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
     run_options.kept_nodes->place.service = client.service();
     run_options.kept_nodes->place.links = key.for_links(client.service());
     client.present(node.run->settings());
+    client.on_alive([&] { manager.alive(); });
     const std::string connected = fmt::format("node {} of {}: connected to node 0",
                                               options.nodes.node, options.nodes.num_nodes);
     view.line(connected);
@@ -907,7 +912,10 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   const int start_ranks = std::clamp(options.run.start_ranks, 0, map.num_ranks());
   const int num_needed = start_ranks == 0 ? map.num_nodes() : map.node_of(start_ranks - 1) + 1;
   over_nodes.run.kept_nodes->agree_on = [&, num_needed](const std::vector<uint64_t>& own) {
-    return (*nodes)->agree_on(num_needed, own, [&](const std::string& line) { view.line(line); });
+    return (*nodes)->agree_on(num_needed, own, [&](const std::string& line) {
+      view.line(line);
+      if (options.manager != nullptr) options.manager->loading(line);
+    });
   };
   return serve_with(over_nodes, nodes->get(), view);
 }
