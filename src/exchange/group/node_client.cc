@@ -175,7 +175,8 @@ class NodeClient::Run {
     }
     WIDEEP_TRY(failure_);
     // The service may die while it ends: the signal still counts, and there is nobody to come back to.
-    if (had_stop_signal_ && ended_ == Ended::kCutOff) return Ended::kStopped;
+    if (had_stop_signal_ && ended_ == Ended::kCutOff) ended_ = Ended::kStopped;
+    if (ended_ != Ended::kCutOff) SignalQueue::ignore_stop_signals();
     return *ended_;
   }
 

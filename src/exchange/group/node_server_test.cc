@@ -173,32 +173,43 @@ TEST(NodeClient, AsksForTheAddressBeforeEachAttempt) {
   EXPECT_THAT(*min, ElementsAre(80u, 4u));
 }
 
+// A node of another process, which writes an "s" to `told` when it has got a stop signal. After the
+// service it takes one more signal, and ends with how it has ended.
+constexpr int kFault = 100;  // else
+[[noreturn]] void run_node(const PeerAddress& address, int told) {
+  const auto where = [&]() -> Result<PeerAddress> { return address; };
+  auto client = NodeClient::connect(where, kKey, 1, [](const auto&) {});
+  if (!client.ok() || !client->agree_on({80, 9}).ok()) ::_exit(kFault + 1);
+  client->present(kSettings);
+  client->on_stop([&](int) { [[maybe_unused]] const auto n = ::write(told, "s", 1); });
+  auto memory = SharedMemory::create(2, 4096);
+  if (!memory.ok()) ::_exit(kFault + 2);
+  const NodeClient::Options options{
+      .group = {.num_ranks = 2},
+      .place = {.nodes = NodeMap::even(2, 2), .node = 1, .here = client->here()},
+      .can_go_on = {},
+      .before_epoch = {},
+      .after_death = {}};
+  const auto ended = client->run(options, [](Seat&) { return Status(); }, *memory);
+  ::raise(SIGTERM);
+  ::_exit(ended.ok() ? static_cast<int>(*ended) : kFault + 3);
+}
+
+int exit_code_of(pid_t process) {
+  int how = 0;
+  if (::waitpid(process, &how, 0) != process) return -1;
+  return WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
+}
+
 // A node that waits for the end of a service that ends, too, does not wait for the next one if that
 // dies meanwhile: it has been asked to end.
 TEST(NodeClient, AStopSignalCountsWhereTheServiceDies) {
-  constexpr int kSaid = 100;
   Service service(2);
   int told[2];
   ASSERT_EQ(::pipe(told), 0);
   const PeerAddress address = service.server->address();
   const pid_t process = ::fork();
-  if (process == 0) {
-    const auto where = [&]() -> Result<PeerAddress> { return address; };
-    auto client = NodeClient::connect(where, kKey, 1, [](const auto&) {});
-    if (!client.ok() || !client->agree_on({80, 9}).ok()) ::_exit(kSaid + 1);
-    client->present(kSettings);
-    client->on_stop([&](int) { [[maybe_unused]] const auto n = ::write(told[1], "s", 1); });
-    auto memory = SharedMemory::create(2, 4096);
-    if (!memory.ok()) ::_exit(kSaid + 2);
-    const NodeClient::Options options{
-        .group = {.num_ranks = 2},
-        .place = {.nodes = NodeMap::even(2, 2), .node = 1, .here = client->here()},
-        .can_go_on = {},
-        .before_epoch = {},
-        .after_death = {}};
-    const auto ended = client->run(options, [](Seat&) { return Status(); }, *memory);
-    ::_exit(ended.ok() ? static_cast<int>(*ended) : kSaid + 3);
-  }
+  if (process == 0) run_node(address, told[1]);
   ::close(told[1]);
   service.agreed();
   service.server->set_settings(kSettings);
@@ -211,10 +222,27 @@ TEST(NodeClient, AStopSignalCountsWhereTheServiceDies) {
   EXPECT_EQ(::read(told[0], &said, 1), 1);
   ::close(told[0]);
   service.server->forget();  // its connections end, without a word
-  int how = 0;
-  ASSERT_EQ(::waitpid(process, &how, 0), process);
-  ASSERT_TRUE(WIFEXITED(how));
-  EXPECT_EQ(WEXITSTATUS(how), static_cast<int>(NodeClient::Ended::kStopped));
+  EXPECT_EQ(exit_code_of(process), static_cast<int>(NodeClient::Ended::kStopped));
+}
+
+// Who stops all nodes one after the other reaches this one when it has just heard that node 0 has
+// ended.
+TEST(NodeClient, AStopSignalAfterTheServiceChangesNothing) {
+  Service service(2);
+  int told[2];
+  ASSERT_EQ(::pipe(told), 0);
+  const PeerAddress address = service.server->address();
+  const pid_t process = ::fork();
+  if (process == 0) run_node(address, told[1]);
+  ::close(told[0]);
+  ::close(told[1]);
+  service.agreed();
+  service.server->set_settings(kSettings);
+  const auto up = service.next();
+  ASSERT_TRUE(up);
+  ASSERT_EQ(up->kind, Event::Kind::kUp);
+  service.server->send(1, {.kind = Kind::kFinished});
+  EXPECT_EQ(exit_code_of(process), static_cast<int>(NodeClient::Ended::kFinished));
 }
 
 TEST(NodeServer, SaysWhoIsLostAndWhoHasComeBack) {

@@ -35,6 +35,18 @@ SignalQueue::SignalQueue(HangUp hang_up)
   fd_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+void SignalQueue::keep_hang_up() {
+  if (has_terminal()) return;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGHUP);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+}
+
+void SignalQueue::ignore_stop_signals() {
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
+}
+
 SignalQueue::~SignalQueue() {
   ::close(fd_);
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);

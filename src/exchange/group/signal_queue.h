@@ -19,6 +19,11 @@ class SignalQueue {
   // gone: then it does what it did before, which ends the process unless nohup has started it.
   enum class HangUp { kLeft, kTaken };
   explicit SignalQueue(HangUp hang_up = HangUp::kLeft);
+  // Where queues that take SIGHUP come and go: between them it waits for the next one.
+  static void keep_hang_up();
+  // Where this process is about to end with its own exit code: SIGINT and SIGTERM have no effect any
+  // more. Whoever stops all nodes at once may reach one that has just heard of the end.
+  static void ignore_stop_signals();
   ~SignalQueue();
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;

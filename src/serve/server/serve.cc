@@ -24,6 +24,7 @@
 #include "base/try.h"
 #include "formats/new_directories.h"
 #include "group/client_keeper.h"
+#include "group/signal_queue.h"
 #include "http/open_files.h"
 #include "run/iteration_lines.h"
 #include "run/iteration_log.h"
@@ -748,6 +749,7 @@ Status serve_as_node(const ServeOptions& options, run::RunView& view) {
   run_options.kept_nodes = kept_nodes(options, service);
   // The next node 0 may have another address: in Kubernetes each pod has its own.
   const auto where = [&] { return address_of_service(options.nodes); };
+  transport::SignalQueue::keep_hang_up();
   NodeRun node;
   for (;;) {
     WIDEEP_TRY_ASSIGN(transport::NodeClient client,
