@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 
+#include <fmt/chrono.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 #include <ctime>
 #include <string>
 #include <utility>
+
+#include "base/utf8.h"
 
 namespace wideep::log {
 namespace {
@@ -38,22 +41,6 @@ const char* name_of(Level level) {
 // syslog's numbers.
 int number_of(Level level) { return level == Level::kError ? 3 : level == Level::kWarning ? 4 : 6; }
 
-// How many bytes the character that begins at `text` has; 0: it is no UTF-8 (RFC 3629: no more bytes
-// than needed, no halves of pairs, nothing behind U+10FFFF).
-size_t bytes_of_character(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-  const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-  return byte(1) >= least && byte(1) <= most ? size : 0;
-}
-
 // As JSON has it, in quotes. What is no UTF-8 becomes '?': readers of logs refuse such lines else.
 std::string json_string(std::string_view text) {
   std::string result = "\"";
@@ -69,9 +56,10 @@ std::string json_string(std::string_view text) {
     } else if (byte < 0x80) {
       result += text[i];
     } else {
-      const size_t size = bytes_of_character(text.substr(i));
-      result += size > 0 ? std::string(text.substr(i, size)) : "?";
-      if (size > 0) i += size - 1;
+      const base::Utf8Unit unit = base::first_unit(text.substr(i));
+      const bool is_character = unit.kind == base::Utf8Kind::kValid;
+      result += is_character ? text.substr(i, unit.bytes) : "?";
+      if (is_character) i += unit.bytes - 1;
     }
   }
   return result + "\"";
@@ -121,11 +109,7 @@ Form form() { return state().form; }
 void set_rank(int rank) { state().rank = rank; }
 
 std::string time_text(int64_t unix_ms) {
-  const std::time_t seconds = unix_ms / 1000;
-  std::tm utc = {};
-  ::gmtime_r(&seconds, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900,
-                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::time_t{unix_ms / 1000}),
                      unix_ms % 1000);
 }
 

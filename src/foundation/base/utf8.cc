@@ -3,12 +3,12 @@
 // The second byte of a sequence decides what the first one cannot: its range is narrower behind E0,
 // ED, F0 and F4, which leaves out overlong forms, surrogates and numbers beyond U+10FFFF. With that
 // table one function tells valid, invalid and cut short apart, and all others are loops over it.
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <algorithm>
 #include <cstdint>
 
-namespace wideep::tokenizer {
+namespace wideep::base {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
@@ -117,4 +117,4 @@ void append_utf8(char32_t code_point, std::string* out) {
   }
 }
 
-}  // namespace wideep::tokenizer
+}  // namespace wideep::base
