@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/random_hex.h"
 #include "base/try.h"
 #include "client/terminal_text.h"
 
@@ -31,14 +31,6 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLook{100};         // between two looks at the log
 constexpr milliseconds kGrace{5000};       // between SIGTERM and SIGKILL
 constexpr size_t kMaxLineBytes = 1 << 16;  // of the log
-
-std::string random_key() {
-  unsigned char bytes[16] = {};
-  std::string key;
-  if (::getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) return key;
-  for (const unsigned char byte : bytes) key += fmt::format("{:02x}", byte);
-  return key;
-}
 
 // "http://host:port" of the line `... serving MODEL on http://host:port/v1 (context ...`. MODEL may
 // be any text. "": another line.
@@ -77,8 +69,7 @@ std::string how_ended(int wait_status) {
 
 Result<std::unique_ptr<ChatEngine>> ChatEngine::start(std::vector<std::string> arguments,
                                                       std::string key, const ChatSignals& signals) {
-  if (key.empty()) key = random_key();
-  if (key.empty()) return failed("no random key can be had");
+  if (key.empty()) key = base::random_hex(16);
   const char* folder = std::getenv("TMPDIR");
   std::string file = fmt::format("{}/wideep-chat-XXXXXX.log", folder != nullptr ? folder : "/tmp");
   const int log = ::mkostemps(file.data(), 4, O_CLOEXEC | O_APPEND);

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/random_hex.h"
 #include "http/http_request_reader.h"
-#include "traces/trace_context.h"
 
 namespace wideep::server {
 
@@ -17,11 +17,9 @@ bool is_request_id(std::string_view text) {
   });
 }
 
-std::string new_request_id() { return traces::random_hex(16); }
-
 std::string request_id_of(const RequestHead& head) {
   std::string sent = head.field("x-request-id");
-  return is_request_id(sent) ? sent : new_request_id();
+  return is_request_id(sent) ? sent : base::random_hex(16);
 }
 
 }  // namespace wideep::server

@@ -17,8 +17,7 @@ struct RequestHead;
 inline constexpr const char* kRequestId = "X-Request-Id";
 
 bool is_request_id(std::string_view text);
-// 32 hexadecimal digits, random.
-std::string new_request_id();
+// The client's, or 32 hexadecimal digits, random.
 std::string request_id_of(const RequestHead& head);
 
 }  // namespace wideep::server

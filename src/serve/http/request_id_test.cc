@@ -29,7 +29,7 @@ TEST(RequestId, WhichAClientMayChoose) {
   for (const char* bad : {"", " ", "a b", "a,b", "a\"b", "a\nb", "\xc3\xa9", "a%20", "<x>"}) {
     EXPECT_FALSE(is_request_id(bad)) << bad;
   }
-  EXPECT_NE(new_request_id(), new_request_id());
+  EXPECT_NE(request_id_of({}), request_id_of({}));
 }
 
 class Watched {

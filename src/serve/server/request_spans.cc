@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/random_hex.h"
+
 namespace wideep::server {
 namespace {
 
@@ -96,7 +98,7 @@ std::vector<Span> spans_of(const RequestRecord& record, int64_t to_unix_ns) {
     if (begin_ns == 0) return;
     if (end_ns == 0) end_ns = record.ended_ns;
     spans.push_back({.trace_id = record.trace->own.trace_id,
-                     .span_id = traces::random_hex(8),
+                     .span_id = base::random_hex(8),
                      .parent_id = record.trace->own.span_id,
                      .state = record.trace->state,
                      .name = name,

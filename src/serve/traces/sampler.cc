@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/printable.h"
+#include "base/random_hex.h"
 
 namespace wideep::traces {
 
@@ -56,8 +57,8 @@ RequestTrace Sampler::begin(std::string_view traceparent, std::string_view trace
     trace.parent_id = parent->span_id;
     if (is_tracestate(tracestate)) trace.state = tracestate;
   }
-  trace.own.trace_id = parent ? parent->trace_id : random_hex(16);
-  trace.own.span_id = random_hex(8);
+  trace.own.trace_id = parent ? parent->trace_id : base::random_hex(16);
+  trace.own.span_id = base::random_hex(8);
   trace.own.is_sampled = samples(trace.own.trace_id, parent ? &*parent : nullptr);
   return trace;
 }

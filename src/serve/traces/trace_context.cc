@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/trace_context.h"
 
-#include <sys/random.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
-
-#include "base/check.h"
 
 namespace wideep::traces {
 namespace {
@@ -50,22 +44,6 @@ std::string traceparent_of(const TraceContext& context) {
 bool is_tracestate(std::string_view header) {
   return !header.empty() && header.size() <= 512 && std::ranges::count(header, ',') < 32 &&
          std::ranges::all_of(header, [](char c) { return (c >= ' ' && c <= '~') || c == '\t'; });
-}
-
-std::string random_hex(size_t bytes) {
-  std::array<unsigned char, 32> random;
-  WIDEEP_CHECK(bytes <= random.size());
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  do {
-    text.clear();
-    WIDEEP_CHECK(::getentropy(random.data(), bytes) == 0);
-    for (size_t i = 0; i < bytes; ++i) {
-      text += kDigits[random[i] >> 4];
-      text += kDigits[random[i] & 15];
-    }
-  } while (is_zero(text));
-  return text;
 }
 
 }  // namespace wideep::traces

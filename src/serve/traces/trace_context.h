@@ -9,7 +9,6 @@
 // Thread safety: all.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,8 +36,5 @@ struct RequestTrace {
   std::string parent_id;  // of the caller's span; "": this one begins the trace
   std::string state;      // tracestate
 };
-
-// 2 × bytes hexadecimal digits, random and not all 0.
-std::string random_hex(size_t bytes);
 
 }  // namespace wideep::traces
