@@ -8,15 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "server/prometheus_text.h"
+
 namespace wideep::server {
 namespace {
 
 using State = BalancerState::State;
-
-template <typename T>
-std::string metric(std::string_view name, std::string_view type, std::string_view help, T value) {
-  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n{0} {3}\n", name, type, help, value);
-}
 
 }  // namespace
 
@@ -80,7 +77,7 @@ std::string BalancerState::metrics(const RecentImbalance& imbalance) const {
                    "The same with experts in their initial slots.", *imbalance.without_moves);
   }
   constexpr std::string_view kState = "wideep_ep_balancer_state";
-  text += fmt::format("# HELP {0} 1: the state of online balancing.\n# TYPE {0} gauge\n", kState);
+  text += metric_head(kState, "gauge", "1: the state of online balancing.");
   const State now = state();
   for (const State each : {State::kOff, State::kActive, State::kResting, State::kSilent}) {
     text += fmt::format("{}{{state=\"{}\"}} {}\n", kState, name_of(each), each == now ? 1 : 0);

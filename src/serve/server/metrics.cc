@@ -9,21 +9,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/prometheus_text.h"
+
 namespace wideep::server {
 namespace {
 
-std::string head(std::string_view name, std::string_view type, std::string_view help) {
-  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
-}
-
 template <typename T>
 std::string gauge(std::string_view name, std::string_view help, T value) {
-  return head(name, "gauge", help) + fmt::format("{} {}\n", name, value);
+  return metric(name, "gauge", help, value);
 }
 
 template <typename T>
 std::string counter(std::string_view name, std::string_view help, T value) {
-  return head(name, "counter", help) + fmt::format("{} {}\n", name, value);
+  return metric(name, "counter", help, value);
 }
 
 // Schedulers and KV caches of all ranks, at the start of the last iteration.
@@ -102,7 +100,7 @@ std::string Metrics::vllm_text() const {
 std::string Metrics::vllm_speculation(std::string_view labels) const {
   const std::string all = labels.empty() ? "" : fmt::format("{{{}}}", labels);
   const auto total = [&](std::string_view name, std::string_view help, int64_t value) {
-    return head(name, "counter", help) + fmt::format("{}{} {}\n", name, all, value);
+    return metric_head(name, "counter", help) + fmt::format("{}{} {}\n", name, all, value);
   };
   std::string text =
       total("vllm:spec_decode_num_drafts_total", "Steps of requests with draft tokens.",
@@ -111,7 +109,8 @@ std::string Metrics::vllm_speculation(std::string_view labels) const {
       total("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were right.",
             speculation.accepted);
   constexpr const char* kByPlace = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
-  text += head(kByPlace, "counter", "Draft tokens that were right, by their place in the draft.");
+  text += metric_head(kByPlace, "counter",
+                      "Draft tokens that were right, by their place in the draft.");
   for (size_t i = 0; i < speculation.accepted_at.size(); ++i) {
     text += fmt::format("{}{{{}{}position=\"{}\"}} {}\n", kByPlace, labels,
                         labels.empty() ? "" : ",", i, speculation.accepted_at[i]);
@@ -120,12 +119,14 @@ std::string Metrics::vllm_speculation(std::string_view labels) const {
 }
 
 std::string Metrics::text() const {
-  std::string text = head("wideep_replies_total", "counter", "Replies by path and HTTP status.");
+  std::string text =
+      metric_head("wideep_replies_total", "counter", "Replies by path and HTTP status.");
   for (const auto& [what, count] : replies) {
     text += fmt::format("wideep_replies_total{{path=\"{}\",status=\"{}\"}} {}\n", what.first,
                         what.second, count);
   }
-  text += head("wideep_answers_running", "gauge", "Answers that are being generated or wait.");
+  text +=
+      metric_head("wideep_answers_running", "gauge", "Answers that are being generated or wait.");
   text += fmt::format("wideep_answers_running {}\n", running);
   text += gauge("wideep_draining", "1: requests are refused for now (POST /drain, SIGHUP).",
                 draining ? 1 : 0);
@@ -138,7 +139,7 @@ std::string Metrics::text() const {
                   cached_prompts);
   text += counter("wideep_generated_tokens_total", "Tokens generated.", generated_tokens);
   const auto histogram = [&](std::string_view name, const Histogram& values, const char* help) {
-    text += head(name, "histogram", help) + values.text(name);
+    text += metric_head(name, "histogram", help) + values.text(name);
   };
   histogram("wideep_time_to_first_token_seconds", time_to_first_token,
             "From the request to its first token.");

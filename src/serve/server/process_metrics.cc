@@ -14,17 +14,13 @@
 #include <vector>
 
 #include "formats/files.h"
+#include "server/prometheus_text.h"
 
 namespace wideep::server {
 namespace {
 
 // Fields of proc(5), less those of the pid and of the name.
 enum StatField : size_t { kUtime = 11, kStime = 12, kThreads = 17, kStart = 19, kSize = 20, kRss };
-
-std::string metric(std::string_view name, std::string_view type, std::string_view help,
-                   const std::string& value) {
-  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n{0} {3}\n", name, type, help, value);
-}
 
 // When the machine was started; nullopt: nobody says it.
 std::optional<double> boot_seconds() {
@@ -89,45 +85,29 @@ std::string process_metrics() {
   if (!use) return "";
   std::string text =
       metric("process_cpu_seconds_total", "counter", "Processor time of this process.",
-             fmt::format("{}", use->cpu_seconds)) +
+             use->cpu_seconds) +
       metric("process_start_time_seconds", "gauge", "When it was started, since 1970.",
              fmt::format("{:.2f}", use->start_seconds)) +
-      metric("process_virtual_memory_bytes", "gauge", "Its virtual memory.",
-             std::to_string(use->virtual_bytes)) +
+      metric("process_virtual_memory_bytes", "gauge", "Its virtual memory.", use->virtual_bytes) +
       metric("process_resident_memory_bytes", "gauge",
              "Its resident memory, shared memory that it has touched included.",
-             std::to_string(use->resident_bytes)) +
-      metric("process_threads", "gauge", "Its threads.", std::to_string(use->threads)) +
-      metric("process_open_fds", "gauge", "Its open file descriptors.",
-             std::to_string(use->open_fds));
+             use->resident_bytes) +
+      metric("process_threads", "gauge", "Its threads.", use->threads) +
+      metric("process_open_fds", "gauge", "Its open file descriptors.", use->open_fds);
   if (use->max_fds) {
     text += metric("process_max_fds", "gauge", "The most file descriptors that it may have.",
-                   std::to_string(*use->max_fds));
+                   *use->max_fds);
   }
   return text;
 }
 
 std::string build_info(const BuildInfo& build) {
   constexpr std::string_view kName = "wideep_build_info";
-  return fmt::format(
-      "# HELP {0} 1: the build, the kernels that this machine runs, and the model.\n"
-      "# TYPE {0} gauge\n"
-      "{0}{{version=\"{1}\",commit=\"{2}\",isa=\"{3}\",model=\"{4}\"}} 1\n",
-      kName, label_text(build.version), label_text(build.commit), label_text(build.isa),
-      label_text(build.model));
-}
-
-std::string label_text(std::string_view value) {
-  std::string text;
-  for (const char each : value) {
-    if (each == '\n') {
-      text += "\\n";
-      continue;
-    }
-    if (each == '"' || each == '\\') text += '\\';
-    text += each;
-  }
-  return text;
+  return metric_head(kName, "gauge",
+                     "1: the build, the kernels that this machine runs, and the model.") +
+         fmt::format("{0}{{version=\"{1}\",commit=\"{2}\",isa=\"{3}\",model=\"{4}\"}} 1\n", kName,
+                     label_text(build.version), label_text(build.commit), label_text(build.isa),
+                     label_text(build.model));
 }
 
 }  // namespace wideep::server

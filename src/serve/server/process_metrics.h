@@ -40,7 +40,4 @@ struct BuildInfo {
 // wideep_build_info, whose labels they are.
 std::string build_info(const BuildInfo& build);
 
-// A value of a label, without its quotes.
-std::string label_text(std::string_view value);
-
 }  // namespace wideep::server

@@ -13,24 +13,17 @@
 #include <array>
 #include <utility>
 
+#include "server/prometheus_text.h"
+
 namespace wideep::server {
 namespace {
 
 constexpr size_t kMaxEvents = 20;
 
-std::string head(std::string_view name, std::string_view type, std::string_view help) {
-  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
-}
-
 // "1 request", "2 requests"
 template <typename T>
 std::string many(T count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-template <typename T>
-std::string metric(std::string_view name, std::string_view type, std::string_view help, T value) {
-  return head(name, type, help) + fmt::format("{} {}\n", name, value);
 }
 
 }  // namespace
@@ -156,13 +149,13 @@ std::string RankStates::degraded() const {
 }
 
 std::string RankStates::metrics() const {
-  std::string text = head("wideep_ep_rank_active", "gauge", "Whether the rank computes.");
+  std::string text = metric_head("wideep_ep_rank_active", "gauge", "Whether the rank computes.");
   for (size_t rank = 0; rank < states_.size(); ++rank) {
     text += fmt::format("wideep_ep_rank_active{{ep_rank=\"{}\"}} {}\n", rank,
                         states_[rank] == State::kActive ? 1 : 0);
   }
-  text += head("wideep_rank_resident_memory_bytes", "gauge",
-               "Memory of the rank's process, shared memory that it has touched included.");
+  text += metric_head("wideep_rank_resident_memory_bytes", "gauge",
+                      "Memory of the rank's process, shared memory that it has touched included.");
   for (size_t rank = 0; rank < resident_.size(); ++rank) {
     if (resident_[rank] == 0) continue;
     text += fmt::format("wideep_rank_resident_memory_bytes{{ep_rank=\"{}\"}} {}\n", rank,

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/request_tracer.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "server/prometheus_text.h"
 #include "server/request_spans.h"
 
 namespace wideep::server {
@@ -29,11 +28,9 @@ void RequestTracer::ended(const RequestRecord& record) {
 }
 
 std::string RequestTracer::metrics() const {
-  constexpr const char* kName = "wideep_trace_spans_dropped_total";
-  return fmt::format(
-      "# HELP {0} Spans of traces that no collector has taken.\n# TYPE {0} counter\n"
-      "{0} {1}\n",
-      kName, exporter_ == nullptr ? 0 : exporter_->num_dropped());
+  return metric("wideep_trace_spans_dropped_total", "counter",
+                "Spans of traces that no collector has taken.",
+                exporter_ == nullptr ? 0 : exporter_->num_dropped());
 }
 
 }  // namespace wideep::server

@@ -33,6 +33,7 @@
 #include "http/request_id.h"
 #include "server/access_log.h"
 #include "server/process_metrics.h"
+#include "server/prometheus_text.h"
 
 namespace wideep::server {
 namespace {
@@ -622,7 +623,7 @@ std::string Router::metrics() const {
        [](const Replica& each) { return uint64_t{each.up}; }}};
   std::string text;
   for (const Metric& metric : all) {
-    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", metric.name, metric.help, metric.type);
+    text += metric_head(metric.name, metric.type, metric.help);
     for (const Replica& each : replicas_) {
       text += fmt::format("{}{{replica=\"{}\"}} {}\n", metric.name, each.address.url(),
                           metric.value(each));

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/process_metrics.h"
+#include "server/prometheus_text.h"
 
 namespace wideep::server {
 namespace {
@@ -45,10 +45,6 @@ std::vector<double> steps_to(int max) {
 
 std::vector<double> of_iterations() {
   return {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
-}
-
-std::string head(std::string_view name, std::string_view type, std::string_view help) {
-  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
 }
 
 }  // namespace
@@ -99,12 +95,12 @@ std::string VllmMetrics::text(const Shared& all) const {
   std::string text;
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
                        auto value) {
-    text += head(name, type, help) + fmt::format("{}{{{}}} {}\n", name, labels_, value);
+    text += metric_head(name, type, help) + fmt::format("{}{{{}}} {}\n", name, labels_, value);
   };
   using Parts = std::initializer_list<std::pair<const char*, uint64_t>>;
   const auto by = [&](std::string_view name, std::string_view type, std::string_view help,
                       std::string_view label, Parts parts) {
-    text += head(name, type, help);
+    text += metric_head(name, type, help);
     for (const auto& [value, count] : parts) {
       text += fmt::format("{}{{{},{}=\"{}\"}} {}\n", name, labels_, label, value, count);
     }
@@ -137,7 +133,7 @@ std::string VllmMetrics::text(const Shared& all) const {
      {{"stop", stopped_}, {"length", at_length_}, {"abort", all.cancelled}});
   const auto histogram = [&](std::string_view name, const Histogram& values,
                              std::string_view help) {
-    text += head(name, "histogram", help) + values.text(name, labels_);
+    text += metric_head(name, "histogram", help) + values.text(name, labels_);
   };
   histogram("vllm:time_to_first_token_seconds", time_to_first_,
             "From the request to its first token.");
