@@ -15,7 +15,6 @@
 #include <event2/http.h>
 #include <event2/http_struct.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -28,6 +27,7 @@
 
 #include "api/error_form.h"
 #include "api/messages_reply.h"
+#include "base/numeric_address.h"
 #include "base/try.h"
 #include "http/http_error.h"
 #include "http/request_id.h"
@@ -157,26 +157,9 @@ Result<ReplicaAddress> parse_replica(std::string_view text) {
 }
 
 Result<std::string> resolve(const ReplicaAddress& address) {
-  std::string host = address.host;
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-  addrinfo* all = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &all); error != 0) {
-    return failed(fmt::format("--replica {}: the host '{}' has no address: {}", address.url(), host,
-                              ::gai_strerror(error)));
-  }
-  // IPv4 first: `wideep serve` listens on IPv4 by default, but "localhost" may resolve to ::1
-  // first.
-  const addrinfo* best = all;
-  for (const addrinfo* each = all; each != nullptr; each = each->ai_next) {
-    if (each->ai_family == AF_INET && best->ai_family != AF_INET) best = each;
-  }
-  char numbers[NI_MAXHOST];
-  const int error = ::getnameinfo(best->ai_addr, best->ai_addrlen, numbers, sizeof(numbers),
-                                  nullptr, 0, NI_NUMERICHOST);
-  ::freeaddrinfo(all);
-  if (error == 0) return std::string(numbers);
-  return failed(fmt::format("--replica {}: {}", address.url(), ::gai_strerror(error)));
+  const Result<std::string> found = base::numeric_address(address.host);
+  if (found.ok()) return found;
+  return found.status().at("--replica " + address.url());
 }
 
 // Requests a replica's /health, one request at a time.

@@ -6,13 +6,12 @@
 #include "traces/trace_settings.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <charconv>
 #include <string_view>
 
+#include "base/numeric_address.h"
 #include "base/printable.h"
 #include "base/try.h"
 
@@ -105,27 +104,6 @@ bool is_header(const std::pair<std::string, std::string>& header) {
          });
 }
 
-Result<std::string> address_of(const Setting& setting, std::string host) {
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-  addrinfo* all = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &all); error != 0) {
-    return failed(fmt::format("{}: the host '{}' has no address: {}", setting.name,
-                              base::printable(host, 80), ::gai_strerror(error)));
-  }
-  // IPv4 first: collectors listen on 127.0.0.1, but "localhost" may be ::1 first.
-  const addrinfo* best = all;
-  for (const addrinfo* each = all; each != nullptr; each = each->ai_next) {
-    if (each->ai_family == AF_INET && best->ai_family != AF_INET) best = each;
-  }
-  char numbers[NI_MAXHOST];
-  const int error = ::getnameinfo(best->ai_addr, best->ai_addrlen, numbers, sizeof(numbers),
-                                  nullptr, 0, NI_NUMERICHOST);
-  ::freeaddrinfo(all);
-  if (error == 0) return std::string(numbers);
-  return failed(fmt::format("{}: {}", setting.name, ::gai_strerror(error)));
-}
-
 // base: "/v1/traces" follows it.
 Result<Collector> read_endpoint(const Setting& setting, bool is_base) {
   constexpr std::string_view kScheme = "http://", kSafe = "https://";
@@ -162,7 +140,9 @@ Result<Collector> read_endpoint(const Setting& setting, bool is_base) {
   }
   collector.path = path;
   collector.host = fmt::format("{}:{}", place, collector.port);
-  WIDEEP_TRY_ASSIGN(collector.address, address_of(setting, std::string(place)));
+  const Result<std::string> address = base::numeric_address(std::string(place));
+  WIDEEP_TRY(address.status().at(setting.name));
+  collector.address = *address;
   return collector;
 }
 
