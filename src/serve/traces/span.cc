@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "formats/json_text.h"
+
 namespace wideep::traces {
 namespace {
 
@@ -56,8 +58,8 @@ std::string export_request(const Resource& resource, std::span<const Span> spans
       {"resourceSpans",
        ordered_json::array({{{"resource", {{"attributes", json_of(resource.attributes)}}},
                              {"scopeSpans", ordered_json::array({scope})}}})}};
-  // A path may have bytes that are no UTF-8.
-  return body.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  // Replaces bytes that are no UTF-8, which a path may have.
+  return formats::json_text(body);
 }
 
 }  // namespace wideep::traces
