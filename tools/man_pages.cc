@@ -101,18 +101,12 @@ std::string command_name(const CommandFacts& command) {
   return fmt::format("{}", fmt::join(command.path.begin() + 1, command.path.end(), " "));
 }
 
-// "INT" of "INT:INT in [1 - 8]".
-std::string value_of(const OptionFacts& option) {
-  const std::string_view name = option.value_name;
-  return std::string(name.substr(0, name.find(':')));
-}
-
 std::string names_line(const OptionFacts& option) {
   std::string line;
   for (const std::string& name : option.names) {
     if (!line.empty()) line += ", ";
     line += bold(name);
-    if (option.takes_value) line += " " + italic(value_of(option));
+    if (option.takes_value) line += " " + italic(option.value_name);
   }
   return line;
 }
@@ -151,7 +145,7 @@ std::string synopsis(const CommandFacts& command) {
   }
   for (const OptionFacts& option : command.options) {
     if (!option.is_required || (has_model && option.names[0] == "--model")) continue;
-    line += bold(option.names[0]) + " " + italic(value_of(option)) + "\n";
+    line += bold(option.names[0]) + " " + italic(option.value_name) + "\n";
   }
   line += "[" + italic("options") + "]\n";
   if (!command.commands.empty()) {
