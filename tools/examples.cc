@@ -41,21 +41,6 @@ bool has_name(const OptionFacts& option, const std::string& name) {
   return std::ranges::find(option.names, name) != option.names.end();
 }
 
-const CommandFacts* command_named(const CommandFacts& parent, const std::string& name) {
-  for (const CommandFacts& each : parent.commands) {
-    if (each.path.back() == name || std::ranges::find(each.aliases, name) != each.aliases.end()) {
-      return &each;
-    }
-  }
-  return nullptr;
-}
-
-const OptionFacts* option_named(const CommandFacts& command, const std::string& name) {
-  const auto found = std::ranges::find_if(
-      command.options, [&](const OptionFacts& option) { return has_name(option, name); });
-  return found == command.options.end() ? nullptr : &*found;
-}
-
 // A positional stands for a required option of the same model.
 std::string missing_in(const CommandFacts& command, const std::vector<std::string>& given,
                        bool has_model) {
@@ -90,14 +75,14 @@ std::string example_complaint(const CommandFacts& program, const Example& exampl
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (!word.starts_with("-")) {
-      if (const CommandFacts* next = command_named(*command, word); next != nullptr) {
+      if (const CommandFacts* next = find_command(*command, word); next != nullptr) {
         command = next;
       } else if (++positionals > command->positionals.size()) {
         return fmt::format("'{}' is no command and no option", word);
       }
       continue;
     }
-    const OptionFacts* option = option_named(*command, word);
+    const OptionFacts* option = find_option(*command, word);
     if (option == nullptr) return fmt::format("there is no option {}", word);
     given.push_back(word);
     if (!option->takes_value) continue;

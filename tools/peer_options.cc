@@ -13,7 +13,6 @@ namespace wideep::tools {
 namespace {
 
 using command_line::CommandFacts;
-using command_line::OptionFacts;
 
 // What only a server, or any command that runs a model, has.
 constexpr std::string_view kOfServer = "--port";
@@ -128,7 +127,7 @@ struct PeerCommand {
 };
 constexpr std::string_view kOwnFiles = "models are directories and files of yours";
 constexpr PeerCommand kCommands[] = {
-    {"run", "to talk to a model: wideep serve MODEL; MODEL is a directory or a GGUF file"},
+    {"run", "to talk to a model: wideep chat MODEL; MODEL is a directory or a GGUF file"},
     {"pull",
      "nothing is downloaded here: hf download ORG/NAME --local-dir DIR, then wideep serve DIR"},
     {"ls", "models are directories and files of yours; wideep doctor --model DIR looks at one"},
@@ -151,21 +150,7 @@ bool has_name(std::string_view names, std::string_view name) {
   return false;
 }
 
-bool has_option(const CommandFacts& command, std::string_view name) {
-  return std::ranges::any_of(command.options, [&](const OptionFacts& option) {
-    return std::ranges::find(option.names, name) != option.names.end();
-  });
-}
-
-bool has_command(const CommandFacts& command, std::string_view name) {
-  return std::ranges::any_of(command.commands,
-                             [&](const CommandFacts& each) { return each.path.back() == name; });
-}
-
-std::string command_hint(const std::string& word, const CommandFacts& program) {
-  if (word == "run" && has_command(program, "chat")) {
-    return "to talk to a model: wideep chat MODEL; MODEL is a directory or a GGUF file";
-  }
+std::string command_hint(const std::string& word) {
   for (const PeerCommand& each : kCommands) {
     if (each.name == word) return std::string(each.hint);
   }
@@ -178,9 +163,9 @@ std::string command_hint(const std::string& word, const CommandFacts& program) {
 std::span<const PeerOption> peer_options() { return kOptions; }
 
 std::string peer_hint(const std::string& word, const CommandFacts& command) {
-  if (!word.starts_with("-")) return command.path.size() == 1 ? command_hint(word, command) : "";
+  if (!word.starts_with("-")) return command.path.size() == 1 ? command_hint(word) : "";
   for (const PeerOption& each : kOptions) {
-    if (has_name(each.names, word) && has_option(command, each.needs)) {
+    if (has_name(each.names, word) && find_option(command, each.needs) != nullptr) {
       return std::string(each.hint);
     }
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace wideep::command_line {
@@ -39,5 +40,9 @@ struct CommandFacts {
   std::vector<CommandFacts> commands;    // its subcommands, in the order of --help
   bool needs_command = false;            // one of them must be given
 };
+
+// By one of its names; null: there is none.
+const OptionFacts* find_option(const CommandFacts& command, std::string_view name);
+const CommandFacts* find_command(const CommandFacts& parent, std::string_view name);
 
 }  // namespace wideep::command_line

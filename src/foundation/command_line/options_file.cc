@@ -22,21 +22,11 @@ std::pair<const CommandFacts*, size_t> command_of(const CommandFacts& program,
   const CommandFacts* command = &program;
   size_t count = 0;
   for (; count < arguments.size(); ++count) {
-    const auto next = std::ranges::find_if(command->commands, [&](const CommandFacts& each) {
-      return each.path.back() == arguments[count] ||
-             std::ranges::find(each.aliases, arguments[count]) != each.aliases.end();
-    });
-    if (next == command->commands.end()) break;
-    command = &*next;
+    const CommandFacts* next = find_command(*command, arguments[count]);
+    if (next == nullptr) break;
+    command = next;
   }
   return {command, count};
-}
-
-const OptionFacts* find_option(const CommandFacts& command, std::string_view name) {
-  for (const OptionFacts& option : command.options) {
-    if (std::ranges::find(option.names, name) != option.names.end()) return &option;
-  }
-  return nullptr;
 }
 
 // What the command line says of a command.
