@@ -21,6 +21,7 @@ fails is said once, and tried again. Only Python's standard library is used. Wit
 and acts once, and its exit code is 1 if the service does not have the number that it should have.
 """
 import argparse
+import http.client
 import json
 import os
 import ssl
@@ -30,14 +31,27 @@ import urllib.error
 import urllib.request
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+MAX_ANSWER_BYTES = 8 << 20  # the dashboard's data of a thousand ranks has less than one
 
 
 class Failed(Exception):
     """One line: what, and what the other side has said."""
 
+    def __init__(self, text):
+        super().__init__("".join(each if each.isprintable() else " " for each in text)[:1000])
+
+
+class NoRedirection(urllib.request.HTTPRedirectHandler):
+    """A redirection would take the key to whatever it names."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        return None
+
 
 def ask(url, key="", body=None, timeout=10.0, context=None):
-    """The JSON of a GET, or of a POST if there is a body."""
+    """The JSON object of a GET, or of a POST if there is a body. Directly: no proxy sees the key."""
+    opener = urllib.request.build_opener(NoRedirection, urllib.request.ProxyHandler({}),
+                                         urllib.request.HTTPSHandler(context=context))
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data)
     if key:
@@ -45,26 +59,49 @@ def ask(url, key="", body=None, timeout=10.0, context=None):
     if data is not None:
         request.add_header("Content-Type", "application/json")
     try:
-        with urllib.request.urlopen(request, timeout=timeout, context=context) as reply:
-            return json.load(reply)
+        with opener.open(request, timeout=timeout) as reply:
+            text = reply.read(MAX_ANSWER_BYTES + 1)
+        if len(text) > MAX_ANSWER_BYTES:
+            raise Failed(f"{url}: expected at most {MAX_ANSWER_BYTES >> 20} MiB, found more")
+        answer = json.loads(text)
     except urllib.error.HTTPError as error:
+        raise Failed(f"{url}: {error.code}: {words_of(error)}") from error
+    except (OSError, http.client.HTTPException, RecursionError) as error:
+        raise Failed(f"{url}: {error or type(error).__name__}") from error
+    except ValueError as error:
+        raise Failed(f"{url}: expected JSON: {error}") from error
+    if not isinstance(answer, dict):
+        raise Failed(f"{url}: expected a JSON object, found another value")
+    return answer
+
+
+def words_of(error):
+    """What the other side says of a refusal."""
+    try:
         text = error.read(4096).decode(errors="replace").strip()
-        try:
-            said = json.loads(text)
-            text = said["error"]["message"] if "error" in said else said["message"]
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise Failed(f"{url}: {error.code}: {text}") from error
-    except (OSError, ValueError) as error:
-        raise Failed(f"{url}: {error}") from error
+    except (OSError, http.client.HTTPException):
+        return error.reason
+    try:
+        said = json.loads(text)
+        text = str(said["error"]["message"] if "error" in said else said["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return text or error.reason
 
 
 def first_line(path):
+    """A key, or a name: what a header may have. Messages do not repeat it."""
     try:
         with open(path, encoding="utf-8") as file:
-            return file.readline().strip()
+            line = file.readline(1 << 16).strip()
     except OSError as error:
         raise Failed(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Failed(f"{path}: expected text, found other bytes") from error
+    if not line or not line.isascii() or not line.isprintable():
+        raise Failed(f"{path}: the first line: expected printable ASCII, found " +
+                     ("another character" if line else "nothing"))
+    return line
 
 
 class Machines:
@@ -80,7 +117,10 @@ class Machines:
                 raise Failed("expected to run in a pod, or --kubernetes with the address of "
                              "'kubectl proxy'")
             base = f"https://{'[' + host + ']' if ':' in host else host}:{port}"
-            self.context = ssl.create_default_context(cafile=ACCOUNT + "/ca.crt")
+            try:
+                self.context = ssl.create_default_context(cafile=ACCOUNT + "/ca.crt")
+            except OSError as error:  # SSLError is one
+                raise Failed(f"{ACCOUNT}/ca.crt: {error.strerror or error}") from error
         namespace = options.namespace or (first_line(ACCOUNT + "/namespace") if self.in_pod
                                           else "default")
         self.url = (f"{base.rstrip('/')}/apis/apps/v1/namespaces/{namespace}/statefulsets/"
@@ -91,8 +131,11 @@ class Machines:
         # The token of a pod is replaced now and then.
         key = first_line(ACCOUNT + "/token") if self.in_pod else ""
         it = ask(self.url, key, context=self.context)
-        wanted = it.get("spec", {}).get("replicas", 1)
-        there = it.get("status", {}).get("readyReplicas", 0)
+        try:
+            wanted = int(it["spec"].get("replicas", 1))
+            there = int(it.get("status", {}).get("readyReplicas", 0))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise Failed(f"{self.url}: expected a StatefulSet, found something else") from error
         return 1 + wanted, 1 + min(there, wanted)
 
 
@@ -155,6 +198,8 @@ def main():
     options.url = options.url.rstrip("/")
     if options.ranks_per_node < 1:
         parser.error(f"--ranks-per-node: expected at least 1, found {options.ranks_per_node}")
+    if not 0 < options.interval <= 3600:
+        parser.error(f"--interval: expected more than 0 and at most 3600, found {options.interval}")
     try:
         scaler = Scaler(options)
     except Failed as error:

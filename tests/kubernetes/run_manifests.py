@@ -327,6 +327,79 @@ def elastic():
     print(f"1 to 4 nodes and back: {client.answers} answers, 0 differ; {len(lines)} lines of scale.py")
 
 
+class Wrong(http.server.BaseHTTPRequestHandler):
+    """Answers scale.py as `reply` says: (status, headers, body)."""
+    reply = None
+    keys = []
+
+    def do_GET(self):
+        self.keys.append(self.headers["Authorization"])
+        status, headers, body = self.reply
+        self.send_response(status)
+        for each in headers.items():
+            self.send_header(*each)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Elsewhere(Wrong):
+    reply = (200, {}, b"{}")
+    keys = []
+
+
+def wrong_sides():
+    """What scale.py does of sides that answer wrongly: one line, and its key goes nowhere else."""
+    urls = []
+    for handler in (Wrong, Elsewhere, Kubernetes):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        urls.append(f"http://127.0.0.1:{server.server_address[1]}")
+    Kubernetes.replicas = Kubernetes.ready = 1
+    right = b'{"ranks": {"wanted": 4, "states": ["active", "active", "active", "active"]}}'
+
+    def scale(*more):
+        # A proxy that is not there would be asked, and would see the key.
+        done = subprocess.run(
+            [sys.executable, os.path.join(FOLDER, "scale.py"), "--once", "--statefulset", "s", "--url",
+             urls[0], "--kubernetes", urls[2], "--ranks-per-node", "2", "--key-file",
+             os.path.join(WORK, "keys", "admin-key"), *more],
+            capture_output=True, text=True, check=False, timeout=60,
+            env={**os.environ, "http_proxy": "http://127.0.0.1:9", "no_proxy": ""})
+        return done.returncode, done.stderr
+
+    Wrong.reply = (200, {}, right)
+    if scale() != (0, "") or Wrong.keys != ["Bearer " + KEYS["admin-key"]]:
+        fail(f"scale.py beside what is right: {scale()}, keys {Wrong.keys}")
+    cases = {
+        "302": (302, {"Location": urls[1] + "/dashboard/data"}, b""),
+        "IncompleteRead": (200, {"Transfer-Encoding": "chunked"}, b"no length\r\n"),
+        "expected at most 8 MiB": (200, {}, b" " * ((8 << 20) + 1)),
+        "expected a JSON object": (200, {}, b"[]"),
+        "expected JSON:": (200, {"Content-Length": "100"}, right[:20]),
+        "503: no [2J": (503, {}, b'{"message": "no\\u001b[2J"}'),
+    }
+    for expected, Wrong.reply in cases.items():
+        code, said = scale()
+        if code != 1 or expected not in said or said.count("\n") != 1 or "\x1b" in said:
+            fail(f"scale.py, expected '{expected}': {code}: {said}")
+    if Elsewhere.keys:
+        fail("scale.py follows a redirection, with its key")
+    Wrong.reply = (200, {}, right)
+    code, said = scale("--kubernetes", urls[1])
+    if code != 1 or "expected a StatefulSet" not in said:
+        fail(f"scale.py beside no Kubernetes: {code}: {said}")
+    bad = os.path.join(WORK, "bad-key")
+    with open(bad, "w", encoding="utf-8") as file:
+        file.write("secret\x01key\n")
+    code, said = scale("--key-file", bad)
+    if code != 1 or "expected printable ASCII" not in said or "secret" in said:
+        fail(f"scale.py with a bad key: {code}: {said}")
+    print(f"scale.py: {len(cases) + 2} wrong sides, a line for each")
+
+
 def process_one():
     """What a container's engine does while a server waits for nodes."""
     base = ["unshare", "--pid", "--fork", "--kill-child"]
@@ -364,6 +437,7 @@ def main():
             file.write(key + "\n")
         os.chmod(path, 0o600)
     try:
+        wrong_sides()
         leader_worker_set(one_node())
         elastic()
         process_one()
