@@ -41,7 +41,7 @@ cluster/container/build.sh $image "$deb" >"$work/build.log" 2>&1 || {
   fail "the image cannot be built"
 }
 id=$(podman image inspect --format '{{.Id}}' $image)
-cluster/container/build.sh $image "$deb" >"$work/build.log" 2>&1 || fail "built again"
+(umask 077 && cluster/container/build.sh $image "$deb") >"$work/build.log" 2>&1 || fail "built again"
 [[ $(podman image inspect --format '{{.Id}}' $image) == "$id" ]] || fail "built twice it differs"
 bytes=$(podman image inspect --format '{{.Size}}' $image)
 [[ $bytes -lt 120000000 ]] || fail "the image has $bytes bytes: expected less than 120 MB"

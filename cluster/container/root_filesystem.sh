@@ -12,6 +12,7 @@
 # var/lib/dpkg/status.d, where scanners for vulnerabilities look. Files have the time
 # SOURCE_DATE_EPOCH, if that is set.
 set -euo pipefail
+umask 022  # nobody must be able to read what root owns, whatever the umask of who builds
 [[ $# -ge 2 ]] || { echo "usage: $0 <directory> <package.deb>..." >&2; exit 2; }
 root=$1
 [[ ! -e $root ]] || { echo "$root: expected no such file" >&2; exit 1; }
