@@ -134,7 +134,9 @@ def of_sysroot(sysroot: Path) -> set[str]:
 
 def glibc_of_sysroot(sysroot: Path) -> Dependency:
     """Of Ubuntu's glibc a few start files and stubs are linked in, and no more."""
-    (archive,) = (sysroot / "downloads").glob("libc6-dev_*.deb")
+    # Downloads of other versions stay there; this is what was unpacked.
+    files = (sysroot / "files").read_text().splitlines()
+    (archive,) = (Path(each) for each in files if Path(each).name.startswith("libc6-dev_"))
     version = archive.name.split("_")[1]
     return Dependency(
         name=TABLE["glibc"]["name"] + " (start files)",

@@ -29,6 +29,12 @@ fi
 mkdir -p "$output"
 umask 022  # a .deb has the modes of the files that cpack made its parts as
 for generator in "$@"; do
+  # Those of another version would be installed, or put into an image, beside or instead of these.
+  case $generator in
+    DEB) rm -f "$output"/{wideep,libwideep}*.deb ;;
+    RPM) rm -f "$output"/{wideep,libwideep}*.rpm ;;
+    TZST) rm -f "$output"/wideep-*.tar.zst ;;
+  esac
   (cd "$build" && cpack -G "$generator" -B "$output" >"$generator.log") || {
     cat "$build/$generator.log"
     exit 1

@@ -15,7 +15,8 @@ mkdir -p "$1"
 folder=$(realpath "$1")
 made=$(cat scripts/wheel_python.sh packaging/wheel/nanobind.txt | sha256sum)
 [[ $(cat "$folder/made" 2>/dev/null) != "$made" ]] || exit 0
-rm -rf "$folder"/{made,nanobind,3.*}
+# Also another version of nanobind: there is one wheel, and one .dist-info.
+rm -rf "$folder"/{made,nanobind*,3.*,downloads/nanobind-*}
 
 fail() { echo "$0: $*" >&2; exit 1; }
 
