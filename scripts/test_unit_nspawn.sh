@@ -20,6 +20,7 @@ source scripts/testing.sh
 command -v mmdebstrap >/dev/null || skip "no mmdebstrap"
 nspawn=$(command -v systemd-nspawn || true)
 if [[ -z $nspawn ]]; then
+  rm -f "$work"/systemd-container_*.deb  # another version's
   (cd "$work" && apt-get download systemd-container >/dev/null 2>&1 &&
     dpkg -x systemd-container_*.deb nspawn) || skip "no systemd-nspawn (Debian: systemd-container)"
   nspawn=$work/nspawn/usr/bin/systemd-nspawn
@@ -31,14 +32,15 @@ packages=$(ldd "$wideep" | awk '/=>/ { print $3 }' | while read -r library; do
   dpkg -S "$(realpath "$library")" 2>/dev/null || true
 done | cut -d: -f1 | sort -u | paste -sd,)
 root=$work/root
-if [[ ! -e $root/made ]]; then
+# A root of other packages lacks a library of this program.
+if [[ $(cat "$root/made" 2>/dev/null) != "$release $packages" ]]; then
   rm -rf "$root"
   mmdebstrap --variant=minbase --quiet --include="systemd,systemd-sysv,dbus,procps,$packages" \
     "$release" "$root" >"$work/root.log" 2>&1 || {
     tail -n 5 "$work/root.log"
     skip "a bare $release cannot be made here"
   }
-  touch "$root/made"
+  echo "$release $packages" >"$root/made"
 fi
 rm -rf "$root/result" "$root/srv/models"
 install -D "$wideep" "$root/usr/bin/wideep"
