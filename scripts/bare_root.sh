@@ -7,9 +7,10 @@
 #   scripts/bare_root.sh <release> <folder> [--run <command>]... [package...]
 #
 # <release> is a code name: bookworm, trixie, resolute (Ubuntu 26.04). <folder> is made, or made
-# again. --run: a command of this machine, run as `sh -c <command> sh <folder>` while the root's apt
-# still has its lists and the network. Whatever uses apt there must be run by chroot: this machine's
-# apt would install the packages here, whatever its configuration names.
+# again where it is in build/ or this script has made it: no other folder is emptied. --run: a
+# command of this machine, run as `sh -c <command> sh <folder>` while the root's apt still has its
+# lists and the network. Whatever uses apt there must be run by chroot: this machine's apt would
+# install the packages here, whatever its configuration names.
 #
 # A root without --run is kept as build/bare_roots/*.tar and made again from that.
 # UBUNTU_MIRROR, DEBIAN_MIRROR: other mirrors.
@@ -53,6 +54,13 @@ case $release in
   *) mirror=${DEBIAN_MIRROR:-} ;;  # Debian's own, with its security updates
 esac
 
+# It is root that empties it: a wrong word must not cost a folder of another kind.
+if [[ -e $folder && -n $(ls -A "$folder") && $folder != "$PWD"/build*/* ]]; then
+  grep --quiet --line-regexp --fixed-strings -- "$folder" "$cache/folders" 2>/dev/null ||
+    fail "$folder: expected none, an empty folder, or one that this script has made; remove it"
+fi
+echo "$folder" >>"$cache/folders"
+umount "$folder/proc" "$folder/dev/shm" 2>/dev/null || true  # of a test that was killed
 rm -rf --one-file-system "$folder"
 if [[ ${#hooks[@]} -gt 0 ]]; then
   mmdebstrap "${options[@]}" "${hooks[@]}" "$release" "$folder" ${mirror:+"$mirror"}

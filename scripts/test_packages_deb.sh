@@ -45,10 +45,10 @@ scripts/bare_root.sh "$release" "$root" --run 'mkdir "$1/packages"' \
 if chroot "$root" sh -c 'command -v cc || command -v clang || command -v gcc' >/dev/null; then
   fail "the packages bring a compiler"
 fi
+trap 'umount "$root/proc" "$root/dev/shm" 2>/dev/null || true' EXIT
 mount -t proc proc "$root/proc"
 mount -t tmpfs shm "$root/dev/shm" 2>/dev/null ||
   { mkdir -p "$root/dev/shm" && mount -t tmpfs shm "$root/dev/shm"; }
-trap 'umount "$root/proc" "$root/dev/shm" 2>/dev/null || true' EXIT
 chroot "$root" wideep generate --model /usr/share/wideep/models/reference --prompt "Once upon a" \
   --max-tokens 8 >"$work/answer.txt" 2>"$work/answer.log" ||
   { tail "$work/answer.log"; fail "wideep generate in a bare $release"; }
