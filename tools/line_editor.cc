@@ -2,7 +2,7 @@
 //
 // libedit reads characters through wait_for_character(), which also waits for signals: its own
 // reading would miss one that comes just before it begins to wait. The history file is libedit's,
-// written anew after every line, as a whole.
+// written anew after every line, as a whole, with what other chats have added to it.
 #include "line_editor.h"
 
 #include <fmt/format.h>
@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -54,6 +55,7 @@ class EditedLines : public LineEditor {
     std::fflush(stdout);
   }
   void load_history();
+  bool save_with(const std::string& line) const;
   int wait_for_character(wchar_t* character);
   bool take_mark_of_paste();
   bool take_pasted(wchar_t* character);
@@ -146,14 +148,28 @@ void EditedLines::remember(const std::string& line) {
   if (line.find_first_not_of(" \t") == line.npos || line.size() > kMaxLineBytes) return;
   HistEvent event;
   ::history(history_, &event, H_ENTER, line.c_str());
-  if (file_.empty()) return;
-  const std::string temporary = fmt::format("{}.{}", file_, ::getpid());
-  const bool wrote = ::history(history_, &event, H_SAVE, temporary.c_str()) >= 0 &&
-                     std::rename(temporary.c_str(), file_.c_str()) == 0;
-  if (wrote) return;
-  std::remove(temporary.c_str());
+  if (file_.empty() || save_with(line)) return;
   log::warn("{}: cannot be written; lines are not kept", file_);
   file_.clear();
+}
+
+// Adds the line to the file as it is now: other chats have theirs in it, too.
+bool EditedLines::save_with(const std::string& line) const {
+  const std::unique_ptr<History, decltype(&::history_end)> all(::history_init(), ::history_end);
+  if (all == nullptr) return false;
+  HistEvent event;
+  ::history(all.get(), &event, H_SETSIZE, kMaxLines);
+  ::history(all.get(), &event, H_SETUNIQUE, 1);
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(file_, error);
+  if (!error && bytes > kMaxFileBytes) return false;
+  if (!error && bytes > 0 && ::history(all.get(), &event, H_LOAD, file_.c_str()) < 0) return false;
+  ::history(all.get(), &event, H_ENTER, line.c_str());
+  const std::string temporary = fmt::format("{}.{}", file_, ::getpid());
+  const bool wrote = ::history(all.get(), &event, H_SAVE, temporary.c_str()) >= 0 &&
+                     std::rename(temporary.c_str(), file_.c_str()) == 0;
+  if (!wrote) std::remove(temporary.c_str());
+  return wrote;
 }
 
 // Returns 1 with a character, 0 at the end of the input, -1 where a signal ends the line.
@@ -176,9 +192,11 @@ int EditedLines::wait_for_character(wchar_t* character) {
 }
 
 // After an escape: whether what follows makes it the mark of a paste's beginning or end. Else what
-// was read of it comes next.
+// was read of it comes next. An end that is missed would make all keys that follow text.
 bool EditedLines::take_mark_of_paste() {
-  constexpr int kPatienceMs = 50;  // a sequence comes at once, keys do not
+  // A sequence comes at once, keys do not. Behind what is pasted its end comes for certain, over a
+  // slow connection in parts.
+  const int patience_ms = is_pasting_ ? 2000 : 50;
   constexpr std::wstring_view kBegin = L"[200~", kEnd = L"[201~";
   std::wstring read;
   for (;;) {
@@ -189,10 +207,15 @@ bool EditedLines::take_mark_of_paste() {
     pollfd waits{STDIN_FILENO, POLLIN, 0};
     const bool may_be = kBegin.starts_with(read) || kEnd.starts_with(read);
     wchar_t character = 0;
-    if (!may_be || ::poll(&waits, 1, kPatienceMs) != 1 || read_character(&character) != 1) break;
+    if (!may_be || ::poll(&waits, 1, patience_ms) != 1 || read_character(&character) != 1) break;
+    if (is_pasting_ && character == kEscape) {  // the one before was of the text
+      next_ += read;
+      read.clear();
+      continue;
+    }
     read += character;
   }
-  next_ = read;
+  next_ += read;
   if (is_pasting_) std::erase_if(next_, [](wchar_t each) { return each < L' '; });
   return false;
 }
