@@ -252,6 +252,7 @@ def elastic():
         states = ask(port, "/dashboard/data")[1]["ranks"]["states"]
         return states.count("active") == count and states[:count] == ["active"] * count
 
+    Kubernetes.asked.clear()  # of what other checks asked
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Kubernetes)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     zero = start_zero()
