@@ -43,29 +43,13 @@ Name page_name(const Name& before, int32_t form, std::span<const int32_t, kPageT
   return first_half(hash);
 }
 
-// Walks the pieces of `to`; pieces of `from` are in order, so each is found by division.
 uint64_t copy_overlap(const Part& from_part, std::span<const std::byte> from, const Part& to_part,
                       std::span<std::byte> to) {
-  if (from_part.bytes() == 0 || to_part.bytes() == 0) return 0;
   uint64_t copied = 0;
-  for (uint64_t i = 0; i < to_part.count; ++i) {
-    const uint64_t begin = to_part.first + i * to_part.stride;
-    const uint64_t end = begin + to_part.length;
-    if (end <= from_part.first) continue;
-    uint64_t j = begin <= from_part.first || from_part.stride == 0
-                     ? 0
-                     : (begin - from_part.first) / from_part.stride;
-    for (; j < from_part.count; ++j) {
-      const uint64_t piece = from_part.first + j * from_part.stride;
-      if (piece >= end) break;
-      const uint64_t low = std::max(begin, piece);
-      const uint64_t high = std::min(end, piece + from_part.length);
-      if (low >= high) continue;
-      std::memcpy(to.data() + i * to_part.length + (low - begin),
-                  from.data() + j * from_part.length + (low - piece), high - low);
-      copied += high - low;
-    }
-  }
+  for_each_overlap(from_part, to_part, [&](const Overlap& overlap) {
+    std::memcpy(to.data() + overlap.to_at, from.data() + overlap.from_at, overlap.bytes);
+    copied += overlap.bytes;
+  });
   return copied;
 }
 

@@ -70,6 +70,36 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
+// Bytes that two parts have in common, without a gap: where they are in either payload.
+struct Overlap {
+  uint64_t from_at = 0;
+  uint64_t to_at = 0;
+  uint64_t bytes = 0;
+};
+
+// visit(const Overlap&), in the order of `to`. Walks the pieces of `to`; pieces of `from` are in
+// order, so each is found by division.
+template <typename Visit>
+void for_each_overlap(const Part& from, const Part& to, Visit visit) {
+  if (from.bytes() == 0 || to.bytes() == 0) return;
+  for (uint64_t i = 0; i < to.count; ++i) {
+    const uint64_t begin = to.first + i * to.stride;
+    const uint64_t end = begin + to.length;
+    if (end <= from.first) continue;
+    uint64_t j = begin <= from.first || from.stride == 0 ? 0 : (begin - from.first) / from.stride;
+    for (; j < from.count; ++j) {
+      const uint64_t piece = from.first + j * from.stride;
+      if (piece >= end) break;
+      const uint64_t low = std::max(begin, piece);
+      const uint64_t high = std::min(end, piece + from.length);
+      if (low >= high) continue;
+      visit(Overlap{.from_at = j * from.length + (low - piece),
+                    .to_at = i * to.length + (low - begin),
+                    .bytes = high - low});
+    }
+  }
+}
+
 // Copies what both parts have from one payload to the other. Returns the number of bytes.
 uint64_t copy_overlap(const Part& from_part, std::span<const std::byte> from, const Part& to_part,
                       std::span<std::byte> to);
