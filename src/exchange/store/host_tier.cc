@@ -52,7 +52,7 @@ Status HostTier::look_up(const Head& head, std::vector<Source>& sources) {
 }
 
 FetchResult HostTier::copy_out(const Source& source, std::span<std::byte> into) {
-  CheckedCopy copy;
+  CheckedCopy copy(into.size());
   for (size_t i = 0, at = 0; at < into.size(); ++i, at += HostIndex::kBlockBytes) {
     const size_t bytes = std::min<size_t>(HostIndex::kBlockBytes, into.size() - at);
     copy.copy(index_.block(source.blocks[i]), into.data() + at, bytes);
@@ -111,7 +111,7 @@ Status HostTier::fetch(std::span<const FetchOrder> orders,
 uint64_t HostTier::copy_in(uint32_t slot, std::span<const std::byte> payload) {
   // Readers of what these blocks had before: see copy_out().
   std::atomic_thread_fence(std::memory_order_release);
-  CheckedCopy copy;
+  CheckedCopy copy(payload.size());
   uint32_t block = index_.slot(slot).first_block;
   for (size_t at = 0; at < payload.size(); at += HostIndex::kBlockBytes) {
     const size_t bytes = std::min<size_t>(HostIndex::kBlockBytes, payload.size() - at);
