@@ -48,7 +48,7 @@ cp --dereference /lib/x86_64-linux-gnu/libgcc_s.so.1 "$root/lib/x86_64-linux-gnu
 
 # Headers of the dependencies, without those of glibc beside them.
 for each in fmt yaml-cpp CLI nlohmann event2 evutil.h event.h unicode hwloc hwloc.h openssl pcre2.h \
-  xxhash.h xxh3.h histedit.h editline; do
+  hiredis xxhash.h xxh3.h histedit.h editline; do
   [[ ! -e /usr/include/$each ]] || ln -s "/usr/include/$each" "$prefix/include/$each"
 done
 mkdir -p "$prefix/include/x86_64-linux-gnu"
@@ -56,7 +56,7 @@ for each in openssl hwloc event2; do  # what differs between architectures
   [[ ! -e /usr/include/x86_64-linux-gnu/$each ]] ||
     ln -s "/usr/include/x86_64-linux-gnu/$each" "$prefix/include/x86_64-linux-gnu/$each"
 done
-for each in yaml-cpp event_core event_extra pcre2-8 icuuc icudata hwloc crypto xxhash; do
+for each in yaml-cpp event_core event_extra pcre2-8 icuuc icudata hwloc ssl crypto hiredis xxhash; do
   archive=/usr/lib/x86_64-linux-gnu/lib$each.a
   [[ -e $archive ]] || fail "$archive is missing: run scripts/install_packages.sh"
   ln -s "$archive" "$prefix/lib/lib$each.a"
@@ -87,6 +87,7 @@ package libevent_extra "-levent_extra -levent_core"
 package libpcre2-8 "-lpcre2-8"
 package icu-uc "-licuuc -licudata"
 package libxxhash "-lxxhash"
+package hiredis "-lhiredis"
 [[ ! -e $prefix/lib/libedit.a ]] || package libedit "-ledit -lbsd -lmd -ltinfo"
 
 # config <package> <target> <kind> <line...>: what find_package finds

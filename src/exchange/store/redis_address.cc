@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redis_address.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+
+#include "base/printable.h"
+#include "base/try.h"
+
+namespace wideep::store {
+namespace {
+
+constexpr std::string_view kForm = "redis[s]://[user[:password]@]host[:port][,host…][/db]";
+constexpr std::chrono::seconds kMaxTtl{10LL * 365 * 86400};
+
+template <typename T>
+std::optional<T> number(std::string_view text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// Without %XX. nullopt: a % that two digits do not follow, or %00.
+std::optional<std::string> decoded(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      result += text[i];
+      continue;
+    }
+    if (i + 2 >= text.size()) return std::nullopt;
+    const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
+    if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
+    result += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return result;
+}
+
+// Takes what is before the separator, and leaves what is after it; all, where there is none.
+std::string_view take_until(std::string_view& text, char separator) {
+  const size_t at = text.find(separator);
+  const std::string_view before = text.substr(0, at);
+  text = at == std::string_view::npos ? std::string_view() : text.substr(at + 1);
+  return before;
+}
+
+// The files are not part of what other clients call the address: a query, as redis-py has them.
+Status set_query(std::string_view query, RedisOptions& options) {
+  while (!query.empty()) {
+    std::string_view value = take_until(query, '&');
+    const std::string_view name = take_until(value, '=');
+    const auto text = decoded(value);
+    const auto expected = [&](std::string_view what) {
+      return invalid_input(fmt::format("?{}=: expected {}, found '{}'", base::printable(name), what,
+                                       base::printable(value)));
+    };
+    std::string* file = name == "ssl_ca_certs"   ? &options.ca_file
+                        : name == "ssl_certfile" ? &options.certificate_file
+                        : name == "ssl_keyfile"  ? &options.key_file
+                                                 : nullptr;
+    if (name == "ttl") {
+      const auto seconds = number<int64_t>(value);
+      if (!seconds || *seconds < 1 || *seconds > kMaxTtl.count()) {
+        return expected(fmt::format("seconds from 1 to {}", kMaxTtl.count()));
+      }
+      options.ttl = std::chrono::seconds(*seconds);
+    } else if (file != nullptr) {
+      if (!text || text->empty()) return expected("the name of a file");
+      if (!options.is_tls) {
+        return invalid_input(fmt::format("?{}= is of TLS: write rediss:// to have it", name));
+      }
+      *file = *text;
+    } else {
+      return invalid_input(
+          fmt::format("?{}=: not known; there are ttl, ssl_ca_certs, ssl_certfile and ssl_keyfile",
+                      base::printable(name)));
+    }
+  }
+  if (options.certificate_file.empty() != options.key_file.empty()) {
+    return invalid_input("ssl_certfile and ssl_keyfile belong together; one of them is missing");
+  }
+  return {};
+}
+
+Status set_user(std::string_view text, RedisOptions& options) {
+  const std::string_view name = take_until(text, ':');
+  const auto user = decoded(name), password = decoded(text);
+  if (!user || !password) {
+    return invalid_input("user or password has a '%' without two digits; %25 is a '%'");
+  }
+  options.user = *user;
+  options.password = *password;
+  return {};
+}
+
+Status parse_into(std::string_view rest, RedisOptions& options) {
+  const size_t query_at = rest.find('?');
+  const std::string_view query =
+      query_at == std::string_view::npos ? std::string_view() : rest.substr(query_at + 1);
+  rest = rest.substr(0, query_at);
+  const size_t path_at = rest.find('/');
+  const std::string_view path =
+      path_at == std::string_view::npos ? std::string_view() : rest.substr(path_at + 1);
+  std::string_view hosts = rest.substr(0, path_at);
+
+  if (const size_t at = hosts.rfind('@'); at != std::string_view::npos) {
+    WIDEEP_TRY(set_user(hosts.substr(0, at), options));
+    hosts = hosts.substr(at + 1);
+  }
+  do {
+    WIDEEP_TRY_ASSIGN(RedisHost host, parse_redis_host(take_until(hosts, ',')));
+    options.hosts.push_back(std::move(host));
+  } while (!hosts.empty());
+
+  if (!path.empty()) {
+    const auto db = number<int>(path);
+    if (!db || *db < 0) {
+      return invalid_input(
+          fmt::format("expected the number of a database after '/', found '{}'; in a password, "
+                      "'/' is %2F, '?' %3F and '@' %40",
+                      path.find('@') == std::string_view::npos ? base::printable(path) : "…"));
+    }
+    options.db = *db;
+  }
+  if (options.hosts.size() > 1 && options.db != 0) {
+    return invalid_input(fmt::format(
+        "several hosts are a cluster, which has no database but 0, found /{}", options.db));
+  }
+  return set_query(query, options);
+}
+
+}  // namespace
+
+std::string RedisHost::text() const {
+  return name.find(':') == std::string::npos ? fmt::format("{}:{}", name, port)
+                                             : fmt::format("[{}]:{}", name, port);
+}
+
+Result<RedisHost> parse_redis_host(std::string_view text) {
+  RedisHost host;
+  std::string_view name = text, port;
+  if (text.starts_with('[') && text.find(']') != std::string_view::npos) {
+    name = text.substr(1, text.find(']') - 1);
+    port = text.substr(text.find(']') + 1);
+  } else if (const size_t colon = text.rfind(':'); colon != std::string_view::npos) {
+    name = text.substr(0, colon);
+    port = text.substr(colon);
+  }
+  const auto found = port.empty() ? host.port : number<uint16_t>(port.substr(1));
+  const bool is_name = !name.empty() && name.find_first_of(" \t\r\n[]/@") == std::string_view::npos;
+  if (!is_name || (!port.empty() && port.front() != ':') || !found || *found == 0) {
+    return invalid_input(fmt::format("expected host[:port], found '{}'", base::printable(text)));
+  }
+  host.name = name;
+  host.port = *found;
+  return host;
+}
+
+std::string RedisOptions::text() const {
+  std::string result = is_tls ? "rediss://" : "redis://";
+  for (const RedisHost& host : hosts) {
+    if (&host != &hosts.front()) result += ',';
+    result += host.text();
+  }
+  return db == 0 ? result : fmt::format("{}/{}", result, db);
+}
+
+Result<RedisOptions> parse_redis_url(std::string_view url) {
+  RedisOptions options;
+  std::string_view rest = url;
+  if (url.starts_with("rediss://")) {
+    options.is_tls = true;
+    rest.remove_prefix(9);
+  } else if (url.starts_with("redis://")) {
+    rest.remove_prefix(8);
+  } else {  // there may be a password in it
+    return invalid_input(fmt::format("expected {}, found a text that begins otherwise", kForm));
+  }
+  if (Status status = parse_into(rest, options); !status.ok()) {
+    return invalid_input(fmt::format("{}; the form is {}", status.message(), kForm));
+  }
+  return options;
+}
+
+}  // namespace wideep::store
