@@ -59,9 +59,9 @@ std::optional<RedisRedirect> parse_redirect(std::string_view error, const RedisH
   std::string_view where = error.substr(static_cast<size_t>(end - error.data()));
   if (!where.starts_with(' ')) return std::nullopt;
   where.remove_prefix(1);
-  const std::string filled = where.starts_with(':') || where.starts_with("?:")
-                                 ? asked.name + std::string(where.substr(where.find(':')))
-                                 : std::string(where);
+  const bool is_here = where.rfind(':') == 0 || where.starts_with("?:");
+  const std::string filled =
+      is_here ? asked.name + std::string(where.substr(where.find(':'))) : std::string(where);
   const Result<RedisHost> host = parse_redis_host(filled);
   if (!host.ok()) return std::nullopt;
   redirect.host = *host;
@@ -105,10 +105,9 @@ void RedisSlots::move(int slot, const RedisHost& host) {
 }
 
 int RedisSlots::index_of(const RedisHost& host) {
-  const auto found = std::find(hosts_.begin(), hosts_.end(), host);
-  if (found == hosts_.end()) hosts_.push_back(host);
-  return static_cast<int>(found == hosts_.end() ? hosts_.size() - 1
-                                                : static_cast<size_t>(found - hosts_.begin()));
+  const auto index = std::find(hosts_.begin(), hosts_.end(), host) - hosts_.begin();
+  if (index == static_cast<ptrdiff_t>(hosts_.size())) hosts_.push_back(host);
+  return static_cast<int>(index);
 }
 
 }  // namespace wideep::store
