@@ -86,6 +86,8 @@ class Place {
   virtual void forget(const Name& name, Kind kind) = 0;
 
   virtual PlaceCounts counts() const = 0;
+  // Why the last call that failed (PlaceCounts::failures) did, in a line; "": it does not say.
+  virtual std::string_view trouble() const { return {}; }
   virtual PlaceSize size() = 0;
 };
 

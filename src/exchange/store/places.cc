@@ -14,6 +14,10 @@ namespace {
 
 constexpr double kSecondsBetweenDamageLines = 10.0;
 
+std::string why(const Place& place, std::string_view otherwise) {
+  return std::string(place.trouble().empty() ? otherwise : place.trouble());
+}
+
 }  // namespace
 
 double Places::steady_seconds() {
@@ -75,7 +79,8 @@ std::vector<int> Places::find_from(int first, std::span<const Head> heads) {
     const std::vector<bool> found = here.place->find(left);
     WIDEEP_CHECK_EQ(found.size(), left.size());
     const bool has_failed = here.place->counts().failures > failures;
-    settle(here, here.finding, has_failed ? failed("it cannot be searched") : Status());
+    settle(here, here.finding,
+           has_failed ? failed(why(*here.place, "it cannot be searched")) : Status());
     size_t kept = 0;
     for (size_t i = 0; i < left.size(); ++i) {
       if (found[i]) {
@@ -134,7 +139,8 @@ void Places::fetch_from(int index, std::span<const Wanted> wanted, Batch& batch,
   };
   const uint64_t failures = here.place->counts().failures;
   Status status = here.place->fetch(orders, take);
-  if (status.ok() && here.place->counts().failures > failures) status = failed("it cannot be read");
+  if (status.ok() && here.place->counts().failures > failures)
+    status = failed(why(*here.place, "it cannot be read"));
   settle(here, here.fetching, status);
   if (times.bytes > 0) here.price.measured(times, now_());
 }
@@ -217,7 +223,8 @@ OfferResult Places::offer(int index, const Head& head, std::span<const std::byte
   if (!is_writable(here)) return OfferResult::kFailed;
   const OfferResult result = here.place->offer(head, payload, seconds, is_intact);
   const bool has_failed = result == OfferResult::kFailed;
-  settle(here, here.offering, has_failed ? failed("it cannot be written") : Status());
+  settle(here, here.offering,
+         has_failed ? failed(why(*here.place, "it cannot be written")) : Status());
   return result;
 }
 

@@ -22,19 +22,19 @@ class RedisAccessTest : public RedisPlaceTest {
   // What the server at the URL says to a client that wants to write and read a record.
   static void expect_works(const std::string& url) {
     const auto place = place_at(url);
-    const Head head = head_of(20, 0, 200000);
-    EXPECT_NE(offer(*place, head), OfferResult::kFailed) << place->last_trouble();
+    const Head head = page_at(20, 0, 200000);
+    EXPECT_NE(offer(*place, head), OfferResult::kFailed) << place->trouble();
     EXPECT_THAT(fetch(*place, {head}).results, ElementsAre(FetchResult::kWhole));
-    EXPECT_EQ(place->counts().failures, 0u) << place->last_trouble();
+    EXPECT_EQ(place->counts().failures, 0u) << place->trouble();
   }
   static std::string refusal(const std::string& url) {
     const auto place = place_at(url);
-    const Head head = head_of(20, 0, 2000);
+    const Head head = page_at(20, 0, 2000);
     EXPECT_THAT(place->find({&head, 1}), ElementsAre(false));
     EXPECT_EQ(offer(*place, head), OfferResult::kFailed);
     const Fetched fetched = fetch(*place, {head});
     EXPECT_FALSE(fetched.status.ok());
-    EXPECT_EQ(fetched.status.message(), place->last_trouble());
+    EXPECT_EQ(fetched.status.message(), place->trouble());
     EXPECT_EQ(place->counts().failures, 3u);
     return fetched.status.message();
   }
@@ -64,16 +64,16 @@ TEST_F(RedisAccessTest, AUserNeedsFewRights) {
   expect_works(fmt::format("redis://wideep:pw@{}", where));
   const auto place = place_at(fmt::format("redis://wideep:pw@{}", where));
   EXPECT_EQ(place->size().records, 1u);
-  const Head head = head_of(20, 0, 200000), other = head_of(20, 1, 100);
+  const Head head = page_at(20, 0, 200000), other = page_at(20, 1, 100);
   // Who may only read, reads.
   const auto reader = place_at(fmt::format("redis://reader:pw@{}", where));
   EXPECT_THAT(fetch(*reader, {head}).results, ElementsAre(FetchResult::kWhole));
   EXPECT_EQ(offer(*reader, other), OfferResult::kFailed);
-  EXPECT_THAT(reader->last_trouble(), HasSubstr("NOPERM"));
+  EXPECT_THAT(reader->trouble(), HasSubstr("NOPERM"));
   EXPECT_EQ(reader->size().records, 0u);
   place->forget(head.name, head.kind);
   EXPECT_THAT(place->find({&head, 1}), ElementsAre(false));
-  EXPECT_EQ(place->counts().failures, 0u) << place->last_trouble();
+  EXPECT_EQ(place->counts().failures, 0u) << place->trouble();
 }
 
 // An authority, a server's certificate for 127.0.0.1 and localhost, a client's, and one of another
@@ -136,7 +136,7 @@ TEST_F(RedisAccessTest, TlsTrustsWhomItIsToldTo) {
               testing::AllOf(HasSubstr("certificate is refused"), HasSubstr("ssl_ca_certs=FILE")));
   EXPECT_THAT(refusal(server.url()), HasSubstr("certificate is refused"));
   EXPECT_FALSE(
-      fetch(*place_at(fmt::format("redis://127.0.0.1:{}", server.port())), {head_of(20, 0, 10)})
+      fetch(*place_at(fmt::format("redis://127.0.0.1:{}", server.port())), {page_at(20, 0, 10)})
           .status.ok());
 
   // As Redis wants it unless it is told otherwise: clients have certificates, too.
@@ -176,7 +176,7 @@ TEST_F(RedisAccessTest, TlsWantsACertificateOfTheHost) {
   std::string why;
   for (int i = 0; i < 200 && why.find("refused:") == std::string::npos; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    const Head head = head_of(20, 0, 10);
+    const Head head = page_at(20, 0, 10);
     const auto place = place_at(fmt::format("rediss://127.0.0.1:{}{}", port, trusted));
     why = fetch(*place, {head}).status.message();
   }

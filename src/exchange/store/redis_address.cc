@@ -13,7 +13,6 @@ namespace wideep::store {
 namespace {
 
 constexpr std::string_view kForm = "redis[s]://[user[:password]@]host[:port][,host…][/db]";
-constexpr std::chrono::seconds kMaxTtl{10LL * 365 * 86400};
 
 template <typename T>
 std::optional<T> number(std::string_view text) {
@@ -69,13 +68,7 @@ Status set_query(std::string_view query, RedisOptions& options) {
                         : name == "ssl_certfile" ? &options.certificate_file
                         : name == "ssl_keyfile"  ? &options.key_file
                                                  : nullptr;
-    if (name == "ttl") {
-      const auto seconds = number<int64_t>(value);
-      if (!seconds || *seconds < 1 || *seconds > kMaxTtl.count()) {
-        return expected(fmt::format("seconds from 1 to {}", kMaxTtl.count()));
-      }
-      options.ttl = std::chrono::seconds(*seconds);
-    } else if (file != nullptr) {
+    if (file != nullptr) {
       if (!text || text->empty()) return expected("the name of a file");
       if (!options.is_tls) {
         return invalid_input(fmt::format("?{}= is of TLS: write rediss:// to have it", name));
@@ -83,7 +76,7 @@ Status set_query(std::string_view query, RedisOptions& options) {
       *file = *text;
     } else {
       return invalid_input(
-          fmt::format("?{}=: not known; there are ttl, ssl_ca_certs, ssl_certfile and ssl_keyfile",
+          fmt::format("?{}=: not known; there are ssl_ca_certs, ssl_certfile and ssl_keyfile",
                       base::printable(name)));
     }
   }

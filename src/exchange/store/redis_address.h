@@ -2,10 +2,11 @@
 //
 // Where a server of Redis' protocol is and how to get in, as one URL, as other clients write it:
 //
-//   redis[s]://[user[:password]@]host[:port][,host[:port]…][/db][?ttl=SECONDS&ssl_ca_certs=FILE…]
+//   redis[s]://[user[:password]@]host[:port][,host[:port]…][/db][?ssl_ca_certs=FILE…]
 //
 // rediss: with TLS. Several hosts: some of a cluster, from which the others are learnt. User and
-// password with %XX for what has a meaning in a URL. [::1]:6379 is an IPv6 host.
+// password with %XX for what has a meaning in a URL. [::1]:6379 is an IPv6 host. After the ?: files
+// of TLS, as redis-py names them: ssl_ca_certs, ssl_certfile, ssl_keyfile.
 //
 // Thread safety: plain values; pure functions.
 #pragma once

@@ -76,12 +76,12 @@ class RedisClusterTest : public RedisPlaceTest {
   }
   static std::vector<Head> heads_of(int seed, uint32_t count, uint64_t bytes) {
     std::vector<Head> heads;
-    for (uint32_t i = 0; i < count; ++i) heads.push_back(head_of(seed, i, bytes));
+    for (uint32_t i = 0; i < count; ++i) heads.push_back(page_at(seed, i, bytes));
     return heads;
   }
   static void write(RedisPlace& place, const std::vector<Head>& heads) {
     for (const Head& head : heads) {
-      EXPECT_EQ(offer(place, head), OfferResult::kTaken) << place.last_trouble();
+      EXPECT_EQ(offer(place, head), OfferResult::kTaken) << place.trouble();
     }
   }
 
@@ -129,7 +129,7 @@ TEST_F(RedisClusterTest, SlotsMoveWhileTheyAreRead) {
   EXPECT_THAT(fetched.results, Each(FetchResult::kWhole));
   place->forget(moving.name, moving.kind);
   EXPECT_THAT(place->find({&moving, 1}), ElementsAre(false));
-  EXPECT_EQ(offer(*place, moving), OfferResult::kTaken) << place->last_trouble();
+  EXPECT_EQ(offer(*place, moving), OfferResult::kTaken) << place->trouble();
   EXPECT_EQ(servers_[to]->say({"CLUSTER", "COUNTKEYSINSLOT", slot}).integer, 1);
   const std::string id = id_of(to);
   for (const auto& server : {servers_[to].get(), servers_[from].get()}) {
@@ -139,7 +139,7 @@ TEST_F(RedisClusterTest, SlotsMoveWhileTheyAreRead) {
   EXPECT_TRUE(fetched.status.ok()) << fetched.status.message();
   EXPECT_EQ(fetched.results.size(), heads.size());
   EXPECT_THAT(fetched.results, Each(FetchResult::kWhole));
-  EXPECT_EQ(place->counts().failures, 0u) << place->last_trouble();
+  EXPECT_EQ(place->counts().failures, 0u) << place->trouble();
 }
 
 TEST_F(RedisClusterTest, AnotherTakesThePlaceOfAServerThatDied) {
@@ -171,7 +171,7 @@ TEST_F(RedisClusterTest, AnotherTakesThePlaceOfAServerThatDied) {
 TEST_F(RedisPlaceTest, SeveralHostsThatAreNoClusterAreRefused) {
   const RedisServerForTest server;
   const auto place = place_at(fmt::format("{},127.0.0.1:{}", server.url(), server.port()));
-  const Head head = head_of(33, 0, 100);
+  const Head head = page_at(33, 0, 100);
   EXPECT_THAT(fetch(*place, {head}).status.message(), HasSubstr("cluster support disabled"));
 }
 

@@ -10,9 +10,9 @@
 
 #include <charconv>
 
-#include "base/content_hash.h"
 #include "base/printable.h"
 #include "base/try.h"
+#include "store/checked_copy.h"
 #include "store/part_cover.h"
 #include "store/redis_record.h"
 
@@ -60,10 +60,10 @@ Result<std::unique_ptr<RedisPlace>> RedisPlace::make(RedisOptions options) {
   return std::unique_ptr<RedisPlace>(new RedisPlace(std::move(servers)));
 }
 
-Status RedisPlace::trouble(Status status) {
+Status RedisPlace::noted(Status status) {
   if (!status.ok()) {
     ++counts_.failures;
-    last_trouble_ = status.message();
+    trouble_ = status.message();
   }
   return status;
 }
@@ -111,7 +111,7 @@ std::vector<bool> RedisPlace::find(std::span<const Head> heads) {
   for (const Head& head : heads) pointers.push_back(&head);
   std::vector<std::vector<Part>> parts;
   std::vector<bool> found(heads.size());
-  (void)trouble(list_parts(pointers, parts));
+  (void)noted(list_parts(pointers, parts));
   for (size_t i = 0; i < heads.size(); ++i) {
     found[i] = !parts_that_cover(heads[i].part, parts[i]).empty();
   }
@@ -149,7 +149,7 @@ Status RedisPlace::fetch(std::span<const FetchOrder> orders,
   std::vector<const Head*> heads;
   for (const FetchOrder& order : orders) heads.push_back(&order.head);
   std::vector<std::vector<Part>> parts;
-  WIDEEP_TRY(trouble(list_parts(heads, parts)));
+  WIDEEP_TRY(noted(list_parts(heads, parts)));
 
   Plan plan;
   for (size_t i = 0; i < orders.size(); ++i) {
@@ -195,7 +195,7 @@ Status RedisPlace::fetch(std::span<const FetchOrder> orders,
   if (status.ok() && goes_on) (void)report_missing_before(orders.size());
   counts_.fetch_seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  return trouble(std::move(status));
+  return noted(std::move(status));
 }
 
 // The value is put into the command where the payload is copied and hashed: it is not copied again.
@@ -204,7 +204,7 @@ OfferResult RedisPlace::offer(const Head& head, std::span<const std::byte> paylo
   if (payload.size() + kRedisHeadBytes > kMaxValueBytes) return OfferResult::kRefused;
   const Head* const wanted = &head;
   std::vector<std::vector<Part>> parts;
-  if (!trouble(list_parts({&wanted, 1}, parts)).ok()) return OfferResult::kFailed;
+  if (!noted(list_parts({&wanted, 1}, parts)).ok()) return OfferResult::kFailed;
   RedisQuestion question;
   question.key = redis_key(head.name, head.kind);
   question.max_reply_bytes = kMaxShortReply;
@@ -218,9 +218,10 @@ OfferResult RedisPlace::offer(const Head& head, std::span<const std::byte> paylo
                     question.key, field.size(), field, kRedisHeadBytes + payload.size());
     const size_t head_at = set.size();
     set.resize(head_at + kRedisHeadBytes + payload.size());
-    const uint64_t hash = base::copy_and_hash(
-        payload.data(), reinterpret_cast<std::byte*>(set.data() + head_at + kRedisHeadBytes),
-        payload.size(), [] { return true; });
+    CheckedCopy copy(payload.size());
+    copy.copy(payload.data(), reinterpret_cast<std::byte*>(set.data() + head_at + kRedisHeadBytes),
+              payload.size());
+    const uint64_t hash = copy.hash();
     if (!is_intact()) return OfferResult::kRefused;
     const auto value_head = redis_value_head(head, hash);
     std::copy(value_head.begin(), value_head.end(), set.begin() + static_cast<ptrdiff_t>(head_at));
@@ -241,15 +242,15 @@ OfferResult RedisPlace::offer(const Head& head, std::span<const std::byte> paylo
         }
         return true;
       });
-  if (!trouble(status).ok()) return OfferResult::kFailed;
+  if (!noted(status).ok()) return OfferResult::kFailed;
   if (is_known) return OfferResult::kKnown;
   // Its memory is full, and its policy evicts nothing.
   if (error.starts_with("OOM ") || error.starts_with(kWrongType)) {
-    last_trouble_ = base::printable(error);
+    trouble_ = base::printable(error);
     return OfferResult::kRefused;
   }
   if (!error.empty()) {
-    (void)trouble(failed(fmt::format("HSET: {}", base::printable(error))));
+    (void)noted(failed(fmt::format("HSET: {}", base::printable(error))));
     return OfferResult::kFailed;
   }
   ++counts_.taken;
@@ -268,9 +269,9 @@ void RedisPlace::forget(const Name& name, Kind kind) {
         if (replies.front().is_error()) error = replies.front().text;
         return true;
       });
-  (void)trouble(status.ok() && !error.empty()
-                    ? failed(fmt::format("UNLINK: {}", base::printable(error)))
-                    : status);
+  (void)noted(status.ok() && !error.empty()
+                  ? failed(fmt::format("UNLINK: {}", base::printable(error)))
+                  : status);
 }
 
 PlaceSize RedisPlace::size() {
@@ -279,7 +280,7 @@ PlaceSize RedisPlace::size() {
   size_until_ = now + kSizeAge;
   const std::vector<std::string> commands = {command({"DBSIZE"}), command({"INFO", "memory"})};
   const auto all = servers_.ask_each(commands);
-  if (!trouble(all.status()).ok()) return size_;
+  if (!noted(all.status()).ok()) return size_;
   size_ = {};
   for (const std::vector<RedisReply>& replies : *all) {
     size_.records += static_cast<uint64_t>(std::max<int64_t>(0, replies[0].integer));

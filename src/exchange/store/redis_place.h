@@ -42,8 +42,7 @@ class RedisPlace final : public Place {
   // kSizeAge ago; zeros: it does not say. max_bytes 0: it has no limit.
   PlaceSize size() override;
 
-  // Why the last call that failed did, in a line.
-  const std::string& last_trouble() const { return last_trouble_; }
+  std::string_view trouble() const override { return trouble_; }
 
   static constexpr std::chrono::seconds kSizeAge{10};
 
@@ -55,13 +54,13 @@ class RedisPlace final : public Place {
   void ask_for(const Head& head, const Part& part, bool is_last, Plan& plan);
   FetchResult take_part(const FetchOrder& order, const Part& part, const RedisReply& reply);
   std::string expire(const std::string& key) const;
-  Status trouble(Status status);
+  Status noted(Status status);
 
   RedisServers servers_;
   PlaceCounts counts_;
   PlaceSize size_;
   std::chrono::steady_clock::time_point size_until_ = {};
-  std::string last_trouble_;
+  std::string trouble_;
 };
 
 }  // namespace wideep::store

@@ -24,7 +24,7 @@ TEST_F(RedisPlaceTest, KeepsRecordsForOtherPlaces) {
   const RedisServerForTest server;
   const auto writer = place_at(server.url()), reader = place_at(server.url());
   std::vector<Head> heads;
-  for (uint32_t i = 0; i < 20; ++i) heads.push_back(head_of(1, i, 1 + i * 40000));
+  for (uint32_t i = 0; i < 20; ++i) heads.push_back(page_at(1, i, 1 + i * 40000));
   heads[7].kind = Kind::kState;
   for (size_t i = 0; i < heads.size(); ++i) {
     if (i != 3) EXPECT_EQ(offer(*writer, heads[i]), OfferResult::kTaken) << i;
@@ -62,7 +62,7 @@ TEST_F(RedisPlaceTest, PutsPartsOfOtherLayoutsTogether) {
   const RedisServerForTest server;
   const auto place = place_at(server.url());
   constexpr uint64_t kLayers = 6, kHeads = 4, kHeadBytes = 96;
-  Head head = head_of(2, 0, kLayers * kHeads * kHeadBytes);
+  Head head = page_at(2, 0, kLayers * kHeads * kHeadBytes);
   const auto part = [&](uint64_t layer, uint64_t layers, uint64_t first, uint64_t heads) {
     return Part{.first = (layer * kHeads + first) * kHeadBytes,
                 .length = heads * kHeadBytes,
@@ -87,8 +87,10 @@ TEST_F(RedisPlaceTest, PutsPartsOfOtherLayoutsTogether) {
 
 TEST_F(RedisPlaceTest, RecordsExpireUnlessTheyAreRead) {
   const RedisServerForTest server;
-  const auto place = place_at(server.url() + "?ttl=2");
-  const Head read = head_of(3, 0, 100), unread = head_of(3, 1, 100);
+  auto options = parse_redis_url(server.url());
+  options->ttl = std::chrono::seconds(2);
+  const auto place = RedisPlace::make(*options).value();
+  const Head read = page_at(3, 0, 100), unread = page_at(3, 1, 100);
   EXPECT_EQ(offer(*place, read), OfferResult::kTaken);
   EXPECT_EQ(offer(*place, unread), OfferResult::kTaken);
   std::this_thread::sleep_for(milliseconds(1200));
@@ -101,7 +103,7 @@ TEST_F(RedisPlaceTest, RecordsExpireUnlessTheyAreRead) {
 TEST_F(RedisPlaceTest, NothingIsKeptOfAPageThatChangesMeanwhile) {
   const RedisServerForTest server;
   const auto place = place_at(server.url());
-  const Head head = head_of(4, 0, 300000);
+  const Head head = page_at(4, 0, 300000);
   EXPECT_EQ(place->offer(head, payload_of(head), 1.0, [] { return false; }), OfferResult::kRefused);
   EXPECT_THAT(place->find({&head, 1}), ElementsAre(false));
   EXPECT_EQ(server.say({"DBSIZE"}).integer, 0);
@@ -110,7 +112,7 @@ TEST_F(RedisPlaceTest, NothingIsKeptOfAPageThatChangesMeanwhile) {
 TEST_F(RedisPlaceTest, DamagedAndForeignRecordsAreNeverTaken) {
   const RedisServerForTest server;
   const auto place = place_at(server.url());
-  const Head head = head_of(5, 0, 1000), after = head_of(5, 1, 1000);
+  const Head head = page_at(5, 0, 1000), after = page_at(5, 1, 1000);
   const std::string key = redis_key(head.name, head.kind), field = redis_field(head.part);
   EXPECT_EQ(offer(*place, head), OfferResult::kTaken);
   EXPECT_EQ(offer(*place, after), OfferResult::kTaken);
@@ -150,7 +152,7 @@ TEST_F(RedisPlaceTest, DamagedAndForeignRecordsAreNeverTaken) {
 TEST_F(RedisPlaceTest, AServerIsKilledAndComesBack) {
   RedisServerForTest server;
   const auto place = place_at(server.url());
-  const Head head = head_of(6, 0, 100000);
+  const Head head = page_at(6, 0, 100000);
   EXPECT_EQ(offer(*place, head), OfferResult::kTaken);
   server.kill();
   const auto begun = std::chrono::steady_clock::now();

@@ -40,7 +40,7 @@ class RedisSlowTest : public RedisPlaceTest {
 
 TEST_F(RedisSlowTest, CallsEndWithinTheirDeadlines) {
   const RedisServerForTest server;
-  const Head small = head_of(40, 0, 1000), big = head_of(40, 1, 2000000);
+  const Head small = page_at(40, 0, 1000), big = page_at(40, 1, 2000000);
   {
     const auto writer = place_at(server.url());
     EXPECT_EQ(offer(*writer, small), OfferResult::kTaken);
@@ -69,7 +69,7 @@ TEST_F(RedisSlowTest, CallsEndWithinTheirDeadlines) {
   EXPECT_LT(time_of([&] {
               EXPECT_THAT(place->find({&small, 1}), ElementsAre(false));
               EXPECT_EQ(offer(*place, small), OfferResult::kFailed);
-              place->forget(head_of(40, 2, 1).name, Kind::kPage);
+              place->forget(page_at(40, 2, 1).name, Kind::kPage);
             }),
             milliseconds(2000) + kSlack);
   relay.max_bytes = -1;
@@ -84,7 +84,7 @@ TEST_F(RedisSlowTest, ASilentHostIsLeftInTime) {
   options->connect_timeout = milliseconds(200);
   const auto place = RedisPlace::make(*options).value();
   Fetched fetched;
-  EXPECT_LT(time_of([&] { fetched = fetch(*place, {head_of(41, 0, 10)}); }),
+  EXPECT_LT(time_of([&] { fetched = fetch(*place, {page_at(41, 0, 10)}); }),
             milliseconds(200) + kSlack);
   EXPECT_EQ(fetched.status.code(), StatusCode::kDeadlineExceeded) << fetched.status.message();
   ::close(listener);
@@ -93,7 +93,7 @@ TEST_F(RedisSlowTest, ASilentHostIsLeftInTime) {
 TEST_F(RedisSlowTest, AnUnknownNameIsSaid) {
   const auto place = place_at("redis://no-such-host.invalid");
   Fetched fetched;
-  EXPECT_LT(time_of([&] { fetched = fetch(*place, {head_of(41, 0, 10)}); }),
+  EXPECT_LT(time_of([&] { fetched = fetch(*place, {page_at(41, 0, 10)}); }),
             milliseconds(2000) + kSlack);
   EXPECT_THAT(fetched.status.message(), HasSubstr("no-such-host.invalid"));
 }
@@ -101,7 +101,7 @@ TEST_F(RedisSlowTest, AnUnknownNameIsSaid) {
 // Cut after every byte: whatever was whole before is right, and the next call works.
 TEST_F(RedisSlowTest, CutAnywhereNothingWrongIsTaken) {
   const RedisServerForTest server;
-  const std::vector<Head> heads = {head_of(42, 0, 60), head_of(42, 1, 90)};
+  const std::vector<Head> heads = {page_at(42, 0, 60), page_at(42, 1, 90)};
   {
     const auto writer = place_at(server.url());
     for (const Head& head : heads) EXPECT_EQ(offer(*writer, head), OfferResult::kTaken);
@@ -127,7 +127,7 @@ TEST_F(RedisSlowTest, CutAnywhereNothingWrongIsTaken) {
 TEST_F(RedisSlowTest, NothingMoreIsReadWhenNoMoreIsWanted) {
   const RedisServerForTest server;
   std::vector<Head> heads;
-  for (uint32_t i = 0; i < 12; ++i) heads.push_back(head_of(43, i, 1500000));
+  for (uint32_t i = 0; i < 12; ++i) heads.push_back(page_at(43, i, 1500000));
   const auto place = place_at(server.url());
   for (const Head& head : heads) EXPECT_EQ(offer(*place, head), OfferResult::kTaken);
   EXPECT_EQ(fetch(*place, heads, 2).results.size(), 2u);
