@@ -135,23 +135,15 @@ int Segment::refresh(const std::function<void(const RecordHead&)>& found) {
 int Segment::take_over(const std::function<void(const RecordHead&)>& found) {
   if (const int error = lock(); error != 0) return error;
   int error = is_complete_ ? EEXIST : scanner_.scan(file_, size_, /*is_complete=*/true, found);
-  if (error == 0) error = zero_from(scanner_.end());
-  if (error != 0) {
+  if (error == 0) error = file_.punch(scanner_.end(), head_.capacity - scanner_.end());
+  if (error == 0) error = file_.reserve(head_.capacity);
+  is_appending_ = error == 0 || error == EOPNOTSUPP;
+  if (error == EOPNOTSUPP) {
+    complete();  // what was half written cannot become zeros but with the end of the file
+  } else if (error != 0) {
     file_.unlock();
-    return error;
   }
-  is_appending_ = true;
-  return 0;
-}
-
-int Segment::zero_from(uint64_t offset) {
-  const int error = file_.punch(offset, head_.capacity - offset);
-  if (error != 0 && error != EOPNOTSUPP) return error;
-  // Where no hole can be made, the file is cut and made longer again.
-  if (error != 0) {
-    if (const int cut = file_.truncate(offset); cut != 0) return cut;
-  }
-  return file_.reserve(head_.capacity);
+  return error;
 }
 
 // One block less than there is: a segment that is complete is always shorter than its capacity.
@@ -192,15 +184,24 @@ bool Segment::has(const RecordHead& record) {
          is_same(found, record);
 }
 
+// Records are taken out of complete segments only, with the lock: who has it meanwhile may be doing
+// just that.
+bool Segment::has_for_sure(const RecordHead& record) {
+  if (open() != 0 || update_state() != 0) return false;
+  if (!is_complete_ || !file_.is_writable()) return has(record);
+  if (lock() != 0) return false;
+  const bool has_it = has(record);
+  file_.unlock();
+  return has_it;
+}
+
 int Segment::take_out(const RecordHead& record) {
   if (!is_complete_) return EAGAIN;
   if (const int error = lock(); error != 0) return error;
   int error = ENOENT;
   if (has(record)) {
-    error = file_.punch(record.offset, kBlockBytes);
-    if (error == 0) {
-      error = file_.punch(record.payload_offset(), record.bytes() - kBlockBytes);
-    } else if (error == EOPNOTSUPP) {
+    error = file_.punch(record.offset, record.bytes());
+    if (error == EOPNOTSUPP) {
       const std::span block(block_.at_least(kBlockBytes), kBlockBytes);
       std::fill(block.begin(), block.end(), std::byte{0});
       if (const int failed = file_.write(record.offset, block); failed != 0) error = failed;

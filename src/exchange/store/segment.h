@@ -5,8 +5,7 @@
 // One process at a time appends to it and has its lock meanwhile. The file is made in its full
 // length, its capacity; who will append no more cuts it behind the last record, by which others see
 // that it is complete. A file of full length without a lock is of a process that has ended, and
-// another may go on with it. Records are taken out of complete segments only: their block first, so
-// that a reader who finds the block has read the payload before it went.
+// another may go on with it. Records are taken out of complete segments only, with the lock.
 //
 // A record's payload is written before its block: a process that dies while it writes leaves none.
 //
@@ -69,7 +68,7 @@ class Segment {
   int refresh(const std::function<void(const RecordHead&)>& found);
 
   // Takes it over if nobody appends to it: the records that it has are found, and what was half
-  // written is zeros again. EAGAIN: somebody does.
+  // written is zeros again. EAGAIN: somebody does. EOPNOTSUPP: it is complete now instead.
   int take_over(const std::function<void(const RecordHead&)>& found);
   bool has_room(uint64_t record_bytes) const;
   // block_and_payload: memory aligned to a block, with a block in front that is written here, and
@@ -90,11 +89,13 @@ class Segment {
   DirectFile& file() { return file_; }
   // Whether the block of this record is at its place; false also where it cannot be read.
   bool has(const RecordHead& record);
+  // The same, and false while somebody else takes out records: what was read of this one before is
+  // damaged if this is true, and else perhaps gone.
+  bool has_for_sure(const RecordHead& record);
 
  private:
   int lock();
   int update_state();
-  int zero_from(uint64_t offset);
 
   std::string directory_;
   std::string path_;

@@ -96,7 +96,10 @@ int SegmentSet::poll() {
   int first_error = 0;
   for (Segment* segment : known) {
     const int error = refresh(*segment);
-    if (error == ENOENT) {
+    // A process has died before it could remove what it had emptied.
+    const bool is_in_vain =
+        error == 0 && segment->is_complete() && index_.num_records(segment->id()) == 0;
+    if (error == ENOENT || (is_in_vain && segment->remove() == 0)) {
       drop(segment->id());
     } else if (error != 0 && first_error == 0) {
       first_error = error;
@@ -150,8 +153,10 @@ int SegmentSet::refresh(Segment& segment) {
   counts_.damaged += segment.unreadable() - unreadable;
   counts_.foreign += segment.of_other_versions() - foreign;
   if (segment.unreadable() > unreadable && complained_of_.insert(segment.id()).second) {
-    log::warn("prompt cache {}: {} is damaged: what its other blocks say is used", path_,
-              Segment::file_name(segment.id()));
+    log::warn(
+        "prompt cache {}: {} is damaged: blocks of it cannot be read, and the records that other "
+        "blocks name are used",
+        path_, Segment::file_name(segment.id()));
   }
   return error;
 }
