@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <future>
 
 #include "base/content_hash.h"
 #include "base/try.h"
@@ -40,120 +41,130 @@ std::vector<DirectoryIndex::Record> RecordReader::records_for(const Head& head) 
 
 Status RecordReader::fetch(std::span<const FetchOrder> orders,
                            const std::function<bool(size_t index, FetchResult result)>& done) {
-  size_t next = 0;
-  while (next < orders.size()) {
-    const std::vector<Record> run = run_from(orders.subspan(next));
-    const std::span<const FetchOrder> part = orders.subspan(next, std::max<size_t>(run.size(), 1));
-    const std::vector<Check> checks =
-        run.empty() ? std::vector<Check>{Check::kGone} : read_run(part, run);
-    for (size_t i = 0; i < part.size(); ++i) {
-      FetchResult result = FetchResult::kWhole;
-      if (checks[i] != Check::kWhole) {
-        if (!run.empty()) settle(part[i], run[i], checks[i]);
-        WIDEEP_TRY_ASSIGN(result, try_again(part[i], checks[i]));
-      }
-      if (result == FetchResult::kWhole) segments_.index().use(key_of(part[i].head));
-      if (!done(next + i, result)) return {};
+  if (orders.empty()) return {};
+  begin(orders, 0, batches_[0]);
+  read(batches_[0]);
+  for (size_t turn = 0;; ++turn) {
+    Batch& now = batches_[turn % 2];
+    Batch& next = batches_[(turn + 1) % 2];
+    const size_t behind = now.first + now.orders.size();
+    std::future<void> reading;
+    if (behind < orders.size()) {
+      begin(orders, behind, next);
+      reading = std::async(std::launch::async, [&next] { read(next); });
     }
-    next += part.size();
+    check(now);
+    // First: settling may close files, and remove them.
+    if (reading.valid()) reading.get();
+    WIDEEP_TRY_ASSIGN(const bool goes_on, settle(now, done));
+    if (!goes_on || behind == orders.size()) return {};
   }
-  return {};
 }
 
-// Of the first orders: records that have just the parts that are wanted, and lie one behind the
-// other. None: the first order has to be put together, or is not there.
-std::vector<DirectoryIndex::Record> RecordReader::run_from(
-    std::span<const FetchOrder> orders) const {
-  std::vector<Record> run;
+void RecordReader::begin(std::span<const FetchOrder> orders, size_t first, Batch& batch) {
+  batch.first = first;
+  batch.records.clear();
+  batch.file = nullptr;
+  batch.error = 0;
+  batch.is_straight = false;
   uint64_t bytes = 0;
-  for (const FetchOrder& order : orders) {
-    const std::vector<Record> records = records_for(order.head);
-    if (records.size() != 1 || records[0].part != order.head.part) break;
-    const Record& record = records[0];
-    if (!run.empty() &&
-        (record.segment != run.back().segment || record.offset != run.back().end() ||
-         bytes + record.bytes() > kMaxReadBytes)) {
+  for (const FetchOrder& order : orders.subspan(first)) {
+    const std::vector<Record> found = records_for(order.head);
+    if (found.size() != 1 || found[0].part != order.head.part) break;
+    const Record& record = found[0];
+    if (!batch.records.empty() &&
+        (record.segment != batch.records.back().segment ||
+         record.offset != batch.records.back().end() || bytes + record.bytes() > kMaxReadBytes)) {
       break;
     }
-    run.push_back(record);
+    batch.records.push_back(record);
     bytes += record.bytes();
   }
-  return run;
+  batch.orders = orders.subspan(first, std::max<size_t>(batch.records.size(), 1));
+  batch.checks.assign(batch.orders.size(), Check::kGone);
+  if (batch.records.empty()) return;
+  Segment* segment = segments_.opened(batch.records[0].segment, batch.error);
+  if (segment != nullptr) batch.file = &segment->file();
 }
 
-RecordReader::Check RecordReader::read_error(int error) {
-  if (error == ENODATA || error == ENOENT) return Check::kGone;
-  if (error == EIO) {
-    why_ = std::strerror(error);
-    return Check::kDamaged;
-  }
-  error_ = error;
-  return Check::kFailed;
+void RecordReader::read(Batch& batch) {
+  if (batch.file == nullptr || read_straight(batch)) return;
+  const uint64_t begin = batch.records.front().offset, bytes = batch.records.back().end() - begin;
+  batch.error = batch.file->read(begin, std::span(batch.memory.at_least(bytes), bytes));
 }
 
-std::vector<RecordReader::Check> RecordReader::read_run(std::span<const FetchOrder> orders,
-                                                        std::span<const Record> run) {
-  int error = 0;
-  Segment* segment = segments_.opened(run[0].segment, error);
-  if (segment == nullptr) return std::vector(run.size(), read_error(error));
-  std::vector<Check> checks(run.size(), Check::kGone);
-  if (read_straight(*segment, orders, run, checks)) return checks;
-
-  const uint64_t begin = run.front().offset, bytes = run.back().end() - begin;
-  const std::byte* memory = memory_.at_least(bytes);
-  error = segment->file().read(begin, std::span(memory_.at_least(bytes), bytes));
-  if (error != 0) {
-    if (run.size() == 1) return {read_error(error)};
-    // One of them cannot be read: which?
-    for (size_t i = 0; i < run.size(); ++i) {
-      checks[i] = read_run(orders.subspan(i, 1), run.subspan(i, 1))[0];
-    }
-    return checks;
-  }
-  for (size_t i = 0; i < run.size(); ++i) {
-    const std::byte* block = memory + (run[i].offset - begin);
-    uint64_t hash = 0;
-    checks[i] = check_block(orders[i].head, run[i], ConstBlockBytes(block, kBlockBytes), hash);
-    if (checks[i] != Check::kWhole) continue;
-    const std::span<std::byte> into = orders[i].into;
-    const uint64_t found =
-        base::copy_and_hash(block + kBlockBytes, into.data(), into.size(), [] { return true; });
-    if (found != hash) checks[i] = without_hash(*segment, orders[i].head, run[i]);
-  }
-  return checks;
-}
-
-// Without a copy. The last bytes of a payload, less than a block, go by way of memory_. false: some
-// of the memory is not aligned, or the read failed.
-bool RecordReader::read_straight(Segment& segment, std::span<const FetchOrder> orders,
-                                 std::span<const Record> run, std::vector<Check>& checks) {
-  const uint64_t alignment = segment.file().memory_alignment();
+// Without a copy. The last bytes of a payload, less than a block, go by way of the batch's memory.
+// false: some of the memory is not aligned, or the read failed.
+bool RecordReader::read_straight(Batch& batch) {
+  const uint64_t alignment = batch.file->memory_alignment();
   std::vector<iovec> pieces;
-  std::byte* blocks = memory_.at_least(2 * kBlockBytes * run.size());
-  for (size_t i = 0; i < run.size(); ++i) {
-    const std::span<std::byte> into = orders[i].into;
+  std::byte* block = batch.memory.at_least(2 * kBlockBytes * batch.records.size());
+  for (const FetchOrder& order : batch.orders) {
+    const std::span<std::byte> into = order.into;
     if (reinterpret_cast<uintptr_t>(into.data()) % alignment != 0) return false;
-    std::byte* block = blocks + 2 * kBlockBytes * i;
     const uint64_t body = whole_blocks(into.size());
     pieces.push_back({block, kBlockBytes});
     if (body > 0) pieces.push_back({into.data(), body});
     if (body < into.size()) pieces.push_back({block + kBlockBytes, kBlockBytes});
+    block += 2 * kBlockBytes;
   }
   constexpr size_t kMaxPieces = 1024;  // IOV_MAX
-  if (pieces.size() > kMaxPieces || segment.file().read(run[0].offset, pieces) != 0) return false;
-  for (size_t i = 0; i < run.size(); ++i) {
-    const std::byte* block = blocks + 2 * kBlockBytes * i;
-    const std::span<std::byte> into = orders[i].into;
-    const uint64_t body = whole_blocks(into.size());
-    uint64_t hash = 0;
-    checks[i] = check_block(orders[i].head, run[i], ConstBlockBytes(block, kBlockBytes), hash);
-    if (checks[i] != Check::kWhole) continue;
-    std::memcpy(into.data() + body, block + kBlockBytes, into.size() - body);
-    if (base::content_hash(into.data(), into.size()) != hash) {
-      checks[i] = without_hash(segment, orders[i].head, run[i]);
+  batch.is_straight =
+      pieces.size() <= kMaxPieces && batch.file->read(batch.records[0].offset, pieces) == 0;
+  return batch.is_straight;
+}
+
+// Nothing but memory: the next batch is being read.
+void RecordReader::check(Batch& batch) {
+  if (batch.error != 0) return;
+  const std::byte* memory = batch.memory.at_least(0);
+  for (size_t i = 0; i < batch.records.size(); ++i) {
+    const Record& record = batch.records[i];
+    const std::byte* block = memory + (batch.is_straight ? 2 * kBlockBytes * i
+                                                         : record.offset - batch.records[0].offset);
+    const std::span<std::byte> into = batch.orders[i].into;
+    uint64_t wanted = 0, hash = 0;
+    batch.checks[i] =
+        check_block(batch.orders[i].head, record, ConstBlockBytes(block, kBlockBytes), wanted);
+    if (batch.checks[i] != Check::kWhole) continue;
+    if (batch.is_straight) {
+      const uint64_t body = whole_blocks(into.size());
+      std::memcpy(into.data() + body, block + kBlockBytes, into.size() - body);
+      hash = base::content_hash(into.data(), into.size());
+    } else {
+      hash =
+          base::copy_and_hash(block + kBlockBytes, into.data(), into.size(), [] { return true; });
     }
+    if (hash != wanted) batch.checks[i] = Check::kOtherHash;
+  }
+}
+
+// false: no more is wanted.
+Result<bool> RecordReader::settle(
+    Batch& batch, const std::function<bool(size_t index, FetchResult result)>& done) {
+  for (size_t i = 0; i < batch.orders.size(); ++i) {
+    const FetchOrder& order = batch.orders[i];
+    Check check = batch.checks[i];
+    if (batch.error != 0) {
+      // One of them could not be read: which? Each for itself.
+      check = read_part(order, batch.records[i]);
+    }
+    if (!batch.records.empty()) check = settled(order, batch.records[i], check);
+    FetchResult result = FetchResult::kWhole;
+    if (check != Check::kWhole) {
+      WIDEEP_TRY_ASSIGN(result, try_again(order, check));
+    }
+    if (result == FetchResult::kWhole) segments_.index().use(key_of(order.head));
+    if (!done(batch.first + i, result)) return false;
   }
   return true;
+}
+
+RecordReader::Check RecordReader::read_error(int error) {
+  if (error == ENODATA || error == ENOENT) return Check::kGone;
+  if (error == EIO) return Check::kDamaged;
+  error_ = error;
+  return Check::kFailed;
 }
 
 RecordReader::Check RecordReader::check_block(const Head& wanted, const Record& record,
@@ -166,29 +177,17 @@ RecordReader::Check RecordReader::check_block(const Head& wanted, const Record& 
       return Check::kGone;
     case BlockKind::kOtherVersion:
     case BlockKind::kUnreadable:
-      why_ = "its block is not what was written";
       return Check::kDamaged;
   }
   payload_hash = found.payload_hash;
   const Head& head = found.head;
   if (head.name != wanted.name || head.kind != wanted.kind || head.part != record.part) {
-    why_ = "it is another record";
     return Check::kDamaged;
   }
   return head.tokens == wanted.tokens && head.before == wanted.before && head.page == wanted.page &&
                  head.canonical_bytes == wanted.canonical_bytes
              ? Check::kWhole
              : Check::kOther;
-}
-
-// The hash is another: the bytes have changed, or they were taken out while they were read.
-RecordReader::Check RecordReader::without_hash(Segment& segment, const Head& wanted,
-                                               const Record& record) {
-  const RecordHead head = {.head = {.name = wanted.name, .kind = wanted.kind, .part = record.part},
-                           .offset = record.offset};
-  if (!segment.has_for_sure(head)) return Check::kGone;
-  why_ = "its bytes do not have the checksum that was written with them";
-  return Check::kDamaged;
 }
 
 RecordReader::Check RecordReader::read_part(const FetchOrder& order, const Record& record) {
@@ -203,9 +202,7 @@ RecordReader::Check RecordReader::read_part(const FetchOrder& order, const Recor
       check_block(order.head, record, ConstBlockBytes(memory.data(), kBlockBytes), hash);
   if (check != Check::kWhole) return check;
   const auto payload = memory.subspan(kBlockBytes, record.part.bytes());
-  if (base::content_hash(payload.data(), payload.size()) != hash) {
-    return without_hash(*segment, order.head, record);
-  }
+  if (base::content_hash(payload.data(), payload.size()) != hash) return Check::kOtherHash;
   copy_overlap(record.part, payload, order.head.part, order.into);
   return Check::kWhole;
 }
@@ -213,20 +210,30 @@ RecordReader::Check RecordReader::read_part(const FetchOrder& order, const Recor
 RecordReader::Check RecordReader::read_parts(const FetchOrder& order,
                                              std::span<const Record> records) {
   for (const Record& record : records) {
-    const Check check = read_part(order, record);
-    if (check == Check::kWhole) continue;
-    settle(order, record, check);
-    return check;
+    const Check check = settled(order, record, read_part(order, record));
+    if (check != Check::kWhole) return check;
   }
   return Check::kWhole;
 }
 
-void RecordReader::settle(const FetchOrder& order, const Record& record, Check check) {
-  if (check == Check::kGone) {
-    segments_.index().remove(key_of(order.head), record.segment, record.offset);
-  } else if (check == Check::kDamaged) {
-    segments_.lose(key_of(order.head), record, why_);
+// What is gone or damaged leaves the index. Another hash: the bytes have changed, or they were
+// taken out while they were read.
+RecordReader::Check RecordReader::settled(const FetchOrder& order, const Record& record,
+                                          Check check) {
+  const DirectoryIndex::Key key = key_of(order.head);
+  std::string why = "it cannot be read, or its block is not what was written";
+  if (check == Check::kOtherHash) {
+    int error = 0;
+    Segment* segment = segments_.opened(record.segment, error);
+    const RecordHead head = {.head = {.name = key.name, .kind = key.kind, .part = record.part},
+                             .offset = record.offset};
+    const bool is_there = segment != nullptr && segment->has_for_sure(head);
+    why = "its bytes do not have the checksum that was written with them";
+    check = is_there ? Check::kDamaged : Check::kGone;
   }
+  if (check == Check::kGone) segments_.index().remove(key, record.segment, record.offset);
+  if (check == Check::kDamaged) segments_.lose(key, record, why);
+  return check;
 }
 
 // With other records that have the bytes, too. Each turn that fails has taken one out of the index.

@@ -3,14 +3,15 @@
 // Reads records of a directory's segments, and checks them: the block in front of the payload, the
 // tokens, and the payload's hash. Records that lie one behind the other in a file are read at once,
 // and straight to where they are wanted, if that memory is aligned as the file system wants it.
+// While some are checked, a thread reads the next.
 //
 // Thread safety: one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "store/place.h"
@@ -34,26 +35,41 @@ class RecordReader {
 
  private:
   using Record = DirectoryIndex::Record;
-  enum class Check : uint8_t { kWhole, kGone, kOther, kDamaged, kFailed };
+  enum class Check : uint8_t { kWhole, kGone, kOther, kDamaged, kOtherHash, kFailed };
 
-  std::vector<Record> run_from(std::span<const FetchOrder> orders) const;
-  std::vector<Check> read_run(std::span<const FetchOrder> orders, std::span<const Record> run);
-  bool read_straight(Segment& segment, std::span<const FetchOrder> orders,
-                     std::span<const Record> run, std::vector<Check>& checks);
+  // The next orders that are read at once: records that have just the parts that are wanted, and
+  // lie one behind the other. No record: the one order has to be put together, or is not there.
+  struct Batch {
+    size_t first = 0;
+    std::span<const FetchOrder> orders;
+    std::vector<Record> records;
+    std::vector<Check> checks;
+    bool is_straight = false;  // else memory has blocks and payloads, as they lie in the file
+    BlockMemory memory;
+    DirectFile* file = nullptr;  // until it is read
+    int error = 0;
+  };
+
+  void begin(std::span<const FetchOrder> orders, size_t first, Batch& batch);
+  static void read(Batch& batch);
+  static bool read_straight(Batch& batch);
+  static void check(Batch& batch);
+  Result<bool> settle(Batch& batch,
+                      const std::function<bool(size_t index, FetchResult result)>& done);
+
+  static Check check_block(const Head& wanted, const Record& record, ConstBlockBytes block,
+                           uint64_t& payload_hash);
   Check read_error(int error);
-  Check check_block(const Head& wanted, const Record& record, ConstBlockBytes block,
-                    uint64_t& payload_hash);
-  Check without_hash(Segment& segment, const Head& wanted, const Record& record);
-  Check read_parts(const FetchOrder& order, std::span<const Record> records);
   Check read_part(const FetchOrder& order, const Record& record);
-  void settle(const FetchOrder& order, const Record& record, Check check);
+  Check read_parts(const FetchOrder& order, std::span<const Record> records);
+  Check settled(const FetchOrder& order, const Record& record, Check check);
   Result<FetchResult> try_again(const FetchOrder& order, Check check);
 
   SegmentSet& segments_;
   Name record_class_;
-  BlockMemory memory_;
-  int error_ = 0;  // of the last kFailed
-  std::string why_;
+  std::array<Batch, 2> batches_;
+  BlockMemory memory_;  // of one record
+  int error_ = 0;       // of the last kFailed
 };
 
 }  // namespace wideep::store
