@@ -51,6 +51,7 @@ void DirectoryIndex::add(const RecordHead& record) {
   if (is_new) {
     entry.before = record.head.before;
     entry.record_class = record.record_class;
+    entry.page = record.head.page;
     count_child(parent_of(key, entry), +1);
   } else {
     unrank(key, entry);
@@ -133,6 +134,17 @@ std::optional<DirectoryIndex::Key> DirectoryIndex::least(
     if (may_go(entries_.at(rank.key))) return rank.key;
   }
   return std::nullopt;
+}
+
+std::optional<DirectoryIndex::Key> DirectoryIndex::deepest(
+    const std::function<bool(const Entry&)>& may_go) const {
+  const std::pair<const Key, Entry>* found = nullptr;
+  for (const auto& item : entries_) {
+    if ((found == nullptr || item.second.page > found->second.page) && may_go(item.second)) {
+      found = &item;
+    }
+  }
+  return found == nullptr ? std::nullopt : std::optional(found->first);
 }
 
 }  // namespace wideep::store

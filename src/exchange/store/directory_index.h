@@ -43,6 +43,7 @@ class DirectoryIndex {
   struct Entry {
     Name before;
     Name record_class;
+    uint32_t page = 0;
     std::vector<Record> records;  // at least one
     double seconds = 0;           // of all records
     uint64_t uses = 0;
@@ -60,6 +61,9 @@ class DirectoryIndex {
 
   // The entry that is worth the least and that no other continues, for which `may_go` is true.
   std::optional<Key> least(const std::function<bool(const Entry&)>& may_go) const;
+  // Where none of those may go, say because another process is writing a sequence's end: of all for
+  // which it is true, that of the highest page. Takes as long as there are entries.
+  std::optional<Key> deepest(const std::function<bool(const Entry&)>& may_go) const;
   // As it would be: to compare with the least.
   double worth_of_new(double seconds, uint64_t bytes) const;
   // Entries that go, go by their worth: the clock follows.

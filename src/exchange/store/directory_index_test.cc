@@ -97,6 +97,21 @@ TEST(DirectoryIndex, AStateGoesBeforeItsPage) {
   EXPECT_EQ(index.least(any)->kind, Kind::kPage);
 }
 
+// Nothing that may go is at an end: the end of what may go does.
+TEST(DirectoryIndex, TheDeepestGoesWhereNoEndMay) {
+  DirectoryIndex index;
+  for (const unsigned char number : {1, 2, 3}) {
+    RecordHead record = record_of(number, number - 1, 1, /*segment=*/number);
+    record.head.page = number - 1u;
+    index.add(record);
+  }
+  const auto may_go = [](const DirectoryIndex::Entry& entry) {
+    return entry.records[0].segment < 3;
+  };
+  EXPECT_FALSE(index.least(may_go).has_value());
+  EXPECT_EQ(index.deepest(may_go)->name, name_of(2));
+}
+
 // Random changes against a plain list.
 TEST(DirectoryIndex, AgreesWithAPlainList) {
   std::mt19937 random(9);

@@ -206,6 +206,18 @@ TEST(Directory, StaysWithinItsBytesAndKeepsWhatIsUsed) {
   EXPECT_THAT(fetch(*directory, hot), Each(FetchResult::kWhole));
 }
 
+TEST(Directory, ShrinksToFewerBytes) {
+  const base::ScratchDirectory scratch;
+  constexpr uint64_t kSegment = uint64_t{128} << 10;
+  auto directory = open_directory(scratch.path(), uint64_t{8} << 20, kSegment);
+  for (uint32_t page = 0; page < 300; ++page) offer(*directory, head_of(1, page, 12000));
+  EXPECT_GT(disk_bytes(scratch.path()), uint64_t{4} << 20);
+  directory = open_directory(scratch.path(), uint64_t{2} << 20, kSegment);
+  EXPECT_EQ(offer(*directory, head_of(2, 0, 12000)), OfferResult::kTaken);
+  EXPECT_LE(disk_bytes(scratch.path()), uint64_t{2} << 20);
+  EXPECT_TRUE(directory->find(std::vector{head_of(1, 0, 12000)})[0]);  // the end of it went
+}
+
 // What saves the fewest seconds per byte goes first.
 TEST(Directory, KeepsWhatIsDear) {
   const base::ScratchDirectory scratch;

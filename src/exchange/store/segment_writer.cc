@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 namespace wideep::store {
 namespace {
@@ -50,10 +51,14 @@ int SegmentWriter::append(RecordHead& record, std::span<std::byte> block_and_pay
 int SegmentWriter::begin_another(uint64_t record_bytes) {
   has_active_ = false;
   Segment* segment = segments_.take_over(record_bytes);
+  // Of a new one: its first block, and one that stays free (Segment::has_room). Room is made in any
+  // case: max_bytes may have been more when the rest was written.
+  const uint64_t capacity = std::max(segment_bytes_, record_bytes + 2 * kBlockBytes);
+  if (const int error = make_room(segment == nullptr ? capacity : 0); error != 0) {
+    if (segment != nullptr) segment->complete();
+    return error;
+  }
   if (segment == nullptr) {
-    // Its first block, and one that stays free (Segment::has_room).
-    const uint64_t capacity = std::max(segment_bytes_, record_bytes + 2 * kBlockBytes);
-    if (const int error = make_room(capacity); error != 0) return error;
     if (const int error = segments_.create(capacity, segment); error != 0) return error;
   }
   active_ = segment->id();
@@ -71,10 +76,12 @@ int SegmentWriter::make_room(uint64_t bytes) {
   };
   while (segments_.allocated() + bytes > max_bytes_) {
     if (segments_.remove_one_of_another_version() == 0) continue;
-    const auto least = can_punch_ ? segments_.index().least(may_go) : std::nullopt;
+    std::optional<DirectoryIndex::Key> key;
+    if (can_punch_) key = segments_.index().least(may_go);
+    if (can_punch_ && !key) key = segments_.index().deepest(may_go);
     int error = 0;
-    if (least) {
-      error = evict(*least, busy);
+    if (key) {
+      error = evict(*key, busy);
     } else {
       uint64_t num_records = 0;
       error = segments_.remove_oldest(num_records);
