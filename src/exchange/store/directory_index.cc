@@ -44,7 +44,7 @@ double DirectoryIndex::worth_of_new(double seconds, uint64_t bytes) const {
   return clock_ + seconds / static_cast<double>(bytes);
 }
 
-void DirectoryIndex::add(const RecordHead& record) {
+void DirectoryIndex::add(const RecordHead& record, uint8_t count) {
   const Key key = {.name = record.head.name, .kind = record.head.kind};
   const auto [it, is_new] = entries_.try_emplace(key);
   Entry& entry = it->second;
@@ -52,6 +52,7 @@ void DirectoryIndex::add(const RecordHead& record) {
     entry.before = record.head.before;
     entry.record_class = record.record_class;
     entry.page = record.head.page;
+    entry.count = count;
     count_child(parent_of(key, entry), +1);
   } else {
     unrank(key, entry);
@@ -74,12 +75,13 @@ const DirectoryIndex::Entry* DirectoryIndex::find(const Key& key) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-void DirectoryIndex::use(const Key& key) {
+void DirectoryIndex::use(const Key& key, uint8_t count) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return;
   Entry& entry = found->second;
   unrank(key, entry);
   ++entry.uses;
+  entry.count = count;
   entry.used_at = ++last_use_;
   reckon(entry);
   rank(key, entry);

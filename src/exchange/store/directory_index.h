@@ -49,11 +49,12 @@ class DirectoryIndex {
     uint64_t uses = 0;
     double worth = 0;
     uint64_t used_at = 0;  // higher than of all that were used before
+    uint8_t count = 0;     // of UseCounts, when it was added or used
   };
 
-  void add(const RecordHead& record);
+  void add(const RecordHead& record, uint8_t count = 0);
   const Entry* find(const Key& key) const;
-  void use(const Key& key);
+  void use(const Key& key, uint8_t count = 0);
 
   // The record that lies there; others of the entry stay.
   void remove(const Key& key, uint64_t segment, uint64_t offset);

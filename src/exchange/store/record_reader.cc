@@ -154,7 +154,7 @@ Result<bool> RecordReader::settle(
     if (check != Check::kWhole) {
       WIDEEP_TRY_ASSIGN(result, try_again(order, check));
     }
-    if (result == FetchResult::kWhole) segments_.index().use(key_of(order.head));
+    if (result == FetchResult::kWhole) segments_.use(key_of(order.head));
     if (!done(batch.first + i, result)) return false;
   }
   return true;

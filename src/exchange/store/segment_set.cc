@@ -30,7 +30,7 @@ uint64_t random_id() {
 }  // namespace
 
 uint64_t SegmentSet::allocated() const {
-  uint64_t sum = 0;
+  uint64_t sum = uses_.is_open() ? UseCounts::kNumCounts : 0;
   for (const auto& [id, segment] : segments_) sum += segment->allocated();
   for (const auto& [id, bytes] : other_versions_) sum += bytes;
   return sum;
@@ -44,7 +44,7 @@ int SegmentSet::list(std::unordered_set<uint64_t>& ids) {
   errno = 0;
   while (const dirent* entry = ::readdir(directory)) {
     const std::string_view name = entry->d_name;
-    if (name == "." || name == "..") continue;
+    if (name == "." || name == ".." || name == UseCounts::kFileName) continue;
     if (const auto id = Segment::id_of(name)) {
       ids.insert(*id);
     } else {
@@ -71,6 +71,7 @@ void SegmentSet::complain_of_others(uint64_t num_files, const std::string& examp
 int SegmentSet::poll() {
   std::unordered_set<uint64_t> ids;
   if (const int error = list(ids); error != 0) return error;
+  uses_.open();
   std::vector<uint64_t> gone;
   for (const auto& [id, segment] : segments_) {
     if (!ids.contains(id)) gone.push_back(id);
@@ -163,7 +164,17 @@ int SegmentSet::refresh(Segment& segment) {
 
 void SegmentSet::add(const RecordHead& record) {
   if (record.record_class != record_class_) ++counts_.foreign;
-  index_.add(record);
+  index_.add(record, uses_.count(record.head.name));
+}
+
+void SegmentSet::use(const DirectoryIndex::Key& key) { index_.use(key, uses_.add(key.name)); }
+
+bool SegmentSet::others_have_used(const DirectoryIndex::Key& key) {
+  const DirectoryIndex::Entry* entry = index_.find(key);
+  const uint8_t count = uses_.count(key.name);
+  if (entry == nullptr || entry->count == count) return false;
+  index_.use(key, count);
+  return true;
 }
 
 void SegmentSet::drop(uint64_t id) {

@@ -16,6 +16,7 @@
 
 #include "store/directory_index.h"
 #include "store/segment.h"
+#include "store/use_counts.h"
 
 namespace wideep::store {
 
@@ -30,7 +31,7 @@ class SegmentSet {
   };
 
   SegmentSet(std::string path, const Name& record_class)
-      : path_(std::move(path)), record_class_(record_class) {}
+      : path_(std::move(path)), record_class_(record_class), uses_(path_) {}
 
   const std::string& path() const { return path_; }
   DirectoryIndex& index() { return index_; }
@@ -54,6 +55,10 @@ class SegmentSet {
   int create(uint64_t capacity, Segment*& made);
   // The index gets a record that the caller has appended.
   void add(const RecordHead& record);
+
+  void use(const DirectoryIndex::Key& key);
+  // Whether another process has used the entry since this one last looked; then it counts as used.
+  bool others_have_used(const DirectoryIndex::Key& key);
 
   // The record leaves the index, and the disk if that is possible: EAGAIN, EROFS and the like say
   // that it is still there. A segment without records is removed.
@@ -79,6 +84,7 @@ class SegmentSet {
   std::string path_;
   Name record_class_;
   DirectoryIndex index_;
+  UseCounts uses_;
   Counts counts_;
   Segments segments_;
   std::map<uint64_t, uint64_t> other_versions_;  // with their bytes

@@ -79,6 +79,7 @@ int SegmentWriter::make_room(uint64_t bytes) {
     std::optional<DirectoryIndex::Key> key;
     if (can_punch_) key = segments_.index().least(may_go);
     if (can_punch_ && !key) key = segments_.index().deepest(may_go);
+    if (key && segments_.others_have_used(*key)) continue;
     int error = 0;
     if (key) {
       error = evict(*key, busy);
