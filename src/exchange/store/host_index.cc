@@ -134,8 +134,10 @@ Result<base::SharedBytes> HostIndex::create_memory(uint64_t max_bytes,
 Result<HostIndex> HostIndex::open(const base::SharedBytes& memory) {
   const auto* header = reinterpret_cast<const Header*>(memory.data());
   const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
-  while (header->magic.load(std::memory_order_acquire) != kMagic) {
-    if (std::chrono::steady_clock::now() > deadline) {
+  const bool is_one = memory.size() > sizeof(Header) && header->claimed.load() == 1;
+  while (!is_one || header->magic.load(std::memory_order_acquire) != kMagic) {
+    // Where ranks make it together, another one may still fill it in.
+    if (!is_one || std::chrono::steady_clock::now() > deadline) {
       return failed("host cache: the memory is not one, or was not filled in");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

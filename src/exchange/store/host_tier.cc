@@ -20,13 +20,17 @@ Result<std::unique_ptr<HostTier>> HostTier::open(const base::SharedBytes& memory
 }
 
 std::vector<bool> HostTier::find(std::span<const Head> heads) {
+  constexpr size_t kHeadsPerLock = 64;  // others get their turn between
   std::vector<bool> found(heads.size());
-  const HostIndex::Lock lock(index_);
-  if (!lock.status().ok()) {
-    ++counts_.failures;
-    return found;
+  for (size_t first = 0; first < heads.size(); first += kHeadsPerLock) {
+    const HostIndex::Lock lock(index_);
+    if (!lock.status().ok()) {
+      ++counts_.failures;
+      break;
+    }
+    const size_t end = std::min(heads.size(), first + kHeadsPerLock);
+    for (size_t i = first; i < end; ++i) found[i] = !index_.find(heads[i]).empty();
   }
-  for (size_t i = 0; i < heads.size(); ++i) found[i] = !index_.find(heads[i]).empty();
   return found;
 }
 

@@ -29,17 +29,20 @@ inline std::vector<Head> sequence_of(int32_t sequence, uint32_t pages, uint64_t 
   return heads;
 }
 
-// Byte `at` of the canonical form.
-inline std::byte byte_of(const Head& head, uint64_t at) {
-  const uint64_t word = (at / 8 + 1) * (NameHash()(head.name) | 1);
-  return static_cast<std::byte>((word ^ word >> 29) >> at % 8 * 8);
+// Byte `at` of the canonical form is one of word at ÷ 8.
+inline uint64_t word_of(const Head& head, uint64_t index) {
+  const uint64_t word = (index + 1) * (NameHash()(head.name) | 1);
+  return word ^ word >> 29;
 }
 
 inline std::vector<std::byte> payload_of(const Head& head) {
   std::vector<std::byte> bytes(head.part.bytes());
   for (uint64_t i = 0, to = 0; i < head.part.count; ++i) {
-    for (uint64_t k = 0; k < head.part.length; ++k, ++to) {
-      bytes[to] = byte_of(head, head.part.first + i * head.part.stride + k);
+    uint64_t at = head.part.first + i * head.part.stride;
+    uint64_t word = word_of(head, at / 8) >> at % 8 * 8;
+    for (uint64_t k = 0; k < head.part.length; ++k, ++at, word >>= 8) {
+      if (at % 8 == 0) word = word_of(head, at / 8);
+      bytes[to++] = static_cast<std::byte>(word);
     }
   }
   return bytes;
