@@ -95,26 +95,31 @@ WIDEEP_RACES_ARE_MEANT void copy_blocks(Sums& sums, const std::byte* from, std::
 
 constexpr size_t kAhead = 4096;  // the processor's own prefetching ends with each page
 
+#define WIDEEP_AVX2 __attribute__((target("avx2")))
+
+WIDEEP_AVX2 inline __m256i load(const void* at, size_t offset) {
+  return _mm256_loadu_si256(
+      reinterpret_cast<const __m256i*>(static_cast<const char*>(at) + offset));
+}
+
+// What four words add to their sums.
+WIDEEP_AVX2 inline __m256i add_words(__m256i sums, __m256i words, __m256i key) {
+  const __m256i keyed = _mm256_xor_si256(words, key);
+  const __m256i product = _mm256_mul_epu32(keyed, _mm256_srli_epi64(keyed, 32));
+  const __m256i neighbours = _mm256_shuffle_epi32(words, _MM_SHUFFLE(1, 0, 3, 2));
+  return _mm256_add_epi64(sums, _mm256_add_epi64(product, neighbours));
+}
+
+WIDEEP_AVX2 inline __m256i scramble(__m256i sums, __m256i key) {
+  const __m256i mixed = _mm256_xor_si256(_mm256_xor_si256(sums, _mm256_srli_epi64(sums, 47)), key);
+  const __m256i prime = _mm256_set1_epi64x(kPrime32);
+  const __m256i high = _mm256_mul_epu32(_mm256_srli_epi64(mixed, 32), prime);
+  return _mm256_add_epi64(_mm256_mul_epu32(mixed, prime), _mm256_slli_epi64(high, 32));
+}
+
 // REQUIRES: `to` on a boundary of 32 bytes.
-__attribute__((target("avx2"))) void copy_blocks_avx2(Sums& sums, const std::byte* from,
-                                                      std::byte* to, size_t num_bytes,
-                                                      const void* secret) {
-  const auto load = [](const void* at, size_t offset) __attribute__((target("avx2"))) {
-    return _mm256_loadu_si256(
-        reinterpret_cast<const __m256i*>(static_cast<const char*>(at) + offset));
-  };
-  const auto add = [](__m256i sum, __m256i words, __m256i key) __attribute__((target("avx2"))) {
-    const __m256i keyed = _mm256_xor_si256(words, key);
-    const __m256i product = _mm256_mul_epu32(keyed, _mm256_srli_epi64(keyed, 32));
-    const __m256i neighbours = _mm256_shuffle_epi32(words, _MM_SHUFFLE(1, 0, 3, 2));
-    return _mm256_add_epi64(sum, _mm256_add_epi64(product, neighbours));
-  };
-  const auto scramble = [](__m256i sum, __m256i key) __attribute__((target("avx2"))) {
-    const __m256i mixed = _mm256_xor_si256(_mm256_xor_si256(sum, _mm256_srli_epi64(sum, 47)), key);
-    const __m256i prime = _mm256_set1_epi64x(kPrime32);
-    const __m256i high = _mm256_mul_epu32(_mm256_srli_epi64(mixed, 32), prime);
-    return _mm256_add_epi64(_mm256_mul_epu32(mixed, prime), _mm256_slli_epi64(high, 32));
-  };
+WIDEEP_AVX2 void copy_blocks_avx2(Sums& sums, const std::byte* from, std::byte* to,
+                                  size_t num_bytes, const void* secret) {
   __m256i low = load(sums.data(), 0), high = load(sums.data(), 32);
   for (size_t block = 0; block < num_bytes; block += kBlock) {
     for (size_t i = 0; i < kStripesOfBlock; ++i) {
@@ -125,8 +130,8 @@ __attribute__((target("avx2"))) void copy_blocks_avx2(Sums& sums, const std::byt
       const __m256i a = load(from, at), b = load(from, at + 32);
       _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at), a);
       _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at + 32), b);
-      low = add(low, a, load(secret, 8 * i));
-      high = add(high, b, load(secret, 8 * i + 32));
+      low = add_words(low, a, load(secret, 8 * i));
+      high = add_words(high, b, load(secret, 8 * i + 32));
     }
     low = scramble(low, load(secret, kScrambleSecret));
     high = scramble(high, load(secret, kScrambleSecret + 32));

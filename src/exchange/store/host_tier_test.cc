@@ -42,7 +42,9 @@ FetchResult fetched(HostTier& tier, const Head& head) {
                            return true;
                          })
                   .ok());
-  if (result == FetchResult::kWhole) EXPECT_EQ(into, payload_of(head));
+  if (result == FetchResult::kWhole) {
+    EXPECT_EQ(into, payload_of(head));
+  }
   return result.value_or(FetchResult::kMissing);
 }
 
@@ -90,7 +92,9 @@ TEST(HostTier, FetchEndsWhereTheCallerSaysSo) {
   std::vector<FetchOrder> orders;
   std::vector<std::vector<std::byte>> bytes(5, std::vector<std::byte>(1000));
   for (size_t i = 0; i < 5; ++i) {
-    if (i != 1) EXPECT_EQ(offered(*tier, pages[i]), OfferResult::kTaken);
+    if (i != 1) {
+      EXPECT_EQ(offered(*tier, pages[i]), OfferResult::kTaken);
+    }
     orders.push_back({.head = pages[i], .into = bytes[i]});
   }
   std::vector<std::pair<size_t, FetchResult>> seen;
@@ -262,7 +266,9 @@ TEST(HostTier, WhatSavesMoreStaysAndYetAges) {
   for (int i = 2; has(*tier, dear); ++i) {
     ASSERT_LT(i, 100);
     if (offered(*tier, sequence_of(i, 1, 2 * kBlock)[0], 1.0) == OfferResult::kTaken) ++taken;
-    if (i < 5) EXPECT_EQ(taken, 0);
+    if (i < 5) {
+      EXPECT_EQ(taken, 0);
+    }
   }
   EXPECT_EQ(taken, 1);
 }

@@ -41,7 +41,9 @@ TEST(PartsThatCover, AreFoundWhereThereAreSome) {
     const std::set<uint64_t> wanted = bytes_of(to);
     const bool is_there = std::ranges::includes(all, wanted);
     EXPECT_EQ(!chosen.empty(), is_there);
-    if (is_there) EXPECT_TRUE(std::ranges::includes(of_chosen, wanted));
+    if (is_there) {
+      EXPECT_TRUE(std::ranges::includes(of_chosen, wanted));
+    }
     ++(is_there ? covered : uncovered);
   }
   EXPECT_GT(covered, 300);

@@ -122,7 +122,9 @@ class PlacesTest : public ::testing::Test {
         [&](size_t index, FetchResult result, int place) {
           now_ += 100.0;  // the caller's own affair
           outcomes.push_back({index, result, place});
-          if (result == FetchResult::kWhole) EXPECT_EQ(bytes[index], payload_of(heads[index]));
+          if (result == FetchResult::kWhole) {
+            EXPECT_EQ(bytes[index], payload_of(heads[index]));
+          }
           return outcomes.size() < max_results;
         },
         [&](size_t index) { return bytes[index] == payload_of(heads[index]) && is_intact_; });
