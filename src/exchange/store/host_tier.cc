@@ -15,8 +15,8 @@
 namespace wideep::store {
 
 Result<std::unique_ptr<HostTier>> HostTier::open(const base::SharedBytes& memory) {
-  WIDEEP_TRY_ASSIGN(HostIndex index, HostIndex::open(memory));
-  return std::unique_ptr<HostTier>(new HostTier(std::move(index)));
+  WIDEEP_TRY_ASSIGN(const HostIndex index, HostIndex::open(memory));
+  return std::unique_ptr<HostTier>(new HostTier(index));
 }
 
 std::vector<bool> HostTier::find(std::span<const Head> heads) {

@@ -52,7 +52,7 @@ class HostTier : public Place {
     std::vector<uint32_t> blocks;
   };
 
-  explicit HostTier(HostIndex index) : index_(std::move(index)) {}
+  explicit HostTier(const HostIndex& index) : index_(index) {}
   Status look_up(const Head& head, std::vector<Source>& sources);
   FetchResult copy_out(const Source& source, std::span<std::byte> into);
   FetchResult fetch_one(const FetchOrder& order, const std::vector<Source>& sources);
