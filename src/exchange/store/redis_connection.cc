@@ -75,11 +75,7 @@ Result<RedisReply> RedisConnection::receive(size_t max_bytes, Deadline deadline)
     }
     // What was read last may have the beginning of other replies.
     if (num_bytes_ > max_bytes + kReadBytes) {
-      return failed(fmt::format("{}: a reply of more than {} bytes", where_, max_bytes));
-    }
-    // A server that sends a byte now and then is slow, too.
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return deadline_exceeded(fmt::format("{} answers too slowly", where_));
+      return invalid_input(fmt::format("{}: a reply of more than {} bytes", where_, max_bytes));
     }
     Result<size_t> count = socket_.read(buffer_, deadline);
     if (!count.ok()) return count.status().at(where_);

@@ -29,7 +29,8 @@ class RedisConnection {
   static Result<RedisConnection> open(const RedisHost& host, const RedisOptions& options,
                                       const TlsContext* tls);
 
-  // After an error of these two, the connection is of no use any more.
+  // After an error of these two, the connection is of no use any more. Invalid input: what comes is
+  // no reply, and would be none on another connection.
   Status send(std::string_view commands, int num_commands, Deadline deadline);
   // max_bytes: more than that is an error: the server is not trusted with this side's memory.
   Result<RedisReply> receive(size_t max_bytes, Deadline deadline);

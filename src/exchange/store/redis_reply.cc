@@ -82,8 +82,8 @@ void RedisReplyReader::feed(std::span<const std::byte> bytes) {
 Result<std::optional<RedisReply>> RedisReplyReader::next() {
   void* reply = nullptr;
   if (redisReaderGetReply(reader_.get(), &reply) != REDIS_OK) {
-    return failed(fmt::format("no reply of Redis' protocol: {}",
-                              base::printable(static_cast<const char*>(reader_->errstr))));
+    return invalid_input(fmt::format("no reply of Redis' protocol: {}",
+                                     base::printable(static_cast<const char*>(reader_->errstr))));
   }
   if (reply == nullptr) return std::optional<RedisReply>();
   const std::unique_ptr<RedisReply> owned(static_cast<RedisReply*>(reply));

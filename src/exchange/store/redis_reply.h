@@ -35,8 +35,8 @@ class RedisReplyReader {
   RedisReplyReader();
 
   void feed(std::span<const std::byte> bytes);
-  // The next reply, if all of it is there. Errors (failed): no bytes of the protocol; there is no
-  // way to go on.
+  // The next reply, if all of it is there. Errors (invalid input): no bytes of the protocol; there
+  // is no way to go on.
   Result<std::optional<RedisReply>> next();
   // Fed, and not yet part of a reply that was returned.
   size_t num_pending_bytes() const;

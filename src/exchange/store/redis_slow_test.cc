@@ -6,7 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "base/sanitized.h"
 #include "store/redis_place_testing.h"
@@ -96,6 +102,38 @@ TEST_F(RedisSlowTest, AnUnknownNameIsSaid) {
   EXPECT_LT(time_of([&] { fetched = fetch(*place, {page_at(41, 0, 10)}); }),
             milliseconds(2000) + kSlack);
   EXPECT_THAT(fetched.status.message(), HasSubstr("no-such-host.invalid"));
+}
+
+// A server that says something without an end: this side's memory is not its to fill.
+TEST_F(RedisSlowTest, AReplyWithoutEndIsLeft) {
+  for (const std::string_view begin : {"$2000000000\r\n", "*2000000000\r\n", "+"}) {
+    const int listener = transport::listen_on(transport::resolve("127.0.0.1", 0).value()).value();
+    const int port = transport::local_address(listener).port;
+    std::atomic<uint64_t> num_sent = 0;
+    std::thread server([&] {
+      pollfd ready{listener, POLLIN, 0};
+      ::poll(&ready, 1, 10000);
+      const int client = ::accept(listener, nullptr, nullptr);
+      ::close(listener);
+      std::string more;
+      while (more.size() < 60000) more += begin == "*2000000000\r\n" ? ":1\r\n" : "1234";
+      std::string_view next = begin;
+      for (ssize_t count = 1; count > 0 && num_sent < (uint64_t{1} << 30); next = more) {
+        count = ::send(client, next.data(), next.size(), MSG_NOSIGNAL);
+        num_sent += static_cast<uint64_t>(std::max<ssize_t>(0, count));
+      }
+      ::close(client);
+    });
+    auto options = parse_redis_url(fmt::format("redis://127.0.0.1:{}", port));
+    options->reply_timeout = std::chrono::seconds(60);
+    {
+      const auto place = RedisPlace::make(*options).value();
+      const Head head = page_at(44, 0, 1000);
+      EXPECT_THAT(fetch(*place, {head}).status.message(), HasSubstr("a reply of more than"));
+    }
+    server.join();
+    EXPECT_LT(num_sent, uint64_t{100} << 20) << begin;
+  }
 }
 
 // Cut after every byte: whatever was whole before is right, and the next call works.
