@@ -124,7 +124,9 @@ TEST_F(DirectoryDamage, ABitOfAnyByteIsNoticed) {
       continue;
     }
     ASSERT_EQ(count, harmless ? 3 : 2) << at;
-    if (!harmless && at % kBlockBytes >= 16) ASSERT_EQ(num_damaged, 1u) << at;
+    if (!harmless && at % kBlockBytes >= 16) {
+      ASSERT_EQ(num_damaged, 1u) << at;
+    }
   }
 }
 

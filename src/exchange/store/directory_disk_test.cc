@@ -156,6 +156,10 @@ TEST(DirectoryDisk, DirectoryOfAnotherUser) {
     constexpr uid_t kNobody = 65534;
     if (::geteuid() == 0 && ::setuid(kNobody) != 0) return;
     if (::geteuid() != kNobody) ::chmod(scratch.path().c_str(), 0555);
+    if (::access(scratch.path().c_str(), R_OK | X_OK) != 0) {
+      std::printf("nobody else may see the temporary directory: not tested\n");
+      return;
+    }
     auto directory = open_directory(scratch.path(), uint64_t{64} << 20, kSegment);
     ASSERT_NE(directory, nullptr);
     EXPECT_THAT(fetch(*directory, there), Each(FetchResult::kWhole));
