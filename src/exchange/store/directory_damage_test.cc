@@ -18,7 +18,7 @@
 namespace wideep::store {
 namespace {
 
-using namespace testing;
+using namespace directory_testing;
 using ::testing::Each;
 
 namespace fs = std::filesystem;
@@ -35,7 +35,7 @@ void write(const fs::path& path, const std::string& bytes) {
 }
 
 std::vector<Head> three_records() {
-  return {head_of(1, 0, 100), head_of(1, 1, 5000), head_of(1, 2, 4096)};
+  return {page_head(1, 0, 100), page_head(1, 1, 5000), page_head(1, 2, 4096)};
 }
 
 // A complete segment of three records, as it lies on the disk, and its name.
@@ -48,7 +48,7 @@ Sample sample() {
     constexpr uint64_t kSegment = 10 * kBlockBytes;
     auto directory = open_directory(scratch.path(), uint64_t{1} << 20, kSegment);
     for (const Head& head : three_records()) offer(*directory, head);
-    offer(*directory, head_of(2, 0, 30000));  // needs another
+    offer(*directory, page_head(2, 0, 30000));  // needs another
   }
   for (const auto& entry : fs::directory_iterator(scratch.path())) {
     const std::string bytes = read(entry.path());
@@ -204,7 +204,7 @@ TEST_F(DirectoryDamage, OtherFilesAreLeftAlone) {
   EXPECT_FALSE(fs::exists(scratch.file("segment-00000000000000b0.wideep")));
   EXPECT_TRUE(fs::exists(scratch.file("segment-00000000000000ae.wideep")));
   // Those of other versions make room first; what is nobody's business stays.
-  for (uint32_t page = 0; page < 40; ++page) offer(*directory, head_of(5, page, 20000));
+  for (uint32_t page = 0; page < 40; ++page) offer(*directory, page_head(5, page, 20000));
   EXPECT_FALSE(fs::exists(scratch.file("segment-00000000000000ae.wideep")));
   EXPECT_EQ(read(scratch.file("notes.txt")), "mine");
   EXPECT_TRUE(fs::exists(scratch.file("segment-00000000000000AB.wideep")));
@@ -230,7 +230,7 @@ TEST_F(DirectoryDamage, RecordsOfAnotherModelAreSkipped) {
   EXPECT_THAT(fetch(*directory, heads), Each(FetchResult::kMissing));
   EXPECT_EQ(directory->counts().foreign, 3u);
   for (uint32_t page = 0; page < 60; ++page) {
-    EXPECT_EQ(offer(*directory, head_of(5, page, 20000)), OfferResult::kTaken);
+    EXPECT_EQ(offer(*directory, page_head(5, page, 20000)), OfferResult::kTaken);
   }
   EXPECT_GE(directory->counts().evicted, 3u);
 }

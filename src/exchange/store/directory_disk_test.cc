@@ -20,7 +20,7 @@
 namespace wideep::store {
 namespace {
 
-using namespace testing;
+using namespace directory_testing;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
@@ -51,15 +51,15 @@ void expect_to_go_on_reading(Directory& directory, const std::vector<Head>& ther
   ::testing::internal::CaptureStderr();
   // What a segment has reserved can be used up.
   uint32_t page = 0;
-  while (page < 20 && offer(directory, head_of(7, page, kRecord)) == OfferResult::kTaken) ++page;
+  while (page < 20 && offer(directory, page_head(7, page, kRecord)) == OfferResult::kTaken) ++page;
   EXPECT_LT(page, 10u);
   for (page = 0; page < 20; ++page) {
-    EXPECT_EQ(offer(directory, head_of(8, page, kRecord)), OfferResult::kRefused);
+    EXPECT_EQ(offer(directory, page_head(8, page, kRecord)), OfferResult::kRefused);
   }
   EXPECT_EQ(directory.counts().failures, 1u);
   EXPECT_THAT(fetch(directory, there), Each(FetchResult::kWhole));
   std::this_thread::sleep_for(Directory::kFirstRetry + std::chrono::milliseconds(50));
-  EXPECT_EQ(offer(directory, head_of(8, 0, kRecord)), OfferResult::kRefused);
+  EXPECT_EQ(offer(directory, page_head(8, 0, kRecord)), OfferResult::kRefused);
   EXPECT_EQ(directory.counts().failures, 2u);
   const std::string lines = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(num_lines(lines), 1) << lines;
@@ -68,18 +68,18 @@ void expect_to_go_on_reading(Directory& directory, const std::vector<Head>& ther
   mend();
   ::testing::internal::CaptureStderr();
   std::this_thread::sleep_for(2 * Directory::kFirstRetry + std::chrono::milliseconds(50));
-  EXPECT_EQ(offer(directory, head_of(8, 0, kRecord)), OfferResult::kTaken);
-  EXPECT_EQ(fetch(directory, head_of(8, 0, kRecord)), FetchResult::kWhole);
+  EXPECT_EQ(offer(directory, page_head(8, 0, kRecord)), OfferResult::kTaken);
+  EXPECT_EQ(fetch(directory, page_head(8, 0, kRecord)), FetchResult::kWhole);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("written again"));
   EXPECT_EQ(directory.counts().damaged, 0u);
 }
 
 std::vector<Head> write_one(const std::string& path) {
   auto directory = open_directory(path, uint64_t{64} << 20, kSegment);
-  const Head head = head_of(1, 0, kRecord);
+  const Head head = page_head(1, 0, kRecord);
   EXPECT_EQ(offer(*directory, head), OfferResult::kTaken);
   // So that what follows needs a new segment.
-  for (uint32_t page = 0; page < 9; ++page) offer(*directory, head_of(2, page, kRecord));
+  for (uint32_t page = 0; page < 9; ++page) offer(*directory, page_head(2, page, kRecord));
   return {head};
 }
 
@@ -163,7 +163,7 @@ TEST(DirectoryDisk, DirectoryOfAnotherUser) {
     auto directory = open_directory(scratch.path(), uint64_t{64} << 20, kSegment);
     ASSERT_NE(directory, nullptr);
     EXPECT_THAT(fetch(*directory, there), Each(FetchResult::kWhole));
-    EXPECT_EQ(offer(*directory, head_of(8, 0, kRecord)), OfferResult::kRefused);
+    EXPECT_EQ(offer(*directory, page_head(8, 0, kRecord)), OfferResult::kRefused);
     EXPECT_EQ(directory->counts().failures, 1u);
     // A damaged one cannot leave the disk; nothing else goes wrong.
     directory->forget(there[0].name, Kind::kPage);
@@ -180,15 +180,15 @@ TEST(DirectoryDisk, SomebodyRemovesTheDirectory) {
   ASSERT_EQ(::stat(path.c_str(), &state), 0);
   EXPECT_EQ(state.st_mode & 0777, 0700u);
   auto directory = open_directory(path, uint64_t{64} << 20, kSegment);
-  EXPECT_EQ(offer(*directory, head_of(3, 0, kRecord)), OfferResult::kTaken);
+  EXPECT_EQ(offer(*directory, page_head(3, 0, kRecord)), OfferResult::kTaken);
   std::filesystem::remove_all(path);
   std::this_thread::sleep_for(Directory::kPollInterval + std::chrono::milliseconds(20));
   directory->find(there);
-  EXPECT_EQ(offer(*directory, head_of(4, 0, kRecord * 10)), OfferResult::kRefused);
+  EXPECT_EQ(offer(*directory, page_head(4, 0, kRecord * 10)), OfferResult::kRefused);
   std::this_thread::sleep_for(Directory::kFirstRetry + std::chrono::milliseconds(50));
-  EXPECT_EQ(offer(*directory, head_of(4, 1, kRecord)), OfferResult::kTaken);
+  EXPECT_EQ(offer(*directory, page_head(4, 1, kRecord)), OfferResult::kTaken);
   auto other = open_directory(path, uint64_t{64} << 20, kSegment);
-  EXPECT_EQ(fetch(*other, head_of(4, 1, kRecord)), FetchResult::kWhole);
+  EXPECT_EQ(fetch(*other, page_head(4, 1, kRecord)), FetchResult::kWhole);
 }
 
 TEST(DirectoryDisk, PathsThatCannotBe) {

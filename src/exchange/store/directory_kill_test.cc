@@ -21,7 +21,7 @@
 namespace wideep::store {
 namespace {
 
-using namespace testing;
+using namespace directory_testing;
 
 int num_kills() {
   const char* wanted = std::getenv("WIDEEP_STORE_KILLS");
@@ -44,7 +44,7 @@ struct Limits {
 // Sizes differ, so that no segment ends where another does.
 Head record_of(uint32_t number, uint32_t page, const Limits& limits) {
   const uint64_t bytes = 1 + (number * 7919u + page * 104729u) % limits.max_record;
-  return head_of(number, page, bytes);
+  return page_head(number, page, bytes);
 }
 
 // A process that appends the pages of its sequence and says after each that it is kept.

@@ -16,7 +16,7 @@
 namespace wideep::store {
 namespace {
 
-using namespace testing;
+using namespace directory_testing;
 using ::testing::Each;
 
 void wait_for_poll() {
@@ -25,7 +25,7 @@ void wait_for_poll() {
 
 std::vector<Head> sequence(uint32_t number, uint32_t num_pages, uint64_t bytes) {
   std::vector<Head> heads;
-  for (uint32_t page = 0; page < num_pages; ++page) heads.push_back(head_of(number, page, bytes));
+  for (uint32_t page = 0; page < num_pages; ++page) heads.push_back(page_head(number, page, bytes));
   return heads;
 }
 
@@ -55,7 +55,7 @@ TEST(Directory, HasWhatWasWrittenInThisProcessAndTheNext) {
     for (const uint64_t bytes :
          {uint64_t{1}, uint64_t{4096}, uint64_t{4097}, uint64_t{70000}, (uint64_t{5} << 20) + 3}) {
       for (uint32_t page = 0; page < 3; ++page) {
-        all.push_back(head_of(static_cast<uint32_t>(bytes), page, bytes));
+        all.push_back(page_head(static_cast<uint32_t>(bytes), page, bytes));
         EXPECT_EQ(offer(*directory, all.back()), OfferResult::kTaken);
         EXPECT_EQ(offer(*directory, all.back()), OfferResult::kKnown);
       }
@@ -72,7 +72,7 @@ TEST(Directory, HasWhatWasWrittenInThisProcessAndTheNext) {
   EXPECT_THAT(fetch(*directory, all), Each(FetchResult::kWhole));
   EXPECT_EQ(directory->counts().damaged, 0u);
   EXPECT_EQ(directory->counts().fetched, 2 * all.size());
-  EXPECT_EQ(fetch(*directory, head_of(77, 0, 10)), FetchResult::kMissing);
+  EXPECT_EQ(fetch(*directory, page_head(77, 0, 10)), FetchResult::kMissing);
 }
 
 // Straight to where they are wanted.
@@ -93,7 +93,7 @@ TEST(Directory, ReadsIntoAlignedMemory) {
                   ->fetch(orders,
                           [&](size_t i, FetchResult result) {
                             EXPECT_EQ(result, FetchResult::kWhole);
-                            const std::vector<std::byte> wanted = payload_of(heads[i]);
+                            const std::vector<std::byte> wanted = written_bytes(heads[i]);
                             EXPECT_TRUE(std::ranges::equal(orders[i].into, wanted));
                             return ++count < 15;
                           })
@@ -112,27 +112,27 @@ TEST(Directory, PutsPartsTogether) {
                 .stride = kLayer,
                 .count = layers};
   };
-  const Head whole = head_of(1, 0, Part::whole(kAll), kAll);
+  const Head whole = page_head(1, 0, Part::whole(kAll), kAll);
   for (const Part& one : {part(0, 3, 0, 2), part(0, 3, 2, 2), part(3, 3, 0, 2)}) {
     EXPECT_FALSE(directory->find(std::span(&whole, 1))[0]);
-    EXPECT_EQ(offer(*directory, head_of(1, 0, one, kAll)), OfferResult::kTaken);
+    EXPECT_EQ(offer(*directory, page_head(1, 0, one, kAll)), OfferResult::kTaken);
   }
-  const Head right = head_of(1, 0, part(0, 6, 2, 2), kAll);
+  const Head right = page_head(1, 0, part(0, 6, 2, 2), kAll);
   EXPECT_EQ(fetch(*directory, whole), FetchResult::kMissing);
   EXPECT_EQ(fetch(*directory, right), FetchResult::kMissing);
-  EXPECT_EQ(offer(*directory, head_of(1, 0, part(3, 3, 2, 2), kAll)), OfferResult::kTaken);
+  EXPECT_EQ(offer(*directory, page_head(1, 0, part(3, 3, 2, 2), kAll)), OfferResult::kTaken);
   EXPECT_EQ(fetch(*directory, whole), FetchResult::kWhole);
   EXPECT_EQ(fetch(*directory, right), FetchResult::kWhole);
-  EXPECT_EQ(fetch(*directory, head_of(1, 0, part(2, 2, 1, 2), kAll)), FetchResult::kWhole);
+  EXPECT_EQ(fetch(*directory, page_head(1, 0, part(2, 2, 1, 2), kAll)), FetchResult::kWhole);
   EXPECT_EQ(offer(*directory, whole), OfferResult::kKnown);
   // Of another canonical form: nothing in common.
-  EXPECT_EQ(fetch(*directory, head_of(1, 0, Part::whole(kLayer), kLayer)), FetchResult::kMissing);
+  EXPECT_EQ(fetch(*directory, page_head(1, 0, Part::whole(kLayer), kLayer)), FetchResult::kMissing);
 }
 
 TEST(Directory, TokensDecideNotNames) {
   const base::ScratchDirectory scratch;
   auto directory = open_directory(scratch.path());
-  const Head head = head_of(1, 1, 5000);
+  const Head head = page_head(1, 1, 5000);
   offer(*directory, head);
   for (const auto& change : std::vector<std::function<void(Head&)>>{
            [](Head& h) { ++h.tokens[63]; }, [](Head& h) { ++h.before.bytes[0]; },
@@ -148,11 +148,12 @@ TEST(Directory, TokensDecideNotNames) {
 TEST(Directory, KeepsNothingThatChangedMeanwhile) {
   const base::ScratchDirectory scratch;
   auto directory = open_directory(scratch.path());
-  const Head head = head_of(1, 0, 100);
-  EXPECT_EQ(directory->offer(head, payload_of(head), 1, [] { return false; }),
+  const Head head = page_head(1, 0, 100);
+  EXPECT_EQ(directory->offer(head, written_bytes(head), 1, [] { return false; }),
             OfferResult::kRefused);
   EXPECT_FALSE(directory->find(std::span(&head, 1))[0]);
-  EXPECT_EQ(directory->offer(head, payload_of(head), 1, [] { return true; }), OfferResult::kTaken);
+  EXPECT_EQ(directory->offer(head, written_bytes(head), 1, [] { return true; }),
+            OfferResult::kTaken);
 }
 
 TEST(Directory, SeveralShareIt) {
@@ -218,12 +219,12 @@ TEST(Directory, ShrinksToFewerBytes) {
   const base::ScratchDirectory scratch;
   constexpr uint64_t kSegment = uint64_t{128} << 10;
   auto directory = open_directory(scratch.path(), uint64_t{8} << 20, kSegment);
-  for (uint32_t page = 0; page < 300; ++page) offer(*directory, head_of(1, page, 12000));
+  for (uint32_t page = 0; page < 300; ++page) offer(*directory, page_head(1, page, 12000));
   EXPECT_GT(disk_bytes(scratch.path()), uint64_t{4} << 20);
   directory = open_directory(scratch.path(), uint64_t{2} << 20, kSegment);
-  EXPECT_EQ(offer(*directory, head_of(2, 0, 12000)), OfferResult::kTaken);
+  EXPECT_EQ(offer(*directory, page_head(2, 0, 12000)), OfferResult::kTaken);
   EXPECT_LE(disk_bytes(scratch.path()), uint64_t{2} << 20);
-  EXPECT_TRUE(directory->find(std::vector{head_of(1, 0, 12000)})[0]);  // the end of it went
+  EXPECT_TRUE(directory->find(std::vector{page_head(1, 0, 12000)})[0]);  // the end of it went
 }
 
 // What saves the fewest seconds per byte goes first.
@@ -273,7 +274,7 @@ TEST(Directory, MissesWhatOthersHaveEvicted) {
 
 TEST(Directory, ForgetsAlsoOnTheDisk) {
   const base::ScratchDirectory scratch;
-  const Head head = head_of(0, 0, 5000);
+  const Head head = page_head(0, 0, 5000);
   constexpr uint64_t kSegment = uint64_t{64} << 10;
   auto directory = open_directory(scratch.path(), uint64_t{8} << 20, kSegment);
   offer(*directory, head);

@@ -15,7 +15,7 @@
 
 #include "store/directory.h"
 
-namespace wideep::store::testing {
+namespace wideep::store::directory_testing {
 
 inline constexpr const char* kClass = "a model";
 
@@ -29,7 +29,8 @@ inline Name sequence_name(uint32_t sequence, uint32_t page) {
   return name;
 }
 
-inline Head head_of(uint32_t sequence, uint32_t page, const Part& part, uint64_t canonical_bytes) {
+inline Head page_head(uint32_t sequence, uint32_t page, const Part& part,
+                      uint64_t canonical_bytes) {
   Head head = {.name = sequence_name(sequence, page),
                .before = page == 0 ? root_name(kClass, "") : sequence_name(sequence, page - 1),
                .page = page,
@@ -39,12 +40,12 @@ inline Head head_of(uint32_t sequence, uint32_t page, const Part& part, uint64_t
   return head;
 }
 
-inline Head head_of(uint32_t sequence, uint32_t page, uint64_t bytes) {
-  return head_of(sequence, page, Part::whole(bytes), bytes);
+inline Head page_head(uint32_t sequence, uint32_t page, uint64_t bytes) {
+  return page_head(sequence, page, Part::whole(bytes), bytes);
 }
 
 // Every byte follows from the name and its place in the canonical form.
-inline std::vector<std::byte> payload_of(const Head& head) {
+inline std::vector<std::byte> written_bytes(const Head& head) {
   std::vector<std::byte> bytes;
   bytes.reserve(head.part.bytes());
   for (uint64_t i = 0; i < head.part.count; ++i) {
@@ -68,7 +69,7 @@ inline std::unique_ptr<Directory> open_directory(const std::string& path,
 }
 
 inline OfferResult offer(Directory& directory, const Head& head, double seconds = 0.1) {
-  return directory.offer(head, payload_of(head), seconds, nullptr);
+  return directory.offer(head, written_bytes(head), seconds, nullptr);
 }
 
 // Fails the test where a record is said to be whole and has other bytes than those written.
@@ -82,7 +83,7 @@ inline std::vector<FetchResult> fetch(Directory& directory, const std::vector<He
     EXPECT_EQ(index, results.size());
     results.push_back(result);
     if (result == FetchResult::kWhole) {
-      EXPECT_TRUE(memory[index] == payload_of(heads[index])) << "wrong bytes of order " << index;
+      EXPECT_TRUE(memory[index] == written_bytes(heads[index])) << "wrong bytes of order " << index;
     }
     return true;
   });
@@ -95,4 +96,4 @@ inline FetchResult fetch(Directory& directory, const Head& head) {
   return results.empty() ? FetchResult::kMissing : results[0];
 }
 
-}  // namespace wideep::store::testing
+}  // namespace wideep::store::directory_testing
