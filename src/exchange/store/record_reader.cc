@@ -12,7 +12,7 @@
 
 #include "base/content_hash.h"
 #include "base/try.h"
-#include "store/coverage.h"
+#include "store/part_cover.h"
 
 namespace wideep::store {
 namespace {
@@ -29,14 +29,15 @@ std::vector<DirectoryIndex::Record> RecordReader::records_for(const Head& head) 
   for (const Record& record : entry->records) {
     if (record.part == head.part && record.canonical_bytes == head.canonical_bytes) return {record};
   }
-  Coverage coverage(head.part);
-  std::vector<Record> chosen;
+  std::vector<Record> alike, chosen;
+  std::vector<Part> parts;
   for (const Record& record : entry->records) {
     if (record.canonical_bytes != head.canonical_bytes) continue;
-    if (coverage.add(record.part) > 0) chosen.push_back(record);
-    if (coverage.is_whole()) return chosen;
+    alike.push_back(record);
+    parts.push_back(record.part);
   }
-  return {};
+  for (const size_t i : parts_that_cover(head.part, parts)) chosen.push_back(alike[i]);
+  return chosen;
 }
 
 Status RecordReader::fetch(std::span<const FetchOrder> orders,

@@ -98,6 +98,16 @@ Status set_user(std::string_view text, RedisOptions& options) {
 }
 
 Status parse_into(std::string_view rest, RedisOptions& options) {
+  // What is said of the rest repeats it: a password must not be in there.
+  const size_t end_of_hosts = rest.find_first_of("/?");
+  const bool has_user = rest.substr(0, end_of_hosts).find('@') != std::string_view::npos;
+  if (!has_user && end_of_hosts != std::string_view::npos &&
+      rest.find('@', end_of_hosts) != std::string_view::npos) {
+    return invalid_input(
+        "found an '@' behind the hosts; in a user, a password or the name of a file '/' is %2F, "
+        "'?' "
+        "%3F and '@' %40");
+  }
   const size_t query_at = rest.find('?');
   const std::string_view query =
       query_at == std::string_view::npos ? std::string_view() : rest.substr(query_at + 1);

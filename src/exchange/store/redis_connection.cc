@@ -51,8 +51,12 @@ Status RedisConnection::enter(const RedisOptions& options, Deadline deadline) {
   for (int i = 0; i < count; ++i) {
     WIDEEP_TRY_ASSIGN(const RedisReply reply, receive(kMaxShortReply, deadline));
     if (reply.is_error()) {
-      return invalid_input(
-          fmt::format("{} does not let this client in: {}", where_, base::printable(reply.text)));
+      // One that does not know AUTH repeats what it was told.
+      const bool tells =
+          !options.password.empty() && reply.text.find(options.password) != std::string::npos;
+      return invalid_input(fmt::format("{} does not let this client in: {}", where_,
+                                       tells ? "its reply repeats the password, so it knows no AUTH"
+                                             : base::printable(reply.text)));
     }
   }
   return {};
