@@ -37,11 +37,7 @@ HashedCopy::~HashedCopy() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); 
 void HashedCopy::copy(const std::byte* from, std::byte* to, size_t num_bytes) {
   std::memcpy(to, from, num_bytes);
   // The hash reads the copy, not the source: it also detects an error of the copy itself.
-  add(to, num_bytes);
-}
-
-void HashedCopy::add(const std::byte* bytes, size_t num_bytes) {
-  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), bytes, num_bytes);
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), to, num_bytes);
 }
 
 uint64_t HashedCopy::hash() const {

@@ -44,7 +44,6 @@ class HashedCopy {
   HashedCopy& operator=(const HashedCopy&) = delete;
 
   void copy(const std::byte* from, std::byte* to, size_t num_bytes);
-  void add(const std::byte* bytes, size_t num_bytes);  // that were copied otherwise
   uint64_t hash() const;
 
  private:
