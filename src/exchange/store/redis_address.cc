@@ -6,6 +6,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/percent_decoding.h"
 #include "base/printable.h"
 #include "base/try.h"
 
@@ -22,27 +23,10 @@ std::optional<T> number(std::string_view text) {
   return value;
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-// Without %XX. nullopt: a % that two digits do not follow, or %00.
+// nullopt: no text in percent encoding, or %00.
 std::optional<std::string> decoded(std::string_view text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      result += text[i];
-      continue;
-    }
-    if (i + 2 >= text.size()) return std::nullopt;
-    const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
-    result += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
+  auto result = base::percent_decoded(text);
+  if (result && result->find('\0') != std::string::npos) result.reset();
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/numeric_address.h"
+#include "base/percent_decoding.h"
 #include "base/printable.h"
 #include "base/try.h"
 
@@ -41,29 +42,6 @@ Status wrong(const Setting& setting, std::string_view expected) {
                                    base::printable(setting.value, 80)));
 }
 
-int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-// nullopt: a '%' without two hexadecimal digits.
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      result += text[i];
-      continue;
-    }
-    if (i + 2 >= text.size()) return std::nullopt;
-    const int high = digit_of(text[i + 1]), low = digit_of(text[i + 2]);
-    if (high < 0 || low < 0) return std::nullopt;
-    result += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return result;
-}
-
 std::string_view trimmed(std::string_view text) {
   const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
@@ -80,8 +58,9 @@ Result<std::vector<std::pair<std::string, std::string>>> read_pairs(const Settin
     if (item.empty()) continue;
     const size_t equals = item.find('=');
     const std::string key(trimmed(item.substr(0, equals)));
-    const auto value =
-        equals == item.npos ? std::nullopt : percent_decoded(trimmed(item.substr(equals + 1)));
+    const auto value = equals == item.npos
+                           ? std::nullopt
+                           : base::percent_decoded(trimmed(item.substr(equals + 1)));
     if (!value || key.empty()) {
       return invalid_input(fmt::format(
           "{}: expected key=value,key=value with values percent-encoded, found something else in "
