@@ -13,9 +13,10 @@ namespace {
 template <typename Wire, typename AnyCommand>
 void transfer_fields(Wire& wire, AnyCommand& command) {
   auto& request = command.request;
-  wire.fields(command.kind, command.owner, command.epoch, request.index, request.answered,
-              request.max_tokens, request.sampling, request.bias, request.draw, request.ignore_eos,
-              request.speculates, request.returns_experts, request.reports_progress);
+  wire.fields(command.kind, command.owner, command.epoch, command.ticket, command.num_pages,
+              request.index, request.answered, request.max_tokens, request.sampling, request.bias,
+              request.draw, request.ignore_eos, request.speculates, request.returns_experts,
+              request.reports_progress, request.salt, request.turn_begin);
 }
 
 // Empty: none.
@@ -30,18 +31,22 @@ std::string CommandEncoder::encode(const Command& command) {
   if (command.kind == Command::Kind::kMembers) last_ = {};
   WireWriter writer;
   transfer_fields(writer, command);
-  if (command.kind != Command::Kind::kSubmit) return writer.take();
+  const bool looks = command.kind == Command::Kind::kLook;
+  if (command.kind != Command::Kind::kSubmit && !looks) return writer.take();
   const Request& request = command.request;
   const bool repeats_prompt = request.prompt.is_copy_of(last_.prompt);
   writer.put(repeats_prompt);
   if (!repeats_prompt) writer.put_all(request.prompt.ids());
+  last_.prompt = request.prompt;
+  if (looks) return writer.take();
   const bool repeats_grammar = request.grammar == last_.grammar;
   writer.put(repeats_grammar);
   if (!repeats_grammar) writer.put_text(request.grammar ? *request.grammar : std::string());
   const bool repeats_rules = request.rules.is_copy_of(last_.rules);
   writer.put(repeats_rules);
   if (!repeats_rules) put(*request.rules, writer);
-  last_ = {request.prompt, request.grammar, request.rules};
+  last_.grammar = request.grammar;
+  last_.rules = request.rules;
   return writer.take();
 }
 
@@ -50,11 +55,13 @@ Command CommandDecoder::decode(std::string_view message) {
   Command command;
   transfer_fields(reader, command);
   if (command.kind == Command::Kind::kMembers) last_ = {};
-  if (command.kind != Command::Kind::kSubmit) return command;
+  const bool looks = command.kind == Command::Kind::kLook;
+  if (command.kind != Command::Kind::kSubmit && !looks) return command;
   if (!reader.get<bool>()) last_.prompt = reader.get_all<int32_t>();
+  command.request.prompt = last_.prompt;
+  if (looks) return command;
   if (!reader.get<bool>()) last_.grammar = read_grammar(reader);
   if (!reader.get<bool>()) last_.rules = get_token_rules(reader);
-  command.request.prompt = last_.prompt;
   command.request.grammar = last_.grammar;
   command.request.rules = last_.rules;
   return command;

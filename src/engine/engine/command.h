@@ -4,7 +4,8 @@
 //
 //   CommandEncoder ──MessagePipe, in order──▶ CommandDecoder of every rank
 //
-// A submit does not repeat the prompt, or the grammar, of the submit before it in the same epoch. A
+// A submit does not repeat the prompt, or the grammar, of the submit or look before it in the same
+// epoch. A
 // rank that joins has read nothing from before its epoch, and one that stays has: both begin every
 // epoch knowing nothing (kMembers), so that all read the same.
 //
@@ -28,9 +29,14 @@ struct Command {
     kReportWhenIdle,  // later events are buffered until no rank has work
     kRecordExperts,   // iteration records have expert counts from the next iteration on
     kEndRecord,
-    kFinish,  // no more requests: the run ends when all are answered
-    kStop,    // stop after the current iteration; wakes ranks that sleep, reaches other nodes
-    kMembers  // an epoch begins: later commands are for its members
+    kFinish,   // no more requests: the run ends when all are answered
+    kStop,     // stop after the current iteration; wakes ranks that sleep, reaches other nodes
+    kMembers,  // an epoch begins: later commands are for its members
+    // Of a prompt whose pages may be kept somewhere (engine/page_store.h), before its kSubmit:
+    kLook,
+    kFetch,
+    kAbandon,
+    kImport
   };
   Kind kind = Kind::kSubmit;
   int owner = 0;  // kSubmit: the rank that computes it, if ranks have requests of their own
@@ -38,7 +44,17 @@ struct Command {
   // call, which repeats keep.
   Request request;
   uint32_t epoch = 1;  // kMembers: that begins; of others: in which it was sent
+  // kLook, kFetch, kAbandon, kImport.
+  uint64_t ticket = 0;    // of the look; of one run, never the same twice
+  int32_t num_pages = 0;  // kFetch, kImport: so many first pages of the prompt; kImport: 0: none
 };
+
+// Only the ranks that compute the request need it: a rank that computes alone needs no agreement.
+inline bool is_of_a_request(Command::Kind kind) {
+  using Kind = Command::Kind;
+  return kind == Kind::kSubmit || kind == Kind::kCancel || kind == Kind::kLook ||
+         kind == Kind::kFetch || kind == Kind::kAbandon || kind == Kind::kImport;
+}
 
 // What the last submit of the epoch had, as both ends know it.
 struct LastSubmit {

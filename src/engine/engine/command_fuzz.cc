@@ -27,8 +27,13 @@ void check_equal(const Command& read, const Command& written) {
   WIDEEP_CHECK(a.answered == b.answered);
   WIDEEP_CHECK_EQ(a.sampling.seed, b.sampling.seed);
   WIDEEP_CHECK_EQ(a.bias.size(), b.bias.size());
-  if (written.kind != Command::Kind::kSubmit) return;
+  WIDEEP_CHECK_EQ(a.salt, b.salt);
+  WIDEEP_CHECK_EQ(read.ticket, written.ticket);
+  WIDEEP_CHECK_EQ(read.num_pages, written.num_pages);
+  const bool looks = written.kind == Command::Kind::kLook;
+  if (written.kind != Command::Kind::kSubmit && !looks) return;
   WIDEEP_CHECK(a.prompt.ids() == b.prompt.ids());
+  if (looks) return;
   WIDEEP_CHECK(is_equal(a.grammar, b.grammar));
   WIDEEP_CHECK(a.rules->allowed == b.rules->allowed);
 }
@@ -50,7 +55,8 @@ class Requests {
             .grammar = grammars_[choose()],
             .bias = std::vector<TokenBias>(data_.ConsumeIntegralInRange<size_t>(0, 2)),
             .rules = rules_[choose()],
-            .draw = index};
+            .draw = index,
+            .salt = std::string(data_.ConsumeIntegralInRange<size_t>(0, 2), 's')};
   }
 
  private:
@@ -70,7 +76,7 @@ void run(FuzzedDataProvider& data) {
   for (uint32_t index = 1, epoch = 1; data.remaining_bytes() > 0; ++index) {
     const int rank = data.ConsumeIntegralInRange(0, 3);
     Command command{.owner = rank, .request = {}, .epoch = epoch};
-    switch (data.ConsumeIntegralInRange(0, 7)) {
+    switch (data.ConsumeIntegralInRange(0, 8)) {
       case 0:
         members.erase(rank);
         continue;
@@ -86,6 +92,11 @@ void run(FuzzedDataProvider& data) {
       case 3:
         command.kind = Command::Kind::kCancel;
         command.request.index = static_cast<int>(index);
+        break;
+      case 4:
+        command.kind = Command::Kind::kLook;
+        command.request = requests.next(static_cast<int>(index));
+        command.ticket = index;
         break;
       default:
         command.request = requests.next(static_cast<int>(index));

@@ -149,6 +149,10 @@ Status Engine::apply(Command command) {
       state_.finishing = true;
       return {};
     case Kind::kMembers:  // for the feed alone
+    case Kind::kLook:
+    case Kind::kFetch:
+    case Kind::kAbandon:
+    case Kind::kImport:
       return {};
     case Kind::kStop:  // only raises the flag: the ranks end together, by their next agreement
       parts_.stage.memory().control().stop_requested = 1;

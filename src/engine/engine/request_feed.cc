@@ -169,8 +169,7 @@ bool RequestFeed::has_next(uint64_t agreed, bool alone) const {
   const uint32_t sent_in = commands_.front().epoch;
   if (sent_in != epoch_) return sent_in < epoch_;
   if (taken() < agreed) return true;
-  const Command::Kind kind = commands_.front().kind;
-  return alone && (kind == Command::Kind::kSubmit || kind == Command::Kind::kCancel);
+  return alone && is_of_a_request(commands_.front().kind);
 }
 
 Command RequestFeed::take() {

@@ -69,6 +69,22 @@ void transfer(Wire& wire, Is<RoutedPart> auto& each) {
               each.iterations, each.experts);
 }
 
+template <typename Wire>
+void transfer(Wire& wire, Is<PagesFound> auto& each) {
+  wire.fields(each.ticket, each.rank, each.known, each.found, each.states, each.is_stateless,
+              each.seconds);
+}
+
+template <typename Wire>
+void transfer(Wire& wire, Is<PagesChanged> auto& each) {
+  wire.fields(each.rank, each.is_cleared, each.changes);
+}
+
+template <typename Wire>
+void transfer(Wire& wire, Is<StoreState> auto& each) {
+  wire.fields(each.rank, each.not_offered, each.tiers);
+}
+
 // Reads the alternative of the variant with this index: the index is known only at run time, the
 // type must be known at compile time.
 template <size_t kIndex = 0>

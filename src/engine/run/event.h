@@ -8,6 +8,7 @@
 // Thread safety: plain values; pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@
 #include "group/running_ranks.h"
 #include "online/online_balancer.h"
 #include "run/background_watch.h"
+#include "schedule/page_changes.h"
+#include "store/place.h"
 
 namespace wideep::run {
 
@@ -126,6 +129,49 @@ struct RoutedExperts {
   int top_k = 0;
   std::vector<int32_t> experts;  // [num_positions, num_layers, top_k], in the router's order
 };
+// ---- of pages that are kept (engine/page_store.h) ----
+
+// The answer of a rank to a kLook.
+struct PagesFound {
+  uint64_t ticket = 0;
+  int rank = 0;
+  int known = 0;  // first pages of the prompt that its cache has
+  int found = 0;  // first pages that its cache or a place has; at least `known`
+  // Numbers of first pages, at most `found`, after which the rank has the state; if the model keeps
+  // states, but not this rank: is_stateless.
+  std::vector<int32_t> states;
+  bool is_stateless = true;
+  double seconds = 0.0;  // predicted, of a fetch of all from `known` to `found`
+};
+// A rank has done what a kFetch asked for, or has given it up.
+struct PagesFetched {
+  uint64_t ticket = 0;
+  int rank = 0;
+  int pages = 0;         // first pages of the prompt that it has now: whole, without a gap
+  bool has_room = true;  // else its cache has no pages for them
+  double seconds = 0.0;  // that it took
+  uint64_t bytes = 0;
+};
+// With RunOptions::tells_pages: what has happened to the known pages of the caches. Of ranks that
+// share sequences, one tells.
+struct PagesChanged {
+  int rank = 0;
+  bool is_cleared = false;  // before the changes: none is known any more
+  std::vector<engine::PageChange> changes;
+};
+// With places to keep prompts in: at most once a second, when it has changed.
+struct StoreState {
+  struct Tier {
+    std::array<char, 16> label = {};  // store::Place::label(), with zeros
+    store::PlaceCounts counts;
+    store::PlaceSize size;
+    bool is_out = false;  // left alone for now: it does not work
+    std::string_view name() const { return {label.data()}; }
+  };
+  int rank = 0;
+  uint64_t not_offered = 0;  // pages that were gone, or too many, before they could be offered
+  std::vector<Tier> tiers;   // nearest first
+};
 // The last event of a rank.
 struct RankEnded {
   int rank = 0;
@@ -145,10 +191,11 @@ using transport::DrainSignal;
 // The keeper of the ranks asks whether this process still works: RankGroup::kept()->answer().
 using transport::Ping;
 
-using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
-                           PromptProgress, Iteration, ExpertRecording, Rebalance, TrustChange,
-                           BackgroundSilence, ExpertLoad, RankMemory, RanksIdle, RequestCounts,
-                           RoutedExperts, RankEnded, StopRequested, DrainSignal, Ping>;
+using Event =
+    std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
+                 PromptProgress, Iteration, ExpertRecording, Rebalance, TrustChange,
+                 BackgroundSilence, ExpertLoad, RankMemory, RanksIdle, RequestCounts, RoutedExperts,
+                 PagesChanged, StoreState, RankEnded, StopRequested, DrainSignal, Ping>;
 
 // ---- from one rank to that process ----
 
@@ -169,7 +216,8 @@ struct RoutedPart {
 // An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
 using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, PromptProgress,
                                RankIteration, ExpertRecording, Rebalance, TrustChange, ExpertLoad,
-                               RankMemory, RanksIdle, RequestCounts, RoutedPart, RankEnded>;
+                               RankMemory, RanksIdle, RequestCounts, RoutedPart, PagesFound,
+                               PagesFetched, PagesChanged, StoreState, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

@@ -151,6 +151,40 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_EQ(part.positions, (std::vector<int32_t>{3}));
   EXPECT_EQ(part.iterations, (std::vector<int64_t>{int64_t{1} << 40}));
   EXPECT_EQ(part.experts, (std::vector<int32_t>{6, 7}));
+  const PagesFound found = over_the_pipe(PagesFound{.ticket = uint64_t{1} << 40,
+                                                    .rank = 1,
+                                                    .known = 2,
+                                                    .found = 5,
+                                                    .states = {3, 5},
+                                                    .is_stateless = false,
+                                                    .seconds = 0.5});
+  EXPECT_EQ(found.ticket, uint64_t{1} << 40);
+  EXPECT_EQ(found.rank, 1);
+  EXPECT_EQ(found.known, 2);
+  EXPECT_EQ(found.found, 5);
+  EXPECT_EQ(found.states, (std::vector<int32_t>{3, 5}));
+  EXPECT_FALSE(found.is_stateless);
+  EXPECT_EQ(found.seconds, 0.5);
+  const PagesFetched fetched = over_the_pipe(PagesFetched{.ticket = 4, .pages = 3, .bytes = 9});
+  EXPECT_EQ(fetched.ticket, 4u);
+  EXPECT_EQ(fetched.pages, 3);
+  EXPECT_EQ(fetched.bytes, 9u);
+  engine::PageChange change{.page = 7};
+  change.tokens[63] = 8;
+  const PagesChanged changed =
+      over_the_pipe(PagesChanged{.rank = 1, .is_cleared = true, .changes = {change}});
+  EXPECT_EQ(changed.rank, 1);
+  EXPECT_TRUE(changed.is_cleared);
+  ASSERT_EQ(changed.changes.size(), 1u);
+  EXPECT_EQ(changed.changes[0].page, 7);
+  EXPECT_EQ(changed.changes[0].tokens[63], 8);
+  const StoreState stores = over_the_pipe(
+      StoreState{.rank = 1, .not_offered = 2, .tiers = {{.label = {'d'}, .is_out = true}}});
+  EXPECT_EQ(stores.rank, 1);
+  EXPECT_EQ(stores.not_offered, 2u);
+  ASSERT_EQ(stores.tiers.size(), 1u);
+  EXPECT_EQ(stores.tiers[0].name(), "d");
+  EXPECT_TRUE(stores.tiers[0].is_out);
   const RankEnded ended = over_the_pipe(RankEnded{.rank = 1,
                                                   .times = {.wall_ns = 8, .stage_wait_ns = 9},
                                                   .traffic = {.dispatched_rows = 10,

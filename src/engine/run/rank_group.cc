@@ -359,7 +359,8 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   return std::visit(
       [](auto&& each) -> std::optional<Event> {
         using T = std::decay_t<decltype(each)>;
-        if constexpr (std::is_same_v<T, RankIteration> || std::is_same_v<T, RoutedPart>) {
+        if constexpr (std::is_same_v<T, RankIteration> || std::is_same_v<T, RoutedPart> ||
+                      std::is_same_v<T, PagesFound> || std::is_same_v<T, PagesFetched>) {
           return std::nullopt;  // handled above; Event does not have them
         } else {
           return Event(std::forward<decltype(each)>(each));

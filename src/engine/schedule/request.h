@@ -75,6 +75,11 @@ struct Request {
   bool returns_experts = false;
   // How far its prompt has come is wanted (run::PromptProgress).
   bool reports_progress = false;
+  // Requests share pages only with those of the same salt; "": of none.
+  std::string salt = {};
+  // Where the last message of the prompt begins: a later prompt may have another one there, so a
+  // state is kept before it. 0: not known.
+  int turn_begin = 0;
 };
 
 // A request inside a rank's engine.

@@ -580,6 +580,8 @@ class EventPump {
   // Not used by the server.
   void take(const run::RanksIdle&) {}
   void take(const run::RequestCounts&) {}
+  void take(const run::PagesChanged&) {}
+  void take(const run::StoreState&) {}
   void take(const run::RankEnded&) {}
 
   Parts parts_;
