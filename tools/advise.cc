@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
+#include "dataset_reuse.h"
 #include "formats/files.h"
 #include "formats/json_text.h"
 #include "output_file.h"
@@ -43,7 +44,7 @@ struct AdviseOptions {
   advise::Choices choices;
   std::optional<double> ttft_ms, tpot_ms;
   PrecisionOption precision;
-  std::string output, html;
+  std::string output, html, dataset;
   int simulated = 0;              // requests
   std::optional<int> drafts_max;  // of a request; default: 5
   MeasureOptions measure;
@@ -197,9 +198,21 @@ nlohmann::ordered_json json_of(const cost::PartFactors& factors) {
   return {{"experts", factors.experts}, {"dense", factors.dense}, {"exchange", factors.exchange}};
 }
 
-// simulated: null if nothing was.
+nlohmann::ordered_json json_of(const std::vector<advise::ReuseRow>& rows) {
+  auto json = nlohmann::ordered_json::array();
+  for (const advise::ReuseRow& row : rows) {
+    json.push_back({{"bytes", row.bytes}, {"share", row.share}, {"seconds_saved", row.seconds}});
+  }
+  return json;
+}
+
+// What is known beside the layouts; null: it was not asked for.
+struct More {
+  nlohmann::ordered_json simulated, prompt_cache;
+};
+
 void print_json(const cost::Hardware& hardware, const advise::Advice& advice, const Loads& loads,
-                const advise::UpdateRates& updates, nlohmann::ordered_json simulated) {
+                const advise::UpdateRates& updates, More more) {
   nlohmann::ordered_json json = {
       {"hardware", hardware.name},     {"statistics", loads.text},
       {"layouts", advice.num_layouts}, {"pareto", nlohmann::ordered_json::array()},
@@ -219,7 +232,8 @@ void print_json(const cost::Hardware& hardware, const advise::Advice& advice, co
   for (const advise::UpdateRate& each : updates.rates) {
     json["update_rates"].push_back(json_of(each));
   }
-  if (!simulated.is_null()) json["simulated"] = std::move(simulated);
+  if (!more.simulated.is_null()) json["simulated"] = std::move(more.simulated);
+  if (!more.prompt_cache.is_null()) json["prompt_cache"] = std::move(more.prompt_cache);
   fmt::print("{}\n", formats::json_text(json, 2));
 }
 
@@ -276,6 +290,15 @@ Result<advise::SimulatedServing> simulated(const advise::Question& question, con
   return advise::simulate_candidate(best, cost, question.workload, question.choices, num_requests);
 }
 
+// What computing a token of a prompt takes: the time to the first token has it for all of them.
+Result<std::vector<advise::ReuseRow>> reuse_of(const AdviseOptions& options,
+                                               const model::ModelConfig& config,
+                                               const advise::Advice& advice) {
+  if (options.dataset.empty()) return std::vector<advise::ReuseRow>();
+  const double seconds = advice.best ? advice.best->ttft / options.workload.isl : 0.0;
+  return dataset_reuse(options.dataset, options.model, config, seconds);
+}
+
 Status run(AdviseOptions options) {
   WIDEEP_TRY(check_options(options));
   const auto seconds = [](std::optional<double> ms) -> std::optional<double> {
@@ -316,16 +339,19 @@ Status run(AdviseOptions options) {
     if (config.has_experts()) advice.reasons.push_back(updates.reason);
   }
   const bool simulates = advice.best && options.simulated > 0;
+  WIDEEP_TRY_ASSIGN(const auto reuse, reuse_of(options, config, advice));
   if (options.json) {
-    nlohmann::ordered_json served;  // before anything is printed: one object or none
+    More more;  // before anything is printed: one object or none
     if (simulates) {
       WIDEEP_TRY_ASSIGN(const auto found, simulated(question, *advice.best, options.simulated));
-      served = json_of(found, options.simulated, advice.best->layout.num_ranks());
+      more.simulated = json_of(found, options.simulated, advice.best->layout.num_ranks());
     }
-    print_json(hardware, advice, loads, updates, served);
+    if (!reuse.empty()) more.prompt_cache = json_of(reuse);
+    print_json(hardware, advice, loads, updates, std::move(more));
   } else {
     print_advice(hardware, advice, loads);
     print_rates(updates);
+    if (!reuse.empty()) fmt::print("\nprompt cache\n{}", advise::reuse_text(reuse));
   }
   WIDEEP_TRY(write_page(options, {.config = config,
                                   .hardware = hardware,
@@ -393,6 +419,10 @@ void add_advise_command(command_line::Command app, Status* status) {
       .add_option("--simulate", options->simulated,
                   "Also serve so many requests in simulated time, with the engine's scheduler")
       .not_negative();
+  command
+      .add_option("--dataset", options->dataset,
+                  "Also say what a gigabyte of prompt cache is worth on these requests, in order")
+      .path();
   command.add_option("--html", options->html, "Also write a page with pictures to this file")
       .path();
   add_measure_options(command, &options->measure);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
+#include "dataset_reuse.h"
 #include "doctor_report.h"
 #include "formats/files.h"
 #include "formats/json_text.h"
@@ -35,6 +36,7 @@ struct Options {
   bool recovery = false;
   int num_nodes = 1;
   std::string hardware;  // file to write
+  std::string dataset;
   bool json = false;
 };
 
@@ -65,6 +67,10 @@ Status judge_model(const Options& options, const parallel::ParallelConfig& paral
   report->model_dir = options.model_dir;
   if (tensor_files::is_gguf(options.model_dir)) {
     WIDEEP_TRY_ASSIGN(report->gguf, gguf_content(options.model_dir));
+  }
+  if (!options.dataset.empty()) {
+    WIDEEP_TRY_ASSIGN(report->reuse,
+                      dataset_reuse(options.dataset, options.model_dir, run.model.config, 0.0));
   }
   if (options.recovery) {
     run::RunPlan plan = report->fit->plan;
@@ -97,6 +103,9 @@ Status run(const Options& options) {
   if (!options.hardware.empty()) return write_hardware(options.hardware);
   if (options.recovery && options.model_dir.empty()) {
     return invalid_input("--recovery: depends on the model; add --model");
+  }
+  if (!options.dataset.empty() && options.model_dir.empty()) {
+    return invalid_input("--dataset: what its prompts take depends on the model; add --model");
   }
   if (options.num_nodes > 1 && !options.recovery) {
     return invalid_input("--nnodes: has no effect without --recovery; add it");
@@ -148,6 +157,10 @@ void add_doctor_command(command_line::Command app, Status* status) {
       .add_option("--write-hardware", options->hardware,
                   "Only measure this machine, for half a minute, and write its description to this "
                   "file, for wideep advise")
+      .path();
+  command
+      .add_option("--dataset", options->dataset,
+                  "With --model: what a gigabyte of prompt cache finds of these requests, in order")
       .path();
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });

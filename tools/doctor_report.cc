@@ -410,6 +410,7 @@ std::string doctor_text(const DoctorReport& report) {
   std::string text = machine_lines(report);
   if (report.fit) text += model_lines(report);
   if (report.recovery) text += recovery_lines(*report.recovery);
+  if (!report.reuse.empty()) text += "\nprompt cache\n" + advise::reuse_text(report.reuse);
   text += limit_lines();
   const std::string judgement = advice_lines(report.warnings) + verdict(report);
   return judgement.empty() ? text : text + "\n" + judgement;
@@ -421,6 +422,9 @@ ordered_json doctor_json(const DoctorReport& report) {
                        {"ranks", report.num_ranks}};
   if (report.fit) json["model"] = model_json(report);
   if (report.recovery) json["recovery"] = recovery_json(*report.recovery);
+  for (const advise::ReuseRow& row : report.reuse) {
+    json["prompt_cache"].push_back({{"bytes", row.bytes}, {"share", row.share}});
+  }
   json["limits"] = limits_json();
   json["warnings"] = ordered_json::array();
   for (const run::Advice& advice : report.warnings) {

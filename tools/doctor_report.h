@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "advise/prompt_reuse.h"
 #include "base/machine.h"
 #include "gguf_content.h"
 #include "kernels/kernels.h"
@@ -26,6 +27,7 @@ struct DoctorReport {
   std::optional<GgufContent> gguf;  // if it is one
   std::optional<run::ModelFit> fit;
   std::optional<run::RecoveryForecast> recovery;  // if it was asked for
+  std::vector<advise::ReuseRow> reuse;            // likewise, of a dataset
   Status outcome;                                 // why the model cannot run as asked
 
   std::vector<run::Advice> warnings;
