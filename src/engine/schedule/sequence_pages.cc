@@ -99,9 +99,16 @@ std::optional<PageCache::PageId> SequencePages::next_known(const Sequence& seque
   return known;
 }
 
+// A sequence whose step was given up has a page there already, which it has not computed.
 void SequencePages::share(Sequence& sequence, PageCache::PageId page) {
   cache_.share(page);
-  append(sequence, page);
+  const auto at = static_cast<size_t>(sequence.num_computed / kPageTokens);
+  if (at < sequence.page_ids.size()) {
+    cache_.release(std::exchange(sequence.page_ids[at], page));
+    sequence.pages[at] = cache_.bytes(page);
+  } else {
+    append(sequence, page);
+  }
   sequence.prefix = cache_.prefix(page);
   sequence.num_computed += kPageTokens;
 }

@@ -35,6 +35,25 @@ void compute(SequencePages& pages, Sequence& sequence, int end) {
   pages.keep_state(sequence);
 }
 
+// It keeps the pages that it has taken, but not what is in them.
+TEST(SequencePages, ASharedPageReplacesOneOfAGivenUpStep) {
+  SequencePages pages(small_layout(), 0, {.max_pages = 6, .reuse_pages = true}, {});
+  Sequence first = sequence_of(0, 3 * kPageTokens), second = sequence_of(0, 3 * kPageTokens);
+  first.before_step = {0, 0};
+  pages.begin_step();
+  pages.grow(first, 3 * kPageTokens);
+  first.num_computed = 3 * kPageTokens;
+  pages.forget_new_pages();
+  SequencePages::take_back(first);
+  pages.begin_step();
+  pages.grow(second, 2 * kPageTokens);
+  second.num_computed = 2 * kPageTokens;
+  EXPECT_EQ(pages.reuse(first), 2 * kPageTokens);
+  ASSERT_EQ(first.page_ids.size(), 3u);
+  for (int page = 0; page < 2; ++page) EXPECT_EQ(first.pages[page], second.pages[page]);
+  EXPECT_EQ(pages.cache().used(0), 3);
+}
+
 class PagesWithStates : public testing::Test {
  protected:
   SequencePages pages_{
