@@ -7,32 +7,49 @@
 #include "schedule/page_cache.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/content_hash.h"
 
 namespace wideep::engine {
 
-PageCache::PageCache(size_t page_bytes, int max_pages, const std::vector<std::byte*>& memories)
+namespace {
+
+PageContent content_of(PageCache::Prefix before, std::span<const int32_t> tokens, int role,
+                       std::string_view salt) {
+  WIDEEP_CHECK_EQ(tokens.size(), static_cast<size_t>(kernels::kPageTokens));
+  PageContent content{.before = before, .role = role};
+  std::copy(tokens.begin(), tokens.end(), content.tokens.begin());
+  if (before == PageCache::kRoot) content.salt = salt;
+  return content;
+}
+
+}  // namespace
+
+static_assert(kernels::kPageTokens == store::kPageTokens);
+
+PageCache::PageCache(size_t page_bytes, int max_pages, const std::vector<std::byte*>& memories,
+                     std::string record_class)
     : max_pages_(max_pages),
       used_(memories.size()),
       free_(memories.size()),
-      kept_(memories.size()) {
+      kept_(memories.size()),
+      names_(std::move(record_class)) {
   for (std::byte* memory : memories) pools_.emplace_back(page_bytes, max_pages, memory);
 }
 
-size_t PageCache::ContentHash::operator()(const Content& content) const {
+size_t PageCache::ContentHash::operator()(const PageContent& content) const {
   const uint64_t tokens = base::content_hash(
       reinterpret_cast<const std::byte*>(content.tokens.data()), sizeof(content.tokens));
-  const std::array<uint64_t, 3> all = {content.before, static_cast<uint64_t>(content.role), tokens};
+  const uint64_t salt =
+      content.salt.empty()
+          ? 0
+          : base::content_hash(reinterpret_cast<const std::byte*>(content.salt.data()),
+                               content.salt.size());
+  const std::array<uint64_t, 4> all = {content.before, static_cast<uint64_t>(content.role), tokens,
+                                       salt};
   return base::content_hash(reinterpret_cast<const std::byte*>(all.data()), sizeof(all));
-}
-
-PageCache::Content PageCache::content_of(Prefix before, std::span<const int32_t> tokens, int role) {
-  WIDEEP_CHECK_EQ(tokens.size(), static_cast<size_t>(kernels::kPageTokens));
-  Content content{.before = before, .role = role, .tokens = {}};
-  std::copy(tokens.begin(), tokens.end(), content.tokens.begin());
-  return content;
 }
 
 // In order of preference: a free page, new memory, the least recently used kept page. So known
@@ -46,9 +63,11 @@ PageCache::PageId PageCache::take(int rank) {
   } else if (pools_[rank].num_pages() < max_pages_) {
     page = static_cast<PageId>(pages_.size());
     pages_.push_back({.bytes = pools_[rank].take(), .rank = rank, .kept = {}});
+    versions_.emplace_back();
   } else {
     page = evict(rank);
   }
+  versions_[page].change();
   pages_[page].users = 1;
   ++used_[rank];
   return page;
@@ -70,6 +89,7 @@ void PageCache::forget(PageId id) {
   if (page.prefix == kRoot) return;
   known_.erase(known_.find(*page.content));
   const Prefix forgotten = std::exchange(page.prefix, kRoot);
+  names_.forget(id);
   if (on_forget_) on_forget_(forgotten);
 }
 
@@ -94,20 +114,21 @@ void PageCache::release(PageId id) {
 }
 
 std::optional<PageCache::PageId> PageCache::find(Prefix before, std::span<const int32_t> tokens,
-                                                 int role) const {
-  const auto found = known_.find(content_of(before, tokens, role));
+                                                 int role, std::string_view salt) const {
+  const auto found = known_.find(content_of(before, tokens, role, salt));
   return found == known_.end() ? std::nullopt : std::optional(found->second);
 }
 
 PageCache::Prefix PageCache::enter(PageId id, Prefix before, std::span<const int32_t> tokens,
-                                   int role) {
+                                   int role, std::string_view salt) {
   // Two requests may compute the same page in the same iteration; the first to enter it wins.
-  const auto [known, is_new] = known_.emplace(content_of(before, tokens, role), id);
+  const auto [known, is_new] = known_.emplace(content_of(before, tokens, role, salt), id);
   if (!is_new) return pages_[known->second].prefix;
   Page& page = pages_[id];
   WIDEEP_CHECK_EQ(page.prefix, kRoot);
   page.content = &known->first;  // stays valid: unordered_map does not move its nodes
   page.prefix = ++last_prefix_;
+  names_.enter(id, page.prefix, known->first);
   return page.prefix;
 }
 

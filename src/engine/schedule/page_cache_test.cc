@@ -101,6 +101,39 @@ TEST(PageCache, ContentsThatComeAgainAreNewPrefixes) {
   EXPECT_FALSE(cache.find(after, tokens_of(2), 0).has_value());
 }
 
+TEST(PageCache, SaltsShareNothing) {
+  PageCache cache = cache_of(4);
+  const PageId plain = cache.take(0), salted = cache.take(0);
+  const auto prefix = cache.enter(plain, PageCache::kRoot, tokens_of(1), 0);
+  EXPECT_FALSE(cache.find(PageCache::kRoot, tokens_of(1), 0, "a").has_value());
+  const auto salted_prefix = cache.enter(salted, PageCache::kRoot, tokens_of(1), 0, "a");
+  EXPECT_NE(prefix, salted_prefix);
+  EXPECT_EQ(cache.find(PageCache::kRoot, tokens_of(1), 0, "a"), salted);
+  EXPECT_EQ(cache.find(PageCache::kRoot, tokens_of(1), 0), plain);
+  const PageId after = cache.take(0);
+  cache.enter(after, salted_prefix, tokens_of(2), 0, "a");
+  EXPECT_EQ(cache.find(salted_prefix, tokens_of(2), 0, "a"), after);
+  EXPECT_FALSE(cache.find(prefix, tokens_of(2), 0).has_value());
+}
+
+TEST(PageCache, AVersionChangesBeforeAPageGetsOtherContents) {
+  PageCache cache = cache_of(1);
+  const PageId page = cache.take(0);
+  cache.enter(page, PageCache::kRoot, tokens_of(1), 0);
+  const KeptBytes kept = {.head = {},
+                          .bytes = cache.bytes(page),
+                          .version = &cache.version(page),
+                          .seen = cache.version(page).now()};
+  cache.release(page);
+  cache.share(page);
+  EXPECT_TRUE(kept.is_intact());
+  cache.forget(page);
+  cache.release(page);
+  EXPECT_TRUE(kept.is_intact());  // as long as nobody takes it
+  EXPECT_EQ(cache.take(0), page);
+  EXPECT_FALSE(kept.is_intact());
+}
+
 // The same, slowly: a list of what is known, searched from the front.
 class SlowCache {
  public:

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "schedule/prompt_gate.h"
@@ -43,6 +44,8 @@ struct SchedulerLimits {
   // The keys and values of a token depend on its role, prompt or generated
   // (model/parts/latent_form.h).
   bool roles_differ = false;
+  // What pages are named by where they are kept beyond the cache (store/record.h); "": nowhere.
+  std::string record_class = {};
 };
 
 // A rank's place among the ranks that share sequences (context parallelism).

@@ -15,7 +15,8 @@ namespace wideep::engine {
 StateSlots::StateSlots(size_t slot_bytes, int max_slots, int draft_slots)
     : slot_bytes_(slot_bytes),
       max_slots_(max_slots),
-      memory_(slot_bytes * static_cast<size_t>(max_slots + draft_slots)) {
+      memory_(slot_bytes * static_cast<size_t>(max_slots + draft_slots)),
+      versions_(static_cast<size_t>(max_slots + draft_slots)) {
   // The last one is lent first.
   for (int i = draft_slots - 1; i >= 0; --i) for_drafts_.push_back(max_slots + i);
 }
@@ -29,15 +30,20 @@ void StateSlots::copy(SlotId from, SlotId to) {
 }
 
 // In order of preference: a slot that was used before, new memory, the least recently used
-// snapshot. kNone: all slots belong to running sequences.
+// snapshot. kNone: all slots belong to running sequences. Whatever is written into a slot after it
+// was a snapshot, the slot comes from here: so its version changes here.
 StateSlots::SlotId StateSlots::free_slot() {
+  SlotId slot = kNone;
   if (!free_.empty()) {
-    const SlotId slot = free_.back();
+    slot = free_.back();
     free_.pop_back();
-    return slot;
+  } else if (num_touched_ < max_slots_) {
+    slot = num_touched_++;
+  } else if (!used_.empty()) {
+    slot = detach(snapshots_.find(used_.front()));
   }
-  if (num_touched_ < max_slots_) return num_touched_++;
-  return used_.empty() ? kNone : detach(snapshots_.find(used_.front()));
+  if (slot != kNone) versions_[static_cast<size_t>(slot)].change();
+  return slot;
 }
 
 // Removes the snapshot from the index; its slot belongs to the caller.
@@ -96,6 +102,21 @@ bool StateSlots::keep(SlotId state, Prefix prefix) {
   copy(state, slot);
   snapshots_.emplace(prefix, Snapshot{.slot = slot, .used = used_.insert(used_.end(), prefix)});
   return true;
+}
+
+StateSlots::SlotId StateSlots::reserve() {
+  WIDEEP_CHECK_LT(num_states_, max_slots_);
+  ++num_states_;
+  return free_slot();
+}
+
+void StateSlots::adopt(SlotId reserved, Prefix prefix) {
+  if (knows(prefix)) {
+    use(prefix);
+    return release(reserved);
+  }
+  --num_states_;
+  snapshots_.emplace(prefix, Snapshot{.slot = reserved, .used = used_.insert(used_.end(), prefix)});
 }
 
 void StateSlots::drop(Prefix prefix) {

@@ -24,12 +24,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/aligned_bytes.h"
+#include "schedule/page_changes.h"
 
 namespace wideep::engine {
 
@@ -73,6 +75,18 @@ class StateSlots {
   bool knows(Prefix prefix) const { return snapshots_.contains(prefix); }
   // Removes the snapshot of the prefix, if there is one.
   void drop(Prefix prefix);
+  // The slot of a snapshot. REQUIRES: knows(prefix).
+  SlotId snapshot(Prefix prefix) const { return snapshots_.at(prefix).slot; }
+  // Changes before another state is written over a snapshot. Lives as long as this object.
+  const Version& version(SlotId slot) const { return versions_[static_cast<size_t>(slot)]; }
+
+  // ---- snapshots from elsewhere ----
+
+  // A slot with undefined contents, for which the least recently used snapshot may go. It counts as
+  // a state until it is released or adopted. REQUIRES: num_states() < max_slots().
+  SlotId reserve();
+  // The slot becomes the snapshot of the prefix, or is free if there is one.
+  void adopt(SlotId reserved, Prefix prefix);
 
   // ---- counts ----
 
@@ -93,7 +107,8 @@ class StateSlots {
   size_t slot_bytes_;
   int max_slots_;
   base::AlignedBytes memory_;
-  int num_touched_ = 0;  // slots that were ever used; the others are zero
+  std::deque<Version> versions_;  // [slots]
+  int num_touched_ = 0;           // slots that were ever used; the others are zero
   int num_states_ = 0;
   std::vector<SlotId> free_;  // used before, free now
   std::vector<SlotId> for_drafts_;

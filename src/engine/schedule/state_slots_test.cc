@@ -98,6 +98,55 @@ TEST(StateSlots, DroppedSnapshotsMakeRoom) {
   EXPECT_TRUE(slots.knows(2));
 }
 
+TEST(StateSlots, AVersionChangesBeforeASnapshotIsOverwritten) {
+  StateSlots slots(kBytes, 3);
+  const SlotId state = slots.take(StateSlots::kNoTokens);
+  const auto seen = [&](Prefix prefix) {
+    const Version& version = slots.version(slots.snapshot(prefix));
+    return KeptBytes{.head = {}, .version = &version, .seen = version.now()};
+  };
+  ASSERT_TRUE(slots.keep(state, 11));
+  const KeptBytes first = seen(11);
+  ASSERT_TRUE(slots.keep(state, 22));
+  const KeptBytes second = seen(22);
+  const SlotId other = slots.take(22);  // in the place of the first
+  EXPECT_FALSE(first.is_intact());
+  EXPECT_TRUE(second.is_intact());
+  slots.drop(22);
+  EXPECT_TRUE(second.is_intact());
+  slots.release(other);
+  slots.take(StateSlots::kNoTokens);
+  slots.take(StateSlots::kNoTokens);
+  EXPECT_FALSE(second.is_intact());
+}
+
+TEST(StateSlots, ReservedSlotsBecomeSnapshots) {
+  StateSlots slots(kBytes, 2);
+  const SlotId state = slots.take(StateSlots::kNoTokens);
+  ASSERT_TRUE(slots.keep(state, 11));
+  const SlotId reserved = slots.reserve();  // in the place of the snapshot
+  EXPECT_FALSE(slots.knows(11));
+  EXPECT_EQ(slots.num_states(), 2);
+  EXPECT_FALSE(slots.keep(state, 11));  // no slot is left
+  fill(slots, reserved, 5);
+  slots.adopt(reserved, 22);
+  EXPECT_EQ(slots.num_states(), 1);
+  EXPECT_EQ(slots.snapshot(22), reserved);
+  EXPECT_TRUE(holds(slots, slots.take(22), 5));
+}
+
+TEST(StateSlots, OneOfTwoSnapshotsOfAPrefixIsFreeAgain) {
+  StateSlots slots(kBytes, 3);
+  const SlotId state = slots.take(StateSlots::kNoTokens);
+  ASSERT_TRUE(slots.keep(state, 11));
+  const SlotId reserved = slots.reserve();
+  slots.adopt(reserved, 11);
+  EXPECT_NE(slots.snapshot(11), reserved);
+  EXPECT_EQ(slots.num_states(), 1);
+  EXPECT_EQ(slots.take(StateSlots::kNoTokens), reserved);
+  EXPECT_TRUE(slots.knows(11));
+}
+
 // A stage without recurrent layers keeps the same books as one with them; random work compares both
 // with a list that is searched from the front.
 TEST(StateSlots, AgreesWithASlowModelUnderRandomWork) {
