@@ -32,6 +32,7 @@ Scheduler::Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, C
     : limits_(limits),
       place_(std::move(place)),
       pages_(kv, state_bytes, limits, place_),
+      lent_(pages_, place_.size),
       rank_tokens_(static_cast<size_t>(place_.size)) {
   WIDEEP_CHECK_GE(limits.max_num_tokens, limits.max_batch_size);
   if (limits_.prefill_chunk <= 0) limits_.prefill_chunk = limits_.max_num_tokens;
@@ -61,14 +62,14 @@ void Scheduler::keep_states() {
 
 size_t Scheduler::max_running() const {
   const int max = limits_.max_batch_size * limits_.micro_batches;
-  return static_cast<size_t>(pages_.keeps_states() ? std::min(max, limits_.state_slots) : max);
+  const int slots = limits_.state_slots - lent_.num_states();
+  return static_cast<size_t>(pages_.keeps_states() ? std::min(max, slots) : max);
 }
 
 void Scheduler::admit() {
   const size_t max = max_running();
   if (waiting_.empty() || hold_requests_ || running_.size() >= max) return;
-  std::vector<int> claimed(static_cast<size_t>(place_.size));
-  for (const Sequence& sequence : running_) add_claims(sequence, claimed);
+  std::vector<int> claimed = claims_of_running();
   while (!waiting_.empty() && running_.size() < max) {
     if (!begin(waiting_.front(), claimed)) return;  // in order: none overtakes
     insert_by_arrival(waiting_, waiting_.begin(), running_);
@@ -98,6 +99,23 @@ void Scheduler::add_claims(const Sequence& sequence, std::vector<int>& claimed) 
   }
 }
 
+std::vector<int> Scheduler::claims_of_running() const {
+  std::vector<int> claimed(static_cast<size_t>(place_.size));
+  for (const Sequence& sequence : running_) add_claims(sequence, claimed);
+  return claimed;
+}
+
+// That of a sequence with the same first page, which is known, or which may be soon, because the
+// sequence is running or its pages are being filled; nullopt: there is none.
+std::optional<int> Scheduler::first_rank(const Sequence& sequence) const {
+  if (place_.size == 1) return 0;
+  if (const std::optional<int> known = pages_.known_first_rank(sequence)) return known;
+  for (const Sequence& other : running_) {
+    if (pages_.begin_alike(sequence, other)) return other.first_rank;
+  }
+  return lent_.first_rank(sequence);
+}
+
 // Shares the pages that other requests have computed, and returns whether there is room for the
 // rest; if not, it gives the shared pages back. `claimed`: pages per rank that running requests
 // will still take.
@@ -107,8 +125,8 @@ bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
     sequence.tokens = request.prompt.ids();
     sequence.tokens.insert(sequence.tokens.end(), request.answered.begin(), request.answered.end());
   }
-  const std::optional<int> first_rank = pages_.first_rank(sequence, running_);
-  sequence.first_rank = first_rank.value_or(next_first_rank_);
+  const std::optional<int> first = first_rank(sequence);
+  sequence.first_rank = first.value_or(next_first_rank_);
   const int reused = pages_.reuse(sequence);
   std::vector<int> all = claimed;
   add_claims(sequence, all);
@@ -118,7 +136,7 @@ bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
     return false;
   }
   claimed = std::move(all);
-  if (!first_rank) next_first_rank_ = (next_first_rank_ + 1) % place_.size;
+  if (!first) next_first_rank_ = (next_first_rank_ + 1) % place_.size;
   note_reuse(sequence, reused);
   if (pages_.keeps_states()) pages_.take_state(sequence);
   return true;
@@ -508,6 +526,34 @@ std::vector<int> Scheduler::drop_requests() {
   waiting_.clear();
   clear_step();
   return ended;
+}
+
+// ---- pages that are kept elsewhere, too ----
+
+// A sequence of the prompt's tokens that does not run, with its first rank.
+Sequence Scheduler::sequence_of(const SharedTokens& prompt, const std::string& salt) const {
+  Sequence sequence;
+  sequence.request.prompt = prompt;
+  sequence.request.salt = salt;
+  sequence.tokens = prompt.ids();
+  sequence.first_rank = first_rank(sequence).value_or(next_first_rank_);
+  return sequence;
+}
+
+Scheduler::KnownPrefix Scheduler::known(const SharedTokens& prompt, const std::string& salt) const {
+  return pages_.known(sequence_of(prompt, salt));
+}
+
+std::optional<Scheduler::Lent> Scheduler::lend(uint64_t ticket, const SharedTokens& prompt,
+                                               const std::string& salt, int num_pages) {
+  if (!limits_.reuse_pages || lent_.has(ticket)) return std::nullopt;
+  Sequence sequence = sequence_of(prompt, salt);
+  const bool is_first = !first_rank(sequence);
+  // One slot is left for those that wait.
+  auto lent = lent_.lend(ticket, std::move(sequence), num_pages, claims_of_running(),
+                         waiting_.empty() ? 0 : 1);
+  if (lent && is_first) next_first_rank_ = (next_first_rank_ + 1) % place_.size;
+  return lent;
 }
 
 }  // namespace wideep::engine

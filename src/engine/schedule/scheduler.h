@@ -37,14 +37,22 @@
 // tokens attend to more keys; turns spread this work evenly. Different sequences begin with
 // different ranks, so that short sequences are spread too.
 //
+// Pages of a prompt that are kept elsewhere need not be computed: the scheduler lends pages of its
+// cache to be filled (schedule/lent_pages.h), and says which pages it has that are worth keeping
+// (schedule/page_changes.h).
+//
 // Not thread safe.
 #pragma once
 
 #include <list>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "model/batch.h"
+#include "schedule/lent_pages.h"
+#include "schedule/page_changes.h"
 #include "schedule/queue_record.h"
 #include "schedule/request.h"
 #include "schedule/scheduler_limits.h"
@@ -108,9 +116,33 @@ class Scheduler {
   // those that share a page with a request of the step. Returns the requests that end, because they
   // were cancelled. REQUIRES: no other step is in flight.
   std::vector<int> give_up_step();
-  // Ends all requests, which may come again: their pages stay. Returns them. REQUIRES: no step is
-  // in flight.
+  // Ends all requests, which may come again: their pages stay, and what is lent stays lent. Returns
+  // them. REQUIRES: no step is in flight.
   std::vector<int> drop_requests();
+
+  // ---- pages that are kept elsewhere, too ----
+  // Between steps: what was scheduled before is computed.
+
+  // What the cache has of a prompt: how many of its first pages, never that of the last token, and
+  // after how many of them a state.
+  using KnownPrefix = SequencePages::Known;
+  KnownPrefix known(const SharedTokens& prompt, const std::string& salt) const;
+
+  // Pages to be filled with the prompt's pages from the known ones to num_pages, and a slot for the
+  // state after them. nullopt: there is no room beside what running requests may claim, all of them
+  // are known, or the ticket has lent already.
+  using Lent = LentPages::Lent;
+  std::optional<Lent> lend(uint64_t ticket, const SharedTokens& prompt, const std::string& salt,
+                           int num_pages);
+  // The first num_pages pages of the prompt are filled, and, if these are all, the state: they are
+  // known from now on. All that the ticket has lent is given back. No effect if that is nothing.
+  void import(uint64_t ticket, int num_pages) { lent_.import(ticket, num_pages); }
+  // All that is lent is given back; nothing was filled.
+  void take_back_lent() { lent_.take_back(); }
+
+  // What has happened to known pages since the last call; empty without limits.record_class. What
+  // the present step computes, or was imported after it, is told after the next schedule().
+  PageNews take_news() { return pages_.take_news(); }
 
  private:
   using Sequences = std::list<Sequence>;
@@ -120,11 +152,14 @@ class Scheduler {
   void admit();
   size_t max_running() const;
   bool begin(Sequence& sequence, std::vector<int>& claimed);
+  std::optional<int> first_rank(const Sequence& sequence) const;
   void note_reuse(Sequence& sequence, int tokens);
   void insert_by_arrival(Sequences& from, Sequences::iterator sequence, Sequences& to);
   bool has_reserved(const Sequence& sequence) const;
   int pages_claimed(const Sequence& sequence) const;
   void add_claims(const Sequence& sequence, std::vector<int>& claimed) const;
+  std::vector<int> claims_of_running() const;
+  Sequence sequence_of(const SharedTokens& prompt, const std::string& salt) const;
 
   void make_room();
   bool room_for(const Sequence& sequence, int count, std::vector<int>& planned) const;
@@ -148,6 +183,7 @@ class Scheduler {
   SchedulerLimits limits_;
   ContextPlace place_;
   SequencePages pages_;
+  LentPages lent_;
   std::vector<int> rank_tokens_;  // [ranks that share sequences] tokens of the step
   int next_first_rank_ = 0;
   int64_t num_submitted_ = 0;

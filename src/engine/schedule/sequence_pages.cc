@@ -7,7 +7,7 @@
 // Pages enter the index when their tokens are scheduled, before they are computed. So a request of
 // the same iteration can share them already; a step that is given up takes them out again
 // (new_pages_). Drafts enter only when they are accepted: a page with a wrong token must not be
-// found.
+// found. For the same reason pages are told as known only when the next step begins.
 #include "schedule/sequence_pages.h"
 
 #include <algorithm>
@@ -33,12 +33,15 @@ int last_end(int num_tokens) { return (num_tokens - 1) / kPageTokens * kPageToke
 
 SequencePages::SequencePages(const model::KvLayout& kv, size_t state_bytes,
                              const SchedulerLimits& limits, const ContextPlace& place)
-    : cache_(kv.page_bytes(), limits.max_pages, memories_of(place)),
+    : cache_(kv.page_bytes(), limits.max_pages, memories_of(place), limits.record_class),
       states_(state_bytes, limits.state_slots, limits.draft_slots),
+      rank_(place.rank),
       num_ranks_(place.size),
       turn_pages_(limits.turn_pages),
       reuse_(limits.reuse_pages),
-      roles_differ_(limits.roles_differ) {
+      roles_differ_(limits.roles_differ),
+      has_page_bytes_(kv.page_bytes() > 0),
+      has_state_bytes_(state_bytes > 0) {
   if (!keeps_states()) return;
   WIDEEP_CHECK_EQ(place.size, 1);
   cache_.on_forget([this](PageCache::Prefix prefix) { states_.drop(prefix); });
@@ -55,19 +58,18 @@ int SequencePages::role(const Sequence& sequence, int page) const {
   return roles_differ_ && generated ? sequence.prompt_length() : 0;
 }
 
-std::optional<int> SequencePages::first_rank(const Sequence& sequence,
-                                             const std::list<Sequence>& others) const {
-  // A first page is shared only if it is full and not the page of the last token.
-  if (!reuse_ || num_ranks_ == 1 || sequence.tokens.size() <= kPageTokens) return std::nullopt;
-  const std::span<const int32_t> first = tokens_of_page(sequence, 0);
-  const auto page = cache_.find(PageCache::kRoot, first, role(sequence, 0));
-  if (page) return cache_.rank(*page);
-  // A running sequence may compute the same page soon.
-  for (const Sequence& other : others) {
-    if (other.tokens.size() <= kPageTokens) continue;
-    if (std::ranges::equal(first, tokens_of_page(other, 0))) return other.first_rank;
-  }
-  return std::nullopt;
+// A first page is shared only if it is full and not the page of the last token.
+std::optional<int> SequencePages::known_first_rank(const Sequence& sequence) const {
+  if (!reuse_ || sequence.tokens.size() <= kPageTokens) return std::nullopt;
+  const auto page = cache_.find(PageCache::kRoot, tokens_of_page(sequence, 0), role(sequence, 0),
+                                sequence.request.salt);
+  return page ? std::optional(cache_.rank(*page)) : std::nullopt;
+}
+
+bool SequencePages::begin_alike(const Sequence& a, const Sequence& b) const {
+  return reuse_ && a.tokens.size() > kPageTokens && b.tokens.size() > kPageTokens &&
+         a.request.salt == b.request.salt &&
+         std::ranges::equal(tokens_of_page(a, 0), tokens_of_page(b, 0));
 }
 
 // Turns are dealt round-robin: full rounds give every rank turn_pages, the last round is cut.
@@ -83,6 +85,18 @@ void SequencePages::append(Sequence& sequence, PageCache::PageId page) {
   sequence.pages.push_back(cache_.bytes(page));
 }
 
+SequencePages::Known SequencePages::known(const Sequence& sequence) const {
+  Known known;
+  if (!reuse_) return known;
+  PageCache::Prefix prefix = PageCache::kRoot;
+  while (const auto next = next_known(sequence, known.pages, prefix)) {
+    ++known.pages;
+    prefix = cache_.prefix(*next);
+    if (states_.knows(prefix)) known.states.push_back(known.pages);
+  }
+  return known;
+}
+
 int SequencePages::reuse(Sequence& sequence) {
   if (!reuse_ || sequence.num_computed % kPageTokens != 0) return 0;
   return keeps_states() ? reuse_to_snapshot(sequence) : reuse_pages(sequence);
@@ -93,7 +107,8 @@ int SequencePages::reuse(Sequence& sequence) {
 std::optional<PageCache::PageId> SequencePages::next_known(const Sequence& sequence, int page,
                                                            PageCache::Prefix prefix) const {
   if ((page + 1) * kPageTokens >= static_cast<int>(sequence.tokens.size())) return std::nullopt;
-  const auto known = cache_.find(prefix, tokens_of_page(sequence, page), role(sequence, page));
+  const auto known = cache_.find(prefix, tokens_of_page(sequence, page), role(sequence, page),
+                                 sequence.request.salt);
   // All bookkeeping assumes that a page lies on the rank of its turn.
   if (!known || cache_.rank(*known) != rank_of_page(sequence, page)) return std::nullopt;
   return known;
@@ -195,22 +210,40 @@ void SequencePages::enter(Sequence& sequence, int end) {
     const PageCache::Prefix before = sequence.prefix;
     const std::span<const int32_t> tokens = tokens_of_page(sequence, page);
     const PageCache::PageId id = sequence.page_ids[page];
-    sequence.prefix = cache_.enter(id, before, tokens, role(sequence, page));
-    if (cache_.prefix(id) == sequence.prefix) new_pages_.push_back(id);
+    const std::string& salt = sequence.request.salt;
+    sequence.prefix = cache_.enter(id, before, tokens, role(sequence, page), salt);
+    if (cache_.prefix(id) == sequence.prefix) new_pages_.push_back({.id = id});
     // Another page may have the same content and be the known one.
     if (keeps_states()) {
-      sequence.prefix_page = *cache_.find(before, tokens, role(sequence, page));
+      sequence.prefix_page = *cache_.find(before, tokens, role(sequence, page), salt);
     }
   }
 }
 
+void SequencePages::begin_step() {
+  for (const auto& [page, is_imported] : new_pages_) {
+    const PageNames::Named* named = cache_.tell(page);
+    // What is imported need not be kept where it comes from.
+    if (named == nullptr || is_imported || !keeps(page, *named)) continue;
+    const Version& version = cache_.version(page);
+    kept_.push_back({.head = named->head,
+                     .bytes = cache_.bytes(page),
+                     .version = &version,
+                     .seen = version.now()});
+  }
+  new_pages_.clear();
+}
+
 void SequencePages::forget_new_pages() {
-  for (const PageCache::PageId page : new_pages_) cache_.forget(page);
+  for (const auto& [page, is_imported] : new_pages_) {
+    if (!is_imported) cache_.forget(page);
+  }
 }
 
 bool SequencePages::shares_new_page(const Sequence& sequence) const {
   return std::ranges::any_of(sequence.page_ids, [this](PageCache::PageId page) {
-    return cache_.users(page) > 1 && std::ranges::find(new_pages_, page) != new_pages_.end();
+    return cache_.users(page) > 1 &&
+           std::ranges::find(new_pages_, page, &NewPage::id) != new_pages_.end();
   });
 }
 
@@ -243,17 +276,67 @@ void SequencePages::release(Sequence& sequence, bool goes_on) {
   sequence.branch = 0;
 }
 
+// ---- pages that are filled from elsewhere ----
+
+void SequencePages::share_known(Sequence& sequence) {
+  if (reuse_) reuse_pages(sequence);
+}
+
+std::byte* SequencePages::own_bytes(PageCache::PageId page) const {
+  return has_page_bytes_ && cache_.rank(page) == rank_ ? cache_.bytes(page) : nullptr;
+}
+
+void SequencePages::import(Sequence& sequence, int end) {
+  const size_t before = new_pages_.size();
+  enter(sequence, end);
+  for (size_t i = before; i < new_pages_.size(); ++i) new_pages_[i].is_imported = true;
+  sequence.num_computed = end;
+}
+
+void SequencePages::import_state(Sequence& sequence) {
+  states_.adopt(std::exchange(sequence.state, StateSlots::kNone), sequence.prefix);
+}
+
+// ---- news ----
+
+PageNews SequencePages::take_news() {
+  return {.changes = cache_.take_changes(), .kept = std::exchange(kept_, {})};
+}
+
+bool SequencePages::keeps(PageCache::PageId page, const PageNames::Named& named) const {
+  return named.role == 0 && own_bytes(page) != nullptr;
+}
+
+void SequencePages::note_snapshot(const Sequence& sequence) {
+  const PageNames::Named* named = cache_.named(sequence.prefix_page);
+  if (named == nullptr || named->role != 0 || !has_state_bytes_) return;
+  const StateSlots::SlotId slot = states_.snapshot(sequence.prefix);
+  const Version& version = states_.version(slot);
+  kept_.push_back({.head = named->head,
+                   .bytes = states_.bytes(slot),
+                   .version = &version,
+                   .seen = version.now()});
+  kept_.back().head.kind = store::Kind::kState;
+}
+
 // ---- states ----
 
 void SequencePages::take_state(Sequence& sequence) {
   sequence.state = states_.take(sequence.prefix);
 }
 
+// The end of the last page before the last message, which a later prompt may replace or follow; at
+// most that of the last page that can be shared. 0: there is none.
+int SequencePages::turn_end(const Sequence& sequence) {
+  return std::min(sequence.request.turn_begin / kPageTokens * kPageTokens,
+                  last_end(sequence.prompt_length()));
+}
+
 int SequencePages::next_cut(const Sequence& sequence) const {
   const auto all = static_cast<int>(sequence.tokens.size());
   if (!keeps_states() || !reuse_) return all;
   int cut = all;
-  for (const int end : {sequence.branch, last_end(all)}) {
+  for (const int end : {sequence.branch, turn_end(sequence), last_end(all)}) {
     if (end > sequence.num_computed) cut = std::min(cut, end);
   }
   return cut;
@@ -264,7 +347,7 @@ int SequencePages::next_cut(const Sequence& sequence) const {
 void SequencePages::keep_state(Sequence& sequence, bool in_any_case) {
   const int end = sequence.num_computed;
   if (!reuse_ || end % kPageTokens != 0 || end == sequence.kept_at) return;
-  const bool at_cut = in_any_case || end == sequence.branch ||
+  const bool at_cut = in_any_case || end == sequence.branch || end == turn_end(sequence) ||
                       end == last_end(static_cast<int>(sequence.tokens.size())) ||
                       !sequence.in_prefill();
   // The known page may be that of another sequence, and be gone already.
@@ -278,7 +361,9 @@ void SequencePages::keep_state(Sequence& sequence, bool in_any_case) {
   const bool in_flight = !in_any_case && !sequence.draft_states.empty();
   const StateSlots::SlotId state = in_flight ? sequence.draft_states.front() : sequence.state;
   const bool is_new = states_.keep(state, sequence.prefix);
-  if (is_new && follows_prompt) sequence.own_snapshot = sequence.prefix;
+  if (!is_new) return;
+  if (follows_prompt) sequence.own_snapshot = sequence.prefix;
+  note_snapshot(sequence);
 }
 
 }  // namespace wideep::engine
