@@ -16,8 +16,13 @@ std::optional<LentPages::Lent> LentPages::lend(uint64_t ticket, Sequence prompt,
   WIDEEP_CHECK(!has(ticket));
   // Never the page of the last token, whose logits are needed.
   num_pages = std::min(num_pages, (prompt.prompt_length() - 1) / kernels::kPageTokens);
-  const int first = pages_.known(prompt).pages;
-  if (num_pages <= first) return std::nullopt;
+  if (num_pages <= 0) return std::nullopt;
+  prompt.tokens.resize(static_cast<size_t>(num_pages * kernels::kPageTokens) + 1);
+  const SequencePages::Known known = pages_.known(prompt);
+  const int first = known.pages;
+  const bool lacks_state =
+      pages_.keeps_states() && (known.states.empty() || known.states.back() != num_pages);
+  if (first == num_pages && !lacks_state) return std::nullopt;
   const StateSlots& states = pages_.states();
   if (pages_.keeps_states() && states.num_states() + states_wanted >= states.max_slots()) {
     return std::nullopt;
@@ -49,10 +54,8 @@ void LentPages::import(uint64_t ticket, int num_pages) {
   Sequence& prompt = found->second;
   const auto lent = static_cast<int>(prompt.pages.size());
   const int filled = std::min(num_pages, lent) * kernels::kPageTokens;
-  if (filled > prompt.num_computed) {
-    pages_.import(prompt, filled);
-    if (num_pages >= lent && pages_.keeps_states()) pages_.import_state(prompt);
-  }
+  if (filled > prompt.num_computed) pages_.import(prompt, filled);
+  if (num_pages >= lent && pages_.keeps_states()) pages_.import_state(prompt);
   pages_.release(prompt, true);
   lent_.erase(found);
 }

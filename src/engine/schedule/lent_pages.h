@@ -38,9 +38,10 @@ class LentPages {
     std::byte* state = nullptr;     // null: the rank keeps none
   };
 
-  // The pages of the prompt up to num_pages, of a sequence that has its tokens and first_rank.
+  // The pages of the prompt up to num_pages, of a sequence that has its tokens and first_rank, and
+  // the state there. There may be none to fill but the state.
   // claimed: [ranks] available pages that must stay so; states_wanted: slots likewise, if the model
-  // keeps states. nullopt: there is no room, or all of the pages are known.
+  // keeps states. nullopt: there is no room, or all of it is known.
   // REQUIRES: !has(ticket).
   std::optional<Lent> lend(uint64_t ticket, Sequence prompt, int num_pages,
                            std::vector<int> claimed, int states_wanted);

@@ -239,6 +239,27 @@ TEST(LentStates, ComeOnlyWithAllPages) {
   EXPECT_EQ(scheduler.known(prompt, "").states, (std::vector<int32_t>{2, 3}));
 }
 
+TEST(LentStates, MayBeAllThatIsMissing) {
+  Scheduler scheduler(lent_layout(), lent_limits_with_states(3), {}, kLentStateBytes);
+  const SharedTokens prompt = prompt_from(0, 200);
+  ASSERT_TRUE(scheduler.lend(1, prompt, "", 3).has_value());
+  scheduler.import(1, 2);
+  for (const int pages : {2, 1}) {  // all that is known, and less
+    const auto lent = scheduler.lend(2, prompt, "", pages);
+    ASSERT_TRUE(lent.has_value());
+    EXPECT_EQ(lent->first, pages);
+    EXPECT_TRUE(lent->pages.empty());
+    ASSERT_NE(lent->state, nullptr);
+    std::memset(lent->state, 40 + pages, kLentStateBytes);
+    scheduler.import(2, pages);
+  }
+  EXPECT_EQ(scheduler.known(prompt, "").states, (std::vector<int32_t>{1, 2}));
+  EXPECT_FALSE(scheduler.lend(2, prompt, "", 2).has_value());
+  ASSERT_TRUE(scheduler.submit(asked(1, prompt, 1)).ok());
+  const Scheduler::Step& step = scheduler.schedule();
+  EXPECT_EQ(step.batch.states[0][0], std::byte{42});
+}
+
 // Not those of running requests, nor the last one if a request waits.
 TEST(LentStates, TakeTheSlotsOfSnapshots) {
   Scheduler scheduler(lent_layout(), lent_limits_with_states(2), {}, kLentStateBytes);
