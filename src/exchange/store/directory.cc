@@ -4,8 +4,11 @@
 // place answers, a count and a line.
 #include "store/directory.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +19,7 @@
 #include "base/byte_size.h"
 #include "base/content_hash.h"
 #include "base/log.h"
+#include "base/try.h"
 
 namespace wideep::store {
 namespace {
@@ -43,18 +47,39 @@ Directory::Directory(const DirectoryOptions& options)
       reader_(segments_, record_class_),
       writer_(segments_, options.max_bytes, options.segment_bytes) {}
 
+namespace {
+
+Status prepare(const DirectoryOptions& options) {
+  if (options.max_bytes >= Directory::kMinBytes) return make_directory(options.path);
+  return invalid_input(fmt::format("prompt cache {}: expected at least {} for it, found {}",
+                                   options.path, base::byte_size(Directory::kMinBytes),
+                                   base::byte_size(options.max_bytes)));
+}
+
+Status unreadable(const DirectoryOptions& options, int error) {
+  return invalid_input(fmt::format("prompt cache {}: the directory cannot be read: {}",
+                                   options.path, std::strerror(error)));
+}
+
+}  // namespace
+
+Status Directory::check(const DirectoryOptions& options) {
+  WIDEEP_TRY(prepare(options));
+  DIR* const listed = ::opendir(options.path.c_str());
+  if (listed == nullptr) return unreadable(options, errno);
+  ::closedir(listed);
+  // Without the rights of others that may have made it, or on a disk that is mounted to be read.
+  if (::faccessat(AT_FDCWD, options.path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    log::warn("prompt cache {}: nothing can be written there ({}): prompts are read from it only",
+              options.path, std::strerror(errno));
+  }
+  return {};
+}
+
 Result<std::unique_ptr<Directory>> Directory::open(const DirectoryOptions& options) {
-  if (options.max_bytes < kMinBytes) {
-    return invalid_input(fmt::format("prompt cache {}: expected at least {} for it, found {}",
-                                     options.path, base::byte_size(kMinBytes),
-                                     base::byte_size(options.max_bytes)));
-  }
-  if (const Status status = make_directory(options.path); !status.ok()) return status;
+  WIDEEP_TRY(prepare(options));
   std::unique_ptr<Directory> directory(new Directory(options));
-  if (const int error = directory->segments_.poll(); error != 0) {
-    return invalid_input(fmt::format("prompt cache {}: the directory cannot be read: {}",
-                                     options.path, std::strerror(error)));
-  }
+  if (const int error = directory->segments_.poll(); error != 0) return unreadable(options, error);
   directory->polled_ = Clock::now();
   return directory;
 }

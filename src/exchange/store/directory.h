@@ -46,6 +46,10 @@ class Directory : public Place {
   static constexpr std::chrono::seconds kLastRetry{60};
   static constexpr uint64_t kMinBytes = uint64_t{1} << 20;  // of max_bytes
 
+  // Makes the directory, for this user alone, where it is missing, and looks whether it can be
+  // read; a line says where nothing can be written to it. Errors: as open().
+  static Status check(const DirectoryOptions& options);
+
   // Makes the directory, for this user alone, where it is missing, and reads the blocks of all
   // records. Errors (invalid input): it cannot be made or read; max_bytes below kMinBytes.
   static Result<std::unique_ptr<Directory>> open(const DirectoryOptions& options);

@@ -196,6 +196,8 @@ TEST(DirectoryDisk, PathsThatCannotBe) {
   const auto message = [](const std::string& path, uint64_t max_bytes) {
     const auto directory = Directory::open({.path = path, .max_bytes = max_bytes});
     EXPECT_EQ(directory.status().exit_code(), 2);
+    EXPECT_EQ(Directory::check({.path = path, .max_bytes = max_bytes}).message(),
+              directory.status().message());
     return directory.ok() ? "" : directory.status().message();
   };
   EXPECT_EQ(message(scratch.path(), 1000),
@@ -207,6 +209,7 @@ TEST(DirectoryDisk, PathsThatCannotBe) {
   EXPECT_EQ(message(scratch.file("file/below"), uint64_t{1} << 30),
             "prompt cache " + scratch.file("file/below") +
                 ": the directory cannot be made: Not a directory");
+  EXPECT_TRUE(Directory::check({.path = scratch.file("new"), .max_bytes = uint64_t{1} << 30}).ok());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 //   page n     name of page n − 1 · form · its tokens
 //
 // class: everything else that decides bytes: checkpoint, layout of the canonical form, instruction
-// set, sums that a layout splits (engine/run/prompt_class.h). form: the keys and values of the page
+// set, sums that a layout splits (engine/run/page_geometry.h). form: the keys and values of the page
 // depend on more than its tokens (schedule/sequence_pages.h); 0: they do not.
 // Equal name means equal bytes. A record has its tokens beside its name, and whoever takes it
 // compares them: the hash finds, tokens decide.

@@ -52,6 +52,8 @@ TEST_F(RedisAccessTest, APasswordOpensIt) {
               testing::AllOf(HasSubstr("does not let this client in"), HasSubstr("WRONGPASS"),
                              Not(HasSubstr("other"))));
   EXPECT_THAT(refusal("redis://:s%40cret@" + where + "/99"), HasSubstr("index is out of range"));
+  EXPECT_TRUE(place_at("redis://:s%40cret@" + where)->check().ok());
+  EXPECT_EQ(place_at("redis://:other@" + where)->check().code(), StatusCode::kInvalidInput);
 }
 
 // With the rights that redis_place.h names.

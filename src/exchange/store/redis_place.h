@@ -30,6 +30,10 @@ class RedisPlace final : public Place {
   // Connects to nobody yet. Errors (invalid input): a file of TLS.
   static Result<std::unique_ptr<RedisPlace>> make(RedisOptions options);
 
+  // That it can be asked. Errors (failed, deadline exceeded): nobody is there, or does not answer;
+  // (invalid input): it does not let us in.
+  Status check();
+
   std::string_view label() const override { return "redis"; }
   std::vector<bool> find(std::span<const Head> heads) override;
   Status fetch(std::span<const FetchOrder> orders,

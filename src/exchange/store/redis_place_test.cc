@@ -154,7 +154,9 @@ TEST_F(RedisPlaceTest, AServerIsKilledAndComesBack) {
   const auto place = place_at(server.url());
   const Head head = page_at(6, 0, 100000);
   EXPECT_EQ(offer(*place, head), OfferResult::kTaken);
+  EXPECT_TRUE(place->check().ok());
   server.kill();
+  EXPECT_EQ(place->check().code(), StatusCode::kFailed);
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_THAT(place->find({&head, 1}), ElementsAre(false));
   const Fetched fetched = fetch(*place, {head});
