@@ -121,6 +121,7 @@ std::string hash_of_gguf(const std::string& path) {
 
 std::string hash_of_config(const std::string& model_dir) {
   if (tensor_files::is_gguf(model_dir)) return hash_of_gguf(model_dir);
+  if (model_dir.ends_with(".json")) return hash_of_file(model_dir);
   return hash_of_file(model_dir + "/config.json");
 }
 
@@ -202,24 +203,31 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
   return inputs;
 }
 
-transport::Settings fingerprints(const RunOptions& options, const RunInputs& inputs) {
+transport::Settings what_computes(const RunOptions& options, const RunInputs& inputs) {
   return {{"the version of wideep", WIDEEP_VERSION},
           {"the program (its content)", hash_of_file("/proc/self/exe")},
           {"the kernels (WIDEEP_ISA)", std::string(inputs.kernels->isa)},
           {"the model (config.json)", hash_of_config(options.model_dir)},
-          {fmt::format("the tokenizer ({})", fmt::join(tokenizer::Tokenizer::file_names(), ", ")),
-           hash_of_tokenizer(options.model_dir)},
-          {"the weights (a sample of each tensor)", inputs.tensors().fingerprint()},
-          {"--random-weights", options.random_weights ? "true" : "false"},
-          {"--logits-digest", options.logits_digest ? "true" : "false"},
-          {"--expert-statistic-iter-range",
-           options.statistics ? options.statistics->range.text() : "none"},
-          {"--routing-log", options.routing_log ? "true" : "false"},
-          {"--routing-log-iter-range", options.routing_log && options.routing_log->range
-                                           ? options.routing_log->range->text()
-                                           : "none"},
-          {"--enable-return-routed-experts", options.routed_experts ? "true" : "false"},
-          {"--timeout", fmt::format("{} ms", options.timeout.count())}};
+          {"the weights (a sample of each tensor)", inputs.tensors().fingerprint()}};
+}
+
+transport::Settings fingerprints(const RunOptions& options, const RunInputs& inputs) {
+  transport::Settings all = what_computes(options, inputs);
+  const transport::Settings settings = {
+      {fmt::format("the tokenizer ({})", fmt::join(tokenizer::Tokenizer::file_names(), ", ")),
+       hash_of_tokenizer(options.model_dir)},
+      {"--random-weights", options.random_weights ? "true" : "false"},
+      {"--logits-digest", options.logits_digest ? "true" : "false"},
+      {"--expert-statistic-iter-range",
+       options.statistics ? options.statistics->range.text() : "none"},
+      {"--routing-log", options.routing_log ? "true" : "false"},
+      {"--routing-log-iter-range", options.routing_log && options.routing_log->range
+                                       ? options.routing_log->range->text()
+                                       : "none"},
+      {"--enable-return-routed-experts", options.routed_experts ? "true" : "false"},
+      {"--timeout", fmt::format("{} ms", options.timeout.count())}};
+  all.insert(all.end(), settings.begin(), settings.end());
+  return all;
 }
 
 uint64_t bytes_to_load(const RunInputs& inputs, bool has_host_pool) {

@@ -46,6 +46,10 @@ Status add_prediction(const parallel::ParallelConfig& settings, model::ModelConf
 // Errors (invalid input): files that are missing or wrong, and settings that do not fit them.
 Result<RunInputs> read_run_inputs(const RunOptions& options);
 
+// The build and the model, as far as they decide the bits of what is computed; of the weights those
+// that are open.
+transport::Settings what_computes(const RunOptions& options, const RunInputs& inputs);
+
 // What all ranks of a run must have in common beside their plans: the build and the files, of the
 // weights those that are open.
 transport::Settings fingerprints(const RunOptions& options, const RunInputs& inputs);

@@ -469,14 +469,6 @@ std::string text(kernels::RowFormat format) {
   return std::string(kernels::row_format_name(format));
 }
 
-std::string placement_hash(const balance::ModelPlacement& placement) {
-  std::string all;
-  for (const auto& [layer, each] : placement.layers) {
-    all += fmt::format("{} {} {}\n", layer, each.ep_size, fmt::join(each.slot_to_expert, " "));
-  }
-  return base::content_hash_hex(all);
-}
-
 std::string online_text(const OnlinePlan& stage) {
   if (!stage.balances()) return "nothing to balance";
   return fmt::format("{} layers in flight, {} spares, policy {}, pool of {} bytes",
@@ -508,6 +500,14 @@ std::string speculation_text(const engine::SpeculationOptions& options) {
 }
 
 }  // namespace
+
+std::string content_hash_of(const balance::ModelPlacement& placement) {
+  std::string all;
+  for (const auto& [layer, each] : placement.layers) {
+    all += fmt::format("{} {} {}\n", layer, each.ep_size, fmt::join(each.slot_to_expert, " "));
+  }
+  return base::content_hash_hex(all);
+}
 
 transport::Settings settings_of(const RunPlan& plan) {
   const parallel::ParallelSizes& sizes = plan.mapping.sizes();
@@ -546,7 +546,7 @@ transport::Settings settings_of(const RunPlan& plan) {
       {"--perfect-router", text(plan.moe.perfect_router)},
       {"--expert-statistic-path (counts of slots)", text(plan.moe.count_slots)},
       {"moe_config.load_balancer (num_slots)", text(int64_t{plan.model.placement.num_slots})},
-      {"moe_config.load_balancer (its content)", placement_hash(plan.model.placement)}};
+      {"moe_config.load_balancer (its content)", content_hash_of(plan.model.placement)}};
   for (size_t stage = 0; stage < plan.online.size(); ++stage) {
     settings.emplace_back(fmt::format("online balancing of stage {}", stage),
                           online_text(plan.online[stage]));

@@ -122,6 +122,9 @@ Result<int> max_sequence(const RunOptions& options, const model::ModelConfig& co
 // not set.
 engine::SchedulerLimits scheduler_limits(const RunOptions& options);
 
+// Of which slots have which experts: 16 hexadecimal digits.
+std::string content_hash_of(const balance::ModelPlacement& placement);
+
 // What must be equal on all ranks of a run: names, as users set them, and values, in a fixed order.
 transport::Settings settings_of(const RunPlan& plan);
 
