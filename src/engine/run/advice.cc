@@ -101,6 +101,13 @@ struct Saving {
   WantedRun run;
 };
 
+std::optional<Saving> no_host_cache(const WantedRun& run, uint64_t) {
+  if (run.options.host_cache_bytes == 0) return std::nullopt;
+  Saving saving{"no --host-cache-size", run};
+  saving.run.options.host_cache_bytes = 0;
+  return saving;
+}
+
 std::optional<Saving> fewer_tokens(const WantedRun& run, uint64_t usable) {
   const int now = scheduler_limits(run.options).max_num_tokens;
   Saving saving{"", run};
@@ -176,8 +183,8 @@ std::optional<Saving> fewer_bits(const WantedRun& run, uint64_t usable) {
 }
 
 using Step = std::optional<Saving> (*)(const WantedRun&, uint64_t usable);
-constexpr std::array<Step, 5> kMildestFirst = {fewer_tokens, smaller_cache, no_redundancy,
-                                               fewer_ranks, fewer_bits};
+constexpr std::array<Step, 6> kMildestFirst = {no_host_cache, fewer_tokens, smaller_cache,
+                                               no_redundancy, fewer_ranks,  fewer_bits};
 
 // The mildest single step that makes the model fit; else all steps together, if they do.
 std::string how_to_fit(const WantedRun& run, uint64_t usable) {
@@ -248,7 +255,8 @@ Result<ModelFit> judge_fit(const ModelFacts& model, const RunOptions& wanted,
   fit.memory = fullest(stages);
   fit.bytes_needed = fit.plan.bytes_needed(options.parallel.kv_cache_config.max_tokens);
   fit.bytes_usable = machine.usable_memory_bytes();
-  const uint64_t other = bytes_without_cache(stages) + fewest_state_bytes(stages);
+  const uint64_t other =
+      bytes_without_cache(stages) + fewest_state_bytes(stages) + fit.plan.host_cache;
   if (fit.bytes_usable > other) {
     // A token's keys and values are spread over the ranks that share batches (by heads) and over
     // the stages (by layers): a page of the cache is the sum of their pages.

@@ -143,6 +143,17 @@ TEST(ModelFit, NamesTheMildestStepThatHelps) {
   EXPECT_THAT(run.tight(), is_advice("", "it fits with a smaller kv_cache_config.max_tokens"));
 }
 
+TEST(ModelFit, TheHostCacheCountsAndGoesFirst) {
+  Wanted run = golden_run();
+  const uint64_t before = run.bytes_needed(), tokens = run.fit_in(kGiB).kv_tokens;
+  run.options.host_cache_bytes = kGiB / 4;
+  EXPECT_EQ(run.bytes_needed(), before + kGiB / 4);
+  EXPECT_LT(run.fit_in(kGiB).kv_tokens, tokens * 4 / 5);
+  EXPECT_THAT(run.tight(), is_advice("does not fit", "it fits with no --host-cache-size"));
+  EXPECT_THAT(judge_fit(run.model, run.options, machine_of(2, kGiB / 4)).status().message(),
+              HasSubstr("expected less than the 256.0 MiB that can be used, found 256.0 MiB"));
+}
+
 TEST(ModelFit, RedundantSlotsAndPrecisionAreSteps) {
   Wanted run = golden_run();
   const int experts = run.model.config.routing.num_experts;

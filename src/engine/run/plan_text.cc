@@ -13,6 +13,7 @@
 #include "ep/strategy.h"
 #include "model/parts/perfect_choices.h"
 #include "run/advice.h"
+#include "run/prompt_places.h"
 #include "schedule/page_pool.h"
 
 namespace wideep::run {
@@ -100,8 +101,10 @@ std::string cache_text(const Run& run) {
                    "every token"
                  : "pages are not shared: a routing log needs the experts of every token";
   }
+  const std::string places = prompt_places_text(run.options());
   return fmt::format("\ncache   {} pages of {} tokens per rank; {}", plan.limits.max_pages,
-                     kernels::kPageTokens, shared);
+                     kernels::kPageTokens, shared) +
+         (places.empty() ? "" : "\nprompts kept when they leave it: " + places);
 }
 
 // A line if the model keeps states beside the cache.

@@ -23,6 +23,9 @@
 #include "grammar/vocabulary.h"
 #include "kernels/kv_page.h"
 #include "recordings/statistics_writer.h"
+#include "run/page_geometry.h"
+#include "run/prompt_places.h"
+#include "store/host_tier.h"
 
 namespace wideep::run {
 namespace {
@@ -69,11 +72,17 @@ void warn_of_cache(const RunOptions& options, const RunPlan& plan) {
       base::byte_size(needed), base::byte_size(usable));
 }
 
+// class_of_records: as Run::record_class().
 transport::Settings settings_of(const RunOptions& options, const RunInputs& inputs,
-                                const RunPlan& plan) {
+                                const RunPlan& plan, const std::string& class_of_records) {
   transport::Settings all = fingerprints(options, inputs);
   const transport::Settings planned = settings_of(plan);
   all.insert(all.end(), planned.begin(), planned.end());
+  // All ranks of a request look for its pages, or none.
+  all.emplace_back("whether prompts are kept (--host-cache-size, --prompt-cache-...)",
+                   options.keeps_prompts() ? "true" : "false");
+  all.emplace_back("--host-cache-size", std::to_string(options.host_cache_bytes));
+  all.emplace_back("what decides the bytes of cached pages (also the C library)", class_of_records);
   return all;
 }
 
@@ -109,19 +118,23 @@ Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options,
 
 Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunInputs> inputs,
                                           const transport::Settings& more) {
-  WIDEEP_TRY(agree_on(options, inputs.status()));
+  WIDEEP_TRY(agree_on(options, inputs.ok() ? check_prompt_options(options) : inputs.status()));
   Result<RunPlan> plan = plan_run(inputs->model, options, base::read_machine());
   WIDEEP_TRY(agree_on(options, plan.status()));
   WIDEEP_TRY(agree_on_cache(options, *inputs, &*plan));
   warn_of_cache(options, *plan);
+  std::string class_of_records;
+  if (options.names_pages()) class_of_records = run::record_class(options, *inputs, *plan);
   transport::Settings settings;
   if (options.started != nullptr || options.kept_nodes) {
-    settings = settings_of(options, *inputs, *plan);
+    settings = settings_of(options, *inputs, *plan, class_of_records);
     settings.insert(settings.end(), more.begin(), more.end());
   }
   WIDEEP_TRY(agree_on(options, {}, settings));
   std::unique_ptr<Run> run(new Run(options, std::move(*inputs), std::move(*plan)));
   run->settings_ = std::move(settings);
+  run->record_class_ = std::move(class_of_records);
+  WIDEEP_TRY(agree_on(options, run->prepare_places()));
   WIDEEP_TRY(agree_on(options, run->prepare_recording()));
   WIDEEP_TRY(agree_on(options, run->make_shared_memory()));
   return run;
@@ -152,16 +165,25 @@ Status Run::prepare_recording() {
   return {};
 }
 
+Status Run::prepare_places() {
+  if (!options_.keeps_prompts()) return {};
+  WIDEEP_TRY_ASSIGN(const PageGeometry geometry, page_geometry(plan_, 0, record_class_));
+  return check_prompt_places(options_, geometry);
+}
+
 Status Run::make_shared_memory() {
+  const base::MakeSharedBytes make =
+      options_.started != nullptr ? options_.started->make_shared() : base::SharedBytes::create;
   for (const OnlinePlan& stage : plan_.online) {
     WIDEEP_TRY_ASSIGN(
         OnlineParts parts,
-        make_online_parts(stage,
-                          options_.started != nullptr ? options_.started->make_shared()
-                                                      : base::SharedBytes::create,
+        make_online_parts(stage, make,
                           options_.keeps_ranks && plan_.is_elastic() ? max_board_bytes(plan_) : 0));
     if (options_.adjust_online && parts.balances()) options_.adjust_online(parts);
     online_.push_back(std::move(parts));
+  }
+  if (options_.host_cache_bytes > 0) {
+    WIDEEP_TRY_ASSIGN(host_tier_, store::HostTier::create_memory(options_.host_cache_bytes, make));
   }
   if (options_.profile && options_.profile->writes_trace()) {
     WIDEEP_TRY_ASSIGN(trace_, base::TraceBuffer::create(plan_.mapping.world_size()));
@@ -171,9 +193,11 @@ Status Run::make_shared_memory() {
 
 // Only the host pool needs this check. It is shared memory, which the kernel grants at once and
 // provides page by page: without the check a lack of memory would show in the middle of loading.
+// What the host cache will take is not there for it.
 Status Run::check_memory() const {
   if (online_.empty()) return {};
-  return check_online_memory(online_, plan_.memory, base::read_machine().usable_memory_bytes(),
+  const uint64_t usable = base::read_machine().usable_memory_bytes();
+  return check_online_memory(online_, plan_.memory, usable - std::min(usable, plan_.host_cache),
                              ranks_of_stages_here(options_, plan_.mapping));
 }
 

@@ -15,8 +15,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "base/shared_bytes.h"
 #include "base/trace.h"
 #include "formats/new_directories.h"
 #include "model/model.h"
@@ -33,9 +35,9 @@ class Run {
  public:
   // Reads, plans, and creates the memory that ranks share. options outlive the run. more: further
   // settings that all ranks must have in common. Collective if a launcher has started the ranks.
-  // Errors: as read_run_inputs and plan_run; a directory for expert statistics that cannot be
-  // written or has some; no memory for the host pool or the trace; a setting
-  // that differs between ranks, with both values.
+  // Errors: as read_run_inputs, plan_run and check_prompt_places; a directory for expert statistics
+  // that cannot be written or has some; no memory for the host pool, the host cache or the trace; a
+  // setting that differs between ranks, with both values.
   static Result<std::unique_ptr<Run>> prepare(const RunOptions& options,
                                               const transport::Settings& more = {});
   // The same if the caller has read the inputs, or failed to.
@@ -56,6 +58,10 @@ class Run {
   // With RunOptions::takes_grammars, once loaded; else null.
   const grammar::Vocabulary* vocabulary() const { return vocabulary_.get(); }
   std::span<const OnlineParts> online() const { return online_; }  // of each stage, or empty
+  // Of this node, with RunOptions::host_cache_bytes; else null.
+  const base::SharedBytes* host_tier_memory() const { return host_tier_ ? &*host_tier_ : nullptr; }
+  // Of what is kept by name (run/page_geometry.h); "": pages have no names.
+  const std::string& record_class() const { return record_class_; }
   const base::TraceBuffer* trace() const { return trace_ ? &*trace_ : nullptr; }
   // What all ranks must have in common, as prepare() found it: a node keeps its weights while it
   // connects again, whatever its files are by then. Empty without a launcher and other nodes.
@@ -74,6 +80,7 @@ class Run {
  private:
   Run(const RunOptions& options, RunInputs inputs, RunPlan plan)
       : options_(options), inputs_(std::move(inputs)), plan_(std::move(plan)) {}
+  Status prepare_places();
   Status make_shared_memory();
   Status prepare_recording();
   Status check_memory() const;
@@ -85,6 +92,8 @@ class Run {
   model::ModelWeights weights_;
   std::shared_ptr<const grammar::Vocabulary> vocabulary_;
   std::vector<OnlineParts> online_;
+  std::optional<base::SharedBytes> host_tier_;
+  std::string record_class_;
   std::optional<base::TraceBuffer> trace_;
   // Of the expert statistics; removed after the run if nothing was recorded.
   std::optional<formats::NewDirectories> statistics_directory_;

@@ -58,11 +58,12 @@ struct RunOptions {
   // ---- where prompts are kept beyond a rank's cache (run/prompt_places.h) ----
   // The memory of the node, kv_cache_config.host_cache_size; 0: none.
   uint64_t host_cache_bytes = 0;
-  std::string prompt_cache_dir;     // "": none
-  uint64_t prompt_cache_bytes = 0;  // of the directory, of all that share it
-  std::string prompt_cache_redis;   // address (store/redis_address.h); "": none
-  int prompt_cache_ttl = 0;         // seconds that a record stays there; 0: as the server decides
-  bool tells_pages = false;         // events PagesChanged
+  std::string prompt_cache_dir;             // "": none
+  uint64_t prompt_cache_bytes = 0;          // of the directory, of all that share it
+  std::string prompt_cache_redis;           // address (store/redis_address.h); "": none
+  std::string prompt_cache_redis_password;  // where the address has none
+  int prompt_cache_ttl = 0;  // seconds that a record stays there that nobody uses; 0: 7 days
+  bool tells_pages = false;  // events PagesChanged
   // Without scheduler_config.capacity_scheduler_policy.
   engine::CapacityPolicy preferred_policy = engine::CapacityPolicy::kGuaranteedNoEvict;
   bool perfect_router = false;  // see model::MoeOptions; the texts mean nothing
@@ -108,12 +109,13 @@ struct RunOptions {
   bool reuses_pages() const {
     return parallel.kv_cache_config.reuses_blocks() && !routing_log && !routed_experts;
   }
-  // Whether pages are looked for, and kept, in any place.
-  bool keeps_prompts() const {
-    const bool has_places =
-        host_cache_bytes > 0 || !prompt_cache_dir.empty() || !prompt_cache_redis.empty();
-    return has_places && reuses_pages();
+  bool names_places() const {
+    return host_cache_bytes > 0 || !prompt_cache_dir.empty() || !prompt_cache_redis.empty();
   }
+  // Whether pages are looked for, and kept, in any place.
+  bool keeps_prompts() const { return names_places() && reuses_pages(); }
+  // Whether pages have names (run/page_geometry.h), to be kept or told.
+  bool names_pages() const { return (names_places() || tells_pages) && reuses_pages(); }
 };
 
 // Null: all ranks are on this node.

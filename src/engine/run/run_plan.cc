@@ -84,11 +84,23 @@ int nodes_of_stage(const RunOptions& options) {
 
 // ---- the parts ----
 
-// What the caches of one rank may use: its part of cache_share of this node's memory.
+// The node keeps prompts in memory that is not taken yet.
+Status check_host_cache(const RunOptions& options, const base::Machine& machine) {
+  const uint64_t usable = machine.usable_memory_bytes();
+  if (options.host_cache_bytes == 0 || options.host_cache_bytes < usable) return {};
+  return invalid_input(
+      fmt::format("--host-cache-size (kv_cache_config.host_cache_size): expected less than the {} "
+                  "that can be used, found {}",
+                  base::byte_size(usable), base::byte_size(options.host_cache_bytes)));
+}
+
+// What the caches of one rank may use: its part of cache_share of this node's memory beside the
+// host cache.
 double max_cache_bytes(const RunPlan& plan, const RunOptions& options,
                        const base::Machine& machine) {
-  return static_cast<double>(machine.usable_memory_bytes()) * options.cache_share /
-         plan.ranks_of_nodes[static_cast<size_t>(this_node(options))];
+  const uint64_t usable = machine.usable_memory_bytes();
+  return static_cast<double>(usable - std::min(usable, options.host_cache_bytes)) *
+         options.cache_share / plan.ranks_of_nodes[static_cast<size_t>(this_node(options))];
 }
 
 // Of a sequence, in all layers: an upper bound of what a stage's states take.
@@ -348,6 +360,8 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   plan.ranks_of_nodes = ranks_of_nodes(options);
   if (options.kept_nodes) plan.kept_nodes = options.kept_nodes->place.nodes;
   plan.start_ranks = options.start_ranks > 0 ? options.start_ranks : plan.mapping.world_size();
+  WIDEEP_TRY(check_host_cache(options, machine));
+  plan.host_cache = options.host_cache_bytes;
   // Plans must be equal on all ranks, so the node with the most ranks determines the threads of
   // all.
   plan.threads =
@@ -456,7 +470,7 @@ uint64_t RunPlan::bytes_needed(std::optional<int64_t> cache_tokens_per_rank) con
   for (const MemoryPlan& stage : memory) {
     bytes += stage.bytes_without_cache() + stage.all_ranks() * stage.kv_bytes(tokens);
   }
-  return bytes + fewest_state_bytes(memory);
+  return bytes + fewest_state_bytes(memory) + host_cache;
 }
 
 // ---- comparing ----

@@ -77,6 +77,7 @@ struct RunPlan {
   // ---- bytes ----
   std::vector<MemoryPlan> memory;  // [pipeline stages]
   std::vector<OnlinePlan> online;  // [pipeline stages]; empty: placements never change
+  uint64_t host_cache = 0;         // of a node, for prompts of all its ranks
 
   ExpertRanks experts;
 
@@ -105,7 +106,7 @@ struct RunPlan {
     return layers_of_stage(mapping.coordinates(rank).pp_rank);
   }
   // The smallest memory in bytes that all ranks need on one machine: with this cache per rank, or
-  // for nullopt with one page per rank; and with the state of one sequence per rank.
+  // for nullopt with one page per rank; with the state of one sequence per rank, and the host cache.
   uint64_t bytes_needed(std::optional<int64_t> cache_tokens_per_rank) const;
 };
 
