@@ -302,6 +302,42 @@ TEST_F(CommandSettings, CacheMemory) {
                  {"--kv-cache-memory: expected at least", "a sequence of 4096 tokens"});
 }
 
+// What a user sees of run/prompt_places_test.cc.
+TEST_F(CommandSettings, PlacesOfPrompts) {
+  const std::string prompts = directory_.file("prompts");
+  const CommandEnd end = run(
+      {"--host-cache-size", "64M", "--prompt-cache-dir", prompts, "--prompt-cache-bytes", "1G"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, testing::HasSubstr("prompts kept when they leave it: host 64.0 MiB, disk " +
+                                          prompts + " 1.0 GiB"));
+  EXPECT_EQ(end.out.substr(0, end.out.find("(token")),
+            run({}).out.substr(0, end.out.find("(token")));
+  const std::string of_config = "kv_cache_config: {host_cache_size: 67108864}\n";
+  EXPECT_THAT(run_with_file("--config", of_config).err,
+              testing::HasSubstr("leave it: host 64.0 MiB"));
+  EXPECT_THAT(run_with_file("--config", of_config, {"--host-cache-size", "32M"}).err,
+              testing::HasSubstr("--host-cache-size 33554432 holds, not "
+                                 "kv_cache_config.host_cache_size 67108864 of " +
+                                 path_));
+
+  expect_refused(run({"--host-cache-size", "8X"}), {"--host-cache-size", "expected bytes", "8X"});
+  expect_refused(run({"--host-cache-size", "1K"}), {"--host-cache-size: expected at least"});
+  expect_refused(run({"--host-cache-size", "9000T"}), {"--host-cache-size", "that can be used"});
+  expect_refused(run({"--prompt-cache-bytes", "1G"}), {"has no effect without --prompt-cache-dir"});
+  expect_refused(run({"--prompt-cache-ttl", "9"}), {"has no effect without --prompt-cache-redis"});
+  expect_refused(run({"--prompt-cache-dir", prompts, "--prompt-cache-bytes", "1K"}),
+                 {"--prompt-cache-bytes: expected at least"});
+  expect_refused(run({"--prompt-cache-dir", path_ + "/x"}), {"the directory cannot be made"});
+  expect_refused(run({"--prompt-cache-redis", "127.0.0.1"}), {"--prompt-cache-redis", "redis[s]"});
+  expect_error(run({"--prompt-cache-redis", "redis://127.0.0.1:1"}), 1,
+               {"--prompt-cache-redis redis://127.0.0.1:1"});
+  expect_refused(run({"--prompt-cache-dir", prompts, "--routing-log", directory_.file("log")}),
+                 {"--prompt-cache-dir has no effect with --routing-log", "leave one of them out"});
+  expect_refused(run_with_file("--config", "kv_cache_config: {enable_block_reuse: false}\n",
+                               {"--host-cache-size", "64M"}),
+                 {"--host-cache-size", "kv_cache_config.enable_block_reuse: false"});
+}
+
 TEST_F(CommandSettings, ModelWithoutTheNameOfItsOption) {
   const CommandEnd named = run({"--prompt", "x"});
   const CommandEnd alone =

@@ -26,6 +26,7 @@
 #include "formats/json_text.h"
 #include "generate_output.h"
 #include "model/config/model_path.h"
+#include "prompt_cache_options.h"
 #include "prompts_file.h"
 #include "run/online_text.h"
 #include "run/plan_text.h"
@@ -53,6 +54,7 @@ struct Options {
   std::string prompts_file;
   bool chat = false;
   RankRunOptions ranks;
+  PromptCacheOptions prompts_kept;
   bool json = false;
 };
 
@@ -147,6 +149,7 @@ Result<run::GenerateOptions> engine_options(const Options& options, const Starte
   WIDEEP_TRY(set_sampling(options, defaults, &result));
   *notes = defaults.lines();
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result));
+  WIDEEP_TRY(apply_prompt_cache_options(options.prompts_kept, started.prints(), &result));
   return result;
 }
 
@@ -247,6 +250,7 @@ void add_what_options(command_line::Command command, Options& options) {
 
 void add_how_options(command_line::Command command, Options& options) {
   add_rank_run_options(command, &options.ranks);
+  add_prompt_cache_options(command, &options.prompts_kept);
   command
       .add_option("--prefill-chunk", options.engine.prefill_chunk,
                   "Most prompt tokens of one request in an iteration; 0: --max-num-tokens")

@@ -150,7 +150,8 @@ Status set_model(const LoadOptions& options, run::RunOptions* run) {
 }
 
 // As in trtllm-bench, pages are shared only if that is asked for, by the option or the file.
-Status set_limits(const LoadOptions& options, parallel::ParallelConfig* config) {
+Status set_limits(const LoadOptions& options, run::RunOptions* run) {
+  parallel::ParallelConfig* config = &run->parallel;
   if (options.max_seq_len) {
     if (options.ranks.context && *options.ranks.context != *options.max_seq_len) {
       return invalid_input(fmt::format(
@@ -169,6 +170,11 @@ Status set_limits(const LoadOptions& options, parallel::ParallelConfig* config) 
                     config->name));
   }
   if (!reuse) reuse = options.block_reuse;
+  if (!*reuse && run->host_cache_bytes > 0) {
+    log::info("kv_cache_config.host_cache_size of {} has no effect without --enable-block-reuse",
+              config->name);
+    run->host_cache_bytes = 0;
+  }
   return {};
 }
 
@@ -307,7 +313,7 @@ Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options)
   RankRunOptions ranks = options.ranks;
   WIDEEP_TRY(add_sizes(options, &ranks.parallel));
   WIDEEP_TRY(apply_rank_run_options(ranks, true, &result.run));
-  WIDEEP_TRY(set_limits(options, &result.run.parallel));
+  WIDEEP_TRY(set_limits(options, &result.run));
   WIDEEP_TRY(set_cache_share(options, &result.run));
   WIDEEP_TRY(set_ends(options, &result));
   if (!options.sampler_options.empty()) {

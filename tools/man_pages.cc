@@ -42,6 +42,9 @@ constexpr std::array kOwnVariables = std::to_array<OwnVariable>({
     {"WIDEEP_API_KEY", "The key that clients must send, as --api-key.", "serve"},
     {"WIDEEP_API_KEY", "The key that is sent to the server; else OPENAI_API_KEY is.",
      "bench serving"},
+    {"WIDEEP_REDIS_PASSWORD", "The password of --prompt-cache-redis, if that has none.", "serve"},
+    {"WIDEEP_REDIS_PASSWORD", "The password of --prompt-cache-redis, if that has none.",
+     "generate"},
 });
 
 std::string escaped(std::string_view text) {

@@ -39,6 +39,14 @@ constexpr PeerOption kOptions[] = {
     {"-b,--batch-size,-ub,--ubatch-size,--max-num-batched-tokens,--chunked-prefill-size,"
      "--max-prefill-tokens",
      "--max-num-tokens", "here --max-num-tokens: tokens of a rank's iteration"},
+    {"-cram,--cache-ram,--hicache-size,--hicache-ratio,--enable-hierarchical-cache,"
+     "--kv-offloading-size,--kv-offloading-backend",
+     "--host-cache-size", "here --host-cache-size: bytes of the node for prompts, as 8G"},
+    {"--slot-save-path,--hicache-storage-backend,--prompt-cache,--prompt-cache-all",
+     "--prompt-cache-dir",
+     "here --prompt-cache-dir DIR, and --prompt-cache-bytes for how much it may hold"},
+    {"--kv-transfer-config,--enable-lmcache", "--prompt-cache-redis",
+     "here --host-cache-size, --prompt-cache-dir and --prompt-cache-redis"},
     {"--gpu-memory-utilization,--mem-fraction-static,--kv-cache-memory-bytes,-cram,--cache-ram",
      "--kv-cache-memory", "here --kv-cache-memory: bytes of each rank's KV cache, as 8G"},
     {"--max-total-tokens,--num-gpu-blocks-override", "--config",

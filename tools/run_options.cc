@@ -314,6 +314,7 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
     log::info("stream_interval has no effect: only wideep serve streams answers to clients");
   }
   apply_scheduling(options, log_notes, &run->parallel);
+  run->host_cache_bytes = run->parallel.kv_cache_config.host_cache_bytes();
   WIDEEP_TRY(apply_cache(options, run));
   if (log_notes) warn_of_batch_size(run->parallel);
   run->threads_per_rank = options.threads_per_rank;

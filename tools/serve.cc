@@ -21,6 +21,7 @@
 #include "http_limit_options.h"
 #include "keys.h"
 #include "log_options.h"
+#include "prompt_cache_options.h"
 #include "run_options.h"
 #include "serve_options.h"
 #include "started.h"
@@ -39,6 +40,7 @@ struct Options {
   bool no_ui = false;
   std::optional<int> stream_interval;  // nothing: that of the configuration
   RankRunOptions ranks{.streams = true};
+  PromptCacheOptions prompts_kept;
   LogOptions log;
 };
 
@@ -145,6 +147,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   WIDEEP_TRY(
       apply_rank_run_options(options.ranks, started.prints(), &result.run, PathAlone::kTaken));
   WIDEEP_TRY(apply_recordings(options, &result));
+  WIDEEP_TRY(apply_prompt_cache_options(options.prompts_kept, started.prints(), &result.run));
   result.service.stream_interval = stream_interval(options, result.run.parallel, started.prints());
   // Chats come without a limit, and each would reserve the rest of its context.
   result.run.preferred_policy = engine::CapacityPolicy::kMaxUtilization;
@@ -316,6 +319,7 @@ void add_engine_options(command_line::Command command, Options& options, bool ne
   add_model_option(command, &options.serve.run.model_dir, needs_model);
   add_generation_config_option(command, &options.serve.generation_config);
   add_rank_run_options(command, &options.ranks);
+  add_prompt_cache_options(command, &options.prompts_kept);
   command
       .add_option(
           "--on-rank-loss", options.on_rank_loss,

@@ -171,6 +171,7 @@ KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
   if (map.has("enable_block_reuse")) {
     config.enable_block_reuse = map.boolean_or("enable_block_reuse", true);
   }
+  config.host_cache_size = take_integer(map, "host_cache_size", {.min = 0});
   take_listed_keys(map, "kv_cache_config", notes);
   map.refuse_unknown_keys();
   return config;

@@ -73,8 +73,11 @@ struct KvCacheConfig {
   std::string dtype = "AUTO";         // AUTO, as dispatched rows; BF16; FP8 (e4m3, scale 1)
   std::optional<int64_t> max_tokens;  // of a rank's cache
   std::optional<bool> enable_block_reuse;
+  // Bytes of a node's memory in which pages stay that leave the caches of its ranks; 0: none.
+  std::optional<int64_t> host_cache_size;
   // Whether requests with a common prefix share pages: by default they do.
   bool reuses_blocks() const { return enable_block_reuse.value_or(true); }
+  uint64_t host_cache_bytes() const { return static_cast<uint64_t>(host_cache_size.value_or(0)); }
 };
 
 struct SchedulerConfig {

@@ -372,6 +372,18 @@ TEST(ConfigKeys, DefaultsAreNeverRefused) {
   }
 }
 
+TEST(ConfigKeys, TheHostCacheHasASize) {
+  const auto size = [](const std::string& keys) {
+    return parse_parallel_config("kv_cache_config: {" + keys + "}\n", "c.yaml")
+        ->kv_cache_config.host_cache_bytes();
+  };
+  EXPECT_EQ(size("host_cache_size: 85899345920"), uint64_t{80} << 30);
+  EXPECT_EQ(size("host_cache_size: 0"), 0u);
+  EXPECT_EQ(size("dtype: auto"), 0u);
+  EXPECT_THAT(complaint_of("kv_cache_config: {host_cache_size: -1}\n"),
+              HasSubstr("kv_cache_config.host_cache_size"));
+}
+
 TEST(ConfigKeys, OtherValuesAreNamed) {
   EXPECT_THAT(complaint_of("max_beam_width: 2\n"),
               HasSubstr("max_beam_width: expected 1, found '2': there is no beam search"));
