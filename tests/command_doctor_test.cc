@@ -215,6 +215,30 @@ TEST(Doctor, ConfigJsonAloneIsEnough) {
                              HasSubstr("download the whole model")));
 }
 
+TEST(Doctor, PlacesOfPrompts) {
+  EXPECT_THAT(doctor({}).out, Not(HasSubstr("Prompts that leave")));
+  const base::ScratchDirectory folder;
+  const std::string prompts = folder.file("prompts");
+  const CommandEnd end =
+      doctor({"--host-cache-size", "64M", "--prompt-cache-dir", prompts, "--prompt-cache-bytes",
+              "8M", "--prompt-cache-redis", "redis://127.0.0.1:1"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out,
+              AllOf(HasSubstr("host              memory of this node, up to 64.0 MiB; "),
+                    HasSubstr(prompts + ", up to 8.0 MiB; "), HasSubstr("redis://127.0.0.1:1"),
+                    HasSubstr("start the server, or leave the option out")));
+  EXPECT_FALSE(std::ifstream(prompts).good()) << "it was made";
+  const json places =
+      doctor_json({"--prompt-cache-dir", WIDEEP_SOURCE_DIR "/README.md/x"})["prompt_places"];
+  ASSERT_EQ(places.size(), 1u);
+  EXPECT_EQ(places[0]["place"], "disk");
+  EXPECT_EQ(places[0]["bytes"], uint64_t{32} << 30);
+  EXPECT_EQ(places[0]["works"], false);
+  EXPECT_THAT(
+      doctor({"--model", WIDEEP_SOURCE_DIR "/models/reference", "--host-cache-size", "64M"}).out,
+      HasSubstr("host cache              shared     64.0 MiB"));
+}
+
 TEST(Doctor, BadOptions) {
   expect_refused(doctor({"--ranks", "0"}), {"--ranks"});
   expect_refused(doctor({"--ranks", "2", "--config", "x.yaml"}), {"--ranks and --config"});

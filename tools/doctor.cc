@@ -23,6 +23,7 @@
 #include "model_run.h"
 #include "output_file.h"
 #include "parallel_options.h"
+#include "prompt_cache_options.h"
 #include "simulate_inputs.h"
 #include "tensor_files/gguf.h"
 #include "tokenizer/tokenizer.h"
@@ -32,6 +33,7 @@ namespace {
 
 struct Options {
   ParallelOptions parallel;
+  PromptCacheOptions prompts_kept;
   std::string model_dir;
   bool recovery = false;
   int num_nodes = 1;
@@ -59,10 +61,11 @@ std::optional<run::Advice> missing_files(const std::string& model_dir) {
                      "download the whole model before you run it"};
 }
 
-Status judge_model(const Options& options, const parallel::ParallelConfig& parallel,
-                   DoctorReport* report) {
-  WIDEEP_TRY_ASSIGN(const ModelRun run,
-                    model_run(options.model_dir, options.parallel.format(), parallel));
+// places: the options that say where prompts are kept.
+Status judge_model(const Options& options, const run::RunOptions& places, DoctorReport* report) {
+  WIDEEP_TRY_ASSIGN(ModelRun run,
+                    model_run(options.model_dir, options.parallel.format(), places.parallel));
+  run.options.host_cache_bytes = places.host_cache_bytes;
   WIDEEP_TRY_ASSIGN(report->fit, run::judge_fit(run.model, run.options, report->machine));
   report->model_dir = options.model_dir;
   if (tensor_files::is_gguf(options.model_dir)) {
@@ -113,8 +116,11 @@ Status run(const Options& options) {
   DoctorReport report;
   WIDEEP_TRY_ASSIGN(report.chosen_kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(const kernels::Kernels* best, kernels::select_kernels(nullptr));
-  WIDEEP_TRY_ASSIGN(const parallel::ParallelConfig parallel,
-                    read_parallel_options(options.parallel));
+  run::RunOptions wanted;
+  WIDEEP_TRY_ASSIGN(wanted.parallel, read_parallel_options(options.parallel));
+  const parallel::ParallelConfig& parallel = wanted.parallel;
+  wanted.host_cache_bytes = parallel.kv_cache_config.host_cache_bytes();
+  WIDEEP_TRY(apply_prompt_cache_options(options.prompts_kept, true, &wanted));
   warn_of_batch_size(parallel);
   report.machine = base::read_machine();
   report.num_ranks = parallel.mapping().world_size();
@@ -126,7 +132,11 @@ Status run(const Options& options) {
   }
   report.warnings =
       run::machine_advice(report.machine, report.num_ranks, report.chosen_kernels->isa, best->isa);
-  if (!options.model_dir.empty()) report.outcome = judge_model(options, parallel, &report);
+  report.places = look_at_places(wanted, report.machine);
+  for (const PromptPlace& place : report.places) {
+    if (place.trouble) report.warnings.push_back(*place.trouble);
+  }
+  if (!options.model_dir.empty()) report.outcome = judge_model(options, wanted, &report);
   const std::string text =
       options.json ? formats::json_text(doctor_json(report), 2) + "\n" : doctor_text(report);
   std::fputs(text.c_str(), stdout);
@@ -145,6 +155,7 @@ void add_doctor_command(command_line::Command app, Status* status) {
                   "Model directory (config.json is enough), or a GGUF file")
       .model();
   add_parallel_options(command, &options->parallel);
+  add_prompt_cache_options(command, &options->prompts_kept);
   command.add_flag("--recovery", options->recovery,
                    "With --model: what the loss of a rank or of the node would mean");
   command

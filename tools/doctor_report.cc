@@ -183,6 +183,9 @@ std::string memory_lines(const run::ModelFit& fit) {
               "symmetric memory that all ranks see") +
          each("working memory", &run::MemoryPlan::working_memory_per_rank,
               fmt::format("about; for {} tokens at a time", fit.plan.dispatch.max_tokens)) +
+         (fit.plan.host_cache == 0 ? ""
+                                   : size_line("host cache", "shared", fit.plan.host_cache,
+                                               "prompts that leave the KV caches")) +
          size_line("needed", "", fit.bytes_needed, "with the smallest KV cache") +
          size_line("usable", "", fit.bytes_usable, fit.fits() ? "it fits" : "it does not fit");
 }
@@ -218,6 +221,24 @@ std::string model_lines(const DoctorReport& report) {
          fmt::format("  {:<17} {:>12} {:>12}\n", "memory", "each rank", ranks) +
          memory_lines(*report.fit) + line("KV cache", cache_text(*report.fit)) +
          state_line(*report.fit) + note_lines(report.fit->plan.model.config);
+}
+
+// ---- prompts ----
+
+std::string place_text(const PromptPlace& place) {
+  std::string text = place.where.empty() ? "memory of this node" : place.where;
+  if (place.bytes) text += fmt::format(", up to {}", byte_size(*place.bytes));
+  if (place.free_bytes) text += fmt::format("; {} free there", byte_size(*place.free_bytes));
+  return place.trouble || place.bytes ? text : text + "; it answers";
+}
+
+std::string place_lines(const std::vector<PromptPlace>& places) {
+  if (places.empty()) return "";
+  std::string lines = "\nPrompts that leave the KV cache\n";
+  for (const PromptPlace& place : places) {
+    lines += wrapped(fmt::format("  {:<17} ", place.label), place_text(place));
+  }
+  return lines;
 }
 
 // ---- the loss of a rank ----
@@ -378,6 +399,18 @@ ordered_json model_json(const DoctorReport& report) {
           {"notes", fit.plan.model.config.notes}};
 }
 
+ordered_json places_json(const std::vector<PromptPlace>& places) {
+  ordered_json list = ordered_json::array();
+  for (const PromptPlace& place : places) {
+    list.push_back({{"place", place.label},
+                    {"where", place.where},
+                    {"bytes", or_null(place.bytes)},
+                    {"free_bytes", or_null(place.free_bytes)},
+                    {"works", !place.trouble}});
+  }
+  return list;
+}
+
 ordered_json recovery_json(const run::RecoveryForecast& forecast) {
   return {{"survives_any_rank", true},
           {"nodes", forecast.num_nodes},
@@ -409,6 +442,7 @@ ordered_json advice_json(const run::Advice& advice) {
 std::string doctor_text(const DoctorReport& report) {
   std::string text = machine_lines(report);
   if (report.fit) text += model_lines(report);
+  text += place_lines(report.places);
   if (report.recovery) text += recovery_lines(*report.recovery);
   if (!report.reuse.empty()) text += "\nprompt cache\n" + advise::reuse_text(report.reuse);
   text += limit_lines();
@@ -421,6 +455,7 @@ ordered_json doctor_json(const DoctorReport& report) {
                        {"cuda_toolkit", or_null(cuda_toolkit())},
                        {"ranks", report.num_ranks}};
   if (report.fit) json["model"] = model_json(report);
+  json["prompt_places"] = places_json(report.places);
   if (report.recovery) json["recovery"] = recovery_json(*report.recovery);
   for (const advise::ReuseRow& row : report.reuse) {
     json["prompt_cache"].push_back({{"bytes", row.bytes}, {"share", row.share}});

@@ -10,6 +10,7 @@
 
 #include "advise/prompt_reuse.h"
 #include "base/machine.h"
+#include "doctor_places.h"
 #include "gguf_content.h"
 #include "kernels/kernels.h"
 #include "run/advice.h"
@@ -21,6 +22,7 @@ struct DoctorReport {
   base::Machine machine;
   const kernels::Kernels* chosen_kernels = nullptr;
   int num_ranks = 1;
+  std::vector<PromptPlace> places;  // where prompts would be kept beyond the KV cache
 
   // With --model:
   std::string model_dir;
