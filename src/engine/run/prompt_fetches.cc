@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An entry of looks_ lives from kLook on until ranks have nothing more to answer or were told that
+// nobody wants it: a look ends with kAbandon or becomes a fetch, a fetch ends with kImport. If its
+// request does not wait any more (kNobody), a fetch stays until all ranks have answered.
+#include "run/prompt_fetches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "store/record.h"
+
+namespace wideep::run {
+namespace {
+
+// What a look, or a fetch beyond its prediction, may take on an idle machine.
+constexpr double kGraceSeconds = 2.0;
+// A command waits for the end of an iteration, and the answer may do so, too.
+constexpr double kIterations = 2.0;
+constexpr double kPredictions = 4.0;
+constexpr double kLongestFetchSeconds = 120.0;
+// Of a rank's prediction.
+constexpr double kMaxSeconds = 1e6;
+
+double sane_seconds(double seconds) {
+  return std::isfinite(seconds) ? std::clamp(seconds, 0.0, kMaxSeconds) : kMaxSeconds;
+}
+
+// The largest number of pages, at most `found`, that is among the states.
+int largest_state(const std::vector<int32_t>& states, int found) {
+  int largest = 0;
+  for (const int32_t each : states) {
+    if (each <= found) largest = std::max(largest, each);
+  }
+  return largest;
+}
+
+void append(PromptFetches::Steps& steps, PromptFetches::Steps more) {
+  steps.insert(steps.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+PromptFetches::PromptFetches(uint64_t first_ticket, Clock clock)
+    : clock_(std::move(clock)), next_ticket_(first_ticket) {}
+
+int PromptFetches::most_pages(size_t prompt_tokens) {
+  return prompt_tokens == 0 ? 0 : static_cast<int>((prompt_tokens - 1) / store::kPageTokens);
+}
+
+PromptFetches::Steps PromptFetches::begin(const Prompt& prompt) {
+  const uint64_t ticket = next_ticket_++;
+  const int max_pages = most_pages(prompt.num_tokens);
+  const double now = clock_();
+  looks_[ticket] = {.index = prompt.index,
+                    .owner = prompt.owner,
+                    .ranks = prompt.ranks,
+                    .awaited = {prompt.ranks.begin(), prompt.ranks.end()},
+                    .max_pages = max_pages,
+                    .looked_at = now,
+                    .asked_at = now,
+                    .known = max_pages,
+                    .found = max_pages,
+                    .states = std::nullopt};
+  ++counts_.looked;
+  return {{.kind = Kind::kLook, .owner = prompt.owner, .index = prompt.index, .ticket = ticket}};
+}
+
+// A look from which this rank's answer is missing; end(): there is none.
+PromptFetches::Looks::iterator PromptFetches::awaiting(uint64_t ticket, int rank, bool fetches) {
+  const auto look = looks_.find(ticket);
+  const bool is_awaited = look != looks_.end() && look->second.fetches == fetches &&
+                          look->second.awaited.erase(rank) > 0;
+  return is_awaited ? look : looks_.end();
+}
+
+PromptFetches::Steps PromptFetches::found(const PagesFound& answer) {
+  const auto look = awaiting(answer.ticket, answer.rank, false);
+  if (look == looks_.end()) return {};
+  note(look->second, answer);
+  return settle(look);
+}
+
+void PromptFetches::note(Look& look, const PagesFound& answer) {
+  const int found = std::clamp(answer.found, 0, look.max_pages);
+  const int known = std::clamp(answer.known, 0, found);
+  look.known = std::min(look.known, known);
+  look.found = std::min(look.found, found);
+  if (found > known) {
+    const double per_page = sane_seconds(answer.seconds) / (found - known);
+    look.seconds_per_page = std::max(look.seconds_per_page, per_page);
+  }
+  if (answer.is_stateless) return;
+  if (!look.states) {
+    look.states = answer.states;
+    return;
+  }
+  std::erase_if(*look.states, [&](int32_t each) {
+    return std::ranges::find(answer.states, each) == answer.states.end();
+  });
+}
+
+PromptFetches::Steps PromptFetches::fetched(const PagesFetched& answer) {
+  const auto found = awaiting(answer.ticket, answer.rank, true);
+  if (found == looks_.end()) return {};
+  Look& look = found->second;
+  look.pages = std::min(look.pages, std::clamp(answer.pages, 0, look.wanted));
+  look.has_room = look.has_room && answer.has_room;
+  // Nothing comes of it, whatever the others get.
+  if (!look.has_room && look.is_waited_for() && !look.awaited.empty()) return give_up(found);
+  return settle(found);
+}
+
+// If all have answered.
+PromptFetches::Steps PromptFetches::settle(Looks::iterator look) {
+  if (!look->second.awaited.empty()) return {};
+  return look->second.fetches ? import(look) : decide(look);
+}
+
+PromptFetches::Steps PromptFetches::decide(Looks::iterator found) {
+  Look& look = found->second;
+  look.wanted = look.states ? largest_state(*look.states, look.found) : look.found;
+  const int gain = look.wanted - look.known;
+  look.predicted = look.seconds_per_page * std::max(gain, 0);
+  const auto price = price_.seconds_per_token(clock_());
+  const double computing = price.value_or(0.0) * gain * store::kPageTokens;
+  const bool is_dearer = price && look.predicted >= computing;
+  if (gain > 0 && !is_dearer) return fetch(found);
+  if (gain > 0) ++counts_.refused_as_dearer;
+  return submit_without(found);
+}
+
+PromptFetches::Steps PromptFetches::fetch(Looks::iterator found) {
+  Look& look = found->second;
+  look.fetches = true;
+  look.pages = look.wanted;
+  look.awaited = {look.ranks.begin(), look.ranks.end()};
+  look.asked_at = clock_();
+  return {{.kind = Kind::kFetch,
+           .owner = look.owner,
+           .ticket = found->first,
+           .num_pages = look.wanted}};
+}
+
+PromptFetches::Steps PromptFetches::import(Looks::iterator found) {
+  const Look look = std::move(found->second);
+  const uint64_t ticket = found->first;
+  looks_.erase(found);
+  const bool is_whole = !look.states || look.pages == look.wanted;
+  const bool is_use = look.has_room && is_whole && look.pages > look.known && look.is_waited_for();
+  const int pages = is_use ? look.pages : 0;
+  Steps steps = {
+      {.kind = Kind::kImport, .owner = look.owner, .ticket = ticket, .num_pages = pages}};
+  if (!look.is_waited_for()) return steps;
+  count_import(look, pages);
+  steps.push_back(
+      {.kind = Kind::kSubmit, .owner = look.owner, .index = look.index, .num_pages = pages});
+  return steps;
+}
+
+void PromptFetches::count_import(const Look& look, int pages) {
+  if (pages == 0) {
+    ++counts_.gave_up;
+    return;
+  }
+  const uint64_t tokens = static_cast<uint64_t>(pages - look.known) * store::kPageTokens;
+  ++counts_.fetched_requests;
+  counts_.fetched_tokens += tokens;
+  const double now = clock_();
+  const auto price = price_.seconds_per_token(now);
+  if (!price) return;
+  counts_.saved_seconds += *price * static_cast<double>(tokens) - (now - look.looked_at);
+}
+
+// A fetch stays until the ranks have answered: they have lent pages for it.
+PromptFetches::Steps PromptFetches::abandon(Looks::iterator look) {
+  Steps steps = {{.kind = Kind::kAbandon, .owner = look->second.owner, .ticket = look->first}};
+  if (look->second.fetches) {
+    look->second.index = kNobody;
+  } else {
+    looks_.erase(look);
+  }
+  return steps;
+}
+
+PromptFetches::Steps PromptFetches::submit_without(Looks::iterator look) {
+  const Step submit = {
+      .kind = Kind::kSubmit, .owner = look->second.owner, .index = look->second.index};
+  Steps steps = abandon(look);
+  steps.push_back(submit);
+  return steps;
+}
+
+PromptFetches::Steps PromptFetches::give_up(Looks::iterator look) {
+  ++counts_.gave_up;
+  return submit_without(look);
+}
+
+double PromptFetches::deadline_of(const Look& look) const {
+  const double begin = std::max(look.asked_at, *ready_at_);
+  const double predicted = look.fetches ? kPredictions * look.predicted : 0.0;
+  const double fetch = std::min(predicted, kLongestFetchSeconds);
+  return begin + kGraceSeconds + fetch + kIterations * pace_.longest(clock_());
+}
+
+PromptFetches::Steps PromptFetches::expire() {
+  if (!ready_at_) return {};
+  const double now = clock_();
+  Steps steps;
+  for (auto next = looks_.begin(); next != looks_.end();) {
+    const auto look = next++;
+    if (!look->second.is_waited_for() || deadline_of(look->second) > now) continue;
+    append(steps, give_up(look));
+  }
+  return steps;
+}
+
+PromptFetches::Steps PromptFetches::release(int index) {
+  const auto look =
+      std::ranges::find_if(looks_, [&](const auto& each) { return each.second.index == index; });
+  return look == looks_.end() ? Steps() : abandon(look);
+}
+
+void PromptFetches::drop_owner(int owner) {
+  std::erase_if(looks_, [&](const auto& each) { return each.second.owner == owner; });
+}
+
+// Where no rank is left, the deadline stays: there is nothing to conclude.
+PromptFetches::Steps PromptFetches::lose_rank(int rank) {
+  Steps steps;
+  for (auto next = looks_.begin(); next != looks_.end();) {
+    const auto look = next++;
+    std::erase(look->second.ranks, rank);
+    const bool was_awaited = look->second.awaited.erase(rank) > 0;
+    if (was_awaited && !look->second.ranks.empty()) append(steps, settle(look));
+  }
+  return steps;
+}
+
+void PromptFetches::iteration_ended(const Iteration& iteration) {
+  const double now = clock_();
+  price_.add(iteration, now);
+  pace_.add(iteration, now);
+}
+
+}  // namespace wideep::run
