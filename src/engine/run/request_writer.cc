@@ -2,7 +2,10 @@
 //
 // All commands go through write() under one mutex, to every rank: equal order on all ranks is what
 // their schedules rely on. submit() adds the tokens that a request may take to its owner, and picks
-// the owner with the fewest.
+// the owner by them and by what the caches know.
+//
+// A request is in one of three places: in waiting_, while PromptFetches says what is asked for it
+// (follow() writes that); in running_, once it is submitted; among the orphans, while no owner lives.
 //
 // Where ranks may die, a request is kept with its answered tokens. Moving it is then submitting it
 // again: the new owner computes these tokens again and goes on. A request that was there at several
@@ -12,9 +15,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "base/check.h"
+#include "base/cpu_time.h"
 
 namespace wideep::run {
 
@@ -23,6 +27,8 @@ using engine::Request;
 
 // A request that was computed by this many ranks when they died of themselves is likely the cause.
 constexpr int kMaxOwnDeaths = 3;
+// How often waiting requests are compared with their deadlines, which are seconds.
+constexpr std::chrono::milliseconds kDeadlineInterval{100};
 
 struct RequestWriter::Pipe {
   explicit Pipe(int descriptor) : fd(descriptor), messages(descriptor) {}
@@ -34,12 +40,19 @@ struct RequestWriter::Pipe {
   transport::MessagePipe messages;
 };
 
-RequestWriter::RequestWriter(int num_owners, OnLoss on_loss) : on_loss_(on_loss) {
+// Tickets of an earlier process were fewer than the nanoseconds since it began.
+RequestWriter::RequestWriter(int num_owners, OnLoss on_loss, Prompts prompts)
+    : on_loss_(on_loss),
+      prompts_(std::move(prompts)),
+      fetches_(static_cast<uint64_t>(base::wall_ns()), prompts_.clock),
+      places_(prompts_.record_class) {
   for (int owner = 0; owner < num_owners; ++owner) {
     tokens_of_owner_[owner] = 0;
     members_.push_back(owner);
   }
 }
+
+double RequestWriter::steady_seconds() { return static_cast<double>(base::wall_ns()) * 1e-9; }
 
 RequestWriter::~RequestWriter() = default;
 
@@ -50,11 +63,7 @@ void RequestWriter::add_rank(int rank, int fd, bool joins_later) {
 
 void RequestWriter::submit(Request request) {
   const std::lock_guard lock(mutex_);
-  Running running{.request = std::move(request)};
-  if (tokens_of_owner_.empty()) return orphans_.push_back(std::move(running));
-  const int cached_on = on_loss_ == OnLoss::kMove ? running.request.cached_on : -1;
-  const bool has_cache = tokens_of_owner_.contains(cached_on);
-  submit_to(has_cache ? cached_on : least_loaded(), std::move(running));
+  place({.request = std::move(request)});
 }
 
 void RequestWriter::submit_together(std::vector<Request> requests, Reports reports) {
@@ -74,26 +83,176 @@ void RequestWriter::submit_together(std::vector<Request> requests, Reports repor
   write(Command::Kind::kRelease);
 }
 
-int RequestWriter::least_loaded() const {
-  return std::ranges::min_element(tokens_of_owner_, {},
-                                  [](const auto& owner) { return owner.second; })
-      ->first;
+// Where one owner has all, or pages have no names, nothing is known of them.
+PagePlaces::Choice RequestWriter::choose(const Request& request) const {
+  const int cached_on = on_loss_ == OnLoss::kMove ? request.cached_on : -1;
+  if (tokens_of_owner_.contains(cached_on)) return {.owner = cached_on};
+  return places_.choose(tokens_of_owner_, request.prompt.ids(), request.salt);
+}
+
+void RequestWriter::place(Running running) {
+  if (tokens_of_owner_.empty()) return orphans_.push_back(std::move(running));
+  const PagePlaces::Choice choice = choose(running.request);
+  running.known_tokens = choice.known_tokens;
+  const bool may_pay = prompts_.are_kept && !is_stopping_ &&
+                       PromptFetches::is_worth_a_look(running.request.prompt.size());
+  std::vector<int> ranks = may_pay ? living_ranks_of(choice.owner) : std::vector<int>();
+  if (ranks.empty()) return submit_to(choice.owner, std::move(running));
+  look_for(choice.owner, std::move(ranks), std::move(running));
+}
+
+std::vector<int> RequestWriter::living_ranks_of(int owner) const {
+  const auto index = static_cast<size_t>(owner);
+  const bool is_alone = index >= prompts_.ranks_of_owner.size();
+  std::vector<int> ranks = is_alone ? std::vector<int>{owner} : prompts_.ranks_of_owner[index];
+  std::erase_if(ranks, [&](int rank) { return lost_.contains(rank); });
+  return ranks;
+}
+
+int RequestWriter::owner_of_rank(int rank) const {
+  const auto found = std::ranges::find_if(prompts_.ranks_of_owner, [&](const auto& ranks) {
+    return std::ranges::find(ranks, rank) != ranks.end();
+  });
+  if (found == prompts_.ranks_of_owner.end()) return rank;
+  return static_cast<int>(found - prompts_.ranks_of_owner.begin());
+}
+
+void RequestWriter::look_for(int owner, std::vector<int> ranks, Running running) {
+  const PromptFetches::Prompt prompt = {.index = running.request.index,
+                                        .owner = owner,
+                                        .ranks = std::move(ranks),
+                                        .num_tokens = running.request.prompt.size()};
+  assign(owner, running);
+  waiting_[prompt.index] = std::move(running);
+  follow(fetches_.begin(prompt));
+  if (!deadlines_.joinable()) {
+    deadlines_ = std::jthread([this](const std::stop_token& stop) { keep_deadlines(stop); });
+  }
+  begins_to_wait_.notify_one();
 }
 
 void RequestWriter::submit_to(int owner, Running running) {
   const Request& request = running.request;
   const int index = request.index;
-  running.owner = owner;
-  running.tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-  tokens_of_owner_[owner] += running.tokens;
+  assign(owner, running);
   write({.kind = Command::Kind::kSubmit, .owner = owner, .request = request});
   running.returns_experts = request.returns_experts;
   if (!keeps()) running.request = {};
   running_[index] = std::move(running);
+  fetches_.set_busy(true);
 }
+
+void RequestWriter::assign(int owner, Running& running) {
+  const Request& request = running.request;
+  running.owner = owner;
+  running.tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
+  running.tokens -= running.known_tokens;
+  tokens_of_owner_[owner] += running.tokens;
+}
+
+// The owner may have gone.
+RequestWriter::Running RequestWriter::take(Requests& from, Requests::iterator which) {
+  Running running = std::move(which->second);
+  from.erase(which);
+  const auto owner = tokens_of_owner_.find(running.owner);
+  if (owner != tokens_of_owner_.end()) owner->second -= running.tokens;
+  fetches_.set_busy(!running_.empty());
+  return running;
+}
+
+template <typename Wanted>
+std::vector<RequestWriter::Running> RequestWriter::take_all(Requests& from, Wanted wanted) {
+  std::vector<Running> taken;
+  for (auto next = from.begin(); next != from.end();) {
+    const auto each = next++;
+    if (wanted(each->second)) taken.push_back(take(from, each));
+  }
+  return taken;
+}
+
+// ---- requests that wait for their pages ----
+
+void RequestWriter::follow(const PromptFetches::Steps& steps) {
+  for (const PromptFetches::Step& step : steps) {
+    if (step.kind == Command::Kind::kSubmit) {
+      submit_looked_for(step);
+      continue;
+    }
+    Command command = {.kind = step.kind,
+                       .owner = step.owner,
+                       .request = {},
+                       .ticket = step.ticket,
+                       .num_pages = step.num_pages};
+    if (step.kind == Command::Kind::kLook) {
+      const Request& request = waiting_.at(step.index).request;
+      command.request.index = step.index;
+      command.request.prompt = request.prompt;
+      command.request.salt = request.salt;
+    }
+    write(command);
+  }
+}
+
+void RequestWriter::submit_looked_for(const PromptFetches::Step& step) {
+  Running running = take(waiting_, waiting_.find(step.index));
+  const int64_t fetched = step.num_pages * static_cast<int64_t>(store::kPageTokens);
+  running.known_tokens = std::max(running.known_tokens, fetched);
+  submit_to(step.owner, std::move(running));
+}
+
+void RequestWriter::ranks_ready() {
+  const std::lock_guard lock(mutex_);
+  fetches_.ranks_ready();
+}
+
+void RequestWriter::found(const PagesFound& answer) {
+  const std::lock_guard lock(mutex_);
+  follow(fetches_.found(answer));
+  finish_if_none_waits();
+}
+
+void RequestWriter::fetched(const PagesFetched& answer) {
+  const std::lock_guard lock(mutex_);
+  follow(fetches_.fetched(answer));
+  finish_if_none_waits();
+}
+
+void RequestWriter::pages_changed(const PagesChanged& changed) {
+  if (prompts_.record_class.empty()) return;
+  const std::lock_guard lock(mutex_);
+  places_.add(owner_of_rank(changed.rank), changed);
+}
+
+void RequestWriter::iteration_ended(const Iteration& iteration) {
+  if (!prompts_.are_kept) return;
+  const std::lock_guard lock(mutex_);
+  fetches_.iteration_ended(iteration);
+}
+
+FetchCounts RequestWriter::fetch_counts() {
+  const std::lock_guard lock(mutex_);
+  return fetches_.counts();
+}
+
+void RequestWriter::keep_deadlines(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    begins_to_wait_.wait(lock, stop, [this] { return !waiting_.empty(); });
+    begins_to_wait_.wait_for(lock, stop, kDeadlineInterval, [] { return false; });
+    follow(fetches_.expire());
+    finish_if_none_waits();
+  }
+}
+
+// ---- the end of requests, and of the run ----
 
 void RequestWriter::cancel(int index) {
   const std::lock_guard lock(mutex_);
+  if (const auto waiting = waiting_.find(index); waiting != waiting_.end()) {
+    take(waiting_, waiting);
+    follow(fetches_.release(index));
+    return finish_if_none_waits();  // no rank knows it
+  }
   end(index);
   std::erase_if(orphans_, [&](const Running& each) { return each.request.index == index; });
   write({.kind = Command::Kind::kCancel, .request = {.index = index}});
@@ -101,6 +260,11 @@ void RequestWriter::cancel(int index) {
 
 void RequestWriter::cut(int index) {
   const std::lock_guard lock(mutex_);
+  if (const auto waiting = waiting_.find(index); waiting != waiting_.end()) {
+    follow(fetches_.release(index));
+    submit_looked_for({.owner = waiting->second.owner, .index = index});
+    finish_if_none_waits();
+  }
   Running* running = find(index);
   if (running == nullptr || running->awaits_experts) return;  // it has ended by itself
   running->awaits_experts = true;
@@ -133,12 +297,22 @@ void RequestWriter::write_recording() {
 
 void RequestWriter::finish() {
   const std::lock_guard lock(mutex_);
+  finishes_ = true;
+  finish_if_none_waits();
+}
+
+void RequestWriter::finish_if_none_waits() {
+  if (!finishes_ || !waiting_.empty() || !orphans_.empty()) return;
+  finishes_ = false;
   write(Command::Kind::kFinish);
 }
 
+// What waits is begun by nobody any more.
 void RequestWriter::stop() {
   const std::lock_guard lock(mutex_);
   is_stopping_ = true;
+  fetches_.clear();
+  take_all(waiting_, [](const Running&) { return true; });
   write(Command::Kind::kStop);
 }
 
@@ -173,41 +347,55 @@ void RequestWriter::write(const Command& command) {
 // The request may be unknown: it may both be cancelled and have its last token in flight.
 void RequestWriter::end(int index) {
   const auto found = running_.find(index);
-  if (found == running_.end()) return;
-  const auto owner = tokens_of_owner_.find(found->second.owner);
-  if (owner != tokens_of_owner_.end()) owner->second -= found->second.tokens;
-  running_.erase(found);
+  if (found != running_.end()) take(running_, found);
 }
+
+// ---- ranks that die and return ----
 
 RequestWriter::Loss RequestWriter::lose_rank(int rank, bool is_own_fault) {
   const std::lock_guard lock(mutex_);
   pipes_.erase(rank);
   joining_.erase(rank);
+  lost_.insert(rank);
+  places_.clear(owner_of_rank(rank));
   const bool moves = on_loss_ == OnLoss::kMove;
-  if (moves) tokens_of_owner_.erase(rank);
+  if (moves) {
+    tokens_of_owner_.erase(rank);
+    fetches_.drop_owner(rank);
+  }
   std::erase(members_, rank);
   Loss loss;
-  std::vector<Running> orphans;
-  for (auto next = running_.begin(); next != running_.end();) {
-    const auto running = next++;
-    if (moves && running->second.owner != rank) continue;
-    if (is_own_fault && ++running->second.own_deaths == kMaxOwnDeaths) {
-      loss.failed.push_back(running->first);
-      end(running->first);
-    } else if (moves) {
-      orphans.push_back(std::move(running->second));
-      running_.erase(running);
-    }
+  if (is_own_fault) loss.failed = count_own_death(rank);
+  if (moves) {
+    const auto has_lost_owner = [&](const Running& each) { return each.owner == rank; };
+    std::vector<Running> moved = take_all(running_, has_lost_owner);
+    std::ranges::move(take_all(waiting_, has_lost_owner), std::back_inserter(moved));
+    loss.moved = static_cast<int>(moved.size());
+    for (Running& each : moved) place(std::move(each));
+  } else {
+    follow(fetches_.lose_rank(rank));
   }
-  for (Running& each : orphans) {
-    ++loss.moved;
-    if (tokens_of_owner_.empty()) {
-      orphans_.push_back(std::move(each));
-    } else {
-      submit_to(least_loaded(), std::move(each));
-    }
-  }
+  finish_if_none_waits();
   return loss;
+}
+
+// Also what only waits may be the cause: its pages are fetched. Returns those that are given up.
+std::vector<int> RequestWriter::count_own_death(int rank) {
+  std::vector<int> failed;
+  const auto has_met_too_many = [&](Running& each) {
+    const bool was_there = on_loss_ != OnLoss::kMove || each.owner == rank;
+    return was_there && ++each.own_deaths == kMaxOwnDeaths;
+  };
+  for (Requests* requests : {&running_, &waiting_}) {
+    for (auto next = requests->begin(); next != requests->end();) {
+      const auto each = next++;
+      if (!has_met_too_many(each->second)) continue;
+      failed.push_back(each->first);
+      take(*requests, each);
+      follow(fetches_.release(failed.back()));
+    }
+  }
+  return failed;
 }
 
 bool RequestWriter::is_computed_by(int index, int rank) {
@@ -216,17 +404,24 @@ bool RequestWriter::is_computed_by(int index, int rank) {
   return found != running_.end() && found->second.owner == rank;
 }
 
+// A rank that ends is not asked any more, but computes what it has.
 void RequestWriter::want(int num_ranks) {
   const std::lock_guard lock(mutex_);
   std::erase_if(tokens_of_owner_, [&](const auto& owner) { return owner.first >= num_ranks; });
   for (const int rank : members_) {
     if (rank < num_ranks) tokens_of_owner_.try_emplace(rank, tokens_of(rank));
   }
+  for (Running& each : take_all(waiting_, [&](const Running& one) { return !has_owner(one); })) {
+    follow(fetches_.release(each.request.index));
+    place(std::move(each));
+  }
 }
 
 int64_t RequestWriter::tokens_of(int owner) const {
   int64_t tokens = 0;
-  for (const auto& [index, each] : running_) tokens += each.owner == owner ? each.tokens : 0;
+  for (const Requests* requests : {&running_, &waiting_}) {
+    for (const auto& [index, each] : *requests) tokens += each.owner == owner ? each.tokens : 0;
+  }
   return tokens;
 }
 
@@ -236,6 +431,7 @@ int RequestWriter::change_members(uint32_t epoch, const std::vector<int>& ranks)
   for (const int rank : ranks) {
     if (const auto joining = joining_.extract(rank)) pipes_[rank] = std::move(joining.mapped());
     if (on_loss_ == OnLoss::kMove) tokens_of_owner_.try_emplace(rank, 0);
+    lost_.erase(rank);
   }
   if (on_loss_ == OnLoss::kMove) {
     std::erase_if(tokens_of_owner_, [&](const auto& owner) {
@@ -246,13 +442,29 @@ int RequestWriter::change_members(uint32_t epoch, const std::vector<int>& ranks)
   // A rank that stays may have dropped it with the last epoch, and one that joins has not read it.
   if (num_recordings_ > 0) write_recording();
   if (is_stopping_) write(Command::Kind::kStop);
-  std::vector<Running> again = std::exchange(orphans_, {});
-  if (on_loss_ == OnLoss::kReplay) {
-    for (auto& [index, each] : std::exchange(running_, {})) again.push_back(std::move(each));
-    for (auto& [owner, tokens] : tokens_of_owner_) tokens = 0;
-  }
-  for (Running& each : again) submit_to(least_loaded(), std::move(each));
+  fetches_.ranks_ready();
+  std::vector<Running> again = begin_again();
+  for (Running& each : again) place(std::move(each));
+  finish_if_none_waits();
   return static_cast<int>(again.size());
+}
+
+// What the new members have to begin. Owners that stay go on with what they were asked; ranks that
+// share their requests have forgotten it.
+std::vector<RequestWriter::Running> RequestWriter::begin_again() {
+  std::vector<Running> again = std::exchange(orphans_, {});
+  const bool all = on_loss_ == OnLoss::kReplay;
+  if (all) {
+    fetches_.clear();
+    std::ranges::move(take_all(running_, [](const Running&) { return true; }),
+                      std::back_inserter(again));
+  }
+  const auto begins = [&](const Running& each) { return all || !has_owner(each); };
+  for (Running& each : take_all(waiting_, begins)) {
+    fetches_.drop_owner(each.owner);
+    again.push_back(std::move(each));
+  }
+  return again;
 }
 
 }  // namespace wideep::run

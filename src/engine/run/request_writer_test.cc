@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <map>
 #include <set>
@@ -26,9 +27,13 @@ using testing::ElementsAre;
 // A writer, and what each of its ranks has received.
 class Ranks {
  public:
-  Ranks(int count, RequestWriter::OnLoss on_loss) : writer_(count, on_loss) {
+  Ranks(int count, RequestWriter::OnLoss on_loss, RequestWriter::Prompts prompts = {})
+      : writer_(count, on_loss, prompts) {
     ::signal(SIGPIPE, SIG_IGN);
-    for (int rank = 0; rank < count; ++rank) start(rank, false);
+    const size_t owners = prompts.ranks_of_owner.size();
+    const int num_ranks =
+        owners > 0 ? static_cast<int>(owners * prompts.ranks_of_owner[0].size()) : count;
+    for (int rank = 0; rank < num_ranks; ++rank) start(rank, false);
   }
   RequestWriter& writer() { return writer_; }
   void start(int rank, bool joins_later) {
@@ -249,6 +254,270 @@ TEST(RequestWriter, GoesOnWhereTheCacheIs) {
   begun.cached_on = 7;  // is not there any more
   ranks.writer().submit(begun);
   EXPECT_EQ(ranks.submitted(0, 1)[0].index, 1);
+}
+
+// ---- requests that are looked for before they are submitted ----
+
+using Kind = Command::Kind;
+
+RequestWriter::Prompts kept_prompts(std::vector<std::vector<int>> ranks_of_owner = {}) {
+  return {.are_kept = true, .ranks_of_owner = std::move(ranks_of_owner)};
+}
+
+// With four pages, and one token more.
+Request long_request(int index, int first_token = 0) {
+  std::vector<int32_t> prompt(4 * store::kPageTokens + 1);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = first_token + static_cast<int>(i);
+  return {.index = index, .prompt = prompt, .max_tokens = 10, .salt = "tenant"};
+}
+
+// A rank has found all four pages, of which its cache knows none.
+void find_all(RequestWriter& writer, uint64_t ticket, int rank) {
+  writer.found({.ticket = ticket, .rank = rank, .known = 0, .found = 4, .states = {}});
+}
+void fetch_all(RequestWriter& writer, uint64_t ticket, int rank) {
+  writer.fetched({.ticket = ticket, .rank = rank, .pages = 4});
+}
+
+TEST(RequestWriter, LooksForAPromptBeforeItSubmitsIt) {
+  Ranks ranks(2, RequestWriter::OnLoss::kEnd, kept_prompts({{0, 2}, {1, 3}}));
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(7));
+  const Command look = ranks.next(0);
+  ASSERT_EQ(look.kind, Kind::kLook);
+  EXPECT_EQ(look.owner, 0);
+  EXPECT_EQ(look.request.prompt.ids(), long_request(7).prompt.ids());
+  EXPECT_EQ(look.request.salt, "tenant");
+  find_all(writer, look.ticket, 0);
+  find_all(writer, look.ticket, 2);
+  const Command fetch = ranks.next(0);
+  ASSERT_EQ(fetch.kind, Kind::kFetch);
+  EXPECT_EQ(fetch.ticket, look.ticket);
+  EXPECT_EQ(fetch.num_pages, 4);
+  fetch_all(writer, look.ticket, 2);
+  fetch_all(writer, look.ticket, 0);
+  const Command import = ranks.next(0), submit = ranks.next(0);
+  EXPECT_EQ(import.kind, Kind::kImport);
+  EXPECT_EQ(import.num_pages, 4);
+  ASSERT_EQ(submit.kind, Kind::kSubmit);
+  EXPECT_EQ(submit.owner, 0);
+  EXPECT_EQ(submit.request.index, 7);
+  EXPECT_EQ(submit.request.prompt.ids(), long_request(7).prompt.ids());
+  EXPECT_EQ(writer.fetch_counts().fetched_tokens, 4u * store::kPageTokens);
+  writer.answered(7, 5, true);
+}
+
+TEST(RequestWriter, LooksForNothingWherePagesAreNotKeptOrRequestsAreShort) {
+  Ranks kept(1, RequestWriter::OnLoss::kEnd, kept_prompts());
+  kept.writer().submit(request(0));
+  EXPECT_EQ(kept.next(0).kind, Kind::kSubmit);
+  kept.writer().submit_together({long_request(1)});
+  EXPECT_EQ(kept.next(0).kind, Kind::kHold);
+  EXPECT_EQ(kept.next(0).kind, Kind::kSubmit);
+  Ranks others(1, RequestWriter::OnLoss::kEnd);
+  others.writer().submit(long_request(0));
+  EXPECT_EQ(others.next(0).kind, Kind::kSubmit);
+}
+
+// The deadline is that of another clock, which the test moves.
+TEST(RequestWriter, ALookThatNobodyAnswersEnds) {
+  std::atomic<double> now = 0.0;
+  RequestWriter::Prompts prompts = kept_prompts();
+  prompts.clock = [&now] { return now.load(); };
+  Ranks ranks(1, RequestWriter::OnLoss::kEnd, prompts);
+  ranks.writer().submit(long_request(3));
+  const Command look = ranks.next(0);
+  now = 1e6;
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  EXPECT_EQ(ranks.writer().fetch_counts().gave_up, 0u);  // the ranks are not ready
+  ranks.writer().ranks_ready();
+  now = 1e6 + 3.0;
+  EXPECT_EQ(ranks.next(0).kind, Kind::kAbandon);
+  EXPECT_EQ(ranks.next(0).request.index, 3);
+  EXPECT_EQ(ranks.writer().fetch_counts().gave_up, 1u);
+  find_all(ranks.writer(), look.ticket, 0);  // too late
+  ranks.writer().submit(request(4));
+  EXPECT_EQ(ranks.next(0).request.index, 4);
+}
+
+TEST(RequestWriter, TheEndIsSaidWhenNoRequestWaits) {
+  Ranks ranks(1, RequestWriter::OnLoss::kEnd, kept_prompts());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(0));
+  writer.submit(long_request(1));
+  writer.finish();
+  const uint64_t first = ranks.next(0).ticket, second = ranks.next(0).ticket;
+  writer.cancel(0);
+  const Command abandon = ranks.next(0);
+  EXPECT_EQ(abandon.kind, Kind::kAbandon);
+  EXPECT_EQ(abandon.ticket, first);
+  writer.found({.ticket = second, .rank = 0, .states = {}});
+  EXPECT_EQ(ranks.next(0).kind, Kind::kAbandon);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kSubmit);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kFinish);
+}
+
+TEST(RequestWriter, ACancelledFetchIsEndedAndItsPagesGivenBack) {
+  Ranks ranks(1, RequestWriter::OnLoss::kEnd, kept_prompts());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(0));
+  const uint64_t ticket = ranks.next(0).ticket;
+  find_all(writer, ticket, 0);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kFetch);
+  writer.cancel(0);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kAbandon);
+  fetch_all(writer, ticket, 0);
+  const Command import = ranks.next(0);
+  EXPECT_EQ(import.kind, Kind::kImport);
+  EXPECT_EQ(import.num_pages, 0);
+}
+
+TEST(RequestWriter, WhatIsCutWhileItWaitsIsSubmittedForItsExperts) {
+  Ranks ranks(1, RequestWriter::OnLoss::kMove, kept_prompts());
+  Request routed = long_request(0);
+  routed.returns_experts = true;
+  ranks.writer().submit(routed);
+  ranks.writer().cut(0);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kLook);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kAbandon);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kSubmit);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kCancel);
+  EXPECT_TRUE(ranks.writer().routed(0));
+}
+
+TEST(RequestWriter, RequestsThatWaitMoveWithTheirOwner) {
+  Ranks ranks(2, RequestWriter::OnLoss::kMove, kept_prompts());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(0));
+  writer.submit(long_request(1));
+  EXPECT_EQ(ranks.next(0).owner, 0);
+  const Command second = ranks.next(0);
+  EXPECT_EQ(second.owner, 1);
+  ranks.die(1);
+  EXPECT_EQ(writer.lose_rank(1, false).moved, 1);
+  const Command again = ranks.next(0);
+  EXPECT_EQ(again.kind, Kind::kLook);
+  EXPECT_EQ(again.owner, 0);
+  EXPECT_EQ(again.request.index, 1);
+  EXPECT_NE(again.ticket, second.ticket);
+  find_all(writer, second.ticket, 0);  // of the dead rank's look
+  writer.found({.ticket = again.ticket, .rank = 0, .states = {}});
+  EXPECT_EQ(ranks.next(0).ticket, again.ticket);
+  EXPECT_EQ(ranks.next(0).request.index, 1);
+}
+
+TEST(RequestWriter, ARequestThatWaitsAtDyingRanksIsGivenUp) {
+  constexpr int kRanks = 5;
+  Ranks ranks(kRanks, RequestWriter::OnLoss::kMove, kept_prompts());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(0));
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.die(rank);
+    EXPECT_EQ(writer.lose_rank(rank, true).moved, 1);
+  }
+  ranks.die(2);
+  const RequestWriter::Loss loss = writer.lose_rank(2, true);
+  EXPECT_EQ(loss.moved, 0);
+  EXPECT_THAT(loss.failed, ElementsAre(0));
+  writer.submit(request(1));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ranks.next(4).kind, Kind::kLook);
+  EXPECT_EQ(ranks.next(4).request.index, 1);
+}
+
+TEST(RequestWriter, WhatWaitsForARetiredRankGoesToOthers) {
+  Ranks ranks(2, RequestWriter::OnLoss::kMove, kept_prompts());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(0));
+  writer.submit(long_request(1));
+  ranks.next(0);
+  const uint64_t ticket = ranks.next(0).ticket;
+  find_all(writer, ticket, 1);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kFetch);
+  writer.want(1);
+  const Command abandon = ranks.next(0), look = ranks.next(0);
+  EXPECT_EQ(abandon.kind, Kind::kAbandon);
+  EXPECT_EQ(abandon.ticket, ticket);
+  EXPECT_EQ(look.kind, Kind::kLook);
+  EXPECT_EQ(look.owner, 0);
+  fetch_all(writer, ticket, 1);  // it still lives
+  const Command import = ranks.next(0);
+  EXPECT_EQ(import.kind, Kind::kImport);
+  EXPECT_EQ(import.owner, 1);
+  EXPECT_EQ(import.num_pages, 0);
+}
+
+TEST(RequestWriter, WhatWaitsIsBegunAgainByNewMembers) {
+  Ranks ranks(1, RequestWriter::OnLoss::kReplay, kept_prompts({{0, 1}}));
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(0));
+  const uint64_t before = ranks.next(0).ticket;
+  find_all(writer, before, 0);
+  ranks.die(1);
+  EXPECT_EQ(writer.lose_rank(1, true).moved, 0);
+  ranks.start(1, true);
+  EXPECT_EQ(writer.change_members(2, {0, 1}), 1);
+  for (const int rank : {0, 1}) {
+    ranks.feed(rank).begin_epoch(2, true);
+    const Command look = ranks.next(rank);
+    EXPECT_EQ(look.kind, Kind::kLook);
+    EXPECT_NE(look.ticket, before);
+    EXPECT_EQ(look.request.prompt.ids(), long_request(0).prompt.ids());
+  }
+  find_all(writer, before, 1);
+  writer.cancel(0);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kAbandon);
+}
+
+// Ranks with requests of their own go on with what they were asked.
+TEST(RequestWriter, LooksOfOwnersThatStayAreNotBegunAgain) {
+  Ranks ranks(2, RequestWriter::OnLoss::kMove, kept_prompts());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(0));
+  const uint64_t ticket = ranks.next(0).ticket;
+  ranks.die(1);
+  writer.lose_rank(1, false);
+  EXPECT_EQ(writer.change_members(2, {0}), 0);
+  ranks.feed(0).begin_epoch(2, false);
+  find_all(writer, ticket, 0);
+  const Command fetch = ranks.next(0);
+  EXPECT_EQ(fetch.kind, Kind::kFetch);
+  EXPECT_EQ(fetch.ticket, ticket);
+}
+
+TEST(RequestWriter, NothingWaitsForRanksThatStop) {
+  Ranks ranks(1, RequestWriter::OnLoss::kReplay, kept_prompts());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(0));
+  const uint64_t ticket = ranks.next(0).ticket;
+  writer.stop();
+  EXPECT_EQ(ranks.next(0).kind, Kind::kStop);
+  find_all(writer, ticket, 0);
+  EXPECT_EQ(writer.change_members(2, {0}), 0);
+}
+
+TEST(RequestWriter, ARequestGoesWhereItsPrefixIs) {
+  RequestWriter::Prompts prompts;
+  prompts.record_class = "class";
+  Ranks ranks(3, RequestWriter::OnLoss::kMove, prompts);
+  store::Name name = store::root_name("class", "tenant");
+  PagesChanged changed{.rank = 2, .changes = {}};
+  const std::vector<int32_t> prompt = long_request(0).prompt.ids();
+  for (size_t page = 0; page < 4; ++page) {
+    const std::span<const int32_t> rest = std::span(prompt).subspan(page * store::kPageTokens);
+    name = store::page_name(name, 0, rest.first<store::kPageTokens>());
+    changed.changes.emplace_back();
+    changed.changes.back().name = name;
+  }
+  ranks.writer().pages_changed(changed);
+  ranks.writer().submit(long_request(0));
+  EXPECT_EQ(ranks.next(0).owner, 2);
+  ranks.writer().submit(long_request(1, 9000));
+  EXPECT_EQ(ranks.next(0).owner, 0);
+  ranks.writer().submit(long_request(2));
+  EXPECT_EQ(ranks.next(0).owner, 2);
+  ranks.die(2);
+  EXPECT_EQ(ranks.writer().lose_rank(2, false).moved, 2);
+  EXPECT_EQ(ranks.next(0).owner, 1);
 }
 
 }  // namespace
