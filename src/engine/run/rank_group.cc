@@ -178,6 +178,19 @@ RequestWriter::OnLoss on_loss(const Run& run) {
   return run.plan().is_elastic() ? RequestWriter::OnLoss::kMove : RequestWriter::OnLoss::kReplay;
 }
 
+// An owner is computed by the ranks with its number among the ranks of a stage: by all stages of the
+// pipeline, and all ranks that share its sequences.
+RequestWriter::Prompts prompts(const Run& run) {
+  const RunPlan& plan = run.plan();
+  const int owners = plan.num_request_owners();
+  RequestWriter::Prompts prompts = {.are_kept = run.options().keeps_prompts()};
+  prompts.ranks_of_owner.resize(static_cast<size_t>(owners));
+  for (int rank = 0; rank < plan.mapping.world_size(); ++rank) {
+    prompts.ranks_of_owner[static_cast<size_t>(rank % owners)].push_back(rank);
+  }
+  return prompts;
+}
+
 int num_routed_layers(const model::ModelConfig& config) {
   return static_cast<int>(std::ranges::count_if(
       model::moe_layers(config), [&](int each) { return each < config.num_layers; }));
@@ -190,7 +203,8 @@ RankGroup::RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
     : run_(run),
       feeds_(std::move(feeds)),
       ranks_(std::move(ranks)),
-      requests_(std::min(run.plan().num_request_owners(), run.plan().start_ranks), on_loss(run)),
+      requests_(std::min(run.plan().num_request_owners(), run.plan().start_ranks), on_loss(run),
+                prompts(run)),
       members_(static_cast<size_t>(run.plan().start_ranks)),
       iterations_(run.plan().mapping.world_size(), run.plan().start_ranks,
                   ranks_->memory().control().next_iteration),
@@ -332,6 +346,7 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   if (const auto* each = std::get_if<RanksReady>(&event)) {
     auto ready = when_last(*each, &ready_);
     has_begun_ = has_begun_ || ready.has_value();
+    if (ready) requests_.ranks_ready();
     return ready;
   }
   if (auto* each = std::get_if<MembersChanged>(&event)) return merge_change(rank, std::move(*each));
@@ -340,6 +355,7 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   if (auto* each = std::get_if<RankIteration>(&event)) {
     auto iteration = iterations_.add(rank, std::move(each->record));
     iteration_ended_ = iteration_ended_ || iteration.has_value();
+    if (iteration) requests_.iteration_ended(*iteration);
     ranks_->memory().control().next_iteration = iterations_.next();
     return iteration;
   }
@@ -356,6 +372,7 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
     requests_.answered(each->request_index, each->sampled.token,
                        each->finish_reason != engine::FinishReason::kNotFinished);
   }
+  note_pages(rank, event);
   return std::visit(
       [](auto&& each) -> std::optional<Event> {
         using T = std::decay_t<decltype(each)>;
@@ -367,6 +384,20 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
         }
       },
       std::move(event));
+}
+
+// What a rank says of pages is of the rank that has sent it.
+void RankGroup::note_pages(int rank, RankEvent& event) {
+  if (auto* found = std::get_if<PagesFound>(&event)) {
+    found->rank = rank;
+    requests_.found(*found);
+  } else if (auto* fetched = std::get_if<PagesFetched>(&event)) {
+    fetched->rank = rank;
+    requests_.fetched(*fetched);
+  } else if (auto* changed = std::get_if<PagesChanged>(&event)) {
+    changed->rank = rank;
+    requests_.pages_changed(*changed);
+  }
 }
 
 // When every member has answered the same call. Ranks that stay members answer again when it is

@@ -114,6 +114,7 @@ class RankGroup {
   std::optional<Event> merge(int rank, RankEvent event);
   std::optional<Event> merge_change(int rank, MembersChanged change);
   std::optional<Event> merge_recording(int rank, const ExpertRecording& recording);
+  void note_pages(int rank, RankEvent& event);
   std::optional<BackgroundSilence> watch();
   std::optional<Event> next_unrecorded();
 
