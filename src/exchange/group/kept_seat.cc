@@ -28,21 +28,27 @@ Status heard(const Status&) { return {}; }
 
 void FrontMessenger::change(int fd) {
   close();
+  const std::lock_guard lock(mutex_);
   fd_ = fd;
   pipe_ = std::make_unique<MessagePipe>(fd);
 }
 
 void FrontMessenger::close() {
+  const std::lock_guard lock(mutex_);
   if (pipe_ == nullptr) return;
   pipe_->finish();
   pipe_.reset();
   ::close(fd_);
 }
 
-Status FrontMessenger::send(std::string_view message) const { return heard(pipe_->send(message)); }
+Status FrontMessenger::send(std::string_view message) const {
+  const std::lock_guard lock(mutex_);
+  return pipe_ == nullptr ? Status() : heard(pipe_->send(message));
+}
 
 Status FrontMessenger::send_with_next(std::string_view message) const {
-  return heard(pipe_->send_with_next(message));
+  const std::lock_guard lock(mutex_);
+  return pipe_ == nullptr ? Status() : heard(pipe_->send_with_next(message));
 }
 
 KeptSeat::KeptSeat(std::shared_ptr<SharedMemory> memory, int rank, const GroupOptions& options,

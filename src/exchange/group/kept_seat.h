@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "group/message_pipe.h"
@@ -28,8 +29,7 @@ struct NodePlace {
   ClusterKey links = {};  // the same: ClusterKey::for_links
 };
 
-// Sends to the front that there is now. Between epochs, when nothing else runs in the rank, it
-// changes to another one.
+// Sends to the front that there is now, and changes to another one between epochs.
 class FrontMessenger : public Messenger {
  public:
   explicit FrontMessenger(int fd) { change(fd); }
@@ -40,6 +40,7 @@ class FrontMessenger : public Messenger {
 
  private:
   void close();
+  mutable std::mutex mutex_;  // threads of the rank may send while the front changes
   std::unique_ptr<MessagePipe> pipe_;
   int fd_ = -1;
 };
