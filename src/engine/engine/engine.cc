@@ -38,6 +38,7 @@ void EngineState::drop_requests() {
   for (const int request : scheduler.drop_requests()) {
     if (speculation) speculation->end(request);
   }
+  kept_prompts.drop();
 }
 
 Engine::Engine(EngineParts parts, EngineState& state)
@@ -63,10 +64,10 @@ Result<Engine::Ended> Engine::run() {
     if (num_begun_ - num_completed_ == in_flight_.size()) WIDEEP_TRY(complete_oldest());
     WIDEEP_TRY(receive_rows());
     WIDEEP_TRY(apply_commands());
-    Scheduler::Step& step = schedule();
-    WIDEEP_TRY_ASSIGN(next, agree(step));
+    WIDEEP_TRY_ASSIGN(Scheduler::Step * step, schedule());
+    WIDEEP_TRY_ASSIGN(next, agree(*step));
     if (next == Next::kLeave) break;
-    WIDEEP_TRY(next == Next::kContinue ? run_step(step) : send_end());
+    WIDEEP_TRY(next == Next::kContinue ? run_step(*step) : send_end());
     state_.has_step = false;
     ++num_begun_;
   }
@@ -148,11 +149,13 @@ Status Engine::apply(Command command) {
     case Kind::kFinish:
       state_.finishing = true;
       return {};
-    case Kind::kMembers:  // for the feed alone
     case Kind::kLook:
     case Kind::kFetch:
     case Kind::kAbandon:
     case Kind::kImport:
+      if (parts_.feed.is_mine(command)) state_.kept_prompts.apply(command, parts_.store);
+      return {};
+    case Kind::kMembers:  // for the feed alone
       return {};
     case Kind::kStop:  // only raises the flag: the ranks end together, by their next agreement
       parts_.stage.memory().control().stop_requested = 1;
@@ -161,12 +164,14 @@ Status Engine::apply(Command command) {
   return {};
 }
 
-Scheduler::Step& Engine::schedule() {
+Result<Scheduler::Step*> Engine::schedule() {
   const int64_t start_ns = base::wall_ns();
   Scheduler::Step& step = scheduler_.schedule();
   state_.has_step = true;
+  const bool tells = parts_.tells_pages && reports_tokens();
+  WIDEEP_TRY(state_.kept_prompts.pass_on_news(parts_.store, tells ? &parts_.reporter : nullptr));
   clock_.schedule_ns += base::wall_ns() - start_ns;
-  return step;
+  return &step;
 }
 
 // ---- what all ranks agree on ----
@@ -296,6 +301,8 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
   }
   IterationRecord& record = recorder_.end();
   record.begin_ns = clock_.begin_ns;
+  state_.kept_prompts.measure(step.prompt_tokens, step.num_tokens,
+                              static_cast<double>(record.end_ns - record.begin_ns) * 1e-9);
   record.schedule_ns = std::exchange(clock_.schedule_ns, 0);
   record.agree_cpu_ns = std::exchange(clock_.agree_cpu_ns, 0);
   // Only one rank of a group and pipeline counts tokens, so that sums over ranks are right.

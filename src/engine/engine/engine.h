@@ -33,6 +33,7 @@
 
 #include "engine/engine_parts.h"
 #include "engine/iteration_recorder.h"
+#include "engine/kept_prompts.h"
 #include "engine/rank_state.h"
 #include "engine/speculation/drafting.h"
 #include "engine/verifier.h"
@@ -55,10 +56,11 @@ struct EngineState {
   // Gives up the step that an engine has scheduled but not computed, if there is one. Returns the
   // requests that end with it, because they were cancelled.
   std::vector<int> give_up_step();
-  // Ends all requests. Their pages stay in the cache.
+  // Ends all requests. Their pages stay in the cache. REQUIRES: no fetch runs (PageStore).
   void drop_requests();
 
   Scheduler scheduler;
+  KeptPrompts kept_prompts{scheduler};
   std::optional<Speculation> speculation;
   bool has_step = false;         // scheduled, and not computed yet
   int64_t iteration = 0;         // the next one; equal on all ranks; counts only those with tokens
@@ -105,7 +107,7 @@ class Engine {
   Status apply_commands();
   Status apply(Command command);
   bool schedules_alone() const;
-  Scheduler::Step& schedule();
+  Result<Scheduler::Step*> schedule();
 
   Result<Next> agree(Scheduler::Step& step);
   RankState rank_state(int own_tokens) const;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/online_layers.h"
+#include "engine/page_store.h"
 #include "engine/pipeline.h"
 #include "engine/reporter.h"
 #include "engine/request_feed.h"
@@ -32,6 +33,8 @@ struct EngineParts {
   Pipeline& pipeline;
   OnlineLayers* online = nullptr;      // null: placements never change
   Constraints* constraints = nullptr;  // null: no request has a grammar
+  PageStore* store = nullptr;          // null: pages are kept in the cache alone
+  bool tells_pages = false;            // Reporter::pages_changed
   RequestFeed& feed;
   Reporter& reporter;
 };

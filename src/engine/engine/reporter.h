@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/iteration_record.h"
 #include "engine/sampler.h"
+#include "schedule/page_changes.h"
 #include "schedule/request.h"
 #include "wideep/status.h"
 
@@ -69,6 +71,8 @@ class Reporter {
   virtual Status end_iteration(IterationRecord record) = 0;  // after its tokens
   // A request has ended, or was cancelled: on every rank that computes it, after its last token.
   virtual Status ended(int request_index) = 0;
+  // What has happened to the known pages of the cache (EngineParts::tells_pages).
+  virtual Status pages_changed(std::vector<PageChange> changes) = 0;
 
   // Requests were held and released, and now no rank has work.
   virtual Status idle() = 0;

@@ -231,6 +231,13 @@ Status RankReporter::ended(int request_index) {
   return routed_ ? send(routed_->take(request_index)) : Status();
 }
 
+Status RankReporter::pages_changed(std::vector<engine::PageChange> changes) {
+  const PagesChanged event{.rank = rank_,
+                           .is_cleared = std::exchange(has_new_cache_, false),
+                           .changes = std::move(changes)};
+  return reports_when_idle_ ? send_with_next(event) : send(event);
+}
+
 Status RankReporter::idle() {
   reports_when_idle_ = false;
   return send(RanksIdle());

@@ -32,6 +32,7 @@ struct NoReports : Reporter {
   Status prompt(const PromptProgress&) override { return {}; }
   Status end_iteration(IterationRecord) override { return {}; }
   Status ended(int) override { return {}; }
+  Status pages_changed(std::vector<PageChange>) override { return {}; }
   Status idle() override { return {}; }
   void report_when_idle() override {}
   Status record_experts(bool, int) override { return {}; }
