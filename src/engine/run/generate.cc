@@ -220,7 +220,12 @@ Status Generation::start(const std::function<void(uint64_t)>& on_bytes) {
     }
     log->set_labels(std::move(labels));
   }
-  group_->requests().submit_together(std::move(requests_));
+  // What is kept is looked for: each request begins when its pages are there.
+  if (options_->keeps_prompts()) {
+    for (Request& each : requests_) group_->requests().submit(std::move(each));
+  } else {
+    group_->requests().submit_together(std::move(requests_));
+  }
   group_->requests().finish();
   return {};
 }

@@ -25,6 +25,9 @@
 #include "group/fault_drill.h"
 #include "parallel/initial_placement.h"
 #include "run/holdings.h"
+#include "run/page_geometry.h"
+#include "run/prompt_places.h"
+#include "run/prompt_store.h"
 #include "run/rank_reporter.h"
 #include "transport/bridge.h"
 
@@ -34,6 +37,11 @@ namespace {
 using transport::Endpoint;
 using transport::FaultDrill;
 using transport::Group;
+
+// A place that does not answer for so long hangs.
+constexpr std::chrono::seconds kPlaceTime{10};
+// For what was computed last to get into its places, when a rank ends.
+constexpr std::chrono::seconds kFlushTime{20};
 
 // The pipeline stage of this rank, and the groups of ranks within it.
 struct Stage {
@@ -227,18 +235,23 @@ class Rank {
         feed_(seat.commands(),
               plan_.joint ? std::nullopt : std::optional(seat.rank() % plan_.mapping.sizes().tp),
               // Where members may change, each rank has a pipe of its own.
-              seat.may_change() ? nullptr : seat.bridge()) {
+              seat.may_change() ? nullptr : seat.bridge()),
+        limits_(plan_.limits) {
     if (run.vocabulary() != nullptr) constraints_.emplace(*run.vocabulary());
   }
 
   Status run() {
     WIDEEP_TRY(load());
     WIDEEP_TRY(check_what_was_read());
+    WIDEEP_TRY(open_store());
     for (;;) {
       WIDEEP_TRY_ASSIGN(const std::optional<transport::Members> members, seat_.join());
-      if (!members) return {};
+      if (!members) {
+        if (store_) store_->flush(kFlushTime);
+        return {};
+      }
       // At once: if these members lose one before they compute, it is not said again.
-      if (members->has_new_front) begin_with_new_front();
+      if (members->has_new_front) WIDEEP_TRY(begin_with_new_front());
       const Status ended = compute(*members);
       if (has_finished_ || (!ended.ok() && !goes_on_after(ended))) return ended;
       if (!state_) continue;
@@ -252,11 +265,14 @@ class Rank {
   Status check_what_was_read() {
     return std::exchange(has_read_, false) ? run_.inputs().tensors().check_unchanged() : Status();
   }
-  void begin_with_new_front() {
+  Status begin_with_new_front() {
     feed_.restart(seat_.commands());
     reporter_.forget_front();
+    if (store_) WIDEEP_TRY(store_->end_fetches(kPlaceTime));
     if (state_) state_->drop_requests();
+    return {};
   }
+  Status open_store();
   Status compute(const transport::Members& members);
   Status prepare_experts(Stage& stage, const transport::Members& members);
   Status regroup(Stage& stage);
@@ -281,9 +297,11 @@ class Rank {
   model::KvLayout kv_;
   model::StateLayout states_;
   engine::RequestFeed feed_;
+  engine::SchedulerLimits limits_;  // those of the plan, and the class of its pages
   std::optional<model::ExpertSlots> slots_;
   std::optional<engine::Constraints> constraints_;  // outlives the requests of state_
   std::optional<engine::EngineState> state_;
+  std::optional<PromptStore> store_;  // reads and fills the pages of state_
   bool has_finished_ = false;
 };
 
@@ -317,6 +335,34 @@ Status Rank::load() {
     WIDEEP_TRY(model::fill_host_pool(layers, loader_, seat_.rank(), threads_, pool));
   }
   WIDEEP_TRY_ASSIGN(slots_, model::ExpertSlots::copy(pool, placement, owner, threads_));
+  return {};
+}
+
+// To others, or to the front, which deals requests to several owners.
+bool tells_pages(const Run& run) {
+  return run.options().tells_pages ||
+         (run.options().reuses_pages() && run.plan().num_request_owners() > 1);
+}
+
+// Threads that the plan binds leave these to others while they wait. Empty: none is bound.
+std::vector<int> processors_of_all(const ThreadPlan& threads) {
+  std::vector<int> all;
+  for (const auto& rank : threads.processors) all.insert(all.end(), rank.begin(), rank.end());
+  return all;
+}
+
+Status Rank::open_store() {
+  const RunOptions& options = run_.options();
+  limits_.record_class = run_.record_class();
+  if (!options.keeps_prompts()) return {};
+  WIDEEP_TRY_ASSIGN(PageGeometry geometry, page_geometry(plan_, seat_.rank(), run_.record_class()));
+  WIDEEP_TRY_ASSIGN(auto places, open_prompt_places(options, geometry, run_.host_tier_memory()));
+  store_.emplace(PromptStore::Parts{.rank = seat_.rank(),
+                                    .keeps_states = plan_.limits.state_slots > 0,
+                                    .geometry = std::move(geometry),
+                                    .places = store::Places(std::move(places)),
+                                    .processors = processors_of_all(plan_.threads)},
+                 seat_.messenger());
   return {};
 }
 
@@ -425,7 +471,7 @@ Status Rank::compute(const transport::Members& members) {
   const int tp = stage.experts().num_ranks();
   const engine::EngineParts parts{
       .config = config_,
-      .limits = plan_.limits,
+      .limits = limits_,
       .speculation = plan_.speculation,
       .model = model,
       .kv = kv_,
@@ -438,11 +484,19 @@ Status Rank::compute(const transport::Members& members) {
       .pipeline = pipeline,
       .online = online_layers ? &*online_layers : nullptr,
       .constraints = constraints_ ? &*constraints_ : nullptr,
+      .store = store_ ? &*store_ : nullptr,
+      .tells_pages = tells_pages(run_),
       .feed = feed_,
       .reporter = reporter_};
   // Ranks that compute requests together have lost what one of them has lost.
-  if (!is_elastic()) state_.reset();
-  if (!state_) state_.emplace(parts, pipeline.is_last());
+  if (!is_elastic()) {
+    if (store_) WIDEEP_TRY(store_->end_fetches(kPlaceTime));
+    state_.reset();
+  }
+  if (!state_) {
+    state_.emplace(parts, pipeline.is_last());
+    reporter_.forget_pages();
+  }
   state_->iteration = std::max(state_->iteration, stage.iteration);
   feed_.begin_epoch(members.epoch, !is_elastic());
   engine::Engine engine(parts, *state_);
@@ -453,6 +507,7 @@ Status Rank::compute(const transport::Members& members) {
     return ended.status();
   }
   has_finished_ = true;
+  if (store_) store_->flush(kFlushTime);
   return reporter_.finish(ended.status(), engine.times(), traffic_of(moe, world));
 }
 

@@ -183,7 +183,8 @@ RequestWriter::OnLoss on_loss(const Run& run) {
 RequestWriter::Prompts prompts(const Run& run) {
   const RunPlan& plan = run.plan();
   const int owners = plan.num_request_owners();
-  RequestWriter::Prompts prompts = {.are_kept = run.options().keeps_prompts()};
+  RequestWriter::Prompts prompts = {.are_kept = run.options().keeps_prompts(),
+                                    .record_class = owners > 1 ? run.record_class() : ""};
   prompts.ranks_of_owner.resize(static_cast<size_t>(owners));
   for (int rank = 0; rank < plan.mapping.world_size(); ++rank) {
     prompts.ranks_of_owner[static_cast<size_t>(rank % owners)].push_back(rank);

@@ -124,7 +124,9 @@ Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunI
   WIDEEP_TRY(agree_on_cache(options, *inputs, &*plan));
   warn_of_cache(options, *plan);
   std::string class_of_records;
-  if (options.names_pages()) class_of_records = run::record_class(options, *inputs, *plan);
+  // Who deals requests to their owners by what these know needs names, too.
+  const bool deals = options.reuses_pages() && plan->num_request_owners() > 1;
+  if (options.names_pages() || deals) class_of_records = run::record_class(options, *inputs, *plan);
   transport::Settings settings;
   if (options.started != nullptr || options.kept_nodes) {
     settings = settings_of(options, *inputs, *plan, class_of_records);

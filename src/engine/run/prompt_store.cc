@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The worker has what both threads share, under one mutex, and what is the thread's alone. A job is
+// done without the mutex; `generation_` says whether its result is still wanted. Who ends all
+// (end_fetches) takes the queues away, makes the running job stop at its next record, and waits
+// until the thread touches nothing of the engine's any more.
+#include "run/prompt_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "online/background_thread.h"
+
+namespace wideep::run {
+
+using engine::KeptBytes;
+using engine::PageFetch;
+using engine::PageLook;
+using store::Head;
+using Milliseconds = std::chrono::milliseconds;
+
+// A place that does not come back is left behind after this.
+constexpr Milliseconds kEndTime{10'000};
+// Of looks that nobody has come back to: a front that died has asked for them.
+constexpr size_t kMaxLooks = PromptStore::kMaxAsked;
+
+class PromptStore::Worker {
+ public:
+  Worker(Parts parts, const transport::Messenger& messenger)
+      : parts_(std::move(parts)), places_(std::move(parts_.places)), messenger_(messenger) {}
+
+  // ---- the engine's thread ----
+
+  void ask(PageLook look) {
+    std::unique_lock lock(mutex_);
+    if (jobs_.size() >= kMaxAsked) return report(nothing_found(look), generation_, lock);
+    jobs_.emplace_back(std::move(look));
+    wake_.notify_one();
+  }
+  void ask(PageFetch fetch, bool has_room) {
+    const std::lock_guard lock(mutex_);
+    jobs_.emplace_back(Fetch{.what = std::move(fetch), .has_room = has_room});
+    wake_.notify_one();
+  }
+  void abandon(uint64_t ticket) {
+    const std::lock_guard lock(mutex_);
+    if (running_ == ticket) is_abandoned_ = true;
+    std::erase_if(jobs_, [&](const Job& job) {
+      const auto* look = std::get_if<PageLook>(&job);
+      return look != nullptr && look->ticket == ticket;
+    });
+    for (Job& job : jobs_) {
+      if (auto* fetch = std::get_if<Fetch>(&job); fetch != nullptr && fetch->what.ticket == ticket)
+        fetch->is_abandoned = true;
+    }
+    jobs_.emplace_back(Forget{ticket});
+    wake_.notify_one();
+  }
+  void offer(std::vector<KeptBytes> kept, double seconds_per_token) {
+    const std::lock_guard lock(mutex_);
+    for (KeptBytes& each : kept) offers_.push_back({std::move(each), seconds_per_token});
+    while (offers_.size() > kMaxOffers) {
+      offers_.pop_front();
+      ++not_offered_;
+    }
+    wake_.notify_one();
+  }
+
+  bool end_all(Milliseconds at_most) {
+    std::unique_lock lock(mutex_);
+    ++generation_;
+    jobs_.clear();
+    not_offered_ += offers_.size();
+    offers_.clear();
+    is_abandoned_ = true;
+    wake_.notify_one();
+    return idle_.wait_for(lock, at_most, [this] { return !is_busy_; });
+  }
+  size_t flush(Milliseconds at_most) {
+    std::unique_lock lock(mutex_);
+    idle_.wait_for(lock, at_most, [this] { return offers_.empty() && !is_busy_; });
+    return offers_.size();
+  }
+  void stop() {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+    wake_.notify_one();
+  }
+
+  // ---- the store's thread ----
+
+  void run();
+
+ private:
+  struct Fetch {
+    PageFetch what;
+    bool has_room = true;
+    bool is_abandoned = false;
+  };
+  struct Forget {
+    uint64_t ticket = 0;
+  };
+  using Job = std::variant<PageLook, Fetch, Forget>;
+  struct Offer {
+    KeptBytes kept;
+    double seconds_per_token = 0.0;
+  };
+  // The answer to a look, for its fetch.
+  struct Looked {
+    std::vector<Head> pages;  // all that the prompt can use
+    std::vector<int> where;   // [pages] in the places
+  };
+
+  PagesFound nothing_found(const PageLook& look) const;
+  int usable(const PageLook& look) const;
+  void do_job(PageLook look, uint64_t generation);
+  void do_job(Fetch fetch, uint64_t generation);
+  void do_job(const Forget& forget, uint64_t) { looked_.erase(forget.ticket); }
+  void do_offer(const Offer& offer);
+  Looked look_up(const PageLook& look);
+  void look_for_states(const PageLook& look, const Looked& looked, PagesFound* found);
+  std::vector<store::Wanted> wanted_of(const PageFetch& fetch, const Looked& looked);
+  void read(const PageFetch& fetch, const Looked& looked, PagesFetched* fetched);
+  Head state_of(Head page) const;
+  bool has_state() const { return parts_.geometry.state.bytes() > 0; }
+  bool is_given_up() {
+    const std::lock_guard lock(mutex_);
+    return is_abandoned_;
+  }
+  bool wait_for_work(std::unique_lock<std::mutex>& lock);
+  void report(const RankEvent& event, uint64_t generation, std::unique_lock<std::mutex>& lock);
+  void report(const RankEvent& event, uint64_t generation) {
+    std::unique_lock lock(mutex_);
+    report(event, generation, lock);
+  }
+  void report_state();
+
+  Parts parts_;
+  store::Places places_;
+  const transport::Messenger& messenger_;
+
+  std::mutex mutex_;  // guards the members up to the next comment
+  std::condition_variable wake_, idle_;
+  std::deque<Job> jobs_;
+  std::deque<Offer> offers_;
+  uint64_t not_offered_ = 0;
+  uint64_t generation_ = 0;  // counts calls of end_all()
+  uint64_t running_ = 0;     // ticket of the job that is done; 0: none
+  bool is_abandoned_ = false;
+  bool is_busy_ = false;  // touches what the engine has
+  bool is_stopping_ = false;
+
+  // The thread's alone.
+  std::unordered_map<uint64_t, Looked> looked_;
+  std::deque<uint64_t> looked_order_;
+  uint64_t looked_of_ = 0;  // generation
+  bool has_news_ = true;    // since the last StoreState
+  std::chrono::steady_clock::time_point told_;
+};
+
+// ---- the thread ----
+
+bool PromptStore::Worker::wait_for_work(std::unique_lock<std::mutex>& lock) {
+  while (jobs_.empty() && offers_.empty() && !is_stopping_) {
+    if (!has_news_) {
+      wake_.wait(lock);
+    } else if (wake_.wait_until(lock, told_ + kStatePause) == std::cv_status::timeout) {
+      lock.unlock();
+      report_state();
+      lock.lock();
+    }
+  }
+  return !is_stopping_;
+}
+
+void PromptStore::Worker::run() {
+  std::unique_lock lock(mutex_);
+  while (wait_for_work(lock)) {
+    const uint64_t generation = generation_;
+    if (std::exchange(looked_of_, generation) != generation) {
+      looked_.clear();
+      looked_order_.clear();
+    }
+    is_busy_ = true;
+    is_abandoned_ = false;
+    if (!jobs_.empty()) {
+      Job job = std::move(jobs_.front());
+      jobs_.pop_front();
+      if (const auto* look = std::get_if<PageLook>(&job)) running_ = look->ticket;
+      if (const auto* fetch = std::get_if<Fetch>(&job)) running_ = fetch->what.ticket;
+      lock.unlock();
+      std::visit([&](auto&& each) { do_job(std::move(each), generation); }, std::move(job));
+    } else {
+      const Offer offer = std::move(offers_.front());
+      offers_.pop_front();
+      lock.unlock();
+      do_offer(offer);
+    }
+    has_news_ = true;
+    if (std::chrono::steady_clock::now() - told_ >= kStatePause) report_state();
+    lock.lock();
+    running_ = 0;
+    is_busy_ = false;
+    idle_.notify_all();
+  }
+}
+
+// The front that has asked is there as long as the generation is the same.
+void PromptStore::Worker::report(const RankEvent& event, uint64_t generation,
+                                 std::unique_lock<std::mutex>&) {
+  if (generation != generation_) return;
+  [[maybe_unused]] const Status sent = messenger_.send(encode(event));
+}
+
+void PromptStore::Worker::report_state() {
+  StoreState state{.rank = parts_.rank, .tiers = {}};
+  for (int i = 0; i < places_.size(); ++i) {
+    store::Place& place = places_.place(i);
+    StoreState::Tier tier{
+        .label = {}, .counts = place.counts(), .size = place.size(), .is_out = places_.is_out(i)};
+    const std::string_view label = place.label();
+    std::copy_n(label.begin(), std::min(label.size(), tier.label.size() - 1), tier.label.begin());
+    state.tiers.push_back(tier);
+  }
+  told_ = std::chrono::steady_clock::now();
+  has_news_ = false;
+  std::unique_lock lock(mutex_);
+  state.not_offered = not_offered_;
+  report(state, generation_, lock);
+}
+
+// ---- looking ----
+
+// The page of the last token is computed in any case.
+int PromptStore::Worker::usable(const PageLook& look) const {
+  const auto tokens = static_cast<int>(look.prompt.size());
+  return std::max(tokens - 1, 0) / static_cast<int>(store::kPageTokens);
+}
+
+// What the cache has.
+PagesFound PromptStore::Worker::nothing_found(const PageLook& look) const {
+  PagesFound found{.ticket = look.ticket,
+                   .rank = parts_.rank,
+                   .known = look.known,
+                   .found = look.known,
+                   .states = look.states,
+                   .is_stateless = !has_state()};
+  if (parts_.keeps_states) found.known = look.states.empty() ? 0 : look.states.back();
+  return found;
+}
+
+Head PromptStore::Worker::state_of(Head page) const {
+  page.kind = store::Kind::kState;
+  page.canonical_bytes = parts_.geometry.state_bytes;
+  page.part = parts_.geometry.state;
+  return page;
+}
+
+PromptStore::Worker::Looked PromptStore::Worker::look_up(const PageLook& look) {
+  Looked looked;
+  store::Name before = store::root_name(parts_.geometry.record_class, look.salt);
+  const std::span<const int32_t> tokens = look.prompt.ids();
+  for (int page = 0; page < usable(look); ++page) {
+    Head head{.name = {},
+              .before = before,
+              .page = static_cast<uint32_t>(page),
+              .canonical_bytes = parts_.geometry.page_bytes,
+              .part = parts_.geometry.page};
+    std::ranges::copy(
+        tokens.subspan(static_cast<size_t>(page) * store::kPageTokens, store::kPageTokens),
+        head.tokens.begin());
+    head.name = store::page_name(before, 0, head.tokens);
+    before = head.name;
+    looked.pages.push_back(head);
+  }
+  const std::span<const Head> unknown =
+      std::span(looked.pages)
+          .subspan(std::min(static_cast<size_t>(look.known), looked.pages.size()));
+  looked.where.assign(looked.pages.size() - unknown.size(), store::Places::kNowhere);
+  const std::vector<int> where = places_.find(unknown);
+  looked.where.insert(looked.where.end(), where.begin(), where.end());
+  return looked;
+}
+
+// Behind the last one that the cache has, up to the last page that was found.
+void PromptStore::Worker::look_for_states(const PageLook& look, const Looked& looked,
+                                          PagesFound* found) {
+  std::vector<Head> heads;
+  for (int page = found->known; page < found->found; ++page) {
+    if (std::ranges::find(look.states, page + 1) != look.states.end()) continue;
+    heads.push_back(state_of(looked.pages[static_cast<size_t>(page)]));
+  }
+  const std::vector<int> where = places_.find(heads);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (where[i] != store::Places::kNowhere)
+      found->states.push_back(static_cast<int32_t>(heads[i].page) + 1);
+  }
+  std::ranges::sort(found->states);
+}
+
+void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
+  PagesFound found = nothing_found(look);
+  Looked looked = look_up(look);
+  const size_t known = std::min(static_cast<size_t>(look.known), looked.pages.size());
+  size_t all = known;
+  while (all < looked.pages.size() && looked.where[all] != store::Places::kNowhere) ++all;
+  found.found = static_cast<int>(all);
+  if (has_state()) look_for_states(look, looked, &found);
+  const auto wanted = [known, all](const auto& each) {
+    return std::span(each).subspan(known, all - known);
+  };
+  found.seconds = places_.predicted_seconds(wanted(looked.pages), wanted(looked.where));
+  if (looked_order_.size() >= kMaxLooks) {
+    looked_.erase(looked_order_.front());
+    looked_order_.pop_front();
+  }
+  looked_order_.push_back(look.ticket);
+  looked_[look.ticket] = std::move(looked);
+  report(found, generation);
+}
+
+// ---- fetching ----
+
+std::vector<store::Wanted> PromptStore::Worker::wanted_of(const PageFetch& fetch,
+                                                          const Looked& looked) {
+  std::vector<store::Wanted> wanted;
+  const auto first = static_cast<size_t>(fetch.first);
+  for (size_t i = 0; i < fetch.pages.size(); ++i) {
+    if (fetch.pages[i] == nullptr || first + i >= looked.pages.size()) continue;
+    wanted.push_back({.order = {.head = looked.pages[first + i],
+                                .into = {fetch.pages[i], parts_.geometry.page.bytes()}},
+                      .place = looked.where[first + i]});
+  }
+  const size_t end = first + fetch.pages.size();
+  if (!has_state() || fetch.state == nullptr || end == 0 || end > looked.pages.size()) {
+    return wanted;
+  }
+  const Head state = state_of(looked.pages[end - 1]);
+  wanted.push_back({.order = {.head = state, .into = {fetch.state, parts_.geometry.state.bytes()}},
+                    .place = places_.find(std::span(&state, 1)).front()});
+  return wanted;
+}
+
+// Leading pages count, so nothing behind one that is missing is of use. Without its state a fetch
+// of a model with states is of none.
+void PromptStore::Worker::read(const PageFetch& fetch, const Looked& looked,
+                               PagesFetched* fetched) {
+  const std::vector<store::Wanted> wanted = wanted_of(fetch, looked);
+  std::vector<bool> is_whole(wanted.size());
+  places_.fetch(wanted,
+                [&](size_t index, store::FetchResult result, int) {
+                  is_whole[index] = result == store::FetchResult::kWhole;
+                  if (is_whole[index]) fetched->bytes += wanted[index].order.into.size();
+                  return is_whole[index] && !is_given_up();
+                },
+                {});
+  int end = fetch.first + static_cast<int>(fetch.pages.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (is_whole[i]) continue;
+    const Head& head = wanted[i].order.head;
+    end = std::min(end, head.kind == store::Kind::kState ? 0 : static_cast<int>(head.page));
+  }
+  fetched->pages = end;
+}
+
+void PromptStore::Worker::do_job(Fetch fetch, uint64_t generation) {
+  PagesFetched fetched{
+      .ticket = fetch.what.ticket, .rank = parts_.rank, .has_room = fetch.has_room};
+  const auto looked = looked_.extract(fetch.what.ticket);
+  if (fetch.has_room && !fetch.is_abandoned && looked) {
+    const double begin = store::Places::steady_seconds();
+    read(fetch.what, looked.mapped(), &fetched);
+    fetched.seconds = store::Places::steady_seconds() - begin;
+  }
+  report(fetched, generation);
+}
+
+// ---- offering ----
+
+// A page saves what computing its tokens takes. A state saves that of all tokens before it: without
+// it their pages are of no use.
+void PromptStore::Worker::do_offer(const Offer& offer) {
+  Head head = offer.kept.head;
+  const bool is_state = head.kind == store::Kind::kState;
+  if (is_state) {
+    if (!has_state()) return;
+    head = state_of(head);
+  } else {
+    head.canonical_bytes = parts_.geometry.page_bytes;
+    head.part = parts_.geometry.page;
+  }
+  if (head.part.bytes() == 0) return;
+  const double pages = is_state ? head.page + 1.0 : 1.0;
+  const double seconds = pages * static_cast<double>(store::kPageTokens) * offer.seconds_per_token;
+  if (!offer.kept.is_intact()) {
+    const std::lock_guard lock(mutex_);
+    ++not_offered_;
+    return;
+  }
+  places_.offer_to_all(head, {offer.kept.bytes, head.part.bytes()}, seconds,
+                       [&offer] { return offer.kept.is_intact(); });
+}
+
+// ---- the engine's side ----
+
+PromptStore::PromptStore(Parts parts, const transport::Messenger& messenger) {
+  std::vector<int> processors = parts.processors;
+  worker_ = std::make_shared<Worker>(std::move(parts), messenger);
+  thread_ = std::thread([worker = worker_, processors = std::move(processors)] {
+    online::name_and_bind_thread("prompts", processors);
+    worker->run();
+  });
+}
+
+PromptStore::~PromptStore() {
+  const bool has_ended = worker_->end_all(kEndTime);
+  worker_->stop();
+  if (has_ended) {
+    thread_.join();
+    return;
+  }
+  log::warn("prompt cache: a place has not answered for {} s; it is left behind",
+            kEndTime.count() / 1000);
+  thread_.detach();
+}
+
+void PromptStore::look(PageLook look) { worker_->ask(std::move(look)); }
+
+void PromptStore::fetch(PageFetch fetch) { worker_->ask(std::move(fetch), true); }
+
+void PromptStore::refuse(uint64_t ticket) { worker_->ask({.ticket = ticket, .pages = {}}, false); }
+
+void PromptStore::abandon(uint64_t ticket) { worker_->abandon(ticket); }
+
+void PromptStore::offer(std::vector<KeptBytes> kept, double seconds_per_token) {
+  if (!kept.empty()) worker_->offer(std::move(kept), seconds_per_token);
+}
+
+Status PromptStore::end_fetches(Milliseconds at_most) {
+  if (worker_->end_all(at_most)) return {};
+  return failed(fmt::format("prompt cache: a place has not answered for {} ms", at_most.count()));
+}
+
+size_t PromptStore::flush(Milliseconds at_most) { return worker_->flush(at_most); }
+
+}  // namespace wideep::run

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The thread of a rank that looks for pages in the places where prompts are kept, brings them into
+// the rank's cache, and offers what the rank has computed to these places.
+//
+//   engine ──queue──▶ thread ──▶ store::Places (memory of the node, directory, Redis)
+//                        └──▶ PagesFound, PagesFetched, StoreState to the front
+//
+// What is asked goes before what is offered. Both queues have a bound: beyond it a look finds what
+// the cache has, and the oldest offers are forgotten, which costs only a page that is not kept.
+//
+// Thread safety: as engine::PageStore, one thread.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "engine/page_store.h"
+#include "group/messenger.h"
+#include "run/event.h"
+#include "run/page_geometry.h"
+#include "store/places.h"
+
+namespace wideep::run {
+
+class PromptStore : public engine::PageStore {
+ public:
+  static constexpr size_t kMaxAsked = 1024;   // looks and fetches that wait
+  static constexpr size_t kMaxOffers = 8192;  // pages and states that wait
+  static constexpr std::chrono::seconds kStatePause{1};
+
+  struct Parts {
+    int rank = 0;
+    bool keeps_states = false;  // the model, on whichever rank
+    PageGeometry geometry;
+    store::Places places;
+    std::vector<int> processors;  // that the thread may run on; empty: those of the caller
+  };
+  // messenger: outlives the store.
+  PromptStore(Parts parts, const transport::Messenger& messenger);
+  // What is still offered is forgotten; what does not answer is left behind.
+  ~PromptStore() override;
+  PromptStore(const PromptStore&) = delete;
+  PromptStore& operator=(const PromptStore&) = delete;
+
+  void look(engine::PageLook look) override;
+  void fetch(engine::PageFetch fetch) override;
+  void refuse(uint64_t ticket) override;
+  void abandon(uint64_t ticket) override;
+  void offer(std::vector<engine::KeptBytes> kept, double seconds_per_token) override;
+  Status end_fetches(std::chrono::milliseconds at_most) override;
+
+  // Waits until all that was offered is kept or refused, at most so long. Returns how many were not
+  // reached.
+  size_t flush(std::chrono::milliseconds at_most);
+
+ private:
+  class Worker;
+  std::shared_ptr<Worker> worker_;  // the thread's, too: it may outlive this if a place hangs
+  std::thread thread_;
+};
+
+}  // namespace wideep::run

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/prompt_store.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/shared_bytes.h"
+#include "store/host_tier.h"
+
+namespace wideep::run {
+namespace {
+
+using std::chrono::milliseconds;
+using store::kPageTokens;
+
+constexpr uint64_t kPageBytes = 512, kStateBytes = 128;
+
+// Collects what is sent to the front.
+class Inbox : public transport::Messenger {
+ public:
+  Status send(std::string_view message) const override {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(decode(message));
+    came_.notify_all();
+    return {};
+  }
+  // The next event of the kind; those of others stay.
+  template <typename T>
+  std::optional<T> next(milliseconds at_most = milliseconds(10'000)) {
+    std::unique_lock lock(mutex_);
+    std::optional<T> found;
+    came_.wait_for(lock, at_most, [&] {
+      const auto place = std::ranges::find_if(
+          events_, [](const RankEvent& each) { return std::holds_alternative<T>(each); });
+      if (place == events_.end()) return false;
+      found = std::get<T>(*place);
+      events_.erase(place);
+      return true;
+    });
+    return found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable came_;
+  mutable std::vector<RankEvent> events_;
+};
+
+// Holds every call until it is opened.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    opened_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    is_reached_ = true;
+    opened_.notify_all();
+    opened_.wait(lock, [this] { return is_open_; });
+  }
+  void wait_until_reached() {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [this] { return is_reached_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool is_open_ = false, is_reached_ = false;
+};
+
+class GatedPlace : public store::Place {
+ public:
+  GatedPlace(std::unique_ptr<store::Place> place, Gate* finds, Gate* fetches)
+      : place_(std::move(place)), finds_(finds), fetches_(fetches) {}
+  std::string_view label() const override { return place_->label(); }
+  std::vector<bool> find(std::span<const store::Head> heads) override {
+    if (finds_ != nullptr) finds_->pass();
+    return place_->find(heads);
+  }
+  Status fetch(std::span<const store::FetchOrder> orders,
+               const std::function<bool(size_t, store::FetchResult)>& done) override {
+    if (fetches_ != nullptr) fetches_->pass();
+    return place_->fetch(orders, done);
+  }
+  store::OfferResult offer(const store::Head& head, std::span<const std::byte> payload,
+                           double seconds, const std::function<bool()>& is_intact) override {
+    return place_->offer(head, payload, seconds, is_intact);
+  }
+  void forget(const store::Name& name, store::Kind kind) override { place_->forget(name, kind); }
+  store::PlaceCounts counts() const override { return place_->counts(); }
+  store::PlaceSize size() override { return place_->size(); }
+
+ private:
+  std::unique_ptr<store::Place> place_;
+  Gate* finds_;
+  Gate* fetches_;
+};
+
+std::vector<int32_t> tokens_of(int pages) {
+  std::vector<int32_t> tokens(static_cast<size_t>(pages) * kPageTokens + 1);
+  std::iota(tokens.begin(), tokens.end(), 7);
+  return tokens;
+}
+
+// Pages of the engine's cache for a prompt, with names, as the scheduler has them.
+struct Cache {
+  explicit Cache(const std::vector<int32_t>& tokens, const std::string& salt = "") {
+    store::Name before = store::root_name("class", salt);
+    const size_t pages = (tokens.size() - 1) / kPageTokens;
+    bytes.resize(pages, std::vector<std::byte>(kPageBytes));
+    states.resize(pages, std::vector<std::byte>(kStateBytes));
+    for (size_t i = 0; i < pages; ++i) {
+      store::Head head{.name = {}, .before = before, .page = static_cast<uint32_t>(i), .part = {}};
+      std::copy_n(tokens.begin() + static_cast<std::ptrdiff_t>(i * kPageTokens), kPageTokens,
+                  head.tokens.begin());
+      head.name = before = store::page_name(before, 0, head.tokens);
+      heads.push_back(head);
+    }
+  }
+  void fill() {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      std::memset(bytes[i].data(), static_cast<int>(i) + 1, kPageBytes);
+      std::memset(states[i].data(), static_cast<int>(i) + 101, kStateBytes);
+    }
+  }
+  std::vector<engine::KeptBytes> kept() {
+    std::vector<engine::KeptBytes> all;
+    for (size_t i = 0; i < heads.size(); ++i) {
+      all.push_back({.head = heads[i], .bytes = bytes[i].data(), .version = &version});
+    }
+    return all;
+  }
+  engine::KeptBytes kept_state(size_t page) {
+    store::Head head = heads[page];
+    head.kind = store::Kind::kState;
+    return {.head = head, .bytes = states[page].data(), .version = &version};
+  }
+  engine::PageFetch fetch(uint64_t ticket, int first, int end, bool with_state = false) {
+    engine::PageFetch fetch{.ticket = ticket, .first = first, .pages = {}};
+    for (int i = first; i < end; ++i) fetch.pages.push_back(bytes[static_cast<size_t>(i)].data());
+    if (with_state) fetch.state = states[static_cast<size_t>(end) - 1].data();
+    return fetch;
+  }
+  std::vector<store::Head> heads;
+  std::vector<std::vector<std::byte>> bytes, states;
+  engine::Version version;
+};
+
+class PromptStoreTest : public ::testing::Test {
+ protected:
+  PromptStoreTest() {
+    auto memory = store::HostTier::create_memory(uint64_t{16} << 20);
+    EXPECT_TRUE(memory.ok());
+    memory_ = std::move(memory).value();
+  }
+  // Another rank of the same node, say.
+  std::unique_ptr<PromptStore> open(bool keeps_states = false, Gate* finds = nullptr,
+                                    Gate* fetches = nullptr) {
+    auto tier = store::HostTier::open(memory_);
+    EXPECT_TRUE(tier.ok());
+    std::vector<store::ListedPlace> places;
+    places.push_back(
+        {.place = std::make_unique<GatedPlace>(std::move(tier).value(), finds, fetches),
+         .expected = store::kHostPrice});
+    PageGeometry geometry{.record_class = "class",
+                          .page_bytes = kPageBytes,
+                          .page = store::Part::whole(kPageBytes),
+                          .state = {}};
+    if (keeps_states) {
+      geometry.state_bytes = kStateBytes;
+      geometry.state = store::Part::whole(kStateBytes);
+    }
+    return std::make_unique<PromptStore>(
+        PromptStore::Parts{.rank = 3,
+                           .keeps_states = keeps_states,
+                           .geometry = geometry,
+                           .places = store::Places(std::move(places)),
+                           .processors = {}},
+        inbox_);
+  }
+  PagesFound look(PromptStore& store, uint64_t ticket, const std::vector<int32_t>& tokens,
+                  int known = 0, std::vector<int32_t> states = {}) {
+    store.look({.ticket = ticket,
+                .prompt = engine::SharedTokens(tokens),
+                .salt = "",
+                .known = known,
+                .states = std::move(states)});
+    const auto found = inbox_.next<PagesFound>();
+    EXPECT_TRUE(found);
+    return found.value_or(PagesFound());
+  }
+
+  Inbox inbox_;
+  base::SharedBytes memory_;
+};
+
+TEST_F(PromptStoreTest, WhatWasOfferedIsFoundAndFetched) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open();
+  EXPECT_EQ(look(*store, 1, tokens).found, 0);
+  store->offer(written.kept(), 1e-3);
+  EXPECT_EQ(store->flush(milliseconds(10'000)), 0u);
+
+  const auto other = open();
+  const PagesFound found = look(*other, 2, tokens);
+  EXPECT_EQ(found.ticket, 2u);
+  EXPECT_EQ(found.rank, 3);
+  EXPECT_EQ(found.known, 0);
+  EXPECT_EQ(found.found, 5);
+  EXPECT_TRUE(found.is_stateless);
+  EXPECT_GT(found.seconds, 0.0);
+
+  Cache read(tokens);
+  other->fetch(read.fetch(2, 0, 5));
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->pages, 5);
+  EXPECT_EQ(fetched->bytes, 5 * kPageBytes);
+  EXPECT_EQ(read.bytes, written.bytes);
+}
+
+TEST_F(PromptStoreTest, WhatTheCacheHasIsNotFetched) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open();
+  store->offer(written.kept(), 1e-3);
+  store->flush(milliseconds(10'000));
+  const PagesFound found = look(*store, 1, tokens, 2);
+  EXPECT_EQ(found.known, 2);
+  EXPECT_EQ(found.found, 5);
+  Cache read(tokens);
+  engine::PageFetch fetch = read.fetch(1, 2, 5);
+  fetch.pages[1] = nullptr;  // lies on another rank
+  store->fetch(fetch);
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 5);
+  EXPECT_EQ(read.bytes[2], written.bytes[2]);
+  EXPECT_EQ(read.bytes[3], std::vector<std::byte>(kPageBytes));
+  EXPECT_EQ(read.bytes[4], written.bytes[4]);
+}
+
+TEST_F(PromptStoreTest, OtherSaltsAndOtherTokensFindNothing) {
+  const std::vector<int32_t> tokens = tokens_of(2);
+  Cache salted(tokens, "a tenant");
+  const auto store = open();
+  store->offer(salted.kept(), 1e-3);
+  store->flush(milliseconds(10'000));
+  EXPECT_EQ(look(*store, 1, tokens).found, 0);
+  store->look({.ticket = 2, .prompt = engine::SharedTokens(tokens), .salt = "a tenant"});
+  EXPECT_EQ(inbox_.next<PagesFound>()->found, 2);
+}
+
+// A page that has changed before it could be offered is not kept.
+TEST_F(PromptStoreTest, ChangedBytesAreNotKept) {
+  const std::vector<int32_t> tokens = tokens_of(2);
+  Cache written(tokens);
+  std::vector<engine::KeptBytes> kept = written.kept();
+  written.version.change();
+  const auto store = open();
+  store->offer(std::move(kept), 1e-3);
+  store->flush(milliseconds(10'000));
+  EXPECT_EQ(look(*store, 1, tokens).found, 0);
+}
+
+TEST_F(PromptStoreTest, StatesAreFetchedWithTheirPages) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open(/*keeps_states=*/true);
+  store->offer(written.kept(), 1e-3);
+  store->offer({written.kept_state(2)}, 1e-3);
+  store->flush(milliseconds(10'000));
+
+  // The cache has one more page than it has a state for.
+  const PagesFound found = look(*store, 1, tokens, 2, {1});
+  EXPECT_EQ(found.known, 1);
+  EXPECT_EQ(found.found, 4);
+  EXPECT_FALSE(found.is_stateless);
+  EXPECT_EQ(found.states, (std::vector<int32_t>{1, 3}));
+  Cache read(tokens);
+  store->fetch(read.fetch(1, 2, 3, true));
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 3);
+  EXPECT_EQ(read.bytes[2], written.bytes[2]);
+  EXPECT_EQ(read.states[2], written.states[2]);
+
+  // Without its state a fetch is of no use.
+  look(*store, 2, tokens);
+  store->fetch(read.fetch(2, 0, 4, true));
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 0);
+}
+
+TEST_F(PromptStoreTest, WhatIsNotKnownIsAnsweredToo) {
+  const auto store = open();
+  Cache read(tokens_of(2));
+  store->fetch(read.fetch(77, 0, 2));  // nobody has looked for it
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 0);
+  store->refuse(78);
+  const auto refused = inbox_.next<PagesFetched>();
+  EXPECT_EQ(refused->ticket, 78u);
+  EXPECT_FALSE(refused->has_room);
+  store->abandon(79);
+}
+
+TEST_F(PromptStoreTest, AFetchThatIsAbandonedEnds) {
+  const std::vector<int32_t> tokens = tokens_of(3);
+  Cache written(tokens);
+  const auto writer = open();
+  writer->offer(written.kept(), 1e-3);
+  writer->flush(milliseconds(10'000));
+  Gate gate;
+  const auto store = open(false, nullptr, &gate);
+  look(*store, 1, tokens);
+  Cache read(tokens);
+  store->fetch(read.fetch(1, 0, 3));
+  gate.wait_until_reached();
+  store->abandon(1);
+  gate.open();
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_LT(fetched->pages, 3);
+}
+
+// Whoever ends the fetches may free the memory, and hears no more of them.
+TEST_F(PromptStoreTest, NothingIsTouchedOrToldAfterTheEnd) {
+  const std::vector<int32_t> tokens = tokens_of(3);
+  Cache written(tokens);
+  written.fill();
+  const auto writer = open();
+  writer->offer(written.kept(), 1e-3);
+  writer->flush(milliseconds(10'000));
+  Gate gate;
+  const auto store = open(false, nullptr, &gate);
+  look(*store, 1, tokens);
+  auto read = std::make_unique<Cache>(tokens);
+  store->fetch(read->fetch(1, 0, 3));
+  gate.wait_until_reached();
+  EXPECT_FALSE(store->end_fetches(milliseconds(20)).ok());  // it hangs
+  gate.open();
+  ASSERT_TRUE(store->end_fetches(milliseconds(10'000)).ok());
+  read.reset();
+  EXPECT_FALSE(inbox_.next<PagesFetched>(milliseconds(50)));
+  // It works as before.
+  EXPECT_EQ(look(*store, 2, tokens).found, 3);
+}
+
+TEST_F(PromptStoreTest, ALookBeyondTheBoundFindsWhatTheCacheHas) {
+  Gate gate;
+  const auto store = open(false, &gate, nullptr);
+  const engine::SharedTokens tokens(tokens_of(2));
+  for (size_t i = 0; i < PromptStore::kMaxAsked + 2; ++i) {
+    store->look({.ticket = i + 1, .prompt = tokens, .salt = "", .known = 1});
+  }
+  const auto found = inbox_.next<PagesFound>();
+  ASSERT_TRUE(found);
+  EXPECT_GT(found->ticket, PromptStore::kMaxAsked);
+  EXPECT_EQ(found->found, 1);
+  gate.open();
+}
+
+TEST_F(PromptStoreTest, TheStateOfThePlacesIsTold) {
+  const std::vector<int32_t> tokens = tokens_of(2);
+  Cache written(tokens);
+  const auto store = open();
+  store->offer(written.kept(), 1e-3);
+  store->flush(milliseconds(10'000));
+  for (int i = 0; i < 10; ++i) {
+    const auto state = inbox_.next<StoreState>();
+    ASSERT_TRUE(state);
+    ASSERT_EQ(state->tiers.size(), 1u);
+    EXPECT_EQ(state->tiers[0].name(), "host");
+    EXPECT_EQ(state->rank, 3);
+    if (state->tiers[0].counts.taken < 2) continue;
+    EXPECT_EQ(state->tiers[0].size.records, 2u);
+    return;
+  }
+  FAIL() << "the offers were never told";
+}
+
+}  // namespace
+}  // namespace wideep::run
