@@ -51,6 +51,7 @@ struct Layout {
   int pauses = 1;          // between two kills
   std::vector<std::string> options = {};
   bool routed_experts = false;
+  bool keeps_prompts = false;  // in the node's memory and a directory, with a small own cache
 };
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
@@ -226,6 +227,12 @@ class FaultSoak : public ::testing::TestWithParam<Layout> {
                                          "--threads-per-rank", "1", "--expert-statistic-path",
                                          files_.file("statistics")}};
     options.arguments.insert(options.arguments.end(), layout.options.begin(), layout.options.end());
+    if (layout.keeps_prompts) {
+      const std::vector<std::string> places = {"--host-cache-size",    "16MiB",
+                                               "--prompt-cache-dir",   files_.file("prompts"),
+                                               "--prompt-cache-bytes", "64MiB"};
+      options.arguments.insert(options.arguments.end(), places.begin(), places.end());
+    }
     if (disturbed) options.environment = {{"WIDEEP_FAULT_DRILL", drills(num_kills() / 4)}};
     return options;
   }
@@ -359,6 +366,19 @@ INSTANTIATE_TEST_SUITE_P(
                .ranks = 2,
                .is_elastic = false,
                .pauses = 2},
+        Layout{.name = "KeptPrompts",
+               .config = wide(4, "kv_cache_config: {max_tokens: 1024}\n"),
+               .balancer = kOnline,
+               .ranks = 4,
+               .keeps_prompts = true},
+        Layout{.name = "KeptPromptsOfAPipeline",
+               .config = wide(2,
+                              "pipeline_parallel_size: 2\n"
+                              "kv_cache_config: {max_tokens: 1024}\n"),
+               .ranks = 4,
+               .is_elastic = false,
+               .pauses = 2,
+               .keeps_prompts = true},
         Layout{.name = "OneRank",
                .config = "tensor_parallel_size: 1\n",
                .ranks = 1,
