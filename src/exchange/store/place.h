@@ -49,10 +49,11 @@ struct FetchOrder {
 struct PlaceCounts {
   uint64_t fetched = 0, fetched_bytes = 0;
   uint64_t taken = 0, taken_bytes = 0;
-  uint64_t evicted = 0;   // records that gave way to others
-  uint64_t damaged = 0;   // records whose bytes were not those that were written
-  uint64_t foreign = 0;   // records of another class or version that were skipped
-  uint64_t failures = 0;  // calls that failed, for want of the place
+  uint64_t evicted = 0;     // records that gave way to others
+  uint64_t damaged = 0;     // records whose bytes were not those that were written
+  uint64_t foreign = 0;     // records of another class or version that were skipped
+  uint64_t failures = 0;    // calls that failed, for want of the place
+  uint64_t slow_finds = 0;  // that ended by their limit: the rest was not looked for
   double fetch_seconds = 0.0;
 };
 
@@ -69,7 +70,9 @@ class Place {
   virtual std::string_view label() const = 0;
 
   // [heads] whether the place has the record with all of the part. It is allowed to be wrong, if
-  // another process has changed something: fetch() decides.
+  // another process has changed something: fetch() decides. It takes no longer than the place's
+  // own limit, which servers have (RedisOptions::find_timeout); what was not looked for by then is
+  // not there (PlaceCounts::slow_finds).
   virtual std::vector<bool> find(std::span<const Head> heads) = 0;
 
   // In order. done: called for each, as soon as it is there; where it returns false no more are

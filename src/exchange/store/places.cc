@@ -65,6 +65,21 @@ void Places::settle(Entry& entry, Outage& outage, const Status& status) {
             outage.wait());
 }
 
+// A server that is busy for a moment goes on to be asked; one that is too slow for its limit is not.
+void Places::settle_find(Entry& entry, const PlaceCounts& before) {
+  const PlaceCounts now = entry.place->counts();
+  Status status;
+  if (now.failures > before.failures) {
+    status = failed(why(*entry.place, "it cannot be searched"));
+  } else if (now.slow_finds > before.slow_finds) {
+    if (++entry.slow_finds < kMaxSlowFinds && !entry.finding.is_out()) return;
+    status = failed(fmt::format("{} searches in a row took too long", entry.slow_finds));
+  } else {
+    entry.slow_finds = 0;
+  }
+  settle(entry, entry.finding, status);
+}
+
 // ---- reading ----
 
 std::vector<int> Places::find_from(int first, std::span<const Head> heads) {
@@ -75,12 +90,10 @@ std::vector<int> Places::find_from(int first, std::span<const Head> heads) {
   for (int index = first; index < size() && !left.empty(); ++index) {
     Entry& here = entry(index);
     if (!is_readable(here)) continue;
-    const uint64_t failures = here.place->counts().failures;
+    const PlaceCounts before = here.place->counts();
     const std::vector<bool> found = here.place->find(left);
     WIDEEP_CHECK_EQ(found.size(), left.size());
-    const bool has_failed = here.place->counts().failures > failures;
-    settle(here, here.finding,
-           has_failed ? failed(why(*here.place, "it cannot be searched")) : Status());
+    settle_find(here, before);
     size_t kept = 0;
     for (size_t i = 0; i < left.size(); ++i) {
       if (found[i]) {
@@ -118,22 +131,27 @@ void Places::fetch_from(int index, std::span<const Wanted> wanted, Batch& batch,
   Entry& here = entry(index);
   std::vector<FetchOrder> orders;
   for (const size_t i : batch.indices) orders.push_back(wanted[i].order);
-  batch.results.assign(orders.size(), FetchResult::kMissing);
 
   FetchTimes times;
   double begin = now_();
+  bool has_looked_on = false;
   const auto take = [&](size_t i, FetchResult result) {
     const double now = now_();
     batch.results[i] = result;
-    if (result != FetchResult::kWhole) return true;
-    const uint64_t bytes = orders[i].into.size();
-    times.last_seconds = now - begin;
-    if (times.bytes == 0) {
-      times.first_seconds = times.last_seconds;
-      times.first_bytes = bytes;
+    if (result == FetchResult::kWhole) {
+      const uint64_t bytes = orders[i].into.size();
+      times.last_seconds = now - begin;
+      if (times.bytes == 0) {
+        times.first_seconds = times.last_seconds;
+        times.first_bytes = bytes;
+      }
+      times.bytes += bytes;
+      batch.has_ended = !done(batch.indices[i], result, index);
+    } else if (!std::exchange(has_looked_on, true)) {
+      const Head& head = orders[i].head;
+      batch.next[i] = find_from(index + 1, {&head, 1}).front();
+      if (batch.next[i] == kNowhere) batch.has_ended = !done(batch.indices[i], result, kNowhere);
     }
-    times.bytes += bytes;
-    batch.has_ended = !done(batch.indices[i], result, index);
     begin += now_() - now;  // what the caller does is not the place's
     return !batch.has_ended;
   };
@@ -143,6 +161,26 @@ void Places::fetch_from(int index, std::span<const Wanted> wanted, Batch& batch,
     status = failed(why(*here.place, "it cannot be read"));
   settle(here, here.fetching, status);
   if (times.bytes > 0) here.price.measured(times, now_());
+}
+
+// In places behind `index`, for what it does not have. Tells of what is nowhere.
+void Places::look_on(int index, std::span<const Wanted> wanted, Batch& batch, const Done& done) {
+  std::vector<Head> left;
+  std::vector<size_t> left_at;  // in the batch
+  for (size_t i = 0; i < batch.indices.size(); ++i) {
+    if (batch.results[i] == FetchResult::kWhole || batch.next[i] != kNotLooked) continue;
+    left.push_back(wanted[batch.indices[i]].order.head);
+    left_at.push_back(i);
+  }
+  if (left.empty()) return;
+  const std::vector<int> next = find_from(index + 1, left);
+  for (size_t i = 0; i < left.size() && !batch.has_ended; ++i) {
+    const size_t at = left_at[i];
+    batch.next[at] = next[i];
+    if (next[i] == kNowhere) {
+      batch.has_ended = !done(batch.indices[at], batch.results[at], kNowhere);
+    }
+  }
 }
 
 void Places::forget_damaged(int index, std::span<const Wanted> wanted, const Batch& batch) {
@@ -176,27 +214,19 @@ void Places::fetch(std::span<const Wanted> wanted, const Done& done,
     }
     if (batch.indices.empty()) continue;
     batch.results.assign(batch.indices.size(), FetchResult::kMissing);
+    batch.next.assign(batch.indices.size(), kNotLooked);
     if (is_readable(entry(index))) fetch_from(index, wanted, batch, done);
     forget_damaged(index, wanted, batch);
     has_ended = batch.has_ended;
 
-    std::vector<Head> left;
-    std::vector<size_t> left_at;  // in the batch
     for (size_t i = 0; i < batch.indices.size(); ++i) {
-      if (batch.results[i] == FetchResult::kWhole) {
-        if (index > 0) hits.emplace_back(batch.indices[i], index);
-        continue;
+      if (batch.results[i] == FetchResult::kWhole && index > 0) {
+        hits.emplace_back(batch.indices[i], index);
       }
-      left.push_back(wanted[batch.indices[i]].order.head);
-      left_at.push_back(i);
     }
-    if (has_ended || left.empty()) continue;
-    const std::vector<int> next = find_from(index + 1, left);
-    for (size_t i = 0; i < left.size() && !has_ended; ++i) {
-      const size_t at = batch.indices[left_at[i]];
-      where[at] = next[i];
-      if (next[i] == kNowhere) has_ended = !done(at, batch.results[left_at[i]], kNowhere);
-    }
+    if (!has_ended) look_on(index, wanted, batch, done);
+    has_ended = batch.has_ended;
+    for (size_t i = 0; i < batch.indices.size(); ++i) where[batch.indices[i]] = batch.next[i];
   }
   // What is nowhere to begin with.
   for (size_t i = 0; i < wanted.size() && !has_ended; ++i) {
@@ -222,9 +252,11 @@ OfferResult Places::offer(int index, const Head& head, std::span<const std::byte
   Entry& here = entry(index);
   if (!is_writable(here)) return OfferResult::kFailed;
   const OfferResult result = here.place->offer(head, payload, seconds, is_intact);
-  const bool has_failed = result == OfferResult::kFailed;
-  settle(here, here.offering,
-         has_failed ? failed(why(*here.place, "it cannot be written")) : Status());
+  if (result == OfferResult::kFailed) {
+    settle(here, here.offering, failed(why(*here.place, "it cannot be written")));
+  } else if (result == OfferResult::kTaken) {
+    settle(here, here.offering, Status());
+  }
   return result;
 }
 

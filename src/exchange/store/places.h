@@ -43,6 +43,7 @@ struct Wanted {
 class Places {
  public:
   static constexpr int kNowhere = -1;
+  static constexpr int kMaxSlowFinds = 3;
   // Of a record, once. place: that had it; kNowhere unless it is whole. False: no more are wanted.
   using Done = std::function<bool(size_t index, FetchResult result, int place)>;
   using Clock = std::function<double()>;  // seconds, steady
@@ -53,20 +54,24 @@ class Places {
   Place& place(int index) { return *places_[static_cast<size_t>(index)].place; }
   const Place& place(int index) const { return *places_[static_cast<size_t>(index)].place; }
 
-  // [heads] the first place that has it, or kNowhere.
+  // [heads] the first place that has it, or kNowhere. A search that a place ended by its limit is
+  // no failure of it before kMaxSlowFinds in a row.
   std::vector<int> find(std::span<const Head> heads) { return find_from(0, heads); }
 
   // For those that are somewhere.
   double predicted_seconds(std::span<const Head> heads, std::span<const int> where) const;
   PlacePrice price(int index) const;
 
-  // Place by place, so not in order if a nearer place has some behind those of a farther one. Then
+  // Place by place, so not in order if a nearer place has some behind those of a farther one. The
+  // first of a place that is not whole there is looked for in later ones at once, and where they do
+  // not have it `done` is told: who has no use for the rest then ends the fetch, in all places. Then
   // what came from farther places is offered to nearer ones that take hits, unless is_intact is
   // empty. is_intact(index): whether `into` has still the bytes.
   void fetch(std::span<const Wanted> wanted, const Done& done,
              const std::function<bool(size_t index)>& is_intact);
 
-  // A place that is left alone at present: kFailed.
+  // A place that is left alone at present: kFailed. Only what is taken ends that: a place may know
+  // a record that it has, and still have no room for another.
   OfferResult offer(int index, const Head& head, std::span<const std::byte> payload, double seconds,
                     const std::function<bool()>& is_intact);
   // [places] As long as the payload is intact: behind that kRefused.
@@ -86,6 +91,7 @@ class Places {
     bool takes_hits = false;
     // Apart, as a place may find what it cannot read, and read where it cannot write.
     Outage finding, fetching, offering;
+    int slow_finds = 0;  // in a row
     double out_since = 0.0;
     double told_damage_at = -1e9;
     uint64_t untold_damage = 0;
@@ -97,16 +103,20 @@ class Places {
   struct Batch {
     std::vector<size_t> indices;       // of the wanted ones
     std::vector<FetchResult> results;  // kMissing: also those that were not reached
+    std::vector<int> next;             // where to look for it then; kNotLooked: nobody has
     bool has_ended = false;            // the caller wants no more
   };
+  static constexpr int kNotLooked = -2;
 
   Entry& entry(int index) { return places_[static_cast<size_t>(index)]; }
   const Entry& entry(int index) const { return places_[static_cast<size_t>(index)]; }
   bool is_readable(const Entry& entry) const;
   bool is_writable(const Entry& entry) const;
   void settle(Entry& entry, Outage& outage, const Status& status);
+  void settle_find(Entry& entry, const PlaceCounts& before);
   std::vector<int> find_from(int first, std::span<const Head> heads);
   void fetch_from(int index, std::span<const Wanted> wanted, Batch& batch, const Done& done);
+  void look_on(int index, std::span<const Wanted> wanted, Batch& batch, const Done& done);
   void forget_damaged(int index, std::span<const Wanted> wanted, const Batch& batch);
   void offer_nearer(const Wanted& wanted, int from, const std::function<bool()>& is_intact);
 

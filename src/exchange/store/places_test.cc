@@ -33,7 +33,9 @@ class FakePlace : public Place {
     ++calls;
     std::vector<bool> found(heads.size());
     if (!finds) ++counts_.failures;
-    for (size_t i = 0; finds && i < heads.size(); ++i) found[i] = records.contains(heads[i].name);
+    if (finds && found_per_search < heads.size()) ++counts_.slow_finds;
+    const size_t looked_for = std::min(heads.size(), found_per_search);
+    for (size_t i = 0; finds && i < looked_for; ++i) found[i] = records.contains(heads[i].name);
     return found;
   }
   Status fetch(std::span<const FetchOrder> orders,
@@ -41,6 +43,7 @@ class FakePlace : public Place {
     ++calls;
     now_ += latency;
     for (size_t i = 0; i < orders.size(); ++i) {
+      ++read;
       if (i == fails_at) {
         ++counts_.failures;
         return failed("wires are cut");
@@ -60,8 +63,8 @@ class FakePlace : public Place {
   OfferResult offer(const Head& head, std::span<const std::byte> payload, double seconds,
                     const std::function<bool()>& is_intact) override {
     ++calls;
-    if (!writes) return OfferResult::kFailed;
     if (records.contains(head.name)) return OfferResult::kKnown;
+    if (!writes) return OfferResult::kFailed;
     if (!is_intact()) return OfferResult::kRefused;
     records[head.name].assign(payload.begin(), payload.end());
     last_seconds = seconds;
@@ -73,8 +76,8 @@ class FakePlace : public Place {
 
   std::map<Name, std::vector<std::byte>> records;
   bool finds = true, writes = true;
-  size_t fails_at = SIZE_MAX;
-  int calls = 0;
+  size_t fails_at = SIZE_MAX, found_per_search = SIZE_MAX;
+  int calls = 0, read = 0;
   double latency = 0.0, seconds_per_byte = 0.0, last_seconds = 0.0;
 
  private:
@@ -198,6 +201,69 @@ TEST_F(PlacesTest, NoMoreAreReadThanAreWanted) {
   EXPECT_EQ(fake_[1]->calls, before + 1);  // find, no fetch
 }
 
+// Who needs all up to a page reads none behind one that is nowhere.
+TEST_F(PlacesTest, WhatIsMissingEndsTheFetchAtOnce) {
+  for (int i = 0; i < 5; ++i) put(i < 4 ? 0 : 1, pages_[i]);
+  const auto where = places_->find(pages_);
+  fake_[0]->records.erase(pages_[1].name);
+  EXPECT_EQ(fetch(pages_, where, 2), (std::vector<Outcome>{{0, kWhole, 0}, {1, kMissing, -1}}));
+  EXPECT_EQ(fake_[0]->read, 2);
+  EXPECT_EQ(fake_[1]->read, 0);
+  // A later place has it: the others are read meanwhile.
+  put(2, pages_[1]);
+  EXPECT_EQ(fetch(pages_, where),
+            (std::vector<Outcome>{
+                {0, kWhole, 0}, {2, kWhole, 0}, {3, kWhole, 0}, {4, kWhole, 1}, {1, kWhole, 2}}));
+  // It is damaged there, and that was the last place; the nearest has taken it since.
+  for (int i = 0; i < 2; ++i) fake_[i]->records.erase(pages_[1].name);
+  fake_[2]->records[pages_[1].name][7] ^= std::byte{1};
+  put(2, pages_[3]);
+  fake_[2]->read = 0;
+  EXPECT_EQ(
+      fetch(pages_, std::vector{0, 2, 0, 2, 1}, 4),
+      (std::vector<Outcome>{{0, kWhole, 0}, {2, kWhole, 0}, {4, kWhole, 1}, {1, kDamaged, -1}}));
+  EXPECT_EQ(fake_[2]->read, 1);
+}
+
+TEST_F(PlacesTest, APlaceThatIsSlowNowAndThenGoesOnToBeAsked) {
+  for (const Head& each : pages_) put(1, each);
+  ::testing::internal::CaptureStderr();
+  for (int turn = 0; turn < 5; ++turn) {
+    fake_[1]->found_per_search = 2;
+    for (int i = 0; i < Places::kMaxSlowFinds - 1; ++i) {
+      EXPECT_THAT(places_->find(pages_), ElementsAre(1, 1, -1, -1, -1));
+    }
+    fake_[1]->found_per_search = SIZE_MAX;
+    EXPECT_THAT(places_->find(pages_), ElementsAre(1, 1, 1, 1, 1));
+  }
+  EXPECT_FALSE(places_->is_out(1));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(PlacesTest, APlaceThatIsAlwaysSlowIsLeftAlone) {
+  for (const Head& each : pages_) put(1, each);
+  fake_[1]->found_per_search = 2;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < Places::kMaxSlowFinds; ++i) {
+    EXPECT_FALSE(places_->is_out(1));
+    EXPECT_THAT(places_->find(pages_), ElementsAre(1, 1, -1, -1, -1));
+  }
+  EXPECT_TRUE(places_->is_out(1));
+  const int calls = fake_[1]->calls;
+  EXPECT_THAT(places_->find(pages_), ElementsAre(-1, -1, -1, -1, -1));
+  now_ += 1.0;  // still slow: once is enough now
+  EXPECT_THAT(places_->find(pages_), ElementsAre(1, 1, -1, -1, -1));
+  EXPECT_THAT(places_->find(pages_), ElementsAre(-1, -1, -1, -1, -1));
+  EXPECT_EQ(fake_[1]->calls, calls + 1);
+  fake_[1]->found_per_search = SIZE_MAX;
+  now_ += 2.0;
+  EXPECT_THAT(places_->find(pages_), ElementsAre(1, 1, 1, 1, 1));
+  EXPECT_FALSE(places_->is_out(1));
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("middle: 3 searches in a row took too long; prompts are computed"));
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 2) << lines;
+}
+
 TEST_F(PlacesTest, APlaceThatFailsIsLeftAloneForAWhile) {
   for (const Head& each : pages_) put(1, each);
   put(2, pages_[1]);
@@ -270,6 +336,26 @@ TEST_F(PlacesTest, APlaceThatCannotBeWrittenIsRead) {
               HasSubstr("middle: it cannot be written; it keeps nothing new, next try in 1 s"));
 }
 
+// It knows what it has, and has no room for more: no line each time.
+TEST_F(PlacesTest, AFullPlaceIsNotAskedForEveryPage) {
+  put(1, pages_[0]);
+  fake_[1]->writes = false;
+  const auto bytes = payload_of(pages_[1]);
+  ::testing::internal::CaptureStderr();
+  int asked = 0;
+  for (double waited = 0.0; waited < 120.0; waited += 0.125, now_ += 0.125) {
+    const int calls = fake_[1]->calls;
+    places_->offer(1, pages_[1], bytes, 1.0, kIntact);
+    asked += fake_[1]->calls - calls;
+    EXPECT_THAT(places_->find({&pages_[0], 1}), ElementsAre(1));
+    places_->offer(1, pages_[0], bytes, 1.0, kIntact);  // known
+  }
+  EXPECT_LE(asked, 8);  // after 1, 2, 4, … 60 s
+  EXPECT_EQ(fetch({&pages_[0], 1}, std::vector{1}), (std::vector<Outcome>{{0, kWhole, 1}}));
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 1) << lines;
+}
+
 TEST_F(PlacesTest, OffersEndWhereThePayloadHasChanged) {
   int asked = 0;
   EXPECT_THAT(
@@ -299,6 +385,34 @@ TEST_F(PlacesTest, PricesAreMeasured) {
   now_ += 3600.0;
   EXPECT_NEAR(places_->price(0).seconds_per_byte, 1e-3, 1e-6);
   EXPECT_NEAR(places_->price(0).latency_seconds, 0.125, 0.01);
+}
+
+TEST_F(PlacesTest, LatencyCountsOncePerFetch) {
+  const auto pages = sequence_of(2, 500, 1000);
+  const std::vector<int> where(500, 1);
+  EXPECT_DOUBLE_EQ(places_->predicted_seconds(pages, where), 0.5 + 500 * 1000 * 1e-3);
+  for (const Head& each : pages) put(1, each);
+  fake_[1]->latency = 0.25;
+  fake_[1]->seconds_per_byte = 1e-6;
+  const double before = now_;
+  fetch(pages, where);
+  EXPECT_NEAR(places_->predicted_seconds(pages, where), 0.25 + 500 * 1000 * 1e-6, 1e-6);
+  EXPECT_NEAR(now_ - before - 500 * 100.0, places_->predicted_seconds(pages, where), 1e-6);
+}
+
+// Of a suspended machine, say: time that has gone by counts as that, and nothing breaks.
+TEST_F(PlacesTest, AClockThatJumpsOnlyEndsWaits) {
+  put(1, pages_[0]);
+  fake_[1]->finds = false;
+  EXPECT_THAT(places_->find({&pages_[0], 1}), ElementsAre(-1));
+  fake_[1]->finds = true;
+  now_ += 1e9;
+  EXPECT_THAT(places_->find({&pages_[0], 1}), ElementsAre(1));
+  EXPECT_DOUBLE_EQ(places_->price(1).latency_seconds, 0.5);
+  fake_[1]->latency = 1e9;  // within a fetch
+  EXPECT_EQ(fetch({&pages_[0], 1}, std::vector{1}), (std::vector<Outcome>{{0, kWhole, 1}}));
+  now_ += 3600.0;
+  EXPECT_LT(places_->predicted_seconds({&pages_[0], 1}, std::vector{1}), 1e-3 * 1000 + 0.5 + 1e-6);
 }
 
 TEST_F(PlacesTest, OneRecordAloneIsMeasuredToo) {
