@@ -145,7 +145,8 @@ Result<RedisHost> parse_redis_host(std::string_view text) {
     port = text.substr(colon);
   }
   const auto found = port.empty() ? host.port : number<uint16_t>(port.substr(1));
-  const bool is_name = !name.empty() && name.find_first_of(" \t\r\n[]/@") == std::string_view::npos;
+  const bool is_name = !name.empty() && name.size() <= kMaxHostNameBytes &&
+                       name.find_first_of(" \t\r\n[]/@") == std::string_view::npos;
   if (!is_name || (!port.empty() && port.front() != ':') || !found || *found == 0) {
     return invalid_input(fmt::format("expected host[:port], found '{}'", base::printable(text)));
   }

@@ -22,6 +22,8 @@
 
 namespace wideep::store {
 
+inline constexpr size_t kMaxHostNameBytes = 255;  // of DNS
+
 struct RedisHost {
   std::string name;  // without brackets
   uint16_t port = 6379;
@@ -46,6 +48,7 @@ struct RedisOptions {
   // Deadlines. A call may take reply_timeout, and its bytes at this speed.
   std::chrono::milliseconds connect_timeout{1000};  // look-up, connection, TLS and AUTH together
   std::chrono::milliseconds reply_timeout{1000};
+  std::chrono::milliseconds find_timeout{250};  // of all that a look-up asks, besides connecting
   double min_bytes_per_second = 16e6;
 
   std::string text() const;  // for lines and metrics: without user and password

@@ -24,6 +24,9 @@ constexpr uint64_t kMaxValueBytes = uint64_t{512} << 20;
 constexpr std::string_view kWrongType = "WRONGTYPE ";  // another program's key
 constexpr uint64_t kMaxShortReply = 4096;
 constexpr uint64_t kMaxFieldsReply = uint64_t{1} << 20;
+// What replies are reckoned with when it comes to time.
+constexpr uint64_t kShortReply = 64;
+constexpr uint64_t kFieldsReply = 4096;
 
 std::string command(std::initializer_list<std::string_view> words) {
   std::string bytes;
@@ -72,19 +75,35 @@ std::string RedisPlace::expire(const std::string& key) const {
   return command({"EXPIRE", key, std::to_string(servers_.options().ttl.count())});
 }
 
-// [heads] the parts that are there. Errors: those without an answer have none.
-Status RedisPlace::list_parts(std::span<const Head* const> heads,
-                              std::vector<std::vector<Part>>& parts) {
-  parts.assign(heads.size(), {});
+// Fields beyond kMaxRedisParts are no layouts', and foreign; the one that is wanted counts always.
+RedisPlace::Listed RedisPlace::parts_of(const RedisReply& reply, const Head& head) {
+  Listed listed{.is_there = true, .num_fields = reply.elements.size(), .parts = {}};
+  for (const RedisReply& field : reply.elements) {
+    const auto part = parse_redis_field(field.text, head.canonical_bytes);
+    if (part && (listed.parts.size() < kMaxRedisParts || *part == head.part)) {
+      listed.parts.push_back(*part);
+    } else {
+      ++counts_.foreign;
+    }
+  }
+  return listed;
+}
+
+// [heads] what is there. Errors: those without an answer have none.
+Status RedisPlace::list_parts(std::span<const Head* const> heads, std::chrono::milliseconds limit,
+                              std::vector<Listed>& listed) {
+  listed.assign(heads.size(), {});
   std::vector<RedisQuestion> questions(heads.size());
   for (size_t i = 0; i < heads.size(); ++i) {
     questions[i].key = redis_key(heads[i]->name, heads[i]->kind);
     questions[i].commands = {command({"HKEYS", questions[i].key})};
     questions[i].max_reply_bytes = kMaxFieldsReply;
+    questions[i].expected_reply_bytes = kFieldsReply;
   }
   Status refused;
-  WIDEEP_TRY(servers_.ask(questions, [&](size_t index, const std::vector<RedisReply>& replies) {
+  const auto take = [&](size_t index, const std::vector<RedisReply>& replies) {
     const RedisReply& reply = replies.front();
+    listed[index].is_there = true;
     if (reply.is_error() && reply.text.starts_with(kWrongType)) {
       ++counts_.foreign;
       return true;
@@ -93,16 +112,10 @@ Status RedisPlace::list_parts(std::span<const Head* const> heads,
       refused = failed(fmt::format("HKEYS: {}", base::printable(reply.text)));
       return false;
     }
-    for (const RedisReply& field : reply.elements) {
-      const auto part = parse_redis_field(field.text, heads[index]->canonical_bytes);
-      if (part) {
-        parts[index].push_back(*part);
-      } else {
-        ++counts_.foreign;
-      }
-    }
+    listed[index] = parts_of(reply, *heads[index]);
     return true;
-  }));
+  };
+  WIDEEP_TRY(servers_.ask(questions, take, limit));
   return refused;
 }
 
@@ -116,11 +129,12 @@ Status RedisPlace::check() {
 std::vector<bool> RedisPlace::find(std::span<const Head> heads) {
   std::vector<const Head*> pointers;
   for (const Head& head : heads) pointers.push_back(&head);
-  std::vector<std::vector<Part>> parts;
+  std::vector<Listed> listed;
   std::vector<bool> found(heads.size());
-  (void)noted(list_parts(pointers, parts));
+  const bool works = noted(list_parts(pointers, servers_.options().find_timeout, listed)).ok();
+  if (works && !listed.empty() && !listed.back().is_there) ++counts_.slow_finds;
   for (size_t i = 0; i < heads.size(); ++i) {
-    found[i] = !parts_that_cover(heads[i].part, parts[i]).empty();
+    found[i] = !parts_that_cover(heads[i].part, listed[i].parts).empty();
   }
   return found;
 }
@@ -131,6 +145,7 @@ void RedisPlace::ask_for(const Head& head, const Part& part, bool is_last, Plan&
   question.commands = {command({"HGET", question.key, redis_field(part)})};
   if (is_last) question.commands.push_back(expire(question.key));
   question.max_reply_bytes = kRedisHeadBytes + part.bytes() + kMaxShortReply;
+  question.expected_reply_bytes = kRedisHeadBytes + part.bytes() + kShortReply;
   plan.questions.push_back(std::move(question));
 }
 
@@ -155,16 +170,17 @@ Status RedisPlace::fetch(std::span<const FetchOrder> orders,
   const auto begun = std::chrono::steady_clock::now();
   std::vector<const Head*> heads;
   for (const FetchOrder& order : orders) heads.push_back(&order.head);
-  std::vector<std::vector<Part>> parts;
-  WIDEEP_TRY(noted(list_parts(heads, parts)));
+  std::vector<Listed> listed;
+  WIDEEP_TRY(noted(list_parts(heads, RedisServers::kNoLimit, listed)));
 
   Plan plan;
   for (size_t i = 0; i < orders.size(); ++i) {
-    const std::vector<size_t> chosen = parts_that_cover(orders[i].head.part, parts[i]);
+    const std::vector<Part>& parts = listed[i].parts;
+    const std::vector<size_t> chosen = parts_that_cover(orders[i].head.part, parts);
     for (const size_t each : chosen) {
       const bool is_last = each == chosen.back();
-      plan.pieces.push_back({.order = i, .part = parts[i][each], .is_last = is_last});
-      ask_for(orders[i].head, parts[i][each], is_last, plan);
+      plan.pieces.push_back({.order = i, .part = parts[each], .is_last = is_last});
+      ask_for(orders[i].head, parts[each], is_last, plan);
     }
   }
 
@@ -205,64 +221,73 @@ Status RedisPlace::fetch(std::span<const FetchOrder> orders,
   return noted(std::move(status));
 }
 
+// Tells the server to keep what the question has.
+Result<OfferResult> RedisPlace::tell(const RedisQuestion& question) {
+  std::string error;
+  const auto take = [&](size_t, const std::vector<RedisReply>& replies) {
+    // EXEC says only that there was an error before.
+    for (const RedisReply& reply : replies) {
+      if (reply.is_error() && error.empty()) error = reply.text;
+    }
+    for (const RedisReply& reply : replies.back().elements) {
+      if (reply.is_error() && error.empty()) error = reply.text;
+    }
+    return true;
+  };
+  WIDEEP_TRY(servers_.ask({&question, 1}, take));
+  if (error.empty()) return OfferResult::kTaken;
+  if (error.starts_with(kWrongType)) {
+    trouble_ = base::printable(error);
+    return OfferResult::kRefused;
+  }
+  // Its memory is full, and its policy evicts nothing: no other page would be taken, either.
+  return failed(fmt::format("HSET: {}", base::printable(error)));
+}
+
 // The value is put into the command where the payload is copied and hashed: it is not copied again.
 OfferResult RedisPlace::offer(const Head& head, std::span<const std::byte> payload,
                               double /*seconds*/, const std::function<bool()>& is_intact) {
   if (payload.size() + kRedisHeadBytes > kMaxValueBytes) return OfferResult::kRefused;
   const Head* const wanted = &head;
-  std::vector<std::vector<Part>> parts;
-  if (!noted(list_parts({&wanted, 1}, parts)).ok()) return OfferResult::kFailed;
+  std::vector<Listed> listed;
+  if (!noted(list_parts({&wanted, 1}, RedisServers::kNoLimit, listed)).ok()) {
+    return OfferResult::kFailed;
+  }
   RedisQuestion question;
   question.key = redis_key(head.name, head.kind);
   question.max_reply_bytes = kMaxShortReply;
-  const bool is_known = !parts_that_cover(head.part, parts.front()).empty();
-  if (is_known) {
+  question.expected_reply_bytes = kShortReply;
+  if (!parts_that_cover(head.part, listed.front().parts).empty()) {
     question.commands = {expire(question.key)};
-  } else {
-    const std::string field = redis_field(head.part);
-    std::string set =
-        fmt::format("*4\r\n$4\r\nHSET\r\n${}\r\n{}\r\n${}\r\n{}\r\n${}\r\n", question.key.size(),
-                    question.key, field.size(), field, kRedisHeadBytes + payload.size());
-    const size_t head_at = set.size();
-    set.resize(head_at + kRedisHeadBytes + payload.size());
-    CheckedCopy copy(payload.size());
-    copy.copy(payload.data(), reinterpret_cast<std::byte*>(set.data() + head_at + kRedisHeadBytes),
-              payload.size());
-    const uint64_t hash = copy.hash();
-    if (!is_intact()) return OfferResult::kRefused;
-    const auto value_head = redis_value_head(head, hash);
-    std::copy(value_head.begin(), value_head.end(), set.begin() + static_cast<ptrdiff_t>(head_at));
-    set += "\r\n";
-    question.is_transaction = true;  // a record that does not expire would stay for ever
-    question.commands = {command({"MULTI"}), std::move(set), expire(question.key),
-                         command({"EXEC"})};
+    // Where EXPIRE is refused the record goes earlier.
+    const Status status = servers_.ask({&question, 1}, [](size_t, const auto&) { return true; });
+    return noted(status).ok() ? OfferResult::kKnown : OfferResult::kFailed;
   }
-  std::string error;
-  const Status status =
-      servers_.ask({&question, 1}, [&](size_t, const std::vector<RedisReply>& replies) {
-        // EXEC says only that there was an error before.
-        for (const RedisReply& reply : replies) {
-          if (reply.is_error() && error.empty()) error = reply.text;
-        }
-        for (const RedisReply& reply : replies.back().elements) {
-          if (reply.is_error() && error.empty()) error = reply.text;
-        }
-        return true;
-      });
-  if (!noted(status).ok()) return OfferResult::kFailed;
-  if (is_known) return OfferResult::kKnown;
-  // Its memory is full, and its policy evicts nothing.
-  if (error.starts_with("OOM ") || error.starts_with(kWrongType)) {
-    trouble_ = base::printable(error);
-    return OfferResult::kRefused;
+  if (listed.front().num_fields >= kMaxRedisParts) return OfferResult::kRefused;
+
+  const std::string field = redis_field(head.part);
+  std::string set =
+      fmt::format("*4\r\n$4\r\nHSET\r\n${}\r\n{}\r\n${}\r\n{}\r\n${}\r\n", question.key.size(),
+                  question.key, field.size(), field, kRedisHeadBytes + payload.size());
+  const size_t head_at = set.size();
+  set.resize(head_at + kRedisHeadBytes + payload.size());
+  CheckedCopy copy(payload.size());
+  copy.copy(payload.data(), reinterpret_cast<std::byte*>(set.data() + head_at + kRedisHeadBytes),
+            payload.size());
+  const uint64_t hash = copy.hash();
+  if (!is_intact()) return OfferResult::kRefused;
+  const auto value_head = redis_value_head(head, hash);
+  std::copy(value_head.begin(), value_head.end(), set.begin() + static_cast<ptrdiff_t>(head_at));
+  set += "\r\n";
+  question.is_transaction = true;  // a record that does not expire would stay for ever
+  question.commands = {command({"MULTI"}), std::move(set), expire(question.key), command({"EXEC"})};
+  const Result<OfferResult> result = tell(question);
+  if (!noted(result.status()).ok()) return OfferResult::kFailed;
+  if (*result == OfferResult::kTaken) {
+    ++counts_.taken;
+    counts_.taken_bytes += payload.size();
   }
-  if (!error.empty()) {
-    (void)noted(failed(fmt::format("HSET: {}", base::printable(error))));
-    return OfferResult::kFailed;
-  }
-  ++counts_.taken;
-  counts_.taken_bytes += payload.size();
-  return OfferResult::kTaken;
+  return *result;
 }
 
 void RedisPlace::forget(const Name& name, Kind kind) {
@@ -270,6 +295,7 @@ void RedisPlace::forget(const Name& name, Kind kind) {
   question.key = redis_key(name, kind);
   question.commands = {command({"UNLINK", question.key})};
   question.max_reply_bytes = kMaxShortReply;
+  question.expected_reply_bytes = kShortReply;
   std::string error;
   const Status status =
       servers_.ask({&question, 1}, [&](size_t, const std::vector<RedisReply>& replies) {

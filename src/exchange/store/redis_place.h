@@ -54,8 +54,17 @@ class RedisPlace final : public Place {
   struct Plan;  // which parts an order is put together of
 
   explicit RedisPlace(RedisServers servers) : servers_(std::move(servers)) {}
-  Status list_parts(std::span<const Head* const> heads, std::vector<std::vector<Part>>& parts);
+  // What a key has.
+  struct Listed {
+    bool is_there = false;  // the server has answered
+    size_t num_fields = 0;
+    std::vector<Part> parts;
+  };
+  Status list_parts(std::span<const Head* const> heads, std::chrono::milliseconds limit,
+                    std::vector<Listed>& listed);
+  Listed parts_of(const RedisReply& reply, const Head& head);
   void ask_for(const Head& head, const Part& part, bool is_last, Plan& plan);
+  Result<OfferResult> tell(const RedisQuestion& question);
   FetchResult take_part(const FetchOrder& order, const Part& part, const RedisReply& reply);
   std::string expire(const std::string& key) const;
   Status noted(Status status);

@@ -7,9 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
+#include "store/places.h"
 #include "store/redis_place_testing.h"
 #include "store/redis_record.h"
 
@@ -147,6 +149,56 @@ TEST_F(RedisPlaceTest, DamagedAndForeignRecordsAreNeverTaken) {
   EXPECT_THAT(place->find(std::vector{head, after}), ElementsAre(false, true));
   EXPECT_EQ(offer(*place, head), OfferResult::kRefused);
   EXPECT_EQ(place->counts().failures, 0u);
+}
+
+// Whoever may write there does not get this side's time: fields beyond those of any layout.
+TEST_F(RedisPlaceTest, OfManyFieldsFewAreTaken) {
+  const RedisServerForTest server;
+  const auto place = place_at(server.url());
+  const Head head = page_at(7, 0, 4000);
+  Head first = head, other = head;
+  first.part = {.first = 0, .length = 2, .stride = 4000, .count = 1};
+  other.part = {.first = 3000, .length = 1000, .stride = 4000, .count = 1};
+  EXPECT_EQ(offer(*place, head), OfferResult::kTaken);
+  const std::string key = redis_key(head.name, head.kind);
+  server.say({"EVAL", "for i = 0, 1999 do redis.call('HSET', KEYS[1], i .. ':1:4000:1', 'x') end",
+              "1", key});
+  EXPECT_EQ(server.say({"HLEN", key}).integer, 2001);
+  EXPECT_THAT(place->find({&head, 1}), ElementsAre(true));
+  EXPECT_GE(place->counts().foreign, 2001 - kMaxRedisParts - 1);
+  EXPECT_THAT(fetch(*place, {head}).results, ElementsAre(FetchResult::kWhole));
+  // Put together of other fields: not of so many. And nobody adds to them.
+  server.say({"HDEL", key, redis_field(head.part)});
+  EXPECT_THAT(place->find({&other, 1}), ElementsAre(false));
+  EXPECT_EQ(offer(*place, other), OfferResult::kRefused);
+  EXPECT_EQ(server.say({"HLEN", key}).integer, 2000);
+  EXPECT_EQ(place->counts().failures, 0u) << place->trouble();
+}
+
+// That it has no room for more says nothing against what it has.
+TEST_F(RedisPlaceTest, AFullServerIsRead) {
+  const RedisServerForTest server({"--maxmemory", "8mb", "--maxmemory-policy", "noeviction"});
+  std::vector<ListedPlace> list;
+  list.push_back({.place = place_at(server.url()), .expected = kServerPrice});
+  Places places(std::move(list));
+  auto& place = dynamic_cast<RedisPlace&>(places.place(0));
+  const std::vector<Head> heads = sequence_of(8, 40, 500000);
+  testing::internal::CaptureStderr();
+  uint64_t taken = 0;
+  for (const Head& head : heads) {
+    taken += places.offer(0, head, payload_of(head), 1.0, kIntact) == OfferResult::kTaken;
+  }
+  EXPECT_GT(taken, 2u);
+  EXPECT_LT(taken, 20u);
+  EXPECT_EQ(place.counts().failures, 1u);  // asked once, not for each page
+  EXPECT_TRUE(places.is_out(0));
+  const std::vector<int> where = places.find(heads);
+  EXPECT_EQ(std::count(where.begin(), where.end(), 0), static_cast<ptrdiff_t>(taken));
+  EXPECT_THAT(fetch(place, {heads[0]}).results, ElementsAre(FetchResult::kWhole));
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("OOM"));
+  EXPECT_THAT(lines, HasSubstr("it keeps nothing new"));
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
 }
 
 TEST_F(RedisPlaceTest, AServerIsKilledAndComesBack) {

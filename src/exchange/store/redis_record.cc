@@ -56,6 +56,7 @@ Fields fields_of(const Head& head, uint64_t payload_hash) {
 // It comes from a server: whatever the numbers are, sums of them must not overflow.
 bool is_within(const Part& part, uint64_t canonical_bytes) {
   if (canonical_bytes > kMaxCanonicalBytes || part.length == 0 || part.count == 0) return false;
+  if (part.count > kMaxRedisPieces) return false;
   if (part.length > canonical_bytes || part.first > canonical_bytes - part.length) return false;
   if (part.count == 1) return part.stride <= kMaxCanonicalBytes;
   if (part.stride < part.length) return false;

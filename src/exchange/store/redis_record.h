@@ -34,10 +34,14 @@
 namespace wideep::store {
 
 inline constexpr size_t kRedisHeadBytes = 384;
+// What somebody else writes is not trusted with this side's time and memory.
+inline constexpr size_t kMaxRedisParts = 64;                    // of a key
+inline constexpr uint64_t kMaxRedisPieces = uint64_t{1} << 16;  // of a part
 
 std::string redis_key(const Name& name, Kind kind);
 std::string redis_field(const Part& part);
-// nullopt: no field of this program, or no part of so many canonical bytes.
+// nullopt: no field of this program, or no part of so many canonical bytes, or one of more than
+// kMaxRedisPieces.
 std::optional<Part> parse_redis_field(std::string_view field, uint64_t canonical_bytes);
 
 std::array<char, kRedisHeadBytes> redis_value_head(const Head& head, uint64_t payload_hash);

@@ -130,6 +130,8 @@ TEST(RedisRecord, FieldsAreParts) {
     EXPECT_FALSE(parse_redis_field(field, 1000).has_value()) << field;
   }
   EXPECT_FALSE(parse_redis_field("0:1:1:1", uint64_t{1} << 41).has_value());
+  EXPECT_TRUE(parse_redis_field("0:1:2:65536", uint64_t{1} << 20).has_value());
+  EXPECT_FALSE(parse_redis_field("0:1:2:65537", uint64_t{1} << 20).has_value());
 }
 
 }  // namespace

@@ -15,13 +15,16 @@ constexpr size_t kKeptBytes = size_t{8} << 20;
 
 // Where the reader wants the next value: the last element of the array that is open, or the root,
 // which the reader owns. Elements before the last are whole, so nothing points to what moves.
+// nullptr, which hiredis takes for a want of memory: there are too many.
 RedisReply* add(const redisReadTask* task) {
+  if (++*static_cast<uint64_t*>(task->privdata) > RedisReplyReader::kMaxValues) return nullptr;
   if (task->parent == nullptr) return new RedisReply;
   return &static_cast<RedisReply*>(task->parent->obj)->elements.emplace_back();
 }
 
 void* add_text(const redisReadTask* task, char* text, size_t length) {
   RedisReply* reply = add(task);
+  if (reply == nullptr) return nullptr;
   reply->type = task->type == REDIS_REPLY_ERROR    ? RedisReply::Type::kError
                 : task->type == REDIS_REPLY_STATUS ? RedisReply::Type::kStatus
                                                    : RedisReply::Type::kText;
@@ -31,6 +34,7 @@ void* add_text(const redisReadTask* task, char* text, size_t length) {
 
 void* add_integer(const redisReadTask* task, long long value) {
   RedisReply* reply = add(task);
+  if (reply == nullptr) return nullptr;
   reply->type = RedisReply::Type::kInteger;
   reply->integer = value;
   return reply;
@@ -46,6 +50,7 @@ constexpr Functions reply_functions() {
   functions.createString = add_text;
   functions.createArray = [](const redisReadTask* task, auto) -> void* {
     RedisReply* reply = add(task);
+    if (reply == nullptr) return nullptr;
     reply->type = RedisReply::Type::kArray;
     return reply;
   };
@@ -70,8 +75,11 @@ constinit redisReplyObjectFunctions kFunctions = reply_functions<redisReplyObjec
 
 void RedisReplyReader::Free::operator()(redisReader* reader) const { redisReaderFree(reader); }
 
-RedisReplyReader::RedisReplyReader() : reader_(redisReaderCreateWithFunctions(&kFunctions)) {
+RedisReplyReader::RedisReplyReader()
+    : num_values_(std::make_unique<uint64_t>(0)),
+      reader_(redisReaderCreateWithFunctions(&kFunctions)) {
   WIDEEP_CHECK(reader_ != nullptr);
+  reader_->privdata = num_values_.get();
   reader_->maxbuf = kKeptBytes;
 }
 
@@ -82,10 +90,14 @@ void RedisReplyReader::feed(std::span<const std::byte> bytes) {
 Result<std::optional<RedisReply>> RedisReplyReader::next() {
   void* reply = nullptr;
   if (redisReaderGetReply(reader_.get(), &reply) != REDIS_OK) {
+    if (*num_values_ > kMaxValues) {
+      return invalid_input(fmt::format("a reply of more than {} values", kMaxValues));
+    }
     return invalid_input(fmt::format("no reply of Redis' protocol: {}",
                                      base::printable(static_cast<const char*>(reader_->errstr))));
   }
   if (reply == nullptr) return std::optional<RedisReply>();
+  *num_values_ = 0;
   const std::unique_ptr<RedisReply> owned(static_cast<RedisReply*>(reply));
   return std::optional<RedisReply>(std::move(*owned));
 }

@@ -32,11 +32,14 @@ struct RedisReply {
 
 class RedisReplyReader {
  public:
+  // Of a reply, with those within others: each takes memory, however short it is on the wire.
+  static constexpr uint64_t kMaxValues = uint64_t{1} << 18;
+
   RedisReplyReader();
 
   void feed(std::span<const std::byte> bytes);
-  // The next reply, if all of it is there. Errors (invalid input): no bytes of the protocol; there
-  // is no way to go on.
+  // The next reply, if all of it is there. Errors (invalid input): no bytes of the protocol, or
+  // more than kMaxValues; there is no way to go on.
   Result<std::optional<RedisReply>> next();
   // Fed, and not yet part of a reply that was returned.
   size_t num_pending_bytes() const;
@@ -45,6 +48,7 @@ class RedisReplyReader {
   struct Free {
     void operator()(redisReader* reader) const;
   };
+  std::unique_ptr<uint64_t> num_values_;  // of the reply so far; the reader counts there
   std::unique_ptr<redisReader, Free> reader_;
 };
 

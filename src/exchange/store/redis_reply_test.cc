@@ -69,6 +69,35 @@ TEST(RedisReply, ACutReplyIsNone) {
   EXPECT_EQ(read(bytes, 1).size(), 1u);
 }
 
+// Four bytes on the wire take a hundred of memory.
+TEST(RedisReply, TooManyValuesAreRefused) {
+  for (const bool is_nested : {false, true}) {
+    RedisReplyReader reader;
+    std::string piece;
+    for (int i = 0; i < 1000; ++i) piece += is_nested ? "*1\r\n:1\r\n" : ":1\r\n";
+    const std::string begin = "*2000000000\r\n";
+    reader.feed(std::as_bytes(std::span(begin)));
+    std::string refusal;
+    for (int i = 0; i < 1000 && refusal.empty(); ++i) {
+      reader.feed(std::as_bytes(std::span(piece)));
+      const auto reply = reader.next();
+      if (!reply.ok()) refusal = reply.status().message();
+    }
+    EXPECT_EQ(refusal, "a reply of more than 262144 values");
+    EXPECT_FALSE(reader.next().ok());
+  }
+  // Each reply for itself.
+  RedisReplyReader reader;
+  std::string reply = "*200000\r\n";
+  for (int i = 0; i < 200000; ++i) reply += ":1\r\n";
+  for (int i = 0; i < 3; ++i) {
+    reader.feed(std::as_bytes(std::span(reply)));
+    const auto next = reader.next();
+    ASSERT_TRUE(next.ok() && next->has_value());
+    EXPECT_EQ((*next)->elements.size(), 200000u);
+  }
+}
+
 TEST(RedisReply, OtherBytesAreNoReply) {
   for (const std::string_view bytes : {"HTTP/1.1 400\r\n", "$x\r\n", "*-5\r\n", ":\r\n", "\r\n",
                                        "$-7\r\n", ":12a\r\n", "$99999999999999999999\r\n"}) {

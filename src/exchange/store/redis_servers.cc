@@ -127,19 +127,23 @@ Status RedisServers::find_server(const Call& call, Server*& server) {
 
 // Not later than all before it and it may take, and than it alone may take from now.
 Deadline RedisServers::deadline_of(const Call& call, const RedisQuestion& question) const {
-  uint64_t bytes = question.max_reply_bytes;
+  uint64_t bytes = question.expected_reply_bytes;
   for (const std::string& command : question.commands) bytes += command.size();
-  return std::min(call.latest, Clock::now() + options_.reply_timeout) +
-         seconds(static_cast<double>(bytes) / options_.min_bytes_per_second);
+  const Deadline deadline = std::min(call.latest, Clock::now() + options_.reply_timeout) +
+                            seconds(static_cast<double>(bytes) / options_.min_bytes_per_second);
+  return std::min(deadline, call.until);
 }
 
 Status RedisServers::send_next(Call& call) {
   const RedisQuestion& question = call.questions[call.sent];
   Server* server = nullptr;
   const Clock::time_point before = Clock::now();
-  WIDEEP_TRY(find_server(call, server));
-  WIDEEP_TRY(connect(*server));
-  call.latest += Clock::now() - before;  // that has a deadline of its own
+  Status status = find_server(call, server);
+  if (status.ok()) status = connect(*server);
+  const Clock::duration connecting = Clock::now() - before;  // that has a deadline of its own
+  call.latest += connecting;
+  call.until += connecting;
+  WIDEEP_TRY(status);
   const Deadline deadline = deadline_of(call, question);
   const bool asks_once = call.ask_once && call.sent == call.answered;
   bool is_first = true;
@@ -160,10 +164,12 @@ Status RedisServers::send_next(Call& call) {
 
 Status RedisServers::send_more(Call& call) {
   uint64_t bytes = 0;
-  for (size_t i = call.answered; i < call.sent; ++i) bytes += call.questions[i].max_reply_bytes;
+  for (size_t i = call.answered; i < call.sent; ++i) {
+    bytes += call.questions[i].expected_reply_bytes;
+  }
   while (call.stuck.ok() && call.sent < call.questions.size() &&
          call.sent - call.answered < kMaxOnTheWay) {
-    bytes += call.questions[call.sent].max_reply_bytes;
+    bytes += call.questions[call.sent].expected_reply_bytes;
     if (call.sent > call.answered && (bytes > kWindowBytes || call.ask_once)) break;
     call.stuck = send_next(call);
   }
@@ -215,15 +221,18 @@ bool RedisServers::begins_elsewhere(Call& call, const std::vector<RedisReply>& r
   } else {
     is_cluster_ = true;
     // More has moved, probably. The server that said it knows best of this slot.
+    const Clock::time_point before = Clock::now();
     if (Status ignored = learn_slots(); !ignored.ok() && !slots_) slots_.emplace();
-    slots_->move(redirect->slot, redirect->host);
+    call.until += Clock::now() - before;
     call.latest = Clock::now() + options_.reply_timeout;
+    return slots_->move(redirect->slot, redirect->host);
   }
   return true;
 }
 
-Status RedisServers::ask(std::span<const RedisQuestion> questions, const Take& take) {
-  Call call{.questions = questions};
+Status RedisServers::ask(std::span<const RedisQuestion> questions, const Take& take,
+                         std::chrono::milliseconds limit) {
+  Call call{.questions = questions, .until = Clock::now() + limit};
   // A server that was started anew has ended its connections, which shows one by one.
   call.retries_left = 1 + static_cast<int>(servers_.size());
   call.redirects_left = kMaxRedirects;
@@ -231,6 +240,10 @@ Status RedisServers::ask(std::span<const RedisQuestion> questions, const Take& t
   std::vector<RedisReply> replies;
   while (call.answered < questions.size()) {
     const Status status = answer_next(call, replies);
+    if (!status.ok() && Clock::now() >= call.until) {
+      drop_waiting();
+      return {};
+    }
     if (!status.ok()) {
       if (is_cluster_) slots_.reset();  // another may have its place by now
       if (status.code() == StatusCode::kFailed && call.retries_left-- > 0) {
@@ -250,7 +263,9 @@ Status RedisServers::ask(std::span<const RedisQuestion> questions, const Take& t
       drop_waiting();
       return {};
     }
-    call.latest += Clock::now() - before;
+    const Clock::duration taking = Clock::now() - before;
+    call.latest += taking;
+    call.until += taking;
   }
   return {};
 }

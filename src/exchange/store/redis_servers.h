@@ -30,7 +30,8 @@ struct RedisQuestion {
   std::string key;
   std::vector<std::string> commands;  // append_command
   bool is_transaction = false;        // the first is MULTI, the last EXEC
-  uint64_t max_reply_bytes = 0;       // of each reply
+  uint64_t max_reply_bytes = 0;       // of each reply: more is refused
+  uint64_t expected_reply_bytes = 0;  // of all replies together: what they may take time for
 };
 
 class RedisServers {
@@ -39,10 +40,13 @@ class RedisServers {
   static Result<RedisServers> make(RedisOptions options);
 
   // take: called for each question in order, as soon as its replies are there; where it returns
-  // false nothing more is asked. Errors: a server does not answer; those that take was not called
-  // for have no answer. A reply may say that the command failed (RedisReply::is_error).
+  // false nothing more is asked. Nor is it after `limit`, in which connecting does not count, as it
+  // has a deadline of its own: no error. Errors: a server does not answer; those that take was not
+  // called for have no answer. A reply may say that the command failed (RedisReply::is_error).
   using Take = std::function<bool(size_t index, std::vector<RedisReply> replies)>;
-  Status ask(std::span<const RedisQuestion> questions, const Take& take);
+  static constexpr std::chrono::milliseconds kNoLimit = std::chrono::hours(24);
+  Status ask(std::span<const RedisQuestion> questions, const Take& take,
+             std::chrono::milliseconds limit = kNoLimit);
 
   // The same commands to all servers that have keys: for each its replies.
   Result<std::vector<std::vector<RedisReply>>> ask_each(std::span<const std::string> commands);
@@ -63,6 +67,7 @@ class RedisServers {
     Status stuck = {};  // why nothing more can be sent; what was sent may have answers
     int retries_left = 0, redirects_left = 0;
     Deadline latest = {};  // for the one that was answered last; what this side does is not counted
+    Deadline until = {};   // the limit
   };
 
   explicit RedisServers(RedisOptions options)

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/printable.h"
+#include "base/try.h"
 
 namespace wideep::store {
 namespace {
@@ -68,28 +69,53 @@ std::optional<RedisRedirect> parse_redirect(std::string_view error, const RedisH
   return redirect;
 }
 
+Result<RedisSlots::Range> RedisSlots::parse_range(const RedisReply& reply, const RedisHost& asked) {
+  const auto slot_of = [](const RedisReply& value) {
+    const bool is_slot = value.type == RedisReply::Type::kInteger && value.integer >= 0 &&
+                         value.integer < kRedisSlots;
+    return is_slot ? static_cast<int>(value.integer) : -1;
+  };
+  const std::vector<RedisReply>& parts = reply.elements;
+  if (parts.size() < 3 || parts[2].elements.size() < 2)
+    return no_slots("a range is not as expected");
+  Range range{.first = slot_of(parts[0]), .last = slot_of(parts[1])};
+  if (range.first < 0 || range.last < range.first) {
+    return no_slots(fmt::format("expected a range in 0 to {}, found {} to {}", kRedisSlots - 1,
+                                parts[0].integer, parts[1].integer));
+  }
+  const std::string& name = parts[2].elements[0].text;
+  const RedisReply& port = parts[2].elements[1];
+  if (name.size() > kMaxHostNameBytes) {
+    return no_slots(fmt::format("the name of a server has {} bytes", name.size()));
+  }
+  if (port.integer < 1 || port.integer > std::numeric_limits<uint16_t>::max()) {
+    return no_slots(fmt::format("a server has the port {}", port.integer));
+  }
+  range.host.name = name.empty() || name == "?" ? asked.name : name;
+  range.host.port = static_cast<uint16_t>(port.integer);
+  return range;
+}
+
+Status RedisSlots::add(const Range& range) {
+  const auto index = index_of(range.host);
+  if (!index) return no_slots(fmt::format("more than {} servers", kMaxRedisHosts));
+  for (int slot = range.first; slot <= range.last; ++slot) {
+    int16_t& here = index_[static_cast<size_t>(slot)];
+    if (here != 0) return no_slots(fmt::format("slot {} is in two ranges", slot));
+    here = static_cast<int16_t>(*index + 1);
+  }
+  return {};
+}
+
 Result<RedisSlots> RedisSlots::parse(const RedisReply& reply, const RedisHost& asked) {
   if (reply.is_error()) return no_slots(base::printable(reply.text));
+  if (reply.elements.size() > kRedisSlots) {
+    return no_slots(fmt::format("{} ranges of {} slots", reply.elements.size(), kRedisSlots));
+  }
   RedisSlots slots;
-  const auto slot_in = [](const RedisReply& value) {
-    return value.type == RedisReply::Type::kInteger && value.integer >= 0 &&
-           value.integer < kRedisSlots;
-  };
-  for (const RedisReply& range : reply.elements) {
-    if (range.elements.size() < 3 || !slot_in(range.elements[0]) || !slot_in(range.elements[1]) ||
-        range.elements[2].elements.size() < 2) {
-      return no_slots("a range is not as expected");
-    }
-    const std::vector<RedisReply>& primary = range.elements[2].elements;
-    RedisHost host;
-    host.name = primary[0].text.empty() || primary[0].text == "?" ? asked.name : primary[0].text;
-    if (primary[1].integer < 1 || primary[1].integer > std::numeric_limits<uint16_t>::max()) {
-      return no_slots(fmt::format("a server has the port {}", primary[1].integer));
-    }
-    host.port = static_cast<uint16_t>(primary[1].integer);
-    for (int64_t slot = range.elements[0].integer; slot <= range.elements[1].integer; ++slot) {
-      slots.move(static_cast<int>(slot), host);
-    }
+  for (const RedisReply& each : reply.elements) {
+    WIDEEP_TRY_ASSIGN(const Range range, parse_range(each, asked));
+    WIDEEP_TRY(slots.add(range));
   }
   if (slots.hosts_.empty()) return no_slots("no server has any slot");
   return slots;
@@ -100,14 +126,19 @@ const RedisHost* RedisSlots::host_of(int slot) const {
   return index == 0 ? nullptr : &hosts_[static_cast<size_t>(index - 1)];
 }
 
-void RedisSlots::move(int slot, const RedisHost& host) {
-  index_[static_cast<size_t>(slot)] = static_cast<int16_t>(index_of(host) + 1);
+bool RedisSlots::move(int slot, const RedisHost& host) {
+  const auto index = index_of(host);
+  if (index) index_[static_cast<size_t>(slot)] = static_cast<int16_t>(*index + 1);
+  return index.has_value();
 }
 
-int RedisSlots::index_of(const RedisHost& host) {
+std::optional<int16_t> RedisSlots::index_of(const RedisHost& host) {
   const auto index = std::find(hosts_.begin(), hosts_.end(), host) - hosts_.begin();
-  if (index == static_cast<ptrdiff_t>(hosts_.size())) hosts_.push_back(host);
-  return static_cast<int>(index);
+  if (index == static_cast<ptrdiff_t>(hosts_.size())) {
+    if (hosts_.size() == kMaxRedisHosts) return std::nullopt;
+    hosts_.push_back(host);
+  }
+  return static_cast<int16_t>(index);
 }
 
 }  // namespace wideep::store

@@ -19,6 +19,7 @@
 namespace wideep::store {
 
 inline constexpr int kRedisSlots = 16384;
+inline constexpr size_t kMaxRedisHosts = 1024;  // of a cluster; the specification recommends 1,000
 
 // Of what is between the first { and the } after it, where that is not empty; else of all.
 int redis_slot(std::string_view key);
@@ -35,16 +36,23 @@ std::optional<RedisRedirect> parse_redirect(std::string_view error, const RedisH
 class RedisSlots {
  public:
   // Of the reply to CLUSTER SLOTS. Errors (failed): it is no such reply, or says that no server
-  // has any slot.
+  // has any slot, that a slot is at two servers, or that there are more than kMaxRedisHosts.
   static Result<RedisSlots> parse(const RedisReply& reply, const RedisHost& asked);
 
   const std::vector<RedisHost>& hosts() const { return hosts_; }
   // nullptr: nobody has it at present.
   const RedisHost* host_of(int slot) const;
-  void move(int slot, const RedisHost& host);
+  // false: there are too many servers for another one; nothing has changed.
+  bool move(int slot, const RedisHost& host);
 
  private:
-  int index_of(const RedisHost& host);
+  struct Range {
+    int first = 0, last = 0;
+    RedisHost host;
+  };
+  static Result<Range> parse_range(const RedisReply& reply, const RedisHost& asked);
+  Status add(const Range& range);
+  std::optional<int16_t> index_of(const RedisHost& host);
 
   std::vector<RedisHost> hosts_;
   std::array<int16_t, kRedisSlots> index_ = {};  // + 1; 0: nobody

@@ -69,6 +69,28 @@ TEST(RedisSlots, RangesAreAtServers) {
   EXPECT_EQ(*changed.host_of(99), (RedisHost{"a", 1}));
 }
 
+TEST(RedisSlots, OnlySoManyServersAreTaken) {
+  const auto cluster_of = [](int num_hosts) {
+    std::vector<RedisReply> ranges;
+    for (int i = 0; i < num_hosts; ++i) {
+      ranges.push_back(
+          array({integer(i), integer(i), array({text("host" + std::to_string(i)), integer(1)})}));
+    }
+    return RedisSlots::parse(array(std::move(ranges)), kAsked);
+  };
+  auto slots = cluster_of(static_cast<int>(kMaxRedisHosts));
+  ASSERT_TRUE(slots.ok()) << slots.status().message();
+  EXPECT_FALSE(slots->move(0, {"another", 1}));
+  EXPECT_EQ(*slots->host_of(0), (RedisHost{"host0", 1}));
+  EXPECT_TRUE(slots->move(0, {"host1", 1}));
+  EXPECT_THAT(cluster_of(static_cast<int>(kMaxRedisHosts) + 1).status().message(),
+              HasSubstr("more than 1024 servers"));
+  const RedisReply range = array({integer(0), integer(0), array({text("a"), integer(1)})});
+  EXPECT_THAT(
+      RedisSlots::parse(array(std::vector(kRedisSlots + 1, range)), kAsked).status().message(),
+      HasSubstr("16385 ranges"));
+}
+
 TEST(RedisSlots, OtherRepliesAreRefused) {
   const RedisReply host = array({text("a"), integer(1)});
   EXPECT_THAT(
@@ -82,6 +104,9 @@ TEST(RedisSlots, OtherRepliesAreRefused) {
         array({array({integer(-1), integer(1), host})}),
         array({array({integer(0), integer(16384), host})}),
         array({array({integer(0), text("1"), host})}),
+        array({array({integer(5), integer(4), host})}),
+        array({array({integer(0), integer(9), host}), array({integer(9), integer(12), host})}),
+        array({array({integer(0), integer(1), array({text(std::string(256, 'a')), integer(1)})})}),
         array({array({integer(0), integer(1), array({text("a")})})}),
         array({array({integer(0), integer(1), array({text("a"), integer(70000)})})})}) {
     EXPECT_FALSE(RedisSlots::parse(reply, kAsked).ok());

@@ -16,6 +16,7 @@
 
 #include "base/sanitized.h"
 #include "store/redis_place_testing.h"
+#include "store/redis_record.h"
 #include "transport/tcp.h"
 
 namespace wideep::store {
@@ -80,6 +81,53 @@ TEST_F(RedisSlowTest, CallsEndWithinTheirDeadlines) {
             milliseconds(2000) + kSlack);
   relay.max_bytes = -1;
   EXPECT_THAT(fetch(*place, {small, big}).results, Each(FetchResult::kWhole));
+}
+
+// A search is for many pages, and a request waits for it.
+TEST_F(RedisSlowTest, ASearchEndsByItsLimit) {
+  const RedisServerForTest server;
+  const std::vector<Head> heads = sequence_of(45, 300, 50);
+  {
+    const auto writer = place_at(server.url());
+    for (const Head& head : heads) EXPECT_EQ(offer(*writer, head), OfferResult::kTaken);
+  }
+  RelayForTest relay(server.port());
+  auto options = parse_redis_url(fmt::format("redis://127.0.0.1:{}", relay.port()));
+  options->reply_timeout = std::chrono::seconds(60);
+  {
+    const auto place = RedisPlace::make(*options).value();
+    EXPECT_THAT(place->find(heads), Each(true));
+    EXPECT_EQ(place->counts().slow_finds, 0u);
+  }
+
+  relay.max_bytes = 1000;  // and then silence
+  const auto limited = RedisPlace::make(*options).value();
+  std::vector<bool> found;
+  EXPECT_LT(time_of([&] { found = limited->find(heads); }), options->find_timeout + kSlack);
+  EXPECT_TRUE(found.front());
+  EXPECT_FALSE(found.back());
+  EXPECT_EQ(limited->counts().slow_finds, 1u);
+  EXPECT_EQ(limited->counts().failures, 0u);
+  relay.max_bytes = -1;
+  EXPECT_THAT(limited->find(heads), Each(true));
+  EXPECT_EQ(limited->counts().slow_finds, 1u);
+}
+
+// A reply that may be long is not given the time of a long one.
+TEST_F(RedisSlowTest, ManyShortRepliesHaveAShortDeadline) {
+  const RedisServerForTest server;
+  const std::vector<Head> heads = sequence_of(46, 150, 50);
+  for (const Head& head : heads) {
+    server.say({"EVAL",
+                "for i = 1, 64 do redis.call('HSET', KEYS[1], string.rep('x', 250) .. i, 'y') end",
+                "1", redis_key(head.name, head.kind)});
+  }
+  RelayForTest relay(server.port());
+  relay.delay_ms = 40;  // for about one reply: of all, 6 s
+  const auto place = impatient(relay.port());
+  Fetched fetched;
+  EXPECT_LT(time_of([&] { fetched = fetch(*place, heads); }), milliseconds(600) + kSlack);
+  EXPECT_EQ(fetched.status.code(), StatusCode::kDeadlineExceeded) << fetched.status.message();
 }
 
 // It listens, and nobody takes the connection.
