@@ -13,8 +13,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 
 #include "base/byte_size.h"
 #include "base/content_hash.h"
@@ -28,14 +26,26 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Prompts are private, whatever the umask of who starts the server.
-Status make_directory(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!parent.empty()) std::filesystem::create_directories(parent, error);
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  return invalid_input(
-      fmt::format("prompt cache {}: the directory cannot be made: {}", path, std::strerror(errno)));
+// As the kernel reads it, "..", links and all, but without slashes that say nothing.
+std::string without_idle_slashes(std::string_view path) {
+  std::string result;
+  for (const char c : path) {
+    if (c != '/' || !result.ends_with('/')) result += c;
+  }
+  if (result.size() > 1 && result.ends_with('/')) result.pop_back();
+  return result;
+}
+
+// With those that it is in. Prompts are private, whatever the umask of who starts the server. 0 or
+// errno.
+int make_directories(const std::string& path) {
+  int error = 0;
+  for (size_t end = 0; end != std::string::npos;) {
+    end = path.find('/', end + 1);
+    error = ::mkdir(path.substr(0, end).c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
+  }
+  struct stat state = {};  // it may be there, and who asks still not be allowed to make it
+  return error != 0 && ::stat(path.c_str(), &state) == 0 ? 0 : error;
 }
 
 }  // namespace
@@ -49,11 +59,19 @@ Directory::Directory(const DirectoryOptions& options)
 
 namespace {
 
-Status prepare(const DirectoryOptions& options) {
-  if (options.max_bytes >= Directory::kMinBytes) return make_directory(options.path);
-  return invalid_input(fmt::format("prompt cache {}: expected at least {} for it, found {}",
-                                   options.path, base::byte_size(Directory::kMinBytes),
-                                   base::byte_size(options.max_bytes)));
+// Makes the directory. Returns the options with its path as lines have it.
+Result<DirectoryOptions> prepare(DirectoryOptions options) {
+  options.path = without_idle_slashes(options.path);
+  if (options.max_bytes < Directory::kMinBytes) {
+    return invalid_input(fmt::format("prompt cache {}: expected at least {} for it, found {}",
+                                     options.path, base::byte_size(Directory::kMinBytes),
+                                     base::byte_size(options.max_bytes)));
+  }
+  if (const int error = make_directories(options.path); error != 0) {
+    return invalid_input(fmt::format("prompt cache {}: the directory cannot be made: {}",
+                                     options.path, std::strerror(error)));
+  }
+  return options;
 }
 
 Status unreadable(const DirectoryOptions& options, int error) {
@@ -63,8 +81,8 @@ Status unreadable(const DirectoryOptions& options, int error) {
 
 }  // namespace
 
-Status Directory::check(const DirectoryOptions& options) {
-  WIDEEP_TRY(prepare(options));
+Status Directory::check(const DirectoryOptions& wanted) {
+  WIDEEP_TRY_ASSIGN(const DirectoryOptions options, prepare(wanted));
   DIR* const listed = ::opendir(options.path.c_str());
   if (listed == nullptr) return unreadable(options, errno);
   ::closedir(listed);
@@ -76,8 +94,8 @@ Status Directory::check(const DirectoryOptions& options) {
   return {};
 }
 
-Result<std::unique_ptr<Directory>> Directory::open(const DirectoryOptions& options) {
-  WIDEEP_TRY(prepare(options));
+Result<std::unique_ptr<Directory>> Directory::open(const DirectoryOptions& wanted) {
+  WIDEEP_TRY_ASSIGN(const DirectoryOptions options, prepare(wanted));
   std::unique_ptr<Directory> directory(new Directory(options));
   if (const int error = directory->segments_.poll(); error != 0) return unreadable(options, error);
   directory->polled_ = Clock::now();
@@ -166,7 +184,7 @@ OfferResult Directory::writing_failed(int error) {
                                  : Clock::duration(kFirstRetry);
   is_writing_off_ = true;
   retry_at_ = Clock::now() + retry_after_;
-  if (error == ENOENT) ::mkdir(options_.path.c_str(), 0700);  // somebody has removed it
+  if (error == ENOENT) make_directories(options_.path);  // somebody has removed it
   return OfferResult::kRefused;
 }
 

@@ -46,13 +46,13 @@ class Directory : public Place {
   static constexpr std::chrono::seconds kLastRetry{60};
   static constexpr uint64_t kMinBytes = uint64_t{1} << 20;  // of max_bytes
 
-  // Makes the directory, for this user alone, where it is missing, and looks whether it can be
-  // read; a line says where nothing can be written to it. Errors: as open().
-  static Status check(const DirectoryOptions& options);
+  // Makes the directory, and those that it is in, for this user alone where they are missing, and
+  // looks whether it can be read; a line says where nothing can be written to it. Errors: as open().
+  static Status check(const DirectoryOptions& wanted);
 
-  // Makes the directory, for this user alone, where it is missing, and reads the blocks of all
-  // records. Errors (invalid input): it cannot be made or read; max_bytes below kMinBytes.
-  static Result<std::unique_ptr<Directory>> open(const DirectoryOptions& options);
+  // Makes it likewise, and reads the blocks of all records. Errors (invalid input): it cannot be
+  // made or read; max_bytes below kMinBytes.
+  static Result<std::unique_ptr<Directory>> open(const DirectoryOptions& wanted);
 
   std::string_view label() const override { return "disk"; }
   std::vector<bool> find(std::span<const Head> heads) override;
@@ -64,6 +64,7 @@ class Directory : public Place {
                     const std::function<bool()>& is_intact) override;
   void forget(const Name& name, Kind kind) override;
   PlaceCounts counts() const override;
+  bool tells_damage() const override { return true; }
   PlaceSize size() override;
 
  private:

@@ -14,12 +14,14 @@
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
 #include "store/directory_testing.h"
+#include "store/places.h"
 
 namespace wideep::store {
 namespace {
 
 using namespace directory_testing;
 using ::testing::Each;
+using ::testing::ElementsAre;
 
 namespace fs = std::filesystem;
 
@@ -178,6 +180,41 @@ TEST_F(DirectoryDamage, WhatIsDamagedIsComputedAndWrittenAgain) {
   EXPECT_EQ(directory->counts().damaged, 0u);  // it has left the disk, too
 }
 
+// As a rank reads it: one line says where the damage is, and nothing else changes.
+TEST_F(DirectoryDamage, WhatIsDamagedHasOneLine) {
+  const Sample good = sample();
+  const base::ScratchDirectory scratch;
+  std::string bytes = good.bytes;
+  bytes[5 * kBlockBytes] ^= 1;  // within the payload of the second
+  write(scratch.file(good.name), bytes);
+  std::vector<ListedPlace> list;
+  list.push_back({.place = open_directory(scratch.path()), .expected = kDiskPrice});
+  Places places(std::move(list));
+  const std::vector<Head> heads = three_records();
+  std::vector<std::vector<std::byte>> memory;
+  for (const Head& head : heads) memory.emplace_back(head.part.bytes());
+  std::vector<Wanted> wanted;
+  const std::vector<int> where = places.find(heads);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    wanted.push_back({.order = {heads[i], memory[i]}, .place = where[i]});
+  }
+  std::vector<FetchResult> results(heads.size());
+  ::testing::internal::CaptureStderr();
+  places.fetch(
+      wanted,
+      [&](size_t index, FetchResult result, int) {
+        results[index] = result;
+        return true;
+      },
+      nullptr);
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
+  EXPECT_NE(lines.find(good.name + ": the record at byte"), std::string::npos) << lines;
+  EXPECT_THAT(results,
+              ElementsAre(FetchResult::kWhole, FetchResult::kDamaged, FetchResult::kWhole));
+  EXPECT_FALSE(places.is_out(0));
+}
+
 TEST_F(DirectoryDamage, OtherFilesAreLeftAlone) {
   const Sample good = sample();
   const base::ScratchDirectory scratch;
@@ -197,7 +234,7 @@ TEST_F(DirectoryDamage, OtherFilesAreLeftAlone) {
   ::testing::internal::CaptureStderr();
   auto directory = open_directory(scratch.path(), uint64_t{1} << 20, uint64_t{64} << 10);
   const std::string lines = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4) << lines;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3) << lines;
   EXPECT_EQ(directory->counts().foreign, 6u);
   EXPECT_THAT(fetch(*directory, three_records()), Each(FetchResult::kWhole));
   EXPECT_FALSE(fs::exists(scratch.file("segment-00000000000000af.wideep")));
@@ -210,6 +247,28 @@ TEST_F(DirectoryDamage, OtherFilesAreLeftAlone) {
   EXPECT_TRUE(fs::exists(scratch.file("segment-00000000000000AB.wideep")));
   EXPECT_TRUE(fs::is_directory(scratch.file("segment-00000000000000ac.wideep")));
   EXPECT_TRUE(fs::is_symlink(scratch.file("segment-00000000000000ad.wideep")));
+}
+
+// However many they are: a line, and another when the first has made room.
+TEST_F(DirectoryDamage, ManyOfAnotherVersionHaveOneLine) {
+  const Sample good = sample();
+  const base::ScratchDirectory scratch;
+  std::string newer = good.bytes;
+  newer[8] = 9;
+  for (char digit : std::string("0123456789abcdef")) {
+    write(scratch.file(std::string("segment-00000000000000a") + digit + ".wideep"), newer);
+    fs::create_directory(scratch.file(std::string("segment-00000000000000b") + digit + ".wideep"));
+  }
+  ::testing::internal::CaptureStderr();
+  auto directory = open_directory(scratch.path(), uint64_t{1} << 20, uint64_t{64} << 10);
+  EXPECT_EQ(directory->counts().foreign, 32u);
+  for (uint32_t page = 0; page < 60; ++page) {
+    EXPECT_EQ(offer(*directory, page_head(5, page, 20000)), OfferResult::kTaken);
+  }
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3) << lines;
+  EXPECT_FALSE(fs::exists(scratch.file("segment-00000000000000a5.wideep")));
+  EXPECT_TRUE(fs::exists(scratch.file("segment-00000000000000b5.wideep")));
 }
 
 // They are not found, and make room as all others do.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Disks that are full, read-only or gone: writing ends with a line, and reading does not.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -162,9 +163,15 @@ TEST(DirectoryDisk, DirectoryOfAnotherUser) {
     }
     auto directory = open_directory(scratch.path(), uint64_t{64} << 20, kSegment);
     ASSERT_NE(directory, nullptr);
+    ::testing::internal::CaptureStderr();
     EXPECT_THAT(fetch(*directory, there), Each(FetchResult::kWhole));
-    EXPECT_EQ(offer(*directory, page_head(8, 0, kRecord)), OfferResult::kRefused);
+    for (uint32_t page = 0; page < 20; ++page) {
+      EXPECT_EQ(offer(*directory, page_head(8, page, kRecord)), OfferResult::kRefused);
+    }
     EXPECT_EQ(directory->counts().failures, 1u);
+    const std::string lines = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(num_lines(lines), 1) << lines;
+    EXPECT_THAT(lines, HasSubstr("Permission denied"));
     // A damaged one cannot leave the disk; nothing else goes wrong.
     directory->forget(there[0].name, Kind::kPage);
     EXPECT_EQ(fetch(*directory, there[0]), FetchResult::kMissing);
@@ -182,13 +189,80 @@ TEST(DirectoryDisk, SomebodyRemovesTheDirectory) {
   auto directory = open_directory(path, uint64_t{64} << 20, kSegment);
   EXPECT_EQ(offer(*directory, page_head(3, 0, kRecord)), OfferResult::kTaken);
   std::filesystem::remove_all(path);
-  std::this_thread::sleep_for(Directory::kPollInterval + std::chrono::milliseconds(20));
-  directory->find(there);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(Directory::kPollInterval + std::chrono::milliseconds(20));
+    directory->find(there);
+  }
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(num_lines(lines), 1) << lines;
+  EXPECT_THAT(lines, HasSubstr("No such file or directory"));
   EXPECT_EQ(offer(*directory, page_head(4, 0, kRecord * 10)), OfferResult::kRefused);
   std::this_thread::sleep_for(Directory::kFirstRetry + std::chrono::milliseconds(50));
   EXPECT_EQ(offer(*directory, page_head(4, 1, kRecord)), OfferResult::kTaken);
   auto other = open_directory(path, uint64_t{64} << 20, kSegment);
   EXPECT_EQ(fetch(*other, page_head(4, 1, kRecord)), FetchResult::kWhole);
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat state = {};
+  EXPECT_EQ(::stat(path.c_str(), &state), 0) << path;
+  return state.st_mode & 0777;
+}
+
+// However its path is written it is one directory, for this user alone, and so is what it is in.
+TEST(DirectoryDisk, PathsAsPeopleWriteThem) {
+  const base::ScratchDirectory scratch;
+  const std::string path = scratch.file("new/prompts");
+  std::filesystem::create_directory_symlink(path, scratch.file("link"));
+  const mode_t umask_before = ::umask(0);
+  const Head head = page_head(1, 0, kRecord);
+  for (const std::string& written :
+       {scratch.path() + "//new//prompts/", path, path + "///", scratch.path() + "/./new/prompts",
+        scratch.path() + "/new/other/../prompts", scratch.file("link"),
+        scratch.file("link") + "/"}) {
+    ::testing::internal::CaptureStderr();
+    auto directory = open_directory(written, uint64_t{64} << 20, kSegment);
+    ASSERT_NE(directory, nullptr) << written;
+    EXPECT_EQ(offer(*directory, head), written.find("//new//") != std::string::npos
+                                           ? OfferResult::kTaken
+                                           : OfferResult::kKnown);
+    EXPECT_EQ(fetch(*directory, head), FetchResult::kWhole);
+    // A line with the path as it was written, but for idle slashes.
+    std::fclose(std::fopen((path + "/notes.txt").c_str(), "w"));
+    std::this_thread::sleep_for(Directory::kPollInterval + std::chrono::milliseconds(20));
+    directory->find({&head, 1});
+    const std::string lines = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(lines, HasSubstr("are left alone, notes.txt for one"));
+    EXPECT_EQ(lines.find("//"), std::string::npos) << lines;
+    EXPECT_EQ(num_lines(lines), 1) << lines;
+    std::filesystem::remove(path + "/notes.txt");
+  }
+  ::umask(umask_before);
+  for (const char* made : {"new", "new/prompts", "new/other"}) {
+    EXPECT_EQ(mode_of(scratch.file(made)), 0700u) << made;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    EXPECT_EQ(mode_of(entry.path()), 0600u) << entry.path();
+  }
+}
+
+// A clock that was wrong when files were written, or is now: no decision asks it.
+TEST(DirectoryDisk, TimesOfFilesSayNothing) {
+  const base::ScratchDirectory scratch;
+  const std::vector<Head> there = write_one(scratch.path());
+  for (const int64_t seconds : {int64_t{0}, int64_t{8000000000}}) {  // 1970, 2223
+    const timespec time = {.tv_sec = seconds, .tv_nsec = 0};
+    const std::array<timespec, 2> times = {time, time};
+    for (const auto& entry : std::filesystem::directory_iterator(scratch.path())) {
+      ASSERT_EQ(::utimensat(AT_FDCWD, entry.path().c_str(), times.data(), 0), 0);
+    }
+    ::testing::internal::CaptureStderr();
+    auto directory = open_directory(scratch.path(), uint64_t{64} << 20, kSegment);
+    EXPECT_THAT(fetch(*directory, there), Each(FetchResult::kWhole));
+    EXPECT_EQ(offer(*directory, page_head(9, seconds == 0 ? 0 : 1, kRecord)), OfferResult::kTaken);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  }
 }
 
 TEST(DirectoryDisk, PathsThatCannotBe) {

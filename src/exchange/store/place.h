@@ -91,6 +91,8 @@ class Place {
   virtual PlaceCounts counts() const = 0;
   // Why the last call that failed (PlaceCounts::failures) did, in a line; "": it does not say.
   virtual std::string_view trouble() const { return {}; }
+  // Whether it has lines of its own for what is damaged: where it lies.
+  virtual bool tells_damage() const { return false; }
   virtual PlaceSize size() = 0;
 };
 

@@ -189,6 +189,7 @@ void Places::forget_damaged(int index, std::span<const Wanted> wanted, const Bat
     if (batch.results[i] != FetchResult::kDamaged) continue;
     const Head& head = wanted[batch.indices[i]].order.head;
     here.place->forget(head.name, head.kind);
+    if (here.place->tells_damage()) continue;
     ++here.untold_damage;
     if (now_() - here.told_damage_at < kSecondsBetweenDamageLines) continue;
     here.told_damage_at = now_();

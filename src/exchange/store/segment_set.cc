@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 #include "base/printable.h"
@@ -130,16 +131,22 @@ std::unique_ptr<Segment> SegmentSet::look_at(uint64_t id) {
     case Segment::Look::kOtherVersion: {
       struct stat state = {};
       if (::stat(segment->path().c_str(), &state) != 0) return nullptr;
-      log::warn(
-          "prompt cache {}: {} is of another version of wideep: it is not read, and goes "
-          "first where room is wanted",
-          path_, Segment::file_name(id));
+      if (!std::exchange(has_told_of_versions_, true)) {
+        log::warn(
+            "prompt cache {}: {} is of another version of wideep: it and others like it are not "
+            "read, and go first where room is wanted",
+            path_, Segment::file_name(id));
+      }
       other_versions_[id] = static_cast<uint64_t>(state.st_blocks) * 512;
       break;
     }
     case Segment::Look::kForeign:
-      log::warn("prompt cache {}: {} is no segment, in spite of its name; it is left alone", path_,
-                Segment::file_name(id));
+      if (!std::exchange(has_told_of_foreign_, true)) {
+        log::warn(
+            "prompt cache {}: {} is no segment, in spite of its name; it and others like it are "
+            "left alone",
+            path_, Segment::file_name(id));
+      }
       foreign_.insert(id);
       break;
   }
@@ -287,8 +294,10 @@ int SegmentSet::remove_one_of_another_version() {
     const int error = Segment(path_, id).remove();
     if (error == EAGAIN) continue;
     if (error != 0 && error != ENOENT) return error;
-    log::info("prompt cache {}: {}, of another version of wideep, was removed to make room", path_,
-              Segment::file_name(id));
+    if (!std::exchange(has_told_of_removal_, true)) {
+      log::info("prompt cache {}: {}, of another version of wideep, was removed to make room",
+                path_, Segment::file_name(id));
+    }
     other_versions_.erase(id);
     return 0;
   }

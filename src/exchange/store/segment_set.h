@@ -92,6 +92,8 @@ class SegmentSet {
   std::unordered_set<uint64_t> complained_of_;  // segments with damage: one line each
   std::deque<uint64_t> lately_opened_;
   uint64_t num_other_files_ = 0;
+  // One line each.
+  bool has_told_of_versions_ = false, has_told_of_foreign_ = false, has_told_of_removal_ = false;
   uint64_t last_sequence_ = 0;
 };
 
