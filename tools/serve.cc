@@ -36,6 +36,7 @@ struct Options {
   std::string draft_metrics = "none";
   std::string metrics_names = "wideep";
   std::string on_rank_loss = "recover";
+  std::string kv_events;
   std::string options_file, api_key_file, admin_key_file;
   bool no_ui = false;
   std::optional<int> stream_interval;  // nothing: that of the configuration
@@ -172,6 +173,11 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   result.http.guards_origins = true;
   result.access_log = options.log.access;
   WIDEEP_TRY_ASSIGN(result.traces, read_trace_variables());
+  if (!options.kv_events.empty()) {
+    WIDEEP_TRY_ASSIGN(result.kv_events,
+                      kv_events::read_events_config(options.kv_events, "--kv-events-config"));
+  }
+  result.run.tells_pages = result.kv_events.has_value();
   result.http.has_key = !result.service.api_key.empty();
   return result;
 }
@@ -265,6 +271,12 @@ void add_address_options(command_line::Command command, Options& options) {
       .show_default();
 }
 
+void add_kv_event_options(command_line::Command command, Options& options) {
+  command.add_option("--kv-events-config", options.kv_events,
+                     "Tell routers which prompts' pages are in the KV cache: vLLM's JSON, as "
+                     "{\"enable_kv_cache_events\": true, \"endpoint\": \"tcp://*:5557\"}");
+}
+
 void add_parser_options(command_line::Command command, Options& options) {
   server::ParserNames& parsers = options.serve.parsers;
   command
@@ -340,6 +352,7 @@ std::shared_ptr<Options> add_options(command_line::Command command, bool needs_m
   add_engine_options(command, *options, needs_model);
   add_node_options(command, *options);
   add_address_options(command, *options);
+  add_kv_event_options(command, *options);
   add_parser_options(command, *options);
   add_record_options(command, *options);
   add_log_options(command, &options->log);

@@ -19,6 +19,7 @@
 #include "api/messages_request.h"
 #include "api/openai_request.h"
 #include "api/turn_messages.h"
+#include "formats/json_parse.h"
 #include "formats/json_size.h"
 #include "grammar/grammar.h"
 #include "http/http_options.h"
@@ -119,6 +120,15 @@ int64_t logprobs_of_prompts(const Prepared& prepared) {
   int64_t all = 0;
   for (const auto& prompt : prepared.prompts) all += static_cast<int64_t>(prompt.size()) * of_token;
   return all;
+}
+
+// Whose field the body has. Bodies of Anthropic's look like chats.
+Api api_of_body(std::string_view body) {
+  const auto json = formats::parse_json(body, "body");
+  if (!json.ok() || !json->is_object()) return Api::kChat;  // whose parser says what is wrong
+  return json->contains("messages") ? Api::kChat
+         : json->contains("input")  ? Api::kResponses
+                                    : Api::kCompletion;
 }
 
 // Whether the client, or its API, has said that the model should not reason.
@@ -579,6 +589,22 @@ Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
   // A token of some bytes of JSON may stand for hundreds of text.
   WIDEEP_REFUSE_IF(check_reply_size(text.size(), "tokens"));
   return ordered_json{{"prompt", std::move(text)}};
+}
+
+Parsed<ordered_json> Preparation::prompt_tokens(const ApiSpec* api, std::string_view body,
+                                                std::time_t came) const {
+  const ApiSpec& spec = api != nullptr ? *api : spec_of(api_of_body(body));
+  WIDEEP_PARSED(const Prepared prepared, prepare(spec, body, came));
+  auto prompts = ordered_json::array();
+  size_t bytes = 0;
+  for (const engine::SharedTokens& prompt : prepared.prompts) {
+    for (const int32_t token : prompt.ids()) bytes += fmt::formatted_size("{},", token);
+    prompts.push_back(prompt.ids());
+  }
+  WIDEEP_REFUSE_IF(check_reply_size(bytes, nullptr));
+  const std::string& salt = prepared.options.engine_request.salt;
+  return ordered_json{{"prompts", std::move(prompts)},
+                      {"cache_salt", salt.empty() ? ordered_json() : ordered_json(salt)}};
 }
 
 ordered_json Preparation::tokenizer_info() const {

@@ -56,6 +56,10 @@ class Preparation {
   Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> count_tokens(std::string_view body) const;
+  // The reply of /prompt_tokens to the body of a request for text: the tokens whose pages its prompts
+  // have, and whom they are kept apart for. api: whose request it is; null: its fields show it.
+  Parsed<nlohmann::ordered_json> prompt_tokens(const ApiSpec* api, std::string_view body,
+                                               std::time_t came) const;
   // The reply of /tokenizer_info: what a client needs to make prompts itself.
   nlohmann::ordered_json tokenizer_info() const;
 

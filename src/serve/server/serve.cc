@@ -36,6 +36,7 @@
 #include "server/chat_page_service.h"
 #include "server/grace.h"
 #include "server/loading_text.h"
+#include "server/page_teller.h"
 #include "server/request_tracer.h"
 #include "server/start_queue.h"
 
@@ -47,6 +48,7 @@ using std::chrono::milliseconds;
 constexpr int kPingEveryMs = 5000;
 constexpr int kLifeEveryMs = 1000;                 // signs of life for a service manager
 constexpr milliseconds kManagersPatience{15'000};  // beyond the grace, for what it sees late
+constexpr int kReadersEveryMs = 1000;              // how often readers that wait are looked at
 constexpr int kStartCheckMs = 500;                 // how often a start queue is checked
 constexpr double kStartQuietSeconds = 20.0;        // after which no more requests are waited for
 constexpr int kDrainCheckMs = 20;  // how often a draining server checks whether it is idle
@@ -214,6 +216,12 @@ class Front {
       if (tracer_) tracer_->ended(record);
     });
   }
+  // Tells which pages ranks know. pages: outlives it. zmq: null: over HTTP only.
+  void tell_pages(PageTeller* pages, const kv_events::ZmqLibrary* zmq) {
+    pages_ = pages;
+    zmq_ = zmq;
+    if (pages_ != nullptr) pages_->begin();
+  }
   // With ranks that are kept: clients come from their keeper.
   Status begin(transport::KeptRanks& ranks) {
     WIDEEP_TRY(http_->begin(/*accepts=*/false));
@@ -258,6 +266,10 @@ class Front {
     }
     if (goes_on_) backend_.open_queue();  // its requests have begun before
     if (!backend_.queue().is_open()) http_->call_every(kStartCheckMs, [this] { watch_queue(); });
+    if (pages_ != nullptr) {
+      http_->call_every(kReadersEveryMs, [this] { service_.kv_events().look(); });
+      pages_->start(zmq_);
+    }
     if (tracer_) {
       if (const Status status = tracer_->start(); !status.ok()) log::warn("{}", status.message());
     }
@@ -274,6 +286,7 @@ class Front {
   // group passed to start() must still exist.
   void end(const Status& why) {
     if (!has_started()) return;
+    if (pages_ != nullptr) pages_->stop();
     if (!why.ok()) fail_requests(why);
     http_->stop();
     thread_.join();
@@ -343,11 +356,20 @@ class Front {
   }
   // The tokens that are not posted yet come before what others go on with.
   void take(run::RankDied rank) {
+    if (pages_ != nullptr) {
+      pages_->died(rank.rank);
+      wake_readers();
+    }
     http_->post([this, news = std::exchange(news_, {}), rank = std::move(rank)] {
       tell(news);
       service_.ranks().died(rank, unix_seconds());
       for (const int request : rank.failed) backend_.fail(request);
     });
+  }
+  void take(const run::PagesChanged& pages) {
+    if (pages_ == nullptr) return;
+    pages_->take(pages);
+    wake_readers();
   }
   void take(const run::RankStarted& rank) {
     http_->post([this, rank] { service_.ranks().started(rank); });
@@ -390,6 +412,10 @@ class Front {
     std::vector<run::PromptProgress> progress;
     std::vector<run::Token> tokens;
   };
+  void wake_readers() {
+    if (!service_.kv_events().has_waiting()) return;
+    http_->post([this] { service_.kv_events().look(); });
+  }
   // On the serving thread.
   void tell(const News& news) {
     for (const run::PromptProgress& each : news.progress) backend_.progress(each);
@@ -456,6 +482,8 @@ class Front {
   News news_;  // not posted yet; used by the thread that pulls events
   run::ExpertRanks experts_;
   std::optional<RequestTracer> tracer_;
+  PageTeller* pages_ = nullptr;  // null: nobody is told
+  const kv_events::ZmqLibrary* zmq_ = nullptr;
   Service service_;
   std::unique_ptr<HttpServer> http_;  // destroyed before service_, which its connections use
   transport::HeldConnections* clients_ = nullptr;  // null: http_ accepts them itself
@@ -517,6 +545,7 @@ class EventPump {
     start();
     parts_.front.take(std::move(change));
   }
+  void take(const run::PagesChanged& pages) { parts_.front.take(pages); }
   void take(run::Token token) { parts_.front.take(std::move(token)); }
   void take(const run::PromptProgress& progress) { parts_.front.take(progress); }
   void take(run::RoutedExperts routed) { parts_.front.take(std::move(routed)); }
@@ -580,7 +609,6 @@ class EventPump {
   // Not used by the server.
   void take(const run::RanksIdle&) {}
   void take(const run::RequestCounts&) {}
-  void take(const run::PagesChanged&) {}
   void take(const run::StoreState&) {}
   void take(const run::RankEnded&) {}
 
@@ -658,6 +686,7 @@ struct Opened {
   ChatFiles chat;
   run::SamplingDefaults sampling;
   std::optional<run::IterationLog> log;
+  const kv_events::ZmqLibrary* zmq = nullptr;  // null: KV events are not published
 };
 
 // Whether dumps of expert statistics can be written, before the server starts. Leaves nothing.
@@ -674,6 +703,9 @@ Result<Opened> open_files_of(const ServeOptions& options, const tokenizer::Token
                     run::read_sampling_defaults(options.run.model_dir, options.generation_config));
   WIDEEP_TRY_ASSIGN(opened.log, run::create_iteration_log(options.run));
   WIDEEP_TRY(check_dumps(options.service.recorder.directory));
+  if (options.kv_events && options.kv_events->has_publisher) {
+    WIDEEP_TRY_ASSIGN(opened.zmq, kv_events::ZmqLibrary::load());
+  }
   return opened;
 }
 
@@ -813,6 +845,11 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   ChatFiles chat = std::move(opened->chat);
   ServiceOptions service = service_options(options, *run);
   service.sampling = std::move(opened->sampling);
+  std::optional<PageTeller> pages;
+  if (options.kv_events) {
+    pages.emplace(*options.kv_events, run->plan());
+    service.kv_events = &pages->log();
+  }
   const std::string chat_note = note_on(chat.templates);
   allow_most_open_files();
   // Listens before anything is loaded, so that an address in use is an early error. Requests that
@@ -849,6 +886,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
       fmt::format("serving {} on {}/v1 (context {} tokens{}){}", service.model, address,
                   service.max_sequence, chat_note, note_on_pages(service, address));
   const auto use = [&](run::RankGroup& group) -> Status {
+    front.tell_pages(pages ? &*pages : nullptr, opened->zmq);
     if (group.kept() != nullptr) WIDEEP_TRY(front.begin(*group.kept()));
     if (front.goes_on() && opened->log) {
       // As after a line that cannot be written: serving goes on without the log.

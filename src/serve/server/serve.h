@@ -12,6 +12,7 @@
 
 #include "base/service_notifier.h"
 #include "http/http_server.h"
+#include "kv_events/events_config.h"
 #include "run/run_options.h"
 #include "run/run_view.h"
 #include "server/service.h"
@@ -46,6 +47,8 @@ struct ServeOptions {
   int start_queue = 0;
   bool access_log = false;  // a line for each request
   std::optional<traces::TraceSettings> traces;
+  // Which pages ranks know is told; with RunOptions::tells_pages.
+  std::optional<kv_events::EventsConfig> kv_events;
 };
 
 // Serves until SIGTERM or SIGINT. Then new requests are refused, and running ones may end: within

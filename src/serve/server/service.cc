@@ -33,6 +33,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
       dashboard_(options_, state_, replies_),
       chat_page_(replies_),
       admin_(state_, text_, replies_),
+      kv_events_(options_.kv_events, replies_),
       endpoints_(table(), {.api = options_.api_key, .admin = options_.admin_key}, replies_) {}
 
 std::vector<Endpoint> Service::table() {
@@ -55,6 +56,7 @@ std::vector<Endpoint> Service::table() {
       {"POST", "/tokenize", kClients, kAnyBody, to(text_, &TextService::tokenize)},
       {"POST", "/detokenize", kClients, kAnyBody, to(text_, &TextService::detokenize)},
       {"GET", "/tokenizer_info", kClients, kShortBody, to(text_, &TextService::tokenizer_info)},
+      {"POST", "/prompt_tokens", kClients, kAnyBody, to(text_, &TextService::prompt_tokens)},
       {"GET", "/v1/models", kClients, kShortBody, to(status_, &StatusService::models)},
       {"GET", "/v1/models/", kClients, kShortBody, to(status_, &StatusService::model)},
       {"GET", "/health", kPublic, kShortBody, to(status_, &StatusService::health)},
@@ -74,6 +76,12 @@ std::vector<Endpoint> Service::table() {
       {"POST", "/is_scaling_elastic_ep", kClients, kShortBody,
        to(admin_, &AdminService::is_scaling)},
   };
+  if (options_.kv_events != nullptr) {
+    table.insert(table.end(), {{"GET", "/v1/kv_events", kClients, kShortBody,
+                                to(kv_events_, &KvEventsService::events)},
+                               {"GET", "/v1/kv_events/snapshot", kClients, kShortBody,
+                                to(kv_events_, &KvEventsService::snapshot)}});
+  }
   if (!options_.has_pages) return table;
   table.insert(table.end(), {{"GET", "/dashboard", kPublic, kShortBody,
                               to(dashboard_, &DashboardService::dashboard)},
@@ -95,6 +103,7 @@ void Service::restarted(int number, int wanted) {
 
 void Service::join() {
   text_.join();
+  kv_events_.join();
   state_.recorder.join();
 }
 

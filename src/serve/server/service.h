@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP endpoints: a table of them (endpoints.h) over four services, which share what is known
+// The HTTP endpoints: a table of them (endpoints.h) over five services, which share what is known
 // of the ranks (service_state.h) and the way to reply (replies.h).
 //
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
 //   POST /v1/responses        GET, DELETE /v1/responses/ID        GET /v1/responses/ID/input_items
 //   POST /v1/messages, /v1/messages/count_tokens                      (Anthropic's)
 //   POST /tokenize, /detokenize                                       (as vLLM has them)
+//   POST /prompt_tokens                             (text_service.h)
+//   GET  /v1/kv_events, /v1/kv_events/snapshot      (kv_events_service.h)
 //   GET  /metrics, /perf_metrics, /dashboard        (dashboard_service.h, status_service.h)
 //   GET  /                                          (chat_page_service.h)
 //   POST /start_, /stop_, /dump_expert_distribution_record            (admin_service.h)
@@ -27,6 +29,7 @@
 #include "server/chat_page_service.h"
 #include "server/dashboard_service.h"
 #include "server/endpoints.h"
+#include "server/kv_events_service.h"
 #include "server/replies.h"
 #include "server/service_options.h"
 #include "server/service_state.h"
@@ -49,7 +52,10 @@ class Service {
     admin_.connect_scaling(std::move(want), std::move(call_in));
   }
   // Lets long requests be prepared on a thread of their own (server/exchange_work.h).
-  void connect(std::function<void(std::function<void()>)> post) { text_.connect(std::move(post)); }
+  void connect(const std::function<void(std::function<void()>)>& post) {
+    text_.connect(post);
+    kv_events_.connect(post);
+  }
   // Traces requests for text. tracer: outlives the service.
   void trace_with(const RequestTracer* tracer) { text_.trace_with(tracer); }
   // Called every few seconds, so that clients of silent streams see that nothing is lost.
@@ -70,7 +76,10 @@ class Service {
     admin_.connect_draining(std::move(told));
   }
   // From now on new requests for text are refused with 503; running ones go on.
-  void drain() { text_.drain(); }
+  void drain() {
+    text_.drain();
+    kv_events_.end();
+  }
   // The ranks have ended: running requests end with an error, and further ones get it too. Returns
   // whether any ran.
   bool fail(const std::string& why) { return text_.fail(why); }
@@ -86,6 +95,7 @@ class Service {
   BalancerState& balancer() { return state_.balancer; }
   ExpertRecorder& recorder() { return state_.recorder; }
   const ExpertRecorder& recorder() const { return state_.recorder; }
+  KvEventsService& kv_events() { return kv_events_; }
 
  private:
   std::vector<Endpoint> table();
@@ -98,6 +108,7 @@ class Service {
   DashboardService dashboard_;
   ChatPageService chat_page_;
   AdminService admin_;
+  KvEventsService kv_events_;
   Endpoints endpoints_;
 };
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "api/response_store.h"
+#include "kv_events/event_log.h"
 #include "run/sampling_defaults.h"
 #include "server/balancer_state.h"
 #include "server/expert_recorder.h"
@@ -45,6 +46,8 @@ struct ServiceOptions {
   std::function<run::OnlineTotals()> online_totals;
   double timeout_seconds = 30;  // of a rank that waits for another one
   RecorderOptions recorder;
+  // Which pages ranks know; outlives the service. Null: nobody tells.
+  const kv_events::EventLog* kv_events = nullptr;
 };
 
 }  // namespace wideep::server

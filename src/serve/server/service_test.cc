@@ -3535,5 +3535,160 @@ TEST_F(HarmonyServiceTest, MessagesHaveThinkingAndCannotBeContinued) {
   EXPECT_THAT(refused.body, HasSubstr("writes harmony"));
 }
 
+// ---- for routers ----
+
+// A router computes from these which pages a request has.
+TEST_F(ServiceTest, PromptTokensAreThoseThatTheRequestHas) {
+  const json message = {{"role", "user"}, {"content", "Count."}};
+  const std::pair<const char*, json> requests[] = {
+      {"/v1/completions", {{"model", "m"}, {"prompt", {"Count.", "One"}}}},
+      {"/v1/chat/completions", {{"model", "m"}, {"messages", {message}}}},
+      {"/v1/responses", {{"model", "m"}, {"input", "Count."}}},
+      {"/v1/messages", {{"model", "m"}, {"messages", {message}}, {"max_tokens", 4}}},
+  };
+  for (const auto& [path, body] : requests) {
+    backend_.prompts.clear();
+    ASSERT_EQ(ask("POST", path, body.dump()).status, 200) << path;
+    const bool is_anthropic = body.contains("max_tokens");
+    const Reply reply = ask(
+        "POST", is_anthropic ? "/prompt_tokens?path=/v1/messages" : "/prompt_tokens", body.dump());
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const json tokens = reply.body_json();
+    ASSERT_EQ(tokens["prompts"].size(), backend_.prompts.size());
+    for (size_t i = 0; i < backend_.prompts.size(); ++i) {
+      EXPECT_EQ(tokens["prompts"][i], backend_.prompts[i].ids()) << path;
+    }
+    EXPECT_TRUE(tokens["cache_salt"].is_null());
+  }
+}
+
+TEST_F(ServiceTest, PromptTokensAreRefusedAsTheRequestIs) {
+  const Reply reply =
+      ask("POST", "/prompt_tokens", R"({"model": "m", "prompt": "x", "tokens": 1})");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("tokens"));
+  EXPECT_EQ(ask("POST", "/prompt_tokens", "{").status, 400);
+  EXPECT_THAT(ask("POST", "/prompt_tokens?path=/v1/models", "{}").body,
+              HasSubstr("expected that of an API for text"));
+  finish();
+  start({.model = "m", .api_key = "key", .max_sequence = 64});
+  EXPECT_EQ(ask("POST", "/prompt_tokens", R"({"model": "m", "prompt": "x"})").status, 401);
+}
+
+class KvEventsServiceTest : public ServiceTest {
+ protected:
+  KvEventsServiceTest() {
+    finish();
+    log_.begin(1'800'000'000);
+    start({.model = "m", .max_sequence = 64, .kv_events = &log_});
+  }
+  // The log must outlive the serving thread.
+  ~KvEventsServiceTest() override {
+    finish();
+    start({.model = "m"});
+  }
+
+  void take(int page) {
+    const auto name = [](int n) {
+      store::Name value;
+      value.bytes[7] = static_cast<unsigned char>(n + 1);
+      return value;
+    };
+    engine::PageChange change{.page = page, .name = name(page), .before = name(page - 1)};
+    change.tokens.fill(page);
+    log_.take(1, false, std::span(&change, 1));
+    if (service_->kv_events().has_waiting()) {
+      server_->post([this] { service_->kv_events().look(); });
+    }
+  }
+  Reply after(uint64_t sequence, int seconds = 0) {
+    return ask("GET", fmt::format("/v1/kv_events?after={}&wait={}", sequence, seconds));
+  }
+
+  kv_events::EventLog log_{2, {.batches = 4}};
+};
+
+TEST_F(KvEventsServiceTest, ASnapshotHasWhatAllRanksKnow) {
+  take(0);
+  take(1);
+  const json whole = ask("GET", "/v1/kv_events/snapshot").body_json();
+  EXPECT_EQ(whole["sequence"], log_.last());
+  EXPECT_EQ(whole["block_size"], 64);
+  EXPECT_EQ(whole["is_complete"], true);
+  ASSERT_EQ(whole["ranks"].size(), 2u);
+  EXPECT_EQ(whole["ranks"][0], json({{"data_parallel_rank", 0}, {"blocks", json::array()}}));
+  const json& blocks = whole["ranks"][1]["blocks"];
+  ASSERT_EQ(blocks.size(), 2u);
+  EXPECT_EQ(blocks[0]["hash"], 1);
+  EXPECT_TRUE(blocks[0]["parent"].is_null());
+  EXPECT_EQ(blocks[1]["parent"], 1);
+  EXPECT_EQ(blocks[1]["token_ids"], std::vector<int>(64, 1));
+  const json brief = ask("GET", "/v1/kv_events/snapshot?tokens=0").body_json();
+  EXPECT_EQ(brief["ranks"][1]["blocks"][1], json({{"hash", 2}, {"parent", 1}}));
+  EXPECT_EQ(ask("GET", "/v1/kv_events/snapshot?tokens=no").status, 400);
+}
+
+TEST_F(KvEventsServiceTest, WhatComesAfterASnapshotIsToldAtOnceOrWhenItComes) {
+  const uint64_t begin = log_.last();
+  take(0);
+  const json there = after(begin).body_json();
+  EXPECT_EQ(there["sequence"], begin + 1);
+  EXPECT_EQ(there["batches"][0]["data_parallel_rank"], 1);
+  EXPECT_EQ(there["batches"][0]["events"][0]["type"], "BlockStored");
+  EXPECT_EQ(after(begin + 1).body_json(),
+            json({{"sequence", begin + 1}, {"batches", json::array()}}));
+  auto waiting = std::async(std::launch::async, [&] { return after(begin + 1, 60); });
+  while (!service_->kv_events().has_waiting()) std::this_thread::yield();
+  take(1);
+  const json came = waiting.get().body_json();
+  EXPECT_EQ(came["batches"][0]["events"][0]["block_hashes"], std::vector<int>{2});
+  EXPECT_FALSE(service_->kv_events().has_waiting());
+}
+
+TEST_F(KvEventsServiceTest, WhoHasMissedBatchesBeginsAgain) {
+  const uint64_t begin = log_.last();
+  for (int page = 0; page < 5; ++page) take(page);
+  EXPECT_EQ(after(begin).status, 410);
+  EXPECT_EQ(after(begin + 1).status, 200);
+  EXPECT_EQ(after(log_.last() + 1).status, 410);
+  const Reply none = ask("GET", "/v1/kv_events");
+  EXPECT_EQ(none.status, 410);
+  EXPECT_THAT(none.body, HasSubstr("/v1/kv_events/snapshot"));
+  EXPECT_EQ(ask("GET", "/v1/kv_events?after=x").status, 400);
+  EXPECT_EQ(after(begin, 61).status, 400);
+  EXPECT_EQ(after(begin, -1).status, 400);
+}
+
+TEST_F(KvEventsServiceTest, ThoseWhoWaitAreFewLeaveAndAreAnsweredAtTheEnd) {
+  constexpr int kMost = 64;
+  std::vector<std::future<Reply>> waiting;
+  for (int i = 0; i < kMost + 2; ++i) {
+    waiting.push_back(std::async(std::launch::async, [&] { return after(log_.last(), 60); }));
+  }
+  int refused = 0;
+  while (refused < 2) {
+    for (std::future<Reply>& each : waiting) {
+      if (!each.valid() || each.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
+        continue;
+      EXPECT_EQ(each.get().status, 429);
+      ++refused;
+    }
+  }
+  on_server([&] {
+    service_->drain();
+    return 0;
+  });
+  for (std::future<Reply>& each : waiting) {
+    if (each.valid()) EXPECT_EQ(each.get().status, 200);
+  }
+  EXPECT_FALSE(service_->kv_events().has_waiting());
+  EXPECT_EQ(after(log_.last(), 60).status, 200);
+}
+
+TEST_F(ServiceTest, WithoutKvEventsThereAreNoEndpointsForThem) {
+  EXPECT_EQ(ask("GET", "/v1/kv_events/snapshot").status, 404);
+  EXPECT_EQ(ask("GET", "/v1/kv_events").status, 404);
+}
+
 }  // namespace
 }  // namespace wideep::server

@@ -53,6 +53,14 @@ std::string secret_id(std::string_view start) {
   return fmt::format("{}{:016x}{:016x}", start, begin, fresh_seed());
 }
 
+// Null: there is none.
+const ApiSpec* api_at(std::string_view path) {
+  for (const Api each : {Api::kCompletion, Api::kChat, Api::kResponses, Api::kMessages}) {
+    if (path == spec_of(each).path) return &spec_of(each);
+  }
+  return nullptr;
+}
+
 // What follows "/v1/responses/".
 struct StoredPath {
   std::string id;
@@ -206,6 +214,23 @@ void TextService::tokenize(const std::shared_ptr<Exchange>& exchange) {
 
 void TextService::detokenize(const std::shared_ptr<Exchange>& exchange) {
   reply_with(exchange, &Preparation::detokenize);
+}
+
+// The request is another endpoint's, whose path a client may say.
+void TextService::prompt_tokens(const std::shared_ptr<Exchange>& exchange) {
+  const std::string path = exchange->query("path");
+  const ApiSpec* api = path.empty() ? nullptr : api_at(path);
+  if (!path.empty() && api == nullptr) {
+    return replies_.refuse(exchange,
+                           {.message = fmt::format("path: expected that of an API for text, as "
+                                                   "/v1/chat/completions, found '{}'",
+                                                   base::printable(path, 60)),
+                            .param = "path"});
+  }
+  const std::time_t came = std::time(nullptr);
+  work_on_body(exchange, [this, api, came](std::string_view body) {
+    return rest_of(preparation_.prompt_tokens(api, body, came));
+  });
 }
 
 void TextService::tokenizer_info(const std::shared_ptr<Exchange>& exchange) {

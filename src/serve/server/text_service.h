@@ -71,6 +71,7 @@ class TextService {
   void count_tokens(const std::shared_ptr<Exchange>& exchange);
   void tokenize(const std::shared_ptr<Exchange>& exchange);
   void detokenize(const std::shared_ptr<Exchange>& exchange);
+  void prompt_tokens(const std::shared_ptr<Exchange>& exchange);
   void tokenizer_info(const std::shared_ptr<Exchange>& exchange);
 
  private:
