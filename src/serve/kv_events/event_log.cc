@@ -13,9 +13,6 @@
 namespace wideep::kv_events {
 namespace {
 
-// A service that tells less than a million batches a second never repeats a number.
-constexpr int kBitsBelowSeconds = 20;
-
 double unix_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -25,8 +22,8 @@ double unix_now() {
 EventLog::EventLog(int num_ranks, const LogLimits& limits)
     : limits_(limits), ranks_(static_cast<size_t>(num_ranks)) {}
 
-void EventLog::begin(int64_t unix_seconds) {
-  origin_ = static_cast<uint64_t>(unix_seconds) << kBitsBelowSeconds;
+void EventLog::begin(int64_t unix_us) {
+  origin_ = static_cast<uint64_t>(unix_us);
   last_ = origin_;
   for (size_t i = 0; i < ranks_.size(); ++i) clear(static_cast<int>(i));
 }

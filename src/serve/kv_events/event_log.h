@@ -10,8 +10,9 @@
 // again: with a snapshot, or, a publisher, with restate(). So a reader may know too little for a
 // moment, but it is never wrong for longer than it is behind.
 //
-// Numbers begin with the time, so that they ascend over the processes of a service: a reader of an
-// earlier one sees a gap. All are below 2^53, which programs that read JSON numbers as doubles need.
+// Numbers begin with the time, so that they ascend over the processes of a service, which tell less
+// than one batch a microsecond: a reader of an earlier one sees a gap. All are below 2^53, which
+// programs that read JSON numbers as doubles need.
 //
 // Thread safety: all but begin().
 #pragma once
@@ -43,8 +44,9 @@ class EventLog {
   // num_ranks: those that have requests of their own.
   EventLog(int num_ranks, const LogLimits& limits);
 
-  // Numbers begin; no rank knows a page. Called before everything else, in the process that tells.
-  void begin(int64_t unix_seconds);
+  // Numbers begin, with the microseconds since 1970; no rank knows a page. Called before everything
+  // else, in the process that tells.
+  void begin(int64_t unix_us);
 
   // is_cleared: before the changes: none is known any more. REQUIRES: 0 ≤ rank < num_ranks.
   void take(int rank, bool is_cleared, std::span<const engine::PageChange> changes);

@@ -12,7 +12,7 @@
 namespace wideep::kv_events {
 namespace {
 
-constexpr int64_t kSeconds = 1'800'000'000;
+constexpr int64_t kNow = 1'800'000'000'000'000;  // microseconds
 
 // What a reader knows who applies all batches in order.
 class LogReader {
@@ -41,8 +41,8 @@ class LogReader {
 
 TEST(EventLog, BeginsWithRanksThatKnowNothing) {
   EventLog log(2, {});
-  log.begin(kSeconds);
-  EXPECT_EQ(log.origin(), uint64_t{kSeconds} << 20);
+  log.begin(kNow);
+  EXPECT_EQ(log.origin(), uint64_t{kNow});
   EXPECT_LT(log.last(), uint64_t{1} << 53);
   const auto batches = log.after(log.origin(), 1);
   ASSERT_TRUE(batches.has_value());
@@ -57,7 +57,7 @@ TEST(EventLog, BeginsWithRanksThatKnowNothing) {
 
 TEST(EventLog, WhatReadersNeedNotKnowIsNoBatch) {
   EventLog log(1, {});
-  log.begin(kSeconds);
+  log.begin(kNow);
   const uint64_t before = log.last();
   engine::PageChange salted = known(1, 0);
   salted.is_salted = true;
@@ -69,7 +69,7 @@ TEST(EventLog, WhatReadersNeedNotKnowIsNoBatch) {
 
 TEST(EventLog, KeepsTheLastBatchesByTheirNumberAndTheirPages) {
   EventLog log(1, {.batches = 3, .pages = 4});
-  log.begin(kSeconds);
+  log.begin(kNow);
   const uint64_t first = log.last();
   for (int i = 0; i < 3; ++i) {
     const engine::PageChange change = known(1, i);
@@ -94,7 +94,7 @@ TEST(EventLog, KeepsTheLastBatchesByTheirNumberAndTheirPages) {
 
 TEST(EventLog, ASnapshotSaysWhetherItIsWhole) {
   EventLog log(2, {});
-  log.begin(kSeconds);
+  log.begin(kNow);
   const std::vector<engine::PageChange> changes = {known(1, 1), known(1, 0), known(1, 2)};
   log.take(1, false, changes);
   const EventLog::Snapshot whole = log.snapshot(100);
@@ -113,7 +113,7 @@ TEST(EventLog, WhoBeginsAgainKnowsTheSame) {
   std::mt19937 random(3);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   EventLog log(2, {.batches = 5, .pages = 50, .restated_pages = 3});
-  log.begin(kSeconds);
+  log.begin(kNow);
   LogReader every, sleepy, restated;
   int gaps = 0;
   for (int step = 0; step < 3000; ++step) {

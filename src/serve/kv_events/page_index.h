@@ -31,8 +31,8 @@ using SharedPage = std::shared_ptr<const KnownPage>;
 // As few events as can say that these pages are known now: those that follow each other are one.
 std::vector<Event> stored_events(std::span<const SharedPage> pages);
 
-// Each page after its parent: pages nearer to the beginnings of sequences come first. Keeps the first
-// `max`.
+// Each page after its parent: those nearer to the beginnings of sequences come first. Keeps the
+// first `max`.
 void sort_parents_first(std::vector<SharedPage>* pages, size_t max = SIZE_MAX);
 
 class PageIndex {

@@ -7,8 +7,8 @@
 //           one on, each as ["", number, payload], then ["", −1, ""]
 //
 // A publisher that falls behind never delays the ranks. It says what all pages are anew
-// (EventLog::restate), and readers see a gap in the numbers before. An endpoint that cannot be had is
-// tried again every second: the process whose place this one takes may still have it.
+// (EventLog::restate), and readers see a gap in the numbers before. An endpoint that cannot be had
+// is tried again every second: the process whose place this one takes may still have it.
 //
 // Thread safety: the thread that makes it destroys it.
 #pragma once

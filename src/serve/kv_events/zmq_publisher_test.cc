@@ -23,7 +23,7 @@ class ZmqPublisherTest : public testing::Test {
     const auto library = ZmqLibrary::load();
     if (!library.ok()) GTEST_SKIP() << library.status().message();
     zmq = *library;
-    log.begin(1'800'000'000);
+    log.begin(1'800'000'000'000'000);
   }
   std::string endpoint(const char* name) const { return "ipc://" + directory.file(name); }
   EventsConfig config() const {

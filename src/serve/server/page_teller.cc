@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/page_teller.h"
 
-#include <ctime>
+#include <chrono>
 #include <utility>
 
 namespace wideep::server {
@@ -22,7 +22,11 @@ PageTeller::PageTeller(kv_events::EventsConfig config, const run::RunPlan& plan)
       owners_(owners_of_ranks(plan)),
       log_(plan.num_request_owners(), {.batches = config_.buffer_steps}) {}
 
-void PageTeller::begin() { log_.begin(std::time(nullptr)); }
+void PageTeller::begin() {
+  using std::chrono::microseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  log_.begin(std::chrono::duration_cast<microseconds>(now).count());
+}
 
 void PageTeller::start(const kv_events::ZmqLibrary* library) {
   if (library != nullptr) publisher_.emplace(*library, log_, config_);

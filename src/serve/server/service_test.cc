@@ -3579,7 +3579,7 @@ class KvEventsServiceTest : public ServiceTest {
  protected:
   KvEventsServiceTest() {
     finish();
-    log_.begin(1'800'000'000);
+    log_.begin(1'800'000'000'000'000);
     start({.model = "m", .max_sequence = 64, .kv_events = &log_});
   }
   // The log must outlive the serving thread.

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KV events of `wideep serve`, over HTTP: what readers see when processes die.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <csignal>
+
+#include "command.h"
+#include "command_model.h"
+#include "command_server.h"
+#include "http/http_client_testing.h"
+
+namespace wideep::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using server::ask;
+using server::Reply;
+
+constexpr const char* kConfig = R"({"enable_kv_cache_events": true, "publisher": "null"})";
+
+uint64_t sequence_of_snapshot(const Server& server) {
+  const Reply reply = ask(server.port(), "GET", "/v1/kv_events/snapshot?tokens=0");
+  return reply.status == 200 ? reply.body_json()["sequence"].get<uint64_t>() : 0;
+}
+
+Reply events_after(const Server& server, uint64_t sequence) {
+  return ask(server.port(), "GET", fmt::format("/v1/kv_events?after={}&wait=20", sequence));
+}
+
+TEST(CommandKvEvents, WhoDiesKnowsNothing) {
+  Server server(small_model(), {"--ranks", "2", "--kv-events-config", kConfig});
+  ASSERT_GT(server.port(), 0) << server.command().err();
+  const uint64_t begin = sequence_of_snapshot(server);
+  ASSERT_GT(begin, 0u);
+  ::kill(process_named(server, "wideep-rank-1"), SIGKILL);
+  bool is_cleared = false;
+  for (uint64_t after = begin; !is_cleared;) {
+    const Reply reply = events_after(server, after);
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const json body = reply.body_json();
+    ASSERT_GT(body["batches"].size(), 0u);
+    after = body["sequence"];
+    for (const json& each : body["batches"]) {
+      is_cleared |=
+          each["data_parallel_rank"] == 1 && each["events"][0]["type"] == "AllBlocksCleared";
+    }
+  }
+  ::kill(process_named(server, "wideep-front"), SIGKILL);
+  ASSERT_TRUE(
+      wait_until([&] { return sequence_of_snapshot(server) > begin + 1000; }, 20s * kSlowdown));
+  EXPECT_EQ(events_after(server, begin).status, 410);
+}
+
+TEST(CommandKvEvents, AConfigurationIsReadBeforeTheModel) {
+  const CommandEnd end = run_command({.arguments = {"serve", "--model", small_model(),
+                                                    "--kv-events-config", R"({"enabled": true})"}});
+  expect_error(end, 2, {"--kv-events-config", "enabled", "enable_kv_cache_events"});
+}
+
+}  // namespace
+}  // namespace wideep::tests
