@@ -77,7 +77,7 @@ run_command() {
 
 # Where bytes of others are read, and memory is shared.
 rooms_of_readers=(formats tensor_files tokenizer grammar jinja chat answer recordings weights transport group store
-  ep command_line traces client http api server)
+  ep command_line traces kv_events client http api server)
 
 run_asan() {
   local title="Address and undefined-behaviour sanitizers"
