@@ -13,39 +13,12 @@
 #include <thread>
 
 #include "http/http_client_testing.h"
+#include "server/router_testing.h"
 
 namespace wideep::server {
 namespace {
 
 using testing::HasSubstr;
-
-// A replica with a thread of its own. Requests of /health are answered but not counted.
-class Replica {
- public:
-  explicit Replica(HttpServer::Handler handler) {
-    auto server = HttpServer::listen({.port = 0}, [this, handler](std::shared_ptr<Exchange> each) {
-      if (each->path() == "/health") return each->reply(health, "text/plain", "");
-      ++asked;
-      handler(each);
-    });
-    EXPECT_TRUE(server.ok()) << server.status().message();
-    server_ = std::move(*server);
-    thread_ = std::thread([this] { server_->run(); });
-  }
-  ~Replica() {
-    server_->stop();
-    thread_.join();
-  }
-  int port() const { return server_->port(); }
-  HttpServer& server() { return *server_; }
-
-  std::atomic<int> asked = 0;
-  std::atomic<int> health = 200;
-
- private:
-  std::unique_ptr<HttpServer> server_;
-  std::thread thread_;
-};
 
 // A listening port that never accepts or replies: `backlog` connections succeed, later ones hang.
 class SilentPort {
@@ -74,55 +47,23 @@ void reply_with(const std::shared_ptr<Exchange>& exchange, const std::string& te
   exchange->reply(200, "application/json", text + " " + exchange->body());
 }
 
-class RouterTest : public testing::Test {
+class RouterTest : public RoutedTest {
  protected:
-  ~RouterTest() override {
-    if (router_ == nullptr) return;
-    router_->stop();
-    thread_.join();
-  }
-
   void route_to(const std::vector<int>& ports, std::vector<std::string> cors_origins = {},
                 int give_up_seconds = 8) {
-    RouterOptions options{.http = {.port = 0, .cors_origins = std::move(cors_origins)},
-                          .replicas = {},
-                          .give_up_seconds = give_up_seconds};
-    for (const int port : ports) options.replicas.push_back({"127.0.0.1", port});
-    auto router = Router::listen(options);
-    ASSERT_TRUE(router.ok()) << router.status().message();
-    router_ = std::move(*router);
-    thread_ = std::thread([this] {
-      router_->run();
-      over_ = true;
-    });
+    route({.http = {.port = 0, .cors_origins = std::move(cors_origins)},
+           .replicas = {},
+           .give_up_seconds = give_up_seconds},
+          ports);
   }
   Reply post(const std::string& body) const {
     return ask(router_->port(), "POST", "/v1/completions", body);
-  }
-  // A value of the router's metrics.
-  std::string value(const std::string& name, int port) const {
-    const std::string text = ask(router_->port(), "GET", "/metrics").body;
-    const std::string line =
-        "\nwideep_router_" + name + "{replica=\"http://127.0.0.1:" + std::to_string(port) + "\"} ";
-    const size_t at = text.find(line);
-    if (at == text.npos) return "none";
-    return text.substr(at + line.size(), text.find('\n', at + 1) - at - line.size());
   }
   // A port without a listener.
   static int closed_port() {
     const auto server = HttpServer::listen({.port = 0}, [](std::shared_ptr<Exchange>) {});
     return (*server)->port();
   }
-  static bool comes(const std::function<bool()>& there) {
-    for (int i = 0; i < 5000 && !there(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return there();
-  }
-
-  std::unique_ptr<Router> router_;
-  std::thread thread_;
-  std::atomic<bool> over_ = false;
 };
 
 TEST(ReplicaAddress, IsReadOrRefused) {
@@ -140,8 +81,8 @@ TEST(ReplicaAddress, IsReadOrRefused) {
 }
 
 TEST_F(RouterTest, AnthropicsRequestsHaveTheirHeadersAndErrors) {
-  Replica full([](const auto& exchange) { exchange->reply(529, "application/json", "{}"); });
-  Replica free([](const auto& exchange) {
+  TestReplica full([](const auto& exchange) { exchange->reply(529, "application/json", "{}"); });
+  TestReplica free([](const auto& exchange) {
     exchange->add_header("request-id", "req_1");
     exchange->reply(200, "text/plain",
                     exchange->header("x-api-key") + " " + exchange->header("anthropic-version"));
@@ -158,11 +99,11 @@ TEST_F(RouterTest, AnthropicsRequestsHaveTheirHeadersAndErrors) {
 
 TEST_F(RouterTest, RequestsKeepTheirIdWhicheverReplicaAnswers) {
   std::string asked, again;
-  Replica full([&](const auto& exchange) {
+  TestReplica full([&](const auto& exchange) {
     asked = exchange->header("x-request-id");
     exchange->reply(503, "application/json", "{}");
   });
-  Replica free([&](const auto& exchange) {
+  TestReplica free([&](const auto& exchange) {
     again = exchange->header("x-request-id");
     exchange->reply(200, "application/json", "{}");
   });
@@ -180,7 +121,7 @@ TEST_F(RouterTest, RequestsKeepTheirIdWhicheverReplicaAnswers) {
 // A router that traces nothing is not seen in a trace.
 TEST_F(RouterTest, TraceContextsArePassedOn) {
   std::string parent, state;
-  Replica replica([&](const auto& exchange) {
+  TestReplica replica([&](const auto& exchange) {
     parent = exchange->header("traceparent");
     state = exchange->header("tracestate");
     exchange->add_header("traceparent", "of the replica's span");
@@ -196,8 +137,8 @@ TEST_F(RouterTest, TraceContextsArePassedOn) {
 }
 
 TEST_F(RouterTest, RequestsAreDistributedAndRepliesAreUnchanged) {
-  Replica first([](const auto& exchange) { reply_with(exchange, "first"); });
-  Replica second([](const auto& exchange) {
+  TestReplica first([](const auto& exchange) { reply_with(exchange, "first"); });
+  TestReplica second([](const auto& exchange) {
     exchange->reply(400, "application/json", exchange->header("Authorization"));
   });
   route_to({first.port(), second.port()});
@@ -218,11 +159,11 @@ TEST_F(RouterTest, RequestsAreDistributedAndRepliesAreUnchanged) {
 TEST_F(RouterTest, TheLeastBusyIsAsked) {
   std::shared_ptr<Exchange> kept;
   std::atomic<bool> keeps = false;
-  Replica busy([&](const auto& exchange) {
+  TestReplica busy([&](const auto& exchange) {
     kept = exchange;
     keeps = true;
   });
-  Replica idle([](const auto& exchange) { reply_with(exchange, "idle"); });
+  TestReplica idle([](const auto& exchange) { reply_with(exchange, "idle"); });
   route_to({busy.port(), idle.port()});
   std::thread waits([&] { EXPECT_EQ(post("a").body, "late"); });
   ASSERT_TRUE(comes([&] { return keeps.load(); }));
@@ -233,8 +174,8 @@ TEST_F(RouterTest, TheLeastBusyIsAsked) {
 }
 
 TEST_F(RouterTest, ReplicasThatDoNotAnswerArePassedOver) {
-  Replica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
-  Replica good([](const auto& exchange) { reply_with(exchange, "good"); });
+  TestReplica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
+  TestReplica good([](const auto& exchange) { reply_with(exchange, "good"); });
   route_to({closed_port(), full.port(), good.port()});
   for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
   EXPECT_GE(full.asked, 1);
@@ -247,8 +188,8 @@ TEST_F(RouterTest, ReplicasThatDoNotAnswerArePassedOver) {
 // others.
 TEST_F(RouterTest, UnhealthyReplicasAreTriedLast) {
   const SilentPort silent(16);
-  Replica stops([](const auto& exchange) { reply_with(exchange, "stops"); });
-  Replica good([](const auto& exchange) { reply_with(exchange, "good"); });
+  TestReplica stops([](const auto& exchange) { reply_with(exchange, "stops"); });
+  TestReplica good([](const auto& exchange) { reply_with(exchange, "good"); });
   stops.health = 503;
   route_to({silent.port(), stops.port(), good.port()});
   ASSERT_TRUE(comes([&] {
@@ -266,7 +207,7 @@ TEST_F(RouterTest, UnhealthyReplicasAreTriedLast) {
 TEST_F(RouterTest, UnreachableReplicasArePassedOverSoon) {
   const SilentPort full(0);
   const Socket fills(full.port());
-  Replica good([](const auto& exchange) { reply_with(exchange, "good"); });
+  TestReplica good([](const auto& exchange) { reply_with(exchange, "good"); });
   route_to({full.port(), good.port()});
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(post("x").body, "good x");
@@ -278,7 +219,7 @@ TEST_F(RouterTest, UnreachableReplicasArePassedOverSoon) {
 }
 
 TEST_F(RouterTest, QueriesArePassedOnAndPathsAsTheyCame) {
-  Replica replica([](const auto& exchange) { reply_with(exchange, exchange->target()); });
+  TestReplica replica([](const auto& exchange) { reply_with(exchange, exchange->target()); });
   route_to({replica.port()});
   EXPECT_EQ(ask(router_->port(), "GET", "/v1/models/a%20b?c=d%20e").body,
             "/v1/models/a%20b?c=d%20e ");
@@ -294,7 +235,7 @@ TEST_F(RouterTest, QueriesArePassedOnAndPathsAsTheyCame) {
 
 // The chat page would run scripts without it.
 TEST_F(RouterTest, TheRulesOfAPageArePassedOn) {
-  Replica replica([](const auto& exchange) {
+  TestReplica replica([](const auto& exchange) {
     exchange->add_header("Content-Security-Policy", "default-src 'none'");
     exchange->add_header("Cache-Control", "no-cache");
     reply_with(exchange, "page");
@@ -317,7 +258,7 @@ TEST(Resolve, GivesNumbersOrAnErrorWithTheUnknownName) {
 }
 
 TEST_F(RouterTest, ARequestThatAllReplicasRefuseIsRefused) {
-  Replica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
+  TestReplica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
   route_to({full.port(), full.port()});
   const Reply reply = post("x");
   EXPECT_EQ(reply.status, 429);
@@ -338,7 +279,7 @@ TEST_F(RouterTest, WithoutAnyReplicaTheErrorNamesAll) {
 TEST_F(RouterTest, StreamsArePassedOnAsTheyCome) {
   std::shared_ptr<Exchange> stream;
   std::atomic<bool> began = false;
-  Replica replica([&](const auto& exchange) {
+  TestReplica replica([&](const auto& exchange) {
     stream = exchange;
     exchange->start_stream("text/event-stream");
     exchange->send("data: {\"n\": 1}\n\n");
@@ -368,7 +309,7 @@ TEST_F(RouterTest, StreamsArePassedOnAsTheyCome) {
 TEST_F(RouterTest, TheReplicaNoticesThatAWaitingClientLeaves) {
   std::shared_ptr<Exchange> kept;
   std::atomic<bool> keeps = false, gone = false;
-  Replica replica([&](const auto& exchange) {
+  TestReplica replica([&](const auto& exchange) {
     kept = exchange;
     exchange->on_gone([&] { gone = true; });
     keeps = true;
@@ -387,7 +328,7 @@ TEST_F(RouterTest, TheReplicaNoticesThatAWaitingClientLeaves) {
 TEST_F(RouterTest, TheReplicaNoticesThatAStreamingClientLeaves) {
   std::shared_ptr<Exchange> stream;
   std::atomic<bool> began = false, gone = false;
-  Replica replica([&](const auto& exchange) {
+  TestReplica replica([&](const auto& exchange) {
     stream = exchange;
     exchange->on_gone([&] { gone = true; });
     exchange->start_stream("text/event-stream");
@@ -417,7 +358,7 @@ void expect_lost(const std::string& received, int port) {
 
 TEST_F(RouterTest, AStreamThatIsCutEndsWithAnError) {
   std::shared_ptr<Exchange> stream;
-  Replica replica([&](const auto& exchange) {
+  TestReplica replica([&](const auto& exchange) {
     stream = exchange;
     exchange->start_stream("text/event-stream");
     exchange->send("data: 1\n\n");
@@ -434,7 +375,7 @@ TEST_F(RouterTest, AStreamThatIsCutEndsWithAnError) {
 
 TEST_F(RouterTest, AnthropicsStreamsEndWithTheirErrors) {
   std::shared_ptr<Exchange> stream;
-  Replica lost([&](const auto& exchange) {
+  TestReplica lost([&](const auto& exchange) {
     stream = exchange;
     exchange->start_stream("text/event-stream");
     exchange->send("event: ping\ndata: {}\n\n");
@@ -455,7 +396,7 @@ TEST_F(RouterTest, AnthropicsStreamsEndWithTheirErrors) {
 TEST_F(RouterTest, AHungReplicaIsGivenUp) {
   std::atomic<bool> hangs = true;
   std::shared_ptr<Exchange> stream, waiting;
-  Replica hung([&](const auto& exchange) {
+  TestReplica hung([&](const auto& exchange) {
     if (exchange->body() != "stream") {
       waiting = exchange;
       return;
@@ -498,7 +439,7 @@ TEST_F(RouterTest, AHungReplicaIsGivenUp) {
 // missed is enough: long requests wait on, for 8 s.
 TEST_F(RouterTest, ShortRequestsDoNotWaitForAHungReplica) {
   const SilentPort silent(16);
-  Replica good([](const auto& exchange) { reply_with(exchange, "good"); });
+  TestReplica good([](const auto& exchange) { reply_with(exchange, "good"); });
   route_to({silent.port(), good.port()});
   auto longer = std::async(std::launch::async, [&] { return post("x").body; });
   ASSERT_TRUE(comes([&] { return value("requests_running", silent.port()) == "1"; }));
@@ -515,7 +456,7 @@ TEST_F(RouterTest, ShortRequestsDoNotWaitForAHungReplica) {
 
 // Methods reach the replica as they came, and its Allow comes back.
 TEST_F(RouterTest, MethodsArePassedOnOrRefused) {
-  Replica replica([](const auto& exchange) {
+  TestReplica replica([](const auto& exchange) {
     if (exchange->method() == "GET" || exchange->method() == "POST") {
       return reply_with(exchange, exchange->method());
     }
@@ -544,7 +485,7 @@ TEST_F(RouterTest, MethodsArePassedOnOrRefused) {
 // it itself, and replicas are not asked.
 // Without its length, the replica, or a proxy before it, would read it as the next request.
 TEST_F(RouterTest, BodiesOfAllMethodsHaveTheirLength) {
-  Replica replica([](const std::shared_ptr<Exchange>& exchange) {
+  TestReplica replica([](const std::shared_ptr<Exchange>& exchange) {
     exchange->reply(200, "text/plain", exchange->header("Content-Length") + exchange->body());
   });
   route_to({replica.port()});
@@ -569,7 +510,7 @@ TEST_F(RouterTest, OriginsAreTheRoutersOwnWhereSet) {
     exchange->reply(exchange->method() == "OPTIONS" ? 204 : 200, "text/plain",
                     exchange->header("Origin"));
   };
-  Replica replica(answer);
+  TestReplica replica(answer);
   const std::string of_replica = "\r\nAccess-Control-Allow-Origin: https://replica.example\r\n";
   const std::string of_router = "\r\nAccess-Control-Allow-Origin: https://a.example\r\n";
   route_to({replica.port()});
@@ -607,11 +548,11 @@ TEST_F(RouterTest, AReplicaThatDrainsIsTakenOutAndBack) {
   std::atomic<bool> drains = false;
   std::shared_ptr<Exchange> running, beside;
   // As busy as the one that drains, so that they take turns.
-  Replica other([&](const std::shared_ptr<Exchange>& exchange) {
+  TestReplica other([&](const std::shared_ptr<Exchange>& exchange) {
     if (exchange->body() != "long") return reply_with(exchange, "other");
     beside = exchange;
   });
-  Replica replica([&](const std::shared_ptr<Exchange>& exchange) {
+  TestReplica replica([&](const std::shared_ptr<Exchange>& exchange) {
     if (exchange->body() == "long") {
       running = exchange;
       running->start_stream("text/event-stream");
@@ -654,7 +595,7 @@ TEST_F(RouterTest, AReplicaThatDrainsIsTakenOutAndBack) {
 TEST_F(RouterTest, DrainingLetsRunningRequestsEnd) {
   std::shared_ptr<Exchange> kept;
   std::atomic<bool> keeps = false;
-  Replica replica([&](const auto& exchange) {
+  TestReplica replica([&](const auto& exchange) {
     kept = exchange;
     keeps = true;
   });
