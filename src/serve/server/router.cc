@@ -2,6 +2,8 @@
 //
 // A Forward takes one request through these steps, all on the thread of the event loop:
 //
+//   place (with kPrefix: read the prompt, ask for its pages' names) → try_next
+//
 //   try_next → connect, send → headers, bytes (streams go to the client at once) → finish_attempt
 //      ▲                                                                               │
 //      └──────── failed, 503, 429 or 529, no stream begun, another replica left ───────┘
@@ -34,6 +36,9 @@
 #include "server/access_log.h"
 #include "server/process_metrics.h"
 #include "server/prometheus_text.h"
+#include "server/router_ask.h"
+#include "server/router_costs.h"
+#include "server/router_prompt_text.h"
 
 namespace wideep::server {
 namespace {
@@ -43,6 +48,7 @@ using Clock = std::chrono::steady_clock;
 // Health checks: how often, and the timeout of each.
 constexpr int kProbeEveryMs = 1000;
 constexpr int kProbeSeconds = 2;
+constexpr size_t kMaxHealthBytes = 64 << 10;
 // The timeout for connecting to a replica, and how often it is checked.
 constexpr std::chrono::milliseconds kConnectTimeout{1500};
 constexpr int kConnectCheckMs = 200;
@@ -113,10 +119,14 @@ bool is_of_one_replica(std::string_view path) {
   if (path.ends_with('/')) path.remove_suffix(1);
   return path == "/dashboard" || path.starts_with("/dashboard/") || path == "/perf_metrics" ||
          path == "/drain" || path.ends_with("_expert_distribution_record") ||
-         path == "/scale_elastic_ep" || path == "/is_scaling_elastic_ep";
+         path == "/scale_elastic_ep" || path == "/is_scaling_elastic_ep" || path == "/v1/cache" ||
+         path.starts_with("/v1/cache/") || path == "/v1/kv_events" ||
+         path.starts_with("/v1/kv_events/");
 }
 
 bool is_health(std::string_view path) { return path == "/health" || path == "/health/"; }
+
+bool says_draining(std::string_view body) { return body.find("\"draining\"") != body.npos; }
 
 bool is_connected(int socket) {
   sockaddr_storage peer = {};
@@ -165,64 +175,50 @@ Result<std::string> resolve(const ReplicaAddress& address) {
 // Requests a replica's /health, one request at a time.
 class Router::Probe {
  public:
-  Probe(Router& router, Replica& replica) : router_(router), replica_(replica) {}
-  ~Probe() { disconnect(); }
-  Probe(const Probe&) = delete;
-  Probe& operator=(const Probe&) = delete;
+  Probe(Router& router, Replica& replica)
+      : router_(router), replica_(replica), ask_(*router.http_) {}
 
   void start() {
-    if (connection_ != nullptr) return;  // the previous request has not ended
+    if (ask_.waits()) return;  // the previous request has not ended
     began_ = Clock::now();
-    connection_ = evhttp_connection_base_bufferevent_new(
-        router_.http_->loop(), nullptr, nullptr, replica_.numbers.c_str(),
-        static_cast<ev_uint16_t>(replica_.address.port));
-    evhttp_connection_set_timeout(connection_, kProbeSeconds);
-    evhttp_request* request = evhttp_request_new(done, this);
-    evkeyvalq* sent = evhttp_request_get_output_headers(request);
-    evhttp_add_header(sent, "Host", replica_.address.host.c_str());
-    evhttp_add_header(sent, "Connection", "close");
-    waiting_ = true;
-    if (evhttp_make_request(connection_, request, EVHTTP_REQ_GET, "/health") != 0) end(false);
+    RouterAsk::Question question = router_.question_of(router_.index_of(replica_));
+    question.target = "/health";
+    question.timeout_ms = kProbeSeconds * 1000;
+    question.max_reply_bytes = kMaxHealthBytes;
+    ask_.ask(question, [this](int status, const std::string& body) { take(status, body); });
   }
 
  private:
-  static void done(evhttp_request* reply, void* self) {
-    const int status = reply == nullptr ? 0 : evhttp_request_get_response_code(reply);
-    auto* probe = static_cast<Probe*>(self);
-    auto& silent_since = probe->replica_.silent_since;
+  void take(int status, const std::string& body) {
     if (status != 0) {
-      silent_since.reset();
-    } else if (!silent_since) {
-      silent_since = probe->began_;
+      replica_.silent_since.reset();
+    } else if (!replica_.silent_since) {
+      replica_.silent_since = began_;
     }
-    probe->end(status == 200);
-  }
-
-  // Posted, because the connection may be freed only when its callback has returned.
-  void end(bool healthy) {
-    if (!std::exchange(waiting_, false)) return;
-    replica_.up = healthy;
-    router_.http_->post([this] { disconnect(); });
-  }
-  void disconnect() {
-    waiting_ = false;
-    if (connection_ != nullptr) evhttp_connection_free(std::exchange(connection_, nullptr));
+    replica_.up = status == 200;
+    // One that drains keeps what it knows.
+    if (!replica_.up && !says_draining(body)) router_.lost(replica_);
   }
 
   Router& router_;
   Replica& replica_;
-  evhttp_connection* connection_ = nullptr;
+  RouterAsk ask_;
   Clock::time_point began_;
-  bool waiting_ = false;  // for the reply
 };
 
 // A request in progress, and its client (see the top of this file).
 class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
  public:
   Forward(Router& router, std::shared_ptr<Exchange> exchange, evhttp_cmd_type method)
-      : router_(router), exchange_(std::move(exchange)), method_(method) {}
+      : router_(router),
+        exchange_(std::move(exchange)),
+        method_(method),
+        sent_(std::make_shared<const std::string>(exchange_->take_body())) {}
   void start() {
     exchange_->on_gone([this] { end(); });
+    if (router_.prefixes_ && exchange_->method() == "POST" && is_for_text(exchange_->path())) {
+      return place();
+    }
     try_next();
   }
 
@@ -248,18 +244,64 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   // Releases the connections on both sides. A reply that has not ended is cut.
   void release() {
     ended_ = true;
+    if (placement_ != nullptr) placement_->cancel();
     disconnect();
     exchange_->on_gone({});
     exchange_.reset();
   }
 
  private:
+  // Finds out what replicas have of the prompt, then goes on. A compressed body is not read.
+  void place() {
+    if (!exchange_->header("Content-Encoding").empty()) return placed(nullptr);
+    RouterPlacement::Prompt prompt{.path = exchange_->path(), .body = sent_, .headers = {}};
+    for (const char* name : kForwardedHeaders) {
+      if (std::string value = exchange_->header(name); !value.empty()) {
+        prompt.headers.emplace_back(name, std::move(value));
+      }
+    }
+    PageNameSource& source = router_;
+    placement_ = std::make_shared<RouterPlacement>(*router_.http_, *router_.prefixes_, source);
+    placement_->start(std::move(prompt), [this](auto match) { placed(std::move(match)); });
+  }
+  void placed(std::shared_ptr<const PromptMatch> match) {
+    if (ended_) return;  // the client has left
+    match_ = std::move(match);
+    if (match_ == nullptr) {
+      ++router_.num_unread_;
+    } else {
+      router_.prompt_bytes_ += match_->bytes;
+      router_.num_exact_ += match_->is_exact ? 1 : 0;
+    }
+    try_next();
+  }
+
+  // Counts the work of this request at the replica that it is sent to.
+  void charge() {
+    const uint64_t bytes = prompt_bytes();
+    const size_t index = router_.index_of(*replica_);
+    const uint64_t known = match_ == nullptr ? 0 : std::min(match_->known[index], bytes);
+    prompt_work_ = bytes - known;
+    num_parts_ = 0;
+    replica_->work += prompt_work_ + kRequestBytes;
+    if (match_ == nullptr) return;
+    replica_->known_bytes += known;
+    ++(known > 0 ? replica_->hits : replica_->misses);
+    router_.prefixes_->sent(match_, index);
+  }
+  void discharge() {
+    if (router_.prefixes_) replica_->work -= std::exchange(prompt_work_, 0) + kRequestBytes;
+  }
+  uint64_t prompt_bytes() const { return match_ == nullptr ? sent_->size() : match_->bytes; }
+
   void try_next() {
-    replica_ = router_.choose(tried_);
+    replica_ = router_.prefixes_ ? router_.choose_cheapest(tried_, prompt_bytes(), match_.get())
+                                 : router_.choose(tried_);
     if (replica_ == nullptr) return give_up();
     tried_.insert(replica_);
     ++replica_->running;
     ++replica_->requests;
+    if (router_.prefixes_) charge();
     connected_ = attempt_ended_ = false;
     connect_by_ = Clock::now() + kConnectTimeout;
     reply_by_ = computes() ? Clock::time_point::max() : Clock::now() + kShortReply;
@@ -282,7 +324,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     }
     // libevent tells the length of some methods' bodies only. Without it, the bytes of others would
     // be a request of their own.
-    if (const std::string& body = exchange_->body(); !body.empty()) {
+    if (const std::string& body = *sent_; !body.empty()) {
       evhttp_add_header(sent, "Content-Length", std::to_string(body.size()).c_str());
       evbuffer_add(evhttp_request_get_output_buffer(request), body.data(), body.size());
     }
@@ -337,6 +379,10 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     auto* forward = static_cast<Forward*>(self);
     if (forward->ended_) return;
     const std::string text = text_of(evhttp_request_get_input_buffer(reply));
+    // The first part of a stream may come before anything is computed: who is speaking.
+    if (++forward->num_parts_ == 2 && forward->router_.prefixes_) {
+      forward->replica_->work -= std::exchange(forward->prompt_work_, 0);
+    }
     if (forward->streams_) {
       forward->exchange_->send(text);
     } else {
@@ -364,7 +410,8 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     const bool refused = !whole || status_ == 503 || status_ == 429 || status_ == 529;
     if (!whole || status_ == 503) {
       // One that drains has not failed: somebody takes it out for a while.
-      if (!whole || body_.find("\"draining\"") == body_.npos) ++replica_->failures;
+      if (!whole || !says_draining(body_)) ++replica_->failures;
+      if (!whole && (attempt_ended_ || !connected_)) router_.lost(*replica_);
       replica_->up = false;
     }
     if (refused && !streams_ && has_other()) {
@@ -431,12 +478,21 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
 
   void disconnect() {
     if (connection_ != nullptr) evhttp_connection_free(std::exchange(connection_, nullptr));
-    if (replica_ != nullptr) --std::exchange(replica_, nullptr)->running;
+    if (replica_ == nullptr) return;
+    discharge();
+    --std::exchange(replica_, nullptr)->running;
   }
 
   Router& router_;
   std::shared_ptr<Exchange> exchange_;
   evhttp_cmd_type method_;
+  std::shared_ptr<const std::string> sent_;  // the request's body
+  // With kPrefix.
+  std::shared_ptr<RouterPlacement> placement_;  // null: there was none
+  std::shared_ptr<const PromptMatch> match_;    // null: nothing is known
+  uint64_t prompt_work_ = 0;                    // of replica_->work, until the answer comes
+  int num_parts_ = 0;                           // of the reply
+
   std::set<const Replica*> tried_;
   Replica* replica_ = nullptr;
   evhttp_connection* connection_ = nullptr;
@@ -472,6 +528,7 @@ Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
   for (Replica& each : router->replicas_) {
     router->probes_.push_back(std::make_unique<Probe>(*self, each));
   }
+  if (options.policy == RoutePolicy::kPrefix) router->begin_prefixes(options);
   router->http_->call_every(kProbeEveryMs, [self] { self->probe(); });
   router->http_->call_every(kConnectCheckMs, [self] { self->check_connections(); });
   return router;
@@ -487,6 +544,28 @@ Router::Router(const RouterOptions& options)
 Router::~Router() {
   for (const std::shared_ptr<Forward>& each : in_progress_) each->release();
   probes_.clear();
+  watches_.clear();
+}
+
+void Router::begin_prefixes(const RouterOptions& options) {
+  prefixes_ = std::make_unique<RouterPrefixes>(replicas_.size(), RouterPrefixes::Limits());
+  for (const Replica& each : replicas_) {
+    watches_.push_back(
+        std::make_unique<RouterPageWatch>(*http_, *prefixes_,
+                                          RouterPageWatch::Target{.replica = index_of(each),
+                                                                  .host = each.address.host,
+                                                                  .numbers = each.numbers,
+                                                                  .port = each.address.port,
+                                                                  .key = options.replica_key}));
+  }
+}
+
+void Router::lost(const Replica& replica) {
+  if (!prefixes_) return;
+  const size_t index = index_of(replica);
+  prefixes_->forget_sent(index);
+  prefixes_->forget_pages(index);
+  watches_[index]->lost();
 }
 
 void Router::run() {
@@ -496,6 +575,9 @@ void Router::run() {
 
 void Router::probe() {
   for (const auto& each : probes_) each->start();
+  for (size_t i = 0; i < watches_.size(); ++i) {
+    if (replicas_[i].up) watches_[i]->check();
+  }
 }
 
 void Router::check_connections() {
@@ -583,6 +665,43 @@ Router::Replica* Router::choose(const std::set<const Replica*>& tried) {
   return best;
 }
 
+Router::Replica* Router::choose_cheapest(const std::set<const Replica*>& tried,
+                                         uint64_t prompt_bytes, const PromptMatch* match) {
+  std::vector<ReplicaCost> costs;
+  costs.reserve(replicas_.size());
+  for (const Replica& each : replicas_) {
+    costs.push_back({.is_tried = tried.contains(&each),
+                     .is_up = each.up,
+                     .work = each.work,
+                     .known = match == nullptr ? 0 : match->known[costs.size()]});
+  }
+  const size_t best = cheapest_replica(costs, prompt_bytes, next_++);
+  return best == kNoReplica ? nullptr : &replicas_[best];
+}
+
+// The least busy: what it is asked for takes no rank, but the processors of ranks.
+std::optional<size_t> Router::choose_for_names() {
+  const auto is_known = [](const auto& watch) { return watch->is_known(); };
+  if (std::ranges::none_of(watches_, is_known)) return std::nullopt;
+  const Clock::time_point now = Clock::now();
+  const Replica* best = nullptr;
+  for (const Replica& each : replicas_) {
+    if (!each.up || now < each.names_from) continue;
+    if (best == nullptr || each.work < best->work) best = &each;
+  }
+  if (best == nullptr) return std::nullopt;
+  return index_of(*best);
+}
+
+RouterAsk::Question Router::question_of(size_t replica) const {
+  const Replica& asked = replicas_[replica];
+  return {.host = asked.address.host, .numbers = asked.numbers, .port = asked.address.port};
+}
+
+void Router::rest(size_t replica, std::chrono::seconds time) {
+  replicas_[replica].names_from = Clock::now() + time;
+}
+
 void Router::finished(Forward* forward) {
   in_progress_.erase(forward->shared_from_this());
   if (drains_ && in_progress_.empty()) http_->stop();
@@ -595,7 +714,7 @@ std::string Router::metrics() const {
     const char* help;
     std::function<uint64_t(const Replica&)> value;
   };
-  const Metric all[] = {
+  std::vector<Metric> all = {
       {"wideep_router_requests_total", "counter", "Requests forwarded to a replica",
        [](const Replica& each) { return each.requests; }},
       {"wideep_router_requests_running", "gauge", "Requests in progress on a replica",
@@ -604,13 +723,39 @@ std::string Router::metrics() const {
        [](const Replica& each) { return each.failures; }},
       {"wideep_router_replica_up", "gauge", "1: the replica is healthy, 0: it is not",
        [](const Replica& each) { return uint64_t{each.up}; }}};
+  const Metric of_prefixes[] = {
+      {"wideep_router_prefix_hits_total", "counter",
+       "Requests sent to a replica that has a beginning of their prompt",
+       [](const Replica& each) { return each.hits; }},
+      {"wideep_router_prefix_misses_total", "counter",
+       "Requests sent to a replica that has no beginning of their prompt",
+       [](const Replica& each) { return each.misses; }},
+      {"wideep_router_prefix_matched_bytes_total", "counter",
+       "Bytes of prompts whose beginning a replica has",
+       [](const Replica& each) { return each.known_bytes; }},
+      {"wideep_router_work_bytes", "gauge", "Work in progress on a replica, in bytes of prompts",
+       [](const Replica& each) { return each.work; }},
+      {"wideep_router_kv_events_known", "gauge",
+       "1: the pages of a replica are known from its KV events, 0: they are not",
+       [this](const Replica& each) { return uint64_t{watches_[index_of(each)]->is_known()}; }},
+      {"wideep_router_kv_pages", "gauge", "Pages of a replica that are known from its KV events",
+       [this](const Replica& each) { return uint64_t{watches_[index_of(each)]->num_pages()}; }}};
+  if (prefixes_) all.insert(all.end(), std::begin(of_prefixes), std::end(of_prefixes));
   std::string text;
-  for (const Metric& metric : all) {
-    text += metric_head(metric.name, metric.type, metric.help);
-    for (const Replica& each : replicas_) {
-      text += fmt::format("{}{{replica=\"{}\"}} {}\n", metric.name, each.address.url(),
-                          metric.value(each));
+  for (const Metric& each : all) {
+    text += metric_head(each.name, each.type, each.help);
+    for (const Replica& replica : replicas_) {
+      text += fmt::format("{}{{replica=\"{}\"}} {}\n", each.name, replica.address.url(),
+                          each.value(replica));
     }
+  }
+  if (prefixes_) {
+    text += metric("wideep_router_prompt_bytes_total", "counter", "Bytes of prompts that were read",
+                   prompt_bytes_);
+    text += metric("wideep_router_prefix_exact_total", "counter",
+                   "Requests whose pages' names were known", num_exact_);
+    text += metric("wideep_router_prefix_unread_total", "counter",
+                   "Requests for text whose prompt was not read, or not in time", num_unread_);
   }
   if (tracer_) text += tracer_->metrics();
   return text + process_metrics();
