@@ -19,6 +19,7 @@
 #include "commands.h"
 #include "http/open_files.h"
 #include "http_limit_options.h"
+#include "keys.h"
 #include "log_options.h"
 #include "server/grace.h"
 #include "server/router.h"
@@ -34,6 +35,7 @@ struct Options {
   std::vector<std::string> replicas;
   LogOptions log;
   std::string options_file;
+  std::string key_file;
   int grace_seconds = server::kGraceSeconds;
 };
 
@@ -72,6 +74,10 @@ Status run(const Options& options) {
   // router decides about origins.
   router_options.http.guards_hosts = true;
   router_options.http.guards_origins = !router_options.http.cors_origins.empty();
+  if (!options.key_file.empty()) {
+    WIDEEP_TRY_ASSIGN(router_options.replica_key,
+                      read_key_file("--replica-key-file", options.key_file));
+  }
   server::allow_most_open_files();
   const StopSignals signals;  // before a thread starts: threads inherit the blocked signals
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<server::Router> router,
@@ -116,6 +122,15 @@ void add_route_command(command_line::Command app, Status* status) {
                      "Origin whose web pages may use the servers from a browser, as "
                      "https://example.org, or * for all; repeat it for more. Without it, the "
                      "servers decide");
+  command.add_choice<server::RoutePolicy>(
+      "--policy", options->router.policy,
+      "Where a request goes: least-requests (default), to the server with the fewest; prefix, to "
+      "the one that has least to compute: servers keep beginnings of prompts",
+      {{"least-requests", server::RoutePolicy::kLeastRequests},
+       {"prefix", server::RoutePolicy::kPrefix}});
+  command.add_option("--replica-key-file", options->key_file,
+                     "File with the key with which the router reads the servers' KV events, where "
+                     "they want one");
   add_http_limit_options(command, &options->router.http);
   command
       .add_option("--give-up-after", options->router.give_up_seconds,
