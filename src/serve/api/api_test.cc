@@ -39,6 +39,45 @@ TEST(ApiTest, EachReadsTheRequestsOfItsPath) {
   }
 }
 
+// vLLM's clients may keep their prompts' pages apart in every API.
+TEST(ApiTest, EachTakesTheSaltOfTheCache) {
+  const run::SamplingDefaults sampling;
+  ResponseStore store({});
+  for (const Api api : kAll) {
+    const ApiSpec& spec = spec_of(api);
+    const auto parse = [&](const nlohmann::json& salt) {
+      nlohmann::json body = {{"model", "m"}, {"cache_salt", salt}};
+      if (api != Api::kResponses) body["max_tokens"] = 4;
+      const nlohmann::json message = {{"role", "user"}, {"content", "a"}};
+      if (api == Api::kCompletion) body["prompt"] = "a";
+      if (api == Api::kResponses) body["input"] = "a";
+      if (api == Api::kChat || api == Api::kMessages) body["messages"] = {message};
+      return spec.parse(body.dump(), {.sampling = sampling, .responses = &store});
+    };
+    const auto salt_of = [&](const nlohmann::json& salt) {
+      const auto parsed = parse(salt);
+      return std::visit([](const auto& each) { return each.options.engine_request.salt; },
+                        std::get<TextRequest>(parsed));
+    };
+    EXPECT_EQ(salt_of("tenant 1"), "tenant 1") << spec.path;
+    EXPECT_EQ(salt_of(std::string(256, 's')).size(), 256u);
+    EXPECT_EQ(salt_of(nullptr), "");
+    const std::pair<nlohmann::json, const char*> kMistakes[] = {
+        {"", "cache_salt: expected a text of 1 to 256 bytes, found 0 bytes"},
+        {std::string(257, 's'), "cache_salt: expected a text of 1 to 256 bytes, found 257 bytes"},
+        {7, "cache_salt: expected a string, found 7"},
+        {{"s"}, "cache_salt: expected a string, found [\"s\"]"}};
+    for (const auto& [salt, message] : kMistakes) {
+      const auto parsed = parse(salt);
+      const auto* error = std::get_if<HttpError>(&parsed);
+      ASSERT_NE(error, nullptr) << spec.path << message;
+      EXPECT_EQ(error->status, 400);
+      EXPECT_EQ(error->param, "cache_salt");
+      EXPECT_THAT(error->message, StartsWith(message));
+    }
+  }
+}
+
 // OpenAI's, of completions; chats go on to the end of the context.
 TEST(ApiTest, ACompletionHasSixteenTokensUnlessItSaysMore) {
   const run::SamplingDefaults sampling;

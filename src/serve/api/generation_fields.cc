@@ -53,6 +53,20 @@ bool read_speculates(BodyReader& body) {
   return false;
 }
 
+// vLLM refuses an empty one, too: a client that has lost its salt would share pages with everybody.
+std::string read_cache_salt(BodyReader& body) {
+  constexpr const char* kName = "cache_salt";
+  std::string salt = body.string(kName);
+  const bool is_given = body.take(kName).is_string();
+  if (is_given && (salt.empty() || salt.size() > kMaxSaltBytes)) {
+    body.complain(kName,
+                  fmt::format("expected a text of 1 to {} bytes, found {} bytes; shorten it, "
+                              "or leave it out to share pages with all that have none",
+                              kMaxSaltBytes, salt.size()));
+  }
+  return salt;
+}
+
 }  // namespace
 
 engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults) {
@@ -107,6 +121,7 @@ void read_engine_fields(BodyReader& body, GenerationOptions& options) {
   engine::Request& request = options.engine_request;
   if (body.knows("ignore_eos")) request.ignore_eos = body.flag("ignore_eos");
   if (body.knows("speculative")) request.speculates = read_speculates(body);
+  if (body.knows("cache_salt")) request.salt = read_cache_salt(body);
 }
 
 // What a template is given anyway would be taken no notice of.

@@ -18,6 +18,10 @@ inline constexpr size_t kMaxStops = 16, kMaxStopBytes = 1024;
 // well below what all may have unread (HttpOptions), and many times that while it is put together.
 inline constexpr int64_t kMaxLogprobsOfReply = 1 << 19;
 
+// Of a cache_salt. It enters the names of pages (store/record.h), and the ranks keep it with each
+// running request.
+inline constexpr size_t kMaxSaltBytes = 256;
+
 // What a body does not say: temperature 1, all tokens, or as the model's files have it.
 engine::SamplingParams sampling_without(const run::SamplingDefaults& defaults);
 
@@ -29,8 +33,8 @@ void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
 // end of the context. Nothing: as before.
 void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& options);
 
-// ignore_eos, speculative: what only the engine reads, if the body may have it. Whatever else is of
-// that kind belongs here, too: all APIs read it.
+// ignore_eos, speculative, cache_salt: what only the engine reads, if the body may have it. Whatever
+// else is of that kind belongs here, too: all APIs read it.
 void read_engine_fields(BodyReader& body, GenerationOptions& options);
 
 // chat_template_kwargs: an object, or null.

@@ -739,6 +739,7 @@ TEST_F(ServiceTest, RulesOfTokensReachTheEngine) {
                      {"keep_alive", -1}};
   ASSERT_EQ(complete(body).status, 200) << complete(body).body;
   const engine::TokenRules& rules = *backend_.last_request.rules;
+  EXPECT_EQ(backend_.last_request.salt, "s");
   EXPECT_EQ(rules.min_tokens, 3);
   EXPECT_EQ(rules.stop_tokens, (std::vector<int32_t>{7, 8}));
   EXPECT_EQ(rules.allowed, (std::vector<int32_t>{7, 300}));
