@@ -129,6 +129,7 @@ TEST(CommandMessages, AnAgentCallsTools) {
   const json whole = ask("/v1/messages", last).body_json();
   EXPECT_EQ(whole["content"][0]["type"], "text");
   EXPECT_EQ(whole["usage"]["input_tokens"].get<int64_t>() +
+                whole["usage"]["cache_creation_input_tokens"].get<int64_t>() +
                 whole["usage"]["cache_read_input_tokens"].get<int64_t>(),
             counted["input_tokens"].get<int64_t>());
   last["stream"] = true;

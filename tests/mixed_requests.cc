@@ -163,7 +163,7 @@ json lasting(const json& value) {
       // How much of a prompt a rank had cached depends on who computed what before; Anthropic's
       // input_tokens are those that were not.
       "prompt_tokens_details", "input_tokens_details", "cached_tokens", "cache_read_input_tokens",
-      "input_tokens"};
+      "cache_creation_input_tokens", "input_tokens"};
   if (value.is_array()) {
     json list = json::array();
     for (const json& each : value) list.push_back(lasting(each));

@@ -50,6 +50,12 @@ def ask(path, body, headers=None):
         return error.code, error.read().decode()
 
 
+def prompt_tokens(message):
+    usage = message.usage
+    return (usage.input_tokens + usage.cache_creation_input_tokens
+            + usage.cache_read_input_tokens)
+
+
 def events_of(body):
     """The events, each of a type that the package has, in the one order that is allowed."""
     status, text = ask("/v1/messages", {**body, "stream": True})
@@ -88,9 +94,7 @@ def messages():
     again = client.messages.create(model=MODEL, max_tokens=20, messages=QUESTION, extra_body=GREEDY,
                                    system="You add.")
     check("blocks of text are text", again.content[0].text == whole.content[0].text)
-    total = whole.usage.input_tokens + whole.usage.cache_read_input_tokens
-    check("cached tokens are counted once", again.usage.input_tokens
-          + again.usage.cache_read_input_tokens == total)
+    check("cached tokens are counted once", prompt_tokens(again) == prompt_tokens(whole))
     short = client.messages.create(model=MODEL, max_tokens=2, messages=QUESTION)
     check("a limit is told", short.stop_reason == "max_tokens" and short.usage.output_tokens == 2)
     letter = whole.content[0].text[3]
@@ -114,8 +118,7 @@ def streams():
     check("a stream has the same text", text == whole.content[0].text == final.content[0].text)
     check("and the same end", final.stop_reason == whole.stop_reason)
     check("and counts the same", final.usage.output_tokens == whole.usage.output_tokens)
-    check("with the cache", final.usage.input_tokens + final.usage.cache_read_input_tokens
-          == whole.usage.input_tokens + whole.usage.cache_read_input_tokens)
+    check("with the cache", prompt_tokens(final) == prompt_tokens(whole))
     check("each token is an event", len(events_of(
         {"model": MODEL, "max_tokens": 20, "messages": QUESTION})) > 10)
 
@@ -124,8 +127,7 @@ def counts():
     whole = client.messages.create(model=MODEL, max_tokens=1, messages=QUESTION, tools=TOOLS)
     count = client.messages.count_tokens(model=MODEL, messages=QUESTION, tools=TOOLS)
     MessageTokensCount.model_validate(count.to_dict(), strict=True)
-    check("tokens are counted as they are used",
-          count.input_tokens == whole.usage.input_tokens + whole.usage.cache_read_input_tokens)
+    check("tokens are counted as they are used", count.input_tokens == prompt_tokens(whole))
 
 
 def agent():

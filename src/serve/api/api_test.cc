@@ -51,7 +51,8 @@ TEST(ApiTest, EachTakesTheSaltOfTheCache) {
       const nlohmann::json message = {{"role", "user"}, {"content", "a"}};
       if (api == Api::kCompletion) body["prompt"] = "a";
       if (api == Api::kResponses) body["input"] = "a";
-      if (api == Api::kChat || api == Api::kMessages) body["messages"] = {message};
+      if (api == Api::kChat || api == Api::kMessages)
+        body["messages"] = nlohmann::json::array({message});
       return spec.parse(body.dump(), {.sampling = sampling, .responses = &store});
     };
     const auto salt_of = [&](const nlohmann::json& salt) {

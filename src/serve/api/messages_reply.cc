@@ -64,10 +64,11 @@ ordered_json or_null(std::string_view text) {
   return text.empty() ? ordered_json() : ordered_json(std::string(text));
 }
 
-// Tokens of the prompt are counted once: as read from the cache, or as input.
+// Tokens of the prompt are counted once: as read from the cache, written to it, or as input.
 ordered_json usage_json(const Usage& usage) {
-  ordered_json json = {{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
-                       {"cache_creation_input_tokens", 0},
+  const int64_t rest = usage.prompt_tokens - usage.cached_tokens - usage.written_tokens;
+  ordered_json json = {{"input_tokens", rest},
+                       {"cache_creation_input_tokens", usage.written_tokens},
                        {"cache_read_input_tokens", usage.cached_tokens},
                        {"output_tokens", usage.completion_tokens}};
   if (usage.reasoning_tokens > 0) {

@@ -16,7 +16,8 @@ using nlohmann::ordered_json;
 
 const ReplyHead kHead{.api = Api::kMessages, .id = "msg_1", .created = 7, .model = "m"};
 const Usage kPrompt{.prompt_tokens = 10};
-const Usage kAll{.prompt_tokens = 10, .completion_tokens = 5, .cached_tokens = 8};
+const Usage kAll{
+    .prompt_tokens = 10, .completion_tokens = 5, .cached_tokens = 7, .written_tokens = 1};
 
 // An answer, part by part.
 struct Part {
@@ -78,8 +79,8 @@ std::string end_with(const std::string& reason, const std::string& sequence = "n
   return "event: message_delta\n"
          "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"" +
          reason + "\",\"stop_sequence\":" + sequence +
-         "},\"usage\":{\"input_tokens\":2,\"cache_creation_input_tokens\":0,"
-         "\"cache_read_input_tokens\":8,\"output_tokens\":5}}\n\n"
+         "},\"usage\":{\"input_tokens\":2,\"cache_creation_input_tokens\":1,"
+         "\"cache_read_input_tokens\":7,\"output_tokens\":5}}\n\n"
          "event: message_stop\n"
          "data: {\"type\":\"message_stop\"}\n\n";
 }
@@ -185,8 +186,8 @@ TEST(MessagesWriterTest, ThinkingTextAndCallsAreBlocksOfTheirOwn) {
             R"({"type":"tool_use","id":"t3","name":"h","input":{}},)"
             R"({"type":"text","text":"Done."}],)"
             R"("stop_reason":"tool_use","stop_sequence":null,)"
-            R"("usage":{"input_tokens":2,"cache_creation_input_tokens":0,)"
-            R"("cache_read_input_tokens":8,"output_tokens":5}})");
+            R"("usage":{"input_tokens":2,"cache_creation_input_tokens":1,)"
+            R"("cache_read_input_tokens":7,"output_tokens":5}})");
 }
 
 TEST(MessagesWriterTest, WhyAMessageEnds) {

@@ -123,10 +123,12 @@ ordered_json head_json(const ReplyHead& head, const char* chat, const char* comp
 }
 
 ordered_json usage_json(const Usage& usage) {
-  ordered_json json = {{"prompt_tokens", usage.prompt_tokens},
-                       {"completion_tokens", usage.completion_tokens},
-                       {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-                       {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  ordered_json json = {
+      {"prompt_tokens", usage.prompt_tokens},
+      {"completion_tokens", usage.completion_tokens},
+      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+      {"prompt_tokens_details",
+       {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", usage.written_tokens}}}};
   if (usage.clipped_max_tokens) json["clipped_max_tokens"] = *usage.clipped_max_tokens;
   return json;
 }

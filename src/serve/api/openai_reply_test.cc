@@ -110,10 +110,14 @@ TEST(EventWriterTest, LogprobsAreThoseOfWholeReplies) {
 TEST(EventWriterTest, UsageComesLast) {
   std::string events;
   const EventWriter writer(kChat, true);
-  writer.add_usage({.prompt_tokens = 3, .completion_tokens = 4, .cached_tokens = 1}, &events);
+  writer.add_usage(
+      {.prompt_tokens = 3, .completion_tokens = 4, .cached_tokens = 1, .written_tokens = 2},
+      &events);
   const ordered_json event = ordered_json::parse(data_of(events));
   EXPECT_EQ(event["choices"], ordered_json::array());
   EXPECT_EQ(event["usage"]["total_tokens"], 7);
+  EXPECT_EQ(event["usage"]["prompt_tokens_details"],
+            (ordered_json{{"cached_tokens", 1}, {"cache_write_tokens", 2}}));
   events.clear();
   EventWriter::add_last(&events);
   EXPECT_EQ(data_of(events), "[DONE]");

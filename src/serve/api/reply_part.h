@@ -76,7 +76,11 @@ struct PromptShare {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;     // prompt tokens that were found in the KV cache
+  // Prompt tokens that were not computed: in the KV cache when the request began, wherever they came
+  // from.
+  int64_t cached_tokens = 0;
+  // Those behind them in full pages, which later prompts find.
+  int64_t written_tokens = 0;
   int64_t reasoning_tokens = 0;  // of the completion tokens
   // To which max_tokens was lowered: the context ends, or the model's files allow no more.
   std::optional<int> clipped_max_tokens = {};

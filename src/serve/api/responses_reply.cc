@@ -49,10 +49,10 @@ ordered_json without_bytes(ordered_json logprobs) {
 }
 
 ordered_json usage_json(const Usage& usage) {
-  // Nothing is written to the cache but what every request writes.
   ordered_json json = {
       {"input_tokens", usage.prompt_tokens},
-      {"input_tokens_details", {{"cache_write_tokens", 0}, {"cached_tokens", usage.cached_tokens}}},
+      {"input_tokens_details",
+       {{"cache_write_tokens", usage.written_tokens}, {"cached_tokens", usage.cached_tokens}}},
       {"output_tokens", usage.completion_tokens},
       {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}},
       {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};

@@ -98,8 +98,11 @@ class ResponsesWriterTest : public testing::Test {
     return all;
   }
 
-  static inline const Usage kUsage = {
-      .prompt_tokens = 3, .completion_tokens = 4, .cached_tokens = 2, .reasoning_tokens = 1};
+  static inline const Usage kUsage = {.prompt_tokens = 3,
+                                      .completion_tokens = 4,
+                                      .cached_tokens = 2,
+                                      .written_tokens = 1,
+                                      .reasoning_tokens = 1};
   ResponseStore store_{ResponseStoreLimits()};
   std::shared_ptr<ResponsePlan> plan_ =
       std::make_shared<ResponsePlan>(ResponsePlan{.repeated = {{"store", false}}});
@@ -138,7 +141,7 @@ TEST_F(ResponsesWriterTest, EventsAreOpenAisByteForByte) {
        R"("response":{"id":"resp_7","object":"response","created_at":5,"status":"completed",)"
        R"("error":null,"incomplete_details":null,"model":"m","output":[)" +
            item +
-           R"(],"usage":{"input_tokens":3,"input_tokens_details":{"cache_write_tokens":0,)"
+           R"(],"usage":{"input_tokens":3,"input_tokens_details":{"cache_write_tokens":1,)"
            R"("cached_tokens":2},"output_tokens":4,"output_tokens_details":{"reasoning_tokens":1},)"
            R"("total_tokens":7},"store":false}})"},
   };

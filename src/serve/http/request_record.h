@@ -23,6 +23,7 @@ struct TextWork {
   std::string model;
   int64_t prompt_tokens = -1;  // −1: it was refused before they were known
   int64_t cached_tokens = 0;
+  int64_t written_tokens = 0;    // Usage
   int64_t generated_tokens = 0;  // of all answers
   int64_t submitted_ns = 0;      // to the ranks
   int64_t admitted_ns = 0;       // the first part of the prompt is computed

@@ -29,6 +29,7 @@
 #include "formats/npy.h"
 #include "group/fault_drill.h"
 #include "schedule/wire.h"
+#include "store/record.h"
 #include "tokenizer/utf8.h"
 
 namespace wideep::server {
@@ -402,7 +403,12 @@ void Generation::note_due(Answer& answer, int own) const {
 // count it once per answer, as they do with prompt tokens.
 void Generation::note_cached(size_t index, int tokens) {
   answers_[index].cached_tokens = tokens;
-  if (index % static_cast<size_t>(options_.n) == 0) usage_.cached_tokens += tokens;
+  if (index % static_cast<size_t>(options_.n) == 0) {
+    usage_.cached_tokens += tokens;
+    const size_t full = prompt_of(index).size() / store::kPageTokens * store::kPageTokens;
+    const int64_t written = std::max<int64_t>(static_cast<int64_t>(full) - tokens, 0);
+    if (setup_.reuses_pages) usage_.written_tokens += written;
+  }
   if (repeats_) return;
   setup_.metrics.cached_prompt_tokens += static_cast<uint64_t>(tokens);
   setup_.metrics.cached_prompts += tokens > 0 ? 1 : 0;
@@ -598,6 +604,7 @@ void Generation::note_times(size_t index, bool with_last, bool last) {
     if (text->first_token_ns == 0) text->first_token_ns = now;
     text->last_token_ns = now;
     text->cached_tokens = usage_.cached_tokens;
+    text->written_tokens = usage_.written_tokens;
     text->generated_tokens = usage_.completion_tokens;
     if (last)
       text->finish_reasons.emplace_back(answer.parts.num_calls() > 0 ? "tool_calls"
@@ -653,6 +660,7 @@ void Generation::send_part(size_t index) {
   if (options_.continuous_usage) {
     so_far.prompt_tokens = static_cast<int64_t>(prompt_of(index).size());
     so_far.cached_tokens = usage_.cached_tokens;
+    so_far.written_tokens = usage_.written_tokens;
     so_far.completion_tokens = std::max(0, num_own(index));
     part.usage = &so_far;
   }

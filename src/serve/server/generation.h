@@ -39,6 +39,7 @@ struct GenerationSetup {
   DraftMetrics draft_metrics = DraftMetrics::kNone;
   int max_drafts = 0;                  // of a request in a step
   bool returns_experts = false;        // in whole replies
+  bool reuses_pages = false;           // of the KV cache, for later prompts
   std::set<Generation*> running = {};  // those that have not ended
 };
 

@@ -45,6 +45,7 @@ void add_text(const RequestRecord& record, Attributes& attributes) {
   attributes.emplace_back("gen_ai.usage.input_tokens", text.prompt_tokens);
   attributes.emplace_back("gen_ai.usage.output_tokens", text.generated_tokens);
   attributes.emplace_back("gen_ai.usage.cache_read.input_tokens", text.cached_tokens);
+  attributes.emplace_back("gen_ai.usage.cache_creation.input_tokens", text.written_tokens);
   if (!text.finish_reasons.empty()) {
     attributes.emplace_back("gen_ai.response.finish_reasons", text.finish_reasons);
   }

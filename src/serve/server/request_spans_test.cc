@@ -29,6 +29,7 @@ RequestRecord record() {
                          .model = "m",
                          .prompt_tokens = 7,
                          .cached_tokens = 2,
+                         .written_tokens = 4,
                          .generated_tokens = 9,
                          .submitted_ns = 110 * kMs,
                          .admitted_ns = 120 * kMs,

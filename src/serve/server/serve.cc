@@ -646,6 +646,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   service.max_sequence = run.plan().longest_sequence();
   service.max_drafts = run.plan().speculation.max_draft_len;
   service.returns_experts = options.run.routed_experts;
+  service.reuses_pages = options.run.reuses_pages();
   service.ranks = run.plan().experts;
   service.start_ranks = run.plan().start_ranks;
   if (run.plan().balances_online()) {

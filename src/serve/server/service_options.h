@@ -40,6 +40,7 @@ struct ServiceOptions {
   int max_drafts = 0;            // of a request in a step; 0: there are none
   bool has_pages = true;         // the chat page and the dashboard
   bool returns_experts = false;  // whole replies have the experts of each token
+  bool reuses_pages = false;     // of the KV cache, for later prompts
   run::ExpertRanks ranks;
   int start_ranks = 0;  // of these; 0: all
   // As BalancerState has it; null: experts stay where they are.

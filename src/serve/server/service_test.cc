@@ -1113,6 +1113,51 @@ TEST_F(ServiceTest, TheShareOfCachedTokensIsAFraction) {
   EXPECT_THAT(metrics, HasSubstr("\nwideep_cached_prompt_tokens_total 32\n"));
 }
 
+// Full pages behind those that were found; in all APIs, and in streams.
+TEST_F(ServiceTest, WrittenTokensAreThoseOfFullPages) {
+  const std::vector<int> prompt(200, 5);
+  const auto details = [&](const json& more) {
+    json body = {{"model", "m"}, {"prompt", prompt}};
+    body.update(more);
+    return complete(body).body_json()["usage"]["prompt_tokens_details"];
+  };
+  const auto counted = [](int cached, int written) {
+    return json{{"cached_tokens", cached}, {"cache_write_tokens", written}};
+  };
+  finish();
+  start({.model = "m", .max_sequence = 512, .max_queue = 8, .reuses_pages = true});
+  EXPECT_EQ(details(json::object()), counted(0, 192));
+  backend_.cached_tokens = 128;
+  EXPECT_EQ(details(json::object()), counted(128, 64));
+  EXPECT_EQ(details({{"n", 3}}), counted(128, 64));
+  EXPECT_EQ(details({{"prompt", {prompt, prompt}}}), counted(256, 128));
+  const Reply stream = complete({{"model", "m"},
+                                 {"prompt", prompt},
+                                 {"stream", true},
+                                 {"stream_options", {{"include_usage", true}}}});
+  EXPECT_THAT(stream.body, HasSubstr(R"({"cached_tokens":128,"cache_write_tokens":64})"));
+  const json response =
+      ask("POST", "/v1/responses", json{{"model", "m"}, {"input", std::string(400, 'x')}}.dump())
+          .body_json();
+  const auto full = [](const json& tokens) { return tokens.get<int>() / 64 * 64; };
+  EXPECT_EQ(response["usage"]["input_tokens_details"],
+            counted(128, full(response["usage"]["input_tokens"]) - 128));
+  const json message = {{"role", "user"}, {"content", std::string(400, 'x')}};
+  const json usage =
+      ask("POST", "/v1/messages",
+          json{{"model", "m"}, {"max_tokens", 4}, {"messages", json::array({message})}}.dump())
+          .body_json()["usage"];
+  const int all = static_cast<int>(backend_.last_request.prompt.size());
+  EXPECT_EQ(usage["cache_read_input_tokens"], 128);
+  EXPECT_EQ(usage["cache_creation_input_tokens"], all / 64 * 64 - 128);
+  EXPECT_EQ(usage["input_tokens"], all % 64);
+  // Where pages are not shared, nobody will find them.
+  finish();
+  start({.model = "m", .max_sequence = 512, .max_queue = 8});
+  backend_.cached_tokens = 0;
+  EXPECT_EQ(details(json::object()), counted(0, 0));
+}
+
 TEST_F(ServiceTest, KeysAreAskedFor) {
   finish();
   start({.model = "m", .api_key = "secret", .max_sequence = 64});

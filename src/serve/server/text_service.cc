@@ -106,7 +106,8 @@ TextService::TextService(const ServiceOptions& options, TextParts parts, Replies
                   .stream_interval = options.stream_interval,
                   .draft_metrics = options.draft_metrics,
                   .max_drafts = options.max_drafts,
-                  .returns_experts = options.returns_experts},
+                  .returns_experts = options.returns_experts,
+                  .reuses_pages = options.reuses_pages},
       watch_(options.timeout_seconds) {}
 
 bool TextService::fail(const std::string& why) {
