@@ -258,6 +258,7 @@ void Generation::submit(size_t index) {
   request.rules = rules_[index / static_cast<size_t>(options_.n)];
   if (const int scored = num_scored(index); scored > 0) {
     request.prompt = std::vector<int32_t>{prompt_of(index).ids().front()};
+    request.turn_begin = 0;
     request.max_tokens += scored;
   }
   request.sampling.top_log_probabilities =

@@ -210,6 +210,7 @@ Parsed<Prepared> Preparation::with_chat(ChatRequest request, std::time_t came) c
   const char* const messages_name = request.messages_name;
   const bool is_begun = !request.prefill.empty();
   const bool thinks_not = forbids_thinking(request.variables);
+  const auto again = options_.finds_turns ? std::optional(request) : std::nullopt;
   WIDEEP_PARSED(const std::string text, chat_prompt(chosen, std::move(request)));
   WIDEEP_REFUSE_IF(check_length(text, messages_name));
   if (!is_begun) wanted = after_thoughts(std::move(wanted), text, thinks_not, &plan);
@@ -218,6 +219,7 @@ Parsed<Prepared> Preparation::with_chat(ChatRequest request, std::time_t came) c
   options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
   // false: no special tokens are added; the template has written them already.
   WIDEEP_PARSED(std::vector<int32_t> tokens, encoded(text, false, messages_name));
+  if (again) options.engine_request.turn_begin = turn_begin(chosen, *again, tokens);
   return Prepared{.options = std::move(options), .prompts = {std::move(tokens)}};
 }
 
@@ -248,6 +250,26 @@ Parsed<std::string> Preparation::chat_prompt(const ChosenTemplate& chosen,
   WIDEEP_PARSED(std::string text, rendered(chosen.chat, std::move(request)));
   WIDEEP_REFUSE_IF(add_prefill(prefill, *chosen.style, &text));
   return text;
+}
+
+// Tokens that the prompt has in common with that of the same messages, of which only the last one
+// says something else. Without that message the prompt might differ earlier: many templates leave
+// reasoning out that comes before the user's last message.
+int Preparation::turn_begin(const ChosenTemplate& chosen, ChatRequest request,
+                            const std::vector<int32_t>& prompt) const {
+  if (request.messages.empty()) return 0;
+  ordered_json& last = request.messages.back();
+  const ordered_json content = last.value("content", ordered_json());
+  if (!content.is_string()) return 0;  // an assistant's calls, which the answer goes on from
+  const auto& said = content.get_ref<const std::string&>();
+  const size_t first = said.find_first_not_of(" \t\r\n");
+  last["content"] = first != said.npos && said[first] == '-' ? "+" : "-";
+  const auto text = rendered(chosen.chat, std::move(request));
+  if (!std::holds_alternative<std::string>(text)) return 0;
+  const auto other = tokenizer_.encode_within_limits(std::get<std::string>(text), false);
+  if (!other.ok()) return 0;
+  const auto end = std::ranges::mismatch(prompt, *other).in1;
+  return end == prompt.end() ? 0 : static_cast<int>(end - prompt.begin());
 }
 
 Parsed<std::string> Preparation::rendered(const chat::ChatTemplate& chat,

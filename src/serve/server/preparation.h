@@ -35,6 +35,9 @@ struct PreparationOptions {
   ResponseStore* responses = nullptr;   // outlives the preparation; null: none are asked for
   bool has_end_tokens = true;           // the model; else no format of an answer could end it
   run::SamplingDefaults sampling = {};  // what requests do not say
+  // Of chats: where their last message begins (engine::Request::turn_begin), which only models with
+  // states want to know. It takes as long as making the prompt.
+  bool finds_turns = false;
 };
 
 // max_tokens_of of the options is set.
@@ -70,6 +73,8 @@ class Preparation {
   std::optional<HttpError> add_prefill(const std::string& prefill, const AnswerStyle& style,
                                        std::string* prompt) const;
   Parsed<std::string> chat_prompt(const ChosenTemplate& chosen, ChatRequest request) const;
+  int turn_begin(const ChosenTemplate& chosen, ChatRequest request,
+                 const std::vector<int32_t>& prompt) const;
   Parsed<std::string> rendered(const chat::ChatTemplate& chat, ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<HttpError> check(const GenerationOptions& options) const;

@@ -664,6 +664,7 @@ int start_queue_of(const ServeOptions& options, const run::RunPlan& plan) {
 
 // How chats are answered, or what they will miss, for the line that tells the address.
 std::string note_on(const ChatTemplates& templates) {
+  service.keeps_states = service.reuses_pages && run.plan().model.config.has_state();
   if (templates.empty()) return "; no chat template: completions only";
   if (templates.has_default()) {
     const auto chosen = templates.choose("", true);

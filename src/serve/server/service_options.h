@@ -42,6 +42,7 @@ struct ServiceOptions {
   bool returns_experts = false;  // whole replies have the experts of each token
   bool reuses_pages = false;     // of the KV cache, for later prompts
   run::ExpertRanks ranks;
+  bool keeps_states = false;     // snapshots of them, too (PreparationOptions::finds_turns)
   int start_ranks = 0;  // of these; 0: all
   // As BalancerState has it; null: experts stay where they are.
   std::function<run::OnlineTotals()> online_totals;

@@ -2421,6 +2421,48 @@ TEST_F(ServiceTest, TextsBecomeTokensAndBack) {
             json(tokenizer_.encode(large)));
 }
 
+// A state is kept before what a later prompt may have otherwise.
+TEST_F(ServiceTest, TheEngineIsToldWhereTheLastMessageBegins) {
+  finish();
+  start({.model = "m", .max_sequence = 512, .max_queue = 8, .keeps_states = true});
+  const auto message = [](const char* role, const std::string& content) {
+    return json{{"role", role}, {"content", content}};
+  };
+  // Where the prompt that ends with `last` begins to differ from that with another text there.
+  const auto begin_of = [&](const std::vector<json>& before, const json& last) {
+    json messages = before;
+    messages.push_back(last);
+    EXPECT_EQ(chat({{"model", "m"}, {"messages", messages}}).status, 200);
+    return backend_.last_request.turn_begin;
+  };
+  const auto tokens = [&](const std::string& text) {
+    return static_cast<int>(tokenizer_.encode(text, false).size());
+  };
+  const json first = message("user", "What is it?"), answer = message("assistant", "It is.");
+  EXPECT_EQ(begin_of({}, first), tokens("<s>[user]"));
+  EXPECT_EQ(begin_of({first, answer}, message("user", "And now?")),
+            tokens("<s>[user] What is it?[assistant] It is.[user]"));
+  EXPECT_EQ(begin_of({first}, message("user", "- And now?")),
+            tokens("<s>[user] What is it?[user]"));
+  // Of calls, and of what is no chat.
+  const json calls = {
+      {"role", "assistant"},
+      {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", json::object()}}}}}}};
+  EXPECT_EQ(begin_of({first}, calls), 0);
+  EXPECT_EQ(complete({{"model", "m"}, {"prompt", "x"}}).status, 200);
+  EXPECT_EQ(backend_.last_request.turn_begin, 0);
+  // The other APIs' chats.
+  const json last = json::array({first});
+  ask("POST", "/v1/responses", json{{"model", "m"}, {"input", "What is it?"}}.dump());
+  EXPECT_EQ(backend_.last_request.turn_begin, tokens("<s>[user]"));
+  ask("POST", "/v1/messages", json{{"model", "m"}, {"max_tokens", 4}, {"messages", last}}.dump());
+  EXPECT_EQ(backend_.last_request.turn_begin, tokens("<s>[user]"));
+  // Nobody wants to know.
+  finish();
+  start({.model = "m", .max_sequence = 512, .max_queue = 8});
+  EXPECT_EQ(begin_of({}, first), 0);
+}
+
 // ---- calls of tools and reasoning ----
 
 // What the client puts together of a stream's deltas; the same as the message of a whole reply.
