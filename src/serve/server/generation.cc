@@ -412,6 +412,8 @@ void Generation::note_cached(size_t index, int tokens) {
   }
   if (repeats_) return;
   setup_.metrics.cached_prompt_tokens += static_cast<uint64_t>(tokens);
+  const int64_t computed = static_cast<int64_t>(prompt_of(index).size()) - tokens;
+  setup_.metrics.computed_prompt_tokens += static_cast<uint64_t>(std::max<int64_t>(computed, 0));
   setup_.metrics.cached_prompts += tokens > 0 ? 1 : 0;
 }
 

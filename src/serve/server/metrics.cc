@@ -83,7 +83,7 @@ double Metrics::kv_share() const {
   return all.max_pages > 0 ? static_cast<double>(all.cache_pages) / all.max_pages : 0.0;
 }
 
-std::string Metrics::vllm_text() const {
+std::string Metrics::vllm_text(std::optional<uint64_t> fetched) const {
   if (!vllm) return "";
   const engine::QueueRecord now = queue_now();
   return vllm->text({.running = now.running,
@@ -93,6 +93,8 @@ std::string Metrics::vllm_text() const {
                      .prompt_tokens = prompt_tokens,
                      .cached_prompt_tokens = cached_prompt_tokens,
                      .generated_tokens = generated_tokens,
+                     .external_queries = fetched ? computed_prompt_tokens + *fetched : 0,
+                     .external_hits = fetched.value_or(0),
                      .cancelled = cancelled}) +
          (speculates ? vllm_speculation(vllm->labels()) : "");
 }

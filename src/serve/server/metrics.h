@@ -27,7 +27,8 @@ struct Metrics {
   uint64_t cancelled = 0;                                   // answers whose client has left
   uint64_t prompt_tokens = 0;                               // of each answer's prompt
   uint64_t cached_prompt_tokens = 0;                        // of these, found in the KV cache
-  uint64_t cached_prompts = 0;  // answers whose prompt had cached tokens
+  uint64_t computed_prompt_tokens = 0;  // the others, of answers that have begun
+  uint64_t cached_prompts = 0;          // answers whose prompt had cached tokens
   uint64_t generated_tokens = 0;
   Histogram time_to_first_token{{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60}};
   Histogram inter_token{{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}};
@@ -59,8 +60,9 @@ struct Metrics {
   double kv_share() const;
   // wideep's own names, and what has only another engine's.
   std::string text() const;
-  // vLLM's names; "": not asked for.
-  std::string vllm_text() const;
+  // vLLM's names; "": not asked for. fetched: tokens of prompts that came from places beyond the KV
+  // caches; nullopt: there are none.
+  std::string vllm_text(std::optional<uint64_t> fetched = {}) const;
 
  private:
   bool goes_on_ = false;  // and no iteration has ended since

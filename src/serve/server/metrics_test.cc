@@ -58,6 +58,12 @@ TEST(Metrics, SpeculationHasVllmsNamesOnce) {
   EXPECT_THAT(metrics.vllm_text(),
               HasSubstr("\nvllm:spec_decode_num_drafts_total{" + metrics.vllm->labels() + "} 3\n"));
   const std::string all = "{" + metrics.vllm->labels() + "} ";
+  EXPECT_THAT(metrics.vllm_text(),
+              HasSubstr("\nvllm:external_prefix_cache_queries_total" + all + "0\n"));
+  metrics.computed_prompt_tokens = 70;
+  const std::string with_places = metrics.vllm_text(128);
+  EXPECT_THAT(with_places, HasSubstr("\nvllm:external_prefix_cache_queries_total" + all + "198\n"));
+  EXPECT_THAT(with_places, HasSubstr("\nvllm:external_prefix_cache_hits_total" + all + "128\n"));
   EXPECT_THAT(metrics.vllm_text(), HasSubstr("\nvllm:kv_cache_usage_perc" + all + "0\n"));
   metrics.running = 3;
   EXPECT_THAT(metrics.vllm_text(), HasSubstr("\nvllm:kv_cache_usage_perc" + all + "0.25\n"));

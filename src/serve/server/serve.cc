@@ -326,6 +326,11 @@ class Front {
       service_.metrics().moved_bytes += static_cast<uint64_t>(each.bytes);
     });
   }
+  void take(run::StoreState state) {
+    // Before it starts there is no other thread.
+    if (!has_started()) return service_.places().take(state);
+    http_->post([this, state = std::move(state)] { service_.places().take(state); });
+  }
   void take(const run::TrustChange& change) {
     http_->post([this, change] { service_.ranks().note(unix_seconds(), run::line_of(change)); });
   }
@@ -363,6 +368,7 @@ class Front {
     http_->post([this, news = std::exchange(news_, {}), rank = std::move(rank)] {
       tell(news);
       service_.ranks().died(rank, unix_seconds());
+      service_.places().ended(rank.rank);
       for (const int request : rank.failed) backend_.fail(request);
     });
   }
@@ -561,6 +567,7 @@ class EventPump {
   }
   void take(run::ExpertLoad load) { parts_.front.take(std::move(load)); }
   void take(const run::RankMemory& rank) { parts_.front.take(rank); }
+  void take(run::StoreState state) { parts_.front.take(std::move(state)); }
   void take(const run::ExpertRecording& recording) { parts_.front.take(recording); }
   void take(const run::Rebalance& each) {
     parts_.front.take(each);
@@ -609,7 +616,6 @@ class EventPump {
   // Not used by the server.
   void take(const run::RanksIdle&) {}
   void take(const run::RequestCounts&) {}
-  void take(const run::StoreState&) {}
   void take(const run::RankEnded&) {}
 
   Parts parts_;
@@ -631,6 +637,16 @@ Status serve_silently(const ServeOptions& options) {
   return group->result();
 }
 
+// Labels of the places where prompts are kept, nearest first.
+std::vector<std::string> places_of(const run::RunOptions& run) {
+  std::vector<std::string> labels;
+  if (!run.keeps_prompts()) return labels;
+  if (run.host_cache_bytes > 0) labels.emplace_back("host");
+  if (!run.prompt_cache_dir.empty()) labels.emplace_back("disk");
+  if (!run.prompt_cache_redis.empty()) labels.emplace_back("redis");
+  return labels;
+}
+
 // The service's options, completed by what follows from the run.
 ServiceOptions service_options(const ServeOptions& options, const run::Run& run) {
   ServiceOptions service = options.service;
@@ -646,7 +662,9 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   service.max_sequence = run.plan().longest_sequence();
   service.max_drafts = run.plan().speculation.max_draft_len;
   service.returns_experts = options.run.routed_experts;
+  service.prompt_places = places_of(options.run);
   service.reuses_pages = options.run.reuses_pages();
+  service.keeps_states = service.reuses_pages && run.plan().model.config.has_state();
   service.ranks = run.plan().experts;
   service.start_ranks = run.plan().start_ranks;
   if (run.plan().balances_online()) {
@@ -664,7 +682,6 @@ int start_queue_of(const ServeOptions& options, const run::RunPlan& plan) {
 
 // How chats are answered, or what they will miss, for the line that tells the address.
 std::string note_on(const ChatTemplates& templates) {
-  service.keeps_states = service.reuses_pages && run.plan().model.config.has_state();
   if (templates.empty()) return "; no chat template: completions only";
   if (templates.has_default()) {
     const auto chosen = templates.choose("", true);

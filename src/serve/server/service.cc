@@ -98,6 +98,7 @@ std::vector<Endpoint> Service::table() {
 void Service::restarted(int number, int wanted) {
   replies_.restarted(number);
   state_.metrics.go_on();
+  state_.places.go_on();
   state_.ranks.begin_again(number, wanted, unix_seconds());
 }
 

@@ -93,6 +93,7 @@ class Service {
   LoadHistory& load() { return state_.load; }
   RankStates& ranks() { return state_.ranks; }
   BalancerState& balancer() { return state_.balancer; }
+  PlaceStates& places() { return state_.places; }
   ExpertRecorder& recorder() { return state_.recorder; }
   const ExpertRecorder& recorder() const { return state_.recorder; }
   KvEventsService& kv_events() { return kv_events_; }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "api/response_store.h"
 #include "kv_events/event_log.h"
@@ -41,12 +42,13 @@ struct ServiceOptions {
   bool has_pages = true;         // the chat page and the dashboard
   bool returns_experts = false;  // whole replies have the experts of each token
   bool reuses_pages = false;     // of the KV cache, for later prompts
-  run::ExpertRanks ranks;
   bool keeps_states = false;     // snapshots of them, too (PreparationOptions::finds_turns)
+  run::ExpertRanks ranks;
   int start_ranks = 0;  // of these; 0: all
   // As BalancerState has it; null: experts stay where they are.
   std::function<run::OnlineTotals()> online_totals;
-  double timeout_seconds = 30;  // of a rank that waits for another one
+  std::vector<std::string> prompt_places;  // labels (PlaceStates)
+  double timeout_seconds = 30;             // of a rank that waits for another one
   RecorderOptions recorder;
   // Which pages ranks know; outlives the service. Null: nobody tells.
   const kv_events::EventLog* kv_events = nullptr;

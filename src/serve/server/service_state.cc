@@ -15,6 +15,7 @@ ServiceState::ServiceState(const ServiceOptions& options)
       load(options.ranks),
       ranks(num_ranks(options), options.start_ranks > 0 ? options.start_ranks : num_ranks(options)),
       balancer(options.online_totals),
+      places(options.prompt_places),
       recorder(options.recorder, options.ranks) {
   metrics.speculates = options.max_drafts > 0;
   if (options.metrics_names != MetricsNames::kWideep) {

@@ -11,6 +11,7 @@
 #include "server/load_history.h"
 #include "server/metrics.h"
 #include "server/monitor.h"
+#include "server/place_states.h"
 #include "server/rank_states.h"
 #include "server/service_options.h"
 
@@ -24,6 +25,7 @@ struct ServiceState {
   LoadHistory load;
   RankStates ranks;
   BalancerState balancer;
+  PlaceStates places;
   ExpertRecorder recorder;
 };
 

@@ -1158,6 +1158,23 @@ TEST_F(ServiceTest, WrittenTokensAreThoseOfFullPages) {
   EXPECT_EQ(details(json::object()), counted(0, 0));
 }
 
+TEST_F(ServiceTest, PlacesOfPromptsAreShown) {
+  EXPECT_TRUE(ask("GET", "/dashboard/data").body_json()["prompt_cache"].is_null());
+  EXPECT_THAT(ask("GET", "/metrics").body, Not(HasSubstr("wideep_prompt_cache_")));
+  finish();
+  start({.model = "m",
+         .max_sequence = 64,
+         .metrics_names = MetricsNames::kBoth,
+         .prompt_places = {"host", "disk"}});
+  const std::string metrics = ask("GET", "/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("\nwideep_prompt_cache_hits_total{tier=\"disk\"} 0\n"));
+  EXPECT_THAT(metrics, HasSubstr("\nvllm:external_prefix_cache_hits_total{model_name=\"m\""));
+  const json cache = ask("GET", "/dashboard/data").body_json()["prompt_cache"];
+  ASSERT_EQ(cache["tiers"].size(), 2u);
+  EXPECT_EQ(cache["tiers"][0]["tier"], "host");
+  EXPECT_EQ(cache["saved_seconds"], 0);
+}
+
 TEST_F(ServiceTest, KeysAreAskedFor) {
   finish();
   start({.model = "m", .api_key = "secret", .max_sequence = 64});

@@ -71,9 +71,11 @@ void StatusService::metrics(const std::shared_ptr<Exchange>& exchange) {
   if (options_.metrics_names != MetricsNames::kVllm) {
     text += metrics.text() + state_.ranks.metrics() + text_.responses().metrics() +
             text_.trace_metrics() +
-            state_.balancer.metrics(state_.monitor.recent_imbalance(unix_seconds()));
+            state_.balancer.metrics(state_.monitor.recent_imbalance(unix_seconds())) +
+            state_.places.metrics();
   }
-  text += metrics.vllm_text();
+  text += metrics.vllm_text(
+      state_.places.exist() ? std::optional(state_.places.fetches().fetched_tokens) : std::nullopt);
   replies_.reply(exchange, "text/plain; version=0.0.4; charset=utf-8", text);
 }
 

@@ -118,6 +118,10 @@ std::string VllmMetrics::text(const Shared& all) const {
       all.prompt_tokens);
   one("vllm:prefix_cache_hits_total", "counter", "Those that were found.",
       all.cached_prompt_tokens);
+  one("vllm:external_prefix_cache_queries_total", "counter",
+      "Prompt tokens looked for in places beyond the KV cache.", all.external_queries);
+  one("vllm:external_prefix_cache_hits_total", "counter",
+      "Those that were fetched from there into the KV cache.", all.external_hits);
   one("vllm:num_preemptions_total", "counter", "Requests paused for want of pages.", all.pauses);
   one("vllm:prompt_tokens_total", "counter", "Tokens of prompts, for each answer to them.",
       all.prompt_tokens);

@@ -46,7 +46,8 @@ class VllmMetrics {
     double kv_share = 0.0;             // 0 to 1
     uint64_t pauses = 0;
     uint64_t prompt_tokens = 0, cached_prompt_tokens = 0, generated_tokens = 0;
-    uint64_t cancelled = 0;  // answers
+    uint64_t external_queries = 0, external_hits = 0;  // tokens (beyond the KV cache)
+    uint64_t cancelled = 0;                            // answers
   };
   std::string text(const Shared& all) const;
   // `model_name="…",engine="0"`: of every series.
