@@ -20,12 +20,12 @@ command -v python3 >/dev/null || skip "no python3"
 check() { python3 "$root/tests/monitoring/monitoring.py" "$@" || fail "$1"; }
 check dashboard "$dashboard"
 
-# With all that adds metrics: experts that move, drafts, several ranks.
+# With all that adds metrics: experts that move, drafts, several ranks, a place of prompts.
 cat >"$work/config.yaml" <<'END'
 tensor_parallel_size: 4
 moe_expert_parallel_size: 4
 enable_attention_dp: true
-kv_cache_config: {max_tokens: 2048}
+kv_cache_config: {max_tokens: 2048, host_cache_size: 67108864}
 speculative_config: {decoding_type: NGram, max_draft_len: 3}
 moe_config:
   load_balancer: {num_slots: 40, layer_updates_per_iter: 2}
