@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dashboard in Chromium: without the key, with it, with a wrong one, and while rank 3 of
-8 is dead.
+8 is dead; and that of a server that keeps prompts.
 
-    dashboard.py <directory of locked.html, page.html, tall.html, wrong.html and dead.html>
+    dashboard.py <directory of locked.html, page.html, tall.html, wrong.html, dead.html and
+                  places.html>
 """
 
 import re
@@ -56,6 +57,11 @@ check("a dead rank is shown", page_of_dead.count('class="rank active"') == 7
 check("with the reason", text(page_of_dead, "state-text").startswith("degraded")
       and "rank 3 does not compute" in text(page_of_dead, "degraded"))
 check("and how it died", "rank 3 (process " in page_of_dead and "ago</time>" in page_of_dead)
+check("a server without places of prompts shows none", 'id="places-card" hidden' in page)
+places = read("places.html")
+check("one with a host tier shows it", 'id="places-card" hidden' not in places
+      and re.search(r'<th scope="row">host</th>.*works</td>', places))
+check("and what it has saved", re.search(r"saved .* of computing: \d+ tokens", text(places, "places-saved")))
 check("lines are drawn", page.count('class="line after"') >= 4)
 check("the load is drawn", 'id="load-board" hidden' not in page)
 for name in ("sent", "experts", "move"):

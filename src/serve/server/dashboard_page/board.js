@@ -128,6 +128,7 @@ function drawBoard(state) {
   drawBalancer(data);
   drawTiles(state);
   drawRanks(state);
+  drawPlaces(state);
   drawCharts(state);
   setText("footer", `Since the start ${formatCount(data.prompt_tokens)} prompt tokens, ${formatCount(data.generated_tokens)} ` +
                         `generated tokens, ${formatCount(data.iterations)} iterations. Latencies are the last minute's. ` +
