@@ -59,25 +59,33 @@ DirectFile& DirectFile::operator=(DirectFile&& other) noexcept {
   return *this;
 }
 
-int DirectFile::open(const std::string& path, bool is_new) {
+// flags: to make it.
+int DirectFile::open_as(const std::string& path, int access, int flags) {
   close();
-  const int base = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (is_new ? O_CREAT | O_EXCL : 0);
-  for (const int access : {O_RDWR, O_RDONLY}) {
-    for (const int direct : {O_DIRECT, 0}) {
-      fd_ = ::open(path.c_str(), base | access | direct, kMode);
-      if (fd_ >= 0) {
-        is_writable_ = access == O_RDWR;
-        is_direct_ = direct != 0;
-        memory_alignment_ = is_direct_ ? memory_alignment_of(fd_) : 1;
-        return 0;
-      }
-      if (is_new && errno == EINVAL) ::unlink(path.c_str());  // some make it before they refuse
-      if (errno != EINVAL) break;
+  for (const int direct : {O_DIRECT, 0}) {
+    fd_ =
+        ::open(path.c_str(), O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | access | flags | direct, kMode);
+    if (fd_ >= 0) {
+      is_writable_ = access == O_RDWR;
+      is_direct_ = direct != 0;
+      memory_alignment_ = is_direct_ ? memory_alignment_of(fd_) : 1;
+      return 0;
     }
-    if (is_new || (errno != EACCES && errno != EROFS && errno != EPERM)) break;
+    if (errno != EINVAL) break;
+    if (flags != 0) ::unlink(path.c_str());  // some make it before they refuse
+    errno = EINVAL;
   }
   return errno;
 }
+
+int DirectFile::open(const std::string& path, bool is_new) {
+  if (is_new) return open_as(path, O_RDWR, O_CREAT | O_EXCL);
+  const int error = open_as(path, O_RDWR, 0);
+  const bool is_forbidden = error == EACCES || error == EROFS || error == EPERM;
+  return is_forbidden ? open_to_read(path) : error;
+}
+
+int DirectFile::open_to_read(const std::string& path) { return open_as(path, O_RDONLY, 0); }
 
 void DirectFile::close() {
   if (fd_ >= 0) ::close(fd_);

@@ -42,6 +42,8 @@ class DirectFile {
 
   // is_new: makes it, and fails where it is there. Else what cannot be written is opened to read.
   int open(const std::string& path, bool is_new);
+  // What is there, and only to read it.
+  int open_to_read(const std::string& path);
   void close();
   bool is_open() const { return fd_ >= 0; }
   bool is_writable() const { return is_writable_; }
@@ -78,6 +80,7 @@ class DirectFile {
   uint64_t next_data(uint64_t offset, uint64_t size) const;
 
  private:
+  int open_as(const std::string& path, int access, int flags);
   bool go_on_buffered();
 
   int fd_ = -1;

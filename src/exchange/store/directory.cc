@@ -201,6 +201,13 @@ void Directory::forget(const Name& name, Kind kind) {
   for (const auto& record : records) segments_.take_out(key, record);
 }
 
+Status Directory::complete() {
+  const int error = writer_.complete();
+  if (error == 0) return {};
+  return failed(
+      fmt::format("prompt cache {}: cannot be written: {}", options_.path, std::strerror(error)));
+}
+
 PlaceCounts Directory::counts() const {
   PlaceCounts counts = counts_;
   counts.evicted = writer_.evicted();

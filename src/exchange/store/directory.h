@@ -63,6 +63,9 @@ class Directory : public Place {
   OfferResult offer(const Head& head, std::span<const std::byte> payload, double seconds,
                     const std::function<bool()>& is_intact) override;
   void forget(const Name& name, Kind kind) override;
+  // Its last segment is as short as its records; what is offered later begins another. Errors
+  // (failed): the disk.
+  Status complete();
   PlaceCounts counts() const override;
   bool tells_damage() const override { return true; }
   PlaceSize size() override;

@@ -48,6 +48,12 @@ int SegmentWriter::append(RecordHead& record, std::span<std::byte> block_and_pay
   return 0;
 }
 
+int SegmentWriter::complete() {
+  Segment* segment = active();
+  has_active_ = false;
+  return segment == nullptr ? 0 : segment->complete();
+}
+
 int SegmentWriter::begin_another(uint64_t record_bytes) {
   has_active_ = false;
   Segment* segment = segments_.take_over(record_bytes);

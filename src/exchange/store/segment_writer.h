@@ -24,6 +24,9 @@ class SegmentWriter {
   // block_and_payload: as for Segment::append. 0, kNoRoom, or what errno says.
   int append(RecordHead& record, std::span<std::byte> block_and_payload);
 
+  // Nothing more is appended: the segment is cut behind its last record. Returns what errno says.
+  int complete();
+
   // Records that gave way.
   uint64_t evicted() const { return evicted_; }
 
