@@ -34,6 +34,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
       chat_page_(replies_),
       admin_(state_, text_, replies_),
       kv_events_(options_.kv_events, replies_),
+      cache_(options_, text_, state_.metrics, replies_),
       endpoints_(table(), {.api = options_.api_key, .admin = options_.admin_key}, replies_) {}
 
 std::vector<Endpoint> Service::table() {
@@ -73,6 +74,8 @@ std::vector<Endpoint> Service::table() {
       {"POST", "/scale_elastic_ep", kAdmins, kShortBody, to(admin_, &AdminService::scale)},
       {"POST", "/drain", kAdmins, kShortBody, to(admin_, &AdminService::drain)},
       {"DELETE", "/drain", kAdmins, kShortBody, to(admin_, &AdminService::end_drain)},
+      {"POST", "/v1/cache/export", kAdmins, kAnyBody, to(cache_, &CacheService::export_prompt)},
+      {"POST", "/v1/cache/import", kAdmins, kShortBody, to(cache_, &CacheService::import_archive)},
       {"POST", "/is_scaling_elastic_ep", kClients, kShortBody,
        to(admin_, &AdminService::is_scaling)},
   };
@@ -105,6 +108,7 @@ void Service::restarted(int number, int wanted) {
 void Service::join() {
   text_.join();
   kv_events_.join();
+  cache_.join();
   state_.recorder.join();
 }
 

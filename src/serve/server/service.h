@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP endpoints: a table of them (endpoints.h) over five services, which share what is known
+// The HTTP endpoints: a table of them (endpoints.h) over seven services, which share what is known
 // of the ranks (service_state.h) and the way to reply (replies.h).
 //
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
@@ -14,6 +14,7 @@
 //   POST /start_, /stop_, /dump_expert_distribution_record            (admin_service.h)
 //   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
 //   POST, DELETE /drain                             (admin_service.h)
+//   POST /v1/cache/export, /v1/cache/import         (cache_service.h)
 //
 // Thread safety: the serving thread.
 #pragma once
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "server/admin_service.h"
+#include "server/cache_service.h"
 #include "server/chat_files.h"
 #include "server/chat_page_service.h"
 #include "server/dashboard_service.h"
@@ -51,9 +53,10 @@ class Service {
                        std::function<void(int seconds, std::function<void()>)> call_in) {
     admin_.connect_scaling(std::move(want), std::move(call_in));
   }
-  // Lets long requests be prepared on a thread of their own (server/exchange_work.h).
+  // Lets what takes long be done on threads of its own (server/exchange_work.h).
   void connect(const std::function<void(std::function<void()>)>& post) {
     text_.connect(post);
+    cache_.connect(post);
     kv_events_.connect(post);
   }
   // Traces requests for text. tracer: outlives the service.
@@ -87,7 +90,8 @@ class Service {
   void iteration_ended(double seconds) { text_.iteration_ended(seconds); }
   bool idle() const { return text_.idle(); }
   // Whether nobody waits for a reply: after drain() the ranks may end.
-  bool has_answered() const { return idle() && !admin_.is_busy(); }
+  bool has_answered() const { return idle() && !admin_.is_busy() && !cache_.is_busy(); }
+  CacheService& cache() { return cache_; }
   Metrics& metrics() { return state_.metrics; }
   Monitor& monitor() { return state_.monitor; }
   LoadHistory& load() { return state_.load; }
@@ -110,6 +114,7 @@ class Service {
   ChatPageService chat_page_;
   AdminService admin_;
   KvEventsService kv_events_;
+  CacheService cache_;
   Endpoints endpoints_;
 };
 

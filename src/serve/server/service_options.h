@@ -36,6 +36,7 @@ struct ServiceOptions {
   int max_queue = 1024;                 // answers running and waiting; more are refused with 429
   int stream_interval = 1;              // tokens (GenerationSetup)
   ResponseStoreLimits stored_responses;
+  std::string export_dir;  // of archives of prompts (server/cache_service.h); "": none
   DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
   MetricsNames metrics_names = MetricsNames::kWideep;
   int max_drafts = 0;            // of a request in a step; 0: there are none

@@ -63,6 +63,8 @@ class TextService {
   // Why no text can be had: the ranks have ended, requests are refused, or no iteration ends.
   std::optional<HttpError> trouble() const;
   const ResponseStore& responses() const { return responses_; }
+  // Immutable: for any thread.
+  const Preparation& preparation() const { return preparation_; }
 
   // The handler of an API's requests.
   void answer(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api);
