@@ -277,6 +277,19 @@ void add_kv_event_options(command_line::Command command, Options& options) {
                      "{\"enable_kv_cache_events\": true, \"endpoint\": \"tcp://*:5557\"}");
 }
 
+void add_prompt_file_options(command_line::Command command, Options& options) {
+  command
+      .add_option("--prompt-cache-export-dir", options.serve.service.export_dir,
+                  "Directory of the archives that POST /v1/cache/export writes and "
+                  "/v1/cache/import reads; without it they are refused")
+      .path();
+  command
+      .add_option("--prompt-cache-warm", options.serve.warm_file,
+                  "File with a prompt on each line, {\"prompt\": ...} or {\"messages\": [...]}, "
+                  "which the server computes when it is ready, behind its clients")
+      .path();
+}
+
 void add_parser_options(command_line::Command command, Options& options) {
   server::ParserNames& parsers = options.serve.parsers;
   command
@@ -353,6 +366,7 @@ std::shared_ptr<Options> add_options(command_line::Command command, bool needs_m
   add_node_options(command, *options);
   add_address_options(command, *options);
   add_kv_event_options(command, *options);
+  add_prompt_file_options(command, *options);
   add_parser_options(command, *options);
   add_record_options(command, *options);
   add_log_options(command, &options->log);

@@ -21,6 +21,7 @@
 #include "api/error_form.h"
 #include "base/cpu_time.h"
 #include "base/log.h"
+#include "base/shared_bytes.h"
 #include "base/try.h"
 #include "formats/new_directories.h"
 #include "group/client_keeper.h"
@@ -39,6 +40,7 @@
 #include "server/page_teller.h"
 #include "server/request_tracer.h"
 #include "server/start_queue.h"
+#include "server/warm_up.h"
 
 namespace wideep::server {
 namespace {
@@ -51,6 +53,7 @@ constexpr milliseconds kManagersPatience{15'000};  // beyond the grace, for what
 constexpr int kReadersEveryMs = 1000;              // how often readers that wait are looked at
 constexpr int kStartCheckMs = 500;                 // how often a start queue is checked
 constexpr double kStartQuietSeconds = 20.0;        // after which no more requests are waited for
+constexpr int kWarmEveryMs = 200;                  // how often further prompts may be submitted
 constexpr int kDrainCheckMs = 20;  // how often a draining server checks whether it is idle
 
 double steady_seconds() { return static_cast<double>(base::wall_ns()) * 1e-9; }
@@ -207,6 +210,20 @@ class Front {
     http_->check_heads([this](const RequestHead& head) { return service_.check_head(head); });
     return will_fork ? Status() : http_->begin();
   }
+  // Prompts of a file, to be computed when the ranks are ready. Before it forks. Errors: as
+  // read_warm_prompts().
+  Status warm_with(const std::string& path) {
+    auto prompts = read_warm_prompts(path, [this](nlohmann::ordered_json body) {
+      return service_.cache().read_prompt(std::move(body));
+    });
+    WIDEEP_TRY(prompts.status().at("--prompt-cache-warm"));
+    WIDEEP_TRY_ASSIGN(is_warm_, base::SharedBytes::create("prompt cache", 1));
+    warm_up_.emplace(backend_, std::move(*prompts), [this](const std::string& line) {
+      log::info("prompt cache: {}", line);
+      *is_warm_.data() = std::byte{1};
+    });
+    return {};
+  }
   // Says what becomes of requests. After listen().
   void watch_requests(bool access_log, const std::optional<traces::TraceSettings>& traces) {
     if (traces) service_.trace_with(&tracer_.emplace(*traces));
@@ -256,6 +273,7 @@ class Front {
                              });
     service_.connect_draining([this, &group, &manager, serving](bool now) {
       if (now) backend_.open_queue();  // no more can come
+      is_draining_ = now;
       manager.draining(now, serving);
       if (group.kept() == nullptr) return;
       [[maybe_unused]] const Status told = group.kept()->drains(now);
@@ -263,6 +281,13 @@ class Front {
     http_->call_every(kPingEveryMs, [this] { service_.ping(); });
     if (manager.is_direct()) {
       http_->call_every(kLifeEveryMs, [&manager] { manager.alive(); });
+    }
+    if (warm_up_ && *is_warm_.data() == std::byte{0}) {
+      http_->call_every(kWarmEveryMs, [this] {
+        if (backend_.queue().is_open() && !is_draining_) {
+          warm_up_->go_on(service_.metrics().running);
+        }
+      });
     }
     if (goes_on_) backend_.open_queue();  // its requests have begun before
     if (!backend_.queue().is_open()) http_->call_every(kStartCheckMs, [this] { watch_queue(); });
@@ -405,6 +430,7 @@ class Front {
   void drain() {
     http_->post([this] {
       backend_.open_queue();  // no more can come
+      if (warm_up_) warm_up_->stop();
       service_.drain();
       http_->call_every(kDrainCheckMs, [this] {
         if (service_.has_answered() && !http_->has_unread()) group_->stop();
@@ -495,6 +521,10 @@ class Front {
   transport::HeldConnections* clients_ = nullptr;  // null: http_ accepts them itself
   run::RankGroup* group_ = nullptr;
   bool goes_on_ = false;
+  bool is_draining_ = false;
+  // Of all processes that serve, one after the other: a byte that is 1 when the prompts are computed.
+  base::SharedBytes is_warm_;
+  std::optional<WarmUp> warm_up_;  // nullopt: there is nothing to compute
   std::atomic<size_t> began_early_ = 0;
   std::thread thread_;
 };
@@ -725,6 +755,10 @@ Result<Opened> open_files_of(const ServeOptions& options, const tokenizer::Token
   if (options.kv_events && options.kv_events->has_publisher) {
     WIDEEP_TRY_ASSIGN(opened.zmq, kv_events::ZmqLibrary::load());
   }
+  if (!options.service.export_dir.empty()) {
+    const Status prepared = prepare_export_dir(options.service.export_dir);
+    WIDEEP_TRY(prepared.at("--prompt-cache-export-dir"));
+  }
   return opened;
 }
 
@@ -882,7 +916,9 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
     http.max_connections = std::min(
         http.max_connections, transport::clients_for_descriptors(run->plan().mapping.world_size()));
   }
-  WIDEEP_TRY(run::agree_on(options.run, front.listen(http, options.run.keeps_ranks)));
+  Status ready = options.warm_file.empty() ? Status() : front.warm_with(options.warm_file);
+  if (ready.ok()) ready = front.listen(http, options.run.keeps_ranks);
+  WIDEEP_TRY(run::agree_on(options.run, ready));
   front.watch_requests(options.access_log, options.traces);
 
   view.plan(run::plan_text(*run));

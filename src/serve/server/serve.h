@@ -45,6 +45,7 @@ struct ServeOptions {
   // The first iteration waits for so many requests, but for no more than can run at the same time,
   // and not when none has come for some seconds; 0: for one.
   int start_queue = 0;
+  std::string warm_file;    // of prompts (server/warm_up.h); "": none
   bool access_log = false;  // a line for each request
   std::optional<traces::TraceSettings> traces;
   // Which pages ranks know is told; with RunOptions::tells_pages.
