@@ -30,7 +30,9 @@
 #include "run/iteration_lines.h"
 #include "run/iteration_log.h"
 #include "run/online_text.h"
+#include "run/page_geometry.h"
 #include "run/plan_text.h"
+#include "run/prompt_places.h"
 #include "run/rank_group.h"
 #include "server/access_log.h"
 #include "server/chat_files.h"
@@ -223,6 +225,21 @@ class Front {
       *is_warm_.data() = std::byte{1};
     });
     return {};
+  }
+  // Lets prompts be exported and imported: from and to the places where the run keeps them, which
+  // are opened when the first one comes. run, options: outlive it.
+  void connect_places(const run::RunOptions& options, const run::Run& run) {
+    if (!options.keeps_prompts()) return;
+    service_.cache().connect_places([&options, &run]() -> Result<CacheService::Opened> {
+      WIDEEP_TRY_ASSIGN(const run::PageGeometry geometry,
+                        run::page_geometry(run.plan(), /*rank=*/0, run.record_class()));
+      WIDEEP_TRY_ASSIGN(auto places,
+                        run::open_prompt_places(options, geometry, run.host_tier_memory()));
+      return CacheService::Opened{.form = {.record_class = geometry.record_class,
+                                           .page_bytes = geometry.page_bytes,
+                                           .state_bytes = geometry.state_bytes},
+                                  .places = std::move(places)};
+    });
   }
   // Says what becomes of requests. After listen().
   void watch_requests(bool access_log, const std::optional<traces::TraceSettings>& traces) {
@@ -920,6 +937,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   if (ready.ok()) ready = front.listen(http, options.run.keeps_ranks);
   WIDEEP_TRY(run::agree_on(options.run, ready));
   front.watch_requests(options.access_log, options.traces);
+  front.connect_places(options.run, *run);
 
   view.plan(run::plan_text(*run));
   for (const std::string& line : service.sampling.lines()) view.line(line);
