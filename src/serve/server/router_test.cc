@@ -226,7 +226,8 @@ TEST_F(RouterTest, QueriesArePassedOnAndPathsAsTheyCame) {
   const int asked = replica.asked;
   for (const char* of_one :
        {"/dashboard", "/dashboard/data?since=1", "/dashboard/load", "/perf_metrics/",
-        "/start_expert_distribution_record", "/scale_elastic_ep", "/is_scaling_elastic_ep"}) {
+        "/start_expert_distribution_record", "/scale_elastic_ep", "/is_scaling_elastic_ep",
+        "/v1/cache/export", "/v1/cache/import"}) {
     EXPECT_EQ(ask(router_->port(), "GET", of_one).status, 404) << of_one;
     EXPECT_EQ(ask(router_->port(), "POST", of_one, "{}").status, 404) << of_one;
   }
