@@ -23,6 +23,7 @@
 #include "formats/json_size.h"
 #include "grammar/grammar.h"
 #include "http/http_options.h"
+#include "kv_events/event.h"
 #include "server/call_grammar.h"
 #include "server/harmony_format.h"
 
@@ -613,20 +614,40 @@ Parsed<ordered_json> Preparation::detokenize(std::string_view body) const {
   return ordered_json{{"prompt", std::move(text)}};
 }
 
+namespace {
+
+// Of the pages that a cache may have, as KV events tell them.
+std::vector<uint64_t> page_hashes(std::span<const int32_t> prompt, const std::string& record_class,
+                                  const std::string& salt) {
+  constexpr size_t kTokens = store::kPageTokens;
+  std::vector<uint64_t> hashes;
+  store::Name name = store::root_name(record_class, salt);
+  for (size_t end = kTokens; end < prompt.size(); end += kTokens) {
+    name = store::page_name(name, 0, prompt.subspan(end - kTokens).first<kTokens>());
+    hashes.push_back(kv_events::hash_of(name));
+  }
+  return hashes;
+}
+
+}  // namespace
+
 Parsed<ordered_json> Preparation::prompt_tokens(const ApiSpec* api, std::string_view body,
                                                 std::time_t came) const {
   const ApiSpec& spec = api != nullptr ? *api : spec_of(api_of_body(body));
   WIDEEP_PARSED(const Prepared prepared, prepare(spec, body, came));
-  auto prompts = ordered_json::array();
+  const std::string& salt = prepared.options.engine_request.salt;
+  auto prompts = ordered_json::array(), hashes = ordered_json::array();
   size_t bytes = 0;
   for (const engine::SharedTokens& prompt : prepared.prompts) {
     for (const int32_t token : prompt.ids()) bytes += fmt::formatted_size("{},", token);
     prompts.push_back(prompt.ids());
+    hashes.push_back(page_hashes(prompt.ids(), options_.record_class, salt));
   }
   WIDEEP_REFUSE_IF(check_reply_size(bytes, nullptr));
-  const std::string& salt = prepared.options.engine_request.salt;
-  return ordered_json{{"prompts", std::move(prompts)},
-                      {"cache_salt", salt.empty() ? ordered_json() : ordered_json(salt)}};
+  ordered_json reply = {{"prompts", std::move(prompts)},
+                        {"cache_salt", salt.empty() ? ordered_json() : ordered_json(salt)}};
+  if (!options_.record_class.empty()) reply["page_hashes"] = std::move(hashes);
+  return reply;
 }
 
 ordered_json Preparation::tokenizer_info() const {

@@ -38,6 +38,7 @@ struct PreparationOptions {
   // Of chats: where their last message begins (engine::Request::turn_begin), which only models with
   // states want to know. It takes as long as making the prompt.
   bool finds_turns = false;
+  std::string record_class = {};  // of the names of pages (store/record.h); "": they have none
 };
 
 // max_tokens_of of the options is set.
@@ -60,7 +61,7 @@ class Preparation {
   Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> count_tokens(std::string_view body) const;
   // The reply of /prompt_tokens to the body of a request for text: the tokens whose pages its prompts
-  // have, and whom they are kept apart for. api: whose request it is; null: its fields show it.
+  // have, whom they are kept apart for, and if pages have names, these as KV events tell them. api: whose request it is; null: its fields show it.
   Parsed<nlohmann::ordered_json> prompt_tokens(const ApiSpec* api, std::string_view body,
                                                std::time_t came) const;
   // The reply of /tokenizer_info: what a client needs to make prompts itself.

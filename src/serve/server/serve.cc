@@ -711,6 +711,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   service.returns_experts = options.run.routed_experts;
   service.prompt_places = places_of(options.run);
   service.reuses_pages = options.run.reuses_pages();
+  service.record_class = run.record_class();
   service.keeps_states = service.reuses_pages && run.plan().model.config.has_state();
   service.ranks = run.plan().experts;
   service.start_ranks = run.plan().start_ranks;

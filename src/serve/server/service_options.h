@@ -48,6 +48,7 @@ struct ServiceOptions {
   int start_ranks = 0;  // of these; 0: all
   // As BalancerState has it; null: experts stay where they are.
   std::function<run::OnlineTotals()> online_totals;
+  std::string record_class;                // of the names of pages; "": they have none
   std::vector<std::string> prompt_places;  // labels (PlaceStates)
   double timeout_seconds = 30;             // of a rank that waits for another one
   RecorderOptions recorder;

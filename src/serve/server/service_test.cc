@@ -3667,6 +3667,20 @@ TEST_F(ServiceTest, PromptTokensAreThoseThatTheRequestHas) {
   }
 }
 
+// As the KV events of the rank that computes them have them.
+TEST_F(ServiceTest, PromptTokensHaveTheHashesOfTheirPages) {
+  start({.model = "m", .max_sequence = 256, .record_class = "class"});
+  const std::vector<int32_t> ids(2 * store::kPageTokens + 1, 7);
+  const json body = {{"model", "m"}, {"prompt", ids}, {"cache_salt", "a tenant"}};
+  const json reply = ask("POST", "/prompt_tokens", body.dump()).body_json();
+  std::array<int32_t, store::kPageTokens> page;
+  page.fill(7);
+  const store::Name first = store::page_name(store::root_name("class", "a tenant"), 0, page);
+  const json hashes = {kv_events::hash_of(first),
+                       kv_events::hash_of(store::page_name(first, 0, page))};
+  EXPECT_EQ(reply["page_hashes"], json::array({hashes}));
+}
+
 TEST_F(ServiceTest, PromptTokensAreRefusedAsTheRequestIs) {
   const Reply reply =
       ask("POST", "/prompt_tokens", R"({"model": "m", "prompt": "x", "tokens": 1})");
