@@ -52,7 +52,7 @@ void add(const PlaceCounts& now, const PlaceCounts& before, PlaceCounts* sum) {
 
 std::string full_name(std::string_view name) { return fmt::format("wideep_prompt_cache_{}", name); }
 
-std::string fetches_text(const FetchCounts& all) {
+std::string fetches_text(const run::FetchCounts& all) {
   const auto counter = [](std::string_view name, std::string_view help, auto value) {
     return metric(full_name(name), "counter", help, value);
   };
@@ -107,8 +107,8 @@ void PlaceStates::ended(int rank) {
   for (Tier& each : tiers_) each.out.erase(rank);
 }
 
-FetchCounts PlaceStates::fetches() const {
-  FetchCounts counts = read_ ? read_() : FetchCounts();
+run::FetchCounts PlaceStates::fetches() const {
+  run::FetchCounts counts = read_ ? read_() : run::FetchCounts();
   counts.saved_seconds = saved_seconds_ = std::max(counts.saved_seconds, saved_seconds_);
   return counts;
 }
@@ -148,7 +148,7 @@ std::string PlaceStates::metrics() const {
 
 ordered_json PlaceStates::json() const {
   if (!exist()) return nullptr;
-  const FetchCounts all = fetches();
+  const run::FetchCounts all = fetches();
   ordered_json tiers = ordered_json::array();
   for (const Tier& each : tiers_) {
     tiers.push_back({{"tier", each.label},

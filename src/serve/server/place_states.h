@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "run/event.h"
-#include "server/fetch_counts.h"
+#include "run/prompt_fetches.h"
 
 namespace wideep::server {
 
@@ -27,7 +27,7 @@ class PlaceStates {
 
   bool exist() const { return !tiers_.empty(); }
   // Whoever decides about fetches. read: its counts, on the serving thread.
-  void connect(std::function<FetchCounts()> read) { read_ = std::move(read); }
+  void connect(std::function<run::FetchCounts()> read) { read_ = std::move(read); }
   // Another serving process has died: what ranks have counted until they report again was its to
   // count.
   void go_on() { goes_on_ = true; }
@@ -37,7 +37,7 @@ class PlaceStates {
 
   // saved_seconds never falls, as a counter must not: a fetch that took longer than computing would
   // have taken lowers what read() gives.
-  FetchCounts fetches() const;
+  run::FetchCounts fetches() const;
   // Prometheus; "": there are no places.
   std::string metrics() const;
   // What each tier has, and what was saved; null: there are no places.
@@ -57,7 +57,7 @@ class PlaceStates {
   };
   Tier& tier(std::string_view label);
 
-  std::function<FetchCounts()> read_;
+  std::function<run::FetchCounts()> read_;
   mutable double saved_seconds_ = 0.0;  // the most that was read
   std::vector<Tier> tiers_;
   uint64_t not_offered_ = 0;

@@ -90,12 +90,12 @@ TEST(PlaceStates, FetchesAreThoseOfWhoDecides) {
   PlaceStates places({"host"});
   EXPECT_THAT(places.metrics(), HasSubstr("\nwideep_prompt_cache_fetched_tokens_total 0\n"));
   places.connect([] {
-    return FetchCounts{.looked = 9,
-                       .fetched_requests = 4,
-                       .fetched_tokens = 512,
-                       .refused_as_dearer = 3,
-                       .gave_up = 2,
-                       .saved_seconds = 1.5};
+    return run::FetchCounts{.looked = 9,
+                            .fetched_requests = 4,
+                            .fetched_tokens = 512,
+                            .refused_as_dearer = 3,
+                            .gave_up = 2,
+                            .saved_seconds = 1.5};
   });
   const std::string text = places.metrics();
   EXPECT_THAT(text, HasSubstr("\nwideep_prompt_cache_looked_total 9\n"));
@@ -104,7 +104,7 @@ TEST(PlaceStates, FetchesAreThoseOfWhoDecides) {
   EXPECT_THAT(text, HasSubstr("\nwideep_prompt_cache_gave_up_total 2\n"));
   EXPECT_THAT(text, HasSubstr("\nwideep_prompt_cache_seconds_saved_total 1.5\n"));
   EXPECT_EQ(places.json()["saved_seconds"], 1.5);
-  places.connect([] { return FetchCounts{.saved_seconds = 1.25}; });
+  places.connect([] { return run::FetchCounts{.saved_seconds = 1.25}; });
   EXPECT_EQ(places.json()["saved_seconds"], 1.5);
 }
 

@@ -282,6 +282,7 @@ class Front {
     backend_.start(&group.requests());
     const auto post = [this](std::function<void()> call) { http_->post(std::move(call)); };
     service_.connect(post);
+    service_.places().connect([&group] { return group.requests().fetch_counts(); });
     service_.recorder().connect(
         [&group](bool records) { group.requests().record_experts(records); }, post);
     service_.connect_scaling([&group](int num_ranks) { return group.want(num_ranks); },
