@@ -122,8 +122,8 @@ Status RedisPlace::list_parts(std::span<const Head* const> heads, std::chrono::m
 Status RedisPlace::check() {
   const Head nobodys;
   const Head* const asked = &nobodys;
-  std::vector<std::vector<Part>> parts;
-  return list_parts({&asked, 1}, parts);
+  std::vector<Listed> listed;
+  return list_parts({&asked, 1}, servers_.options().reply_timeout, listed);
 }
 
 std::vector<bool> RedisPlace::find(std::span<const Head> heads) {
