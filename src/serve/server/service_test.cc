@@ -3669,6 +3669,7 @@ TEST_F(ServiceTest, PromptTokensAreThoseThatTheRequestHas) {
 
 // As the KV events of the rank that computes them have them.
 TEST_F(ServiceTest, PromptTokensHaveTheHashesOfTheirPages) {
+  finish();
   start({.model = "m", .max_sequence = 256, .record_class = "class"});
   const std::vector<int32_t> ids(2 * store::kPageTokens + 1, 7);
   const json body = {{"model", "m"}, {"prompt", ids}, {"cache_salt", "a tenant"}};
