@@ -176,7 +176,7 @@ Result<std::vector<bool>> copy_records(const Found& found, double seconds, Place
       copied[first + index] = is_written;
       return is_written;
     };
-    places.fetch(wanted, done, /*is_intact=*/nullptr);
+    places.fetch(wanted, done);
     if (!is_written) return failed("the archive cannot be written; see the line before");
     first += count;
   }

@@ -71,12 +71,9 @@ class Service {
     const std::vector<store::Wanted> wanted = {
         {.order = {.head = head, .into = bytes}, .place = where}};
     bool is_whole = false;
-    places().fetch(
-        wanted,
-        [&](size_t, store::FetchResult result, int) {
-          return is_whole = result == store::FetchResult::kWhole;
-        },
-        nullptr);
+    places().fetch(wanted, [&](size_t, store::FetchResult result, int) {
+      return is_whole = result == store::FetchResult::kWhole;
+    });
     return is_whole && bytes == payload_of(head);
   }
 

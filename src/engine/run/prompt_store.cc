@@ -352,13 +352,11 @@ void PromptStore::Worker::read(const PageFetch& fetch, const Looked& looked,
                                PagesFetched* fetched) {
   const std::vector<store::Wanted> wanted = wanted_of(fetch, looked);
   std::vector<bool> is_whole(wanted.size());
-  places_.fetch(wanted,
-                [&](size_t index, store::FetchResult result, int) {
-                  is_whole[index] = result == store::FetchResult::kWhole;
-                  if (is_whole[index]) fetched->bytes += wanted[index].order.into.size();
-                  return is_whole[index] && !is_given_up();
-                },
-                {});
+  places_.fetch(wanted, [&](size_t index, store::FetchResult result, int) {
+    is_whole[index] = result == store::FetchResult::kWhole;
+    if (is_whole[index]) fetched->bytes += wanted[index].order.into.size();
+    return is_whole[index] && !is_given_up();
+  });
   int end = fetch.first + static_cast<int>(fetch.pages.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (is_whole[i]) continue;
@@ -402,8 +400,10 @@ void PromptStore::Worker::do_offer(const Offer& offer) {
     ++not_offered_;
     return;
   }
-  places_.offer_to_all(head, {offer.kept.bytes, head.part.bytes()}, seconds,
-                       [&offer] { return offer.kept.is_intact(); });
+  const std::span<const std::byte> bytes(offer.kept.bytes, head.part.bytes());
+  const auto is_intact = [&offer] { return offer.kept.is_intact(); };
+  if (offer.kept.is_imported) return places_.offer_hit(head, bytes, seconds, is_intact);
+  places_.offer_to_all(head, bytes, seconds, is_intact);
 }
 
 // ---- the engine's side ----

@@ -278,6 +278,18 @@ TEST_F(PromptStoreTest, ChangedBytesAreNotKept) {
   EXPECT_EQ(look(*store, 1, tokens).found, 0);
 }
 
+// It is there already, and nearer places that take it there are none.
+TEST_F(PromptStoreTest, WhatCameFromAPlaceIsNotOfferedToIt) {
+  const std::vector<int32_t> tokens = tokens_of(2);
+  Cache written(tokens);
+  std::vector<engine::KeptBytes> kept = written.kept();
+  for (engine::KeptBytes& each : kept) each.is_imported = true;
+  const auto store = open();
+  store->offer(std::move(kept), 1e-3);
+  store->flush(milliseconds(10'000));
+  EXPECT_EQ(look(*store, 1, tokens).found, 0);
+}
+
 TEST_F(PromptStoreTest, StatesAreFetchedWithTheirPages) {
   const std::vector<int32_t> tokens = tokens_of(4);
   Cache written(tokens);

@@ -47,6 +47,7 @@ struct KeptBytes {
   const std::byte* bytes = nullptr;
   const Version* version = nullptr;  // lives as long as the cache
   uint64_t seen = 0;
+  bool is_imported = false;  // it has come from a place where it is kept
 
   // After the bytes were copied.
   bool is_intact() const {

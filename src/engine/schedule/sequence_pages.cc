@@ -223,13 +223,13 @@ void SequencePages::enter(Sequence& sequence, int end) {
 void SequencePages::begin_step() {
   for (const auto& [page, is_imported] : new_pages_) {
     const PageNames::Named* named = cache_.tell(page);
-    // What is imported need not be kept where it comes from.
-    if (named == nullptr || is_imported || !keeps(page, *named)) continue;
+    if (named == nullptr || !keeps(page, *named)) continue;
     const Version& version = cache_.version(page);
     kept_.push_back({.head = named->head,
                      .bytes = cache_.bytes(page),
                      .version = &version,
-                     .seen = version.now()});
+                     .seen = version.now(),
+                     .is_imported = is_imported});
   }
   new_pages_.clear();
 }

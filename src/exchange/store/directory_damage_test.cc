@@ -200,13 +200,10 @@ TEST_F(DirectoryDamage, WhatIsDamagedHasOneLine) {
   }
   std::vector<FetchResult> results(heads.size());
   ::testing::internal::CaptureStderr();
-  places.fetch(
-      wanted,
-      [&](size_t index, FetchResult result, int) {
-        results[index] = result;
-        return true;
-      },
-      nullptr);
+  places.fetch(wanted, [&](size_t index, FetchResult result, int) {
+    results[index] = result;
+    return true;
+  });
   const std::string lines = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
   EXPECT_NE(lines.find(good.name + ": the record at byte"), std::string::npos) << lines;

@@ -202,11 +202,9 @@ void Places::forget_damaged(int index, std::span<const Wanted> wanted, const Bat
   }
 }
 
-void Places::fetch(std::span<const Wanted> wanted, const Done& done,
-                   const std::function<bool(size_t index)>& is_intact) {
+void Places::fetch(std::span<const Wanted> wanted, const Done& done) {
   std::vector<int> where;
   for (const Wanted& each : wanted) where.push_back(each.place);
-  std::vector<std::pair<size_t, int>> hits;  // in farther places
   bool has_ended = false;
   for (int index = 0; index < size() && !has_ended; ++index) {
     Batch batch;
@@ -220,11 +218,6 @@ void Places::fetch(std::span<const Wanted> wanted, const Done& done,
     forget_damaged(index, wanted, batch);
     has_ended = batch.has_ended;
 
-    for (size_t i = 0; i < batch.indices.size(); ++i) {
-      if (batch.results[i] == FetchResult::kWhole && index > 0) {
-        hits.emplace_back(batch.indices[i], index);
-      }
-    }
     if (!has_ended) look_on(index, wanted, batch, done);
     has_ended = batch.has_ended;
     for (size_t i = 0; i < batch.indices.size(); ++i) where[batch.indices[i]] = batch.next[i];
@@ -233,20 +226,9 @@ void Places::fetch(std::span<const Wanted> wanted, const Done& done,
   for (size_t i = 0; i < wanted.size() && !has_ended; ++i) {
     if (wanted[i].place == kNowhere) has_ended = !done(i, FetchResult::kMissing, kNowhere);
   }
-  if (!is_intact) return;
-  for (const auto& [i, from] : hits) {
-    offer_nearer(wanted[i], from, [&is_intact, index = i] { return is_intact(index); });
-  }
 }
 
 // ---- writing ----
-
-void Places::offer_nearer(const Wanted& wanted, int from, const std::function<bool()>& is_intact) {
-  for (int index = 0; index < from; ++index) {
-    if (!entry(index).takes_hits) continue;
-    offer(index, wanted.order.head, wanted.order.into, wanted.seconds, is_intact);
-  }
-}
 
 OfferResult Places::offer(int index, const Head& head, std::span<const std::byte> payload,
                           double seconds, const std::function<bool()>& is_intact) {
@@ -274,6 +256,13 @@ std::vector<OfferResult> Places::offer_to_all(const Head& head, std::span<const 
     results[static_cast<size_t>(index)] = offer(index, head, payload, seconds, still_intact);
   }
   return results;
+}
+
+void Places::offer_hit(const Head& head, std::span<const std::byte> payload, double seconds,
+                       const std::function<bool()>& is_intact) {
+  for (int index = 0; index < size(); ++index) {
+    if (entry(index).takes_hits) offer(index, head, payload, seconds, is_intact);
+  }
 }
 
 void Places::forget(const Name& name, Kind kind) {

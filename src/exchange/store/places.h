@@ -6,7 +6,7 @@
 //
 //   where = places.find(heads)
 //   places.predicted_seconds(heads, where)     cheaper than computing them?
-//   places.fetch(wanted, done, is_intact)
+//   places.fetch(wanted, done)
 //   places.offer_to_all(head, payload, seconds, is_intact)
 //
 // Thread safety: one thread.
@@ -36,8 +36,7 @@ struct ListedPlace {
 
 struct Wanted {
   FetchOrder order;
-  int place = -1;        // of find()
-  double seconds = 0.0;  // that computing it takes: its value for a nearer place
+  int place = -1;  // of find()
 };
 
 class Places {
@@ -64,11 +63,8 @@ class Places {
 
   // Place by place, so not in order if a nearer place has some behind those of a farther one. The
   // first of a place that is not whole there is looked for in later ones at once, and where they do
-  // not have it `done` is told: who has no use for the rest then ends the fetch, in all places. Then
-  // what came from farther places is offered to nearer ones that take hits, unless is_intact is
-  // empty. is_intact(index): whether `into` has still the bytes.
-  void fetch(std::span<const Wanted> wanted, const Done& done,
-             const std::function<bool(size_t index)>& is_intact);
+  // not have it `done` is told: who has no use for the rest then ends the fetch, in all places.
+  void fetch(std::span<const Wanted> wanted, const Done& done);
 
   // A place that is left alone at present: kFailed. Only what is taken ends that: a place may know
   // a record that it has, and still have no room for another.
@@ -77,6 +73,9 @@ class Places {
   // [places] As long as the payload is intact: behind that kRefused.
   std::vector<OfferResult> offer_to_all(const Head& head, std::span<const std::byte> payload,
                                         double seconds, const std::function<bool()>& is_intact);
+  // What a later place had, to those before it that take hits.
+  void offer_hit(const Head& head, std::span<const std::byte> payload, double seconds,
+                 const std::function<bool()>& is_intact);
   void forget(const Name& name, Kind kind);
 
   // Whether it is left alone at present, or only not written.
@@ -118,7 +117,6 @@ class Places {
   void fetch_from(int index, std::span<const Wanted> wanted, Batch& batch, const Done& done);
   void look_on(int index, std::span<const Wanted> wanted, Batch& batch, const Done& done);
   void forget_damaged(int index, std::span<const Wanted> wanted, const Batch& batch);
-  void offer_nearer(const Wanted& wanted, int from, const std::function<bool()>& is_intact);
 
   std::vector<Entry> places_;
   Clock now_;
