@@ -123,10 +123,13 @@ class PromptStore::Worker {
   void do_job(const Forget& forget, uint64_t) { looked_.erase(forget.ticket); }
   void do_offer(const Offer& offer);
   Looked look_up(const PageLook& look);
-  void look_for_states(const PageLook& look, const Looked& looked, PagesFound* found);
+  Looked look_for_states(const PageLook& look, const Looked& looked, PagesFound* found);
+  double seconds_of(const Looked& looked, size_t first, size_t end, const Looked& states) const;
+  void look_again(const PageFetch& fetch, Looked& looked);
   std::vector<store::Wanted> wanted_of(const PageFetch& fetch, const Looked& looked);
   void read(const PageFetch& fetch, const Looked& looked, PagesFetched* fetched);
   Head state_of(Head page) const;
+  bool has_pages() const { return parts_.geometry.page.bytes() > 0; }
   bool has_state() const { return parts_.geometry.state.bytes() > 0; }
   bool is_given_up() {
     const std::lock_guard lock(mutex_);
@@ -210,10 +213,11 @@ void PromptStore::Worker::run() {
   }
 }
 
-// The front that has asked is there as long as the generation is the same.
+// The front that has asked is there as long as the generation is the same, the messenger as long as
+// this is not stopping.
 void PromptStore::Worker::report(const RankEvent& event, uint64_t generation,
                                  std::unique_lock<std::mutex>&) {
-  if (generation != generation_) return;
+  if (generation != generation_ || is_stopping_) return;
   [[maybe_unused]] const Status sent = messenger_.send(encode(event));
 }
 
@@ -281,26 +285,41 @@ PromptStore::Worker::Looked PromptStore::Worker::look_up(const PageLook& look) {
   const std::span<const Head> unknown =
       std::span(looked.pages)
           .subspan(std::min(static_cast<size_t>(look.known), looked.pages.size()));
-  looked.where.assign(looked.pages.size() - unknown.size(), store::Places::kNowhere);
-  const std::vector<int> where = places_.find(unknown);
-  looked.where.insert(looked.where.end(), where.begin(), where.end());
+  looked.where.assign(looked.pages.size(), store::Places::kNowhere);
+  if (has_pages()) std::ranges::copy(places_.find(unknown), looked.where.end() - unknown.size());
   return looked;
 }
 
 // Behind the last one that the cache has, up to the last page that was found.
-void PromptStore::Worker::look_for_states(const PageLook& look, const Looked& looked,
-                                          PagesFound* found) {
-  std::vector<Head> heads;
+PromptStore::Worker::Looked PromptStore::Worker::look_for_states(const PageLook& look,
+                                                                 const Looked& looked,
+                                                                 PagesFound* found) {
+  Looked states;
   for (int page = found->known; page < found->found; ++page) {
     if (std::ranges::find(look.states, page + 1) != look.states.end()) continue;
-    heads.push_back(state_of(looked.pages[static_cast<size_t>(page)]));
+    states.pages.push_back(state_of(looked.pages[static_cast<size_t>(page)]));
   }
-  const std::vector<int> where = places_.find(heads);
-  for (size_t i = 0; i < heads.size(); ++i) {
-    if (where[i] != store::Places::kNowhere)
-      found->states.push_back(static_cast<int32_t>(heads[i].page) + 1);
+  states.where = places_.find(states.pages);
+  for (size_t i = 0; i < states.pages.size(); ++i) {
+    if (states.where[i] != store::Places::kNowhere)
+      found->states.push_back(static_cast<int32_t>(states.pages[i].page) + 1);
   }
   std::ranges::sort(found->states);
+  return states;
+}
+
+// Of pages first … end, and of the last of these states: one comes with a fetch.
+double PromptStore::Worker::seconds_of(const Looked& looked, size_t first, size_t end,
+                                       const Looked& states) const {
+  std::vector<Head> heads(looked.pages.begin() + first, looked.pages.begin() + end);
+  std::vector<int> where(looked.where.begin() + first, looked.where.begin() + end);
+  for (size_t i = states.pages.size(); i-- > 0;) {
+    if (states.where[i] == store::Places::kNowhere) continue;
+    heads.push_back(states.pages[i]);
+    where.push_back(states.where[i]);
+    break;
+  }
+  return places_.predicted_seconds(heads, where);
 }
 
 void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
@@ -308,13 +327,13 @@ void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
   Looked looked = look_up(look);
   const size_t known = std::min(static_cast<size_t>(look.known), looked.pages.size());
   size_t all = known;
-  while (all < looked.pages.size() && looked.where[all] != store::Places::kNowhere) ++all;
+  // A stage without keys and values lacks none.
+  while (all < looked.pages.size() &&
+         (!has_pages() || looked.where[all] != store::Places::kNowhere))
+    ++all;
   found.found = static_cast<int>(all);
-  if (has_state()) look_for_states(look, looked, &found);
-  const auto wanted = [known, all](const auto& each) {
-    return std::span(each).subspan(known, all - known);
-  };
-  found.seconds = places_.predicted_seconds(wanted(looked.pages), wanted(looked.where));
+  const Looked states = has_state() ? look_for_states(look, looked, &found) : Looked();
+  found.seconds = seconds_of(looked, known, all, states);
   if (looked_order_.size() >= kMaxLooks) {
     looked_.erase(looked_order_.front());
     looked_order_.pop_front();
@@ -325,6 +344,19 @@ void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
 }
 
 // ---- fetching ----
+
+// For pages that the cache had when it was asked, and has dropped since.
+void PromptStore::Worker::look_again(const PageFetch& fetch, Looked& looked) {
+  std::vector<Head> gone;
+  const size_t end = std::min(fetch.first + fetch.pages.size(), looked.pages.size());
+  for (auto page = static_cast<size_t>(fetch.first); page < end; ++page) {
+    const bool is_own = fetch.pages[page - static_cast<size_t>(fetch.first)] != nullptr;
+    if (is_own && looked.where[page] == store::Places::kNowhere) gone.push_back(looked.pages[page]);
+  }
+  if (gone.empty()) return;
+  const std::vector<int> where = places_.find(gone);
+  for (size_t i = 0; i < gone.size(); ++i) looked.where[gone[i].page] = where[i];
+}
 
 std::vector<store::Wanted> PromptStore::Worker::wanted_of(const PageFetch& fetch,
                                                           const Looked& looked) {
@@ -369,9 +401,10 @@ void PromptStore::Worker::read(const PageFetch& fetch, const Looked& looked,
 void PromptStore::Worker::do_job(Fetch fetch, uint64_t generation) {
   PagesFetched fetched{
       .ticket = fetch.what.ticket, .rank = parts_.rank, .has_room = fetch.has_room};
-  const auto looked = looked_.extract(fetch.what.ticket);
+  auto looked = looked_.extract(fetch.what.ticket);
   if (fetch.has_room && !fetch.is_abandoned && looked) {
     const double begin = store::Places::steady_seconds();
+    look_again(fetch.what, looked.mapped());
     read(fetch.what, looked.mapped(), &fetched);
     fetched.seconds = store::Places::steady_seconds() - begin;
   }

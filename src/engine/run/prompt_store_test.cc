@@ -169,7 +169,7 @@ class PromptStoreTest : public ::testing::Test {
   }
   // Another rank of the same node, say.
   std::unique_ptr<PromptStore> open(bool keeps_states = false, Gate* finds = nullptr,
-                                    Gate* fetches = nullptr) {
+                                    Gate* fetches = nullptr, bool keeps_pages = true) {
     auto tier = store::HostTier::open(memory_);
     EXPECT_TRUE(tier.ok());
     std::vector<store::ListedPlace> places;
@@ -178,7 +178,7 @@ class PromptStoreTest : public ::testing::Test {
          .expected = store::kHostPrice});
     PageGeometry geometry{.record_class = "class",
                           .page_bytes = kPageBytes,
-                          .page = store::Part::whole(kPageBytes),
+                          .page = keeps_pages ? store::Part::whole(kPageBytes) : store::Part(),
                           .state = {}};
     if (keeps_states) {
       geometry.state_bytes = kStateBytes;
@@ -315,6 +315,54 @@ TEST_F(PromptStoreTest, StatesAreFetchedWithTheirPages) {
   look(*store, 2, tokens);
   store->fetch(read.fetch(2, 0, 4, true));
   EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 0);
+}
+
+// A stage of a pipeline may have layers with states alone.
+TEST_F(PromptStoreTest, ARankWithoutKeysAndValuesLacksNoPages) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open(/*keeps_states=*/true, nullptr, nullptr, /*keeps_pages=*/false);
+  store->offer(written.kept(), 1e-3);
+  store->offer({written.kept_state(2)}, 1e-3);
+  store->flush(milliseconds(10'000));
+  const PagesFound found = look(*store, 1, tokens);
+  EXPECT_EQ(found.found, 4);
+  EXPECT_EQ(found.states, (std::vector<int32_t>{3}));
+  Cache read(tokens);
+  engine::PageFetch fetch = read.fetch(1, 0, 3, true);
+  std::ranges::fill(fetch.pages, nullptr);
+  store->fetch(fetch);
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 3);
+  EXPECT_EQ(read.states[2], written.states[2]);
+}
+
+TEST_F(PromptStoreTest, AStateHasItsPrice) {
+  const std::vector<int32_t> tokens = tokens_of(3);
+  Cache written(tokens);
+  const auto store = open(/*keeps_states=*/true);
+  store->offer(written.kept(), 1e-3);
+  store->flush(milliseconds(10'000));
+  const double without = look(*store, 1, tokens).seconds;
+  store->offer({written.kept_state(2)}, 1e-3);
+  store->flush(milliseconds(10'000));
+  EXPECT_GT(look(*store, 2, tokens).seconds, without);
+  EXPECT_GT(look(*store, 3, tokens, 3).seconds, 0.0);  // it is all that is missing
+}
+
+// Between a look and its fetch, the cache may drop what it had.
+TEST_F(PromptStoreTest, WhatTheCacheHasDroppedSinceIsFetched) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open();
+  store->offer(written.kept(), 1e-3);
+  store->flush(milliseconds(10'000));
+  look(*store, 1, tokens, 2);
+  Cache read(tokens);
+  store->fetch(read.fetch(1, 1, 4));
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 4);
+  EXPECT_EQ(read.bytes[1], written.bytes[1]);
 }
 
 TEST_F(PromptStoreTest, WhatIsNotKnownIsAnsweredToo) {
