@@ -507,7 +507,8 @@ Status Rank::compute(const transport::Members& members) {
     return ended.status();
   }
   has_finished_ = true;
-  if (store_) store_->flush(kFlushTime);
+  // The others wait to hear of an error.
+  if (store_ && ended.ok()) store_->flush(kFlushTime);
   return reporter_.finish(ended.status(), engine.times(), traffic_of(moe, world));
 }
 
