@@ -438,7 +438,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(PageNewsWork, ReplayedIsWhatTheCacheHas) {
   int64_t imported = 0, copied = 0;
-  for (uint32_t seed = 0; seed < 8; ++seed) {
+  for (uint32_t seed = 30; seed < 38; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     ToldWork work(GetParam(), seed);
     work.run();

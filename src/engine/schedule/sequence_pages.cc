@@ -212,7 +212,9 @@ void SequencePages::enter(Sequence& sequence, int end) {
     const PageCache::PageId id = sequence.page_ids[page];
     const std::string& salt = sequence.request.salt;
     sequence.prefix = cache_.enter(id, before, tokens, role(sequence, page), salt);
-    if (cache_.prefix(id) == sequence.prefix) new_pages_.push_back({.id = id});
+    if (cache_.prefix(id) == sequence.prefix) {
+      new_pages_.push_back({.id = id, .prefix = sequence.prefix});
+    }
     // Another page may have the same content and be the known one.
     if (keeps_states()) {
       sequence.prefix_page = *cache_.find(before, tokens, role(sequence, page), salt);
@@ -221,7 +223,9 @@ void SequencePages::enter(Sequence& sequence, int end) {
 }
 
 void SequencePages::begin_step() {
-  for (const auto& [page, is_imported] : new_pages_) {
+  for (const auto& [page, prefix, is_imported] : new_pages_) {
+    // It may have been lent since, and imported behind pages that are told after this one.
+    if (cache_.prefix(page) != prefix) continue;
     const PageNames::Named* named = cache_.tell(page);
     if (named == nullptr || !keeps(page, *named)) continue;
     const Version& version = cache_.version(page);
@@ -235,8 +239,8 @@ void SequencePages::begin_step() {
 }
 
 void SequencePages::forget_new_pages() {
-  for (const auto& [page, is_imported] : new_pages_) {
-    if (!is_imported) cache_.forget(page);
+  for (const auto& [page, prefix, is_imported] : new_pages_) {
+    if (!is_imported && cache_.prefix(page) == prefix) cache_.forget(page);
   }
 }
 

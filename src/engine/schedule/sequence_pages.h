@@ -152,7 +152,8 @@ class SequencePages {
  private:
   struct NewPage {
     PageCache::PageId id = 0;
-    bool is_imported = false;  // somebody has filled it
+    PageCache::Prefix prefix = PageCache::kRoot;  // another one: it has other contents since
+    bool is_imported = false;                     // somebody has filled it
   };
   std::optional<PageCache::PageId> next_known(const Sequence& sequence, int page,
                                               PageCache::Prefix prefix) const;
