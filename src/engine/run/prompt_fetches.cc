@@ -21,6 +21,8 @@ constexpr double kGraceSeconds = 2.0;
 constexpr double kIterations = 2.0;
 constexpr double kPredictions = 4.0;
 constexpr double kLongestFetchSeconds = 120.0;
+// For which requests are submitted at once to an owner that does not answer.
+constexpr double kSilenceSeconds = 30.0;
 // Of a rank's prediction.
 constexpr double kMaxSeconds = 1e6;
 
@@ -51,9 +53,14 @@ int PromptFetches::most_pages(size_t prompt_tokens) {
 }
 
 PromptFetches::Steps PromptFetches::begin(const Prompt& prompt) {
+  const double now = clock_();
+  if (const auto answers = answers_.find(prompt.owner);
+      answers != answers_.end() && now < answers->second.none_before) {
+    ++counts_.gave_up;
+    return {{.kind = Kind::kSubmit, .owner = prompt.owner, .index = prompt.index}};
+  }
   const uint64_t ticket = next_ticket_++;
   const int max_pages = most_pages(prompt.num_tokens);
-  const double now = clock_();
   looks_[ticket] = {.index = prompt.index,
                     .owner = prompt.owner,
                     .ranks = prompt.ranks,
@@ -73,7 +80,9 @@ PromptFetches::Looks::iterator PromptFetches::awaiting(uint64_t ticket, int rank
   const auto look = looks_.find(ticket);
   const bool is_awaited = look != looks_.end() && look->second.fetches == fetches &&
                           look->second.awaited.erase(rank) > 0;
-  return is_awaited ? look : looks_.end();
+  if (!is_awaited) return looks_.end();
+  answers_[look->second.owner] = {.last_at = clock_()};
+  return look;
 }
 
 PromptFetches::Steps PromptFetches::found(const PagesFound& answer) {
@@ -198,20 +207,35 @@ PromptFetches::Steps PromptFetches::give_up(Looks::iterator look) {
   return submit_without(look);
 }
 
-double PromptFetches::deadline_of(const Look& look) const {
+// By owner, what the fetches that are waited for may take.
+std::map<int, double> PromptFetches::seconds_to_fetch() const {
+  std::map<int, double> seconds;
+  for (const auto& [ticket, look] : looks_) {
+    if (look.fetches && look.is_waited_for()) seconds[look.owner] += kPredictions * look.predicted;
+  }
+  return seconds;
+}
+
+// to_fetch: of its owner. Answers of others move it, but not for ever.
+double PromptFetches::deadline_of(const Look& look, double to_fetch) const {
+  const auto answers = answers_.find(look.owner);
+  const double last_at = answers == answers_.end() ? 0.0 : answers->second.last_at;
   const double begin = std::max(look.asked_at, *ready_at_);
-  const double predicted = look.fetches ? kPredictions * look.predicted : 0.0;
-  const double fetch = std::min(predicted, kLongestFetchSeconds);
-  return begin + kGraceSeconds + fetch + kIterations * pace_.longest(clock_());
+  const double end = std::min(std::max(begin, last_at) + std::min(to_fetch, kLongestFetchSeconds),
+                              begin + kLongestFetchSeconds);
+  return end + kGraceSeconds + kIterations * pace_.longest(clock_());
 }
 
 PromptFetches::Steps PromptFetches::expire() {
   if (!ready_at_) return {};
   const double now = clock_();
+  std::map<int, double> to_fetch = seconds_to_fetch();
   Steps steps;
   for (auto next = looks_.begin(); next != looks_.end();) {
     const auto look = next++;
-    if (!look->second.is_waited_for() || deadline_of(look->second) > now) continue;
+    const int owner = look->second.owner;
+    if (!look->second.is_waited_for() || deadline_of(look->second, to_fetch[owner]) > now) continue;
+    answers_[owner].none_before = now + kSilenceSeconds;
     append(steps, give_up(look));
   }
   return steps;
@@ -225,6 +249,7 @@ PromptFetches::Steps PromptFetches::release(int index) {
 
 void PromptFetches::drop_owner(int owner) {
   std::erase_if(looks_, [&](const auto& each) { return each.second.owner == owner; });
+  answers_.erase(owner);
 }
 
 // Where no rank is left, the deadline stays: there is nothing to conclude.

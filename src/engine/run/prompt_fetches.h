@@ -13,7 +13,9 @@
 // theirs.
 //
 // A request never waits longer than its deadline: then it is submitted without. Ranks hear commands
-// between iterations, so deadlines follow what iterations take. Of what is given up, ranks are told
+// between iterations, and answer one after the other, so deadlines follow what iterations take and
+// what an owner has yet to fetch, from its last answer on. Where one has passed, later requests of
+// the owner do not wait for a while, unless an answer comes. Of what is given up, ranks are told
 // (kAbandon). After a kFetch there is always exactly one kImport, when all ranks have answered that
 // still live: with 0 pages, if the request does not wait any more.
 //
@@ -91,7 +93,10 @@ class PromptFetches {
   // A rank has ended, and its owner's others go on: it is not waited for.
   Steps lose_rank(int rank);
   // All ranks forget what was asked, and nobody waits.
-  void clear() { looks_.clear(); }
+  void clear() {
+    looks_.clear();
+    answers_.clear();
+  }
   // Ranks hear commands from now on: waits that began before begin now. Nothing is past its
   // deadline before the first call.
   void ranks_ready() { ready_at_ = clock_(); }
@@ -125,6 +130,12 @@ class PromptFetches {
     bool is_waited_for() const { return index != kNobody; }
   };
   using Looks = std::map<uint64_t, Look>;
+  // Of an owner.
+  struct Answers {
+    double last_at = 0.0;
+    double none_before =
+        0.0;  // too late for the last deadline: nobody is to wait again before this
+  };
 
   static int most_pages(size_t prompt_tokens);
   static void note(Look& look, const PagesFound& answer);
@@ -137,10 +148,12 @@ class PromptFetches {
   Steps submit_without(Looks::iterator look);
   Steps give_up(Looks::iterator look);
   void count_import(const Look& look, int pages);
-  double deadline_of(const Look& look) const;
+  std::map<int, double> seconds_to_fetch() const;
+  double deadline_of(const Look& look, double to_fetch) const;
 
   Clock clock_;
-  Looks looks_;  // by ticket
+  Looks looks_;                     // by ticket
+  std::map<int, Answers> answers_;  // by owner
   uint64_t next_ticket_;
   PrefillPrice price_;
   IterationPace pace_;

@@ -253,6 +253,54 @@ TEST_F(PromptFetchesTest, ALateFetchGivesBackItsPagesWhenAllHaveAnswered) {
   EXPECT_EQ(fetches_.counts().gave_up, 1u);
 }
 
+// A rank answers one after the other.
+TEST_F(PromptFetchesTest, AFetchWaitsForThoseBeforeIt) {
+  for (int i = 0; i < 3; ++i) begin(10 + i);
+  for (uint64_t i = 0; i < 3; ++i) {
+    for (const int rank : {0, 1})
+      fetches_.found(
+          {.ticket = kTicket + i, .rank = rank, .found = 8, .states = {}, .seconds = 2.0});
+  }
+  begin(13);  // a look behind them
+  for (uint64_t i = 0; i < 3; ++i) {
+    now_ += 7.9;  // four times as long as was predicted: each alone would not be late
+    EXPECT_THAT(fetches_.expire(), IsEmpty());
+    for (const int rank : {0, 1}) {
+      fetches_.fetched({.ticket = kTicket + i, .rank = rank, .pages = 8});
+    }
+  }
+  EXPECT_EQ(fetches_.counts().fetched_requests, 3u);
+  now_ += 2.1;
+  EXPECT_EQ(fetches_.expire().size(), 2u);
+}
+
+TEST_F(PromptFetchesTest, AnswersOfOthersDoNotKeepARequestForEver) {
+  begin();
+  bool is_submitted = false;
+  for (uint64_t i = 1; i < 200 && !is_submitted; ++i) {
+    now_ += 1.0;
+    begin(static_cast<int>(10 + i));
+    for (const int rank : {0, 1}) fetches_.found({.ticket = kTicket + i, .rank = rank});
+    is_submitted = fetches_.expire().size() == 2;
+  }
+  EXPECT_TRUE(is_submitted);
+}
+
+// Say a disk hangs: not every request waits for it.
+TEST_F(PromptFetchesTest, NobodyWaitsAgainSoonForAnOwnerThatDoesNotAnswer) {
+  begin();
+  now_ += 2.1;
+  EXPECT_EQ(fetches_.expire().size(), 2u);
+  EXPECT_THAT(begin(6), ElementsAre(submit_with(0, 6)));
+  EXPECT_EQ(begin(7, {2, 3}, 1).size(), 1u);  // another owner
+  now_ += 30.1;
+  EXPECT_EQ(begin(8).front().kind, StepKind::kLook);
+  now_ += 2.1;
+  EXPECT_EQ(fetches_.expire().size(), 4u);
+  begin(9);
+  EXPECT_EQ(begin(10, {2, 3}, 1).front().kind, StepKind::kSubmit);
+}
+
 TEST_F(PromptFetchesTest, NobodyWaitsForAnAbsurdPrediction) {
   begin();
   found(0, 2, 8, 1e300);
