@@ -38,12 +38,18 @@ class PromptStore : public engine::PageStore {
   static constexpr size_t kMaxOffers = 8192;  // pages and states that wait
   static constexpr std::chrono::seconds kStatePause{1};
 
+  // Of ranks that have the same bytes of the same requests, each offers every count-th page.
+  struct Share {
+    int index = 0;
+    int count = 1;
+  };
   struct Parts {
     int rank = 0;
     bool keeps_states = false;  // the model, on whichever rank
     PageGeometry geometry;
     store::Places places;
     std::vector<int> processors;  // that the thread may run on; empty: those of the caller
+    Share of_pages = {}, of_states = {};
   };
   // messenger: outlives the store.
   PromptStore(Parts parts, const transport::Messenger& messenger);

@@ -169,7 +169,8 @@ class PromptStoreTest : public ::testing::Test {
   }
   // Another rank of the same node, say.
   std::unique_ptr<PromptStore> open(bool keeps_states = false, Gate* finds = nullptr,
-                                    Gate* fetches = nullptr, bool keeps_pages = true) {
+                                    Gate* fetches = nullptr, bool keeps_pages = true,
+                                    PromptStore::Share of_pages = {}) {
     auto tier = store::HostTier::open(memory_);
     EXPECT_TRUE(tier.ok());
     std::vector<store::ListedPlace> places;
@@ -189,7 +190,8 @@ class PromptStoreTest : public ::testing::Test {
                            .keeps_states = keeps_states,
                            .geometry = geometry,
                            .places = store::Places(std::move(places)),
-                           .processors = {}},
+                           .processors = {},
+                           .of_pages = of_pages},
         inbox_);
   }
   PagesFound look(PromptStore& store, uint64_t ticket, const std::vector<int32_t>& tokens,
@@ -253,6 +255,23 @@ TEST_F(PromptStoreTest, WhatTheCacheHasIsNotFetched) {
   EXPECT_EQ(read.bytes[2], written.bytes[2]);
   EXPECT_EQ(read.bytes[3], std::vector<std::byte>(kPageBytes));
   EXPECT_EQ(read.bytes[4], written.bytes[4]);
+}
+
+TEST_F(PromptStoreTest, RanksWithTheSameBytesShareTheOffers) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  for (int index = 0; index < 2; ++index) {
+    const auto store = open(false, nullptr, nullptr, true, {.index = index, .count = 2});
+    store->offer(written.kept(), 1e-3);
+    store->flush(milliseconds(10'000));
+    std::optional<StoreState> state;
+    while (!state || state->tiers[0].counts.taken < 2) {
+      state = inbox_.next<StoreState>();
+      ASSERT_TRUE(state);
+    }
+    EXPECT_EQ(state->tiers[0].counts.taken, 2u);
+    EXPECT_EQ(look(*store, 1, tokens).found, index == 0 ? 1 : 4);
+  }
 }
 
 TEST_F(PromptStoreTest, OtherSaltsAndOtherTokensFindNothing) {

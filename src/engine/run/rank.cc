@@ -42,6 +42,8 @@ using transport::Group;
 constexpr std::chrono::seconds kPlaceTime{10};
 // For what was computed last to get into its places, when a rank ends.
 constexpr std::chrono::seconds kFlushTime{20};
+// Less where somebody waits for the end: of the five seconds after Ctrl-C, say.
+constexpr std::chrono::seconds kStopFlushTime{2};
 
 // The pipeline stage of this rank, and the groups of ranks within it.
 struct Stage {
@@ -351,18 +353,37 @@ std::vector<int> processors_of_all(const ThreadPlan& threads) {
   return all;
 }
 
+// Ranks of a tensor group that have the same part of all pages, or states: without shares, each of
+// them would write all of it to the disk.
+Status share_offers(const RunPlan& plan, const transport::Seat& seat, PromptStore::Parts& parts) {
+  if (!plan.joint) return {};
+  parts.of_pages = parts.of_states = {.index = 0, .count = 0};
+  const auto add = [&](PromptStore::Share& share, bool is_same, int rank) {
+    share.count += is_same ? 1 : 0;
+    share.index += is_same && rank < seat.rank() ? 1 : 0;
+  };
+  for (const int rank : plan.mapping.group(parallel::Axis::kTp, seat.rank())) {
+    if (!seat.is_on_this_node(rank)) continue;  // it may have places of its own
+    WIDEEP_TRY_ASSIGN(const PageGeometry other, page_geometry(plan, rank, ""));
+    add(parts.of_pages, other.page == parts.geometry.page, rank);
+    add(parts.of_states, other.state == parts.geometry.state, rank);
+  }
+  return {};
+}
+
 Status Rank::open_store() {
   const RunOptions& options = run_.options();
   limits_.record_class = run_.record_class();
   if (!options.keeps_prompts()) return {};
   WIDEEP_TRY_ASSIGN(PageGeometry geometry, page_geometry(plan_, seat_.rank(), run_.record_class()));
   WIDEEP_TRY_ASSIGN(auto places, open_prompt_places(options, geometry, run_.host_tier_memory()));
-  store_.emplace(PromptStore::Parts{.rank = seat_.rank(),
-                                    .keeps_states = plan_.limits.state_slots > 0,
-                                    .geometry = std::move(geometry),
-                                    .places = store::Places(std::move(places)),
-                                    .processors = processors_of_all(plan_.threads)},
-                 seat_.messenger());
+  PromptStore::Parts parts{.rank = seat_.rank(),
+                           .keeps_states = plan_.limits.state_slots > 0,
+                           .geometry = std::move(geometry),
+                           .places = store::Places(std::move(places)),
+                           .processors = processors_of_all(plan_.threads)};
+  WIDEEP_TRY(share_offers(plan_, seat_, parts));
+  store_.emplace(std::move(parts), seat_.messenger());
   return {};
 }
 
@@ -508,7 +529,10 @@ Status Rank::compute(const transport::Members& members) {
   }
   has_finished_ = true;
   // The others wait to hear of an error.
-  if (store_ && ended.ok()) store_->flush(kFlushTime);
+  if (store_ && ended.ok()) {
+    const bool is_stopped = world.memory().control().stop_requested.load() != 0;
+    store_->flush(is_stopped ? kStopFlushTime : kFlushTime);
+  }
   return reporter_.finish(ended.status(), engine.times(), traffic_of(moe, world));
 }
 
