@@ -38,7 +38,9 @@ class PromptStore : public engine::PageStore {
   static constexpr size_t kMaxOffers = 8192;  // pages and states that wait
   static constexpr std::chrono::seconds kStatePause{1};
 
-  // Of ranks that have the same bytes of the same requests, each offers every count-th page.
+  static constexpr uint32_t kPagesInRow = 32;
+  // Of ranks that have the same bytes of the same requests, each offers every count-th row of
+  // kPagesInRow pages: what is read in a row is best written in one.
   struct Share {
     int index = 0;
     int count = 1;

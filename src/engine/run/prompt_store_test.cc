@@ -258,19 +258,21 @@ TEST_F(PromptStoreTest, WhatTheCacheHasIsNotFetched) {
 }
 
 TEST_F(PromptStoreTest, RanksWithTheSameBytesShareTheOffers) {
-  const std::vector<int32_t> tokens = tokens_of(4);
+  constexpr uint32_t kRow = PromptStore::kPagesInRow;
+  const std::vector<int32_t> tokens = tokens_of(2 * kRow);
   Cache written(tokens);
   for (int index = 0; index < 2; ++index) {
     const auto store = open(false, nullptr, nullptr, true, {.index = index, .count = 2});
     store->offer(written.kept(), 1e-3);
     store->flush(milliseconds(10'000));
-    std::optional<StoreState> state;
-    while (!state || state->tiers[0].counts.taken < 2) {
-      state = inbox_.next<StoreState>();
+    uint64_t taken = 0;
+    while (taken < kRow) {
+      const auto state = inbox_.next<StoreState>();
       ASSERT_TRUE(state);
+      taken = state->tiers[0].counts.taken;
     }
-    EXPECT_EQ(state->tiers[0].counts.taken, 2u);
-    EXPECT_EQ(look(*store, 1, tokens).found, index == 0 ? 1 : 4);
+    EXPECT_EQ(taken, kRow);
+    EXPECT_EQ(look(*store, 1, tokens).found, static_cast<int>(kRow) * (index + 1));
   }
 }
 

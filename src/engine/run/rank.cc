@@ -271,7 +271,10 @@ class Rank {
     feed_.restart(seat_.commands());
     reporter_.forget_front();
     if (store_) WIDEEP_TRY(store_->end_fetches(kPlaceTime));
-    if (state_) state_->drop_requests();
+    if (!state_) return {};
+    state_->drop_requests();
+    state_->scheduler.tell_again();
+    reporter_.forget_pages();
     return {};
   }
   Status open_store();

@@ -233,7 +233,7 @@ Status RankReporter::ended(int request_index) {
 
 Status RankReporter::pages_changed(std::vector<engine::PageChange> changes) {
   const PagesChanged event{.rank = rank_,
-                           .is_cleared = std::exchange(has_new_cache_, false),
+                           .is_cleared = std::exchange(forgets_pages_, false),
                            .changes = std::move(changes)};
   return reports_when_idle_ ? send_with_next(event) : send(event);
 }

@@ -45,8 +45,8 @@ class RankReporter : public engine::Reporter {
 
   // The rank is a member of a group from now on.
   void set_members(const transport::Members& members);
-  // The rank's cache is empty: a new one.
-  void forget_pages() { has_new_cache_ = true; }
+  // What was told of the rank's cache does not hold: the cache is new, or who hears of it is.
+  void forget_pages() { forgets_pages_ = true; }
   // Another process receives the events now, which has asked for nothing.
   void forget_front();
   // It computes with the others: RanksReady, or MembersChanged after the first epoch.
@@ -83,7 +83,7 @@ class RankReporter : public engine::Reporter {
   std::vector<float> initial_imbalances_;  // of this iteration's layers so far
   transport::Members members_;
   int reloaded_ = 0;
-  bool has_new_cache_ = true;  // since pages_changed()
+  bool forgets_pages_ = true;  // since pages_changed()
   std::vector<double> expert_loads_;
   ExpertLoad load_;                      // since the last report; without counts: nobody wants it
   int64_t load_since_ns_ = 0;            // when that was

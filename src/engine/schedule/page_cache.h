@@ -91,6 +91,7 @@ class PageCache {
   // A known page is computed. Returns its name if that is news, else null.
   const PageNames::Named* tell(PageId page) { return names_.tell(page); }
   std::vector<PageChange> take_changes() { return names_.take_changes(); }
+  void tell_again() { names_.tell_again(); }
 
   // ---- counts ----
 

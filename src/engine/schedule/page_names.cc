@@ -4,6 +4,8 @@
 // page and all below it, so every page is visited once for each time that it was entered.
 #include "schedule/page_names.h"
 
+#include <algorithm>
+
 namespace wideep::engine {
 
 void PageNames::enter(PageId page, Prefix prefix, const PageContent& content) {
@@ -66,13 +68,27 @@ const PageNames::Named* PageNames::find(PageId page) const {
 const PageNames::Named* PageNames::tell(PageId page) {
   const auto found = entries_.find(page);
   if (found == entries_.end() || std::exchange(found->second.is_told, true)) return nullptr;
-  const Named& named = found->second.named;
+  add_change(found->second.named);
+  return &found->second.named;
+}
+
+void PageNames::add_change(const Named& named) {
   changes_.push_back({.is_salted = named.is_salted,
                       .page = static_cast<int32_t>(named.head.page),
                       .name = named.head.name,
                       .before = named.head.before,
                       .tokens = named.head.tokens});
-  return &named;
+}
+
+void PageNames::tell_again() {
+  std::vector<const Named*> told;
+  for (const auto& [page, entry] : entries_) {
+    if (entry.is_told) told.push_back(&entry.named);
+  }
+  // Each behind the one before it.
+  std::ranges::sort(told, {}, [](const Named* named) { return named->head.page; });
+  changes_.clear();
+  for (const Named* named : told) add_change(*named);
 }
 
 }  // namespace wideep::engine

@@ -56,6 +56,8 @@ class PageNames {
   const Named* tell(PageId page);
   // Since the last call, in order.
   std::vector<PageChange> take_changes() { return std::exchange(changes_, {}); }
+  // Whoever hears of changes from now on knows of none: all that are told are changes.
+  void tell_again();
 
  private:
   struct Entry {
@@ -66,6 +68,7 @@ class PageNames {
     bool is_told = false;
   };
   void drop(PageId page);
+  void add_change(const Named& named);
 
   std::string record_class_;
   std::unordered_map<PageId, Entry> entries_;

@@ -48,6 +48,27 @@ TEST(PageNames, AreThoseOfTheContents) {
   EXPECT_EQ(a.name(first), store::page_name(store::root_name("class", ""), 0, tokens));
 }
 
+// Of one who hears of the changes only now.
+TEST(PageNames, AreToldAgainInOrder) {
+  NamedCache names;
+  const auto [first, prefix] = names.add(PageCache::kRoot, 1);
+  const auto [gone, unused] = names.add(prefix, 2);
+  const auto [second, after] = names.add(prefix, 3);
+  const auto [untold, last] = names.add(after, 4);
+  for (const int32_t page : {first, gone, second}) names.cache.tell(page);
+  names.cache.take_changes();
+  names.cache.forget(gone);
+  names.cache.tell_again();
+  const std::vector<PageChange> changes = names.cache.take_changes();
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].name, names.name(first));
+  EXPECT_EQ(changes[1].name, names.name(second));
+  EXPECT_EQ(changes[1].before, changes[0].name);
+  EXPECT_TRUE(changes[0].is_known && changes[1].is_known);
+  names.cache.tell(untold);
+  EXPECT_EQ(names.cache.take_changes().size(), 1u);
+}
+
 TEST(PageNames, DifferBySaltRoleAndClass) {
   NamedCache cache;
   PageCache other_class(64, 1, {nullptr}, "another class");

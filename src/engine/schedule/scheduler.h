@@ -143,6 +143,8 @@ class Scheduler {
   // What has happened to known pages since the last call; empty without limits.record_class. What
   // the present step computes, or was imported after it, is told after the next schedule().
   PageNews take_news() { return pages_.take_news(); }
+  // The next news begin with all that was told, for one who knows nothing.
+  void tell_again() { pages_.tell_again(); }
 
  private:
   using Sequences = std::list<Sequence>;

@@ -118,6 +118,8 @@ class SequencePages {
 
   // Since the last call, of all steps but the present one.
   PageNews take_news();
+  // The next news begin with all that was told, for one who knows nothing.
+  void tell_again() { cache_.tell_again(); }
 
   // ---- states ----
 
