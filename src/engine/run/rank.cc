@@ -44,6 +44,7 @@ constexpr std::chrono::seconds kPlaceTime{10};
 constexpr std::chrono::seconds kFlushTime{20};
 // Less where somebody waits for the end: of the five seconds after Ctrl-C, say.
 constexpr std::chrono::seconds kStopFlushTime{2};
+constexpr std::chrono::milliseconds kFlushSlice{10};
 
 // The pipeline stage of this rank, and the groups of ranks within it.
 struct Stage {
@@ -278,6 +279,7 @@ class Rank {
     return {};
   }
   Status open_store();
+  void flush_store(Endpoint& world);
   Status compute(const transport::Members& members);
   Status prepare_experts(Stage& stage, const transport::Members& members);
   Status regroup(Stage& stage);
@@ -388,6 +390,19 @@ Status Rank::open_store() {
   WIDEEP_TRY(share_offers(plan_, seat_, parts));
   store_.emplace(std::move(parts), seat_.messenger());
   return {};
+}
+
+// Peers that are not as far may still need what this rank sends and passes on to other nodes.
+void Rank::flush_store(Endpoint& world) {
+  using Clock = std::chrono::steady_clock;
+  if (!store_) return;
+  const transport::SharedMemory& memory = world.memory();
+  const bool is_stopped = memory.control().stop_requested.load() != 0;
+  const auto end = Clock::now() + (is_stopped ? kStopFlushTime : kFlushTime);
+  while (store_->flush(kFlushSlice) > 0 && Clock::now() < end && memory.failure().ok()) {
+    while (world.bridge() != nullptr && world.bridge()->progress()) {
+    }
+  }
 }
 
 // ---- as a member ----
@@ -532,10 +547,7 @@ Status Rank::compute(const transport::Members& members) {
   }
   has_finished_ = true;
   // The others wait to hear of an error.
-  if (store_ && ended.ok()) {
-    const bool is_stopped = world.memory().control().stop_requested.load() != 0;
-    store_->flush(is_stopped ? kStopFlushTime : kFlushTime);
-  }
+  if (ended.ok()) flush_store(world);
   return reporter_.finish(ended.status(), engine.times(), traffic_of(moe, world));
 }
 
