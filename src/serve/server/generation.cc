@@ -406,15 +406,19 @@ void Generation::note_cached(size_t index, int tokens) {
   answers_[index].cached_tokens = tokens;
   if (index % static_cast<size_t>(options_.n) == 0) {
     usage_.cached_tokens += tokens;
-    const size_t full = prompt_of(index).size() / store::kPageTokens * store::kPageTokens;
-    const int64_t written = std::max<int64_t>(static_cast<int64_t>(full) - tokens, 0);
-    if (setup_.reuses_pages) usage_.written_tokens += written;
+    usage_.written_tokens += written_tokens(index);
   }
   if (repeats_) return;
   setup_.metrics.cached_prompt_tokens += static_cast<uint64_t>(tokens);
   const int64_t computed = static_cast<int64_t>(prompt_of(index).size()) - tokens;
   setup_.metrics.computed_prompt_tokens += static_cast<uint64_t>(std::max<int64_t>(computed, 0));
   setup_.metrics.cached_prompts += tokens > 0 ? 1 : 0;
+}
+
+int64_t Generation::written_tokens(size_t index) const {
+  if (!setup_.reuses_pages || answers_[index].num_tokens() == 0) return 0;
+  const size_t full = prompt_of(index).size() / store::kPageTokens * store::kPageTokens;
+  return std::max<int64_t>(static_cast<int64_t>(full) - answers_[index].cached_tokens, 0);
 }
 
 // Appends what the token adds to answer.text, as far as it is decoded and certain not to be a stop
@@ -662,8 +666,8 @@ void Generation::send_part(size_t index) {
   Usage so_far;
   if (options_.continuous_usage) {
     so_far.prompt_tokens = static_cast<int64_t>(prompt_of(index).size());
-    so_far.cached_tokens = usage_.cached_tokens;
-    so_far.written_tokens = usage_.written_tokens;
+    so_far.cached_tokens = answer.cached_tokens;
+    so_far.written_tokens = written_tokens(index);
     so_far.completion_tokens = std::max(0, num_own(index));
     part.usage = &so_far;
   }

@@ -139,6 +139,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void prompt(size_t index, const run::PromptProgress& progress);
   void experts(size_t index, const run::RoutedExperts& routed);
   void note_cached(size_t index, int tokens);
+  // Of the answer's prompt, once it has begun (Usage::written_tokens).
+  int64_t written_tokens(size_t index) const;
   void take_text(size_t index, const run::Token& token);
   void read_token(Answer& answer, const run::Token& token);
   void send_other_kinds(size_t index, bool has_reasoning, bool has_content, bool has_calls);

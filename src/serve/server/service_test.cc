@@ -1136,6 +1136,19 @@ TEST_F(ServiceTest, WrittenTokensAreThoseOfFullPages) {
                                  {"stream", true},
                                  {"stream_options", {{"include_usage", true}}}});
   EXPECT_THAT(stream.body, HasSubstr(R"({"cached_tokens":128,"cache_write_tokens":64})"));
+  // What each part says beside its prompt is of that prompt, not of all.
+  const std::vector<json> parts =
+      complete({{"model", "m"},
+                {"prompt", {prompt, prompt}},
+                {"stream", true},
+                {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}})
+          .events();
+  for (const json& part : parts) {
+    const bool is_last = part["choices"].empty();
+    EXPECT_EQ(part["usage"]["prompt_tokens"], is_last ? 400 : 200);
+    EXPECT_EQ(part["usage"]["prompt_tokens_details"],
+              is_last ? counted(256, 128) : counted(128, 64));
+  }
   const json response =
       ask("POST", "/v1/responses", json{{"model", "m"}, {"input", std::string(400, 'x')}}.dump())
           .body_json();
