@@ -19,25 +19,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMaxSaltBytes = 1024;
-
-Parsed<std::string> take_salt(ordered_json& body) {
-  const auto found = body.find("cache_salt");
-  if (found == body.end()) return std::string();
-  const bool is_text = found->is_string() && !found->get_ref<const std::string&>().empty() &&
-                       found->get_ref<const std::string&>().size() <= kMaxSaltBytes;
-  if (!found->is_null() && !is_text) {
-    return HttpError{
-        .message = fmt::format("cache_salt: expected a text of 1 to {} bytes; leave it "
-                               "out for none",
-                               kMaxSaltBytes),
-        .param = "cache_salt"};
-  }
-  std::string salt = found->is_null() ? std::string() : found->get<std::string>();
-  body.erase("cache_salt");
-  return salt;
-}
-
 // As a client that goes on from the response begins its prompt.
 Parsed<ordered_json> follow_up(const ordered_json& body, const CachePromptContext& context) {
   const ordered_json& id = body["response_id"];
@@ -78,7 +59,6 @@ Parsed<CachePrompt> read_cache_prompt(ordered_json body, const CachePromptContex
                                             num_named == 0 ? "none" : "several of them"),
                      .param = "prompt"};
   }
-  WIDEEP_PARSED(std::string salt, take_salt(body));
   if (!body.contains("model")) body["model"] = context.model;
   const Api api = body.contains("prompt")     ? Api::kCompletion
                   : body.contains("messages") ? Api::kChat
@@ -96,7 +76,7 @@ Parsed<CachePrompt> read_cache_prompt(ordered_json body, const CachePromptContex
         .param = "prompt"};
   }
   return CachePrompt{.tokens = std::move(prepared.prompts[0]),
-                     .salt = std::move(salt),
+                     .salt = prepared.options.engine_request.salt,
                      .turn_begin = prepared.options.engine_request.turn_begin};
 }
 

@@ -129,8 +129,8 @@ std::optional<HttpError> CacheService::refusal(const Exchange& exchange) const {
 
 // What is evicted first where the archive is imported depends on it, and nothing else.
 double CacheService::page_seconds() const {
-  const auto computed = static_cast<double>(metrics_.prompt_tokens - metrics_.cached_prompt_tokens +
-                                            metrics_.generated_tokens);
+  const auto computed =
+      static_cast<double>(metrics_.computed_prompt_tokens + metrics_.generated_tokens);
   if (computed < 1.0 || metrics_.iteration_seconds <= 0.0) return kUnmeasuredPageSeconds;
   return metrics_.iteration_seconds / computed * static_cast<double>(store::kPageTokens);
 }
