@@ -42,6 +42,8 @@ uint64_t canonical_bytes(const RecordForm& form, store::Kind kind) {
   return kind == store::Kind::kPage ? form.page_bytes : form.state_bytes;
 }
 
+Status ended_early() { return failed("it was ended before all records were copied"); }
+
 uint64_t record_bytes(const Head& head) {
   return store::kBlockBytes + store::round_up_to_block(head.part.bytes());
 }
@@ -152,8 +154,8 @@ class NewArchive {
   bool is_finished_ = false;
 };
 
-// Returns [heads] whether the record has been copied. Errors: the archive.
-Result<std::vector<bool>> copy_records(const Found& found, double seconds, Places& places,
+// Returns [heads] whether the record has been copied. Errors: the archive; the order is ended.
+Result<std::vector<bool>> copy_records(const Found& found, const ExportOrder& order, Places& places,
                                        NewArchive& archive) {
   std::vector<bool> copied(found.heads.size());
   std::vector<std::byte> memory;
@@ -168,15 +170,17 @@ Result<std::vector<bool>> copy_records(const Found& found, double seconds, Place
                              .into = std::span(memory).subspan(i * each, each)},
                    .place = found.where[first + i]};
     }
-    bool is_written = true;
+    bool is_written = true, has_ended = false;
     const auto done = [&](size_t index, store::FetchResult result, int) {
-      if (result != store::FetchResult::kWhole) return true;
-      const store::FetchOrder& order = wanted[index].order;
-      is_written = archive.add(order.head, order.into, seconds);
+      has_ended = order.goes_on != nullptr && !order.goes_on();
+      if (has_ended || result != store::FetchResult::kWhole) return !has_ended;
+      const store::FetchOrder& each_order = wanted[index].order;
+      is_written = archive.add(each_order.head, each_order.into, order.page_seconds);
       copied[first + index] = is_written;
       return is_written;
     };
     places.fetch(wanted, done);
+    if (has_ended) return ended_early();
     if (!is_written) return failed("the archive cannot be written; see the line before");
     first += count;
   }
@@ -187,8 +191,11 @@ Result<std::vector<bool>> copy_records(const Found& found, double seconds, Place
 
 class Importer {
  public:
-  Importer(const RecordForm& form, Places& places)
-      : form_(form), places_(places), class_(store::root_name(form.record_class, "")) {}
+  Importer(const RecordForm& form, Places& places, const std::function<bool()>& goes_on)
+      : form_(form),
+        places_(places),
+        goes_on_(goes_on),
+        class_(store::root_name(form.record_class, "")) {}
 
   Result<ImportedArchive> import(const std::string& path) {
     const store::RecordVisitor visitor = {
@@ -199,6 +206,7 @@ class Importer {
               return true;
             }};
     WIDEEP_TRY_ASSIGN(const store::UnreadCounts unread, store::read_archive(path, visitor));
+    if (has_ended_) return ended_early();
     result_.skipped.damaged = unread.damaged;
     result_.skipped.foreign = unread.foreign;
     result_.pages = static_cast<int64_t>(pages_.size());
@@ -208,6 +216,8 @@ class Importer {
 
  private:
   bool wants(const store::RecordHead& record) {
+    has_ended_ = has_ended_ || (goes_on_ != nullptr && !goes_on_());
+    if (has_ended_) return false;
     if (record.record_class != class_) {
       ++result_.skipped.other_class;
       return false;
@@ -245,7 +255,9 @@ class Importer {
 
   const RecordForm& form_;
   Places& places_;
+  const std::function<bool()>& goes_on_;
   store::Name class_;
+  bool has_ended_ = false;  // goes_on_ has said so
   ImportedArchive result_;
   std::unordered_map<store::Name, uint32_t, store::NameHash> numbers_;  // of pages in a sequence
   std::unordered_set<store::Name, store::NameHash> pages_, states_;  // kept; a record may be a part
@@ -295,10 +307,8 @@ Result<ExportedPrompt> export_prompt(const RecordForm& form, const ExportOrder& 
   }
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<NewArchive> archive,
                     NewArchive::create(form, order.path, bytes));
-  WIDEEP_TRY_ASSIGN(const auto copied_pages,
-                    copy_records(pages, order.page_seconds, places, *archive));
-  WIDEEP_TRY_ASSIGN(const auto copied_states,
-                    copy_records(states, order.page_seconds, places, *archive));
+  WIDEEP_TRY_ASSIGN(const auto copied_pages, copy_records(pages, order, places, *archive));
+  WIDEEP_TRY_ASSIGN(const auto copied_states, copy_records(states, order, places, *archive));
   result.pages = std::ranges::count(copied_pages, true);
   result.states = std::ranges::count(copied_states, true);
   result.missing -= result.pages;
@@ -309,8 +319,8 @@ Result<ExportedPrompt> export_prompt(const RecordForm& form, const ExportOrder& 
 }
 
 Result<ImportedArchive> import_archive(const RecordForm& form, const std::string& path,
-                                       Places& places) {
-  auto result = Importer(form, places).import(path);
+                                       Places& places, const std::function<bool()>& goes_on) {
+  auto result = Importer(form, places, goes_on).import(path);
   if (result.ok()) tell_skipped(path, result->skipped);
   return result;
 }

@@ -11,11 +11,15 @@
 // Nobody can check that bytes are what the model would have computed: who imports an archive trusts
 // who wrote it. Everything else is checked.
 //
+// Both take as long as the records need. goes_on, where there is one, is asked before each of them;
+// false ends the work with an error (failed).
+//
 // Thread safety: pure functions; the places have one thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +48,7 @@ struct ExportOrder {
   double page_seconds = 0.0;  // that computing a page takes: its worth where it is imported
   // Pages are written behind: those that are missing are waited for, but no longer than this.
   std::chrono::milliseconds patience{2000};
+  std::function<bool()> goes_on = nullptr;
 };
 
 struct ExportedPrompt {
@@ -52,8 +57,8 @@ struct ExportedPrompt {
   uint64_t bytes = 0;   // of payloads
 };
 
-// The archive is there when all is in it, and not before; without any page none is made. Errors: it is there already (invalid
-// input); it cannot be written (failed). They leave nothing.
+// The archive is there when all is in it, and not before; without any page none is made. Errors: it
+// is there already (invalid input); it cannot be written (failed). They leave nothing.
 Result<ExportedPrompt> export_prompt(const RecordForm& form, const ExportOrder& order,
                                      store::Places& places);
 
@@ -74,8 +79,10 @@ struct ImportedArchive {
   SkippedRecords skipped;
 };
 
-// Changes nothing in the archive. What is skipped is told in a line. Errors: as read_archive().
+// Changes nothing in the archive. What is skipped is told in a line. Errors: as read_archive(). What
+// was imported before one stays.
 Result<ImportedArchive> import_archive(const RecordForm& form, const std::string& path,
-                                       store::Places& places);
+                                       store::Places& places,
+                                       const std::function<bool()>& goes_on = nullptr);
 
 }  // namespace wideep::run

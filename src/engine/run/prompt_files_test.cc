@@ -310,5 +310,24 @@ TEST_F(PromptFilesTest, ADiskThatRefusesLeavesNothing) {
             StatusCode::kFailed);
 }
 
+TEST_F(PromptFilesTest, BothEndEarlyWhereTheyShall) {
+  Service from(scratch_.path() + "/from"), to(scratch_.path() + "/to");
+  fill(from);
+  int left = 2;
+  const auto goes_on = [&left] { return left-- > 0; };
+  ExportOrder cut = order();
+  cut.goes_on = goes_on;
+  EXPECT_EQ(export_prompt(form_of_model(), cut, from.places()).status().code(),
+            StatusCode::kFailed);
+  EXPECT_FALSE(std::filesystem::exists(archive_));
+  ASSERT_TRUE(export_prompt(form_of_model(), order(), from.places()).ok());
+  left = 2;
+  const auto imported = import_archive(form_of_model(), archive_, to.places(), goes_on);
+  EXPECT_EQ(imported.status().code(), StatusCode::kFailed);
+  const std::vector<Head> pages = pages_of(form_of_model(), tokens_, "");
+  EXPECT_TRUE(to.has(pages[1]));
+  EXPECT_FALSE(to.has(pages[2]));
+}
+
 }  // namespace
 }  // namespace wideep::run

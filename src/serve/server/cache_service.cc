@@ -176,7 +176,8 @@ CacheService::Reply CacheService::exported(ordered_json body, double page_second
                                        {.path = path_of_archive(name),
                                         .tokens = prompt.tokens.ids(),
                                         .salt = prompt.salt,
-                                        .page_seconds = page_seconds},
+                                        .page_seconds = page_seconds,
+                                        .goes_on = [this] { return !ends_; }},
                                        *places_);
   if (!done.ok()) return error_of(done.status(), 409, "archive_exists");
   if (done->pages == 0) {
@@ -205,7 +206,8 @@ CacheService::Reply CacheService::imported(ordered_json body) {
                      .param = base::printable(body.begin().key(), 60)};
   }
   WIDEEP_REFUSE_IF(open_places());
-  const auto done = run::import_archive(form_, path_of_archive(name), *places_);
+  const auto done =
+      run::import_archive(form_, path_of_archive(name), *places_, [this] { return !ends_; });
   if (!done.ok()) return error_of(done.status(), 404, "archive_not_found");
   const run::SkippedRecords& skipped = done->skipped;
   return ordered_json{{"object", "cache.import"},

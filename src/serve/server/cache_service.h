@@ -11,6 +11,7 @@
 // Thread safety: the serving thread, but read_prompt().
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -61,8 +62,11 @@ class CacheService {
   void connect(std::function<void(std::function<void()>)> post) { work_.connect(std::move(post)); }
   // The places where the service keeps prompts. Without them requests are refused.
   void connect_places(Open open) { open_ = std::move(open); }
-  // Waits for what that thread does, and drops what waits for it.
-  void join() { work_.join(); }
+  // Ends what that thread does before its next record, and drops what waits for it.
+  void join() {
+    ends_ = true;
+    work_.join();
+  }
   bool is_busy() const { return work_.size() > 0; }
 
   void export_prompt(const std::shared_ptr<Exchange>& exchange);
@@ -90,6 +94,7 @@ class CacheService {
   const Metrics& metrics_;
   Replies& replies_;
   Open open_;
+  std::atomic<bool> ends_ = false;
   // Of the thread of the work.
   run::RecordForm form_;
   std::optional<store::Places> places_;
