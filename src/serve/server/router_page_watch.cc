@@ -21,6 +21,8 @@ constexpr int kEventMs = (kEventSeconds + 5) * 1000;
 // Until a replica is asked again that does not tell, that has lost the thread or that said what
 // cannot be read.
 constexpr std::chrono::seconds kAbsentWait{30}, kGapWait{0}, kErrorWait{5};
+// Who tells nothing any sooner is not asked again at once.
+constexpr std::chrono::seconds kShortestWait{1};
 
 }  // namespace
 
@@ -40,7 +42,8 @@ RouterAsk::Question RouterPageWatch::question(std::string target, int timeout_ms
 }
 
 void RouterPageWatch::check() {
-  if (is_known_ || is_read_ || ask_.waits() || Clock::now() < next_) return;
+  if (is_read_ || ask_.waits() || Clock::now() < next_) return;
+  if (is_known_) return ask_events();
   ask_.ask(question("/v1/kv_events/snapshot?tokens=0", kSnapshotMs),
            [this](int status, const std::string& body) {
              if (status != 200) return begin_anew(status == 0 ? kErrorWait : kAbsentWait);
@@ -50,6 +53,7 @@ void RouterPageWatch::check() {
 }
 
 void RouterPageWatch::ask_events() {
+  asked_ = Clock::now();
   ask_.ask(
       question(fmt::format("/v1/kv_events?after={}&wait={}", position_.sequence, kEventSeconds),
                kEventMs),
@@ -81,9 +85,11 @@ void RouterPageWatch::take(const Result<ReplicaPages::Position>& position) {
     return begin_anew(kErrorWait);
   }
   has_complained_ = false;
+  const bool told_nothing = is_known_ && position->sequence == position_.sequence &&
+                            Clock::now() - asked_ < kShortestWait;
   position_ = *position;
   is_known_ = true;
-  ask_events();
+  if (!told_nothing) ask_events();
 }
 
 void RouterPageWatch::begin_anew(std::chrono::seconds wait) {

@@ -2,8 +2,8 @@
 //
 // Follows the KV events of one replica: a snapshot, then events as they come.
 //
-//   cold ── snapshot 200 ──▶ known ──┐ events 200: asked again at once
-//     ▲                        │  ▲──┘
+//   cold ── snapshot 200 ──▶ known ──┐ events 200: asked again at once; if it tells nothing
+//     ▲                        │  ▲──┘ without having waited (it ends), when the next second begins
 //     └── 410, gap, no answer ─┘
 //
 // A replica that does not tell (another status) is asked again now and then.
@@ -33,7 +33,8 @@ class RouterPageWatch {
   };
   RouterPageWatch(HttpServer& http, RouterPrefixes& prefixes, Target target);
 
-  // Called every second while the replica is healthy: begins, or begins again when it is time.
+  // Called every second while the replica is healthy: begins, goes on, or begins again when it is
+  // time.
   void check();
   // The replica cannot be reached or is not healthy, and prefixes have forgotten it.
   void lost();
@@ -60,6 +61,7 @@ class RouterPageWatch {
   ReplicaPages::Position position_;
   bool has_complained_ = false;  // since the last good reply
   Clock::time_point next_ = {};
+  Clock::time_point asked_ = {};  // when it was asked for events last
 };
 
 }  // namespace wideep::server

@@ -30,6 +30,7 @@ class Worker {
   TestReplica& replica() { return replica_; }
   int num_texts() const { return num_texts_; }
   int num_names() const { return num_names_; }
+  int num_events() const { return num_events_; }
   std::string last_body() {
     const std::lock_guard lock(mutex_);
     return last_body_;
@@ -57,6 +58,8 @@ class Worker {
       std::exchange(waiting_, nullptr)->reply(status, "application/json", text);
     });
   }
+  // From now on it answers questions for events at once: there are none.
+  void end_events() { is_over_ = true; }
   // Ends the connection on which it would tell.
   void break_off() {
     replica_.server().post([this] {
@@ -78,6 +81,10 @@ class Worker {
       return exchange->reply(snapshot_.empty() ? 404 : 200, "application/json", snapshot_);
     }
     if (exchange->path() == "/v1/kv_events") {
+      ++num_events_;
+      if (is_over_) {
+        return exchange->reply(200, "application/json", R"({"sequence": 7, "batches": []})");
+      }
       if (untold_.empty()) return waiting_ = exchange, void();
       exchange->reply(untold_.front().first, "application/json", untold_.front().second);
       return untold_.pop_front();
@@ -94,8 +101,8 @@ class Worker {
   }
 
   const std::string name_;
-  std::atomic<int> num_texts_ = 0, num_names_ = 0, status_ = 200;
-  std::atomic<bool> holds_ = false;
+  std::atomic<int> num_texts_ = 0, num_names_ = 0, num_events_ = 0, status_ = 200;
+  std::atomic<bool> holds_ = false, is_over_ = false;
   std::mutex mutex_;
   std::string snapshot_, last_body_;  // guarded by mutex_
   std::optional<std::string> names_;  // guarded by mutex_
@@ -303,6 +310,19 @@ TEST_F(RouterPrefixTest, ReplicasTellTheirPages) {
 }
 
 // It may have died between two health checks.
+// As one that drains does, whose pages stay known: it has better to do than to answer all the time.
+TEST_F(RouterPrefixTest, AReplicaWithoutEventsIsNotAskedAllTheTime) {
+  Worker worker("a");
+  worker.set_snapshot(7, R"({"hash": 1, "parent": null})");
+  worker.end_events();
+  route_to({worker.port()});
+  ASSERT_TRUE(comes([&] { return worker.num_events() > 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_LE(worker.num_events(), 3);
+  EXPECT_TRUE(is_known(worker));
+  ASSERT_TRUE(comes([&] { return worker.num_events() > 3; }));  // later it is asked again
+}
+
 TEST_F(RouterPrefixTest, AReplicaThatBreaksOffItsEventsIsCold) {
   Worker a("a"), b("b");
   a.set_snapshot(5, "");
