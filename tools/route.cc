@@ -130,7 +130,7 @@ void add_route_command(command_line::Command app, Status* status) {
        {"prefix", server::RoutePolicy::kPrefix}});
   command.add_option("--replica-key-file", options->key_file,
                      "File with the key with which the router reads the servers' KV events, where "
-                     "they want one");
+                     "they want one: their admin key, if they have one");
   add_http_limit_options(command, &options->router.http);
   command
       .add_option("--give-up-after", options->router.give_up_seconds,

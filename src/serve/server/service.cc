@@ -79,10 +79,11 @@ std::vector<Endpoint> Service::table() {
       {"POST", "/is_scaling_elastic_ep", kClients, kShortBody,
        to(admin_, &AdminService::is_scaling)},
   };
+  // Whoever reads events reads the prompts of all clients.
   if (options_.kv_events != nullptr) {
-    table.insert(table.end(), {{"GET", "/v1/kv_events", kClients, kShortBody,
+    table.insert(table.end(), {{"GET", "/v1/kv_events", kAdmins, kShortBody,
                                 to(kv_events_, &KvEventsService::events)},
-                               {"GET", "/v1/kv_events/snapshot", kClients, kShortBody,
+                               {"GET", "/v1/kv_events/snapshot", kAdmins, kShortBody,
                                 to(kv_events_, &KvEventsService::snapshot)}});
   }
   if (!options_.has_pages) return table;

@@ -3818,6 +3818,21 @@ TEST_F(KvEventsServiceTest, ThoseWhoWaitAreFewLeaveAndAreAnsweredAtTheEnd) {
   EXPECT_EQ(after(log_.last(), 60).status, 200);
 }
 
+// Their tokens are those of all clients' prompts, which no client may read.
+TEST_F(KvEventsServiceTest, AdminsAlone) {
+  finish();
+  start({.model = "m",
+         .api_key = "secret",
+         .admin_key = "root",
+         .max_sequence = 64,
+         .kv_events = &log_});
+  for (const char* target : {"/v1/kv_events/snapshot", "/v1/kv_events?after=0"}) {
+    EXPECT_EQ(ask("GET", target).status, 401);
+    EXPECT_EQ(ask("GET", target, "", "Authorization: Bearer secret\r\n").status, 401);
+    EXPECT_NE(ask("GET", target, "", "Authorization: Bearer root\r\n").status, 401);
+  }
+}
+
 TEST_F(ServiceTest, WithoutKvEventsThereAreNoEndpointsForThem) {
   EXPECT_EQ(ask("GET", "/v1/kv_events/snapshot").status, 404);
   EXPECT_EQ(ask("GET", "/v1/kv_events").status, 404);
