@@ -61,5 +61,18 @@ TEST(CommandKvEvents, AConfigurationIsReadBeforeTheModel) {
   expect_error(end, 2, {"--kv-events-config", "enabled", "enable_kv_cache_events"});
 }
 
+TEST(CommandKvEvents, WhatWouldHaveNoEffectIsRefused) {
+  const auto serve = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"serve", "--model", small_model()});
+    return run_command({.arguments = more});
+  };
+  expect_error(serve({"--kv-events-config", kConfig, "--enable-return-routed-experts"}), 2,
+               {"--kv-events-config: has no effect", "--enable-return-routed-experts"});
+  expect_error(serve({"--prompt-cache-warm", "prompts.jsonl", "--enable-return-routed-experts"}), 2,
+               {"--prompt-cache-warm: has no effect"});
+  expect_error(serve({"--prompt-cache-export-dir", "/tmp"}), 2,
+               {"--prompt-cache-export-dir: has no effect", "--prompt-cache-dir"});
+}
+
 }  // namespace
 }  // namespace wideep::tests

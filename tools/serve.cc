@@ -119,6 +119,22 @@ Status apply_recordings(const Options& options, server::ServeOptions* result) {
   return {};
 }
 
+// What would have no effect is a mistake.
+Status check_prompt_effects(const server::ServeOptions& options) {
+  if (!options.service.export_dir.empty() && !options.run.names_places()) {
+    return invalid_input(
+        "--prompt-cache-export-dir: has no effect where prompts are kept nowhere; add "
+        "--prompt-cache-dir, --host-cache-size or --prompt-cache-redis, or leave it out");
+  }
+  const bool is_warmed = !options.warm_file.empty();
+  if (options.run.reuses_pages() || (!is_warmed && !options.kv_events)) return {};
+  return invalid_input(fmt::format(
+      "{}: has no effect where requests share no pages (kv_cache_config."
+      "enable_block_reuse: false, --routing-log, --enable-return-routed-experts): leave "
+      "one of them out",
+      is_warmed ? "--prompt-cache-warm" : "--kv-events-config"));
+}
+
 // The option wins over the configuration.
 int stream_interval(const Options& options, const parallel::ParallelConfig& config, bool logs) {
   if (!options.stream_interval) return static_cast<int>(config.stream_interval.value_or(1));
@@ -178,6 +194,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                       kv_events::read_events_config(options.kv_events, "--kv-events-config"));
   }
   result.run.tells_pages = result.kv_events.has_value();
+  WIDEEP_TRY(check_prompt_effects(result));
   result.http.has_key = !result.service.api_key.empty();
   return result;
 }
