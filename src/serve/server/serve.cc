@@ -291,7 +291,7 @@ class Front {
                              });
     service_.connect_draining([this, &group, &manager, serving](bool now) {
       if (now) backend_.open_queue();  // no more can come
-      is_draining_ = now;
+      if (now && warm_up_) warm_up_->pause();
       manager.draining(now, serving);
       if (group.kept() == nullptr) return;
       [[maybe_unused]] const Status told = group.kept()->drains(now);
@@ -302,7 +302,7 @@ class Front {
     }
     if (warm_up_ && *is_warm_.data() == std::byte{0}) {
       http_->call_every(kWarmEveryMs, [this] {
-        if (backend_.queue().is_open() && !is_draining_) {
+        if (backend_.queue().is_open() && !service_.metrics().draining) {
           warm_up_->go_on(service_.metrics().running);
         }
       });
@@ -539,7 +539,6 @@ class Front {
   transport::HeldConnections* clients_ = nullptr;  // null: http_ accepts them itself
   run::RankGroup* group_ = nullptr;
   bool goes_on_ = false;
-  bool is_draining_ = false;
   // Of all processes that serve, one after the other: a byte that is 1 when the prompts are computed.
   base::SharedBytes is_warm_;
   std::optional<WarmUp> warm_up_;  // nullopt: there is nothing to compute

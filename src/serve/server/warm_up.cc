@@ -43,6 +43,7 @@ Result<std::vector<CachePrompt>> read_warm_prompts(const std::string& path,
 
 void WarmUp::go_on(int64_t clients_running) {
   if (has_ended_) return;
+  is_paused_ = false;
   if (next_ == 0) began_ = std::chrono::steady_clock::now();
   clients_running_ = clients_running;
   const size_t max = clients_running > 0 ? 1 : kMaxRunning;
@@ -78,7 +79,7 @@ void WarmUp::took(size_t index, const run::Token& token) {
     cached_ += static_cast<uint64_t>(token.cached_tokens);
   }
   prompts_[index] = {};
-  go_on(clients_running_);
+  if (!is_paused_) go_on(clients_running_);
   if (next_ < prompts_.size() || !running_.empty()) return;
   has_ended_ = true;
   const double seconds =

@@ -43,6 +43,8 @@ class WarmUp {
 
   // Submits further prompts: while answers of clients run, one at a time. Called now and then.
   void go_on(int64_t clients_running);
+  // No more are submitted until go_on().
+  void pause() { is_paused_ = true; }
   // No more are submitted, and those that run are cancelled.
   void stop();
 
@@ -56,7 +58,7 @@ class WarmUp {
   size_t next_ = 0;
   std::vector<int64_t> ids_;  // [submitted] of the backend
   std::set<size_t> running_;
-  bool has_ended_ = false;
+  bool has_ended_ = false, is_paused_ = false;
   std::chrono::steady_clock::time_point began_;
   int64_t clients_running_ = 0;
   uint64_t warmed_ = 0, failed_ = 0, tokens_ = 0, cached_ = 0;

@@ -141,6 +141,23 @@ TEST(WarmUpTest, ItIsBehindClients) {
   EXPECT_THAT(lines[0], MatchesRegex("warmed 3 prompts, 60 tokens \\(0 cached\\) in [0-9.]+ s"));
 }
 
+// As a server that drains does: what runs may end, and no more begins.
+TEST(WarmUpTest, ItMayPause) {
+  WarmTestBackend backend;
+  std::vector<std::string> lines;
+  WarmUp warm_up(backend, prompts(6), [&](const std::string& line) { lines.push_back(line); });
+  warm_up.go_on(0);
+  warm_up.pause();
+  for (int64_t id = 100; id < 104; ++id) backend.end(id, engine::FinishReason::kLength);
+  EXPECT_EQ(backend.requests.size(), 4u);
+  EXPECT_TRUE(lines.empty());
+  warm_up.go_on(0);
+  EXPECT_EQ(backend.running.size(), 2u);
+  backend.end(104, engine::FinishReason::kLength);
+  backend.end(105, engine::FinishReason::kLength);
+  EXPECT_EQ(lines.size(), 1u);
+}
+
 TEST(WarmUpTest, ItStopsWithTheServer) {
   WarmTestBackend backend;
   WarmUp warm_up(backend, prompts(9), [](const std::string& line) { ADD_FAILURE() << line; });
