@@ -46,6 +46,7 @@ void RouterPageWatch::check() {
   if (is_known_) return ask_events();
   ask_.ask(question("/v1/kv_events/snapshot?tokens=0", kSnapshotMs),
            [this](int status, const std::string& body) {
+             if (status == 401) complain("it wants its admin key (--replica-key-file)");
              if (status != 200) return begin_anew(status == 0 ? kErrorWait : kAbsentWait);
              is_read_ = true;
              prefixes_.take_snapshot(target_.replica, body, take_later());
@@ -78,10 +79,7 @@ std::function<void(Result<ReplicaPages::Position>)> RouterPageWatch::take_later(
 void RouterPageWatch::take(const Result<ReplicaPages::Position>& position) {
   is_read_ = false;
   if (!position.ok()) {
-    if (!std::exchange(has_complained_, true)) {
-      log::warn("KV events of http://{}:{}: {}; they are read anew, and this is said once",
-                target_.host, target_.port, position.status().message());
-    }
+    complain(position.status().message());
     return begin_anew(kErrorWait);
   }
   has_complained_ = false;
@@ -90,6 +88,12 @@ void RouterPageWatch::take(const Result<ReplicaPages::Position>& position) {
   position_ = *position;
   is_known_ = true;
   if (!told_nothing) ask_events();
+}
+
+void RouterPageWatch::complain(const std::string& what) {
+  if (std::exchange(has_complained_, true)) return;
+  log::warn("KV events of http://{}:{}: {}; they are asked for again, and this is said once",
+            target_.host, target_.port, what);
 }
 
 void RouterPageWatch::begin_anew(std::chrono::seconds wait) {

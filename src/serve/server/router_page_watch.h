@@ -49,6 +49,7 @@ class RouterPageWatch {
   void ask_events();
   void take(const Result<ReplicaPages::Position>& position);
   std::function<void(Result<ReplicaPages::Position>)> take_later();
+  void complain(const std::string& what);
   void begin_anew(std::chrono::seconds wait);
 
   HttpServer& http_;
