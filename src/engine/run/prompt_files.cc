@@ -23,6 +23,7 @@
 #include "base/try.h"
 #include "store/archive_reader.h"
 #include "store/directory.h"
+#include "store/redis_record.h"
 #include "store/segment_format.h"
 #include "store/use_counts.h"
 
@@ -37,6 +38,8 @@ constexpr uint64_t kMaxBatchBytes = uint64_t{32} << 20;
 constexpr std::chrono::milliseconds kLookAgain{50};
 // What an archive may claim that a record saves: a larger number would keep it for ever.
 constexpr double kMaxSeconds = 600.0;
+// More parts of a page and its state than a place should have to put together.
+constexpr size_t kMaxRecordsOfName = 2 * store::kMaxRedisParts;
 
 uint64_t canonical_bytes(const RecordForm& form, store::Kind kind) {
   return kind == store::Kind::kPage ? form.page_bytes : form.state_bytes;
@@ -195,7 +198,9 @@ class Importer {
       : form_(form),
         places_(places),
         goes_on_(goes_on),
-        class_(store::root_name(form.record_class, "")) {}
+        class_(store::root_name(form.record_class, "")) {
+    seen_[class_].page = UINT32_MAX;  // page 0 comes next
+  }
 
   Result<ImportedArchive> import(const std::string& path) {
     const store::RecordVisitor visitor = {
@@ -231,12 +236,13 @@ class Importer {
   bool is_ours(const Head& head) {
     const uint64_t bytes = canonical_bytes(form_, head.kind);
     if (bytes == 0 || head.canonical_bytes != bytes) return false;
+    if (head.part.count > store::kMaxRedisPieces) return false;
     if (store::page_name(head.before, /*form=*/0, head.tokens) != head.name) return false;
     // A wrong number would keep the right page from being stored under this name.
-    const auto before = numbers_.find(head.before);
-    if (before != numbers_.end() && head.page != before->second + 1) return false;
-    const auto [known, is_new] = numbers_.try_emplace(head.name, head.page);
-    return is_new || known->second == head.page;
+    const auto before = seen_.find(head.before);
+    if (before != seen_.end() && head.page != before->second.page + 1) return false;
+    const auto [known, is_new] = seen_.try_emplace(head.name, Seen{.page = head.page});
+    return known->second.page == head.page && ++known->second.records <= kMaxRecordsOfName;
   }
 
   void offer(const store::RecordHead& record, std::span<const std::byte> payload) {
@@ -259,7 +265,12 @@ class Importer {
   store::Name class_;
   bool has_ended_ = false;  // goes_on_ has said so
   ImportedArchive result_;
-  std::unordered_map<store::Name, uint32_t, store::NameHash> numbers_;  // of pages in a sequence
+  // Of pages and their states.
+  struct Seen {
+    uint32_t page = 0;  // the page's number in its sequence
+    size_t records = 0;
+  };
+  std::unordered_map<store::Name, Seen, store::NameHash> seen_;
   std::unordered_set<store::Name, store::NameHash> pages_, states_;  // kept; a record may be a part
 };
 

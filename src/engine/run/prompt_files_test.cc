@@ -229,6 +229,10 @@ TEST_F(PromptFilesTest, ForgedRecordsAreSkipped) {
   std::vector<Head> pages = pages_of(form_of_model(), tokens_, "");
   const Head right = pages[0];
   std::vector<Head> forged(6, pages[1]);
+  Head first = pages[0];
+  first.page = 3;  // it begins a sequence
+  write_archive({first});
+  EXPECT_EQ(import_archive(form_of_model(), archive_, to.places())->skipped.wrong, 1u);
   ++forged[0].tokens[7];                             // not those of the name
   forged[1].page = 5;                                // does not follow the page before
   forged[2].before = store::root_name("test", "x");  // not that of the name
@@ -251,6 +255,26 @@ TEST_F(PromptFilesTest, ForgedRecordsAreSkipped) {
     EXPECT_EQ(imported->pages, is_right ? 2 : 1) << i;
     EXPECT_EQ(imported->skipped.wrong, is_right ? 0u : 1u) << i;
   }
+}
+
+// More than any layout has: places would put them together whenever somebody looks.
+TEST_F(PromptFilesTest, PartsAreFewAndOfFewPieces) {
+  Service to(scratch_.path() + "/to");
+  RecordForm form = form_of_model();
+  form.page_bytes = uint64_t{1} << 20;
+  Head page = pages_of(form, tokens_, "")[0];
+  std::vector<Head> heads;
+  for (uint64_t i = 0; i < 200; ++i) {
+    page.part = {.first = 100 * i, .length = 100, .stride = 100, .count = 1};
+    heads.push_back(page);
+  }
+  page.part = {.first = 1, .length = 1, .stride = 2, .count = (1 << 16) + 1};
+  heads.push_back(page);
+  write_archive(heads);
+  const auto imported = import_archive(form, archive_, to.places());
+  ASSERT_TRUE(imported.ok());
+  EXPECT_EQ(imported->pages, 1);
+  EXPECT_EQ(imported->skipped.wrong, 200 - 128 + 1u);
 }
 
 // Each byte of a record's block, and some of its payload.
