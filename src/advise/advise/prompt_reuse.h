@@ -43,7 +43,7 @@ class PromptReuse {
 
   int64_t tokens_ = 0;
   std::unordered_map<store::Name, size_t, store::NameHash> last_use_;  // by page: its time
-  std::vector<int64_t> sums_{0};  // Fenwick tree over times: 1 where a page was used last
+  std::vector<int64_t> sums_{0};   // Fenwick tree over times: 1 where a page was used last
   std::vector<int64_t> found_at_;  // by distance − 1: pages found with exactly so much room
 };
 

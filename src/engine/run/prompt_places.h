@@ -30,8 +30,8 @@ inline constexpr uint64_t kFewestPages = 4;
 Status check_prompt_options(const RunOptions& options);
 
 // That the places are there: makes the directory, and asks the server. Errors (invalid input): too
-// few bytes, a directory that cannot be made or read, a server that lets nobody in; (failed, deadline
-// exceeded) it does not answer.
+// few bytes, a directory that cannot be made or read, a server that lets nobody in; (failed,
+// deadline exceeded) it does not answer.
 Status check_prompt_places(const RunOptions& options, const PageGeometry& geometry);
 
 // host_memory: of store::HostTier::create_memory(), outlives the places; null: there is none.

@@ -5,7 +5,8 @@
 // the owner by them and by what the caches know.
 //
 // A request is in one of three places: in waiting_, while PromptFetches says what is asked for it
-// (follow() writes that); in running_, once it is submitted; among the orphans, while no owner lives.
+// (follow() writes that); in running_, once it is submitted; among the orphans, while no owner
+// lives.
 //
 // Where ranks may die, a request is kept with its answered tokens. Moving it is then submitting it
 // again: the new owner computes these tokens again and goes on. A request that was there at several

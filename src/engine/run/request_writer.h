@@ -69,13 +69,15 @@ class RequestWriter {
   void add_rank(int rank, int fd, bool joins_later = false);
 
   // Submits to the owner for which it costs the least (run/page_places.h), which begins it in its
-  // next iteration, or when its pages were looked for. REQUIRES: the request fits into the cache; its index is new.
+  // next iteration, or when its pages were looked for. REQUIRES: the request fits into the cache;
+  // its index is new.
   void submit(engine::Request request);
   // kWhenIdle: ranks buffer their events until all requests are answered, so that no message
   // disturbs a measurement.
   enum class Reports { kAtOnce, kWhenIdle };
   // Submits to the owners in turn; all requests begin in the same iteration on all ranks, and are
-  // not looked for. The event RanksIdle follows when all are answered. REQUIRES: no request is running.
+  // not looked for. The event RanksIdle follows when all are answered. REQUIRES: no request is
+  // running.
   void submit_together(std::vector<engine::Request> requests, Reports reports = Reports::kAtOnce);
   void cancel(int index);
   // No more tokens of the request are wanted, but its experts are. REQUIRES:

@@ -60,8 +60,9 @@ class Preparation {
   Parsed<nlohmann::ordered_json> tokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> detokenize(std::string_view body) const;
   Parsed<nlohmann::ordered_json> count_tokens(std::string_view body) const;
-  // The reply of /prompt_tokens to the body of a request for text: the tokens whose pages its prompts
-  // have, whom they are kept apart for, and if pages have names, these as KV events tell them. api: whose request it is; null: its fields show it.
+  // The reply of /prompt_tokens to the body of a request for text: the tokens whose pages its
+  // prompts have, whom they are kept apart for, and if pages have names, these as KV events tell
+  // them. api: whose request it is; null: its fields show it.
   Parsed<nlohmann::ordered_json> prompt_tokens(const ApiSpec* api, std::string_view body,
                                                std::time_t came) const;
   // The reply of /tokenizer_info: what a client needs to make prompts itself.
