@@ -6,7 +6,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <set>
 
+#include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
 #include "command_server.h"
@@ -53,6 +56,32 @@ TEST(CommandKvEvents, WhoDiesKnowsNothing) {
   ASSERT_TRUE(
       wait_until([&] { return sequence_of_snapshot(server) > begin + 1000; }, 20s * kSlowdown));
   EXPECT_EQ(events_after(server, begin).status, 410);
+}
+
+// The stages of a pipeline cannot go on without one of their ranks: all begin with empty caches.
+TEST(CommandKvEvents, WhoBeginsAnewKnowsNothing) {
+  const base::ScratchDirectory files;
+  std::ofstream(files.file("config.yaml"))
+      << "tensor_parallel_size: 2\npipeline_parallel_size: 2\nenable_attention_dp: true\n"
+         "moe_expert_parallel_size: 2\n";
+  Server server(small_model(),
+                {"--config", files.file("config.yaml"), "--kv-events-config", kConfig});
+  ASSERT_GT(server.port(), 0) << server.command().err();
+  uint64_t after = sequence_of_snapshot(server);
+  ASSERT_GT(after, 0u);
+  ::kill(process_named(server, "wideep-rank-3"), SIGKILL);
+  std::set<int> cleared;
+  while (cleared.size() < 2) {
+    const Reply reply = events_after(server, after);
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const json body = reply.body_json();
+    ASSERT_GT(body["batches"].size(), 0u);
+    after = body["sequence"];
+    for (const json& each : body["batches"]) {
+      if (each["events"][0]["type"] == "AllBlocksCleared")
+        cleared.insert(each["data_parallel_rank"].get<int>());
+    }
+  }
 }
 
 TEST(CommandKvEvents, AConfigurationIsReadBeforeTheModel) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/page_teller.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -19,6 +20,7 @@ std::vector<int> owners_of_ranks(const run::RunPlan& plan) {
 
 PageTeller::PageTeller(kv_events::EventsConfig config, const run::RunPlan& plan)
     : config_(std::move(config)),
+      is_elastic_(plan.is_elastic()),
       owners_(owners_of_ranks(plan)),
       log_(plan.num_request_owners(), {.batches = config_.buffer_steps}) {}
 
@@ -34,6 +36,13 @@ void PageTeller::start(const kv_events::ZmqLibrary* library) {
 
 void PageTeller::take(const run::PagesChanged& pages) {
   log_.take(owner_of(pages.rank), pages.is_cleared, pages.changes);
+}
+
+void PageTeller::died(int rank) {
+  const int last = *std::ranges::max_element(owners_);
+  for (int owner = 0; owner <= last; ++owner) {
+    if (!is_elastic_ || owner == owner_of(rank)) log_.clear(owner);
+  }
 }
 
 }  // namespace wideep::server

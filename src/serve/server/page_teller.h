@@ -30,13 +30,15 @@ class PageTeller {
   void stop() { publisher_.reset(); }
 
   void take(const run::PagesChanged& pages);
-  // Whoever shared sequences with the rank goes on with other pages.
-  void died(int rank) { log_.clear(owner_of(rank)); }
+  // Whoever shared sequences with the rank goes on with other pages; all, if the others cannot go on
+  // without it: they begin anew.
+  void died(int rank);
 
  private:
   int owner_of(int rank) const { return owners_[static_cast<size_t>(rank)]; }
 
   const kv_events::EventsConfig config_;
+  const bool is_elastic_;
   std::vector<int> owners_;  // [world_size] which of those with requests of their own it belongs to
   kv_events::EventLog log_;
   std::optional<kv_events::ZmqPublisher> publisher_;
