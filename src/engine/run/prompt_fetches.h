@@ -97,9 +97,12 @@ class PromptFetches {
     looks_.clear();
     answers_.clear();
   }
-  // Ranks hear commands from now on: waits that began before begin now. Nothing is past its
-  // deadline before the first call.
-  void ranks_ready() { ready_at_ = clock_(); }
+  // Ranks hear commands from now on: waits that began before begin now, and silence is forgiven.
+  // Nothing is past its deadline before the first call.
+  void ranks_ready() {
+    ready_at_ = clock_();
+    answers_.clear();
+  }
 
   void iteration_ended(const Iteration& iteration);
   // Whether the ranks have requests to compute.

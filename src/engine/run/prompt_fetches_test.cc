@@ -299,6 +299,8 @@ TEST_F(PromptFetchesTest, NobodyWaitsAgainSoonForAnOwnerThatDoesNotAnswer) {
   EXPECT_EQ(fetches_.expire().size(), 4u);
   begin(9);
   EXPECT_EQ(begin(10, {2, 3}, 1).front().kind, StepKind::kSubmit);
+  fetches_.ranks_ready();  // there are new members
+  EXPECT_EQ(begin(11).front().kind, StepKind::kLook);
 }
 
 TEST_F(PromptFetchesTest, NobodyWaitsForAnAbsurdPrediction) {
