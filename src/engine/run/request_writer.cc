@@ -360,6 +360,9 @@ RequestWriter::Loss RequestWriter::lose_rank(int rank, bool is_own_fault) {
   lost_.insert(rank);
   places_.clear(owner_of_rank(rank));
   const bool moves = on_loss_ == OnLoss::kMove;
+  if (on_loss_ == OnLoss::kReplay) {  // all begin with empty caches
+    for (const auto& [owner, tokens] : tokens_of_owner_) places_.clear(owner);
+  }
   if (moves) {
     tokens_of_owner_.erase(rank);
     fetches_.drop_owner(rank);

@@ -495,12 +495,10 @@ TEST(RequestWriter, NothingWaitsForRanksThatStop) {
   EXPECT_EQ(writer.change_members(2, {0}), 0);
 }
 
-TEST(RequestWriter, ARequestGoesWhereItsPrefixIs) {
-  RequestWriter::Prompts prompts;
-  prompts.record_class = "class";
-  Ranks ranks(3, RequestWriter::OnLoss::kMove, prompts);
+// That the rank knows the four pages of long_request().
+PagesChanged long_pages(int rank) {
   store::Name name = store::root_name("class", "tenant");
-  PagesChanged changed{.rank = 2, .changes = {}};
+  PagesChanged changed{.rank = rank, .changes = {}};
   const std::vector<int32_t> prompt = long_request(0).prompt.ids();
   for (size_t page = 0; page < 4; ++page) {
     const std::span<const int32_t> rest = std::span(prompt).subspan(page * store::kPageTokens);
@@ -508,7 +506,14 @@ TEST(RequestWriter, ARequestGoesWhereItsPrefixIs) {
     changed.changes.emplace_back();
     changed.changes.back().name = name;
   }
-  ranks.writer().pages_changed(changed);
+  return changed;
+}
+
+TEST(RequestWriter, ARequestGoesWhereItsPrefixIs) {
+  RequestWriter::Prompts prompts;
+  prompts.record_class = "class";
+  Ranks ranks(3, RequestWriter::OnLoss::kMove, prompts);
+  ranks.writer().pages_changed(long_pages(2));
   ranks.writer().submit(long_request(0));
   EXPECT_EQ(ranks.next(0).owner, 2);
   ranks.writer().submit(long_request(1, 9000));
@@ -518,6 +523,17 @@ TEST(RequestWriter, ARequestGoesWhereItsPrefixIs) {
   ranks.die(2);
   EXPECT_EQ(ranks.writer().lose_rank(2, false).moved, 2);
   EXPECT_EQ(ranks.next(0).owner, 1);
+}
+
+TEST(RequestWriter, RanksThatBeginAgainHaveNoPrefix) {
+  RequestWriter::Prompts prompts;
+  prompts.record_class = "class";
+  Ranks ranks(3, RequestWriter::OnLoss::kReplay, prompts);
+  ranks.writer().pages_changed(long_pages(1));
+  ranks.die(2);
+  ranks.writer().lose_rank(2, false);
+  ranks.writer().submit(long_request(0));
+  EXPECT_EQ(ranks.next(0).owner, 0);
 }
 
 }  // namespace
