@@ -11,7 +11,8 @@
 
 Beside the time: the bytes of the pages, what the disk reads (a file of as many bytes, O_DIRECT, median of
 5) and what a thread copies, and the limit, bytes ÷ bandwidth × 1.25 + one step. A step is the time to the
-first token of the same prompt with another end, right afterwards: its pages are in the rank's own cache.
+first token of a prompt that differs from where the second turn was computed, right afterwards: as many
+tokens are computed, and the pages before them are in the rank's own cache.
 For llama.cpp (--llama-model: the same model as GGUF): --slot-save-path, saved, killed, restored; and
 --cache-ram, after other prompts. Times are medians of --runs. The last line is a summary; --json FILE has
 all.
@@ -153,6 +154,10 @@ class Prompts:
     def second(self, answer):
         return self.first + answer + self.random(END_TOKENS)
 
+    def with_other_end(self, tokens, same):
+        """As many tokens, of which the first are the same."""
+        return tokens[:same] + self.random(len(tokens) - same)
+
 
 def ask_wideep(url, tokens, max_tokens=ANSWER_TOKENS):
     """Seconds until the first token, the answer's tokens, and how many of the prompt were cached."""
@@ -172,9 +177,10 @@ def ask_wideep(url, tokens, max_tokens=ANSWER_TOKENS):
 
 
 def second_turn(url, prompts, answer):
-    """The second turn, and a third one with another end, which is one step."""
-    seconds, _, cached = ask_wideep(url, prompts.second(answer))
-    step, _, _ = ask_wideep(url, prompts.second(answer))
+    """The second turn, and one that differs where that was computed, which is one step."""
+    tokens = prompts.second(answer)
+    seconds, _, cached = ask_wideep(url, tokens)
+    step, _, _ = ask_wideep(url, prompts.with_other_end(tokens, cached))
     return {"seconds": seconds, "cached": cached, "step": step}
 
 
@@ -252,7 +258,7 @@ def llama_from_disk(args, work, prompts):
             restored = time.perf_counter() - begin
             tokens = prompts.second(answer)
             seconds, _, computed = ask_llama(server.url, tokens)
-            step, _, _ = ask_llama(server.url, prompts.second(answer))
+            step, _, _ = ask_llama(server.url, prompts.with_other_end(tokens, len(tokens) - computed))
         finally:
             server.kill()
     return {"seconds": restored + seconds, "cached": len(tokens) - computed, "step": step, "cold": cold,
@@ -274,7 +280,7 @@ def llama_from_host(args, work, prompts):
             ask_llama(server.url, prompts.random(len(prompts.first)), max_tokens=1)
         tokens = prompts.second(answer)
         seconds, _, computed = ask_llama(server.url, tokens)
-        step, _, _ = ask_llama(server.url, prompts.second(answer))
+        step, _, _ = ask_llama(server.url, prompts.with_other_end(tokens, len(tokens) - computed))
     finally:
         server.kill()
     return {"seconds": seconds, "cached": len(tokens) - computed, "step": step, "cold": cold}
