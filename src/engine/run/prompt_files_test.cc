@@ -166,7 +166,9 @@ TEST_F(PromptFilesTest, WhatOneServiceKeepsInPartsAnotherGetsWhole) {
   const std::vector<Head> pages = pages_of(form_of_model(), tokens_, "");
   for (const Head& page : pages) {
     EXPECT_TRUE(to.has(page));
-    for (const Head& part : halves(page)) EXPECT_TRUE(to.has(part));
+    for (const Head& part : halves(page)) {
+      EXPECT_TRUE(to.has(part));
+    }
   }
   EXPECT_TRUE(to.has(state_after(pages[1])));
   EXPECT_FALSE(to.has(state_after(pages[0])));
@@ -298,7 +300,9 @@ TEST_F(PromptFilesTest, DamagedRecordsAreSkipped) {
     EXPECT_EQ(is_version ? imported->skipped.foreign : imported->skipped.damaged,
               is_behind ? 0u : 1u)
         << at;
-    if (is_behind) EXPECT_GE(at, whole.size() - 8192 + kStateBytes);
+    if (is_behind) {
+      EXPECT_GE(at, whole.size() - 8192 + kStateBytes);
+    }
   }
   ASSERT_TRUE(formats::write_file(file, whole.substr(0, whole.size() - 4096)).ok());
   EXPECT_EQ(import_archive(form_of_model(), archive_, to.places())->states, 0);

@@ -123,7 +123,9 @@ class ToldWork {
                           .max_tokens = 1 + below(120),
                           .salt = made.salt,
                           .turn_begin = below(int(made.tokens.size()))};
-    for (Scheduler& rank : ranks_) ASSERT_TRUE(rank.submit(request).ok());
+    for (Scheduler& rank : ranks_) {
+      ASSERT_TRUE(rank.submit(request).ok());
+    }
     ++left_;
   }
 
@@ -216,7 +218,9 @@ class ToldWork {
     }
     // Running requests have what they were promised, whatever is lent.
     const bool waits = param_.policy == CapacityPolicy::kMaxUtilization && !lent_.empty();
-    if (ranks_[0].record().running > 0 && !waits) ASSERT_GT(steps[0]->num_tokens, 0);
+    if (ranks_[0].record().running > 0 && !waits) {
+      ASSERT_GT(steps[0]->num_tokens, 0);
+    }
     if (below(7) == 0) {
       std::vector<int> ended;
       for (Scheduler& rank : ranks_) ended = rank.give_up_step();
@@ -322,7 +326,9 @@ class ToldWork {
       }
       for (const PageChange& change : all[rank].changes) follow(change, told_[rank]);
       for (const KeptBytes& each : all[rank].kept) {
-        if (each.head.kind == store::Kind::kPage) ASSERT_TRUE(kept.insert(each.head.name).second);
+        if (each.head.kind == store::Kind::kPage) {
+          ASSERT_TRUE(kept.insert(each.head.name).second);
+        }
         copy(each);
       }
     }
@@ -364,7 +370,9 @@ class ToldWork {
     ASSERT_EQ(kept.head.page, static_cast<uint32_t>(content.pages));
     const auto* words = reinterpret_cast<const uint64_t*>(bytes.data());
     ASSERT_EQ(is_page ? words[kPageTokens - 1] : words[0], is_page ? content.hash : content.sum);
-    if (!is_page) ASSERT_EQ(words[1], uint64_t(content.pages + 1) * kPageTokens);
+    if (!is_page) {
+      ASSERT_EQ(words[1], uint64_t(content.pages + 1) * kPageTokens);
+    }
     (is_page ? pages_ : states_)[kept.head.name] = std::move(bytes);
     ++copied_;
   }
@@ -380,7 +388,9 @@ class ToldWork {
           ++told;
         }
         ASSERT_LE(told, known.pages);
-        if (is_idle) ASSERT_EQ(told, known.pages);
+        if (is_idle) {
+          ASSERT_EQ(told, known.pages);
+        }
         ASSERT_EQ(known.pages, ranks_[0].known(text.tokens, text.salt).pages);
       }
     }

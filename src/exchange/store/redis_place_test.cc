@@ -29,7 +29,9 @@ TEST_F(RedisPlaceTest, KeepsRecordsForOtherPlaces) {
   for (uint32_t i = 0; i < 20; ++i) heads.push_back(page_at(1, i, 1 + i * 40000));
   heads[7].kind = Kind::kState;
   for (size_t i = 0; i < heads.size(); ++i) {
-    if (i != 3) EXPECT_EQ(offer(*writer, heads[i]), OfferResult::kTaken) << i;
+    if (i != 3) {
+      EXPECT_EQ(offer(*writer, heads[i]), OfferResult::kTaken) << i;
+    }
   }
   EXPECT_EQ(offer(*reader, heads[5]), OfferResult::kKnown);
 

@@ -115,7 +115,9 @@ TEST_F(RouterTest, RequestsKeepTheirIdWhicheverReplicaAnswers) {
   const Reply made = post("{}");
   EXPECT_EQ(again.size(), 32u);
   EXPECT_THAT(made.head, HasSubstr("\r\nX-Request-Id: " + again));
-  if (full.asked > 0) EXPECT_TRUE(asked == "mine" || asked == again) << asked;
+  if (full.asked > 0) {
+    EXPECT_TRUE(asked == "mine" || asked == again) << asked;
+  }
 }
 
 // A router that traces nothing is not seen in a trace.
@@ -167,7 +169,9 @@ TEST_F(RouterTest, TheLeastBusyIsAsked) {
   route_to({busy.port(), idle.port()});
   std::thread waits([&] { EXPECT_EQ(post("a").body, "late"); });
   ASSERT_TRUE(comes([&] { return keeps.load(); }));
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(post("b").body, "idle b");
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(post("b").body, "idle b");
+  }
   busy.server().post([&] { std::exchange(kept, nullptr)->reply(200, "text/plain", "late"); });
   waits.join();
   EXPECT_EQ(busy.asked, 1);
@@ -177,7 +181,9 @@ TEST_F(RouterTest, ReplicasThatDoNotAnswerArePassedOver) {
   TestReplica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
   TestReplica good([](const auto& exchange) { reply_with(exchange, "good"); });
   route_to({closed_port(), full.port(), good.port()});
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(post("x").body, "good x");
+  }
   EXPECT_GE(full.asked, 1);
   const std::string metrics = ask(router_->port(), "GET", "/metrics").body;
   EXPECT_THAT(metrics, HasSubstr("\nwideep_router_replica_up{"));
@@ -196,7 +202,9 @@ TEST_F(RouterTest, UnhealthyReplicasAreTriedLast) {
     return value("replica_up", silent.port()) == "0" && value("replica_up", stops.port()) == "0";
   }));
   EXPECT_EQ(value("replica_up", good.port()), "1");
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(post("x").body, "good x");
+  }
   stops.health = 200;
   EXPECT_TRUE(comes([&] { return value("replica_up", stops.port()) == "1"; }));
   for (int i = 0; i < 4; ++i) post("x");
@@ -214,7 +222,9 @@ TEST_F(RouterTest, UnreachableReplicasArePassedOverSoon) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   EXPECT_EQ(value("failures_total", full.port()), "1");
   EXPECT_EQ(value("replica_up", full.port()), "0");
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(post("x").body, "good x");
+  }
   EXPECT_EQ(value("failures_total", full.port()), "1");
 }
 
@@ -571,11 +581,15 @@ TEST_F(RouterTest, AReplicaThatDrainsIsTakenOutAndBack) {
   drains = true;
   replica.health = 503;
   // No request is lost before the next health check, and it counts as no failure.
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(post("x").body, "other x");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(post("x").body, "other x");
+  }
   EXPECT_EQ(value("failures_total", replica.port()), "0");
   EXPECT_EQ(value("replica_up", replica.port()), "0");
   const int asked = replica.asked;
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(post("x").body, "other x");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(post("x").body, "other x");
+  }
   EXPECT_EQ(replica.asked, asked);
   // What runs there ends whole.
   replica.server().post([&] {

@@ -303,7 +303,9 @@ TEST_F(ServiceTest, TheContextEndsAnAnswerThatMayBeLonger) {
     EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
     EXPECT_EQ(body["usage"]["completion_tokens"], 14);
     EXPECT_EQ(body["usage"].contains("clipped_max_tokens"), wanted > 0);
-    if (wanted > 0) EXPECT_EQ(body["usage"]["clipped_max_tokens"], 14);
+    if (wanted > 0) {
+      EXPECT_EQ(body["usage"]["clipped_max_tokens"], 14);
+    }
   }
   const json fits = complete({{"model", "m"}, {"prompt", prompt}, {"max_tokens", 14}}).body_json();
   EXPECT_FALSE(fits["usage"].contains("clipped_max_tokens"));
@@ -423,7 +425,9 @@ TEST_F(ServiceTest, StreamsMayTellTheProgressOfThePrompt) {
       EXPECT_GE(progress["time_ms"], 0);
       processed[choice["index"].get<size_t>()].push_back(progress["processed"]);
     }
-    for (const auto& each : processed) EXPECT_EQ(each, (std::vector<int>{2, total / 2, total}));
+    for (const auto& each : processed) {
+      EXPECT_EQ(each, (std::vector<int>{2, total / 2, total}));
+    }
     ASSERT_EQ(rest.size(), plain.size());
     for (size_t i = 0; i < rest.size(); ++i) {
       json expected = plain[i];
@@ -1840,11 +1844,15 @@ TEST_F(ServiceTest, WhatChangesTheServiceHasAKeyOfItsOwn) {
   EXPECT_EQ(ask("GET", "/v1/models", "", admin).status, 200);
   finish();
   start({.model = "m", .admin_key = "root", .max_sequence = 64});  // clients need none
-  for (const std::string& path : changes) EXPECT_EQ(status(path, ""), 401) << path;
+  for (const std::string& path : changes) {
+    EXPECT_EQ(status(path, ""), 401) << path;
+  }
   EXPECT_EQ(ask("GET", "/v1/models", "").status, 200);
   finish();
   start({.model = "m", .api_key = "secret", .max_sequence = 64});  // the same key
-  for (const std::string& path : changes) EXPECT_NE(status(path, client), 401) << path;
+  for (const std::string& path : changes) {
+    EXPECT_NE(status(path, client), 401) << path;
+  }
 }
 
 TEST_F(ServiceTest, DrainingRefusesTextUntilItIsTakenBack) {
@@ -3812,7 +3820,9 @@ TEST_F(KvEventsServiceTest, ThoseWhoWaitAreFewLeaveAndAreAnsweredAtTheEnd) {
     return 0;
   });
   for (std::future<Reply>& each : waiting) {
-    if (each.valid()) EXPECT_EQ(each.get().status, 200);
+    if (each.valid()) {
+      EXPECT_EQ(each.get().status, 200);
+    }
   }
   EXPECT_FALSE(service_->kv_events().has_waiting());
   EXPECT_EQ(after(log_.last(), 60).status, 200);
