@@ -425,7 +425,7 @@ const std::vector<PlainRequest>& plain_requests() {
       {"GET", "/dashboard", 200, 404},
       {"GET", "/dashboard/data", 200, 404},
       {"GET", "/dashboard/data?since=99999999999999999999", 400, 404},
-      {"GET", "/", 404, 404},
+      {"GET", "/", 200, 200},  // the chat page
       {"GET", "/%00%ff/..%2f", 404, 404},
       {"GET", "http://elsewhere/health", 200, 200},
       {"GET", kCompletions, 405, 405},
