@@ -3,6 +3,7 @@
 // Records to a directory and back, beside a plain file past the page cache in requests of 4 MiB,
 // which is the bound. In TMPDIR, which must be on the disk in question.
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -90,7 +91,10 @@ void write_records(benchmark::State& state) {
 void read_records(benchmark::State& state) {
   const auto bytes = static_cast<uint64_t>(state.range(0)) << 10;
   const base::ScratchDirectory scratch;
-  std::vector<std::byte> memory(kAll);
+  BlockMemory pages;
+  const std::span memory(pages.at_least(kAll), kAll);
+  ::madvise(memory.data(), kAll, MADV_NOHUGEPAGE);
+  std::memset(memory.data(), 1, kAll);
   const auto directory = open(scratch.path());
   if (directory == nullptr || !write_all(*directory, bytes, memory)) {
     state.SkipWithError("not written");
@@ -98,9 +102,12 @@ void read_records(benchmark::State& state) {
   }
   std::vector<FetchOrder> orders;
   for (uint32_t page = 0; page < kAll / bytes; ++page) {
-    orders.push_back({head_of(page, bytes), std::span(memory).subspan(page * bytes, bytes)});
+    orders.push_back({head_of(page, bytes), memory.subspan(page * bytes, bytes)});
   }
   for (auto _ : state) {
+    state.PauseTiming();  // a cache's pages are not there before their first use
+    ::madvise(memory.data(), kAll, MADV_DONTNEED);
+    state.ResumeTiming();
     const Status status = directory->fetch(orders, [&](size_t, FetchResult result) {
       if (result != FetchResult::kWhole) state.SkipWithError("not read");
       return result == FetchResult::kWhole;

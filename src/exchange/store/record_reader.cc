@@ -19,8 +19,6 @@ namespace {
 
 DirectoryIndex::Key key_of(const Head& head) { return {.name = head.name, .kind = head.kind}; }
 
-uint64_t whole_blocks(uint64_t bytes) { return bytes / kBlockBytes * kBlockBytes; }
-
 }  // namespace
 
 std::vector<DirectoryIndex::Record> RecordReader::records_for(const Head& head) const {
@@ -67,7 +65,6 @@ void RecordReader::begin(std::span<const FetchOrder> orders, size_t first, Batch
   batch.records.clear();
   batch.file = nullptr;
   batch.error = 0;
-  batch.is_straight = false;
   uint64_t bytes = 0;
   for (const FetchOrder& order : orders.subspan(first)) {
     const std::vector<Record> found = records_for(order.head);
@@ -89,30 +86,9 @@ void RecordReader::begin(std::span<const FetchOrder> orders, size_t first, Batch
 }
 
 void RecordReader::read(Batch& batch) {
-  if (batch.file == nullptr || read_straight(batch)) return;
+  if (batch.file == nullptr) return;
   const uint64_t begin = batch.records.front().offset, bytes = batch.records.back().end() - begin;
   batch.error = batch.file->read(begin, std::span(batch.memory.at_least(bytes), bytes));
-}
-
-// Without a copy. The last bytes of a payload, less than a block, go by way of the batch's memory.
-// false: some of the memory is not aligned, or the read failed.
-bool RecordReader::read_straight(Batch& batch) {
-  const uint64_t alignment = batch.file->memory_alignment();
-  std::vector<iovec> pieces;
-  std::byte* block = batch.memory.at_least(2 * kBlockBytes * batch.records.size());
-  for (const FetchOrder& order : batch.orders) {
-    const std::span<std::byte> into = order.into;
-    if (reinterpret_cast<uintptr_t>(into.data()) % alignment != 0) return false;
-    const uint64_t body = whole_blocks(into.size());
-    pieces.push_back({block, kBlockBytes});
-    if (body > 0) pieces.push_back({into.data(), body});
-    if (body < into.size()) pieces.push_back({block + kBlockBytes, kBlockBytes});
-    block += 2 * kBlockBytes;
-  }
-  constexpr size_t kMaxPieces = 1024;  // IOV_MAX
-  batch.is_straight =
-      pieces.size() <= kMaxPieces && batch.file->read(batch.records[0].offset, pieces) == 0;
-  return batch.is_straight;
 }
 
 // Nothing but memory: the next batch is being read.
@@ -121,21 +97,14 @@ void RecordReader::check(Batch& batch) {
   const std::byte* memory = batch.memory.at_least(0);
   for (size_t i = 0; i < batch.records.size(); ++i) {
     const Record& record = batch.records[i];
-    const std::byte* block = memory + (batch.is_straight ? 2 * kBlockBytes * i
-                                                         : record.offset - batch.records[0].offset);
+    const std::byte* block = memory + (record.offset - batch.records[0].offset);
     const std::span<std::byte> into = batch.orders[i].into;
-    uint64_t wanted = 0, hash = 0;
+    uint64_t wanted = 0;
     batch.checks[i] =
         check_block(batch.orders[i].head, record, ConstBlockBytes(block, kBlockBytes), wanted);
     if (batch.checks[i] != Check::kWhole) continue;
-    if (batch.is_straight) {
-      const uint64_t body = whole_blocks(into.size());
-      std::memcpy(into.data() + body, block + kBlockBytes, into.size() - body);
-      hash = base::content_hash(into.data(), into.size());
-    } else {
-      hash =
-          base::copy_and_hash(block + kBlockBytes, into.data(), into.size(), [] { return true; });
-    }
+    const uint64_t hash =
+        base::copy_and_hash(block + kBlockBytes, into.data(), into.size(), [] { return true; });
     if (hash != wanted) batch.checks[i] = Check::kOtherHash;
   }
 }

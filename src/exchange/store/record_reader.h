@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads records of a directory's segments, and checks them: the block in front of the payload, the
-// tokens, and the payload's hash. Records that lie one behind the other in a file are read at once,
-// and straight to where they are wanted, if that memory is aligned as the file system wants it.
-// While some are checked, a thread reads the next.
+// tokens, and the payload's hash. Records that lie one behind the other in a file are read at once.
+// While some are copied to where they are wanted, and checked, a thread reads the next. A disk that
+// wrote straight there would be slower by half: the memory of a cache has pages of 4 KiB, most of
+// which are not there before their first use (docs/decisions/0049).
 //
 // Thread safety: one thread.
 #pragma once
@@ -44,15 +45,13 @@ class RecordReader {
     std::span<const FetchOrder> orders;
     std::vector<Record> records;
     std::vector<Check> checks;
-    bool is_straight = false;  // else memory has blocks and payloads, as they lie in the file
-    BlockMemory memory;
+    BlockMemory memory;          // blocks and payloads, as they lie in the file
     DirectFile* file = nullptr;  // until it is read
     int error = 0;
   };
 
   void begin(std::span<const FetchOrder> orders, size_t first, Batch& batch);
   static void read(Batch& batch);
-  static bool read_straight(Batch& batch);
   static void check(Batch& batch);
   Result<bool> settle(Batch& batch,
                       const std::function<bool(size_t index, FetchResult result)>& done);
