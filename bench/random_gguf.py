@@ -10,13 +10,18 @@ finite and of usual size; the router's with twice that, which spreads tokens ove
 and quantising numbers takes longer than all else, so 16 million are made for each width of a matrix,
 and repeated.
 
-compare_llama_cpp.py uses this file.
+compare_llama_cpp.py uses this file. With --served the file has the tokenizer and the template that
+served.py gives a model with random weights, for llama-server beside wideep in prompt_cache.py and
+agent_turns.py; its context is as long as theirs.
 """
 
 import argparse
 import json
 import math
 import pathlib
+import tempfile
+
+from served import write_shape
 
 POOL = 1 << 24  # numbers made for each width of a matrix
 
@@ -33,6 +38,7 @@ class RandomGguf:
         self.format = gguf.GGMLQuantizationType[quantization.upper()]
         self.random = numpy.random.default_rng(1)
         self.writer = gguf.GGUFWriter(path, self.architecture)
+        self.tokenizer = self.template = None  # of --served
         self.pools = {}  # by columns
         self.makers = []  # of the tensors' values, in their order
 
@@ -95,8 +101,26 @@ class RandomGguf:
         writer.add_expert_used_count(config["num_experts_per_tok"])
         writer.add_expert_feed_forward_length(self.expert_width())
         writer.add_vocab_size(config["vocab_size"])
-        writer.add_tokenizer_model("no_vocab")
+        if self.tokenizer:
+            self.add_tokenizer()
+        else:
+            writer.add_tokenizer_model("no_vocab")
         self.add_family_sizes()
+
+    def add_tokenizer(self):
+        writer, model = self.writer, self.tokenizer["model"]
+        added = {each["id"]: each["content"] for each in self.tokenizer["added_tokens"]}
+        texts = {token: text for text, token in model["vocab"].items()} | added
+        types = self.gguf.TokenType
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("deepseek-v3")
+        writer.add_token_list([texts[token] for token in range(len(texts))])
+        writer.add_token_types([types.CONTROL if token in added else types.NORMAL for token in range(len(texts))])
+        writer.add_token_merges([" ".join(merge) for merge in model["merges"]])
+        writer.add_bos_token_id(0)
+        writer.add_eos_token_id(1)
+        writer.add_add_bos_token(False)  # the template does
+        writer.add_chat_template(self.template)
 
     def add_tensors(self):
         hidden, vocab = self.config["hidden_size"], self.config["vocab_size"]
@@ -280,12 +304,21 @@ def main():
     parser.add_argument("--format", required=True,
                         choices=["bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_1", "q5_k", "mxfp4"])
     parser.add_argument("--output", required=True, type=pathlib.Path)
+    parser.add_argument("--served", action="store_true", help="with a tokenizer and a template")
     options = parser.parse_args()
     config = json.loads(options.config.read_text())
     if config.get("model_type") not in FAMILIES:
         parser.error(f"{options.config}: model_type: expected one of {', '.join(FAMILIES)}, "
                      f"found {config.get('model_type')}")
-    FAMILIES[config["model_type"]](config, options.output, options.format).write()
+    tokenizer = template = None
+    if options.served:
+        with tempfile.TemporaryDirectory() as work:
+            shape = write_shape(options.config, pathlib.Path(work) / "model")
+            config, tokenizer = (json.loads((shape / name).read_text()) for name in ("config.json", "tokenizer.json"))
+            template = (shape / "chat_template.jinja").read_text()
+    file = FAMILIES[config["model_type"]](config, options.output, options.format)
+    file.tokenizer, file.template = tokenizer, template
+    file.write()
 
 
 if __name__ == "__main__":
