@@ -29,15 +29,6 @@ std::vector<Head> sequence(uint32_t number, uint32_t num_pages, uint64_t bytes) 
   return heads;
 }
 
-uint64_t disk_bytes(const std::string& path) {
-  uint64_t sum = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    struct stat state = {};
-    if (::stat(entry.path().c_str(), &state) == 0) sum += static_cast<uint64_t>(state.st_blocks);
-  }
-  return sum * 512;
-}
-
 int num_segments(const std::string& path) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {

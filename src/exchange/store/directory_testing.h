@@ -5,8 +5,10 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,6 +57,15 @@ inline std::vector<std::byte> written_bytes(const Head& head) {
     }
   }
   return bytes;
+}
+
+inline uint64_t disk_bytes(const std::string& path) {
+  uint64_t sum = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    struct stat state = {};
+    if (::stat(entry.path().c_str(), &state) == 0) sum += static_cast<uint64_t>(state.st_blocks);
+  }
+  return sum * 512;
 }
 
 inline std::unique_ptr<Directory> open_directory(const std::string& path,
