@@ -14,11 +14,8 @@ using store::kPageTokens;
 void PromptReuse::add(std::span<const int32_t> prompt) {
   tokens_ += static_cast<int64_t>(prompt.size());
   std::vector<store::Name> pages;
-  store::Name before = store::root_name("", "");
-  for (size_t end = kPageTokens; end < prompt.size(); end += kPageTokens) {
-    before = store::page_name(before, 0, prompt.subspan(end - kPageTokens).first<kPageTokens>());
-    pages.push_back(before);
-  }
+  store::PageWalk walk("", "", store::reusable(prompt));
+  while (const auto page = walk.next()) pages.push_back(page->name);
   // Found or not: before any of them is used.
   for (size_t i = 0; i < pages.size(); ++i) {
     const auto last = last_use_.find(pages[i]);

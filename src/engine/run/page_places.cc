@@ -36,22 +36,20 @@ void PagePlaces::clear(int owner) {
 // Names are computed only as far as some owner knows all before.
 std::map<int, int> PagePlaces::known_pages(std::span<const int32_t> prompt,
                                            std::string_view salt) const {
-  constexpr size_t kTokens = store::kPageTokens;
   std::map<int, int> known;
-  store::Name name = store::root_name(record_class_, salt);
-  int page = 0;
-  for (; !owners_.empty() && prompt.size() > kTokens; prompt = prompt.subspan(kTokens), ++page) {
-    name = store::page_name(name, 0, prompt.first<kTokens>());
-    const auto found = owners_.find(name);
+  if (owners_.empty()) return known;
+  store::PageWalk walk(record_class_, salt, store::reusable(prompt));
+  bool goes_on = true;
+  while (const auto page = goes_on ? walk.next() : std::nullopt) {
+    const auto found = owners_.find(page->name);
     if (found == owners_.end()) break;
-    bool goes_on = false;
+    goes_on = false;
     for (const int owner : found->second) {
       int& pages = known[owner];
-      if (pages != page) continue;
-      pages = page + 1;
+      if (pages != static_cast<int>(page->page)) continue;
+      ++pages;
       goes_on = true;
     }
-    if (!goes_on) break;
   }
   return known;
 }

@@ -22,12 +22,9 @@ std::vector<int32_t> prompt_of(int family, int pages, int more = 1, int own = 0)
 }
 
 store::Name name_of(const std::vector<int32_t>& prompt, int page, std::string_view salt = "") {
-  store::Name name = store::root_name("class", salt);
-  for (int i = 0; i <= page; ++i) {
-    name = store::page_name(
-        name, 0, std::span(prompt).subspan(static_cast<size_t>(i * kPage)).first<kPage>());
-  }
-  return name;
+  store::PageWalk walk("class", salt, prompt);
+  for (int i = 0; i < page; ++i) walk.next();
+  return walk.next()->name;
 }
 
 // What a rank says when it knows the first pages, or some of them no more.

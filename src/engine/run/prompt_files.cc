@@ -287,17 +287,12 @@ void tell_skipped(const std::string& path, const SkippedRecords& skipped) {
 
 std::vector<Head> pages_of(const RecordForm& form, std::span<const int32_t> tokens,
                            std::string_view salt) {
-  std::vector<Head> heads(tokens.size() / store::kPageTokens);
-  store::Name before = store::root_name(form.record_class, salt);
-  for (size_t page = 0; page < heads.size(); ++page) {
-    Head& head = heads[page];
-    std::ranges::copy(tokens.subspan(page * store::kPageTokens, store::kPageTokens),
-                      head.tokens.begin());
-    head.page = static_cast<uint32_t>(page);
-    head.before = before;
-    head.name = before = store::page_name(before, /*form=*/0, head.tokens);
-    head.canonical_bytes = form.page_bytes;
-    head.part = store::Part::whole(form.page_bytes);
+  std::vector<Head> heads;
+  store::PageWalk walk(form.record_class, salt, tokens);
+  while (auto head = walk.next()) {
+    head->canonical_bytes = form.page_bytes;
+    head->part = store::Part::whole(form.page_bytes);
+    heads.push_back(*head);
   }
   return heads;
 }

@@ -117,7 +117,6 @@ class PromptStore::Worker {
   };
 
   PagesFound nothing_found(const PageLook& look) const;
-  int usable(const PageLook& look) const;
   void do_job(PageLook look, uint64_t generation);
   void do_job(Fetch fetch, uint64_t generation);
   void do_job(const Forget& forget, uint64_t) { looked_.erase(forget.ticket); }
@@ -240,12 +239,6 @@ void PromptStore::Worker::report_state() {
 
 // ---- looking ----
 
-// The page of the last token is computed in any case.
-int PromptStore::Worker::usable(const PageLook& look) const {
-  const auto tokens = static_cast<int>(look.prompt.size());
-  return std::max(tokens - 1, 0) / static_cast<int>(store::kPageTokens);
-}
-
 // What the cache has.
 PagesFound PromptStore::Worker::nothing_found(const PageLook& look) const {
   PagesFound found{.ticket = look.ticket,
@@ -267,20 +260,11 @@ Head PromptStore::Worker::state_of(Head page) const {
 
 PromptStore::Worker::Looked PromptStore::Worker::look_up(const PageLook& look) {
   Looked looked;
-  store::Name before = store::root_name(parts_.geometry.record_class, look.salt);
-  const std::span<const int32_t> tokens = look.prompt.ids();
-  for (int page = 0; page < usable(look); ++page) {
-    Head head{.name = {},
-              .before = before,
-              .page = static_cast<uint32_t>(page),
-              .canonical_bytes = parts_.geometry.page_bytes,
-              .part = parts_.geometry.page};
-    std::ranges::copy(
-        tokens.subspan(static_cast<size_t>(page) * store::kPageTokens, store::kPageTokens),
-        head.tokens.begin());
-    head.name = store::page_name(before, 0, head.tokens);
-    before = head.name;
-    looked.pages.push_back(head);
+  store::PageWalk walk(parts_.geometry.record_class, look.salt, store::reusable(look.prompt.ids()));
+  while (auto head = walk.next()) {
+    head->canonical_bytes = parts_.geometry.page_bytes;
+    head->part = parts_.geometry.page;
+    looked.pages.push_back(*head);
   }
   const std::span<const Head> unknown =
       std::span(looked.pages)

@@ -119,17 +119,10 @@ std::vector<int32_t> tokens_of(int pages) {
 // Pages of the engine's cache for a prompt, with names, as the scheduler has them.
 struct Cache {
   explicit Cache(const std::vector<int32_t>& tokens, const std::string& salt = "") {
-    store::Name before = store::root_name("class", salt);
-    const size_t pages = (tokens.size() - 1) / kPageTokens;
-    bytes.resize(pages, std::vector<std::byte>(kPageBytes));
-    states.resize(pages, std::vector<std::byte>(kStateBytes));
-    for (size_t i = 0; i < pages; ++i) {
-      store::Head head{.name = {}, .before = before, .page = static_cast<uint32_t>(i), .part = {}};
-      std::copy_n(tokens.begin() + static_cast<std::ptrdiff_t>(i * kPageTokens), kPageTokens,
-                  head.tokens.begin());
-      head.name = before = store::page_name(before, 0, head.tokens);
-      heads.push_back(head);
-    }
+    store::PageWalk walk("class", salt, tokens);
+    while (const auto head = walk.next()) heads.push_back(*head);
+    bytes.resize(heads.size(), std::vector<std::byte>(kPageBytes));
+    states.resize(heads.size(), std::vector<std::byte>(kStateBytes));
   }
   void fill() {
     for (size_t i = 0; i < bytes.size(); ++i) {

@@ -497,14 +497,12 @@ TEST(RequestWriter, NothingWaitsForRanksThatStop) {
 
 // That the rank knows the four pages of long_request().
 PagesChanged long_pages(int rank) {
-  store::Name name = store::root_name("class", "tenant");
   PagesChanged changed{.rank = rank, .changes = {}};
   const std::vector<int32_t> prompt = long_request(0).prompt.ids();
-  for (size_t page = 0; page < 4; ++page) {
-    const std::span<const int32_t> rest = std::span(prompt).subspan(page * store::kPageTokens);
-    name = store::page_name(name, 0, rest.first<store::kPageTokens>());
+  store::PageWalk walk("class", "tenant", prompt);
+  while (const auto page = walk.next()) {
     changed.changes.emplace_back();
-    changed.changes.back().name = name;
+    changed.changes.back().name = page->name;
   }
   return changed;
 }

@@ -43,6 +43,15 @@ Name page_name(const Name& before, int32_t form, std::span<const int32_t, kPageT
   return first_half(hash);
 }
 
+std::optional<Head> PageWalk::next() {
+  if (rest_.size() < kPageTokens) return std::nullopt;
+  Head head{.name = {}, .before = before_, .page = page_++, .part = {}};
+  std::ranges::copy(rest_.first<kPageTokens>(), head.tokens.begin());
+  head.name = before_ = page_name(before_, /*form=*/0, head.tokens);
+  rest_ = rest_.subspan(kPageTokens);
+  return head;
+}
+
 uint64_t copy_overlap(const Part& from_part, std::span<const std::byte> from, const Part& to_part,
                       std::span<std::byte> to) {
   uint64_t copied = 0;

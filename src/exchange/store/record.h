@@ -18,7 +18,7 @@
 // pieces one after the other, as they lie in the memory of that rank. Parts that different layouts
 // have written are cut and put together without a change of any value (copy_overlap).
 //
-// Thread safety: plain values; pure functions.
+// Thread safety: plain values; pure functions; a PageWalk has one thread.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -113,5 +114,28 @@ struct Head {
   uint64_t canonical_bytes = 0;
   Part part;
 };
+
+// The whole pages of a sequence, of form 0, from the first one on. A name is computed only when its
+// page is asked for.
+class PageWalk {
+ public:
+  // tokens: outlive the walk.
+  PageWalk(std::string_view record_class, std::string_view salt, std::span<const int32_t> tokens)
+      : before_(root_name(record_class, salt)), rest_(tokens) {}
+
+  // Without its sizes; nullopt: there is none.
+  std::optional<Head> next();
+
+ private:
+  Name before_;
+  uint32_t page_ = 0;
+  std::span<const int32_t> rest_;
+};
+
+// The tokens of a prompt whose pages can be those of others: not the last one, as its logits are
+// needed.
+inline std::span<const int32_t> reusable(std::span<const int32_t> prompt) {
+  return prompt.first(std::max(prompt.size(), size_t{1}) - 1);
+}
 
 }  // namespace wideep::store

@@ -45,6 +45,39 @@ TEST(Name, IsTheSameInEveryVersion) {
   EXPECT_EQ(page.hex(), "b872b0d4ffec8ed70bb1c7358ec8a303");
 }
 
+TEST(PageWalk, GoesThroughTheWholePages) {
+  std::vector<int32_t> tokens(3 * kPageTokens - 1);
+  std::iota(tokens.begin(), tokens.end(), 5);
+  PageWalk walk("class", "salt", tokens);
+  Name before = root_name("class", "salt");
+  for (uint32_t page = 0; page < 2; ++page) {
+    const std::optional<Head> head = walk.next();
+    ASSERT_TRUE(head);
+    EXPECT_EQ(head->page, page);
+    EXPECT_EQ(head->before, before);
+    EXPECT_EQ(head->tokens, tokens_from(5 + static_cast<int32_t>(page * kPageTokens)));
+    EXPECT_EQ(head->name, page_name(before, 0, head->tokens));
+    before = head->name;
+  }
+  EXPECT_FALSE(walk.next());
+  EXPECT_FALSE(walk.next());
+}
+
+TEST(PageWalk, ThePageOfTheLastTokenIsNotReusable) {
+  for (const auto& [tokens, pages] : {std::pair<size_t, int>{0, 0},
+                                      {1, 0},
+                                      {kPageTokens, 0},
+                                      {kPageTokens + 1, 1},
+                                      {2 * kPageTokens, 1},
+                                      {2 * kPageTokens + 1, 2}}) {
+    const std::vector<int32_t> prompt(tokens);
+    PageWalk walk("class", "", reusable(prompt));
+    int count = 0;
+    while (walk.next()) ++count;
+    EXPECT_EQ(count, pages) << tokens << " tokens";
+  }
+}
+
 // Every byte of the canonical form has a value of its own.
 std::vector<std::byte> payload_of(const Part& part) {
   std::vector<std::byte> bytes;

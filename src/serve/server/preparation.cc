@@ -619,13 +619,9 @@ namespace {
 // Of the pages that a cache may have, as KV events tell them.
 std::vector<uint64_t> page_hashes(std::span<const int32_t> prompt, const std::string& record_class,
                                   const std::string& salt) {
-  constexpr size_t kTokens = store::kPageTokens;
   std::vector<uint64_t> hashes;
-  store::Name name = store::root_name(record_class, salt);
-  for (size_t end = kTokens; end < prompt.size(); end += kTokens) {
-    name = store::page_name(name, 0, prompt.subspan(end - kTokens).first<kTokens>());
-    hashes.push_back(kv_events::hash_of(name));
-  }
+  store::PageWalk pages(record_class, salt, store::reusable(prompt));
+  while (const auto page = pages.next()) hashes.push_back(kv_events::hash_of(page->name));
   return hashes;
 }
 
