@@ -212,6 +212,8 @@ SchedulerLimits lent_limits_with_states(int slots) {
   return limits;
 }
 
+store::Kind kind_of(const KeptBytes& kept) { return kept.head.kind; }
+
 TEST(LentStates, AreWhereARequestGoesOn) {
   Scheduler scheduler(lent_layout(), lent_limits_with_states(2), {}, kLentStateBytes);
   const SharedTokens prompt = prompt_from(0, 200);
@@ -221,7 +223,6 @@ TEST(LentStates, AreWhereARequestGoesOn) {
   std::memset(lent->state, 42, kLentStateBytes);
   scheduler.import(1, 3);
   EXPECT_EQ(scheduler.known(prompt, "").states, std::vector<int32_t>{3});
-  EXPECT_TRUE(scheduler.take_news().kept.empty());
   ASSERT_TRUE(scheduler.submit(asked(1, prompt, 1)).ok());
   const Scheduler::Step& step = scheduler.schedule();
   EXPECT_EQ(step.prompt_tokens, 200 - 3 * 64);
@@ -259,6 +260,34 @@ TEST(LentStates, MayBeAllThatIsMissing) {
   ASSERT_TRUE(scheduler.submit(asked(1, prompt, 1)).ok());
   const Scheduler::Step& step = scheduler.schedule();
   EXPECT_EQ(step.batch.states[0][0], std::byte{42});
+}
+
+// As pages do: a nearer place may want them.
+TEST(LentStates, AreToldWithWhereTheyCameFrom) {
+  Scheduler scheduler(lent_layout(), lent_limits_with_states(3), {}, kLentStateBytes);
+  const SharedTokens prompt = prompt_from(0, 200);
+  // With pages, and where these are known.
+  for (const uint32_t pages : {3, 2}) {
+    const auto lent = scheduler.lend(pages, prompt, "", static_cast<int>(pages));
+    ASSERT_TRUE(lent.has_value());
+    std::memset(lent->state, 42, kLentStateBytes);
+    scheduler.import(pages, static_cast<int>(pages));
+    const PageNews news = scheduler.take_news();
+    ASSERT_EQ(std::ranges::count(news.kept, store::Kind::kState, kind_of), 1);
+    const KeptBytes& kept = *std::ranges::find(news.kept, store::Kind::kState, kind_of);
+    EXPECT_TRUE(kept.is_imported);
+    EXPECT_TRUE(kept.is_intact());
+    EXPECT_EQ(kept.bytes, lent->state);
+    EXPECT_EQ(kept.head.page, pages - 1);
+  }
+  // One that is there already is not told again, and one that was computed has come from nowhere.
+  ASSERT_TRUE(scheduler.submit(asked(1, prompt_from(1000, 70), 1)).ok());
+  ASSERT_TRUE(scheduler.lend(4, prompt_from(1000, 70), "", 1).has_value());
+  run_to_end(scheduler);
+  scheduler.import(4, 1);
+  const PageNews news = scheduler.take_news();
+  ASSERT_EQ(std::ranges::count(news.kept, store::Kind::kState, kind_of), 1);
+  EXPECT_FALSE(std::ranges::find(news.kept, store::Kind::kState, kind_of)->is_imported);
 }
 
 // Not those of running requests, nor the last one if a request waits.

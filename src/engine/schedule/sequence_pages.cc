@@ -125,6 +125,7 @@ void SequencePages::share(Sequence& sequence, PageCache::PageId page) {
     append(sequence, page);
   }
   sequence.prefix = cache_.prefix(page);
+  sequence.prefix_page = page;
   sequence.num_computed += kPageTokens;
 }
 
@@ -153,7 +154,6 @@ int SequencePages::reuse_to_snapshot(Sequence& sequence) {
   }
   if (useful == 0) return 0;
   for (size_t i = 0; i < useful; ++i) share(sequence, known[i]);
-  sequence.prefix_page = known[useful - 1];
   sequence.kept_at = sequence.num_computed;
   if (sequence.state != StateSlots::kNone) states_.restore(sequence.state, sequence.prefix);
   return static_cast<int>(useful) * kPageTokens;
@@ -298,7 +298,8 @@ void SequencePages::import(Sequence& sequence, int end) {
 }
 
 void SequencePages::import_state(Sequence& sequence) {
-  states_.adopt(std::exchange(sequence.state, StateSlots::kNone), sequence.prefix);
+  const StateSlots::SlotId state = std::exchange(sequence.state, StateSlots::kNone);
+  if (states_.adopt(state, sequence.prefix)) note_snapshot(sequence, /*is_imported=*/true);
 }
 
 // ---- news ----
@@ -311,7 +312,7 @@ bool SequencePages::keeps(PageCache::PageId page, const PageNames::Named& named)
   return named.role == 0 && own_bytes(page) != nullptr;
 }
 
-void SequencePages::note_snapshot(const Sequence& sequence) {
+void SequencePages::note_snapshot(const Sequence& sequence, bool is_imported) {
   const PageNames::Named* named = cache_.named(sequence.prefix_page);
   if (named == nullptr || named->role != 0 || !has_state_bytes_) return;
   const StateSlots::SlotId slot = states_.snapshot(sequence.prefix);
@@ -319,7 +320,8 @@ void SequencePages::note_snapshot(const Sequence& sequence) {
   kept_.push_back({.head = named->head,
                    .bytes = states_.bytes(slot),
                    .version = &version,
-                   .seen = version.now()});
+                   .seen = version.now(),
+                   .is_imported = is_imported});
   kept_.back().head.kind = store::Kind::kState;
 }
 
@@ -367,7 +369,7 @@ void SequencePages::keep_state(Sequence& sequence, bool in_any_case) {
   const bool is_new = states_.keep(state, sequence.prefix);
   if (!is_new) return;
   if (follows_prompt) sequence.own_snapshot = sequence.prefix;
-  note_snapshot(sequence);
+  note_snapshot(sequence, /*is_imported=*/false);
 }
 
 }  // namespace wideep::engine

@@ -163,7 +163,7 @@ class SequencePages {
   int reuse_pages(Sequence& sequence);
   bool keeps(PageCache::PageId page, const PageNames::Named& named) const;
   static int turn_end(const Sequence& sequence);
-  void note_snapshot(const Sequence& sequence);
+  void note_snapshot(const Sequence& sequence, bool is_imported);
   int reuse_to_snapshot(Sequence& sequence);
   std::span<const int32_t> tokens_of_page(const Sequence& sequence, int page) const;
   int role(const Sequence& sequence, int page) const;

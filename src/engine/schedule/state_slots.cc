@@ -110,13 +110,15 @@ StateSlots::SlotId StateSlots::reserve() {
   return free_slot();
 }
 
-void StateSlots::adopt(SlotId reserved, Prefix prefix) {
+bool StateSlots::adopt(SlotId reserved, Prefix prefix) {
   if (knows(prefix)) {
     use(prefix);
-    return release(reserved);
+    release(reserved);
+    return false;
   }
   --num_states_;
   snapshots_.emplace(prefix, Snapshot{.slot = reserved, .used = used_.insert(used_.end(), prefix)});
+  return true;
 }
 
 void StateSlots::drop(Prefix prefix) {

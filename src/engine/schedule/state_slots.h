@@ -85,8 +85,9 @@ class StateSlots {
   // A slot with undefined contents, for which the least recently used snapshot may go. It counts as
   // a state until it is released or adopted. REQUIRES: num_states() < max_slots().
   SlotId reserve();
-  // The slot becomes the snapshot of the prefix, or is free if there is one.
-  void adopt(SlotId reserved, Prefix prefix);
+  // The slot becomes the snapshot of the prefix, or is free if there is one. Returns whether the
+  // snapshot is new.
+  bool adopt(SlotId reserved, Prefix prefix);
 
   // ---- counts ----
 

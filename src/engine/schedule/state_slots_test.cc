@@ -129,7 +129,7 @@ TEST(StateSlots, ReservedSlotsBecomeSnapshots) {
   EXPECT_EQ(slots.num_states(), 2);
   EXPECT_FALSE(slots.keep(state, 11));  // no slot is left
   fill(slots, reserved, 5);
-  slots.adopt(reserved, 22);
+  EXPECT_TRUE(slots.adopt(reserved, 22));
   EXPECT_EQ(slots.num_states(), 1);
   EXPECT_EQ(slots.snapshot(22), reserved);
   EXPECT_TRUE(holds(slots, slots.take(22), 5));
@@ -140,7 +140,7 @@ TEST(StateSlots, OneOfTwoSnapshotsOfAPrefixIsFreeAgain) {
   const SlotId state = slots.take(StateSlots::kNoTokens);
   ASSERT_TRUE(slots.keep(state, 11));
   const SlotId reserved = slots.reserve();
-  slots.adopt(reserved, 11);
+  EXPECT_FALSE(slots.adopt(reserved, 11));
   EXPECT_NE(slots.snapshot(11), reserved);
   EXPECT_EQ(slots.num_states(), 1);
   EXPECT_EQ(slots.take(StateSlots::kNoTokens), reserved);
