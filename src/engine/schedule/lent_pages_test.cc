@@ -11,21 +11,13 @@
 #include <cstring>
 #include <numeric>
 
+#include "schedule/layout_testing.h"
 #include "schedule/scheduler.h"
 
 namespace wideep::engine {
 namespace {
 
 constexpr size_t kLentStateBytes = 64;
-
-model::KvLayout lent_layout() {
-  model::ModelConfig config;
-  config.num_layers = 1;
-  config.layers.resize(1);
-  config.num_kv_heads = 1;
-  config.head_dim = 4;
-  return {config, Dtype::kF32};
-}
 
 SharedTokens prompt_from(int first, int count) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
@@ -68,7 +60,7 @@ int used_pages(Scheduler& scheduler) {
 }
 
 TEST(LentPages, WhatWasFilledIsNotComputed) {
-  Scheduler scheduler(lent_layout(), lent_limits(10));
+  Scheduler scheduler(small_layout(), lent_limits(10));
   const SharedTokens prompt = prompt_from(0, 200);
   const auto lent = scheduler.lend(1, prompt, "", 3);
   ASSERT_TRUE(lent.has_value());
@@ -96,7 +88,7 @@ TEST(LentPages, WhatWasFilledIsNotComputed) {
 }
 
 TEST(LentPages, WhatWasNotFilledIsGivenBack) {
-  Scheduler scheduler(lent_layout(), lent_limits(10));
+  Scheduler scheduler(small_layout(), lent_limits(10));
   const SharedTokens prompt = prompt_from(0, 300);
   for (const int filled : {0, 2}) {
     ASSERT_TRUE(scheduler.lend(1, prompt, "", 4).has_value());
@@ -117,7 +109,7 @@ TEST(LentPages, WhatWasNotFilledIsGivenBack) {
 }
 
 TEST(LentPages, AreRefusedWhereThereIsNothingToFill) {
-  Scheduler scheduler(lent_layout(), lent_limits(10));
+  Scheduler scheduler(small_layout(), lent_limits(10));
   const SharedTokens prompt = prompt_from(0, 129);
   ASSERT_TRUE(scheduler.lend(1, prompt, "", 1).has_value());
   EXPECT_FALSE(scheduler.lend(1, prompt_from(5, 200), "", 1).has_value());  // has lent
@@ -132,12 +124,12 @@ TEST(LentPages, AreRefusedWhereThereIsNothingToFill) {
   EXPECT_EQ(used_pages(scheduler), 0);
   SchedulerLimits limits = lent_limits(10);
   limits.reuse_pages = false;
-  Scheduler without(lent_layout(), limits);
+  Scheduler without(small_layout(), limits);
   EXPECT_FALSE(without.lend(1, prompt, "", 1).has_value());
 }
 
 TEST(LentPages, AllCanBeTakenBackAndSurviveTheRequests) {
-  Scheduler scheduler(lent_layout(), lent_limits(10));
+  Scheduler scheduler(small_layout(), lent_limits(10));
   ASSERT_TRUE(scheduler.lend(1, prompt_from(0, 130), "", 2).has_value());
   ASSERT_TRUE(scheduler.lend(2, prompt_from(1, 130), "", 2).has_value());
   scheduler.drop_requests();
@@ -150,7 +142,7 @@ TEST(LentPages, AllCanBeTakenBackAndSurviveTheRequests) {
 
 // A request has computed the same meanwhile: its pages stay the known ones.
 TEST(LentPages, AreFreeIfTheirContentIsKnownAlready) {
-  Scheduler scheduler(lent_layout(), lent_limits(10));
+  Scheduler scheduler(small_layout(), lent_limits(10));
   const SharedTokens prompt = prompt_from(0, 200);
   ASSERT_TRUE(scheduler.lend(1, prompt, "", 3).has_value());
   ASSERT_TRUE(scheduler.submit(asked(1, prompt, 1)).ok());
@@ -165,7 +157,7 @@ TEST(LentPages, LeaveRunningRequestsWhatTheyMayClaim) {
   for (const auto policy : {CapacityPolicy::kGuaranteedNoEvict, CapacityPolicy::kMaxUtilization}) {
     SchedulerLimits limits = lent_limits(6);
     limits.policy = policy;
-    Scheduler scheduler(lent_layout(), limits);
+    Scheduler scheduler(small_layout(), limits);
     // 4 pages in the end; with max_utilization it claims 2 now.
     ASSERT_TRUE(scheduler.submit(asked(1, prompt_from(0, 60), 170)).ok());
     const Scheduler::Step& step = scheduler.schedule();
@@ -195,7 +187,7 @@ TEST(LentPages, LeaveRunningRequestsWhatTheyMayClaim) {
 
 // Kept pages that are shared count too: they can no longer make room.
 TEST(LentPages, CountTheKnownPagesThatTheyHold) {
-  Scheduler scheduler(lent_layout(), lent_limits(4));
+  Scheduler scheduler(small_layout(), lent_limits(4));
   ASSERT_TRUE(scheduler.submit(asked(0, prompt_from(0, 129), 1)).ok());
   run_to_end(scheduler);                                                   // 2 pages are kept
   ASSERT_TRUE(scheduler.submit(asked(1, prompt_from(500, 60), 60)).ok());  // 2 pages
@@ -215,7 +207,7 @@ SchedulerLimits lent_limits_with_states(int slots) {
 store::Kind kind_of(const KeptBytes& kept) { return kept.head.kind; }
 
 TEST(LentStates, AreWhereARequestGoesOn) {
-  Scheduler scheduler(lent_layout(), lent_limits_with_states(2), {}, kLentStateBytes);
+  Scheduler scheduler(small_layout(), lent_limits_with_states(2), {}, kLentStateBytes);
   const SharedTokens prompt = prompt_from(0, 200);
   const auto lent = scheduler.lend(1, prompt, "", 3);
   ASSERT_TRUE(lent.has_value());
@@ -230,7 +222,7 @@ TEST(LentStates, AreWhereARequestGoesOn) {
 }
 
 TEST(LentStates, ComeOnlyWithAllPages) {
-  Scheduler scheduler(lent_layout(), lent_limits_with_states(3), {}, kLentStateBytes);
+  Scheduler scheduler(small_layout(), lent_limits_with_states(3), {}, kLentStateBytes);
   const SharedTokens prompt = prompt_from(0, 200);
   ASSERT_TRUE(scheduler.lend(1, prompt, "", 3).has_value());
   scheduler.import(1, 2);
@@ -242,7 +234,7 @@ TEST(LentStates, ComeOnlyWithAllPages) {
 }
 
 TEST(LentStates, MayBeAllThatIsMissing) {
-  Scheduler scheduler(lent_layout(), lent_limits_with_states(3), {}, kLentStateBytes);
+  Scheduler scheduler(small_layout(), lent_limits_with_states(3), {}, kLentStateBytes);
   const SharedTokens prompt = prompt_from(0, 200);
   ASSERT_TRUE(scheduler.lend(1, prompt, "", 3).has_value());
   scheduler.import(1, 2);
@@ -264,7 +256,7 @@ TEST(LentStates, MayBeAllThatIsMissing) {
 
 // As pages do: a nearer place may want them.
 TEST(LentStates, AreToldWithWhereTheyCameFrom) {
-  Scheduler scheduler(lent_layout(), lent_limits_with_states(3), {}, kLentStateBytes);
+  Scheduler scheduler(small_layout(), lent_limits_with_states(3), {}, kLentStateBytes);
   const SharedTokens prompt = prompt_from(0, 200);
   // With pages, and where these are known.
   for (const uint32_t pages : {3, 2}) {
@@ -292,7 +284,7 @@ TEST(LentStates, AreToldWithWhereTheyCameFrom) {
 
 // Not those of running requests, nor the last one if a request waits.
 TEST(LentStates, TakeTheSlotsOfSnapshots) {
-  Scheduler scheduler(lent_layout(), lent_limits_with_states(2), {}, kLentStateBytes);
+  Scheduler scheduler(small_layout(), lent_limits_with_states(2), {}, kLentStateBytes);
   const SharedTokens first = prompt_from(0, 70), second = prompt_from(1000, 70);
   ASSERT_TRUE(scheduler.submit(asked(1, first, 40)).ok());
   scheduler.schedule();

@@ -14,6 +14,7 @@
 #include <random>
 #include <set>
 
+#include "schedule/layout_testing.h"
 #include "schedule/scheduler.h"
 
 namespace wideep::engine {
@@ -46,12 +47,7 @@ struct NewsCase {
 class ToldWork {
  public:
   ToldWork(const NewsCase& param, uint32_t seed) : param_(param), rng_(seed) {
-    model::ModelConfig config;
-    config.num_layers = 1;
-    config.layers.resize(1);
-    config.num_kv_heads = 1;
-    config.head_dim = 4;
-    const model::KvLayout kv(config, Dtype::kF32);
+    const model::KvLayout kv = small_layout();
     page_bytes_ = kv.page_bytes();
     ContextPlace place{.size = param.ranks};
     for (int rank = 0; param.ranks > 1 && rank < param.ranks; ++rank) {

@@ -16,6 +16,7 @@
 #include <numeric>
 #include <random>
 
+#include "schedule/layout_testing.h"
 #include "schedule/scheduler.h"
 
 namespace wideep::engine {
@@ -67,16 +68,11 @@ struct Load {
 // that all ranks generate.
 Load serve(const PromptBalance& balance) {
   constexpr int kRanks = 4, kIterations = 3000;
-  model::ModelConfig config;
-  config.num_layers = 1;
-  config.layers.resize(1);
-  config.num_kv_heads = 1;
-  config.head_dim = 4;
-  const model::KvLayout kv(config, Dtype::kF32);
   std::deque<Scheduler> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back(
-        kv, SchedulerLimits{.max_batch_size = 64, .max_num_tokens = 512, .max_pages = 4000});
+        small_layout(),
+        SchedulerLimits{.max_batch_size = 64, .max_num_tokens = 512, .max_pages = 4000});
   }
   PromptGate gate(balance);
   std::mt19937 rng(3);

@@ -16,20 +16,12 @@
 #include <random>
 #include <set>
 
+#include "schedule/layout_testing.h"
+
 namespace wideep::engine {
 namespace {
 
-model::ModelConfig small_config() {
-  model::ModelConfig config;
-  config.num_layers = 1;
-  config.layers.resize(1);
-  config.num_kv_heads = 1;
-  config.head_dim = 4;
-  return config;
-}
-
-const model::ModelConfig kConfig = small_config();
-const model::KvLayout kKv(kConfig, Dtype::kF32);
+const model::KvLayout kKv = small_layout();
 
 Request request(int index, int prompt_length, int max_tokens) {
   return {.index = index,
@@ -37,16 +29,21 @@ Request request(int index, int prompt_length, int max_tokens) {
           .max_tokens = max_tokens};
 }
 
-// Runs all work, pretending that every sampled token is 99; returns the sizes of the iterations.
+// Every sampled token is 99. A copy of them, which finish() does not change.
+void sample(Scheduler& scheduler, std::vector<Sequence*> sampled) {
+  for (Sequence* sequence : sampled) {
+    sequence->tokens.push_back(99);
+    if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
+  }
+}
+
+// Runs all work; returns the sizes of the iterations.
 std::vector<int> drain(Scheduler& scheduler) {
   std::vector<int> sizes;
   while (scheduler.has_work()) {
     const auto& step = scheduler.schedule();
     sizes.push_back(step.batch.num_tokens());
-    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
-      sequence->tokens.push_back(99);
-      if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
-    }
+    sample(scheduler, step.sampled);
   }
   return sizes;
 }
@@ -75,10 +72,7 @@ TEST(Scheduler, NamesTheChunksOfPromptsThatReportThem) {
       EXPECT_EQ(sequence->request.index, 2);
       chunks.emplace_back(sequence->before_step->num_computed, sequence->num_computed);
     }
-    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
-      sequence->tokens.push_back(99);
-      if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
-    }
+    sample(scheduler, step.sampled);
   }
   EXPECT_EQ(chunks, (std::vector<std::pair<int, int>>{{0, 5}, {5, 9}}));
 }
@@ -122,10 +116,7 @@ std::vector<int> drain_late(Scheduler& scheduler, int micro_batches) {
   std::deque<std::vector<Sequence*>> under_way;
   for (;;) {
     if (static_cast<int>(under_way.size()) == micro_batches) {
-      for (Sequence* sequence : under_way.front()) {
-        sequence->tokens.push_back(99);
-        if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
-      }
+      sample(scheduler, under_way.front());
       under_way.pop_front();
     }
     if (!scheduler.has_work()) return sizes;
@@ -196,10 +187,7 @@ TEST(Scheduler, InvariantsUnderRandomWork) {
         const int index = step.owners[t]->request.index;
         ASSERT_EQ(step.batch.positions[t], next[index]++);
       }
-      for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
-        sequence->tokens.push_back(99);
-        if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
-      }
+      sample(scheduler, step.sampled);
     }
     EXPECT_EQ(next, left);
     scheduler.schedule();  // of nothing: it counts pages
@@ -230,10 +218,7 @@ TEST(Scheduler, RanksThatShareSequencesNeedAnNthOfTheMemory) {
       const auto& step = scheduler.schedule();
       max = std::max(max, step.batch.num_tokens());
       ++iterations;
-      for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
-        sequence->tokens.push_back(99);
-        if (sequence->num_generated() == 10) scheduler.finish(sequence);
-      }
+      sample(scheduler, step.sampled);
     }
     EXPECT_EQ(max, kBatch / size);
     EXPECT_EQ(iterations, kTokens / kBatch + 9);
@@ -295,13 +280,7 @@ TEST_P(SharedSequences, RanksHaveTheirTurnsOfPages) {
     ASSERT_EQ(num_tokens, steps[0]->num_tokens);
     ASSERT_EQ(places.size(), steps[0]->sampled.size());
     for (const auto& [index, position] : computed) ASSERT_EQ(position, next[index]++);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      for (Sequence* sequence : std::vector<Sequence*>(steps[rank]->sampled)) {
-        sequence->tokens.push_back(99);
-        const bool done = sequence->num_generated() == sequence->request.max_tokens;
-        if (done) ranks[rank].finish(sequence);
-      }
-    }
+    for (int rank = 0; rank < kRanks; ++rank) sample(ranks[rank], steps[rank]->sampled);
   }
   for (int i = 0; i < 7; ++i) EXPECT_EQ(next[i], 30 + 250 * i + 69);
   const auto [min, max] = std::minmax_element(tokens_of_rank.begin(), tokens_of_rank.end());
@@ -672,10 +651,7 @@ std::vector<int> drain_with_states(Scheduler& scheduler) {
     StateContents::follow(step);
     if (testing::Test::HasFatalFailure()) return {};
     sizes.push_back(step.num_tokens);
-    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
-      sequence->tokens.push_back(99);
-      if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
-    }
+    sample(scheduler, step.sampled);
   }
   return sizes;
 }

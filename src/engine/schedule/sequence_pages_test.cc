@@ -6,19 +6,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "schedule/layout_testing.h"
+
 namespace wideep::engine {
 namespace {
 
 using kernels::kPageTokens;
-
-model::KvLayout small_layout() {
-  model::ModelConfig config;
-  config.num_layers = 1;
-  config.layers.resize(1);
-  config.num_kv_heads = 1;
-  config.head_dim = 4;
-  return {config, Dtype::kF32};
-}
 
 Sequence sequence_of(int first, int count) {
   Sequence sequence;
