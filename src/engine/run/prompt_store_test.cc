@@ -187,6 +187,11 @@ class PromptStoreTest : public ::testing::Test {
                            .of_pages = of_pages},
         inbox_);
   }
+  // Until all that is offered is kept or refused.
+  static void keep(PromptStore& store, std::vector<engine::KeptBytes> offered) {
+    store.offer(std::move(offered), 1e-3);
+    EXPECT_EQ(store.flush(milliseconds(10'000)), 0u);
+  }
   PagesFound look(PromptStore& store, uint64_t ticket, const std::vector<int32_t>& tokens,
                   int known = 0, std::vector<int32_t> states = {}) {
     store.look({.ticket = ticket,
@@ -209,8 +214,7 @@ TEST_F(PromptStoreTest, WhatWasOfferedIsFoundAndFetched) {
   written.fill();
   const auto store = open();
   EXPECT_EQ(look(*store, 1, tokens).found, 0);
-  store->offer(written.kept(), 1e-3);
-  EXPECT_EQ(store->flush(milliseconds(10'000)), 0u);
+  keep(*store, written.kept());
 
   const auto other = open();
   const PagesFound found = look(*other, 2, tokens);
@@ -235,8 +239,7 @@ TEST_F(PromptStoreTest, WhatTheCacheHasIsNotFetched) {
   Cache written(tokens);
   written.fill();
   const auto store = open();
-  store->offer(written.kept(), 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, written.kept());
   const PagesFound found = look(*store, 1, tokens, 2);
   EXPECT_EQ(found.known, 2);
   EXPECT_EQ(found.found, 5);
@@ -256,8 +259,7 @@ TEST_F(PromptStoreTest, RanksWithTheSameBytesShareTheOffers) {
   Cache written(tokens);
   for (int index = 0; index < 2; ++index) {
     const auto store = open(false, nullptr, nullptr, true, {.index = index, .count = 2});
-    store->offer(written.kept(), 1e-3);
-    store->flush(milliseconds(10'000));
+    keep(*store, written.kept());
     uint64_t taken = 0;
     while (taken < kRow) {
       const auto state = inbox_.next<StoreState>();
@@ -273,8 +275,7 @@ TEST_F(PromptStoreTest, OtherSaltsAndOtherTokensFindNothing) {
   const std::vector<int32_t> tokens = tokens_of(2);
   Cache salted(tokens, "a tenant");
   const auto store = open();
-  store->offer(salted.kept(), 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, salted.kept());
   EXPECT_EQ(look(*store, 1, tokens).found, 0);
   store->look({.ticket = 2, .prompt = engine::SharedTokens(tokens), .salt = "a tenant"});
   EXPECT_EQ(inbox_.next<PagesFound>()->found, 2);
@@ -287,8 +288,7 @@ TEST_F(PromptStoreTest, ChangedBytesAreNotKept) {
   std::vector<engine::KeptBytes> kept = written.kept();
   written.version.change();
   const auto store = open();
-  store->offer(std::move(kept), 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, std::move(kept));
   EXPECT_EQ(look(*store, 1, tokens).found, 0);
 }
 
@@ -299,8 +299,7 @@ TEST_F(PromptStoreTest, WhatCameFromAPlaceIsNotOfferedToIt) {
   std::vector<engine::KeptBytes> kept = written.kept();
   for (engine::KeptBytes& each : kept) each.is_imported = true;
   const auto store = open();
-  store->offer(std::move(kept), 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, std::move(kept));
   EXPECT_EQ(look(*store, 1, tokens).found, 0);
 }
 
@@ -309,9 +308,8 @@ TEST_F(PromptStoreTest, StatesAreFetchedWithTheirPages) {
   Cache written(tokens);
   written.fill();
   const auto store = open(/*keeps_states=*/true);
-  store->offer(written.kept(), 1e-3);
-  store->offer({written.kept_state(2)}, 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, written.kept());
+  keep(*store, {written.kept_state(2)});
 
   // The cache has one more page than it has a state for.
   const PagesFound found = look(*store, 1, tokens, 2, {1});
@@ -337,9 +335,8 @@ TEST_F(PromptStoreTest, ARankWithoutKeysAndValuesLacksNoPages) {
   Cache written(tokens);
   written.fill();
   const auto store = open(/*keeps_states=*/true, nullptr, nullptr, /*keeps_pages=*/false);
-  store->offer(written.kept(), 1e-3);
-  store->offer({written.kept_state(2)}, 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, written.kept());
+  keep(*store, {written.kept_state(2)});
   const PagesFound found = look(*store, 1, tokens);
   EXPECT_EQ(found.found, 4);
   EXPECT_EQ(found.states, (std::vector<int32_t>{3}));
@@ -355,11 +352,9 @@ TEST_F(PromptStoreTest, AStateHasItsPrice) {
   const std::vector<int32_t> tokens = tokens_of(3);
   Cache written(tokens);
   const auto store = open(/*keeps_states=*/true);
-  store->offer(written.kept(), 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, written.kept());
   const double without = look(*store, 1, tokens).seconds;
-  store->offer({written.kept_state(2)}, 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, {written.kept_state(2)});
   EXPECT_GT(look(*store, 2, tokens).seconds, without);
   EXPECT_GT(look(*store, 3, tokens, 3).seconds, 0.0);  // it is all that is missing
 }
@@ -370,8 +365,7 @@ TEST_F(PromptStoreTest, WhatTheCacheHasDroppedSinceIsFetched) {
   Cache written(tokens);
   written.fill();
   const auto store = open();
-  store->offer(written.kept(), 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, written.kept());
   look(*store, 1, tokens, 2);
   Cache read(tokens);
   store->fetch(read.fetch(1, 1, 4));
@@ -395,8 +389,7 @@ TEST_F(PromptStoreTest, AFetchThatIsAbandonedEnds) {
   const std::vector<int32_t> tokens = tokens_of(3);
   Cache written(tokens);
   const auto writer = open();
-  writer->offer(written.kept(), 1e-3);
-  writer->flush(milliseconds(10'000));
+  keep(*writer, written.kept());
   Gate gate;
   const auto store = open(false, nullptr, &gate);
   look(*store, 1, tokens);
@@ -416,8 +409,7 @@ TEST_F(PromptStoreTest, NothingIsTouchedOrToldAfterTheEnd) {
   Cache written(tokens);
   written.fill();
   const auto writer = open();
-  writer->offer(written.kept(), 1e-3);
-  writer->flush(milliseconds(10'000));
+  keep(*writer, written.kept());
   Gate gate;
   const auto store = open(false, nullptr, &gate);
   look(*store, 1, tokens);
@@ -451,8 +443,7 @@ TEST_F(PromptStoreTest, TheStateOfThePlacesIsTold) {
   const std::vector<int32_t> tokens = tokens_of(2);
   Cache written(tokens);
   const auto store = open();
-  store->offer(written.kept(), 1e-3);
-  store->flush(milliseconds(10'000));
+  keep(*store, written.kept());
   for (int i = 0; i < 10; ++i) {
     const auto state = inbox_.next<StoreState>();
     ASSERT_TRUE(state);
