@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All fields are written, also those that are nil: vLLM's own structures have no defaults for some
-// of them, and readers that know fewer pass over the rest.
+// Fields that are nil are written, too: vLLM's own structures have no defaults for these, and readers
+// that know fewer pass over the rest. What vLLM has added later has defaults and is left out.
 #include "kv_events/event.h"
 
 #include "kv_events/message_pack.h"
@@ -27,21 +27,37 @@ void write_numbers(const std::vector<T>& numbers, MessagePack& pack) {
   for (const T each : numbers) pack.unsigned_integer(static_cast<uint64_t>(each));
 }
 
-void write_event(const Event& event, MessagePack& pack) {
+void write_event(const Event& event, EventForm form, MessagePack& pack) {
   constexpr size_t kFields[] = {8, 3, 1};  // [kinds]
-  pack.array(kFields[event.kind]);
+  const auto begin_field = [&](const char* name) {
+    if (form == EventForm::kMap) pack.text(name);
+  };
+  const auto write_nil = [&](const char* name) {
+    begin_field(name);
+    pack.nil();
+  };
+  if (form == EventForm::kMap) {
+    pack.map(kFields[event.kind]);
+  } else {
+    pack.array(kFields[event.kind]);
+  }
+  begin_field("type");
   pack.text(type_of(event.kind));
   if (event.kind == Event::kCleared) return;
+  begin_field("block_hashes");
   write_numbers(event.hashes, pack);
-  if (event.kind == Event::kRemoved) return pack.nil();
+  if (event.kind == Event::kRemoved) return write_nil("medium");
+  begin_field("parent_block_hash");
   if (event.parent) {
     pack.unsigned_integer(*event.parent);
   } else {
     pack.nil();
   }
+  begin_field("token_ids");
   write_numbers(event.tokens, pack);
+  begin_field("block_size");
   pack.unsigned_integer(store::kPageTokens);
-  for (int i = 0; i < 3; ++i) pack.nil();
+  for (const char* each : {"lora_id", "medium", "lora_name"}) write_nil(each);
 }
 
 nlohmann::ordered_json json_of_event(const Event& event) {
@@ -70,12 +86,12 @@ size_t Batch::num_pages() const {
   return sum;
 }
 
-std::string payload_of(const Batch& batch) {
+std::string payload_of(const Batch& batch, EventForm form) {
   MessagePack pack;
   pack.array(3);
   pack.real(batch.seconds);
   pack.array(batch.events.size());
-  for (const Event& each : batch.events) write_event(each, pack);
+  for (const Event& each : batch.events) write_event(each, form, pack);
   pack.unsigned_integer(static_cast<uint64_t>(batch.rank));
   return pack.take();
 }

@@ -3,14 +3,16 @@
 // KV events: what readers are told of the pages that ranks know, in vLLM's form, which Dynamo,
 // llm-d and sgl-router read (docs/kv_events.md).
 //
-// A batch is one message. Its payload is MessagePack of arrays:
+// A batch is one message. Its payload is MessagePack:
 //
 //   batch     [seconds since 1970, [event, …], data_parallel_rank]
-//   event     ["BlockStored", [hash, …], parent hash or nil, [token, …], block_size,
-//                             lora_id = nil, medium = nil, lora_name = nil]
-//             ["BlockRemoved", [hash, …], medium = nil]
-//             ["AllBlocksCleared"]
+//   event     {"type": "BlockStored", "block_hashes": [hash, …],
+//              "parent_block_hash": hash or nil, "token_ids": [token, …], "block_size": 64,
+//              "lora_id": nil, "medium": nil, "lora_name": nil}
+//             {"type": "BlockRemoved", "block_hashes": [hash, …], "medium": nil}
+//             {"type": "AllBlocksCleared"}
 //
+// That is vLLM's form since 0.24. Before, an event was an array of the same values in that order.
 // A hash is the first 8 bytes of the page's name as a big-endian number without a sign. A reader
 // takes the medium nil for the memory in which the engine computes, which is the case.
 //
@@ -27,6 +29,9 @@
 #include "store/record.h"
 
 namespace wideep::kv_events {
+
+// How events are written: with the names of their fields, or without, for older readers.
+enum class EventForm : uint8_t { kMap, kArray };
 
 uint64_t hash_of(const store::Name& name);
 
@@ -48,7 +53,7 @@ struct Batch {
 };
 using SharedBatch = std::shared_ptr<const Batch>;
 
-std::string payload_of(const Batch& batch);
+std::string payload_of(const Batch& batch, EventForm form);
 // The sequence number as a message has it: 8 bytes, big-endian.
 std::string sequence_bytes(uint64_t sequence);
 // {"sequence": …, "ts": …, "data_parallel_rank": …, "events": [{"type": "BlockStored", …}, …]}

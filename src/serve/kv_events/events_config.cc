@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kKeys =
     "enable_kv_cache_events, publisher, endpoint, replay_endpoint, buffer_steps, hwm, "
-    "max_queue_size and topic";
+    "max_queue_size, topic and event_form";
 
 constexpr size_t kMaxTopic = 512;
 constexpr size_t kMaxPath = 100;  // of a socket's file, which the system bounds
@@ -83,6 +83,13 @@ Result<std::optional<EventsConfig>> read_events_config(std::string_view json,
   if (config.topic.size() > kMaxTopic) {
     root.complain("topic", fmt::format("expected at most {} bytes, found {}", kMaxTopic,
                                        config.topic.size()));
+  }
+  const std::string form = root.string_or("event_form", "map");
+  if (form == "array") {
+    config.form = EventForm::kArray;
+  } else if (form != "map") {
+    root.complain("event_form", fmt::format("expected \"map\" or \"array\", found '{}'",
+                                            base::printable(form, 40)));
   }
   if (const auto unknown = root.unasked_keys(); !unknown.empty()) {
     root.complain(unknown.front(), fmt::format("is no key of KV events, which has {}", kKeys));

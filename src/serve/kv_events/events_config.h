@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How KV events are published: --kv-events-config of `wideep serve`, JSON with vLLM's keys.
+// How KV events are published: --kv-events-config of `wideep serve`, JSON with vLLM's keys, and
+// event_form for readers of older versions.
 //
 // Thread safety: a plain value; pure functions.
 #pragma once
@@ -10,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "kv_events/event.h"
 #include "wideep/status.h"
 
 namespace wideep::kv_events {
@@ -23,13 +25,14 @@ struct EventsConfig {
   int hwm = 100'000;                // messages that wait for one reader; then it misses some
   size_t max_queue_size = 100'000;  // batches that wait to be published
   std::string topic;
+  EventForm form = EventForm::kMap;  // event_form: "map" or "array"
 
   // Whether another process binds `endpoint`, and this one connects to it.
   bool connects() const;
 };
 
-// nullopt: enable_kv_cache_events is false, or not there. Errors (invalid input): no JSON object, a
-// key that is none of vLLM's, a value.
+// nullopt: enable_kv_cache_events is false, or not there. Errors (invalid input): no JSON object, an
+// unknown key, a value.
 Result<std::optional<EventsConfig>> read_events_config(std::string_view json,
                                                        const std::string& name);
 

@@ -25,13 +25,14 @@ TEST(EventsConfig, HasTheDefaultsOfVllm) {
   EXPECT_EQ(config.hwm, 100'000);
   EXPECT_EQ(config.max_queue_size, 100'000u);
   EXPECT_EQ(config.topic, "");
+  EXPECT_EQ(config.form, EventForm::kMap);
 }
 
 TEST(EventsConfig, ReadsAllKeys) {
   const auto read = read_events_config(
       R"({"enable_kv_cache_events": true, "publisher": "null", "endpoint": "tcp://epp:5558",
           "replay_endpoint": "ipc:///run/replay", "buffer_steps": 7, "hwm": 8,
-          "max_queue_size": 9, "topic": "kv@pod@model"})",
+          "max_queue_size": 9, "topic": "kv@pod@model", "event_form": "array"})",
       "option");
   ASSERT_TRUE(read.ok()) << read.status().message();
   const EventsConfig& config = **read;
@@ -43,6 +44,7 @@ TEST(EventsConfig, ReadsAllKeys) {
   EXPECT_EQ(config.hwm, 8);
   EXPECT_EQ(config.max_queue_size, 9u);
   EXPECT_EQ(config.topic, "kv@pod@model");
+  EXPECT_EQ(config.form, EventForm::kArray);
 }
 
 TEST(EventsConfig, BindsWhereVllmDoes) {
@@ -72,6 +74,7 @@ TEST(EventsConfig, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal_of(R"({"hwm": 0})"), HasSubstr("hwm"));
   EXPECT_THAT(refusal_of(R"({"buffer_steps": "many"})"), HasSubstr("buffer_steps"));
   EXPECT_THAT(refusal_of(R"({"topic": ")" + std::string(513, 'x') + "\"}"), HasSubstr("513"));
+  EXPECT_THAT(refusal_of(R"({"event_form": "json"})"), HasSubstr("found 'json'"));
   EXPECT_THAT(refusal_of("true"), HasSubstr("--kv-events-config"));
 }
 

@@ -8,7 +8,7 @@
 //   pack.unsigned_integer(7);
 //   send(pack.bytes());
 //
-// An array is followed by its elements. Thread safety: none.
+// An array is followed by its elements, a map by each key and its value. Thread safety: none.
 #pragma once
 
 #include <bit>
@@ -48,6 +48,8 @@ class MessagePack {
     if (size <= 0xffff) return with_bytes(0xdc, size, 2);
     with_bytes(0xdd, size, 4);
   }
+  // size: pairs, below 16.
+  void map(size_t size) { byte(0x80 | size); }
 
   const std::string& bytes() const { return bytes_; }
   std::string take() { return std::move(bytes_); }

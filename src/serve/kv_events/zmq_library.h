@@ -17,7 +17,7 @@ namespace wideep::kv_events {
 
 struct ZmqLibrary {
   // Types of sockets.
-  static constexpr int kPub = 1, kSub = 2, kReq = 3, kRouter = 6;
+  static constexpr int kPub = 1, kSub = 2, kReq = 3, kDealer = 5, kRouter = 6;
   // Options.
   static constexpr int kSubscribe = 6, kReceiveMore = 13, kLinger = 17, kMaxMessageSize = 22,
                        kSendHighWaterMark = 23, kReceiveHighWaterMark = 24, kReceiveTimeout = 27,

@@ -58,9 +58,10 @@ void ZmqPublisher::run() {
 void ZmqPublisher::open(Place* place, int type) {
   if (place->socket != nullptr) return;
   auto socket = std::make_unique<ZmqSocket>(library_, type, kMaxReceivedBytes);
-  // A whole replay, with its end, has room for one peer.
+  // A whole replay, with its end, has room for one peer, also if ZeroMQ still counts half of what it
+  // may hold as unread after an earlier one.
   const int most =
-      type == ZmqLibrary::kPub ? config_.hwm : static_cast<int>(config_.buffer_steps) + 1;
+      type == ZmqLibrary::kPub ? config_.hwm : 2 * (static_cast<int>(config_.buffer_steps) + 1);
   if (place->endpoint.find("::") != std::string::npos) socket->set(ZmqLibrary::kIpv6, 1);
   const bool is_open =
       socket->set(ZmqLibrary::kSendHighWaterMark, most) &&
@@ -93,7 +94,7 @@ void ZmqPublisher::publish(const std::vector<SharedBatch>& batches) {
     if (ends_) return;
     if (events_.socket->send(config_.topic, true) &&
         events_.socket->send(sequence_bytes(each->sequence), true)) {
-      events_.socket->send(payload_of(*each), false);
+      events_.socket->send(payload_of(*each, config_.form), false);
     }
     published_ = each->sequence;
   }
@@ -115,18 +116,24 @@ void ZmqPublisher::answer_replays() {
   }
 }
 
+// Replies have a topic, as vLLM's do since 0.26; those to readers of arrays have none, as before.
 void ZmqPublisher::replay(const std::string& peer, const std::string& first) {
   uint64_t sequence = 0;
   for (const char each : first) sequence = sequence << 8 | static_cast<unsigned char>(each);
-  const auto send = [&](const std::string& number, const std::string& payload) {
+  const bool has_topic = config_.form == EventForm::kMap;
+  const auto send = [&](const std::string& topic, const std::string& number,
+                        const std::string& payload) {
     ZmqSocket& socket = *replays_.socket;
-    return socket.send(peer, true) && socket.send("", true) && socket.send(number, true) &&
+    return socket.send(peer, true) && socket.send("", true) &&
+           (!has_topic || socket.send(topic, true)) && socket.send(number, true) &&
            socket.send(payload, false);
   };
   for (const SharedBatch& each : log_.since(sequence)) {
-    if (ends_ || !send(sequence_bytes(each->sequence), payload_of(*each))) return;
+    if (ends_) return;
+    const std::string number = sequence_bytes(each->sequence);
+    if (!send(config_.topic, number, payload_of(*each, config_.form))) return;
   }
-  send(std::string(8, '\xff'), "");
+  send("", std::string(8, '\xff'), "");
 }
 
 }  // namespace wideep::kv_events

@@ -82,7 +82,7 @@ TEST_F(ZmqPublisherTest, EachBatchIsAMessageOfThreeParts) {
     ASSERT_EQ(parts.size(), 3u);
     EXPECT_EQ(parts[0], "kv");
     EXPECT_EQ(parts[1], sequence_bytes(before + 1 + static_cast<uint64_t>(i)));
-    EXPECT_EQ(parts[2], payload_of(*log.since(log.last()).at(0)));
+    EXPECT_EQ(parts[2], payload_of(*log.since(log.last()).at(0), EventForm::kMap));
   }
 }
 
@@ -95,9 +95,47 @@ TEST_F(ZmqPublisherTest, ReplaysWhatIsKept) {
   ASSERT_TRUE(socket.send(sequence_bytes(log.last() - 2), false));
   // A socket of type REQ has the first reply; readers that want all use DEALER.
   const auto parts = message(socket);
-  ASSERT_EQ(parts.size(), 2u);
-  EXPECT_EQ(parts[0], sequence_bytes(log.last() - 2));
-  EXPECT_EQ(parts[1], payload_of(*log.since(log.last() - 2).at(0)));
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0], "kv");
+  EXPECT_EQ(parts[1], sequence_bytes(log.last() - 2));
+  EXPECT_EQ(parts[2], payload_of(*log.since(log.last() - 2).at(0), EventForm::kMap));
+}
+
+// The socket counts what a peer has not taken yet: the second replay must have room, too.
+TEST_F(ZmqPublisherTest, ReplaysAllThatIsKeptTwice) {
+  EventsConfig small = config();
+  small.buffer_steps = 41;
+  ZmqPublisher publisher(*zmq, log, small);
+  for (int i = 0; i < 40; ++i) log.clear(0);
+  ZmqSocket socket(*zmq, ZmqLibrary::kDealer, kMaxBytes);
+  socket.set(ZmqLibrary::kReceiveTimeout, 10'000);
+  ASSERT_TRUE(socket.connect(endpoint("replay")));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(socket.send("", true) && socket.send(sequence_bytes(0), false));
+    for (const SharedBatch& each : log.since(0)) {
+      EXPECT_EQ(message(socket), (std::vector<std::string>{"", "kv", sequence_bytes(each->sequence),
+                                                           payload_of(*each, EventForm::kMap)}));
+    }
+    EXPECT_EQ(message(socket), (std::vector<std::string>{"", "", std::string(8, '\xff'), ""}));
+  }
+}
+
+TEST_F(ZmqPublisherTest, ReadersOfArraysAreToldNoTopicInReplays) {
+  EventsConfig older = config();
+  older.form = EventForm::kArray;
+  ZmqPublisher publisher(*zmq, log, older);
+  const auto subscribed = subscriber();
+  ASSERT_GT(first_seen(*subscribed), log.origin());
+  log.clear(0);
+  const std::string sequence = sequence_bytes(log.last());
+  const std::string payload = payload_of(*log.since(log.last()).at(0), EventForm::kArray);
+  EXPECT_EQ(message(*subscribed), (std::vector<std::string>{"kv", sequence, payload}));
+  ZmqSocket socket(*zmq, ZmqLibrary::kDealer, kMaxBytes);
+  socket.set(ZmqLibrary::kReceiveTimeout, 10'000);
+  ASSERT_TRUE(socket.connect(endpoint("replay")));
+  ASSERT_TRUE(socket.send("", true) && socket.send(sequence, false));
+  EXPECT_EQ(message(socket), (std::vector<std::string>{"", sequence, payload}));
+  EXPECT_EQ(message(socket), (std::vector<std::string>{"", std::string(8, '\xff'), ""}));
 }
 
 TEST_F(ZmqPublisherTest, WhatIsNoRequestIsPassedOver) {
@@ -109,9 +147,10 @@ TEST_F(ZmqPublisherTest, WhatIsNoRequestIsPassedOver) {
   ASSERT_TRUE(wrong.send("short", false));
   ASSERT_TRUE(right.send(sequence_bytes(log.last() + 1), false));
   const auto parts = message(right);
-  ASSERT_EQ(parts.size(), 2u);
-  EXPECT_EQ(parts[0], std::string(8, '\xff'));
-  EXPECT_EQ(parts[1], "");
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0], "");
+  EXPECT_EQ(parts[1], std::string(8, '\xff'));
+  EXPECT_EQ(parts[2], "");
   EXPECT_TRUE(message(wrong).empty());
 }
 
