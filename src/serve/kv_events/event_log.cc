@@ -33,12 +33,20 @@ void EventLog::take(int rank, bool is_cleared, std::span<const engine::PageChang
   WIDEEP_CHECK_LT(static_cast<size_t>(rank), ranks_.size());
   PageIndex& index = ranks_[static_cast<size_t>(rank)];
   std::vector<Event> events;
-  if (is_cleared) {
+  // Not for nothing: there are readers that take it as said of all ranks (docs/kv_events.md).
+  if (is_cleared && index.size() > 0) {
     index.clear();
     events.push_back({.kind = Event::kCleared});
   }
   std::ranges::move(index.take(changes), std::back_inserter(events));
   if (!events.empty()) add(rank, std::move(events));
+}
+
+void EventLog::clear(int rank) {
+  const std::lock_guard lock(mutex_);
+  WIDEEP_CHECK_LT(static_cast<size_t>(rank), ranks_.size());
+  ranks_[static_cast<size_t>(rank)].clear();
+  add(rank, {{.kind = Event::kCleared}});
 }
 
 SharedBatch EventLog::add(int rank, std::vector<Event> events) {
@@ -104,10 +112,12 @@ std::vector<SharedBatch> EventLog::restate() {
   const std::lock_guard lock(mutex_);
   std::vector<SharedBatch> batches;
   for (size_t i = 0; i < ranks_.size(); ++i) {
+    batches.push_back(add(static_cast<int>(i), {{.kind = Event::kCleared}}));
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
     const int rank = static_cast<int>(i);
     std::vector<SharedPage> pages = ranks_[i].pages();
     sort_parents_first(&pages);
-    batches.push_back(add(rank, {{.kind = Event::kCleared}}));
     for (size_t first = 0; first < pages.size(); first += limits_.restated_pages) {
       const size_t count = std::min(limits_.restated_pages, pages.size() - first);
       batches.push_back(add(rank, stored_events(std::span(pages).subspan(first, count))));

@@ -50,8 +50,8 @@ class EventLog {
 
   // is_cleared: before the changes: none is known any more. REQUIRES: 0 ≤ rank < num_ranks.
   void take(int rank, bool is_cleared, std::span<const engine::PageChange> changes);
-  // A rank has lost its pages.
-  void clear(int rank) { take(rank, true, {}); }
+  // A rank has lost its pages, which is said also if it had none. REQUIRES: as take().
+  void clear(int rank);
 
   // The number before that of the first batch.
   uint64_t origin() const { return origin_; }

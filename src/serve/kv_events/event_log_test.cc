@@ -67,6 +67,33 @@ TEST(EventLog, WhatReadersNeedNotKnowIsNoBatch) {
   EXPECT_EQ(log.after(before, 10)->size(), 0u);
 }
 
+TEST(EventLog, ARankThatKnowsNothingHasNothingToForget) {
+  EventLog log(1, {});
+  log.begin(kNow);
+  const engine::PageChange change = known(1, 0);
+  for (int i = 0; i < 2; ++i) log.take(0, true, std::span(&change, 1));
+  const auto batches = log.since(log.last() - 1);
+  ASSERT_EQ(batches.size(), 2u);
+  ASSERT_EQ(batches[0]->events.size(), 1u);
+  EXPECT_EQ(batches[0]->events[0].kind, Event::kStored);
+  ASSERT_EQ(batches[1]->events.size(), 2u);
+  EXPECT_EQ(batches[1]->events[0].kind, Event::kCleared);
+}
+
+// For readers that know no ranks: one that forgets comes before all that is known.
+TEST(EventLog, SaysAnewFirstThatAllForget) {
+  EventLog log(2, {});
+  log.begin(kNow);
+  const engine::PageChange change = known(1, 0);
+  for (int rank = 0; rank < 2; ++rank) log.take(rank, false, std::span(&change, 1));
+  const auto batches = log.restate();
+  ASSERT_EQ(batches.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(batches[i]->rank, static_cast<int>(i % 2));
+    EXPECT_EQ(batches[i]->events[0].kind, i < 2 ? Event::kCleared : Event::kStored);
+  }
+}
+
 TEST(EventLog, KeepsTheLastBatchesByTheirNumberAndTheirPages) {
   EventLog log(1, {.batches = 3, .pages = 4});
   log.begin(kNow);
