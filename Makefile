@@ -2,7 +2,7 @@
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
 # scripts/test_packages.txt for the rest).
-.PHONY: help build demo test test-all test-others check-models test-integrations test-torch times soak soak-faults fuzz bench bench-balance figures docs install packages wheel test-packages format check tidy clean
+.PHONY: help build demo test test-all test-others check-models test-integrations test-kv-events test-torch times soak soak-faults fuzz bench bench-balance figures docs install packages wheel test-packages format check tidy clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
@@ -31,6 +31,9 @@ check-models: ## compare random models of every family with transformers (COUNT=
 
 test-integrations: ## run vLLM's and SGLang's published policy modules and tests beside wideep's; downloads them
 	@scripts/test_integrations.sh build/integrations
+
+test-kv-events: build ## read KV events with vLLM's and SGLang's published structures; downloads them, about 1 GB
+	@scripts/test_kv_events_peers.sh --all build/wideep build/kv_events_peers
 
 test-torch: ## run the tests of tensors and the torch example beside wideep's engine; installs torch
 	@scripts/build.sh release moe_layer
