@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KV events: what readers are told of the pages that ranks know, in vLLM's form, which Dynamo,
-// llm-d and sgl-router read (docs/kv_events.md).
+// KV events: what readers are told of the pages that ranks know, in vLLM's form, which Dynamo
+// and llm-d read (docs/kv_events.md).
 //
 // A batch is one message. Its payload is MessagePack:
 //
