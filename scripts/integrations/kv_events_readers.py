@@ -10,6 +10,7 @@ messages and replays can be compared part by part; none of their engines does.
 
 import argparse
 import atexit
+import concurrent.futures
 import contextlib
 import importlib.util
 import io
@@ -226,6 +227,7 @@ class Check:
         self.reader = Reader(arguments.events, arguments.replay, arguments.topic)
         self.known = Known()
         self.payloads = {}  # of batches, by sequence
+        self.removing = set()  # ranks that have removed a page
         self.last = None
 
     def take(self, sequence, payload):
@@ -234,6 +236,8 @@ class Check:
         batches = [each.read(payload) for each in self.peers]
         assert all(each == batches[0] for each in batches), batches
         self.known.take(batches[0])
+        if any(each["type"] == "BlockRemoved" for each in batches[0]["events"]):
+            self.removing.add(batches[0]["rank"])
         self.payloads[sequence] = payload
         self.last = sequence
 
@@ -263,12 +267,15 @@ class Check:
             if message is not None:
                 self.take_live(message)
 
-    def follow_prompt(self, prompt):
-        tokens, pages = self.server.complete(prompt)
-        assert len(pages) > 2, len(tokens)
-        self.follow(lambda: self.known.chain(pages[-1]) is not None)
-        for i, page in enumerate(pages):
-            assert self.known.chain(page) == tokens[: (i + 1) * PAGE], page
+    def follow_prompts(self, *prompts):
+        """Answers them at the same time; each of their pages must be told."""
+        with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+            answered = list(pool.map(self.server.complete, prompts))
+        for tokens, pages in answered:
+            assert len(pages) > 2, len(tokens)
+            self.follow(lambda: self.known.chain(pages[-1]) is not None)
+            for i, page in enumerate(pages):
+                assert self.known.chain(page) == tokens[: (i + 1) * PAGE], page
 
     def compare_transport(self):
         """The messages of the peers' publishers have the parts that wideep's have."""
@@ -290,13 +297,13 @@ class Check:
             if message is not None:
                 self.take_live(message)
         assert self.known.counts["AllBlocksCleared"] == 2, "each rank begins with that, once"
-        self.follow_prompt(story * 20)
-        self.follow_prompt(story * 20 + "A prompt that goes on stores what is new. " * 20)
-        for i in range(60):  # more than the cache holds
-            self.follow_prompt(f"{i}. " + story * 20)
-            if self.known.counts["BlockRemoved"] > 2:
+        self.follow_prompts(story * 20)
+        self.follow_prompts(story * 20 + "A prompt that goes on stores what is new. " * 20)
+        for i in range(60):  # more than the caches of both ranks hold
+            self.follow_prompts(f"{i}. " + story * 20, f"Also {i}. " + story * 20)
+            if len(self.removing) == 2:
                 break
-        assert self.known.counts["BlockRemoved"] > 2, "nothing was removed"
+        assert len(self.removing) == 2, f"of two ranks these removed pages: {self.removing}"
         self.check_snapshot()
         self.take_replay(0)
         self.take_replay(self.last - 3)
