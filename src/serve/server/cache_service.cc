@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "api/openai_reply.h"
@@ -19,6 +20,7 @@
 #include "base/random_hex.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
+#include "store/directory.h"
 
 namespace wideep::server {
 namespace {
@@ -209,6 +211,8 @@ CacheService::Reply CacheService::imported(ordered_json body) {
   const auto done =
       run::import_archive(form_, path_of_archive(name), *places_, [this] { return !ends_; });
   if (!done.ok()) return error_of(done.status(), 404, "archive_not_found");
+  // Ranks look so often whether a directory has got more: after the reply they find it.
+  if (done->pages + done->states > 0) std::this_thread::sleep_for(store::Directory::kPollInterval);
   const run::SkippedRecords& skipped = done->skipped;
   return ordered_json{{"object", "cache.import"},
                       {"name", name},

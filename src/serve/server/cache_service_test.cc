@@ -154,6 +154,21 @@ TEST_F(CacheServiceTest, AnArchiveGoesFromOneServiceToAnother) {
   EXPECT_THAT(again.body()["name"].get<std::string>(), MatchesRegex("prompt-[0-9a-f]{16}"));
 }
 
+// A rank has looked into the directory just before.
+TEST_F(CacheServiceTest, WhatIsImportedIsFoundAtOnce) {
+  ASSERT_TRUE(prepare_export_dir(export_dir_).ok());
+  keep(from_, run::pages_of(form_of(), tokens_, ""));
+  connect_places(from_);
+  ASSERT_EQ(export_it({{"prompt", tokens_}, {"name", "a"}}).status(), 200);
+  start({});
+  connect_places(to_);
+  const auto of_rank =
+      store::Directory::open({.path = to_, .max_bytes = uint64_t{16} << 20, .record_class = "test"})
+          .value();
+  ASSERT_EQ(import_it({{"name", "a"}}).status(), 200);
+  EXPECT_THAT(of_rank->find(run::pages_of(form_of(), tokens_, "")), testing::Each(true));
+}
+
 TEST_F(CacheServiceTest, ChatsAreNamedByTheirMessages) {
   ASSERT_TRUE(prepare_export_dir(export_dir_).ok());
   std::string text;
