@@ -403,7 +403,7 @@ void PromptStore::Worker::do_offer(const Offer& offer) {
   Head head = offer.kept.head;
   const bool is_state = head.kind == store::Kind::kState;
   const Share& share = is_state ? parts_.of_states : parts_.of_pages;
-  if (static_cast<int>(head.page / kPagesInRow) % share.count != share.index) return;
+  if (!share.has(head.page)) return;
   if (is_state) {
     if (!has_state()) return;
     head = state_of(head);

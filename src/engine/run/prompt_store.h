@@ -44,6 +44,8 @@ class PromptStore : public engine::PageStore {
   struct Share {
     int index = 0;
     int count = 1;
+
+    bool has(uint32_t page) const { return static_cast<int>(page / kPagesInRow) % count == index; }
   };
   struct Parts {
     int rank = 0;

@@ -25,6 +25,7 @@
 #include "group/fault_drill.h"
 #include "parallel/initial_placement.h"
 #include "run/holdings.h"
+#include "run/offer_shares.h"
 #include "run/page_geometry.h"
 #include "run/prompt_places.h"
 #include "run/prompt_store.h"
@@ -358,37 +359,23 @@ std::vector<int> processors_of_all(const ThreadPlan& threads) {
   return all;
 }
 
-// Ranks of a tensor group that have the same part of all pages, or states: without shares, each of
-// them would write all of it to the disk.
-Status share_offers(const RunPlan& plan, const transport::Seat& seat, PromptStore::Parts& parts) {
-  if (!plan.joint) return {};
-  parts.of_pages = parts.of_states = {.index = 0, .count = 0};
-  const auto add = [&](PromptStore::Share& share, bool is_same, int rank) {
-    share.count += is_same ? 1 : 0;
-    share.index += is_same && rank < seat.rank() ? 1 : 0;
-  };
-  for (const int rank : plan.mapping.group(parallel::Axis::kTp, seat.rank())) {
-    if (!seat.is_on_this_node(rank)) continue;  // it may have places of its own
-    WIDEEP_TRY_ASSIGN(const PageGeometry other, page_geometry(plan, rank, ""));
-    add(parts.of_pages, other.page == parts.geometry.page, rank);
-    add(parts.of_states, other.state == parts.geometry.state, rank);
-  }
-  return {};
-}
-
 Status Rank::open_store() {
   const RunOptions& options = run_.options();
   limits_.record_class = run_.record_class();
   if (!options.keeps_prompts()) return {};
   WIDEEP_TRY_ASSIGN(PageGeometry geometry, page_geometry(plan_, seat_.rank(), run_.record_class()));
   WIDEEP_TRY_ASSIGN(auto places, open_prompt_places(options, geometry, run_.host_tier_memory()));
-  PromptStore::Parts parts{.rank = seat_.rank(),
-                           .keeps_states = plan_.limits.state_slots > 0,
-                           .geometry = std::move(geometry),
-                           .places = store::Places(std::move(places)),
-                           .processors = processors_of_all(plan_.threads)};
-  WIDEEP_TRY(share_offers(plan_, seat_, parts));
-  store_.emplace(std::move(parts), seat_.messenger());
+  WIDEEP_TRY_ASSIGN(const OfferShares shares, share_offers(plan_, seat_.rank(), [this](int rank) {
+                      return seat_.is_on_this_node(rank);
+                    }));
+  store_.emplace(PromptStore::Parts{.rank = seat_.rank(),
+                                    .keeps_states = plan_.limits.state_slots > 0,
+                                    .geometry = std::move(geometry),
+                                    .places = store::Places(std::move(places)),
+                                    .processors = processors_of_all(plan_.threads),
+                                    .of_pages = shares.of_pages,
+                                    .of_states = shares.of_states},
+                 seat_.messenger());
   return {};
 }
 
