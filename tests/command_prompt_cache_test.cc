@@ -78,11 +78,12 @@ class CommandPromptCache : public ::testing::Test {
                              "64MiB", "--threads-per-rank", "1"});
     return more;
   }
+  static double taken_by_disk(const Server& server) {
+    return server.metric("wideep_prompt_cache_taken_total{tier=\"disk\"}");
+  }
   // Until so many records are in the directory.
   static bool has_written(const Server& server, double records) {
-    return wait_until(
-        [&] { return server.metric("wideep_prompt_cache_taken_total{tier=\"disk\"}") >= records; },
-        20s * kSlowdown);
+    return wait_until([&] { return taken_by_disk(server) >= records; }, 20s * kSlowdown);
   }
 
   const base::ScratchDirectory files_;
@@ -271,6 +272,21 @@ TEST_F(CommandPromptFiles, AnArchiveGoesToAServerOfAnotherLayout) {
     EXPECT_EQ(after.cached, kept_tokens(before));
     EXPECT_EQ(ask(server, tokens).cached, 0);
   }
+}
+
+// Both ranks have all latents of each page. One writes the first row of pages, the other the rest.
+TEST_F(CommandPromptFiles, RanksWithTheSamePagesWriteThemOnce) {
+  const Server server = serve(kReference, "from", kTwoRanks);
+  ASSERT_GT(server.port(), 0);
+  std::vector<int> tokens(40 * 64 + 1);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int>(3 + (i * i + 7 * i) % 8000);
+  ask(server, tokens);
+  const json exported = export_it(server, {{"prompt", tokens}});
+  EXPECT_EQ(exported["pages"], 40);
+  EXPECT_EQ(exported["missing_pages"], 0);
+  EXPECT_TRUE(has_written(server, 40));
+  EXPECT_FALSE(wait_until([&] { return taken_by_disk(server) > 40; }, 1500ms));
 }
 
 // Exported by its id, with the answer: the other server goes on from it. The answers are texts of
