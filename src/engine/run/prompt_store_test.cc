@@ -7,15 +7,19 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/scratch_directory.h"
 #include "base/shared_bytes.h"
+#include "store/directory.h"
 #include "store/host_tier.h"
 
 namespace wideep::run {
@@ -153,6 +157,13 @@ struct Cache {
   engine::Version version;
 };
 
+std::unique_ptr<store::Place> place_on_disk(const std::string& path) {
+  auto directory = store::Directory::open(
+      {.path = path, .max_bytes = uint64_t{16} << 20, .record_class = "class"});
+  EXPECT_TRUE(directory.ok()) << directory.status().message();
+  return std::move(directory).value();
+}
+
 class PromptStoreTest : public ::testing::Test {
  protected:
   PromptStoreTest() {
@@ -166,10 +177,14 @@ class PromptStoreTest : public ::testing::Test {
                                     PromptStore::Share of_pages = {}) {
     auto tier = store::HostTier::open(memory_);
     EXPECT_TRUE(tier.ok());
+    return open_over(std::make_unique<GatedPlace>(std::move(tier).value(), finds, fetches),
+                     keeps_states, keeps_pages, of_pages);
+  }
+  std::unique_ptr<PromptStore> open_over(std::unique_ptr<store::Place> place,
+                                         bool keeps_states = false, bool keeps_pages = true,
+                                         PromptStore::Share of_pages = {}) {
     std::vector<store::ListedPlace> places;
-    places.push_back(
-        {.place = std::make_unique<GatedPlace>(std::move(tier).value(), finds, fetches),
-         .expected = store::kHostPrice});
+    places.push_back({.place = std::move(place), .expected = store::kHostPrice});
     PageGeometry geometry{.record_class = "class",
                           .page_bytes = kPageBytes,
                           .page = keeps_pages ? store::Part::whole(kPageBytes) : store::Part(),
@@ -290,6 +305,46 @@ TEST_F(PromptStoreTest, ChangedBytesAreNotKept) {
   const auto store = open();
   keep(*store, std::move(kept));
   EXPECT_EQ(look(*store, 1, tokens).found, 0);
+}
+
+// By an engine that needs the memory for other pages.
+TEST_F(PromptStoreTest, ThreadsKeepNothingThatIsOverwritten) {
+  constexpr int kRounds = 100, kPages = 4;
+  const auto tokens_of_round = [](int round) {
+    std::vector<int32_t> tokens = tokens_of(kPages);
+    tokens[0] = 10'000 + round;
+    return tokens;
+  };
+  const base::ScratchDirectory scratch;
+  for (const bool is_on_disk : {false, true}) {
+    SCOPED_TRACE(is_on_disk ? "disk" : "host");
+    std::deque<Cache> caches;  // outlive the store
+    const auto store = is_on_disk ? open_over(place_on_disk(scratch.path())) : open();
+    for (int round = 0; round < kRounds; ++round) {
+      Cache& written = caches.emplace_back(tokens_of_round(round));
+      written.fill();
+      store->offer(written.kept(), 1e-3);
+      if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20 * round));
+      written.version.change();
+      for (auto& bytes : written.bytes) std::memset(bytes.data(), 0xee, bytes.size());
+    }
+    EXPECT_EQ(store->flush(milliseconds(10'000)), 0u);
+    int num_kept = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      const std::vector<int32_t> tokens = tokens_of_round(round);
+      Cache expected(tokens), read(tokens);
+      expected.fill();
+      const auto ticket = static_cast<uint64_t>(round) + 1;
+      look(*store, ticket, tokens);
+      store->fetch(read.fetch(ticket, 0, kPages));
+      const int pages = inbox_.next<PagesFetched>()->pages;
+      for (size_t i = 0; i < static_cast<size_t>(pages); ++i) {
+        EXPECT_EQ(read.bytes[i], expected.bytes[i]) << "round " << round;
+      }
+      num_kept += pages;
+    }
+    EXPECT_GT(num_kept, 0);
+  }
 }
 
 // It is there already, and nearer places that take it there are none.

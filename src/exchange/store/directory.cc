@@ -15,9 +15,9 @@
 #include <cstring>
 
 #include "base/byte_size.h"
-#include "base/content_hash.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "store/checked_copy.h"
 
 namespace wideep::store {
 namespace {
@@ -157,8 +157,9 @@ OfferResult Directory::offer(const Head& head, std::span<const std::byte> payloa
                        .seconds = seconds,
                        .payload_bytes = payload.size()};
   const std::span memory(memory_.at_least(record.bytes()), record.bytes());
-  record.payload_hash = base::copy_and_hash(payload.data(), memory.data() + kBlockBytes,
-                                            payload.size(), [] { return true; });
+  CheckedCopy copy(payload.size());
+  copy.copy(payload.data(), memory.data() + kBlockBytes, payload.size());
+  record.payload_hash = copy.hash();
   const auto rest = memory.subspan(kBlockBytes + payload.size());
   std::fill(rest.begin(), rest.end(), std::byte{0});
   if (is_intact && !is_intact()) return OfferResult::kRefused;
