@@ -5,7 +5,7 @@
 #   release   every unit test and every whole-system test
 #   asan      the same under the address and undefined-behaviour sanitizers
 #   fuzz      each fuzz target for a few seconds, under these sanitizers
-#   tsan      tests whose ranks are threads, under the thread sanitizer
+#   tsan      tests with threads, under the thread sanitizer
 #   gcc       tests of kernels, communication and the model, built with gcc
 #   prediction  the advisor's predictions beside this machine, which should do nothing else
 #   gcc_command  the tests of the command, built with gcc
@@ -98,13 +98,14 @@ run_fuzz() {
   run fuzz "Fuzz targets" build-asan '^fuzz\.'
 }
 
-# The thread sanitizer cannot see races between processes, so only tests with ranks as threads run.
+# The thread sanitizer cannot see races between processes, so only tests with ranks as threads run,
+# and those of the threads beside them that keep prompts.
 run_tsan() {
-  local rooms=(base transport group ep)
-  [[ -n $few ]] || rooms+=(model)
+  local rooms=(base transport group ep store)
+  [[ -n $few ]] || rooms+=(model run)
   local all=("${rooms[@]}" online)
   build "Thread sanitizer" tsan "${all[@]/%/_test}"
-  GTEST_FILTER='ThreadPool*:*threads*:*Threads*:*Golden*' \
+  GTEST_FILTER='ThreadPool*:*threads*:*Threads*:*Golden*:RedisSlow*:PromptStore*' \
     run tsan "Thread sanitizer" build-tsan "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
   run tsan_online "Thread sanitizer, online" build-tsan '^online(\.|$)'
 }
