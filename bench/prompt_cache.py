@@ -311,6 +311,7 @@ def measure(args, work):
     if args.llama_server:
         places |= {"llama.cpp --slot-save-path": lambda args, _, *rest: llama_from_disk(args, *rest),
                    "llama.cpp --cache-ram": lambda args, _, *rest: llama_from_host(args, *rest)}
+    places = {name: turn for name, turn in places.items() if any(each in name for each in args.places)}
     runs = {name: [] for name in places}
     for run in range(args.runs):
         for name, turn in places.items():  # in turn: the machine changes from minute to minute
@@ -320,12 +321,13 @@ def measure(args, work):
             print(f"run {run + 1}: {name}: {last['seconds']:.3f} s, {last['cached']} tokens cached", flush=True)
     figures = {name: medians(each) for name, each in runs.items()}
     size = int(figures["wideep disk"]["bytes"])
-    bandwidth = {"disk": read_bandwidth(args.directory, size), "host": copy_bandwidth(max(size, PIECE))}
-    figures["wideep host"]["bytes"] = size
-    for kind in ("disk", "host"):
+    for kind, bandwidth in (("disk", lambda: read_bandwidth(args.directory, size)),
+                            ("host", lambda: copy_bandwidth(max(size, PIECE)))):
+        if f"wideep {kind}" not in figures:
+            continue
         here = figures[f"wideep {kind}"]
-        here["bandwidth"] = bandwidth[kind]
-        here["limit"] = size / bandwidth[kind] * 1.25 + here["step"]
+        here["bytes"], here["bandwidth"] = size, bandwidth()
+        here["limit"] = size / here["bandwidth"] * 1.25 + here["step"]
         is_restored = here["cached"] >= args.tokens - PAGE  # else the time is that of something else
         here["verdict"] = "not restored" if not is_restored else "ok" if here["seconds"] <= here["limit"] else "over"
     return figures, runs
@@ -341,6 +343,8 @@ def main():
     parser.add_argument("--llama-model", help="the same model as GGUF file")
     parser.add_argument("--tokens", type=int, default=30000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--places", nargs="+", default=["disk", "host", "llama.cpp"],
+                        help="only these, of disk, host, --slot-save-path, --cache-ram; disk has to be there")
     parser.add_argument("--others", type=int, default=2, help="prompts that take the place in the rank's own cache")
     parser.add_argument("--settle", type=float, default=3.0, help="seconds for pages to be copied to the host tier")
     parser.add_argument("--directory", default=None, help="where directories and files are made: the disk")
