@@ -16,7 +16,6 @@ in pairs, too. The goals: p99 at most 1.03 times, tokens per second at least 0.9
 
 import argparse
 import json
-import mmap
 import multiprocessing
 import os
 import pathlib
@@ -28,15 +27,15 @@ import tempfile
 import threading
 import time
 
-from served import Server, model_name, model_options, print_table, stream
+from served import Server, huge_pages, model_name, model_options, print_table, stream
 
 PIECE = 4 << 20
 
 
 def write_at(rate, path, ends, written):
     """Writes over a file of 1 GiB at so many bytes per second, until `ends`; `written` counts."""
-    piece = mmap.mmap(-1, PIECE)
-    piece.write(os.urandom(PIECE))
+    piece = huge_pages(PIECE)
+    piece[:] = os.urandom(PIECE)
     flags = os.O_CREAT | os.O_WRONLY
     try:
         descriptor = os.open(path, flags | os.O_DIRECT, 0o600)

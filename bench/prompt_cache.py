@@ -19,7 +19,6 @@ all.
 """
 
 import argparse
-import ctypes
 import json
 import mmap
 import os
@@ -30,7 +29,7 @@ import struct
 import tempfile
 import time
 
-from served import Server, model_name, model_options, post, print_table, stream
+from served import Server, huge_pages, model_name, model_options, post, print_table, stream
 
 PAGE = 64  # tokens
 BLOCK = 4096
@@ -53,15 +52,6 @@ def write_file(path, size):
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
-
-
-def huge_pages(size):
-    """Memory in huge pages, where the kernel has them: a disk reads into it twice as fast. As a view."""
-    huge = 2 << 20
-    memory = mmap.mmap(-1, size + huge)
-    memory.madvise(mmap.MADV_HUGEPAGE)
-    at = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % huge
-    return memoryview(memory)[at:at + size]
 
 
 def read_bandwidth(directory, size):

@@ -2,8 +2,10 @@
 """What benchmarks of servers share: servers that are started and killed, models of a shape with
 random weights, streams with the time of each token, and tables."""
 
+import ctypes
 import http.client
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -55,6 +57,16 @@ def write_shape(config, directory):
     (directory / "tokenizer_config.json").write_text((reference / "tokenizer_config.json").read_text())
     (directory / "chat_template.jinja").write_text(TEMPLATE)
     return directory
+
+
+def huge_pages(size):
+    """A view of memory in huge pages, where the kernel has them: there a disk is twice as fast, with less work
+    for a processor."""
+    huge = 2 << 20
+    memory = mmap.mmap(-1, size + huge)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    at = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % huge
+    return memoryview(memory)[at:at + size]
 
 
 def free_port():

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fields that are nil are written, too: vLLM's own structures have no defaults for these, and readers
-// that know fewer pass over the rest. What vLLM has added later has defaults and is left out.
+// Fields that are nil are written, too: vLLM's own structures have no defaults for these, and
+// readers that know fewer pass over the rest. What vLLM has added later has defaults and is left
+// out.
 #include "kv_events/event.h"
 
 #include "kv_events/message_pack.h"
