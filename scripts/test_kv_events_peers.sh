@@ -36,7 +36,7 @@ file_of() {
       --platform manylinux_2_34_x86_64 --dest "$work/wheel" "${1%-*}==${1#*-}" || return 1
     PYTHONPATH=$root/scripts/integrations "$work/venv/bin/python" -c \
       'import sys, published; published.extract(sys.argv[1], sys.argv[2:3], sys.argv[3])' \
-      "$work"/wheel/*.whl "$path" "$work/$1" || return 1
+      "$work"/wheel/*.whl "$path" "$work/$1" || return 2
     rm -rf "$work/wheel"
   fi
   echo "$work/$1/$path"
@@ -47,7 +47,10 @@ read_events() {
   local form=$1 peers=() sockets
   for each in "${@:2}"; do
     local file
-    file=$(file_of "$each") || skip "no $each: $(tail -n 1 "$work/pip.log")"
+    file=$(file_of "$each") || case $? in
+      2) fail "$each has no kv_events.py where it was" ;;
+      *) skip "no $each: $(tail -n 1 "$work/pip.log")" ;;
+    esac
     peers+=("$each=$file")
   done
   sockets=$(mktemp --directory)  # short names: a socket's path has at most 100 bytes

@@ -255,6 +255,8 @@ TEST_F(CommandPromptFiles, AnArchiveGoesToAServerOfAnotherLayout) {
       const Server server = serve(model, "from-" + name, from);
       ASSERT_GT(server.port(), 0);
       before = ask(server, tokens, "a tenant");
+      const int parts = from == kTwoRanks ? 2 : 1;  // of a page
+      ASSERT_TRUE(has_written(server, parts * kept_tokens(before) / 64));
       exported =
           export_it(server, {{"prompt", tokens}, {"cache_salt", "a tenant"}, {"name", name}});
     }
@@ -282,10 +284,10 @@ TEST_F(CommandPromptFiles, RanksWithTheSamePagesWriteThemOnce) {
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int>(3 + (i * i + 7 * i) % 8000);
   ask(server, tokens);
+  EXPECT_TRUE(has_written(server, 40));
   const json exported = export_it(server, {{"prompt", tokens}});
   EXPECT_EQ(exported["pages"], 40);
   EXPECT_EQ(exported["missing_pages"], 0);
-  EXPECT_TRUE(has_written(server, 40));
   EXPECT_FALSE(wait_until([&] { return taken_by_disk(server) > 40; }, 1500ms));
 }
 
@@ -313,6 +315,7 @@ TEST_F(CommandPromptFiles, AStoredResponseGoesToAnotherServer) {
     const Server server = serve(model, "from", kTwoRanks);
     ASSERT_GT(server.port(), 0);
     const json first = respond(server, {{"input", items}, {"store", true}});
+    ASSERT_TRUE(has_written(server, 2 * ((first["usage"]["total_tokens"].get<int>() - 1) / 64)));
     exported = export_it(server, {{"response_id", first["id"]}});
     EXPECT_GT(exported["pages"], first["usage"]["input_tokens"].get<int>() / 64);
     there = respond(server, {{"input", next}, {"previous_response_id", first["id"]}});
@@ -337,6 +340,7 @@ TEST_F(CommandPromptFiles, WhatAnArchiveCannotGiveIsToldInALine) {
     const Server server = serve(model, "from", kTwoRanks);
     ASSERT_GT(server.port(), 0);
     before = ask(server, prompt(1));
+    ASSERT_TRUE(has_written(server, 2 * kept_tokens(before) / 64));
     export_it(server, {{"prompt", prompt(1)}, {"name", "whole"}});
   }
   const int pages = kept_tokens(before) / 64;

@@ -17,7 +17,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import signal
 import sys
 import time
@@ -161,12 +160,14 @@ class Server:
         parents, named = {}, []
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
-                before, name, after = re.split(r"[()]", (entry / "stat").read_text(), maxsplit=2)
+                before, rest = (entry / "stat").read_text().split(" (", 1)
+                name, after = rest.rsplit(")", 1)  # a name may have parentheses
+                process = int(before)
+                parents[process] = int(after.split()[1])
             except (OSError, ValueError):
                 continue
-            parents[int(before)] = int(after.split()[1])
             if name == f"wideep-rank-{rank}":
-                named.append(int(before))
+                named.append(process)
         for process in named:  # of this server, not of another one
             ancestor = process
             while ancestor in parents and ancestor != self.process:

@@ -325,6 +325,7 @@ TEST_F(PromptStoreTest, ThreadsKeepNothingThatIsOverwritten) {
       written.fill();
       store->offer(written.kept(), 1e-3);
       if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20 * round));
+      if (round == 1) EXPECT_EQ(store->flush(milliseconds(10'000)), 0u);  // of one, all is kept
       written.version.change();
       for (auto& bytes : written.bytes) std::memset(bytes.data(), 0xee, bytes.size());
     }

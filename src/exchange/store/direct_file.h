@@ -24,6 +24,12 @@ class BlockMemory {
  public:
   // At least so many bytes; what was in it before is undefined. Throws std::bad_alloc.
   std::byte* at_least(uint64_t bytes);
+  // Gives larger memory back.
+  void keep_at_most(uint64_t bytes) {
+    if (bytes_ <= bytes) return;
+    memory_.reset();
+    bytes_ = 0;
+  }
 
  private:
   struct Free {

@@ -107,7 +107,7 @@ void Directory::poll_now_and_then() {
   const auto now = Clock::now();
   if (now - polled_ < kPollInterval) return;
   const int error = segments_.poll();
-  polled_ = Clock::now();
+  polled_ = now;  // what is written from here on may not have been seen
   if (error != 0) {
     ++counts_.failures;
     if (!has_poll_failed_) {

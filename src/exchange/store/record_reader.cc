@@ -41,6 +41,15 @@ std::vector<DirectoryIndex::Record> RecordReader::records_for(const Head& head) 
 Status RecordReader::fetch(std::span<const FetchOrder> orders,
                            const std::function<bool(size_t index, FetchResult result)>& done) {
   if (orders.empty()) return {};
+  const Status status = fetch_in_batches(orders, done);
+  // A model's states may be larger by far than all else, and are the last of a fetch.
+  for (Batch& batch : batches_) batch.memory.keep_at_most(kMaxReadBytes);
+  return status;
+}
+
+Status RecordReader::fetch_in_batches(
+    std::span<const FetchOrder> orders,
+    const std::function<bool(size_t index, FetchResult result)>& done) {
   begin(orders, 0, batches_[0]);
   read(batches_[0]);
   for (size_t turn = 0;; ++turn) {

@@ -50,6 +50,8 @@ class RecordReader {
     int error = 0;
   };
 
+  Status fetch_in_batches(std::span<const FetchOrder> orders,
+                          const std::function<bool(size_t index, FetchResult result)>& done);
   void begin(std::span<const FetchOrder> orders, size_t first, Batch& batch);
   static void read(Batch& batch);
   static void check(Batch& batch);
