@@ -28,7 +28,7 @@
 namespace wideep::store {
 namespace {
 
-constexpr uint64_t kMagic = 0x3176'7473'6f68'6577;  // of this layout
+constexpr uint64_t kMagic = 0x3276'7473'6f68'6577;  // of this layout
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kStepBlocks = 256;  // memory is taken from the kernel in steps of 16 MiB
 constexpr uint32_t kMaxHits = 16;      // what was hot once goes after so many turns of the clock
@@ -317,6 +317,25 @@ void HostIndex::used(uint32_t index, bool is_hit, double seconds) {
   if (slot.heap_at != kNone) heap_move(slot.heap_at);
 }
 
+void HostIndex::lease(const std::vector<uint32_t>& slots, double seconds) {
+  const double until = steady_seconds() + seconds;
+  for (const uint32_t each : slots) {
+    slots_[each].leased_until = std::max(slots_[each].leased_until, until);
+  }
+}
+
+// All parts of a record go together.
+bool HostIndex::is_leased(const Slot& slot, double now) const {
+  for (uint32_t i = name_bucket(slot.head.name); i != kNone; i = slots_[i].next_by_name) {
+    const Slot& each = slots_[i];
+    if (each.leased_until > now && each.head.name == slot.head.name &&
+        each.head.kind == slot.head.kind) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // ---- the heap: what goes first is at its top ----
 
 double HostIndex::priority_of(const Slot& slot) const {
@@ -402,6 +421,7 @@ HostIndex::Taken HostIndex::take(const Head& head, double seconds, const Process
   slot.writer = writer;
   slot.seconds = seconds;
   slot.hits = 1;
+  slot.leased_until = 0.0;
   slot.heap_at = kNone;
   slot.last_use = ++all.uses;
   slot.priority = priority_of(slot);
@@ -490,14 +510,15 @@ bool HostIndex::make_room(const Head& head, double seconds, uint64_t blocks, uin
   const bool may_evict = has_parent || head.page == 0 || head.kind == Kind::kState;
   const double priority =
       all.clock + seconds / (static_cast<double>(blocks) * static_cast<double>(kBlockBytes));
-  std::vector<uint32_t> spared;  // what it goes on from, and its other parts
-  const auto is_spared = [&](const Head& each) {
-    return each.name == head.name || each.name == parent;
+  std::vector<uint32_t> spared;  // what it goes on from, its other parts, and what is leased
+  const double now = steady_seconds();
+  const auto is_spared = [&](const Slot& each) {
+    return each.head.name == head.name || each.head.name == parent || is_leased(each, now);
   };
   bool has_room = true;
   while (has_room && all.free_blocks < blocks) {
     if (grow() || free_dead_writers()) continue;
-    while (may_evict && all.heap_size > 0 && is_spared(slots_[heap_[0]].head)) {
+    while (may_evict && all.heap_size > 0 && is_spared(slots_[heap_[0]])) {
       spared.push_back(heap_[0]);
       heap_remove(heap_[0]);
     }

@@ -53,6 +53,7 @@ class HostIndex {
     uint64_t hash;  // of the payload: XXH3
     double seconds;
     uint32_t hits;
+    double leased_until;  // seconds of the steady clock: until then it is not evicted
     // These follow from the others.
     uint32_t next_by_name, next_by_parent;  // in the chains of the buckets; of free slots: the next
     uint32_t next_writing, previous_writing;
@@ -96,6 +97,8 @@ class HostIndex {
 
   // Slots of which the part can be put together. Empty: there are none, or not ready.
   std::vector<uint32_t> find(const Head& head);
+  // None of these slots, which are ready, is evicted for so long; nor is what they go on from.
+  void lease(const std::vector<uint32_t>& slots, double seconds);
   // A slot that is ready has been of use: fetched, or wanted again (is_hit false).
   void used(uint32_t index, bool is_hit, double seconds);
 
@@ -134,6 +137,7 @@ class HostIndex {
   void link(uint32_t index);
   void unlink(uint32_t index);
   bool is_continued(const Slot& slot) const;
+  bool is_leased(const Slot& slot, double now) const;
   template <typename Visit>
   void for_each_page(const Name& name, Visit visit);
 

@@ -19,7 +19,7 @@ Result<std::unique_ptr<HostTier>> HostTier::open(const base::SharedBytes& memory
   return std::unique_ptr<HostTier>(new HostTier(index));
 }
 
-std::vector<bool> HostTier::find(std::span<const Head> heads) {
+std::vector<bool> HostTier::find(std::span<const Head> heads, double lease_seconds) {
   constexpr size_t kHeadsPerLock = 64;  // others get their turn between
   std::vector<bool> found(heads.size());
   for (size_t first = 0; first < heads.size(); first += kHeadsPerLock) {
@@ -29,7 +29,11 @@ std::vector<bool> HostTier::find(std::span<const Head> heads) {
       break;
     }
     const size_t end = std::min(heads.size(), first + kHeadsPerLock);
-    for (size_t i = first; i < end; ++i) found[i] = !index_.find(heads[i]).empty();
+    for (size_t i = first; i < end; ++i) {
+      const std::vector<uint32_t> slots = index_.find(heads[i]);
+      found[i] = !slots.empty();
+      if (lease_seconds > 0.0) index_.lease(slots, lease_seconds);
+    }
   }
   return found;
 }

@@ -32,12 +32,16 @@ class HostTier : public Place {
   static Result<std::unique_ptr<HostTier>> open(const base::SharedBytes& memory);
 
   std::string_view label() const override { return "host"; }
-  std::vector<bool> find(std::span<const Head> heads) override;
+  std::vector<bool> find(std::span<const Head> heads) override { return find(heads, 0.0); }
   Status fetch(std::span<const FetchOrder> orders,
                const std::function<bool(size_t index, FetchResult result)>& done) override;
   OfferResult offer(const Head& head, std::span<const std::byte> payload, double seconds,
                     const std::function<bool()>& is_intact) override;
   void forget(const Name& name, Kind kind) override;
+  // As find(). What is there is not evicted for so long: somebody will fetch it.
+  std::vector<bool> lease(std::span<const Head> heads, double seconds) {
+    return find(heads, seconds);
+  }
   PlaceCounts counts() const override { return counts_; }
   PlaceSize size() override;
 
@@ -53,6 +57,7 @@ class HostTier : public Place {
   };
 
   explicit HostTier(const HostIndex& index) : index_(index) {}
+  std::vector<bool> find(std::span<const Head> heads, double lease_seconds);
   Status look_up(const Head& head, std::vector<Source>& sources);
   FetchResult copy_out(const Source& source, std::span<std::byte> into);
   FetchResult fetch_one(const FetchOrder& order, const std::vector<Source>& sources);

@@ -53,6 +53,12 @@ Fields fields_of(const Head& head, uint64_t payload_hash) {
   return fields;
 }
 
+bool is_whole(const Fields& fields) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&fields);
+  return fields.magic == kMagic &&
+         fields.head_hash == base::content_hash(bytes + kHashedFrom, sizeof(fields) - kHashedFrom);
+}
+
 // It comes from a server: whatever the numbers are, sums of them must not overflow.
 bool is_within(const Part& part, uint64_t canonical_bytes) {
   if (canonical_bytes > kMaxCanonicalBytes || part.length == 0 || part.count == 0) return false;
@@ -93,6 +99,30 @@ std::array<char, kRedisHeadBytes> redis_value_head(const Head& head, uint64_t pa
   return std::bit_cast<std::array<char, kRedisHeadBytes>>(fields_of(head, payload_hash));
 }
 
+std::optional<Head> parse_redis_value_head(std::string_view value) {
+  if (value.size() < kRedisHeadBytes) return std::nullopt;
+  Fields found;
+  std::memcpy(&found, value.data(), sizeof(found));
+  if (!is_whole(found)) return std::nullopt;
+  const Part part = {.first = found.part[0],
+                     .length = found.part[1],
+                     .stride = found.part[2],
+                     .count = found.part[3]};
+  const bool is_known = found.kind <= static_cast<uint32_t>(Kind::kState);
+  if (!is_known || !is_within(part, found.canonical_bytes)) return std::nullopt;
+  Head head = {.name = {.bytes = found.name},
+               .before = {.bytes = found.before},
+               .kind = static_cast<Kind>(found.kind),
+               .page = found.page,
+               .tokens = found.tokens,
+               .canonical_bytes = found.canonical_bytes,
+               .part = part};
+  // What has no place in a head is zero.
+  const Fields expected = fields_of(head, found.payload_hash);
+  if (std::memcmp(&found, &expected, sizeof(found)) != 0) return std::nullopt;
+  return head;
+}
+
 // A head that is whole and other than the one that is wanted is of another record; one that is not
 // whole says nothing.
 RedisValue check_redis_value(std::string_view value, const Head& wanted) {
@@ -101,10 +131,7 @@ RedisValue check_redis_value(std::string_view value, const Head& wanted) {
   Fields found;
   std::memcpy(&found, value.data(), sizeof(found));
   const auto* bytes = reinterpret_cast<const std::byte*>(value.data());
-  if (found.magic != kMagic ||
-      found.head_hash != base::content_hash(bytes + kHashedFrom, kRedisHeadBytes - kHashedFrom)) {
-    return damaged;
-  }
+  if (!is_whole(found)) return damaged;
   const Fields expected = fields_of(wanted, found.payload_hash);
   if (std::memcmp(&found, &expected, sizeof(found)) != 0) return {};
   const std::span payload(bytes + kRedisHeadBytes, value.size() - kRedisHeadBytes);

@@ -46,6 +46,10 @@ std::optional<Part> parse_redis_field(std::string_view field, uint64_t canonical
 
 std::array<char, kRedisHeadBytes> redis_value_head(const Head& head, uint64_t payload_hash);
 
+// The head of a value, whatever record it is of. nullopt: it is none, or not whole, or its part is
+// none.
+std::optional<Head> parse_redis_value_head(std::string_view value);
+
 struct RedisValue {
   FetchResult result = FetchResult::kMissing;
   std::span<const std::byte> payload;  // of kWhole, in `value`

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gives other servers what a node's memory has of prompts (host_tier.h), by Redis' protocol:
+//
+//   AUTH <class> <token>              first; an error with both classes if they differ
+//   PAGES.HAS <milliseconds> <head>…  for each head 1 or 0: all of its part is there, and is not
+//                                     evicted for so long
+//   PAGES.GET <head>                  the value of redis_record.h; nil: it is not there any more
+//
+// class: of the records (record.h). A head is that of a value, with the part that is wanted: parts
+// that others have written are put together here, so that only what is wanted is sent. Tokens are
+// compared here, and again by who has asked (peer_place.h).
+//
+// Clients are not trusted: with none but the token's holders anything is spoken, and none takes
+// more than kMaxCommandBytes and kMaxUnsentBytes of this side's memory.
+//
+// Thread safety: any thread; it has one of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/shared_bytes.h"
+#include "transport/tcp.h"
+#include "wideep/status.h"
+
+namespace wideep::store {
+
+struct PageServerOptions {
+  transport::PeerAddress address;  // port 0: any that is free
+  std::string token;               // not empty
+  std::string record_class;
+};
+
+class PageServer {
+ public:
+  static constexpr size_t kMaxConnections = 256;
+  static constexpr uint64_t kMaxCommandBytes = uint64_t{1} << 20;
+  static constexpr uint64_t kMaxUnsentBytes = uint64_t{16} << 20;  // and one value
+  static constexpr double kMaxLeaseSeconds = 120.0;
+
+  // memory: of HostTier::create_memory(); outlives the server. Errors (failed): the address is in
+  // use or not of this machine, or the memory is none.
+  static Result<std::unique_ptr<PageServer>> start(PageServerOptions options,
+                                                   const base::SharedBytes& memory);
+  // Ends all connections.
+  ~PageServer();
+  PageServer(const PageServer&) = delete;
+  PageServer& operator=(const PageServer&) = delete;
+
+  // Where it listens.
+  const transport::PeerAddress& address() const { return address_; }
+
+ private:
+  class Loop;
+
+  PageServer(std::unique_ptr<Loop> loop, const transport::PeerAddress& address);
+
+  transport::PeerAddress address_;
+  std::unique_ptr<Loop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace wideep::store

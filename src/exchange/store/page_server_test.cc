@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server and the place that asks it (peer_place.h), over a socket.
+#include "store/page_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "base/sanitized.h"
+#include "store/host_tier.h"
+#include "store/peer_place.h"
+#include "store/records_testing.h"
+#include "store/redis_record.h"
+
+namespace wideep::store {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+constexpr uint64_t kBlock = HostIndex::kBlockBytes;
+
+class PageServerTest : public testing::Test {
+ protected:
+  void SetUp() override { start(0); }
+
+  void start(uint16_t port) {
+    server_.reset();
+    PageServerOptions options{.address = transport::resolve("127.0.0.1", port).value(),
+                              .token = "secret",
+                              .record_class = "class A"};
+    auto server = PageServer::start(std::move(options), memory_);
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+  }
+  std::unique_ptr<PeerPlace> peer(const std::string& token = "secret",
+                                  const std::string& record_class = "class A") const {
+    return PeerPlace::make({.host = {"127.0.0.1", server_->address().port},
+                            .token = token,
+                            .record_class = record_class,
+                            .lease = lease_})
+        .value();
+  }
+  void offer(const std::vector<Head>& heads) {
+    for (const Head& head : heads) {
+      ASSERT_EQ(tier_->offer(head, payload_of(head), 1.0, kIntact), OfferResult::kTaken);
+    }
+  }
+  // [heads] what each was; bytes of what is whole are compared.
+  static std::vector<FetchResult> fetched(Place& place, const std::vector<Head>& heads) {
+    std::vector<std::vector<std::byte>> into;
+    for (const Head& head : heads) into.emplace_back(head.part.bytes());
+    std::vector<FetchOrder> orders;
+    for (size_t i = 0; i < heads.size(); ++i) orders.push_back({heads[i], into[i]});
+    std::vector<FetchResult> results;
+    const Status status = place.fetch(orders, [&](size_t index, FetchResult result) {
+      EXPECT_EQ(index, results.size());
+      if (result == FetchResult::kWhole) {
+        EXPECT_EQ(into[index], payload_of(heads[index]));
+      }
+      results.push_back(result);
+      return true;
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+    return results;
+  }
+  // What is answered to these bytes, until the server ends the connection or `until` has come.
+  std::string raw(const std::string& bytes, const std::string& until = {}) const {
+    const int fd = transport::connect_to(server_->address(), std::chrono::seconds(5)).value();
+    [[maybe_unused]] const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    std::string answer;
+    char some[4096];
+    for (ssize_t count = 0; until.empty() || answer.find(until) == answer.npos;
+         answer.append(some, static_cast<size_t>(count))) {
+      count = ::recv(fd, some, sizeof(some), 0);
+      if (count <= 0) break;
+    }
+    ::close(fd);
+    return answer;
+  }
+  static std::string words(std::initializer_list<std::string_view> all) {
+    std::string bytes;
+    append_command(bytes, all);
+    return bytes;
+  }
+
+  std::chrono::milliseconds lease_{30'000};
+  base::SharedBytes memory_ = HostTier::create_memory(64 * kBlock).value();
+  std::unique_ptr<HostTier> tier_ = HostTier::open(memory_).value();
+  std::unique_ptr<PageServer> server_;
+};
+
+TEST_F(PageServerTest, APeerGetsWhatIsThere) {
+  const std::vector<Head> pages = sequence_of(1, 5, 100'000);
+  offer({pages.begin(), pages.begin() + 3});
+  const auto place = peer();
+  EXPECT_EQ(place->find(pages), (std::vector<bool>{true, true, true, false, false}));
+  using enum FetchResult;
+  EXPECT_EQ(fetched(*place, pages),
+            (std::vector<FetchResult>{kWhole, kWhole, kWhole, kMissing, kMissing}));
+  EXPECT_EQ(place->counts().fetched, 3u);
+  EXPECT_EQ(place->counts().fetched_bytes, 300'000u);
+  EXPECT_EQ(place->counts().failures, 0u);
+  EXPECT_EQ(place->offer(pages[4], payload_of(pages[4]), 1.0, kIntact), OfferResult::kRefused);
+}
+
+// More heads than one question has, and more bytes than lie unsent at once.
+TEST_F(PageServerTest, ManyAreAskedForAtOnce) {
+  server_.reset();
+  memory_ = HostTier::create_memory(1024 * kBlock).value();
+  tier_ = HostTier::open(memory_).value();
+  start(0);
+  const std::vector<Head> pages = sequence_of(1, 200, 200'000);
+  offer(pages);
+  const auto place = peer();
+  EXPECT_EQ(place->find(pages), std::vector<bool>(200, true));
+  EXPECT_EQ(fetched(*place, pages), std::vector<FetchResult>(200, FetchResult::kWhole));
+}
+
+// As ranks with some of the heads do: of what two have written, what a third wants.
+TEST_F(PageServerTest, PartsAreCutAndPutTogether) {
+  Head whole = sequence_of(1, 1, 120'000).front();
+  Head low = whole, high = whole, middle = whole;
+  low.part = {.first = 0, .length = 1000, .stride = 3000, .count = 40};
+  high.part = {.first = 1000, .length = 2000, .stride = 3000, .count = 40};
+  middle.part = {.first = 500, .length = 1000, .stride = 3000, .count = 40};
+  offer({low});
+  const auto place = peer();
+  EXPECT_EQ(place->find(std::vector{low, high, middle, whole}),
+            (std::vector<bool>{true, false, false, false}));
+  offer({high});
+  EXPECT_EQ(fetched(*place, {low, high, middle, whole}),
+            std::vector<FetchResult>(4, FetchResult::kWhole));
+}
+
+TEST_F(PageServerTest, OthersTokensAreNothing) {
+  const Head page = sequence_of(1, 1, 5000).front();
+  offer({page});
+  Head other = page;
+  other.tokens[63] += 1;  // the same name
+  const auto place = peer();
+  EXPECT_EQ(place->find({&other, 1}), std::vector<bool>{false});
+  EXPECT_EQ(fetched(*place, {other}), std::vector<FetchResult>{FetchResult::kMissing});
+}
+
+// Full of what is leased, the memory takes nothing more; when leases end it does again.
+TEST_F(PageServerTest, WhatAPeerHasFoundIsNotEvicted) {
+  lease_ = std::chrono::milliseconds(1000);
+  const std::vector<Head> kept = sequence_of(1, 32, 2 * kBlock);
+  offer(kept);
+  const auto place = peer();
+  EXPECT_EQ(place->find(kept), std::vector<bool>(32, true));
+  const std::vector<Head> more = sequence_of(2, 4, 2 * kBlock);
+  for (const Head& head : more) {
+    EXPECT_EQ(tier_->offer(head, payload_of(head), 100.0, kIntact), OfferResult::kRefused);
+  }
+  EXPECT_EQ(fetched(*place, kept), std::vector<FetchResult>(32, FetchResult::kWhole));
+  std::this_thread::sleep_for(lease_ + std::chrono::milliseconds(50));
+  EXPECT_EQ(tier_->offer(more[0], payload_of(more[0]), 100.0, kIntact), OfferResult::kTaken);
+  const HostIndex::Lock lock(tier_->index());
+  EXPECT_EQ(tier_->index().disagreement(), "");
+}
+
+TEST_F(PageServerTest, NobodyElseIsLetIn) {
+  const Head page = sequence_of(1, 1, 5000).front();
+  offer({page});
+  const auto wrong = peer("secrem");
+  EXPECT_EQ(wrong->find({&page, 1}), std::vector<bool>{false});
+  EXPECT_THAT(std::string(wrong->trouble()), HasSubstr("the token is not this server's"));
+  const auto other = peer("secret", "class B");
+  EXPECT_EQ(other->find({&page, 1}), std::vector<bool>{false});
+  EXPECT_THAT(std::string(other->trouble()), HasSubstr("expected class A, found class B"));
+
+  const std::string head(redis_value_head(page, 0).data(), kRedisHeadBytes);
+  EXPECT_THAT(raw(words({"PAGES.GET", head})), StartsWith("-NOAUTH "));
+  EXPECT_THAT(raw(words({"AUTH", "secret"})), StartsWith("-WRONGPASS "));
+}
+
+TEST_F(PageServerTest, WhatIsNoCommandIsToldInALine) {
+  EXPECT_THAT(raw("no protocol\r\n"), StartsWith("-ERR "));
+  EXPECT_THAT(raw("*1\r\n:1\r\n"), StartsWith("-ERR expected a command"));
+  EXPECT_THAT(raw(":5\r\n"), StartsWith("-ERR expected a command"));
+  // It is not read to its end, so the kernel may drop the answer.
+  EXPECT_THAT(raw("*1\r\n$2000000\r\n" + std::string(1'500'000, 'x')),
+              AnyOf(IsEmpty(), StartsWith("-ERR a command of more than")));
+  const std::string enter = words({"AUTH", "class A", "secret"});
+  EXPECT_THAT(raw(enter + words({"PING"}), "here"), HasSubstr("'PING' is no command here"));
+  EXPECT_THAT(raw(enter + words({"PAGES.HAS"}), "milli"), HasSubstr("expected a number"));
+  EXPECT_THAT(raw(enter + words({"PAGES.HAS", "-1"}), "milli"), HasSubstr("expected a number"));
+  EXPECT_THAT(raw(enter + words({"PAGES.HAS", "5", "x"}), "none"), HasSubstr("head 0: it is none"));
+  EXPECT_THAT(raw(enter + words({"PAGES.GET"}), "one head"), HasSubstr("expected one head"));
+  // Every bit of a head is looked at.
+  std::string head(redis_value_head(sequence_of(1, 1, 5000).front(), 0).data(), kRedisHeadBytes);
+  for (size_t i = 0; i < head.size(); i += 7) {
+    std::string changed = head;
+    changed[i] = static_cast<char>(changed[i] ^ 1);
+    EXPECT_FALSE(parse_redis_value_head(changed)) << i;
+  }
+  EXPECT_TRUE(parse_redis_value_head(head));
+}
+
+// The server that comes after it has other memory, which may have other things.
+TEST_F(PageServerTest, APeerThatIsGoneIsAFailureAndMayComeBack) {
+  const std::vector<Head> pages = sequence_of(1, 3, 5000);
+  offer(pages);
+  const auto place = peer();
+  EXPECT_EQ(place->find(pages), std::vector<bool>(3, true));
+  const uint16_t port = server_->address().port;
+  server_.reset();
+  EXPECT_EQ(place->find(pages), std::vector<bool>(3, false));
+  EXPECT_EQ(place->counts().failures, 1u);
+  std::vector<std::byte> into(5000);
+  const FetchOrder order = {.head = pages[0], .into = into};
+  EXPECT_FALSE(place->fetch({&order, 1}, [](size_t, FetchResult) { return true; }).ok());
+  memory_ = HostTier::create_memory(64 * kBlock).value();
+  tier_ = HostTier::open(memory_).value();
+  start(port);
+  EXPECT_EQ(place->find(pages), std::vector<bool>(3, false));
+  offer({pages[0]});
+  EXPECT_EQ(fetched(*place, {pages[0], pages[1]}),
+            (std::vector<FetchResult>{FetchResult::kWhole, FetchResult::kMissing}));
+}
+
+// While others write and evict, several peers read: nothing that is whole is wrong.
+TEST_F(PageServerTest, ThreadsReadWhileOthersEvict) {
+  std::atomic<bool> ends = false;
+  std::thread writer([&] {
+    const auto own = HostTier::open(memory_).value();
+    for (int sequence = 0; !ends; ++sequence) {
+      for (const Head& head : sequence_of(sequence % 20, 8, 50'000)) {
+        own->offer(head, payload_of(head), 1.0 + sequence, kIntact);
+      }
+    }
+  });
+  lease_ = std::chrono::milliseconds(1);
+  std::atomic<uint64_t> whole = 0;
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&, reader] {
+      std::mt19937 random(static_cast<unsigned>(reader));
+      const auto place = peer();
+      const int rounds = base::kSanitized ? 60 : 400;
+      for (int round = 0; round < rounds; ++round) {
+        const std::vector<Head> pages = sequence_of(static_cast<int32_t>(random() % 20), 8, 50'000);
+        place->find(pages);
+        for (const FetchResult result : fetched(*place, pages)) {
+          EXPECT_NE(result, FetchResult::kDamaged);
+          whole += result == FetchResult::kWhole ? 1 : 0;
+        }
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  ends = true;
+  writer.join();
+  EXPECT_GT(whole, 0u);
+}
+
+}  // namespace
+}  // namespace wideep::store
