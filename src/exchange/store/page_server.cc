@@ -100,6 +100,7 @@ class PageServer::Loop {
   void enter(Client& client, const std::vector<RedisReply>& words);
   void has(Client& client, const std::vector<RedisReply>& words);
   void get(Client& client, const std::vector<RedisReply>& words);
+  void state(Client& client, const std::vector<RedisReply>& words);
   static void send_some(Client& client);
 
   PageServerOptions options_;
@@ -222,8 +223,10 @@ void PageServer::Loop::do_command(Client& client, const RedisReply& command) {
     has(client, words);
   } else if (words[0].text == "PAGES.GET") {
     get(client, words);
+  } else if (words[0].text == "PAGES.STATE") {
+    state(client, words);
   } else {
-    client.error(fmt::format("'{}' is no command here: expected AUTH, PAGES.HAS or PAGES.GET",
+    client.error(fmt::format("'{}' is no command here: expected AUTH or PAGES.HAS, GET, STATE",
                              base::printable(words[0].text, 60)));
   }
 }
@@ -291,6 +294,15 @@ void PageServer::Loop::get(Client& client, const std::vector<RedisReply>& words)
   const auto value_head = redis_value_head(*head, base::content_hash(payload, order.into.size()));
   std::memcpy(client.out.data() + head_at, value_head.data(), value_head.size());
   client.out += "\r\n";
+}
+
+void PageServer::Loop::state(Client& client, const std::vector<RedisReply>& words) {
+  client.out += fmt::format("*{}\r\n", words.size() - 1);
+  for (size_t i = 1; i < words.size(); ++i) {
+    const RequestState found =
+        options_.state_of ? options_.state_of(words[i].text) : RequestState::kUnknown;
+    client.out += fmt::format(":{}\r\n", static_cast<int>(found));
+  }
 }
 
 // ---- the server ----

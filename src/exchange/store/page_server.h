@@ -6,6 +6,7 @@
 //   PAGES.HAS <milliseconds> <head>…  for each head 1 or 0: all of its part is there, and is not
 //                                     evicted for so long
 //   PAGES.GET <head>                  the value of redis_record.h; nil: it is not there any more
+//   PAGES.STATE <request>…            a number of RequestState for each
 //
 // class: of the records (record.h). A head is that of a value, with the part that is wanted: parts
 // that others have written are put together here, so that only what is wanted is sent. Tokens are
@@ -18,8 +19,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/shared_bytes.h"
@@ -28,10 +31,19 @@
 
 namespace wideep::store {
 
+// Of a request whose prompt somebody waits for.
+enum class RequestState : uint8_t {
+  kUnknown,   // it has not come, or it was long ago
+  kComputes,  // more pages may come
+  kEnded,     // of all pages that it has computed, those that are kept are there or come soon
+};
+
 struct PageServerOptions {
   transport::PeerAddress address;  // port 0: any that is free
   std::string token;               // not empty
   std::string record_class;
+  // By a name that both sides know; called on the server's thread. Null: none is known.
+  std::function<RequestState(std::string_view request)> state_of = {};
 };
 
 class PageServer {

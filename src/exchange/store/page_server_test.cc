@@ -55,6 +55,14 @@ class PageServerTest : public testing::Test {
       ASSERT_EQ(tier_->offer(head, payload_of(head), 1.0, kIntact), OfferResult::kTaken);
     }
   }
+  // A search that took too long, on a busy machine, has said nothing.
+  static std::vector<bool> found(PeerPlace& place, const std::vector<Head>& heads) {
+    for (int attempt = 0;; ++attempt) {
+      const uint64_t slow = place.counts().slow_finds;
+      std::vector<bool> found = place.find(heads);
+      if (place.counts().slow_finds == slow || attempt == 20) return found;
+    }
+  }
   // [heads] what each was; bytes of what is whole are compared.
   static std::vector<FetchResult> fetched(Place& place, const std::vector<Head>& heads) {
     std::vector<std::vector<std::byte>> into;
@@ -103,7 +111,7 @@ TEST_F(PageServerTest, APeerGetsWhatIsThere) {
   const std::vector<Head> pages = sequence_of(1, 5, 100'000);
   offer({pages.begin(), pages.begin() + 3});
   const auto place = peer();
-  EXPECT_EQ(place->find(pages), (std::vector<bool>{true, true, true, false, false}));
+  EXPECT_EQ(found(*place, pages), (std::vector<bool>{true, true, true, false, false}));
   using enum FetchResult;
   EXPECT_EQ(fetched(*place, pages),
             (std::vector<FetchResult>{kWhole, kWhole, kWhole, kMissing, kMissing}));
@@ -122,7 +130,7 @@ TEST_F(PageServerTest, ManyAreAskedForAtOnce) {
   const std::vector<Head> pages = sequence_of(1, 200, 200'000);
   offer(pages);
   const auto place = peer();
-  EXPECT_EQ(place->find(pages), std::vector<bool>(200, true));
+  EXPECT_EQ(found(*place, pages), std::vector<bool>(200, true));
   EXPECT_EQ(fetched(*place, pages), std::vector<FetchResult>(200, FetchResult::kWhole));
 }
 
@@ -135,7 +143,7 @@ TEST_F(PageServerTest, PartsAreCutAndPutTogether) {
   middle.part = {.first = 500, .length = 1000, .stride = 3000, .count = 40};
   offer({low});
   const auto place = peer();
-  EXPECT_EQ(place->find(std::vector{low, high, middle, whole}),
+  EXPECT_EQ(found(*place, std::vector{low, high, middle, whole}),
             (std::vector<bool>{true, false, false, false}));
   offer({high});
   EXPECT_EQ(fetched(*place, {low, high, middle, whole}),
@@ -148,17 +156,17 @@ TEST_F(PageServerTest, OthersTokensAreNothing) {
   Head other = page;
   other.tokens[63] += 1;  // the same name
   const auto place = peer();
-  EXPECT_EQ(place->find({&other, 1}), std::vector<bool>{false});
+  EXPECT_EQ(found(*place, {other}), std::vector<bool>{false});
   EXPECT_EQ(fetched(*place, {other}), std::vector<FetchResult>{FetchResult::kMissing});
 }
 
 // Full of what is leased, the memory takes nothing more; when leases end it does again.
 TEST_F(PageServerTest, WhatAPeerHasFoundIsNotEvicted) {
-  lease_ = std::chrono::milliseconds(1000);
+  lease_ = std::chrono::milliseconds(2000);
   const std::vector<Head> kept = sequence_of(1, 32, 2 * kBlock);
   offer(kept);
   const auto place = peer();
-  EXPECT_EQ(place->find(kept), std::vector<bool>(32, true));
+  EXPECT_EQ(found(*place, kept), std::vector<bool>(32, true));
   const std::vector<Head> more = sequence_of(2, 4, 2 * kBlock);
   for (const Head& head : more) {
     EXPECT_EQ(tier_->offer(head, payload_of(head), 100.0, kIntact), OfferResult::kRefused);
@@ -174,10 +182,10 @@ TEST_F(PageServerTest, NobodyElseIsLetIn) {
   const Head page = sequence_of(1, 1, 5000).front();
   offer({page});
   const auto wrong = peer("secrem");
-  EXPECT_EQ(wrong->find({&page, 1}), std::vector<bool>{false});
+  EXPECT_EQ(found(*wrong, {page}), std::vector<bool>{false});
   EXPECT_THAT(std::string(wrong->trouble()), HasSubstr("the token is not this server's"));
   const auto other = peer("secret", "class B");
-  EXPECT_EQ(other->find({&page, 1}), std::vector<bool>{false});
+  EXPECT_EQ(found(*other, {page}), std::vector<bool>{false});
   EXPECT_THAT(std::string(other->trouble()), HasSubstr("expected class A, found class B"));
 
   const std::string head(redis_value_head(page, 0).data(), kRedisHeadBytes);
@@ -213,10 +221,10 @@ TEST_F(PageServerTest, APeerThatIsGoneIsAFailureAndMayComeBack) {
   const std::vector<Head> pages = sequence_of(1, 3, 5000);
   offer(pages);
   const auto place = peer();
-  EXPECT_EQ(place->find(pages), std::vector<bool>(3, true));
+  EXPECT_EQ(found(*place, pages), std::vector<bool>(3, true));
   const uint16_t port = server_->address().port;
   server_.reset();
-  EXPECT_EQ(place->find(pages), std::vector<bool>(3, false));
+  EXPECT_EQ(found(*place, pages), std::vector<bool>(3, false));
   EXPECT_EQ(place->counts().failures, 1u);
   std::vector<std::byte> into(5000);
   const FetchOrder order = {.head = pages[0], .into = into};
@@ -224,7 +232,7 @@ TEST_F(PageServerTest, APeerThatIsGoneIsAFailureAndMayComeBack) {
   memory_ = HostTier::create_memory(64 * kBlock).value();
   tier_ = HostTier::open(memory_).value();
   start(port);
-  EXPECT_EQ(place->find(pages), std::vector<bool>(3, false));
+  EXPECT_EQ(found(*place, pages), std::vector<bool>(3, false));
   offer({pages[0]});
   EXPECT_EQ(fetched(*place, {pages[0], pages[1]}),
             (std::vector<FetchResult>{FetchResult::kWhole, FetchResult::kMissing}));

@@ -22,16 +22,34 @@ std::string_view text_of(const std::array<char, kRedisHeadBytes>& head) {
 }
 
 // As append_command, of as many words as there are.
+std::string begin_command(std::string_view name, size_t num_words) {
+  return fmt::format("*{}\r\n${}\r\n{}\r\n", num_words, name.size(), name);
+}
+
+void append_word(std::string& command, std::string_view word) {
+  command += fmt::format("${}\r\n", word.size());
+  command += word;
+  command += "\r\n";
+}
+
 std::string has_command(std::span<const Head> heads, std::chrono::milliseconds lease) {
-  const std::string milliseconds = std::to_string(lease.count());
-  std::string command = fmt::format("*{}\r\n$9\r\nPAGES.HAS\r\n${}\r\n{}\r\n", heads.size() + 2,
-                                    milliseconds.size(), milliseconds);
-  for (const Head& head : heads) {
-    command += fmt::format("${}\r\n", kRedisHeadBytes);
-    command += text_of(redis_value_head(head, 0));
-    command += "\r\n";
-  }
+  std::string command = begin_command("PAGES.HAS", heads.size() + 2);
+  append_word(command, std::to_string(lease.count()));
+  for (const Head& head : heads) append_word(command, text_of(redis_value_head(head, 0)));
   return command;
+}
+
+// The numbers of an array that should have so many.
+Result<std::vector<int64_t>> numbers_of(const RedisReply& reply, std::string_view what,
+                                        size_t count) {
+  if (reply.is_error() || reply.elements.size() != count) {
+    return failed(fmt::format(
+        "{}: expected {} numbers, found {}", what, count,
+        reply.is_error() ? base::printable(reply.text) : std::to_string(reply.elements.size())));
+  }
+  std::vector<int64_t> numbers;
+  for (const RedisReply& each : reply.elements) numbers.push_back(each.integer);
+  return numbers;
 }
 
 }  // namespace
@@ -64,16 +82,12 @@ std::vector<bool> PeerPlace::find(std::span<const Head> heads) {
   Status refused;
   size_t answered = 0;
   const auto take = [&](size_t index, const std::vector<RedisReply>& replies) {
-    const RedisReply& reply = replies.front();
     const size_t first = index * kHeadsPerQuestion;
     const size_t count = std::min(kHeadsPerQuestion, heads.size() - first);
-    if (reply.is_error() || reply.elements.size() != count) {
-      refused = failed(fmt::format(
-          "PAGES.HAS: expected {} numbers, found {}", count,
-          reply.is_error() ? base::printable(reply.text) : std::to_string(reply.elements.size())));
-      return false;
-    }
-    for (size_t i = 0; i < count; ++i) found[first + i] = reply.elements[i].integer == 1;
+    const auto numbers = numbers_of(replies.front(), "PAGES.HAS", count);
+    refused = numbers.status();
+    if (!refused.ok()) return false;
+    for (size_t i = 0; i < count; ++i) found[first + i] = (*numbers)[i] == 1;
     ++answered;
     return true;
   };
@@ -81,6 +95,29 @@ std::vector<bool> PeerPlace::find(std::span<const Head> heads) {
   if (status.ok()) status = refused;
   if (noted(std::move(status)).ok() && answered < questions.size()) ++counts_.slow_finds;
   return found;
+}
+
+Result<std::vector<RequestState>> PeerPlace::states(std::span<const std::string> requests) {
+  RedisQuestion question;
+  question.commands = {begin_command("PAGES.STATE", requests.size() + 1)};
+  for (const std::string& each : requests) append_word(question.commands[0], each);
+  question.max_reply_bytes = question.expected_reply_bytes = kMaxLine + 4 * requests.size();
+  std::vector<RequestState> states;
+  Status refused;
+  const auto take = [&](size_t, const std::vector<RedisReply>& replies) {
+    const auto numbers = numbers_of(replies.front(), "PAGES.STATE", requests.size());
+    refused = numbers.status();
+    if (!refused.ok()) return false;
+    for (const int64_t each : *numbers) {
+      const bool is_known = each >= 0 && each <= static_cast<int64_t>(RequestState::kEnded);
+      states.push_back(is_known ? static_cast<RequestState>(each) : RequestState::kUnknown);
+    }
+    return true;
+  };
+  Status status = servers_.ask({&question, 1}, take);
+  if (status.ok()) status = refused;
+  WIDEEP_TRY(noted(std::move(status)));
+  return states;
 }
 
 Status PeerPlace::fetch(std::span<const FetchOrder> orders,

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "store/page_server.h"
 #include "store/place.h"
 #include "store/redis_servers.h"
 
@@ -32,6 +33,10 @@ class PeerPlace final : public Place {
  public:
   // Connects to nobody yet.
   static Result<std::unique_ptr<PeerPlace>> make(const PeerOptions& options);
+
+  // [requests] what the peer says of them; one that it does not know how to name is unknown. Errors
+  // (failed, deadline exceeded): no answer.
+  Result<std::vector<RequestState>> states(std::span<const std::string> requests);
 
   std::string_view label() const override { return "peer"; }
   std::vector<bool> find(std::span<const Head> heads) override;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pages of prompts that another server still computes: they are taken as they come, so that little
+// is left to send when the last one is computed.
+//
+//   begin ──▶ poll, poll, … ──▶ Done: pages that came, and why no more do
+//
+// A fetch waits as long as the peer says that it computes the request (PAGES.STATE); how long that
+// may be is the caller's to say (abandon). A peer that is gone, that does not know the request, or
+// has ended it without these pages, is not waited for. Whatever the end, leading pages that came are
+// whole, and the rest can be computed.
+//
+// Thread safety: one thread. No call waits longer than a question to each peer takes (PeerPlace).
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/peer_place.h"
+
+namespace wideep::store {
+
+// Who computes a prompt, under which name.
+struct PagePeer {
+  RedisHost host;
+  std::string token;    // of its PageServer
+  std::string request;  // as its RequestState is asked for
+};
+
+class PeerFetches {
+ public:
+  static constexpr size_t kPagesAtOnce = 32;
+  // After the peer has said kEnded, or kUnknown: what is written behind, or has not arrived.
+  static constexpr std::chrono::milliseconds kEndedGrace{500};
+  static constexpr std::chrono::milliseconds kUnknownGrace{2'000};
+  // A peer that nobody has asked for so long is left.
+  static constexpr std::chrono::seconds kIdleTime{60};
+
+  explicit PeerFetches(std::string record_class) : record_class_(std::move(record_class)) {}
+
+  struct Order {
+    uint64_t ticket = 0;
+    PagePeer peer;
+    std::vector<FetchOrder> pages;  // in order; memory stays until Done
+    std::optional<FetchOrder> state = {};
+  };
+  void begin(Order order);
+
+  enum class End : uint8_t { kWhole, kPeerGone, kPeerEnded, kNotKnown, kAbandoned };
+  struct Done {
+    uint64_t ticket = 0;
+    size_t pages = 0;        // leading ones that came
+    bool has_state = false;  // it came, too
+    uint64_t bytes = 0;
+    double seconds = 0.0;  // since it began
+    End end = End::kWhole;
+    std::string trouble = {};  // of kPeerGone: a line
+  };
+  // Takes what has come of all fetches, and returns those that end.
+  std::vector<Done> poll();
+  // It ends with the next poll. No effect on one that is not known.
+  void abandon(uint64_t ticket);
+  // All of them, at once: their memory is not touched after this.
+  void clear() { waiting_.clear(); }
+
+  bool is_empty() const { return waiting_.empty(); }
+  // Pages of this fetch that have come, while it waits.
+  size_t num_pages(uint64_t ticket) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Peer {
+    std::unique_ptr<PeerPlace> place;
+    Clock::time_point used;
+  };
+  struct Waiting {
+    Order order;
+    Done so_far;
+    bool is_abandoned = false;
+    Clock::time_point begun = Clock::now();
+    Clock::time_point news = begun;  // when something came, or the peer said that it computes
+  };
+  using PeerKey = std::pair<RedisHost, std::string>;
+
+  Result<PeerPlace*> place_of(const PagePeer& peer);
+  bool take(Waiting& fetch, PeerPlace& place, Status& status);
+  std::optional<End> advance(Waiting& fetch);
+
+  std::string record_class_;
+  std::map<PeerKey, Peer> peers_;
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace wideep::store

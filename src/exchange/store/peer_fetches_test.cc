@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/peer_fetches.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "store/host_tier.h"
+#include "store/records_testing.h"
+
+namespace wideep::store {
+namespace {
+
+using ::testing::HasSubstr;
+using End = PeerFetches::End;
+using std::chrono::milliseconds;
+constexpr uint64_t kBytes = 20'000;
+
+class PeerFetchesTest : public testing::Test {
+ protected:
+  void SetUp() override { start(0); }
+
+  void start(uint16_t port) {
+    auto server = PageServer::start({.address = transport::resolve("127.0.0.1", port).value(),
+                                     .token = "secret",
+                                     .record_class = "class",
+                                     .state_of =
+                                         [this](std::string_view request) {
+                                           const std::lock_guard lock(mutex_);
+                                           const auto found = states_.find(std::string(request));
+                                           return found == states_.end() ? RequestState::kUnknown
+                                                                         : found->second;
+                                         }},
+                                    memory_);
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+  }
+  void set(const std::string& request, RequestState state) {
+    const std::lock_guard lock(mutex_);
+    states_[request] = state;
+  }
+  void offer(const Head& head) {
+    ASSERT_EQ(tier_->offer(head, payload_of(head), 1.0, kIntact), OfferResult::kTaken);
+  }
+
+  // A prompt that is fetched, and where to.
+  struct Prompt {
+    std::vector<Head> heads;
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<std::byte> state_bytes = std::vector<std::byte>(kBytes);
+    Head state;
+
+    void expect(size_t pages) const {
+      for (size_t i = 0; i < pages; ++i) EXPECT_EQ(bytes[i], payload_of(heads[i])) << i;
+    }
+  };
+  static Prompt prompt(int sequence, uint32_t pages) {
+    Prompt prompt{.heads = sequence_of(sequence, pages, kBytes), .bytes = {}, .state = {}};
+    prompt.bytes.resize(pages, std::vector<std::byte>(kBytes));
+    prompt.state = prompt.heads.back();
+    prompt.state.kind = Kind::kState;
+    return prompt;
+  }
+  void begin(PeerFetches& fetches, uint64_t ticket, Prompt& prompt, bool with_state = false) const {
+    PeerFetches::Order order{.ticket = ticket,
+                             .peer = {.host = {"127.0.0.1", server_->address().port},
+                                      .token = "secret",
+                                      .request = "r" + std::to_string(ticket)},
+                             .pages = {}};
+    for (size_t i = 0; i < prompt.heads.size(); ++i) {
+      order.pages.push_back({prompt.heads[i], prompt.bytes[i]});
+    }
+    if (with_state) order.state = FetchOrder{prompt.state, prompt.state_bytes};
+    fetches.begin(std::move(order));
+  }
+  // Polls until so many pages of a fetch have come, and nothing has ended.
+  static void wait_for_pages(PeerFetches& fetches, uint64_t ticket, size_t pages) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (fetches.num_pages(ticket) < pages && std::chrono::steady_clock::now() < deadline) {
+      EXPECT_TRUE(fetches.poll().empty());
+    }
+    EXPECT_EQ(fetches.num_pages(ticket), pages);
+  }
+  // Of the next fetch that ends.
+  static PeerFetches::Done end_of(PeerFetches& fetches) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < deadline) {
+      std::vector<PeerFetches::Done> done = fetches.poll();
+      if (!done.empty()) return done.front();
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    ADD_FAILURE() << "it has not ended";
+    return {};
+  }
+
+  base::SharedBytes memory_ = HostTier::create_memory(uint64_t{32} << 20).value();
+  std::unique_ptr<HostTier> tier_ = HostTier::open(memory_).value();
+  std::mutex mutex_;
+  std::map<std::string, RequestState> states_;
+  std::unique_ptr<PageServer> server_;
+};
+
+// Two prompts whose pages come in turn, while they are computed.
+TEST_F(PeerFetchesTest, PagesAreTakenAsTheyCome) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 70), two = prompt(2, 3);
+  begin(fetches, 1, one);
+  begin(fetches, 2, two);
+  set("r1", RequestState::kComputes);
+  set("r2", RequestState::kComputes);
+  EXPECT_TRUE(fetches.poll().empty());
+  for (size_t i = 0; i < 50; ++i) offer(one.heads[i]);
+  wait_for_pages(fetches, 1, 50);
+  EXPECT_EQ(fetches.num_pages(2), 0u);
+  for (const Head& head : two.heads) offer(head);
+  offer(one.heads[51]);  // behind a gap
+  PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.ticket, 2u);
+  EXPECT_EQ(done.end, End::kWhole);
+  two.expect(3);
+  EXPECT_EQ(fetches.num_pages(1), 50u);
+  for (size_t i = 50; i < 70; ++i) {
+    if (i != 51) offer(one.heads[i]);
+  }
+  done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kWhole);
+  EXPECT_EQ(done.pages, 70u);
+  EXPECT_EQ(done.bytes, 70 * kBytes);
+  one.expect(70);
+  EXPECT_TRUE(fetches.is_empty());
+}
+
+TEST_F(PeerFetchesTest, AStateComesWithThem) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 2);
+  begin(fetches, 1, one, true);
+  set("r1", RequestState::kComputes);
+  for (const Head& head : one.heads) offer(head);
+  wait_for_pages(fetches, 1, 2);
+  offer(one.state);
+  EXPECT_TRUE(end_of(fetches).has_state);
+  EXPECT_EQ(one.state_bytes, payload_of(one.state));
+}
+
+// It was aborted there, or its pages were evicted. What is written behind may come for a while.
+TEST_F(PeerFetchesTest, WhatThePeerHasEndedIsNotWaitedFor) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 4);
+  begin(fetches, 1, one);
+  set("r1", RequestState::kEnded);
+  offer(one.heads[0]);
+  wait_for_pages(fetches, 1, 1);
+  offer(one.heads[1]);
+  const PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kPeerEnded);
+  EXPECT_EQ(done.pages, 2u);
+  EXPECT_LT(done.seconds, 10.0);
+  one.expect(2);
+}
+
+TEST_F(PeerFetchesTest, WhatThePeerDoesNotKnowIsNotWaitedFor) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 4), two = prompt(2, 1);
+  begin(fetches, 1, one);
+  const PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kNotKnown);
+  EXPECT_EQ(done.pages, 0u);
+  // But it may arrive there later than it is asked for.
+  begin(fetches, 2, two);
+  EXPECT_TRUE(fetches.poll().empty());
+  set("r2", RequestState::kComputes);
+  EXPECT_TRUE(fetches.poll().empty());
+  offer(two.heads[0]);
+  EXPECT_EQ(end_of(fetches).end, End::kWhole);
+}
+
+TEST_F(PeerFetchesTest, APeerThatDiesLeavesWhatCame) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 4);
+  begin(fetches, 1, one);
+  set("r1", RequestState::kComputes);
+  offer(one.heads[0]);
+  wait_for_pages(fetches, 1, 1);
+  const uint16_t port = server_->address().port;
+  server_.reset();
+  const PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kPeerGone);
+  EXPECT_THAT(done.trouble, HasSubstr("127.0.0.1"));
+  EXPECT_EQ(done.pages, 1u);
+  one.expect(1);
+  // Who comes after it is asked anew.
+  start(port);
+  begin(fetches, 1, one);
+  for (size_t i = 1; i < 4; ++i) offer(one.heads[i]);
+  EXPECT_EQ(end_of(fetches).end, End::kWhole);
+  one.expect(4);
+}
+
+TEST_F(PeerFetchesTest, WhatIsAbandonedEnds) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 4);
+  begin(fetches, 1, one);
+  set("r1", RequestState::kComputes);
+  offer(one.heads[0]);
+  wait_for_pages(fetches, 1, 1);
+  fetches.abandon(7);
+  EXPECT_TRUE(fetches.poll().empty());
+  fetches.abandon(1);
+  const PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kAbandoned);
+  EXPECT_EQ(done.pages, 1u);
+}
+
+}  // namespace
+}  // namespace wideep::store
