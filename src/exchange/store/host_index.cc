@@ -31,6 +31,7 @@ namespace {
 constexpr uint64_t kMagic = 0x3276'7473'6f68'6577;  // of this layout
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kStepBlocks = 256;  // memory is taken from the kernel in steps of 16 MiB
+constexpr size_t kMaxSpared = 256;     // leased records that are passed over, while others wait
 constexpr uint32_t kMaxHits = 16;      // what was hot once goes after so many turns of the clock
 constexpr auto kMaxWait = std::chrono::seconds(2);
 constexpr double kSecondsBetweenSearches = 0.1;  // for dead writers, while there is no room
@@ -518,11 +519,12 @@ bool HostIndex::make_room(const Head& head, double seconds, uint64_t blocks, uin
   bool has_room = true;
   while (has_room && all.free_blocks < blocks) {
     if (grow() || free_dead_writers()) continue;
-    while (may_evict && all.heap_size > 0 && is_spared(slots_[heap_[0]])) {
+    while (may_evict && all.heap_size > 0 && spared.size() < kMaxSpared &&
+           slots_[heap_[0]].priority <= priority && is_spared(slots_[heap_[0]])) {
       spared.push_back(heap_[0]);
       heap_remove(heap_[0]);
     }
-    if (!may_evict || all.heap_size == 0) {
+    if (!may_evict || all.heap_size == 0 || spared.size() == kMaxSpared) {
       has_room = false;
     } else if (const uint32_t first = heap_[0]; slots_[first].priority > priority) {
       // As if it had come and gone: else what was hot once would be worth more for ever.

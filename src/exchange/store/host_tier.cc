@@ -45,7 +45,7 @@ Status HostTier::look_up(const Head& head, std::vector<Source>& sources) {
   const HostIndex::Lock lock(index_);
   WIDEEP_TRY(lock.status());
   for (const uint32_t each : index_.find(head)) {
-    index_.used(each, true, 0.0);
+    if (counts_hits_) index_.used(each, true, 0.0);
     const HostIndex::Slot& slot = index_.slot(each);
     Source& source = sources.emplace_back(Source{.slot = each,
                                                  .generation = slot.generation.load(),

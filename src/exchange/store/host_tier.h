@@ -45,6 +45,9 @@ class HostTier : public Place {
   PlaceCounts counts() const override { return counts_; }
   PlaceSize size() override;
 
+  // What is fetched is not worth more for it: who takes it keeps it.
+  void counts_no_hits() { counts_hits_ = false; }
+
   HostIndex& index() { return index_; }
 
  private:
@@ -66,6 +69,7 @@ class HostTier : public Place {
 
   HostIndex index_;
   PlaceCounts counts_;
+  bool counts_hits_ = true;
   ProcessMark me_;
   uint32_t unfinished_ = HostIndex::kNone;  // slot that could not be freed yet
   uint64_t unfinished_generation_ = 0;

@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <list>
 #include <span>
 #include <utility>
@@ -38,6 +39,15 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kReadBytes = size_t{256} << 10;
 // Who has not said AUTH by then is nobody we know.
 constexpr std::chrono::seconds kAuthTime{5};
+constexpr size_t kMaxBytesBeforeAuth = 4096;
+constexpr size_t kMaxUnknownClients = 32;
+// Who takes nothing of what is sent for so long is gone.
+constexpr std::chrono::seconds kSendTime{30};
+// Of one client, before others get their turn.
+constexpr int kCommandsInTurn = 64;
+constexpr uint64_t kBytesInTurn = uint64_t{4} << 20;
+constexpr int kAcceptedInTurn = 16;
+constexpr std::chrono::milliseconds kAcceptPause{100};  // where the process is at a limit
 
 // Takes as long wherever they differ.
 bool is_equal_secret(std::string_view a, std::string_view b) {
@@ -67,16 +77,25 @@ struct Client {
   explicit Client(int fd) : socket(fd) {}
 
   size_t unsent() const { return out.size() - sent; }
+  bool is_full() const { return unsent() >= PageServer::kMaxUnsentBytes; }
+  bool can_go_on() const { return has_more && !is_full() && !is_ending; }
   void error(std::string_view text) { out += fmt::format("-ERR {}\r\n", text); }
+  void end(std::string_view text) {
+    error(text);
+    is_ending = true;
+  }
 
   Socket socket;
   RedisReplyReader reader;
+  size_t fed = 0;  // bytes behind the last whole command
   std::string out;
   size_t sent = 0;
+  bool has_more = false;   // whole commands may lie in the reader
   bool is_known = false;   // has said AUTH
   bool is_ending = false;  // when all is sent
   bool is_gone = false;
   Clock::time_point came = Clock::now();
+  Clock::time_point took = came;  // something that was sent, or had nothing to take
 };
 
 }  // namespace
@@ -88,12 +107,16 @@ class PageServer::Loop {
 
   void run();
   void stop() {
+    stops_ = true;
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(stop_.fd(), &one, sizeof(one));
   }
 
  private:
-  void accept_all();
+  std::chrono::milliseconds longest_wait() const;
+  void serve(Client& client, int events);
+  void accept_some();
+  void make_room_for_unknown();
   void receive(Client& client);
   void do_commands(Client& client);
   void do_command(Client& client, const RedisReply& command);
@@ -106,50 +129,79 @@ class PageServer::Loop {
   PageServerOptions options_;
   std::unique_ptr<HostTier> tier_;
   Socket listener_, stop_;
-  std::list<Client> clients_;
+  std::atomic<bool> stops_ = false;
+  std::list<Client> clients_;  // the oldest first
+  Clock::time_point accepts_from_ = {};
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
 };
 
 // ---- sockets ----
 
+// −1 ms: until something comes.
+std::chrono::milliseconds PageServer::Loop::longest_wait() const {
+  using std::chrono::milliseconds;
+  const auto has_deadline = [](const Client& each) {
+    return !each.is_known || each.is_ending || each.unsent() > 0;
+  };
+  if (std::ranges::any_of(clients_, &Client::can_go_on)) return milliseconds(0);
+  if (Clock::now() < accepts_from_) return kAcceptPause;
+  return std::ranges::any_of(clients_, has_deadline) ? milliseconds(1000) : milliseconds(-1);
+}
+
 void PageServer::Loop::run() {
   std::vector<pollfd> polled;
-  for (;;) {
-    polled = {{stop_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
-    const auto now = Clock::now();
-    bool awaits_auth = false;
-    for (Client& each : clients_) {
-      const bool is_full = each.unsent() >= kMaxUnsentBytes || each.is_ending;
-      const int events = (is_full ? 0 : POLLIN) | (each.unsent() > 0 ? POLLOUT : 0);
+  while (!stops_) {
+    const bool accepts = Clock::now() >= accepts_from_;
+    polled = {{stop_.fd(), POLLIN, 0},
+              {listener_.fd(), static_cast<int16_t>(accepts ? POLLIN : 0), 0}};
+    for (const Client& each : clients_) {
+      const bool reads = !each.is_full() && !each.is_ending && !each.has_more;
+      const int events = (reads ? POLLIN : 0) | (each.unsent() > 0 ? POLLOUT : 0);
       polled.push_back({each.socket.fd(), static_cast<int16_t>(events), 0});
-      awaits_auth = awaits_auth || !each.is_known;
     }
-    const int timeout = awaits_auth ? 1000 : -1;  // milliseconds
-    if (::poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR) {
-      log::warn("pages for other servers: poll: {}", std::strerror(errno));
-      return;
-    }
-    if (polled[0].revents != 0) return;
-    size_t at = 2;
-    for (Client& each : clients_) {
-      const int events = polled[at++].revents;
-      if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(each);
-      if ((events & POLLOUT) != 0) {
-        send_some(each);
-        do_commands(each);  // that have come, while there was no room for what they ask for
+    const auto timeout = static_cast<int>(longest_wait().count());
+    if (::poll(polled.data(), polled.size(), timeout) < 0) {
+      if (errno != EINTR) {
+        log::warn("pages for other servers: poll: {}", std::strerror(errno));
+        std::this_thread::sleep_for(kAcceptPause);
       }
-      if (!each.is_known && now - each.came > kAuthTime) each.is_gone = true;
-      if (each.is_ending && each.unsent() == 0) each.is_gone = true;
+      continue;
     }
+    size_t at = 2;
+    for (Client& each : clients_) serve(each, polled[at++].revents);
     clients_.remove_if([](const Client& each) { return each.is_gone; });
-    if (polled[1].revents != 0) accept_all();
+    if (accepts && polled[1].revents != 0) accept_some();
   }
 }
 
-void PageServer::Loop::accept_all() {
-  for (;;) {
+// Memory that cannot be had ends the client, not the process.
+void PageServer::Loop::serve(Client& client, int events) {
+  try {
+    if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(client);
+    if ((events & POLLOUT) != 0) send_some(client);
+    if (client.can_go_on() && !client.is_gone) do_commands(client);
+  } catch (const std::exception& error) {
+    log::warn("pages for other servers: {}", error.what());
+    client.is_gone = true;
+  }
+  const auto now = Clock::now();
+  if (client.unsent() == 0) client.took = now;
+  if (!client.is_known && now - client.came > kAuthTime) client.is_gone = true;
+  if (now - client.took > kSendTime) client.is_gone = true;
+  if (client.is_ending && client.unsent() == 0) client.is_gone = true;
+}
+
+void PageServer::Loop::accept_some() {
+  for (int i = 0; i < kAcceptedInTurn; ++i) {
     const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) return;
+    if (fd < 0) {
+      // Without a descriptor the listener would be ready all the time.
+      const bool is_at_limit =
+          errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+      if (is_at_limit) accepts_from_ = Clock::now() + kAcceptPause;
+      return;
+    }
+    make_room_for_unknown();
     if (clients_.size() >= kMaxConnections) {
       ::close(fd);
       continue;
@@ -160,15 +212,24 @@ void PageServer::Loop::accept_all() {
   }
 }
 
+// Connections of nobody in particular do not take the place of peers'.
+void PageServer::Loop::make_room_for_unknown() {
+  const auto is_unknown = [](const Client& each) { return !each.is_known; };
+  if (std::ranges::count_if(clients_, is_unknown) < static_cast<int>(kMaxUnknownClients)) return;
+  clients_.erase(std::ranges::find_if(clients_, is_unknown));
+}
+
 void PageServer::Loop::receive(Client& client) {
-  const ssize_t count = ::recv(client.socket.fd(), buffer_.data(), buffer_.size(), 0);
+  const size_t most = client.is_known ? buffer_.size() : kMaxBytesBeforeAuth;
+  const ssize_t count = ::recv(client.socket.fd(), buffer_.data(), most, 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (count <= 0) {
     client.is_gone = true;
     return;
   }
   client.reader.feed(std::span(buffer_).first(static_cast<size_t>(count)));
-  do_commands(client);
+  client.fed += static_cast<size_t>(count);
+  client.has_more = true;
 }
 
 void PageServer::Loop::send_some(Client& client) {
@@ -177,33 +238,43 @@ void PageServer::Loop::send_some(Client& client) {
         ::send(client.socket.fd(), client.out.data() + client.sent, client.unsent(), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      client.is_gone = errno != EAGAIN && errno != EWOULDBLOCK;
-      return;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) client.is_gone = true;
+      break;
     }
     client.sent += static_cast<size_t>(count);
+    client.took = Clock::now();
   }
-  client.out.clear();
+  if (client.unsent() == 0) {
+    client.out.clear();
+    if (client.out.capacity() > kBytesInTurn) client.out = {};
+  } else if (client.sent > client.unsent()) {
+    client.out.erase(0, client.sent);
+  } else {
+    return;
+  }
   client.sent = 0;
 }
 
 // ---- commands ----
 
 void PageServer::Loop::do_commands(Client& client) {
-  while (!client.is_ending && !client.is_gone && client.unsent() < kMaxUnsentBytes) {
+  uint64_t made = 0;  // bytes
+  for (int done = 0; done < kCommandsInTurn && made < kBytesInTurn && !stops_; ++done) {
+    if (client.is_ending || client.is_full()) break;
     const auto command = client.reader.next();
     if (!command.ok()) {
-      client.error(command.status().message());
-      client.is_ending = true;
+      client.end(command.status().message());
     } else if (*command) {
+      client.fed = client.reader.num_pending_bytes();
+      const size_t before = client.out.size();
       do_command(client, **command);
+      made += client.out.size() - before;
     } else {
-      if (client.reader.num_pending_bytes() > kMaxCommandBytes) {
-        client.error(fmt::format("a command of more than {} bytes", kMaxCommandBytes));
-        client.is_ending = true;
-      }
+      client.has_more = false;
+      const size_t most = client.is_known ? kMaxCommandBytes : kMaxBytesBeforeAuth;
+      if (client.fed > most) client.end(fmt::format("a command of more than {} bytes", most));
       break;
     }
-    send_some(client);
   }
   send_some(client);
 }
@@ -212,8 +283,7 @@ void PageServer::Loop::do_command(Client& client, const RedisReply& command) {
   const std::vector<RedisReply>& words = command.elements;
   const auto is_text = [](const RedisReply& each) { return each.type == RedisReply::Type::kText; };
   if (words.empty() || !std::ranges::all_of(words, is_text)) {
-    client.error("expected a command: an array of texts");
-    client.is_ending = true;
+    client.end("expected a command: an array of texts");
   } else if (words[0].text == "AUTH") {
     enter(client, words);
   } else if (!client.is_known) {
@@ -237,10 +307,9 @@ void PageServer::Loop::enter(Client& client, const std::vector<RedisReply>& word
     client.out += "-WRONGPASS the token is not this server's\r\n";
     client.is_ending = true;
   } else if (words[1].text != options_.record_class) {
-    client.error(fmt::format("pages of another class: expected {}, found {}",
-                             base::printable(options_.record_class, 200),
-                             base::printable(words[1].text, 200)));
-    client.is_ending = true;
+    client.end(fmt::format("pages of another class: expected {}, found {}",
+                           base::printable(options_.record_class, 200),
+                           base::printable(words[1].text, 200)));
   } else {
     client.is_known = true;
     client.out += "+OK\r\n";
@@ -255,6 +324,10 @@ void PageServer::Loop::has(Client& client, const std::vector<RedisReply>& words)
     if (error != std::errc() || end != text.data() + text.size()) milliseconds = -1;
   }
   if (milliseconds < 0) return client.error("PAGES.HAS: expected a number of milliseconds");
+  if (words.size() - 2 > kMaxHeads) {
+    return client.error(
+        fmt::format("PAGES.HAS: expected at most {} heads, found {}", kMaxHeads, words.size() - 2));
+  }
   std::vector<Head> heads;
   for (size_t i = 2; i < words.size(); ++i) {
     const auto head = parse_redis_value_head(words[i].text);
@@ -262,7 +335,9 @@ void PageServer::Loop::has(Client& client, const std::vector<RedisReply>& words)
     heads.push_back(*head);
   }
   const double seconds = std::min(static_cast<double>(milliseconds) * 1e-3, kMaxLeaseSeconds);
+  const uint64_t failures = tier_->counts().failures;
   const std::vector<bool> found = tier_->lease(heads, seconds);
+  if (tier_->counts().failures != failures) return client.end("the memory cannot be read now");
   client.out += fmt::format("*{}\r\n", found.size());
   for (const bool each : found) client.out += each ? ":1\r\n" : ":0\r\n";
 }
@@ -271,7 +346,10 @@ void PageServer::Loop::has(Client& client, const std::vector<RedisReply>& words)
 void PageServer::Loop::get(Client& client, const std::vector<RedisReply>& words) {
   const auto head = words.size() == 2 ? parse_redis_value_head(words[1].text) : std::nullopt;
   if (!head) return client.error("PAGES.GET: expected one head");
-  if (!tier_->find(std::span(&*head, 1)).front()) {
+  const uint64_t failures = tier_->counts().failures;
+  const bool is_there = tier_->find(std::span(&*head, 1)).front();
+  if (tier_->counts().failures != failures) return client.end("the memory cannot be read now");
+  if (!is_there) {
     client.out += "$-1\r\n";
     return;
   }
@@ -309,7 +387,9 @@ void PageServer::Loop::state(Client& client, const std::vector<RedisReply>& word
 
 Result<std::unique_ptr<PageServer>> PageServer::start(PageServerOptions options,
                                                       const base::SharedBytes& memory) {
+  if (options.token.empty()) return invalid_input("pages for other servers: expected a token");
   WIDEEP_TRY_ASSIGN(std::unique_ptr<HostTier> tier, HostTier::open(memory));
+  tier->counts_no_hits();
   WIDEEP_TRY_ASSIGN(const int listener, transport::listen_on(options.address));
   const transport::PeerAddress address = transport::local_address(listener);
   const int stop = ::eventfd(0, EFD_CLOEXEC);

@@ -3,8 +3,8 @@
 // Gives other servers what a node's memory has of prompts (host_tier.h), by Redis' protocol:
 //
 //   AUTH <class> <token>              first; an error with both classes if they differ
-//   PAGES.HAS <milliseconds> <head>…  for each head 1 or 0: all of its part is there, and is not
-//                                     evicted for so long
+//   PAGES.HAS <milliseconds> <head>…  for each head, of at most kMaxHeads, 1 or 0: all of its part
+//                                     is there, and is not evicted for so long
 //   PAGES.GET <head>                  the value of redis_record.h; nil: it is not there any more
 //   PAGES.STATE <request>…            a number of RequestState for each
 //
@@ -12,8 +12,9 @@
 // that others have written are put together here, so that only what is wanted is sent. Tokens are
 // compared here, and again by who has asked (peer_place.h).
 //
-// Clients are not trusted: with none but the token's holders anything is spoken, and none takes
-// more than kMaxCommandBytes and kMaxUnsentBytes of this side's memory.
+// Clients are not trusted: one without the token has few bytes, little time and few of the
+// connections; none takes more than kMaxCommandBytes and kMaxUnsentBytes of this side's memory, or
+// more than its turn of the thread.
 //
 // Thread safety: any thread; it has one of its own.
 #pragma once
@@ -51,10 +52,11 @@ class PageServer {
   static constexpr size_t kMaxConnections = 256;
   static constexpr uint64_t kMaxCommandBytes = uint64_t{1} << 20;
   static constexpr uint64_t kMaxUnsentBytes = uint64_t{16} << 20;  // and one value
-  static constexpr double kMaxLeaseSeconds = 120.0;
+  static constexpr double kMaxLeaseSeconds = 10.0;
+  static constexpr size_t kMaxHeads = 64;
 
   // memory: of HostTier::create_memory(); outlives the server. Errors (failed): the address is in
-  // use or not of this machine, or the memory is none.
+  // use or not of this machine, or the memory is none; (invalid input): no token.
   static Result<std::unique_ptr<PageServer>> start(PageServerOptions options,
                                                    const base::SharedBytes& memory);
   // Ends all connections.

@@ -84,6 +84,8 @@ class PageServerTest : public testing::Test {
   // What is answered to these bytes, until the server ends the connection or `until` has come.
   std::string raw(const std::string& bytes, const std::string& until = {}) const {
     const int fd = transport::connect_to(server_->address(), std::chrono::seconds(5)).value();
+    const timeval limit = {.tv_sec = 20, .tv_usec = 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     [[maybe_unused]] const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     std::string answer;
     char some[4096];
@@ -167,13 +169,11 @@ TEST_F(PageServerTest, WhatAPeerHasFoundIsNotEvicted) {
   offer(kept);
   const auto place = peer();
   EXPECT_EQ(found(*place, kept), std::vector<bool>(32, true));
-  const std::vector<Head> more = sequence_of(2, 4, 2 * kBlock);
-  for (const Head& head : more) {
-    EXPECT_EQ(tier_->offer(head, payload_of(head), 100.0, kIntact), OfferResult::kRefused);
-  }
+  const Head more = sequence_of(2, 1, 2 * kBlock).front();
+  EXPECT_EQ(tier_->offer(more, payload_of(more), 100.0, kIntact), OfferResult::kRefused);
   EXPECT_EQ(fetched(*place, kept), std::vector<FetchResult>(32, FetchResult::kWhole));
   std::this_thread::sleep_for(lease_ + std::chrono::milliseconds(50));
-  EXPECT_EQ(tier_->offer(more[0], payload_of(more[0]), 100.0, kIntact), OfferResult::kTaken);
+  EXPECT_EQ(tier_->offer(more, payload_of(more), 100.0, kIntact), OfferResult::kTaken);
   const HostIndex::Lock lock(tier_->index());
   EXPECT_EQ(tier_->index().disagreement(), "");
 }
@@ -193,14 +193,46 @@ TEST_F(PageServerTest, NobodyElseIsLetIn) {
   EXPECT_THAT(raw(words({"AUTH", "secret"})), StartsWith("-WRONGPASS "));
 }
 
+// Connections that say nothing are no hindrance, nor are those that take nothing.
+TEST_F(PageServerTest, OthersAreServedBesideTheIdle) {
+  const std::vector<Head> pages = sequence_of(1, 8, 100'000);
+  offer(pages);
+  std::vector<int> idle;
+  const auto connect = [&] {
+    idle.push_back(transport::connect_to(server_->address(), std::chrono::seconds(5)).value());
+  };
+  std::string commands = words({"AUTH", "class A", "secret"});
+  const std::string head(redis_value_head(pages[0], 0).data(), kRedisHeadBytes);
+  for (int i = 0; i < 2000; ++i) commands += words({"PAGES.GET", head});
+  connect();
+  timeval limit = {.tv_sec = 1, .tv_usec = 0};
+  ::setsockopt(idle[0], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  [[maybe_unused]] const ssize_t sent =
+      ::send(idle[0], commands.data(), commands.size(), MSG_NOSIGNAL);
+  for (int i = 0; i < 300; ++i) connect();
+  const auto place = peer();
+  EXPECT_EQ(found(*place, pages), std::vector<bool>(8, true));
+  EXPECT_EQ(fetched(*place, pages), std::vector<FetchResult>(8, FetchResult::kWhole));
+  for (const int each : idle) ::close(each);
+}
+
+TEST_F(PageServerTest, WithoutATokenThereIsNone) {
+  EXPECT_FALSE(PageServer::start({.address = server_->address()}, memory_).ok());
+}
+
 TEST_F(PageServerTest, WhatIsNoCommandIsToldInALine) {
   EXPECT_THAT(raw("no protocol\r\n"), StartsWith("-ERR "));
   EXPECT_THAT(raw("*1\r\n:1\r\n"), StartsWith("-ERR expected a command"));
   EXPECT_THAT(raw(":5\r\n"), StartsWith("-ERR expected a command"));
-  // It is not read to its end, so the kernel may drop the answer.
-  EXPECT_THAT(raw("*1\r\n$2000000\r\n" + std::string(1'500'000, 'x')),
-              AnyOf(IsEmpty(), StartsWith("-ERR a command of more than")));
+  // They are not read to their ends, so the kernel may drop the answer.
   const std::string enter = words({"AUTH", "class A", "secret"});
+  const auto too_long = AnyOf(IsEmpty(), HasSubstr("-ERR a command of more than"));
+  EXPECT_THAT(raw("*1\r\n$2000000\r\n" + std::string(1'500'000, 'x')), too_long);
+  EXPECT_THAT(raw(words({"AUTH", "class A", std::string(20'000, 'x')})), too_long);
+  // Texts that are whole count, too.
+  std::string many = "*2000\r\n";
+  for (int i = 0; i < 20; ++i) many += "$100000\r\n" + std::string(100'000, 'x') + "\r\n";
+  EXPECT_THAT(raw(enter + many), AnyOf(IsEmpty(), HasSubstr("+OK\r\n-ERR a command of more")));
   EXPECT_THAT(raw(enter + words({"PING"}), "here"), HasSubstr("'PING' is no command here"));
   EXPECT_THAT(raw(enter + words({"PAGES.HAS"}), "milli"), HasSubstr("expected a number"));
   EXPECT_THAT(raw(enter + words({"PAGES.HAS", "-1"}), "milli"), HasSubstr("expected a number"));

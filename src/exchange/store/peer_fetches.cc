@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "store/places.h"
 
 namespace wideep::store {
 
@@ -25,95 +26,111 @@ size_t PeerFetches::num_pages(uint64_t ticket) const {
   return found == waiting_.end() ? 0 : found->so_far.pages;
 }
 
-Result<PeerPlace*> PeerFetches::place_of(const PagePeer& peer) {
+// Errors: it has failed just before, or cannot be asked.
+Result<PeerFetches::Peer*> PeerFetches::peer_of(const PagePeer& peer) {
   Peer& known = peers_[{peer.host, peer.token}];
   known.used = Clock::now();
+  if (!known.outage.may_try(Places::steady_seconds())) return failed(known.trouble);
   if (known.place == nullptr) {
     WIDEEP_TRY_ASSIGN(
         known.place,
         PeerPlace::make({.host = peer.host, .token = peer.token, .record_class = record_class_}));
   }
-  return known.place.get();
+  return &known;
 }
 
-// What the peer has of the next pages, or of the state behind the last one. True: something came.
-bool PeerFetches::take(Waiting& fetch, PeerPlace& place, Status& status) {
+// What the peer has of the next pages, and of the state where they are the last.
+Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   Done& so_far = fetch.so_far;
-  std::vector<FetchOrder> next;
   const auto& pages = fetch.order.pages;
   const size_t count = std::min(kPagesAtOnce, pages.size() - so_far.pages);
-  next.assign(pages.begin() + static_cast<ptrdiff_t>(so_far.pages),
-              pages.begin() + static_cast<ptrdiff_t>(so_far.pages + count));
-  const bool is_state = next.empty();
-  if (is_state) next = {*fetch.order.state};
+  const auto first = pages.begin() + static_cast<ptrdiff_t>(so_far.pages);
+  std::vector<FetchOrder> next(first, first + static_cast<ptrdiff_t>(count));
+  // Asked for with each: so that it is not evicted while the last pages are on their way.
+  if (fetch.order.state) next.push_back(*fetch.order.state);
   std::vector<Head> heads;
   for (const FetchOrder& each : next) heads.push_back(each.head);
   const uint64_t failures = place.counts().failures;
   const std::vector<bool> is_there = place.find(heads);
-  if (place.counts().failures != failures) {
-    status = failed(std::string(place.trouble()));
-    return false;
-  }
+  if (place.counts().failures != failures) return failed(std::string(place.trouble()));
   const auto gap = std::ranges::find(is_there, false);
   next.resize(static_cast<size_t>(gap - is_there.begin()));
-  if (next.empty()) return false;
-  size_t came = 0;
-  status = place.fetch(next, [&](size_t index, FetchResult result) {
+  const bool are_last = so_far.pages + count == pages.size();
+  if (!are_last) next.resize(std::min(next.size(), count));
+  if (next.empty()) return {};
+  return place.fetch(next, [&](size_t index, FetchResult result) {
     if (result != FetchResult::kWhole) return false;
     so_far.bytes += next[index].into.size();
-    ++came;
+    has_come = true;
+    if (index < count) {
+      ++so_far.pages;
+    } else {
+      so_far.has_state = true;
+    }
     return true;
   });
-  if (is_state) {
-    so_far.has_state = came == 1;
-  } else {
-    so_far.pages += came;
+}
+
+// nullopt: it waits on. Errors: the peer has not answered.
+Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPlace& place) {
+  bool has_come = false;
+  WIDEEP_TRY(take(fetch, place, has_come));
+  const bool is_whole = fetch.so_far.pages == fetch.order.pages.size() &&
+                        (fetch.so_far.has_state || !fetch.order.state);
+  if (is_whole) return std::optional(End::kWhole);
+  if (has_come) {
+    has_more_ = true;
+    fetch.silent_since.reset();
+    return std::optional<End>();
   }
-  return came > 0;
+  WIDEEP_TRY_ASSIGN(const std::vector<RequestState> states,
+                    place.states(std::span(&fetch.order.peer.request, 1)));
+  if (states.front() == RequestState::kComputes) {
+    fetch.silent_since.reset();
+    return std::optional<End>();
+  }
+  const auto now = Clock::now();
+  if (!fetch.silent_since) fetch.silent_since = now;
+  const bool has_ended = states.front() == RequestState::kEnded;
+  if (now - *fetch.silent_since < (has_ended ? kEndedGrace : kUnknownGrace)) {
+    return std::optional<End>();
+  }
+  return std::optional(has_ended ? End::kPeerEnded : End::kNotKnown);
 }
 
 // nullopt: it waits on.
 std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
-  const auto is_whole = [&] {
-    return fetch.so_far.pages == fetch.order.pages.size() &&
-           (fetch.so_far.has_state || !fetch.order.state);
-  };
+  if (fetch.is_abandoned) return End::kAbandoned;
   const auto gone = [&](const Status& status) {
     fetch.so_far.trouble = status.message();
     return End::kPeerGone;
   };
-  if (is_whole()) return End::kWhole;
-  if (fetch.is_abandoned) return End::kAbandoned;
-  const auto place = place_of(fetch.order.peer);
-  if (!place.ok()) return gone(place.status());
-  Status status;
-  while (take(fetch, **place, status)) {
-    fetch.news = Clock::now();
-    if (is_whole()) return End::kWhole;
-    if (!status.ok()) break;
+  const auto peer = peer_of(fetch.order.peer);
+  if (!peer.ok()) return gone(peer.status());
+  const auto end = ask(fetch, *(*peer)->place);
+  if (end.ok()) {
+    (*peer)->outage.worked();
+    return *end;
   }
-  if (!status.ok()) return gone(status);
-  const auto states = (*place)->states(std::span(&fetch.order.peer.request, 1));
-  if (!states.ok()) return gone(states.status());
-  if (states->front() == RequestState::kComputes) {
-    fetch.news = Clock::now();
-    return std::nullopt;
-  }
-  const bool has_ended = states->front() == RequestState::kEnded;
-  if (Clock::now() - fetch.news < (has_ended ? kEndedGrace : kUnknownGrace)) return std::nullopt;
-  return has_ended ? End::kPeerEnded : End::kNotKnown;
+  (*peer)->outage.failed(Places::steady_seconds());
+  (*peer)->trouble = end.status().message();
+  return gone(end.status());
 }
 
 std::vector<PeerFetches::Done> PeerFetches::poll() {
   std::vector<Done> done;
-  std::erase_if(waiting_, [&](Waiting& fetch) {
-    const std::optional<End> end = advance(fetch);
-    if (!end) return false;
-    fetch.so_far.end = *end;
-    fetch.so_far.seconds = std::chrono::duration<double>(Clock::now() - fetch.begun).count();
-    done.push_back(std::move(fetch.so_far));
-    return true;
-  });
+  has_more_ = false;
+  for (auto each = waiting_.begin(); each != waiting_.end();) {
+    const std::optional<End> end = advance(*each);
+    if (!end) {
+      ++each;
+      continue;
+    }
+    each->so_far.end = *end;
+    each->so_far.seconds = std::chrono::duration<double>(Clock::now() - each->begun).count();
+    done.push_back(std::move(each->so_far));
+    each = waiting_.erase(each);
+  }
   std::erase_if(peers_, [now = Clock::now()](const auto& each) {
     return now - each.second.used > kIdleTime;
   });

@@ -10,7 +10,10 @@
 // has ended it without these pages, is not waited for. Whatever the end, leading pages that came are
 // whole, and the rest can be computed.
 //
-// Thread safety: one thread. No call waits longer than a question to each peer takes (PeerPlace).
+// A peer that fails is not asked again for a while (outage.h): the fetches from it end.
+//
+// Thread safety: one thread. A poll waits no longer than a few questions of each fetch take, and one
+// that fails of each peer (PeerPlace): what is taken at once is kPagesAtOnce.
 #pragma once
 
 #include <chrono>
@@ -22,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "store/outage.h"
 #include "store/peer_place.h"
 
 namespace wideep::store {
@@ -62,8 +66,10 @@ class PeerFetches {
     End end = End::kWhole;
     std::string trouble = {};  // of kPeerGone: a line
   };
-  // Takes what has come of all fetches, and returns those that end.
+  // Takes what has come of all fetches, a few pages of each, and returns those that end.
   std::vector<Done> poll();
+  // Something came: there may be more already.
+  bool has_more() const { return has_more_; }
   // It ends with the next poll. No effect on one that is not known.
   void abandon(uint64_t ticket);
   // All of them, at once: their memory is not touched after this.
@@ -78,23 +84,28 @@ class PeerFetches {
   struct Peer {
     std::unique_ptr<PeerPlace> place;
     Clock::time_point used;
+    Outage outage = {};
+    std::string trouble = {};
   };
   struct Waiting {
     Order order;
     Done so_far;
     bool is_abandoned = false;
     Clock::time_point begun = Clock::now();
-    Clock::time_point news = begun;  // when something came, or the peer said that it computes
+    // The first time in a row that the peer said that no more comes; nullopt: it says otherwise.
+    std::optional<Clock::time_point> silent_since = {};
   };
   using PeerKey = std::pair<RedisHost, std::string>;
 
-  Result<PeerPlace*> place_of(const PagePeer& peer);
-  bool take(Waiting& fetch, PeerPlace& place, Status& status);
+  Result<Peer*> peer_of(const PagePeer& peer);
+  Status take(Waiting& fetch, PeerPlace& place, bool& has_come);
   std::optional<End> advance(Waiting& fetch);
+  Result<std::optional<End>> ask(Waiting& fetch, PeerPlace& place);
 
   std::string record_class_;
   std::map<PeerKey, Peer> peers_;
   std::vector<Waiting> waiting_;
+  bool has_more_ = false;
 };
 
 }  // namespace wideep::store

@@ -192,8 +192,18 @@ TEST_F(PeerFetchesTest, APeerThatDiesLeavesWhatCame) {
   EXPECT_THAT(done.trouble, HasSubstr("127.0.0.1"));
   EXPECT_EQ(done.pages, 1u);
   one.expect(1);
-  // Who comes after it is asked anew.
+  // All that are asked of it soon after end at once, and unasked; who comes after it is asked.
   start(port);
+  Prompt two = prompt(2, 4);
+  begin(fetches, 1, one);
+  begin(fetches, 2, two);
+  const std::vector<PeerFetches::Done> both = fetches.poll();
+  ASSERT_EQ(both.size(), 2u);
+  for (const PeerFetches::Done& each : both) {
+    EXPECT_EQ(each.end, End::kPeerGone);
+    EXPECT_EQ(each.trouble, done.trouble);
+  }
+  std::this_thread::sleep_for(milliseconds(1100));  // Outage::kFirstWait
   begin(fetches, 1, one);
   for (size_t i = 1; i < 4; ++i) offer(one.heads[i]);
   EXPECT_EQ(end_of(fetches).end, End::kWhole);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "base/printable.h"
 #include "base/try.h"
 #include "store/redis_record.h"
@@ -14,7 +15,7 @@
 namespace wideep::store {
 namespace {
 
-constexpr size_t kHeadsPerQuestion = 64;
+constexpr size_t kHeadsPerQuestion = PageServer::kMaxHeads;
 constexpr uint64_t kMaxLine = 4096;
 
 std::string_view text_of(const std::array<char, kRedisHeadBytes>& head) {
@@ -55,8 +56,10 @@ Result<std::vector<int64_t>> numbers_of(const RedisReply& reply, std::string_vie
 }  // namespace
 
 Result<std::unique_ptr<PeerPlace>> PeerPlace::make(const PeerOptions& options) {
-  RedisOptions of_servers = {
-      .hosts = {options.host}, .user = options.record_class, .password = options.token};
+  RedisOptions of_servers = {.hosts = {options.host},
+                             .user = options.record_class,
+                             .password = options.token,
+                             .follows = false};
   WIDEEP_TRY_ASSIGN(RedisServers servers, RedisServers::make(std::move(of_servers)));
   return std::unique_ptr<PeerPlace>(new PeerPlace(std::move(servers), options.lease));
 }
@@ -125,6 +128,7 @@ Status PeerPlace::fetch(std::span<const FetchOrder> orders,
   const auto begun = std::chrono::steady_clock::now();
   std::vector<RedisQuestion> questions;
   for (const FetchOrder& order : orders) {
+    WIDEEP_CHECK_EQ(order.into.size(), order.head.part.bytes());
     const auto head = redis_value_head(order.head, 0);
     std::string get;
     append_command(get, {"PAGES.GET", text_of(head)});

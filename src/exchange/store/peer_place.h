@@ -26,7 +26,7 @@ struct PeerOptions {
   std::string token;
   std::string record_class;  // of the records that are wanted
   // How long the peer keeps what find() has found for this side.
-  std::chrono::milliseconds lease{30'000};
+  std::chrono::milliseconds lease{3'000};
 };
 
 class PeerPlace final : public Place {

@@ -40,9 +40,10 @@ struct RedisOptions {
   std::string user, password;    // both "": no AUTH
   int db = 0;
   bool is_tls = false;
-  std::string ca_file;               // PEM; "": the system's authorities
-  std::string certificate_file;      // this client's, PEM; "": none
-  std::string key_file;              // its key
+  std::string ca_file;           // PEM; "": the system's authorities
+  std::string certificate_file;  // this client's, PEM; "": none
+  std::string key_file;          // its key
+  bool follows = true;           // asks the servers that one names which says it has not the key
   std::chrono::seconds ttl{604800};  // how long a record stays that nobody reads; 7 days
 
   // Deadlines. A call may take reply_timeout, and its bytes at this speed.

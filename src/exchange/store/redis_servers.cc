@@ -212,7 +212,7 @@ bool RedisServers::begins_elsewhere(Call& call, const std::vector<RedisReply>& r
   for (const RedisReply& reply : replies) {
     if (reply.is_error() && !redirect) redirect = parse_redirect(reply.text, asked);
   }
-  if (!redirect || call.redirects_left == 0) return false;
+  if (!redirect || call.redirects_left == 0 || !options_.follows) return false;
   --call.redirects_left;
   begin_again(call);
   call.ask_once.reset();
