@@ -5,6 +5,7 @@
 #include "store/page_server.h"
 
 #include <fmt/format.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -48,16 +49,6 @@ constexpr int kCommandsInTurn = 64;
 constexpr uint64_t kBytesInTurn = uint64_t{4} << 20;
 constexpr int kAcceptedInTurn = 16;
 constexpr std::chrono::milliseconds kAcceptPause{100};  // where the process is at a limit
-
-// Takes as long wherever they differ.
-bool is_equal_secret(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^
-                  static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
-  }
-  return difference == 0;
-}
 
 class Socket {
  public:
@@ -303,7 +294,10 @@ void PageServer::Loop::do_command(Client& client, const RedisReply& command) {
 
 void PageServer::Loop::enter(Client& client, const std::vector<RedisReply>& words) {
   client.is_known = false;
-  if (words.size() != 3 || !is_equal_secret(words[2].text, options_.token)) {
+  const std::string& token = options_.token;
+  const bool is_holder = words.size() == 3 && words[2].text.size() == token.size() &&
+                         ::CRYPTO_memcmp(words[2].text.data(), token.data(), token.size()) == 0;
+  if (!is_holder) {
     client.out += "-WRONGPASS the token is not this server's\r\n";
     client.is_ending = true;
   } else if (words[1].text != options_.record_class) {
