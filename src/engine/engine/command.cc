@@ -14,9 +14,10 @@ template <typename Wire, typename AnyCommand>
 void transfer_fields(Wire& wire, AnyCommand& command) {
   auto& request = command.request;
   wire.fields(command.kind, command.owner, command.epoch, command.ticket, command.num_pages,
-              request.index, request.answered, request.max_tokens, request.sampling, request.bias,
-              request.draw, request.ignore_eos, request.speculates, request.returns_experts,
-              request.reports_progress, request.salt, request.turn_begin);
+              command.role, request.index, request.answered, request.max_tokens, request.sampling,
+              request.bias, request.draw, request.ignore_eos, request.speculates,
+              request.returns_experts, request.reports_progress, request.salt, request.peer,
+              request.turn_begin);
 }
 
 // Empty: none.

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "schedule/request.h"
+#include "schedule/role.h"
 
 namespace wideep::engine {
 
@@ -36,7 +37,8 @@ struct Command {
     kLook,
     kFetch,
     kAbandon,
-    kImport
+    kImport,
+    kRole  // what the server prefers from the next iteration on
   };
   Kind kind = Kind::kSubmit;
   int owner = 0;  // kSubmit: the rank that computes it, if ranks have requests of their own
@@ -45,8 +47,9 @@ struct Command {
   Request request;
   uint32_t epoch = 1;  // kMembers: that begins; of others: in which it was sent
   // kLook, kFetch, kAbandon, kImport.
-  uint64_t ticket = 0;    // of the look; of one run, never the same twice
-  int32_t num_pages = 0;  // kFetch, kImport: so many first pages of the prompt; kImport: 0: none
+  uint64_t ticket = 0;      // of the look; of one run, never the same twice
+  int32_t num_pages = 0;    // kFetch, kImport: so many first pages of the prompt; kImport: 0: none
+  Role role = Role::kBoth;  // kRole; its number is request.index, as of kRecordExperts
 };
 
 // Only the ranks that compute the request need it: a rank that computes alone needs no agreement.

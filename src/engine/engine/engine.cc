@@ -146,6 +146,8 @@ Status Engine::apply(Command command) {
     case Kind::kEndRecord:
       return parts_.reporter.record_experts(command.kind == Kind::kRecordExperts,
                                             command.request.index);
+    case Kind::kRole:
+      return parts_.reporter.prefers(command.role, command.request.index);
     case Kind::kFinish:
       state_.finishing = true;
       return {};

@@ -28,6 +28,7 @@ struct PageLook {
   uint64_t ticket = 0;
   SharedTokens prompt;
   std::string salt;
+  std::string peer;             // Request::peer
   int known = 0;                // its first pages that the engine's cache has, for all that follows
   std::vector<int32_t> states;  // numbers of first pages after which the cache has the state
 };

@@ -11,6 +11,7 @@
 #include "engine/sampler.h"
 #include "schedule/page_changes.h"
 #include "schedule/request.h"
+#include "schedule/role.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {
@@ -76,10 +77,11 @@ class Reporter {
 
   // Requests were held and released, and now no rank has work.
   virtual Status idle() = 0;
-  // For the commands kReportWhenIdle, kRecordExperts and kEndRecord (engine/command.h), in order
-  // with the iterations around them. number: of the latter two, which may be repeated.
+  // For the commands kReportWhenIdle, kRecordExperts, kEndRecord and kRole (engine/command.h), in
+  // order with the iterations around them. number: of the latter three, which may be repeated.
   virtual void report_when_idle() = 0;
   virtual Status record_experts(bool records, int number) = 0;
+  virtual Status prefers(Role role, int number) = 0;
 };
 
 }  // namespace wideep::engine

@@ -72,7 +72,14 @@ void transfer(Wire& wire, Is<RoutedPart> auto& each) {
 template <typename Wire>
 void transfer(Wire& wire, Is<PagesFound> auto& each) {
   wire.fields(each.ticket, each.rank, each.known, each.found, each.states, each.is_stateless,
-              each.seconds);
+              each.seconds, each.is_promised);
+}
+
+template <typename Wire>
+void transfer(Wire& wire, Is<PagesFetched> auto& each) {
+  auto& peer = each.from_peer;
+  wire.fields(each.ticket, each.rank, each.pages, each.has_room, each.seconds, each.bytes,
+              peer.pages, peer.bytes, peer.seconds, peer.trouble);
 }
 
 template <typename Wire>

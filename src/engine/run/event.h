@@ -20,6 +20,7 @@
 #include "online/online_balancer.h"
 #include "run/background_watch.h"
 #include "schedule/page_changes.h"
+#include "schedule/role.h"
 #include "store/place.h"
 
 namespace wideep::run {
@@ -96,6 +97,11 @@ struct ExpertRecording {
   bool records = false;
   int number = 0;  // of the call of RequestWriter::record_experts
 };
+// All ranks prefer this role (RequestWriter::change_role).
+struct RoleSeen {
+  engine::Role role = engine::Role::kBoth;
+  int number = 0;  // of the call
+};
 // Online balancing has moved experts, or has cancelled moves.
 using Rebalance = online::Rebalance;
 // It rests, because moves do not pay for themselves, or tries again.
@@ -142,6 +148,22 @@ struct PagesFound {
   std::vector<int32_t> states;
   bool is_stateless = true;
   double seconds = 0.0;  // predicted, of a fetch of all from `known` to `found`
+  // `found` counts what a peer computes at present, or has (Request::peer): all of the prompt. How
+  // long that takes is the peer's matter.
+  bool is_promised = false;
+};
+// What a rank has got of a prompt's pages from a peer.
+struct PeerPages {
+  int pages = 0;
+  uint64_t bytes = 0;
+  double seconds = 0.0;  // from the first question on
+  std::string trouble;   // why no more came, in a line; "": all came, or nobody waited any more
+};
+// Pages of a fetch from a peer have come; of those that take long.
+struct PagesArriving {
+  uint64_t ticket = 0;
+  int rank = 0;
+  int pages = 0;  // first pages of the prompt that it has now
 };
 // A rank has done what a kFetch asked for, or has given it up.
 struct PagesFetched {
@@ -151,6 +173,14 @@ struct PagesFetched {
   bool has_room = true;  // else its cache has no pages for them
   double seconds = 0.0;  // that it took
   uint64_t bytes = 0;
+  PeerPages from_peer;  // of these
+};
+// Of a request with a peer, before its first token: what came from there.
+struct PromptTransfer {
+  int request_index = 0;
+  int known_pages = 0;    // that the caches had
+  int fetched_pages = 0;  // of places and of the peer, that are used
+  PeerPages from_peer;    // of all ranks together; seconds, trouble: of the slowest
 };
 // With RunOptions::tells_pages: what has happened to the known pages of the caches. Of ranks that
 // share sequences, one tells.
@@ -191,11 +221,11 @@ using transport::DrainSignal;
 // The keeper of the ranks asks whether this process still works: RankGroup::kept()->answer().
 using transport::Ping;
 
-using Event =
-    std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
-                 PromptProgress, Iteration, ExpertRecording, Rebalance, TrustChange,
-                 BackgroundSilence, ExpertLoad, RankMemory, RanksIdle, RequestCounts, RoutedExperts,
-                 PagesChanged, StoreState, RankEnded, StopRequested, DrainSignal, Ping>;
+using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
+                           PromptProgress, PromptTransfer, Iteration, ExpertRecording, RoleSeen,
+                           Rebalance, TrustChange, BackgroundSilence, ExpertLoad, RankMemory,
+                           RanksIdle, RequestCounts, RoutedExperts, PagesChanged, StoreState,
+                           RankEnded, StopRequested, DrainSignal, Ping>;
 
 // ---- from one rank to that process ----
 
@@ -213,11 +243,12 @@ struct RoutedPart {
   std::vector<int64_t> iterations;  // [positions] in which they were routed last
   std::vector<int32_t> experts;     // [positions, num_layers, top_k]; −1: not routed
 };
-// An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
-using RankEvent = std::variant<WeightsRead, RanksReady, MembersChanged, Token, PromptProgress,
-                               RankIteration, ExpertRecording, Rebalance, TrustChange, ExpertLoad,
-                               RankMemory, RanksIdle, RequestCounts, RoutedPart, PagesFound,
-                               PagesFetched, PagesChanged, StoreState, RankEnded>;
+// An event of one rank. RanksReady, ExpertRecording, RoleSeen and RanksIdle mean only this rank here.
+using RankEvent =
+    std::variant<WeightsRead, RanksReady, MembersChanged, Token, PromptProgress, RankIteration,
+                 ExpertRecording, RoleSeen, Rebalance, TrustChange, ExpertLoad, RankMemory,
+                 RanksIdle, RequestCounts, RoutedPart, PagesFound, PagesArriving, PagesFetched,
+                 PagesChanged, StoreState, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

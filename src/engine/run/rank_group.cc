@@ -352,7 +352,14 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
   }
   if (auto* each = std::get_if<MembersChanged>(&event)) return merge_change(rank, std::move(*each));
   if (const auto* each = std::get_if<RanksIdle>(&event)) return when_last(*each, &idle_);
-  if (const auto* each = std::get_if<ExpertRecording>(&event)) return merge_recording(rank, *each);
+  if (const auto* each = std::get_if<ExpertRecording>(&event)) {
+    return have_all_answered(rank, each->number, recording_) ? std::optional<Event>(*each)
+                                                             : std::nullopt;
+  }
+  if (const auto* each = std::get_if<RoleSeen>(&event)) {
+    return have_all_answered(rank, each->number, role_) ? std::optional<Event>(*each)
+                                                        : std::nullopt;
+  }
   if (auto* each = std::get_if<RankIteration>(&event)) {
     auto iteration = iterations_.add(rank, std::move(each->record));
     iteration_ended_ = iteration_ended_ || iteration.has_value();
@@ -378,7 +385,8 @@ std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
       [](auto&& each) -> std::optional<Event> {
         using T = std::decay_t<decltype(each)>;
         if constexpr (std::is_same_v<T, RankIteration> || std::is_same_v<T, RoutedPart> ||
-                      std::is_same_v<T, PagesFound> || std::is_same_v<T, PagesFetched>) {
+                      std::is_same_v<T, PagesFound> || std::is_same_v<T, PagesFetched> ||
+                      std::is_same_v<T, PagesArriving>) {
           return std::nullopt;  // handled above; Event does not have them
         } else {
           return Event(std::forward<decltype(each)>(each));
@@ -401,17 +409,16 @@ void RankGroup::note_pages(int rank, RankEvent& event) {
   }
 }
 
-// When every member has answered the same call. Ranks that stay members answer again when it is
-// repeated to those that join.
-std::optional<Event> RankGroup::merge_recording(int rank, const ExpertRecording& recording) {
-  recordings_[rank] = recording.number;
+// Ranks that stay members answer again when the call is repeated to those that join.
+bool RankGroup::have_all_answered(int rank, int number, NumberedCall& call) const {
+  call.answers[rank] = number;
   const bool all = std::ranges::all_of(members_, [&](int member) {
-    const auto answer = recordings_.find(member);
-    return answer != recordings_.end() && answer->second == recording.number;
+    const auto answer = call.answers.find(member);
+    return answer != call.answers.end() && answer->second == number;
   });
-  if (!all || recording.number <= last_recording_) return std::nullopt;
-  last_recording_ = recording.number;
-  return recording;
+  if (!all || number <= call.last) return false;
+  call.last = number;
+  return true;
 }
 
 // When the last member has said so, nothing of an earlier epoch is on its way any more.

@@ -113,7 +113,12 @@ class RankGroup {
   std::optional<Event> take(transport::RankDied rank);
   std::optional<Event> merge(int rank, RankEvent event);
   std::optional<Event> merge_change(int rank, MembersChanged change);
-  std::optional<Event> merge_recording(int rank, const ExpertRecording& recording);
+  struct NumberedCall {
+    std::map<int, int> answers;  // the number that each rank has sent last
+    int last = 0;                // that was an event
+  };
+  // Whether with this answer all members have answered the call, and none was answered so before.
+  bool have_all_answered(int rank, int number, NumberedCall& call) const;
   void note_pages(int rank, RankEvent& event);
   std::optional<BackgroundSilence> watch();
   std::optional<Event> next_unrecorded();
@@ -129,10 +134,9 @@ class RankGroup {
   RequestWriter requests_;
   std::vector<int> members_;
   Senders ready_, idle_;
-  std::map<int, int> recordings_;  // ExpertRecording::number that each rank has sent last
-  int last_recording_ = 0;         // that was an event
-  bool has_begun_ = false;         // all ranks were ready
-  int reloaded_ = 0;               // experts, by the members that have begun the next epoch
+  NumberedCall recording_, role_;
+  bool has_begun_ = false;  // all ranks were ready
+  int reloaded_ = 0;        // experts, by the members that have begun the next epoch
   IterationAssembler iterations_;
   BackgroundWatch background_;
   bool iteration_ended_ = false;  // since watch() was called

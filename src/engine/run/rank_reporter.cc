@@ -249,6 +249,10 @@ Status RankReporter::record_experts(bool records, int number) {
   return send(ExpertRecording{records, number});
 }
 
+Status RankReporter::prefers(engine::Role role, int number) {
+  return send(RoleSeen{.role = role, .number = number});
+}
+
 void RankReporter::weights_read(uint64_t bytes) const {
   [[maybe_unused]] const Status sent = send(WeightsRead{bytes});
 }

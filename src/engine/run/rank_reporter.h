@@ -36,6 +36,7 @@ class RankReporter : public engine::Reporter {
   Status idle() override;
   void report_when_idle() override { reports_when_idle_ = true; }
   Status record_experts(bool records, int number) override;
+  Status prefers(engine::Role role, int number) override;
 
   // Any thread. Send errors are ignored: they mean that the receiving process has ended, which ends
   // this rank anyway.

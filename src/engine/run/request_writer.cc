@@ -296,6 +296,18 @@ void RequestWriter::write_recording() {
          .request = {.index = num_recordings_}});
 }
 
+int RequestWriter::change_role(engine::Role role) {
+  const std::lock_guard lock(mutex_);
+  role_ = role;
+  ++num_roles_;
+  write_role();
+  return num_roles_;
+}
+
+void RequestWriter::write_role() {
+  write({.kind = Command::Kind::kRole, .request = {.index = num_roles_}, .role = role_});
+}
+
 void RequestWriter::finish() {
   const std::lock_guard lock(mutex_);
   finishes_ = true;
@@ -445,6 +457,7 @@ int RequestWriter::change_members(uint32_t epoch, const std::vector<int>& ranks)
   write({.kind = Command::Kind::kMembers, .request = {}, .epoch = epoch});
   // A rank that stays may have dropped it with the last epoch, and one that joins has not read it.
   if (num_recordings_ > 0) write_recording();
+  if (num_roles_ > 0) write_role();
   if (is_stopping_) write(Command::Kind::kStop);
   fetches_.ranks_ready();
   std::vector<Running> again = begin_again();

@@ -88,6 +88,9 @@ class RequestWriter {
   // ExpertRecording follows when all ranks have begun, or ended, also if others take their places
   // meanwhile.
   void record_experts(bool records);
+  // What the ranks prefer from their next iteration on. The event RoleSeen with this number follows
+  // when all have heard it, also if others take their places meanwhile.
+  int change_role(engine::Role role);
   // No more requests follow: the ranks end when all are answered, also those that wait.
   void finish();
   // Ends the ranks after their current iteration.
@@ -165,6 +168,7 @@ class RequestWriter {
   void write(const engine::Command& command);
   void write(engine::Command::Kind kind) { write({.kind = kind, .request = {}}); }
   void write_recording();
+  void write_role();
   void end(int index);
 
   static double steady_seconds();
@@ -183,6 +187,8 @@ class RequestWriter {
   PromptFetches fetches_;
   PagePlaces places_;
   int num_recordings_ = 0;  // calls of record_experts()
+  int num_roles_ = 0;       // calls of change_role()
+  engine::Role role_ = engine::Role::kBoth;
   bool records_experts_ = false, is_stopping_ = false;
   bool finishes_ = false;  // kFinish is to be written when none waits
   std::condition_variable_any begins_to_wait_;

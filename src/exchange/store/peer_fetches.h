@@ -26,16 +26,10 @@
 #include <vector>
 
 #include "store/outage.h"
+#include "store/page_peer.h"
 #include "store/peer_place.h"
 
 namespace wideep::store {
-
-// Who computes a prompt, under which name.
-struct PagePeer {
-  RedisHost host;
-  std::string token;    // of its PageServer
-  std::string request;  // as its RequestState is asked for
-};
 
 class PeerFetches {
  public:

@@ -16,6 +16,7 @@
 namespace wideep::server {
 
 struct AnswerPlan;
+struct SharedPrompt;
 struct ResponsePlan;
 
 struct GenerationOptions {
@@ -51,6 +52,8 @@ struct GenerationOptions {
   std::shared_ptr<const AnswerPlan> answer;      // of a chat, once its template is known; else null
   std::optional<grammar::OutputFormat> format;   // of the answer
   std::shared_ptr<const ResponsePlan> response;  // of OpenAI's responses; else null
+  // Its prompt is computed for another server, or by another one (disaggregated_params); else null.
+  std::shared_ptr<const SharedPrompt> shared_prompt;
   // For another process (Generation::begun), until it is in the journal.
   std::string kept = {};
   size_t held_bytes = 0;  // of this and all else that the request holds until its answers end

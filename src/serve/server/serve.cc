@@ -660,6 +660,8 @@ class EventPump {
     parts_.front.post([kept = parts_.group.kept(), ping] { kept->answer(ping); });
   }
 
+  void take(const run::RoleSeen&) {}
+  void take(const run::PromptTransfer&) {}
   // Not used by the server.
   void take(const run::RanksIdle&) {}
   void take(const run::RequestCounts&) {}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The requests whose prompts this server computes for others, by name: what its page server says of
+// them (store/page_server.h).
+//
+// A name that has ended is known for a while: kMaxEnded of them.
+//
+// Thread safety: any thread.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "store/page_server.h"
+
+namespace wideep::server {
+
+class ContextRequests {
+ public:
+  static constexpr size_t kMaxEnded = 4096;
+
+  // A name that runs already runs once more: it ends with the last.
+  void begin(const std::string& name);
+  void end(const std::string& name);
+  store::RequestState state_of(std::string_view name) const;
+  size_t num_running() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, int> running_;  // how often
+  std::deque<std::string> ended_order_;
+  std::unordered_map<std::string, int> ended_;  // how often it is in ended_order_
+};
+
+}  // namespace wideep::server
