@@ -243,7 +243,8 @@ struct RoutedPart {
   std::vector<int64_t> iterations;  // [positions] in which they were routed last
   std::vector<int32_t> experts;     // [positions, num_layers, top_k]; −1: not routed
 };
-// An event of one rank. RanksReady, ExpertRecording, RoleSeen and RanksIdle mean only this rank here.
+// An event of one rank. RanksReady, ExpertRecording, RoleSeen and RanksIdle mean only this rank
+// here.
 using RankEvent =
     std::variant<WeightsRead, RanksReady, MembersChanged, Token, PromptProgress, RankIteration,
                  ExpertRecording, RoleSeen, Rebalance, TrustChange, ExpertLoad, RankMemory,
