@@ -36,6 +36,7 @@ struct NoReports : Reporter {
   Status idle() override { return {}; }
   void report_when_idle() override {}
   Status record_experts(bool, int) override { return {}; }
+  Status prefers(Role, int) override { return {}; }
 
   std::vector<int> layers;
 };
