@@ -16,8 +16,25 @@ void PeerFetches::begin(Order order) {
   fetch.order = std::move(order);
 }
 
+PeerFetches::Done PeerFetches::end_of(Waiting fetch, End end) {
+  fetch.so_far.end = end;
+  fetch.so_far.seconds = std::chrono::duration<double>(Clock::now() - fetch.begun).count();
+  return std::move(fetch.so_far);
+}
+
 void PeerFetches::abandon(uint64_t ticket) {
-  for (Waiting& each : waiting_) each.is_abandoned |= each.order.ticket == ticket;
+  const auto found = std::ranges::find_if(
+      waiting_, [&](const Waiting& each) { return each.order.ticket == ticket; });
+  if (found == waiting_.end()) return;
+  ended_.push_back(end_of(std::move(*found), End::kAbandoned));
+  waiting_.erase(found);
+}
+
+PeerFetches::Clock::time_point PeerFetches::next_poll() const {
+  if (!ended_.empty()) return Clock::time_point::min();
+  Clock::time_point next = Clock::time_point::max();
+  for (const Waiting& each : waiting_) next = std::min(next, each.due);
+  return next;
 }
 
 size_t PeerFetches::num_pages(uint64_t ticket) const {
@@ -26,11 +43,10 @@ size_t PeerFetches::num_pages(uint64_t ticket) const {
   return found == waiting_.end() ? 0 : found->so_far.pages;
 }
 
-// Errors: it has failed just before, or cannot be asked.
+// Errors: it can never be asked.
 Result<PeerFetches::Peer*> PeerFetches::peer_of(const PagePeer& peer) {
   Peer& known = peers_[{peer.host, peer.token}];
   known.used = Clock::now();
-  if (!known.outage.may_try(Places::steady_seconds())) return failed(known.trouble);
   if (known.place == nullptr) {
     WIDEEP_TRY_ASSIGN(
         known.place,
@@ -43,7 +59,11 @@ Result<PeerFetches::Peer*> PeerFetches::peer_of(const PagePeer& peer) {
 Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   Done& so_far = fetch.so_far;
   const auto& pages = fetch.order.pages;
-  const size_t count = std::min(kPagesAtOnce, pages.size() - so_far.pages);
+  size_t count = std::min(kPagesAtOnce, pages.size() - so_far.pages);
+  if (count > 0) {
+    const uint64_t page_bytes = std::max(pages[so_far.pages].into.size(), size_t{1});
+    count = std::min(count, static_cast<size_t>(std::max(kBytesAtOnce / page_bytes, uint64_t{1})));
+  }
   const auto first = pages.begin() + static_cast<ptrdiff_t>(so_far.pages);
   std::vector<FetchOrder> next(first, first + static_cast<ptrdiff_t>(count));
   // Asked for with each: so that it is not evicted while the last pages are on their way.
@@ -78,11 +98,12 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
   const bool is_whole = fetch.so_far.pages == fetch.order.pages.size() &&
                         (fetch.so_far.has_state || !fetch.order.state);
   if (is_whole) return std::optional(End::kWhole);
-  if (has_come) {
-    has_more_ = true;
+  if (has_come) {  // there may be more already
+    fetch.pause = {};
     fetch.silent_since.reset();
     return std::optional<End>();
   }
+  fetch.pause = std::clamp(2 * fetch.pause, kFirstPause, kLongestPause);
   WIDEEP_TRY_ASSIGN(const std::vector<RequestState> states,
                     place.states(std::span(&fetch.order.peer.request, 1)));
   if (states.front() == RequestState::kComputes) {
@@ -98,38 +119,57 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
   return std::optional(has_ended ? End::kPeerEnded : End::kNotKnown);
 }
 
+void PeerFetches::note_failure(Peer& peer, const Status& failure) {
+  const double now = Places::steady_seconds();
+  if (!peer.outage.is_out()) peer.gone_since = Clock::now();
+  if (peer.outage.may_try(now)) peer.outage.failed(now);
+  peer.trouble = failure.message();
+  peer.retry_at = Clock::now() + kGonePause;
+}
+
+// A peer that does not answer at present. nullopt: it waits on.
+std::optional<PeerFetches::End> PeerFetches::wait_for(const Peer& peer, Waiting& fetch) {
+  if (fetch.so_far.pages > 0 && Clock::now() - peer.gone_since < kGoneGrace) {
+    fetch.due = peer.retry_at;
+    return std::nullopt;
+  }
+  fetch.so_far.trouble = peer.trouble;
+  return End::kPeerGone;
+}
+
 // nullopt: it waits on.
 std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
-  if (fetch.is_abandoned) return End::kAbandoned;
-  const auto gone = [&](const Status& status) {
-    fetch.so_far.trouble = status.message();
+  const auto found = peer_of(fetch.order.peer);
+  if (!found.ok()) {
+    fetch.so_far.trouble = found.status().message();
     return End::kPeerGone;
-  };
-  const auto peer = peer_of(fetch.order.peer);
-  if (!peer.ok()) return gone(peer.status());
-  const auto end = ask(fetch, *(*peer)->place);
-  if (end.ok()) {
-    (*peer)->outage.worked();
-    return *end;
   }
-  (*peer)->outage.failed(Places::steady_seconds());
-  (*peer)->trouble = end.status().message();
-  return gone(end.status());
+  Peer& peer = **found;
+  const bool may_ask = peer.outage.may_try(Places::steady_seconds()) ||
+                       (fetch.so_far.pages > 0 && Clock::now() >= peer.retry_at);
+  if (!may_ask) return wait_for(peer, fetch);
+  const auto end = ask(fetch, *peer.place);
+  if (!end.ok()) {
+    note_failure(peer, end.status());
+    return wait_for(peer, fetch);
+  }
+  peer.outage.worked();
+  fetch.due = Clock::now() + fetch.pause;
+  return *end;
 }
 
 std::vector<PeerFetches::Done> PeerFetches::poll() {
-  std::vector<Done> done;
-  has_more_ = false;
-  for (auto each = waiting_.begin(); each != waiting_.end();) {
-    const std::optional<End> end = advance(*each);
-    if (!end) {
-      ++each;
-      continue;
+  std::vector<Done> done = std::exchange(ended_, {});
+  const auto begun = Clock::now();
+  for (size_t rest = waiting_.size(); rest > 0 && Clock::now() - begun < kPollTime; --rest) {
+    Waiting each = std::move(waiting_.front());
+    waiting_.pop_front();
+    const auto end = each.due <= begun ? advance(each) : std::nullopt;
+    if (end) {
+      done.push_back(end_of(std::move(each), *end));
+    } else {
+      waiting_.push_back(std::move(each));
     }
-    each->so_far.end = *end;
-    each->so_far.seconds = std::chrono::duration<double>(Clock::now() - each->begun).count();
-    done.push_back(std::move(each->so_far));
-    each = waiting_.erase(each);
   }
   std::erase_if(peers_, [now = Clock::now()](const auto& each) {
     return now - each.second.used > kIdleTime;

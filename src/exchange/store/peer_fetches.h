@@ -10,15 +10,19 @@
 // has ended it without these pages, is not waited for. Whatever the end, leading pages that came are
 // whole, and the rest can be computed.
 //
-// A peer that fails is not asked again for a while (outage.h): the fetches from it end.
+// A peer that fails is not asked again for a while (outage.h): the fetches from it end. Those that
+// have pages wait for kGoneGrace: its front may only be started again.
 //
-// Thread safety: one thread. A poll waits no longer than a few questions of each fetch take, and one
-// that fails of each peer (PeerPlace): what is taken at once is kPagesAtOnce.
+// A fetch for which nothing comes is asked for less and less often, up to kLongestPause.
+//
+// Thread safety: one thread. A poll takes about kPollTime: no longer than a few questions of one
+// fetch, or one that fails of each peer (PeerPlace), take beyond it.
 #pragma once
 
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,10 +37,18 @@ namespace wideep::store {
 
 class PeerFetches {
  public:
+  using Clock = std::chrono::steady_clock;
+  // Of a fetch, until others have their turn.
   static constexpr size_t kPagesAtOnce = 32;
+  static constexpr uint64_t kBytesAtOnce = uint64_t{16} << 20;
+  static constexpr std::chrono::milliseconds kPollTime{50};
+  static constexpr std::chrono::milliseconds kFirstPause{2}, kLongestPause{32};
   // After the peer has said kEnded, or kUnknown: what is written behind, or has not arrived.
   static constexpr std::chrono::milliseconds kEndedGrace{500};
   static constexpr std::chrono::milliseconds kUnknownGrace{2'000};
+  // What fails meanwhile is tried again after kGonePause.
+  static constexpr std::chrono::milliseconds kGoneGrace{2'000};
+  static constexpr std::chrono::milliseconds kGonePause{250};
   // A peer that nobody has asked for so long is left.
   static constexpr std::chrono::seconds kIdleTime{60};
 
@@ -60,32 +72,39 @@ class PeerFetches {
     End end = End::kWhole;
     std::string trouble = {};  // of kPeerGone: a line
   };
-  // Takes what has come of all fetches, a few pages of each, and returns those that end.
+  // Takes what has come of the fetches that are due, a few pages of each, and returns those that
+  // have ended.
   std::vector<Done> poll();
-  // Something came: there may be more already.
-  bool has_more() const { return has_more_; }
-  // It ends with the next poll. No effect on one that is not known.
+  // When one is due; max(): none is there.
+  Clock::time_point next_poll() const;
+  // Its memory is not touched after this; the next poll returns it. No effect on one that is not
+  // known.
   void abandon(uint64_t ticket);
   // All of them, at once: their memory is not touched after this.
-  void clear() { waiting_.clear(); }
+  void clear() {
+    waiting_.clear();
+    ended_.clear();
+  }
 
-  bool is_empty() const { return waiting_.empty(); }
+  size_t size() const { return waiting_.size() + ended_.size(); }
   // Pages of this fetch that have come, while it waits.
   size_t num_pages(uint64_t ticket) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Peer {
     std::unique_ptr<PeerPlace> place;
     Clock::time_point used;
     Outage outage = {};
+    // While it is out: since when, and when those that wait for it may ask it again.
+    Clock::time_point gone_since, retry_at;
     std::string trouble = {};
   };
   struct Waiting {
     Order order;
     Done so_far;
-    bool is_abandoned = false;
     Clock::time_point begun = Clock::now();
+    Clock::time_point due = {};
+    std::chrono::milliseconds pause = {};  // the last one in a row
     // The first time in a row that the peer said that no more comes; nullopt: it says otherwise.
     std::optional<Clock::time_point> silent_since = {};
   };
@@ -95,11 +114,14 @@ class PeerFetches {
   Status take(Waiting& fetch, PeerPlace& place, bool& has_come);
   std::optional<End> advance(Waiting& fetch);
   Result<std::optional<End>> ask(Waiting& fetch, PeerPlace& place);
+  static void note_failure(Peer& peer, const Status& failure);
+  static std::optional<End> wait_for(const Peer& peer, Waiting& fetch);
+  static Done end_of(Waiting fetch, End end);
 
   std::string record_class_;
   std::map<PeerKey, Peer> peers_;
-  std::vector<Waiting> waiting_;
-  bool has_more_ = false;
+  std::deque<Waiting> waiting_;  // those that were asked for longest ago first
+  std::vector<Done> ended_;      // abandoned ones, until the next poll
 };
 
 }  // namespace wideep::store

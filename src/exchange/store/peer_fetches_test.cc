@@ -131,7 +131,7 @@ TEST_F(PeerFetchesTest, PagesAreTakenAsTheyCome) {
   EXPECT_EQ(done.pages, 70u);
   EXPECT_EQ(done.bytes, 70 * kBytes);
   one.expect(70);
-  EXPECT_TRUE(fetches.is_empty());
+  EXPECT_EQ(fetches.size(), 0u);
 }
 
 TEST_F(PeerFetchesTest, AStateComesWithThem) {
@@ -189,6 +189,7 @@ TEST_F(PeerFetchesTest, APeerThatDiesLeavesWhatCame) {
   server_.reset();
   const PeerFetches::Done done = end_of(fetches);
   EXPECT_EQ(done.end, End::kPeerGone);
+  EXPECT_GE(done.seconds, 2.0);  // kGoneGrace
   EXPECT_THAT(done.trouble, HasSubstr("127.0.0.1"));
   EXPECT_EQ(done.pages, 1u);
   one.expect(1);
@@ -203,11 +204,51 @@ TEST_F(PeerFetchesTest, APeerThatDiesLeavesWhatCame) {
     EXPECT_EQ(each.end, End::kPeerGone);
     EXPECT_EQ(each.trouble, done.trouble);
   }
-  std::this_thread::sleep_for(milliseconds(1100));  // Outage::kFirstWait
+  std::this_thread::sleep_for(milliseconds(1600));  // of an Outage since kGoneGrace began: 3 s
   begin(fetches, 1, one);
   for (size_t i = 1; i < 4; ++i) offer(one.heads[i]);
   EXPECT_EQ(end_of(fetches).end, End::kWhole);
   one.expect(4);
+}
+
+// Its front is started again, say.
+TEST_F(PeerFetchesTest, APeerThatIsBackSoonGoesOn) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 4);
+  begin(fetches, 1, one);
+  set("r1", RequestState::kComputes);
+  offer(one.heads[0]);
+  wait_for_pages(fetches, 1, 1);
+  const uint16_t port = server_->address().port;
+  server_.reset();
+  const auto begun = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begun < milliseconds(700)) {
+    EXPECT_TRUE(fetches.poll().empty());
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  start(port);
+  for (size_t i = 1; i < 4; ++i) offer(one.heads[i]);
+  EXPECT_EQ(end_of(fetches).end, End::kWhole);
+  one.expect(4);
+}
+
+TEST_F(PeerFetchesTest, AFetchForWhichNothingComesIsAskedForLessOften) {
+  PeerFetches fetches("class");
+  EXPECT_EQ(fetches.next_poll(), PeerFetches::Clock::time_point::max());
+  Prompt one = prompt(1, 2);
+  begin(fetches, 1, one);
+  set("r1", RequestState::kComputes);
+  EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now());
+  PeerFetches::Clock::time_point asked;
+  for (int i = 0; i < 8; ++i) {
+    std::this_thread::sleep_until(fetches.next_poll());
+    asked = PeerFetches::Clock::now();
+    EXPECT_TRUE(fetches.poll().empty());
+  }
+  EXPECT_GE(fetches.next_poll(), asked + PeerFetches::kLongestPause);
+  offer(one.heads[0]);
+  wait_for_pages(fetches, 1, 1);
+  EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now());
 }
 
 TEST_F(PeerFetchesTest, WhatIsAbandonedEnds) {
@@ -220,9 +261,13 @@ TEST_F(PeerFetchesTest, WhatIsAbandonedEnds) {
   fetches.abandon(7);
   EXPECT_TRUE(fetches.poll().empty());
   fetches.abandon(1);
+  for (size_t i = 1; i < 4; ++i) offer(one.heads[i]);
+  EXPECT_EQ(fetches.num_pages(1), 0u);
   const PeerFetches::Done done = end_of(fetches);
   EXPECT_EQ(done.end, End::kAbandoned);
   EXPECT_EQ(done.pages, 1u);
+  EXPECT_EQ(one.bytes[1], std::vector<std::byte>(kBytes));
+  EXPECT_EQ(fetches.size(), 0u);
 }
 
 }  // namespace
