@@ -18,6 +18,7 @@ void KeptPrompts::apply(const Command& command, PageStore* store) {
     store->look({.ticket = ticket,
                  .prompt = request.prompt,
                  .salt = request.salt,
+                 .peer = request.peer,
                  .known = known.pages,
                  .states = std::move(known.states)});
   } else if (command.kind == Kind::kFetch) {

@@ -5,7 +5,8 @@
 // request alike how it goes on:
 //
 //   kLook    which pages of a prompt are kept anywhere?        → PagesFound
-//   kFetch   the engine lends pages, the store fills them       → PagesFetched
+//   kFetch   the engine lends pages, the store fills them       → PagesFetched, and before it, if a
+//            peer computes them meanwhile                        → PagesArriving, many times
 //   kAbandon what was asked is not wanted any more              → PagesFetched, if it was a fetch
 //   kImport  the engine enters the filled pages into its cache, and takes back the others
 //   kSubmit  the request finds them there

@@ -111,6 +111,21 @@ TEST_F(RequestFeedTest, CommandsComeWholeAndInOrder) {
   EXPECT_EQ(third.request.index, 5);
 }
 
+TEST_F(RequestFeedTest, ALookSaysWhoElseComputesThePrompt) {
+  Command look = submit(1, 5, {1, 2, 3});
+  look.request.peer = "1;host:7000;token;class;request";
+  send(look);
+  look.kind = Command::Kind::kLook;
+  look.ticket = 9;
+  send(look);
+  ASSERT_TRUE(feed_.wait_for(2, endpoint_).ok());
+  for (int i = 0; i < 2; ++i) {
+    const Command command = feed_.take();
+    EXPECT_EQ(command.request.peer, look.request.peer);
+    EXPECT_EQ(command.request.prompt.ids(), look.request.prompt.ids());
+  }
+}
+
 // Many answers to one prompt.
 TEST_F(RequestFeedTest, ARepeatedPromptIsSentOnce) {
   const Command first = submit(0, 1, std::vector<int32_t>(1000, 3));

@@ -159,7 +159,7 @@ struct PeerPages {
   double seconds = 0.0;  // from the first question on
   std::string trouble;   // why no more came, in a line; "": all came, or nobody waited any more
 };
-// Pages of a fetch from a peer have come; of those that take long.
+// A fetch from a peer goes on, also where nothing has come since: of those that take long.
 struct PagesArriving {
   uint64_t ticket = 0;
   int rank = 0;
@@ -180,7 +180,9 @@ struct PromptTransfer {
   int request_index = 0;
   int known_pages = 0;    // that the caches had
   int fetched_pages = 0;  // of places and of the peer, that are used
-  PeerPages from_peer;    // of all ranks together; seconds, trouble: of the slowest
+  // Pages: of the rank that got most. Bytes: of all together. Seconds: of the slowest. Trouble: also
+  // why what came is not used.
+  PeerPages from_peer;
 };
 // With RunOptions::tells_pages: what has happened to the known pages of the caches. Of ranks that
 // share sequences, one tells.

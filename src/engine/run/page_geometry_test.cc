@@ -17,6 +17,7 @@
 #include "formats/files.h"
 #include "model/config/config_testing.h"
 #include "model/state_layout.h"
+#include "run/run.h"
 
 namespace wideep::run {
 namespace {
@@ -282,6 +283,22 @@ TEST(RecordClass, DiffersWithWhatChangesBits) {
   all.push_back(class_with([&](RunOptions& options) { options.model_dir = other.path(); }));
   std::sort(all.begin(), all.end());
   EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
+}
+
+// Prompts that peers compute are looked for also where none are kept, if their pages are shared.
+TEST(TakesFromPeers, LooksForPromptsByName) {
+  WantedClass wanted;
+  const auto look = [&](bool expected) {
+    const auto run = Run::prepare(wanted.options);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_EQ((*run)->looks_for_prompts(), expected);
+    EXPECT_EQ((*run)->record_class(), expected ? wanted.made() : "");
+  };
+  look(false);
+  wanted.options.takes_from_peers = true;
+  look(true);
+  wanted.options.parallel.kv_cache_config.enable_block_reuse = false;
+  look(false);
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 // The worker has what both threads share, under one mutex, and what is the thread's alone. A job is
 // done without the mutex; `generation_` says whether its result is still wanted. Who ends all
 // (end_fetches) takes the queues away, makes the running job stop at its next record, and waits
-// until the thread touches nothing of the engine's any more.
+// until the thread touches nothing of the engine's any more: what waits for a peer is forgotten by
+// the thread before it does anything else.
 #include "run/prompt_store.h"
 
 #include <fmt/format.h>
@@ -15,6 +16,8 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "online/background_thread.h"
+#include "store/page_peer.h"
+#include "store/peer_fetches.h"
 
 namespace wideep::run {
 
@@ -32,7 +35,12 @@ constexpr size_t kMaxLooks = PromptStore::kMaxAsked;
 class PromptStore::Worker {
  public:
   Worker(Parts parts, const transport::Messenger& messenger)
-      : parts_(std::move(parts)), places_(std::move(parts_.places)), messenger_(messenger) {}
+      : parts_(std::move(parts)),
+        places_(std::move(parts_.places)),
+        has_places_(places_.size() > 0),
+        messenger_(messenger),
+        has_news_(has_places_),
+        from_peers_(parts_.geometry.record_class) {}
 
   // ---- the engine's thread ----
 
@@ -58,10 +66,11 @@ class PromptStore::Worker {
       if (auto* fetch = std::get_if<Fetch>(&job); fetch != nullptr && fetch->what.ticket == ticket)
         fetch->is_abandoned = true;
     }
-    jobs_.emplace_back(Forget{ticket});
+    jobs_.emplace_front(Forget{ticket});
     wake_.notify_one();
   }
   void offer(std::vector<KeptBytes> kept, double seconds_per_token) {
+    if (!has_places_) return;
     const std::lock_guard lock(mutex_);
     for (KeptBytes& each : kept) offers_.push_back({std::move(each), seconds_per_token});
     while (offers_.size() > kMaxOffers) {
@@ -114,19 +123,41 @@ class PromptStore::Worker {
   struct Looked {
     std::vector<Head> pages;  // all that the prompt can use
     std::vector<int> where;   // [pages] in the places
+    std::optional<store::PagePeer> peer = {};
+  };
+  // A fetch that waits for a peer.
+  struct Arriving {
+    PagesFetched fetched;         // with what places had
+    std::vector<uint32_t> pages;  // that the peer is asked for
+    int end = 0;                  // of the fetch's pages
+    bool needs_state = false;
+    double begun = 0.0;
+    std::chrono::steady_clock::time_point told = std::chrono::steady_clock::now();
+
+    int end_of(size_t come) const {
+      return come < pages.size() ? static_cast<int>(pages[come]) : end;
+    }
   };
 
   PagesFound nothing_found(const PageLook& look) const;
   void do_job(PageLook look, uint64_t generation);
   void do_job(Fetch fetch, uint64_t generation);
-  void do_job(const Forget& forget, uint64_t) { looked_.erase(forget.ticket); }
+  void do_job(const Forget& forget, uint64_t) {
+    looked_.erase(forget.ticket);
+    from_peers_.abandon(forget.ticket);
+  }
   void do_offer(const Offer& offer);
   Looked look_up(const PageLook& look);
   Looked look_for_states(const PageLook& look, const Looked& looked, PagesFound* found);
   double seconds_of(const Looked& looked, size_t first, size_t end, const Looked& states) const;
   void look_again(const PageFetch& fetch, Looked& looked);
   std::vector<store::Wanted> wanted_of(const PageFetch& fetch, const Looked& looked);
-  void read(const PageFetch& fetch, const Looked& looked, PagesFetched* fetched);
+  size_t read(std::span<const store::Wanted> wanted, PagesFetched* fetched);
+  void fetch_from_peer(const store::PagePeer& peer, std::span<const store::Wanted> wanted,
+                       Arriving arriving, uint64_t generation);
+  void poll_peers(uint64_t generation);
+  std::optional<store::PagePeer> peer_of(const PageLook& look);
+  void forget_all();
   Head state_of(Head page) const;
   bool has_pages() const { return parts_.geometry.page.bytes() > 0; }
   bool has_state() const { return parts_.geometry.state.bytes() > 0; }
@@ -144,6 +175,7 @@ class PromptStore::Worker {
 
   Parts parts_;
   store::Places places_;
+  const bool has_places_;
   const transport::Messenger& messenger_;
 
   std::mutex mutex_;  // guards the members up to the next comment
@@ -161,50 +193,68 @@ class PromptStore::Worker {
   std::unordered_map<uint64_t, Looked> looked_;
   std::deque<uint64_t> looked_order_;
   uint64_t looked_of_ = 0;  // generation
-  bool has_news_ = true;    // since the last StoreState
+  bool has_news_;           // since the last StoreState
   std::chrono::steady_clock::time_point told_;
+  store::PeerFetches from_peers_;
+  std::unordered_map<uint64_t, Arriving> arriving_;  // those of from_peers_
+  bool has_told_of_text_ = false, has_told_of_class_ = false;
 };
 
 // ---- the thread ----
 
 bool PromptStore::Worker::wait_for_work(std::unique_lock<std::mutex>& lock) {
+  using Clock = std::chrono::steady_clock;
   while (jobs_.empty() && offers_.empty() && !is_stopping_) {
-    if (!has_news_) {
-      wake_.wait(lock);
-    } else if (wake_.wait_until(lock, told_ + kStatePause) == std::cv_status::timeout) {
+    const Clock::time_point poll = from_peers_.next_poll();
+    const Clock::time_point news = has_news_ ? told_ + kStatePause : Clock::time_point::max();
+    const Clock::time_point now = Clock::now();
+    if (poll <= now) break;
+    if (news <= now) {
       lock.unlock();
       report_state();
       lock.lock();
+    } else if (const auto next = std::min(poll, news); next == Clock::time_point::max()) {
+      wake_.wait(lock);
+    } else {
+      wake_.wait_until(lock, next);
     }
   }
   return !is_stopping_;
 }
 
+// Of an earlier generation.
+void PromptStore::Worker::forget_all() {
+  looked_.clear();
+  looked_order_.clear();
+  from_peers_.clear();
+  arriving_.clear();
+}
+
+// In each round a job, the peers, and an offer if no job waits.
 void PromptStore::Worker::run() {
   std::unique_lock lock(mutex_);
   while (wait_for_work(lock)) {
     const uint64_t generation = generation_;
-    if (std::exchange(looked_of_, generation) != generation) {
-      looked_.clear();
-      looked_order_.clear();
-    }
+    if (std::exchange(looked_of_, generation) != generation) forget_all();
     is_busy_ = true;
     is_abandoned_ = false;
+    std::optional<Job> job;
+    std::optional<Offer> offer;
     if (!jobs_.empty()) {
-      Job job = std::move(jobs_.front());
+      job = std::move(jobs_.front());
       jobs_.pop_front();
-      if (const auto* look = std::get_if<PageLook>(&job)) running_ = look->ticket;
-      if (const auto* fetch = std::get_if<Fetch>(&job)) running_ = fetch->what.ticket;
-      lock.unlock();
-      std::visit([&](auto&& each) { do_job(std::move(each), generation); }, std::move(job));
-    } else {
-      const Offer offer = std::move(offers_.front());
+      if (const auto* look = std::get_if<PageLook>(&*job)) running_ = look->ticket;
+      if (const auto* fetch = std::get_if<Fetch>(&*job)) running_ = fetch->what.ticket;
+    } else if (!offers_.empty()) {
+      offer = std::move(offers_.front());
       offers_.pop_front();
-      lock.unlock();
-      do_offer(offer);
     }
-    has_news_ = true;
-    if (std::chrono::steady_clock::now() - told_ >= kStatePause) report_state();
+    lock.unlock();
+    if (job) std::visit([&](auto&& each) { do_job(std::move(each), generation); }, std::move(*job));
+    poll_peers(generation);
+    if (offer) do_offer(*offer);
+    has_news_ = has_news_ || (has_places_ && (job || offer));
+    if (has_news_ && std::chrono::steady_clock::now() - told_ >= kStatePause) report_state();
     lock.lock();
     running_ = 0;
     is_busy_ = false;
@@ -306,17 +356,48 @@ double PromptStore::Worker::seconds_of(const Looked& looked, size_t first, size_
   return places_.predicted_seconds(heads, where);
 }
 
+// nullopt: nobody, or none that pages can be taken from.
+std::optional<store::PagePeer> PromptStore::Worker::peer_of(const PageLook& look) {
+  if (look.peer.empty()) return std::nullopt;
+  auto peer = store::parse_page_peer(look.peer);
+  Status status = peer.status();
+  if (status.ok() && peer->request.empty()) {
+    status = invalid_input("expected a request's name at its end, found none");
+  }
+  if (!status.ok()) {
+    if (!std::exchange(has_told_of_text_, true)) {
+      log::warn("a request's peer: {}; such prompts are computed here", status.message());
+    }
+    return std::nullopt;
+  }
+  const std::string& own = parts_.geometry.record_class;
+  if (peer->record_class == own) return std::move(*peer);
+  if (!std::exchange(has_told_of_class_, true)) {
+    log::warn(
+        "a request's peer {} has pages of class {}, expected {}: its checkpoint, program or "
+        "precision is another; such prompts are computed here",
+        peer->host.text(), peer->record_class, own);
+  }
+  return std::nullopt;
+}
+
 void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
   PagesFound found = nothing_found(look);
   Looked looked = look_up(look);
+  looked.peer = peer_of(look);
+  found.is_promised = looked.peer.has_value();
   const size_t known = std::min(static_cast<size_t>(look.known), looked.pages.size());
   size_t all = known;
   // A stage without keys and values lacks none.
   while (all < looked.pages.size() &&
-         (!has_pages() || looked.where[all] != store::Places::kNowhere))
+         (found.is_promised || !has_pages() || looked.where[all] != store::Places::kNowhere))
     ++all;
   found.found = static_cast<int>(all);
   const Looked states = has_state() ? look_for_states(look, looked, &found) : Looked();
+  // The peer's is the one after all pages.
+  if (found.is_promised && has_state() &&
+      std::ranges::find(found.states, found.found) == found.states.end())
+    found.states.push_back(found.found);
   found.seconds = seconds_of(looked, known, all, states);
   if (looked_order_.size() >= kMaxLooks) {
     looked_.erase(looked_order_.front());
@@ -362,37 +443,114 @@ std::vector<store::Wanted> PromptStore::Worker::wanted_of(const PageFetch& fetch
   return wanted;
 }
 
-// Leading pages count, so nothing behind one that is missing is of use. Without its state a fetch
-// of a model with states is of none.
-void PromptStore::Worker::read(const PageFetch& fetch, const Looked& looked,
-                               PagesFetched* fetched) {
-  const std::vector<store::Wanted> wanted = wanted_of(fetch, looked);
+// Returns how many of the first are whole: nothing behind one that is missing is of use.
+size_t PromptStore::Worker::read(std::span<const store::Wanted> wanted, PagesFetched* fetched) {
   std::vector<bool> is_whole(wanted.size());
   places_.fetch(wanted, [&](size_t index, store::FetchResult result, int) {
     is_whole[index] = result == store::FetchResult::kWhole;
     if (is_whole[index]) fetched->bytes += wanted[index].order.into.size();
     return is_whole[index] && !is_given_up();
   });
-  int end = fetch.first + static_cast<int>(fetch.pages.size());
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (is_whole[i]) continue;
-    const Head& head = wanted[i].order.head;
-    end = std::min(end, head.kind == store::Kind::kState ? 0 : static_cast<int>(head.page));
-  }
-  fetched->pages = end;
+  return static_cast<size_t>(std::ranges::find(is_whole, false) - is_whole.begin());
 }
 
+namespace {
+
+bool is_for_state(const store::Wanted& wanted) {
+  return wanted.order.head.kind == store::Kind::kState;
+}
+
+// Why a peer has sent no more; "": it has sent all, or nobody waits any more.
+std::string trouble_of(const store::PeerFetches::Done& done) {
+  using End = store::PeerFetches::End;
+  if (done.end == End::kPeerGone) return done.trouble;
+  if (done.end == End::kPeerEnded) return "the peer has ended the request, and has no more of it";
+  if (done.end == End::kNotKnown) return "the peer does not know the request";
+  return "";
+}
+
+}  // namespace
+
+// A request of a model with states has no use for pages without their state.
 void PromptStore::Worker::do_job(Fetch fetch, uint64_t generation) {
   PagesFetched fetched{
       .ticket = fetch.what.ticket, .rank = parts_.rank, .has_room = fetch.has_room};
   auto looked = looked_.extract(fetch.what.ticket);
-  if (fetch.has_room && !fetch.is_abandoned && looked) {
-    const double begin = store::Places::steady_seconds();
-    look_again(fetch.what, looked.mapped());
-    read(fetch.what, looked.mapped(), &fetched);
-    fetched.seconds = store::Places::steady_seconds() - begin;
+  if (!fetch.has_room || fetch.is_abandoned || !looked) return report(fetched, generation);
+  Arriving arriving{.fetched = {},
+                    .pages = {},
+                    .end = fetch.what.first + static_cast<int>(fetch.what.pages.size()),
+                    .begun = store::Places::steady_seconds()};
+  look_again(fetch.what, looked.mapped());
+  const std::vector<store::Wanted> wanted = wanted_of(fetch.what, looked.mapped());
+  const auto& peer = looked.mapped().peer;
+  const auto from_places =
+      peer ? std::ranges::find(wanted, store::Places::kNowhere, &store::Wanted::place)
+           : wanted.end();
+  const size_t whole = read({wanted.begin(), from_places}, &fetched);
+  const std::span<const store::Wanted> rest = std::span(wanted).subspan(whole);
+  if (peer && !rest.empty() && !is_given_up()) {
+    arriving.fetched = fetched;
+    return fetch_from_peer(*peer, rest, std::move(arriving), generation);
   }
+  fetched.pages = arriving.end;
+  if (!rest.empty()) {
+    fetched.pages =
+        is_for_state(wanted.back()) ? 0 : static_cast<int>(rest.front().order.head.page);
+  }
+  fetched.seconds = store::Places::steady_seconds() - arriving.begun;
   report(fetched, generation);
+}
+
+// ---- from peers ----
+
+void PromptStore::Worker::fetch_from_peer(const store::PagePeer& peer,
+                                          std::span<const store::Wanted> wanted, Arriving arriving,
+                                          uint64_t generation) {
+  const uint64_t ticket = arriving.fetched.ticket;
+  store::PeerFetches::Order order{.ticket = ticket, .peer = peer, .pages = {}};
+  for (const store::Wanted& each : wanted) {
+    if (is_for_state(each)) {
+      order.state = each.order;
+    } else {
+      order.pages.push_back(each.order);
+      arriving.pages.push_back(each.order.head.page);
+    }
+  }
+  arriving.needs_state = order.state.has_value();
+  if (from_peers_.size() >= kMaxAsked) {
+    arriving.fetched.pages = arriving.needs_state ? 0 : arriving.end_of(0);
+    arriving.fetched.from_peer.trouble = "too many prompts are waited for already";
+    return report(arriving.fetched, generation);
+  }
+  from_peers_.begin(std::move(order));
+  arriving_[ticket] = std::move(arriving);
+}
+
+void PromptStore::Worker::poll_peers(uint64_t generation) {
+  const auto now = std::chrono::steady_clock::now();
+  if (from_peers_.next_poll() > now) return;
+  for (const store::PeerFetches::Done& done : from_peers_.poll()) {
+    Arriving arriving = std::move(arriving_.extract(done.ticket).mapped());
+    PagesFetched& fetched = arriving.fetched;
+    fetched.pages = arriving.needs_state && !done.has_state ? 0 : arriving.end_of(done.pages);
+    fetched.bytes += done.bytes;
+    fetched.seconds = store::Places::steady_seconds() - arriving.begun;
+    fetched.from_peer = {.pages = static_cast<int>(done.pages),
+                         .bytes = done.bytes,
+                         .seconds = done.seconds,
+                         .trouble = trouble_of(done)};
+    report(fetched, generation);
+  }
+  // Also where nothing comes: whoever computes it is still there.
+  for (auto& [ticket, arriving] : arriving_) {
+    if (now - arriving.told < kArrivingPause) continue;
+    arriving.told = now;
+    report(PagesArriving{.ticket = ticket,
+                         .rank = parts_.rank,
+                         .pages = arriving.end_of(from_peers_.num_pages(ticket))},
+           generation);
+  }
 }
 
 // ---- offering ----

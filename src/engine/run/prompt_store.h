@@ -4,10 +4,14 @@
 // the rank's cache, and offers what the rank has computed to these places.
 //
 //   engine ──queue──▶ thread ──▶ store::Places (memory of the node, directory, Redis)
-//                        └──▶ PagesFound, PagesFetched, StoreState to the front
+//                        ├─────▶ store::PeerFetches, of prompts that a peer computes
+//                        └──▶ PagesFound, PagesArriving, PagesFetched, StoreState to the front
 //
 // What is asked goes before what is offered. Both queues have a bound: beyond it a look finds what
 // the cache has, and the oldest offers are forgotten, which costs only a page that is not kept.
+//
+// A look with a peer finds all pages: the peer computes what places do not have. Its fetch waits for
+// them beside all other work, and tells the front that it does.
 //
 // Thread safety: as engine::PageStore, one thread.
 #pragma once
@@ -34,9 +38,10 @@ namespace wideep::run {
 
 class PromptStore : public engine::PageStore {
  public:
-  static constexpr size_t kMaxAsked = 1024;   // looks and fetches that wait
+  static constexpr size_t kMaxAsked = 1024;   // looks and fetches that wait; of a peer as many
   static constexpr size_t kMaxOffers = 8192;  // pages and states that wait
   static constexpr std::chrono::seconds kStatePause{1};
+  static constexpr std::chrono::milliseconds kArrivingPause{500};
 
   static constexpr uint32_t kPagesInRow = 32;
   // Of ranks that have the same bytes of the same requests, each offers every count-th row of

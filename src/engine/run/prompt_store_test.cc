@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/prompt_store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,6 +22,8 @@
 #include "base/shared_bytes.h"
 #include "store/directory.h"
 #include "store/host_tier.h"
+#include "store/page_peer.h"
+#include "store/page_server.h"
 
 namespace wideep::run {
 namespace {
@@ -208,10 +211,11 @@ class PromptStoreTest : public ::testing::Test {
     EXPECT_EQ(store.flush(milliseconds(10'000)), 0u);
   }
   PagesFound look(PromptStore& store, uint64_t ticket, const std::vector<int32_t>& tokens,
-                  int known = 0, std::vector<int32_t> states = {}) {
+                  int known = 0, std::vector<int32_t> states = {}, const std::string& peer = "") {
     store.look({.ticket = ticket,
                 .prompt = engine::SharedTokens(tokens),
                 .salt = "",
+                .peer = peer,
                 .known = known,
                 .states = std::move(states)});
     const auto found = inbox_.next<PagesFound>();
@@ -511,6 +515,289 @@ TEST_F(PromptStoreTest, TheStateOfThePlacesIsTold) {
     return;
   }
   FAIL() << "the offers were never told";
+}
+
+// ---- from a peer ----
+
+using store::RequestState;
+using testing::HasSubstr;
+
+// Another server of the same process, with a memory of its own.
+class PromptStoreFromPeerTest : public PromptStoreTest {
+ protected:
+  void SetUp() override {
+    auto memory = store::HostTier::create_memory(uint64_t{16} << 20);
+    ASSERT_TRUE(memory.ok());
+    peer_memory_ = std::move(memory).value();
+    auto server = store::PageServer::start(
+        {.address = transport::resolve("127.0.0.1", 0).value(),
+         .token = "secret",
+         .record_class = "class",
+         .state_of = [this](std::string_view request) { return state_of(request); }},
+        peer_memory_);
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(server).value();
+  }
+  // The peer has computed these pages, and states, if any.
+  void compute(Cache& cache, size_t first, size_t end, const std::vector<size_t>& states = {}) {
+    auto tier = store::HostTier::open(peer_memory_);
+    ASSERT_TRUE(tier.ok());
+    const auto peer = open_over(std::move(tier).value(), !states.empty());
+    std::vector<engine::KeptBytes> kept = cache.kept();
+    kept.erase(kept.begin() + static_cast<ptrdiff_t>(end), kept.end());
+    kept.erase(kept.begin(), kept.begin() + static_cast<ptrdiff_t>(first));
+    for (const size_t page : states) kept.push_back(cache.kept_state(page));
+    keep(*peer, std::move(kept));
+  }
+  void set(const std::string& request, RequestState state) {
+    const std::lock_guard lock(mutex_);
+    states_[request] = state;
+  }
+  std::string peer(const std::string& request = "r", const std::string& record_class = "class") {
+    return store::text_of({.host = {"127.0.0.1", server_->address().port},
+                           .token = "secret",
+                           .record_class = record_class,
+                           .request = request});
+  }
+  // Until the front has heard that so many pages have arrived.
+  void wait_for_arriving(int pages) {
+    for (int i = 0; i < 40; ++i) {
+      const auto arriving = inbox_.next<PagesArriving>();
+      ASSERT_TRUE(arriving);
+      if (arriving->pages == pages) return;
+    }
+    FAIL() << "they do not arrive";
+  }
+
+  base::SharedBytes peer_memory_;
+
+ private:
+  RequestState state_of(std::string_view request) {
+    const std::lock_guard lock(mutex_);
+    const auto found = states_.find(std::string(request));
+    return found == states_.end() ? RequestState::kUnknown : found->second;
+  }
+  std::mutex mutex_;
+  std::map<std::string, RequestState> states_;
+
+ protected:
+  std::unique_ptr<store::PageServer> server_;  // asks the above
+};
+
+TEST_F(PromptStoreFromPeerTest, PagesComeWhileThePeerComputesThem) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  set("r", RequestState::kComputes);
+  const auto store = open();
+  const PagesFound found = look(*store, 1, tokens, 1, {}, peer());
+  EXPECT_TRUE(found.is_promised);
+  EXPECT_EQ(found.known, 1);
+  EXPECT_EQ(found.found, 5);
+  Cache read(tokens);
+  store->fetch(read.fetch(1, 1, 5));
+  wait_for_arriving(1);
+  compute(written, 0, 3);
+  wait_for_arriving(3);
+  // Others are served meanwhile.
+  Cache other(std::vector<int32_t>(2 * kPageTokens + 1, 3));
+  keep(*store, other.kept());
+  EXPECT_EQ(look(*store, 2, std::vector<int32_t>(2 * kPageTokens + 1, 3)).found, 2);
+  EXPECT_FALSE(inbox_.next<PagesFetched>(milliseconds(20)));
+  compute(written, 3, 5);
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->ticket, 1u);
+  EXPECT_EQ(fetched->pages, 5);
+  EXPECT_EQ(fetched->bytes, 4 * kPageBytes);
+  EXPECT_EQ(fetched->from_peer.pages, 4);
+  EXPECT_EQ(fetched->from_peer.bytes, 4 * kPageBytes);
+  EXPECT_GT(fetched->from_peer.seconds, 0.5);
+  EXPECT_EQ(fetched->from_peer.trouble, "");
+  EXPECT_EQ(read.bytes[0], std::vector<std::byte>(kPageBytes));
+  for (size_t i = 1; i < 5; ++i) EXPECT_EQ(read.bytes[i], written.bytes[i]) << i;
+}
+
+TEST_F(PromptStoreFromPeerTest, WhatPlacesHaveIsNotTakenFromThePeer) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open();
+  std::vector<engine::KeptBytes> kept = written.kept();
+  kept.resize(2);
+  keep(*store, std::move(kept));
+  compute(written, 0, 5);
+  look(*store, 1, tokens, 0, {}, peer());
+  Cache read(tokens);
+  engine::PageFetch fetch = read.fetch(1, 0, 5);
+  fetch.pages[3] = nullptr;  // lies on another rank
+  store->fetch(fetch);
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->pages, 5);
+  EXPECT_EQ(fetched->bytes, 4 * kPageBytes);
+  EXPECT_EQ(fetched->from_peer.pages, 2);
+  for (const size_t i : {0, 1, 2, 4}) EXPECT_EQ(read.bytes[i], written.bytes[i]) << i;
+}
+
+TEST_F(PromptStoreFromPeerTest, OfAPeerThatDiesTheLeadingPagesCount) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  set("r", RequestState::kComputes);
+  compute(written, 0, 2);
+  const auto store = open();
+  look(*store, 1, tokens, 0, {}, peer());
+  Cache read(tokens);
+  engine::PageFetch fetch = read.fetch(1, 0, 5);
+  fetch.pages[2] = nullptr;
+  store->fetch(fetch);
+  wait_for_arriving(3);  // behind the one of another rank
+  server_.reset();
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->pages, 3);
+  EXPECT_EQ(fetched->from_peer.pages, 2);
+  EXPECT_THAT(fetched->from_peer.trouble, HasSubstr("127.0.0.1"));
+  EXPECT_EQ(read.bytes[1], written.bytes[1]);
+}
+
+TEST_F(PromptStoreFromPeerTest, WhatThePeerDoesNotKnowOrHasEndedIsNotWaitedFor) {
+  const std::vector<int32_t> tokens = tokens_of(3);
+  Cache written(tokens);
+  compute(written, 0, 1);
+  set("ended", RequestState::kEnded);
+  const auto store = open();
+  look(*store, 1, tokens, 0, {}, peer("unknown"));
+  look(*store, 2, tokens, 0, {}, peer("ended"));
+  Cache one(tokens), two(tokens);
+  store->fetch(one.fetch(1, 0, 3));
+  store->fetch(two.fetch(2, 0, 3));
+  const auto ended = inbox_.next<PagesFetched>();
+  EXPECT_EQ(ended->ticket, 2u);
+  EXPECT_EQ(ended->pages, 1);
+  EXPECT_THAT(ended->from_peer.trouble, HasSubstr("has ended the request"));
+  const auto unknown = inbox_.next<PagesFetched>();
+  EXPECT_EQ(unknown->ticket, 1u);
+  EXPECT_EQ(unknown->pages, 1);
+  EXPECT_THAT(unknown->from_peer.trouble, HasSubstr("does not know the request"));
+}
+
+TEST_F(PromptStoreFromPeerTest, APeerThatCannotHelpIsNone) {
+  const std::vector<int32_t> tokens = tokens_of(3);
+  const auto store = open();
+  for (const std::string& text : {peer("r", "other"), peer(""), std::string("nonsense")}) {
+    const PagesFound found = look(*store, 1, tokens, 1, {}, text);
+    EXPECT_FALSE(found.is_promised);
+    EXPECT_EQ(found.found, 1);
+  }
+}
+
+TEST_F(PromptStoreFromPeerTest, WhatIsAbandonedIsGivenBackAtOnce) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  set("r", RequestState::kComputes);
+  compute(written, 0, 2);
+  const auto store = open();
+  look(*store, 1, tokens, 0, {}, peer());
+  Cache read(tokens);
+  store->fetch(read.fetch(1, 0, 5));
+  wait_for_arriving(2);
+  const auto begun = std::chrono::steady_clock::now();
+  store->abandon(1);
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, milliseconds(1000));
+  EXPECT_EQ(fetched->pages, 2);
+  EXPECT_EQ(fetched->from_peer.trouble, "");
+  compute(written, 2, 5);
+  store->abandon(1);
+  EXPECT_FALSE(inbox_.next<PagesFetched>(milliseconds(50)));
+  EXPECT_EQ(read.bytes[2], std::vector<std::byte>(kPageBytes));
+}
+
+TEST_F(PromptStoreFromPeerTest, NothingOfAPeerIsTouchedOrToldAfterTheEnd) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  set("r", RequestState::kComputes);
+  compute(written, 0, 2);
+  const auto store = open();
+  look(*store, 1, tokens, 0, {}, peer());
+  auto read = std::make_unique<Cache>(tokens);
+  store->fetch(read->fetch(1, 0, 5));
+  wait_for_arriving(2);
+  ASSERT_TRUE(store->end_fetches(milliseconds(10'000)).ok());
+  read.reset();
+  compute(written, 2, 5);
+  EXPECT_FALSE(inbox_.next<PagesFetched>(milliseconds(100)));
+  // It works as before.
+  EXPECT_EQ(look(*store, 2, tokens, 0, {}, peer()).found, 5);
+  Cache again(tokens);
+  store->fetch(again.fetch(2, 0, 5));
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 5);
+  EXPECT_EQ(again.bytes, written.bytes);
+}
+
+TEST_F(PromptStoreFromPeerTest, AStateComesWithThePagesOrNothingIsOfUse) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  written.fill();
+  set("r", RequestState::kComputes);
+  const auto store = open(/*keeps_states=*/true);
+  const PagesFound found = look(*store, 1, tokens, 2, {1}, peer());
+  EXPECT_EQ(found.known, 1);
+  EXPECT_EQ(found.found, 4);
+  EXPECT_EQ(found.states, (std::vector<int32_t>{1, 4}));
+  Cache read(tokens);
+  store->fetch(read.fetch(1, 1, 4, true));
+  compute(written, 0, 4);
+  EXPECT_FALSE(inbox_.next<PagesFetched>(milliseconds(100)));
+  compute(written, 4, 4, {3});
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->pages, 4);
+  EXPECT_EQ(read.states[3], written.states[3]);
+  EXPECT_EQ(read.bytes[3], written.bytes[3]);
+
+  const std::vector<int32_t> others(2 * kPageTokens + 1, 5);
+  Cache without(others);
+  compute(without, 0, 2);
+  set("r", RequestState::kEnded);
+  EXPECT_EQ(look(*store, 2, others, 0, {}, peer()).states, (std::vector<int32_t>{2}));
+  store->fetch(without.fetch(2, 0, 2, true));
+  const auto lacking = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(lacking);
+  EXPECT_EQ(lacking->pages, 0);
+  EXPECT_EQ(lacking->from_peer.pages, 2);
+}
+
+// Of a server that keeps no prompts itself.
+TEST_F(PromptStoreFromPeerTest, APlaceIsNotNeeded) {
+  const std::vector<int32_t> tokens = tokens_of(3);
+  Cache written(tokens);
+  written.fill();
+  compute(written, 0, 3);
+  while (inbox_.next<StoreState>(milliseconds(10))) {
+  }
+  PromptStore store({.rank = 3,
+                     .geometry = {.record_class = "class",
+                                  .page_bytes = kPageBytes,
+                                  .page = store::Part::whole(kPageBytes),
+                                  .state = {}},
+                     .places = store::Places({}),
+                     .processors = {}},
+                    inbox_);
+  store.offer(written.kept(), 1e-3);
+  EXPECT_EQ(store.flush(milliseconds(0)), 0u);  // nobody takes them
+  EXPECT_EQ(look(store, 1, tokens).found, 0);
+  EXPECT_EQ(look(store, 2, tokens, 0, {}, peer()).found, 3);
+  Cache read(tokens);
+  store.fetch(read.fetch(2, 0, 3));
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 3);
+  EXPECT_EQ(read.bytes, written.bytes);
+  EXPECT_FALSE(inbox_.next<StoreState>(milliseconds(50)));
 }
 
 }  // namespace

@@ -362,7 +362,7 @@ std::vector<int> processors_of_all(const ThreadPlan& threads) {
 Status Rank::open_store() {
   const RunOptions& options = run_.options();
   limits_.record_class = run_.record_class();
-  if (!options.keeps_prompts()) return {};
+  if (!run_.looks_for_prompts()) return {};
   WIDEEP_TRY_ASSIGN(PageGeometry geometry, page_geometry(plan_, seat_.rank(), run_.record_class()));
   WIDEEP_TRY_ASSIGN(auto places, open_prompt_places(options, geometry, run_.host_tier_memory()));
   WIDEEP_TRY_ASSIGN(const OfferShares shares, share_offers(plan_, seat_.rank(), [this](int rank) {

@@ -86,6 +86,15 @@ transport::Settings settings_of(const RunOptions& options, const RunInputs& inpu
   return all;
 }
 
+// Pages may have no form that other servers have, too. Who has asked for no place goes without.
+bool can_take_pages(const RunOptions& options, const RunPlan& plan) {
+  if (!options.takes_from_peers || !options.reuses_pages()) return false;
+  for (int rank = 0; rank < plan.mapping.world_size(); ++rank) {
+    if (!page_geometry(plan, rank, "").ok()) return false;
+  }
+  return true;
+}
+
 // [stage] the number of its ranks on this node; empty: all are here.
 std::vector<int> ranks_of_stages_here(const RunOptions& options, const parallel::Mapping& mapping) {
   const transport::NodeMap* nodes = node_map(options);
@@ -136,6 +145,7 @@ Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunI
   std::unique_ptr<Run> run(new Run(options, std::move(*inputs), std::move(*plan)));
   run->settings_ = std::move(settings);
   run->record_class_ = std::move(class_of_records);
+  run->looks_for_prompts_ = options.keeps_prompts() || can_take_pages(options, run->plan_);
   WIDEEP_TRY(agree_on(options, run->prepare_places()));
   WIDEEP_TRY(agree_on(options, run->prepare_recording()));
   WIDEEP_TRY(agree_on(options, run->make_shared_memory()));

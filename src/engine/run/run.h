@@ -62,6 +62,9 @@ class Run {
   const base::SharedBytes* host_tier_memory() const { return host_tier_ ? &*host_tier_ : nullptr; }
   // Of what is kept by name (run/page_geometry.h); "": pages have no names.
   const std::string& record_class() const { return record_class_; }
+  // Whether requests are looked for before they are submitted: in places, or at peers where pages
+  // can have the form that they have in common (run/page_geometry.h).
+  bool looks_for_prompts() const { return looks_for_prompts_; }
   const base::TraceBuffer* trace() const { return trace_ ? &*trace_ : nullptr; }
   // What all ranks must have in common, as prepare() found it: a node keeps its weights while it
   // connects again, whatever its files are by then. Empty without a launcher and other nodes.
@@ -94,6 +97,7 @@ class Run {
   std::vector<OnlineParts> online_;
   std::optional<base::SharedBytes> host_tier_;
   std::string record_class_;
+  bool looks_for_prompts_ = false;
   std::optional<base::TraceBuffer> trace_;
   // Of the expert statistics; removed after the run if nothing was recorded.
   std::optional<formats::NewDirectories> statistics_directory_;

@@ -63,6 +63,8 @@ struct RunOptions {
   std::string prompt_cache_redis;           // address (store/redis_address.h); "": none
   std::string prompt_cache_redis_password;  // where the address has none
   int prompt_cache_ttl = 0;  // seconds that a record stays there that nobody uses; 0: 7 days
+  // Pages of a request's prompt may come from a peer that computes it (engine::Request::peer).
+  bool takes_from_peers = false;
   bool tells_pages = false;  // events PagesChanged
   // Without scheduler_config.capacity_scheduler_policy.
   engine::CapacityPolicy preferred_policy = engine::CapacityPolicy::kGuaranteedNoEvict;
@@ -114,8 +116,10 @@ struct RunOptions {
   }
   // Whether pages are looked for, and kept, in any place.
   bool keeps_prompts() const { return names_places() && reuses_pages(); }
-  // Whether pages have names (run/page_geometry.h), to be kept or told.
-  bool names_pages() const { return (names_places() || tells_pages) && reuses_pages(); }
+  // Whether pages have names (run/page_geometry.h), to be kept, told or taken.
+  bool names_pages() const {
+    return (names_places() || tells_pages || takes_from_peers) && reuses_pages();
+  }
 };
 
 // Null: all ranks are on this node.
