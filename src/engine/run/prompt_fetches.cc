@@ -2,7 +2,8 @@
 //
 // An entry of looks_ lives from kLook on until ranks have nothing more to answer or were told that
 // nobody wants it: a look ends with kAbandon or becomes a fetch, a fetch ends with kImport. If its
-// request does not wait any more (kNobody), a fetch stays until all ranks have answered.
+// request does not wait any more (kNobody), a fetch stays until all ranks have answered. A request
+// that pauses has no entry there, and one in paused_: it gets a new ticket.
 #include "run/prompt_fetches.h"
 
 #include <algorithm>
@@ -21,10 +22,16 @@ constexpr double kGraceSeconds = 2.0;
 constexpr double kIterations = 2.0;
 constexpr double kPredictions = 4.0;
 constexpr double kLongestFetchSeconds = 120.0;
+// Of what a peer computes, while it says so.
+constexpr double kLongestPromiseSeconds = 1800.0;
+// For room in the cache, between two tries.
+constexpr double kFirstPauseSeconds = 0.25, kLongestPauseSeconds = 2.0;
 // For which requests are submitted at once to an owner that does not answer.
 constexpr double kSilenceSeconds = 30.0;
 // Of a rank's prediction.
 constexpr double kMaxSeconds = 1e6;
+
+constexpr std::string_view kNoRoom = "the KV cache has no room for its pages";
 
 double sane_seconds(double seconds) {
   return std::isfinite(seconds) ? std::clamp(seconds, 0.0, kMaxSeconds) : kMaxSeconds;
@@ -53,17 +60,23 @@ int PromptFetches::most_pages(size_t prompt_tokens) {
 }
 
 PromptFetches::Steps PromptFetches::begin(const Prompt& prompt) {
-  const double now = clock_();
-  if (const auto answers = answers_.find(prompt.owner);
-      answers != answers_.end() && now < answers->second.none_before) {
-    ++counts_.gave_up;
-    return {{.kind = Kind::kSubmit, .owner = prompt.owner, .index = prompt.index}};
+  const auto answers = answers_.find(prompt.owner);
+  if (answers == answers_.end() || clock_() >= answers->second.none_before) {
+    ++counts_.looked;
+    return look_for(prompt, {});
   }
+  ++counts_.gave_up;
+  tell_transfer({.prompt = prompt, .awaited = {}, .states = {}}, 0,
+                "this server's rank does not answer at present");
+  return {{.kind = Kind::kSubmit, .owner = prompt.owner, .index = prompt.index}};
+}
+
+PromptFetches::Steps PromptFetches::look_for(const Prompt& prompt, const Patience& patience) {
+  const double now = clock_();
   const uint64_t ticket = next_ticket_++;
   const int max_pages = most_pages(prompt.num_tokens);
-  looks_[ticket] = {.index = prompt.index,
-                    .owner = prompt.owner,
-                    .ranks = prompt.ranks,
+  looks_[ticket] = {.prompt = prompt,
+                    .patience = patience,
                     .awaited = {prompt.ranks.begin(), prompt.ranks.end()},
                     .max_pages = max_pages,
                     .looked_at = now,
@@ -71,7 +84,6 @@ PromptFetches::Steps PromptFetches::begin(const Prompt& prompt) {
                     .known = max_pages,
                     .found = max_pages,
                     .states = std::nullopt};
-  ++counts_.looked;
   return {{.kind = Kind::kLook, .owner = prompt.owner, .index = prompt.index, .ticket = ticket}};
 }
 
@@ -81,7 +93,7 @@ PromptFetches::Looks::iterator PromptFetches::awaiting(uint64_t ticket, int rank
   const bool is_awaited = look != looks_.end() && look->second.fetches == fetches &&
                           look->second.awaited.erase(rank) > 0;
   if (!is_awaited) return looks_.end();
-  answers_[look->second.owner] = {.last_at = clock_()};
+  answers_[look->second.prompt.owner] = {.last_at = clock_()};
   return look;
 }
 
@@ -97,6 +109,7 @@ void PromptFetches::note(Look& look, const PagesFound& answer) {
   const int known = std::clamp(answer.known, 0, found);
   look.known = std::min(look.known, known);
   look.found = std::min(look.found, found);
+  look.is_promised = look.is_promised || answer.is_promised;
   if (found > known) {
     const double per_page = sane_seconds(answer.seconds) / (found - known);
     look.seconds_per_page = std::max(look.seconds_per_page, per_page);
@@ -111,14 +124,36 @@ void PromptFetches::note(Look& look, const PagesFound& answer) {
   });
 }
 
+// Pages: of the rank that got most of them.
+void PromptFetches::note(Look& look, const PeerPages& more) {
+  PeerPages& all = look.from_peer;
+  all.pages = std::max(all.pages, std::clamp(more.pages, 0, look.max_pages));
+  all.bytes += more.bytes;
+  const double seconds = sane_seconds(more.seconds);
+  if (all.trouble.empty() || (!more.trouble.empty() && seconds > all.seconds)) {
+    all.trouble = more.trouble;
+  }
+  all.seconds = std::max(all.seconds, seconds);
+}
+
+void PromptFetches::arriving(const PagesArriving& answer) {
+  const auto look = looks_.find(answer.ticket);
+  if (look == looks_.end()) return;
+  Look& fetch = look->second;
+  if (!fetch.fetches || !fetch.is_promised || !fetch.awaited.contains(answer.rank)) return;
+  fetch.heard[answer.rank] = clock_();
+  answers_[fetch.prompt.owner] = {.last_at = clock_()};
+}
+
 PromptFetches::Steps PromptFetches::fetched(const PagesFetched& answer) {
   const auto found = awaiting(answer.ticket, answer.rank, true);
   if (found == looks_.end()) return {};
   Look& look = found->second;
   look.pages = std::min(look.pages, std::clamp(answer.pages, 0, look.wanted));
   look.has_room = look.has_room && answer.has_room;
+  note(look, answer.from_peer);
   // Nothing comes of it, whatever the others get.
-  if (!look.has_room && look.is_waited_for() && !look.awaited.empty()) return give_up(found);
+  if (!look.has_room && look.is_waited_for() && !look.awaited.empty()) return lack_room(found);
   return settle(found);
 }
 
@@ -136,19 +171,19 @@ PromptFetches::Steps PromptFetches::decide(Looks::iterator found) {
   const auto price = price_.seconds_per_token(clock_());
   const double computing = price.value_or(0.0) * gain * store::kPageTokens;
   const bool is_dearer = price && look.predicted >= computing;
-  if (gain > 0 && !is_dearer) return fetch(found);
+  if (gain > 0 && (look.is_promised || !is_dearer)) return fetch(found);
   if (gain > 0) ++counts_.refused_as_dearer;
-  return submit_without(found);
+  return submit_without(found, "");
 }
 
 PromptFetches::Steps PromptFetches::fetch(Looks::iterator found) {
   Look& look = found->second;
   look.fetches = true;
   look.pages = look.wanted;
-  look.awaited = {look.ranks.begin(), look.ranks.end()};
+  look.awaited = {look.prompt.ranks.begin(), look.prompt.ranks.end()};
   look.asked_at = clock_();
   return {{.kind = Kind::kFetch,
-           .owner = look.owner,
+           .owner = look.prompt.owner,
            .ticket = found->first,
            .num_pages = look.wanted}};
 }
@@ -160,13 +195,40 @@ PromptFetches::Steps PromptFetches::import(Looks::iterator found) {
   const bool is_whole = !look.states || look.pages == look.wanted;
   const bool is_use = look.has_room && is_whole && look.pages > look.known && look.is_waited_for();
   const int pages = is_use ? look.pages : 0;
-  Steps steps = {
-      {.kind = Kind::kImport, .owner = look.owner, .ticket = ticket, .num_pages = pages}};
+  const int owner = look.prompt.owner;
+  Steps steps = {{.kind = Kind::kImport, .owner = owner, .ticket = ticket, .num_pages = pages}};
   if (!look.is_waited_for()) return steps;
+  if (!look.has_room && pause(look)) return steps;
   count_import(look, pages);
+  tell_transfer(look, pages, look.has_room ? "" : kNoRoom);
   steps.push_back(
-      {.kind = Kind::kSubmit, .owner = look.owner, .index = look.index, .num_pages = pages});
+      {.kind = Kind::kSubmit, .owner = owner, .index = look.prompt.index, .num_pages = pages});
   return steps;
+}
+
+// Whether the request is looked for again.
+bool PromptFetches::pause(const Look& look) {
+  if (!look.is_promised) return false;
+  const double now = clock_();
+  const bool is_first = look.patience.pause == 0.0;
+  const Patience patience = {
+      .since = is_first ? now : look.patience.since,
+      .pause = is_first ? kFirstPauseSeconds
+                        : std::min(2.0 * look.patience.pause, kLongestPauseSeconds)};
+  if (now + patience.pause > patience.since + kLongestFetchSeconds) return false;
+  paused_[look.prompt.index] = {
+      .prompt = look.prompt, .patience = patience, .until = now + patience.pause};
+  return true;
+}
+
+void PromptFetches::tell_transfer(const Look& look, int pages, std::string_view trouble) {
+  if (!look.prompt.tells_transfer) return;
+  PromptTransfer transfer = {.request_index = look.prompt.index,
+                             .known_pages = look.known,
+                             .fetched_pages = std::max(pages - look.known, 0),
+                             .from_peer = look.from_peer};
+  if (transfer.from_peer.trouble.empty()) transfer.from_peer.trouble = trouble;
+  transfers_.push_back(std::move(transfer));
 }
 
 void PromptFetches::count_import(const Look& look, int pages) {
@@ -177,6 +239,7 @@ void PromptFetches::count_import(const Look& look, int pages) {
   const uint64_t tokens = static_cast<uint64_t>(pages - look.known) * store::kPageTokens;
   ++counts_.fetched_requests;
   counts_.fetched_tokens += tokens;
+  if (look.is_promised) return;
   const double now = clock_();
   const auto price = price_.seconds_per_token(now);
   if (!price) return;
@@ -185,81 +248,116 @@ void PromptFetches::count_import(const Look& look, int pages) {
 
 // A fetch stays until the ranks have answered: they have lent pages for it.
 PromptFetches::Steps PromptFetches::abandon(Looks::iterator look) {
-  Steps steps = {{.kind = Kind::kAbandon, .owner = look->second.owner, .ticket = look->first}};
+  Steps steps = {
+      {.kind = Kind::kAbandon, .owner = look->second.prompt.owner, .ticket = look->first}};
   if (look->second.fetches) {
-    look->second.index = kNobody;
+    look->second.prompt.index = kNobody;
   } else {
     looks_.erase(look);
   }
   return steps;
 }
 
-PromptFetches::Steps PromptFetches::submit_without(Looks::iterator look) {
-  const Step submit = {
-      .kind = Kind::kSubmit, .owner = look->second.owner, .index = look->second.index};
+PromptFetches::Steps PromptFetches::submit_without(Looks::iterator look, std::string_view trouble) {
+  const Prompt& prompt = look->second.prompt;
+  const Step submit = {.kind = Kind::kSubmit, .owner = prompt.owner, .index = prompt.index};
+  tell_transfer(look->second, 0, trouble);
   Steps steps = abandon(look);
   steps.push_back(submit);
   return steps;
 }
 
-PromptFetches::Steps PromptFetches::give_up(Looks::iterator look) {
+PromptFetches::Steps PromptFetches::give_up(Looks::iterator look, std::string_view trouble) {
   ++counts_.gave_up;
-  return submit_without(look);
+  return submit_without(look, trouble);
+}
+
+// Before all ranks have answered.
+PromptFetches::Steps PromptFetches::lack_room(Looks::iterator look) {
+  return pause(look->second) ? abandon(look) : give_up(look, kNoRoom);
 }
 
 // By owner, what the fetches that are waited for may take.
 std::map<int, double> PromptFetches::seconds_to_fetch() const {
   std::map<int, double> seconds;
   for (const auto& [ticket, look] : looks_) {
-    if (look.fetches && look.is_waited_for()) seconds[look.owner] += kPredictions * look.predicted;
+    if (look.fetches && look.is_waited_for()) {
+      seconds[look.prompt.owner] += kPredictions * look.predicted;
+    }
   }
   return seconds;
 }
 
+// When that rank of those that are awaited has said that pages arrive of which it is longest ago.
+// nullopt: not all have.
+std::optional<double> PromptFetches::heard_at(const Look& look) {
+  std::optional<double> first;
+  for (const int rank : look.awaited) {
+    const auto heard = look.heard.find(rank);
+    if (heard == look.heard.end()) return std::nullopt;
+    first = std::min(first.value_or(heard->second), heard->second);
+  }
+  return first;
+}
+
 // to_fetch: of its owner. Answers of others move it, but not for ever.
 double PromptFetches::deadline_of(const Look& look, double to_fetch) const {
-  const auto answers = answers_.find(look.owner);
-  const double last_at = answers == answers_.end() ? 0.0 : answers->second.last_at;
+  const auto answers = answers_.find(look.prompt.owner);
+  const double answered_at = answers == answers_.end() ? 0.0 : answers->second.last_at;
+  const std::optional<double> heard = heard_at(look);
   const double begin = std::max(look.asked_at, *ready_at_);
-  const double end = std::min(std::max(begin, last_at) + std::min(to_fetch, kLongestFetchSeconds),
-                              begin + kLongestFetchSeconds);
+  const double end = std::min(
+      std::max(begin, heard.value_or(answered_at)) + std::min(to_fetch, kLongestFetchSeconds),
+      begin + (heard ? kLongestPromiseSeconds : kLongestFetchSeconds));
   return end + kGraceSeconds + kIterations * pace_.longest(clock_());
 }
 
+// A peer that is slow says nothing of the ranks.
 PromptFetches::Steps PromptFetches::expire() {
   if (!ready_at_) return {};
   const double now = clock_();
   std::map<int, double> to_fetch = seconds_to_fetch();
   Steps steps;
   for (auto next = looks_.begin(); next != looks_.end();) {
-    const auto look = next++;
-    const int owner = look->second.owner;
-    if (!look->second.is_waited_for() || deadline_of(look->second, to_fetch[owner]) > now) continue;
-    answers_[owner].none_before = now + kSilenceSeconds;
-    append(steps, give_up(look));
+    const auto each = next++;
+    const Look& look = each->second;
+    const int owner = look.prompt.owner;
+    if (!look.is_waited_for() || deadline_of(look, to_fetch[owner]) > now) continue;
+    if (!look.fetches || !look.is_promised) answers_[owner].none_before = now + kSilenceSeconds;
+    append(steps, give_up(each, "it took too long"));
+  }
+  for (auto next = paused_.begin(); next != paused_.end();) {
+    const auto each = next++;
+    if (each->second.until > now) continue;
+    append(steps, look_for(each->second.prompt, each->second.patience));
+    paused_.erase(each);
   }
   return steps;
 }
 
 PromptFetches::Steps PromptFetches::release(int index) {
-  const auto look =
-      std::ranges::find_if(looks_, [&](const auto& each) { return each.second.index == index; });
+  paused_.erase(index);
+  const auto look = std::ranges::find_if(
+      looks_, [&](const auto& each) { return each.second.prompt.index == index; });
   return look == looks_.end() ? Steps() : abandon(look);
 }
 
 void PromptFetches::drop_owner(int owner) {
-  std::erase_if(looks_, [&](const auto& each) { return each.second.owner == owner; });
+  const auto is_its = [&](const auto& each) { return each.second.prompt.owner == owner; };
+  std::erase_if(looks_, is_its);
+  std::erase_if(paused_, is_its);
   answers_.erase(owner);
 }
 
 // Where no rank is left, the deadline stays: there is nothing to conclude.
 PromptFetches::Steps PromptFetches::lose_rank(int rank) {
+  for (auto& [index, paused] : paused_) std::erase(paused.prompt.ranks, rank);
   Steps steps;
   for (auto next = looks_.begin(); next != looks_.end();) {
     const auto look = next++;
-    std::erase(look->second.ranks, rank);
+    std::erase(look->second.prompt.ranks, rank);
     const bool was_awaited = look->second.awaited.erase(rank) > 0;
-    if (was_awaited && !look->second.ranks.empty()) append(steps, settle(look));
+    if (was_awaited && !look->second.prompt.ranks.empty()) append(steps, settle(look));
   }
   return steps;
 }

@@ -19,6 +19,11 @@
 // (kAbandon). After a kFetch there is always exactly one kImport, when all ranks have answered that
 // still live: with 0 pages, if the request does not wait any more.
 //
+// What a peer computes at present (PagesFound::is_promised) is fetched whatever that takes: who has
+// sent the request here has decided. Such a fetch goes on as long as ranks say that it does
+// (PagesArriving). If the cache has no room for it, the request is looked for again after a pause,
+// as others are about to end: computing it here, too, would be for nothing.
+//
 // Ranks are not trusted with numbers: what is not known is ignored, and pages are cut to those of
 // the prompt. The page of its last token is never fetched, as that is computed anyway.
 //
@@ -32,6 +37,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/command.h"
@@ -48,6 +55,7 @@ struct FetchCounts {
   uint64_t refused_as_dearer = 0;  // computing is cheaper
   uint64_t gave_up = 0;            // too slow, no room, or it was not there any more
   // Of computing, less those of waiting, as far as measured. A fetch that took longer lowers it.
+  // Without those from peers, which compute as long themselves.
   double saved_seconds = 0.0;
 };
 
@@ -75,16 +83,20 @@ class PromptFetches {
     int owner = 0;
     std::vector<int> ranks = {};  // that compute it and live; at least one
     size_t num_tokens = 0;
+    bool tells_transfer = false;  // a PromptTransfer is wanted
   };
   Steps begin(const Prompt& prompt);
   // Whether there is a page to look for.
   static bool is_worth_a_look(size_t prompt_tokens) { return most_pages(prompt_tokens) > 0; }
 
   Steps found(const PagesFound& answer);
+  void arriving(const PagesArriving& answer);
   Steps fetched(const PagesFetched& answer);
-  // What is past its deadline is given up. To be called often: deadlines move while an iteration
-  // goes on.
+  // What is past its deadline is given up, what has paused is looked for again. To be called often:
+  // deadlines move while an iteration goes on.
   Steps expire();
+  // Of requests that were told to be submitted since the last call.
+  std::vector<PromptTransfer> take_transfers() { return std::exchange(transfers_, {}); }
 
   // The request does not wait here any more: it was cancelled, or goes elsewhere.
   Steps release(int index);
@@ -95,6 +107,7 @@ class PromptFetches {
   // All ranks forget what was asked, and nobody waits.
   void clear() {
     looks_.clear();
+    paused_.clear();
     answers_.clear();
   }
   // Ranks hear commands from now on: waits that began before begin now, and silence is forgiven.
@@ -112,25 +125,38 @@ class PromptFetches {
 
  private:
   static constexpr int kNobody = -1;
+  // Of a request that does not find room.
+  struct Patience {
+    double since = 0.0;  // the first time
+    double pause = 0.0;  // the last one; 0: there was none
+  };
   // What was asked for a prompt, and what was answered so far.
   struct Look {
-    int index = kNobody;  // of the request that waits
-    int owner = 0;
-    std::vector<int> ranks;
-    std::set<int> awaited;  // of these
+    Prompt prompt;  // index: of the request that waits, or kNobody
+    Patience patience = {};
+    std::set<int> awaited;  // of its ranks
     int max_pages = 0;
     double looked_at = 0.0, asked_at = 0.0;
     bool fetches = false;
     // kLook
     int known = 0, found = 0;                    // the least of all ranks
+    bool is_promised = false;                    // to any rank
     double seconds_per_page = 0.0;               // the most of all ranks
     std::optional<std::vector<int32_t>> states;  // that all ranks with states have
     // kFetch
     int wanted = 0, pages = 0;  // asked for; the least that a rank has got
     bool has_room = true;
-    double predicted = 0.0;  // seconds
+    double predicted = 0.0;            // seconds
+    std::map<int, double> heard = {};  // by rank: when it said last that pages arrive
+    PeerPages from_peer = {};
 
-    bool is_waited_for() const { return index != kNobody; }
+    bool is_waited_for() const { return prompt.index != kNobody; }
+  };
+  // Until it is looked for again.
+  struct Paused {
+    Prompt prompt;
+    Patience patience;
+    double until = 0.0;
   };
   using Looks = std::map<uint64_t, Look>;
   // Of an owner.
@@ -141,21 +167,29 @@ class PromptFetches {
   };
 
   static int most_pages(size_t prompt_tokens);
+  Steps look_for(const Prompt& prompt, const Patience& patience);
   static void note(Look& look, const PagesFound& answer);
+  static void note(Look& look, const PeerPages& more);
   Looks::iterator awaiting(uint64_t ticket, int rank, bool fetches);
   Steps settle(Looks::iterator look);
   Steps decide(Looks::iterator look);
   Steps fetch(Looks::iterator look);
   Steps import(Looks::iterator look);
   Steps abandon(Looks::iterator look);
-  Steps submit_without(Looks::iterator look);
-  Steps give_up(Looks::iterator look);
+  Steps submit_without(Looks::iterator look, std::string_view trouble);
+  Steps give_up(Looks::iterator look, std::string_view trouble);
+  Steps lack_room(Looks::iterator look);
+  bool pause(const Look& look);
+  void tell_transfer(const Look& look, int pages, std::string_view trouble);
   void count_import(const Look& look, int pages);
   std::map<int, double> seconds_to_fetch() const;
+  static std::optional<double> heard_at(const Look& look);
   double deadline_of(const Look& look, double to_fetch) const;
 
   Clock clock_;
-  Looks looks_;                     // by ticket
+  Looks looks_;                   // by ticket
+  std::map<int, Paused> paused_;  // by request
+  std::vector<PromptTransfer> transfers_;
   std::map<int, Answers> answers_;  // by owner
   uint64_t next_ticket_;
   PrefillPrice price_;

@@ -50,6 +50,30 @@ class PromptFetchesTest : public testing::Test {
     return fetches_.fetched(
         {.ticket = kTicket, .rank = rank, .pages = pages, .has_room = has_room});
   }
+  // Of a peer that computes the prompt.
+  Fetches::Steps begin_promised(int index = 5, std::vector<int> ranks = {0, 1}) {
+    return fetches_.begin({.index = index,
+                           .owner = 0,
+                           .ranks = std::move(ranks),
+                           .num_tokens = kPromptTokens,
+                           .tells_transfer = true});
+  }
+  Fetches::Steps promised(int rank, uint64_t ticket = kTicket) {
+    return fetches_.found({.ticket = ticket,
+                           .rank = rank,
+                           .known = 2,
+                           .found = 10,
+                           .states = {},
+                           .is_promised = true});
+  }
+  void begin_promised_fetch() {
+    begin_promised();
+    promised(0);
+    ASSERT_THAT(promised(1), ElementsAre(fetch_of(10)));
+  }
+  void arriving(int rank, int pages = 0) {
+    fetches_.arriving({.ticket = kTicket, .rank = rank, .pages = pages});
+  }
   // Prompt tokens take so long from now on.
   void set_price(double seconds_per_token) {
     engine::IterationRecord rank;
@@ -332,6 +356,196 @@ TEST_F(PromptFetchesTest, AFetchThatBringsNothingIsNotImported) {
   EXPECT_EQ(fetches_.counts().fetched_requests, 0u);
 }
 
+// ---- what a peer computes ----
+
+TEST_F(PromptFetchesTest, WhatIsPromisedIsFetchedWhateverItTakes) {
+  set_price(1e-9);
+  begin_promised();
+  promised(0);
+  // Not by a rank that knows no peer, say.
+  EXPECT_THAT(found(1, 2, 9, 5.0), ElementsAre(fetch_of(9)));
+  fetches_.fetched({.ticket = kTicket,
+                    .rank = 0,
+                    .pages = 9,
+                    .from_peer = {.pages = 7, .bytes = 100, .seconds = 2.0, .trouble = ""}});
+  EXPECT_THAT(fetches_.take_transfers(), IsEmpty());
+  EXPECT_THAT(
+      fetches_.fetched(
+          {.ticket = kTicket,
+           .rank = 1,
+           .pages = 6,
+           .from_peer = {.pages = 4, .bytes = 50, .seconds = 3.0, .trouble = "the peer is gone"}}),
+      ElementsAre(import_of(6), submit_with(6)));
+  const std::vector<PromptTransfer> told = fetches_.take_transfers();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].request_index, 5);
+  EXPECT_EQ(told[0].known_pages, 2);
+  EXPECT_EQ(told[0].fetched_pages, 4);
+  EXPECT_EQ(told[0].from_peer.pages, 7);
+  EXPECT_EQ(told[0].from_peer.bytes, 150u);
+  EXPECT_EQ(told[0].from_peer.seconds, 3.0);
+  EXPECT_EQ(told[0].from_peer.trouble, "the peer is gone");
+  EXPECT_THAT(fetches_.take_transfers(), IsEmpty());
+  EXPECT_EQ(fetches_.counts().saved_seconds, 0.0);
+}
+
+TEST_F(PromptFetchesTest, ATransferIsToldAlsoWhereNothingCame) {
+  begin_promised();
+  found(0, 3, 3);
+  EXPECT_THAT(found(1, 3, 3), ElementsAre(kAbandon, submit_with(0)));
+  const std::vector<PromptTransfer> told = fetches_.take_transfers();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].known_pages, 3);
+  EXPECT_EQ(told[0].fetched_pages, 0);
+  EXPECT_EQ(told[0].from_peer.trouble, "");
+  begin(6);  // without a peer
+  now_ += 3;
+  EXPECT_EQ(fetches_.expire().size(), 2u);
+  EXPECT_THAT(fetches_.take_transfers(), IsEmpty());
+  begin_promised(7);  // of an owner that is silent
+  EXPECT_EQ(fetches_.take_transfers().size(), 1u);
+}
+
+TEST_F(PromptFetchesTest, APromisedStateMustCome) {
+  for (const int pages : {10, 9}) {
+    const uint64_t ticket = kTicket + (pages == 9 ? 1 : 0);
+    begin_promised();
+    for (const int rank : {0, 1}) {
+      fetches_.found({.ticket = ticket,
+                      .rank = rank,
+                      .found = 10,
+                      .states = {4, 10},
+                      .is_stateless = false,
+                      .is_promised = true});
+    }
+    fetches_.fetched({.ticket = ticket, .rank = 0, .pages = 10});
+    const int used = pages == 10 ? 10 : 0;
+    EXPECT_EQ(fetches_.fetched({.ticket = ticket, .rank = 1, .pages = pages}).back(),
+              submit_with(used));
+    EXPECT_EQ(fetches_.take_transfers()[0].fetched_pages, used);
+  }
+}
+
+TEST_F(PromptFetchesTest, AFetchFromAPeerGoesOnAsLongAsItIsHeardOf) {
+  begin_promised_fetch();
+  for (int i = 0; i < 300; ++i) {
+    now_ += 1.5;
+    arriving(0);
+    arriving(1, i / 50);
+    EXPECT_THAT(fetches_.expire(), IsEmpty());
+  }
+  now_ += 1.5;
+  arriving(0);  // and not from the other
+  now_ += 0.6;
+  EXPECT_THAT(fetches_.expire(), ElementsAre(kAbandon, submit_with(0)));
+  EXPECT_EQ(fetches_.take_transfers()[0].from_peer.trouble, "it took too long");
+  // That says nothing of the owner.
+  EXPECT_EQ(begin(6).front().kind, StepKind::kLook);
+  EXPECT_THAT(fetched(0, 0), IsEmpty());
+  EXPECT_THAT(fetched(1, 0), ElementsAre(import_of(0)));
+}
+
+TEST_F(PromptFetchesTest, AFetchFromAPeerDoesNotGoOnForEver) {
+  begin_promised_fetch();
+  int seconds = 0;
+  for (; fetches_.expire().empty(); ++seconds) {
+    now_ += 1.0;
+    arriving(0);
+    arriving(1);
+    ASSERT_LT(seconds, 4000);
+  }
+  EXPECT_NEAR(seconds, 1802, 2);
+}
+
+TEST_F(PromptFetchesTest, OnlyWhatIsPromisedIsWaitedForAsLongAsItIsHeardOf) {
+  begin_fetch();  // 0.5 s are predicted
+  now_ += 3.9;
+  arriving(0);
+  arriving(1);
+  now_ += 0.2;
+  EXPECT_EQ(fetches_.expire().size(), 2u);
+}
+
+// Say the answers of others end soon: computing what a peer computes would be for nothing.
+TEST_F(PromptFetchesTest, WhatHasNoRoomIsLookedForAgain) {
+  begin_promised_fetch();
+  fetched(0, 0);
+  EXPECT_THAT(fetched(1, 0, false), ElementsAre(import_of(0)));
+  uint64_t ticket = kTicket;
+  double waited = 0.0;
+  for (double pause = 0.25; waited + pause <= 120.0; pause = std::min(2.0, 2.0 * pause)) {
+    now_ += pause - 0.01;
+    EXPECT_THAT(fetches_.expire(), IsEmpty());
+    now_ += 0.01 + 1e-9;
+    waited += pause;
+    ++ticket;
+    ASSERT_THAT(fetches_.expire(),
+                ElementsAre(Step{.kind = StepKind::kLook, .index = 5, .ticket = ticket}));
+    promised(0, ticket);
+    ASSERT_EQ(promised(1, ticket).front().kind, StepKind::kFetch);
+    // The first rank's refusal is enough, but the pages of the other are lent until it answers.
+    const auto steps = fetches_.fetched({.ticket = ticket, .rank = 0, .has_room = false});
+    ASSERT_FALSE(steps.empty());
+    ASSERT_EQ(steps[0], (Step{.kind = StepKind::kAbandon, .ticket = ticket}));
+    if (steps.size() > 1) {
+      EXPECT_EQ(steps[1], submit_with(0));
+      break;
+    }
+    EXPECT_THAT(fetches_.fetched({.ticket = ticket, .rank = 1, .has_room = false}),
+                ElementsAre(Step{.kind = StepKind::kImport, .ticket = ticket}));
+    EXPECT_THAT(fetches_.take_transfers(), IsEmpty());
+  }
+  EXPECT_GT(waited, 117.0);
+  const std::vector<PromptTransfer> told = fetches_.take_transfers();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0].from_peer.trouble, testing::HasSubstr("no room"));
+  EXPECT_EQ(fetches_.counts().looked, 1u);
+  EXPECT_EQ(fetches_.counts().gave_up, 1u);
+}
+
+TEST_F(PromptFetchesTest, WhatFindsRoomLaterIsFetched) {
+  begin_promised_fetch();
+  fetched(0, 0);
+  fetched(1, 0, false);
+  now_ += 0.3;
+  EXPECT_EQ(fetches_.expire().size(), 1u);
+  promised(0, kTicket + 1);
+  promised(1, kTicket + 1);
+  fetches_.fetched({.ticket = kTicket + 1, .rank = 0, .pages = 10});
+  EXPECT_EQ(fetches_.fetched({.ticket = kTicket + 1, .rank = 1, .pages = 10}).back(),
+            submit_with(10));
+}
+
+// Cancelled, of an owner that has ended, or of an epoch that has.
+TEST_F(PromptFetchesTest, WhatPausesCanEnd) {
+  for (const int how : {0, 1, 2}) {
+    const uint64_t ticket = kTicket + static_cast<uint64_t>(how);
+    begin_promised();
+    promised(0, ticket);
+    promised(1, ticket);
+    fetches_.fetched({.ticket = ticket, .rank = 0});
+    fetches_.fetched({.ticket = ticket, .rank = 1, .has_room = false});
+    if (how == 0) EXPECT_THAT(fetches_.release(5), IsEmpty());
+    if (how == 1) fetches_.drop_owner(0);
+    if (how == 2) fetches_.clear();
+    now_ += 3;
+    EXPECT_THAT(fetches_.expire(), IsEmpty());
+    EXPECT_THAT(fetches_.take_transfers(), IsEmpty());
+  }
+}
+
+TEST_F(PromptFetchesTest, ARankThatDiesInAPauseIsNotAsked) {
+  begin_promised_fetch();
+  fetched(0, 0);
+  fetched(1, 0, false);
+  EXPECT_THAT(fetches_.lose_rank(1), IsEmpty());
+  now_ += 0.3;
+  EXPECT_EQ(fetches_.expire().size(), 1u);
+  EXPECT_EQ(promised(0, kTicket + 1).front().kind, StepKind::kFetch);
+  EXPECT_EQ(fetches_.fetched({.ticket = kTicket + 1, .rank = 0, .pages = 10}).back(),
+            submit_with(10));
+}
+
 // ---- who does not wait any more ----
 
 TEST_F(PromptFetchesTest, ACancelledLookIsForgotten) {
@@ -416,6 +630,7 @@ class FetchesPlay {
   void step(int what) {
     if (what < 3) return begin();
     if (what < 6) return answer_look();
+    if (any(4) == 0) fetches_.arriving({.ticket = any_ticket(), .rank = any(2 * kOwners)});
     if (what < 9) return answer_fetch();
     if (what == 9) return take(fetches_.expire());
     if (what == 10) return cancel();
@@ -431,7 +646,7 @@ class FetchesPlay {
                          .num_tokens = static_cast<size_t>(65 + any(1000))}));
   }
   // Of any ticket, also of those that ended long ago, by any rank.
-  uint64_t any_ticket() { return kTicket + static_cast<uint64_t>(any(next_index_ + 1)); }
+  uint64_t any_ticket() { return kTicket + static_cast<uint64_t>(any(num_looks_ + 1)); }
   void answer_look() {
     const int known = any(6);
     take(fetches_.found({.ticket = any_ticket(),
@@ -440,7 +655,8 @@ class FetchesPlay {
                          .found = known + any(12),
                          .states = {any(4), 4 + any(4)},
                          .is_stateless = any(4) > 0,
-                         .seconds = 0.01 * any(30)}));
+                         .seconds = 0.01 * any(30),
+                         .is_promised = any(3) == 0}));
   }
   void answer_fetch() {
     take(fetches_.fetched({.ticket = any_ticket(),
@@ -473,6 +689,8 @@ class FetchesPlay {
     }
     if (step.kind == StepKind::kLook) {
       ASSERT_FALSE(tickets_.contains(step.ticket));
+      ASSERT_TRUE(waiting_.contains(step.index)) << "looked for after its end";
+      ++num_looks_;
       tickets_[step.ticket] = {.owner = step.owner, .ranks = ranks_of(step.owner)};
       return;
     }
@@ -494,10 +712,12 @@ class FetchesPlay {
     }
   }
 
-  // All that is left expires, and all ranks answer.
+  // All that is left expires, also what is looked for once more, and all ranks answer.
   void end() {
-    now_ += 1000;
-    take(fetches_.expire());
+    for (int i = 0; i < 2; ++i) {
+      now_ += 3000;
+      take(fetches_.expire());
+    }
     EXPECT_THAT(waiting_, IsEmpty());
     for (const auto& [number, ticket] : std::map<uint64_t, Ticket>(tickets_)) {
       for (const int rank : ticket.ranks) {
@@ -510,7 +730,7 @@ class FetchesPlay {
   std::mt19937 random_;
   double now_ = 0.0;
   Fetches fetches_{kTicket, [this] { return now_; }};
-  int next_index_ = 0;
+  int next_index_ = 0, num_looks_ = 0;
   std::map<int, int> waiting_;  // request → owner
   std::map<uint64_t, Ticket> tickets_;
 };

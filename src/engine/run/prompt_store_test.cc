@@ -738,6 +738,10 @@ TEST_F(PromptStoreFromPeerTest, NothingOfAPeerIsTouchedOrToldAfterTheEnd) {
   store->fetch(again.fetch(2, 0, 5));
   EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 5);
   EXPECT_EQ(again.bytes, written.bytes);
+  // Nor does what waits hold up the store's end.
+  const std::vector<int32_t> others(2 * kPageTokens + 1, 5);
+  look(*store, 3, others, 0, {}, peer());
+  store->fetch(again.fetch(3, 0, 2));
 }
 
 TEST_F(PromptStoreFromPeerTest, AStateComesWithThePagesOrNothingIsOfUse) {

@@ -184,6 +184,7 @@ RequestWriter::Prompts prompts(const Run& run) {
   const RunPlan& plan = run.plan();
   const int owners = plan.num_request_owners();
   RequestWriter::Prompts prompts = {.are_kept = run.options().keeps_prompts(),
+                                    .may_come_from_peers = run.looks_for_prompts(),
                                     .record_class = owners > 1 ? run.record_class() : ""};
   prompts.ranks_of_owner.resize(static_cast<size_t>(owners));
   for (int rank = 0; rank < plan.mapping.world_size(); ++rank) {
@@ -242,14 +243,29 @@ std::optional<Event> RankGroup::next() {
 }
 
 std::optional<Event> RankGroup::next_unrecorded() {
+  if (!due_.empty()) return take_due();
   if (const auto silence = watch()) return *silence;
   while (auto each = ranks_->next()) {
     auto event =
         std::visit([this](auto&& what) { return take(std::move(what)); }, std::move(*each));
-    if (event) return event;
+    note_transfers();
+    if (event) due_.push_back(std::move(*event));
+    if (!due_.empty()) return take_due();
   }
   feeds_->close_reading();
   return std::nullopt;
+}
+
+Event RankGroup::take_due() {
+  Event event = std::move(due_.front());
+  due_.pop_front();
+  return event;
+}
+
+// Before the event that follows: it may be the first token of one of these requests.
+void RankGroup::note_transfers() {
+  if (!run_.looks_for_prompts()) return;
+  for (PromptTransfer& each : requests_.take_transfers()) due_.emplace_back(std::move(each));
 }
 
 std::optional<BackgroundSilence> RankGroup::watch() {
@@ -400,6 +416,9 @@ void RankGroup::note_pages(int rank, RankEvent& event) {
   if (auto* found = std::get_if<PagesFound>(&event)) {
     found->rank = rank;
     requests_.found(*found);
+  } else if (auto* arriving = std::get_if<PagesArriving>(&event)) {
+    arriving->rank = rank;
+    requests_.arriving(*arriving);
   } else if (auto* fetched = std::get_if<PagesFetched>(&event)) {
     fetched->rank = rank;
     requests_.fetched(*fetched);

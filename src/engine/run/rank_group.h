@@ -22,6 +22,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -122,6 +123,8 @@ class RankGroup {
   void note_pages(int rank, RankEvent& event);
   std::optional<BackgroundSilence> watch();
   std::optional<Event> next_unrecorded();
+  Event take_due();
+  void note_transfers();
 
   // The ranks that have sent an event of which all have to send one; empty again when all have.
   using Senders = std::set<int>;
@@ -136,6 +139,7 @@ class RankGroup {
   Senders ready_, idle_;
   NumberedCall recording_, role_;
   bool has_begun_ = false;  // all ranks were ready
+  std::deque<Event> due_;   // to be returned next
   int reloaded_ = 0;        // experts, by the members that have begun the next epoch
   IterationAssembler iterations_;
   BackgroundWatch background_;

@@ -91,13 +91,17 @@ PagePlaces::Choice RequestWriter::choose(const Request& request) const {
   return places_.choose(tokens_of_owner_, request.prompt.ids(), request.salt);
 }
 
+bool RequestWriter::is_looked_for(const Request& request) const {
+  const bool may_pay = prompts_.are_kept || (prompts_.may_come_from_peers && !request.peer.empty());
+  return may_pay && !is_stopping_ && PromptFetches::is_worth_a_look(request.prompt.size());
+}
+
 void RequestWriter::place(Running running) {
   if (tokens_of_owner_.empty()) return orphans_.push_back(std::move(running));
   const PagePlaces::Choice choice = choose(running.request);
   running.known_tokens = choice.known_tokens;
-  const bool may_pay = prompts_.are_kept && !is_stopping_ &&
-                       PromptFetches::is_worth_a_look(running.request.prompt.size());
-  std::vector<int> ranks = may_pay ? living_ranks_of(choice.owner) : std::vector<int>();
+  std::vector<int> ranks;
+  if (is_looked_for(running.request)) ranks = living_ranks_of(choice.owner);
   if (ranks.empty()) return submit_to(choice.owner, std::move(running));
   look_for(choice.owner, std::move(ranks), std::move(running));
 }
@@ -119,10 +123,13 @@ int RequestWriter::owner_of_rank(int rank) const {
 }
 
 void RequestWriter::look_for(int owner, std::vector<int> ranks, Running running) {
-  const PromptFetches::Prompt prompt = {.index = running.request.index,
-                                        .owner = owner,
-                                        .ranks = std::move(ranks),
-                                        .num_tokens = running.request.prompt.size()};
+  const Request& request = running.request;
+  const PromptFetches::Prompt prompt = {
+      .index = request.index,
+      .owner = owner,
+      .ranks = std::move(ranks),
+      .num_tokens = request.prompt.size(),
+      .tells_transfer = !request.peer.empty() && request.answered.empty()};
   assign(owner, running);
   waiting_[prompt.index] = std::move(running);
   follow(fetches_.begin(prompt));
@@ -189,6 +196,7 @@ void RequestWriter::follow(const PromptFetches::Steps& steps) {
       command.request.index = step.index;
       command.request.prompt = request.prompt;
       command.request.salt = request.salt;
+      command.request.peer = request.peer;
     }
     write(command);
   }
@@ -212,6 +220,16 @@ void RequestWriter::found(const PagesFound& answer) {
   finish_if_none_waits();
 }
 
+void RequestWriter::arriving(const PagesArriving& answer) {
+  const std::lock_guard lock(mutex_);
+  fetches_.arriving(answer);
+}
+
+std::vector<PromptTransfer> RequestWriter::take_transfers() {
+  const std::lock_guard lock(mutex_);
+  return fetches_.take_transfers();
+}
+
 void RequestWriter::fetched(const PagesFetched& answer) {
   const std::lock_guard lock(mutex_);
   follow(fetches_.fetched(answer));
@@ -225,7 +243,7 @@ void RequestWriter::pages_changed(const PagesChanged& changed) {
 }
 
 void RequestWriter::iteration_ended(const Iteration& iteration) {
-  if (!prompts_.are_kept) return;
+  if (!prompts_.are_kept && !prompts_.may_come_from_peers) return;
   const std::lock_guard lock(mutex_);
   fetches_.iteration_ended(iteration);
 }

@@ -10,7 +10,7 @@
 // computes it dies, another one goes on with it.
 //
 // Where pages of prompts are kept beyond the caches, a request waits until its pages were looked
-// for, and fetched if that pays (run/prompt_fetches.h). It has an owner then, as a running one has,
+// for, and fetched if that pays (run/prompt_fetches.h). So does one whose prompt a peer computes. It has an owner then, as a running one has,
 // and what ends, moves or repeats a running request does the same with one that waits.
 //
 // Thread safety: any thread. What waits has deadlines, which a thread of the writer keeps. It begins
@@ -48,6 +48,8 @@ class RequestWriter {
   struct Prompts {
     // Requests are looked for before they are submitted.
     bool are_kept = false;
+    // Those with a peer are (engine::Request::peer), also where none are kept.
+    bool may_come_from_peers = false;
     // [owners, also of those that join later] the ranks that compute its requests. An owner that is
     // not there computes them alone.
     std::vector<std::vector<int>> ranks_of_owner = {};
@@ -107,7 +109,11 @@ class RequestWriter {
   // All ranks have loaded their weights, and hear commands from now on.
   void ranks_ready();
   void found(const PagesFound& answer);
+  void arriving(const PagesArriving& answer);
   void fetched(const PagesFetched& answer);
+  // Of requests with a peer that were submitted since the last call: to be told before what the
+  // ranks have said since.
+  std::vector<PromptTransfer> take_transfers();
   void pages_changed(const PagesChanged& changed);
   // What computing costs follows from iterations.
   void iteration_ended(const Iteration& iteration);
@@ -145,6 +151,7 @@ class RequestWriter {
   };
   using Requests = std::map<int, Running>;  // by request index
   bool keeps() const { return on_loss_ != OnLoss::kEnd; }
+  bool is_looked_for(const engine::Request& request) const;
   PagePlaces::Choice choose(const engine::Request& request) const;
   int64_t tokens_of(int owner) const;
   // To an owner, looked for first if that may pay; to the orphans, if nobody lives.

@@ -495,6 +495,178 @@ TEST(RequestWriter, NothingWaitsForRanksThatStop) {
   EXPECT_EQ(writer.change_members(2, {0}), 0);
 }
 
+// ---- requests whose prompt a peer computes ----
+
+Request shared_request(int index) {
+  Request request = long_request(index);
+  request.peer = "1;host:7000;token;class;r" + std::to_string(index);
+  return request;
+}
+
+RequestWriter::Prompts prompts_of_peers(std::vector<std::vector<int>> ranks_of_owner = {}) {
+  return {.may_come_from_peers = true, .ranks_of_owner = std::move(ranks_of_owner)};
+}
+
+void promise(RequestWriter& writer, uint64_t ticket, int rank) {
+  writer.found({.ticket = ticket, .rank = rank, .found = 4, .states = {}, .is_promised = true});
+}
+
+TEST(RequestWriter, LooksOnlyForPromptsOfPeersWhereNoneAreKept) {
+  Ranks ranks(1, RequestWriter::OnLoss::kEnd, prompts_of_peers());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(long_request(1));
+  EXPECT_EQ(ranks.next(0).kind, Kind::kSubmit);
+  writer.submit(shared_request(2));
+  const Command look = ranks.next(0);
+  EXPECT_EQ(look.kind, Kind::kLook);
+  EXPECT_EQ(look.request.peer, shared_request(2).peer);
+  promise(writer, look.ticket, 0);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kFetch);
+  EXPECT_TRUE(writer.take_transfers().empty());
+  writer.arriving({.ticket = look.ticket, .rank = 0, .pages = 1});
+  writer.fetched({.ticket = look.ticket, .rank = 0, .pages = 3, .from_peer = {.pages = 3}});
+  EXPECT_EQ(ranks.next(0).num_pages, 3);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kSubmit);
+  const std::vector<PromptTransfer> told = writer.take_transfers();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].request_index, 2);
+  EXPECT_EQ(told[0].fetched_pages, 3);
+  EXPECT_TRUE(writer.take_transfers().empty());
+  Request brief = request(3);
+  brief.peer = shared_request(3).peer;
+  writer.submit(brief);
+  EXPECT_EQ(ranks.next(0).kind, Kind::kSubmit);
+}
+
+TEST(RequestWriter, APeerIsIgnoredWherePagesAreNotShared) {
+  Ranks ranks(1, RequestWriter::OnLoss::kEnd);
+  ranks.writer().submit(shared_request(0));
+  EXPECT_EQ(ranks.next(0).kind, Kind::kSubmit);
+}
+
+// The peer goes with it; what had come before is not told twice of an answer that has begun.
+TEST(RequestWriter, ARequestOfAPeerThatMovesIsLookedForThere) {
+  Ranks ranks(2, RequestWriter::OnLoss::kMove, prompts_of_peers());
+  RequestWriter& writer = ranks.writer();
+  writer.submit(shared_request(0));
+  const Command look = ranks.next(1);
+  ASSERT_EQ(look.owner, 0);
+  writer.found({.ticket = look.ticket, .rank = 0, .states = {}});
+  EXPECT_EQ(writer.take_transfers().size(), 1u);
+  writer.answered(0, 5, false);
+  ranks.die(0);
+  EXPECT_EQ(writer.lose_rank(0, false).moved, 1);
+  EXPECT_EQ(ranks.next(1).kind, Kind::kAbandon);
+  EXPECT_EQ(ranks.next(1).kind, Kind::kSubmit);
+  const Command again = ranks.next(1);
+  EXPECT_EQ(again.kind, Kind::kLook);
+  EXPECT_EQ(again.owner, 1);
+  EXPECT_EQ(again.request.peer, shared_request(0).peer);
+  writer.found({.ticket = again.ticket, .rank = 1, .states = {}});
+  EXPECT_EQ(ranks.next(1).kind, Kind::kAbandon);
+  EXPECT_EQ(ranks.next(1).request.answered, std::vector<int32_t>{5});
+  EXPECT_TRUE(writer.take_transfers().empty());
+}
+
+// Requests that have found no room, and wait until they are looked for again.
+class PausedRequests : public testing::Test {
+ protected:
+  // Up to the pause. Returns the ticket.
+  uint64_t pause(int index, int rank = 0) {
+    writer().submit(shared_request(index));
+    const uint64_t ticket = ranks_.next(1).ticket;
+    promise(writer(), ticket, rank);
+    EXPECT_EQ(ranks_.next(1).kind, Kind::kFetch);
+    writer().fetched({.ticket = ticket, .rank = rank, .has_room = false});
+    EXPECT_EQ(ranks_.next(1).kind, Kind::kImport);
+    return ticket;
+  }
+  RequestWriter& writer() { return ranks_.writer(); }
+  void SetUp() override { writer().ranks_ready(); }
+
+  std::atomic<double> now_ = 100.0;
+  RequestWriter::Prompts prompts_ = {.may_come_from_peers = true,
+                                     .clock = [this] { return now_.load(); }};
+  Ranks ranks_{2, RequestWriter::OnLoss::kMove, prompts_};
+};
+
+TEST_F(PausedRequests, AreLookedForAgainAndTheEndWaitsForThem) {
+  const uint64_t ticket = pause(0);
+  writer().finish();
+  now_ = 100.3;
+  const Command look = ranks_.next(1);
+  EXPECT_EQ(look.kind, Kind::kLook);
+  EXPECT_NE(look.ticket, ticket);
+  EXPECT_EQ(look.request.peer, shared_request(0).peer);
+  promise(writer(), look.ticket, 0);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kFetch);
+  writer().fetched({.ticket = look.ticket, .rank = 0, .pages = 4});
+  EXPECT_EQ(ranks_.next(1).num_pages, 4);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kSubmit);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kFinish);
+  EXPECT_EQ(writer().take_transfers().size(), 1u);
+}
+
+TEST_F(PausedRequests, CanBeCancelled) {
+  pause(0);
+  writer().finish();
+  writer().cancel(0);
+  now_ = 110.0;
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kFinish);
+  EXPECT_TRUE(writer().take_transfers().empty());
+}
+
+TEST_F(PausedRequests, CanBeCut) {
+  writer().submit(request(9));
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kSubmit);
+  Request routed = shared_request(0);
+  routed.returns_experts = true;
+  writer().submit(routed);
+  const uint64_t ticket = ranks_.next(1).ticket;
+  promise(writer(), ticket, 1);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kFetch);
+  writer().fetched({.ticket = ticket, .rank = 1, .has_room = false});
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kImport);
+  writer().cut(0);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kSubmit);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kCancel);
+}
+
+TEST_F(PausedRequests, MoveWithTheirOwner) {
+  pause(0);
+  ranks_.die(0);
+  EXPECT_EQ(writer().lose_rank(0, false).moved, 1);
+  const Command look = ranks_.next(1);
+  EXPECT_EQ(look.kind, Kind::kLook);
+  EXPECT_EQ(look.owner, 1);
+  EXPECT_EQ(look.request.peer, shared_request(0).peer);
+  now_ = 101.0;  // the pause is over, and nobody's
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  writer().found({.ticket = look.ticket, .rank = 1, .states = {}});
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kAbandon);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kSubmit);
+}
+
+TEST_F(PausedRequests, MoveFromARetiredRank) {
+  pause(0, 0);
+  pause(1, 1);
+  writer().want(1);
+  const Command look = ranks_.next(1);
+  EXPECT_EQ(look.kind, Kind::kLook);
+  EXPECT_EQ(look.owner, 0);
+  EXPECT_EQ(look.request.index, 1);
+}
+
+TEST_F(PausedRequests, EndWithTheRanks) {
+  pause(0);
+  writer().stop();
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kStop);
+  now_ = 110.0;
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  writer().submit(request(1));
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kSubmit);
+}
+
 // That the rank knows the four pages of long_request().
 PagesChanged long_pages(int rank) {
   PagesChanged changed{.rank = rank, .changes = {}};
