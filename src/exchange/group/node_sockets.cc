@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include <span>
 
 #include "base/try.h"
+#include "transport/local_socket.h"
 
 namespace wideep::transport {
 namespace {
@@ -43,51 +43,8 @@ Status socket_failed(const char* what) {
   return failed(fmt::format("ranks of one node: {}: {}", what, std::strerror(errno)));
 }
 
-sockaddr_un address_of(const std::string& name, socklen_t* length) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  // A leading 0 byte puts the name into the abstract namespace (unix(7)).
-  std::copy(name.begin(), name.end(), address.sun_path + 1);
-  *length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
-}
-
-// The kernel passes the descriptor as ancillary data of the message (SCM_RIGHTS, unix(7)).
-bool send_memory(int socket, MemoryMessage memory, int fd) {
-  iovec bytes{&memory, sizeof(memory)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  if (memory.allocated) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-  }
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof(memory);
-}
-
-// fd: −1 if no descriptor came with the message. False: no message came.
-bool receive_memory(int socket, MemoryMessage* memory, int* fd) {
-  iovec bytes{memory, sizeof(*memory)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  *fd = -1;
-  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof(*memory)) return false;
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len == CMSG_LEN(sizeof(int))) {
-    std::memcpy(fd, CMSG_DATA(header), sizeof(*fd));
-  }
-  return true;
+std::span<std::byte> bytes_of(MemoryMessage& memory) {
+  return std::as_writable_bytes(std::span(&memory, 1));
 }
 
 }  // namespace
@@ -102,10 +59,8 @@ Result<std::string> NodeSockets::listen() {
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return socket_failed("getrandom");
   const std::string name = fmt::format("wideep-{}-{:016x}", ::getpid(), random);
   listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  socklen_t length = 0;
-  const sockaddr_un address = address_of(name, &length);
-  if (listener_ < 0 ||
-      ::bind(listener_, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+  const LocalAddress address = abstract_address(name);
+  if (listener_ < 0 || ::bind(listener_, address.get(), address.length) != 0 ||
       ::listen(listener_, 1024) != 0) {
     return socket_failed("cannot listen");
   }
@@ -153,12 +108,11 @@ Status NodeSockets::connect(const std::string& name, int first_rank, int my_rank
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return socket_failed("socket");
   peers_.push_back({first_rank, -1, socket});
-  socklen_t length = 0;
-  const sockaddr_un address = address_of(name, &length);
+  const LocalAddress address = abstract_address(name);
   ucred who{};
   socklen_t who_length = sizeof(who);
   const timeval timeout{kShareTimeout.count(), 0};
-  if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+  if (::connect(socket, address.get(), address.length) != 0 ||
       ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &who_length) != 0 ||
       ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) != 0 ||
       ::send(socket, &my_rank, sizeof(my_rank), MSG_NOSIGNAL) != sizeof(my_rank)) {
@@ -183,7 +137,7 @@ Result<base::SharedBytes> NodeSockets::create_and_send(const char* purpose, size
     made.status().message().copy(memory.error, sizeof(memory.error) - 1);
   }
   for (const Peer& peer : peers_) {
-    if (send_memory(peer.socket, memory, made.ok() ? made->fd() : -1)) continue;
+    if (send_with_descriptor(peer.socket, bytes_of(memory), made.ok() ? made->fd() : -1)) continue;
     return failed(fmt::format("{}: rank {} (process {}) has ended", purpose, peer.rank, peer.pid));
   }
   return made;
@@ -192,7 +146,9 @@ Result<base::SharedBytes> NodeSockets::create_and_send(const char* purpose, size
 Result<base::SharedBytes> NodeSockets::receive(const char* purpose, size_t num_bytes) {
   MemoryMessage memory;
   int fd = -1;
-  if (!receive_memory(peers_[0].socket, &memory, &fd)) {
+  if (receive_with_descriptor(peers_[0].socket, bytes_of(memory), &fd, MSG_WAITALL) !=
+      sizeof(memory)) {
+    if (fd >= 0) ::close(fd);
     return failed(fmt::format("{}: received nothing from rank {} (process {}), which allocates it",
                               purpose, peers_[0].rank, peers_[0].pid));
   }
