@@ -14,6 +14,7 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <new>
@@ -28,7 +29,7 @@
 namespace wideep::store {
 namespace {
 
-constexpr uint64_t kMagic = 0x3276'7473'6f68'6577;  // of this layout
+constexpr uint64_t kMagic = 0x3376'7473'6f68'6577;  // of this layout
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kStepBlocks = 256;  // memory is taken from the kernel in steps of 16 MiB
 constexpr size_t kMaxSpared = 256;     // leased records that are passed over, while others wait
@@ -36,10 +37,15 @@ constexpr uint32_t kMaxHits = 16;      // what was hot once goes after so many t
 constexpr auto kMaxWait = std::chrono::seconds(2);
 constexpr double kSecondsBetweenSearches = 0.1;  // for dead writers, while there is no room
 constexpr double kSecondsBetweenGrowth = 10.0;   // after the kernel had no memory
+constexpr double kNearlyAsLong = 0.9;  // what goes before is leased already, by the same question
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+// A lease is counted until the end of its last second.
+uint64_t end_second(double until) { return static_cast<uint64_t>(std::ceil(until)); }
+bool is_counted(double until, double now) { return static_cast<double>(end_second(until)) > now; }
 
 uint64_t in_pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
@@ -73,6 +79,12 @@ struct HostIndex::Header {
   // These follow from the slots.
   uint32_t free_block, free_slot, writing, heap_size;
   uint64_t free_blocks, records;
+  // Blocks whose leases end in this second, at [second % kLeaseSeconds].
+  static constexpr uint64_t kLeaseSeconds = 16;
+  struct Leases {
+    uint64_t second, blocks;
+  } leases[kLeaseSeconds];
+  static_assert(kLeaseSeconds > kMaxLeaseSeconds + 2);
 };
 
 namespace {
@@ -212,6 +224,7 @@ void HostIndex::rebuild() {
   all.free_block = all.free_slot = all.writing = kNone;
   all.heap_size = 0;
   all.free_blocks = all.records = 0;
+  std::ranges::fill(all.leases, Header::Leases{});
   std::vector<bool> is_claimed(all.made);
   for (uint64_t i = all.made; i-- > 0;) {
     Slot& each = slots_[i];
@@ -262,6 +275,7 @@ void HostIndex::link(uint32_t index) {
   by_parent = index;
   if (added.state.load() == SlotState::kReady) {
     ++all.records;
+    if (is_counted(added.leased_until, steady_seconds())) lease_until(added, added.leased_until);
     return;
   }
   added.previous_writing = kNone;
@@ -318,10 +332,59 @@ void HostIndex::used(uint32_t index, bool is_hit, double seconds) {
   if (slot.heap_at != kNone) heap_move(slot.heap_at);
 }
 
+uint64_t HostIndex::leased_blocks(double now) const {
+  uint64_t blocks = 0;
+  for (const Header::Leases& each : header().leases) {
+    if (static_cast<double>(each.second) > now) blocks += each.blocks;
+  }
+  return blocks;
+}
+
+void HostIndex::lease_until(Slot& slot, double until) {
+  const uint64_t second = end_second(until);
+  Header::Leases& leases = header().leases[second % Header::kLeaseSeconds];
+  if (leases.second != second) leases = {.second = second, .blocks = 0};
+  leases.blocks += slot.num_blocks;
+  slot.leased_until = until;
+}
+
+// It is not counted any more.
+void HostIndex::end_lease(const Slot& slot) {
+  if (slot.leased_until == 0.0) return;
+  const uint64_t second = end_second(slot.leased_until);
+  Header::Leases& leases = header().leases[second % Header::kLeaseSeconds];
+  if (leases.second == second) leases.blocks -= slot.num_blocks;
+}
+
 void HostIndex::lease(const std::vector<uint32_t>& slots, double seconds) {
-  const double until = steady_seconds() + seconds;
-  for (const uint32_t each : slots) {
-    slots_[each].leased_until = std::max(slots_[each].leased_until, until);
+  if (slots.empty()) return;
+  const double now = steady_seconds();
+  seconds = std::min(seconds, kMaxLeaseSeconds);
+  uint64_t blocks = leased_blocks(now);
+  std::vector<uint32_t> chain;  // all parts of the record, then of each that goes before
+  Name name = slots_[slots.front()].head.name;
+  Kind kind = slots_[slots.front()].head.kind;
+  double long_enough = now + seconds;
+  for (size_t before = chain.size();; before = chain.size()) {
+    Name parent;
+    for (uint32_t i = name_bucket(name); i != kNone; i = slots_[i].next_by_name) {
+      const Slot& each = slots_[i];
+      if (each.head.name != name || each.head.kind != kind) continue;
+      if (each.state.load() != SlotState::kReady || each.leased_until >= long_enough) continue;
+      if (!is_counted(each.leased_until, now)) blocks += each.num_blocks;
+      chain.push_back(i);
+      parent = parent_of(each.head);
+    }
+    if (chain.size() == before || blocks > num_blocks() / 2) break;
+    if (chain.size() > header().made) return;  // it goes on from itself: somebody's invention
+    name = parent;
+    kind = Kind::kPage;
+    long_enough = now + kNearlyAsLong * seconds;
+  }
+  if (blocks > num_blocks() / 2) return;
+  for (const uint32_t each : chain) {
+    end_lease(slots_[each]);
+    lease_until(slots_[each], now + seconds);
   }
 }
 
@@ -467,6 +530,7 @@ void HostIndex::free(uint32_t index) {
   }
   heap_remove(index);
   unlink(index);
+  end_lease(slot);
   next_block_[slot.last_block] = all.free_block;
   all.free_block = slot.first_block;
   all.free_blocks += slot.num_blocks;
@@ -596,6 +660,7 @@ HostIndex::Size HostIndex::size() const {
 std::string HostIndex::disagreement() {
   const Header& all = header();
   std::vector<bool> is_claimed(all.made), is_free(all.made);
+  uint64_t leased[Header::kLeaseSeconds] = {};
   uint64_t records = 0, in_heap = 0, free_slots = 0, free_blocks = 0, writing = 0;
   for (uint32_t i = 0; i < all.made; ++i) {
     Slot& each = slots_[i];
@@ -609,6 +674,9 @@ std::string HostIndex::disagreement() {
     if (found != i) return fmt::format("slot {}: not found by its parent", i);
     const bool is_ready = each.state.load() == SlotState::kReady;
     if (is_ready) ++records;
+    const uint64_t second = end_second(each.leased_until);
+    const uint64_t bucket = second % Header::kLeaseSeconds;
+    if (second != 0 && all.leases[bucket].second == second) leased[bucket] += each.num_blocks;
     const bool may_go = is_ready && !is_continued(each);
     if (may_go != (each.heap_at != kNone)) return fmt::format("slot {}: in the heap or not", i);
     if (!may_go) continue;
@@ -640,6 +708,9 @@ std::string HostIndex::disagreement() {
     if (slots_[i].state.load() != SlotState::kWriting || ++writing > all.made) {
       return fmt::format("slot {}: in the list of those that are written", i);
     }
+  }
+  for (uint64_t i = 0; i < Header::kLeaseSeconds; ++i) {
+    if (leased[i] != all.leases[i].blocks) return fmt::format("leases {}: blocks", i);
   }
   if (records != all.records || in_heap != all.heap_size || free_blocks != all.free_blocks ||
       free_slots + records + writing != all.made) {

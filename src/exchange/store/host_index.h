@@ -40,6 +40,7 @@ class HostIndex {
  public:
   static constexpr uint64_t kBlockBytes = uint64_t{64} << 10;
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+  static constexpr double kMaxLeaseSeconds = 10.0;
 
   enum class SlotState : uint32_t { kFree, kWriting, kReady };
 
@@ -97,7 +98,9 @@ class HostIndex {
 
   // Slots of which the part can be put together. Empty: there are none, or not ready.
   std::vector<uint32_t> find(const Head& head);
-  // None of these slots, which are ready, is evicted for so long; nor is what they go on from.
+  // The record of these slots, which are ready, is not evicted for so long, at most
+  // kMaxLeaseSeconds; nor is what it goes on from, which is leased with it. Nothing happens where
+  // more than half of all blocks would be leased: whoever asks for leases must not stop the cache.
   void lease(const std::vector<uint32_t>& slots, double seconds);
   // A slot that is ready has been of use: fetched, or wanted again (is_hit false).
   void used(uint32_t index, bool is_hit, double seconds);
@@ -138,6 +141,9 @@ class HostIndex {
   void unlink(uint32_t index);
   bool is_continued(const Slot& slot) const;
   bool is_leased(const Slot& slot, double now) const;
+  uint64_t leased_blocks(double now) const;
+  void lease_until(Slot& slot, double until);
+  void end_lease(const Slot& slot);
   template <typename Visit>
   void for_each_page(const Name& name, Visit visit);
 
