@@ -4,9 +4,14 @@
 //
 //   AUTH <class> <token>              first; an error with both classes if they differ
 //   PAGES.HAS <milliseconds> <head>…  for each head, of at most kMaxHeads, 1 or 0: all of its part
-//                                     is there, and is not evicted for so long
+//                                     is there, and is not evicted for so long, unless half of the
+//                                     memory is kept for somebody already (host_index.h)
 //   PAGES.GET <head>                  the value of redis_record.h; nil: it is not there any more
+//   PAGES.PUT <microseconds> <value>  a number of OfferResult; microseconds: what computing it takes.
+//                                     For the token of those who offer: what they say is believed
 //   PAGES.STATE <request>…            a number of RequestState for each
+//   PAGES.MEMORY                      where a peer on the same machine gets the memory itself, and
+//                                     which machine that is (page_memory.h); nil: nowhere
 //
 // class: of the records (record.h). A head is that of a value, with the part that is wanted: parts
 // that others have written are put together here, so that only what is wanted is sent. Tokens are
@@ -14,7 +19,10 @@
 //
 // Clients are not trusted: one without the token has few bytes, little time and few of the
 // connections; none takes more than kMaxCommandBytes and kMaxUnsentBytes of this side's memory, or
-// more than its turn of the thread.
+// more than its turn of the thread. Commands that are larger are read from one client at a time.
+//
+// Whoever has the memory itself can write it, too: it goes only to processes of the same user, who
+// know a token.
 //
 // Thread safety: any thread; it has one of its own.
 #pragma once
@@ -43,6 +51,9 @@ struct PageServerOptions {
   transport::PeerAddress address;  // port 0: any that is free
   std::string token;               // not empty
   std::string record_class;
+  // Of those who compute pages for this server, its ranks on other nodes; "": nobody may offer.
+  // Not the other token, which goes around with requests.
+  std::string offering_token = {};
   // By a name that both sides know; called on the server's thread. Null: none is known.
   std::function<RequestState(std::string_view request)> state_of = {};
 };
@@ -52,10 +63,11 @@ class PageServer {
   static constexpr size_t kMaxConnections = 256;
   static constexpr uint64_t kMaxCommandBytes = uint64_t{1} << 20;
   static constexpr uint64_t kMaxUnsentBytes = uint64_t{16} << 20;  // and one value
-  static constexpr double kMaxLeaseSeconds = 10.0;
+  static constexpr uint64_t kMaxOfferBytes = kMaxUnsentBytes + (uint64_t{1} << 20);
   static constexpr size_t kMaxHeads = 64;
 
-  // memory: of HostTier::create_memory(); outlives the server. Errors (failed): the address is in
+  // memory: of HostTier::create_memory(); outlives the server. Without a socket for peers on this
+  // machine they use the other one. Errors (failed): the address is in
   // use or not of this machine, or the memory is none; (invalid input): no token.
   static Result<std::unique_ptr<PageServer>> start(PageServerOptions options,
                                                    const base::SharedBytes& memory);

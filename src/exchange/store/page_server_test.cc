@@ -16,9 +16,11 @@
 
 #include "base/sanitized.h"
 #include "store/host_tier.h"
+#include "store/page_memory.h"
 #include "store/peer_place.h"
 #include "store/records_testing.h"
 #include "store/redis_record.h"
+#include "transport/local_socket.h"
 
 namespace wideep::store {
 namespace {
@@ -37,7 +39,8 @@ class PageServerTest : public testing::Test {
     server_.reset();
     PageServerOptions options{.address = transport::resolve("127.0.0.1", port).value(),
                               .token = "secret",
-                              .record_class = "class A"};
+                              .record_class = "class A",
+                              .offering_token = "offers"};
     auto server = PageServer::start(std::move(options), memory_);
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(*server);
@@ -47,7 +50,15 @@ class PageServerTest : public testing::Test {
     return PeerPlace::make({.host = {"127.0.0.1", server_->address().port},
                             .token = token,
                             .record_class = record_class,
+                            .maps_memory = false,
                             .lease = lease_})
+        .value();
+  }
+  std::unique_ptr<PeerPlace> offering_peer(const std::string& token = "offers") const {
+    return PeerPlace::make({.host = {"127.0.0.1", server_->address().port},
+                            .token = token,
+                            .record_class = "class A",
+                            .offers = true})
         .value();
   }
   void offer(const std::vector<Head>& heads) {
@@ -164,20 +175,100 @@ TEST_F(PageServerTest, OthersTokensAreNothing) {
   EXPECT_EQ(fetched(*place, {other}), std::vector<FetchResult>{FetchResult::kMissing});
 }
 
-// Full of what is leased, the memory takes nothing more; when leases end it does again.
+// Up to half of the memory; what comes then takes the other half, and when leases end all of it.
 TEST_F(PageServerTest, WhatAPeerHasFoundIsNotEvicted) {
   lease_ = std::chrono::milliseconds(2000);
-  const std::vector<Head> kept = sequence_of(1, 32, 2 * kBlock);
+  const std::vector<Head> kept = sequence_of(1, 16, 2 * kBlock);
+  const std::vector<Head> beyond = sequence_of(3, 16, 2 * kBlock);
   offer(kept);
+  offer(beyond);
   const auto place = peer();
-  EXPECT_EQ(found(*place, kept), std::vector<bool>(32, true));
-  const Head more = sequence_of(2, 1, 2 * kBlock).front();
-  EXPECT_EQ(tier_->offer(more, payload_of(more), 100.0, kIntact), OfferResult::kRefused);
-  EXPECT_EQ(fetched(*place, kept), std::vector<FetchResult>(32, FetchResult::kWhole));
-  std::this_thread::sleep_for(lease_ + std::chrono::milliseconds(50));
-  EXPECT_EQ(tier_->offer(more, payload_of(more), 100.0, kIntact), OfferResult::kTaken);
+  EXPECT_EQ(found(*place, kept), std::vector<bool>(16, true));
+  EXPECT_EQ(found(*place, beyond), std::vector<bool>(16, true));
+  const std::vector<Head> more = sequence_of(2, 17, 2 * kBlock);
+  offer({more.begin(), more.begin() + 16});
+  EXPECT_EQ(tier_->offer(more[16], payload_of(more[16]), 100.0, kIntact), OfferResult::kRefused);
+  EXPECT_EQ(fetched(*place, kept), std::vector<FetchResult>(16, FetchResult::kWhole));
+  EXPECT_EQ(found(*place, beyond), std::vector<bool>(16, false));
+  std::this_thread::sleep_for(lease_ + std::chrono::milliseconds(1050));
+  EXPECT_EQ(tier_->offer(more[16], payload_of(more[16]), 100.0, kIntact), OfferResult::kTaken);
   const HostIndex::Lock lock(tier_->index());
   EXPECT_EQ(tier_->index().disagreement(), "");
+}
+
+// A whole sequence is kept by its last page: that counts as all of it.
+TEST_F(PageServerTest, LeasesOfLastPagesCountWholeSequences) {
+  const std::vector<Head> small = sequence_of(1, 20, kBlock), large = sequence_of(2, 40, kBlock);
+  offer(small);
+  offer(large);
+  const auto place = peer();
+  EXPECT_EQ(found(*place, {small.back(), large.back()}), (std::vector<bool>{true, true}));
+  const std::vector<Head> more = sequence_of(3, 50, kBlock);
+  for (size_t i = 0; i < 44; ++i) {
+    ASSERT_EQ(tier_->offer(more[i], payload_of(more[i]), 100.0, kIntact), OfferResult::kTaken) << i;
+  }
+  EXPECT_EQ(tier_->offer(more[44], payload_of(more[44]), 100.0, kIntact), OfferResult::kRefused);
+  EXPECT_EQ(fetched(*place, small), std::vector<FetchResult>(20, FetchResult::kWhole));
+  const HostIndex::Lock lock(tier_->index());
+  EXPECT_EQ(tier_->index().disagreement(), "");
+}
+
+TEST_F(PageServerTest, RanksOnOtherNodesOfferTheirs) {
+  const std::vector<Head> pages = sequence_of(1, 3, 3'000'000);
+  const auto place = offering_peer();
+  EXPECT_EQ(place->offer(pages[0], payload_of(pages[0]), 1.0, kIntact), OfferResult::kTaken);
+  EXPECT_EQ(place->offer(pages[0], payload_of(pages[0]), 1.0, kIntact), OfferResult::kKnown);
+  EXPECT_EQ(place->offer(pages[1], payload_of(pages[1]), 1.0, [] { return false; }),
+            OfferResult::kRefused);
+  EXPECT_EQ(place->counts().taken, 1u);
+  EXPECT_EQ(place->counts().taken_bytes, 3'000'000u);
+  EXPECT_EQ(fetched(*place, pages),
+            (std::vector<FetchResult>{FetchResult::kWhole, FetchResult::kMissing,
+                                      FetchResult::kMissing}));
+  // What does not fit, here or on the way.
+  const Head large = sequence_of(2, 1, 10'000'000).front();
+  EXPECT_EQ(place->offer(large, payload_of(large), 1.0, kIntact), OfferResult::kRefused);
+  const Head huge = sequence_of(3, 1, 17'000'000).front();
+  EXPECT_EQ(place->offer(huge, payload_of(huge), 1.0, kIntact), OfferResult::kRefused);
+  EXPECT_EQ(place->counts().failures, 0u);
+}
+
+TEST_F(PageServerTest, OthersOfferNothing) {
+  const Head page = sequence_of(1, 1, 5000).front();
+  const auto reader = offering_peer("secret");
+  EXPECT_EQ(reader->offer(page, payload_of(page), 1.0, kIntact), OfferResult::kFailed);
+  EXPECT_THAT(std::string(reader->trouble()), HasSubstr("this token is one for reading"));
+  EXPECT_EQ(peer()->offer(page, payload_of(page), 1.0, kIntact), OfferResult::kRefused);
+  const auto place = offering_peer();
+  EXPECT_EQ(found(*place, {page}), std::vector<bool>{false});
+  // Bytes that are not those of its head.
+  std::string value(redis_value_head(page, 1).data(), kRedisHeadBytes);
+  value += std::string(5000, 'x');
+  const std::string enter = words({"AUTH", "class A", "offers"});
+  EXPECT_THAT(raw(enter + words({"PAGES.PUT", "1", value}), "whole"), HasSubstr("-ERR PAGES.PUT"));
+  EXPECT_THAT(raw(enter + words({"PAGES.PUT", value}), "whole"), HasSubstr("-ERR PAGES.PUT"));
+}
+
+// Each has a command of its own under way, more of it than others may send: they come one after
+// the other, and one that ends in the middle holds up nobody.
+TEST_F(PageServerTest, LargeOffersComeOneByOne) {
+  std::vector<int> stuck;
+  const std::string enter = words({"AUTH", "class A", "offers"});
+  const std::string half =
+      "*3\r\n$9\r\nPAGES.PUT\r\n$1\r\n1\r\n$9000000\r\n" + std::string(2'000'000, 'x');
+  for (int i = 0; i < 2; ++i) {
+    stuck.push_back(transport::connect_to(server_->address(), std::chrono::seconds(5)).value());
+    const std::string bytes = enter + half;
+    [[maybe_unused]] const ssize_t sent =
+        ::send(stuck.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  const auto reader = peer();
+  const Head page = sequence_of(1, 1, 3'000'000).front();
+  EXPECT_EQ(found(*reader, {page}), std::vector<bool>{false});  // others are answered
+  for (const int each : stuck) ::close(each);
+  const auto place = offering_peer();
+  EXPECT_EQ(place->offer(page, payload_of(page), 1.0, kIntact), OfferResult::kTaken);
+  EXPECT_EQ(found(*reader, {page}), std::vector<bool>{true});
 }
 
 TEST_F(PageServerTest, NobodyElseIsLetIn) {
@@ -193,6 +284,31 @@ TEST_F(PageServerTest, NobodyElseIsLetIn) {
   const std::string head(redis_value_head(page, 0).data(), kRedisHeadBytes);
   EXPECT_THAT(raw(words({"PAGES.GET", head})), StartsWith("-NOAUTH "));
   EXPECT_THAT(raw(words({"AUTH", "secret"})), StartsWith("-WRONGPASS "));
+}
+
+// The other socket lets in as this one, and those who say nothing there are no hindrance.
+TEST_F(PageServerTest, NobodyElseGetsTheMemory) {
+  const std::string answer =
+      raw(words({"AUTH", "class A", "secret"}) + words({"PAGES.MEMORY"}), this_machine());
+  const size_t at = answer.find("wideep-pages-");
+  ASSERT_NE(at, answer.npos) << answer;
+  const std::string name = answer.substr(at, answer.find('\r', at) - at);
+  std::vector<int> idle;
+  const transport::LocalAddress address = transport::abstract_address(name);
+  for (int i = 0; i < 50; ++i) {
+    idle.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    [[maybe_unused]] const int ignored = ::connect(idle.back(), address.get(), address.length);
+  }
+  const std::chrono::seconds limit(10);
+  const auto refusal = [&](const std::string& record_class, const std::string& token) {
+    return take_memory(name, record_class, token, limit).status().message();
+  };
+  EXPECT_THAT(refusal("class A", "secrem"), HasSubstr("the token is not this server's"));
+  EXPECT_THAT(refusal("class B", "secret"), HasSubstr("expected class A, found class B"));
+  const auto memory = take_memory(name, "class A", "secret", limit);
+  ASSERT_TRUE(memory.ok()) << memory.status().message();
+  EXPECT_EQ(memory->size(), memory_.size());
+  for (const int each : idle) ::close(each);
 }
 
 // Connections that say nothing are no hindrance, nor are those that take nothing.

@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
+#include "base/content_hash.h"
 #include "base/printable.h"
 #include "base/try.h"
+#include "store/page_memory.h"
 #include "store/redis_record.h"
 
 namespace wideep::store {
@@ -61,7 +65,7 @@ Result<std::unique_ptr<PeerPlace>> PeerPlace::make(const PeerOptions& options) {
                              .password = options.token,
                              .follows = false};
   WIDEEP_TRY_ASSIGN(RedisServers servers, RedisServers::make(std::move(of_servers)));
-  return std::unique_ptr<PeerPlace>(new PeerPlace(std::move(servers), options.lease));
+  return std::unique_ptr<PeerPlace>(new PeerPlace(std::move(servers), options));
 }
 
 Status PeerPlace::noted(Status status) {
@@ -72,13 +76,78 @@ Status PeerPlace::noted(Status status) {
   return status;
 }
 
+// ---- the memory of a peer on this machine ----
+
+// Null: there is none, or not yet.
+HostTier* PeerPlace::memory() {
+  const uint64_t connection = servers_.open_connection();
+  if (connection != asked_on_ || connection == 0) {
+    tier_.reset();
+    memory_ = {};
+    asked_on_ = connection;
+    const bool asks = connection != 0 && options_.maps_memory;
+    if (asks && !map_memory().ok()) ++memory_use_.failures;
+  }
+  return tier_.get();
+}
+
+// OK, and no tier: the peer is on another machine, or does not give its memory.
+Status PeerPlace::map_memory() {
+  RedisQuestion question;
+  question.commands = {begin_command("PAGES.MEMORY", 1)};
+  question.max_reply_bytes = question.expected_reply_bytes = kMaxLine;
+  std::string name, machine;
+  const auto take = [&](size_t, const std::vector<RedisReply>& replies) {
+    const std::vector<RedisReply>& words = replies.front().elements;
+    if (words.size() == 2) std::tie(name, machine) = std::tie(words[0].text, words[1].text);
+    return true;
+  };
+  WIDEEP_TRY(servers_.ask({&question, 1}, take, servers_.options().find_timeout));
+  if (name.empty() || machine != this_machine()) return {};
+  if (servers_.open_connection() != asked_on_) return failed("the peer is another one by now");
+  WIDEEP_TRY_ASSIGN(memory_, take_memory(name, options_.record_class, options_.token,
+                                         servers_.options().find_timeout));
+  WIDEEP_TRY_ASSIGN(tier_, HostTier::open(memory_));
+  tier_->counts_no_hits();
+  ++memory_use_.mapped;
+  return {};
+}
+
+// done: orders that `each` was called for. Errors: the memory cannot be used any more.
+Status PeerPlace::fetch_from(HostTier& tier, std::span<const FetchOrder> orders, size_t& done,
+                             const std::function<bool(size_t index, FetchResult result)>& each) {
+  const PlaceCounts before = tier.counts();
+  Status status = tier.fetch(orders, [&](size_t index, FetchResult result) {
+    ++done;
+    return each(index, result);
+  });
+  const PlaceCounts& now = tier.counts();
+  const uint64_t bytes = now.fetched_bytes - before.fetched_bytes;
+  counts_.fetched += now.fetched - before.fetched;
+  counts_.fetched_bytes += bytes;
+  counts_.damaged += now.damaged - before.damaged;
+  memory_use_.fetched_bytes += bytes;
+  if (!status.ok()) ++memory_use_.failures;
+  return status;
+}
+
+// ---- the place ----
+
 std::vector<bool> PeerPlace::find(std::span<const Head> heads) {
+  if (HostTier* tier = memory()) {
+    const uint64_t failures = tier->counts().failures;
+    std::vector<bool> held =
+        tier->lease(heads, std::chrono::duration<double>(options_.lease).count());
+    if (tier->counts().failures == failures) return held;
+    ++memory_use_.failures;
+    tier_.reset();
+  }
   std::vector<bool> found(heads.size());
   std::vector<RedisQuestion> questions;
   for (size_t first = 0; first < heads.size(); first += kHeadsPerQuestion) {
     const auto some = heads.subspan(first, std::min(kHeadsPerQuestion, heads.size() - first));
     questions.push_back({.key = {},
-                         .commands = {has_command(some, lease_)},
+                         .commands = {has_command(some, options_.lease)},
                          .max_reply_bytes = kMaxLine,
                          .expected_reply_bytes = kMaxLine});
   }
@@ -126,8 +195,22 @@ Result<std::vector<RequestState>> PeerPlace::states(std::span<const std::string>
 Status PeerPlace::fetch(std::span<const FetchOrder> orders,
                         const std::function<bool(size_t index, FetchResult result)>& done) {
   const auto begun = std::chrono::steady_clock::now();
+  const auto note_time = [&] {
+    counts_.fetch_seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  };
+  size_t num_done = 0;
+  if (HostTier* tier = memory()) {
+    const Status status = fetch_from(*tier, orders, num_done, done);
+    if (status.ok()) {
+      note_time();
+      return status;
+    }
+    tier_.reset();  // this connection goes on without it
+  }
+  const auto rest = orders.subspan(num_done);
   std::vector<RedisQuestion> questions;
-  for (const FetchOrder& order : orders) {
+  for (const FetchOrder& order : rest) {
     WIDEEP_CHECK_EQ(order.into.size(), order.head.part.bytes());
     const auto head = redis_value_head(order.head, 0);
     std::string get;
@@ -141,7 +224,7 @@ Status PeerPlace::fetch(std::span<const FetchOrder> orders,
   Status refused;
   const auto take = [&](size_t index, const std::vector<RedisReply>& replies) {
     const RedisReply& reply = replies.front();
-    const FetchOrder& order = orders[index];
+    const FetchOrder& order = rest[index];
     if (reply.is_error()) {
       refused = failed(fmt::format("PAGES.GET: {}", base::printable(reply.text)));
       return false;
@@ -154,13 +237,50 @@ Status PeerPlace::fetch(std::span<const FetchOrder> orders,
       counts_.fetched_bytes += value.payload.size();
     }
     if (value.result == FetchResult::kDamaged) ++counts_.damaged;
-    return done(index, value.result);
+    return done(num_done + index, value.result);
   };
   Status status = servers_.ask(questions, take);
   if (status.ok()) status = refused;
-  counts_.fetch_seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  note_time();
   return noted(std::move(status));
+}
+
+OfferResult PeerPlace::offer(const Head& head, std::span<const std::byte> payload, double seconds,
+                             const std::function<bool()>& is_intact) {
+  WIDEEP_CHECK_EQ(payload.size(), head.part.bytes());
+  const uint64_t bytes = kRedisHeadBytes + payload.size();
+  if (!options_.offers || bytes > PageServer::kMaxUnsentBytes) return OfferResult::kRefused;
+  RedisQuestion question;
+  std::string& put = question.commands.emplace_back(begin_command("PAGES.PUT", 3));
+  append_word(put, std::to_string(std::llround(std::clamp(seconds, 0.0, 1e6) * 1e6)));
+  put += fmt::format("${}\r\n", bytes);
+  const size_t head_at = put.size();
+  put.resize(head_at + bytes);
+  auto* const copied = reinterpret_cast<std::byte*>(put.data() + head_at + kRedisHeadBytes);
+  std::memcpy(copied, payload.data(), payload.size());
+  if (!is_intact()) return OfferResult::kRefused;
+  const auto value_head = redis_value_head(head, base::content_hash(copied, payload.size()));
+  std::memcpy(put.data() + head_at, value_head.data(), value_head.size());
+  put += "\r\n";
+  question.max_reply_bytes = question.expected_reply_bytes = kMaxLine;
+  OfferResult result = OfferResult::kFailed;
+  Status refused;
+  const auto take = [&](size_t, const std::vector<RedisReply>& replies) {
+    const RedisReply& reply = replies.front();
+    const bool is_result = reply.type == RedisReply::Type::kInteger && reply.integer >= 0 &&
+                           reply.integer < static_cast<int64_t>(OfferResult::kFailed);
+    if (is_result) result = static_cast<OfferResult>(reply.integer);
+    if (!is_result) refused = failed(fmt::format("PAGES.PUT: {}", base::printable(reply.text)));
+    return true;
+  };
+  Status status = servers_.ask({&question, 1}, take);
+  if (status.ok()) status = refused;
+  if (!noted(std::move(status)).ok()) return OfferResult::kFailed;
+  if (result == OfferResult::kTaken) {
+    ++counts_.taken;
+    counts_.taken_bytes += payload.size();
+  }
+  return result;
 }
 
 }  // namespace wideep::store

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Another server's memory as a place: what it has computed of a prompt is fetched, nothing is
-// offered to it (page_server.h).
+// Another server's memory as a place: what it has computed of a prompt is fetched (page_server.h).
+// Nothing is offered to it but by those who compute for it.
+//
+// Of a peer on the same machine the memory itself is mapped, as soon as there is a connection:
+// find() and fetch() copy from there, beside its own ranks, and the connection says only that it
+// is still this peer. When that ends, the peer may be dead, and one that comes after it has other
+// memory. Whatever fails with it is told by nothing but MemoryUse: the connection serves as well.
 //
 // Every call has a deadline, as those of RedisPlace; a peer that is slow, gone or another than it
 // was makes it fail, and what it had is computed.
@@ -15,6 +20,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/shared_bytes.h"
+#include "store/host_tier.h"
 #include "store/page_server.h"
 #include "store/place.h"
 #include "store/redis_servers.h"
@@ -25,6 +32,8 @@ struct PeerOptions {
   RedisHost host;
   std::string token;
   std::string record_class;  // of the records that are wanted
+  bool offers = false;       // token: the one for that
+  bool maps_memory = true;   // of a peer on the same machine
   // How long the peer keeps what find() has found for this side.
   std::chrono::milliseconds lease{3'000};
 };
@@ -42,22 +51,36 @@ class PeerPlace final : public Place {
   std::vector<bool> find(std::span<const Head> heads) override;
   Status fetch(std::span<const FetchOrder> orders,
                const std::function<bool(size_t index, FetchResult result)>& done) override;
-  OfferResult offer(const Head&, std::span<const std::byte>, double,
-                    const std::function<bool()>&) override {
-    return OfferResult::kRefused;
-  }
+  OfferResult offer(const Head& head, std::span<const std::byte> payload, double seconds,
+                    const std::function<bool()>& is_intact) override;
   void forget(const Name&, Kind) override {}  // the peer checks its bytes itself
   PlaceCounts counts() const override { return counts_; }
   std::string_view trouble() const override { return trouble_; }
   PlaceSize size() override { return {}; }
 
+  // Of the memory of a peer on this machine.
+  struct MemoryUse {
+    uint64_t mapped = 0;         // times
+    uint64_t failures = 0;       // it was offered and could not be had, or used
+    uint64_t fetched_bytes = 0;  // of those that were fetched
+  };
+  const MemoryUse& memory_use() const { return memory_use_; }
+
  private:
-  PeerPlace(RedisServers servers, std::chrono::milliseconds lease)
-      : servers_(std::move(servers)), lease_(lease) {}
+  PeerPlace(RedisServers servers, PeerOptions options)
+      : servers_(std::move(servers)), options_(std::move(options)) {}
   Status noted(Status status);
+  HostTier* memory();
+  Status map_memory();
+  Status fetch_from(HostTier& tier, std::span<const FetchOrder> orders, size_t& done,
+                    const std::function<bool(size_t index, FetchResult result)>& each);
 
   RedisServers servers_;
-  std::chrono::milliseconds lease_;
+  PeerOptions options_;
+  base::SharedBytes memory_;        // before the tier on it
+  std::unique_ptr<HostTier> tier_;  // null: none is mapped
+  uint64_t asked_on_ = 0;           // the connection on which it was asked for
+  MemoryUse memory_use_;
   PlaceCounts counts_;
   std::string trouble_;
 };

@@ -35,6 +35,7 @@ class RedisConnection {
   // max_bytes: more than that is an error: the server is not trusted with this side's memory.
   Result<RedisReply> receive(size_t max_bytes, Deadline deadline);
 
+  bool is_open() const { return socket_.is_open(); }
   int num_unanswered() const { return num_unanswered_; }
 
  private:

@@ -52,7 +52,15 @@ Status RedisServers::connect(Server& server) {
   WIDEEP_TRY_ASSIGN(RedisConnection connection,
                     RedisConnection::open(server.host, options_, tls_.get()));
   server.connection.emplace(std::move(connection));
+  server.number = ++connections_;
   return {};
+}
+
+uint64_t RedisServers::open_connection() const {
+  const auto found = servers_.find(options_.hosts.front());
+  if (found == servers_.end()) return 0;
+  const auto& [host, server] = *found;
+  return server.connection && server.connection->is_open() ? server.number : 0;
 }
 
 void RedisServers::drop_waiting() {

@@ -51,12 +51,17 @@ class RedisServers {
   // The same commands to all servers that have keys: for each its replies.
   Result<std::vector<std::vector<RedisReply>>> ask_each(std::span<const std::string> commands);
 
+  // Of one server that is no cluster: a number of the connection to it, of which no other has the
+  // same; 0: none is open, as far as this side knows.
+  uint64_t open_connection() const;
+
   const RedisOptions& options() const { return options_; }
 
  private:
   struct Server {
     RedisHost host;
     std::optional<RedisConnection> connection;
+    uint64_t number = 0;  // of the connection
   };
   // Where a call stands: questions [answered, sent) are on their way.
   struct Call {
@@ -92,6 +97,7 @@ class RedisServers {
   bool is_cluster_;                  // or has turned out to be one
   std::unique_ptr<TlsContext> tls_;  // null: none
   std::map<RedisHost, Server> servers_;
+  uint64_t connections_ = 0;         // that were made
   std::optional<RedisSlots> slots_;  // of a cluster, once they are known
 };
 

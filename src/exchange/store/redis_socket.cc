@@ -319,4 +319,10 @@ Result<size_t> RedisSocket::read(std::span<std::byte> into, Deadline deadline) {
   }
 }
 
+bool RedisSocket::is_open() const {
+  char byte = 0;
+  const ssize_t count = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count > 0 || (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+}
+
 }  // namespace wideep::store

@@ -51,6 +51,8 @@ class RedisSocket {
 
   // All of it.
   Status write(std::string_view bytes, Deadline deadline);
+  // Whether neither side has ended it, as far as this one knows.
+  bool is_open() const;
   // What is there, at least a byte; 0: the server has ended the connection.
   Result<size_t> read(std::span<std::byte> into, Deadline deadline);
 
