@@ -4,6 +4,7 @@
 //   offered   into the host tier, whose memory the kernel has given before
 //   fetched   out of it, found by name and checked
 //   copied    by memcpy from the same memory: the bound
+//   of a peer on this machine, through its page server (/0), or mapped (/1)
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -11,6 +12,8 @@
 
 #include "base/aligned_bytes.h"
 #include "store/host_tier.h"
+#include "store/page_server.h"
+#include "store/peer_place.h"
 #include "store/records_testing.h"
 
 namespace wideep::store {
@@ -84,6 +87,27 @@ void bench_copied(benchmark::State& state) {
   finish(state);
 }
 BENCHMARK(bench_copied);
+
+void bench_of_a_peer(benchmark::State& state) {
+  const auto address = transport::resolve("127.0.0.1", 0);
+  const auto server = PageServer::start(
+      {.address = address.value(), .token = "t", .record_class = "c"}, filled().memory);
+  if (!server.ok()) return state.SkipWithError(server.status().message().c_str());
+  const auto place = PeerPlace::make({.host = {"127.0.0.1", (*server)->address().port},
+                                      .token = "t",
+                                      .record_class = "c",
+                                      .maps_memory = state.range(0) == 1});
+  place.value()->find(filled().heads);  // it is connected then
+  for (auto _ : state) {
+    uint32_t whole = 0;
+    const Status status = place.value()->fetch(filled().orders, [&](size_t, FetchResult result) {
+      return result == FetchResult::kWhole && ++whole > 0;
+    });
+    if (!status.ok() || whole != kPages) state.SkipWithError("not all pages were there");
+  }
+  finish(state);
+}
+BENCHMARK(bench_of_a_peer)->Arg(0)->Arg(1)->UseRealTime();
 
 }  // namespace
 }  // namespace wideep::store
