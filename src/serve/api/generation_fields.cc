@@ -15,6 +15,8 @@
 #include <iterator>
 #include <utility>
 
+#include "api/shared_prompt_fields.h"
+
 namespace wideep::server {
 namespace {
 
@@ -122,6 +124,7 @@ void read_engine_fields(BodyReader& body, GenerationOptions& options) {
   if (body.knows("ignore_eos")) request.ignore_eos = body.flag("ignore_eos");
   if (body.knows("speculative")) request.speculates = read_speculates(body);
   if (body.knows("cache_salt")) request.salt = read_cache_salt(body);
+  if (body.knows(kTrtParams)) read_shared_prompt(body, options);
 }
 
 // What a template is given anyway would be taken no notice of.

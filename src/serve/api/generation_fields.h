@@ -33,8 +33,8 @@ void read_sampling(BodyReader& body, const run::SamplingDefaults& defaults,
 // end of the context. Nothing: as before.
 void read_max_tokens(BodyReader& body, const char* name, GenerationOptions& options);
 
-// ignore_eos, speculative, cache_salt: what only the engine reads, if the body may have it. Whatever
-// else is of that kind belongs here, too: all APIs read it.
+// ignore_eos, speculative, cache_salt, and where the prompt is computed: what only the engine reads,
+// if the body may have it. Whatever else is of that kind belongs here, too: all APIs read it.
 void read_engine_fields(BodyReader& body, GenerationOptions& options);
 
 // chat_template_kwargs: an object, or null.

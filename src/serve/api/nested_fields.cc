@@ -72,6 +72,23 @@ const NestedFields kSchemaFormat = {"response_format of type json_schema", "type
 const NestedFields kSchemaOfFormat = {"response_format.json_schema",
                                       "schema name description strict", ""};
 
+// ---- prompts that one server computes for another one ----
+
+// What has no effect: probabilities, logits and drafts come from this server, which computes the last
+// tokens of the prompt itself; its pages are the same whichever rank has them; the usage is counted
+// here.
+const NestedFields kTrtSharedPrompt = {
+    "disaggregated_params",
+    "request_type ctx_request_id disagg_request_id encoded_opaque_state first_gen_tokens "
+    "schedule_style conversation_id",
+    "first_gen_log_probs first_gen_logits draft_tokens ctx_dp_rank ctx_info_endpoint ctx_usage "
+    "return_prompt_token_ids_b64"};
+// Pages are found by their names, and any layout has the same ones.
+const NestedFields kVllmSharedPrompt = {"kv_transfer_params",
+                                        "do_remote_decode do_remote_prefill remote_engine_id "
+                                        "remote_request_id remote_host remote_port",
+                                        "remote_block_ids tp_size"};
+
 // ---- OpenAI's responses ----
 
 const NestedFields kItemMessage = {"input[]", "id type role content", "status phase"};
@@ -145,6 +162,8 @@ std::string nested_fields_markdown() {
                                    &kJsonFormat,
                                    &kSchemaFormat,
                                    &kSchemaOfFormat,
+                                   &kTrtSharedPrompt,
+                                   &kVllmSharedPrompt,
                                    &kItemMessage,
                                    &kItemText,
                                    &kItemCall,

@@ -32,6 +32,9 @@ extern const NestedFields kChatMessage, kChatText, kChatRefusal, kChatCall, kCha
     kChatTool, kChatFunction, kChatChoice, kChatChoiceFunction, kStreamOptions, kTextFormat,
     kJsonFormat, kSchemaFormat, kSchemaOfFormat;
 
+// Of all requests for text (shared_prompt_fields.h).
+extern const NestedFields kTrtSharedPrompt, kVllmSharedPrompt;
+
 // Of /v1/responses.
 extern const NestedFields kItemMessage, kItemText, kItemCall, kItemCustomCall, kItemOutput,
     kItemReasoning, kItemCustomTool, kItemCustomFormat, kItemNamespace, kItemReasoningText,

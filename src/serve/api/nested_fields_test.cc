@@ -94,6 +94,17 @@ TEST(NestedFieldsTest, UnknownOnesAreRefusedInCompletions) {
       [](const std::string& body) { return error_of(parse_completion_request(body)); });
 }
 
+TEST(NestedFieldsTest, UnknownOnesAreRefusedInWhatIsSaidOfOtherServers) {
+  for (
+      const std::string body :
+      {R"({"model": "m", "prompt": "x", "kv_transfer_params": {"do_remote_decode": true}})",
+       R"({"model": "m", "prompt": "x", "disaggregated_params": {"request_type": "context_only"}})"}) {
+    check_every_object(body.c_str(), [](const std::string& each) {
+      return error_of(parse_completion_request(each));
+    });
+  }
+}
+
 constexpr const char* kConversation = R"({"model": "m", "messages": [
       {"role": "user", "content": [{"type": "text", "text": "a"}]},
       {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},

@@ -17,6 +17,7 @@
 #include "api/body_reader.h"
 #include "api/generation_fields.h"
 #include "api/request_fields.h"
+#include "api/shared_prompt_fields.h"
 #include "api/token_fields.h"
 #include "api/tool_choice.h"
 #include "formats/json_parse.h"
@@ -519,6 +520,20 @@ void read_continuation(BodyReader& body, ChatRequest& request) {
   request.add_generation_prompt = true;  // the text follows the begin of an answer
 }
 
+// What another server has replied, for which TensorRT-LLM needs no messages any more.
+void read_prompt_ids(BodyReader& body, ChatRequest& request) {
+  constexpr const char* kName = "prompt_token_ids";
+  const ordered_json& ids = body.take(kName);
+  if (ids.is_null()) return;
+  if (request.options.shared_prompt == nullptr) {
+    return body.complain(kName, fmt::format("expected {} beside it, or leave it out", kTrtParams));
+  }
+  request.prompt_ids = ids.is_array() ? token_ids(ids) : std::nullopt;
+  if (!request.prompt_ids) {
+    body.complain(kName, "expected a list of token ids, found " + BodyReader::shown(ids));
+  }
+}
+
 template <typename Request>
 Parsed<Request> finish(BodyReader& body, Request request) {
   if (const auto error = body.finish()) return *error;
@@ -561,6 +576,7 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text,
   ChatRequest request;
   request.options = read_options(body, defaults);
   request.messages = read_messages(body, request);
+  read_prompt_ids(body, request);
   read_tools(body, request);
   read_reasoning(body, request);
   request.variables = read_variables(body);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/shared_prompt.h"
 #include "formats/json_size.h"
 #include "formats/json_text.h"
 
@@ -60,6 +61,11 @@ Parsed<ChatRequest> planned_chat(ResponsesRequest request, ResponseStore& store,
         ResponseStore::record_of(request.repeated["previous_response_id"], request.previous.get());
   }
   auto plan = std::make_shared<ResponsePlan>();
+  // The server that answers stores the response.
+  if (options.shared_prompt != nullptr && options.shared_prompt->is_context_only) {
+    request.store = false;
+    request.repeated["store"] = false;
+  }
   if (request.store) {
     plan->store = &store;
     plan->previous = request.previous;

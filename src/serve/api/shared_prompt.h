@@ -10,8 +10,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "store/page_peer.h"
@@ -23,16 +25,23 @@ struct SharedPrompt {
   Form form = Form::kTrt;
   // Prompts are computed for another server; false: answers are given.
   bool is_context_only = false;
-  // Of the request, at the server that computes its prompt: what peers ask for
-  // (store::RequestState). "": context only, and the client has not named it.
+  // Context only: what peers ask for (store::RequestState), a number in decimal. "": the client has
+  // not named it, and the server draws a name.
   std::string name;
-  // Who computes the prompt; nullopt: context only, or nobody (the answer is all that is left).
+  // Who computes the prompt, under which name; nullopt: context only, or nobody.
   std::optional<store::PagePeer> peer;
+  const char* peer_param = "";  // the field that has said so, for messages
   // The first tokens as the prefill server has sampled them: those of this server have to be equal.
   std::vector<int32_t> first_tokens;
-  // From TRT's fields that the reply repeats.
-  std::optional<int64_t> disagg_request_id;
-  std::string conversation_id, schedule_style;
+  // From TRT's fields that the reply repeats. schedule_style: TRT's number; 0: context first.
+  std::optional<int64_t> disagg_request_id, schedule_style;
+  std::string conversation_id;
+
+  std::shared_ptr<const SharedPrompt> named(std::string other) const {
+    auto copy = std::make_shared<SharedPrompt>(*this);
+    copy->name = std::move(other);
+    return copy;
+  }
 };
 
 }  // namespace wideep::server

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -46,6 +47,8 @@ struct ChatRequest {
   std::string chat_template;          // the name of one of the model's; "": the usual one
   std::string prefill;                // how the answer begins, as the client has it; "": anyhow
   bool add_generation_prompt = true;  // always, but to be tokenised
+  // The tokens of its prompt, as another server has made them; nullopt: not said.
+  std::optional<std::vector<int32_t>> prompt_ids = {};
   // Where the template fails with messages of role system after others, they become the user's.
   bool folds_systems = false;
   // For templates that have the date in the prompt.

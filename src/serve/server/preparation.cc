@@ -18,6 +18,8 @@
 #include "api/generation_fields.h"
 #include "api/messages_request.h"
 #include "api/openai_request.h"
+#include "api/shared_prompt.h"
+#include "api/shared_prompt_fields.h"
 #include "api/turn_messages.h"
 #include "formats/json_parse.h"
 #include "formats/json_size.h"
@@ -156,6 +158,20 @@ grammar::Expression after_thoughts(grammar::Expression answer, std::string_view 
                                   : Reasoning::kPossible);
 }
 
+// A proxy says what the other server has made of the same messages.
+std::optional<HttpError> check_prompt_ids(const std::optional<std::vector<int32_t>>& expected,
+                                          const std::vector<int32_t>& tokens) {
+  if (!expected || *expected == tokens) return {};
+  constexpr const char* kParam = "prompt_token_ids";
+  const auto first = std::ranges::mismatch(*expected, tokens).in2 - tokens.begin();
+  return HttpError{
+      .message = fmt::format("{}: expected the {} tokens that this server makes of the messages, "
+                             "found {}, of which token {} is the first other one; leave it out, or "
+                             "use servers with the same tokenizer and chat template",
+                             kParam, tokens.size(), expected->size(), first),
+      .param = kParam};
+}
+
 }  // namespace
 
 Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer,
@@ -182,6 +198,7 @@ Parsed<Prepared> Preparation::prepare(const ApiSpec& api, std::string_view body,
 Parsed<Prepared> Preparation::with_prompts(CompletionRequest request) const {
   GenerationOptions& options = request.options;
   WIDEEP_REFUSE_IF(check(options));
+  WIDEEP_REFUSE_IF(share_prompt(request.prompts.size(), options));
   grammar::Rules rules;
   WIDEEP_PARSED(grammar::Expression wanted, wanted_answer(options, &rules));
   WIDEEP_REFUSE_IF(set_grammar(std::move(wanted), rules, options));
@@ -202,6 +219,7 @@ Parsed<Prepared> Preparation::with_prompts(CompletionRequest request) const {
 Parsed<Prepared> Preparation::with_chat(ChatRequest request, std::time_t came) const {
   request.now = came;
   WIDEEP_REFUSE_IF(check(request.options));
+  WIDEEP_REFUSE_IF(share_prompt(1, request.options));
   WIDEEP_PARSED(const ChosenTemplate chosen, choose_template(request));
   grammar::Rules rules;
   WIDEEP_PARSED(grammar::Expression wanted, wanted_chat_answer(request, *chosen.style, &rules));
@@ -211,6 +229,7 @@ Parsed<Prepared> Preparation::with_chat(ChatRequest request, std::time_t came) c
   const char* const messages_name = request.messages_name;
   const bool is_begun = !request.prefill.empty();
   const bool thinks_not = forbids_thinking(request.variables);
+  const auto expected_ids = std::exchange(request.prompt_ids, std::nullopt);
   const auto again = options_.finds_turns ? std::optional(request) : std::nullopt;
   WIDEEP_PARSED(const std::string text, chat_prompt(chosen, std::move(request)));
   WIDEEP_REFUSE_IF(check_length(text, messages_name));
@@ -220,6 +239,7 @@ Parsed<Prepared> Preparation::with_chat(ChatRequest request, std::time_t came) c
   options.answer = std::make_shared<const AnswerPlan>(std::move(plan));
   // false: no special tokens are added; the template has written them already.
   WIDEEP_PARSED(std::vector<int32_t> tokens, encoded(text, false, messages_name));
+  WIDEEP_REFUSE_IF(check_prompt_ids(expected_ids, tokens));
   if (again) options.engine_request.turn_begin = turn_begin(chosen, *again, tokens);
   return Prepared{.options = std::move(options), .prompts = {std::move(tokens)}};
 }
@@ -429,6 +449,32 @@ std::optional<HttpError> Preparation::check_model(const std::string& model) cons
       .message = fmt::format("model: expected '{}', found '{}'", options_.model, model),
       .param = "model",
       .code = "model_not_found"};
+}
+
+// The engine's cost of a page that cannot be used is small, a page of another model's would be refused
+// by the other server: the class is compared here so that somebody hears of it.
+std::optional<HttpError> Preparation::share_prompt(size_t num_prompts,
+                                                   GenerationOptions& options) const {
+  if (options.shared_prompt == nullptr) return {};
+  WIDEEP_REFUSE_IF(check_context_only(options, num_prompts));
+  const SharedPrompt& shared = *options.shared_prompt;
+  WIDEEP_REFUSE_IF(check_tokens(shared.first_tokens, "disaggregated_params.first_gen_tokens"));
+  if (shared.is_context_only) {
+    options.max_tokens = 1;
+    options.fills_context = false;
+  }
+  if (!shared.peer || options_.record_class.empty()) return {};
+  if (shared.peer->record_class != options_.record_class) {
+    return HttpError{.message = fmt::format(
+                         "{}: this server and the one that computes the prompt differ in "
+                         "model, checkpoint, KV format, class of bits or version: expected "
+                         "class {}, found {}",
+                         shared.peer_param, options_.record_class,
+                         shared.peer->record_class.empty() ? "none" : shared.peer->record_class),
+                     .param = shared.peer_param};
+  }
+  options.engine_request.peer = store::text_of(*shared.peer);
+  return {};
 }
 
 // ---- what the answer has to be ----

@@ -83,6 +83,9 @@ class Preparation {
   void add_bad_words(GenerationOptions& options) const;
   std::optional<HttpError> limit_thoughts(const AnswerPlan& plan, GenerationOptions& options) const;
   std::optional<HttpError> check_model(const std::string& model) const;
+  // Sets what the engine has to know of a prompt that another server computes, or that is computed
+  // for another one. Errors: this server cannot do it.
+  std::optional<HttpError> share_prompt(size_t num_prompts, GenerationOptions& options) const;
   // Errors: messages have members that neither the server nor the template reads, too.
   Parsed<ChosenTemplate> choose_template(ChatRequest& request) const;
   // What the answer has to be, before its reasoning is known; null: anything.
