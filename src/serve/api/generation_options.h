@@ -61,6 +61,11 @@ struct GenerationOptions {
 
   // Whether the tokens of prompts have log-probabilities.
   bool scores_prompts() const { return prompt_logprobs.has_value() || (echo && logprobs); }
+  // Whether other random numbers would give the same answer, or there is only one choice of them.
+  bool has_one_answer() const {
+    const engine::SamplingParams& sampling = engine_request.sampling;
+    return has_seed || sampling.temperature == 0 || sampling.top_k == 1;
+  }
 };
 
 }  // namespace wideep::server

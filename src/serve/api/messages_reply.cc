@@ -14,6 +14,7 @@
 #include <ctime>
 #include <iterator>
 
+#include "api/context_reply.h"
 #include "api/openai_reply.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
@@ -160,6 +161,7 @@ void MessagesWriter::add(const ReplyPart& part, std::string* events) {
   }
   stop_reason_ = stop_reason(part);
   if (stop_reason_ == kStopSequence) stop_sequence_ = part.stop_string;
+  if (part.context != nullptr) context_[context_field(*part.context)] = context_json(*part.context);
 }
 
 std::string MessagesWriter::ping() const {
@@ -252,6 +254,7 @@ std::string MessagesWriter::whole(const std::vector<ReplyPart>&, const Usage& us
   ordered_json message =
       message_json(head_, std::move(content_), stop_reason_, stop_sequence_, usage);
   if (!usage.speculation.is_null()) message["metrics"] = metrics_json(usage);
+  if (!context_.is_null()) message.update(context_);
   return formats::exact_json_text(message) + "\n";
 }
 

@@ -57,6 +57,7 @@ class MessagesWriter : public ReplyWriter {
   nlohmann::ordered_json content_ = nlohmann::ordered_json::array();  // of a whole reply
   std::string_view stop_reason_;                                      // "": it has not ended
   std::string stop_sequence_;                                         // "": something else
+  nlohmann::ordered_json context_;  // what a context-only reply has beside all else; else null
 };
 
 // Whether a request is one of Anthropic's API, whose replies have other forms: /v1/messages, and

@@ -6,9 +6,10 @@
 // clients look for either.
 #include "api/openai_reply.h"
 
-#include "formats/json_text.h"
-
 #include <charconv>
+
+#include "api/context_reply.h"
+#include "formats/json_text.h"
 
 namespace wideep::server {
 namespace {
@@ -171,7 +172,19 @@ ordered_json choice_json(Api api, const ReplyPart& part) {
   if (part.routed_experts != nullptr) choice["routed_experts"] = *part.routed_experts;
   if (api == Api::kCompletion) choice.update(prompt_json(part));
   if (part.token_ids != nullptr) choice["token_ids"] = *part.token_ids;
+  if (part.context != nullptr && part.context->request.form == SharedPrompt::Form::kTrt) {
+    choice[context_field(*part.context)] = context_json(*part.context);
+  }
   return choice;
+}
+
+// What is beside the one choice of a context-only request: TensorRT-LLM has the prompt there, vLLM
+// all that the other server needs.
+ordered_json beside_choice(const ContextReply& context) {
+  if (context.request.form == SharedPrompt::Form::kTrt) {
+    return {{"prompt_token_ids", context.prompt_ids}};
+  }
+  return {{context_field(context), context_json(context)}};
 }
 
 void add_number(int64_t value, std::string* out) {
@@ -247,6 +260,9 @@ ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& an
   for (const ReplyPart& answer : answers) choices.push_back(choice_json(head.api, answer));
   reply["usage"] = usage_json(usage);
   if (head.api == Api::kChat && !answers.empty()) reply.update(prompt_json(answers[0]));
+  if (!answers.empty() && answers[0].context != nullptr) {
+    reply.update(beside_choice(*answers[0].context));
+  }
   if (!usage.speculation.is_null()) reply["metrics"] = metrics_json(usage);
   return reply;
 }

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "api/context_reply.h"
+
 namespace wideep::server {
 namespace {
 
@@ -104,6 +106,61 @@ TEST(EventWriterTest, LogprobsAreThoseOfWholeReplies) {
     EXPECT_FALSE(event["choices"][0]["logprobs"].is_null());
     EXPECT_EQ(event["choices"][0]["finish_reason"], "stop");
     EXPECT_FALSE(event.contains("usage"));
+  }
+}
+
+// As it is sent to the server that answers, which reads it (shared_prompt_fields_test.cc).
+TEST(WholeReplyTest, ContextOnlySaysWhereThePagesAre) {
+  SharedPrompt request{.is_context_only = true,
+                       .name = "12",
+                       .disagg_request_id = 12,
+                       .schedule_style = 1,
+                       .conversation_id = "c"};
+  const std::vector<int32_t> first = {5}, prompt = {1, 2};
+  const ContextReply context{.request = request,
+                             .opaque_state = "1;[::1]:9;t;ab;",
+                             .first_tokens = first,
+                             .prompt_ids = prompt};
+  const ReplyPart part{
+      .text = "a", .finish_reason = engine::FinishReason::kLength, .context = &context};
+  for (const ReplyHead& head : {kCompletion, kChat}) {
+    request.form = SharedPrompt::Form::kTrt;
+    const ordered_json trt = whole_reply(head, {part}, {});
+    EXPECT_EQ(
+        trt["choices"][0]["disaggregated_params"].dump(),
+        R"({"request_type":"context_only","first_gen_tokens":[5],"first_gen_log_probs":null,)"
+        R"("first_gen_logits":null,"ctx_request_id":12,"encoded_opaque_state":"1;[::1]:9;t;ab;",)"
+        R"("draft_tokens":null,"disagg_request_id":12,"ctx_dp_rank":null,"ctx_info_endpoint":null,)"
+        R"("schedule_style":1,"conversation_id":"c"})");
+    EXPECT_EQ(trt["prompt_token_ids"], prompt);
+    EXPECT_FALSE(trt.contains("kv_transfer_params"));
+    request.form = SharedPrompt::Form::kVllm;
+    const ordered_json vllm = whole_reply(head, {part}, {});
+    EXPECT_EQ(vllm["kv_transfer_params"].dump(),
+              R"({"do_remote_prefill":true,"do_remote_decode":false,"remote_engine_id":"t;ab",)"
+              R"("remote_request_id":"12","remote_block_ids":[],"remote_host":"::1",)"
+              R"("remote_port":9,"tp_size":1})");
+    EXPECT_FALSE(vllm["choices"][0].contains("disaggregated_params"));
+    EXPECT_FALSE(vllm.contains("prompt_token_ids"));
+  }
+}
+
+// Null is "absent" for who reads it: that server computes the prompt itself.
+TEST(WholeReplyTest, ContextOnlyOfAServerThatSharesNoPagesHasNoPlace) {
+  SharedPrompt request{.is_context_only = true, .name = "9007199254740991"};
+  const std::vector<int32_t> none;
+  const ContextReply context{
+      .request = request, .opaque_state = "", .first_tokens = none, .prompt_ids = none};
+  const ordered_json trt = context_json(context);
+  EXPECT_EQ(trt["ctx_request_id"], 9007199254740991);
+  for (const char* name :
+       {"encoded_opaque_state", "disagg_request_id", "schedule_style", "conversation_id"}) {
+    EXPECT_TRUE(trt.at(name).is_null()) << name;
+  }
+  request.form = SharedPrompt::Form::kVllm;
+  const ordered_json vllm = context_json(context);
+  for (const char* name : {"remote_engine_id", "remote_request_id", "remote_host", "remote_port"}) {
+    EXPECT_TRUE(vllm.at(name).is_null()) << name;
   }
 }
 

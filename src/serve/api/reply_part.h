@@ -32,6 +32,8 @@ struct ReplyHead {
   std::string model;
 };
 
+struct ContextReply;
+
 struct TokenLogprob {
   int32_t id = 0;
   std::string token;  // its text; U+FFFD for a token that is a part of a character
@@ -62,7 +64,8 @@ struct ReplyPart {
   const std::vector<int32_t>* token_ids = nullptr;
   const std::vector<int32_t>* prompt_ids = nullptr;
   const std::vector<TokenLogprob>* prompt_logprobs = nullptr;  // null: not returned
-  const struct Usage* usage = nullptr;  // so far, of this answer; null: not returned
+  const struct Usage* usage = nullptr;    // so far, of this answer; null: not returned
+  const ContextReply* context = nullptr;  // null: not context only, or not ended
 };
 
 // How far the prompt of an answer has come, in tokens. processed includes cached.

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <utility>
 
+#include "api/context_reply.h"
 #include "formats/json_text.h"
 
 namespace wideep::server {
@@ -87,6 +88,7 @@ void ResponsesWriter::add(const ReplyPart& part, std::string* events) {
     if (!calls[next].arguments.empty()) add_arguments(calls[next].arguments, events);
   }
   if (part.finish_reason == engine::FinishReason::kNotFinished) return;
+  if (part.context != nullptr) context_[context_field(*part.context)] = context_json(*part.context);
   is_cut_ = part.finish_reason == engine::FinishReason::kLength;
   close(is_cut_, events);
 }
@@ -263,6 +265,7 @@ std::string ResponsesWriter::finish(const Usage& usage) {
     ended["completed_at"] = std::time(nullptr);
   }
   ended["usage"] = usage_json(usage);
+  if (!context_.is_null()) ended.update(context_);
   // What is repeated of the request may have integers of any size.
   std::string text = formats::exact_json_text(ended);
   if (plan_->store != nullptr) {

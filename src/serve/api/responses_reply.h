@@ -72,6 +72,7 @@ class ResponsesWriter : public ReplyWriter {
   Item item_;
   std::vector<TokenLogprob> waiting_;  // of tokens whose text is still to come
   bool is_cut_ = false;                // by max_output_tokens
+  nlohmann::ordered_json context_;     // what a context-only reply has beside all else; else null
   int64_t num_events_ = 0;
 };
 
