@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "store/page_server.h"
 
@@ -34,6 +35,22 @@ class ContextRequests {
   std::unordered_map<std::string, int> running_;  // how often
   std::deque<std::string> ended_order_;
   std::unordered_map<std::string, int> ended_;  // how often it is in ended_order_
+};
+
+// A name runs while one of these has it.
+class RunningContext {
+ public:
+  RunningContext(ContextRequests& requests, std::string name)
+      : requests_(requests), name_(std::move(name)) {
+    requests_.begin(name_);
+  }
+  ~RunningContext() { requests_.end(name_); }
+  RunningContext(const RunningContext&) = delete;
+  RunningContext& operator=(const RunningContext&) = delete;
+
+ private:
+  ContextRequests& requests_;
+  const std::string name_;
 };
 
 }  // namespace wideep::server

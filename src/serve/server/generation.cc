@@ -22,6 +22,7 @@
 #include <span>
 
 #include "answer/make_answer_reader.h"
+#include "api/shared_prompt.h"
 #include "base/content_hash.h"
 #include "base/cpu_time.h"
 #include "base/log.h"
@@ -95,6 +96,15 @@ std::string encode_token(size_t index, const run::Token& token) {
   return writer.take();
 }
 
+// The name of a context-only request that its client has not named: another one for every request of
+// this server, and the same whichever process makes it. 53 bits: JavaScript's numbers hold no more.
+void name_context(const std::string& id, GenerationOptions& options) {
+  const auto& shared = options.shared_prompt;
+  if (shared == nullptr || !shared->is_context_only || !shared->name.empty()) return;
+  const uint64_t hash = base::content_hash(std::as_bytes(std::span(id)).data(), id.size());
+  options.shared_prompt = shared->named(fmt::format("{}", hash >> 11));
+}
+
 }  // namespace
 
 void Generation::Past::add(std::string_view record) {
@@ -153,6 +163,7 @@ void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
     decode_head(records.front(), &head, &options.engine_request.sampling.seed);
     for (size_t i = 1; i < records.size(); ++i) past.add(records[i]);
   }
+  name_context(head.id, options);
   const std::shared_ptr<Generation> self(new Generation(setup, std::move(exchange), std::move(head),
                                                         std::move(options), std::move(prompts)));
   self->exchange_->on_gone([self] { self->cancel_all(); });
@@ -199,6 +210,9 @@ void Generation::begin(const Past& past) {
   if (past.exists) start_ns_ = exchange_->record().came_ns;  // its client has waited since then
   usage_.clipped_max_tokens = options_.clipped_to;
   running_ = prompts_.size() * n;
+  if (is_context_only() && setup_.context_requests != nullptr) {
+    context_.emplace(*setup_.context_requests, options_.shared_prompt->name);
+  }
   setup_.metrics.running += static_cast<int64_t>(running_);
   const StopStrings stops(std::move(options_.stop), options_.includes_stop);
   for (size_t i = 0; i < prompts_.size() * n; ++i) {
@@ -339,6 +353,7 @@ void Generation::token(size_t index, const run::Token& each) {
   if (own > 0) ++usage_.completion_tokens;
   if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
   if (!repeats_) ++setup_.metrics.generated_tokens;
+  compare_first(index, each.sampled.token);
   if (own > 0) {
     note_due(answer, own);
     take_text(index, each);
@@ -352,6 +367,7 @@ void Generation::token(size_t index, const run::Token& each) {
     answer.is_cut ? setup_.backend.cut(*answer.id) : setup_.backend.cancel(*answer.id);
   }
   const bool last = answer.has_all_tokens();
+  if (last) note_context(answer);
   note_times(index, each.step_drafts < 0, last);
   if (answer.has_ended()) note_end();
   // Tokens without text (a part of a character, a possible stop string) wait for the next ones.
@@ -361,6 +377,35 @@ void Generation::token(size_t index, const run::Token& each) {
     send_part(index);
   }
   if (finished()) end();
+}
+
+// Pages of another server, and its first tokens, are those of this one: else the two compute other
+// bits. What this server has sampled counts. Without a seed each of them samples what it likes.
+void Generation::compare_first(size_t index, int32_t token) {
+  if (index > 0 || repeats_ || differs_ || options_.shared_prompt == nullptr) return;
+  const std::vector<int32_t>& expected = options_.shared_prompt->first_tokens;
+  const int place = num_own(index) - 1;
+  if (place < 0 || place >= static_cast<int>(expected.size()) || !options_.has_one_answer()) return;
+  const int32_t other = expected[static_cast<size_t>(place)];
+  if (other == token) return;
+  differs_ = true;
+  ++setup_.metrics.differing_first_tokens;
+  const log::Field id{.name = "request_id", .value = exchange_->request_id()};
+  log::write({.level = log::Level::kWarning,
+              .text = fmt::format("http: token {} of an answer whose prompt another server has "
+                                  "computed is {} here, and was {} there: the two do not compute "
+                                  "the same bits",
+                                  place, token, other),
+              .fields = std::span(&id, 1)});
+}
+
+void Generation::note_context(const Answer& answer) {
+  if (!is_context_only()) return;
+  context_reply_.emplace(ContextReply{
+      .request = *options_.shared_prompt,
+      .opaque_state = setup_.opaque_state == nullptr ? "" : setup_.opaque_state(*exchange_),
+      .first_tokens = answer.tokens,
+      .prompt_ids = prompt_of(0).ids()});
 }
 
 // The last token was sampled, but never routed.
@@ -657,7 +702,8 @@ ReplyPart Generation::part_of(size_t index) const {
           .prompt_ids = options_.returns_token_ids && answer.sent_tokens == 0
                             ? &prompt_of(index).ids()
                             : nullptr,
-          .prompt_logprobs = scores ? &answer.prompt_logprobs : nullptr};
+          .prompt_logprobs = scores ? &answer.prompt_logprobs : nullptr,
+          .context = context_reply_ ? &*context_reply_ : nullptr};
 }
 
 void Generation::send_part(size_t index) {
@@ -720,6 +766,7 @@ void Generation::fail(const HttpError& error) {
 // All answers have ended. Removing the callback also drops its reference to this object.
 void Generation::end() {
   is_over_ = true;
+  context_.reset();
   setup_.running.erase(this);
   count_reply(200);
   if (setup_.metrics.vllm && !repeats_) {
@@ -751,6 +798,7 @@ void Generation::end() {
 
 // The client has left, or the ranks have failed. Tokens that arrive later find their answers ended.
 void Generation::cancel_all() {
+  context_.reset();
   setup_.running.erase(this);
   for (Answer& answer : answers_) {
     if (answer.has_ended()) continue;

@@ -6,6 +6,7 @@
 // Thread safety: the serving thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,11 +16,13 @@
 
 #include "answer/answer_reader.h"
 #include "api/api.h"
+#include "api/context_reply.h"
 #include "api/reply_writer.h"
 #include "http/http_server.h"
 #include "server/answer_drafts.h"
 #include "server/answer_style.h"
 #include "server/backend.h"
+#include "server/context_requests.h"
 #include "server/metrics.h"
 #include "server/stop_strings.h"
 #include "tokenizer/stream_decoder.h"
@@ -37,9 +40,12 @@ struct GenerationSetup {
   // and at the end.
   int stream_interval = 1;
   DraftMetrics draft_metrics = DraftMetrics::kNone;
-  int max_drafts = 0;                  // of a request in a step
-  bool returns_experts = false;        // in whole replies
-  bool reuses_pages = false;           // of the KV cache, for later prompts
+  int max_drafts = 0;            // of a request in a step
+  bool returns_experts = false;  // in whole replies
+  bool reuses_pages = false;     // of the KV cache, for later prompts
+  // As ServiceOptions has them.
+  ContextRequests* context_requests = nullptr;
+  std::function<std::string(const Exchange&)> opaque_state = nullptr;
   std::set<Generation*> running = {};  // those that have not ended
 };
 
@@ -158,6 +164,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void note_prompt_token(size_t index, const run::Token& token);
   void submit_or_end(size_t index);
   void note_logprob(Answer& answer, const run::Token& token);
+  void compare_first(size_t index, int32_t token);
+  bool is_context_only() const {
+    return options_.shared_prompt != nullptr && options_.shared_prompt->is_context_only;
+  }
+  void note_context(const Answer& answer);
   TokenLogprob logprob_of(const run::Token& token, int most_likely, int64_t text_offset) const;
   ReplyPart part_of(size_t index) const;
   bool has_text(const run::Token& token) const;
@@ -192,6 +203,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool is_silent_ = false;       // nothing was sent since the last ping()
   std::vector<Answer> answers_;  // [prompts × n], the n answers to a prompt side by side
   Usage usage_;
+  // Of a context-only request: its name runs until its prompt is computed, or nobody computes it any
+  // more; what the reply says of it, once it has its token.
+  std::optional<RunningContext> context_;
+  std::optional<ContextReply> context_reply_;
+  bool differs_ = false;  // its first tokens from those that another server has sampled
   size_t running_ = 0;    // answers that have not ended
   bool is_over_ = false;  // the reply has ended
   bool repeats_ = false;  // what another process has counted already

@@ -140,6 +140,9 @@ std::string Metrics::text() const {
   text += counter("wideep_cached_prompts_total", "Answers whose prompt had cached tokens.",
                   cached_prompts);
   text += counter("wideep_generated_tokens_total", "Tokens generated.", generated_tokens);
+  text += counter("wideep_disaggregated_first_token_differs_total",
+                  "Answers that begin otherwise than where another server has computed the prompt.",
+                  differing_first_tokens);
   const auto histogram = [&](std::string_view name, const Histogram& values, const char* help) {
     text += metric_head(name, "histogram", help) + values.text(name);
   };

@@ -30,6 +30,8 @@ struct Metrics {
   uint64_t computed_prompt_tokens = 0;  // the others, of answers that have begun
   uint64_t cached_prompts = 0;          // answers whose prompt had cached tokens
   uint64_t generated_tokens = 0;
+  // Answers that begin otherwise than at the server that has computed their prompt.
+  uint64_t differing_first_tokens = 0;
   Histogram time_to_first_token{{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60}};
   Histogram inter_token{{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}};
   // The latest times to first token and between tokens; `at`: seconds since 1970.

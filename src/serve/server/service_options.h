@@ -48,7 +48,13 @@ struct ServiceOptions {
   int start_ranks = 0;  // of these; 0: all
   // As BalancerState has it; null: experts stay where they are.
   std::function<run::OnlineTotals()> online_totals;
-  std::string record_class;                // of the names of pages; "": they have none
+  std::string record_class;  // of the names of pages; "": they have none
+  // Who hears of requests whose prompts are computed for other servers; outlives the service. Null:
+  // nobody, pages are not shared.
+  ContextRequests* context_requests = nullptr;
+  // What another server has to know of this one to take pages (a store::PagePeer without a request):
+  // at the address where the client's connection came. "", or null: pages are not shared.
+  std::function<std::string(const Exchange&)> opaque_state;
   std::vector<std::string> prompt_places;  // labels (PlaceStates)
   double timeout_seconds = 30;             // of a rank that waits for another one
   RecorderOptions recorder;

@@ -3848,5 +3848,204 @@ TEST_F(ServiceTest, WithoutKvEventsThereAreNoEndpointsForThem) {
   EXPECT_EQ(ask("GET", "/v1/kv_events").status, 404);
 }
 
+class SharedPromptServiceTest : public ServiceTest {
+ protected:
+  SharedPromptServiceTest() {
+    finish();
+    start({.model = "m",
+           .max_sequence = 64,
+           .max_queue = 8,
+           .record_class = "ab",
+           .context_requests = &names_,
+           .opaque_state = [](const Exchange&) { return std::string("1;h:9;t;ab;"); }});
+  }
+  // The names must outlive the serving thread.
+  ~SharedPromptServiceTest() override {
+    finish();
+    start({.model = "m"});
+  }
+
+  static json context_only(int64_t id) {
+    return {{"request_type", "context_only"}, {"disagg_request_id", id}};
+  }
+  Reply generate_from(const std::string& state, const json& more = json::object()) {
+    json params = {{"request_type", "generation_only"},
+                   {"ctx_request_id", 12},
+                   {"encoded_opaque_state", state}};
+    params.update(more);
+    return complete({{"model", "m"},
+                     {"prompt", "Count."},
+                     {"max_tokens", 4},
+                     {"temperature", 0},
+                     {"disaggregated_params", params}});
+  }
+
+  ContextRequests names_;
+};
+
+// The one token is the first of the answer, whatever the body wants of it.
+TEST_F(SharedPromptServiceTest, ContextOnlyIsOneTokenAndWhereThePagesAre) {
+  const json messages = {{{"role", "user"}, {"content", "Hi"}}};
+  const int32_t first = tokenizer_.encode(kText, false).front();
+  const std::pair<const char*, json> kRequests[] = {
+      {"/v1/completions", {{"prompt", "Count."}, {"max_tokens", 40}, {"min_tokens", 9}}},
+      {"/v1/chat/completions", {{"messages", messages}, {"max_completion_tokens", -1}}},
+      {"/v1/responses", {{"input", "Hi"}, {"store", true}}},
+      {"/v1/messages", {{"messages", messages}, {"max_tokens", 30}}}};
+  int64_t id = 100;
+  for (auto [path, body] : kRequests) {
+    SCOPED_TRACE(path);
+    body["model"] = "m";
+    body["disaggregated_params"] = context_only(++id);
+    const Reply reply = ask("POST", path, body.dump());
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(backend_.last_request.max_tokens, 1);
+    EXPECT_EQ(backend_.last_request.peer, "");
+    const json whole = reply.body_json();
+    const bool is_openai = whole.contains("choices");
+    const json params = (is_openai ? whole["choices"][0] : whole)["disaggregated_params"];
+    EXPECT_EQ(params["request_type"], "context_only");
+    EXPECT_EQ(params["ctx_request_id"], id);
+    EXPECT_EQ(params["disagg_request_id"], id);
+    EXPECT_EQ(params["encoded_opaque_state"], "1;h:9;t;ab;");
+    EXPECT_EQ(params["first_gen_tokens"], json::array({first}));
+    EXPECT_EQ(names_.state_of(std::to_string(id)), store::RequestState::kEnded);
+    if (is_openai) {
+      EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
+      EXPECT_EQ(whole["prompt_token_ids"], backend_.last_request.prompt.ids());
+      EXPECT_EQ(whole["usage"]["completion_tokens"], 1);
+    }
+  }
+  const json response = ask("POST", "/v1/responses",
+                            json{{"model", "m"},
+                                 {"input", "Hi"},
+                                 {"store", true},
+                                 {"disaggregated_params", context_only(1)}}
+                                .dump())
+                            .body_json();
+  EXPECT_EQ(response["store"], false);
+  EXPECT_EQ(ask("GET", "/v1/responses/" + response["id"].get<std::string>()).status, 404);
+}
+
+TEST_F(SharedPromptServiceTest, NamesThatClientsDoNotGiveAreDrawn) {
+  std::set<int64_t> ids;
+  for (int i = 0; i < 3; ++i) {
+    const json reply = complete({{"model", "m"},
+                                 {"prompt", "x"},
+                                 {"disaggregated_params", {{"request_type", "context_only"}}}})
+                           .body_json();
+    ids.insert(reply["choices"][0]["disaggregated_params"]["ctx_request_id"].get<int64_t>());
+  }
+  const json vllm =
+      complete(
+          {{"model", "m"}, {"prompt", "x"}, {"kv_transfer_params", {{"do_remote_decode", true}}}})
+          .body_json()["kv_transfer_params"];
+  EXPECT_EQ(vllm["remote_engine_id"], "t;ab");
+  EXPECT_EQ(vllm["remote_host"], "h");
+  EXPECT_EQ(vllm["remote_port"], 9);
+  ids.insert(std::stoll(vllm["remote_request_id"].get<std::string>()));
+  EXPECT_EQ(ids.size(), 4u);
+  for (const int64_t id : ids) {
+    EXPECT_LT(id, int64_t{1} << 53);
+    EXPECT_EQ(names_.state_of(std::to_string(id)), store::RequestState::kEnded);
+  }
+  // As it is, the other server reads it.
+  ASSERT_EQ(complete({{"model", "m"}, {"prompt", "x"}, {"kv_transfer_params", vllm}}).status, 200);
+  EXPECT_EQ(backend_.last_request.peer,
+            "1;h:9;t;ab;" + vllm["remote_request_id"].get<std::string>());
+}
+
+TEST_F(SharedPromptServiceTest, ANameRunsUntilItsClientLeaves) {
+  backend_.max_tokens = 0;  // the prompt takes long
+  const std::string body =
+      json{{"model", "m"}, {"prompt", "x"}, {"disaggregated_params", context_only(5)}}.dump();
+  {
+    Socket socket(server_->port());
+    socket.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + body);
+    while (names_.state_of("5") == store::RequestState::kUnknown) std::this_thread::yield();
+    EXPECT_EQ(names_.state_of("5"), store::RequestState::kComputes);
+  }
+  for (int i = 0; i < 1000 && names_.num_running() > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(names_.state_of("5"), store::RequestState::kEnded);
+  EXPECT_EQ(backend_.cancelled, 1);
+}
+
+TEST_F(SharedPromptServiceTest, ANameEndsWhereTheRanksFail) {
+  backend_.max_tokens = 0;
+  const auto reply = std::async(std::launch::async, [&] {
+    return complete({{"model", "m"}, {"prompt", "x"}, {"disaggregated_params", context_only(5)}});
+  });
+  while (names_.num_running() == 0) std::this_thread::yield();
+  on_server([&] { return service_->fail("the ranks have ended"); });
+  reply.wait();
+  EXPECT_EQ(names_.state_of("5"), store::RequestState::kEnded);
+}
+
+TEST_F(SharedPromptServiceTest, GenerationOnlyIsAnOrdinaryAnswerThatHasAPeer) {
+  const auto shown = [](const Reply& reply) {
+    json body = reply.body_json();
+    for (const char* name : {"id", "created"}) body.erase(name);
+    return body;
+  };
+  backend_.cached_tokens = 2;
+  const Reply reply = generate_from("1;h:9;t;ab;");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(backend_.last_request.peer, "1;h:9;t;ab;12");
+  const Reply plain =
+      complete({{"model", "m"}, {"prompt", "Count."}, {"max_tokens", 4}, {"temperature", 0}});
+  EXPECT_EQ(backend_.last_request.peer, "");
+  EXPECT_EQ(shown(reply), shown(plain));
+  EXPECT_EQ(shown(reply)["usage"]["prompt_tokens_details"]["cached_tokens"], 2);
+}
+
+TEST_F(SharedPromptServiceTest, AnotherClassIsRefusedWithBoth) {
+  const Reply reply = generate_from("1;h:9;t;cd;");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(reply.body_json()["error"]["message"],
+            "disaggregated_params: this server and the one that computes the prompt differ in "
+            "model, checkpoint, KV format, class of bits or version: expected class ab, found cd");
+  finish();
+  start({.model = "m", .max_sequence = 64});  // shares no pages
+  EXPECT_EQ(generate_from("1;h:9;t;cd;").status, 200);
+  EXPECT_EQ(backend_.last_request.peer, "");
+}
+
+TEST_F(SharedPromptServiceTest, FirstTokensThatDifferAreCounted) {
+  const auto differing = [&] {
+    return on_server([&] { return service_->metrics().differing_first_tokens; });
+  };
+  const std::vector<int32_t> own = tokenizer_.encode(kText, false);
+  EXPECT_EQ(generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {own[0], own[1]}}}).status, 200);
+  EXPECT_EQ(differing(), 0u);
+  const Reply other =
+      generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {own[0], own[0], own[0]}}});
+  EXPECT_EQ(other.body_json()["choices"][0]["text"],
+            generate_from("1;h:9;t;ab;").body_json()["choices"][0]["text"]);
+  EXPECT_EQ(differing(), 1u);
+  EXPECT_THAT(ask("GET", "/metrics").body,
+              HasSubstr("\nwideep_disaggregated_first_token_differs_total 1\n"));
+  const Reply unknown = generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {1 << 30}}});
+  EXPECT_EQ(unknown.status, 400);
+  EXPECT_THAT(unknown.body, HasSubstr("disaggregated_params.first_gen_tokens: the model has no "
+                                      "token 1073741824"));
+}
+
+TEST_F(SharedPromptServiceTest, AChatsTokensHaveToBeThoseOfItsMessages) {
+  json body = {{"model", "m"},
+               {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+               {"disaggregated_params", context_only(1)}};
+  const json ids = chat(body).body_json()["prompt_token_ids"];
+  body["disaggregated_params"] = {{"request_type", "generation_only"}};
+  body["prompt_token_ids"] = ids;
+  EXPECT_EQ(chat(body).status, 200);
+  body["prompt_token_ids"][1] = 9;
+  const Reply reply = chat(body);
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("of which token 1 is the first other one"));
+}
+
 }  // namespace
 }  // namespace wideep::server

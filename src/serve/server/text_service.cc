@@ -109,7 +109,9 @@ TextService::TextService(const ServiceOptions& options, TextParts parts, Replies
                   .draft_metrics = options.draft_metrics,
                   .max_drafts = options.max_drafts,
                   .returns_experts = options.returns_experts,
-                  .reuses_pages = options.reuses_pages},
+                  .reuses_pages = options.reuses_pages,
+                  .context_requests = options.context_requests,
+                  .opaque_state = options.opaque_state},
       watch_(options.timeout_seconds) {}
 
 bool TextService::fail(const std::string& why) {
