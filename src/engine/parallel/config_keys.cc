@@ -28,6 +28,8 @@ constexpr std::string_view kNoRouting =
 constexpr std::string_view kNoDwdp = "experts that are fetched from peers (DWDP) are not supported";
 constexpr std::string_view kOfRouter =
     "it belongs to the router of disaggregated serving, not to a worker";
+constexpr std::string_view kOneTransfer =
+    "pages of prompts go from server to server in one way, over TCP";
 constexpr std::string_view kNoTuning = "nothing is compiled or tuned at the start";
 constexpr std::string_view kNoWaiting =
     "a batch does not wait for more requests, but for those of attention_dp_config";
@@ -167,19 +169,17 @@ constexpr std::array kKeys = std::to_array<ConfigKey>({
     no_effect("kv_cache_config.mamba_ssm_stochastic_rounding", kBoolean, "false", kFloat32States),
     no_effect("kv_cache_config.mamba_ssm_philox_rounds", kInteger, "", kFloat32States),
     renamed("kv_cache_config.kv_cache_dtype", "kv_cache_config.dtype"),
-    {.path = "cache_transceiver_config",
-     .answer = kAccepted,
-     .type = kMap,
-     .why = "it is the way of KV caches from context to generation workers; this worker computes "
-            "both phases itself"},
-    one_of("cache_transceiver_config.backend", "DEFAULT|UCX|NIXL|MOONCAKE|MPI", "", ""),
-    one_of("cache_transceiver_config.transceiver_runtime", "CPP|PYTHON|auto", "", ""),
-    no_effect("cache_transceiver_config.max_tokens_in_buffer", kInteger, "", ""),
-    no_effect("cache_transceiver_config.kv_transfer_timeout_ms", kInteger, "", ""),
-    no_effect("cache_transceiver_config.kv_transfer_sender_future_timeout_ms", kInteger, "", ""),
-    no_effect("cache_transceiver_config.kv_transfer_poll_interval_ms", kInteger, "", ""),
-    no_effect("cache_transceiver_config.kv_cache_bounce_size_mb", kInteger, "", ""),
-    no_effect("cache_transceiver_config.enable_pipelined_transfer", kBoolean, "", ""),
+    honoured("cache_transceiver_config"),
+    honoured("cache_transceiver_config.max_tokens_in_buffer"),
+    honoured("cache_transceiver_config.kv_transfer_timeout_ms"),
+    honoured("cache_transceiver_config.kv_transfer_sender_future_timeout_ms"),
+    one_of("cache_transceiver_config.backend", "DEFAULT|UCX|NIXL|MOONCAKE|MPI", "DEFAULT",
+           kOneTransfer),
+    one_of("cache_transceiver_config.transceiver_runtime", "CPP|PYTHON|auto", "auto", kOneTransfer),
+    no_effect("cache_transceiver_config.kv_transfer_poll_interval_ms", kInteger, "", kOneTransfer),
+    no_effect("cache_transceiver_config.kv_cache_bounce_size_mb", kInteger, "", kOneTransfer),
+    no_effect("cache_transceiver_config.enable_pipelined_transfer", kBoolean, "true",
+              "pages are taken while the rest of the prompt is computed"),
     renamed("cache_transceiver_config.max_num_tokens",
             "cache_transceiver_config.max_tokens_in_buffer"),
     renamed("cache_transceiver_config.enable_cache_transceiver",

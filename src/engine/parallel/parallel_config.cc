@@ -185,6 +185,30 @@ SchedulerConfig take_scheduler(YamlMap map, std::vector<std::string>* notes) {
   return config;
 }
 
+// As in TensorRT-LLM there is no transceiver without a backend.
+std::optional<CacheTransceiverConfig> take_transceiver(YamlMap map,
+                                                       std::vector<std::string>* notes) {
+  constexpr std::array kTimeouts = {"kv_transfer_timeout_ms",
+                                    "kv_transfer_sender_future_timeout_ms"};
+  const bool has_backend = map.has("backend");
+  CacheTransceiverConfig config;
+  config.max_tokens_in_buffer = take_integer(map, "max_tokens_in_buffer", kAtLeastOne);
+  for (const char* key : kTimeouts) {
+    if (!take_integer(map, key, kAtLeastOne)) continue;
+    notes->push_back(fmt::format(
+        "cache_transceiver_config.{} has no effect: pages are waited for as long as that "
+        "is likely to be faster than to compute them",
+        key));
+  }
+  take_listed_keys(map, "cache_transceiver_config", notes);
+  map.refuse_unknown_keys();
+  if (has_backend) return config;
+  notes->push_back(
+      "cache_transceiver_config has no effect without backend: DEFAULT: no pages are shared with "
+      "other servers");
+  return std::nullopt;
+}
+
 void take_limits(YamlMap& root, ParallelConfig* config) {
   const IntegerRange iteration{.min = 1, .max = kMaxIterationTokens};
   config->max_batch_size = take_integer(root, "max_batch_size", iteration);
@@ -221,6 +245,10 @@ ParallelConfig take_config(YamlMap& root) {
   }
   if (root.has("scheduler_config")) {
     config.scheduler_config = take_scheduler(root.map("scheduler_config"), &config.notes);
+  }
+  if (root.has("cache_transceiver_config")) {
+    config.cache_transceiver_config =
+        take_transceiver(root.map("cache_transceiver_config"), &config.notes);
   }
   config.pipeline_micro_batches =
       take_integer(root, "pipeline_micro_batches", {.min = 1, .max = 1024});

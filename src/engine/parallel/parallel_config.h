@@ -85,6 +85,13 @@ struct SchedulerConfig {
   std::string capacity_scheduler_policy;
 };
 
+// A server with it shares the pages of its prompts with others (server/page_sharing.h).
+struct CacheTransceiverConfig {
+  // Tokens whose pages the node keeps for others, unless kv_cache_config.host_cache_size says how
+  // many bytes.
+  std::optional<int64_t> max_tokens_in_buffer;
+};
+
 struct ParallelConfig {
   std::string name;  // the file or option that begins messages
   ParallelSizes sizes{.tp = 1, .pp = 1, .cp = 1, .moe_tp = 1, .moe_ep = 1, .moe_cluster = 1};
@@ -95,6 +102,7 @@ struct ParallelConfig {
   MoeConfig moe_config;
   KvCacheConfig kv_cache_config;
   SchedulerConfig scheduler_config;
+  std::optional<CacheTransceiverConfig> cache_transceiver_config;  // nullopt: none with a backend
   std::optional<SpeculativeConfig> speculative_config;
   // pipeline_micro_batches, wideep's own: micro-batches in flight, at least the number of stages,
   // which is the default.

@@ -384,6 +384,32 @@ TEST(ConfigKeys, TheHostCacheHasASize) {
               HasSubstr("kv_cache_config.host_cache_size"));
 }
 
+TEST(ConfigKeys, ATransceiverHasABackend) {
+  const auto read = [](const std::string& keys) {
+    return parse_parallel_config("cache_transceiver_config: {" + keys + "}\n", "c.yaml")
+        ->cache_transceiver_config;
+  };
+  ASSERT_TRUE(read("backend: DEFAULT, max_tokens_in_buffer: 8448").has_value());
+  EXPECT_EQ(read("backend: DEFAULT, max_tokens_in_buffer: 8448")->max_tokens_in_buffer, 8448);
+  EXPECT_EQ(read("backend: NIXL")->max_tokens_in_buffer, std::nullopt);
+  EXPECT_FALSE(read("backend: null, max_tokens_in_buffer: 8448").has_value());
+  EXPECT_THAT(notes_of("cache_transceiver_config: {backend: default}\n"), testing::IsEmpty());
+  EXPECT_THAT(notes_of("cache_transceiver_config: {backend: UCX, kv_transfer_timeout_ms: 6000}\n"),
+              ElementsAre(HasSubstr("kv_transfer_timeout_ms has no effect: "),
+                          HasSubstr("backend has no effect: pages of prompts go from server to "
+                                    "server in one way")));
+  EXPECT_THAT(notes_of("cache_transceiver_config: {max_tokens_in_buffer: 64}\n"),
+              ElementsAre(HasSubstr("no effect without backend: DEFAULT")));
+  EXPECT_THAT(complaint_of("cache_transceiver_config: {backend: SHM}\n"),
+              HasSubstr("cache_transceiver_config.backend: expected one of DEFAULT, UCX"));
+  EXPECT_THAT(complaint_of("cache_transceiver_config: {backend: UCX, buffers: 2}\n"),
+              HasSubstr("cache_transceiver_config.buffers: unknown key"));
+  EXPECT_THAT(complaint_of("cache_transceiver_config: {kv_transfer_timeout_ms: 0}\n"),
+              HasSubstr("cache_transceiver_config.kv_transfer_timeout_ms: expected"));
+  EXPECT_THAT(complaint_of("cache_transceiver_config: {max_tokens_in_buffer: 0}\n"),
+              HasSubstr("cache_transceiver_config.max_tokens_in_buffer: expected"));
+}
+
 TEST(ConfigKeys, OtherValuesAreNamed) {
   EXPECT_THAT(complaint_of("max_beam_width: 2\n"),
               HasSubstr("max_beam_width: expected 1, found '2': there is no beam search"));

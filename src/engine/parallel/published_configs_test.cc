@@ -121,13 +121,14 @@ TEST(PublishedConfigs, MeanWhatTheySay) {
   EXPECT_TRUE(gen->print_iter_log);
   EXPECT_EQ(gen->speculative_config->max_draft_len, 3);
   EXPECT_EQ(gen->kv_cache_config.dtype, "FP8");
+  ASSERT_TRUE(gen->cache_transceiver_config.has_value());
+  EXPECT_EQ(gen->cache_transceiver_config->max_tokens_in_buffer, 8448);
   // Its other keys are named, each with a reason.
   EXPECT_THAT(gen->notes, testing::ElementsAre(
                               HasSubstr("moe_config.backend has no effect: "),
                               HasSubstr("kv_cache_config.free_gpu_memory_fraction has no effect: "),
                               HasSubstr("enable_layerwise_nvtx_marker has no effect: "),
                               HasSubstr("cuda_graph_config has no effect: "),
-                              HasSubstr("cache_transceiver_config has no effect: "),
                               HasSubstr("num_postprocess_workers has no effect: ")));
   // num_slots 0 is no balancer.
   const auto plain = read("plain", all.at("disaggregated_slurm_benchmark_config_gen"));
