@@ -147,6 +147,7 @@ Status Engine::apply(Command command) {
       return parts_.reporter.record_experts(command.kind == Kind::kRecordExperts,
                                             command.request.index);
     case Kind::kRole:
+      scheduler_.prefer(command.role);
       return parts_.reporter.prefers(command.role, command.request.index);
     case Kind::kFinish:
       state_.finishing = true;

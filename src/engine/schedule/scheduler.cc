@@ -326,11 +326,21 @@ void Scheduler::add_prompts() {
     if (sequence.may_begin) prompts_.push_back(&sequence);
   }
   if (prompts_.empty()) return;
-  const int left = limits_.max_num_tokens - step_.num_tokens;
+  const int left = left_for_prompts();
+  const int end = step_.num_tokens + left;
   if (prompts_.front()->num_to_compute() > left) add_short_prompts(left / 2);
   for (Sequence* sequence : prompts_) {
-    if (!add_chunk(*sequence, limits_.max_num_tokens - step_.num_tokens)) return;
+    if (!add_chunk(*sequence, end - step_.num_tokens)) return;
   }
+}
+
+// Answers wait for the prompt tokens of their iteration: where they are what matters, these are a
+// part of a chunk, but no less than a page, so that prompts come to their end.
+int Scheduler::left_for_prompts() const {
+  constexpr int kPartOfChunk = 8;
+  const int left = limits_.max_num_tokens - step_.num_tokens;
+  if (role_ != Role::kDecode || generating_.empty()) return left;
+  return std::min(left, std::max(kernels::kPageTokens, limits_.prefill_chunk / kPartOfChunk));
 }
 
 // Gives up to `most` tokens to prompts with fewer tokens left than the oldest, shortest first.

@@ -22,6 +22,10 @@
 // tokens left. So a long prompt does not block short ones, and the short ones at most double its
 // time. The schedule changes no answer: see the promise of equal bits.
 //
+// With the role decode an iteration that generates takes few prompt tokens beside, so that the next
+// tokens of answers come evenly. Other iterations, and other roles, take as many as there is room
+// for.
+//
 // In a pipeline several iterations (micro-batches) are in flight: of different requests, or of
 // consecutive chunks of one prompt. A request whose sampled token is in flight waits. Each
 // micro-batch samples at most its share of the running requests, so that all are about equally
@@ -55,6 +59,7 @@
 #include "schedule/page_changes.h"
 #include "schedule/queue_record.h"
 #include "schedule/request.h"
+#include "schedule/role.h"
 #include "schedule/scheduler_limits.h"
 #include "schedule/sequence_pages.h"
 #include "wideep/status.h"
@@ -71,6 +76,8 @@ class Scheduler {
   Status submit(Request request);
   // While true, no request is admitted. REQUIRES, for true: no request is running.
   void hold_requests(bool hold) { hold_requests_ = hold; }
+  // From the next schedule() on. Ranks that schedule the same hear it before the same one.
+  void prefer(Role role) { role_ = role; }
   bool has_work() const { return !running_.empty() || (!waiting_.empty() && !hold_requests_); }
   int num_requests() const { return static_cast<int>(waiting_.size() + running_.size()); }
 
@@ -175,6 +182,7 @@ class Scheduler {
   int left_for_drafts() const;
   int fitting_drafts(const Sequence& sequence, int max, std::vector<int>& tokens) const;
   void add_prompts();
+  int left_for_prompts() const;
   void add_short_prompts(int max);
   bool add_chunk(Sequence& sequence, int max);
   void add_tokens(Sequence& sequence, int count, int drafts = 0);
@@ -191,6 +199,7 @@ class Scheduler {
   int64_t num_submitted_ = 0;
   bool hold_new_prompts_ = false;
   bool hold_requests_ = false;
+  Role role_ = Role::kBoth;
   Sequences waiting_, running_;        // by arrival; lists, because a Step points to the elements
   std::vector<Sequence*> generating_;  // get a token in the step
   std::vector<Sequence*> prompts_;     // may get a chunk in the step

@@ -94,6 +94,39 @@ TEST(Scheduler, CancelledRequestsGiveBackWhatTheyHave) {
   EXPECT_FALSE(scheduler.has_work());
 }
 
+// Ranks that hear the role before the same iteration schedule the same.
+TEST(Scheduler, ARankThatPrefersAnswersTakesFewPromptTokensBeside) {
+  const SchedulerLimits limits{.max_batch_size = 4, .max_num_tokens = 1024, .max_pages = 100};
+  const auto sizes = [&](Role role) {
+    Scheduler scheduler(kKv, limits);
+    std::vector<int> all;
+    EXPECT_TRUE(scheduler.submit(request(1, 3, 12)).ok());
+    for (int i = 0; scheduler.has_work(); ++i) {
+      if (i == 1) {
+        EXPECT_TRUE(scheduler.submit(request(2, 300, 1)).ok());
+        scheduler.prefer(role);
+      }
+      const auto& step = scheduler.schedule();
+      all.push_back(step.batch.num_tokens());
+      sample(scheduler, step.sampled);
+    }
+    return all;
+  };
+  const std::vector<int> few = {3, 129, 129, 45, 1, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(sizes(Role::kDecode), few);
+  const std::vector<int> many = {3, 301, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(sizes(Role::kBoth), many);
+  EXPECT_EQ(sizes(Role::kPrefill), many);
+}
+
+// Nobody waits for a next token.
+TEST(Scheduler, PromptsAloneGetWholeChunksInAnyRole) {
+  Scheduler scheduler(kKv, {.max_batch_size = 4, .max_num_tokens = 256, .max_pages = 10});
+  scheduler.prefer(Role::kDecode);
+  ASSERT_TRUE(scheduler.submit(request(1, 300, 1)).ok());
+  EXPECT_EQ(drain(scheduler), (std::vector<int>{256, 44}));
+}
+
 TEST(Scheduler, DecodeTokensAndPromptChunksShareAnIteration) {
   Scheduler scheduler(kKv, {.max_batch_size = 4, .max_num_tokens = 8, .max_pages = 10});
   ASSERT_TRUE(scheduler.submit(request(1, 3, 3)).ok());
