@@ -65,6 +65,12 @@ PeerAddress from_kernel(const sockaddr* address) {
   return result;
 }
 
+Status cannot_listen(const PeerAddress& address, int socket) {
+  const int error = errno;
+  if (socket >= 0) ::close(socket);
+  return failed(fmt::format("cannot listen on {}: {}", address.text(), std::strerror(error)));
+}
+
 Status connection_failed(const PeerAddress& address, int error) {
   return failed(fmt::format("no connection to {}: {}", address.text(), std::strerror(error)));
 }
@@ -120,17 +126,22 @@ Result<PeerAddress> resolve(const std::string& host, int port) {
   return address;
 }
 
-Result<int> listen_on(const PeerAddress& address) {
+// Of sockets that all reuse addresses, only one that listens keeps others from an address.
+Result<int> reserve_address(const PeerAddress& address) {
   const int socket =
       ::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;
   SocketAddress where = for_kernel(address);
   if (socket < 0 || ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      ::bind(socket, where.get(), where.length) != 0 || ::listen(socket, SOMAXCONN) != 0) {
-    const int error = errno;
-    if (socket >= 0) ::close(socket);
-    return failed(fmt::format("cannot listen on {}: {}", address.text(), std::strerror(error)));
+      ::bind(socket, where.get(), where.length) != 0) {
+    return cannot_listen(address, socket);
   }
+  return socket;
+}
+
+Result<int> listen_on(const PeerAddress& address) {
+  WIDEEP_TRY_ASSIGN(const int socket, reserve_address(address));
+  if (::listen(socket, SOMAXCONN) != 0) return cannot_listen(address, socket);
   return socket;
 }
 

@@ -33,6 +33,9 @@ Result<PeerAddress> resolve(const std::string& host, int port);
 // Listens without ever blocking in accept. port 0: any that is free. Errors (failed): the address
 // is in use, or not of this machine.
 Result<int> listen_on(const PeerAddress& address);
+// Has the address without listening there, so that nobody else gets it meanwhile: listen_on() the
+// same address still works, in this process or another, one after the other. Errors: as above.
+Result<int> reserve_address(const PeerAddress& address);
 // A connection that blocks, with options as below. Errors (failed): nobody listens there;
 // (deadline_exceeded) no answer within the timeout.
 Result<int> connect_to(const PeerAddress& address, std::chrono::milliseconds timeout);

@@ -37,7 +37,8 @@ class ReplyWire {
   virtual void flush_later(std::shared_ptr<Exchange> exchange) = 0;
   virtual void end_reply(bool keeps_alive) = 0;
   virtual void disconnect() = 0;
-  virtual std::string client() const { return ""; }  // its address and port; "": unknown
+  virtual std::string client() const { return ""; }      // its address and port; "": unknown
+  virtual std::string local_host() const { return ""; }  // Exchange::local_host
   // Null: nobody could go on with the connection.
   virtual ConnectionJournal* journal() { return nullptr; }
   virtual void add_record(std::string_view) {}                            // to the journal
@@ -60,6 +61,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::string take_body() { return std::move(body_); }
   std::string header(std::string_view name) const;  // any case; "" if absent
   std::string query(std::string_view name) const;   // value of "?name=value"; "" if absent
+
+  // The address by which the client has reached this machine; "": unknown.
+  std::string local_host() const { return wire_ == nullptr ? "" : wire_->local_host(); }
 
   // X-Request-Id: the client's if it may be one, else one that was made. Every reply has it, of
   // record() as it is when the reply begins.

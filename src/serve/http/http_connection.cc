@@ -503,6 +503,23 @@ std::string HttpConnection::client() const {
   return fmt::format("{}{}{}:{}", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
 }
 
+// A client over IPv4 of a socket that takes both has reached ::ffff:a.b.c.d.
+std::string HttpConnection::local_host() const {
+  if (stream_ == nullptr) return "";
+  sockaddr_storage here = {};
+  socklen_t length = sizeof(here);
+  char host[NI_MAXHOST];
+  auto* address = reinterpret_cast<sockaddr*>(&here);
+  if (::getsockname(bufferevent_getfd(stream_), address, &length) != 0 ||
+      ::getnameinfo(address, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  constexpr std::string_view kMapped = "::ffff:";
+  const std::string_view text = host;
+  const bool is_mapped = text.starts_with(kMapped) && text.find('.') != text.npos;
+  return std::string(is_mapped ? text.substr(kMapped.size()) : text);
+}
+
 // ---- clients that leave ----
 
 // Registers the socket, so that HttpServer::clients_left() is called when the client leaves.

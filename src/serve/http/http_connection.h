@@ -105,6 +105,7 @@ class HttpConnection : public ReplyWire, public std::enable_shared_from_this<Htt
   void flush_later(std::shared_ptr<Exchange> exchange) override;
   void end_reply(bool keeps_alive) override;
   std::string client() const override;
+  std::string local_host() const override;
   ConnectionJournal* journal() override { return journal_.get(); }
   // The client has sent something that is not read yet.
   bool has_input() const;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server that shares the pages of its prompts with other servers: the server of this node's pages
+// (store/page_server.h), and what others are told of it.
+//
+//   the process that forks     create(): has the address and the token
+//   each that serves           start(): listens there
+//
+// Processes that serve one after the other have the same address and token, so that whoever was told
+// of them goes on.
+//
+// Thread safety: create(), start() and stop() on one thread each; the rest: any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/shared_bytes.h"
+#include "server/context_requests.h"
+#include "store/page_server.h"
+#include "store/redis_address.h"
+#include "transport/tcp.h"
+#include "wideep/status.h"
+
+namespace wideep::server {
+
+class PageSharing {
+ public:
+  // where: to listen; port 0: any that is free. Errors (invalid input): the host is none; (failed)
+  // the address is in use, or not of this machine.
+  static Result<std::unique_ptr<PageSharing>> create(const store::RedisHost& where,
+                                                     std::string record_class);
+  ~PageSharing();
+  PageSharing(const PageSharing&) = delete;
+  PageSharing& operator=(const PageSharing&) = delete;
+
+  // memory: of HostTier::create_memory(); outlives it, or stop(). Errors (failed): it is not, or the
+  // address was lost to another program.
+  Status start(const base::SharedBytes& memory);
+  void stop() { server_.reset(); }
+
+  // store::text_of a PagePeer without a request. local_host: by which the client has reached this
+  // server, if that is known; said where the server listens at all addresses.
+  std::string opaque_state(const std::string& local_host) const;
+  // What is said of requests whose prompts are computed for others.
+  ContextRequests& requests() { return requests_; }
+  int port() const { return address_.port; }
+
+ private:
+  PageSharing(std::string host, std::string record_class, int reserved);
+
+  const std::string host_;  // as it is told; "": as a client has reached this server
+  const std::string token_, record_class_;
+  const int reserved_;  // descriptor: holds the address while nobody listens
+  const transport::PeerAddress address_;
+  ContextRequests requests_;
+  std::unique_ptr<store::PageServer> server_;
+};
+
+}  // namespace wideep::server

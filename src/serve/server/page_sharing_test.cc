@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pages are taken over real sockets. A failure means that whoever was told of a server does not find
+// its pages any more when another process serves.
+#include "server/page_sharing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "store/host_tier.h"
+#include "store/page_peer.h"
+#include "store/peer_place.h"
+
+namespace wideep::server {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(PageSharingTest, WhoServesNextIsWhereTheOneBeforeWas) {
+  const auto memory =
+      store::HostTier::create_memory(uint64_t{1} << 20, base::SharedBytes::create).value();
+  auto sharing = PageSharing::create({.name = "127.0.0.1", .port = 0}, "00ff").value();
+  const store::PagePeer told = store::parse_page_peer(sharing->opaque_state("10.0.0.1")).value();
+  EXPECT_EQ(told.host.name, "127.0.0.1");
+  EXPECT_GT(told.host.port, 0);
+  EXPECT_EQ(told.host.port, sharing->port());
+  EXPECT_EQ(told.record_class, "00ff");
+  EXPECT_EQ(told.request, "");
+  sharing->requests().begin("7");
+  for (int process = 0; process < 3; ++process) {
+    ASSERT_TRUE(sharing->start(memory).ok());
+    auto peer = store::PeerPlace::make(
+        {.host = told.host, .token = told.token, .record_class = told.record_class});
+    ASSERT_TRUE(peer.ok());
+    const auto states = (*peer)->states(std::vector<std::string>{"7", "8"});
+    ASSERT_TRUE(states.ok()) << states.status().message();
+    EXPECT_EQ((*states)[0], store::RequestState::kComputes);
+    EXPECT_EQ((*states)[1], store::RequestState::kUnknown);
+    sharing->stop();
+  }
+}
+
+TEST(PageSharingTest, WhoListensEverywhereIsWhereTheClientHasReachedIt) {
+  const auto sharing = PageSharing::create({.name = "0.0.0.0", .port = 0}, "00ff").value();
+  EXPECT_THAT(sharing->opaque_state("10.1.2.3"), HasSubstr("1;10.1.2.3:"));
+  EXPECT_THAT(sharing->opaque_state("fd00::7"), HasSubstr("1;[fd00::7]:"));
+  EXPECT_THAT(sharing->opaque_state(""), HasSubstr("1;127.0.0.1:"));
+}
+
+TEST(PageSharingTest, AnAddressIsHadByOne) {
+  const auto memory =
+      store::HostTier::create_memory(uint64_t{1} << 20, base::SharedBytes::create).value();
+  auto sharing = PageSharing::create({.name = "127.0.0.1", .port = 0}, "00ff").value();
+  ASSERT_TRUE(sharing->start(memory).ok());
+  const auto port = static_cast<uint16_t>(sharing->port());
+  const auto other = PageSharing::create({.name = "127.0.0.1", .port = port}, "00ff");
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(other.status().message(), HasSubstr("cannot listen on 127.0.0.1:"));
+  EXPECT_FALSE(PageSharing::create({.name = "no such host", .port = 0}, "00ff").ok());
+}
+
+}  // namespace
+}  // namespace wideep::server
