@@ -24,9 +24,11 @@ class PrefillPrice {
   // Of a prompt token, for the rank or the ranks that compute the request. nullopt: not measured
   // yet, or too long ago; then computing counts as dear.
   std::optional<double> seconds_per_token(double now) const;
+  // Of an iteration without prompt tokens, of late; nullopt: there was none.
+  std::optional<double> decode_seconds() const { return decode_seconds_; }
 
  private:
-  std::optional<double> decode_seconds_;  // of an iteration without prompt tokens, on average
+  std::optional<double> decode_seconds_;  // as decode_seconds()
   double seconds_ = 0.0, tokens_ = 0.0;   // sums of iterations with prompts
   double measured_at_ = 0.0;
 };

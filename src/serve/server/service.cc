@@ -29,12 +29,13 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
              .backend = backend,
              .metrics = state_.metrics},
             replies_),
-      status_(options_, state_, text_, replies_),
+      status_(options_, state_, text_, pd_, replies_),
       dashboard_(options_, state_, replies_),
       chat_page_(replies_),
       admin_(state_, text_, replies_),
       kv_events_(options_.kv_events, replies_),
       cache_(options_, text_, state_.metrics, replies_),
+      pd_(options_, state_, replies_),
       endpoints_(table(), {.api = options_.api_key, .admin = options_.admin_key}, replies_) {}
 
 std::vector<Endpoint> Service::table() {
@@ -76,6 +77,8 @@ std::vector<Endpoint> Service::table() {
       {"DELETE", "/drain", kAdmins, kShortBody, to(admin_, &AdminService::end_drain)},
       {"POST", "/v1/cache/export", kAdmins, kAnyBody, to(cache_, &CacheService::export_prompt)},
       {"POST", "/v1/cache/import", kAdmins, kShortBody, to(cache_, &CacheService::import_archive)},
+      {"GET", "/v1/pd_role", kClients, kShortBody, to(pd_, &PdService::role)},
+      {"POST", "/pd_role_switch", kAdmins, kShortBody, to(pd_, &PdService::switch_role)},
       {"POST", "/is_scaling_elastic_ep", kClients, kShortBody,
        to(admin_, &AdminService::is_scaling)},
   };

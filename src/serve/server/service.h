@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP endpoints: a table of them (endpoints.h) over seven services, which share what is known
+// The HTTP endpoints: a table of them (endpoints.h) over eight services, which share what is known
 // of the ranks (service_state.h) and the way to reply (replies.h).
 //
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
@@ -15,6 +15,7 @@
 //   POST /scale_elastic_ep, /is_scaling_elastic_ep                    (as vLLM has them)
 //   POST, DELETE /drain                             (admin_service.h)
 //   POST /v1/cache/export, /v1/cache/import         (cache_service.h)
+//   GET  /v1/pd_role        POST /pd_role_switch    (pd_service.h)
 //
 // Thread safety: the serving thread.
 #pragma once
@@ -32,6 +33,7 @@
 #include "server/dashboard_service.h"
 #include "server/endpoints.h"
 #include "server/kv_events_service.h"
+#include "server/pd_service.h"
 #include "server/replies.h"
 #include "server/service_options.h"
 #include "server/service_state.h"
@@ -90,8 +92,11 @@ class Service {
   void iteration_ended(double seconds) { text_.iteration_ended(seconds); }
   bool idle() const { return text_.idle(); }
   // Whether nobody waits for a reply: after drain() the ranks may end.
-  bool has_answered() const { return idle() && !admin_.is_busy() && !cache_.is_busy(); }
+  bool has_answered() const {
+    return idle() && !admin_.is_busy() && !cache_.is_busy() && !pd_.is_busy();
+  }
   CacheService& cache() { return cache_; }
+  PdService& pd() { return pd_; }
   Metrics& metrics() { return state_.metrics; }
   Monitor& monitor() { return state_.monitor; }
   LoadHistory& load() { return state_.load; }
@@ -115,6 +120,7 @@ class Service {
   AdminService admin_;
   KvEventsService kv_events_;
   CacheService cache_;
+  PdService pd_;
   Endpoints endpoints_;
 };
 

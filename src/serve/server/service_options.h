@@ -14,10 +14,13 @@
 #include "kv_events/event_log.h"
 #include "run/sampling_defaults.h"
 #include "server/balancer_state.h"
+#include "server/context_requests.h"
 #include "server/expert_recorder.h"
 #include "server/generation.h"
 
 namespace wideep::server {
+
+class RoleMemory;
 
 // Whose names /metrics has.
 enum class MetricsNames : uint8_t { kWideep, kVllm, kBoth };
@@ -60,6 +63,8 @@ struct ServiceOptions {
   RecorderOptions recorder;
   // Which pages ranks know; outlives the service. Null: nobody tells.
   const kv_events::EventLog* kv_events = nullptr;
+  // What the server prefers to do; outlives the service. Null: both, for ever.
+  RoleMemory* role = nullptr;
 };
 
 }  // namespace wideep::server

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "http/exchange.h"
+#include "server/pd_service.h"
 #include "server/replies.h"
 #include "server/service_options.h"
 #include "server/service_state.h"
@@ -20,8 +21,8 @@ class StatusService {
  public:
   // All outlive it.
   StatusService(const ServiceOptions& options, const ServiceState& state, const TextService& text,
-                Replies& replies)
-      : options_(options), state_(state), text_(text), replies_(replies) {}
+                const PdService& pd, Replies& replies)
+      : options_(options), state_(state), text_(text), pd_(pd), replies_(replies) {}
 
   void models(const std::shared_ptr<Exchange>& exchange);
   void model(const std::shared_ptr<Exchange>& exchange);
@@ -35,6 +36,7 @@ class StatusService {
   const ServiceOptions& options_;
   const ServiceState& state_;
   const TextService& text_;
+  const PdService& pd_;
   Replies& replies_;
 };
 

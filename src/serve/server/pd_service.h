@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The endpoints by which a router of disaggregated serving knows this server: what it prefers to do,
+// how much it has to do, and where its pages are; and by which its role changes while it serves.
+//
+//   GET  /v1/pd_role
+//   POST /pd_role_switch   {"new_role": "prefill" | "decode" | "both"}, answered when all ranks have
+//                          heard of it
+//
+// A role is a preference: nothing is refused, and nothing is drained, when it changes.
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "http/exchange.h"
+#include "run/event.h"
+#include "run/prefill_price.h"
+#include "server/replies.h"
+#include "server/service_options.h"
+#include "server/service_state.h"
+
+namespace wideep::server {
+
+class PdService {
+ public:
+  // In which all ranks hear of a role.
+  static constexpr int kPatienceSeconds = 10;
+
+  // All outlive it.
+  PdService(const ServiceOptions& options, const ServiceState& state, Replies& replies)
+      : options_(options), state_(state), replies_(replies) {}
+
+  struct Ranks {
+    std::function<int(engine::Role)> change;  // RequestWriter::change_role
+    // Of requests that have no token yet, what is not computed.
+    std::function<int64_t()> prompt_tokens;
+    // Runs a function on the serving thread after so many seconds.
+    std::function<void(int seconds, std::function<void()>)> call_in;
+  };
+  // Ranks compute: they hear of the role, also of one that a process that has died had told them.
+  // REQUIRES: ServiceOptions::role.
+  void begin(Ranks ranks);
+  void seen(const run::RoleSeen& seen);
+  // now: seconds of a steady clock, here and below.
+  void iteration_ended(const run::Iteration& iteration, double now) { price_.add(iteration, now); }
+  // A client waits for the ranks.
+  bool is_busy() const { return !waiting_.empty(); }
+
+  void role(const std::shared_ptr<Exchange>& exchange);
+  void switch_role(const std::shared_ptr<Exchange>& exchange);
+  std::string metrics() const;  // Prometheus
+
+ private:
+  // For a role that ranks have been told.
+  struct Waiting {
+    std::shared_ptr<Exchange> exchange;
+    engine::Role before;
+    uint64_t epoch;
+  };
+  engine::Role present() const;
+  uint64_t epoch() const;
+  nlohmann::ordered_json state_of(const Exchange& exchange) const;
+  nlohmann::ordered_json load(double now) const;
+  engine::Role before(Exchange& exchange) const;
+  void give_up(int number, const Exchange* exchange);
+
+  const ServiceOptions& options_;
+  const ServiceState& state_;
+  Replies& replies_;
+  Ranks ranks_;
+  int told_ = 0, seen_ = 0;              // numbers of roles
+  std::multimap<int, Waiting> waiting_;  // by the number
+  run::PrefillPrice price_;
+};
+
+}  // namespace wideep::server
