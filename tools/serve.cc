@@ -23,8 +23,10 @@
 #include "log_options.h"
 #include "prompt_cache_options.h"
 #include "run_options.h"
+#include "schedule/role.h"
 #include "serve_options.h"
 #include "started.h"
+#include "store/redis_address.h"
 #include "trace_variables.h"
 #include "version.h"
 
@@ -37,6 +39,7 @@ struct Options {
   std::string metrics_names = "wideep";
   std::string on_rank_loss = "recover";
   std::string kv_events;
+  std::optional<std::string> role, page_address;
   std::string options_file, api_key_file, admin_key_file;
   bool no_ui = false;
   std::optional<int> stream_interval;  // nothing: that of the configuration
@@ -135,6 +138,41 @@ Status check_prompt_effects(const server::ServeOptions& options) {
       is_warmed ? "--prompt-cache-warm" : "--kv-events-config"));
 }
 
+// HOST[:PORT], or the host of the endpoints. Without a port: any that is free.
+Result<store::RedisHost> page_address(const Options& options) {
+  if (!options.page_address) return store::RedisHost{.name = options.serve.http.host, .port = 0};
+  const std::string& text = *options.page_address;
+  const size_t colon = text.rfind(':');
+  const bool has_port = colon != text.npos && text.find(']', colon) == text.npos;
+  auto address = store::parse_redis_host(text);
+  WIDEEP_TRY(address.status().at("--page-address"));
+  if (!has_port) address->port = 0;
+  return address;
+}
+
+// Pages are shared where an option or the configuration asks for it. A configuration for TensorRT-LLM
+// may ask for it without the pages: there caches go whole from worker to worker.
+Status apply_sharing(const Options& options, bool logs, server::ServeOptions* result) {
+  const bool is_asked = options.role || options.page_address;
+  if (options.role) result->role = *engine::role_named(*options.role);
+  if (!is_asked && !result->run.parallel.cache_transceiver_config) return {};
+  if (!result->run.reuses_pages()) {
+    constexpr const char* kWhy =
+        "pages of prompts are not shared (kv_cache_config.enable_block_reuse: false, "
+        "--routing-log, "
+        "--enable-return-routed-experts)";
+    if (is_asked) {
+      return invalid_input(fmt::format("{}: has no effect where {}: leave one of them out",
+                                       options.role ? "--role" : "--page-address", kWhy));
+    }
+    if (logs) log::info("cache_transceiver_config has no effect, as {}", kWhy);
+    return {};
+  }
+  WIDEEP_TRY_ASSIGN(result->pages, page_address(options));
+  result->run.takes_from_peers = true;
+  return {};
+}
+
 // The option wins over the configuration.
 int stream_interval(const Options& options, const parallel::ParallelConfig& config, bool logs) {
   if (!options.stream_interval) return static_cast<int>(config.stream_interval.value_or(1));
@@ -195,6 +233,7 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   }
   result.run.tells_pages = result.kv_events.has_value();
   WIDEEP_TRY(check_prompt_effects(result));
+  WIDEEP_TRY(apply_sharing(options, started.prints(), &result));
   result.http.has_key = !result.service.api_key.empty();
   return result;
 }
@@ -294,6 +333,19 @@ void add_kv_event_options(command_line::Command command, Options& options) {
                      "{\"enable_kv_cache_events\": true, \"endpoint\": \"tcp://*:5557\"}");
 }
 
+void add_sharing_options(command_line::Command command, Options& options) {
+  command
+      .add_option(
+          "--role", options.role,
+          "What the server prefers to do behind a router that separates prefill and decode: "
+          "it shares the pages of its prompts with other servers then (default: both)")
+      .one_of({"prefill", "decode", "both"});
+  command.add_option(
+      "--page-address", options.page_address,
+      "Where other servers take pages from, as HOST[:PORT]; the network there must be "
+      "private (default: the address of --host, any free port)");
+}
+
 void add_prompt_file_options(command_line::Command command, Options& options) {
   command
       .add_option("--prompt-cache-export-dir", options.serve.service.export_dir,
@@ -383,6 +435,7 @@ std::shared_ptr<Options> add_options(command_line::Command command, bool needs_m
   add_node_options(command, *options);
   add_address_options(command, *options);
   add_kv_event_options(command, *options);
+  add_sharing_options(command, *options);
   add_prompt_file_options(command, *options);
   add_parser_options(command, *options);
   add_record_options(command, *options);

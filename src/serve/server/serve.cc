@@ -34,13 +34,16 @@
 #include "run/plan_text.h"
 #include "run/prompt_places.h"
 #include "run/rank_group.h"
+#include "run/shared_host_cache.h"
 #include "server/access_log.h"
 #include "server/chat_files.h"
 #include "server/chat_page_service.h"
 #include "server/grace.h"
 #include "server/loading_text.h"
+#include "server/page_sharing.h"
 #include "server/page_teller.h"
 #include "server/request_tracer.h"
+#include "server/role_memory.h"
 #include "server/start_queue.h"
 #include "server/warm_up.h"
 
@@ -112,8 +115,12 @@ class EngineBackend : public Backend {
     request.index = fresh_index();
     const int index = request.index;
     if (!request.returns_experts) on_experts = nullptr;
-    running_[request.index] = std::make_shared<const Callbacks>(
+    running_[request.index] = std::make_shared<Callbacks>(
         Callbacks{std::move(on_token), std::move(on_experts), std::move(on_progress)});
+    // One that another process had begun is near its end, or will say so soon.
+    if (request.answered.empty()) {
+      running_[index]->prompt_tokens = static_cast<int64_t>(request.prompt.size());
+    }
     if (queue_.is_open()) {
       requests_->submit(std::move(request));
     } else {
@@ -158,6 +165,7 @@ class EngineBackend : public Backend {
     const auto found = running_.find(token.request_index);
     if (found == running_.end()) return;
     const auto callbacks = found->second;  // a copy: they may cancel, which erases `found`
+    callbacks->prompt_tokens = 0;
     const bool is_last = token.finish_reason != engine::FinishReason::kNotFinished;
     if (is_last && callbacks->on_experts == nullptr) running_.erase(found);
     callbacks->on_token(token);
@@ -167,7 +175,15 @@ class EngineBackend : public Backend {
     const auto found = running_.find(progress.request_index);
     if (found == running_.end()) return;
     const auto callbacks = found->second;  // a copy, as above
+    callbacks->prompt_tokens = progress.total - progress.processed;
     callbacks->on_progress(progress);
+  }
+
+  // Of requests that have no token yet, what is not computed, as far as that is known.
+  int64_t prompt_tokens() const {
+    int64_t all = 0;
+    for (const auto& [index, callbacks] : running_) all += callbacks->prompt_tokens;
+    return all;
   }
 
   void experts(const run::RoutedExperts& routed) {
@@ -180,6 +196,7 @@ class EngineBackend : public Backend {
     OnToken on_token;
     OnExperts on_experts;  // null: not wanted
     OnProgress on_progress;
+    int64_t prompt_tokens = 0;  // to compute before its first token
   };
   int fresh_index() {
     while (running_.contains(next_index_)) next_index_ = after(next_index_);
@@ -191,7 +208,7 @@ class EngineBackend : public Backend {
   StartQueue queue_;
   // Nobody counts so far: it begins anew before an int ends, past requests that still run.
   int next_index_ = 0;
-  std::unordered_map<int, std::shared_ptr<const Callbacks>> running_;
+  std::unordered_map<int, std::shared_ptr<Callbacks>> running_;
 };
 
 // The endpoints and their serving thread. The thread that pulls the ranks' events calls take() for
@@ -289,6 +306,12 @@ class Front {
                              [this](int seconds, std::function<void()> call) {
                                http_->call_in(seconds, std::move(call));
                              });
+    service_.pd().begin(
+        {.change = [&group](engine::Role role) { return group.requests().change_role(role); },
+         .prompt_tokens = [this] { return backend_.prompt_tokens(); },
+         .call_in = [this](
+                        int seconds,
+                        std::function<void()> call) { http_->call_in(seconds, std::move(call)); }});
     service_.connect_draining([this, &group, &manager, serving](bool now) {
       if (now) backend_.open_queue();  // no more can come
       if (now && warm_up_) warm_up_->pause();
@@ -359,6 +382,9 @@ class Front {
   }
   void take(const run::ExpertRecording& recording) {
     http_->post([this, recording] { service_.recorder().ranks_switched(recording.records); });
+  }
+  void take(const run::RoleSeen& seen) {
+    http_->post([this, seen] { service_.pd().seen(seen); });
   }
   void take(const run::Rebalance& each) {
     http_->post([this, each] {
@@ -526,6 +552,7 @@ class Front {
     service_.monitor().add(summary, unix_seconds());
     service_.load().add(summary, unix_seconds());
     service_.recorder().add(iteration);
+    service_.pd().iteration_ended(iteration, steady_seconds());
   }
 
   EngineBackend backend_;
@@ -616,6 +643,7 @@ class EventPump {
   void take(const run::RankMemory& rank) { parts_.front.take(rank); }
   void take(run::StoreState state) { parts_.front.take(std::move(state)); }
   void take(const run::ExpertRecording& recording) { parts_.front.take(recording); }
+  void take(const run::RoleSeen& seen) { parts_.front.take(seen); }
   void take(const run::Rebalance& each) {
     parts_.front.take(each);
     if (parts_.log) parts_.log->add(each);
@@ -660,7 +688,6 @@ class EventPump {
     parts_.front.post([kept = parts_.group.kept(), ping] { kept->answer(ping); });
   }
 
-  void take(const run::RoleSeen&) {}
   void take(const run::PromptTransfer&) {}
   // Not used by the server.
   void take(const run::RanksIdle&) {}
@@ -675,6 +702,7 @@ class EventPump {
 Status serve_silently(const ServeOptions& options) {
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<run::Run> run, run::Run::prepare(options.run));
   WIDEEP_TRY(run::agree_on(options.run, {}));  // rank 0 has opened its files
+  WIDEEP_TRY(run::agree_on(options.run, {}));  // and has the address of its pages
   WIDEEP_TRY(run::agree_on(options.run, {}));  // rank 0 listens
   WIDEEP_TRY(run->load([](uint64_t) {}));
   WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true}));
@@ -780,6 +808,49 @@ Result<Opened> open_files_of(const ServeOptions& options, const tokenizer::Token
     WIDEEP_TRY(prepared.at("--prompt-cache-export-dir"));
   }
   return opened;
+}
+
+// What the processes that serve, one after the other, have in common for a router.
+struct Shared {
+  RoleMemory role;
+  std::unique_ptr<PageSharing> pages;  // null: not shared
+};
+
+// Before they fork.
+Result<Shared> share(const ServeOptions& options, const run::Run& run) {
+  WIDEEP_TRY_ASSIGN(RoleMemory role, RoleMemory::create(options.role));
+  Shared shared{.role = std::move(role), .pages = nullptr};
+  if (!options.pages) return shared;
+  auto pages = PageSharing::create(*options.pages, run.record_class());
+  WIDEEP_TRY(pages.status().at("--page-address"));
+  shared.pages = std::move(*pages);
+  return shared;
+}
+
+// Serving goes on where pages cannot be had: whoever wants them computes them.
+void start_sharing(PageSharing* pages, const run::Run& run, run::RunView& view) {
+  if (pages == nullptr) return;
+  if (const Status status = pages->start(*run.host_tier_memory()); !status.ok()) {
+    view.line(fmt::format("{}; no pages are shared, serving goes on", status.message()));
+  }
+}
+
+// Of memory for pages that other servers take, where nobody has said how much.
+Status size_host_cache(int num_nodes, run::RunOptions* options) {
+  const auto& transceiver = options->parallel.cache_transceiver_config;
+  const bool has_tokens = transceiver && transceiver->max_tokens_in_buffer;
+  const bool is_alone = options->started == nullptr && num_nodes == 1;
+  if (!has_tokens && !is_alone) {
+    return invalid_input(
+        "--host-cache-size: expected a size, the same for all ranks, as 8G, where pages are shared "
+        "by ranks of several nodes or of a launcher, whose free memory differs (or "
+        "cache_transceiver_config.max_tokens_in_buffer)");
+  }
+  WIDEEP_TRY_ASSIGN(const run::RunInputs inputs, run::read_run_inputs(*options));
+  const base::Machine machine = base::read_machine();
+  WIDEEP_TRY_ASSIGN(const run::RunPlan plan, run::plan_run(inputs.model, *options, machine));
+  WIDEEP_TRY_ASSIGN(options->host_cache_bytes, run::shared_host_cache(*options, plan, machine));
+  return {};
 }
 
 // ---- nodes ----
@@ -923,6 +994,16 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
     pages.emplace(*options.kv_events, run->plan());
     service.kv_events = &pages->log();
   }
+  auto shared = share(options, *run);
+  WIDEEP_TRY(run::agree_on(options.run, shared.status()));
+  service.role = &shared->role;
+  PageSharing* const sharing = shared->pages.get();
+  if (sharing != nullptr) {
+    service.context_requests = &sharing->requests();
+    service.opaque_state = [sharing](const Exchange& exchange) {
+      return sharing->opaque_state(exchange.local_host());
+    };
+  }
   const std::string chat_note = note_on(chat.templates);
   allow_most_open_files();
   // Listens before anything is loaded, so that an address in use is an early error. Requests that
@@ -962,6 +1043,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
       fmt::format("serving {} on {}/v1 (context {} tokens{}){}", service.model, address,
                   service.max_sequence, chat_note, note_on_pages(service, address));
   const auto use = [&](run::RankGroup& group) -> Status {
+    start_sharing(sharing, *run, view);
     front.tell_pages(pages ? &*pages : nullptr, opened->zmq);
     if (group.kept() != nullptr) WIDEEP_TRY(front.begin(*group.kept()));
     if (front.goes_on() && opened->log) {
@@ -1010,9 +1092,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   return written;
 }
 
-}  // namespace
-
-Status serve(const ServeOptions& options, run::RunView& view) {
+Status serve_sized(const ServeOptions& options, run::RunView& view) {
   if (!run::receives_events(options.run)) return serve_silently(options);
   if (options.nodes.node > 0) return serve_as_node(options, view);
   if (options.nodes.num_nodes == 1) return serve_with(options, nullptr, view);
@@ -1036,6 +1116,16 @@ Status serve(const ServeOptions& options, run::RunView& view) {
     });
   };
   return serve_with(over_nodes, nodes->get(), view);
+}
+
+}  // namespace
+
+Status serve(const ServeOptions& options, run::RunView& view) {
+  if (!options.pages || options.run.host_cache_bytes > 0) return serve_sized(options, view);
+  ServeOptions sized = options;
+  const Status status = size_host_cache(options.nodes.num_nodes, &sized.run);
+  WIDEEP_TRY(run::agree_on(options.run, status));
+  return serve_sized(sized, view);
 }
 
 }  // namespace wideep::server

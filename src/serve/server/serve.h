@@ -15,7 +15,9 @@
 #include "kv_events/events_config.h"
 #include "run/run_options.h"
 #include "run/run_view.h"
+#include "schedule/role.h"
 #include "server/service.h"
+#include "store/redis_address.h"
 #include "traces/trace_settings.h"
 #include "wideep/status.h"
 
@@ -50,12 +52,17 @@ struct ServeOptions {
   std::optional<traces::TraceSettings> traces;
   // Which pages ranks know is told; with RunOptions::tells_pages.
   std::optional<kv_events::EventsConfig> kv_events;
+  engine::Role role = engine::Role::kBoth;  // that it begins with (server/pd_service.h)
+  // Where other servers take pages of its prompts from (server/page_sharing.h), port 0: any that is
+  // free; nullopt: nowhere. With RunOptions::takes_from_peers. Without RunOptions::host_cache_bytes
+  // these are run::shared_host_cache().
+  std::optional<store::RedisHost> pages;
 };
 
 // Serves until SIGTERM or SIGINT. Then new requests are refused, and running ones may end: within
 // grace_seconds after SIGTERM, at most 5 s after SIGINT, not at all after a second signal. SIGHUP,
 // in a process without a terminal, drains: requests are refused, and nothing ends. REQUIRES: the
-// caller has started no thread. Errors: as run::Run::prepare; the address cannot be used; a rank
+// caller has started no thread. Errors: as run::Run::prepare; an address cannot be used; a rank
 // failed.
 //
 // On a node other than 0: starts and ends ranks as node 0 says, until that has ended or this
