@@ -149,6 +149,7 @@ void PageCommands::has(Client& client, const Words& words) {
     heads.push_back(*head);
   }
   const uint64_t failures = tier_->counts().failures;
+  if (options_.counts != nullptr) ++options_.counts->looks;
   const std::vector<bool> found = tier_->lease(heads, static_cast<double>(*milliseconds) * 1e-3);
   if (tier_->counts().failures != failures) return client.end("the memory cannot be read now");
   client.out += fmt::format("*{}\r\n", found.size());
@@ -184,6 +185,10 @@ void PageCommands::get(Client& client, const Words& words) {
   }
   const auto value_head = redis_value_head(*head, base::content_hash(payload, order.into.size()));
   std::memcpy(client.out.data() + head_at, value_head.data(), value_head.size());
+  if (options_.counts != nullptr) {
+    ++options_.counts->records;
+    options_.counts->bytes += order.into.size();
+  }
   client.out += "\r\n";
 }
 

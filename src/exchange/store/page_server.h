@@ -27,6 +27,7 @@
 // Thread safety: any thread; it has one of its own.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,6 +48,12 @@ enum class RequestState : uint8_t {
   kEnded,     // of all pages that it has computed, those that are kept are there or come soon
 };
 
+// Of servers that follow each other. Any thread.
+struct PageServerCounts {
+  std::atomic<uint64_t> looks = 0;               // PAGES.HAS
+  std::atomic<uint64_t> records = 0, bytes = 0;  // PAGES.GET of what was there
+};
+
 struct PageServerOptions {
   transport::PeerAddress address;  // port 0: any that is free
   std::string token;               // not empty
@@ -56,6 +63,7 @@ struct PageServerOptions {
   std::string offering_token = {};
   // By a name that both sides know; called on the server's thread. Null: none is known.
   std::function<RequestState(std::string_view request)> state_of = {};
+  PageServerCounts* counts = nullptr;  // outlives the server; null: nobody counts
 };
 
 class PageServer {

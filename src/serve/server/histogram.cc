@@ -4,14 +4,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace wideep::server {
 namespace {
 
+// "1e+06", "2.097152e+06": with as few digits as say the same number.
+std::string shortest_exponential(double value) {
+  constexpr int kMaxDigits = 17;
+  std::string text;
+  for (int digits = 0; digits < kMaxDigits; ++digits) {
+    text = fmt::format("{:.{}e}", value, digits);
+    if (std::strtod(text.c_str(), nullptr) == value) break;
+  }
+  return text;
+}
+
 // As Prometheus' client libraries write it: "1.0", "0.25", "1e+06". Buckets of several servers add
 // up only where the texts of their bounds are the same.
 std::string bound_text(double bound) {
-  if (bound >= 1e6) return fmt::format("{:g}", bound);
+  if (bound >= 1e6) return shortest_exponential(bound);
   std::string text = fmt::format("{}", bound);
   if (text.find_first_of(".e") == text.npos) text += ".0";
   return text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An iteration becomes JSON when it ends: to write a thousand for one reply would hold up the
-// serving thread. Seconds hold sums, which are divided when they are shown. Moves of experts are
-// told with the iteration that ends next. If the clock is set back, what happens counts to the last
+// serving thread. Seconds hold sums, which are divided when they are shown. Moves of experts
+// and transfers of prompts are told with the iteration that ends next. If the clock is set back, what happens counts to the last
 // second, so seconds stay in order.
 #include "server/monitor.h"
 
@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "formats/json_text.h"
+#include "store/page_peer.h"
 
 namespace wideep::server {
 namespace {
@@ -56,6 +57,7 @@ Monitor::Second& Monitor::second_of(double time) {
 void Monitor::add(const run::IterationSummary& iteration, double now) {
   iterations_.push_back({iteration.iteration, formats::json_text(json_of(iteration, now))});
   moves_ = moved_bytes_ = 0;
+  transfers_.clear();
   if (iterations_.size() > kMaxIterations) {
     before_ = iterations_.front().number;
     iterations_.pop_front();
@@ -102,6 +104,20 @@ void Monitor::add(const online::Rebalance& each, double now) {
   if (rebalances_.size() > kMaxRebalances) rebalances_.pop_front();
 }
 
+void Monitor::add(const run::PromptTransfer& transfer, std::string_view peer) {
+  const auto from = store::parse_page_peer(peer);
+  if (!from.ok()) return;
+  const run::PeerPages& came = transfer.from_peer;
+  transfers_.push_back({{"prefill_server", from->host.text()},
+                        {"ctx_request_id", from->request},
+                        {"pages_known", transfer.known_pages},
+                        {"pages_fetched", transfer.fetched_pages},
+                        {"pages_from_server", came.pages},
+                        {"bytes", came.bytes},
+                        {"seconds", came.seconds},
+                        {"trouble", came.trouble}});
+}
+
 RecentImbalance Monitor::recent_imbalance(double now) const {
   double sum = 0.0, initial_sum = 0.0;
   int64_t iterations = 0, num_initial = 0;
@@ -137,20 +153,22 @@ std::string Monitor::iterations(int64_t since) const {
 }
 
 ordered_json Monitor::json_of(const run::IterationSummary& summary, double time) const {
-  return {{"iteration", summary.iteration},
-          {"timestamp", time},
-          {"iteration_seconds", summary.wall_ms * 1e-3},
-          {"num_running_requests", summary.queue.running},
-          {"num_waiting_requests", summary.queue.waiting},
-          {"num_context_tokens", summary.prompt_tokens},
-          {"num_generated_tokens", summary.generated_tokens},
-          {"kv_pages_used", summary.queue.cache_pages},
-          {"kv_pages_free", summary.queue.max_pages - summary.queue.cache_pages},
-          {"rank_load", summary.rank_load},
-          {"imbalance_ratio", summary.imbalance_ratio()},
-          {"initial_imbalance_ratio", optional_json(summary.initial_imbalance)},
-          {"expert_moves", moves_},
-          {"expert_moved_bytes", moved_bytes_}};
+  ordered_json all = {{"iteration", summary.iteration},
+                      {"timestamp", time},
+                      {"iteration_seconds", summary.wall_ms * 1e-3},
+                      {"num_running_requests", summary.queue.running},
+                      {"num_waiting_requests", summary.queue.waiting},
+                      {"num_context_tokens", summary.prompt_tokens},
+                      {"num_generated_tokens", summary.generated_tokens},
+                      {"kv_pages_used", summary.queue.cache_pages},
+                      {"kv_pages_free", summary.queue.max_pages - summary.queue.cache_pages},
+                      {"rank_load", summary.rank_load},
+                      {"imbalance_ratio", summary.imbalance_ratio()},
+                      {"initial_imbalance_ratio", optional_json(summary.initial_imbalance)},
+                      {"expert_moves", moves_},
+                      {"expert_moved_bytes", moved_bytes_}};
+  if (!transfers_.empty()) all["prompt_transfers"] = transfers_;
+  return all;
 }
 
 ordered_json Monitor::json_of(const Second& second) {

@@ -10,9 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "online/online_balancer.h"
+#include "run/event.h"
 #include "run/iteration_summary.h"
 #include "server/balancer_state.h"
 #include "server/metrics.h"
@@ -34,6 +36,8 @@ class Monitor {
   // now: seconds since 1970, here and below.
   void add(const run::IterationSummary& iteration, double now);
   void add(const online::Rebalance& rebalance, double now);
+  // Of a request that has begun. peer: as engine::Request::peer.
+  void add(const run::PromptTransfer& transfer, std::string_view peer);
 
   RecentImbalance recent_imbalance(double now) const;
 
@@ -76,7 +80,8 @@ class Monitor {
   std::deque<Iteration> iterations_;
   int64_t before_ = -1;                  // the last number before all of iterations_
   int64_t moves_ = 0, moved_bytes_ = 0;  // since the last iteration
-  std::deque<Second> seconds_;           // ascending, without seconds in which nothing happened
+  nlohmann::ordered_json transfers_ = nlohmann::ordered_json::array();  // likewise
+  std::deque<Second> seconds_;  // ascending, without seconds in which nothing happened
   std::deque<nlohmann::ordered_json> rebalances_;
 };
 

@@ -50,7 +50,8 @@ Status PageSharing::start(const base::SharedBytes& memory) {
       store::PageServer::start({.address = address_,
                                 .token = token_,
                                 .record_class = record_class_,
-                                .state_of = [this](auto name) { return requests_.state_of(name); }},
+                                .state_of = [this](auto name) { return requests_.state_of(name); },
+                                .counts = &counts_},
                                memory));
   return {};
 }

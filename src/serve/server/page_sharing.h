@@ -44,6 +44,7 @@ class PageSharing {
   std::string opaque_state(const std::string& local_host) const;
   // What is said of requests whose prompts are computed for others.
   ContextRequests& requests() { return requests_; }
+  const store::PageServerCounts& counts() const { return counts_; }
   int port() const { return address_.port; }
 
  private:
@@ -54,6 +55,7 @@ class PageSharing {
   const int reserved_;  // descriptor: holds the address while nobody listens
   const transport::PeerAddress address_;
   ContextRequests requests_;
+  store::PageServerCounts counts_;
   std::unique_ptr<store::PageServer> server_;
 };
 

@@ -152,7 +152,12 @@ std::string PdService::metrics() const {
     text += fmt::format("{}{{role=\"{}\"}} {}\n", kRole, engine::name_of(each),
                         each == present() ? 1 : 0);
   }
-  return text + metric("wideep_role_epoch", "gauge", "Roles that were asked for.", epoch());
+  text += metric("wideep_role_epoch", "gauge", "Roles that were asked for.", epoch());
+  return options_.pages_given ? text + transfers_.text(*options_.pages_given) : text;
+}
+
+std::string PdService::vllm_metrics(std::string_view labels) const {
+  return options_.pages_given ? transfers_.vllm_text(labels) : "";
 }
 
 }  // namespace wideep::server

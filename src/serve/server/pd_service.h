@@ -18,6 +18,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "http/exchange.h"
 #include "run/event.h"
@@ -25,6 +26,7 @@
 #include "server/replies.h"
 #include "server/service_options.h"
 #include "server/service_state.h"
+#include "server/transfer_metrics.h"
 
 namespace wideep::server {
 
@@ -50,12 +52,15 @@ class PdService {
   void seen(const run::RoleSeen& seen);
   // now: seconds of a steady clock, here and below.
   void iteration_ended(const run::Iteration& iteration, double now) { price_.add(iteration, now); }
+  void transferred(const run::PromptTransfer& transfer) { transfers_.add(transfer); }
   // A client waits for the ranks.
   bool is_busy() const { return !waiting_.empty(); }
 
   void role(const std::shared_ptr<Exchange>& exchange);
   void switch_role(const std::shared_ptr<Exchange>& exchange);
   std::string metrics() const;  // Prometheus
+  // vLLM's names; "": pages are not shared. labels: of each series.
+  std::string vllm_metrics(std::string_view labels) const;
 
  private:
   // For a role that ranks have been told.
@@ -78,6 +83,7 @@ class PdService {
   int told_ = 0, seen_ = 0;              // numbers of roles
   std::multimap<int, Waiting> waiting_;  // by the number
   run::PrefillPrice price_;
+  TransferMetrics transfers_;
 };
 
 }  // namespace wideep::server

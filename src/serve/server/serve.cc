@@ -46,6 +46,7 @@
 #include "server/role_memory.h"
 #include "server/start_queue.h"
 #include "server/warm_up.h"
+#include "store/record.h"
 
 namespace wideep::server {
 namespace {
@@ -118,6 +119,7 @@ class EngineBackend : public Backend {
     running_[request.index] = std::make_shared<Callbacks>(
         Callbacks{std::move(on_token), std::move(on_experts), std::move(on_progress)});
     // One that another process had begun is near its end, or will say so soon.
+    running_[index]->peer = request.peer;
     if (request.answered.empty()) {
       running_[index]->prompt_tokens = static_cast<int64_t>(request.prompt.size());
     }
@@ -179,6 +181,17 @@ class EngineBackend : public Backend {
     callbacks->on_progress(progress);
   }
 
+  // Returns Request::peer of the request; "": it was cancelled.
+  std::string transferred(const run::PromptTransfer& transfer) {
+    const auto found = running_.find(transfer.request_index);
+    if (found == running_.end()) return "";
+    Callbacks& callbacks = *found->second;
+    const int64_t pages = int64_t{transfer.known_pages} + transfer.fetched_pages;
+    callbacks.prompt_tokens =
+        std::max(callbacks.prompt_tokens - pages * int64_t{store::kPageTokens}, int64_t{0});
+    return std::move(callbacks.peer);
+  }
+
   // Of requests that have no token yet, what is not computed, as far as that is known.
   int64_t prompt_tokens() const {
     int64_t all = 0;
@@ -197,6 +210,7 @@ class EngineBackend : public Backend {
     OnExperts on_experts;  // null: not wanted
     OnProgress on_progress;
     int64_t prompt_tokens = 0;  // to compute before its first token
+    std::string peer = {};      // Request::peer, until pages have come from there
   };
   int fresh_index() {
     while (running_.contains(next_index_)) next_index_ = after(next_index_);
@@ -382,6 +396,13 @@ class Front {
   }
   void take(const run::ExpertRecording& recording) {
     http_->post([this, recording] { service_.recorder().ranks_switched(recording.records); });
+  }
+  // Before the request's first token.
+  void take(run::PromptTransfer transfer) {
+    http_->post([this, transfer = std::move(transfer)] {
+      service_.pd().transferred(transfer);
+      service_.monitor().add(transfer, backend_.transferred(transfer));
+    });
   }
   void take(const run::RoleSeen& seen) {
     http_->post([this, seen] { service_.pd().seen(seen); });
@@ -644,6 +665,7 @@ class EventPump {
   void take(run::StoreState state) { parts_.front.take(std::move(state)); }
   void take(const run::ExpertRecording& recording) { parts_.front.take(recording); }
   void take(const run::RoleSeen& seen) { parts_.front.take(seen); }
+  void take(run::PromptTransfer transfer) { parts_.front.take(std::move(transfer)); }
   void take(const run::Rebalance& each) {
     parts_.front.take(each);
     if (parts_.log) parts_.log->add(each);
@@ -688,7 +710,6 @@ class EventPump {
     parts_.front.post([kept = parts_.group.kept(), ping] { kept->answer(ping); });
   }
 
-  void take(const run::PromptTransfer&) {}
   // Not used by the server.
   void take(const run::RanksIdle&) {}
   void take(const run::RequestCounts&) {}
@@ -1000,6 +1021,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   PageSharing* const sharing = shared->pages.get();
   if (sharing != nullptr) {
     service.context_requests = &sharing->requests();
+    service.pages_given = &sharing->counts();
     service.opaque_state = [sharing](const Exchange& exchange) {
       return sharing->opaque_state(exchange.local_host());
     };

@@ -65,6 +65,8 @@ struct ServiceOptions {
   const kv_events::EventLog* kv_events = nullptr;
   // What the server prefers to do; outlives the service. Null: both, for ever.
   RoleMemory* role = nullptr;
+  // Of the pages that are shared; outlives the service. Null: none are.
+  const store::PageServerCounts* pages_given = nullptr;
 };
 
 }  // namespace wideep::server

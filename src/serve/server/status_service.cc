@@ -76,6 +76,7 @@ void StatusService::metrics(const std::shared_ptr<Exchange>& exchange) {
   }
   text += metrics.vllm_text(
       state_.places.exist() ? std::optional(state_.places.fetches().fetched_tokens) : std::nullopt);
+  if (metrics.vllm) text += pd_.vllm_metrics(metrics.vllm->labels());
   replies_.reply(exchange, "text/plain; version=0.0.4; charset=utf-8", text);
 }
 

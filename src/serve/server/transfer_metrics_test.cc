@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/transfer_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wideep::server {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(TransferMetricsTest, CountWhatCameAndWhatDidNot) {
+  TransferMetrics metrics;
+  metrics.add({.known_pages = 0,
+               .fetched_pages = 40,
+               .from_peer = {.pages = 40, .bytes = 3 << 20, .seconds = 0.25, .trouble = ""}});
+  metrics.add({.from_peer = {.pages = 2, .bytes = 1 << 10, .seconds = 0.5, .trouble = "gone"}});
+  metrics.add({.from_peer = {.trouble = "nobody listens there"}});
+  store::PageServerCounts given;
+  given.records = 7;
+  const std::string text = metrics.text(given);
+  for (const char* line :
+       {"wideep_prompt_transfers_total{outcome=\"whole\"} 1\n",
+        "wideep_prompt_transfers_total{outcome=\"part\"} 1\n",
+        "wideep_prompt_transfers_total{outcome=\"none\"} 1\n",
+        "\nwideep_prompt_transfer_pages_total 42\n",
+        "\nwideep_prompt_transfer_bytes_total 3146752\n",
+        "\nwideep_prompt_transfer_seconds_count 2\n", "\nwideep_pages_given_total 7\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+// Its buckets, to the last digit.
+TEST(TransferMetricsTest, MayHaveTheNamesOfVllm) {
+  TransferMetrics metrics;
+  metrics.add({.from_peer = {.pages = 1, .bytes = 2048, .seconds = 0.003, .trouble = ""}});
+  metrics.add({.from_peer = {.trouble = "nobody listens there"}});
+  const std::string text = metrics.vllm_text("engine=\"0\"");
+  for (const char* line :
+       {"\nvllm:nixl_xfer_time_seconds_bucket{engine=\"0\",le=\"0.005\"} 1\n",
+        "\nvllm:nixl_xfer_time_seconds_bucket{engine=\"0\",le=\"5.0\"} 1\n",
+        "\nvllm:nixl_bytes_transferred_bucket{engine=\"0\",le=\"2048.0\"} 1\n",
+        "\nvllm:nixl_bytes_transferred_bucket{engine=\"0\",le=\"8.589934592e+09\"} 1\n",
+        "\nvllm:nixl_num_failed_transfers_total{engine=\"0\"} 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace wideep::server
