@@ -26,8 +26,6 @@ constexpr std::string_view kHostCache = "the cache is in host memory; set max_to
 constexpr std::string_view kNoRouting =
     "it belongs to enable_kv_cache_aware_routing, which is not supported";
 constexpr std::string_view kNoDwdp = "experts that are fetched from peers (DWDP) are not supported";
-constexpr std::string_view kOfRouter =
-    "it belongs to the router of disaggregated serving, not to a worker";
 constexpr std::string_view kOneTransfer =
     "pages of prompts go from server to server in one way, over TCP";
 constexpr std::string_view kNoTuning = "nothing is compiled or tuned at the start";
@@ -303,9 +301,11 @@ constexpr std::array kKeys = std::to_array<ConfigKey>({
     {.path = "worker_config", .answer = kWorker},
     {.path = "context_servers", .answer = kWorker},
     {.path = "generation_servers", .answer = kWorker},
-    no_effect("num_instances", kAny, "", kOfRouter),
-    no_effect("urls", kAny, "", kOfRouter),
-    no_effect("router", kAny, "", kOfRouter),
+    // Of the part, for the proxy: a worker chosen with FILE:PART needs no line about them.
+    no_effect("num_instances", kAny, "", ""),
+    no_effect("urls", kAny, "", ""),
+    no_effect("router", kAny, "", ""),
+    honoured("disagg_cluster"),
 
     // ---- older names ----
     renamed("moe_backend", "moe_config.backend"),

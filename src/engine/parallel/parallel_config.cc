@@ -40,10 +40,14 @@ constexpr std::array kCapacityPolicies = {"GUARANTEED_NO_EVICT", "MAX_UTILIZATIO
 constexpr std::array kRowDtypes = {"AUTO", "BF16", "FP8", "NVFP4"};
 constexpr std::array kCombines = {"EXACT", "REDUCED"};
 constexpr std::array kDispatchStrategies = {"AUTO", "PUSH", "ALL_GATHER"};
-// Of a file for disaggregated serving: keys of the router beside those of all workers.
-constexpr std::array<std::string_view, 8> kRouterKeys = {
-    "hostname",       "port",           "model",           "max_retries",
-    "disagg_cluster", "schedule_style", "context_servers", "generation_servers"};
+// Of a file for disaggregated serving: keys of the proxy beside those of all workers.
+// disagg_cluster is of both.
+constexpr auto kProxyKeys = std::to_array<std::string_view>(
+    {"hostname", "port", "model", "max_retries", "return_perf_metrics", "perf_metrics_max_requests",
+     "perf_metrics_output_dir", "context_servers", "generation_servers",
+     "conditional_disagg_config", "otlp_config", "node_id", "schedule_style",
+     "allow_request_chat_template", "gen_strip_message_history", "gen_tokids_ctxbytes",
+     "num_workers", "disagg_coordinator_url"});
 
 std::string upper(std::string text) {
   for (char& c : text) {
@@ -256,6 +260,9 @@ ParallelConfig take_config(YamlMap& root) {
   take_limits(root, &config);
   config.print_iter_log = root.boolean_or("print_iter_log", false);
   if (root.has("env_overrides")) config.env_overrides = take_variables(root.map("env_overrides"));
+  if (root.has("disagg_cluster")) {
+    config.disagg_cluster = take_disagg_cluster(root.map("disagg_cluster"));
+  }
   if (root.has("speculative_config")) {
     config.speculative_config =
         take_speculative(root.map("speculative_config"), config.max_batch_size, &config.notes);
@@ -331,7 +338,7 @@ Result<ParallelConfig> parse_parallel_config(const std::string& text, const std:
                                              const std::string& part) {
   WIDEEP_TRY_ASSIGN(formats::YamlDocument document, formats::YamlDocument::parse(text, name));
   if (!part.empty()) WIDEEP_TRY(document.enter(part));
-  if (part == "context_servers" || part == "generation_servers") document.inherit(kRouterKeys);
+  if (part == "context_servers" || part == "generation_servers") document.inherit(kProxyKeys);
   YamlMap root = document.root();
   ParallelConfig config = take_config(root);
   WIDEEP_TRY(document.status());
@@ -344,6 +351,8 @@ Result<ParallelConfig> parse_parallel_config(const std::string& text, const std:
   if (const Status status = check_consistent(config); !status.ok()) return status.at(config.name);
   return config;
 }
+
+std::span<const std::string_view> proxy_keys() { return kProxyKeys; }
 
 std::pair<std::string, std::string> split_part(const std::string& file) {
   const size_t colon = file.rfind(':');

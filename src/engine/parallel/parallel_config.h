@@ -19,17 +19,20 @@
 //
 // A file of several workers, as those of TensorRT-LLM's disaggregated serving, is read by the part
 // that is one worker's: config.yaml:worker_config.gen, config.yaml:context_servers. With the latter
-// kind, keys beside the servers are those of all servers, as there.
+// kind, keys beside the servers are those of all servers, as there, and must not contradict theirs.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "parallel/disagg_cluster.h"
 #include "parallel/mapping.h"
 #include "parallel/speculative_config.h"
 #include "recordings/balancer_yaml.h"
@@ -114,6 +117,7 @@ struct ParallelConfig {
   std::optional<int64_t> stream_interval;
   bool print_iter_log = false;        // a line for each iteration
   std::vector<int64_t> pp_partition;  // layers of each stage; empty: as wideep divides them
+  std::optional<DisaggCluster> disagg_cluster;  // where a server says that it is there
   // Environment variables that are set before anything else reads them.
   std::vector<std::pair<std::string, std::string>> env_overrides;
   std::vector<std::string> notes;  // one line for each key that has no effect
@@ -132,6 +136,10 @@ struct ParallelConfig {
   // each rank has its own batches.
   bool shares_batches() const { return sizes.tp > 1 && !enable_attention_dp; }
 };
+
+// Keys of a file of context_servers and generation_servers that are not inherited by them: those of
+// the proxy (disaggregated/disagg_config.h).
+std::span<const std::string_view> proxy_keys();
 
 // file: a path, or PATH:PART for a part of the file, as "config.yaml:worker_config.gen" (a file of
 // that whole name comes first). Errors (invalid input): as above.

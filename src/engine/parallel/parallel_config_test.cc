@@ -456,18 +456,64 @@ TEST(ParallelConfigPart, ChoosesOneWorker) {
 TEST(ParallelConfigPart, ServersHaveTheKeysBesideThem) {
   const char* text =
       "hostname: localhost\nport: 8000\nmodel: m\nmax_num_tokens: 64\nbackend: pytorch\n"
-      "context_servers: {num_instances: 1, urls: [a], max_num_tokens: 128, max_batch_size: 2}\n"
+      "schedule_style: context_first\nnode_id: 3\nnum_workers: 1\nconditional_disagg_config: {}\n"
+      "disagg_cluster: {cluster_uri: 'etcd://h:2379', cluster_name: c}\n"
+      "context_servers: {num_instances: 1, urls: [a], max_num_tokens: 64, max_batch_size: 2}\n"
       "generation_servers: {num_instances: 1, urls: [b], router: {type: round_robin}}\n";
   const auto ctx = parse_parallel_config(text, "d.yaml", "context_servers");
   ASSERT_TRUE(ctx.ok()) << ctx.status().message();
-  EXPECT_EQ(ctx->max_num_tokens, 128);  // its own comes first
+  EXPECT_EQ(ctx->max_num_tokens, 64);  // both say the same
   EXPECT_EQ(ctx->max_batch_size, 2);
-  EXPECT_THAT(ctx->notes, ElementsAre(HasSubstr("num_instances has no effect"), HasSubstr("urls"),
-                                      HasSubstr("backend")));
+  EXPECT_EQ(ctx->disagg_cluster->etcd, "h:2379");
+  EXPECT_THAT(ctx->notes, ElementsAre(HasSubstr("backend")));
   const auto gen = parse_parallel_config(text, "d.yaml", "generation_servers");
   ASSERT_TRUE(gen.ok()) << gen.status().message();
   EXPECT_EQ(gen->max_num_tokens, 64);
   EXPECT_FALSE(gen->max_batch_size.has_value());
+}
+
+TEST(ParallelConfigPart, ServersDoNotContradictTheKeysBesideThem) {
+  const char* text =
+      "max_num_tokens: 64\nkv_cache_config: {dtype: fp8}\n"
+      "context_servers:\n  max_num_tokens: 128\n"
+      "generation_servers:\n  kv_cache_config: {dtype: bf16}\n";
+  EXPECT_EQ(parse_parallel_config(text, "d.yaml", "context_servers").status().message(),
+            "d.yaml:4: context_servers.max_num_tokens: '128' contradicts line 1, where "
+            "max_num_tokens is '64' for all parts of the file; leave it out at one of the two");
+  EXPECT_THAT(parse_parallel_config(text, "d.yaml", "generation_servers").status().message(),
+              HasSubstr("d.yaml:6: generation_servers.kv_cache_config: a map contradicts line 2"));
+}
+
+TEST(ParallelConfig, AClusterIsReadStrictly) {
+  const auto said = [](const std::string& keys) {
+    return parse_parallel_config("disagg_cluster: {" + keys + "}\n", "d.yaml").status().message();
+  };
+  const auto config = parse_parallel_config(
+      "disagg_cluster:\n  cluster_uri: etcd://10.0.0.1:2379/\n  cluster_name: west\n"
+      "  minimal_instances: {context_servers: 2, generation_servers: 0}\n"
+      "  heartbeat_interval_sec: 1\n  inactive_timeout_sec: 3\n",
+      "d.yaml");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const DisaggCluster& cluster = *config->disagg_cluster;
+  EXPECT_EQ(cluster.etcd, "10.0.0.1:2379");
+  EXPECT_EQ(cluster.name, "west");
+  EXPECT_EQ(cluster.min_context_servers, 2);
+  EXPECT_EQ(cluster.min_generation_servers, 0);
+  EXPECT_EQ(cluster.heartbeat_seconds, 1);
+  EXPECT_EQ(cluster.inactive_seconds, 3);
+  EXPECT_EQ(said(""), "d.yaml:1: disagg_cluster.cluster_uri: missing; expected etcd://host:port");
+  EXPECT_THAT(said("cluster_uri: 'etcd://h'"),
+              HasSubstr("cluster_uri: expected etcd://host:port, found 'etcd://h'"));
+  EXPECT_THAT(said("cluster_uri: 'http://h:1'"),
+              HasSubstr("found 'http://h:1': the proxy keeps no list itself; start an etcd"));
+  EXPECT_THAT(said("cluster_uri: 'etcd://h:1', cluster_name: a/b"),
+              HasSubstr("cluster_name: expected a name without '/', found 'a/b'"));
+  EXPECT_THAT(said("cluster_uri: 'etcd://h:1', heartbeat_interval_sec: 10"),
+              HasSubstr("expected less than inactive_timeout_sec, 10, found 10"));
+  EXPECT_THAT(said("cluster_uri: 'etcd://h:1', heartbeat: 1"),
+              HasSubstr("disagg_cluster.heartbeat: unknown key"));
+  EXPECT_THAT(said("cluster_uri: 'etcd://h:1', minimal_instances: {context: 1}"),
+              HasSubstr("minimal_instances.context: unknown key"));
 }
 
 TEST(ParallelConfigPart, IsNamedAfterTheFile) {

@@ -34,6 +34,27 @@ std::string expected_found(const std::string& expected, const YAML::Node& found)
   return fmt::format("expected {}, found {}", expected, describe(found));
 }
 
+// Whether two values say the same: 1 and 1.0, yes and true; "1" in quotes is a text.
+bool is_same(const YAML::Node& a, const YAML::Node& b) {
+  if (a.Type() != b.Type() || a.size() != b.size()) return false;
+  if (a.IsMap()) {
+    return std::ranges::all_of(a, [&](const auto& member) {
+      const auto other = std::ranges::find_if(
+          b, [&](const auto& each) { return each.first.Scalar() == member.first.Scalar(); });
+      return other != b.end() && is_same(member.second, other->second);
+    });
+  }
+  if (a.IsSequence()) {
+    return std::equal(a.begin(), a.end(), b.begin(),
+                      [](const YAML::Node& x, const YAML::Node& y) { return is_same(x, y); });
+  }
+  if (const auto left = yaml_number(a), right = yaml_number(b); left || right) return left == right;
+  if (const auto left = yaml_boolean(a), right = yaml_boolean(b); left || right) {
+    return left == right;
+  }
+  return a.IsNull() || a.Scalar() == b.Scalar();
+}
+
 std::string join(const std::set<std::string, std::less<>>& words) {
   return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
 }
@@ -241,20 +262,27 @@ Status YamlDocument::enter(std::string_view path) {
 
 void YamlDocument::inherit(std::span<const std::string_view> but) {
   YAML::Node merged(YAML::NodeType::Map);
-  const auto add = [&](const YAML::Node& from, const auto& is_wanted) {
-    for (const auto& member : from) {
-      if (is_wanted(member.first.Scalar())) merged.force_insert(member.first, member.second);
+  for (const auto& member : *node_) merged.force_insert(member.first, member.second);
+  for (const auto& member : *whole_) {
+    const std::string& key = member.first.Scalar();
+    if (std::ranges::find(but, key) != but.end()) continue;
+    const auto own =
+        std::ranges::find_if(*node_, [&](const auto& each) { return each.first.Scalar() == key; });
+    if (own == node_->end()) {
+      merged.force_insert(member.first, member.second);
+    } else if (!is_same(own->second, member.second)) {
+      complaint_->report(
+          line_of(own->first), fmt::format("{}.{}", path_, key),
+          fmt::format("{} contradicts line {}, where {} is {} for all parts of the "
+                      "file; leave it out at one of the two",
+                      describe(own->second), line_of(member.first), key, describe(member.second)));
     }
-  };
-  const auto has = [&](const std::string& key) {
-    return std::ranges::any_of(*node_,
-                               [&](const auto& each) { return each.first.Scalar() == key; });
-  };
-  add(*node_, [](const std::string&) { return true; });
-  add(*whole_, [&](const std::string& key) {
-    return std::ranges::find(but, key) == but.end() && !has(key);
-  });
+  }
   node_ = std::make_shared<const YAML::Node>(merged);
+}
+
+std::string YamlDocument::text() const {
+  return node_->IsNull() ? std::string() : YAML::Dump(*node_) + "\n";
 }
 
 }  // namespace wideep::formats

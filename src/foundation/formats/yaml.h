@@ -83,9 +83,10 @@ class YamlDocument {
   // is none; the message has the maps that there are.
   Status enter(std::string_view path);
   // After enter(): adds the members of the document's own root that the new root lacks, but for
-  // these keys.
+  // these keys. A key of both with different values is an error of the document.
   void inherit(std::span<const std::string_view> but);
   const Status& status() const { return complaint_->status(); }
+  std::string text() const;  // of the root, as YAML that reads the same; "" of an empty document
 
  private:
   std::shared_ptr<const YAML::Node> node_;   // the root

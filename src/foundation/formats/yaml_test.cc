@@ -287,7 +287,7 @@ TEST(YamlFile, ReadsAndNamesTheFile) {
 
 TEST(Yaml, APartBecomesTheRoot) {
   const char* text =
-      "shared: 1\nown: 2\nworkers:\n  one: {own: 3, wrong: x}\n  two: {}\nlist: [1]\n";
+      "shared: 1\nown: 3.0\nworkers:\n  one: {own: 3, wrong: x}\n  two: {}\nlist: [1]\n";
   auto document = YamlDocument::parse(text, "w.yaml");
   ASSERT_TRUE(document.ok());
   ASSERT_TRUE(document->enter("workers.one").ok());
@@ -295,11 +295,46 @@ TEST(Yaml, APartBecomesTheRoot) {
   document->inherit(but);
   YamlMap root = document->root();
   EXPECT_EQ(root.integer("shared"), 1);
-  EXPECT_EQ(root.integer("own"), 3);  // its own comes first
+  EXPECT_EQ(root.integer("own"), 3);  // both say the same
   EXPECT_THAT(root.keys(), testing::UnorderedElementsAre("own", "wrong", "shared"));
   root.refuse_unknown_keys();
   EXPECT_THAT(document->status().message(),
               testing::HasSubstr("w.yaml:4: workers.one.wrong: unknown key"));
+}
+
+TEST(Yaml, APartContradictsWhatItInherits) {
+  const auto said = [](const std::string& shared, const std::string& own) {
+    auto document = YamlDocument::parse(
+        fmt::format("a: {}\nworkers:\n  b: 1\n  a: {}\n", shared, own), "w.yaml");
+    EXPECT_TRUE(document->enter("workers").ok());
+    const std::string_view but[] = {"workers"};
+    document->inherit(but);
+    return document->status().message();
+  };
+  EXPECT_EQ(said("64", "32"),
+            "w.yaml:4: workers.a: '32' contradicts line 1, where a is '64' for all parts of the "
+            "file; leave it out at one of the two");
+  EXPECT_THAT(said("{x: 1}", "{x: 2}"), testing::HasSubstr("a map contradicts line 1"));
+  EXPECT_THAT(said("[1, 2]", "[1, 3]"), testing::HasSubstr("a list of 2 contradicts"));
+  EXPECT_THAT(said("'1'", "1"), testing::HasSubstr("contradicts"));
+  EXPECT_THAT(said("null", "1"), testing::HasSubstr("where a is nothing"));
+  for (const auto& [shared, own] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"{x: 1, y: [true]}", "{y: [yes], x: 1.0}"}, {"text", "'text'"}, {"null", "null"}}) {
+    EXPECT_EQ(said(shared, own), "") << shared;
+  }
+}
+
+TEST(Yaml, AMergedPartIsWrittenAsItIsRead) {
+  auto document = YamlDocument::parse("a: {b: [1, '2']}\nworkers: {c: true}\n", "w.yaml");
+  ASSERT_TRUE(document->enter("workers").ok());
+  const std::string_view but[] = {"workers"};
+  document->inherit(but);
+  const auto again = YamlDocument::parse(document->text(), "again.yaml");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->text(), document->text());
+  EXPECT_TRUE(again->root().boolean_or("c", false));
+  EXPECT_EQ(again->root().map("a").texts("b"), (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(YamlDocument::parse("", "w.yaml")->text(), "");
 }
 
 TEST(Yaml, PartsThatAreNotThereAreNamed) {
