@@ -5,9 +5,14 @@
 #include <cstdint>
 
 namespace wideep::formats {
+namespace {
+
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+}  // namespace
 
 std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
   text.reserve((bytes.size() + 2) / 3 * 4);
   for (size_t at = 0; at < bytes.size(); at += 3) {
@@ -21,6 +26,26 @@ std::string base64(std::string_view bytes) {
     }
   }
   return text;
+}
+
+std::optional<std::string> from_base64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  text.remove_suffix(padding);
+  std::string bytes;
+  uint32_t bits = 0;
+  int num_bits = 0;
+  for (const char c : text) {
+    const size_t digit = kDigits.find(c);
+    if (digit == kDigits.npos) return std::nullopt;
+    bits = (bits << 6 | static_cast<uint32_t>(digit)) & 0xFFFF;
+    num_bits += 6;
+    if (num_bits < 8) continue;
+    num_bits -= 8;
+    bytes.push_back(static_cast<char>(bits >> num_bits & 0xFF));
+  }
+  if ((bits & ((1u << num_bits) - 1)) != 0) return std::nullopt;
+  return bytes;
 }
 
 }  // namespace wideep::formats

@@ -5,11 +5,14 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace wideep::formats {
 
 std::string base64(std::string_view bytes);
+// nullopt: not base64 with its padding, or with bits that have no meaning.
+std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace wideep::formats

@@ -21,5 +21,16 @@ TEST(Base64, TakesEveryByte) {
   EXPECT_EQ(base64(std::string_view("\xff\xfe\x00\x3e", 4)), "//4APg==");
 }
 
+TEST(Base64, IsReadBack) {
+  for (const std::string_view bytes : {"", "f", "fo", "foo", "foob"}) {
+    EXPECT_EQ(from_base64(base64(bytes)), bytes);
+  }
+  EXPECT_EQ(from_base64("//4APg=="), std::string("\xff\xfe\x00\x3e", 4));
+  // Without padding, with bits that mean nothing, of another alphabet.
+  for (const char* text : {"Zg", "Zg=", "Zh==", "Zm9=", "Zm9-", "Zm 9v", "===="}) {
+    EXPECT_EQ(from_base64(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace wideep::formats

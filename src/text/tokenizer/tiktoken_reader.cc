@@ -18,6 +18,7 @@
 
 #include "base/printable.h"
 #include "base/try.h"
+#include "formats/base64.h"
 #include "formats/files.h"
 #include "tokenizer/byte_level.h"
 
@@ -42,30 +43,6 @@ constexpr TiktokenFamily kFamilies[] = {{"tiktoken.model", "TikTokenTokenizer", 
 constexpr int kKimiSpecialTokens = 256;
 constexpr int kHunyuanExtraTokens = 205;
 
-constexpr std::string_view kDigits =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-// Base64 with padding (RFC 4648, section 4), and without bits that have no meaning.
-std::optional<std::string> from_base64(std::string_view text) {
-  if (text.empty() || text.size() % 4 != 0) return std::nullopt;
-  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
-  text.remove_suffix(padding);
-  std::string out;
-  uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char c : text) {
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    bits = (bits << 6 | static_cast<uint32_t>(digit)) & 0xFFFF;
-    num_bits += 6;
-    if (num_bits < 8) continue;
-    num_bits -= 8;
-    out.push_back(static_cast<char>(bits >> num_bits & 0xFF));
-  }
-  if ((bits & ((1u << num_bits) - 1)) != 0) return std::nullopt;
-  return out;
-}
-
 // A token of n bytes has n - 1 ways to be cut in two, each of which is looked up by its text.
 constexpr size_t kMaxTokenBytes = 1024;
 
@@ -79,10 +56,10 @@ std::optional<int64_t> number(std::string_view text) {
 Result<std::string> read_line(std::string_view line, size_t rank) {
   const std::string shown = base::printable(line, 60);
   const size_t space = line.find(' ');
-  const std::optional<std::string> token = from_base64(line.substr(0, space));
+  const std::optional<std::string> token = formats::from_base64(line.substr(0, space));
   const std::optional<int64_t> found =
       space == std::string_view::npos ? std::nullopt : number(line.substr(space + 1));
-  if (!token || !found) {
+  if (!token || token->empty() || !found) {
     return invalid_input(fmt::format("expected a token in base64 and its rank, found '{}'", shown));
   }
   if (token->size() > kMaxTokenBytes) {
