@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
+#include "disaggregated/etcd_members.h"
 #include "generate_output.h"
 #include "group/members.h"
 #include "http_limit_options.h"
@@ -40,6 +41,7 @@ struct Options {
   std::string on_rank_loss = "recover";
   std::string kv_events;
   std::optional<std::string> role, page_address;
+  std::optional<std::string> cluster_uri, cluster_name;
   std::string options_file, api_key_file, admin_key_file;
   bool no_ui = false;
   std::optional<int> stream_interval;  // nothing: that of the configuration
@@ -238,6 +240,38 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
   return result;
 }
 
+// The cluster of the configuration, but for what the options say.
+Result<std::optional<parallel::DisaggCluster>> cluster_of(
+    const Options& options, const std::optional<parallel::DisaggCluster>& configured) {
+  std::optional<parallel::DisaggCluster> cluster = configured;
+  if (options.cluster_uri) {
+    const auto etcd = parallel::parse_cluster_uri(*options.cluster_uri);
+    WIDEEP_TRY(etcd.status().at("--disagg-cluster-uri"));
+    if (!cluster) cluster.emplace();
+    cluster->etcd = *etcd;
+  }
+  if (options.cluster_name) {
+    if (!cluster) {
+      return invalid_input(
+          "--disagg-cluster-name: has no effect without a cluster; add --disagg-cluster-uri "
+          "etcd://host:port or disagg_cluster in --config");
+    }
+    if (options.cluster_name->find('/') != std::string::npos) {
+      return invalid_input(
+          fmt::format("--disagg-cluster-name: expected a name without '/', found "
+                      "'{}'",
+                      *options.cluster_name));
+    }
+    cluster->name = *options.cluster_name;
+  }
+  return cluster;
+}
+
+// Where others reach a server that listens on `host`; "": it listens on all addresses.
+std::string reached_host(const std::string& host) {
+  return host == "0.0.0.0" || host == "::" || host == "[::]" ? "" : host;
+}
+
 Status run(const Options& options, const Started& started) {
   options.log.apply();
   const Result<server::ServeOptions> read = serve_options(options, started);
@@ -246,6 +280,12 @@ Status run(const Options& options, const Started& started) {
   server::ServeOptions serve = *read;
   const base::ServiceNotifier manager = base::ServiceNotifier::take_from_environment();
   if (manager.is_there()) serve.manager = &manager;
+  WIDEEP_TRY_ASSIGN(const auto cluster, cluster_of(options, serve.run.parallel.disagg_cluster));
+  std::optional<disaggregated::EtcdRegistration> registration;
+  if (cluster) {
+    serve.membership =
+        &registration.emplace(*cluster, reached_host(serve.http.host), engine::Role::kBoth);
+  }
   return server::serve(serve, lines);
 }
 
@@ -346,6 +386,14 @@ void add_sharing_options(command_line::Command command, Options& options) {
       "private (default: the address of --host, any free port)");
 }
 
+void add_cluster_options(command_line::Command command, Options& options) {
+  command.add_option("--disagg-cluster-uri", options.cluster_uri,
+                     "Tell an etcd, etcd://host:port, that this server is there, for the proxy "
+                     "wideep disaggregated; wins over disagg_cluster in --config");
+  command.add_option("--disagg-cluster-name", options.cluster_name,
+                     "Which of the clusters of that etcd the server belongs to");
+}
+
 void add_prompt_file_options(command_line::Command command, Options& options) {
   command
       .add_option("--prompt-cache-export-dir", options.serve.service.export_dir,
@@ -436,6 +484,7 @@ std::shared_ptr<Options> add_options(command_line::Command command, bool needs_m
   add_address_options(command, *options);
   add_kv_event_options(command, *options);
   add_sharing_options(command, *options);
+  add_cluster_options(command, *options);
   add_prompt_file_options(command, *options);
   add_parser_options(command, *options);
   add_record_options(command, *options);

@@ -287,6 +287,8 @@ class Front {
     zmq_ = zmq;
     if (pages_ != nullptr) pages_->begin();
   }
+  // Says to a group when requests are taken. membership: outlives it; null: there is none.
+  void join_group(Membership* membership) { membership_ = membership; }
   // With ranks that are kept: clients come from their keeper.
   Status begin(transport::KeptRanks& ranks) {
     WIDEEP_TRY(http_->begin(/*accepts=*/false));
@@ -330,6 +332,7 @@ class Front {
       if (now) backend_.open_queue();  // no more can come
       if (now && warm_up_) warm_up_->pause();
       manager.draining(now, serving);
+      show_in_group(!now);
       if (group.kept() == nullptr) return;
       [[maybe_unused]] const Status told = group.kept()->drains(now);
     });
@@ -353,6 +356,7 @@ class Front {
     if (tracer_) {
       if (const Status status = tracer_->start(); !status.ok()) log::warn("{}", status.message());
     }
+    show_in_group(!service_.metrics().draining);
     thread_ = std::thread([this] {
       if (clients_ != nullptr) {
         clients_->accept();
@@ -366,6 +370,7 @@ class Front {
   // group passed to start() must still exist.
   void end(const Status& why) {
     if (!has_started()) return;
+    if (membership_ != nullptr) membership_->end();
     if (pages_ != nullptr) pages_->stop();
     if (!why.ok()) fail_requests(why);
     http_->stop();
@@ -405,6 +410,7 @@ class Front {
     });
   }
   void take(const run::RoleSeen& seen) {
+    if (membership_ != nullptr) membership_->change_role(seen.role);
     http_->post([this, seen] { service_.pd().seen(seen); });
   }
   void take(const run::Rebalance& each) {
@@ -493,6 +499,7 @@ class Front {
   // Refuses new requests for text (503), and stops the ranks when whatever runs has ended (texts,
   // dumps, another number of ranks) and its clients have read the replies.
   void drain() {
+    show_in_group(false);
     http_->post([this] {
       backend_.open_queue();  // no more can come
       if (warm_up_) warm_up_->stop();
@@ -576,6 +583,11 @@ class Front {
     service_.pd().iteration_ended(iteration, steady_seconds());
   }
 
+  void show_in_group(bool takes_requests) {
+    if (membership_ == nullptr) return;
+    takes_requests ? membership_->join(port()) : membership_->leave();
+  }
+
   EngineBackend backend_;
   News news_;  // not posted yet; used by the thread that pulls events
   run::ExpertRanks experts_;
@@ -584,6 +596,7 @@ class Front {
   const kv_events::ZmqLibrary* zmq_ = nullptr;
   Service service_;
   std::unique_ptr<HttpServer> http_;  // destroyed before service_, which its connections use
+  Membership* membership_ = nullptr;  // null: there is no group
   transport::HeldConnections* clients_ = nullptr;  // null: http_ accepts them itself
   run::RankGroup* group_ = nullptr;
   bool goes_on_ = false;
@@ -1044,6 +1057,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
   WIDEEP_TRY(run::agree_on(options.run, ready));
   front.watch_requests(options.access_log, options.traces);
   front.connect_places(options.run, *run);
+  front.join_group(options.membership);
 
   view.plan(run::plan_text(*run));
   for (const std::string& line : service.sampling.lines()) view.line(line);

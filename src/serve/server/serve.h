@@ -16,6 +16,7 @@
 #include "run/run_options.h"
 #include "run/run_view.h"
 #include "schedule/role.h"
+#include "server/membership.h"
 #include "server/service.h"
 #include "store/redis_address.h"
 #include "traces/trace_settings.h"
@@ -43,6 +44,7 @@ struct ServeOptions {
   int grace_seconds = 30;                  // of running requests after SIGTERM
   std::string generation_config = "auto";  // run::read_sampling_defaults
   ServiceOptions service;  // model "": the directory's name; tokens and limits are filled in
+  Membership* membership = nullptr;  // told when requests are taken; null: there is no group
   const base::ServiceNotifier* manager = nullptr;  // told how the service does; null: there is none
   // The first iteration waits for so many requests, but for no more than can run at the same time,
   // and not when none has come for some seconds; 0: for one.
