@@ -250,10 +250,6 @@ ParallelConfig take_config(YamlMap& root) {
   if (root.has("scheduler_config")) {
     config.scheduler_config = take_scheduler(root.map("scheduler_config"), &config.notes);
   }
-  if (root.has("cache_transceiver_config")) {
-    config.cache_transceiver_config =
-        take_transceiver(root.map("cache_transceiver_config"), &config.notes);
-  }
   config.pipeline_micro_batches =
       take_integer(root, "pipeline_micro_batches", {.min = 1, .max = 1024});
   if (root.has("pp_partition")) config.pp_partition = root.integers("pp_partition", kAtLeastOne);
@@ -273,6 +269,10 @@ ParallelConfig take_config(YamlMap& root) {
         "whose drafts use it");
   }
   take_listed_keys(root, "", &config.notes);
+  if (root.has("cache_transceiver_config")) {
+    config.cache_transceiver_config =
+        take_transceiver(root.map("cache_transceiver_config"), &config.notes);
+  }
   root.refuse_unknown_keys();
   return config;
 }
