@@ -1366,6 +1366,29 @@ class MonitoredServiceTest : public ServiceTest {
   std::vector<bool> switched_;  // calls of switch_ranks
 };
 
+TEST_F(MonitoredServiceTest, PerfMetricsTellTransfersOfPrompts) {
+  on_server([&] {
+    const run::PeerPages came{.pages = 5, .bytes = 80, .seconds = 0.5, .trouble = "gone"};
+    service_->monitor().add(
+        {.request_index = 3, .known_pages = 1, .fetched_pages = 4, .from_peer = came},
+        "1;10.0.0.2:7000;secret;00ff;77");
+    return true;
+  });
+  add_iteration(0);
+  add_iteration(1);
+  const json all = ask("GET", "/perf_metrics").body_json()["iterations"];
+  const json transfer = {{"prefill_server", "10.0.0.2:7000"},
+                         {"ctx_request_id", "77"},
+                         {"pages_known", 1},
+                         {"pages_fetched", 4},
+                         {"pages_from_server", 5},
+                         {"bytes", 80},
+                         {"seconds", 0.5},
+                         {"trouble", "gone"}};
+  EXPECT_EQ(all[0]["prompt_transfers"], json::array({transfer}));
+  EXPECT_FALSE(all[1].contains("prompt_transfers"));
+}
+
 TEST_F(MonitoredServiceTest, PerfMetricsReturnIterations) {
   const auto perf_metrics = [this](const std::string& query = "") {
     return ask("GET", "/perf_metrics" + query).body_json();
