@@ -66,7 +66,6 @@ struct RunOptions {
   // Pages of a request's prompt may come from a peer that computes it (engine::Request::peer).
   bool takes_from_peers = false;
   bool tells_pages = false;  // events PagesChanged
-  bool takes_from_peers = false;  // Request::peer is honoured
   // Without scheduler_config.capacity_scheduler_policy.
   engine::CapacityPolicy preferred_policy = engine::CapacityPolicy::kGuaranteedNoEvict;
   bool perfect_router = false;  // see model::MoeOptions; the texts mean nothing
