@@ -113,8 +113,7 @@ void PdService::switch_role(const std::shared_ptr<Exchange>& exchange) {
   log::info("the role is {} now, it was {} (epoch {})", engine::name_of(*wanted),
             engine::name_of(previous), epoch());
   waiting_.emplace(told_, Waiting{exchange, previous, epoch()});
-  ranks_.call_in(kPatienceSeconds,
-                 [this, number = told_, which = exchange.get()] { give_up(number, which); });
+  ranks_.call_in(kPatienceSeconds, [this, number = told_] { give_up(number); });
 }
 
 // Who waits for an earlier number gets the present state, too: its role was seen, and another
@@ -129,20 +128,18 @@ void PdService::seen(const run::RoleSeen& seen) {
   }
 }
 
-// exchange: to know it by; it may have been answered, and be gone.
-void PdService::give_up(int number, const Exchange* exchange) {
-  const auto [begin, end] = waiting_.equal_range(number);
-  for (auto each = begin; each != end; ++each) {
-    if (each->second.exchange.get() != exchange) continue;
-    const Waiting late = std::move(waiting_.extract(each).mapped());
-    return replies_.refuse(
-        late.exchange,
-        {.status = 503,
-         .message = fmt::format("epoch {} is not seen by all ranks within {} s; it holds, and they "
-                                "may see it yet",
-                                late.epoch, kPatienceSeconds),
-         .code = "role_not_seen"});
-  }
+// Unless it has been answered.
+void PdService::give_up(int number) {
+  const auto found = waiting_.extract(number);
+  if (found.empty()) return;
+  const Waiting& late = found.mapped();
+  replies_.refuse(late.exchange,
+                  {.status = 503,
+                   .message = fmt::format(
+                       "epoch {} is not seen by all ranks within {} s; it holds, and they may "
+                       "see it yet",
+                       late.epoch, kPatienceSeconds),
+                   .code = "role_not_seen"});
 }
 
 std::string PdService::metrics() const {

@@ -74,14 +74,14 @@ class PdService {
   nlohmann::ordered_json state_of(const Exchange& exchange) const;
   nlohmann::ordered_json load(double now) const;
   engine::Role before(Exchange& exchange) const;
-  void give_up(int number, const Exchange* exchange);
+  void give_up(int number);
 
   const ServiceOptions& options_;
   const ServiceState& state_;
   Replies& replies_;
   Ranks ranks_;
-  int told_ = 0, seen_ = 0;              // numbers of roles
-  std::multimap<int, Waiting> waiting_;  // by the number
+  int told_ = 0, seen_ = 0;         // numbers of roles
+  std::map<int, Waiting> waiting_;  // by the number
   run::PrefillPrice price_;
   TransferMetrics transfers_;
 };
