@@ -283,8 +283,7 @@ Status run(const Options& options, const Started& started) {
   WIDEEP_TRY_ASSIGN(const auto cluster, cluster_of(options, serve.run.parallel.disagg_cluster));
   std::optional<disaggregated::EtcdRegistration> registration;
   if (cluster) {
-    serve.membership =
-        &registration.emplace(*cluster, reached_host(serve.http.host), engine::Role::kBoth);
+    serve.membership = &registration.emplace(*cluster, reached_host(serve.http.host), serve.role);
   }
   return server::serve(serve, lines);
 }

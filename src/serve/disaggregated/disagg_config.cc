@@ -136,7 +136,7 @@ void take_conditions(YamlMap map, server::DisaggregationOptions* options) {
 void take_idle_keys(YamlMap& root, std::vector<std::string>* notes) {
   constexpr const char* kFigures =
       "figures are always kept: GET /metrics here, GET /perf_metrics at each server";
-  constexpr const char* kTokens = "the proxy passes bodies on as they are";
+  constexpr const char* kBodies = "the proxy passes bodies on as they are";
   if (root.boolean_or("return_perf_metrics", false)) note(notes, "return_perf_metrics", kFigures);
   if (root.integer_or("perf_metrics_max_requests", 0, {.min = 0}) != 0) {
     note(notes, "perf_metrics_max_requests", kFigures);
@@ -159,7 +159,7 @@ void take_idle_keys(YamlMap& root, std::vector<std::string>* notes) {
     note(notes, "allow_request_chat_template", "requests may always bring a chat_template");
   }
   for (const char* key : {"gen_strip_message_history", "gen_tokids_ctxbytes"}) {
-    if (root.boolean_or(key, false)) note(notes, key, kTokens);
+    if (root.boolean_or(key, false)) note(notes, key, kBodies);
   }
 }
 

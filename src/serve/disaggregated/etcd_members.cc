@@ -178,7 +178,7 @@ void EtcdRegistration::run() {
       ends = ends_;
       if (port_) wanted = Member{{.host = host_, .port = *port_}, role_};
     }
-    report(step(wanted));
+    if (wanted || !lease_.empty()) report(step(wanted));
     std::unique_lock lock(mutex_);
     if (!ends) changed_.wait_for(lock, heartbeat, [this] { return is_changed_ || ends_; });
   }
@@ -227,7 +227,6 @@ Status EtcdRegistration::put_entries(const Member& member) {
 }
 
 Status EtcdRegistration::take_away() {
-  if (lease_.empty()) return {};
   // Its keys end with it. One that has ended by itself cannot be revoked.
   if (const Status revoked = etcd_.revoke(lease_); !revoked.ok()) {
     WIDEEP_TRY_ASSIGN(const bool lives, etcd_.keep_alive(lease_));

@@ -66,7 +66,7 @@ class EtcdRegistration : public server::Membership {
   // One step towards what is wanted: registers, sends a heartbeat, or takes the entries away.
   Status step(const std::optional<Member>& wanted);
   Status put_entries(const Member& member);
-  Status take_away();
+  Status take_away();  // REQUIRES: there is a lease
   void report(const Status& status);
 
   const parallel::DisaggCluster cluster_;

@@ -66,6 +66,8 @@ void EtcdForTest::start() {
                                    peers,
                                    "--initial-cluster",
                                    "default=" + peers,
+                                   "--logger",
+                                   "zap",
                                    "--log-outputs",
                                    folder_->file("log")};
   std::vector<char*> words;
