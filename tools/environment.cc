@@ -36,7 +36,8 @@ constexpr std::string_view kStatistics[] = {"chat",
 constexpr std::string_view kQueues[] = {"chat",          "serve",          "bench throughput",
                                         "bench latency", "bench accuracy", "bench compare-routing"};
 // The servers that bench accuracy and chat start send traces, too.
-constexpr std::string_view kTraces[] = {"chat", "serve", "route", "bench accuracy"};
+constexpr std::string_view kTraces[] = {"chat", "serve", "route", "disaggregated",
+                                        "bench accuracy"};
 constexpr Commands kNone = {};
 
 constexpr std::string_view kNoTransfer = "there is no transfer of KV caches between workers";

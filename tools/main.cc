@@ -35,6 +35,7 @@ using AddCommand = void (*)(wideep::command_line::Command parent, wideep::Status
 
 // In the order of the help. Before them come those that need the connected ranks.
 constexpr AddCommand kFirstCommands[] = {tools::add_chat_command, tools::add_route_command,
+                                         tools::add_disaggregated_command,
                                          tools::add_advise_command};
 constexpr AddCommand kBalance[] = {
     tools::add_balance_report_command,  tools::add_balance_plan_command,
@@ -92,6 +93,7 @@ wideep::Result<wideep::command_line::OptionsFile> read_options_file(
   wideep::Status status;
   tools::add_serve_command(program, started, &status);
   tools::add_route_command(program, &status);
+  tools::add_disaggregated_command(program, &status);
   tools::add_chat_command(program, &status);
   return wideep::command_line::OptionsFile::expand(program.facts(), std::move(arguments));
 }
