@@ -18,6 +18,7 @@ void add_serve_command(command_line::Command app, const Started& started, Status
 void add_chat_command(command_line::Command app, Status* status);
 void add_route_command(command_line::Command app, Status* status);
 void add_disaggregated_command(command_line::Command app, Status* status);
+void add_mpi_worker_command(command_line::Command app, Status* status);
 void add_balance_report_command(command_line::Command balance,
                                 Status* status);  // wideep balance report
 void add_balance_check_command(command_line::Command balance,

@@ -23,6 +23,8 @@
 #include "command_line/options_file.h"
 #include "commands.h"
 #include "environment.h"
+#include "group/mpi_ranks.h"
+#include "mpi_worker.h"
 #include "peer_options.h"
 #include "process_setup.h"
 #include "started.h"
@@ -36,7 +38,7 @@ using AddCommand = void (*)(wideep::command_line::Command parent, wideep::Status
 // In the order of the help. Before them come those that need the connected ranks.
 constexpr AddCommand kFirstCommands[] = {tools::add_chat_command, tools::add_route_command,
                                          tools::add_disaggregated_command,
-                                         tools::add_advise_command};
+                                         tools::add_mpi_worker_command, tools::add_advise_command};
 constexpr AddCommand kBalance[] = {
     tools::add_balance_report_command,  tools::add_balance_plan_command,
     tools::add_balance_resplit_command, tools::add_balance_compare_command,
@@ -126,6 +128,11 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) arguments.push_back(normalize_option(argv[i]));
   arguments = tools::move_group_options(std::move(arguments));
+  std::optional<transport::Launch> launch = transport::find_launch();
+  if (const Status worker = tools::become_mpi_worker(&arguments, &launch); !worker.ok()) {
+    if (!launch || launch->rank == 0) log::error("{}", worker.message());
+    return worker.exit_code();
+  }
   const auto expanded = read_options_file(std::move(arguments));
   if (!expanded.ok()) {
     log::error("{}", expanded.status().message());
@@ -134,7 +141,7 @@ int main(int argc, char** argv) {
   arguments = expanded->arguments();
   // Under mpirun or srun this connects the ranks; before it the process does not know whether it is
   // the one that prints.
-  tools::Started started = tools::Started::find(arguments);
+  tools::Started started = tools::Started::find(arguments, launch);
   Status status = started.status();
   if (!status.ok()) started.end(status);
   if (started.prints()) tools::log_unused_variables(tools::command_of(arguments));

@@ -6,13 +6,12 @@
 #include <cstdlib>
 
 #include "base/log.h"
-#include "group/mpi_ranks.h"
 
 namespace wideep::tools {
 
-Started Started::find(const std::vector<std::string>& command) {
+Started Started::find(const std::vector<std::string>& command,
+                      const std::optional<transport::Launch>& launch) {
   Started started;
-  const auto launch = transport::find_launch();
   const bool runs_ranks =
       !command.empty() && (command.front() == "generate" || command.front() == "serve");
   // With --nnodes a launcher has started one process for each node: no ranks.

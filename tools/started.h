@@ -3,9 +3,12 @@
 // The command as one of the processes that mpirun or srun has started.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "group/mpi_ranks.h"
 #include "group/started_ranks.h"
 #include "wideep/status.h"
 
@@ -13,10 +16,11 @@ namespace wideep::tools {
 
 class Started {
  public:
-  // Connects the ranks if mpirun or srun started this process and `command` (the program's
-  // arguments) is generate or serve, without --nnodes. An error of transport::start_mpi_ranks is
-  // kept in status().
-  static Started find(const std::vector<std::string>& command);
+  // Connects the ranks if mpirun or srun started this process, as `launch` says, and `command` (the
+  // program's arguments) is generate or serve, without --nnodes. An error of
+  // transport::start_mpi_ranks is kept in status().
+  static Started find(const std::vector<std::string>& command,
+                      const std::optional<transport::Launch>& launch);
 
   const Status& status() const { return status_; }
   transport::StartedRanks* ranks() const { return ranks_.get(); }

@@ -160,14 +160,13 @@ std::string node_name() {
 
 using Name = std::array<char, 128>;
 
-// The node of each of MPI's ranks. Nodes are numbered in the order of their first ranks, so node 0
-// has MPI's rank 0.
-std::vector<int> nodes_of_ranks(int num_ranks) {
+// The node of each of the ranks. Nodes are numbered in the order of their first ranks, so node 0 has
+// rank 0.
+std::vector<int> nodes_of_ranks(MPI_Comm ranks, int num_ranks) {
   Name mine{};
   node_name().copy(mine.data(), mine.size() - 1);
   std::vector<Name> all(static_cast<size_t>(num_ranks));
-  MPI_Allgather(mine.data(), sizeof(Name), MPI_BYTE, all.data(), sizeof(Name), MPI_BYTE,
-                MPI_COMM_WORLD);
+  MPI_Allgather(mine.data(), sizeof(Name), MPI_BYTE, all.data(), sizeof(Name), MPI_BYTE, ranks);
   std::map<Name, int> numbers;
   std::vector<int> nodes;
   for (const Name& name : all) {
@@ -176,12 +175,14 @@ std::vector<int> nodes_of_ranks(int num_ranks) {
   return nodes;
 }
 
-MpiConnection connect_ranks(int num_ranks, int mpi_rank) {
-  std::vector<int> nodes = nodes_of_ranks(num_ranks);
+MpiConnection connect_ranks(MPI_Comm ranks) {
+  int num_ranks = 0, mpi_rank = 0;
+  MPI_Comm_size(ranks, &num_ranks);
+  MPI_Comm_rank(ranks, &mpi_rank);
+  std::vector<int> nodes = nodes_of_ranks(ranks, num_ranks);
   // Sorts the ranks by node, then by MPI rank. So ranks of a node are consecutive.
   MPI_Comm ordered = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, 0, nodes[static_cast<size_t>(mpi_rank)] * num_ranks + mpi_rank,
-                 &ordered);
+  MPI_Comm_split(ranks, 0, nodes[static_cast<size_t>(mpi_rank)] * num_ranks + mpi_rank, &ordered);
   MpiConnection connection;
   MPI_Comm_rank(ordered, &connection.rank);
   std::sort(nodes.begin(), nodes.end());
@@ -191,7 +192,7 @@ MpiConnection connect_ranks(int num_ranks, int mpi_rank) {
   return connection;
 }
 
-Status connect(const char* launcher, int expected_ranks, const MpiHost& host,
+Status connect(const MpiModule::Launched& launched, const MpiHost& host,
                MpiConnection* connection) {
   const TimeLimit limit(kStartLimit, 1, [log_late = host.log_late] {
     log_late("connecting the ranks", kStartLimit);
@@ -201,14 +202,16 @@ Status connect(const char* launcher, int expected_ranks, const MpiHost& host,
       error_of("start", MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided)));
   MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
-  if (num_ranks != expected_ranks) {
+  if (num_ranks != launched.num_ranks) {
     MPI_Finalize();
     return invalid_input(fmt::format(
         "{} has started {} processes, but MPI sees {}: use a launcher that MPI supports "
         "(srun --mpi=pmix, or mpirun)",
-        launcher, expected_ranks, num_ranks));
+        launched.launcher, launched.num_ranks, num_ranks));
   }
-  *connection = connect_ranks(num_ranks, mpi_rank);
+  MPI_Comm ranks = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, launched.group, mpi_rank, &ranks);
+  *connection = connect_ranks(ranks);
   return {};
 }
 

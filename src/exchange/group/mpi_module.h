@@ -32,11 +32,14 @@ struct MpiHost {
 
 struct MpiModule {
   const char* version;  // WIDEEP_VERSION
-  // Initialises MPI and connects the ranks. Collective. Ends the process if this takes longer than
-  // 120 s. launcher, num_ranks: those of Launch (mpi_ranks.h). Errors (invalid input): MPI's number
-  // of ranks is another.
-  Status (*connect)(const char* launcher, int num_ranks, const MpiHost& host,
-                    MpiConnection* connection);
+  struct Launched {
+    const char* launcher = "";  // these as in Launch (mpi_ranks.h)
+    int num_ranks = 1;
+    int group = 0;
+  };
+  // Initialises MPI and connects the ranks of the group. Collective, for all ranks. Ends the process
+  // if this takes longer than 120 s. Errors (invalid input): MPI's number of ranks is another.
+  Status (*connect)(const Launched& launched, const MpiHost& host, MpiConnection* connection);
   // Waits for all other ranks; ends the process with exit_code if they take longer than 10 s.
   void (*finalize)(int exit_code);
 };

@@ -76,7 +76,8 @@ Result<std::unique_ptr<StartedRanks>> start_mpi_ranks(const Launch& launch) {
   WIDEEP_TRY(load(launch));
   block_stop_signals();
   MpiConnection ranks;
-  WIDEEP_TRY(module->connect(launch.launcher, launch.num_ranks, MpiHost{log_late}, &ranks));
+  WIDEEP_TRY(module->connect({launch.launcher, launch.num_ranks, launch.group}, MpiHost{log_late},
+                             &ranks));
   return std::make_unique<StartedRanks>(std::move(ranks.control), std::move(ranks.data),
                                         NodeMap(std::move(ranks.nodes)), ranks.rank);
 }

@@ -24,6 +24,9 @@ struct Launch {
   const char* launcher = "";
   int rank = 0;
   int num_ranks = 1;
+  // Of the ranks that belong together, where a launch is of several groups: only those of the same
+  // number are connected, and count.
+  int group = 0;
 };
 // Empty if no launcher started this process, or if it started only this one.
 std::optional<Launch> find_launch();
