@@ -88,6 +88,8 @@ struct Usage {
   // To which max_tokens was lowered: the context ends, or the model's files allow no more.
   std::optional<int> clipped_max_tokens = {};
   nlohmann::ordered_json speculation = {};  // AnswerDrafts::json(); null: not reported
+  // When the reply is complete, seconds since 1970; 0: now.
+  int64_t ended_at = 0;
 };
 
 }  // namespace wideep::server

@@ -262,7 +262,7 @@ std::string ResponsesWriter::finish(const Usage& usage) {
   if (is_cut_) {
     ended["incomplete_details"] = {{"reason", "max_output_tokens"}};
   } else {
-    ended["completed_at"] = std::time(nullptr);
+    ended["completed_at"] = usage.ended_at > 0 ? usage.ended_at : int64_t{std::time(nullptr)};
   }
   ended["usage"] = usage_json(usage);
   if (!context_.is_null()) ended.update(context_);

@@ -279,4 +279,8 @@ void Exchange::end() {
   wire->end_reply(head_.keeps_alive);
 }
 
+void Exchange::cut() {
+  if (wire_ != nullptr) wire_->disconnect();
+}
+
 }  // namespace wideep::server

@@ -90,6 +90,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // The same for what is no part of the reply, and would not be made again.
   void send_aside(std::string_view bytes);
   void end();
+  // Ends a stream before its end, as if this process had died.
+  void cut();
 
   bool gone() const { return wire_ == nullptr; }
 

@@ -19,7 +19,7 @@ namespace {
 
 using engine::FinishReason;
 
-enum class RecordKind : uint8_t { kHead, kToken, kProgress };
+enum class RecordKind : uint8_t { kHead, kToken, kProgress, kEnd };
 
 constexpr size_t kMaxIdBytes = 64;
 // The year 9999: beyond, no calendar has a date for a template.
@@ -249,14 +249,21 @@ std::string record_of(const AnswerProgress& progress) {
   return writer.take();
 }
 
+std::string record_of(const AnswerEnd& end) {
+  engine::WireWriter writer;
+  writer.put(RecordKind::kEnd);
+  writer.put(end.ended_at);
+  return writer.take();
+}
+
 Result<AnswerRecords> AnswerRecords::read(std::span<const std::string> records) {
   AnswerRecords read;
   for (size_t i = 0; i < records.size(); ++i) {
     const std::string where = fmt::format("record {}", i);
     RecordReader reader(records[i]);
-    const auto kind = reader.get_one_of(RecordKind::kProgress);
+    const auto kind = reader.get_one_of(RecordKind::kEnd);
     if (!reader.is_sound() || (kind == RecordKind::kHead) != (i == 0)) {
-      return bad("a head, then tokens and progress").at(where);
+      return bad("a head, then tokens, progress and the end").at(where);
     }
     if (kind == RecordKind::kHead) {
       if (const std::string version = reader.get_text(); version != WIDEEP_VERSION) {
@@ -267,8 +274,10 @@ Result<AnswerRecords> AnswerRecords::read(std::span<const std::string> records) 
       read.head = read_head(reader);
     } else if (kind == RecordKind::kToken) {
       read.tokens.push_back(read_token(reader));
-    } else {
+    } else if (kind == RecordKind::kProgress) {
       read.told.push_back(read_progress(reader));
+    } else {
+      read.end = AnswerEnd{.ended_at = reader.get_within<int64_t>(1, kMaxCreated)};
     }
     if (!reader.is_sound() || !reader.is_at_end()) return bad("a whole record").at(where);
   }

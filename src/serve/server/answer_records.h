@@ -3,7 +3,7 @@
 // How an answer came about, as records: from them and the request another process makes the same
 // reply, byte for byte, and goes on with it (Generation::start).
 //
-//   head | token | token | progress | token …        in the order in which they came
+//   head | token | token | progress | token … | end      in the order in which they came
 //
 // They are kept beside the connection, for the next process of this server (ConnectionJournal), or
 // travel in comments of a stream, for another server of the same version (stream_records.h). Those
@@ -68,14 +68,21 @@ struct AnswerProgress {
   int64_t begun_ns = 0;  // of the steady clock of this machine
 };
 
+// Seconds since 1970; known when all answers have ended.
+struct AnswerEnd {
+  int64_t ended_at = 0;
+};
+
 std::string record_of(const AnswerHead& head);
 std::string record_of(size_t index, const run::Token& token);
 std::string record_of(const AnswerProgress& progress);
+std::string record_of(const AnswerEnd& end);
 
 struct AnswerRecords {
   AnswerHead head;
   std::vector<AnswerToken> tokens;
   std::vector<AnswerProgress> told;
+  std::optional<AnswerEnd> end;
 
   // Of another machine: what only that one knows is left out.
   void leave_machine();

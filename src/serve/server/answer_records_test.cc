@@ -60,9 +60,10 @@ std::string error_of(const std::vector<std::string>& records,
 }
 
 TEST(AnswerRecords, AreReadAsTheyWereWritten) {
-  const std::vector<std::string> records = {record_of(head()), record_of(1, token(9)),
-                                            record_of({.index = 1, .processed = 4, .begun_ns = 8}),
-                                            record_of(0, token(8, FinishReason::kLength))};
+  const std::vector<std::string> records = {
+      record_of(head()), record_of(1, token(9)),
+      record_of(AnswerProgress{.index = 1, .processed = 4, .begun_ns = 8}),
+      record_of(0, token(8, FinishReason::kLength)), record_of(AnswerEnd{.ended_at = 17})};
   const auto read = AnswerRecords::read(records);
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(record_of(read->head), records[0]);
@@ -72,6 +73,8 @@ TEST(AnswerRecords, AreReadAsTheyWereWritten) {
   EXPECT_EQ(record_of(read->tokens[1].index, read->tokens[1].token), records[3]);
   ASSERT_EQ(read->told.size(), 1u);
   EXPECT_EQ(record_of(read->told[0]), records[2]);
+  ASSERT_TRUE(read->end);
+  EXPECT_EQ(read->end->ended_at, 17);
   EXPECT_TRUE(check(*read, bounds()).ok()) << check(*read, bounds()).message();
 
   AnswerRecords of_other = *read;
@@ -86,8 +89,9 @@ TEST(AnswerRecords, AreReadAsTheyWereWritten) {
 // None is read over its end, and none is taken for another one.
 TEST(AnswerRecords, PartsOfRecordsAreRefused) {
   const std::string first = record_of(head());
-  const std::string records[] = {record_of(0, token(9)),
-                                 record_of({.index = 0, .processed = 4, .begun_ns = 8})};
+  const std::string records[] = {
+      record_of(0, token(9)), record_of(AnswerProgress{.index = 0, .processed = 4, .begun_ns = 8}),
+      record_of(AnswerEnd{.ended_at = 17})};
   for (size_t size = 0; size < first.size(); ++size) {
     EXPECT_FALSE(AnswerRecords::read(std::vector{first.substr(0, size)}).ok()) << size;
   }
@@ -119,6 +123,9 @@ TEST(AnswerRecords, ValuesThatNoneHasAreRefused) {
   EXPECT_EQ(with([](AnswerHead&) {}), "");
   EXPECT_NE(with([](AnswerHead& each) { each.created = -1; }), "");
   EXPECT_NE(with([](AnswerHead& each) { each.created = INT64_MAX; }), "");
+  for (const int64_t at : {int64_t{-1}, int64_t{0}, INT64_MAX}) {
+    EXPECT_NE(error_of({record_of(head()), record_of(AnswerEnd{.ended_at = at})}), "");
+  }
   EXPECT_NE(with([](AnswerHead& each) { each.settings.stream_interval = 0; }), "");
   EXPECT_NE(with([](AnswerHead& each) { each.settings.max_drafts = -1; }), "");
   EXPECT_NE(with([](AnswerHead& each) { each.settings.draft_metrics = DraftMetrics(3); }), "");
@@ -169,9 +176,12 @@ TEST(AnswerRecords, TokensAreThoseOfTheRequest) {
   more.step_drafts = -1;
   EXPECT_EQ(errors({some, more}), "");
   EXPECT_NE(errors({some, more, more}), "");
-  EXPECT_NE(error_of({record_of(head()), record_of({.index = 2, .processed = 1})}), "");
-  EXPECT_NE(error_of({record_of(head()), record_of({.index = 0, .processed = 6})}), "");
-  EXPECT_NE(error_of({record_of(head()), record_of({.index = 0, .processed = -1})}), "");
+  EXPECT_NE(error_of({record_of(head()), record_of(AnswerProgress{.index = 2, .processed = 1})}),
+            "");
+  EXPECT_NE(error_of({record_of(head()), record_of(AnswerProgress{.index = 0, .processed = 6})}),
+            "");
+  EXPECT_NE(error_of({record_of(head()), record_of(AnswerProgress{.index = 0, .processed = -1})}),
+            "");
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <ctime>
 #include <span>
 
 #include "answer/make_answer_reader.h"
@@ -29,7 +30,7 @@
 #include "formats/base64.h"
 #include "formats/npy.h"
 #include "group/fault_drill.h"
-#include "schedule/wire.h"
+#include "server/stream_records.h"
 #include "store/record.h"
 #include "tokenizer/utf8.h"
 
@@ -46,28 +47,29 @@ int64_t count_characters(std::string_view text) {
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// The records of an exchange: first what else would be different in another process, then each
-// token with the index of its answer, and how far a client has been told that a prompt has come.
-std::string encode_head(const ReplyHead& head, uint64_t seed, const std::string& kept,
-                        const RequestRecord& request) {
-  engine::WireWriter writer;
-  writer.put_text(head.id);
-  writer.put(head.created);
-  writer.put(seed);
-  writer.put_text(kept);
-  writer.put_text(request.id);
-  writer.put(request.came_ns);
-  writer.put_text(request.trace ? traceparent_of(request.trace->own) : "");
-  writer.put_text(request.trace ? request.trace->parent_id : "");
-  writer.put_text(request.trace ? request.trace->state : "");
-  return writer.take();
+// What the head and the request say of an answer, so that another process can go on with it.
+AnswerHead answer_head(const ReplyHead& head, const GenerationOptions& options,
+                       const ReplySettings& settings) {
+  return {.id = head.id,
+          .created = head.created,
+          .model = head.model,
+          .seed = options.engine_request.sampling.seed,
+          .settings = settings};
 }
 
-void decode_head(std::string_view record, ReplyHead* head, uint64_t* seed) {
-  engine::WireReader reader(record);
-  head->id = reader.get_text();
-  head->created = reader.get<decltype(head->created)>();
-  *seed = reader.get<uint64_t>();
+// For the next process of this server: what this one knows, and what has come with the request.
+void keep_records(Exchange& exchange, AnswerHead head, std::string kept,
+                  const AnswerRecords* of_other) {
+  if (!exchange.keeps_records()) return;
+  const RequestRecord& request = exchange.record();
+  head.local = {.kept = std::move(kept),
+                .request_id = request.id,
+                .came_ns = request.came_ns,
+                .trace = request.trace};
+  exchange.add_record(record_of(head));
+  if (of_other == nullptr) return;
+  for (const auto& [index, token] : of_other->tokens) exchange.add_record(record_of(index, token));
+  for (const AnswerProgress& each : of_other->told) exchange.add_record(record_of(each));
 }
 
 void log_failure(const std::string& request_id, const std::string& message) {
@@ -75,25 +77,6 @@ void log_failure(const std::string& request_id, const std::string& message) {
   log::write({.level = log::Level::kWarning,
               .text = fmt::format("http: a request has failed: {}", message),
               .fields = std::span(&id, 1)});
-}
-
-enum class RecordKind : uint8_t { kToken, kProgress };
-
-std::string encode_progress(size_t index, int processed, int64_t begun_ns) {
-  engine::WireWriter writer;
-  writer.put(RecordKind::kProgress);
-  writer.put(index);
-  writer.put(processed);
-  writer.put(begun_ns);
-  return writer.take();
-}
-
-std::string encode_token(size_t index, const run::Token& token) {
-  engine::WireWriter writer;
-  writer.put(RecordKind::kToken);
-  writer.put(index);
-  writer.put_text(run::encode(run::RankEvent(token)));
-  return writer.take();
 }
 
 // The name of a context-only request that its client has not named: another one for every request of
@@ -107,18 +90,6 @@ void name_context(const std::string& id, GenerationOptions& options) {
 
 }  // namespace
 
-void Generation::Past::add(std::string_view record) {
-  engine::WireReader reader(record);
-  const auto kind = reader.get<RecordKind>();
-  const auto index = reader.get<size_t>();
-  if (kind == RecordKind::kToken) {
-    tokens.emplace_back(index, std::get<run::Token>(run::decode(reader.get_text())));
-  } else {
-    const int processed = reader.get<int>();
-    told.push_back({.index = index, .processed = processed, .begun_ns = reader.get<int64_t>()});
-  }
-}
-
 Generation::Answer::Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops,
                            const GenerationOptions& options)
     : decoder(tokenizer, options.skips_special_tokens),
@@ -129,45 +100,45 @@ Generation::Answer::Answer(const tokenizer::Tokenizer& tokenizer, StopStrings st
   }
 }
 
-std::optional<Generation::Begun> Generation::begun(const Exchange& exchange) {
+std::shared_ptr<const AnswerRecords> Generation::past_of(const Exchange& exchange) {
   const std::vector<std::string> records = exchange.records();
-  if (records.empty()) return std::nullopt;
-  engine::WireReader reader(records.front());
-  reader.get_text();  // the id
-  const auto created = reader.get<decltype(ReplyHead::created)>();
-  reader.get<uint64_t>();  // the seed
-  Begun begun{.created = created, .kept = std::string(reader.get_text())};
-  begun.request_id = reader.get_text();
-  begun.came_ns = reader.get<int64_t>();
-  const auto own = traces::parse_traceparent(reader.get_text());
-  traces::RequestTrace trace;
-  trace.parent_id = reader.get_text();
-  trace.state = reader.get_text();
-  if (own) {
-    trace.own = *own;
-    begun.trace = std::move(trace);
-  }
-  return begun;
+  if (records.empty()) return nullptr;
+  return std::make_shared<const AnswerRecords>(AnswerRecords::read(records).value());
 }
 
 void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
-                       GenerationOptions options, std::vector<engine::SharedTokens> prompts) {
-  Past past;
-  const std::vector<std::string> records = exchange->records();
-  if (records.empty()) {
-    exchange->add_record(
-        encode_head(head, options.engine_request.sampling.seed, options.kept, exchange->record()));
-    options.kept = {};  // a whole conversation, perhaps
-  } else {
-    past.exists = true;
-    decode_head(records.front(), &head, &options.engine_request.sampling.seed);
-    for (size_t i = 1; i < records.size(); ++i) past.add(records[i]);
+                       Prepared prepared, const AnswerPast& past) {
+  GenerationOptions& options = prepared.options;
+  ReplySettings settings{.stream_interval = setup.stream_interval,
+                         .draft_metrics = setup.draft_metrics,
+                         .max_drafts = setup.max_drafts,
+                         .reuses_pages = setup.reuses_pages};
+  if (const AnswerRecords* records = past.newest()) {
+    head.id = records->head.id;
+    head.created = records->head.created;
+    head.model = records->head.model;
+    options.engine_request.sampling.seed = records->head.seed;
+    settings = records->head.settings;
+    settings.max_drafts = std::max(settings.max_drafts, setup.max_drafts);
   }
   name_context(head.id, options);
+  const AnswerHead own = answer_head(head, options, settings);
+  // What an answer that goes on from a stored response depends on is in the memory of one server.
+  const bool streams_records =
+      options.stream && options.kept.empty() && exchange->header(kJournalHeader) == "1";
+  if (past.of_server == nullptr) {
+    keep_records(*exchange, own, std::move(options.kept), past.of_other.get());
+  }
+  options.kept = {};  // a whole conversation, perhaps
   const std::shared_ptr<Generation> self(new Generation(setup, std::move(exchange), std::move(head),
-                                                        std::move(options), std::move(prompts)));
+                                                        std::move(options),
+                                                        std::move(prepared.prompts)));
+  self->settings_ = settings;
+  self->streams_records_ = streams_records;
+  if (past.of_other != nullptr) self->end_ = past.of_other->end;
   self->exchange_->on_gone([self] { self->cancel_all(); });
   if (self->options_.stream) self->exchange_->start_stream("text/event-stream");
+  if (streams_records && past.of_other == nullptr) self->event_ = record_comment(record_of(own));
   self->begin(past);
 }
 
@@ -198,16 +169,17 @@ void Generation::share_rules() {
 
 // What another process has got comes first: it shows what each answer lacks. That process has
 // counted it already, and measured its times.
-void Generation::begin(const Past& past) {
+void Generation::begin(const AnswerPast& past) {
   const std::shared_ptr<Generation> kept = shared_from_this();
+  const bool has_past = past.newest() != nullptr;
   const size_t n = static_cast<size_t>(options_.n);
   for (const auto& prompt : prompts_) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
-  if (!past.exists) setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
+  if (!has_past) setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
   if (TextWork* text = work()) {
     text->prompt_tokens = usage_.prompt_tokens;
     text->submitted_ns = start_ns_;
   }
-  if (past.exists) start_ns_ = exchange_->record().came_ns;  // its client has waited since then
+  if (has_past) start_ns_ = exchange_->record().came_ns;  // its client has waited since then
   usage_.clipped_max_tokens = options_.clipped_to;
   running_ = prompts_.size() * n;
   if (is_context_only() && setup_.context_requests != nullptr) {
@@ -222,17 +194,27 @@ void Generation::begin(const Past& past) {
   }
   writer_->begin(answers_.size(), usage_, events());
   send_event();
-  repeats_ = true;
-  for (const Past::Told& each : past.told) {
-    answers_[each.index].processed = each.processed;
-    answers_[each.index].begun_ns = each.begun_ns;
-  }
-  for (const auto& [index, token] : past.tokens) this->token(index, token);
-  repeats_ = false;
+  if (has_past) repeat(past);
   for (size_t i = 0; i < answers_.size(); ++i) {
     if (!answers_[i].has_ended()) submit_or_end(i);
   }
   if (finished() && !is_over_) end();
+}
+
+// The records of another server are not sent again.
+void Generation::repeat(const AnswerPast& past) {
+  repeats_ = true;
+  for (const AnswerProgress& each : past.newest()->told) {
+    answers_[each.index].processed = each.processed;
+    answers_[each.index].begun_ns = each.begun_ns;
+  }
+  const size_t num_sent = past.of_other == nullptr ? 0 : past.of_other->tokens.size();
+  const std::vector<AnswerToken>& tokens = past.newest()->tokens;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    is_told_ = i < num_sent;
+    token(tokens[i].index, tokens[i].token);
+  }
+  is_told_ = repeats_ = false;
 }
 
 int Generation::num_scored(size_t index) const {
@@ -293,7 +275,7 @@ void Generation::submit(size_t index) {
       [self = shared_from_this(), index](const run::Token& each) {
         if (self->exchange_->keeps_records()) {
           FaultDrill::pass(FaultDrill::Step::kRecording);
-          self->exchange_->add_record(encode_token(index, each));
+          self->exchange_->add_record(record_of(index, each));
           FaultDrill::pass(FaultDrill::Step::kRecorded);
         }
         self->token(index, each);
@@ -317,10 +299,11 @@ void Generation::prompt(size_t index, const run::PromptProgress& progress) {
   if (TextWork* text = work(); text != nullptr && text->admitted_ns == 0) text->admitted_ns = now;
   if (!options_.returns_progress || progress.processed <= answer.processed) return;
   answer.processed = progress.processed;
-  if (exchange_->keeps_records()) {
-    exchange_->add_record(encode_progress(index, answer.processed, answer.begun_ns));
-  }
-  exchange_->send_aside(
+  const std::string record = record_of(
+      AnswerProgress{.index = index, .processed = answer.processed, .begun_ns = answer.begun_ns});
+  exchange_->add_record(record);
+  if (streams_records_) exchange_->send_aside(record_comment(record));
+  send_aside(
       writer_->progress(static_cast<int>(index), {.total = progress.total,
                                                   .cached = progress.cached,
                                                   .processed = progress.processed,
@@ -344,6 +327,7 @@ void Generation::token(size_t index, const run::Token& each) {
                  .code = "logits_not_numbers"});
   }
   if (answer.has_all_tokens()) return;  // generated again, for the experts
+  if (streams_records_ && !is_told_) event_ += record_comment(record_of(index, each));
   answer.tokens.push_back(each.sampled.token);
   answer.rank = each.rank;
   if (answer.num_tokens() == 1) note_cached(index, each.cached_tokens);
@@ -351,7 +335,7 @@ void Generation::token(size_t index, const run::Token& each) {
   if (own <= 0) note_prompt_token(index, each);
   if (own <= 0 && each.finish_reason == FinishReason::kNotFinished) return;
   if (own > 0) ++usage_.completion_tokens;
-  if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
+  if (settings_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
   if (!repeats_) ++setup_.metrics.generated_tokens;
   compare_first(index, each.sampled.token);
   if (own > 0) {
@@ -442,7 +426,7 @@ void Generation::note_end() {
 // depend on how many drafts were right, and another process that goes on with the answer would send
 // other bytes.
 void Generation::note_due(Answer& answer, int own) const {
-  if (own == 1 || own % setup_.stream_interval == 0) answer.is_due = true;
+  if (own == 1 || own % settings_.stream_interval == 0) answer.is_due = true;
 }
 
 // The usage that the client gets counts a prompt once, however many answers it has. The metrics
@@ -461,7 +445,7 @@ void Generation::note_cached(size_t index, int tokens) {
 }
 
 int64_t Generation::written_tokens(size_t index) const {
-  if (!setup_.reuses_pages || answers_[index].num_tokens() == 0) return 0;
+  if (!settings_.reuses_pages || answers_[index].num_tokens() == 0) return 0;
   const size_t full = prompt_of(index).size() / store::kPageTokens * store::kPageTokens;
   return std::max<int64_t>(static_cast<int64_t>(full) - answers_[index].cached_tokens, 0);
 }
@@ -735,7 +719,12 @@ void Generation::send_event() {
 }
 
 void Generation::ping() {
-  if (options_.stream && std::exchange(is_silent_, true)) exchange_->send_aside(writer_->ping());
+  if (options_.stream && std::exchange(is_silent_, true)) send_aside(writer_->ping());
+}
+
+void Generation::send_aside(std::string_view bytes) {
+  if (!streams_records_) return exchange_->send_aside(bytes);
+  exchange_->send_aside(marked_aside(bytes));
 }
 
 TextWork* Generation::work() const {
@@ -755,6 +744,8 @@ void Generation::fail(const HttpError& error) {
   exchange_->record().error = error.code;
   exchange_->on_gone(nullptr);
   cancel_all();
+  // This server is lost: whoever has the records asks another one.
+  if (streams_records_ && error.status == 503) return exchange_->cut();
   if (!options_.stream) {
     return exchange_->reply(error.status, "application/json", writer_->error(error));
   }
@@ -778,12 +769,16 @@ void Generation::end() {
     }
   }
   exchange_->on_gone(nullptr);
-  if (setup_.draft_metrics != DraftMetrics::kNone) {
+  if (settings_.draft_metrics != DraftMetrics::kNone) {
     AnswerDrafts all;
     for (const Answer& answer : answers_) all += answer.drafts;
-    usage_.speculation = all.json(setup_.draft_metrics, setup_.max_drafts);
+    usage_.speculation = all.json(settings_.draft_metrics, settings_.max_drafts);
   }
+  usage_.ended_at = end_ ? end_->ended_at : std::time(nullptr);
   if (options_.stream) {
+    if (streams_records_ && !end_) {
+      event_ += record_comment(record_of(AnswerEnd{.ended_at = usage_.ended_at}));
+    }
     writer_->end(usage_, &event_);
     send_event();
     exchange_->end();

@@ -20,10 +20,12 @@
 #include "api/reply_writer.h"
 #include "http/http_server.h"
 #include "server/answer_drafts.h"
+#include "server/answer_records.h"
 #include "server/answer_style.h"
 #include "server/backend.h"
 #include "server/context_requests.h"
 #include "server/metrics.h"
+#include "server/preparation.h"
 #include "server/stop_strings.h"
 #include "tokenizer/stream_decoder.h"
 
@@ -49,26 +51,28 @@ struct GenerationSetup {
   std::set<Generation*> running = {};  // those that have not ended
 };
 
+// What other processes have got of the answer. Null: there were none.
+struct AnswerPast {
+  std::shared_ptr<const AnswerRecords> of_server;  // this one, whose process has died
+  // Another one, whose records have come with the request; of_server has them, too.
+  std::shared_ptr<const AnswerRecords> of_other;
+
+  const AnswerRecords* newest() const {
+    return of_server != nullptr ? of_server.get() : of_other.get();
+  }
+};
+
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // Submits options.n engine requests for each prompt (token ids), and replies when they end.
-  // Cancels them if the client leaves. The Generation keeps itself alive until then. If another
-  // process has died in the middle of the reply, it goes on with it: head and seed are those of the
-  // exchange's first record then. REQUIRES: options.max_tokens_of is set.
+  // Cancels them if the client leaves. The Generation keeps itself alive until then. With a past it
+  // goes on with that answer: head and seed are those of its records then. REQUIRES:
+  // options.max_tokens_of is set; past.of_other is checked.
   static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
-                    GenerationOptions options, std::vector<engine::SharedTokens> prompts);
+                    Prepared prepared, const AnswerPast& past);
 
-  // What a process that has died in the middle of the reply made it with: ReplyHead::created,
-  // GenerationOptions::kept, and of the exchange's record what a client, logs and traces know
-  // already. nullopt: there was none.
-  struct Begun {
-    int64_t created = 0;
-    std::string kept;
-    std::string request_id;
-    int64_t came_ns = 0;
-    std::optional<traces::RequestTrace> trace;
-  };
-  static std::optional<Begun> begun(const Exchange& exchange);
+  // The records of a process that has died in the middle of the reply; null: there was none.
+  static std::shared_ptr<const AnswerRecords> past_of(const Exchange& exchange);
 
   // Called every few seconds: says to the client of a stream that nothing is lost, where nothing
   // has come since the last time.
@@ -123,19 +127,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
              GenerationOptions options, std::vector<engine::SharedTokens> prompts);
-  // What another process has got of the answers before it died.
-  struct Past {
-    bool exists = false;
-    void add(std::string_view record);
-    std::vector<std::pair<size_t, run::Token>> tokens;  // index of the answer, in order of arrival
-    struct Told {
-      size_t index;  // of the answer
-      int processed;
-      int64_t begun_ns;
-    };
-    std::vector<Told> told;  // of the progress of prompts, in order
-  };
-  void begin(const Past& past);
+  void begin(const AnswerPast& past);
+  void repeat(const AnswerPast& past);
   void share_rules();
   void submit(size_t index);
   const engine::SharedTokens& prompt_of(size_t index) const {
@@ -180,6 +173,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void note_due(Answer& answer, int own) const;
   void send_part(size_t index);
   void send_event();
+  void send_aside(std::string_view bytes);
   // Null: the reply is no stream.
   std::string* events() { return options_.stream ? &event_ : nullptr; }
   void end();
@@ -199,9 +193,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::vector<engine::SharedTokens> prompts_;
   std::vector<engine::SharedRules> rules_;  // [prompts] of the answers to each
   const std::unique_ptr<ReplyWriter> writer_;
-  std::string event_;            // not sent yet
-  bool is_silent_ = false;       // nothing was sent since the last ping()
-  std::vector<Answer> answers_;  // [prompts × n], the n answers to a prompt side by side
+  ReplySettings settings_;
+  bool streams_records_ = false;  // for another server (stream_records.h)
+  bool is_told_ = false;          // who asks for the records has the present token's
+  std::optional<AnswerEnd> end_;  // that another one has sent
+  std::string event_;             // not sent yet
+  bool is_silent_ = false;        // nothing was sent since the last ping()
+  std::vector<Answer> answers_;   // [prompts × n], the n answers to a prompt side by side
   Usage usage_;
   // Of a context-only request: its name runs until its prompt is computed, or nobody computes it any
   // more; what the reply says of it, once it has its token.

@@ -27,7 +27,9 @@
 #include "grammar/constraint_testing.h"
 #include "http/http_client_testing.h"
 #include "recordings/statistics_reader.h"
+#include "server/answer_records.h"
 #include "server/role_memory.h"
+#include "server/stream_journal.h"
 
 namespace wideep::server {
 namespace {
@@ -119,10 +121,12 @@ class EchoBackend : public Backend {
     Running& each = found->second;
     if (each.generated >= max_tokens) return;
     const std::vector<int32_t>& forced = each.request.rules->forced;
+    const size_t all = forced.size() + tokens_.size();
+    if (!endless && static_cast<size_t>(each.generated) == all) return stop(id);
     const auto place = static_cast<size_t>(each.generated++);
     const int32_t token =
         place < forced.size() ? forced[place] : tokens_[(place - forced.size()) % tokens_.size()];
-    const bool all_generated = !endless && place + 1 == forced.size() + tokens_.size();
+    const bool all_generated = !endless && place + 1 == all;
     const auto reason = each.generated == each.request.max_tokens
                             ? engine::FinishReason::kLength
                             : engine::FinishReason::kNotFinished;
@@ -145,16 +149,18 @@ class EchoBackend : public Backend {
     on_token(token_event);
     if (ends) return send_experts(copy);
     if (!running_.contains(id)) return;
-    if (all_generated) {
-      Running last = std::move(running_.extract(id).mapped());
-      ++last.generated;
-      on_token({.sampled = {1, -0.25f},
-                .finish_reason = engine::FinishReason::kStop,
-                .digest = {},
-                .likely = {}});
-      return send_experts(last);
-    }
+    if (all_generated) return stop(id);
     server_->post([this, id] { generate_next(id); });
+  }
+
+  void stop(int64_t id) {
+    Running last = std::move(running_.extract(id).mapped());
+    ++last.generated;
+    last.on_token({.sampled = {1, -0.25f},
+                   .finish_reason = engine::FinishReason::kStop,
+                   .digest = {},
+                   .likely = {}});
+    send_experts(last);
   }
 
   std::vector<int32_t> tokens_;
@@ -253,6 +259,49 @@ class ServiceTest : public testing::Test {
   }
   Reply complete(const json& body) { return ask("POST", "/v1/completions", body.dump()); }
   Reply chat(const json& body) { return ask("POST", "/v1/chat/completions", body.dump()); }
+
+  // The request whose stream was cut; the journal has what came of it.
+  Reply resume(const std::string& path, const std::string& body, const StreamJournal& journal) {
+    std::string headers = "X-Wideep-Journal: 1\r\n";
+    if (journal.has_records()) {
+      headers += "X-Wideep-Resume: " + std::to_string(body.size()) + "\r\n";
+    }
+    return ask("POST", path, journal.resumed(body), headers);
+  }
+  // A stream that is lost, twice, goes on with the same bytes, wherever it was cut. change: takes out
+  // of both what may differ.
+  void expect_resumes(
+      const std::string& path, json body,
+      const std::function<void(std::string&)>& change = [](std::string&) {}) {
+    SCOPED_TRACE(body.dump());
+    body["stream"] = true;
+    const std::string request = body.dump();
+    const Reply whole = ask("POST", path, request, "X-Wideep-Journal: 1\r\n");
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    StreamJournalMemory memory;
+    std::string expected = StreamJournal(memory).take(whole.body);
+    EXPECT_THAT(expected, Not(HasSubstr("wideep")));
+    change(expected);
+    const size_t head_end = whole.body.find("\n\n") + 2;
+    const size_t step = 1 + whole.body.size() / 40;
+    for (size_t cut = head_end; cut <= whole.body.size(); cut += step) {
+      StreamJournal journal(memory);
+      std::string got = journal.take(std::string_view(whole.body).substr(0, cut));
+      ASSERT_TRUE(journal.can_resume(request.size()));
+      const Reply second = resume(path, request, journal);
+      ASSERT_EQ(second.status, 200) << second.body;
+      journal.begin_again();
+      got += journal.take(std::string_view(second.body).substr(0, second.body.size() * 2 / 3));
+      const Reply third = resume(path, request, journal);
+      ASSERT_EQ(third.status, 200) << third.body;
+      journal.begin_again();
+      got += journal.take(third.body);
+      EXPECT_FALSE(journal.differs() || journal.is_behind());
+      change(got);
+      ASSERT_EQ(got, expected) << "cut at " << cut;
+    }
+    EXPECT_EQ(memory.bytes, 0u);
+  }
 
   // What the serving thread owns, seen from there.
   template <typename Call>
@@ -926,6 +975,133 @@ TEST_F(ServiceTest, StreamsMayShowIdsAndUsageInEachChunk) {
   expected.push_back(1);
   EXPECT_EQ(ids, expected);
   EXPECT_EQ(num_prompts, 1);
+}
+
+TEST_F(ServiceTest, StreamsGoOnAtAnotherServer) {
+  const json chat = {
+      {"model", "m"},
+      {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+      {"n", 2},
+      {"temperature", 1},
+      {"logprobs", true},
+      {"top_logprobs", 3},
+      {"return_token_ids", true},
+      {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}};
+  // Which of several answers is ahead may change.
+  const auto one_by_one = [](std::string& text) {
+    std::vector<std::string> answers(2);
+    std::string rest;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find("\n\n", at) + 2;
+      const std::string event = text.substr(at, end - at);
+      const size_t index = event.find("\"index\":");
+      (index == event.npos ? rest : answers.at(event.at(index + 8) - '0')) += event;
+      at = end;
+    }
+    text = answers[0] + answers[1] + rest;
+  };
+  backend_.cached_tokens = 2;
+  expect_resumes("/v1/chat/completions", chat, one_by_one);
+  const json completion = {{"model", "m"}, {"prompt", {{5, 6, 7}, {8, 9}}}, {"max_tokens", 9}};
+  expect_resumes("/v1/completions", completion, one_by_one);
+  const json stopped = {{"model", "m"}, {"prompt", "Count"}, {"stop", "three"}};
+  expect_resumes("/v1/completions", stopped);
+  backend_.cached_tokens = 0;
+  const json scored = {{"model", "m"}, {"prompt", {5, 6, 7}}, {"echo", true}, {"logprobs", 2}};
+  expect_resumes("/v1/completions", scored);
+}
+
+// Which is told to the client, but no part of the answer.
+TEST_F(ServiceTest, StreamsWithProgressGoOnAtAnotherServer) {
+  expect_resumes("/v1/completions",
+                 {{"model", "m"}, {"prompt", "Count to three."}, {"return_progress", true}},
+                 [](std::string& text) {
+                   std::string rest;
+                   for (size_t at = 0; at < text.size();) {
+                     const size_t end = text.find("\n\n", at) + 2;
+                     const std::string event = text.substr(at, end - at);
+                     if (event.find("prompt_progress") == event.npos) rest += event;
+                     at = end;
+                   }
+                   text = rest;
+                 });
+}
+
+// What the servers' settings say of the bytes is that of the first one.
+TEST_F(ServiceTest, StreamsGoOnAtAServerWithOtherSettings) {
+  const ServiceOptions first{.model = "m",
+                             .max_sequence = 64,
+                             .max_queue = 8,
+                             .stream_interval = 3,
+                             .draft_metrics = DraftMetrics::kDetailed,
+                             .max_drafts = 3,
+                             .reuses_pages = true};
+  const ServiceOptions second{
+      .model = "other", .other_name = "m", .max_sequence = 64, .max_queue = 8};
+  const std::string body =
+      json{{"model", "m"},
+           {"prompt", std::vector<int>(40, 5)},
+           {"stream", true},
+           {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}}
+          .dump();
+  finish();
+  start(first);
+  backend_.per_step = 2;
+  const Reply whole = ask("POST", "/v1/completions", body, "X-Wideep-Journal: 1\r\n");
+  StreamJournalMemory memory;
+  const std::string expected = StreamJournal(memory).take(whole.body);
+  finish();
+  start(second);
+  for (size_t cut = whole.body.find("\n\n") + 2; cut < whole.body.size(); cut += 101) {
+    StreamJournal journal(memory);
+    std::string got = journal.take(std::string_view(whole.body).substr(0, cut));
+    const Reply rest = resume("/v1/completions", body, journal);
+    journal.begin_again();
+    got += journal.take(rest.body);
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST_F(ServiceTest, RecordsOfAnAnswerAreChecked) {
+  const std::string path = "/v1/completions";
+  const json body = {{"model", "m"}, {"prompt", {5, 6}}, {"stream", true}, {"max_tokens", 4}};
+  const std::string request = body.dump();
+  const std::string size = std::to_string(request.size());
+  const auto send = [&](const std::string& header, const std::vector<std::string>& records) {
+    std::string all = request;
+    for (const std::string& each : records) all += formats::base64(each) + "\n";
+    return ask("POST", path, all, "X-Wideep-Resume: " + header + "\r\n");
+  };
+  const std::string head = record_of(AnswerHead{.id = "cmpl-7", .created = 5, .model = "m"});
+  run::Token token{.sampled = {.token = 7}, .digest = {}, .likely = {}};
+  EXPECT_THAT(send(size, {head, record_of(0, token)}).body, HasSubstr("\"id\":\"cmpl-7\""));
+  const auto expect_refused = [&](const std::vector<std::string>& records) {
+    const Reply reply = send(size, records);
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    EXPECT_THAT(reply.body, HasSubstr("X-Wideep-Resume: "));
+  };
+  expect_refused({record_of(0, token)});
+  expect_refused({head, head});
+  expect_refused({head, record_of(1, token)});
+  expect_refused({head, "x"});
+  expect_refused({record_of(AnswerHead{.id = "resp_7", .created = 5, .model = "m"})});
+  expect_refused({record_of(AnswerHead{.id = "cmpl-\n", .created = 5, .model = "m"})});
+  token.sampled.token = -1;
+  expect_refused({head, record_of(0, token)});
+  token.sampled.token = 1 << 30;
+  expect_refused({head, record_of(0, token)});
+  for (const char* bad : {"", "x", "1x", "-1", "100000"}) {
+    const Reply reply = send(bad, {head});
+    EXPECT_EQ(reply.status, 400) << bad;
+  }
+  // Where nothing was sent before, there is nothing to go on with.
+  json plain = body;
+  plain["stream"] = false;
+  const std::string text = plain.dump();
+  const Reply reply = ask("POST", path, text + formats::base64(head) + "\n",
+                          "X-Wideep-Resume: " + std::to_string(text.size()) + "\r\n");
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  EXPECT_NE(reply.body_json()["id"], "cmpl-7");
 }
 
 TEST_F(ServiceTest, TheLastMessageGoesOn) {
@@ -2633,6 +2809,10 @@ TEST_F(CallServiceTest, StreamsOfLongIntervalsAreTheSame) {
   }
 }
 
+TEST_F(CallServiceTest, StreamsGoOnAtAnotherServer) {
+  expect_resumes("/v1/chat/completions", request());
+}
+
 TEST_F(CallServiceTest, OneCallEndsTheAnswer) {
   json body = request();
   body["parallel_tool_calls"] = false;
@@ -2882,6 +3062,32 @@ TEST_F(ResponsesServiceTest, StreamsHaveTheSameItems) {
 TEST_F(ResponsesServiceTest, ReasoningMayBeLeftOut) {
   const json response = respond({{"include_reasoning", false}}).body_json();
   EXPECT_THAT(output_of(response), StartsWith("message:I look.;"));
+}
+
+TEST_F(ResponsesServiceTest, StreamsGoOnAtAnotherServer) {
+  expect_resumes("/v1/responses", response_request({{"store", true}}));
+  const json first = respond({{"store", true}}).body_json();
+  // What this one depends on is here alone.
+  const std::string body =
+      response_request({{"previous_response_id", first["id"]}, {"stream", true}}).dump();
+  const Reply reply = ask("POST", "/v1/responses", body, "X-Wideep-Journal: 1\r\n");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_THAT(reply.body, Not(HasSubstr("wideep-record")));
+}
+
+// Under the id that its client has read.
+TEST_F(ResponsesServiceTest, WhatGoesOnAtAnotherServerIsStoredThere) {
+  const std::string body = response_request({{"store", true}, {"stream", true}}).dump();
+  const Reply whole = ask("POST", "/v1/responses", body, "X-Wideep-Journal: 1\r\n");
+  StreamJournalMemory memory;
+  Reply shown;
+  shown.body = StreamJournal(memory).take(whole.body);
+  const std::string id = events_of(shown)[0]["response"]["id"];
+  EXPECT_EQ(ask("DELETE", "/v1/responses/" + id).status, 200);
+  StreamJournal journal(memory);
+  journal.take(std::string_view(whole.body).substr(0, whole.body.size() / 2));
+  EXPECT_EQ(resume("/v1/responses", body, journal).status, 200);
+  EXPECT_EQ(output_of(ask("GET", "/v1/responses/" + id).body_json()), kOutput);
 }
 
 TEST_F(ResponsesServiceTest, LimitsMakeThemIncomplete) {
@@ -3643,6 +3849,25 @@ TEST_F(MessagesServiceTest, AFullQueueIsOverloaded) {
   EXPECT_EQ(refused.status, 529);
   EXPECT_EQ(refused.body_json()["error"]["type"], "overloaded_error");
   EXPECT_THAT(refused.head, HasSubstr("Retry-After: 1"));
+}
+
+TEST_F(MessagesServiceTest, StreamsGoOnAtAnotherServer) {
+  backend_.cached_tokens = 3;
+  expect_resumes("/v1/messages", request());
+}
+
+// Who can ask another server is told nothing of the failure.
+TEST_F(MessagesServiceTest, FailuresCutAStreamWithRecords) {
+  backend_.max_tokens = 1;
+  Socket running(server_->port());
+  const std::string body = with({{"stream", true}, {"max_tokens", 1500}}).dump();
+  running.send("POST /v1/messages HTTP/1.1\r\nHost: h\r\nX-Wideep-Journal: 1\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_THAT(running.receive(), StartsWith("HTTP/1.1 200"));
+  EXPECT_TRUE(on_server([&] { return service_->fail("rank 1 has died"); }));
+  const std::string rest = running.receive_all();
+  EXPECT_THAT(rest, Not(HasSubstr("event: error")));
+  EXPECT_THAT(rest, Not(HasSubstr("\r\n0\r\n\r\n")));
 }
 
 TEST_F(MessagesServiceTest, FailuresAreEventsOfAStream) {

@@ -20,6 +20,7 @@
 #include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "server/stream_records.h"
 
 namespace wideep::server {
 namespace {
@@ -73,6 +74,18 @@ StoredPath stored_path(const Exchange& exchange) {
   const size_t slash = std::min(path.find('/'), path.size());
   return {.id = std::string(path.substr(0, slash)),
           .rest = std::string(path.substr(std::min(slash + 1, path.size())))};
+}
+
+// Null: there are none.
+Result<std::shared_ptr<const AnswerRecords>> records_of(const ResumedBody& body) {
+  std::shared_ptr<AnswerRecords> records;
+  if (!body.records.empty()) {
+    auto read = AnswerRecords::read(body.records);
+    if (!read.ok()) return read.status().at(kResumeHeader);
+    records = std::make_shared<AnswerRecords>(std::move(*read));
+    records->leave_machine();
+  }
+  return std::shared_ptr<const AnswerRecords>(std::move(records));
 }
 
 HttpError response_not_found(const std::string& id) {
@@ -140,32 +153,43 @@ std::optional<HttpError> TextService::trouble() const {
 }
 
 void TextService::answer(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api) {
-  const auto begun = Generation::begun(*exchange);
-  const std::time_t came = begun ? begun->created : std::time(nullptr);
-  begin_record(*exchange, api, begun);
+  const AnswerPast past{.of_server = Generation::past_of(*exchange), .of_other = nullptr};
+  begin_record(*exchange, api, past.of_server.get());
   std::shared_ptr<const ResponseStore::Loan> lent;
-  if (api.stores) lent = responses_.lend(begun ? begun->kept : "");
-  const bool keeps = exchange->keeps_records();
-  work_on_body(exchange, [this, &api, came, lent, keeps](std::string_view body) -> Rest {
+  if (api.stores && past.of_server != nullptr) {
+    lent = responses_.lend(past.of_server->head.local.kept);
+  }
+  const bool keeps = exchange->keeps_records() || exchange->header(kJournalHeader) == "1";
+  const std::string resumes = exchange->header(kResumeHeader);
+  work_on_body(exchange, [this, &api, past, lent, keeps, resumes](std::string_view body) -> Rest {
+    AnswerPast all = past;
+    if (!resumes.empty()) {
+      const auto split = split_resumed(resumes, body);
+      const auto found = split.ok() ? records_of(*split) : split.status();
+      if (!found.ok()) return rest_of(HttpError{.message = found.status().message()});
+      body = split->request;
+      all.of_other = *found;
+    }
+    const std::time_t came = all.newest() ? all.newest()->head.created : std::time(nullptr);
     auto prepared =
         std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, body, came, keeps));
-    return [this, &api, came, prepared](const std::shared_ptr<Exchange>& each) {
-      generate(each, api, came, std::move(*prepared));
+    return [this, &api, came, prepared, all](const std::shared_ptr<Exchange>& each) {
+      generate(each, api, came, std::move(*prepared), all);
     };
   });
 }
 
 // A process that goes on with an answer is part of the same request: its client has its id already.
-void TextService::begin_record(Exchange& exchange, const ApiSpec& api,
-                               const std::optional<Generation::Begun>& begun) {
+void TextService::begin_record(Exchange& exchange, const ApiSpec& api, const AnswerRecords* past) {
   RequestRecord& record = exchange.record();
   record.text = TextWork{.operation = api.api == Api::kCompletion ? "text_completion" : "chat",
                          .model = options_.model,
-                         .is_resumed = begun.has_value()};
-  if (begun) {
-    record.id = begun->request_id;
-    record.came_ns = begun->came_ns;
-    record.trace = begun->trace;
+                         .is_resumed = past != nullptr};
+  if (past != nullptr) {
+    const AnswerHead::Local& local = past->head.local;
+    record.id = local.request_id;
+    record.came_ns = local.came_ns;
+    record.trace = local.trace;
   } else if (tracer_ != nullptr) {
     record.trace = tracer_->begin(exchange.head());
   }
@@ -284,13 +308,19 @@ void TextService::work_apart(const std::shared_ptr<Exchange>& exchange, Exchange
 }
 
 void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api,
-                           std::time_t came, Parsed<Prepared> parsed) {
+                           std::time_t came, Parsed<Prepared> parsed, AnswerPast past) {
   if (const auto* error = std::get_if<HttpError>(&parsed)) return replies_.refuse(exchange, *error);
   Prepared& prepared = std::get<Prepared>(parsed);
   GenerationOptions& options = prepared.options;
   const size_t num_answers = prepared.prompts.size() * static_cast<size_t>(options.n);
   if (const auto error = check(*exchange, options, num_answers))
     return replies_.refuse(exchange, *error);
+  if (!options.stream) past.of_other = nullptr;  // nothing was sent before the whole reply
+  if (past.of_other != nullptr) {
+    if (const auto error = check(*past.of_other, api, prepared))
+      return replies_.refuse(exchange, *error);
+    exchange->record().text->is_resumed = true;
+  }
   const auto too_much = exchange->hold(options.held_bytes);
   if (too_much && !exchange->is_inherited()) return replies_.refuse(exchange, *too_much);
   log_without_effect(exchange->request_id(), options);
@@ -298,8 +328,7 @@ void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiS
   if (metrics_.running == 0) watch_.began(now_seconds());
   ReplyHead head = head_for(api, came);
   if (api.errors.names_requests) exchange->add_header("request-id", request_id_of(head.id));
-  Generation::start(generation_, exchange, std::move(head), std::move(options),
-                    std::move(prepared.prompts));
+  Generation::start(generation_, exchange, std::move(head), std::move(prepared), past);
 }
 
 // Once for each field: clients send the same ones with every request. They are words of tables, of
@@ -336,6 +365,27 @@ std::optional<HttpError> TextService::check(const Exchange& exchange,
     return queue_full(num_answers);
   }
   return {};
+}
+
+// Records come from whoever sends the request: they have to be those of such an answer.
+std::optional<HttpError> TextService::check(const AnswerRecords& past, const ApiSpec& api,
+                                            const Prepared& prepared) const {
+  const GenerationOptions& options = prepared.options;
+  AnswerBounds bounds{.id_start = api.id_start,
+                      .vocab_size = std::max(options_.vocab_size, generation_.tokenizer.id_limit()),
+                      .answers = {},
+                      .max_likely = std::max(options.engine_request.sampling.top_log_probabilities,
+                                             options.prompt_logprobs.value_or(0))};
+  for (size_t i = 0; i < prepared.prompts.size(); ++i) {
+    const std::span<const int32_t> ids = prepared.prompts[i].ids();
+    AnswerBounds::Tokens tokens{.prompt = static_cast<int>(ids.size())};
+    if (options.scores_prompts()) tokens.forced = ids.subspan(1);
+    tokens.max = options.max_tokens_of[i] + static_cast<int>(tokens.forced.size());
+    bounds.answers.insert(bounds.answers.end(), static_cast<size_t>(options.n), tokens);
+  }
+  const Status status = server::check(past, bounds);
+  if (status.ok()) return {};
+  return HttpError{.message = fmt::format("{}: {}", kResumeHeader, status.message())};
 }
 
 HttpError TextService::refusal() const {

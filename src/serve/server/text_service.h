@@ -90,9 +90,10 @@ class TextService {
   void reply_with(const std::shared_ptr<Exchange>& exchange,
                   Parsed<nlohmann::ordered_json> (Preparation::*make)(std::string_view) const);
   void generate(const std::shared_ptr<Exchange>& exchange, const ApiSpec& api, std::time_t came,
-                Parsed<Prepared> parsed);
-  void begin_record(Exchange& exchange, const ApiSpec& api,
-                    const std::optional<Generation::Begun>& begun);
+                Parsed<Prepared> parsed, AnswerPast past);
+  void begin_record(Exchange& exchange, const ApiSpec& api, const AnswerRecords* past);
+  std::optional<HttpError> check(const AnswerRecords& past, const ApiSpec& api,
+                                 const Prepared& prepared) const;
   void log_without_effect(const std::string& request_id, const GenerationOptions& options);
 
   const ServiceOptions& options_;
