@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "server/router_divided_body.h"
 #include "server/router_prompt_text.h"
 
 namespace wideep::server {
@@ -50,6 +51,7 @@ std::shared_ptr<PromptMatch> RouterPrefixes::read(const std::string& path,
   match->bytes = text->bytes;
   match->chain = std::move(text->chain);
   match->is_told = !text->has_salt;
+  match->can_divide = can_divide(body);
   const uint32_t now = steady_seconds();
   for (size_t replica = 0; replica < pages_.size(); ++replica) {
     match->known.push_back(index_.match(replica, match->chain, now, kSentSeconds) *
@@ -73,6 +75,7 @@ bool RouterPrefixes::match_pages(std::shared_ptr<const PromptMatch> match, std::
 
 void RouterPrefixes::add_pages(const PageNames& names, PromptMatch* match) const {
   match->is_exact = true;
+  match->num_tokens = names.num_tokens;
   const uint32_t now = steady_seconds();
   const double bytes_per_token =
       static_cast<double>(match->bytes) / static_cast<double>(names.num_tokens);

@@ -37,6 +37,8 @@ struct PromptMatch {
   std::vector<uint64_t> known;  // [replicas] bytes that it need not compute
   bool is_told = true;          // replicas tell the pages of such prompts
   bool is_exact = false;        // the names of its pages were known
+  uint64_t num_tokens = 0;      // of the prompt; 0: not known
+  bool can_divide = false;      // between two replicas (router_divided_body.h)
 };
 
 class RouterPrefixes {

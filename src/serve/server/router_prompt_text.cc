@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/content_hash.h"
+#include "server/router_json_members.h"
 
 namespace wideep::server {
 namespace {
@@ -19,89 +20,6 @@ constexpr std::string_view kPromptMembers[] = {"model",        "cache_salt", "to
 constexpr size_t kSalt = 1;
 // The first of those without which there is no prompt.
 constexpr size_t kFirstPrompt = 5;
-
-// Goes over the members of an object. Values are skipped by their quotes and brackets alone.
-class MemberScan {
- public:
-  explicit MemberScan(std::string_view text) : text_(text) {
-    skip_space();
-    is_good_ = take('{');
-  }
-  // Whether what was read so far was an object, or the beginning of one.
-  bool is_good() const { return is_good_; }
-
-  // The next member; false: the end, or something is wrong.
-  bool next(std::string_view* key, std::string_view* value) {
-    if (!is_good_) return false;
-    skip_space();
-    if (at_ < text_.size() && text_[at_] == '}') return false;
-    if (is_first_) {
-      is_first_ = false;
-    } else {
-      is_good_ = take(',');
-      skip_space();
-    }
-    const size_t name = at_ + 1;
-    is_good_ = is_good_ && skip_string();
-    if (!is_good_) return false;
-    *key = text_.substr(name, at_ - 1 - name);
-    skip_space();
-    is_good_ = take(':');
-    skip_space();
-    const size_t begin = at_;
-    is_good_ = is_good_ && skip_value();
-    if (is_good_) *value = text_.substr(begin, at_ - begin);
-    return is_good_;
-  }
-
- private:
-  void skip_space() {
-    while (at_ < text_.size() && std::strchr(" \t\r\n", text_[at_]) != nullptr && text_[at_] != 0) {
-      ++at_;
-    }
-  }
-  bool take(char expected) {
-    if (at_ >= text_.size() || text_[at_] != expected) return false;
-    ++at_;
-    return true;
-  }
-  bool skip_string() {
-    if (!take('"')) return false;
-    while (at_ < text_.size()) {
-      const char found = text_[at_++];
-      if (found == '"') return true;
-      if (found == '\\') ++at_;
-    }
-    return false;
-  }
-  bool skip_value() {
-    size_t depth = 0;
-    const size_t begin = at_;
-    while (at_ < text_.size()) {
-      const char found = text_[at_];
-      if (found == '"') {
-        if (!skip_string()) return false;
-      } else if (found == '{' || found == '[') {
-        ++depth;
-        ++at_;
-      } else if (found == '}' || found == ']' || found == ',') {
-        if (depth == 0) return at_ > begin;
-        if (found != ',') --depth;
-        ++at_;
-      } else {
-        ++at_;
-        continue;
-      }
-      if (depth == 0) return true;
-    }
-    return false;
-  }
-
-  std::string_view text_;
-  size_t at_ = 0;
-  bool is_good_ = false;
-  bool is_first_ = true;
-};
 
 uint64_t hash_of(std::string_view bytes) {
   return base::content_hash(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
@@ -135,17 +53,16 @@ bool is_for_text(std::string_view path) {
 
 std::optional<PromptText> read_prompt_text(std::string_view path, std::string_view body) {
   std::array<std::string_view, std::size(kPromptMembers)> found;
-  MemberScan scan(body);
-  std::string_view key, value;
-  while (scan.next(&key, &value)) {
-    const auto* const member = std::ranges::find(kPromptMembers, key);
+  JsonMembers members(body);
+  while (members.next()) {
+    const auto* const member = std::ranges::find(kPromptMembers, members.key());
     if (member != std::end(kPromptMembers)) {
-      found[static_cast<size_t>(member - std::begin(kPromptMembers))] = value;
+      found[static_cast<size_t>(member - std::begin(kPromptMembers))] = members.value();
     }
   }
   const bool has_prompt = std::any_of(found.begin() + kFirstPrompt, found.end(),
                                       [](auto each) { return !each.empty(); });
-  if (!scan.is_good() || !has_prompt) return std::nullopt;
+  if (!members.is_good() || !has_prompt) return std::nullopt;
   std::string text;
   text.reserve(body.size());
   for (const std::string_view each : found) {

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/router_divided_body.h"
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/random_hex.h"
+#include "server/router_json_members.h"
+
+namespace wideep::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kParams = "disaggregated_params";
+// About the answer's way only: what computes a prompt answers whole, and stores nothing.
+constexpr std::string_view kOfAnswers[] = {"stream", "stream_options", "store", "background"};
+// With one of these a request is for one server.
+constexpr std::string_view kUndivided[] = {kParams, "kv_transfer_params", "prompt_logprobs",
+                                           "previous_response_id"};
+
+bool is_set(std::string_view value) { return value != "null" && !value.starts_with("false"); }
+
+std::string_view name_of(ScheduleStyle style) {
+  return style == ScheduleStyle::kContextFirst ? "context_first" : "generation_first";
+}
+
+// The body up to its first member, and the parameters.
+std::string begin_of(std::string_view body, size_t begin, std::string_view params) {
+  std::string text;
+  text.reserve(body.size() + params.size() + kParams.size() + 4);
+  text += body.substr(0, begin);
+  text += '"';
+  text += kParams;
+  text += "\":";
+  text += params;
+  return text;
+}
+
+}  // namespace
+
+bool can_divide(std::string_view body) {
+  bool echoes = false, has_logprobs = false;
+  JsonMembers members(body);
+  while (members.next()) {
+    // Written so that it cannot be compared.
+    if (members.key().find('\\') != std::string_view::npos) return false;
+    if (std::ranges::find(kUndivided, members.key()) != std::end(kUndivided) &&
+        is_set(members.value())) {
+      return false;
+    }
+    echoes = echoes || (members.key() == "echo" && is_set(members.value()));
+    has_logprobs = has_logprobs || (members.key() == "logprobs" && is_set(members.value()));
+  }
+  return members.is_good() && !(echoes && has_logprobs);
+}
+
+uint64_t new_request_id() {
+  constexpr uint64_t kMask = (uint64_t{1} << 53) - 1;
+  return std::stoull(base::random_hex(8), nullptr, 16) & kMask;
+}
+
+std::string context_body(std::string_view body, uint64_t request_id, ScheduleStyle style) {
+  const json params = {{"request_type", "context_only"},
+                       {"disagg_request_id", request_id},
+                       {"schedule_style", name_of(style)}};
+  JsonMembers members(body);
+  std::string text = begin_of(body, members.begin(), params.dump());
+  while (members.next()) {
+    if (std::ranges::find(kOfAnswers, members.key()) != std::end(kOfAnswers)) continue;
+    text += ',';
+    text += members.member();
+  }
+  text += '}';
+  return text;
+}
+
+std::string generation_body(std::string_view body, std::string_view params) {
+  const size_t begin = JsonMembers(body).begin();
+  std::string text = begin_of(body, begin, params);
+  text += ',';
+  text += body.substr(begin);
+  return text;
+}
+
+std::string generation_params(uint64_t request_id, const std::string& state, ScheduleStyle style) {
+  return json({{"request_type", "generation_only"},
+               {"disagg_request_id", request_id},
+               {"ctx_request_id", request_id},
+               {"encoded_opaque_state", state},
+               {"schedule_style", name_of(style)}})
+      .dump();
+}
+
+std::optional<std::string> generation_params_of(std::string_view reply) {
+  json whole = json::parse(reply, nullptr, false);
+  if (!whole.is_object()) return std::nullopt;
+  // Of the API's own place for it: a choice, or else the answer itself.
+  const auto choices = whole.find("choices");
+  const bool has_choice = choices != whole.end() && choices->is_array() && !choices->empty() &&
+                          choices->front().is_object();
+  json& answer = has_choice ? choices->front() : whole;
+  const auto params = answer.find(kParams);
+  if (params == answer.end() || !params->is_object()) return std::nullopt;
+  (*params)["request_type"] = "generation_only";
+  return params->dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace wideep::server
