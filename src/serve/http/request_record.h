@@ -34,6 +34,14 @@ struct TextWork {
   bool is_resumed = false;
 };
 
+// The part of a divided request that computed its prompt, of a router.
+struct PrefillPart {
+  std::string replica;
+  std::string span_id;  // 16 hexadecimal digits
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+
 struct RequestRecord {
   std::string id;      // X-Request-Id
   std::string client;  // "127.0.0.1:40112"; "": nobody has asked for it
@@ -48,6 +56,7 @@ struct RequestRecord {
   // it has ended well, or was refused.
   std::string error;
   std::string replica;  // that has answered, of a router
+  std::optional<PrefillPart> prefill;
   std::optional<TextWork> text;
   std::optional<traces::RequestTrace> trace;  // nullopt: nobody traces it
 };

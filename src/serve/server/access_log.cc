@@ -34,6 +34,13 @@ std::vector<log::Field> access_fields(const RequestRecord& record) {
   if (!record.is_whole) add_number("cut", "true");
   if (!record.error.empty()) add_text("error", record.error);
   if (!record.replica.empty()) add_text("replica", record.replica);
+  if (record.prefill) {
+    add_text("prefill_replica", record.prefill->replica);
+    if (record.prefill->end_ns > 0) {
+      add_number("prefill_seconds",
+                 seconds_between(record.prefill->begin_ns, record.prefill->end_ns));
+    }
+  }
   if (record.text && record.text->prompt_tokens >= 0) {
     add_number("prompt_tokens", std::to_string(record.text->prompt_tokens));
     add_number("cached_tokens", std::to_string(record.text->cached_tokens));

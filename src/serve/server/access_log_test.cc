@@ -49,6 +49,23 @@ TEST(AccessLog, AStreamThatFails) {
             "seconds=0.000001\n");
 }
 
+TEST(AccessLog, ADividedRequest) {
+  RequestRecord record{.id = "abc",
+                       .client = "c:1",
+                       .method = "POST",
+                       .path = "/",
+                       .status = 200,
+                       .ended_ns = 4'000'000'000,
+                       .is_whole = true,
+                       .replica = "http://d:1"};
+  record.prefill = PrefillPart{.replica = "http://p:1", .begin_ns = 0, .end_ns = 1'500'000'000};
+  EXPECT_EQ(line_of(record),
+            "access request_id=abc client=c:1 method=POST path=/ status=200 replica=http://d:1 "
+            "prefill_replica=http://p:1 prefill_seconds=1.500000 seconds=4.000000\n");
+  record.prefill->end_ns = 0;  // the answer was there before
+  EXPECT_EQ(line_of(record).find("prefill_seconds"), std::string::npos);
+}
+
 TEST(AccessLog, AClientThatLeaves) {
   const RequestRecord record{
       .id = "abc", .client = "[::1]:4000", .method = "GET", .path = "/a\nb\xff", .ended_ns = 1000};

@@ -91,10 +91,25 @@ Span server_span(const RequestRecord& record) {
   return span;
 }
 
+// Of a router: the request to the server that computed the prompt, whose own spans are below it.
+Span prefill_span(const RequestRecord& record) {
+  const PrefillPart& part = *record.prefill;
+  Span span{.trace_id = record.trace->own.trace_id,
+            .span_id = part.span_id,
+            .parent_id = record.trace->own.span_id,
+            .state = record.trace->state,
+            .name = "prefill",
+            .begin_ns = part.begin_ns,
+            .end_ns = std::max(part.begin_ns, part.end_ns > 0 ? part.end_ns : record.ended_ns)};
+  span.attributes = {{"wideep.replica", part.replica}};
+  return span;
+}
+
 }  // namespace
 
 std::vector<Span> spans_of(const RequestRecord& record, int64_t to_unix_ns) {
   std::vector<Span> spans = {server_span(record)};
+  if (record.prefill) spans.push_back(prefill_span(record));
   const auto add_phase = [&](const char* name, int64_t begin_ns, int64_t end_ns) {
     if (begin_ns == 0) return;
     if (end_ns == 0) end_ns = record.ended_ns;

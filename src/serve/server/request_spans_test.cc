@@ -146,6 +146,17 @@ TEST(RequestSpans, RefusedFailedAndRouted) {
   routed.replica = "http://a:1";
   EXPECT_THAT(phases(routed), ElementsAre("POST 100-200"));
   EXPECT_EQ(attributes(routed)["wideep.replica"], traces::Value("http://a:1"));
+  // The server that computed the prompt has spans below the second.
+  routed.prefill = PrefillPart{.replica = "http://p:1",
+                               .span_id = std::string(16, 'd'),
+                               .begin_ns = 101 * kMs,
+                               .end_ns = 150 * kMs};
+  EXPECT_THAT(phases(routed), ElementsAre("POST 100-200", "prefill 101-150"));
+  const traces::Span prefill = spans_of(routed, 0)[1];
+  EXPECT_EQ(prefill.span_id, routed.prefill->span_id);
+  EXPECT_EQ(prefill.parent_id, routed.trace->own.span_id);
+  routed.prefill->end_ns = 0;
+  EXPECT_THAT(phases(routed), ElementsAre("POST 100-200", "prefill 101-200"));
 }
 
 }  // namespace
