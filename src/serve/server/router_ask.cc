@@ -2,12 +2,21 @@
 #include "server/router_ask.h"
 
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/http.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 
 #include "http/http_server.h"
 
 namespace wideep::server {
+
+bool is_connected(evhttp_connection* connection) {
+  sockaddr_storage peer = {};
+  socklen_t length = sizeof(peer);
+  const int socket = bufferevent_getfd(evhttp_connection_get_bufferevent(connection));
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
+}
 
 // A libevent connection must not be freed inside its own callbacks, so the answer is posted. The
 // posted call keeps the attempt alive.
@@ -79,6 +88,11 @@ void RouterAsk::ask(const Question& question, Answer answer) {
   if (evhttp_make_request(connection, request, method, question.target.c_str()) != 0) {
     attempt_->end(0, "");
   }
+}
+
+bool RouterAsk::is_connected() const {
+  evhttp_connection* const connection = attempt_->connection;
+  return connection != nullptr && server::is_connected(connection);
 }
 
 void RouterAsk::cancel() {

@@ -9,12 +9,20 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+struct evhttp_connection;
 
 namespace wideep::server {
 
 class HttpServer;
+
+// Whether a connection to a replica has been accepted.
+bool is_connected(evhttp_connection* connection);
+// Whether the body of a replica's 503 says that it drains: it lets what runs end.
+inline bool says_draining(std::string_view body) { return body.find("\"draining\"") != body.npos; }
 
 class RouterAsk {
  public:
@@ -40,6 +48,8 @@ class RouterAsk {
   // Calls `answer` later, once, unless it is cancelled. REQUIRES: !waits().
   void ask(const Question& question, Answer answer);
   bool waits() const { return attempt_ != nullptr; }
+  // Whether the replica's machine has accepted the connection. REQUIRES: waits().
+  bool is_connected() const;
   void cancel();
 
  private:

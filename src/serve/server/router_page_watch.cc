@@ -26,8 +26,13 @@ constexpr std::chrono::seconds kShortestWait{1};
 
 }  // namespace
 
-RouterPageWatch::RouterPageWatch(HttpServer& http, RouterPrefixes& prefixes, Target target)
-    : http_(http), prefixes_(prefixes), target_(std::move(target)), ask_(http) {}
+RouterPageWatch::RouterPageWatch(HttpServer& http, RouterPrefixes& prefixes)
+    : http_(http), prefixes_(prefixes), ask_(http) {}
+
+void RouterPageWatch::follow(Target target) {
+  target_ = std::move(target);
+  has_complained_ = false;
+}
 
 RouterAsk::Question RouterPageWatch::question(std::string target, int timeout_ms) const {
   std::vector<std::pair<std::string, std::string>> headers;

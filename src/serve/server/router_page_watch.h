@@ -31,8 +31,10 @@ class RouterPageWatch {
     int port = 0;
     std::string key;  // "": none
   };
-  RouterPageWatch(HttpServer& http, RouterPrefixes& prefixes, Target target);
+  RouterPageWatch(HttpServer& http, RouterPrefixes& prefixes);
 
+  // Begins with this replica, after one that it has lost. REQUIRES: before the first check().
+  void follow(Target target);
   // Called every second while the replica is healthy: begins, goes on, or begins again when it is
   // time.
   void check();
@@ -54,7 +56,7 @@ class RouterPageWatch {
 
   HttpServer& http_;
   RouterPrefixes& prefixes_;
-  const Target target_;
+  Target target_;
   RouterAsk ask_;
   bool is_known_ = false;
   bool is_read_ = false;  // a reply is being read by the other thread

@@ -55,7 +55,7 @@ class RoutedTest : public testing::Test {
   ~RoutedTest() override { end(); }
 
   void route(RouterOptions options, const std::vector<int>& ports) {
-    for (const int port : ports) options.replicas.push_back({"127.0.0.1", port});
+    for (const int port : ports) options.replicas.push_back({.address = {"127.0.0.1", port}});
     auto router = Router::listen(options);
     ASSERT_TRUE(router.ok()) << router.status().message();
     router_ = std::move(*router);

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/router_forward.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/http_struct.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "api/error_form.h"
+#include "api/messages_reply.h"
+#include "base/cpu_time.h"
+#include "base/random_hex.h"
+#include "http/http_error.h"
+#include "http/http_server.h"
+#include "http/request_id.h"
+#include "server/router_ask.h"
+#include "server/router_divided_body.h"
+#include "server/router_prompt_text.h"
+
+namespace wideep::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The timeout for connecting to a replica.
+constexpr std::chrono::milliseconds kConnectTimeout{1500};
+// TCP keep-alive, which detects a machine that has gone: the first probe after kKeepAliveSeconds of
+// silence, then kKeepAliveProbes probes, kKeepAliveInterval seconds apart.
+constexpr int kKeepAliveSeconds = 10, kKeepAliveProbes = 3, kKeepAliveInterval = 5;
+// The timeout for a reply. A replica may be silent while it computes a long prompt behind a long
+// queue.
+constexpr int kReplySeconds = 600;
+// The timeout for a reply without computation: models, metrics.
+constexpr std::chrono::seconds kShortReply{5};
+// Headers that are forwarded: of the request, and of the reply beside its type. Those of origins
+// are not where the router decides about them itself.
+constexpr const char* kForwardedHeaders[] = {"Content-Type",  "Content-Encoding",
+                                             "Authorization", "Accept",
+                                             "x-api-key",     "anthropic-version"};
+// The chat page comes with what a browser may do for it.
+constexpr const char* kReturnedHeaders[] = {"Allow",
+                                            "WWW-Authenticate",
+                                            "request-id",
+                                            "Content-Security-Policy",
+                                            "X-Content-Type-Options",
+                                            "Referrer-Policy",
+                                            "Cross-Origin-Opener-Policy",
+                                            "Cross-Origin-Resource-Policy"};
+constexpr const char* kForwardedOfOrigins[] = {"Origin", "Access-Control-Request-Method",
+                                               "Access-Control-Request-Headers"};
+constexpr const char* kReturnedOfOrigins[] = {
+    "Vary", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods",
+    "Access-Control-Allow-Headers", "Access-Control-Max-Age"};
+
+std::string text_of(evbuffer* buffer) {
+  std::string text(evbuffer_get_length(buffer), '\0');
+  evbuffer_copyout(buffer, text.data(), text.size());
+  return text;
+}
+
+std::string header_of(evhttp_request* reply, const char* name) {
+  const char* value = evhttp_find_header(evhttp_request_get_input_headers(reply), name);
+  return value == nullptr ? "" : value;
+}
+
+// The code of an error, for programs.
+constexpr const char* kReplicaLost = "replica_lost";
+
+void enable_keep_alive(int socket) {
+  const auto set = [&](int level, int name, int value) {
+    ::setsockopt(socket, level, name, &value, sizeof(value));
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveInterval);
+}
+
+}  // namespace
+
+RouterForward::RouterForward(const Context& context, std::shared_ptr<Exchange> exchange,
+                             evhttp_cmd_type method)
+    : context_(context),
+      replicas_(context.replicas),
+      exchange_(std::move(exchange)),
+      method_(method),
+      sent_(std::make_shared<const std::string>(exchange_->take_body())) {}
+
+void RouterForward::start() {
+  exchange_->on_gone([this] { end(); });
+  is_for_text_ = exchange_->method() == "POST" && is_for_text(exchange_->path());
+  if (replicas_.has_prefixes() && is_for_text_) return place();
+  try_next();
+}
+
+void RouterForward::check_connection(Clock::time_point now) {
+  if (prefill_ != nullptr && !ended_) prefill_->check(now);
+  if (connection_ == nullptr || attempt_ended_ || ended_) return;
+  if (connected_) {
+    // A short reply comes from another one as soon as this one misses a health check.
+    const bool other = !computes() && !replica_->up && replicas_.has_other(tried_);
+    if (other || replicas_.hangs(*replica_, now) || now >= reply_by_) finish_attempt(false);
+    return;
+  }
+  connected_ = is_connected(connection_);
+  if (connected_) {
+    enable_keep_alive(bufferevent_getfd(evhttp_connection_get_bufferevent(connection_)));
+  } else if (now >= connect_by_) {
+    finish_attempt(false);
+  }
+}
+
+void RouterForward::release() {
+  ended_ = true;
+  if (placement_ != nullptr) placement_->cancel();
+  prefill_.reset();
+  disconnect();
+  exchange_->on_gone({});
+  exchange_.reset();
+}
+
+// Finds out what replicas have of the prompt, then goes on. A compressed body is not read.
+void RouterForward::place() {
+  if (!exchange_->header("Content-Encoding").empty()) return placed(nullptr);
+  RouterPlacement::Prompt prompt{.path = exchange_->path(), .body = sent_, .headers = {}};
+  for (const char* name : kForwardedHeaders) {
+    if (std::string value = exchange_->header(name); !value.empty()) {
+      prompt.headers.emplace_back(name, std::move(value));
+    }
+  }
+  placement_ =
+      std::make_shared<RouterPlacement>(context_.http, *replicas_.prefixes(), replicas_.names());
+  placement_->start(std::move(prompt), [this](auto match) { placed(std::move(match)); });
+}
+
+void RouterForward::placed(std::shared_ptr<const PromptMatch> match) {
+  if (ended_) return;  // the client has left
+  match_ = std::move(match);
+  if (match_ == nullptr) {
+    ++replicas_.totals.num_unread;
+  } else {
+    replicas_.totals.prompt_bytes += match_->bytes;
+    replicas_.totals.num_exact += match_->is_exact ? 1 : 0;
+    may_divide_ = match_->can_divide;
+  }
+  try_next();
+}
+
+RouterReplicas::Prompt RouterForward::prompt() const {
+  return {.bytes = match_ == nullptr ? sent_->size() : match_->bytes, .match = match_.get()};
+}
+
+// Counts the work of this request at the replica that it is sent to.
+void RouterForward::charge() {
+  const size_t index = replicas_.index_of(*replica_);
+  const uint64_t known = prompt().known(index);
+  num_parts_ = 0;
+  prompt_work_ = params_.empty() ? prompt().bytes - known : 0;
+  replica_->begin_prompt(prompt_work_);
+  if (match_ == nullptr) return;
+  replica_->known_bytes += known;
+  ++(known > 0 ? replica_->hits : replica_->misses);
+  replicas_.prefixes()->sent(match_, index);
+}
+
+void RouterForward::discharge() { replica_->end_prompt(std::exchange(prompt_work_, 0)); }
+
+void RouterForward::try_next() {
+  if (replicas_.disaggregation() != nullptr && is_for_text_) return try_divided();
+  send_to(replicas_.choose(tried_, prompt()));
+}
+
+RouterReplicas::Division RouterForward::divide(const RouterReplica* decode) const {
+  const auto max_retries = static_cast<size_t>(replicas_.disaggregation()->max_retries);
+  return replicas_.divide({.tried = tried_,
+                           .tried_prefills = tried_prefills_,
+                           .prompt = prompt(),
+                           .may_divide = may_divide_ && prefill_server_ == nullptr &&
+                                         tried_prefills_.size() <= max_retries,
+                           .decode = decode});
+}
+
+// Once the prompt is computed somewhere, or is being, only the replica that answers may change.
+void RouterForward::try_divided() {
+  const RouterReplicas::Division division = divide(nullptr);
+  RouterReplica* decode = division.decode;
+  if (decode == nullptr) return give_up();
+  if (prefill_server_ == nullptr) predicted_seconds_ = division.seconds;
+  if (division.prefill != nullptr) {
+    begin_prefill(*division.prefill);
+    if (is_context_first()) return;  // prefill_ended goes on
+  } else if (decode == prefill_server_) {
+    prefill_.reset();  // its pages are there
+    params_.clear();
+    exchange_->record().prefill.reset();
+  }
+  if (may_divide_) {
+    ++(params_.empty() ? decode->alone : decode->divided);
+    decode->predicted_seconds += predicted_seconds_;
+  }
+  send_to(decode);
+}
+
+void RouterForward::begin_prefill(RouterReplica& server) {
+  const ScheduleStyle style = replicas_.disaggregation()->style;
+  const uint64_t id = new_request_id();
+  tried_prefills_.insert(&server);
+  prefill_server_ = &server;
+  params_ = generation_params(id, server.state->opaque_state, style);
+  exchange_->record().prefill = PrefillPart{.replica = server.address().url(),
+                                            .span_id = base::random_hex(8),
+                                            .begin_ns = base::wall_ns()};
+  const size_t index = replicas_.index_of(server);
+  prefill_ = std::make_unique<RouterPrefill>(context_.http, replicas_, server);
+  prefill_->start({.target = exchange_->target(),
+                   .body = context_body(*sent_, id, style),
+                   .headers = prefill_headers(),
+                   .prompt_bytes = prompt().bytes - prompt().known(index)},
+                  [this](auto how, const auto& reply) { prefill_ended(how, reply); });
+  replicas_.prefixes()->sent(match_, index);
+}
+
+// What is wrong with the request the replica that answers says to the client.
+void RouterForward::prefill_ended(RouterPrefill::End how, const std::string& reply) {
+  using End = RouterPrefill::End;
+  prefill_.reset();
+  if (ended_) return;
+  if (how == End::kRefused || how == End::kLost) return prefill_failed(how);
+  exchange_->record().prefill->end_ns = base::wall_ns();
+  if (!is_context_first()) return;
+  if (how == End::kWrong) {
+    params_.clear();
+  } else if (auto params = generation_params_of(reply)) {
+    params_ = std::move(*params);
+  }
+  try_next();
+}
+
+// Another replica is asked for the prompt. The one that answers has been told of the first: before
+// it has begun its request is sent again. If there is no other one to tell of, one that has lost
+// its peer in the middle goes on by itself, with the pages that came; one whose peer has not even
+// begun would wait for it in vain.
+void RouterForward::prefill_failed(RouterPrefill::End how) {
+  exchange_->record().prefill.reset();
+  prefill_server_ = nullptr;
+  params_.clear();
+  const bool has_begun = streams_ || status_ != 0 || attempt_ended_;
+  if (is_context_first() || replica_ == nullptr) {
+    ++replicas_.totals.num_prefill_retries;
+    return try_next();
+  }
+  if (has_begun) return;
+  RouterReplica* const decode = replica_;
+  const RouterReplicas::Division division = divide(decode);
+  if (division.prefill == nullptr && how == RouterPrefill::End::kLost) return;
+  ++replicas_.totals.num_prefill_retries;
+  disconnect();
+  if (division.prefill != nullptr) begin_prefill(*division.prefill);
+  send_to(decode);
+}
+
+bool RouterForward::is_context_first() const {
+  return replicas_.disaggregation()->style == ScheduleStyle::kContextFirst;
+}
+
+void RouterForward::send_to(RouterReplica* replica) {
+  replica_ = replica;
+  if (replica_ == nullptr) return give_up();
+  tried_.insert(replica_);
+  ++replica_->running;
+  ++replica_->requests;
+  charge();
+  connected_ = attempt_ended_ = false;
+  connect_by_ = Clock::now() + kConnectTimeout;
+  reply_by_ = computes() ? Clock::time_point::max() : Clock::now() + kShortReply;
+  connection_ = evhttp_connection_base_bufferevent_new(
+      context_.http.loop(), nullptr, nullptr, replica_->numbers.c_str(),
+      static_cast<ev_uint16_t>(replica_->address().port));
+  evhttp_connection_set_timeout(connection_, kReplySeconds);
+  evhttp_request* request = evhttp_request_new(done, this);
+  evhttp_request_set_header_cb(request, headers);
+  evhttp_request_set_chunked_cb(request, bytes);
+  evkeyvalq* sent = evhttp_request_get_output_headers(request);
+  evhttp_add_header(sent, "Host", replica_->address().host.c_str());
+  evhttp_add_header(sent, "Connection", "close");
+  exchange_->record().replica = replica_->address().url();
+  evhttp_add_header(sent, kRequestId, exchange_->request_id().c_str());
+  forward_trace(sent);
+  for (const char* name : kForwardedHeaders) forward_header(sent, name);
+  if (!context_.decides_origins) {
+    for (const char* name : kForwardedOfOrigins) forward_header(sent, name);
+  }
+  // libevent tells the length of some methods' bodies only. Without it, the bytes of others would
+  // be a request of their own.
+  const std::string divided = params_.empty() ? "" : generation_body(*sent_, params_);
+  if (const std::string& body = params_.empty() ? *sent_ : divided; !body.empty()) {
+    evhttp_add_header(sent, "Content-Length", std::to_string(body.size()).c_str());
+    evbuffer_add(evhttp_request_get_output_buffer(request), body.data(), body.size());
+  }
+  if (evhttp_make_request(connection_, request, method_, exchange_->target().c_str()) != 0) {
+    finish_attempt_later(false);
+  }
+}
+
+bool RouterForward::computes() const { return exchange_->method() == "POST"; }
+
+// The replica's spans are below the router's, or below the client's where the router has none.
+void RouterForward::forward_trace(evkeyvalq* sent) const {
+  const auto& trace = exchange_->record().trace;
+  if (!trace) {
+    for (const char* name : {"traceparent", "tracestate"}) forward_header(sent, name);
+    return;
+  }
+  evhttp_add_header(sent, "traceparent", traceparent_of(trace->own).c_str());
+  if (!trace->state.empty()) evhttp_add_header(sent, "tracestate", trace->state.c_str());
+}
+
+void RouterForward::forward_header(evkeyvalq* sent, const char* name) const {
+  const std::string value = exchange_->header(name);
+  if (!value.empty()) evhttp_add_header(sent, name, value.c_str());
+}
+
+// The same to whoever computes the prompt, whose spans are below one of its own.
+std::vector<std::pair<std::string, std::string>> RouterForward::prefill_headers() const {
+  std::vector<std::pair<std::string, std::string>> all = {{kRequestId, exchange_->request_id()}};
+  const auto add = [&](const char* name, std::string value) {
+    if (!value.empty()) all.emplace_back(name, std::move(value));
+  };
+  if (const auto& trace = exchange_->record().trace) {
+    traces::TraceContext context = trace->own;
+    context.span_id = exchange_->record().prefill->span_id;
+    add("traceparent", traceparent_of(context));
+    add("tracestate", trace->state);
+  } else {
+    for (const char* name : {"traceparent", "tracestate"}) add(name, exchange_->header(name));
+  }
+  for (const char* name : kForwardedHeaders) add(name, exchange_->header(name));
+  return all;
+}
+
+void RouterForward::keep_header(evhttp_request* reply, const char* name) {
+  if (auto value = header_of(reply, name); !value.empty()) returned_[name] = value;
+}
+
+int RouterForward::headers(evhttp_request* reply, void* self) {
+  auto* forward = static_cast<RouterForward*>(self);
+  forward->status_ = evhttp_request_get_response_code(reply);
+  forward->type_ = header_of(reply, "Content-Type");
+  forward->retry_after_ = header_of(reply, "Retry-After");
+  forward->returned_.clear();
+  for (const char* name : kReturnedHeaders) forward->keep_header(reply, name);
+  if (!forward->context_.decides_origins) {
+    for (const char* name : kReturnedOfOrigins) forward->keep_header(reply, name);
+  }
+  // Where the router has a span, the client gets that.
+  if (!forward->context_.has_spans) forward->keep_header(reply, "traceparent");
+  if (!forward->type_.starts_with("text/event-stream")) {
+    forward->keep_header(reply, "Cache-Control");
+  } else {
+    forward->streams_ = true;
+    forward->return_headers();
+    forward->exchange_->start_stream(forward->type_);
+  }
+  return 0;
+}
+
+void RouterForward::bytes(evhttp_request* reply, void* self) {
+  auto* forward = static_cast<RouterForward*>(self);
+  if (forward->ended_) return;
+  const std::string text = text_of(evhttp_request_get_input_buffer(reply));
+  // The first part of a stream may come before anything is computed: who is speaking.
+  if (++forward->num_parts_ == 2) forward->discharge();
+  if (forward->streams_) {
+    forward->exchange_->send(text);
+  } else {
+    forward->body_ += text;
+  }
+}
+
+// reply: null or without a status if the replica sent no reply.
+void RouterForward::done(evhttp_request* reply, void* self) {
+  auto* forward = static_cast<RouterForward*>(self);
+  if (forward->ended_) return;
+  forward->finish_attempt_later(reply != nullptr && evhttp_request_get_response_code(reply) != 0);
+}
+
+// Posted, because the connection may be freed only when its callback has returned.
+void RouterForward::finish_attempt_later(bool whole) {
+  attempt_ended_ = true;
+  context_.http.post([kept = shared_from_this(), whole] {
+    if (!kept->ended_) kept->finish_attempt(whole);
+  });
+}
+
+// whole: the replica has sent a complete reply. Tries another replica, or replies to the client.
+void RouterForward::finish_attempt(bool whole) {
+  const bool refused = !whole || status_ == 503 || status_ == 429 || status_ == 529;
+  if (!whole || status_ == 503) {
+    // One that drains has not failed: somebody takes it out for a while.
+    if (!whole || !says_draining(body_)) ++replica_->failures;
+    if (!whole && (attempt_ended_ || !connected_)) replicas_.lost(*replica_);
+    replica_->up = false;
+  }
+  if (refused && !streams_ && replicas_.has_other(tried_)) {
+    disconnect();
+    body_.clear();
+    status_ = 0;
+    return try_next();
+  }
+  if (!whole && !streams_) return give_up();
+  if (!whole) return lose_stream();
+  if (streams_) {
+    exchange_->end();
+  } else {
+    return_headers();
+    exchange_->reply(status_, type_, body_, retry_after_);
+  }
+  end();
+}
+
+// The replica has gone in the middle of a stream.
+void RouterForward::lose_stream() {
+  exchange_->record().error = kReplicaLost;
+  exchange_->send(lost_in_stream());
+  exchange_->end();
+  end();
+}
+
+// What follows the part of a stream that has come: clients raise it as an error. It begins with the end of an event that may have been cut.
+std::string RouterForward::lost_in_stream() const {
+  const HttpError error{.status = 503,
+                        .message = fmt::format("the replica {} was lost before the answer was "
+                                               "complete",
+                                               replica_->address().url()),
+                        .code = kReplicaLost};
+  if (is_anthropic(exchange_->head())) {
+    return "\n\nevent: error\ndata: " + messages_error(error, "") + "\n";
+  }
+  return "\n\ndata: " + error.json() + "\ndata: [DONE]\n\n";
+}
+
+void RouterForward::return_headers() {
+  for (const auto& [name, value] : returned_) exchange_->add_header(name, value);
+  // A browser's question before a request.
+  const auto allow = returned_.find("Allow");
+  if (method_ == EVHTTP_REQ_OPTIONS && context_.decides_origins && allow != returned_.end()) {
+    exchange_->allow_methods(allow->second);
+  }
+}
+
+void RouterForward::give_up() {
+  const HttpError error{.status = 503,
+                        .message = "none of the replicas answers: " + replicas_.urls()};
+  exchange_->reply(error.status, "application/json", error_form(exchange_->head(), error), "1");
+  end();
+}
+
+// The client has its reply, or has left.
+void RouterForward::end() {
+  if (std::exchange(ended_, true)) return;
+  context_.http.post([kept = shared_from_this()] {
+    if (kept->exchange_ == nullptr) return;
+    kept->release();
+    kept->context_.over(kept);
+  });
+}
+
+void RouterForward::disconnect() {
+  if (connection_ != nullptr) evhttp_connection_free(std::exchange(connection_, nullptr));
+  if (replica_ == nullptr) return;
+  discharge();
+  --std::exchange(replica_, nullptr)->running;
+}
+
+}  // namespace wideep::server
