@@ -17,7 +17,7 @@ constexpr std::string_view kParams = "disaggregated_params";
 // About the answer's way only: what computes a prompt answers whole, and stores nothing.
 constexpr std::string_view kOfAnswers[] = {"stream", "stream_options", "store", "background"};
 // With one of these a request is for one server.
-constexpr std::string_view kUndivided[] = {kParams, "kv_transfer_params", "prompt_logprobs",
+constexpr std::string_view kUndivided[] = {"kv_transfer_params", "prompt_logprobs",
                                            "previous_response_id"};
 
 bool is_set(std::string_view value) { return value != "null" && !value.starts_with("false"); }
@@ -41,11 +41,13 @@ std::string begin_of(std::string_view body, size_t begin, std::string_view param
 }  // namespace
 
 bool can_divide(std::string_view body) {
-  bool echoes = false, has_logprobs = false;
+  bool echoes = false, has_logprobs = false, has_members = false;
   JsonMembers members(body);
   while (members.next()) {
-    // Written so that it cannot be compared.
+    has_members = true;
+    // Written so that it cannot be compared; or a second one, whatever it says.
     if (members.key().find('\\') != std::string_view::npos) return false;
+    if (members.key() == kParams) return false;
     if (std::ranges::find(kUndivided, members.key()) != std::end(kUndivided) &&
         is_set(members.value())) {
       return false;
@@ -53,7 +55,7 @@ bool can_divide(std::string_view body) {
     echoes = echoes || (members.key() == "echo" && is_set(members.value()));
     has_logprobs = has_logprobs || (members.key() == "logprobs" && is_set(members.value()));
   }
-  return members.is_good() && !(echoes && has_logprobs);
+  return members.is_good() && has_members && !(echoes && has_logprobs);
 }
 
 uint64_t new_request_id() {

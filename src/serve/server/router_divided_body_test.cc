@@ -56,6 +56,7 @@ TEST(RouterDividedBody, SomeAreForOneServer) {
   EXPECT_TRUE(can_divide(R"({"prompt": {"disaggregated_params": {}}})"));
   for (const char* body :
        {R"({"prompt": "x", "disaggregated_params": {"request_type": "context_only"}})",
+        R"({"prompt": "x", "disaggregated_params": null})", "{}",
         R"({"prompt": "x", "kv_transfer_params": {"do_remote_decode": true}})",
         R"({"prompt": "x", "prompt_logprobs": 0})",
         R"({"prompt": "x", "logprobs": 0, "echo": true})",

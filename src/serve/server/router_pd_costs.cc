@@ -110,7 +110,7 @@ class Planner {
       : question_(question), options_(options), servers_(servers.begin(), servers.end()) {
     const double usual = usual_price(servers);
     for (PdServer& each : servers_) {
-      is_measured_.push_back(each.price.has_value());
+      is_measured_ = is_measured_ || each.price;
       if (!each.price) each.price = usual;
     }
   }
@@ -148,9 +148,9 @@ class Planner {
     return found;
   }
 
-  // Where one has not measured: whether the roles alone are reason enough. nullopt: costs decide.
+  // Where no server has measured: whether the roles alone are reason enough. nullopt: costs decide.
   std::optional<bool> divides_unmeasured(size_t prefill, size_t decode) const {
-    if (is_measured_[prefill] && is_measured_[decode]) return std::nullopt;
+    if (is_measured_) return std::nullopt;
     return servers_[prefill].role == engine::Role::kPrefill &&
            new_tokens(servers_[decode], question_.prompt_tokens) >= kUnmeasuredPages * kPage;
   }
@@ -179,7 +179,7 @@ class Planner {
   const PdQuestion& question_;
   const DisaggregationOptions& options_;
   std::vector<PdServer> servers_;  // with a price
-  std::vector<bool> is_measured_;
+  bool is_measured_ = false;       // by one of them at least
 };
 
 }  // namespace

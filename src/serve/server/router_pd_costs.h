@@ -13,8 +13,8 @@
 // what makes answers go to the server with the fewest: kAnswerTokens · t(D) for each that it gives.
 // The smallest sum wins; of equal ones D alone. What is said in DisaggregationOptions comes before.
 //
-// While nobody has measured t(S), prompts with kUnmeasuredPages new pages go to a server whose role
-// it is.
+// A server that has not measured t(S) takes what the others do. While none of them has, prompts with
+// kUnmeasuredPages new pages go to a server whose role it is.
 //
 // Thread safety: plain values; pure functions.
 #pragma once

@@ -6,8 +6,8 @@
 //    "encoded_opaque_state": "1;10.0.0.1:7000;t;a7…;", "load": {"prompt_tokens": 512, "running": 3,
 //    "prefill_seconds_per_token": 0.0004}, …}
 //
-// and which servers may be of one group: those of one version and of one class of records, the
-// first one's that is known. Pages of others would be refused one by one.
+// and which servers may be of one group: those of one version and of one class of records. Pages of
+// others would be refused one by one.
 //
 // Thread safety: plain values; pure functions.
 #pragma once

@@ -414,6 +414,12 @@ TEST_F(RouterPdTest, ServersOfAnotherClassAreLeftOutUntilTheyChange) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(post(request()).body, "d");
   EXPECT_EQ(value("group", d_.port()), "1");
   EXPECT_EQ(ask(router_->port(), "GET", "/health").body_json()["healthy"], 2);
+  // As long as the others are there.
+  p_.replica().health = d_.replica().health = 503;
+  ASSERT_TRUE(comes([&] { return value("group", e_.port()) == "1"; }));
+  EXPECT_EQ(post(request()).body, "e");
+  p_.replica().health = d_.replica().health = 200;
+  ASSERT_TRUE(comes([&] { return value("group", e_.port()) == "0"; }));
   e_.set("record_class", "ab");
   ASSERT_TRUE(comes([&] { return value("group", e_.port()) == "1"; }));
   ASSERT_TRUE(comes([&] { return post(new_request()).body == "e"; }));

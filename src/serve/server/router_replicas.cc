@@ -107,6 +107,7 @@ void RouterReplicas::free_idle() {
 
 void RouterReplicas::probe() {
   free_idle();
+  if (disaggregation_) check_group();
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].is_used()) continue;
     ask_health(i);
@@ -161,20 +162,23 @@ void RouterReplicas::take_state(size_t replica, int status, const std::string& b
       status == 200 ? read_pd_state(body) : Result<PdState>(failed(fmt::format("{}", status)));
   if (!state.ok()) {
     asked.state.reset();
-    complain(asked, status == 401   ? "/v1/pd_role: it wants its admin key (--replica-key-file)"
+    complain(asked, status == 401   ? "/v1/pd_role: it wants a key (--replica-key-file)"
                     : status == 200 ? state.status().message()
                                     : fmt::format("/v1/pd_role: status {}", status));
     return check_group();
   }
   asked.has_complained = false;
   const engine::Role before = asked.role();
+  const bool is_same = asked.state && asked.state->instance == state->instance &&
+                       asked.state->version == state->version &&
+                       asked.state->record_class == state->record_class;
   if (asked.state && asked.state->instance != state->instance) lost(asked);
   asked.state = std::move(*state);
   asked.changed_bytes = 0;
   if (asked.role() != before) {
     log::info("{} has the role {} now", asked.address().url(), engine::name_of(asked.role()));
   }
-  check_group();
+  if (!is_same) check_group();
 }
 
 void RouterReplicas::complain(RouterReplica& replica, const std::string& what) {
@@ -183,31 +187,39 @@ void RouterReplicas::complain(RouterReplica& replica, const std::string& what) {
             replica.address().url(), what);
 }
 
-// The group has the values of the first that is known, as long as a healthy one has them.
+// The group has the values that most healthy members have; of equal ones, those that it had before,
+// or else the first that were known.
 void RouterReplicas::check_group() {
   const auto is_known = [](const RouterReplica& each) {
     return each.slot == RouterReplica::Slot::kMember && each.up && each.state;
   };
-  const auto is_of_group = [&](const RouterReplica& each) {
-    return is_known(each) && group_->refusal(*each.state, "").empty();
+  const auto num_in = [&](const PdGroup& group) {
+    return std::ranges::count_if(slots_, [&](const RouterReplica& each) {
+      return is_known(each) && group.refusal(*each.state, "").empty();
+    });
   };
-  if (group_ && std::ranges::none_of(slots_, is_of_group)) group_.reset();
+  const bool has_class = std::ranges::any_of(slots_, [&](const RouterReplica& each) {
+    return is_known(each) && !each.state->record_class.empty();
+  });
+  if (group_ && group_->record_class.empty() && has_class) group_.reset();
+  auto most = group_ ? num_in(*group_) : 0;
+  for (const RouterReplica& each : slots_) {
+    if (!is_known(each) || (has_class && each.state->record_class.empty())) continue;
+    PdGroup other{.version = each.state->version,
+                  .record_class = each.state->record_class,
+                  .url = each.address().url()};
+    const auto num = num_in(other);
+    if (num <= most) continue;
+    most = num;
+    group_ = std::move(other);
+  }
   for (RouterReplica& each : slots_) {
-    if (!each.is_used() || !each.state) {
-      each.refusal.clear();
-      continue;
+    std::string refusal;
+    if (group_ && each.is_used() && each.state) {
+      refusal = group_->refusal(*each.state, each.address().url());
     }
-    if (!group_ && is_known(each)) {
-      group_ = {.version = each.state->version, .record_class = "", .url = each.address().url()};
-    }
-    if (!group_) continue;
-    std::string refusal = group_->refusal(*each.state, each.address().url());
     if (!refusal.empty() && refusal != each.refusal) log::warn("{}", refusal);
     each.refusal = std::move(refusal);
-    if (each.refusal.empty() && group_->record_class.empty()) {
-      group_->record_class = each.state->record_class;
-      group_->url = each.address().url();
-    }
   }
 }
 
