@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/shared_bytes.h"
 #include "store/records_testing.h"
@@ -35,7 +36,10 @@ struct Server {
     for (const store::Head& head : store::sequence_of(1, 2, 16)) {
       tier->offer(head, store::payload_of(head), 1.0, store::kIntact);
     }
+    first.assign(memory.data(), memory.data() + memory.size());
   }
+  // As it was.
+  void reset() { std::copy(first.begin(), first.end(), memory.data()); }
   static store::PageServerOptions options() {
     return {.address = {},
             .token = "secret",
@@ -48,10 +52,12 @@ struct Server {
 
   base::SharedBytes memory;
   PageCommands commands;
+  std::vector<std::byte> first;
 };
 
 std::string answers(std::span<const std::byte> bytes, size_t step, bool is_let_in) {
-  Server server;
+  static Server server;
+  server.reset();
   PageCommands::Client client;
   if (is_let_in) {
     std::string enter;

@@ -56,6 +56,7 @@ Result<PagePeer> parse_page_peer(std::string_view text) {
   }
   PagePeer peer;
   WIDEEP_TRY_ASSIGN(peer.host, parse_redis_host(host));
+  WIDEEP_TRY(check_word(peer.host.name, "._:%-", "host"));
   if (peer.host.text() != host) return invalid_input("expected host:port, found another form");
   if (token.empty()) return invalid_input("expected a token, found none");
   WIDEEP_TRY(check_word(token, "._-", "token"));

@@ -16,8 +16,9 @@ TEST(PagePeer, ComesBackFromItsText) {
 }
 
 TEST(PagePeer, RefusesWhatIsNone) {
-  for (const char* text : {"", "1;h:1;t;c", "1;h:1;t;c;r;more", "1;h:0;t;c;r", "1;h;t;c;",
-                           "1;h:1;;c;r", "1;h:1;t t;c;r", "1;h:1;t;c;r\n", "1;h:1;t;-;r"}) {
+  for (const char* text :
+       {"", "1;h:1;t;c", "1;h:1;t;c;r;more", "1;h:0;t;c;r", "1;h;t;c;", "1;h\xa5:1;t;c;",
+        "1;h h:1;t;c;", "1;h:1;;c;r", "1;h:1;t t;c;r", "1;h:1;t;c;r\n", "1;h:1;t;-;r"}) {
     EXPECT_FALSE(parse_page_peer(text).ok()) << text;
   }
   EXPECT_FALSE(parse_page_peer("1;h:1;t;c;" + std::string(2000, 'r')).ok());
