@@ -422,7 +422,8 @@ TEST_F(RouterPdTest, ServersOfAnotherClassAreLeftOutUntilTheyChange) {
   ASSERT_TRUE(comes([&] { return value("group", e_.port()) == "0"; }));
   e_.set("record_class", "ab");
   ASSERT_TRUE(comes([&] { return value("group", e_.port()) == "1"; }));
-  ASSERT_TRUE(comes([&] { return post(new_request()).body == "e"; }));
+  bool answers = false;  // they take turns
+  EXPECT_TRUE(comes([&] { return answers = answers || post(new_request()).body == "e"; }));
 }
 
 TEST_F(RouterPdTest, ServersThatDoNotSayWhatTheyAreAnswerAlone) {
