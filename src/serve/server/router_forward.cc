@@ -432,7 +432,8 @@ void RouterForward::lose_stream() {
   end();
 }
 
-// What follows the part of a stream that has come: clients raise it as an error. It begins with the end of an event that may have been cut.
+// What follows the part of a stream that has come: clients raise it as an error. It begins with the
+// end of an event that may have been cut.
 std::string RouterForward::lost_in_stream() const {
   const HttpError error{.status = 503,
                         .message = fmt::format("the replica {} was lost before the answer was "
