@@ -81,6 +81,7 @@ Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
   router->context_.emplace(
       RouterForward::Context{.http = *router->http_,
                              .replicas = *router->replicas_,
+                             .journals = router->journals_,
                              .decides_origins = !options.http.cors_origins.empty(),
                              .has_spans = options.traces.has_value(),
                              .over = [self](const auto& forward) { self->over(forward); }});

@@ -65,6 +65,7 @@ class Router {
   std::optional<RequestTracer> tracer_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<RouterReplicas> replicas_;
+  StreamJournalMemory journals_;
   std::optional<RouterForward::Context> context_;
   std::set<std::shared_ptr<RouterForward>> in_progress_;
 };

@@ -22,6 +22,7 @@
 #include "server/router_ask.h"
 #include "server/router_divided_body.h"
 #include "server/router_prompt_text.h"
+#include "server/stream_records.h"
 
 namespace wideep::server {
 namespace {
@@ -71,6 +72,8 @@ std::string header_of(evhttp_request* reply, const char* name) {
 
 // The code of an error, for programs.
 constexpr const char* kReplicaLost = "replica_lost";
+// A request that ends every server that answers it must not end them all.
+constexpr int kMaxLosses = 3;
 
 void enable_keep_alive(int socket) {
   const auto set = [&](int level, int name, int value) {
@@ -120,6 +123,7 @@ void RouterForward::release() {
   ended_ = true;
   if (placement_ != nullptr) placement_->cancel();
   prefill_.reset();
+  journal_.reset();  // posted calls may hold this for longer than the router lives
   disconnect();
   exchange_->on_gone({});
   exchange_.reset();
@@ -298,8 +302,14 @@ void RouterForward::send_to(RouterReplica* replica) {
   }
   // libevent tells the length of some methods' bodies only. Without it, the bytes of others would
   // be a request of their own.
-  const std::string divided = params_.empty() ? "" : generation_body(*sent_, params_);
-  if (const std::string& body = params_.empty() ? *sent_ : divided; !body.empty()) {
+  std::string made = params_.empty() ? "" : generation_body(*sent_, params_);
+  if (is_for_text_) evhttp_add_header(sent, kJournalHeader, "1");
+  if (journal_ && journal_->has_records()) {
+    const std::string& request = params_.empty() ? *sent_ : made;
+    evhttp_add_header(sent, kResumeHeader, std::to_string(request.size()).c_str());
+    made = journal_->resumed(request);
+  }
+  if (const std::string& body = made.empty() ? *sent_ : made; !body.empty()) {
     evhttp_add_header(sent, "Content-Length", std::to_string(body.size()).c_str());
     evbuffer_add(evhttp_request_get_output_buffer(request), body.data(), body.size());
   }
@@ -353,6 +363,9 @@ int RouterForward::headers(evhttp_request* reply, void* self) {
   forward->status_ = evhttp_request_get_response_code(reply);
   forward->type_ = header_of(reply, "Content-Type");
   forward->retry_after_ = header_of(reply, "Retry-After");
+  const bool is_stream = forward->type_.starts_with("text/event-stream");
+  forward->is_sending_ = is_stream;
+  if (forward->streams_) return 0;  // the client has its headers from another replica
   forward->returned_.clear();
   for (const char* name : kReturnedHeaders) forward->keep_header(reply, name);
   if (!forward->context_.decides_origins) {
@@ -360,10 +373,11 @@ int RouterForward::headers(evhttp_request* reply, void* self) {
   }
   // Where the router has a span, the client gets that.
   if (!forward->context_.has_spans) forward->keep_header(reply, "traceparent");
-  if (!forward->type_.starts_with("text/event-stream")) {
+  if (!is_stream) {
     forward->keep_header(reply, "Cache-Control");
   } else {
     forward->streams_ = true;
+    if (forward->is_for_text_) forward->journal_.emplace(forward->context_.journals);
     forward->return_headers();
     forward->exchange_->start_stream(forward->type_);
   }
@@ -376,10 +390,14 @@ void RouterForward::bytes(evhttp_request* reply, void* self) {
   const std::string text = text_of(evhttp_request_get_input_buffer(reply));
   // The first part of a stream may come before anything is computed: who is speaking.
   if (++forward->num_parts_ == 2) forward->discharge();
-  if (forward->streams_) {
-    forward->exchange_->send(text);
-  } else {
+  if (!forward->is_sending_) {
     forward->body_ += text;
+  } else if (!forward->journal_) {
+    forward->exchange_->send(text);
+  } else if (const std::string taken = forward->journal_->take(text); !taken.empty()) {
+    forward->exchange_->send(taken);
+  } else if (forward->journal_->differs() && !forward->attempt_ended_) {
+    forward->finish_attempt_later(false);
   }
 }
 
@@ -400,31 +418,63 @@ void RouterForward::finish_attempt_later(bool whole) {
 
 // whole: the replica has sent a complete reply. Tries another replica, or replies to the client.
 void RouterForward::finish_attempt(bool whole) {
+  if (streams_) return finish_stream(whole);
   const bool refused = !whole || status_ == 503 || status_ == 429 || status_ == 529;
-  if (!whole || status_ == 503) {
-    // One that drains has not failed: somebody takes it out for a while.
-    if (!whole || !says_draining(body_)) ++replica_->failures;
-    if (!whole && (attempt_ended_ || !connected_)) replicas_.lost(*replica_);
-    replica_->up = false;
-  }
-  if (refused && !streams_ && replicas_.has_other(tried_)) {
-    disconnect();
-    body_.clear();
-    status_ = 0;
+  note_failure(whole);
+  if (refused && replicas_.has_other(tried_)) {
+    forget_attempt();
     return try_next();
   }
-  if (!whole && !streams_) return give_up();
-  if (!whole) return lose_stream();
-  if (streams_) {
-    exchange_->end();
-  } else {
-    return_headers();
-    exchange_->reply(status_, type_, body_, retry_after_);
-  }
+  if (!whole) return give_up();
+  return_headers();
+  exchange_->reply(status_, type_, body_, retry_after_);
   end();
 }
 
-// The replica has gone in the middle of a stream.
+// The client has the begin of a stream.
+void RouterForward::finish_stream(bool whole) {
+  const bool is_behind = journal_ && (journal_->is_behind() || journal_->differs());
+  if (whole && is_sending_ && !is_behind) {
+    exchange_->end();
+    return end();
+  }
+  note_failure(whole);
+  if (is_sending_) {
+    // The others may have been tried before there was a stream, or when it was lost earlier.
+    lost_ = replica_->address().url();
+    tried_ = {replica_};
+    ++num_losses_;
+  }
+  if (!may_resume()) return lose_stream();
+  if (is_sending_) {
+    ++replicas_.totals.num_resumed;
+    journal_->begin_again();
+  }
+  forget_attempt();
+  try_next();
+}
+
+bool RouterForward::may_resume() const {
+  return journal_ && journal_->can_resume(sent_->size() + params_.size()) &&
+         num_losses_ <= kMaxLosses && replicas_.has_other(tried_);
+}
+
+void RouterForward::note_failure(bool whole) {
+  if (whole && status_ != 503) return;
+  // One that drains has not failed: somebody takes it out for a while.
+  if (!whole || !says_draining(body_)) ++replica_->failures;
+  if (!whole && (attempt_ended_ || !connected_)) replicas_.lost(*replica_);
+  replica_->up = false;
+}
+
+void RouterForward::forget_attempt() {
+  disconnect();
+  body_.clear();
+  status_ = 0;
+  is_sending_ = false;
+}
+
+// The replica has gone in the middle of a stream, and no other one can go on with it.
 void RouterForward::lose_stream() {
   exchange_->record().error = kReplicaLost;
   exchange_->send(lost_in_stream());
@@ -438,7 +488,7 @@ std::string RouterForward::lost_in_stream() const {
   const HttpError error{.status = 503,
                         .message = fmt::format("the replica {} was lost before the answer was "
                                                "complete",
-                                               replica_->address().url()),
+                                               lost_),
                         .code = kReplicaLost};
   if (is_anthropic(exchange_->head())) {
     return "\n\nevent: error\ndata: " + messages_error(error, "") + "\n";
@@ -456,6 +506,7 @@ void RouterForward::return_headers() {
 }
 
 void RouterForward::give_up() {
+  if (streams_) return lose_stream();
   const HttpError error{.status = 503,
                         .message = "none of the replicas answers: " + replicas_.urls()};
   exchange_->reply(error.status, "application/json", error_form(exchange_->head(), error), "1");

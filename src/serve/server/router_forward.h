@@ -20,6 +20,11 @@
 // A prefill that fails before the answer begins is tried at max_retries other replicas. If none is
 // left the answering replica computes the prompt itself.
 //
+// Where the answering replica is lost in the middle of a stream, another one goes on with it, from the
+// last byte that the client has got (stream_journal.h); its client sees a pause:
+//
+//   bytes ──▶ lost ──▶ try_next, with the records of the answer ──▶ bytes, but for those it has
+//
 // A libevent connection must not be freed inside its own callbacks. So every step that frees one is
 // posted, and a Forward lives until the posted step has run.
 //
@@ -33,6 +38,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +47,7 @@
 #include "server/router_placement.h"
 #include "server/router_prefill.h"
 #include "server/router_replicas.h"
+#include "server/stream_journal.h"
 
 namespace wideep::server {
 
@@ -50,6 +57,7 @@ class RouterForward : public std::enable_shared_from_this<RouterForward> {
   struct Context {
     HttpServer& http;
     RouterReplicas& replicas;
+    StreamJournalMemory& journals;
     bool decides_origins = false;  // which pages may read replies; if not, the replicas do
     bool has_spans = false;        // clients get the router's span, not a replica's
     std::function<void(const std::shared_ptr<RouterForward>&)> over;  // it has released all
@@ -86,6 +94,10 @@ class RouterForward : public std::enable_shared_from_this<RouterForward> {
   static void done(evhttp_request* reply, void* self);
   void finish_attempt_later(bool whole);
   void finish_attempt(bool whole);
+  void finish_stream(bool whole);
+  bool may_resume() const;
+  void note_failure(bool whole);
+  void forget_attempt();
   void lose_stream();
   std::string lost_in_stream() const;
   void return_headers();
@@ -122,7 +134,12 @@ class RouterForward : public std::enable_shared_from_this<RouterForward> {
   int status_ = 0;
   std::string type_, retry_after_, body_;
   std::map<std::string, std::string> returned_;  // headers of the reply, from kReturnedHeaders
-  bool streams_ = false;
+  bool streams_ = false;                         // the client gets a stream
+  bool is_sending_ = false;                      // the replica sends it
+  // Of an answer, in a stream; nullopt: it is none.
+  std::optional<StreamJournal> journal_;
+  int num_losses_ = 0;  // of replicas that sent it
+  std::string lost_;    // the last of them
   bool ended_ = false;
 };
 

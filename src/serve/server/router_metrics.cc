@@ -115,7 +115,10 @@ std::string metrics_of(const RouterReplicas& replicas) {
   }
   if (replicas.has_prefixes()) text += prefix_totals(replicas.totals);
   if (replicas.disaggregation() != nullptr) text += role_metrics(replicas);
-  return text;
+  return text +
+         metric("wideep_router_streams_resumed_total", "counter",
+                "Streams whose replica was lost, and that another one was asked to go on with",
+                replicas.totals.num_resumed);
 }
 
 }  // namespace wideep::server

@@ -156,6 +156,7 @@ class RouterReplicas : private PageNameSource {
     uint64_t num_unread = 0;    // prompts that were not read
     uint64_t prompt_bytes = 0;  // of prompts that were
     uint64_t num_prefill_retries = 0;
+    uint64_t num_resumed = 0;  // streams that another replica was asked to go on with
   };
   Totals totals;
 

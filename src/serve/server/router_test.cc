@@ -14,6 +14,7 @@
 
 #include "http/http_client_testing.h"
 #include "server/router_testing.h"
+#include "server/stream_records.h"
 
 namespace wideep::server {
 namespace {
@@ -382,6 +383,88 @@ TEST_F(RouterTest, AStreamThatIsCutEndsWithAnError) {
   EXPECT_THAT(first, HasSubstr("200 OK"));
   replica.server().post([&] { stream.reset(); });
   expect_lost(first + client.receive_all(), replica.port());
+}
+
+// Replicas of one answer, each of which sends it from where the records end to a given event, and is
+// lost then.
+class LostReplica {
+ public:
+  static constexpr int kNumEvents = 6;
+  explicit LostReplica(int last)
+      : replica_([this, last](const auto& exchange) { answer(exchange, last); }) {}
+  TestReplica& replica() { return replica_; }
+  static std::string event(int i) { return "data: " + std::to_string(i) + "\n\n"; }
+
+ private:
+  void answer(const std::shared_ptr<Exchange>& exchange, int last) {
+    EXPECT_EQ(exchange->header(kJournalHeader), "1");
+    int num_records = 0;
+    if (const std::string resumes = exchange->header(kResumeHeader); !resumes.empty()) {
+      const auto split = split_resumed(resumes, exchange->body());
+      ASSERT_TRUE(split.ok()) << split.status().message();
+      EXPECT_EQ(split->request, "{\"stream\": true}");
+      num_records = static_cast<int>(split->records.size());
+      for (int i = 0; i < num_records; ++i) {
+        EXPECT_EQ(split->records[static_cast<size_t>(i)], std::to_string(i));
+      }
+    } else {
+      EXPECT_EQ(exchange->body(), "{\"stream\": true}");
+    }
+    exchange->start_stream("text/event-stream");
+    for (int i = 0; i < last; ++i) {
+      if (i >= num_records) exchange->send(record_comment(std::to_string(i)));
+      exchange->send(event(i));
+    }
+    if (last == kNumEvents) return exchange->end();
+    // Half of an event, which the next replica makes whole.
+    exchange->send(record_comment(std::to_string(last)) + event(last).substr(0, 4));
+    exchange->flush();
+    exchange->cut();
+  }
+  TestReplica replica_;
+};
+
+TEST_F(RouterTest, StreamsGoOnAtAnotherReplica) {
+  LostReplica first(2), second(4), third(LostReplica::kNumEvents);
+  std::string whole;
+  for (int i = 0; i < LostReplica::kNumEvents; ++i) whole += LostReplica::event(i);
+  route_to({first.replica().port(), second.replica().port(), third.replica().port()});
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(post("{\"stream\": true}").body, whole);
+  EXPECT_GE(first.replica().asked + second.replica().asked, 1);
+  EXPECT_THAT(ask(router_->port(), "GET", "/metrics").body,
+              HasSubstr("\nwideep_router_streams_resumed_total "));
+}
+
+// One that ends all who answer it is given up.
+TEST_F(RouterTest, AStreamThatIsLostAgainAndAgainEndsWithAnError) {
+  LostReplica first(2), second(2);
+  route_to({first.replica().port(), second.replica().port()});
+  const Reply reply = post("{\"stream\": true}");
+  EXPECT_THAT(reply.body, testing::StartsWith(LostReplica::event(0) + LostReplica::event(1)));
+  EXPECT_THAT(reply.body, HasSubstr("\"code\":\"replica_lost\"}}\n\ndata: [DONE]\n\n"));
+  EXPECT_EQ(first.replica().asked + second.replica().asked, 4);
+}
+
+// It computes other bits, or is another version.
+TEST_F(RouterTest, AStreamThatWouldGoOnOtherwiseEndsWithAnError) {
+  LostReplica first(2);
+  TestReplica other([](const auto& exchange) {
+    exchange->start_stream("text/event-stream");
+    exchange->send("data: something else\n\n");
+    exchange->end();
+  });
+  TestReplica refuses([](const auto& exchange) { exchange->reply(400, "application/json", "{}"); });
+  route_to({first.replica().port(), other.port()});
+  Reply reply = post("{\"stream\": true}");
+  if (other.asked == 1 && first.replica().asked == 0) reply = post("{\"stream\": true}");
+  EXPECT_THAT(reply.body, testing::StartsWith(LostReplica::event(0) + LostReplica::event(1)));
+  EXPECT_THAT(reply.body, testing::Not(HasSubstr("something else")));
+  EXPECT_THAT(reply.body, HasSubstr("\"code\":\"replica_lost\"}}\n\ndata: [DONE]\n\n"));
+  end();
+  route_to({first.replica().port(), refuses.port()});
+  reply = post("{\"stream\": true}");
+  if (reply.status == 400) reply = post("{\"stream\": true}");
+  EXPECT_THAT(reply.body, HasSubstr("\"code\":\"replica_lost\"}}\n\ndata: [DONE]\n\n"));
 }
 
 TEST_F(RouterTest, AnthropicsStreamsEndWithTheirErrors) {
