@@ -152,8 +152,8 @@ Result<store::RedisHost> page_address(const Options& options) {
   return address;
 }
 
-// Pages are shared where an option or the configuration asks for it. A configuration for TensorRT-LLM
-// may ask for it without the pages: there caches go whole from worker to worker.
+// Pages are shared where an option or the configuration asks for it. A configuration for
+// TensorRT-LLM may ask for it without the pages: there caches go whole from worker to worker.
 Status apply_sharing(const Options& options, bool logs, server::ServeOptions* result) {
   const bool is_asked = options.role || options.page_address;
   if (options.role) result->role = *engine::role_named(*options.role);

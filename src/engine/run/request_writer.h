@@ -10,8 +10,9 @@
 // computes it dies, another one goes on with it.
 //
 // Where pages of prompts are kept beyond the caches, a request waits until its pages were looked
-// for, and fetched if that pays (run/prompt_fetches.h). So does one whose prompt a peer computes. It has an owner then, as a running one has,
-// and what ends, moves or repeats a running request does the same with one that waits.
+// for, and fetched if that pays (run/prompt_fetches.h). So does one whose prompt a peer computes.
+// It has an owner then, as a running one has, and what ends, moves or repeats a running request
+// does the same with one that waits.
 //
 // Thread safety: any thread. What waits has deadlines, which a thread of the writer keeps. It begins
 // with the first request that is looked for, so that processes can be forked before.

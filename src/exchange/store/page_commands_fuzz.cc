@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A client that says anything, in pieces of any length, before AUTH and after it: the answers are
-// the same in pieces as in one, nothing is taken that is not whole, and nothing grows past its bound.
+// the same in pieces as in one, nothing is taken that is not whole, and nothing grows past its
+// bound.
 #include "store/page_commands.h"
 
 #include <algorithm>

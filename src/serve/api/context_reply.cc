@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client sends the object back as it is, so each member has the name and the type that its form has
-// for it, also those that say nothing here.
+// A client sends the object back as it is, so each member has the name and the type that its form
+// has for it, also those that say nothing here.
 #include "api/context_reply.h"
 
 #include <utility>

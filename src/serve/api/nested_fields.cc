@@ -74,9 +74,9 @@ const NestedFields kSchemaOfFormat = {"response_format.json_schema",
 
 // ---- prompts that one server computes for another one ----
 
-// What has no effect: probabilities, logits and drafts come from this server, which computes the last
-// tokens of the prompt itself; its pages are the same whichever rank has them; the usage is counted
-// here.
+// What has no effect: probabilities, logits and drafts come from this server, which computes the
+// last tokens of the prompt itself; its pages are the same whichever rank has them; the usage is
+// counted here.
 const NestedFields kTrtSharedPrompt = {
     "disaggregated_params",
     "request_type ctx_request_id disagg_request_id encoded_opaque_state first_gen_tokens "

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Both forms say the same three things: whether the prompt is computed for another server, who has
-// computed it for this one, and under which name. vLLM's spreads over four fields what TensorRT-LLM's
-// has as one text, so it is put together and read as that text. Whatever does not change what this
-// server does is accepted, since proxies send back what the other server has replied.
+// computed it for this one, and under which name. vLLM's spreads over four fields what
+// TensorRT-LLM's has as one text, so it is put together and read as that text. Whatever does not
+// change what this server does is accepted, since proxies send back what the other server has
+// replied.
 #include "api/shared_prompt_fields.h"
 
 #include <fmt/format.h>
@@ -20,9 +21,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kMaxFirstTokens = 64, kMaxConversationIdBytes = 256;
-
-// Reads the members of one of the objects. Null is "absent"; what is none of the type is a complaint,
-// and then absent.
+//  Reads the members of one of the objects. Null is "absent"; what is none of the type is a
+// complaint, and then absent.
 class MemberReader {
  public:
   MemberReader(BodyReader& body, const char* name, const ordered_json& object)

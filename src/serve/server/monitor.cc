@@ -2,8 +2,8 @@
 //
 // An iteration becomes JSON when it ends: to write a thousand for one reply would hold up the
 // serving thread. Seconds hold sums, which are divided when they are shown. Moves of experts
-// and transfers of prompts are told with the iteration that ends next. If the clock is set back, what happens counts to the last
-// second, so seconds stay in order.
+// and transfers of prompts are told with the iteration that ends next. If the clock is set back,
+// what happens counts to the last second, so seconds stay in order.
 #include "server/monitor.h"
 
 #include <fmt/format.h>

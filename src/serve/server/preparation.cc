@@ -451,8 +451,8 @@ std::optional<HttpError> Preparation::check_model(const std::string& model) cons
       .code = "model_not_found"};
 }
 
-// The engine's cost of a page that cannot be used is small, a page of another model's would be refused
-// by the other server: the class is compared here so that somebody hears of it.
+// The engine's cost of a page that cannot be used is small, a page of another model's would be
+// refused by the other server: the class is compared here so that somebody hears of it.
 std::optional<HttpError> Preparation::share_prompt(size_t num_prompts,
                                                    GenerationOptions& options) const {
   if (options.shared_prompt == nullptr) return {};

@@ -20,8 +20,8 @@
 // A prefill that fails before the answer begins is tried at max_retries other replicas. If none is
 // left the answering replica computes the prompt itself.
 //
-// Where the answering replica is lost in the middle of a stream, another one goes on with it, from the
-// last byte that the client has got (stream_journal.h); its client sees a pause:
+// Where the answering replica is lost in the middle of a stream, another one goes on with it, from
+// the last byte that the client has got (stream_journal.h); its client sees a pause:
 //
 //   bytes ──▶ lost ──▶ try_next, with the records of the answer ──▶ bytes, but for those it has
 //

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Comments can only be where an event begins: everywhere else bytes are passed on as they come. Asides
-// are passed on whole, since a client that has half of one could not be given the other half. While
-// the new stream repeats what the client has, its asides are dropped: the client may be in the middle
-// of an event.
+// Comments can only be where an event begins: everywhere else bytes are passed on as they come.
+// Asides are passed on whole, since a client that has half of one could not be given the other
+// half. While the new stream repeats what the client has, its asides are dropped: the client may
+// be in the middle of an event.
 #include "server/stream_journal.h"
 
 #include <algorithm>
