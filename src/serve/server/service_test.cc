@@ -4294,136 +4294,137 @@ TEST_F(SharedPromptServiceTest, AChatsTokensHaveToBeThoseOfItsMessages) {
   const Reply reply = chat(body);
   EXPECT_EQ(reply.status, 400);
   EXPECT_THAT(reply.body, HasSubstr("of which token 1 is the first other one"));
+}
 
-  // The ranks hear of roles when a test says so, and time passes likewise.
-  class RolesTest : public ServiceTest {
-   protected:
-    RolesTest() : memory_(RoleMemory::create(engine::Role::kPrefill).value()) {
-      finish();
-      ServiceOptions options{.model = "m", .max_sequence = 64, .max_queue = 8};
-      options.record_class = "00ff";
-      options.opaque_state = [](const Exchange& exchange) { return "at " + exchange.local_host(); };
-      options.role = &memory_;
-      start(options);
-      on_server([&] {
-        begin();
-        return 0;
-      });
-    }
-    void begin() {
-      service_->pd().begin(
-          {.change =
-               [this](engine::Role role) {
-                 told_.push_back(role);
-                 return static_cast<int>(told_.size());
-               },
-           .prompt_tokens = [] { return 77; },
-           .call_in = [this](int, auto call) { later_.push_back(std::move(call)); }});
-    }
-    void seen(int number) {
-      on_server([&] {
-        service_->pd().seen({.number = number});
-        return 0;
-      });
-    }
-    std::future<Reply> switch_to(const std::string& name) {
-      const size_t before = on_server([&] { return told_.size(); });
-      auto reply = std::async(std::launch::async, [this, name] {
-        return ask("POST", "/pd_role_switch", json({{"new_role", name}}).dump());
-      });
-      while (on_server([&] { return told_.size(); }) == before) std::this_thread::yield();
-      return reply;
-    }
-    json role() { return ask("GET", "/v1/pd_role").body_json(); }
-
-    RoleMemory memory_;
-    std::vector<engine::Role> told_;
-    std::vector<std::function<void()>> later_;
-  };
-
-  TEST_F(RolesTest, AreTold) {
-    json state = role();
-    EXPECT_EQ(state["role"], "prefill");
-    EXPECT_EQ(state["epoch"], 1);
-    EXPECT_EQ(state["seen_by"], 0);
-    seen(1);
-    state = role();
-    EXPECT_EQ(state["seen_by"], state["ranks"]);
-    EXPECT_EQ(state["instance"], memory_.instance());
-    EXPECT_EQ(state["model"], "m");
-    EXPECT_EQ(state["record_class"], "00ff");
-    EXPECT_EQ(state["encoded_opaque_state"], "at 127.0.0.1");
-    const json load = {
-        {"prompt_tokens", 77},          {"running", 0},    {"prefill_seconds_per_token", nullptr},
-        {"iteration_seconds", nullptr}, {"kv_share", 0.0}, {"max_context", 64}};
-    EXPECT_EQ(state["load"], load);
-    EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nwideep_role{role=\"prefill\"} 1\n"));
-    EXPECT_EQ(told_, (std::vector<engine::Role>{engine::Role::kPrefill}));
-  }
-
-  TEST_F(RolesTest, ChangeWhenAllRanksHaveHeardOfThem) {
-    auto first = switch_to("decode");
-    seen(1);  // an earlier one
-    EXPECT_FALSE(on_server([&] { return service_->has_answered(); }));
-    auto second = switch_to("both");
-    seen(3);  // with which the one before was heard, too
-    const Reply answers[] = {first.get(), second.get()};
-    EXPECT_EQ(answers[0].status, 200);
-    EXPECT_EQ(answers[0].body_json()["previous_role"], "prefill");
-    EXPECT_EQ(answers[1].body_json()["previous_role"], "decode");
-    for (const Reply& each : answers) {
-      EXPECT_EQ(each.body_json()["role"], "both");
-      EXPECT_EQ(each.body_json()["epoch"], 3);
-      EXPECT_EQ(each.body_json()["seen_by"], each.body_json()["ranks"]);
-    }
-    EXPECT_TRUE(on_server([&] { return service_->has_answered(); }));
-  }
-
-  TEST_F(RolesTest, WhoWaitsForTooLongIsToldOfWhat) {
-    auto reply = switch_to("decode");
-    on_server([&] {
-      later_.back()();
-      return 0;
-    });
-    const Reply late = reply.get();
-    EXPECT_EQ(late.status, 503);
-    EXPECT_THAT(late.body, HasSubstr("epoch 2 is not seen by all ranks"));
-    EXPECT_EQ(role()["role"], "decode");
-    seen(2);  // nobody waits any more
-    EXPECT_EQ(role()["epoch"], 2);
-  }
-
-  TEST_F(RolesTest, OthersAreRefused) {
-    for (const char* body : {R"({"new_role": "draft"})", R"({"new_role": 1})", "{}", "decode",
-                             R"({"new_role": "both", "drain": true})"}) {
-      const Reply refused = ask("POST", "/pd_role_switch", body);
-      EXPECT_EQ(refused.status, 400) << body;
-      EXPECT_THAT(refused.body, HasSubstr("expected {\\\"new_role\\\": "));
-    }
-    EXPECT_EQ(ask("POST", "/v1/pd_role").status, 405);
-    EXPECT_EQ(role()["epoch"], 1);
-  }
-
-  // As where the process that serves has died.
-  TEST_F(RolesTest, GoOnInAnotherProcess) {
-    auto reply = switch_to("decode");
-    seen(2);
-    EXPECT_EQ(reply.get().status, 200);
+// The ranks hear of roles when a test says so, and time passes likewise.
+class RolesTest : public ServiceTest {
+ protected:
+  RolesTest() : memory_(RoleMemory::create(engine::Role::kPrefill).value()) {
+    finish();
+    ServiceOptions options{.model = "m", .max_sequence = 64, .max_queue = 8};
+    options.record_class = "00ff";
+    options.opaque_state = [](const Exchange& exchange) { return "at " + exchange.local_host(); };
+    options.role = &memory_;
+    start(options);
     on_server([&] {
       begin();
       return 0;
     });
-    EXPECT_EQ(role()["role"], "decode");
-    EXPECT_EQ(role()["epoch"], 2);
-    EXPECT_EQ(role()["seen_by"], 0);
-    EXPECT_EQ(told_.back(), engine::Role::kDecode);
   }
+  void begin() {
+    service_->pd().begin(
+        {.change =
+             [this](engine::Role role) {
+               told_.push_back(role);
+               return static_cast<int>(told_.size());
+             },
+         .prompt_tokens = [] { return 77; },
+         .call_in = [this](int, auto call) { later_.push_back(std::move(call)); }});
+  }
+  void seen(int number) {
+    on_server([&] {
+      service_->pd().seen({.number = number});
+      return 0;
+    });
+  }
+  std::future<Reply> switch_to(const std::string& name) {
+    const size_t before = on_server([&] { return told_.size(); });
+    auto reply = std::async(std::launch::async, [this, name] {
+      return ask("POST", "/pd_role_switch", json({{"new_role", name}}).dump());
+    });
+    while (on_server([&] { return told_.size(); }) == before) std::this_thread::yield();
+    return reply;
+  }
+  json role() { return ask("GET", "/v1/pd_role").body_json(); }
 
-  TEST_F(ServiceTest, WithoutRanksToTellTheRoleIsBoth) {
-    EXPECT_EQ(ask("GET", "/v1/pd_role").body_json()["role"], "both");
-    EXPECT_EQ(ask("GET", "/v1/pd_role").body_json()["encoded_opaque_state"], nullptr);
-    EXPECT_EQ(ask("POST", "/pd_role_switch", R"({"new_role": "decode"})").status, 400);
+  RoleMemory memory_;
+  std::vector<engine::Role> told_;
+  std::vector<std::function<void()>> later_;
+};
+
+TEST_F(RolesTest, AreTold) {
+  json state = role();
+  EXPECT_EQ(state["role"], "prefill");
+  EXPECT_EQ(state["epoch"], 1);
+  EXPECT_EQ(state["seen_by"], 0);
+  seen(1);
+  state = role();
+  EXPECT_EQ(state["seen_by"], state["ranks"]);
+  EXPECT_EQ(state["instance"], memory_.instance());
+  EXPECT_EQ(state["model"], "m");
+  EXPECT_EQ(state["record_class"], "00ff");
+  EXPECT_EQ(state["encoded_opaque_state"], "at 127.0.0.1");
+  const json load = {
+      {"prompt_tokens", 77},          {"running", 0},    {"prefill_seconds_per_token", nullptr},
+      {"iteration_seconds", nullptr}, {"kv_share", 0.0}, {"max_context", 64}};
+  EXPECT_EQ(state["load"], load);
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nwideep_role{role=\"prefill\"} 1\n"));
+  EXPECT_EQ(told_, (std::vector<engine::Role>{engine::Role::kPrefill}));
+}
+
+TEST_F(RolesTest, ChangeWhenAllRanksHaveHeardOfThem) {
+  auto first = switch_to("decode");
+  seen(1);  // an earlier one
+  EXPECT_FALSE(on_server([&] { return service_->has_answered(); }));
+  auto second = switch_to("both");
+  seen(3);  // with which the one before was heard, too
+  const Reply answers[] = {first.get(), second.get()};
+  EXPECT_EQ(answers[0].status, 200);
+  EXPECT_EQ(answers[0].body_json()["previous_role"], "prefill");
+  EXPECT_EQ(answers[1].body_json()["previous_role"], "decode");
+  for (const Reply& each : answers) {
+    EXPECT_EQ(each.body_json()["role"], "both");
+    EXPECT_EQ(each.body_json()["epoch"], 3);
+    EXPECT_EQ(each.body_json()["seen_by"], each.body_json()["ranks"]);
   }
+  EXPECT_TRUE(on_server([&] { return service_->has_answered(); }));
+}
+
+TEST_F(RolesTest, WhoWaitsForTooLongIsToldOfWhat) {
+  auto reply = switch_to("decode");
+  on_server([&] {
+    later_.back()();
+    return 0;
+  });
+  const Reply late = reply.get();
+  EXPECT_EQ(late.status, 503);
+  EXPECT_THAT(late.body, HasSubstr("epoch 2 is not seen by all ranks"));
+  EXPECT_EQ(role()["role"], "decode");
+  seen(2);  // nobody waits any more
+  EXPECT_EQ(role()["epoch"], 2);
+}
+
+TEST_F(RolesTest, OthersAreRefused) {
+  for (const char* body : {R"({"new_role": "draft"})", R"({"new_role": 1})", "{}", "decode",
+                           R"({"new_role": "both", "drain": true})"}) {
+    const Reply refused = ask("POST", "/pd_role_switch", body);
+    EXPECT_EQ(refused.status, 400) << body;
+    EXPECT_THAT(refused.body, HasSubstr("expected {\\\"new_role\\\": "));
+  }
+  EXPECT_EQ(ask("POST", "/v1/pd_role").status, 405);
+  EXPECT_EQ(role()["epoch"], 1);
+}
+
+// As where the process that serves has died.
+TEST_F(RolesTest, GoOnInAnotherProcess) {
+  auto reply = switch_to("decode");
+  seen(2);
+  EXPECT_EQ(reply.get().status, 200);
+  on_server([&] {
+    begin();
+    return 0;
+  });
+  EXPECT_EQ(role()["role"], "decode");
+  EXPECT_EQ(role()["epoch"], 2);
+  EXPECT_EQ(role()["seen_by"], 0);
+  EXPECT_EQ(told_.back(), engine::Role::kDecode);
+}
+
+TEST_F(ServiceTest, WithoutRanksToTellTheRoleIsBoth) {
+  EXPECT_EQ(ask("GET", "/v1/pd_role").body_json()["role"], "both");
+  EXPECT_EQ(ask("GET", "/v1/pd_role").body_json()["encoded_opaque_state"], nullptr);
+  EXPECT_EQ(ask("POST", "/pd_role_switch", R"({"new_role": "decode"})").status, 400);
+}
 
 }  // namespace
 }  // namespace wideep::server
