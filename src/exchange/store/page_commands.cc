@@ -42,7 +42,7 @@ std::optional<int64_t> number_of(const std::string& text) {
 
 size_t max_command_bytes(const PageCommands::Client& client) {
   if (!client.is_known) return PageCommands::kMaxBytesBeforeAuth;
-  return client.may_offer ? PageServer::kMaxOfferBytes : PageServer::kMaxCommandBytes;
+  return client.may_offer ? PageServerLimits::kMaxOfferBytes : PageServerLimits::kMaxCommandBytes;
 }
 
 }  // namespace
@@ -138,9 +138,9 @@ void PageCommands::enter(Client& client, const Words& words) {
 void PageCommands::has(Client& client, const Words& words) {
   const auto milliseconds = words.size() > 1 ? number_of(words[1].text) : std::nullopt;
   if (!milliseconds) return client.error("PAGES.HAS: expected a number of milliseconds");
-  if (words.size() - 2 > PageServer::kMaxHeads) {
+  if (words.size() - 2 > PageServerLimits::kMaxHeads) {
     return client.error(fmt::format("PAGES.HAS: expected at most {} heads, found {}",
-                                    PageServer::kMaxHeads, words.size() - 2));
+                                    PageServerLimits::kMaxHeads, words.size() - 2));
   }
   std::vector<Head> heads;
   for (size_t i = 2; i < words.size(); ++i) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "store/host_tier.h"
-#include "store/page_server.h"
+#include "store/page_server_options.h"
 #include "store/redis_reply.h"
 
 namespace wideep::store {
@@ -26,7 +26,7 @@ class PageCommands {
   // What has come from one client and is not done, and what is not sent.
   struct Client {
     size_t unsent() const { return out.size() - sent; }
-    bool is_full() const { return unsent() >= PageServer::kMaxUnsentBytes; }
+    bool is_full() const { return unsent() >= PageServerLimits::kMaxUnsentBytes; }
     bool can_go_on() const { return has_more && !is_full() && !is_ending; }
     void error(std::string_view text);
     void end(std::string_view text);
