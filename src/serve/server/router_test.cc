@@ -418,10 +418,14 @@ class LostReplica {
     if (last == kNumEvents) return exchange->end();
     // Half of an event, which the next replica makes whole.
     exchange->send(record_comment(std::to_string(last)) + event(last).substr(0, 4));
-    exchange->flush();
-    exchange->cut();
+    // When the client has that.
+    cuts_.emplace_back([this, exchange] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      replica_.server().post([exchange] { exchange->cut(); });
+    });
   }
   TestReplica replica_;
+  std::vector<std::jthread> cuts_;
 };
 
 TEST_F(RouterTest, StreamsGoOnAtAnotherReplica) {
