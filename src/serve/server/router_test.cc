@@ -417,7 +417,8 @@ class LostReplica {
     }
     if (last == kNumEvents) return exchange->end();
     // Half of an event, which the next replica makes whole.
-    exchange->send(record_comment(std::to_string(last)) + event(last).substr(0, 4));
+    if (last >= num_records) exchange->send(record_comment(std::to_string(last)));
+    exchange->send(event(last).substr(0, 4));
     // When the client has that.
     cuts_.emplace_back([this, exchange] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
