@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Placements depend on EP size and slots alone, so layouts share them. What can fail is done first,
-// on one thread; then the layouts are weighed in parallel, each into a place of its own: the order
-// of candidates does not depend on threads. Drafts and context parallelism are justified by the
-// best layout without them, whatever it is, for the same one might keep the limits with tiny
-// batches only; slots by the same layout with other numbers of them.
+// What can fail is done first, on one thread; then the layouts are weighed in parallel, each into a
+// place of its own: the order of candidates does not depend on threads. Drafts and context
+// parallelism are justified by the best layout without them, whatever it is, for the same one might
+// keep the limits with tiny batches only; slots by the same layout with other numbers of them.
 #include "advise/advise.h"
 
 #include <fmt/format.h>
@@ -16,107 +15,17 @@
 
 #include "advise/arrivals.h"
 #include "advise/context_part.h"
-#include "advise/range.h"
 #include "advise/sweep.h"
-#include "base/machine.h"
+#include "advise/weighed_layouts.h"
+#include "advise/workload_steps.h"
 #include "base/pareto_front.h"
-#include "base/thread_pool.h"
 #include "base/try.h"
 #include "model/kv_layout.h"
 
 namespace wideep::advise {
 namespace {
 
-using balance::ModelLoad;
 using model::ModelConfig;
-
-// Errors of what is neither experts nor exchange, as shares: of assumed constants what peaks and
-// rooflines usually miss.
-constexpr double kAssumedError = 0.35;
-constexpr double kCalibratedError = 0.10;
-
-Status check_load(const ModelConfig& config, const ModelLoad& load) {
-  if (static_cast<int>(load.layers.size()) != config.num_moe_layers() ||
-      load.num_experts != config.routing.num_experts) {
-    return invalid_input(fmt::format(
-        "statistics: {} layers of {} experts, but the model has {} MoE layers of {}; take "
-        "statistics of this model",
-        load.layers.size(), load.num_experts, config.num_moe_layers(), config.routing.num_experts));
-  }
-  return {};
-}
-
-// The engine refuses requests that are longer.
-Status check_positions(const ModelConfig& config, const Workload& workload) {
-  const int64_t positions = int64_t{workload.isl} + workload.osl;
-  if (positions <= config.max_position_embeddings) return {};
-  return invalid_input(
-      fmt::format("--isl {} and --osl {}: {} positions, expected at most the model's {} "
-                  "(max_position_embeddings); take shorter prompts or answers",
-                  workload.isl, workload.osl, positions, config.max_position_embeddings));
-}
-
-// Placed layers by the shape of placements, which many layouts share.
-class Placements {
- public:
-  explicit Placements(const Question& question) : question_(question) {}
-
-  Result<const std::vector<cost::PlacedLayer>*> get(const cost::Layout& layout) {
-    const std::pair key{layout.ep, layout.num_slots};
-    if (const auto found = known_.find(key); found != known_.end()) return &found->second;
-    std::vector<cost::PlacedLayer> layers;
-    const ModelLoad &planned = question_.planned, &judged = question_.judged;
-    const balance::PlanShape shape{
-        .num_experts = judged.num_experts, .ep_size = layout.ep, .num_slots = layout.num_slots};
-    for (size_t i = 0; i < judged.load.size(); ++i) {
-      WIDEEP_TRY_ASSIGN(
-          cost::PlacedLayer layer,
-          cost::place_layer(planned.load[i], judged.load[i], question_.config.routing.top_k, shape,
-                            question_.choices.weighted_shares));
-      layers.push_back(std::move(layer));
-    }
-    return &known_.emplace(key, std::move(layers)).first->second;
-  }
-
- private:
-  const Question& question_;
-  std::map<std::pair<int, int>, std::vector<cost::PlacedLayer>> known_;
-};
-
-double mean_imbalance(const std::vector<cost::PlacedLayer>& layers) {
-  double sum = 0.0;
-  for (const cost::PlacedLayer& layer : layers) sum += cost::imbalance_of(layer);
-  return layers.empty() ? 0.0 : sum / static_cast<double>(layers.size());
-}
-
-double error_of(const cost::Hardware& hardware, const cost::StepTime& step) {
-  const double rest = hardware.calibrated_dense ? kCalibratedError : kAssumedError;
-  const double all = step.seconds();
-  return std::hypot(hardware.errors.experts * step.experts,
-                    hardware.errors.exchange * (step.dispatch + step.combine + step.joint),
-                    rest * (step.attention + step.dense + step.fixed)) /
-         all;
-}
-
-// Drafts are verified as tokens: keys and values are read once for all of a request.
-model::StepShape generating(int batch, int drafts, const Workload& workload) {
-  const int64_t context = workload.isl + workload.osl / 2;
-  model::StepShape shape = model::decode_step(batch, context, 0);
-  shape.num_tokens *= 1 + drafts;
-  shape.num_logit_rows *= 1 + drafts;
-  shape.attended *= 1 + drafts;
-  return shape;
-}
-
-// A chunk of prompts, in the middle of them; with context parallelism the busiest rank's part.
-model::StepShape chunk_of(int64_t chunk, const Workload& workload, const ContextDeal& deal) {
-  if (deal.num_ranks > 1) return busiest_chunk(chunk, workload.isl, deal);
-  return {.num_tokens = chunk,
-          .num_logit_rows = std::max<int64_t>(1, chunk / workload.isl),
-          .attended = chunk * workload.isl / 2,
-          .cached = workload.isl / 2,
-          .num_cached = 1};
-}
 
 Candidate predict(const cost::StepCost& cost, int batch, const Workload& workload,
                   const Choices& choices) {
@@ -144,6 +53,7 @@ Candidate predict(const cost::StepCost& cost, int batch, const Workload& workloa
   const double without = candidate.step.seconds();
   const double iteration = part <= 1.0 ? part * with + (1.0 - part) * without : part * with;
   candidate.tpot = iteration / candidate.tokens_of_step;
+  candidate.longest = with;
   const double chunks = std::ceil(static_cast<double>(workload.isl) / static_cast<double>(chunk));
   candidate.ttft = iteration / 2.0 + chunks * with;
   candidate.tokens_per_user = 1.0 / candidate.tpot;
@@ -152,23 +62,15 @@ Candidate predict(const cost::StepCost& cost, int batch, const Workload& workloa
   return candidate;
 }
 
-// A layout that has room for requests.
-struct WeighedLayout {
-  cost::Layout layout;
-  const std::vector<cost::PlacedLayer>* placed = nullptr;
-  double weights = 0.0, request = 0.0;  // bytes of a rank, and of a request
-  int max_requests = 0;
-};
-
 // With every batch that is worth a look.
 std::vector<Candidate> candidates_of(const Question& question, const WeighedLayout& weighed) {
-  const cost::StepCost cost(question.hardware, question.config, weighed.layout, *weighed.placed);
-  const double imbalance = mean_imbalance(*weighed.placed);
+  const cost::StepCost cost = weighed.cost(question);
+  const double request = weighed.token * (question.workload.isl + question.workload.osl);
   std::vector<Candidate> candidates;
   for (const int batch : batches_up_to(weighed.max_requests)) {
     Candidate candidate = predict(cost, batch, question.workload, question.choices);
-    candidate.memory = weighed.weights + batch * weighed.request;
-    candidate.imbalance = imbalance;
+    candidate.memory = weighed.weights + batch * request;
+    candidate.imbalance = weighed.imbalance;
     candidate.error = error_of(question.hardware, candidate.step);
     candidates.push_back(candidate);
   }
@@ -307,11 +209,8 @@ bool is_better(const Candidate& a, const Candidate& b, const Workload& workload)
 }
 
 Result<cost::StepCost> step_cost(const Question& question, const cost::Layout& layout) {
-  WIDEEP_TRY(check_load(question.config, question.judged));
-  WIDEEP_TRY(check_load(question.config, question.planned));
-  Placements placements(question);
-  WIDEEP_TRY_ASSIGN(const std::vector<cost::PlacedLayer>* placed, placements.get(layout));
-  return cost::StepCost(question.hardware, question.config, layout, *placed);
+  WIDEEP_TRY_ASSIGN(std::vector<cost::PlacedLayer> placed, place_layers(question, layout));
+  return cost::StepCost(question.hardware, question.config, layout, std::move(placed));
 }
 
 Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const cost::StepCost& cost,
@@ -382,60 +281,17 @@ RankMemory memory_of(const ModelConfig& config, const cost::Layout& layout) {
 }
 
 Result<Advice> advise(const Question& question) {
-  const cost::Hardware& hardware = question.hardware;
-  const ModelConfig& config = question.config;
   const Workload& workload = question.workload;
-  const Choices& choices = question.choices;
-  WIDEEP_TRY(check_load(config, question.judged));
-  WIDEEP_TRY(check_load(config, question.planned));
-  WIDEEP_TRY(check_range(hardware, config));
-  WIDEEP_TRY(check_positions(config, workload));
-  Advice advice;
-  Placements placements(question);
-  std::vector<WeighedLayout> weighed;
-  for (const cost::Layout& layout : layouts_of(hardware, config, choices)) {
-    ++advice.num_layouts;
-    if (const std::string why = outside_range(hardware, layout); !why.empty()) {
-      ++advice.outside[why];
-      continue;
-    }
-    const RankMemory memory = memory_of(config, layout);
-    const double request = memory.token * (workload.isl + workload.osl);
-    const double room = hardware.memory_bytes * choices.memory_share - memory.weights;
-    int max = static_cast<int>(std::clamp(room / std::max(request, 1.0), 0.0, 1024.0));
-    max = std::min(max, choices.max_num_tokens / (1 + layout.drafts));
-    if (workload.concurrency) {
-      max =
-          std::min(max, static_cast<int>(std::ceil(*workload.concurrency / layout.num_batches())));
-    }
-    if (max < 1) {
-      ++advice.num_too_large;
-      continue;
-    }
-    WIDEEP_TRY_ASSIGN(const std::vector<cost::PlacedLayer>* placed, placements.get(layout));
-    weighed.push_back({.layout = layout,
-                       .placed = placed,
-                       .weights = memory.weights,
-                       .request = request,
-                       .max_requests = max});
-  }
-  std::vector<std::vector<Candidate>> candidates(weighed.size());
-  base::ThreadPool pool(base::read_machine().usable_cores());
-  pool.parallel_for(static_cast<int64_t>(weighed.size()), 1, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      candidates[i] = candidates_of(question, weighed[i]);
-    }
+  WIDEEP_TRY_ASSIGN(WeighedLayouts weighed, weigh_layouts(question));
+  Advice advice{.num_layouts = weighed.num_layouts,
+                .num_too_large = weighed.num_too_large,
+                .outside = std::move(weighed.outside)};
+  std::vector<std::vector<Candidate>> candidates(weighed.layouts.size());
+  for_each_in_parallel(candidates.size(), [&](size_t i) {
+    candidates[i] = candidates_of(question, weighed.layouts[i]);
   });
   std::vector<Candidate>& all = advice.all;
   for (const auto& each : candidates) all.insert(all.end(), each.begin(), each.end());
-  if (all.empty() && advice.num_too_large == 0 && !advice.outside.empty()) {
-    return invalid_input(cannot_tell(hardware, advice.outside));
-  }
-  if (all.empty()) {
-    return invalid_input(fmt::format(
-        "no layout on at most {} ranks of {} fits their memory ({:.0f} GB each); allow more ranks",
-        choices.max_ranks, hardware.name, hardware.memory_bytes / 1e9));
-  }
   for (const Candidate& candidate : all) {
     if (!meets(candidate, workload)) continue;
     if (!advice.best || is_better(candidate, *advice.best, workload)) advice.best = candidate;

@@ -42,6 +42,7 @@ struct Candidate {
   double tokens_of_step = 1.0;    // generated for each request; more than 1 with drafts
   cost::StepTime step;            // of an iteration without prompt tokens
   double tpot = 0.0, ttft = 0.0;  // seconds
+  double longest = 0.0;           // an iteration that has prompt tokens, too: seconds
   double tokens_per_rank = 0.0;   // generated per second
   double tokens_per_user = 0.0;   // generated per second
   double memory = 0.0;            // bytes of a rank, with the cache of its batch
