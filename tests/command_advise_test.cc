@@ -113,6 +113,28 @@ TEST_F(CommandAdvise, WritesWhatServeTakes) {
   EXPECT_EQ(explained.exit_code, 0) << explained.err;
 }
 
+// Both kinds of servers are planned as `serve` plans them from their part of the file.
+TEST_F(CommandAdvise, WritesWhatServersOfTwoKindsTake) {
+  const CommandEnd end = advise(csv(), {"--json", "--disaggregated", "--output", file("advised")});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json found = json::parse(end.out, nullptr, false)["disaggregated"];
+  const json& best = found["recommended"];
+  EXPECT_GT(best["tokens_per_second_per_rank"], 0.0);
+  EXPECT_EQ(best["ranks"],
+            best["num_context_servers"].get<int>() * best["context"]["ranks"].get<int>() +
+                best["num_generation_servers"].get<int>() * best["generation"]["ranks"].get<int>());
+  EXPECT_THAT(read("advised/disagg_config.yaml"), HasSubstr(best["name"].get<std::string>()));
+  for (const char* part : {"context_servers", "generation_servers"}) {
+    const CommandEnd explained =
+        run_command({.arguments = {"parallel", "explain", "--config",
+                                   file("advised/disagg_config.yaml") + ":" + part, "--model",
+                                   small_model(), "--json"}});
+    EXPECT_EQ(explained.exit_code, 0) << explained.err;
+  }
+  // Prompts of 16 tokens have no page that could travel.
+  EXPECT_THAT(advise(csv(), {"--disaggregated"}).out, HasSubstr("aggregated is as good"));
+}
+
 TEST_F(CommandAdvise, OneIterationTellsNothingOfUpdates) {
   const CommandEnd end = advise(logical_count(), {"--json"});
   const json found = json::parse(end.out, nullptr, false);

@@ -2,10 +2,10 @@
 //
 // wideep advise: which layout, how many slots, which machine, with what is predicted of them.
 //
-// Order: inputs → the kept calibration, if any → all layouts weighed → simulated, if asked →
-// printed, and the page → measured, if asked → files of the recommendation. Options that exclude
-// each other and files that cannot be written are found before anything is computed, because a
-// search, and more so a measurement, takes long.
+// Order: inputs → the kept calibration, if any → all layouts weighed, and servers of two kinds, if
+// asked → simulated, if asked → printed, and the page → files of the servers → measured, if asked →
+// files of the recommendation. Options that exclude each other and files that cannot be written are
+// found before anything is computed, because a search, and more so a measurement, takes long.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -15,8 +15,10 @@
 
 #include "advise/advise.h"
 #include "advise/config_files.h"
+#include "advise/disaggregation.h"
 #include "advise/range.h"
 #include "advise/update_rate.h"
+#include "advise_disaggregated.h"
 #include "advise_html.h"
 #include "advise_measure.h"
 #include "base/log.h"
@@ -48,6 +50,7 @@ struct AdviseOptions {
   int simulated = 0;              // requests
   std::optional<int> drafts_max;  // of a request; default: 5
   MeasureOptions measure;
+  bool disaggregated = false;
   bool json = false;
 };
 
@@ -208,7 +211,7 @@ nlohmann::ordered_json json_of(const std::vector<advise::ReuseRow>& rows) {
 
 // What is known beside the layouts; null: it was not asked for.
 struct More {
-  nlohmann::ordered_json simulated, prompt_cache;
+  nlohmann::ordered_json simulated, prompt_cache, disaggregated;
 };
 
 void print_json(const cost::Hardware& hardware, const advise::Advice& advice, const Loads& loads,
@@ -234,6 +237,7 @@ void print_json(const cost::Hardware& hardware, const advise::Advice& advice, co
   }
   if (!more.simulated.is_null()) json["simulated"] = std::move(more.simulated);
   if (!more.prompt_cache.is_null()) json["prompt_cache"] = std::move(more.prompt_cache);
+  if (!more.disaggregated.is_null()) json["disaggregated"] = std::move(more.disaggregated);
   fmt::print("{}\n", formats::json_text(json, 2));
 }
 
@@ -338,6 +342,10 @@ Status run(AdviseOptions options) {
     WIDEEP_TRY_ASSIGN(updates, update_rates(options, hardware, config, loads, *advice.best));
     if (config.has_experts()) advice.reasons.push_back(updates.reason);
   }
+  std::optional<advise::DisaggregatedAdvice> servers;
+  if (options.disaggregated) {
+    WIDEEP_TRY_ASSIGN(servers, advise::disaggregate(question, advice));
+  }
   const bool simulates = advice.best && options.simulated > 0;
   WIDEEP_TRY_ASSIGN(const auto reuse, reuse_of(options, config, advice));
   if (options.json) {
@@ -347,11 +355,13 @@ Status run(AdviseOptions options) {
       more.simulated = json_of(found, options.simulated, advice.best->layout.num_ranks());
     }
     if (!reuse.empty()) more.prompt_cache = json_of(reuse);
+    if (servers) more.disaggregated = disaggregated_json(*servers);
     print_json(hardware, advice, loads, updates, std::move(more));
   } else {
     print_advice(hardware, advice, loads);
     print_rates(updates);
     if (!reuse.empty()) fmt::print("\nprompt cache\n{}", advise::reuse_text(reuse));
+    if (servers) fmt::print("\ndisaggregated\n{}", disaggregated_text(*servers));
   }
   WIDEEP_TRY(write_page(options, {.config = config,
                                   .hardware = hardware,
@@ -359,7 +369,11 @@ Status run(AdviseOptions options) {
                                   .workload = options.workload,
                                   .choices = options.choices,
                                   .loads = loads}));
-  if (!advice.best) return failed(advice.nearest);
+  if (servers && servers->best && !options.output.empty()) {
+    WIDEEP_TRY(write_disaggregated(options.output, question, *servers->best));
+  }
+  // Servers of two kinds may keep limits that no layout keeps.
+  if (!advice.best) return servers && servers->best ? Status() : failed(advice.nearest);
   if (options.measure.measure) {
     WIDEEP_TRY(measure_and_keep(options.measure,
                                 {.question = question, .advice = advice, .quiet = options.json}));
@@ -426,6 +440,9 @@ void add_advise_command(command_line::Command app, Status* status) {
   command.add_option("--html", options->html, "Also write a page with pictures to this file")
       .path();
   add_measure_options(command, &options->measure);
+  command.add_flag("--disaggregated", options->disaggregated,
+                   "Also weigh servers that compute prompts beside servers that answer, and how "
+                   "many of each");
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }
