@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
 #include <optional>
@@ -434,6 +435,20 @@ TEST_F(CommandServe, BenchServingSeesEveryToken) {
   const CommandEnd refused = bench({});
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_THAT(refused.err, HasSubstr("no request succeeded; the first failed with: status 401"));
+  // As `wideep advise --disaggregated --json` prints it.
+  const std::string file = directory_.file("advice.json");
+  std::ofstream(file) << R"({"disaggregated": {"recommended": {"name": "CTX=1xTP-1|GEN=1xTP-1",
+      "ranks": 2, "tokens_per_second_per_rank": 50, "ttft_ms": 20, "tpot_ms": 4}}})";
+  const CommandEnd predicted = bench({"--api-key", "k", "--prediction", file});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  const json measured = json::parse(predicted.out);
+  const json& beside = measured["prediction"];
+  EXPECT_EQ(beside["of"], "CTX=1xTP-1|GEN=1xTP-1");
+  EXPECT_EQ(beside["output_tokens_per_second"]["predicted"], 100);
+  EXPECT_NEAR(beside["output_tokens_per_second"]["ratio"],
+              measured["output_tokens_per_second"].get<double>() / 100, 1e-9);
+  std::ofstream(file) << R"({"recommended": null})";
+  EXPECT_THAT(bench({"--prediction", file}).err, HasSubstr("recommended: expected what"));
 }
 
 // A script's own variable is empty: it would start a server that everybody may use.

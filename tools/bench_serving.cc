@@ -81,6 +81,7 @@ struct Options {
   std::vector<std::string> goodput, metadata;
   bool save_result = false, save_detailed = false, disable_tqdm = false;
   std::string result_dir, result_filename;
+  std::string prediction;  // a file of `wideep advise --json`
   bool json = false;
   measure::ServingOptions bench;
 };
@@ -250,6 +251,14 @@ Status run(const Options& options) {
                     read_serving_figures(options.percentile_metrics, options.metric_percentiles,
                                          options.goodput));
   if (options.non_streaming) WIDEEP_TRY(leave_end_to_end(&figures));
+  if (!options.prediction.empty()) {
+    if (options.non_streaming) {
+      return invalid_input(
+          "--prediction: times of tokens are not known with --non-streaming; leave out one of "
+          "them");
+    }
+    WIDEEP_TRY_ASSIGN(figures.prediction, read_serving_prediction(options.prediction));
+  }
   WIDEEP_TRY_ASSIGN(const ServingRun run, run_of(options));
   const std::string date = date_now();
   WIDEEP_TRY_ASSIGN(const std::string path, result_path(options, run, date));
@@ -419,6 +428,10 @@ void add_report_options(command_line::Command command, Options& options) {
   command.add_option("--goodput", options.goodput,
                      "Goals in milliseconds, as ttft:500 tpot:50 e2el:9000: also count the "
                      "requests that meet all of them");
+  command
+      .add_option("--prediction", options.prediction,
+                  "Also compare with what `wideep advise --json` has predicted, in this file")
+      .path();
   command.add_flag("--save-result", options.save_result, "Write the result to a file of JSON");
   command.add_flag("--save-detailed", options.save_detailed,
                    "With the lengths, times, texts and errors of every request");

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/try.h"
+#include "formats/json.h"
 
 namespace wideep::tools {
 namespace {
@@ -154,7 +155,71 @@ void add_lists(const ServingReport& report, ordered_json* json) {
   }
 }
 
+struct PredictedValue {
+  const char* key;
+  const char* name;
+  double predicted = 0.0, measured = 0.0;
+
+  double ratio() const { return measured / predicted; }
+};
+
+std::vector<PredictedValue> predicted_values(const ServingReport& report,
+                                             const ServingPrediction& prediction) {
+  return {{.key = "output_tokens_per_second",
+           .name = "tok/s",
+           .predicted = prediction.output_tokens_per_second,
+           .measured = report.output_tokens_per_second()},
+          {.key = "ttft_ms",
+           .name = "TTFT (ms)",
+           .predicted = prediction.ttft_ms,
+           .measured = report.ttft.mean * 1e3},
+          {.key = "tpot_ms",
+           .name = "TPOT (ms)",
+           .predicted = prediction.tpot_ms,
+           .measured = report.tpot.mean * 1e3}};
+}
+
+std::string prediction_text(const ServingReport& report, const ServingPrediction& prediction) {
+  std::string text = fmt::format("{:-^50}\n{}\n{:<20} {:>10} {:>10} {:>7}\n", "Prediction",
+                                 prediction.of, "", "predicted", "measured", "ratio");
+  for (const PredictedValue& each : predicted_values(report, prediction)) {
+    text += fmt::format("{:<20} {:10.2f} {:10.2f} {:7.2f}\n", each.name, each.predicted,
+                        each.measured, each.ratio());
+  }
+  return text;
+}
+
+ordered_json json_of(const ServingReport& report, const ServingPrediction& prediction) {
+  ordered_json json = {{"of", prediction.of}};
+  for (const PredictedValue& each : predicted_values(report, prediction)) {
+    json[each.key] = {{"predicted", each.predicted}, {"ratio", each.ratio()}};
+  }
+  return json;
+}
+
 }  // namespace
+
+Result<ServingPrediction> read_serving_prediction(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(const formats::JsonDocument document, formats::JsonDocument::read(path));
+  formats::JsonObject root = document.root();
+  const bool is_disaggregated = root.has("disaggregated");
+  if (is_disaggregated) root = root.object("disaggregated");
+  if (!root.has("recommended")) {
+    root.complain("recommended", "expected what `wideep advise --json` recommends, found nothing");
+    return document.status();
+  }
+  const formats::JsonObject best = root.object("recommended");
+  constexpr formats::NumberRange kPositive{.min = 1e-9};
+  const ServingPrediction prediction{
+      .of = is_disaggregated ? best.string("name")
+                             : fmt::format("{} ranks, aggregated", best.integer("ranks")),
+      .output_tokens_per_second = best.number("tokens_per_second_per_rank", kPositive) *
+                                  static_cast<double>(best.integer("ranks", {.min = 1})),
+      .ttft_ms = best.number("ttft_ms", kPositive),
+      .tpot_ms = best.number("tpot_ms", kPositive)};
+  WIDEEP_TRY(document.status());
+  return prediction;
+}
 
 Result<ServingFigures> read_serving_figures(const std::string& metrics,
                                             const std::string& percentiles,
@@ -223,6 +288,7 @@ std::string serving_text(const ServingReport& report, const ServingFigures& figu
                    values.percentile(percent));
     }
   }
+  if (figures.prediction) text += prediction_text(report, *figures.prediction);
   return text + std::string(50, '=') + "\n";
 }
 
@@ -241,6 +307,7 @@ ordered_json serving_json(const ServingReport& report, const ServingFigures& fig
                        {"itl_seconds", json_of(report.itl)},
                        {"e2el_seconds", json_of(report.e2el)}};
   if (!figures.goals.empty()) json["good_requests_per_second"] = goodput(report, figures);
+  if (figures.prediction) json["prediction"] = json_of(report, *figures.prediction);
   return json;
 }
 

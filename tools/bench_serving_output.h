@@ -15,11 +15,22 @@
 
 namespace wideep::tools {
 
+// What `wideep advise` has predicted of a service.
+struct ServingPrediction {
+  std::string of;  // its name, for people
+  double output_tokens_per_second = 0.0;
+  double ttft_ms = 0.0, tpot_ms = 0.0;  // means
+};
+// Of what `wideep advise --json` has printed: of disaggregated servers, if it has them, else of the
+// recommended layout. Errors (invalid input): no such file; it recommends nothing.
+Result<ServingPrediction> read_serving_prediction(const std::string& path);
+
 // What is reported of the times.
 struct ServingFigures {
   std::vector<std::string> metrics;     // of ttft, tpot, itl, e2el: with a block of their own
   std::vector<double> percentiles;      // from 0 to 100
   std::map<std::string, double> goals;  // ms by metric (ttft, tpot, e2el): --goodput
+  std::optional<ServingPrediction> prediction;  // beside which measured values stand
 };
 
 // Errors (invalid input): an unknown metric, no number, a number out of range.
