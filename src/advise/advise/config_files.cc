@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "base/try.h"
 
@@ -77,7 +78,8 @@ struct Section {
   const char* name;
   int num_servers;
   int first_port;
-  std::string keys;  // of a server
+  int64_t kept_tokens;  // of a server: pages that others take, or that came from them
+  std::string keys;     // of a server
 };
 
 std::string section_text(const Section& section) {
@@ -87,22 +89,29 @@ std::string section_text(const Section& section) {
   }
   std::string text = fmt::format("{}:\n  num_instances: {}\n  urls: [{}]\n", section.name,
                                  section.num_servers, urls);
+  text +=
+      fmt::format("  cache_transceiver_config: {{backend: DEFAULT, max_tokens_in_buffer: {}}}\n",
+                  section.kept_tokens);
   std::istringstream keys(section.keys);
   for (std::string line; std::getline(keys, line);) text += "  " + line + "\n";
   return text;
 }
 
 std::string disaggregated_heading(const MatchedServers& servers, const std::string& path) {
+  const std::string_view format = kernels::weight_format_name(servers.prefill.layout.format);
   return fmt::format(
-      "# Written by `wideep advise --disaggregated`: {}.\n"
-      "# Predicted: {:.1f} ms between tokens, {:.0f} ms to the first, {:.0f} tokens/s of a rank.\n"
-      "# Each server: wideep serve --config {}:context_servers (or :generation_servers)\n"
-      "# --dtype {}; urls say where. Then: wideep disaggregated -c {}\n"
-      "hostname: localhost\n"
-      "port: 8000\n",
-      name_of(servers), servers.generation.tpot * 1e3, servers.ttft() * 1e3,
-      servers.tokens_per_rank, path, kernels::weight_format_name(servers.prefill.layout.format),
-      path);
+             "# Written by `wideep advise --disaggregated`: {}.\n"
+             "# Predicted: {:.1f} ms between tokens, {:.0f} ms to the first, {:.0f} tokens/s of a "
+             "rank.\n",
+             name_of(servers), servers.generation.tpot * 1e3, servers.ttft() * 1e3,
+             servers.tokens_per_rank) +
+         fmt::format(
+             "# Each server, where its url says: wideep serve --dtype {0} --role prefill\n"
+             "# --config {1}:context_servers, or --role decode and :generation_servers.\n"
+             "# Then: wideep disaggregated -c {1}\n"
+             "hostname: localhost\n"
+             "port: 8000\n",
+             format, path);
 }
 
 }  // namespace
@@ -132,17 +141,21 @@ Result<DisaggregatedFiles> disaggregated_files(const Question& question,
   // The cache has room for as many, and pages of the round before are still on their way.
   const int batch = 2 * servers.prefill.prompts * prompts.stages;
   const ServerRatio& ratio = servers.ratio;
-  files.config = disaggregated_heading(servers, paths.config) +
-                 section_text({.name = "context_servers",
-                               .num_servers = ratio.prefill,
-                               .first_port = kFirstPort,
-                               .keys = server_keys(question, prompts, batch,
-                                                   has_experts ? paths.context_balancer : "")}) +
-                 section_text({.name = "generation_servers",
-                               .num_servers = ratio.generation,
-                               .first_port = kFirstPort + ratio.prefill,
-                               .keys = server_keys(question, answers, servers.generation.batch,
-                                                   has_experts ? paths.generation_balancer : "")});
+  const int64_t sent = int64_t{batch} * prompts.num_batches() * question.workload.isl;
+  files.config =
+      disaggregated_heading(servers, paths.config) +
+      section_text({.name = "context_servers",
+                    .num_servers = ratio.prefill,
+                    .first_port = kFirstPort,
+                    .kept_tokens = sent,
+                    .keys = server_keys(question, prompts, batch,
+                                        has_experts ? paths.context_balancer : "")}) +
+      section_text({.name = "generation_servers",
+                    .num_servers = ratio.generation,
+                    .first_port = kFirstPort + ratio.prefill,
+                    .kept_tokens = (sent * ratio.prefill + ratio.generation - 1) / ratio.generation,
+                    .keys = server_keys(question, answers, servers.generation.batch,
+                                        has_experts ? paths.generation_balancer : "")});
   return files;
 }
 

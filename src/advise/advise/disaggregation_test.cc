@@ -253,8 +253,12 @@ TEST_F(Disaggregation, WritesWhatServersRead) {
   EXPECT_EQ(context.max_batch_size, 4);  // and those that still travel
   EXPECT_FALSE(context.speculative_config.has_value());
   EXPECT_EQ(context.moe_config.load_balancer_path, "c.yaml");
+  // Two rounds of two prompts on each of four ranks.
+  ASSERT_TRUE(context.cache_transceiver_config.has_value());
+  EXPECT_EQ(context.cache_transceiver_config->max_tokens_in_buffer, 2 * 2 * 4 * 4000);
   const parallel::ParallelConfig generation = read("generation_servers");
   EXPECT_EQ(generation.sizes.moe_ep, 8);
+  EXPECT_EQ(generation.cache_transceiver_config->max_tokens_in_buffer, 2 * 2 * 2 * 4 * 4000);
   EXPECT_EQ(generation.max_batch_size, 24);
   EXPECT_EQ(generation.speculative_config->max_draft_len, 3);
   EXPECT_EQ(generation.moe_config.load_balancer_path, "g.yaml");
