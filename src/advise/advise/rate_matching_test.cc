@@ -27,7 +27,8 @@ TEST(MatchRates, MatchesByHand) {
   EXPECT_FALSE(match_rates(prefill, generation, {.max_ranks = 11}).has_value());
 }
 
-// osl · rate_g ÷ (ctx_gpus · rate_g ÷ rate_c + gen_gpus), of which a whole ratio has at most as many.
+// osl · rate_g ÷ (ctx_gpus · rate_g ÷ rate_c + gen_gpus), of which a whole ratio has at most as
+// many.
 TEST(MatchRates, NeverExceedsTheFormulaOfTheBlog) {
   for (const double ctx : {0.3, 1.0, 2.7, 19.0}) {
     for (const double gen : {0.9, 1.0, 5.3}) {
