@@ -131,6 +131,9 @@ TEST_F(CommandAdvise, WritesWhatServersOfTwoKindsTake) {
                                    small_model(), "--json"}});
     EXPECT_EQ(explained.exit_code, 0) << explained.err;
   }
+  const CommandEnd proxy = run_command(
+      {.arguments = {"disaggregated", "-c", file("advised/disagg_config.yaml"), "--check"}});
+  EXPECT_EQ(proxy.exit_code, 0) << proxy.err;
   // Prompts of 16 tokens have no page that could travel.
   EXPECT_THAT(advise(csv(), {"--disaggregated"}).out, HasSubstr("aggregated is as good"));
 }
