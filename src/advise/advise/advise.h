@@ -15,25 +15,14 @@
 #include <string>
 #include <vector>
 
+#include "advise/question.h"
 #include "advise/serving_simulation.h"
-#include "advise/workload.h"
 #include "cost/step_cost.h"
 #include "model/config/config.h"
 #include "plan/model_plan.h"
 #include "wideep/status.h"
 
 namespace wideep::advise {
-
-// What the advisor is asked: how to serve a model on a machine, if its experts get such loads.
-struct Question {
-  const cost::Hardware& hardware;
-  const model::ModelConfig& config;
-  // Of the config's MoE layers, any unit.
-  const balance::ModelLoad& planned;  // what placements are made for
-  const balance::ModelLoad& judged;   // what they then serve; may be the same
-  Workload workload;
-  Choices choices;
-};
 
 // What serving in a layout, with a number of requests in each batch, is predicted to be like.
 struct Candidate {
@@ -87,16 +76,5 @@ Result<SimulatedServing> simulate_candidate(const Candidate& candidate, const co
 // Tokens that a step generates for a request: drafts until the first wrong one, and the one after
 // them.
 double tokens_of_step(int drafts, double acceptance);
-
-// Bytes of a rank without its cache, and of the cache of one token.
-struct RankMemory {
-  double weights = 0.0;     // the sum of the next four
-  double dense = 0.0;       // attention, dense MLPs, shared experts, routers
-  double experts = 0.0;     // in as few slots as hold all of them
-  double replicas = 0.0;    // in the slots beyond
-  double vocabulary = 0.0;  // embeddings and LM head
-  double token = 0.0;
-};
-RankMemory memory_of(const model::ModelConfig& config, const cost::Layout& layout);
 
 }  // namespace wideep::advise

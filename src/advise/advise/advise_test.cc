@@ -17,6 +17,7 @@
 #include "advise/context_part.h"
 #include "advise/mixture_testing.h"
 #include "advise/neighbours.h"
+#include "advise/rank_memory.h"
 #include "advise/sweep.h"
 #include "advise/what_if.h"
 #include "model/model_division.h"

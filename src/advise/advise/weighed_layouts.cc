@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "advise/range.h"
+#include "advise/rank_memory.h"
 #include "advise/sweep.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"

@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "advise/advise.h"
+#include "advise/question.h"
 #include "cost/expert_load.h"
+#include "cost/step_cost.h"
+#include "wideep/status.h"
 
 namespace wideep::advise {
 
