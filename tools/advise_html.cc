@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "advise/neighbours.h"
+#include "advise/rank_memory.h"
 #include "advise/what_if.h"
 #include "advise_page.h"
 #include "base/try.h"
