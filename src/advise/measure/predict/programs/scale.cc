@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "advise/advise.h"
+#include "advise/rank_memory.h"
 #include "formats/files.h"
 #include "measure/predict/control_plane.h"
 #include "model/model_division.h"
