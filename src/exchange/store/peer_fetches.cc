@@ -45,7 +45,12 @@ size_t PeerFetches::num_pages(uint64_t ticket) const {
 
 // Errors: it can never be asked.
 Result<PeerFetches::Peer*> PeerFetches::peer_of(const PagePeer& peer) {
-  Peer& known = peers_[{peer.host, peer.token}];
+  const PeerKey key = {peer.host, peer.token};
+  if (!peers_.contains(key) && peers_.size() >= kMaxPeers) {
+    peers_.erase(
+        std::ranges::min_element(peers_, {}, [](const auto& each) { return each.second.used; }));
+  }
+  Peer& known = peers_[key];
   known.used = Clock::now();
   if (known.place == nullptr) {
     WIDEEP_TRY_ASSIGN(
@@ -119,41 +124,55 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
   return std::optional(has_ended ? End::kPeerEnded : End::kNotKnown);
 }
 
-void PeerFetches::note_failure(Peer& peer, const Status& failure) {
+bool PeerFetches::may_ask(const Absence& absence, const Waiting& fetch) {
+  return absence.outage.may_try(Places::steady_seconds()) ||
+         (fetch.so_far.pages > 0 && Clock::now() >= absence.retry_at);
+}
+
+void PeerFetches::note_failure(Absence& absence, const Status& failure) {
   const double now = Places::steady_seconds();
-  if (!peer.outage.is_out()) peer.gone_since = Clock::now();
-  if (peer.outage.may_try(now)) peer.outage.failed(now);
-  peer.trouble = failure.message();
-  peer.retry_at = Clock::now() + kGonePause;
+  if (!absence.outage.is_out()) absence.gone_since = Clock::now();
+  if (absence.outage.may_try(now)) absence.outage.failed(now);
+  absence.trouble = failure.message();
+  absence.used = Clock::now();
+  absence.retry_at = absence.used + kGonePause;
 }
 
 // A peer that does not answer at present. nullopt: it waits on.
-std::optional<PeerFetches::End> PeerFetches::wait_for(const Peer& peer, Waiting& fetch) {
-  if (fetch.so_far.pages > 0 && Clock::now() - peer.gone_since < kGoneGrace) {
-    fetch.due = peer.retry_at;
+std::optional<PeerFetches::End> PeerFetches::wait_for(const Absence& absence, Waiting& fetch) {
+  if (fetch.so_far.pages > 0 && Clock::now() - absence.gone_since < kGoneGrace) {
+    fetch.due = absence.retry_at;
     return std::nullopt;
   }
-  fetch.so_far.trouble = peer.trouble;
+  fetch.so_far.trouble = absence.trouble;
   return End::kPeerGone;
 }
 
 // nullopt: it waits on.
 std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
+  const RedisHost& host = fetch.order.peer.host;
+  if (const auto away = absences_.find(host); away != absences_.end()) {
+    away->second.used = Clock::now();
+    if (!may_ask(away->second, fetch)) return wait_for(away->second, fetch);
+  }
   const auto found = peer_of(fetch.order.peer);
   if (!found.ok()) {
     fetch.so_far.trouble = found.status().message();
     return End::kPeerGone;
   }
   Peer& peer = **found;
-  const bool may_ask = peer.outage.may_try(Places::steady_seconds()) ||
-                       (fetch.so_far.pages > 0 && Clock::now() >= peer.retry_at);
-  if (!may_ask) return wait_for(peer, fetch);
+  if (!may_ask(peer.absence, fetch)) return wait_for(peer.absence, fetch);
+  const auto begun = Clock::now();
   const auto end = ask(fetch, *peer.place);
   if (!end.ok()) {
-    note_failure(peer, end.status());
-    return wait_for(peer, fetch);
+    // A host that says quickly what it does not like may like other tokens.
+    const bool is_slow = Clock::now() - begun >= kPollTime;
+    Absence& absence = is_slow ? absences_[host] : peer.absence;
+    note_failure(absence, end.status());
+    return wait_for(absence, fetch);
   }
-  peer.outage.worked();
+  peer.absence.outage.worked();
+  absences_.erase(host);
   fetch.due = Clock::now() + fetch.pause;
   return *end;
 }
@@ -171,9 +190,11 @@ std::vector<PeerFetches::Done> PeerFetches::poll() {
       waiting_.push_back(std::move(each));
     }
   }
-  std::erase_if(peers_, [now = Clock::now()](const auto& each) {
+  const auto is_idle = [now = Clock::now()](const auto& each) {
     return now - each.second.used > kIdleTime;
-  });
+  };
+  std::erase_if(peers_, is_idle);
+  std::erase_if(absences_, is_idle);
   return done;
 }
 

@@ -11,7 +11,8 @@
 // whole, and the rest can be computed.
 //
 // A peer that fails is not asked again for a while (outage.h): the fetches from it end. Those that
-// have pages wait for kGoneGrace: its front may only be started again.
+// have pages wait for kGoneGrace: its front may only be started again. One whose failure takes long,
+// as that of a host which does not answer, has failed for all tokens: each would take as long.
 //
 // A fetch for which nothing comes is asked for less and less often, up to kLongestPause.
 //
@@ -49,8 +50,10 @@ class PeerFetches {
   // What fails meanwhile is tried again after kGonePause.
   static constexpr std::chrono::milliseconds kGoneGrace{2'000};
   static constexpr std::chrono::milliseconds kGonePause{250};
-  // A peer that nobody has asked for so long is left.
+  // A peer that nobody has asked for so long is left. Of more peers, each with a connection, the one
+  // that was asked longest ago.
   static constexpr std::chrono::seconds kIdleTime{60};
+  static constexpr size_t kMaxPeers = 64;
 
   explicit PeerFetches(std::string record_class) : record_class_(std::move(record_class)) {}
 
@@ -91,13 +94,17 @@ class PeerFetches {
   size_t num_pages(uint64_t ticket) const;
 
  private:
-  struct Peer {
-    std::unique_ptr<PeerPlace> place;
-    Clock::time_point used;
+  struct Absence {
     Outage outage = {};
     // While it is out: since when, and when those that wait for it may ask it again.
     Clock::time_point gone_since, retry_at;
     std::string trouble = {};
+    Clock::time_point used = Clock::now();
+  };
+  struct Peer {
+    std::unique_ptr<PeerPlace> place;
+    Clock::time_point used;
+    Absence absence = {};
   };
   struct Waiting {
     Order order;
@@ -114,14 +121,16 @@ class PeerFetches {
   Status take(Waiting& fetch, PeerPlace& place, bool& has_come);
   std::optional<End> advance(Waiting& fetch);
   Result<std::optional<End>> ask(Waiting& fetch, PeerPlace& place);
-  static void note_failure(Peer& peer, const Status& failure);
-  static std::optional<End> wait_for(const Peer& peer, Waiting& fetch);
+  static bool may_ask(const Absence& absence, const Waiting& fetch);
+  static void note_failure(Absence& absence, const Status& failure);
+  static std::optional<End> wait_for(const Absence& absence, Waiting& fetch);
   static Done end_of(Waiting fetch, End end);
 
   std::string record_class_;
-  std::map<PeerKey, Peer> peers_;
-  std::deque<Waiting> waiting_;  // those that were asked for longest ago first
-  std::vector<Done> ended_;      // abandoned ones, until the next poll
+  std::map<PeerKey, Peer> peers_;          // at most kMaxPeers
+  std::map<RedisHost, Absence> absences_;  // of hosts that have not answered
+  std::deque<Waiting> waiting_;            // those that were asked for longest ago first
+  std::vector<Done> ended_;                // abandoned ones, until the next poll
 };
 
 }  // namespace wideep::store

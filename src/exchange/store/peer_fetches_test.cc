@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <string>
@@ -24,8 +28,8 @@ class PeerFetchesTest : public testing::Test {
  protected:
   void SetUp() override { start(0); }
 
-  void start(uint16_t port) {
-    auto server = PageServer::start({.address = transport::resolve("127.0.0.1", port).value(),
+  void start(uint16_t port, const char* host = "127.0.0.1") {
+    auto server = PageServer::start({.address = transport::resolve(host, port).value(),
                                      .token = "secret",
                                      .record_class = "class",
                                      .state_of =
@@ -66,11 +70,13 @@ class PeerFetchesTest : public testing::Test {
     return prompt;
   }
   void begin(PeerFetches& fetches, uint64_t ticket, Prompt& prompt, bool with_state = false) const {
-    PeerFetches::Order order{.ticket = ticket,
-                             .peer = {.host = {"127.0.0.1", server_->address().port},
-                                      .token = "secret",
-                                      .request = "r" + std::to_string(ticket)},
-                             .pages = {}};
+    begin_at(fetches, {.host = {"127.0.0.1", server_->address().port}, .token = "secret"}, ticket,
+             prompt, with_state);
+  }
+  static void begin_at(PeerFetches& fetches, PagePeer peer, uint64_t ticket, Prompt& prompt,
+                       bool with_state = false) {
+    peer.request = "r" + std::to_string(ticket);
+    PeerFetches::Order order{.ticket = ticket, .peer = std::move(peer), .pages = {}};
     for (size_t i = 0; i < prompt.heads.size(); ++i) {
       order.pages.push_back({prompt.heads[i], prompt.bytes[i]});
     }
@@ -268,6 +274,81 @@ TEST_F(PeerFetchesTest, WhatIsAbandonedEnds) {
   EXPECT_EQ(done.pages, 1u);
   EXPECT_EQ(one.bytes[1], std::vector<std::byte>(kBytes));
   EXPECT_EQ(fetches.size(), 0u);
+}
+
+// Each of its tokens would take as long as the first.
+TEST_F(PeerFetchesTest, AHostThatDoesNotAnswerIsAskedForOneToken) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in own = {};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(own);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&own), length), 0);
+  ASSERT_EQ(::listen(listener, 16), 0);  // and takes nobody
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&own), &length), 0);
+  const RedisHost silent = {"127.0.0.1", ntohs(own.sin_port)};
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 1), other = prompt(2, 1);
+  begin_at(fetches, {.host = silent, .token = "first"}, 1, one);
+  const PeerFetches::Done first = end_of(fetches);
+  EXPECT_EQ(first.end, End::kPeerGone);
+  for (uint64_t ticket = 2; ticket < 102; ++ticket) {
+    begin_at(fetches, {.host = silent, .token = std::to_string(ticket)}, ticket, one);
+  }
+  set("r200", RequestState::kComputes);
+  offer(other.heads[0]);
+  begin(fetches, 200, other);
+  const auto begun = std::chrono::steady_clock::now();
+  const std::vector<PeerFetches::Done> done = fetches.poll();
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, milliseconds(500));
+  ASSERT_EQ(done.size(), 101u);
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(done[i].end, End::kPeerGone);
+    EXPECT_EQ(done[i].trouble, first.trouble);
+  }
+  EXPECT_EQ(done[100].end, End::kWhole);
+  ::close(listener);
+}
+
+// Whoever has none must not keep others away.
+TEST_F(PeerFetchesTest, AWrongTokenIsNoFailureOfItsHost) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 1), two = prompt(2, 1);
+  begin_at(fetches, {.host = {"127.0.0.1", server_->address().port}, .token = "guessed"}, 1, one);
+  EXPECT_EQ(end_of(fetches).end, End::kPeerGone);
+  offer(two.heads[0]);
+  begin(fetches, 2, two);
+  EXPECT_EQ(end_of(fetches).end, End::kWhole);
+}
+
+TEST_F(PeerFetchesTest, ConnectionsToManyPeersDoNotStay) {
+  server_.reset();
+  start(0, "0.0.0.0");
+  const auto num_sockets = [] {
+    size_t count = 0;
+    for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const auto to = std::filesystem::read_symlink(each.path(), gone);
+      count += to.string().starts_with("socket:") ? 1 : 0;
+    }
+    return count;
+  };
+  const size_t before = num_sockets();
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 1);
+  offer(one.heads[0]);
+  for (uint64_t i = 1; i <= 100; ++i) {
+    const std::string host = "127.0.0." + std::to_string(i);  // all are this machine
+    begin_at(fetches, {.host = {host, server_->address().port}, .token = "secret"}, i, one);
+    EXPECT_EQ(end_of(fetches).end, End::kWhole);
+  }
+  // Both ends are in this process; that of the server follows.
+  const size_t most = before + 2 * PeerFetches::kMaxPeers;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (num_sockets() > most && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_LE(num_sockets(), most);
 }
 
 }  // namespace
