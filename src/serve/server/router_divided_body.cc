@@ -22,6 +22,37 @@ constexpr std::string_view kUndivided[] = {"kv_transfer_params", "prompt_logprob
 
 bool is_set(std::string_view value) { return value != "null" && !value.starts_with("false"); }
 
+// A list of texts, or of lists of tokens, of more than one. A list of tokens is one prompt.
+bool has_several_prompts(std::string_view prompt) {
+  if (!prompt.starts_with('[')) return false;
+  const size_t first = prompt.find_first_not_of(" \t\r\n", 1);
+  if (first == prompt.npos || (prompt[first] != '"' && prompt[first] != '[')) return false;
+  size_t depth = 0;
+  bool is_in_text = false;
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const char each = prompt[i];
+    if (is_in_text) {
+      if (each == '\\') ++i;
+      is_in_text = each != '"';
+    } else if (each == '"') {
+      is_in_text = true;
+    } else if (each == '[') {
+      ++depth;
+    } else if (each == ']') {
+      --depth;
+    } else if (each == ',' && depth == 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Who computes prompts for others takes one, for one answer.
+bool has_several_answers(std::string_view key, std::string_view value) {
+  if (key == "n") return value != "1" && value != "null";
+  return key == "prompt" && has_several_prompts(value);
+}
+
 std::string_view name_of(ScheduleStyle style) {
   return style == ScheduleStyle::kContextFirst ? "context_first" : "generation_first";
 }
@@ -52,6 +83,7 @@ bool can_divide(std::string_view body) {
         is_set(members.value())) {
       return false;
     }
+    if (has_several_answers(members.key(), members.value())) return false;
     echoes = echoes || (members.key() == "echo" && is_set(members.value()));
     has_logprobs = has_logprobs || (members.key() == "logprobs" && is_set(members.value()));
   }

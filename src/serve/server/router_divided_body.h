@@ -23,7 +23,8 @@ namespace wideep::server {
 
 // Whether this body of a request for text may be divided. Not one that another proxy has divided,
 // that wants to know what the model thinks of the prompt itself, that goes on from an answer which
-// one server has stored, or that cannot be read. Reads about 1 GB/s.
+// one server has stored, that has several prompts or wants several answers, or that cannot be read.
+// Reads about 1 GB/s.
 bool can_divide(std::string_view body);
 
 // Of a request at both servers: 53 random bits, which any reader of JSON keeps.

@@ -54,6 +54,12 @@ TEST(RouterDividedBody, SomeAreForOneServer) {
   EXPECT_TRUE(can_divide(R"({"prompt": "x", "prompt_logprobs": null, "echo": true})"));
   EXPECT_TRUE(can_divide(R"({"prompt": "x", "logprobs": 3, "echo": false})"));
   EXPECT_TRUE(can_divide(R"({"prompt": {"disaggregated_params": {}}})"));
+  for (const char* one :
+       {R"({"prompt": ["x, \", [y]\\"], "n": 1})", R"({"prompt": [[1, 2]], "n": null})",
+        R"({"prompt": [ 1, 2], "best_of": 1})", R"({"prompt": []})",
+        R"({"input": [{"a": 1}, {"a": 2}]})", "{\"prompt\": \"x\"} \r\n"}) {
+    EXPECT_TRUE(can_divide(one)) << one;
+  }
   for (const char* body :
        {R"({"prompt": "x", "disaggregated_params": {"request_type": "context_only"}})",
         R"({"prompt": "x", "disaggregated_params": null})", "{}",
@@ -61,6 +67,8 @@ TEST(RouterDividedBody, SomeAreForOneServer) {
         R"({"prompt": "x", "prompt_logprobs": 0})",
         R"({"prompt": "x", "logprobs": 0, "echo": true})",
         R"({"input": "x", "previous_response_id": "r"})", R"({"prompt": "x", "str\u0065am": true})",
+        R"({"prompt": "x", "n": 2})", R"({"prompt": ["x", "y"]})", R"({"prompt": [[1], [2]]})",
+        R"({"prompt": ["x\\"", "y"]})", R"({"prompt": "x"} x)", R"({"prompt": "x"}{})",
         R"({"prompt": "x")", R"({"prompt": "x" "stream": true})", "[]", "", "{\"a"}) {
     EXPECT_FALSE(can_divide(body)) << body;
   }

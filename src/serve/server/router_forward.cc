@@ -230,21 +230,32 @@ void RouterForward::begin_prefill(RouterReplica& server) {
   replicas_.prefixes()->sent(match_, index);
 }
 
-// What is wrong with the request the replica that answers says to the client.
+// What is wrong with the request the replica that answers says to the client. What only the other one
+// does not take is the answering one's alone.
 void RouterForward::prefill_ended(RouterPrefill::End how, const std::string& reply) {
   using End = RouterPrefill::End;
   prefill_.reset();
   if (ended_) return;
   if (how == End::kRefused || how == End::kLost) return prefill_failed(how);
   exchange_->record().prefill->end_ns = base::wall_ns();
+  if (how == End::kWrong) return answer_alone();
   if (!is_context_first()) return;
-  if (how == End::kWrong) {
-    params_.clear();
-  } else if (auto params = generation_params_of(reply)) {
-    params_ = std::move(*params);
-  }
+  if (auto params = generation_params_of(reply)) params_ = std::move(*params);
   try_next();
 }
+
+// The answering replica may have been told of a prompt that nobody computes, and wait for it. Where
+// it has begun it does not.
+void RouterForward::answer_alone() {
+  params_.clear();
+  if (is_context_first()) return try_next();
+  if (has_begun() || replica_ == nullptr) return;
+  RouterReplica* const decode = replica_;
+  disconnect();
+  send_to(decode);
+}
+
+bool RouterForward::has_begun() const { return streams_ || status_ != 0 || attempt_ended_; }
 
 // Another replica is asked for the prompt. The one that answers has been told of the first: before
 // it has begun its request is sent again. If there is no other one to tell of, one that has lost
@@ -254,12 +265,11 @@ void RouterForward::prefill_failed(RouterPrefill::End how) {
   exchange_->record().prefill.reset();
   prefill_server_ = nullptr;
   params_.clear();
-  const bool has_begun = streams_ || status_ != 0 || attempt_ended_;
   if (is_context_first() || replica_ == nullptr) {
     ++replicas_.totals.num_prefill_retries;
     return try_next();
   }
-  if (has_begun) return;
+  if (has_begun()) return;
   RouterReplica* const decode = replica_;
   const RouterReplicas::Division division = divide(decode);
   if (division.prefill == nullptr && how == RouterPrefill::End::kLost) return;

@@ -18,7 +18,7 @@
 //   kContextFirst      prefill ──▶ its reply ──▶ send_to ──▶ bytes ──▶ finish_attempt
 //
 // A prefill that fails before the answer begins is tried at max_retries other replicas. If none is
-// left the answering replica computes the prompt itself.
+// left, or the replica does not take such a request, the answering one computes the prompt itself.
 //
 // Where the answering replica is lost in the middle of a stream, another one goes on with it, from
 // the last byte that the client has got (stream_journal.h); its client sees a pause:
@@ -82,6 +82,8 @@ class RouterForward : public std::enable_shared_from_this<RouterForward> {
   void begin_prefill(RouterReplica& server);
   void prefill_ended(RouterPrefill::End how, const std::string& reply);
   void prefill_failed(RouterPrefill::End how);
+  bool has_begun() const;
+  void answer_alone();
   bool is_context_first() const;
   void send_to(RouterReplica* replica);
   bool computes() const;

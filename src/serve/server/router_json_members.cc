@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/router_json_members.h"
 
-#include <cstring>
+#include <algorithm>
 
 namespace wideep::server {
+namespace {
+
+constexpr std::string_view kSpace = " \t\r\n";
+
+}  // namespace
 
 JsonMembers::JsonMembers(std::string_view text) : text_(text) {
   skip_space();
@@ -14,7 +19,10 @@ JsonMembers::JsonMembers(std::string_view text) : text_(text) {
 bool JsonMembers::next() {
   if (!is_good_) return false;
   skip_space();
-  if (at_ < text_.size() && text_[at_] == '}') return false;
+  if (at_ < text_.size() && text_[at_] == '}') {
+    is_good_ = text_.find_first_not_of(kSpace, at_ + 1) == text_.npos;
+    return false;
+  }
   if (is_first_) {
     is_first_ = false;
   } else {
@@ -35,9 +43,7 @@ bool JsonMembers::next() {
 }
 
 void JsonMembers::skip_space() {
-  while (at_ < text_.size() && std::strchr(" \t\r\n", text_[at_]) != nullptr && text_[at_] != 0) {
-    ++at_;
-  }
+  at_ = std::min(text_.find_first_not_of(kSpace, at_), text_.size());
 }
 
 bool JsonMembers::take(char expected) {

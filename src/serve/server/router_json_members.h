@@ -5,7 +5,7 @@
 //
 //   JsonMembers members(body);
 //   while (members.next()) use(members.key(), members.value());
-//   if (!members.is_good()) …  // no object, or it is cut
+//   if (!members.is_good()) …  // no object, it is cut, or something is behind it
 //
 // Thread safety: none.
 #pragma once
@@ -21,7 +21,8 @@ class JsonMembers {
   explicit JsonMembers(std::string_view text);
   // Goes to the next member; false: the end, or something is wrong.
   bool next();
-  // Whether what was read so far was an object, or the beginning of one.
+  // Whether what was read so far was the beginning of an object; at the end: whether all of the text
+  // was one.
   bool is_good() const { return is_good_; }
 
   // As they stand in the text: the key without its quotes, the member from them to its value's end.

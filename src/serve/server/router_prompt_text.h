@@ -30,7 +30,8 @@ struct PromptText {
 bool is_for_text(std::string_view path);
 
 // Reads as much of JSON as it takes to find members; what else is wrong with the body is for
-// whoever answers it. Nullopt: the body is no object, is cut, or has no prompt. Reads about 1 GB/s.
+// whoever answers it. Nullopt: the body is no object, is cut, has something behind its end, or has
+// no prompt. Reads about 1 GB/s.
 std::optional<PromptText> read_prompt_text(std::string_view path, std::string_view body);
 
 }  // namespace wideep::server
