@@ -150,6 +150,13 @@ Status check_id(const std::string& id, std::string_view start) {
                   start, kMaxIdBytes - start.size(), base::printable(id, 80)));
 }
 
+Status check_model(const std::string& model, const AnswerBounds& bounds) {
+  const bool is_other = !bounds.other_model.empty() && model == bounds.other_model;
+  if (model == bounds.model || is_other) return {};
+  return invalid_input(fmt::format("the model: expected '{}', found '{}'",
+                                   base::printable(bounds.model, 80), base::printable(model, 80)));
+}
+
 // Of one answer, as its tokens come.
 class TokenChecker {
  public:
@@ -180,6 +187,8 @@ class TokenChecker {
     if (at < answer_.forced.size() && token.sampled.token != answer_.forced[at]) {
       return bad("the tokens of the prompt, which are scored");
     }
+    // Of a request that failed no stream goes on.
+    if (token.finish_reason > FinishReason::kLength) return bad("tokens of no failed answer");
     ++num_;
     if (has_ended_) return bad("no tokens after the last one of an answer");
     has_ended_ = token.finish_reason != FinishReason::kNotFinished;
@@ -293,6 +302,7 @@ void AnswerRecords::leave_machine() {
 
 Status check(const AnswerRecords& records, const AnswerBounds& bounds) {
   WIDEEP_TRY(check_id(records.head.id, bounds.id_start));
+  WIDEEP_TRY(check_model(records.head.model, bounds));
   const size_t num_answers = bounds.answers.size();
   std::vector<TokenChecker> checkers;
   for (const AnswerBounds::Tokens& each : bounds.answers) {

@@ -95,6 +95,8 @@ struct AnswerRecords {
 // What the records of a request can say.
 struct AnswerBounds {
   std::string_view id_start;  // of the reply's id
+  // The names of the model; "": it has no second one.
+  std::string_view model, other_model;
   int vocab_size = 0;
   // For each answer: tokens that come before its own (those of a prompt that is scored), and how
   // many there can be, those included.

@@ -27,6 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<int32_t> forced = {5, 6};
   const AnswerBounds bounds{
       .id_start = "cmpl-",
+      .model = "m",
+      .other_model = "",
       .vocab_size = 100,
       .answers = {{.forced = {}, .max = 4, .prompt = 8}, {.forced = forced, .max = 6, .prompt = 3}},
       .max_likely = 2};

@@ -47,6 +47,8 @@ run::Token token(int32_t id, FinishReason reason = FinishReason::kNotFinished) {
 
 AnswerBounds bounds() {
   return {.id_start = "chatcmpl-",
+          .model = "m",
+          .other_model = "other",
           .vocab_size = 100,
           .answers = {{.forced = {}, .max = 3, .prompt = 5}, {.forced = {}, .max = 3, .prompt = 5}},
           .max_likely = 2};
@@ -121,6 +123,10 @@ TEST(AnswerRecords, ValuesThatNoneHasAreRefused) {
     return error_of({record_of(changed)});
   };
   EXPECT_EQ(with([](AnswerHead&) {}), "");
+  EXPECT_EQ(with([](AnswerHead& each) { each.model = "other"; }), "");
+  EXPECT_EQ(with([](AnswerHead& each) { each.model = "x\n"; }),
+            "the model: expected 'm', found 'x\\n'");
+  EXPECT_NE(with([](AnswerHead& each) { each.model = ""; }), "");
   EXPECT_NE(with([](AnswerHead& each) { each.created = -1; }), "");
   EXPECT_NE(with([](AnswerHead& each) { each.created = INT64_MAX; }), "");
   for (const int64_t at : {int64_t{-1}, int64_t{0}, INT64_MAX}) {
@@ -146,6 +152,10 @@ TEST(AnswerRecords, ValuesThatNoneHasAreRefused) {
   EXPECT_NE(with_token([](run::Token& each) { each.likely.push_back({.token = 1}); }), "");
   EXPECT_NE(with_token([](run::Token& each) { each.likely[1].log_probability = NAN; }), "");
   EXPECT_NE(with_token([](run::Token& each) { each.finish_reason = FinishReason(9); }), "");
+  for (const FinishReason failed : {FinishReason::kFailed, FinishReason::kNotNumbers}) {
+    EXPECT_THAT(with_token([&](run::Token& each) { each.finish_reason = failed; }),
+                HasSubstr("token 0 of the records: expected tokens of no failed answer"));
+  }
   EXPECT_NE(with_token([](run::Token& each) { each.cached_tokens = 6; }), "");
   EXPECT_NE(with_token([](run::Token& each) { each.cached_tokens = -1; }), "");
   EXPECT_NE(with_token([](run::Token& each) { each.step_drafts = 5; }), "");

@@ -1086,6 +1086,7 @@ TEST_F(ServiceTest, RecordsOfAnAnswerAreChecked) {
   expect_refused({head, "x"});
   expect_refused({record_of(AnswerHead{.id = "resp_7", .created = 5, .model = "m"})});
   expect_refused({record_of(AnswerHead{.id = "cmpl-\n", .created = 5, .model = "m"})});
+  expect_refused({record_of(AnswerHead{.id = "cmpl-7", .created = 5, .model = "another"})});
   token.sampled.token = -1;
   expect_refused({head, record_of(0, token)});
   token.sampled.token = 1 << 30;

@@ -372,6 +372,8 @@ std::optional<HttpError> TextService::check(const AnswerRecords& past, const Api
                                             const Prepared& prepared) const {
   const GenerationOptions& options = prepared.options;
   AnswerBounds bounds{.id_start = api.id_start,
+                      .model = options_.model,
+                      .other_model = options_.other_name,
                       .vocab_size = std::max(options_.vocab_size, generation_.tokenizer.id_limit()),
                       .answers = {},
                       .max_likely = std::max(options.engine_request.sampling.top_log_probabilities,
