@@ -45,6 +45,9 @@ int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
 }
 
+// Between lines that anybody's requests may cause.
+constexpr std::chrono::minutes kBetweenDiffersLines{1};
+
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // What the head and the request say of an answer, so that another process can go on with it.
@@ -168,13 +171,16 @@ void Generation::share_rules() {
 }
 
 // What another process has got comes first: it shows what each answer lacks. That process has
-// counted it already, and measured its times.
+// counted it already, and measured its times. One of another server has counted it there: the
+// prompt is computed here, too, but not these tokens.
 void Generation::begin(const AnswerPast& past) {
   const std::shared_ptr<Generation> kept = shared_from_this();
   const bool has_past = past.newest() != nullptr;
   const size_t n = static_cast<size_t>(options_.n);
   for (const auto& prompt : prompts_) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
-  if (!has_past) setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
+  if (past.of_server == nullptr) {
+    setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
+  }
   if (TextWork* text = work()) {
     text->prompt_tokens = usage_.prompt_tokens;
     text->submitted_ns = start_ns_;
@@ -374,6 +380,9 @@ void Generation::compare_first(size_t index, int32_t token) {
   if (other == token) return;
   differs_ = true;
   ++setup_.metrics.differing_first_tokens;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < setup_.next_differs_line) return;
+  setup_.next_differs_line = now + kBetweenDiffersLines;
   const log::Field id{.name = "request_id", .value = exchange_->request_id()};
   log::write({.level = log::Level::kWarning,
               .text = fmt::format("http: token {} of an answer whose prompt another server has "

@@ -6,6 +6,7 @@
 // Thread safety: the serving thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -49,6 +50,7 @@ struct GenerationSetup {
   ContextRequests* context_requests = nullptr;
   std::function<std::string(const Exchange&)> opaque_state = nullptr;
   std::set<Generation*> running = {};  // those that have not ended
+  std::chrono::steady_clock::time_point next_differs_line = {};
 };
 
 // What other processes have got of the answer. Null: there were none.

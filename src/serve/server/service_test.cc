@@ -1055,7 +1055,12 @@ TEST_F(ServiceTest, StreamsGoOnAtAServerWithOtherSettings) {
   for (size_t cut = whole.body.find("\n\n") + 2; cut < whole.body.size(); cut += 101) {
     StreamJournal journal(memory);
     std::string got = journal.take(std::string_view(whole.body).substr(0, cut));
+    const auto counted = [this] {
+      return on_server([&] { return service_->metrics().prompt_tokens; });
+    };
+    const auto before = counted();
     const Reply rest = resume("/v1/completions", body, journal);
+    EXPECT_EQ(counted(), before + 40);
     journal.begin_again();
     got += journal.take(rest.body);
     EXPECT_EQ(got, expected);
@@ -4274,6 +4279,7 @@ TEST_F(SharedPromptServiceTest, FirstTokensThatDifferAreCounted) {
   const std::vector<int32_t> own = tokenizer_.encode(kText, false);
   EXPECT_EQ(generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {own[0], own[1]}}}).status, 200);
   EXPECT_EQ(differing(), 0u);
+  testing::internal::CaptureStderr();
   const Reply other =
       generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {own[0], own[0], own[0]}}});
   EXPECT_EQ(other.body_json()["choices"][0]["text"],
@@ -4281,6 +4287,13 @@ TEST_F(SharedPromptServiceTest, FirstTokensThatDifferAreCounted) {
   EXPECT_EQ(differing(), 1u);
   EXPECT_THAT(ask("GET", "/metrics").body,
               HasSubstr("\nwideep_disaggregated_first_token_differs_total 1\n"));
+  // The tokens may be anybody's: what they say fills no log.
+  generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {own[1]}}});
+  EXPECT_EQ(differing(), 2u);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log,
+              HasSubstr("http: token 1 of an answer whose prompt another server has computed"));
+  EXPECT_EQ(log.find("http: token "), log.rfind("http: token "));
   const Reply unknown = generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {1 << 30}}});
   EXPECT_EQ(unknown.status, 400);
   EXPECT_THAT(unknown.body, HasSubstr("disaggregated_params.first_gen_tokens: the model has no "
