@@ -43,6 +43,7 @@ constexpr std::chrono::seconds kLargeTime{10};
 constexpr size_t kMaxKeptBytes = size_t{4} << 20;  // of what was sent
 constexpr int kAcceptedInTurn = 16;
 constexpr std::chrono::milliseconds kAcceptPause{100};  // where the process is at a limit
+constexpr std::chrono::minutes kBetweenFullLines{1};
 
 class Socket {
  public:
@@ -93,6 +94,7 @@ class PageServer::Loop {
   void serve(Client& client, int events);
   void accept_some(int listener);
   void make_room_for_unknown();
+  bool is_full();
   void choose_large();
   bool is_read_from(const Client& client) const;
   void receive(Client& client);
@@ -106,6 +108,7 @@ class PageServer::Loop {
   const Client* large_ = nullptr;  // the one whose large command is read
   Clock::time_point large_since_ = {};
   Clock::time_point accepts_from_ = {};
+  Clock::time_point next_full_line_ = {};
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
 };
 
@@ -201,7 +204,7 @@ void PageServer::Loop::accept_some(int listener) {
       return;
     }
     make_room_for_unknown();
-    if (clients_.size() >= kMaxConnections || (is_local && !is_of_this_user(fd))) {
+    if (is_full() || (is_local && !is_of_this_user(fd))) {
       ::close(fd);
       continue;
     }
@@ -211,6 +214,19 @@ void PageServer::Loop::accept_some(int listener) {
     }
     clients_.emplace_back(fd).is_local = is_local;
   }
+}
+
+// Whether nobody more is let in, and says so.
+bool PageServer::Loop::is_full() {
+  if (clients_.size() < kMaxConnections) return false;
+  const auto now = Clock::now();
+  if (now < next_full_line_) return true;
+  next_full_line_ = now + kBetweenFullLines;
+  log::warn(
+      "pages for other servers: {} connections are open, the most that may be: others are "
+      "closed, and who asks computes its prompts itself",
+      clients_.size());
+  return true;
 }
 
 // Connections of nobody in particular do not take the place of peers'.

@@ -42,7 +42,8 @@ struct PageServerOptions {
 };
 
 struct PageServerLimits {
-  static constexpr size_t kMaxConnections = 256;
+  // Each rank of each server that takes pages has one for a minute after the last.
+  static constexpr size_t kMaxConnections = 4096;
   static constexpr uint64_t kMaxCommandBytes = uint64_t{1} << 20;
   static constexpr uint64_t kMaxUnsentBytes = uint64_t{16} << 20;  // and one value
   static constexpr uint64_t kMaxOfferBytes = kMaxUnsentBytes + (uint64_t{1} << 20);
