@@ -283,8 +283,9 @@ void EtcdWatch::take(const EtcdGateway::Range& range) {
   std::vector<std::string> complaints;
   std::vector<Member> members = members_of(range.entries, &complaints);
   for (const std::string& each : complaints) {
-    if (complaints_.insert(each).second) log::warn("{}", each);
+    if (!complaints_.contains(each)) log::warn("{}", each);
   }
+  complaints_ = {complaints.begin(), complaints.end()};
   if (members_ && now < nobody_goes_until_) {
     for (const Member& old : *members_) {
       const bool is_there = std::ranges::any_of(

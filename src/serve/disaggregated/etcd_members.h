@@ -113,7 +113,7 @@ class EtcdWatch {
   const OnMembers on_members_;
   EtcdGateway etcd_;
   std::optional<std::vector<Member>> members_;  // that were told; nullopt: none so far
-  std::set<std::string> complaints_;            // that were logged
+  std::set<std::string> complaints_;            // of the last range: they were logged
   int64_t revision_ = 0;
   bool is_away_ = false;
   Clock::time_point nobody_goes_until_ = {};  // see the top of this file

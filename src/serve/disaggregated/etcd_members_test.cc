@@ -162,6 +162,28 @@ TEST(EtcdMembers, EntriesOfOthersAreSeenOnce) {
   EXPECT_TRUE(proxy.sees({"http://w:5 prefill"}));
 }
 
+// And again when it has come again: what is gone is not kept.
+TEST(EtcdMembers, ABadEntryIsToldOnceWhileItIsThere) {
+  testing::internal::CaptureStderr();
+  {
+    FakeEtcd etcd;
+    const std::string key = "/trtllm-disagg/c/workers/w";
+    etcd.put(key, "{}");
+    Proxy proxy(cluster_at(etcd.address()));
+    EXPECT_TRUE(proxy.sees({}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // for another look
+    etcd.put(key, R"({"worker_id":"w","host":"w","port":5,"role":0})");
+    EXPECT_TRUE(proxy.sees({"http://w:5 prefill"}));
+    etcd.put(key, "{}");
+    EXPECT_TRUE(proxy.sees({}));
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string line = "etcd: /trtllm-disagg/c/workers/w: expected a worker";
+  const size_t first = log.find(line), second = log.find(line, first + 1);
+  ASSERT_NE(second, log.npos) << log;
+  EXPECT_EQ(log.find(line, second + 1), log.npos) << log;
+}
+
 TEST(EtcdGateway, NamesWhatIsWrong) {
   EtcdGateway nobody("127.0.0.1:1");
   EXPECT_THAT(nobody.range("/").status().message(), HasSubstr("etcd://127.0.0.1:1: "));
