@@ -5,10 +5,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
+
 namespace wideep::server {
 namespace {
 
 using nlohmann::json;
+
+constexpr size_t kShownBytes = 80;  // of what a server says, in a line
 
 Status wrong(std::string_view member, std::string_view expected) {
   return invalid_input(fmt::format("/v1/pd_role: {}: expected {}", member, expected));
@@ -53,7 +57,8 @@ std::string PdGroup::refusal(const PdState& state, std::string_view its_url) con
     return fmt::format(
         "{} has {} {}, but {} has {}: it gets no requests until both are the same "
         "(start it with the same version, checkpoint and KV format)",
-        its_url, what, own, url, expected);
+        its_url, what, base::printable(own, kShownBytes), url,
+        base::printable(expected, kShownBytes));
   };
   if (state.version != version) return differs("version", state.version, version);
   if (!record_class.empty() && !state.record_class.empty() && state.record_class != record_class) {

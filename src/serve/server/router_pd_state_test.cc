@@ -53,6 +53,10 @@ TEST(RouterPdState, ServersOfAnotherKindAreNoneOfTheGroup) {
               HasSubstr("http://b:1 has version 0.2.9, but http://a:1 has 0.3.0"));
   EXPECT_THAT(group.refusal({.version = "0.3.0", .record_class = "b8"}, "http://b:1"),
               HasSubstr("http://b:1 has record class b8, but http://a:1 has a7"));
+  EXPECT_THAT(
+      group.refusal({.version = "1\nhttp://c:1 joins" + std::string(100, 'x')}, "http://b:1"),
+      HasSubstr("http://b:1 has version 1\\nhttp://c:1 joinsxxx"));
+  EXPECT_LT(group.refusal({.version = std::string(1 << 20, 'x')}, "http://b:1").size(), 300u);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ constexpr std::chrono::milliseconds kReachTimeout{1500};
 // It is silent until the whole prompt is computed, perhaps behind a long queue.
 constexpr int kPromptMs = 600'000;
 // The reply has the prompt's tokens, in decimal.
-constexpr size_t kMaxReplyBytes = size_t{64} << 20;
+constexpr size_t kMaxReplyBytes = size_t{16} << 20;
 
 RouterPrefill::End end_of(int status) {
   if (status == 200) return RouterPrefill::End::kComputed;
