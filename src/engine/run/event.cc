@@ -6,6 +6,7 @@
 // fault and ends the process.
 #include "run/event.h"
 
+#include <array>
 #include <concepts>
 #include <type_traits>
 
@@ -79,7 +80,7 @@ template <typename Wire>
 void transfer(Wire& wire, Is<PagesFetched> auto& each) {
   auto& peer = each.from_peer;
   wire.fields(each.ticket, each.rank, each.pages, each.has_room, each.seconds, each.bytes,
-              peer.pages, peer.bytes, peer.seconds, peer.trouble);
+              peer.pages, peer.bytes, peer.seconds, peer.kind, peer.trouble);
 }
 
 template <typename Wire>
@@ -110,6 +111,12 @@ RankEvent get_alternative(size_t index, WireReader& reader) {
 }
 
 }  // namespace
+
+std::string_view name_of(PeerTrouble trouble) {
+  constexpr std::array<std::string_view, 6> kNames = {"",        "gone", "ended",
+                                                      "unknown", "busy", "unused"};
+  return kNames[static_cast<size_t>(trouble)];
+}
 
 void NodeTraffic::add(const NodeTraffic& other) {
   dispatched_rows += other.dispatched_rows;

@@ -152,12 +152,20 @@ struct PagesFound {
   // long that takes is the peer's matter.
   bool is_promised = false;
 };
+// Why pages have not come from a peer. kGone: it does not answer, or refuses. kEnded: it has ended
+// the request before all was there. kUnknown: it does not know the request. kBusy: too many prompts
+// are waited for already. kUnused: what came, or might have, is not used.
+enum class PeerTrouble : uint8_t { kNone, kGone, kEnded, kUnknown, kBusy, kUnused };
+std::string_view name_of(PeerTrouble trouble);  // "", "gone", …
 // What a rank has got of a prompt's pages from a peer.
 struct PeerPages {
   int pages = 0;
   uint64_t bytes = 0;
   double seconds = 0.0;  // from the first question on
-  std::string trouble;   // why no more came, in a line; "": all came, or nobody waited any more
+  // Why no more came: a line for the log, with what the peer has said; kNone and "": all came, or
+  // nobody waited any more.
+  PeerTrouble kind = PeerTrouble::kNone;
+  std::string trouble;
 };
 // A fetch from a peer goes on, also where nothing has come since: of those that take long.
 struct PagesArriving {

@@ -131,6 +131,7 @@ void PromptFetches::note(Look& look, const PeerPages& more) {
   all.bytes += more.bytes;
   const double seconds = sane_seconds(more.seconds);
   if (all.trouble.empty() || (!more.trouble.empty() && seconds > all.seconds)) {
+    all.kind = more.kind;
     all.trouble = more.trouble;
   }
   all.seconds = std::max(all.seconds, seconds);
@@ -227,7 +228,10 @@ void PromptFetches::tell_transfer(const Look& look, int pages, std::string_view 
                              .known_pages = look.known,
                              .fetched_pages = std::max(pages - look.known, 0),
                              .from_peer = look.from_peer};
-  if (transfer.from_peer.trouble.empty()) transfer.from_peer.trouble = trouble;
+  if (transfer.from_peer.trouble.empty() && !trouble.empty()) {
+    transfer.from_peer.kind = PeerTrouble::kUnused;
+    transfer.from_peer.trouble = trouble;
+  }
   transfers_.push_back(std::move(transfer));
 }
 

@@ -369,13 +369,15 @@ TEST_F(PromptFetchesTest, WhatIsPromisedIsFetchedWhateverItTakes) {
                     .pages = 9,
                     .from_peer = {.pages = 7, .bytes = 100, .seconds = 2.0, .trouble = ""}});
   EXPECT_THAT(fetches_.take_transfers(), IsEmpty());
-  EXPECT_THAT(
-      fetches_.fetched(
-          {.ticket = kTicket,
-           .rank = 1,
-           .pages = 6,
-           .from_peer = {.pages = 4, .bytes = 50, .seconds = 3.0, .trouble = "the peer is gone"}}),
-      ElementsAre(import_of(6), submit_with(6)));
+  EXPECT_THAT(fetches_.fetched({.ticket = kTicket,
+                                .rank = 1,
+                                .pages = 6,
+                                .from_peer = {.pages = 4,
+                                              .bytes = 50,
+                                              .seconds = 3.0,
+                                              .kind = PeerTrouble::kGone,
+                                              .trouble = "the peer is gone"}}),
+              ElementsAre(import_of(6), submit_with(6)));
   const std::vector<PromptTransfer> told = fetches_.take_transfers();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].request_index, 5);
@@ -384,6 +386,7 @@ TEST_F(PromptFetchesTest, WhatIsPromisedIsFetchedWhateverItTakes) {
   EXPECT_EQ(told[0].from_peer.pages, 7);
   EXPECT_EQ(told[0].from_peer.bytes, 150u);
   EXPECT_EQ(told[0].from_peer.seconds, 3.0);
+  EXPECT_EQ(told[0].from_peer.kind, PeerTrouble::kGone);
   EXPECT_EQ(told[0].from_peer.trouble, "the peer is gone");
   EXPECT_THAT(fetches_.take_transfers(), IsEmpty());
   EXPECT_EQ(fetches_.counts().saved_seconds, 0.0);
@@ -438,7 +441,9 @@ TEST_F(PromptFetchesTest, AFetchFromAPeerGoesOnAsLongAsItIsHeardOf) {
   arriving(0);  // and not from the other
   now_ += 0.6;
   EXPECT_THAT(fetches_.expire(), ElementsAre(kAbandon, submit_with(0)));
-  EXPECT_EQ(fetches_.take_transfers()[0].from_peer.trouble, "it took too long");
+  const PeerPages came = fetches_.take_transfers()[0].from_peer;
+  EXPECT_EQ(came.kind, PeerTrouble::kUnused);
+  EXPECT_EQ(came.trouble, "it took too long");
   // That says nothing of the owner.
   EXPECT_EQ(begin(6).front().kind, StepKind::kLook);
   EXPECT_THAT(fetched(0, 0), IsEmpty());

@@ -460,13 +460,24 @@ bool is_for_state(const store::Wanted& wanted) {
   return wanted.order.head.kind == store::Kind::kState;
 }
 
-// Why a peer has sent no more; "": it has sent all, or nobody waits any more.
-std::string trouble_of(const store::PeerFetches::Done& done) {
+PeerPages pages_of(const store::PeerFetches::Done& done) {
   using End = store::PeerFetches::End;
-  if (done.end == End::kPeerGone) return done.trouble;
-  if (done.end == End::kPeerEnded) return "the peer has ended the request, and has no more of it";
-  if (done.end == End::kNotKnown) return "the peer does not know the request";
-  return "";
+  PeerPages pages{.pages = static_cast<int>(done.pages),
+                  .bytes = done.bytes,
+                  .seconds = done.seconds,
+                  .trouble = ""};
+  const auto end_with = [&](PeerTrouble kind, std::string trouble) {
+    pages.kind = kind;
+    pages.trouble = std::move(trouble);
+  };
+  if (done.end == End::kPeerGone) end_with(PeerTrouble::kGone, done.trouble);
+  if (done.end == End::kPeerEnded) {
+    end_with(PeerTrouble::kEnded, "the peer has ended the request, and has no more of it");
+  }
+  if (done.end == End::kNotKnown) {
+    end_with(PeerTrouble::kUnknown, "the peer does not know the request");
+  }
+  return pages;
 }
 
 }  // namespace
@@ -520,6 +531,7 @@ void PromptStore::Worker::fetch_from_peer(const store::PagePeer& peer,
   arriving.needs_state = order.state.has_value();
   if (from_peers_.size() >= kMaxAsked) {
     arriving.fetched.pages = arriving.needs_state ? 0 : arriving.end_of(0);
+    arriving.fetched.from_peer.kind = PeerTrouble::kBusy;
     arriving.fetched.from_peer.trouble = "too many prompts are waited for already";
     return report(arriving.fetched, generation);
   }
@@ -536,10 +548,7 @@ void PromptStore::Worker::poll_peers(uint64_t generation) {
     fetched.pages = arriving.needs_state && !done.has_state ? 0 : arriving.end_of(done.pages);
     fetched.bytes += done.bytes;
     fetched.seconds = store::Places::steady_seconds() - arriving.begun;
-    fetched.from_peer = {.pages = static_cast<int>(done.pages),
-                         .bytes = done.bytes,
-                         .seconds = done.seconds,
-                         .trouble = trouble_of(done)};
+    fetched.from_peer = pages_of(done);
     report(fetched, generation);
   }
   // Also where nothing comes: whoever computes it is still there.

@@ -118,6 +118,10 @@ void Endpoints::answer_options(const std::shared_ptr<Exchange>& exchange) {
   exchange->reply(204, "", "");
 }
 
+bool Endpoints::may_administrate(const RequestHead& head) const {
+  return !check_key(head, Endpoint::kAdmins);
+}
+
 // The admin key opens everything.
 std::optional<HttpError> Endpoints::check_key(const RequestHead& head,
                                               Endpoint::Access access) const {

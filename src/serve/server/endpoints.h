@@ -43,6 +43,8 @@ class Endpoints {
   // Whether a request is refused whatever its body is (no such endpoint, no key), and how long its
   // body may be.
   HeadVerdict check_head(const RequestHead& head);
+  // Whether kAdmins would be answered, where the service has an admin key; true where it has none.
+  bool may_administrate(const RequestHead& head) const;
 
  private:
   const Endpoint* endpoint_of(std::string_view method, std::string_view path) const;

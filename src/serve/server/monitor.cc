@@ -115,7 +115,7 @@ void Monitor::add(const run::PromptTransfer& transfer, std::string_view peer) {
                         {"pages_from_server", came.pages},
                         {"bytes", came.bytes},
                         {"seconds", came.seconds},
-                        {"trouble", came.trouble}});
+                        {"trouble", run::name_of(came.kind)}});
 }
 
 RecentImbalance Monitor::recent_imbalance(double now) const {

@@ -54,14 +54,22 @@ Role PdService::present() const { return options_.role ? options_.role->role() :
 
 uint64_t PdService::epoch() const { return options_.role ? options_.role->epoch() : 0; }
 
-void PdService::role(const std::shared_ptr<Exchange>& exchange) {
-  replies_.reply(exchange, kJson, json_text(state_of(*exchange)));
+void PdService::transferred(const run::PromptTransfer& transfer, std::string_view peer,
+                            double now) {
+  transfers_.add(transfer);
+  const std::string line = troubles_.line_of(transfer, peer, now);
+  if (!line.empty()) log::warn("{}", line);
 }
 
-ordered_json PdService::state_of(const Exchange& exchange) const {
+void PdService::role(const std::shared_ptr<Exchange>& exchange, bool tells_peer) {
+  replies_.reply(exchange, kJson, json_text(state_of(*exchange, tells_peer)));
+}
+
+ordered_json PdService::state_of(const Exchange& exchange, bool tells_peer) const {
   const int ranks = state_.ranks.wanted();
   const bool is_seen = told_ > 0 && seen_ == told_;
-  const std::string opaque = options_.opaque_state ? options_.opaque_state(exchange) : "";
+  const bool is_told = tells_peer && options_.opaque_state;
+  const std::string opaque = is_told ? options_.opaque_state(exchange) : "";
   return {{"role", engine::name_of(present())},
           {"epoch", epoch()},
           {"ranks", ranks},
@@ -122,7 +130,7 @@ void PdService::seen(const run::RoleSeen& seen) {
   seen_ = seen.number;
   while (!waiting_.empty() && waiting_.begin()->first <= seen_) {
     const Waiting each = std::move(waiting_.extract(waiting_.begin()).mapped());
-    ordered_json state = state_of(*each.exchange);
+    ordered_json state = state_of(*each.exchange, true);
     state["previous_role"] = engine::name_of(each.before);
     replies_.reply(each.exchange, kJson, json_text(state));
   }

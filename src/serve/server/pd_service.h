@@ -3,7 +3,7 @@
 // The endpoints by which a router of disaggregated serving knows this server: what it prefers to do,
 // how much it has to do, and where its pages are; and by which its role changes while it serves.
 //
-//   GET  /v1/pd_role
+//   GET  /v1/pd_role         where the pages are only for who may change the service
 //   POST /pd_role_switch   {"new_role": "prefill" | "decode" | "both"}, answered when all ranks have
 //                          heard of it
 //
@@ -26,6 +26,7 @@
 #include "server/replies.h"
 #include "server/service_options.h"
 #include "server/service_state.h"
+#include "server/transfer_log.h"
 #include "server/transfer_metrics.h"
 
 namespace wideep::server {
@@ -52,11 +53,13 @@ class PdService {
   void seen(const run::RoleSeen& seen);
   // now: seconds of a steady clock, here and below.
   void iteration_ended(const run::Iteration& iteration, double now) { price_.add(iteration, now); }
-  void transferred(const run::PromptTransfer& transfer) { transfers_.add(transfer); }
+  // peer: as engine::Request::peer.
+  void transferred(const run::PromptTransfer& transfer, std::string_view peer, double now);
   // A client waits for the ranks.
   bool is_busy() const { return !waiting_.empty(); }
 
-  void role(const std::shared_ptr<Exchange>& exchange);
+  // tells_peer: also where other servers take pages.
+  void role(const std::shared_ptr<Exchange>& exchange, bool tells_peer);
   void switch_role(const std::shared_ptr<Exchange>& exchange);
   std::string metrics() const;  // Prometheus
   // vLLM's names; "": pages are not shared. labels: of each series.
@@ -71,7 +74,7 @@ class PdService {
   };
   engine::Role present() const;
   uint64_t epoch() const;
-  nlohmann::ordered_json state_of(const Exchange& exchange) const;
+  nlohmann::ordered_json state_of(const Exchange& exchange, bool tells_peer) const;
   nlohmann::ordered_json load(double now) const;
   engine::Role before(Exchange& exchange) const;
   void give_up(int number);
@@ -84,6 +87,7 @@ class PdService {
   std::map<int, Waiting> waiting_;  // by the number
   run::PrefillPrice price_;
   TransferMetrics transfers_;
+  TransferLog troubles_;
 };
 
 }  // namespace wideep::server

@@ -405,8 +405,9 @@ class Front {
   // Before the request's first token.
   void take(run::PromptTransfer transfer) {
     http_->post([this, transfer = std::move(transfer)] {
-      service_.pd().transferred(transfer);
-      service_.monitor().add(transfer, backend_.transferred(transfer));
+      const std::string peer = backend_.transferred(transfer);
+      service_.pd().transferred(transfer, peer, steady_seconds());
+      service_.monitor().add(transfer, peer);
     });
   }
   void take(const run::RoleSeen& seen) {

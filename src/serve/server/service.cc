@@ -77,7 +77,10 @@ std::vector<Endpoint> Service::table() {
       {"DELETE", "/drain", kAdmins, kShortBody, to(admin_, &AdminService::end_drain)},
       {"POST", "/v1/cache/export", kAdmins, kAnyBody, to(cache_, &CacheService::export_prompt)},
       {"POST", "/v1/cache/import", kAdmins, kShortBody, to(cache_, &CacheService::import_archive)},
-      {"GET", "/v1/pd_role", kClients, kShortBody, to(pd_, &PdService::role)},
+      {"GET", "/v1/pd_role", kClients, kShortBody,
+       [this](const std::shared_ptr<Exchange>& each) {
+         pd_.role(each, endpoints_.may_administrate(each->head()));
+       }},
       {"POST", "/pd_role_switch", kAdmins, kShortBody, to(pd_, &PdService::switch_role)},
       {"POST", "/is_scaling_elastic_ep", kClients, kShortBody,
        to(admin_, &AdminService::is_scaling)},

@@ -1550,10 +1550,14 @@ class MonitoredServiceTest : public ServiceTest {
 
 TEST_F(MonitoredServiceTest, PerfMetricsTellTransfersOfPrompts) {
   on_server([&] {
-    const run::PeerPages came{.pages = 5, .bytes = 80, .seconds = 0.5, .trouble = "gone"};
+    const run::PeerPages came{.pages = 5,
+                              .bytes = 80,
+                              .seconds = 0.5,
+                              .kind = run::PeerTrouble::kGone,
+                              .trouble = "-ERR a line of that server"};
     service_->monitor().add(
         {.request_index = 3, .known_pages = 1, .fetched_pages = 4, .from_peer = came},
-        "1;10.0.0.2:7000;secret;00ff;77");
+        "1;10.0.0.2:7000;secret;00ff;77;");
     return true;
   });
   add_iteration(0);
@@ -4378,6 +4382,19 @@ TEST_F(RolesTest, AreTold) {
   EXPECT_EQ(state["load"], load);
   EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nwideep_role{role=\"prefill\"} 1\n"));
   EXPECT_EQ(told_, (std::vector<engine::Role>{engine::Role::kPrefill}));
+}
+
+TEST_F(ServiceTest, WhereThePagesAreIsForWhoMayAdministrate) {
+  finish();
+  ServiceOptions options{.model = "m", .api_key = "api", .admin_key = "root", .max_sequence = 64};
+  options.opaque_state = [](const Exchange&) { return std::string("there"); };
+  start(options);
+  const auto state_for = [&](const std::string& key) {
+    return ask("GET", "/v1/pd_role", "", "Authorization: Bearer " + key + "\r\n").body_json();
+  };
+  EXPECT_EQ(state_for("root")["encoded_opaque_state"], "there");
+  EXPECT_EQ(state_for("api")["encoded_opaque_state"], nullptr);
+  EXPECT_EQ(state_for("api")["role"], "both");
 }
 
 TEST_F(RolesTest, ChangeWhenAllRanksHaveHeardOfThem) {
