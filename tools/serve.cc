@@ -27,6 +27,7 @@
 #include "schedule/role.h"
 #include "serve_options.h"
 #include "started.h"
+#include "store/page_trust.h"
 #include "store/redis_address.h"
 #include "trace_variables.h"
 #include "version.h"
@@ -42,7 +43,7 @@ struct Options {
   std::string kv_events;
   std::optional<std::string> role, page_address;
   std::optional<std::string> cluster_uri, cluster_name;
-  std::string options_file, api_key_file, admin_key_file;
+  std::string options_file, api_key_file, admin_key_file, page_key_file;
   bool no_ui = false;
   std::optional<int> stream_interval;  // nothing: that of the configuration
   RankRunOptions ranks{.streams = true};
@@ -140,9 +141,24 @@ Status check_prompt_effects(const server::ServeOptions& options) {
       is_warmed ? "--prompt-cache-warm" : "--kv-events-config"));
 }
 
-// HOST[:PORT], or the host of the endpoints. Without a port: any that is free.
+Result<std::string> read_page_key(const std::string& path) {
+  constexpr const char* kOption = "--page-key-file";
+  WIDEEP_TRY_ASSIGN(std::string key, read_key_file(kOption, path));
+  constexpr size_t kMinBytes = store::PageTrust::kMinKeyBytes;
+  if (key.size() >= kMinBytes) return key;
+  return invalid_input(
+      fmt::format("{}: {}: the first line: expected a key of at least {} bytes, found {}; write "
+                  "one with: openssl rand -hex 32",
+                  kOption, path, kMinBytes, key.size()));
+}
+
+// HOST[:PORT], or the host of the endpoints; without a key that of this machine, as no server of
+// another one would take pages. Without a port: any that is free.
 Result<store::RedisHost> page_address(const Options& options) {
-  if (!options.page_address) return store::RedisHost{.name = options.serve.http.host, .port = 0};
+  if (!options.page_address) {
+    const bool has_key = !options.page_key_file.empty();
+    return store::RedisHost{.name = has_key ? options.serve.http.host : "127.0.0.1", .port = 0};
+  }
   const std::string& text = *options.page_address;
   const size_t colon = text.rfind(':');
   const bool has_port = colon != text.npos && text.find(']', colon) == text.npos;
@@ -155,9 +171,15 @@ Result<store::RedisHost> page_address(const Options& options) {
 // Pages are shared where an option or the configuration asks for it. A configuration for
 // TensorRT-LLM may ask for it without the pages: there caches go whole from worker to worker.
 Status apply_sharing(const Options& options, bool logs, server::ServeOptions* result) {
+  const bool has_key = !options.page_key_file.empty();
   const bool is_asked = options.role || options.page_address;
   if (options.role) result->role = *engine::role_named(*options.role);
-  if (!is_asked && !result->run.parallel.cache_transceiver_config) return {};
+  if (!is_asked && !result->run.parallel.cache_transceiver_config) {
+    if (!has_key) return {};
+    return invalid_input(
+        "--page-key-file: has no effect where no pages are shared with other servers; add --role, "
+        "or leave it out");
+  }
   if (!result->run.reuses_pages()) {
     constexpr const char* kWhy =
         "pages of prompts are not shared (kv_cache_config.enable_block_reuse: false, "
@@ -170,7 +192,15 @@ Status apply_sharing(const Options& options, bool logs, server::ServeOptions* re
     if (logs) log::info("cache_transceiver_config has no effect, as {}", kWhy);
     return {};
   }
+  if (has_key) {
+    WIDEEP_TRY_ASSIGN(result->service.page_key, read_page_key(options.page_key_file));
+  }
   WIDEEP_TRY_ASSIGN(result->pages, page_address(options));
+  if (logs && !has_key) {
+    log::info(
+        "pages of prompts are shared with servers of this machine only, without "
+        "--page-key-file");
+  }
   result->run.takes_from_peers = true;
   return {};
 }
@@ -382,7 +412,14 @@ void add_sharing_options(command_line::Command command, Options& options) {
   command.add_option(
       "--page-address", options.page_address,
       "Where other servers take pages from, as HOST[:PORT]; the network there must be "
-      "private (default: the address of --host, any free port)");
+      "private (default: the address of --host, or without --page-key-file 127.0.0.1; any free "
+      "port)");
+  command
+      .add_option(
+          "--page-key-file", options.page_key_file,
+          "File whose first line is a secret of at least 16 bytes, the same for all servers "
+          "that take pages from each other; without it only servers of this machine do")
+      .path();
 }
 
 void add_cluster_options(command_line::Command command, Options& options) {

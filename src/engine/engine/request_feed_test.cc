@@ -113,7 +113,7 @@ TEST_F(RequestFeedTest, CommandsComeWholeAndInOrder) {
 
 TEST_F(RequestFeedTest, ALookSaysWhoElseComputesThePrompt) {
   Command look = submit(1, 5, {1, 2, 3});
-  look.request.peer = "1;host:7000;token;class;request";
+  look.request.peer = "1;host:7000;token;class;request;";
   send(look);
   look.kind = Command::Kind::kLook;
   look.ticket = 9;

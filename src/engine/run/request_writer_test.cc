@@ -499,7 +499,7 @@ TEST(RequestWriter, NothingWaitsForRanksThatStop) {
 
 Request shared_request(int index) {
   Request request = long_request(index);
-  request.peer = "1;host:7000;token;class;r" + std::to_string(index);
+  request.peer = "1;host:7000;token;class;r" + std::to_string(index) + ";";
   return request;
 }
 

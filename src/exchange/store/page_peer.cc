@@ -29,8 +29,8 @@ Status check_word(std::string_view word, std::string_view others, const char* wh
 }  // namespace
 
 std::string text_of(const PagePeer& peer) {
-  return fmt::format("{};{};{};{};{}", kVersion, peer.host.text(), peer.token, peer.record_class,
-                     peer.request);
+  return fmt::format("{};{};{};{};{};{}", kVersion, peer.host.text(), peer.token, peer.record_class,
+                     peer.request, peer.mac);
 }
 
 Result<PagePeer> parse_page_peer(std::string_view text) {
@@ -38,16 +38,16 @@ Result<PagePeer> parse_page_peer(std::string_view text) {
     return invalid_input(
         fmt::format("expected at most {} bytes, found {}", PagePeer::kMaxBytes, text.size()));
   }
-  std::array<std::string_view, 5> parts;
+  std::array<std::string_view, 6> parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     const size_t end = text.find(';');
     if ((end == text.npos) != (i + 1 == parts.size())) {
-      return invalid_input("expected version;host:port;token;class;request");
+      return invalid_input("expected version;host:port;token;class;request;mac");
     }
     parts[i] = text.substr(0, end);
     text.remove_prefix(end == text.npos ? text.size() : end + 1);
   }
-  const auto& [version, host, token, record_class, request] = parts;
+  const auto& [version, host, token, record_class, request, mac] = parts;
   if (version != kVersion) {
     return invalid_input(
         fmt::format("expected version {}, found {}: the two servers are of "
@@ -62,9 +62,11 @@ Result<PagePeer> parse_page_peer(std::string_view text) {
   WIDEEP_TRY(check_word(token, "._-", "token"));
   WIDEEP_TRY(check_word(record_class, "", "class"));
   WIDEEP_TRY(check_word(request, "._:-", "request's name"));
+  WIDEEP_TRY(check_word(mac, "", "signature"));
   peer.token = token;
   peer.record_class = record_class;
   peer.request = request;
+  peer.mac = mac;
   return peer;
 }
 

@@ -21,12 +21,13 @@ struct PagePeer {
   RedisHost host;            // of its PageServer
   std::string token;         // of the same, [A-Za-z0-9._-]
   std::string record_class;  // of its pages, [0-9a-f]
-  std::string request;       // as its RequestState is asked for, [A-Za-z0-9._:-]; "": not named yet
+  std::string request = {};  // as its RequestState is asked for, [A-Za-z0-9._:-]; "": not named yet
+  std::string mac = {};      // its signature (page_trust.h), [0-9a-f]; "": none
 
   bool operator==(const PagePeer&) const = default;
 };
 
-// "1;host:port;token;class;request": printable, without spaces or quotes.
+// "1;host:port;token;class;request;mac": printable, without spaces or quotes.
 std::string text_of(const PagePeer& peer);
 // Text of anybody. Errors (invalid input): what of it is wrong.
 Result<PagePeer> parse_page_peer(std::string_view text);

@@ -49,7 +49,7 @@ ordered_json vllm_json(const ContextReply& reply) {
   if (reply.opaque_state.empty()) return json;
   const auto peer = store::parse_page_peer(reply.opaque_state);
   WIDEEP_CHECK(peer.ok());
-  json["remote_engine_id"] = peer->token + ";" + peer->record_class;
+  json["remote_engine_id"] = peer->token + ";" + peer->record_class + ";" + peer->mac;
   json["remote_request_id"] = reply.request.name;
   json["remote_host"] = peer->host.name;
   json["remote_port"] = peer->host.port;

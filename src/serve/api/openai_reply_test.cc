@@ -118,7 +118,7 @@ TEST(WholeReplyTest, ContextOnlySaysWhereThePagesAre) {
                        .conversation_id = "c"};
   const std::vector<int32_t> first = {5}, prompt = {1, 2};
   const ContextReply context{.request = request,
-                             .opaque_state = "1;[::1]:9;t;ab;",
+                             .opaque_state = "1;[::1]:9;t;ab;;9a",
                              .first_tokens = first,
                              .prompt_ids = prompt};
   const ReplyPart part{
@@ -129,7 +129,7 @@ TEST(WholeReplyTest, ContextOnlySaysWhereThePagesAre) {
     EXPECT_EQ(
         trt["choices"][0]["disaggregated_params"].dump(),
         R"({"request_type":"context_only","first_gen_tokens":[5],"first_gen_log_probs":null,)"
-        R"("first_gen_logits":null,"ctx_request_id":12,"encoded_opaque_state":"1;[::1]:9;t;ab;",)"
+        R"("first_gen_logits":null,"ctx_request_id":12,"encoded_opaque_state":"1;[::1]:9;t;ab;;9a",)"
         R"("draft_tokens":null,"disagg_request_id":12,"ctx_dp_rank":null,"ctx_info_endpoint":null,)"
         R"("schedule_style":1,"conversation_id":"c"})");
     EXPECT_EQ(trt["prompt_token_ids"], prompt);
@@ -137,7 +137,7 @@ TEST(WholeReplyTest, ContextOnlySaysWhereThePagesAre) {
     request.form = SharedPrompt::Form::kVllm;
     const ordered_json vllm = whole_reply(head, {part}, {});
     EXPECT_EQ(vllm["kv_transfer_params"].dump(),
-              R"({"do_remote_prefill":true,"do_remote_decode":false,"remote_engine_id":"t;ab",)"
+              R"({"do_remote_prefill":true,"do_remote_decode":false,"remote_engine_id":"t;ab;9a",)"
               R"("remote_request_id":"12","remote_block_ids":[],"remote_host":"::1",)"
               R"("remote_port":9,"tp_size":1})");
     EXPECT_FALSE(vllm["choices"][0].contains("disaggregated_params"));

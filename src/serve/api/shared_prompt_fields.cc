@@ -163,7 +163,12 @@ std::optional<store::PagePeer> read_vllm_peer(BodyReader& body, MemberReader& me
     return std::nullopt;
   }
   const store::RedisHost at{.name = *host, .port = static_cast<uint16_t>(*port)};
-  return read_peer(body, kVllmParams, fmt::format("1;{};{};{}", at.text(), *engine, *request));
+  // "token;class;mac"
+  const std::string_view words = *engine;
+  const size_t end = words.rfind(';');
+  const std::string_view mac = end == words.npos ? words : words.substr(end + 1);
+  return read_peer(body, kVllmParams,
+                   fmt::format("1;{};{};{};{}", at.text(), words.substr(0, end), *request, mac));
 }
 
 std::shared_ptr<SharedPrompt> read_vllm(BodyReader& body, const ordered_json& params) {

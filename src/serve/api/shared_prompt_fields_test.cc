@@ -64,17 +64,20 @@ TEST(SharedPromptFieldsTest, ContextOnlyHasANameOrNone) {
 }
 
 TEST(SharedPromptFieldsTest, GenerationOnlySaysWhoComputesThePrompt) {
-  const store::PagePeer expected{
-      .host = {.name = "h", .port = 9}, .token = "t", .record_class = "ab", .request = "12"};
+  const store::PagePeer expected{.host = {.name = "h", .port = 9},
+                                 .token = "t",
+                                 .record_class = "ab",
+                                 .request = "12",
+                                 .mac = "9a"};
   const std::pair<const char*, const char*> kForms[] = {
       {"disaggregated_params",
-       R"({"request_type": "generation_only", "encoded_opaque_state": "1;h:9;t;ab;",
+       R"({"request_type": "generation_only", "encoded_opaque_state": "1;h:9;t;ab;;9a",
            "ctx_request_id": 12, "disagg_request_id": 3, "first_gen_tokens": [5]})"},
       {"disaggregated_params",
-       R"({"request_type": "generation_only", "encoded_opaque_state": "1;h:9;t;ab;",
+       R"({"request_type": "generation_only", "encoded_opaque_state": "1;h:9;t;ab;;9a",
            "disagg_request_id": 12, "schedule_style": "generation_first"})"},
       {"kv_transfer_params",
-       R"({"do_remote_prefill": true, "do_remote_decode": false, "remote_engine_id": "t;ab",
+       R"({"do_remote_prefill": true, "do_remote_decode": false, "remote_engine_id": "t;ab;9a",
            "remote_request_id": "12", "remote_host": "h", "remote_port": 9, "tp_size": 8,
            "remote_block_ids": [1, 2]})"}};
   for (const auto& [name, value] : kForms) {
@@ -162,14 +165,15 @@ TEST(SharedPromptFieldsTest, MistakesAreNamedWithTheirPlace) {
       {of_generation + R"("conversation_id": 1})",
        "disaggregated_params.conversation_id: expected a text of at most 256 bytes, found 1"},
       {of_generation + R"("ctx_request_id": 1, "encoded_opaque_state": "AAAA"})",
-       "disaggregated_params.encoded_opaque_state: expected version;host:port;token;class;request"},
+       "disaggregated_params.encoded_opaque_state: expected "
+       "version;host:port;token;class;request;mac"},
       {of_generation + R"("ctx_request_id": 1, "encoded_opaque_state": ")" +
            std::string(1025, 'a') + "\"}",
        "disaggregated_params.encoded_opaque_state: expected a text of at most 1024 bytes, found a "
        "value of type string"},
-      {of_generation + R"("ctx_request_id": 1, "encoded_opaque_state": "1;h:9;t;ab;x"})",
+      {of_generation + R"("ctx_request_id": 1, "encoded_opaque_state": "1;h:9;t;ab;x;"})",
        "disaggregated_params.encoded_opaque_state: expected no name of a request at its end"},
-      {of_generation + R"("encoded_opaque_state": "1;h:9;t;ab;"})",
+      {of_generation + R"("encoded_opaque_state": "1;h:9;t;ab;;9a"})",
        "disaggregated_params.ctx_request_id: expected the id under which the other server computes "
        "the prompt, or disagg_request_id, beside encoded_opaque_state, found neither"},
       {R"("kv_transfer_params": [])", "kv_transfer_params: expected an object, found []"},
@@ -184,9 +188,9 @@ TEST(SharedPromptFieldsTest, MistakesAreNamedWithTheirPlace) {
       {of_vllm + R"("remote_host": "h"})",
        "kv_transfer_params: expected remote_engine_id, remote_request_id, remote_host and "
        "remote_port, as the server has replied them that computes the prompt, or none of them"},
-      {of_vllm + R"("remote_host": "h", "remote_port": 9, "remote_engine_id": "t;ab;c",
+      {of_vllm + R"("remote_host": "h", "remote_port": 9, "remote_engine_id": "t;ab",
                     "remote_request_id": "1"})",
-       "kv_transfer_params: expected version;host:port;token;class;request"},
+       "kv_transfer_params: expected version;host:port;token;class;request;mac"},
   };
   for (const auto& [members, expected] : kCases) EXPECT_EQ(refusal(members), expected) << members;
 }

@@ -24,18 +24,20 @@ bool is_any(const transport::PeerAddress& address) {
 }  // namespace
 
 Result<std::unique_ptr<PageSharing>> PageSharing::create(const store::RedisHost& where,
-                                                         std::string record_class) {
+                                                         std::string record_class,
+                                                         store::PageTrust trust) {
   WIDEEP_TRY_ASSIGN(const transport::PeerAddress address,
                     transport::resolve(where.name, where.port));
   WIDEEP_TRY_ASSIGN(const int reserved, transport::reserve_address(address));
-  return std::unique_ptr<PageSharing>(
-      new PageSharing(is_any(address) ? "" : where.name, std::move(record_class), reserved));
+  Told told{.host = is_any(address) ? "" : where.name,
+            .record_class = std::move(record_class),
+            .trust = std::move(trust)};
+  return std::unique_ptr<PageSharing>(new PageSharing(std::move(told), reserved));
 }
 
-PageSharing::PageSharing(std::string host, std::string record_class, int reserved)
-    : host_(std::move(host)),
+PageSharing::PageSharing(Told told, int reserved)
+    : told_(std::move(told)),
       token_(base::random_hex(kTokenBytes)),
-      record_class_(std::move(record_class)),
       reserved_(reserved),
       address_(transport::local_address(reserved)) {}
 
@@ -49,7 +51,7 @@ Status PageSharing::start(const base::SharedBytes& memory) {
       server_,
       store::PageServer::start({.address = address_,
                                 .token = token_,
-                                .record_class = record_class_,
+                                .record_class = told_.record_class,
                                 .state_of = [this](auto name) { return requests_.state_of(name); },
                                 .counts = &counts_},
                                memory));
@@ -57,12 +59,13 @@ Status PageSharing::start(const base::SharedBytes& memory) {
 }
 
 std::string PageSharing::opaque_state(const std::string& local_host) const {
-  std::string host = host_.empty() ? local_host : host_;
+  std::string host = told_.host.empty() ? local_host : told_.host;
   if (host.empty()) host = address_.is_v6 ? "::1" : "127.0.0.1";
-  return store::text_of({.host = {.name = std::move(host), .port = address_.port},
-                         .token = token_,
-                         .record_class = record_class_,
-                         .request = ""});
+  store::PagePeer self{.host = {.name = std::move(host), .port = address_.port},
+                       .token = token_,
+                       .record_class = told_.record_class};
+  self.mac = told_.trust.sign(self);
+  return store::text_of(self);
 }
 
 }  // namespace wideep::server

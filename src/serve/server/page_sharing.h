@@ -18,6 +18,7 @@
 #include "base/shared_bytes.h"
 #include "server/context_requests.h"
 #include "store/page_server.h"
+#include "store/page_trust.h"
 #include "store/redis_address.h"
 #include "transport/tcp.h"
 #include "wideep/status.h"
@@ -26,10 +27,11 @@ namespace wideep::server {
 
 class PageSharing {
  public:
-  // where: to listen; port 0: any that is free. Errors (invalid input): the host is none; (failed)
-  // the address is in use, or not of this machine.
+  // where: to listen; port 0: any that is free. trust: signs what is told. Errors (invalid input):
+  // the host is none; (failed) the address is in use, or not of this machine.
   static Result<std::unique_ptr<PageSharing>> create(const store::RedisHost& where,
-                                                     std::string record_class);
+                                                     std::string record_class,
+                                                     store::PageTrust trust);
   ~PageSharing();
   PageSharing(const PageSharing&) = delete;
   PageSharing& operator=(const PageSharing&) = delete;
@@ -48,10 +50,15 @@ class PageSharing {
   int port() const { return address_.port; }
 
  private:
-  PageSharing(std::string host, std::string record_class, int reserved);
+  struct Told {
+    std::string host;  // "": as a client has reached this server
+    std::string record_class;
+    store::PageTrust trust;
+  };
+  PageSharing(Told told, int reserved);
 
-  const std::string host_;  // as it is told; "": as a client has reached this server
-  const std::string token_, record_class_;
+  const Told told_;
+  const std::string token_;
   const int reserved_;  // descriptor: holds the address while nobody listens
   const transport::PeerAddress address_;
   ContextRequests requests_;

@@ -19,12 +19,14 @@ using testing::HasSubstr;
 TEST(PageSharingTest, WhoServesNextIsWhereTheOneBeforeWas) {
   const auto memory =
       store::HostTier::create_memory(uint64_t{1} << 20, base::SharedBytes::create).value();
-  auto sharing = PageSharing::create({.name = "127.0.0.1", .port = 0}, "00ff").value();
+  auto sharing =
+      PageSharing::create({.name = "127.0.0.1", .port = 0}, "00ff", store::PageTrust()).value();
   const store::PagePeer told = store::parse_page_peer(sharing->opaque_state("10.0.0.1")).value();
   EXPECT_EQ(told.host.name, "127.0.0.1");
   EXPECT_GT(told.host.port, 0);
   EXPECT_EQ(told.host.port, sharing->port());
   EXPECT_EQ(told.record_class, "00ff");
+  EXPECT_EQ(told.mac, "");
   EXPECT_EQ(told.request, "");
   sharing->requests().begin("7");
   for (int process = 0; process < 3; ++process) {
@@ -41,22 +43,37 @@ TEST(PageSharingTest, WhoServesNextIsWhereTheOneBeforeWas) {
 }
 
 TEST(PageSharingTest, WhoListensEverywhereIsWhereTheClientHasReachedIt) {
-  const auto sharing = PageSharing::create({.name = "0.0.0.0", .port = 0}, "00ff").value();
+  const auto sharing =
+      PageSharing::create({.name = "0.0.0.0", .port = 0}, "00ff", store::PageTrust()).value();
   EXPECT_THAT(sharing->opaque_state("10.1.2.3"), HasSubstr("1;10.1.2.3:"));
   EXPECT_THAT(sharing->opaque_state("fd00::7"), HasSubstr("1;[fd00::7]:"));
   EXPECT_THAT(sharing->opaque_state(""), HasSubstr("1;127.0.0.1:"));
 }
 
+TEST(PageSharingTest, WhatIsToldIsSigned) {
+  const store::PageTrust trust("a key of the servers");
+  const auto sharing = PageSharing::create({.name = "0.0.0.0", .port = 0}, "00ff", trust).value();
+  for (const char* reached : {"10.1.2.3", "10.1.2.4"}) {
+    const auto told = store::parse_page_peer(sharing->opaque_state(reached)).value();
+    EXPECT_EQ(told.host.name, reached);
+    EXPECT_TRUE(trust.check(told).ok());
+    EXPECT_FALSE(store::PageTrust("the key of others").check(told).ok());
+  }
+}
+
 TEST(PageSharingTest, AnAddressIsHadByOne) {
   const auto memory =
       store::HostTier::create_memory(uint64_t{1} << 20, base::SharedBytes::create).value();
-  auto sharing = PageSharing::create({.name = "127.0.0.1", .port = 0}, "00ff").value();
+  auto sharing =
+      PageSharing::create({.name = "127.0.0.1", .port = 0}, "00ff", store::PageTrust()).value();
   ASSERT_TRUE(sharing->start(memory).ok());
   const auto port = static_cast<uint16_t>(sharing->port());
-  const auto other = PageSharing::create({.name = "127.0.0.1", .port = port}, "00ff");
+  const auto other =
+      PageSharing::create({.name = "127.0.0.1", .port = port}, "00ff", store::PageTrust());
   ASSERT_FALSE(other.ok());
   EXPECT_THAT(other.status().message(), HasSubstr("cannot listen on 127.0.0.1:"));
-  EXPECT_FALSE(PageSharing::create({.name = "no such host", .port = 0}, "00ff").ok());
+  EXPECT_FALSE(
+      PageSharing::create({.name = "no such host", .port = 0}, "00ff", store::PageTrust()).ok());
 }
 
 }  // namespace

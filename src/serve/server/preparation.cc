@@ -464,6 +464,10 @@ std::optional<HttpError> Preparation::share_prompt(size_t num_prompts,
     options.fills_context = false;
   }
   if (!shared.peer || options_.record_class.empty()) return {};
+  if (const Status trusted = options_.page_trust.check(*shared.peer); !trusted.ok()) {
+    return HttpError{.message = fmt::format("{}: {}", shared.peer_param, trusted.message()),
+                     .param = shared.peer_param};
+  }
   if (shared.peer->record_class != options_.record_class) {
     return HttpError{.message = fmt::format(
                          "{}: this server and the one that computes the prompt differ in "

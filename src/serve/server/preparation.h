@@ -22,6 +22,7 @@
 #include "run/sampling_defaults.h"
 #include "schedule/request.h"
 #include "server/chat_files.h"
+#include "store/page_trust.h"
 #include "tokenizer/tokenizer.h"
 
 namespace wideep::server {
@@ -39,6 +40,7 @@ struct PreparationOptions {
   // states want to know. It takes as long as making the prompt.
   bool finds_turns = false;
   std::string record_class = {};  // of the names of pages (store/record.h); "": they have none
+  store::PageTrust page_trust = store::PageTrust();  // whose pages are taken
 };
 
 // max_tokens_of of the options is set.
@@ -84,7 +86,7 @@ class Preparation {
   std::optional<HttpError> limit_thoughts(const AnswerPlan& plan, GenerationOptions& options) const;
   std::optional<HttpError> check_model(const std::string& model) const;
   // Sets what the engine has to know of a prompt that another server computes, or that is computed
-  // for another one. Errors: this server cannot do it.
+  // for another one. Errors: this server cannot do it, or does not trust the other one.
   std::optional<HttpError> share_prompt(size_t num_prompts, GenerationOptions& options) const;
   // Errors: messages have members that neither the server nor the template reads, too.
   Parsed<ChosenTemplate> choose_template(ChatRequest& request) const;

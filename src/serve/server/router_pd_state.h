@@ -3,7 +3,7 @@
 // What a server says of itself as one of a group that divides requests, at GET /v1/pd_role:
 //
 //   {"role": "prefill", "instance": "5f…", "version": "0.3.0", "record_class": "a7…",
-//    "encoded_opaque_state": "1;10.0.0.1:7000;t;a7…;", "load": {"prompt_tokens": 512, "running": 3,
+//    "encoded_opaque_state": "1;10.0.0.1:7000;t;a7…;;", "load": {"prompt_tokens": 512, "running": 3,
 //    "prefill_seconds_per_token": 0.0004}, …}
 //
 // and which servers may be of one group: those of one version and of one class of records. Pages of

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 TEST(RouterPdState, IsReadAsServersSayIt) {
   const auto state = read_pd_state(R"({"role": "prefill", "epoch": 3, "ranks": 4, "seen_by": 4,
       "instance": "5f", "version": "0.3.0", "model": "m", "record_class": "a7",
-      "encoded_opaque_state": "1;h:1;t;a7;", "load": {"prompt_tokens": 512, "running": 3,
+      "encoded_opaque_state": "1;h:1;t;a7;;", "load": {"prompt_tokens": 512, "running": 3,
       "prefill_seconds_per_token": 0.25, "iteration_seconds": null, "kv_share": 0.5,
       "max_context": 4096}})");
   ASSERT_TRUE(state.ok()) << state.status().message();
@@ -20,7 +20,7 @@ TEST(RouterPdState, IsReadAsServersSayIt) {
   EXPECT_EQ(state->instance, "5f");
   EXPECT_EQ(state->version, "0.3.0");
   EXPECT_EQ(state->record_class, "a7");
-  EXPECT_EQ(state->opaque_state, "1;h:1;t;a7;");
+  EXPECT_EQ(state->opaque_state, "1;h:1;t;a7;;");
   EXPECT_EQ(state->prompt_tokens, 512u);
   EXPECT_EQ(state->running, 3u);
   EXPECT_EQ(state->prefill_seconds_per_token, 0.25);

@@ -856,7 +856,8 @@ Result<Shared> share(const ServeOptions& options, const run::Run& run) {
   WIDEEP_TRY_ASSIGN(RoleMemory role, RoleMemory::create(options.role));
   Shared shared{.role = std::move(role), .pages = nullptr};
   if (!options.pages) return shared;
-  auto pages = PageSharing::create(*options.pages, run.record_class());
+  auto pages = PageSharing::create(*options.pages, run.record_class(),
+                                   store::PageTrust(options.service.page_key));
   WIDEEP_TRY(pages.status().at("--page-address"));
   shared.pages = std::move(*pages);
   return shared;

@@ -52,6 +52,7 @@ struct ServiceOptions {
   // As BalancerState has it; null: experts stay where they are.
   std::function<run::OnlineTotals()> online_totals;
   std::string record_class;  // of the names of pages; "": they have none
+  std::string page_key;      // of the servers whose pages are taken (store/page_trust.h); "": none
   // Who hears of requests whose prompts are computed for other servers; outlives the service. Null:
   // nobody, pages are not shared.
   ContextRequests* context_requests = nullptr;

@@ -3,6 +3,7 @@
 // The endpoints over real sockets, with a backend that generates a fixed text.
 #include "server/service.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -30,6 +31,8 @@
 #include "server/answer_records.h"
 #include "server/role_memory.h"
 #include "server/stream_journal.h"
+#include "store/page_peer.h"
+#include "store/page_trust.h"
 
 namespace wideep::server {
 namespace {
@@ -4120,7 +4123,7 @@ class SharedPromptServiceTest : public ServiceTest {
            .max_queue = 8,
            .record_class = "ab",
            .context_requests = &names_,
-           .opaque_state = [](const Exchange&) { return std::string("1;h:9;t;ab;"); }});
+           .opaque_state = [](const Exchange&) { return std::string("1;127.0.0.1:9;t;ab;;"); }});
   }
   // The names must outlive the serving thread.
   ~SharedPromptServiceTest() override {
@@ -4170,7 +4173,7 @@ TEST_F(SharedPromptServiceTest, ContextOnlyIsOneTokenAndWhereThePagesAre) {
     EXPECT_EQ(params["request_type"], "context_only");
     EXPECT_EQ(params["ctx_request_id"], id);
     EXPECT_EQ(params["disagg_request_id"], id);
-    EXPECT_EQ(params["encoded_opaque_state"], "1;h:9;t;ab;");
+    EXPECT_EQ(params["encoded_opaque_state"], "1;127.0.0.1:9;t;ab;;");
     EXPECT_EQ(params["first_gen_tokens"], json::array({first}));
     EXPECT_EQ(names_.state_of(std::to_string(id)), store::RequestState::kEnded);
     if (is_openai) {
@@ -4203,8 +4206,8 @@ TEST_F(SharedPromptServiceTest, NamesThatClientsDoNotGiveAreDrawn) {
       complete(
           {{"model", "m"}, {"prompt", "x"}, {"kv_transfer_params", {{"do_remote_decode", true}}}})
           .body_json()["kv_transfer_params"];
-  EXPECT_EQ(vllm["remote_engine_id"], "t;ab");
-  EXPECT_EQ(vllm["remote_host"], "h");
+  EXPECT_EQ(vllm["remote_engine_id"], "t;ab;");
+  EXPECT_EQ(vllm["remote_host"], "127.0.0.1");
   EXPECT_EQ(vllm["remote_port"], 9);
   ids.insert(std::stoll(vllm["remote_request_id"].get<std::string>()));
   EXPECT_EQ(ids.size(), 4u);
@@ -4215,7 +4218,7 @@ TEST_F(SharedPromptServiceTest, NamesThatClientsDoNotGiveAreDrawn) {
   // As it is, the other server reads it.
   ASSERT_EQ(complete({{"model", "m"}, {"prompt", "x"}, {"kv_transfer_params", vllm}}).status, 200);
   EXPECT_EQ(backend_.last_request.peer,
-            "1;h:9;t;ab;" + vllm["remote_request_id"].get<std::string>());
+            "1;127.0.0.1:9;t;ab;" + vllm["remote_request_id"].get<std::string>() + ";");
 }
 
 TEST_F(SharedPromptServiceTest, ANameRunsUntilItsClientLeaves) {
@@ -4254,9 +4257,9 @@ TEST_F(SharedPromptServiceTest, GenerationOnlyIsAnOrdinaryAnswerThatHasAPeer) {
     return body;
   };
   backend_.cached_tokens = 2;
-  const Reply reply = generate_from("1;h:9;t;ab;");
+  const Reply reply = generate_from("1;127.0.0.1:9;t;ab;;");
   ASSERT_EQ(reply.status, 200) << reply.body;
-  EXPECT_EQ(backend_.last_request.peer, "1;h:9;t;ab;12");
+  EXPECT_EQ(backend_.last_request.peer, "1;127.0.0.1:9;t;ab;12;");
   const Reply plain =
       complete({{"model", "m"}, {"prompt", "Count."}, {"max_tokens", 4}, {"temperature", 0}});
   EXPECT_EQ(backend_.last_request.peer, "");
@@ -4265,15 +4268,61 @@ TEST_F(SharedPromptServiceTest, GenerationOnlyIsAnOrdinaryAnswerThatHasAPeer) {
 }
 
 TEST_F(SharedPromptServiceTest, AnotherClassIsRefusedWithBoth) {
-  const Reply reply = generate_from("1;h:9;t;cd;");
+  const Reply reply = generate_from("1;127.0.0.1:9;t;cd;;");
   EXPECT_EQ(reply.status, 400);
   EXPECT_EQ(reply.body_json()["error"]["message"],
             "disaggregated_params: this server and the one that computes the prompt differ in "
             "model, checkpoint, KV format, class of bits or version: expected class ab, found cd");
   finish();
   start({.model = "m", .max_sequence = 64});  // shares no pages
-  EXPECT_EQ(generate_from("1;h:9;t;cd;").status, 200);
+  EXPECT_EQ(generate_from("1;127.0.0.1:9;t;cd;;").status, 200);
   EXPECT_EQ(backend_.last_request.peer, "");
+}
+
+TEST_F(SharedPromptServiceTest, OnlyServersOfThisMachineAreTrustedWithoutAKey) {
+  for (const char* host : {"10.0.0.1", "example.org"}) {
+    const Reply reply = generate_from(fmt::format("1;{}:9;t;ab;;", host));
+    EXPECT_EQ(reply.status, 400);
+    const json error = reply.body_json()["error"];
+    EXPECT_EQ(error["param"], "disaggregated_params");
+    EXPECT_EQ(
+        error["message"],
+        fmt::format("disaggregated_params: the server {}:9 is on another machine: all servers "
+                    "need the same --page-key-file",
+                    host));
+  }
+  const json vllm = {{"do_remote_prefill", true},
+                     {"remote_engine_id", "t;ab;"},
+                     {"remote_request_id", "1"},
+                     {"remote_host", "10.0.0.1"},
+                     {"remote_port", 9}};
+  const Reply reply = complete({{"model", "m"}, {"prompt", "x"}, {"kv_transfer_params", vllm}});
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(reply.body_json()["error"]["param"], "kv_transfer_params");
+}
+
+TEST_F(SharedPromptServiceTest, WithAKeyWhoHasItIsTrusted) {
+  const std::string key = "a key of the servers";
+  finish();
+  start({.model = "m", .max_sequence = 64, .record_class = "ab", .page_key = key});
+  store::PagePeer peer{.host = {.name = "10.0.0.1", .port = 9}, .token = "t", .record_class = "ab"};
+  for (const auto& [mac, status] : {std::pair(store::PageTrust(key).sign(peer), 200),
+                                    {store::PageTrust("another key").sign(peer), 400},
+                                    {std::string(), 400}}) {
+    peer.mac = mac;
+    const Reply reply = generate_from(store::text_of(peer));
+    EXPECT_EQ(reply.status, status) << reply.body;
+    peer.request = "1";
+    const json vllm = {{"do_remote_prefill", true},
+                       {"remote_engine_id", "t;ab;" + mac},
+                       {"remote_request_id", "1"},
+                       {"remote_host", "10.0.0.1"},
+                       {"remote_port", 9}};
+    EXPECT_EQ(complete({{"model", "m"}, {"prompt", "x"}, {"kv_transfer_params", vllm}}).status,
+              status);
+    if (status == 200) EXPECT_EQ(backend_.last_request.peer, store::text_of(peer));
+    peer.request = "";
+  }
 }
 
 TEST_F(SharedPromptServiceTest, FirstTokensThatDifferAreCounted) {
@@ -4281,24 +4330,25 @@ TEST_F(SharedPromptServiceTest, FirstTokensThatDifferAreCounted) {
     return on_server([&] { return service_->metrics().differing_first_tokens; });
   };
   const std::vector<int32_t> own = tokenizer_.encode(kText, false);
-  EXPECT_EQ(generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {own[0], own[1]}}}).status, 200);
+  EXPECT_EQ(generate_from("1;127.0.0.1:9;t;ab;;", {{"first_gen_tokens", {own[0], own[1]}}}).status,
+            200);
   EXPECT_EQ(differing(), 0u);
   testing::internal::CaptureStderr();
   const Reply other =
-      generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {own[0], own[0], own[0]}}});
+      generate_from("1;127.0.0.1:9;t;ab;;", {{"first_gen_tokens", {own[0], own[0], own[0]}}});
   EXPECT_EQ(other.body_json()["choices"][0]["text"],
-            generate_from("1;h:9;t;ab;").body_json()["choices"][0]["text"]);
+            generate_from("1;127.0.0.1:9;t;ab;;").body_json()["choices"][0]["text"]);
   EXPECT_EQ(differing(), 1u);
   EXPECT_THAT(ask("GET", "/metrics").body,
               HasSubstr("\nwideep_disaggregated_first_token_differs_total 1\n"));
   // The tokens may be anybody's: what they say fills no log.
-  generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {own[1]}}});
+  generate_from("1;127.0.0.1:9;t;ab;;", {{"first_gen_tokens", {own[1]}}});
   EXPECT_EQ(differing(), 2u);
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(log,
               HasSubstr("http: token 1 of an answer whose prompt another server has computed"));
   EXPECT_EQ(log.find("http: token "), log.rfind("http: token "));
-  const Reply unknown = generate_from("1;h:9;t;ab;", {{"first_gen_tokens", {1 << 30}}});
+  const Reply unknown = generate_from("1;127.0.0.1:9;t;ab;;", {{"first_gen_tokens", {1 << 30}}});
   EXPECT_EQ(unknown.status, 400);
   EXPECT_THAT(unknown.body, HasSubstr("disaggregated_params.first_gen_tokens: the model has no "
                                       "token 1073741824"));
