@@ -5,6 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "api/shared_prompt_fields.h"
 #include "base/random_hex.h"
 #include "server/router_json_members.h"
 
@@ -13,12 +14,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kParams = "disaggregated_params";
+constexpr std::string_view kParams = kTrtParams;
 // About the answer's way only: what computes a prompt answers whole, and stores nothing.
 constexpr std::string_view kOfAnswers[] = {"stream", "stream_options", "store", "background"};
 // With one of these a request is for one server.
-constexpr std::string_view kUndivided[] = {"kv_transfer_params", "prompt_logprobs",
-                                           "previous_response_id"};
+constexpr std::string_view kUndivided[] = {kVllmParams, "prompt_logprobs", "previous_response_id"};
 
 bool is_set(std::string_view value) { return value != "null" && !value.starts_with("false"); }
 
@@ -88,6 +88,25 @@ bool can_divide(std::string_view body) {
     has_logprobs = has_logprobs || (members.key() == "logprobs" && is_set(members.value()));
   }
   return members.is_good() && has_members && !(echoes && has_logprobs);
+}
+
+// Keys may be written with \u0064 for a letter, and readers of JSON skip a byte order mark.
+std::string_view shared_params_in(std::string_view body) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
+  JsonMembers members(body);
+  while (members.next()) {
+    if (members.value().starts_with("null")) continue;
+    std::string key(members.key());
+    if (key.find('\\') != std::string::npos) {
+      const json decoded = json::parse('"' + key + '"', nullptr, false);
+      if (decoded.is_string()) key = decoded.get<std::string>();
+    }
+    for (const char* name : {kTrtParams, kVllmParams}) {
+      if (key == name) return name;
+    }
+  }
+  return {};
 }
 
 uint64_t new_request_id() {

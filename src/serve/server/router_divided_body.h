@@ -27,6 +27,10 @@ namespace wideep::server {
 // Reads about 1 GB/s.
 bool can_divide(std::string_view body);
 
+// disaggregated_params or kv_transfer_params, if the body has it and it is not null; "": neither. A
+// body that cannot be read has none that a server would read.
+std::string_view shared_params_in(std::string_view body);
+
 // Of a request at both servers: 53 random bits, which any reader of JSON keeps.
 uint64_t new_request_id();
 

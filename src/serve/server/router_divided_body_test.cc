@@ -18,14 +18,14 @@ TEST(RouterDividedBody, BothAreTheClientsWithAMemberMore) {
       "\n\"stream_options\": {\"include_usage\": true}, \"seed\": 12345678901234567890, \"store\":"
       "true, \"temperature\": 0.10 }";
   ASSERT_TRUE(can_divide(body));
-  const std::string params = generation_params(7, "1;h:1;t;ab;", kFirst);
+  const std::string params = generation_params(7, "1;h:1;t;ab;;", kFirst);
   const std::string generation = generation_body(body, params);
   EXPECT_TRUE(generation.ends_with(body.substr(2)));  // as it was
   json expected = json::parse(body);
   expected["disaggregated_params"] = {{"request_type", "generation_only"},
                                       {"disagg_request_id", 7},
                                       {"ctx_request_id", 7},
-                                      {"encoded_opaque_state", "1;h:1;t;ab;"},
+                                      {"encoded_opaque_state", "1;h:1;t;ab;;"},
                                       {"schedule_style", "generation_first"}};
   EXPECT_EQ(json::parse(generation), expected);
   const std::string context = context_body(body, 7, kFirst);
@@ -71,6 +71,23 @@ TEST(RouterDividedBody, SomeAreForOneServer) {
         R"({"prompt": ["x\\"", "y"]})", R"({"prompt": "x"} x)", R"({"prompt": "x"}{})",
         R"({"prompt": "x")", R"({"prompt": "x" "stream": true})", "[]", "", "{\"a"}) {
     EXPECT_FALSE(can_divide(body)) << body;
+  }
+}
+
+TEST(RouterDividedBody, ParametersOfClientsAreSeenHoweverTheyAreWritten) {
+  for (const char* body :
+       {R"({"prompt": "x", "disaggregated_params": {"request_type": "context_only"}})",
+        R"({"disaggregated_params" : 7 , "prompt": "x"})",
+        R"({"a": [{"b": "}"}], "\u0064isaggregated\u005fparams": {}})",
+        "\xef\xbb\xbf{\"disaggregated_params\": {}}"}) {
+    EXPECT_EQ(shared_params_in(body), "disaggregated_params") << body;
+  }
+  EXPECT_EQ(shared_params_in(R"({"kv_transfer_params": {"do_remote_decode": true}})"),
+            "kv_transfer_params");
+  for (const char* body : {R"({"prompt": {"disaggregated_params": {}}})", "{}", "[", "",
+                           R"({"disaggregated_params": null, "kv_transfer_params": null })",
+                           R"({"prompt": "\"disaggregated_params\": {}"})"}) {
+    EXPECT_EQ(shared_params_in(body), "") << body;
   }
 }
 

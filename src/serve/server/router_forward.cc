@@ -98,8 +98,22 @@ RouterForward::RouterForward(const Context& context, std::shared_ptr<Exchange> e
 void RouterForward::start() {
   exchange_->on_gone([this] { end(); });
   is_for_text_ = exchange_->method() == "POST" && is_for_text(exchange_->path());
+  if (is_for_text_ && replicas_.disaggregation() != nullptr && refuse_params()) return;
   if (replicas_.has_prefixes() && is_for_text_) return place();
   try_next();
+}
+
+// Who says where a prompt is computed says where servers take pages from. Here that is the router
+// alone: it may stand before clients that nobody knows.
+bool RouterForward::refuse_params() {
+  const std::string name(shared_params_in(*sent_));
+  if (name.empty()) return false;
+  const HttpError error{
+      .message = fmt::format("{}: this endpoint divides requests itself: leave {} out", name, name),
+      .param = name};
+  exchange_->reply(error.status, "application/json", error_form(exchange_->head(), error));
+  end();
+  return true;
 }
 
 void RouterForward::check_connection(Clock::time_point now) {

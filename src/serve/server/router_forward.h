@@ -71,6 +71,7 @@ class RouterForward : public std::enable_shared_from_this<RouterForward> {
   void release();
 
  private:
+  bool refuse_params();
   void place();
   void placed(std::shared_ptr<const PromptMatch> match);
   RouterReplicas::Prompt prompt() const;

@@ -29,7 +29,7 @@ class PdWorker {
                 {"instance", name_},
                 {"version", "1"},
                 {"record_class", "ab"},
-                {"encoded_opaque_state", "1;127.0.0.1:1;" + name_ + ";ab;"}}),
+                {"encoded_opaque_state", "1;127.0.0.1:1;" + name_ + ";ab;;"}}),
         replica_([this](const auto& exchange) { handle(exchange); }) {}
 
   int port() const { return replica_.port(); }
@@ -167,7 +167,7 @@ TEST_F(RouterPdTest, BothServersAreAskedAtOnceUnderOneName) {
   EXPECT_EQ(generation["request_type"], "generation_only");
   EXPECT_EQ(context["disagg_request_id"], generation["disagg_request_id"]);
   EXPECT_EQ(generation["ctx_request_id"], generation["disagg_request_id"]);
-  EXPECT_EQ(generation["encoded_opaque_state"], "1;127.0.0.1:1;p;ab;");
+  EXPECT_EQ(generation["encoded_opaque_state"], "1;127.0.0.1:1;p;ab;;");
   EXPECT_EQ(generation["schedule_style"], "generation_first");
   EXPECT_EQ(p_.body(0).find("stream\""), std::string::npos);
   EXPECT_TRUE(d_.body(0).ends_with(body.substr(1)));
@@ -195,7 +195,7 @@ TEST_F(RouterPdTest, ContextFirstTellsWhatThePrefillServerSays) {
   p_.hold();
   p_.reply_with(200, R"({"choices": [{"text": "", "disaggregated_params": {
       "request_type": "context_only", "first_gen_tokens": [5], "ctx_request_id": 12,
-      "encoded_opaque_state": "1;x:1;t;ab;", "conversation_id": "c"}}]})");
+      "encoded_opaque_state": "1;x:1;t;ab;;", "conversation_id": "c"}}]})");
   DisaggregationOptions options = kAlways;
   options.style = ScheduleStyle::kContextFirst;
   route_to({&p_, &d_}, options);
@@ -208,12 +208,12 @@ TEST_F(RouterPdTest, ContextFirstTellsWhatThePrefillServerSays) {
   EXPECT_EQ(d_.params(0), json({{"request_type", "generation_only"},
                                 {"first_gen_tokens", {5}},
                                 {"ctx_request_id", 12},
-                                {"encoded_opaque_state", "1;x:1;t;ab;"},
+                                {"encoded_opaque_state", "1;x:1;t;ab;;"},
                                 {"conversation_id", "c"}}));
   // One that says nothing of it is known all the same.
   p_.reply_with(200, "{}");
   EXPECT_EQ(post(request()).body, "d");
-  EXPECT_EQ(d_.params(1)["encoded_opaque_state"], "1;127.0.0.1:1;p;ab;");
+  EXPECT_EQ(d_.params(1)["encoded_opaque_state"], "1;127.0.0.1:1;p;ab;;");
   EXPECT_EQ(d_.params(1)["ctx_request_id"], p_.params(1)["disagg_request_id"]);
   EXPECT_EQ(d_.params(1)["schedule_style"], "context_first");
 }
@@ -228,7 +228,7 @@ TEST_F(RouterPdTest, ARefusedPromptGoesToAnotherServerOrToNone) {
     ASSERT_TRUE(comes([&] { return q_.num_texts() > computed && d_.num_texts() > before; }));
     ASSERT_TRUE(comes([&] {
       return d_.params(static_cast<size_t>(d_.num_texts()) - 1)["encoded_opaque_state"] ==
-             "1;127.0.0.1:1;q;ab;";
+             "1;127.0.0.1:1;q;ab;;";
     }));
     EXPECT_EQ(value("requests_running", d_.port()), "1");
     d_.let_go();
@@ -374,8 +374,7 @@ TEST_F(RouterPdTest, AnAnsweringServerThatIsFullLeavesThePromptWhereItIs) {
 TEST_F(RouterPdTest, SomeRequestsAreForOneServer) {
   route_to({&p_, &d_}, kAlways);
   for (const std::string& body :
-       {request(R"("disaggregated_params": {"request_type": "context_only"}, )"),
-        request(R"("kv_transfer_params": {"do_remote_decode": true}, )"),
+       {request(R"("disaggregated_params": null, "kv_transfer_params": null, )"),
         request(R"("prompt_logprobs": 1, )"), request(R"("n": 2, )"),
         R"({"prompt": ["b", ")" + std::string(4000, 'a') + "\"]}",
         std::string(R"({"prompt": "short"})"), "{" + request()}) {
@@ -387,6 +386,17 @@ TEST_F(RouterPdTest, SomeRequestsAreForOneServer) {
   EXPECT_EQ(p_.num_texts(), 0);
   EXPECT_EQ(ask(router_->port(), "POST", "/pd_role_switch", "{}").status, 404);
   EXPECT_EQ(ask(router_->port(), "GET", "/v1/pd_role").status, 404);
+}
+
+TEST_F(RouterPdTest, ClientsMayNotSayWhereAPromptIsComputed) {
+  route_to({&p_, &d_}, kAlways);
+  for (const char* name :
+       {"disaggregated_params", "kv_transfer_params", "disaggregated\\u005fparams"}) {
+    const auto reply = post(request(fmt::format(R"("{}": {{"do_remote_decode": true}}, )", name)));
+    EXPECT_EQ(reply.status, 400) << name;
+    EXPECT_THAT(reply.body, HasSubstr("this endpoint divides requests itself: leave "));
+  }
+  EXPECT_EQ(p_.num_texts() + d_.num_texts(), 0);
 }
 
 TEST_F(RouterPdTest, CostsDecideWhereNoRuleDoes) {
@@ -430,7 +440,7 @@ TEST_F(RouterPdTest, WithoutAnsweringServersTheOthersAnswer) {
 
 TEST_F(RouterPdTest, ServersOfAnotherClassAreLeftOutUntilTheyChange) {
   e_.set("record_class", "cd");
-  e_.set("encoded_opaque_state", "1;127.0.0.1:1;e;cd;");
+  e_.set("encoded_opaque_state", "1;127.0.0.1:1;e;cd;;");
   route_to({&p_, &d_, &e_}, kAlways);
   ASSERT_TRUE(comes([&] { return value("group", e_.port()) == "0"; }));
   for (int i = 0; i < 4; ++i) EXPECT_EQ(post(request()).body, "d");
