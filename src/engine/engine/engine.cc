@@ -173,6 +173,7 @@ Result<Scheduler::Step*> Engine::schedule() {
   state_.has_step = true;
   const bool tells = parts_.tells_pages && reports_tokens();
   WIDEEP_TRY(state_.kept_prompts.pass_on_news(parts_.store, tells ? &parts_.reporter : nullptr));
+  state_.kept_prompts.make_way(parts_.store);
   clock_.schedule_ns += base::wall_ns() - start_ns;
   return &step;
 }

@@ -13,7 +13,10 @@ void KeptPrompts::apply(const Command& command, PageStore* store) {
   const uint64_t ticket = command.ticket;
   if (command.kind == Kind::kLook) {
     const Request& request = command.request;
-    looks_[ticket] = {request.prompt, request.salt};
+    looks_[ticket] = {
+        .prompt = request.prompt,
+        .salt = request.salt,
+        .awaits_peer = request.peer.empty() ? std::nullopt : std::optional(request.index)};
     Scheduler::KnownPrefix known = scheduler_.known(request.prompt, request.salt);
     store->look({.ticket = ticket,
                  .prompt = request.prompt,
@@ -35,8 +38,8 @@ void KeptPrompts::apply(const Command& command, PageStore* store) {
 void KeptPrompts::fetch(const Command& command, PageStore& store) {
   const auto look = looks_.find(command.ticket);
   if (look == looks_.end()) return store.refuse(command.ticket);
-  auto lent =
-      scheduler_.lend(command.ticket, look->second.prompt, look->second.salt, command.num_pages);
+  const auto& [prompt, salt, awaits_peer] = look->second;
+  auto lent = scheduler_.lend(command.ticket, prompt, salt, command.num_pages, awaits_peer);
   if (!lent) return store.refuse(command.ticket);
   store.fetch({.ticket = command.ticket,
                .first = lent->first,
@@ -49,6 +52,17 @@ Status KeptPrompts::pass_on_news(PageStore* store, Reporter* teller) {
   if (store != nullptr) store->offer(std::move(news.kept), seconds_per_token_);
   if (teller == nullptr || news.changes.empty()) return {};
   return teller->pages_changed(std::move(news.changes));
+}
+
+// Ranks may do this at different times: what they lend ends with a command, kImport.
+void KeptPrompts::make_way(PageStore* store) {
+  const std::optional<uint64_t> loan = scheduler_.loan_in_the_way();
+  if (!loan || store == nullptr) return still_since_.reset();
+  const auto now = std::chrono::steady_clock::now();
+  if (!still_since_) still_since_ = now;
+  if (now - *still_since_ < kStandstill) return;
+  still_since_ = now;
+  store->abandon(*loan);
 }
 
 // Of iterations that are mostly prompts: what else they compute counts as tokens of these.

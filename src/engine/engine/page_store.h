@@ -51,7 +51,8 @@ class PageStore {
   virtual void fetch(PageFetch fetch) = 0;
   // There is no room for the pages: PagesFetched says so.
   virtual void refuse(uint64_t ticket) = 0;
-  // A fetch ends soon, with what it has. No effect on what is not known.
+  // A fetch ends soon, with what it has: nobody wants it any more, or its pages are in the way of
+  // requests (KeptPrompts::make_way). No effect on what is not known.
   virtual void abandon(uint64_t ticket) = 0;
   // May be kept. seconds_per_token: what computing a prompt takes, as measured; 0: not yet.
   virtual void offer(std::vector<KeptBytes> kept, double seconds_per_token) = 0;

@@ -113,8 +113,8 @@ RankEvent get_alternative(size_t index, WireReader& reader) {
 }  // namespace
 
 std::string_view name_of(PeerTrouble trouble) {
-  constexpr std::array<std::string_view, 6> kNames = {"",        "gone", "ended",
-                                                      "unknown", "busy", "unused"};
+  constexpr std::array<std::string_view, 7> kNames = {"",     "gone",    "ended", "unknown",
+                                                      "busy", "no_room", "unused"};
   return kNames[static_cast<size_t>(trouble)];
 }
 

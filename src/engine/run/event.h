@@ -155,7 +155,7 @@ struct PagesFound {
 // Why pages have not come from a peer. kGone: it does not answer, or refuses. kEnded: it has ended
 // the request before all was there. kUnknown: it does not know the request. kBusy: too many prompts
 // are waited for already. kUnused: what came, or might have, is not used.
-enum class PeerTrouble : uint8_t { kNone, kGone, kEnded, kUnknown, kBusy, kUnused };
+enum class PeerTrouble : uint8_t { kNone, kGone, kEnded, kUnknown, kBusy, kNoRoom, kUnused };
 std::string_view name_of(PeerTrouble trouble);  // "", "gone", …
 // What a rank has got of a prompt's pages from a peer.
 struct PeerPages {

@@ -477,6 +477,9 @@ PeerPages pages_of(const store::PeerFetches::Done& done) {
   if (done.end == End::kNotKnown) {
     end_with(PeerTrouble::kUnknown, "the peer does not know the request");
   }
+  if (done.end == End::kAbandoned) {
+    end_with(PeerTrouble::kNoRoom, "other requests needed the room of its pages");
+  }
   return pages;
 }
 

@@ -710,7 +710,7 @@ TEST_F(PromptStoreFromPeerTest, WhatIsAbandonedIsGivenBackAtOnce) {
   ASSERT_TRUE(fetched);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, milliseconds(1000));
   EXPECT_EQ(fetched->pages, 2);
-  EXPECT_EQ(fetched->from_peer.trouble, "");
+  EXPECT_EQ(fetched->from_peer.trouble, "other requests needed the room of its pages");
   compute(written, 2, 5);
   store->abandon(1);
   EXPECT_FALSE(inbox_.next<PagesFetched>(milliseconds(50)));

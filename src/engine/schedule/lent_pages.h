@@ -10,6 +10,11 @@
 // may still claim. A lent page has a content only when it is imported. Meanwhile a request may have
 // computed the same: then its page stays the known one.
 //
+// A long loan waits for what another server computes, which may wait for this one in turn. So at
+// most half of all pages and slots is lent for long: a request that needs no more than the other
+// half begins as soon as the running ones have ended, whatever other servers do. A larger prompt is
+// lent for only where nothing else is, and nobody waits.
+//
 // Ranks that share sequences lend and import the same, in the same order.
 //
 // Not thread safe.
@@ -40,11 +45,14 @@ class LentPages {
 
   // The pages of the prompt up to num_pages, of a sequence that has its tokens and first_rank, and
   // the state there. There may be none to fill but the state.
-  // claimed: [ranks] available pages that must stay so; states_wanted: slots likewise, if the model
-  // keeps states. nullopt: there is no room, or all of it is known.
-  // REQUIRES: !has(ticket).
-  std::optional<Lent> lend(uint64_t ticket, Sequence prompt, int num_pages,
-                           std::vector<int> claimed, int states_wanted);
+  // nullopt: there is no room, or all of it is known. REQUIRES: !has(ticket).
+  struct Terms {
+    std::vector<int> claimed;   // [ranks] available pages that must stay so
+    int states_wanted = 0;      // slots likewise, if the model keeps states
+    bool is_long = false;       // see above
+    bool nobody_waits = false;  // for pages or slots
+  };
+  std::optional<Lent> lend(uint64_t ticket, Sequence prompt, int num_pages, const Terms& terms);
   bool has(uint64_t ticket) const { return lent_.contains(ticket); }
   // The first num_pages pages of the prompt are filled, and, if these are all that were lent, the
   // state. Ends the loan. No effect if there is none.
@@ -56,11 +64,21 @@ class LentPages {
   std::optional<int> first_rank(const Sequence& sequence) const;
   // Slots that running sequences cannot have.
   int num_states() const;
+  // The ticket of the last long one; nullopt: there is none.
+  std::optional<uint64_t> last_long() const;
 
  private:
+  struct Loan {
+    Sequence prompt;         // computed are the pages that were known
+    std::vector<int> taken;  // [ranks] pages that were available before
+    bool is_long = false;
+  };
+  int long_pages(int rank) const;
+  int num_long() const;
+
   SequencePages& pages_;
   int num_ranks_;
-  std::map<uint64_t, Sequence> lent_;  // by ticket; computed are the pages that were known
+  std::map<uint64_t, Loan> lent_;  // by ticket
 };
 
 }  // namespace wideep::engine

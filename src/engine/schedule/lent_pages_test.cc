@@ -196,6 +196,123 @@ TEST(LentPages, CountTheKnownPagesThatTheyHold) {
   EXPECT_EQ(scheduler.known(prompt_from(0, 129), "").pages, 2);
 }
 
+// ---- loans that wait for a peer ----
+
+void begin_next(Scheduler& scheduler, int running) {
+  scheduler.schedule();
+  EXPECT_EQ(scheduler.record().running, running);
+  scheduler.give_up_step();
+}
+
+// So a request here begins, whatever the peers wait for.
+TEST(LongLoans, LeaveHalfOfThePagesToRequests) {
+  Scheduler scheduler(small_layout(), lent_limits(10));
+  ASSERT_TRUE(scheduler.lend(1, prompt_from(0, 300), "", 3, 1).has_value());
+  ASSERT_TRUE(scheduler.lend(2, prompt_from(1, 300), "", 2, 2).has_value());
+  EXPECT_FALSE(scheduler.lend(3, prompt_from(2, 300), "", 1, 3).has_value());
+  ASSERT_TRUE(scheduler.submit(asked(4, prompt_from(5000, 310), 10)).ok());  // 5 pages
+  begin_next(scheduler, 1);
+  EXPECT_EQ(run_to_end(scheduler), 310);
+  // What comes from places ends by itself; what ends makes room.
+  ASSERT_TRUE(scheduler.lend(3, prompt_from(2, 300), "", 1).has_value());
+  scheduler.import(3, 1);
+  scheduler.import(2, 2);
+  EXPECT_FALSE(
+      scheduler.lend(2, prompt_from(1, 300), "", 3, 2).has_value());  // it holds known ones
+  ASSERT_TRUE(scheduler.lend(2, prompt_from(7, 300), "", 2, 2).has_value());
+}
+
+TEST(LongLoans, ShareWhatIsKnown) {
+  Scheduler scheduler(small_layout(), lent_limits(10));
+  ASSERT_TRUE(scheduler.submit(asked(1, prompt_from(0, 193), 60)).ok());  // 4 pages
+  scheduler.schedule();                                                   // 3 of them are full
+  ASSERT_TRUE(scheduler.lend(1, prompt_from(0, 400), "", 5, 2).has_value());
+  std::vector<int32_t> ids = prompt_from(0, 400).ids();
+  std::fill(ids.begin() + 192, ids.end(), 7);
+  ASSERT_TRUE(scheduler.lend(2, ids, "", 6, 3).has_value());
+  EXPECT_FALSE(scheduler.lend(3, prompt_from(5000, 70), "", 1, 4).has_value());
+}
+
+TEST(LongLoans, MayBeLargerAlone) {
+  Scheduler scheduler(small_layout(), lent_limits(10));
+  const SharedTokens prompt = prompt_from(0, 600);
+  ASSERT_TRUE(scheduler.lend(1, prompt, "", 7, 1).has_value());
+  EXPECT_FALSE(scheduler.lend(2, prompt_from(5000, 70), "", 1, 2).has_value());
+  scheduler.import(1, 0);
+  ASSERT_TRUE(scheduler.lend(2, prompt_from(5000, 70), "", 1).has_value());
+  EXPECT_FALSE(scheduler.lend(1, prompt, "", 7, 1).has_value());
+  scheduler.import(2, 0);
+  scheduler.hold_requests(true);
+  ASSERT_TRUE(scheduler.submit(asked(9, prompt_from(9000, 20), 1)).ok());
+  EXPECT_FALSE(scheduler.lend(1, prompt, "", 7, 1).has_value());
+  EXPECT_TRUE(scheduler.lend(1, prompt, "", 5, 1).has_value());
+}
+
+TEST(LongLoans, DoNotOvertakeRequestsBeforeThem) {
+  for (const auto policy : {CapacityPolicy::kGuaranteedNoEvict, CapacityPolicy::kMaxUtilization}) {
+    SchedulerLimits limits = lent_limits(10);
+    limits.policy = policy;
+    Scheduler scheduler(small_layout(), limits);
+    ASSERT_TRUE(scheduler.submit(asked(1, prompt_from(0, 320), 64)).ok());     // 6 pages
+    ASSERT_TRUE(scheduler.submit(asked(5, prompt_from(9000, 250), 60)).ok());  // 5 pages
+    begin_next(scheduler, 1);
+    const SharedTokens prompt = prompt_from(5000, 200);
+    EXPECT_FALSE(scheduler.lend(1, prompt, "", 1, 6).has_value());
+    for (const std::optional<int> index : {std::optional(4), std::optional<int>()}) {
+      ASSERT_TRUE(scheduler.lend(1, prompt, "", 3, index).has_value());
+      scheduler.import(1, 0);
+    }
+    // A request that cannot run before others have ended wants nothing yet.
+    ASSERT_TRUE(scheduler.cancel(5));
+    for (int index = 2; index < 6; ++index) {
+      ASSERT_TRUE(scheduler.submit(asked(index, prompt_from(index, 20), 1)).ok());
+    }
+    scheduler.hold_requests(true);
+    EXPECT_TRUE(scheduler.lend(1, prompt, "", 1, 6).has_value());
+    EXPECT_FALSE(scheduler.lend(2, prompt, "a", 1, 6).has_value());
+  }
+}
+
+TEST(LongLoans, AreToldWhereTheyAreInTheWay) {
+  for (const bool are_long : {false, true}) {
+    Scheduler scheduler(small_layout(), lent_limits(10));
+    const auto index = are_long ? std::optional(1) : std::nullopt;
+    ASSERT_TRUE(scheduler.lend(1, prompt_from(0, 600), "", 7, index).has_value());
+    scheduler.schedule();
+    EXPECT_EQ(scheduler.loan_in_the_way(), std::nullopt);
+    ASSERT_TRUE(scheduler.submit(asked(2, prompt_from(5000, 310), 10)).ok());  // 5 pages
+    begin_next(scheduler, 0);
+    EXPECT_EQ(scheduler.loan_in_the_way(), are_long ? std::optional<uint64_t>(1) : std::nullopt);
+    scheduler.import(1, 2);
+    scheduler.schedule();
+    EXPECT_EQ(scheduler.record().running, 1);
+    EXPECT_EQ(scheduler.loan_in_the_way(), std::nullopt);
+  }
+}
+
+TEST(LongLoans, AreInTheWayOfARequestThatRuns) {
+  SchedulerLimits limits = lent_limits(4);
+  limits.policy = CapacityPolicy::kMaxUtilization;
+  Scheduler scheduler(small_layout(), limits);
+  ASSERT_TRUE(scheduler.submit(asked(1, prompt_from(0, 60), 170)).ok());  // 2 pages now, 4 in all
+  int tokens = 0;
+  const auto computes = [&] {
+    const Scheduler::Step& step = scheduler.schedule();
+    for (Sequence* sequence : std::vector(step.sampled)) {
+      scheduler.append(*sequence, std::vector<int32_t>{7}, {});
+      ++tokens;
+    }
+    return step.num_tokens > 0;
+  };
+  ASSERT_TRUE(computes());
+  ASSERT_TRUE(scheduler.lend(7, prompt_from(1000, 500), "", 2, 2).has_value());
+  while (computes()) EXPECT_EQ(scheduler.loan_in_the_way(), std::nullopt);
+  EXPECT_EQ(tokens, 2 * 64 - 60 + 1);
+  EXPECT_EQ(scheduler.loan_in_the_way(), std::optional<uint64_t>(7));
+  scheduler.import(7, 0);
+  run_to_end(scheduler);
+}
+
 // ---- states ----
 
 SchedulerLimits lent_limits_with_states(int slots) {
@@ -280,6 +397,38 @@ TEST(LentStates, AreToldWithWhereTheyCameFrom) {
   const PageNews news = scheduler.take_news();
   ASSERT_EQ(std::ranges::count(news.kept, store::Kind::kState, kind_of), 1);
   EXPECT_FALSE(std::ranges::find(news.kept, store::Kind::kState, kind_of)->is_imported);
+}
+
+TEST(LentStates, AreAtMostHalfForLongAndNotThoseOfRequestsBefore) {
+  Scheduler scheduler(small_layout(), lent_limits_with_states(4), {}, kLentStateBytes);
+  const auto lend = [&](uint64_t ticket, std::optional<int> index) {
+    const SharedTokens prompt = prompt_from(static_cast<int>(1000 * ticket), 70);
+    return scheduler.lend(ticket, prompt, "", 1, index).has_value();
+  };
+  EXPECT_TRUE(lend(1, 1));
+  EXPECT_TRUE(lend(2, 2));
+  EXPECT_FALSE(lend(3, 3));
+  EXPECT_TRUE(lend(3, std::nullopt));
+  scheduler.take_back_lent();
+  scheduler.hold_requests(true);
+  for (const int index : {1, 2, 3}) {
+    ASSERT_TRUE(scheduler.submit(asked(index, prompt_from(index, 20), 1)).ok());
+  }
+  EXPECT_TRUE(lend(1, 4));
+  EXPECT_FALSE(lend(2, 4));
+  EXPECT_TRUE(lend(2, 2));
+  scheduler.hold_requests(false);
+  begin_next(scheduler, 2);
+}
+
+TEST(LentStates, TheOnlySlotIsLentForLongWhileNobodyWaits) {
+  Scheduler scheduler(small_layout(), lent_limits_with_states(1), {}, kLentStateBytes);
+  ASSERT_TRUE(scheduler.lend(1, prompt_from(0, 70), "", 1, 1).has_value());
+  ASSERT_TRUE(scheduler.submit(asked(2, prompt_from(5000, 20), 1)).ok());
+  begin_next(scheduler, 0);
+  EXPECT_EQ(scheduler.loan_in_the_way(), std::optional<uint64_t>(1));
+  scheduler.import(1, 0);
+  begin_next(scheduler, 1);
 }
 
 // Not those of running requests, nor the last one if a request waits.

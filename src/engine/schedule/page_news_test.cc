@@ -156,7 +156,10 @@ class ToldWork {
     while (param_.state_slots > 0 && found > 0 && !states_.contains(names[size_t(found)])) --found;
     const uint64_t ticket = ++last_ticket_;
     std::vector<std::optional<Scheduler::Lent>> all;
-    for (Scheduler& rank : ranks_) all.push_back(rank.lend(ticket, made.tokens, made.salt, found));
+    const auto awaits_peer = below(2) == 0 ? std::optional(below(submitted_ + 1)) : std::nullopt;
+    for (Scheduler& rank : ranks_) {
+      all.push_back(rank.lend(ticket, made.tokens, made.salt, found, awaits_peer));
+    }
     for (const auto& lent : all) {
       ASSERT_EQ(lent.has_value(), all[0].has_value());
       // All of the pages may be known, but not the state there.

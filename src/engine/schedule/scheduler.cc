@@ -25,6 +25,13 @@ int max_pages_needed(const Request& request) {
   return pages_for(static_cast<int>(request.prompt.size()) + request.max_tokens);
 }
 
+// Also before the first admission.
+int num_tokens(const Sequence& sequence) {
+  const Request& request = sequence.request;
+  return static_cast<int>(sequence.tokens.empty() ? request.prompt.size() + request.answered.size()
+                                                  : sequence.tokens.size());
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, ContextPlace place,
@@ -87,7 +94,7 @@ bool Scheduler::has_reserved(const Sequence& sequence) const {
 int Scheduler::pages_claimed(const Sequence& sequence) const {
   const int max = max_pages_needed(sequence.request);
   if (has_reserved(sequence)) return max;
-  return std::min(max, pages_for(static_cast<int>(sequence.tokens.size())) + 1);
+  return std::min(max, pages_for(num_tokens(sequence)) + 1);
 }
 
 // Adds, per rank, the claimed pages that the sequence does not hold yet.
@@ -555,15 +562,44 @@ Scheduler::KnownPrefix Scheduler::known(const SharedTokens& prompt, const std::s
 }
 
 std::optional<Scheduler::Lent> Scheduler::lend(uint64_t ticket, const SharedTokens& prompt,
-                                               const std::string& salt, int num_pages) {
+                                               const std::string& salt, int num_pages,
+                                               std::optional<int> awaits_peer) {
   if (!limits_.reuse_pages || lent_.has(ticket)) return std::nullopt;
   Sequence sequence = sequence_of(prompt, salt);
   const bool is_first = !first_rank(sequence);
   // One slot is left for those that wait.
-  auto lent = lent_.lend(ticket, std::move(sequence), num_pages, claims_of_running(),
-                         waiting_.empty() ? 0 : 1);
+  LentPages::Terms terms{.claimed = claims_of_running(),
+                         .states_wanted = waiting_.empty() ? 0 : 1,
+                         .is_long = awaits_peer.has_value(),
+                         .nobody_waits = waiting_.empty()};
+  if (awaits_peer) add_claims_before(*awaits_peer, terms);
+  auto lent = lent_.lend(ticket, std::move(sequence), num_pages, terms);
   if (lent && is_first) next_first_rank_ = (next_first_rank_ + 1) % place_.size;
   return lent;
+}
+
+// What waiting requests with a smaller index need to begin; of as many as may run beside those that
+// do. What is shared, and where a sequence begins, shows only then: they may need less.
+void Scheduler::add_claims_before(int index, LentPages::Terms& terms) const {
+  int states = 0;
+  int left = limits_.max_batch_size * limits_.micro_batches - static_cast<int>(running_.size());
+  for (const Sequence& sequence : waiting_) {
+    if (left <= 0) break;
+    if (sequence.request.index > index) continue;
+    const int pages = max_pages_of_rank(pages_claimed(sequence), place_.size, limits_.turn_pages);
+    for (int& claimed : terms.claimed) claimed += pages;
+    ++states;
+    --left;
+  }
+  terms.states_wanted = std::max(terms.states_wanted, states);
+}
+
+// Any request fits alone. One that runs lacks pages only if it is the oldest that may pause.
+std::optional<uint64_t> Scheduler::loan_in_the_way() const {
+  if (step_.num_tokens > 0) return std::nullopt;
+  const bool is_blocked = running_.empty() ? !waiting_.empty() && !hold_requests_
+                                           : std::ranges::any_of(running_, &Sequence::lacks_pages);
+  return is_blocked ? lent_.last_long() : std::nullopt;
 }
 
 }  // namespace wideep::engine

@@ -138,9 +138,15 @@ class Scheduler {
   // Pages to be filled with the prompt's pages from the known ones to num_pages, and a slot for the
   // state after them. nullopt: there is no room beside what running requests may claim, all of them
   // are known, or the ticket has lent already.
+  // awaits_peer: the index of the request whose prompt it is, if a peer may compute it meanwhile.
+  // Such a loan is long (schedule/lent_pages.h), and does not overtake waiting requests with a
+  // smaller index: there must be room for these, too.
   using Lent = LentPages::Lent;
   std::optional<Lent> lend(uint64_t ticket, const SharedTokens& prompt, const std::string& salt,
-                           int num_pages);
+                           int num_pages, std::optional<int> awaits_peer = std::nullopt);
+  // The last long loan, if the last schedule() found requests but nothing to compute, because of
+  // what is lent. If that lasts, the loan should end: servers may wait for each other.
+  std::optional<uint64_t> loan_in_the_way() const;
   // The first num_pages pages of the prompt are filled, and, if these are all, the state: they are
   // known from now on. All that the ticket has lent is given back. No effect if that is nothing.
   void import(uint64_t ticket, int num_pages) { lent_.import(ticket, num_pages); }
@@ -168,6 +174,7 @@ class Scheduler {
   int pages_claimed(const Sequence& sequence) const;
   void add_claims(const Sequence& sequence, std::vector<int>& claimed) const;
   std::vector<int> claims_of_running() const;
+  void add_claims_before(int index, LentPages::Terms& terms) const;
   Sequence sequence_of(const SharedTokens& prompt, const std::string& salt) const;
 
   void make_room();
