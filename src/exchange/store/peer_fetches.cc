@@ -34,6 +34,7 @@ PeerFetches::Clock::time_point PeerFetches::next_poll() const {
   if (!ended_.empty()) return Clock::time_point::min();
   Clock::time_point next = Clock::time_point::max();
   for (const Waiting& each : waiting_) next = std::min(next, each.due);
+  for (const auto& [key, peer] : peers_) next = std::min(next, peer.used + kIdleTime);
   return next;
 }
 
@@ -191,7 +192,7 @@ std::vector<PeerFetches::Done> PeerFetches::poll() {
     }
   }
   const auto is_idle = [now = Clock::now()](const auto& each) {
-    return now - each.second.used > kIdleTime;
+    return now - each.second.used >= kIdleTime;
   };
   std::erase_if(peers_, is_idle);
   std::erase_if(absences_, is_idle);

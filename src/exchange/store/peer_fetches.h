@@ -78,7 +78,7 @@ class PeerFetches {
   // Takes what has come of the fetches that are due, a few pages of each, and returns those that
   // have ended.
   std::vector<Done> poll();
-  // When one is due; max(): none is there.
+  // When one is due, or a peer is left (kIdleTime); max(): none is there.
   Clock::time_point next_poll() const;
   // Its memory is not touched after this; the next poll returns it. No effect on one that is not
   // known.

@@ -257,6 +257,18 @@ TEST_F(PeerFetchesTest, AFetchForWhichNothingComesIsAskedForLessOften) {
   EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now());
 }
 
+// Its memory is mapped until then, though it may be gone.
+TEST_F(PeerFetchesTest, APeerIsLeftWithoutAnotherFetch) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 1);
+  const auto begun = PeerFetches::Clock::now();
+  begin(fetches, 1, one);
+  offer(one.heads[0]);
+  EXPECT_EQ(end_of(fetches).end, End::kWhole);
+  EXPECT_GE(fetches.next_poll(), begun + PeerFetches::kIdleTime);
+  EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now() + PeerFetches::kIdleTime);
+}
+
 TEST_F(PeerFetchesTest, WhatIsAbandonedEnds) {
   PeerFetches fetches("class");
   Prompt one = prompt(1, 4);
