@@ -68,7 +68,7 @@ Results fetched(Place& place, const std::vector<Head>& heads) {
 // Until the memory is mapped: the first question goes over the socket.
 void map(PeerPlace& place, uint64_t times = 1) {
   for (int i = 0; i < 100 && place.memory_use().mapped < times; ++i) {
-    place.find(sequence_of(99, 1, 100));
+    fetched(place, sequence_of(99, 1, 100));
   }
   ASSERT_EQ(place.memory_use().mapped, times) << place.trouble();
 }

@@ -134,14 +134,6 @@ Status PeerPlace::fetch_from(HostTier& tier, std::span<const FetchOrder> orders,
 // ---- the place ----
 
 std::vector<bool> PeerPlace::find(std::span<const Head> heads) {
-  if (HostTier* tier = memory()) {
-    const uint64_t failures = tier->counts().failures;
-    std::vector<bool> held =
-        tier->lease(heads, std::chrono::duration<double>(options_.lease).count());
-    if (tier->counts().failures == failures) return held;
-    ++memory_use_.failures;
-    tier_.reset();
-  }
   std::vector<bool> found(heads.size());
   std::vector<RedisQuestion> questions;
   for (size_t first = 0; first < heads.size(); first += kHeadsPerQuestion) {
