@@ -75,7 +75,7 @@ void RequestWriter::submit_together(std::vector<Request> requests, Reports repor
   for (Request& request : requests) {
     if (owner == tokens_of_owner_.end()) owner = tokens_of_owner_.begin();
     if (owner == tokens_of_owner_.end()) {  // nobody lives
-      orphans_.push_back({.request = std::move(request)});
+      add_orphan({.request = std::move(request)});
       continue;
     }
     submit_to(owner->first, {.request = std::move(request)});
@@ -97,7 +97,7 @@ bool RequestWriter::is_looked_for(const Request& request) const {
 }
 
 void RequestWriter::place(Running running) {
-  if (tokens_of_owner_.empty()) return orphans_.push_back(std::move(running));
+  if (tokens_of_owner_.empty()) return add_orphan(std::move(running));
   const PagePlaces::Choice choice = choose(running.request);
   running.known_tokens = choice.known_tokens;
   std::vector<int> ranks;
@@ -139,7 +139,17 @@ void RequestWriter::look_for(int owner, std::vector<int> ranks, Running running)
   begins_to_wait_.notify_one();
 }
 
+void RequestWriter::begins_to_compute() {
+  if (running_.empty() && orphans_.empty()) computes_since_ = prompts_.clock();
+}
+
+void RequestWriter::add_orphan(Running running) {
+  begins_to_compute();
+  orphans_.push_back(std::move(running));
+}
+
 void RequestWriter::submit_to(int owner, Running running) {
+  begins_to_compute();
   const Request& request = running.request;
   const int index = request.index;
   assign(owner, running);
@@ -251,6 +261,12 @@ void RequestWriter::iteration_ended(const Iteration& iteration) {
 FetchCounts RequestWriter::fetch_counts() {
   const std::lock_guard lock(mutex_);
   return fetches_.counts();
+}
+
+std::optional<double> RequestWriter::computes_since() {
+  const std::lock_guard lock(mutex_);
+  if (running_.empty() && orphans_.empty()) return std::nullopt;
+  return computes_since_;
 }
 
 void RequestWriter::keep_deadlines(const std::stop_token& stop) {

@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -120,6 +121,10 @@ class RequestWriter {
   void iteration_ended(const Iteration& iteration);
   FetchCounts fetch_counts();
 
+  // Since when the ranks have had requests without a break, in seconds of Prompts::clock; nullopt:
+  // they have none. What waits for its pages is none of theirs yet.
+  std::optional<double> computes_since();
+
   // ---- ranks that die and return ----
 
   struct Loss {
@@ -158,6 +163,8 @@ class RequestWriter {
   // To an owner, looked for first if that may pay; to the orphans, if nobody lives.
   void place(Running running);
   void look_for(int owner, std::vector<int> ranks, Running running);
+  void begins_to_compute();
+  void add_orphan(Running running);
   void submit_to(int owner, Running running);
   void assign(int owner, Running& running);
   Running take(Requests& from, Requests::iterator which);
@@ -190,6 +197,7 @@ class RequestWriter {
   Requests running_;
   Requests waiting_;              // for what fetches_ does; each of them has a ticket there
   std::vector<Running> orphans_;  // while no owner lives
+  double computes_since_ = 0;     // while running_ or orphans_ has any
   std::vector<int> members_;      // of the epoch, as far as they live
   std::set<int> lost_;            // ranks, until they are members again
   PromptFetches fetches_;

@@ -607,6 +607,33 @@ TEST_F(PausedRequests, AreLookedForAgainAndTheEndWaitsForThem) {
   EXPECT_EQ(writer().take_transfers().size(), 1u);
 }
 
+TEST_F(PausedRequests, AreNotYetComputed) {
+  pause(0);
+  EXPECT_EQ(writer().computes_since(), std::nullopt);
+  now_ = 200.0;
+  writer().submit(request(1));
+  EXPECT_EQ(writer().computes_since(), 200.0);
+  now_ = 201.0;
+  writer().submit(request(2));
+  writer().answered(1, 5, true);
+  EXPECT_EQ(writer().computes_since(), 200.0);  // without a break
+  writer().cancel(2);
+  EXPECT_EQ(writer().computes_since(), std::nullopt);
+  now_ = 202.0;
+  writer().submit(request(3));
+  EXPECT_EQ(writer().computes_since(), 202.0);
+}
+
+// Nobody computes them, but they are the ranks'.
+TEST_F(PausedRequests, WithoutRanksComputationIsOwed) {
+  writer().submit(request(0));
+  now_ = 101.0;
+  for (const int rank : {0, 1}) writer().lose_rank(rank, false);
+  EXPECT_NE(writer().computes_since(), std::nullopt);
+  writer().cancel(0);
+  EXPECT_EQ(writer().computes_since(), std::nullopt);
+}
+
 TEST_F(PausedRequests, CanBeCancelled) {
   pause(0);
   writer().finish();

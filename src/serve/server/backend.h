@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "run/event.h"
 #include "schedule/request.h"
@@ -29,6 +30,9 @@ class Backend {
   // No more tokens are wanted, but the experts are, of at least the tokens that have come; or of
   // fewer, if a rank has died. on_token may be called for tokens that were on their way.
   virtual void cut(int64_t id) = 0;
+  // Since when the ranks have had requests without a break, in seconds of the steady clock; nullopt:
+  // they have none. One that waits for other servers' pages, or for more requests, is none of theirs.
+  virtual std::optional<double> computes_since() const = 0;
 };
 
 }  // namespace wideep::server

@@ -48,6 +48,7 @@ class CacheTestBackend : public Backend {
   int64_t submit(engine::Request, OnToken, OnExperts, OnProgress) override { return 0; }
   void cancel(int64_t) override {}
   void cut(int64_t) override {}
+  std::optional<double> computes_since() const override { return {}; }
 };
 
 class CacheServiceTest : public testing::Test {

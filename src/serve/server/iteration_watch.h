@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether an iteration of the ranks is overdue: requests run, but no iteration has ended for far
-// longer than the ones before took. A rank that hangs shows so long before its peers run into
+// Whether an iteration of the ranks is overdue: they have requests, but no iteration has ended for
+// far longer than the ones before took. A rank that hangs shows so long before its peers run into
 // --timeout and the run fails.
 //
 // Thread safety: the serving thread. Times are seconds of any steady clock.
@@ -17,16 +17,15 @@ class IterationWatch {
   // timeout: after which a rank fails that waits for another one.
   explicit IterationWatch(double timeout) : timeout_(timeout) {}
 
-  // The first request has come after none ran.
-  void began(double now) { last_progress_ = now; }
   // An iteration has ended that took `seconds`.
   void ended(double now, double seconds) {
-    last_progress_ = now;
+    last_end_ = now;
     longest_ = std::max(longest_, seconds);
   }
-  // For how long no iteration has ended, if that is too long. REQUIRES: requests run.
-  std::optional<double> overdue(double now) const {
-    const double silent = now - last_progress_;
+  // For how long no iteration has ended, if that is too long. since: when the ranks have begun to
+  // have requests (Backend::computes_since).
+  std::optional<double> overdue(double now, double since) const {
+    const double silent = now - std::max(last_end_, since);
     return silent > limit() ? std::optional(silent) : std::nullopt;
   }
 
@@ -42,7 +41,7 @@ class IterationWatch {
 
   double timeout_;
   double longest_ = 0.0;  // iteration
-  double last_progress_ = 0.0;
+  double last_end_ = 0.0;
 };
 
 }  // namespace wideep::server

@@ -139,6 +139,9 @@ class EngineBackend : public Backend {
     open_queue();
     requests_->cut(static_cast<int>(id));
   }
+  std::optional<double> computes_since() const override {
+    return requests_ == nullptr ? std::nullopt : requests_->computes_since();
+  }
 
   const StartQueue& queue() const { return queue_; }
   // Submits what is held; nothing is from now on. Returns how many were.
@@ -559,10 +562,9 @@ class Front {
     if (failed.get_future().get()) std::this_thread::sleep_for(kLastWords);
   }
 
-  // On the serving thread. While requests are held no iteration is overdue.
+  // On the serving thread.
   void watch_queue() {
     if (backend_.queue().is_open()) return;
-    service_.iteration_ended(0.0);
     if (!backend_.queue().is_quiet(steady_seconds(), kStartQuietSeconds)) return;
     began_early_ = backend_.open_queue();
   }

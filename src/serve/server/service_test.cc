@@ -71,6 +71,7 @@ class EchoBackend : public Backend {
     ++num_cut;
     server_->post([running = running_.extract(id).mapped(), this] { send_experts(running); });
   }
+  std::optional<double> computes_since() const override { return computing_since; }
 
   std::atomic<int> cancelled{0};
   std::atomic<bool> endless{false};
@@ -78,6 +79,7 @@ class EchoBackend : public Backend {
   std::atomic<int> cached_tokens{0};
   std::atomic<int> per_step{1};  // tokens of an iteration, as with right drafts
   std::atomic<int> num_cut{0};
+  std::optional<double> computing_since;  // of the serving thread
   std::atomic<bool> holds_experts{false};
   std::atomic<int> lacking{0};  // positions, in the next experts
   engine::Request last_request;
@@ -1888,6 +1890,22 @@ TEST_F(ServiceTest, SlowReadersDelayNoOtherClient) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_EQ(backend_.cancelled, 1);
+}
+
+// As where it waits for pages of another server.
+TEST_F(ServiceTest, ARequestThatNoRankHasYetIsNotOverdue) {
+  backend_.max_tokens = 0;
+  auto reply = std::async(std::launch::async, [&] {
+    return complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 2}});
+  });
+  while (on_server([&] { return service_->metrics().running; }) < 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(ask("GET", "/health").status, 200);
+  on_server([&] { return backend_.computing_since = 0.0; });
+  EXPECT_EQ(ask("GET", "/health").body_json()["error"]["code"], "iteration_overdue");
+  on_server([&] { return service_->fail("the end"); });
+  EXPECT_EQ(reply.get().status, 503);
 }
 
 TEST_F(ServiceTest, DrainingRefusesNewRequestsOnly) {

@@ -144,7 +144,8 @@ void TextService::iteration_ended(double seconds) { watch_.ended(now_seconds(), 
 std::optional<HttpError> TextService::trouble() const {
   if (failure_) return failure_;
   if (is_draining()) return refusal();
-  const auto overdue = idle() ? std::nullopt : watch_.overdue(now_seconds());
+  const auto since = generation_.backend.computes_since();
+  const auto overdue = since ? watch_.overdue(now_seconds(), *since) : std::nullopt;
   if (!overdue) return std::nullopt;
   return HttpError{.status = 503,
                    .message = fmt::format("no iteration has ended for {:.1f} s while requests run: "
@@ -326,7 +327,6 @@ void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiS
   if (too_much && !exchange->is_inherited()) return replies_.refuse(exchange, *too_much);
   log_without_effect(exchange->request_id(), options);
   if (!options.has_seed) options.engine_request.sampling.seed = fresh_seed();
-  if (metrics_.running == 0) watch_.began(now_seconds());
   ReplyHead head = head_for(api, came);
   if (api.errors.names_requests) exchange->add_header("request-id", request_id_of(head.id));
   Generation::start(generation_, exchange, std::move(head), std::move(prepared), past);

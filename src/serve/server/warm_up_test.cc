@@ -39,6 +39,7 @@ class WarmTestBackend : public Backend {
     ++cancelled;
   }
   void cut(int64_t) override {}
+  std::optional<double> computes_since() const override { return {}; }
 
   void end(int64_t id, engine::FinishReason reason, int cached_tokens = 0) {
     const OnToken on_token = running.extract(id).mapped();
