@@ -263,13 +263,11 @@ void RouterForward::prefill_ended(RouterPrefill::End how, const std::string& rep
 void RouterForward::answer_alone() {
   params_.clear();
   if (is_context_first()) return try_next();
-  if (has_begun() || replica_ == nullptr) return;
+  if (replica_ == nullptr || has_begun()) return;
   RouterReplica* const decode = replica_;
-  disconnect();
+  ask_again();
   send_to(decode);
 }
-
-bool RouterForward::has_begun() const { return streams_ || status_ != 0 || attempt_ended_; }
 
 // Another replica is asked for the prompt. The one that answers has been told of the first: before
 // it has begun its request is sent again. If there is no other one to tell of, one that has lost
@@ -288,9 +286,23 @@ void RouterForward::prefill_failed(RouterPrefill::End how) {
   const RouterReplicas::Division division = divide(decode);
   if (division.prefill == nullptr && how == RouterPrefill::End::kLost) return;
   ++replicas_.totals.num_prefill_retries;
-  disconnect();
+  ask_again();
   if (division.prefill != nullptr) begin_prefill(*division.prefill);
   send_to(decode);
+}
+
+// The request is to be sent once more to the replica that answers.
+void RouterForward::ask_again() {
+  if (is_sending_) journal_->begin_again();
+  forget_attempt();
+}
+
+// Whether more has come from the replica that answers than the head of a stream, which it sends
+// before it has the prompt, and from which it goes on when it is asked again.
+bool RouterForward::has_begun() const {
+  if (attempt_ended_ || (status_ != 0 && !is_sending_)) return true;
+  if (!streams_) return false;
+  return !journal_ || journal_->has_begun() || !journal_->can_resume(sent_->size());
 }
 
 bool RouterForward::is_context_first() const {

@@ -17,7 +17,7 @@
 //                      send_to ── pages ──▶ bytes ──▶ finish_attempt
 //   kContextFirst      prefill ──▶ its reply ──▶ send_to ──▶ bytes ──▶ finish_attempt
 //
-// A prefill that fails before the answer begins is tried at max_retries other replicas. If none is
+// A prefill that fails before the first token is tried at max_retries other replicas. If none is
 // left, or the replica does not take such a request, the answering one computes the prompt itself.
 //
 // Where the answering replica is lost in the middle of a stream, another one goes on with it, from
@@ -85,6 +85,7 @@ class RouterForward : public std::enable_shared_from_this<RouterForward> {
   void prefill_failed(RouterPrefill::End how);
   bool has_begun() const;
   void answer_alone();
+  void ask_again();
   bool is_context_first() const;
   void send_to(RouterReplica* replica);
   bool computes() const;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/router_testing.h"
+#include "server/stream_records.h"
 
 namespace wideep::server {
 namespace {
@@ -53,6 +54,8 @@ class PdWorker {
       held_.clear();
     });
   }
+  // Replies are streams, whose head comes at once.
+  void stream() { streams_ = true; }
   // Their connections end without a whole reply.
   void drop() {
     holds_ = false;
@@ -88,24 +91,33 @@ class PdWorker {
         return exchange->reply(404, "application/json", "{}");
       }
       bodies_.push_back(exchange->body());
-      for (const char* each :
-           {"authorization", "x-request-id", "traceparent", "content-encoding"}) {
+      for (const char* each : {"authorization", "x-request-id", "traceparent", "content-encoding",
+                               "x-wideep-resume"}) {
         headers_[each] = exchange->header(each);
       }
     }
     ++num_texts_;
+    if (streams_) {
+      exchange->start_stream("text/event-stream");
+      const bool is_new = exchange->header(kResumeHeader).empty();
+      exchange->send((is_new ? record_comment("head") : "") + "data: of whom\n\n");
+    }
     if (!holds_) return answer(exchange);
     exchange->on_gone([this] { ++num_gone_; });
     held_.push_back(exchange);
   }
   void answer(const std::shared_ptr<Exchange>& exchange) {
+    if (streams_) {
+      exchange->send(record_comment("token") + "data: " + name_ + "\n\n");
+      return exchange->end();
+    }
     const std::lock_guard lock(mutex_);
     exchange->reply(status_, "application/json", reply_.empty() ? name_ : reply_);
   }
 
   const std::string name_;
   std::atomic<int> num_texts_ = 0, num_gone_ = 0;
-  std::atomic<bool> holds_ = false;
+  std::atomic<bool> holds_ = false, streams_ = false;
   mutable std::mutex mutex_;
   json state_, headers_ = json::object();        // guarded by mutex_
   int status_ = 200;                             // guarded by mutex_
@@ -291,6 +303,27 @@ TEST_F(RouterPdTest, APrefillServerThatDiesHasAnotherOneAfterIt) {
   EXPECT_TRUE(comes([&] { return d_.num_gone() == 1; }));  // the request before
   d_.let_go();
   EXPECT_EQ(reply.get().body, "d");
+}
+
+// The head of its stream says nothing of the prompt: the client has it, and gets it once.
+TEST_F(RouterPdTest, AStreamWithoutATokenIsBegunAgainWithAnotherPrefillServer) {
+  for (PdWorker* each : {&p_, &q_, &d_}) each->hold();
+  d_.stream();
+  route_to({&p_, &q_, &d_}, kAlways);
+  auto reply = post_later(request());
+  ASSERT_TRUE(comes([&] { return p_.num_texts() + q_.num_texts() == 1 && d_.num_texts() == 1; }));
+  PdWorker& first = p_.num_texts() == 1 ? p_ : q_;
+  PdWorker& second = p_.num_texts() == 1 ? q_ : p_;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the client has the head
+  first.reply_with(429, "{}");
+  first.let_go();
+  ASSERT_TRUE(comes([&] { return second.num_texts() == 1 && d_.num_texts() == 2; }));
+  EXPECT_EQ(d_.header("x-wideep-resume"),
+            std::to_string(d_.body(1).find_last_of('}') + 1));  // the head's record follows
+  EXPECT_TRUE(comes([&] { return d_.num_gone() == 1; }));
+  d_.let_go();
+  EXPECT_EQ(reply.get().body, "data: of whom\n\ndata: d\n\n");
+  EXPECT_EQ(value("failures_total", d_.port()), "0");
 }
 
 TEST_F(RouterPdTest, WhatIsWrongTheAnsweringServerSays) {

@@ -116,6 +116,7 @@ void StreamJournal::pass(std::string_view bytes, std::string* out) {
 }
 
 void StreamJournal::add_record(std::string_view text) {
+  ++num_records_;
   if (gave_up_) return;
   const size_t bytes = text.size() + 1;
   if (records_.size() + bytes > kMaxBytes ||

@@ -45,6 +45,8 @@ class StreamJournal {
   // them. False also after more of them have come than may be kept.
   bool can_resume(size_t request_bytes) const;
   bool has_records() const { return !records_.empty(); }
+  // More is known of the answer than its head, which comes before anything is computed.
+  bool has_begun() const { return num_records_ > 1; }
   // The body that asks another server for it; `request`: that of the client.
   std::string resumed(std::string_view request) const;
   // The next bytes are those of another stream.
@@ -71,6 +73,7 @@ class StreamJournal {
 
   StreamJournalMemory& memory_;
   std::string records_;  // as they came, in base64, each with a line feed
+  size_t num_records_ = 0;
   bool gave_up_ = false;
   bool differs_ = false;
   Prefix known_;       // what the client has

@@ -51,6 +51,18 @@ std::string lines(size_t num_tokens) {
   return text;
 }
 
+TEST(StreamJournal, AnAnswerHasBegunBehindItsHead) {
+  StreamJournalMemory memory;
+  StreamJournal journal(memory);
+  journal.take(record_comment("head") + "data: {\"role\": \"assistant\"}\n\n");
+  EXPECT_FALSE(journal.has_begun());
+  journal.begin_again();
+  journal.take("data: {\"role\": \"assistant\"}\n\n");
+  EXPECT_FALSE(journal.has_begun());
+  journal.take(record_comment("token 0"));
+  EXPECT_TRUE(journal.has_begun());
+}
+
 TEST(StreamJournal, TakesRecordsOut) {
   const StreamOfEvents stream(30);
   std::mt19937 random(3);
