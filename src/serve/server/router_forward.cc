@@ -72,6 +72,9 @@ std::string header_of(evhttp_request* reply, const char* name) {
 
 // The code of an error, for programs.
 constexpr const char* kReplicaLost = "replica_lost";
+// About as long as a replica waits for a peer that is silent: what it then computes by itself, and
+// the pages that have come, are worth more than another peer.
+constexpr std::chrono::seconds kComputesAlone{2};
 // A request that ends every server that answers it must not end them all.
 constexpr int kMaxLosses = 3;
 
@@ -270,9 +273,9 @@ void RouterForward::answer_alone() {
 }
 
 // Another replica is asked for the prompt. The one that answers has been told of the first: before
-// it has begun its request is sent again. If there is no other one to tell of, one that has lost
-// its peer in the middle goes on by itself, with the pages that came; one whose peer has not even
-// begun would wait for it in vain.
+// it has begun its request is sent again. If there is no other one to tell of, or time has passed,
+// one that has lost its peer in the middle goes on by itself, with the pages that came; one whose
+// peer has not even begun would wait for it in vain.
 void RouterForward::prefill_failed(RouterPrefill::End how) {
   exchange_->record().prefill.reset();
   prefill_server_ = nullptr;
@@ -282,6 +285,7 @@ void RouterForward::prefill_failed(RouterPrefill::End how) {
     return try_next();
   }
   if (has_begun()) return;
+  if (how == RouterPrefill::End::kLost && Clock::now() - sent_at_ >= kComputesAlone) return;
   RouterReplica* const decode = replica_;
   const RouterReplicas::Division division = divide(decode);
   if (division.prefill == nullptr && how == RouterPrefill::End::kLost) return;
@@ -317,7 +321,8 @@ void RouterForward::send_to(RouterReplica* replica) {
   ++replica_->requests;
   charge();
   connected_ = attempt_ended_ = false;
-  connect_by_ = Clock::now() + kConnectTimeout;
+  sent_at_ = Clock::now();
+  connect_by_ = sent_at_ + kConnectTimeout;
   reply_by_ = computes() ? Clock::time_point::max() : Clock::now() + kShortReply;
   connection_ = evhttp_connection_base_bufferevent_new(
       context_.http.loop(), nullptr, nullptr, replica_->numbers.c_str(),

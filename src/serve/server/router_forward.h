@@ -134,7 +134,7 @@ class RouterForward : public std::enable_shared_from_this<RouterForward> {
   evhttp_connection* connection_ = nullptr;
   bool connected_ = false;
   bool attempt_ended_ = false;  // the replica has replied or failed; finish_attempt is posted
-  std::chrono::steady_clock::time_point connect_by_, reply_by_;
+  std::chrono::steady_clock::time_point sent_at_, connect_by_, reply_by_;
   int status_ = 0;
   std::string type_, retry_after_, body_;
   std::map<std::string, std::string> returned_;  // headers of the reply, from kReturnedHeaders

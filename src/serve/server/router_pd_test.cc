@@ -305,6 +305,37 @@ TEST_F(RouterPdTest, APrefillServerThatDiesHasAnotherOneAfterIt) {
   EXPECT_EQ(reply.get().body, "d");
 }
 
+// What the answering server has computed by itself meanwhile is not thrown away.
+TEST_F(RouterPdTest, APrefillServerThatDiesLateHasNoneAfterIt) {
+  for (PdWorker* each : {&p_, &q_, &d_}) each->hold();
+  route_to({&p_, &q_, &d_}, kAlways);
+  auto reply = post_later(request());
+  ASSERT_TRUE(comes([&] { return p_.num_texts() + q_.num_texts() == 1 && d_.num_texts() == 1; }));
+  PdWorker& first = p_.num_texts() == 1 ? p_ : q_;
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  first.drop();
+  ASSERT_TRUE(comes([&] { return value("prefills_running", first.port()) == "0"; }));
+  EXPECT_EQ(p_.num_texts() + q_.num_texts(), 1);
+  EXPECT_EQ(d_.num_gone(), 0);
+  d_.let_go();
+  EXPECT_EQ(reply.get().body, "d");
+  EXPECT_EQ(d_.num_texts(), 1);
+}
+
+// Its ranks may have died in the middle of the prompt.
+TEST_F(RouterPdTest, APrefillServerThatFailsHasComputedAPart) {
+  p_.reply_with(500, "{}");
+  d_.hold();
+  route_to({&p_, &d_}, kAlways);
+  auto reply = post_later(request());
+  ASSERT_TRUE(comes([&] { return d_.num_texts() == 1 && p_.num_texts() == 1; }));
+  ASSERT_TRUE(comes([&] { return value("prefills_running", p_.port()) == "0"; }));
+  d_.let_go();
+  EXPECT_EQ(reply.get().body, "d");
+  EXPECT_EQ(d_.num_texts(), 1);
+  EXPECT_EQ(value("prefill_failures_total", p_.port()), "1");
+}
+
 // The head of its stream says nothing of the prompt: the client has it, and gets it once.
 TEST_F(RouterPdTest, AStreamWithoutATokenIsBegunAgainWithAnotherPrefillServer) {
   for (PdWorker* each : {&p_, &q_, &d_}) each->hold();

@@ -14,8 +14,8 @@ constexpr size_t kMaxReplyBytes = size_t{16} << 20;
 
 RouterPrefill::End end_of(int status) {
   if (status == 200) return RouterPrefill::End::kComputed;
-  const bool is_refused = status == 429 || status >= 500;
-  return is_refused ? RouterPrefill::End::kRefused : RouterPrefill::End::kWrong;
+  if (status == 429 || status == 503 || status == 529) return RouterPrefill::End::kRefused;
+  return status >= 500 ? RouterPrefill::End::kLost : RouterPrefill::End::kWrong;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class RouterPrefill {
     kComputed,
     kWrong,    // something is wrong with the request
     kRefused,  // nothing was computed: it is full, ends, or cannot be reached
-    kLost,     // it was reached, and perhaps has computed a part
+    kLost,     // it was reached, or has failed (500), and perhaps has computed a part
   };
   struct Request {
     std::string target;
