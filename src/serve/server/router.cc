@@ -103,18 +103,7 @@ void Router::run() {
   http_->run();
 }
 
-void Router::set_members(const std::vector<RouterMember>& members) {
-  std::vector<RouterReplicas::Resolved> resolved;
-  for (const RouterMember& each : members) {
-    Result<std::string> numbers = resolve(each.address);
-    if (numbers.ok()) {
-      resolved.push_back({.member = each, .numbers = std::move(*numbers)});
-    } else {
-      log::warn("{}: it is left out", numbers.status().message());
-    }
-  }
-  http_->post([this, found = std::move(resolved)] { replicas_->set_members(found); });
-}
+void Router::set_members(const std::vector<RouterMember>& members) { names_.set(members); }
 
 void Router::check_connections() {
   const auto now = std::chrono::steady_clock::now();

@@ -25,6 +25,7 @@
 #include "http/http_server.h"
 #include "server/request_tracer.h"
 #include "server/router_forward.h"
+#include "server/router_names.h"
 #include "server/router_options.h"
 #include "server/router_replicas.h"
 #include "wideep/status.h"
@@ -48,13 +49,16 @@ class Router {
   void run();
   void drain();  // refuses new requests with 503
   void stop();   // cuts requests in progress
-  // From now on these are the replicas: requests in progress at others end there. One whose name
-  // has no address is left out, with a line. Blocks for the look-up of names. REQUIRES: the options
-  // have disaggregation.
+  // From now on these are the replicas, as soon as their names are looked up: requests in progress at
+  // others end there. One whose name has no address is left out, with a line, until it has one.
+  // REQUIRES: the options have disaggregation.
   void set_members(const std::vector<RouterMember>& members);
 
  private:
-  Router() = default;
+  Router() : names_([this](const auto& members) { take(members); }) {}
+  void take(const std::vector<RouterReplicas::Resolved>& members) {
+    http_->post([this, members] { replicas_->set_members(members); });
+  }
   void handle(const std::shared_ptr<Exchange>& exchange);
   void reply_health(const std::shared_ptr<Exchange>& exchange) const;
   std::string metrics() const;
@@ -68,6 +72,7 @@ class Router {
   StreamJournalMemory journals_;
   std::optional<RouterForward::Context> context_;
   std::set<std::shared_ptr<RouterForward>> in_progress_;
+  RouterNames names_;  // last: its thread uses the members above
 };
 
 }  // namespace wideep::server

@@ -59,37 +59,63 @@ void RouterReplicas::set_members(const std::vector<Resolved>& members) {
     }
   }
   free_idle();
+  unplaced_.clear();
   for (const Resolved& resolved : members) {
-    auto slot = std::ranges::find_if(slots_, [&](const RouterReplica& each) {
+    const auto slot = std::ranges::find_if(slots_, [&](const RouterReplica& each) {
       return each.is_used() && each.address() == resolved.member.address;
     });
     if (slot != slots_.end()) {
       slot->slot = RouterReplica::Slot::kMember;
       slot->member.role = resolved.member.role;
-      continue;
-    }
-    slot = std::ranges::find_if_not(slots_, &RouterReplica::is_used);
-    if (slot == slots_.end()) {
-      log::warn("{} cannot join: there are {} servers already, which is the most",
+      if (!resolved.numbers.empty() && resolved.numbers != slot->numbers) {
+        move(*slot, resolved.numbers);
+      }
+    } else if (!resolved.numbers.empty() && !place(resolved)) {
+      log::warn("{} cannot join yet: there are {} servers already, which is the most",
                 resolved.member.address.url(), slots_.size());
-      continue;
+      unplaced_.push_back(resolved);
     }
-    join(*slot, resolved);
-    log::info("{} joins", slot->address().url());
-    ask_health(index_of(*slot));
-    if (disaggregation_) ask_state(index_of(*slot));
   }
   check_group();
 }
 
+// Returns whether a slot was free.
+bool RouterReplicas::place(const Resolved& member) {
+  const auto slot = std::ranges::find_if_not(slots_, &RouterReplica::is_used);
+  if (slot == slots_.end()) return false;
+  join(*slot, member);
+  log::info("{} joins", slot->address().url());
+  ask_health(index_of(*slot));
+  if (disaggregation_) ask_state(index_of(*slot));
+  return true;
+}
+
 void RouterReplicas::join(RouterReplica& slot, const Resolved& member) {
   slot = {.slot = RouterReplica::Slot::kMember, .member = member.member, .numbers = member.numbers};
-  const size_t index = index_of(slot);
+  follow_pages(slot);
+}
+
+// Another machine has the name now, and knows nothing. What runs at the old one may end there.
+void RouterReplicas::move(RouterReplica& replica, const std::string& numbers) {
+  const size_t index = index_of(replica);
+  log::info("{} is at {} now, was at {}", replica.address().url(), numbers, replica.numbers);
+  lost(replica);
+  probes_[index]->health.cancel();
+  probes_[index]->state.cancel();
+  replica.numbers = numbers;
+  replica.silent_since.reset();
+  follow_pages(replica);
+  ask_health(index);
+  if (disaggregation_) ask_state(index);
+}
+
+void RouterReplicas::follow_pages(const RouterReplica& replica) {
   if (!prefixes_) return;
+  const size_t index = index_of(replica);
   watches_[index]->follow({.replica = index,
-                           .host = slot.address().host,
-                           .numbers = slot.numbers,
-                           .port = slot.address().port,
+                           .host = replica.address().host,
+                           .numbers = replica.numbers,
+                           .port = replica.address().port,
                            .key = key_});
 }
 
@@ -107,6 +133,7 @@ void RouterReplicas::free_idle() {
 
 void RouterReplicas::probe() {
   free_idle();
+  std::erase_if(unplaced_, [this](const Resolved& each) { return place(each); });
   if (disaggregation_) check_group();
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].is_used()) continue;

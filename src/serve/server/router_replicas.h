@@ -8,7 +8,8 @@
 // few requests.
 //
 // Members may come and go. Each has a slot, whose index is its name for RouterPrefixes. One that
-// goes gets no new requests; when those that it has are over, its slot is free for another:
+// goes gets no new requests; when those that it has are over, its slot is free for another. One for
+// which no slot is free waits for one:
 //
 //   free ── set_members has it ──▶ member ── set_members has not ──▶ leaving ── idle ──▶ free
 //                                    ▲─────── set_members has it again ──┘
@@ -90,7 +91,9 @@ class RouterReplicas : private PageNameSource {
   static constexpr size_t kMaxJoining = 256;
   struct Resolved {
     RouterMember member;
-    std::string numbers;
+    std::string numbers;  // "": its name has no address now
+
+    bool operator==(const Resolved&) const = default;
   };
   using Tried = std::set<const RouterReplica*>;
 
@@ -100,6 +103,8 @@ class RouterReplicas : private PageNameSource {
   RouterReplicas(const RouterReplicas&) = delete;
   RouterReplicas& operator=(const RouterReplicas&) = delete;
 
+  // From now on these are the replicas. One without an address stays where it was, or is left out;
+  // one with another address is asked there.
   void set_members(const std::vector<Resolved>& members);
   // Asks each how it is. Called every second.
   void probe();
@@ -164,6 +169,9 @@ class RouterReplicas : private PageNameSource {
   struct Probe;
 
   void join(RouterReplica& slot, const Resolved& member);
+  void follow_pages(const RouterReplica& replica);
+  void move(RouterReplica& replica, const std::string& numbers);
+  bool place(const Resolved& member);
   void free_idle();
   std::vector<RouterReplica*> candidates();
   RouterReplica* choose_cheapest(const Tried& tried, const Prompt& prompt);
@@ -183,6 +191,7 @@ class RouterReplicas : private PageNameSource {
   const std::string key_;
   const std::optional<DisaggregationOptions> disaggregation_;
   std::vector<RouterReplica> slots_;  // as many for ever
+  std::vector<Resolved> unplaced_;    // members for which none was free
   size_t next_ = 0;                   // equally busy replicas take turns
   std::optional<PdGroup> group_;
   std::unique_ptr<RouterPrefixes> prefixes_;
