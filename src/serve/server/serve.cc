@@ -121,7 +121,11 @@ class EngineBackend : public Backend {
     // One that another process had begun is near its end, or will say so soon.
     running_[index]->peer = request.peer;
     if (request.answered.empty()) {
-      running_[index]->prompt_tokens = static_cast<int64_t>(request.prompt.size());
+      const auto size = static_cast<int64_t>(request.prompt.size());
+      running_[index]->prompt_size = size;
+      // What a peer computes is its work: as far as is known, all but the last page.
+      running_[index]->prompt_tokens =
+          request.peer.empty() ? size : std::min(size, int64_t{store::kPageTokens});
     }
     if (queue_.is_open()) {
       requests_->submit(std::move(request));
@@ -191,7 +195,7 @@ class EngineBackend : public Backend {
     Callbacks& callbacks = *found->second;
     const int64_t pages = int64_t{transfer.known_pages} + transfer.fetched_pages;
     callbacks.prompt_tokens =
-        std::max(callbacks.prompt_tokens - pages * int64_t{store::kPageTokens}, int64_t{0});
+        std::max(callbacks.prompt_size - pages * int64_t{store::kPageTokens}, int64_t{0});
     return std::move(callbacks.peer);
   }
 
@@ -212,6 +216,7 @@ class EngineBackend : public Backend {
     OnToken on_token;
     OnExperts on_experts;  // null: not wanted
     OnProgress on_progress;
+    int64_t prompt_size = 0;    // tokens; 0: it has begun in another process
     int64_t prompt_tokens = 0;  // to compute before its first token
     std::string peer = {};      // Request::peer, until pages have come from there
   };
