@@ -59,6 +59,7 @@ Status PageSharing::start(const base::SharedBytes& memory) {
 }
 
 std::string PageSharing::opaque_state(const std::string& local_host) const {
+  if (server_ == nullptr) return "";
   std::string host = told_.host.empty() ? local_host : told_.host;
   if (host.empty()) host = address_.is_v6 ? "::1" : "127.0.0.1";
   store::PagePeer self{.host = {.name = std::move(host), .port = address_.port},

@@ -9,7 +9,8 @@
 // Processes that serve one after the other have the same address and token, so that whoever was told
 // of them goes on.
 //
-// Thread safety: create(), start() and stop() on one thread each; the rest: any thread.
+// Thread safety: create(), start() and stop() on one thread each; the rest: any thread, between
+// start() and stop().
 #pragma once
 
 #include <memory>
@@ -41,7 +42,7 @@ class PageSharing {
   Status start(const base::SharedBytes& memory);
   void stop() { server_.reset(); }
 
-  // store::text_of a PagePeer without a request. local_host: by which the client has reached this
+  // store::text_of a PagePeer without a request; "": start() has failed. local_host: by which the client has reached this
   // server, if that is known; said where the server listens at all addresses.
   std::string opaque_state(const std::string& local_host) const;
   // What is said of requests whose prompts are computed for others.

@@ -21,6 +21,8 @@ TEST(PageSharingTest, WhoServesNextIsWhereTheOneBeforeWas) {
       store::HostTier::create_memory(uint64_t{1} << 20, base::SharedBytes::create).value();
   auto sharing =
       PageSharing::create({.name = "127.0.0.1", .port = 0}, "00ff", store::PageTrust()).value();
+  EXPECT_EQ(sharing->opaque_state("10.0.0.1"), "");  // nobody serves
+  ASSERT_TRUE(sharing->start(memory).ok());
   const store::PagePeer told = store::parse_page_peer(sharing->opaque_state("10.0.0.1")).value();
   EXPECT_EQ(told.host.name, "127.0.0.1");
   EXPECT_GT(told.host.port, 0);
@@ -29,6 +31,7 @@ TEST(PageSharingTest, WhoServesNextIsWhereTheOneBeforeWas) {
   EXPECT_EQ(told.mac, "");
   EXPECT_EQ(told.request, "");
   sharing->requests().begin("7");
+  sharing->stop();
   for (int process = 0; process < 3; ++process) {
     ASSERT_TRUE(sharing->start(memory).ok());
     auto peer = store::PeerPlace::make(
@@ -43,16 +46,22 @@ TEST(PageSharingTest, WhoServesNextIsWhereTheOneBeforeWas) {
 }
 
 TEST(PageSharingTest, WhoListensEverywhereIsWhereTheClientHasReachedIt) {
+  const auto memory =
+      store::HostTier::create_memory(uint64_t{1} << 20, base::SharedBytes::create).value();
   const auto sharing =
       PageSharing::create({.name = "0.0.0.0", .port = 0}, "00ff", store::PageTrust()).value();
+  ASSERT_TRUE(sharing->start(memory).ok());
   EXPECT_THAT(sharing->opaque_state("10.1.2.3"), HasSubstr("1;10.1.2.3:"));
   EXPECT_THAT(sharing->opaque_state("fd00::7"), HasSubstr("1;[fd00::7]:"));
   EXPECT_THAT(sharing->opaque_state(""), HasSubstr("1;127.0.0.1:"));
 }
 
 TEST(PageSharingTest, WhatIsToldIsSigned) {
+  const auto memory =
+      store::HostTier::create_memory(uint64_t{1} << 20, base::SharedBytes::create).value();
   const store::PageTrust trust("a key of the servers");
   const auto sharing = PageSharing::create({.name = "0.0.0.0", .port = 0}, "00ff", trust).value();
+  ASSERT_TRUE(sharing->start(memory).ok());
   for (const char* reached : {"10.1.2.3", "10.1.2.4"}) {
     const auto told = store::parse_page_peer(sharing->opaque_state(reached)).value();
     EXPECT_EQ(told.host.name, reached);
