@@ -858,11 +858,21 @@ struct Shared {
   std::unique_ptr<PageSharing> pages;  // null: not shared
 };
 
-// Before they fork.
-Result<Shared> share(const ServeOptions& options, const run::Run& run) {
+// Before they fork. The pages of one node's ranks are where this process is. Of the other nodes'
+// prompts nothing could be had, and whoever was told of them would wait in vain.
+Result<Shared> share(const ServeOptions& options, const run::Run& run, run::RunView& view) {
   WIDEEP_TRY_ASSIGN(RoleMemory role, RoleMemory::create(options.role));
   Shared shared{.role = std::move(role), .pages = nullptr};
   if (!options.pages) return shared;
+  const transport::NodeMap* nodes = run::node_map(options.run);
+  if (nodes != nullptr && nodes->num_nodes() > 1) {
+    view.line(
+        fmt::format("--role, --page-address: expected all ranks on one node, found {} nodes: no "
+                    "pages are shared, and other servers compute these prompts themselves; start a "
+                    "server on each node to share them",
+                    nodes->num_nodes()));
+    return shared;
+  }
   auto pages = PageSharing::create(*options.pages, run.record_class(),
                                    store::PageTrust(options.service.page_key));
   WIDEEP_TRY(pages.status().at("--page-address"));
@@ -1037,7 +1047,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
     pages.emplace(*options.kv_events, run->plan());
     service.kv_events = &pages->log();
   }
-  auto shared = share(options, *run);
+  auto shared = share(options, *run, view);
   WIDEEP_TRY(run::agree_on(options.run, shared.status()));
   service.role = &shared->role;
   PageSharing* const sharing = shared->pages.get();
