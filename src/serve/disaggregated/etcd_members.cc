@@ -130,19 +130,21 @@ EtcdRegistration::EtcdRegistration(const parallel::DisaggCluster& cluster, std::
       etcd_(cluster.etcd) {}
 
 void EtcdRegistration::end() {
-  if (!thread_.joinable()) return;
+  std::thread ending;
   {
     const std::lock_guard lock(mutex_);
     port_.reset();
     ends_ = true;
+    ending = std::move(thread_);
   }
   changed_.notify_one();
-  thread_.join();
+  if (ending.joinable()) ending.join();
 }
 
 void EtcdRegistration::join(int port) {
   {
     const std::lock_guard lock(mutex_);
+    if (ends_) return;
     port_ = port;
     is_changed_ = true;
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });

@@ -88,7 +88,7 @@ class EtcdRegistration : public server::Membership {
   bool was_there_ = false;      // it has registered before
   bool is_away_ = false;        // the etcd
 
-  std::thread thread_;  // last: it uses the members above
+  std::thread thread_;  // last: it uses the members above; guarded by mutex_
 };
 
 // The members of a cluster, as long as it lives. Thread safety: one thread makes and destroys it.

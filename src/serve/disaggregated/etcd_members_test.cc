@@ -130,6 +130,17 @@ TEST(EtcdMembers, LeaveWhenTheyAreDestroyed) {
   EXPECT_EQ(etcd.num_keys(), 0u);
 }
 
+TEST(EtcdMembers, DoNotComeBackAfterTheEnd) {
+  FakeEtcd etcd;
+  EtcdRegistration server(cluster_at(etcd.address()), "h", Role::kPrefill);
+  server.join(1);
+  while (etcd.num_keys() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  server.end();
+  server.join(1);  // of another thread, which has not heard of it
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(etcd.num_keys(), 0u);
+}
+
 TEST(EtcdMembers, AnEtcdThatIsAwayTakesNobodyAway) {
   FakeEtcd etcd;
   const auto cluster = cluster_at(etcd.address());
