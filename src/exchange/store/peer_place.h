@@ -6,8 +6,9 @@
 // Of a peer on the same machine the memory itself is mapped, as soon as there is a connection:
 // fetch() copies from there, beside its own ranks. What is asked again and again (find()) goes over
 // the connection: it would hold the lock of the peer's ranks, and a process that is stopped
-// meanwhile would hold it on. When the connection ends, the peer may be dead, and one that comes after it has other
-// memory. Whatever fails with it is told by nothing but MemoryUse: the connection serves as well.
+// meanwhile would hold it on. When the connection ends, the peer may be dead, and one that comes
+// after it has other memory. Whatever fails with it is told by nothing but MemoryUse: the
+// connection serves as well.
 //
 // Every call has a deadline, as those of RedisPlace; a peer that is slow, gone or another than it
 // was makes it fail, and what it had is computed.

@@ -42,8 +42,9 @@ class PageSharing {
   Status start(const base::SharedBytes& memory);
   void stop() { server_.reset(); }
 
-  // store::text_of a PagePeer without a request; "": start() has failed. local_host: by which the client has reached this
-  // server, if that is known; said where the server listens at all addresses.
+  // store::text_of a PagePeer without a request; "": start() has failed. local_host: by which the
+  // client has reached this server, if that is known; said where the server listens at all
+  // addresses.
   std::string opaque_state(const std::string& local_host) const;
   // What is said of requests whose prompts are computed for others.
   ContextRequests& requests() { return requests_; }

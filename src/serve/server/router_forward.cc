@@ -247,8 +247,8 @@ void RouterForward::begin_prefill(RouterReplica& server) {
   replicas_.prefixes()->sent(match_, index);
 }
 
-// What is wrong with the request the replica that answers says to the client. What only the other one
-// does not take is the answering one's alone.
+// What is wrong with the request the replica that answers says to the client. What only the other
+// one does not take is the answering one's alone.
 void RouterForward::prefill_ended(RouterPrefill::End how, const std::string& reply) {
   using End = RouterPrefill::End;
   prefill_.reset();
