@@ -196,11 +196,6 @@ Status apply_sharing(const Options& options, bool logs, server::ServeOptions* re
     WIDEEP_TRY_ASSIGN(result->service.page_key, read_page_key(options.page_key_file));
   }
   WIDEEP_TRY_ASSIGN(result->pages, page_address(options));
-  if (logs && !has_key) {
-    log::info(
-        "pages of prompts are shared with servers of this machine only, without "
-        "--page-key-file");
-  }
   result->run.takes_from_peers = true;
   return {};
 }

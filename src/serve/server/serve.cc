@@ -877,6 +877,10 @@ Result<Shared> share(const ServeOptions& options, const run::Run& run, run::RunV
                                    store::PageTrust(options.service.page_key));
   WIDEEP_TRY(pages.status().at("--page-address"));
   shared.pages = std::move(*pages);
+  if (options.service.page_key.empty()) {
+    view.line(
+        "pages of prompts are shared with servers of this machine only, without --page-key-file");
+  }
   return shared;
 }
 
