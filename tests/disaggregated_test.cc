@@ -351,7 +351,11 @@ class Disaggregated : public testing::TestWithParam<std::string> {
       run::GenerateOptions generates = options(setting);
       generates.takes_from_peers = true;
       std::vector<engine::Request> all = requests();
-      for (engine::Request& each : all) each.peer = peer + name_of(each.index);
+      store::PagePeer computes = store::parse_page_peer(peer).value();
+      for (engine::Request& each : all) {
+        computes.request = name_of(each.index);
+        each.peer = store::text_of(computes);
+      }
       return generate(generates, std::move(all), out);
     });
   }
