@@ -33,7 +33,7 @@ END
 
 # serve_with <names> <seconds>: a server with these names, asked for that long in the background.
 serve_with() {
-  start_server --config "$work/config.yaml" --metrics-names "$1"
+  start_server --config "$work/config.yaml" --metrics-names "$1" --role both
   python3 "$root/tests/clients/traffic.py" "$url" secret "$root/demo/changing_prompts.jsonl" "$2" &
   traffic=$!
 }
