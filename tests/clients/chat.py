@@ -116,7 +116,7 @@ def own_engine():
 
     processes = descendants(terminal.pid)
     assert processes, "the engine is a child"
-    terminal.type("\x04")
+    terminal.end_input()
     assert terminal.wait() == 0
     wait_until(lambda: not any(map(is_alive, processes)), f"processes stay: {processes}")
     assert "\x1b[2m" in terminal.raw
