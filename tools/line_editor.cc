@@ -128,6 +128,9 @@ LineEditor::Outcome EditedLines::read(const std::string& prompt, std::string* li
   ::el_resize(editor_);
   int length = 0;
   errno = 0;
+  // libedit takes the terminal over after it has shown the prompt: a key at that moment would be
+  // the terminal's own, and Ctrl-D lost.
+  ::el_set(editor_, EL_PREP_TERM, 1);
   tell_terminal("\x1b[?2004h");
   const char* typed = ::el_gets(editor_, &length);
   tell_terminal("\x1b[?2004l");
@@ -186,6 +189,8 @@ int EditedLines::wait_for_character(wchar_t* character) {
     if (waits[0].revents == 0) continue;
     const int count = read_character(character);
     if (count != 1) return count;
+    // Ctrl-D that was typed during an answer, or Ctrl-Space: libedit would quote the key after it.
+    if (*character == L'\0') continue;
     if (*character == kEscape && take_mark_of_paste()) continue;
     if (!is_pasting_ || take_pasted(character)) return 1;
   }

@@ -116,7 +116,7 @@ def own_engine():
 
     processes = descendants(terminal.pid)
     assert processes, "the engine is a child"
-    terminal.end_input()
+    terminal.type("\x00\x04")  # the first is nothing, and the second not quoted by it
     assert terminal.wait() == 0
     wait_until(lambda: not any(map(is_alive, processes)), f"processes stay: {processes}")
     assert "\x1b[2m" in terminal.raw

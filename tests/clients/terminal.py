@@ -87,19 +87,6 @@ class Terminal:
         before = self.expect(answer) + answer if answer else ""
         return before + self.expect(">>> ")
 
-    def end_input(self):
-        """Types Ctrl-D at the prompt, and once more where nothing has come of it: on a busy machine
-        libedit has lost it, rarely, while it was taking the terminal over."""
-        self.type("\x04")
-        again = time.monotonic() + 10
-        while self.status is None and time.monotonic() < again:
-            self.read(0.05)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.status = os.waitstatus_to_exitcode(status)
-        if self.status is None:
-            self.type("\x04")
-
     def wait(self):
         """Waits for the end, and returns the exit code; of a signal: minus its number."""
         end = time.monotonic() + PATIENCE
