@@ -148,8 +148,8 @@ struct PagesFound {
   std::vector<int32_t> states;
   bool is_stateless = true;
   double seconds = 0.0;  // predicted, of a fetch of all from `known` to `found`
-  // `found` counts what a peer computes at present, or has (Request::peer): all of the prompt. How
-  // long that takes is the peer's matter.
+  // `found` or `states` count what a peer computes at present, all of the prompt, or has
+  // (Request::peer). How long that takes is the peer's matter.
   bool is_promised = false;
 };
 // Why pages have not come from a peer. kGone: it does not answer, or refuses. kEnded: it has ended

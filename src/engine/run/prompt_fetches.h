@@ -19,8 +19,8 @@
 // (kAbandon). After a kFetch there is always exactly one kImport, when all ranks have answered that
 // still live: with 0 pages, if the request does not wait any more.
 //
-// What a peer computes at present (PagesFound::is_promised) is fetched whatever that takes: who has
-// sent the request here has decided. Such a fetch goes on as long as ranks say that it does
+// What a peer computes at present, or has (PagesFound::is_promised), is fetched whatever that takes:
+// who has sent the request here has decided. Such a fetch goes on as long as ranks say that it does
 // (PagesArriving). If the cache has no room for it, the request is looked for again after a pause,
 // as others are about to end: computing it here, too, would be for nothing.
 //

@@ -157,6 +157,7 @@ class PromptStore::Worker {
                        Arriving arriving, uint64_t generation);
   void poll_peers(uint64_t generation);
   std::optional<store::PagePeer> peer_of(const PageLook& look);
+  std::vector<bool> find_at_peer(const Looked& looked, std::span<const Head> heads);
   void forget_all();
   Head state_of(Head page) const;
   bool has_pages() const { return parts_.geometry.page.bytes() > 0; }
@@ -334,8 +335,10 @@ PromptStore::Worker::Looked PromptStore::Worker::look_for_states(const PageLook&
     states.pages.push_back(state_of(looked.pages[static_cast<size_t>(page)]));
   }
   states.where = places_.find(states.pages);
+  const std::vector<bool> is_at_peer = find_at_peer(looked, states.pages);
   for (size_t i = 0; i < states.pages.size(); ++i) {
-    if (states.where[i] != store::Places::kNowhere)
+    found->is_promised = found->is_promised || is_at_peer[i];
+    if (states.where[i] != store::Places::kNowhere || is_at_peer[i])
       found->states.push_back(static_cast<int32_t>(states.pages[i].page) + 1);
   }
   std::ranges::sort(found->states);
@@ -360,13 +363,9 @@ double PromptStore::Worker::seconds_of(const Looked& looked, size_t first, size_
 std::optional<store::PagePeer> PromptStore::Worker::peer_of(const PageLook& look) {
   if (look.peer.empty()) return std::nullopt;
   auto peer = store::parse_page_peer(look.peer);
-  Status status = peer.status();
-  if (status.ok() && peer->request.empty()) {
-    status = invalid_input("expected a request's name at its end, found none");
-  }
-  if (!status.ok()) {
+  if (!peer.ok()) {
     if (!std::exchange(has_told_of_text_, true)) {
-      log::warn("a request's peer: {}; such prompts are computed here", status.message());
+      log::warn("a request's peer: {}; such prompts are computed here", peer.status().message());
     }
     return std::nullopt;
   }
@@ -381,21 +380,39 @@ std::optional<store::PagePeer> PromptStore::Worker::peer_of(const PageLook& look
   return std::nullopt;
 }
 
+// [heads] which of them the peer has, of one that computes nothing for the request. A line comes as
+// often as one that fails is asked (store/outage.h).
+std::vector<bool> PromptStore::Worker::find_at_peer(const Looked& looked,
+                                                    std::span<const Head> heads) {
+  const bool asks = looked.peer && !looked.peer->computes() && !heads.empty();
+  if (!asks) return std::vector<bool>(heads.size());
+  auto found = from_peers_.find(*looked.peer, heads);
+  if (found.ok()) return std::move(found).value();
+  log::warn("pages of a prompt are not looked for at {}: {}; they are computed here",
+            looked.peer->host.text(), found.status().message());
+  return std::vector<bool>(heads.size());
+}
+
 void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
   PagesFound found = nothing_found(look);
   Looked looked = look_up(look);
   looked.peer = peer_of(look);
-  found.is_promised = looked.peer.has_value();
+  found.is_promised = looked.peer && looked.peer->computes();
   const size_t known = std::min(static_cast<size_t>(look.known), looked.pages.size());
   size_t all = known;
   // A stage without keys and values lacks none.
   while (all < looked.pages.size() &&
          (found.is_promised || !has_pages() || looked.where[all] != store::Places::kNowhere))
     ++all;
+  for (const bool is_there : find_at_peer(looked, std::span(looked.pages).subspan(all))) {
+    if (!is_there) break;
+    found.is_promised = true;
+    ++all;
+  }
   found.found = static_cast<int>(all);
   const Looked states = has_state() ? look_for_states(look, looked, &found) : Looked();
-  // The peer's is the one after all pages.
-  if (found.is_promised && has_state() &&
+  // A peer's that computes them is the one after all pages.
+  if (looked.peer && looked.peer->computes() && has_state() &&
       std::ranges::find(found.states, found.found) == found.states.end())
     found.states.push_back(found.found);
   found.seconds = seconds_of(looked, known, all, states);

@@ -11,7 +11,9 @@
 // the cache has, and the oldest offers are forgotten, which costs only a page that is not kept.
 //
 // A look with a peer finds all pages: the peer computes what places do not have. Its fetch waits for
-// them beside all other work, and tells the front that it does.
+// them beside all other work, and tells the front that it does. A peer that computes nothing for the
+// request (PagePeer without a name) is asked what it has behind what places have: it is one more
+// place, of this request.
 //
 // Thread safety: as engine::PageStore, one thread.
 #pragma once

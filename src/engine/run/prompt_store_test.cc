@@ -683,6 +683,50 @@ TEST_F(PromptStoreFromPeerTest, WhatThePeerDoesNotKnowOrHasEndedIsNotWaitedFor) 
   EXPECT_THAT(unknown->from_peer.trouble, HasSubstr("does not know the request"));
 }
 
+// A second turn: who has answered the first one has most of the prompt.
+TEST_F(PromptStoreFromPeerTest, OfAPeerThatComputesNothingComesWhatItHas) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open();
+  std::vector<engine::KeptBytes> kept = written.kept();
+  kept.resize(1);
+  keep(*store, std::move(kept));
+  PagesFound found = look(*store, 1, tokens, 0, {}, peer(""));
+  EXPECT_EQ(found.found, 1);  // as without it
+  EXPECT_FALSE(found.is_promised);
+  compute(written, 1, 3);
+  compute(written, 4, 5);  // behind a gap
+  found = look(*store, 2, tokens, 0, {}, peer(""));
+  EXPECT_EQ(found.found, 3);
+  EXPECT_TRUE(found.is_promised);
+  Cache read(tokens);
+  store->fetch(read.fetch(2, 0, 3));
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->pages, 3);
+  EXPECT_EQ(fetched->from_peer.pages, 2);
+  EXPECT_EQ(fetched->from_peer.trouble, "");
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(read.bytes[i], written.bytes[i]) << i;
+  // It may have evicted them meanwhile.
+  look(*store, 3, tokens, 0, {}, peer(""));
+  Cache again(tokens);
+  store->fetch(again.fetch(3, 0, 4));
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 3);
+}
+
+TEST_F(PromptStoreFromPeerTest, APeerThatIsGoneIsOnePlaceLess) {
+  const std::vector<int32_t> tokens = tokens_of(3);
+  const auto store = open();
+  const std::string text = peer("");
+  server_.reset();
+  for (uint64_t ticket = 1; ticket <= 2; ++ticket) {
+    const PagesFound found = look(*store, ticket, tokens, 1, {}, text);
+    EXPECT_FALSE(found.is_promised);
+    EXPECT_EQ(found.found, 1);
+  }
+}
+
 TEST_F(PromptStoreFromPeerTest, APeerThatCannotHelpIsNone) {
   const std::vector<int32_t> tokens = tokens_of(3);
   const auto store = open();
@@ -775,6 +819,24 @@ TEST_F(PromptStoreFromPeerTest, AStateComesWithThePagesOrNothingIsOfUse) {
   ASSERT_TRUE(lacking);
   EXPECT_EQ(lacking->pages, 0);
   EXPECT_EQ(lacking->from_peer.pages, 2);
+}
+
+// The last one behind which it has the state, too.
+TEST_F(PromptStoreFromPeerTest, OfAPeerThatComputesNothingComeStates) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  written.fill();
+  compute(written, 0, 4, {2});
+  const auto store = open(/*keeps_states=*/true);
+  const PagesFound found = look(*store, 1, tokens, 0, {}, peer(""));
+  EXPECT_TRUE(found.is_promised);
+  EXPECT_EQ(found.states, (std::vector<int32_t>{3}));
+  Cache read(tokens);
+  store->fetch(read.fetch(1, 0, 3, true));
+  const auto fetched = inbox_.next<PagesFetched>();
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->pages, 3);
+  EXPECT_EQ(read.bytes[2], written.bytes[2]);
 }
 
 // Of a server that keeps no prompts itself.

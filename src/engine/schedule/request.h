@@ -77,7 +77,8 @@ struct Request {
   bool reports_progress = false;
   // Requests share pages only with those of the same salt; "": of none.
   std::string salt = {};
-  // Who computes its prompt, too: pages are taken from there (store/page_peer.h); "": nobody.
+  // Who computes its prompt, too, or has computed its beginning before: pages are taken from there
+  // (store/page_peer.h); "": nobody.
   std::string peer = {};
   // Where the last message of the prompt begins: a later prompt may have another one there, so a
   // state is kept before it. 0: not known.

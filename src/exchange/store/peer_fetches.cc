@@ -61,6 +61,31 @@ Result<PeerFetches::Peer*> PeerFetches::peer_of(const PagePeer& peer) {
   return &known;
 }
 
+namespace {
+
+Result<std::vector<bool>> find_at(PeerPlace& place, std::span<const Head> heads) {
+  const uint64_t failures = place.counts().failures;
+  std::vector<bool> is_there = place.find(heads);
+  if (place.counts().failures != failures) return failed(std::string(place.trouble()));
+  return is_there;
+}
+
+}  // namespace
+
+Result<std::vector<bool>> PeerFetches::find(const PagePeer& at, std::span<const Head> heads) {
+  const double now = Places::steady_seconds();
+  const auto away = absences_.find(at.host);
+  if (away != absences_.end() && !away->second.outage.may_try(now)) {
+    return std::vector<bool>(heads.size());
+  }
+  WIDEEP_TRY_ASSIGN(Peer* const peer, peer_of(at));
+  if (!peer->absence.outage.may_try(now)) return std::vector<bool>(heads.size());
+  const auto asked = Clock::now();
+  auto found = find_at(*peer->place, heads);
+  note_answer(at.host, *peer, found.status(), asked);
+  return found;
+}
+
 // What the peer has of the next pages, and of the state where they are the last.
 Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   Done& so_far = fetch.so_far;
@@ -76,9 +101,7 @@ Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   if (fetch.order.state) next.push_back(*fetch.order.state);
   std::vector<Head> heads;
   for (const FetchOrder& each : next) heads.push_back(each.head);
-  const uint64_t failures = place.counts().failures;
-  const std::vector<bool> is_there = place.find(heads);
-  if (place.counts().failures != failures) return failed(std::string(place.trouble()));
+  WIDEEP_TRY_ASSIGN(const std::vector<bool> is_there, find_at(place, heads));
   const auto gap = std::ranges::find(is_there, false);
   next.resize(static_cast<size_t>(gap - is_there.begin()));
   const bool are_last = so_far.pages + count == pages.size();
@@ -109,6 +132,7 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
     fetch.silent_since.reset();
     return std::optional<End>();
   }
+  if (!fetch.order.peer.computes()) return std::optional(End::kNoMore);
   fetch.pause = std::clamp(2 * fetch.pause, kFirstPause, kLongestPause);
   WIDEEP_TRY_ASSIGN(const std::vector<RequestState> states,
                     place.states(std::span(&fetch.order.peer.request, 1)));
@@ -139,9 +163,25 @@ void PeerFetches::note_failure(Absence& absence, const Status& failure) {
   absence.retry_at = absence.used + kGonePause;
 }
 
+// Of a question that was asked then. Null: it was answered; else whose failure it is.
+PeerFetches::Absence* PeerFetches::note_answer(const RedisHost& host, Peer& peer,
+                                               const Status& answer, Clock::time_point asked) {
+  if (answer.ok()) {
+    peer.absence.outage.worked();
+    absences_.erase(host);
+    return nullptr;
+  }
+  // A host that says quickly what it does not like may like other tokens.
+  const bool is_slow = Clock::now() - asked >= kPollTime;
+  Absence& absence = is_slow ? absences_[host] : peer.absence;
+  note_failure(absence, answer);
+  return &absence;
+}
+
 // A peer that does not answer at present. nullopt: it waits on.
 std::optional<PeerFetches::End> PeerFetches::wait_for(const Absence& absence, Waiting& fetch) {
-  if (fetch.so_far.pages > 0 && Clock::now() - absence.gone_since < kGoneGrace) {
+  const bool may_wait = fetch.so_far.pages > 0 && fetch.order.peer.computes();
+  if (may_wait && Clock::now() - absence.gone_since < kGoneGrace) {
     fetch.due = absence.retry_at;
     return std::nullopt;
   }
@@ -163,17 +203,11 @@ std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
   }
   Peer& peer = **found;
   if (!may_ask(peer.absence, fetch)) return wait_for(peer.absence, fetch);
-  const auto begun = Clock::now();
+  const auto asked = Clock::now();
   const auto end = ask(fetch, *peer.place);
-  if (!end.ok()) {
-    // A host that says quickly what it does not like may like other tokens.
-    const bool is_slow = Clock::now() - begun >= kPollTime;
-    Absence& absence = is_slow ? absences_[host] : peer.absence;
-    note_failure(absence, end.status());
-    return wait_for(absence, fetch);
+  if (const Absence* absence = note_answer(host, peer, end.status(), asked)) {
+    return wait_for(*absence, fetch);
   }
-  peer.absence.outage.worked();
-  absences_.erase(host);
   fetch.due = Clock::now() + fetch.pause;
   return *end;
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Pages of prompts that another server still computes: they are taken as they come, so that little
-// is left to send when the last one is computed.
+// is left to send when the last one is computed. Or of those that it has computed before.
 //
 //   begin ──▶ poll, poll, … ──▶ Done: pages that came, and why no more do
 //
 // A fetch waits as long as the peer says that it computes the request (PAGES.STATE); how long that
 // may be is the caller's to say (abandon). A peer that is gone, that does not know the request, or
 // has ended it without these pages, is not waited for. Whatever the end, leading pages that came are
-// whole, and the rest can be computed.
+// whole, and the rest can be computed. A peer that computes nothing for the fetch (PagePeer without
+// a request) is never waited for: what it has of the next pages comes, up to the first that it has
+// not. find() says before how many these are.
 //
 // A peer that fails is not asked again for a while (outage.h): the fetches from it end. Those that
 // have pages wait for kGoneGrace: its front may only be started again. One whose failure takes long,
@@ -27,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,7 +68,13 @@ class PeerFetches {
   };
   void begin(Order order);
 
-  enum class End : uint8_t { kWhole, kPeerGone, kPeerEnded, kNotKnown, kAbandoned };
+  // [heads] which of these the peer has now. It keeps them for a while (PeerOptions::lease). None
+  // where it is left alone at present. Takes no longer than a question of a poll. Errors (failed,
+  // deadline exceeded): it does not answer.
+  Result<std::vector<bool>> find(const PagePeer& at, std::span<const Head> heads);
+
+  // kNoMore: of a peer that computes nothing for it.
+  enum class End : uint8_t { kWhole, kNoMore, kPeerGone, kPeerEnded, kNotKnown, kAbandoned };
   struct Done {
     uint64_t ticket = 0;
     size_t pages = 0;        // leading ones that came
@@ -118,6 +127,8 @@ class PeerFetches {
   using PeerKey = std::pair<RedisHost, std::string>;
 
   Result<Peer*> peer_of(const PagePeer& peer);
+  Absence* note_answer(const RedisHost& host, Peer& peer, const Status& answer,
+                       Clock::time_point asked);
   Status take(Waiting& fetch, PeerPlace& place, bool& has_come);
   std::optional<End> advance(Waiting& fetch);
   Result<std::optional<End>> ask(Waiting& fetch, PeerPlace& place);

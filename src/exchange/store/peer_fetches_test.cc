@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -182,6 +183,47 @@ TEST_F(PeerFetchesTest, WhatThePeerDoesNotKnowIsNotWaitedFor) {
   EXPECT_TRUE(fetches.poll().empty());
   offer(two.heads[0]);
   EXPECT_EQ(end_of(fetches).end, End::kWhole);
+}
+
+// It has computed another prompt with the same beginning before.
+TEST_F(PeerFetchesTest, APeerThatComputesNothingIsNotWaitedFor) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 70);
+  for (size_t i = 0; i < 70; ++i) {
+    if (i != 40) offer(one.heads[i]);
+  }
+  const PagePeer peer = {.host = {"127.0.0.1", server_->address().port}, .token = "secret"};
+  const auto found = fetches.find(peer, one.heads);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(std::ranges::count(*found, true), 69);
+  EXPECT_FALSE((*found)[40]);
+  const auto begin_unnamed = [&](uint64_t ticket) {
+    PeerFetches::Order order{.ticket = ticket, .peer = peer, .pages = {}};
+    for (size_t i = 0; i < one.heads.size(); ++i) {
+      order.pages.push_back({one.heads[i], one.bytes[i]});
+    }
+    fetches.begin(std::move(order));
+  };
+  begin_unnamed(1);
+  PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kNoMore);
+  EXPECT_EQ(done.pages, 40u);
+  EXPECT_LT(done.seconds, 0.4);  // less than any grace
+  one.expect(40);
+  offer(one.heads[40]);
+  begin_unnamed(2);
+  EXPECT_EQ(end_of(fetches).end, End::kWhole);
+  one.expect(70);
+  // Nor is one that has died. It is asked once, and then left alone for a while.
+  server_.reset();
+  EXPECT_FALSE(fetches.find(peer, one.heads).ok());
+  const auto left = fetches.find(peer, one.heads);
+  ASSERT_TRUE(left.ok()) << left.status().message();
+  EXPECT_EQ(*left, std::vector<bool>(70));
+  begin_unnamed(3);
+  const std::vector<PeerFetches::Done> ended = fetches.poll();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].end, End::kPeerGone);
 }
 
 TEST_F(PeerFetchesTest, APeerThatDiesLeavesWhatCame) {
