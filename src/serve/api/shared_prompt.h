@@ -28,7 +28,8 @@ struct SharedPrompt {
   // Context only: what peers ask for (store::RequestState), a number in decimal. "": the client has
   // not named it, and the server draws a name.
   std::string name;
-  // Who computes the prompt, under which name; nullopt: context only, or nobody.
+  // Who computes the prompt, under which name; context only: who may have computed its beginning
+  // before, without a name. nullopt: nobody.
   std::optional<store::PagePeer> peer;
   const char* peer_param = "";  // the field that has said so, for messages
   // The first tokens as the prefill server has sampled them: those of this server have to be equal.

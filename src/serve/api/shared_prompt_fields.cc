@@ -105,17 +105,19 @@ std::optional<int64_t> read_style(MemberReader& members) {
 }
 
 // The name is ctx_request_id, which the other server's reply has, or the one that a proxy has drawn
-// for both servers.
+// for both servers. A context-only one has none: its peer computes nothing for it. With
+// ctx_request_id it is what another server has replied, and says nothing to this one.
 void set_peer(BodyReader& body, MemberReader& members, SharedPrompt& shared) {
   constexpr const char* kState = "encoded_opaque_state";
   const auto id = members.integer("ctx_request_id");
   const auto state = members.text(kState, store::PagePeer::kMaxBytes);
-  if (shared.is_context_only || !state) return;
+  if (!state || (shared.is_context_only && id)) return;
   shared.peer = read_peer(body, members.place(kState), *state);
   if (!shared.peer) return;
   if (!shared.peer->request.empty()) {
     return body.complain(members.place(kState), "expected no name of a request at its end");
   }
+  if (shared.is_context_only) return;
   if (!id && !shared.disagg_request_id) {
     return body.complain(members.place("ctx_request_id"),
                          "expected the id under which the other server computes the prompt, or "

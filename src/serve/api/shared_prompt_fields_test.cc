@@ -63,6 +63,25 @@ TEST(SharedPromptFieldsTest, ContextOnlyHasANameOrNone) {
   EXPECT_EQ(vllm.shared_prompt->form, SharedPrompt::Form::kVllm);
 }
 
+TEST(SharedPromptFieldsTest, ContextOnlyMaySayWhereEarlierPagesAre) {
+  const std::string params =
+      R"("disaggregated_params": {"request_type": "context_only", "disagg_request_id": 7,
+          "encoded_opaque_state": "1;h:9;t;ab;;9a")";
+  for (const char* end : {"}", R"(, "ctx_request_id": null})"}) {
+    const GenerationOptions options = options_with(params + end);
+    ASSERT_NE(options.shared_prompt, nullptr);
+    ASSERT_TRUE(options.shared_prompt->peer);
+    EXPECT_EQ(
+        *options.shared_prompt->peer,
+        (store::PagePeer{
+            .host = {.name = "h", .port = 9}, .token = "t", .record_class = "ab", .mac = "9a"}));
+    EXPECT_FALSE(options.shared_prompt->peer->computes());
+    EXPECT_EQ(options.shared_prompt->name, "7");
+  }
+  // What another server has replied.
+  EXPECT_FALSE(options_with(params + R"(, "ctx_request_id": 7})").shared_prompt->peer);
+}
+
 TEST(SharedPromptFieldsTest, GenerationOnlySaysWhoComputesThePrompt) {
   const store::PagePeer expected{.host = {.name = "h", .port = 9},
                                  .token = "t",
@@ -176,6 +195,9 @@ TEST(SharedPromptFieldsTest, MistakesAreNamedWithTheirPlace) {
       {of_generation + R"("encoded_opaque_state": "1;h:9;t;ab;;9a"})",
        "disaggregated_params.ctx_request_id: expected the id under which the other server computes "
        "the prompt, or disagg_request_id, beside encoded_opaque_state, found neither"},
+      {R"("disaggregated_params": {"request_type": "context_only",
+           "encoded_opaque_state": "1;h:9;t;ab;x;"})",
+       "disaggregated_params.encoded_opaque_state: expected no name of a request at its end"},
       {R"("kv_transfer_params": [])", "kv_transfer_params: expected an object, found []"},
       {of_vllm + R"("do_remote_decode": true})",
        "kv_transfer_params: do_remote_decode and do_remote_prefill are true: expected one of them"},

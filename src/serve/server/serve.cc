@@ -46,6 +46,7 @@
 #include "server/role_memory.h"
 #include "server/start_queue.h"
 #include "server/warm_up.h"
+#include "store/page_peer.h"
 #include "store/record.h"
 
 namespace wideep::server {
@@ -101,6 +102,12 @@ class ManagerLink {
   transport::KeptRanks* keeper_;
 };
 
+// peer: as engine::Request::peer. One without a name has at most computed the beginning before.
+bool is_computed_by(const std::string& peer) {
+  const auto found = store::parse_page_peer(peer);
+  return found.ok() && found->computes();
+}
+
 // The ranks as the endpoints' Backend: numbers requests, and passes each token to its request.
 //
 // Thread safety: the serving thread.
@@ -125,7 +132,7 @@ class EngineBackend : public Backend {
       running_[index]->prompt_size = size;
       // What a peer computes is its work: as far as is known, all but the last page.
       running_[index]->prompt_tokens =
-          request.peer.empty() ? size : std::min(size, int64_t{store::kPageTokens});
+          is_computed_by(request.peer) ? std::min(size, int64_t{store::kPageTokens}) : size;
     }
     if (queue_.is_open()) {
       requests_->submit(std::move(request));

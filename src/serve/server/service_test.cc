@@ -4285,6 +4285,23 @@ TEST_F(SharedPromptServiceTest, GenerationOnlyIsAnOrdinaryAnswerThatHasAPeer) {
   EXPECT_EQ(shown(reply)["usage"]["prompt_tokens_details"]["cached_tokens"], 2);
 }
 
+// It computes what is not there; pages come only from whom it trusts.
+TEST_F(SharedPromptServiceTest, ContextOnlyMayHaveAPeerThatComputesNothing) {
+  json params = context_only(7);
+  const auto compute_with = [&](const std::string& state) {
+    params["encoded_opaque_state"] = state;
+    return complete({{"model", "m"}, {"prompt", "Count."}, {"disaggregated_params", params}});
+  };
+  const Reply reply = compute_with("1;127.0.0.1:8;u;ab;;");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(backend_.last_request.peer, "1;127.0.0.1:8;u;ab;;");
+  const json told = reply.body_json()["choices"][0]["disaggregated_params"];
+  EXPECT_EQ(told["encoded_opaque_state"], "1;127.0.0.1:9;t;ab;;");  // its own
+  EXPECT_EQ(told["ctx_request_id"], 7);
+  EXPECT_EQ(compute_with("1;127.0.0.1:8;u;cd;;").status, 400);
+  EXPECT_EQ(compute_with("1;10.0.0.1:8;u;ab;;").status, 400);
+}
+
 TEST_F(SharedPromptServiceTest, AnotherClassIsRefusedWithBoth) {
   const Reply reply = generate_from("1;127.0.0.1:9;t;cd;;");
   EXPECT_EQ(reply.status, 400);
