@@ -114,12 +114,13 @@ uint64_t new_request_id() {
   return std::stoull(base::random_hex(8), nullptr, 16) & kMask;
 }
 
-std::string context_body(std::string_view body, uint64_t request_id, ScheduleStyle style) {
-  const json params = {{"request_type", "context_only"},
-                       {"disagg_request_id", request_id},
-                       {"schedule_style", name_of(style)}};
+std::string context_body(std::string_view body, const ContextParams& params) {
+  json object = {{"request_type", "context_only"},
+                 {"disagg_request_id", params.request_id},
+                 {"schedule_style", name_of(params.style)}};
+  if (!params.earlier.empty()) object["encoded_opaque_state"] = params.earlier;
   JsonMembers members(body);
-  std::string text = begin_of(body, members.begin(), params.dump());
+  std::string text = begin_of(body, members.begin(), object.dump());
   while (members.next()) {
     if (std::ranges::find(kOfAnswers, members.key()) != std::end(kOfAnswers)) continue;
     text += ',';

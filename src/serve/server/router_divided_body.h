@@ -3,7 +3,8 @@
 // The two bodies of a request whose prompt one server computes and whose answer another one gives.
 // Both are the client's, byte for byte, with a member more:
 //
-//   "disaggregated_params": {"request_type": "context_only", "disagg_request_id": 7, …}
+//   "disaggregated_params": {"request_type": "context_only", "disagg_request_id": 7,
+//                            "encoded_opaque_state": "1;…" where earlier turns were answered, …}
 //   "disaggregated_params": {"request_type": "generation_only", "disagg_request_id": 7,
 //                            "ctx_request_id": 7, "encoded_opaque_state": "1;…", …}
 //
@@ -34,8 +35,15 @@ std::string_view shared_params_in(std::string_view body);
 // Of a request at both servers: 53 random bits, which any reader of JSON keeps.
 uint64_t new_request_id();
 
+// Of the part that computes the prompt. earlier: of a server that may have pages of the prompt, as
+// it gives it; "": none.
+struct ContextParams {
+  uint64_t request_id = 0;
+  ScheduleStyle style = ScheduleStyle::kGenerationFirst;
+  std::string earlier = {};
+};
 // REQUIRES for both: can_divide(body).
-std::string context_body(std::string_view body, uint64_t request_id, ScheduleStyle style);
+std::string context_body(std::string_view body, const ContextParams& params);
 // params: a JSON object.
 std::string generation_body(std::string_view body, std::string_view params);
 

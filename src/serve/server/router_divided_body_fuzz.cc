@@ -15,8 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   server::generation_params_of(body);
   if (!server::can_divide(body)) return 0;
-  constexpr auto kStyle = server::ScheduleStyle::kContextFirst;
-  const std::string context = server::context_body(body, 7, kStyle);
+  const std::string context =
+      server::context_body(body, {.request_id = 7, .style = server::ScheduleStyle::kContextFirst});
   const std::string generation = server::generation_body(body, R"({"a":1})");
   json expected = json::parse(body, nullptr, false);
   if (expected.is_discarded()) return 0;

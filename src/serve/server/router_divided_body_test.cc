@@ -28,13 +28,17 @@ TEST(RouterDividedBody, BothAreTheClientsWithAMemberMore) {
                                       {"encoded_opaque_state", "1;h:1;t;ab;;"},
                                       {"schedule_style", "generation_first"}};
   EXPECT_EQ(json::parse(generation), expected);
-  const std::string context = context_body(body, 7, kFirst);
+  const std::string context = context_body(body, {.request_id = 7, .style = kFirst});
   expected["disaggregated_params"] = {{"request_type", "context_only"},
                                       {"disagg_request_id", 7},
                                       {"schedule_style", "generation_first"}};
   for (const char* gone : {"stream", "stream_options", "store"}) expected.erase(gone);
   EXPECT_EQ(json::parse(context), expected);
   EXPECT_NE(context.find("\"temperature\": 0.10"), context.npos);
+  expected["disaggregated_params"]["encoded_opaque_state"] = "1;d:1;t;ab;;";
+  EXPECT_EQ(json::parse(
+                context_body(body, {.request_id = 7, .style = kFirst, .earlier = "1;d:1;t;ab;;"})),
+            expected);
 }
 
 TEST(RouterDividedBody, MembersAreCutWhereverTheyStand) {
@@ -43,7 +47,7 @@ TEST(RouterDividedBody, MembersAreCutWhereverTheyStand) {
         R"({"stream":false,"prompt":"x","stream":true})",
         R"({"stream":true,"stream_options":null,"prompt":"x"})"}) {
     ASSERT_TRUE(can_divide(body)) << body;
-    const json context = json::parse(context_body(body, 1, kFirst));
+    const json context = json::parse(context_body(body, {.request_id = 1, .style = kFirst}));
     EXPECT_EQ(context.size(), 2u) << body;
     EXPECT_EQ(context["prompt"], "x");
     EXPECT_EQ(json::parse(generation_body(body, "{}"))["prompt"], "x");

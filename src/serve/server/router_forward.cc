@@ -214,7 +214,7 @@ void RouterForward::try_divided() {
   if (decode == nullptr) return give_up();
   if (prefill_server_ == nullptr) predicted_seconds_ = division.seconds;
   if (division.prefill != nullptr) {
-    begin_prefill(*division.prefill);
+    begin_prefill(division);
     if (is_context_first()) return;  // prefill_ended goes on
   } else if (decode == prefill_server_) {
     prefill_.reset();  // its pages are there
@@ -228,7 +228,9 @@ void RouterForward::try_divided() {
   send_to(decode);
 }
 
-void RouterForward::begin_prefill(RouterReplica& server) {
+// REQUIRES: division.prefill != null.
+void RouterForward::begin_prefill(const RouterReplicas::Division& division) {
+  RouterReplica& server = *division.prefill;
   const ScheduleStyle style = replicas_.disaggregation()->style;
   const uint64_t id = new_request_id();
   tried_prefills_.insert(&server);
@@ -238,11 +240,17 @@ void RouterForward::begin_prefill(RouterReplica& server) {
                                             .span_id = base::random_hex(8),
                                             .begin_ns = base::wall_ns()};
   const size_t index = replicas_.index_of(server);
+  ContextParams context = {.request_id = id, .style = style};
+  uint64_t known = prompt().known(index);
+  if (division.earlier != nullptr) {
+    context.earlier = division.earlier->state->opaque_state;
+    known = prompt().known(replicas_.index_of(*division.earlier));
+  }
   prefill_ = std::make_unique<RouterPrefill>(context_.http, replicas_, server);
   prefill_->start({.target = exchange_->target(),
-                   .body = context_body(*sent_, id, style),
+                   .body = context_body(*sent_, context),
                    .headers = prefill_headers(),
-                   .prompt_bytes = prompt().bytes - prompt().known(index)},
+                   .prompt_bytes = prompt().bytes - known},
                   [this](auto how, const auto& reply) { prefill_ended(how, reply); });
   replicas_.prefixes()->sent(match_, index);
 }
@@ -291,7 +299,7 @@ void RouterForward::prefill_failed(RouterPrefill::End how) {
   if (division.prefill == nullptr && how == RouterPrefill::End::kLost) return;
   ++replicas_.totals.num_prefill_retries;
   ask_again();
-  if (division.prefill != nullptr) begin_prefill(*division.prefill);
+  if (division.prefill != nullptr) begin_prefill(division);
   send_to(decode);
 }
 

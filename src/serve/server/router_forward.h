@@ -11,7 +11,8 @@
 //
 // With disaggregation a request for text may be divided: one replica computes the prompt (prefill),
 // another one answers and takes its pages from there. The client has to do with the latter alone;
-// all that the former does is speed.
+// all that the former does is speed. Where a replica knows more of the prompt, as one that has
+// answered the turn before, the former is told to take that from there first.
 //
 //   kGenerationFirst   prefill ─────────────────┐     both are sent at once
 //                      send_to ── pages ──▶ bytes ──▶ finish_attempt
@@ -80,7 +81,7 @@ class RouterForward : public std::enable_shared_from_this<RouterForward> {
   void try_next();
   void try_divided();
   RouterReplicas::Division divide(const RouterReplica* decode) const;
-  void begin_prefill(RouterReplica& server);
+  void begin_prefill(const RouterReplicas::Division& division);
   void prefill_ended(RouterPrefill::End how, const std::string& reply);
   void prefill_failed(RouterPrefill::End how);
   bool has_begun() const;

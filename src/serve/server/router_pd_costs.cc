@@ -96,10 +96,10 @@ struct Best {
   PdPlan plan;
   double waiting = 0;
 
-  void offer(size_t decode, size_t prefill, const PdCost& cost) {
-    if (plan.decode != kNoReplica && cost.waiting >= waiting) return;
-    plan = {.decode = decode, .prefill = prefill, .seconds = cost.seconds};
-    waiting = cost.waiting;
+  void offer(const PdPlan& other, double its_waiting) {
+    if (plan.decode != kNoReplica && its_waiting >= waiting) return;
+    plan = other;
+    waiting = its_waiting;
   }
 };
 
@@ -121,8 +121,7 @@ class Planner {
     Best best;
     for (const size_t decode : decodes) {
       const Best with = best_with(decode, prefills);
-      best.offer(with.plan.decode, with.plan.prefill,
-                 {.seconds = with.plan.seconds, .waiting = with.waiting});
+      best.offer(with.plan, with.waiting);
     }
     return best.plan;
   }
@@ -155,6 +154,34 @@ class Planner {
            new_tokens(servers_[decode], question_.prompt_tokens) >= kUnmeasuredPages * kPage;
   }
 
+  // Who knows most of the prompt, if that is worth the way. Equal ones: the first.
+  size_t earlier_for(size_t prefill) const {
+    size_t most = kNoReplica;
+    double least = servers_[prefill].known + kWorthPages * kPage;
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      const PdServer& each = servers_[i];
+      const bool is_more = most == kNoReplica ? each.known >= least : each.known > least;
+      if (i == prefill || !each.is_up || !each.gives_pages || !is_more) continue;
+      most = i;
+      least = each.known;
+    }
+    return most;
+  }
+
+  void offer_divided(size_t decode, size_t prefill, Best& best) const {
+    const double tokens = question_.prompt_tokens;
+    const auto offer = [&](size_t earlier) {
+      const double taken =
+          earlier == kNoReplica ? 0.0 : servers_[earlier].known - servers_[prefill].known;
+      const PdCost cost = cost_divided(servers_[prefill], servers_[decode], tokens, taken);
+      best.offer(
+          {.decode = decode, .prefill = prefill, .earlier = earlier, .seconds = cost.seconds},
+          cost.waiting);
+    };
+    offer(kNoReplica);
+    if (const size_t earlier = earlier_for(prefill); earlier != kNoReplica) offer(earlier);
+  }
+
   // Of the plans with this server as the one that answers.
   Best best_with(size_t decode, const Indices& prefills) const {
     const double tokens = question_.prompt_tokens;
@@ -162,7 +189,8 @@ class Planner {
     std::optional<bool> rule = false;
     if (question_.may_divide && tokens >= kPage) rule = divides_by_rule(answers, tokens, options_);
     Best alone, divided;
-    alone.offer(decode, kNoReplica, cost_alone(answers, tokens));
+    const PdCost own = cost_alone(answers, tokens);
+    alone.offer({.decode = decode, .seconds = own.seconds}, own.waiting);
     if (rule == false) return alone;
     bool has_to = rule == true;
     for (const size_t prefill : prefills) {
@@ -170,7 +198,7 @@ class Planner {
       const auto unmeasured = rule ? std::nullopt : divides_unmeasured(prefill, decode);
       if (unmeasured == false) continue;
       has_to = has_to || unmeasured == true;
-      divided.offer(decode, prefill, cost_divided(servers_[prefill], answers, tokens));
+      offer_divided(decode, prefill, divided);
     }
     if (divided.plan.decode == kNoReplica) return alone;
     return has_to || divided.waiting < alone.waiting ? divided : alone;
@@ -191,10 +219,12 @@ PdCost cost_alone(const PdServer& decode, double prompt_tokens) {
   return {.seconds = seconds, .waiting = seconds + decode.running * (own + kAnswerTokens * price)};
 }
 
-PdCost cost_divided(const PdServer& prefill, const PdServer& decode, double prompt_tokens) {
-  const double own = new_tokens(prefill, prompt_tokens) * price_of(prefill);
-  const double there = prefill.queued * price_of(prefill) + own +
-                       new_tokens(decode, prompt_tokens) * kTransferSecondsPerToken;
+PdCost cost_divided(const PdServer& prefill, const PdServer& decode, double prompt_tokens,
+                    double earlier) {
+  const double own =
+      std::max(0.0, new_tokens(prefill, prompt_tokens) - earlier) * price_of(prefill);
+  const double ways = earlier + new_tokens(decode, prompt_tokens);
+  const double there = prefill.queued * price_of(prefill) + own + ways * kTransferSecondsPerToken;
   const double price = price_of(decode);
   const double last = last_page(prompt_tokens) * price;
   const double seconds = std::max(there, decode.queued * price) + last + kLegSeconds;

@@ -6,8 +6,12 @@
 // gives beside it, whose next tokens all wait while S computes a prompt:
 //
 //   D alone   queue(D) + new(D) · t(D) · (1 + others(D))
-//   P and D   max(queue(P) + new(P) · t(P) + new(D) on the way, queue(D)) + last · t(D)
-//             + new(P) · t(P) · others(P) + last · t(D) · others(D) + kLegSeconds
+//   P and D   max(queue(P) + earlier(P) on the way + new(P) · t(P) + new(D) on the way, queue(D))
+//             + last · t(D) + new(P) · t(P) · others(P) + last · t(D) · others(D) + kLegSeconds
+//
+// `earlier` is what P takes, before it begins, from the server that knows most of the prompt, as D
+// does from the second turn of a conversation on: at least kWorthPages more than P knows, where
+// that costs less than to compute them. `new` is without it then.
 //
 // `last` are the 1 to 64 tokens of the prompt's last page, which D computes itself. To both comes
 // what makes answers go to the server with the fewest: kAnswerTokens · t(D) for each that it gives.
@@ -36,6 +40,8 @@ inline constexpr double kAnswerTokens = double{kRequestBytes} / kBytesPerToken;
 inline constexpr int kUnmeasuredPages = 2;
 // 64 tokens in a millisecond: pages of 128 KB over 10 GbE with room to spare.
 inline constexpr double kTransferSecondsPerToken = 1e-3 / 64;
+// Fewer pages are not worth a question more.
+inline constexpr int kWorthPages = 2;
 // What a second server costs beside its work: a connection, its look at its own pages.
 inline constexpr double kLegSeconds = 0.002;
 
@@ -44,6 +50,7 @@ struct PdServer {
   bool is_up = true;            // if not, it answers only if none is, and computes for nobody
   bool may_answer = true;       // this request: it has not failed to
   bool may_prefill = true;      // this request for another server: the same, and it has said how
+  bool gives_pages = true;      // to others: it has said how
   double running = 0;           // answers that it gives
   double queued = 0;            // tokens of prompts to compute before this one
   double known = 0;             // tokens of this prompt that it need not compute
@@ -53,6 +60,7 @@ struct PdServer {
 struct PdPlan {
   size_t decode = kNoReplica;   // kNoReplica: nobody is left
   size_t prefill = kNoReplica;  // kNoReplica: the same computes the prompt
+  size_t earlier = kNoReplica;  // whose pages `prefill` takes first; kNoReplica: nobody's
   double seconds = 0;           // predicted, to the first token
 };
 
@@ -71,6 +79,8 @@ struct PdCost {
   double waiting = 0;  // with what others wait
 };
 PdCost cost_alone(const PdServer& decode, double prompt_tokens);
-PdCost cost_divided(const PdServer& prefill, const PdServer& decode, double prompt_tokens);
+// earlier: tokens that `prefill` takes from elsewhere, behind those that it knows.
+PdCost cost_divided(const PdServer& prefill, const PdServer& decode, double prompt_tokens,
+                    double earlier);
 
 }  // namespace wideep::server

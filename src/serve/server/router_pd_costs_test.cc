@@ -36,14 +36,53 @@ TEST_F(RouterPdCosts, SumsAreWorkedOutByHand) {
   EXPECT_NEAR(alone.waiting, 0.8 + 2 * (0.6 + 1.024), 1e-9);
   // 1,000 = 15 · 64 + 40: the last page has 40.
   const PdServer prefill{.running = 1, .queued = 100, .known = 0, .price = kPrice / 2};
-  const PdCost divided = cost_divided(prefill, decode, 1000);
+  const PdCost divided = cost_divided(prefill, decode, 1000, 0);
   const double seconds = 0.05 + 0.5 + 600 * kTransferSecondsPerToken + 0.04 + kLegSeconds;
   EXPECT_NEAR(divided.seconds, seconds, 1e-9);
   EXPECT_NEAR(divided.waiting, seconds + 0.5 + 2 * (0.04 + 1.024), 1e-9);
   // A whole number of pages: the last has 64.
-  EXPECT_NEAR(cost_divided(prefill, decode, 640).seconds,
+  EXPECT_NEAR(cost_divided(prefill, decode, 640, 0).seconds,
               std::max(0.05 + 0.32 + 240 * kTransferSecondsPerToken, 0.2) + 0.064 + kLegSeconds,
               1e-9);
+}
+
+// 320 tokens more are known to another one.
+TEST_F(RouterPdCosts, EarlierPagesAreOnTheWayInsteadOfComputed) {
+  const PdServer decode{.queued = 0, .known = 400, .price = kPrice};
+  const PdServer prefill{.running = 1, .queued = 0, .known = 80, .price = kPrice / 2};
+  const PdCost cost = cost_divided(prefill, decode, 1000, 320);
+  const double seconds = 0.3 + (320 + 600) * kTransferSecondsPerToken + 0.04 + kLegSeconds;
+  EXPECT_NEAR(cost.seconds, seconds, 1e-9);
+  EXPECT_NEAR(cost.waiting, seconds + 0.3, 1e-9);
+}
+
+// Its answering server has the first turn, and eight answers that would wait for the rest.
+TEST_F(RouterPdCosts, ASecondTurnTakesTheFirstFromWhoeverKnowsMost) {
+  servers[2].running = servers[3].running = 8;
+  servers[2].known = 3000;
+  PdPlan best = plan(4000);
+  EXPECT_EQ(best.decode, 2u);
+  EXPECT_EQ(best.prefill, 0u);
+  EXPECT_EQ(best.earlier, 2u);
+  EXPECT_NEAR(best.seconds, 1.0 + 4000 * kTransferSecondsPerToken + 0.032 + kLegSeconds, 1e-9);
+  // It need not be the one that answers.
+  servers[1].known = 3500;
+  servers[1].queued = 100'000;
+  best = plan(4000);
+  EXPECT_EQ(best.prefill, 0u);
+  EXPECT_EQ(best.earlier, 1u);
+  // One that is gone, or has not said how, gives none.
+  servers[1].is_up = false;
+  EXPECT_EQ(plan(4000).earlier, 2u);
+  servers[2].gives_pages = false;
+  EXPECT_EQ(plan(4000).earlier, kNoReplica);
+  servers[2].gives_pages = true;
+  servers[0].known = 3000 - kWorthPages * 64 + 1;  // hardly less
+  EXPECT_EQ(plan(4000).earlier, kNoReplica);
+  servers[0].known = 3000 - kWorthPages * 64;
+  EXPECT_EQ(plan(4000).earlier, 2u);
+  servers[0].price = kTransferSecondsPerToken / 2;  // computed sooner than sent
+  EXPECT_EQ(plan(4000).earlier, kNoReplica);
 }
 
 // Nothing waits: the one that answers is as quick.

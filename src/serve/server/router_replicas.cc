@@ -310,12 +310,13 @@ uint64_t RouterReplicas::Prompt::known(size_t replica) const {
 
 PdServer RouterReplicas::server_of(const RouterReplica& replica,
                                    const DivisionQuestion& question) const {
+  const bool has_pages = replica.state && !replica.state->opaque_state.empty();
   PdServer server{.role = replica.role(),
                   .is_up = replica.up && !hangs(replica, Clock::now()),
                   .may_answer = question.decode != nullptr ? question.decode == &replica
                                                            : !question.tried.contains(&replica),
-                  .may_prefill = replica.state && !replica.state->opaque_state.empty() &&
-                                 !question.tried_prefills.contains(&replica),
+                  .may_prefill = has_pages && !question.tried_prefills.contains(&replica),
+                  .gives_pages = has_pages,
                   .running = static_cast<double>(replica.running),
                   .queued = static_cast<double>(replica.prompt_bytes) / kBytesPerToken,
                   .known = static_cast<double>(question.prompt.known(index_of(replica))) /
@@ -343,6 +344,7 @@ RouterReplicas::Division RouterReplicas::divide(const DivisionQuestion& question
   Division division{.seconds = plan.seconds};
   if (plan.decode != kNoReplica) division.decode = all[plan.decode];
   if (plan.prefill != kNoReplica) division.prefill = all[plan.prefill];
+  if (plan.earlier != kNoReplica) division.earlier = all[plan.earlier];
   return division;
 }
 

@@ -123,6 +123,7 @@ class RouterReplicas : private PageNameSource {
   struct Division {
     RouterReplica* decode = nullptr;   // null: none is left
     RouterReplica* prefill = nullptr;  // null: the other one computes the prompt
+    RouterReplica* earlier = nullptr;  // whose pages that one takes first; null: nobody's
     double seconds = 0;                // predicted, to the first token
   };
   struct DivisionQuestion {
