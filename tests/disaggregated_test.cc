@@ -195,7 +195,7 @@ Status compute_prompts(const run::RunOptions& options, std::vector<engine::Reque
       .address = transport::resolve("127.0.0.1", 0).value(),
       .token = kToken,
       .record_class = run->record_class(),
-      .state_of = [&](std::string_view name) { return ended.state_of(name); }};
+      .state_of = [&](auto name) { return store::RequestStatus{.state = ended.state_of(name)}; }};
   WIDEEP_TRY_ASSIGN(const auto pages,
                     store::PageServer::start(std::move(server), *run->host_tier_memory()));
   say(out, store::text_of({.host = {"127.0.0.1", pages->address().port},

@@ -80,7 +80,8 @@ template <typename Wire>
 void transfer(Wire& wire, Is<PagesFetched> auto& each) {
   auto& peer = each.from_peer;
   wire.fields(each.ticket, each.rank, each.pages, each.has_room, each.seconds, each.bytes,
-              peer.pages, peer.bytes, peer.seconds, peer.kind, peer.trouble);
+              peer.pages, peer.bytes, peer.seconds, peer.transfer_seconds, peer.exposed_seconds,
+              peer.kind, peer.trouble);
 }
 
 template <typename Wire>

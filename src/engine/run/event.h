@@ -8,6 +8,7 @@
 // Thread safety: plain values; pure functions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -161,7 +162,13 @@ std::string_view name_of(PeerTrouble trouble);  // "", "gone", …
 struct PeerPages {
   int pages = 0;
   uint64_t bytes = 0;
-  double seconds = 0.0;  // from the first question on
+  double seconds = 0.0;           // from the first question on
+  double transfer_seconds = 0.0;  // of these, in which bytes came
+  // Of these, after the peer had computed the prompt (store::PeerFetches::Done): what the way of the
+  // pages adds to computing them.
+  double exposed_seconds = 0.0;
+  // Of those in which bytes came, at least so many while the peer computed.
+  double hidden_seconds() const { return std::max(0.0, transfer_seconds - exposed_seconds); }
   // Why no more came: a line for the log, with what the peer has said; kNone and "": all came, or
   // nobody waited any more.
   PeerTrouble kind = PeerTrouble::kNone;
@@ -188,8 +195,8 @@ struct PromptTransfer {
   int request_index = 0;
   int known_pages = 0;    // that the caches had
   int fetched_pages = 0;  // of places and of the peer, that are used
-  // Pages: of the rank that got most. Bytes: of all together. Seconds: of the slowest. Trouble: also
-  // why what came is not used.
+  // Pages: of the rank that got most. Bytes: of all together. Seconds: of each kind the most of a
+  // rank. Trouble: also why what came is not used.
   PeerPages from_peer;
 };
 // With RunOptions::tells_pages: what has happened to the known pages of the caches. Of ranks that

@@ -165,17 +165,23 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   EXPECT_EQ(found.states, (std::vector<int32_t>{3, 5}));
   EXPECT_FALSE(found.is_stateless);
   EXPECT_EQ(found.seconds, 0.5);
-  const PagesFetched fetched = over_the_pipe(
-      PagesFetched{.ticket = 4,
-                   .pages = 3,
-                   .bytes = 9,
-                   .from_peer = {.pages = 2, .bytes = 8, .seconds = 0.25, .trouble = "gone"}});
+  const PagesFetched fetched = over_the_pipe(PagesFetched{.ticket = 4,
+                                                          .pages = 3,
+                                                          .bytes = 9,
+                                                          .from_peer = {.pages = 2,
+                                                                        .bytes = 8,
+                                                                        .seconds = 0.25,
+                                                                        .transfer_seconds = 0.125,
+                                                                        .exposed_seconds = 0.0625,
+                                                                        .trouble = "gone"}});
   EXPECT_EQ(fetched.ticket, 4u);
   EXPECT_EQ(fetched.pages, 3);
   EXPECT_EQ(fetched.bytes, 9u);
   EXPECT_EQ(fetched.from_peer.pages, 2);
   EXPECT_EQ(fetched.from_peer.bytes, 8u);
   EXPECT_EQ(fetched.from_peer.seconds, 0.25);
+  EXPECT_EQ(fetched.from_peer.transfer_seconds, 0.125);
+  EXPECT_EQ(fetched.from_peer.exposed_seconds, 0.0625);
   EXPECT_EQ(fetched.from_peer.trouble, "gone");
   engine::PageChange change{.page = 7};
   change.tokens[63] = 8;

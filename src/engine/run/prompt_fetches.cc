@@ -135,6 +135,8 @@ void PromptFetches::note(Look& look, const PeerPages& more) {
     all.trouble = more.trouble;
   }
   all.seconds = std::max(all.seconds, seconds);
+  all.transfer_seconds = std::max(all.transfer_seconds, sane_seconds(more.transfer_seconds));
+  all.exposed_seconds = std::max(all.exposed_seconds, sane_seconds(more.exposed_seconds));
 }
 
 void PromptFetches::arriving(const PagesArriving& answer) {

@@ -367,7 +367,12 @@ TEST_F(PromptFetchesTest, WhatIsPromisedIsFetchedWhateverItTakes) {
   fetches_.fetched({.ticket = kTicket,
                     .rank = 0,
                     .pages = 9,
-                    .from_peer = {.pages = 7, .bytes = 100, .seconds = 2.0, .trouble = ""}});
+                    .from_peer = {.pages = 7,
+                                  .bytes = 100,
+                                  .seconds = 2.0,
+                                  .transfer_seconds = 1.5,
+                                  .exposed_seconds = 0.5,
+                                  .trouble = ""}});
   EXPECT_THAT(fetches_.take_transfers(), IsEmpty());
   EXPECT_THAT(fetches_.fetched({.ticket = kTicket,
                                 .rank = 1,
@@ -375,6 +380,8 @@ TEST_F(PromptFetchesTest, WhatIsPromisedIsFetchedWhateverItTakes) {
                                 .from_peer = {.pages = 4,
                                               .bytes = 50,
                                               .seconds = 3.0,
+                                              .transfer_seconds = 0.25,
+                                              .exposed_seconds = 1.0,
                                               .kind = PeerTrouble::kGone,
                                               .trouble = "the peer is gone"}}),
               ElementsAre(import_of(6), submit_with(6)));
@@ -386,6 +393,8 @@ TEST_F(PromptFetchesTest, WhatIsPromisedIsFetchedWhateverItTakes) {
   EXPECT_EQ(told[0].from_peer.pages, 7);
   EXPECT_EQ(told[0].from_peer.bytes, 150u);
   EXPECT_EQ(told[0].from_peer.seconds, 3.0);
+  EXPECT_EQ(told[0].from_peer.exposed_seconds, 1.0);
+  EXPECT_EQ(told[0].from_peer.hidden_seconds(), 0.5);
   EXPECT_EQ(told[0].from_peer.kind, PeerTrouble::kGone);
   EXPECT_EQ(told[0].from_peer.trouble, "the peer is gone");
   EXPECT_THAT(fetches_.take_transfers(), IsEmpty());

@@ -482,6 +482,8 @@ PeerPages pages_of(const store::PeerFetches::Done& done) {
   PeerPages pages{.pages = static_cast<int>(done.pages),
                   .bytes = done.bytes,
                   .seconds = done.seconds,
+                  .transfer_seconds = done.transfer_seconds,
+                  .exposed_seconds = done.exposed_seconds,
                   .trouble = ""};
   const auto end_with = [&](PeerTrouble kind, std::string trouble) {
     pages.kind = kind;

@@ -529,12 +529,15 @@ class PromptStoreFromPeerTest : public PromptStoreTest {
     auto memory = store::HostTier::create_memory(uint64_t{16} << 20);
     ASSERT_TRUE(memory.ok());
     peer_memory_ = std::move(memory).value();
-    auto server = store::PageServer::start(
-        {.address = transport::resolve("127.0.0.1", 0).value(),
-         .token = "secret",
-         .record_class = "class",
-         .state_of = [this](std::string_view request) { return state_of(request); }},
-        peer_memory_);
+    auto server =
+        store::PageServer::start({.address = transport::resolve("127.0.0.1", 0).value(),
+                                  .token = "secret",
+                                  .record_class = "class",
+                                  .state_of =
+                                      [this](std::string_view request) {
+                                        return store::RequestStatus{.state = state_of(request)};
+                                      }},
+                                 peer_memory_);
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(server).value();
   }
@@ -613,6 +616,8 @@ TEST_F(PromptStoreFromPeerTest, PagesComeWhileThePeerComputesThem) {
   EXPECT_EQ(fetched->from_peer.pages, 4);
   EXPECT_EQ(fetched->from_peer.bytes, 4 * kPageBytes);
   EXPECT_GT(fetched->from_peer.seconds, 0.5);
+  EXPECT_GT(fetched->from_peer.transfer_seconds, 0.0);
+  EXPECT_LT(fetched->from_peer.exposed_seconds, fetched->from_peer.seconds);
   EXPECT_EQ(fetched->from_peer.trouble, "");
   EXPECT_EQ(read.bytes[0], std::vector<std::byte>(kPageBytes));
   for (size_t i = 1; i < 5; ++i) EXPECT_EQ(read.bytes[i], written.bytes[i]) << i;

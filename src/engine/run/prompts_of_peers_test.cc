@@ -84,12 +84,12 @@ class PromptsOfPeers : public testing::Test {
     const auto group = RankGroup::start(*run);
     EXPECT_TRUE(group.ok()) << group.status().message();
     if (!group.ok()) return {};
-    const auto server =
-        store::PageServer::start({.address = transport::resolve("127.0.0.1", 0).value(),
-                                  .token = "secret",
-                                  .record_class = peer_->record_class(),
-                                  .state_of = [=](std::string_view) { return state; }},
-                                 *peer_->host_tier_memory());
+    const auto server = store::PageServer::start(
+        {.address = transport::resolve("127.0.0.1", 0).value(),
+         .token = "secret",
+         .record_class = peer_->record_class(),
+         .state_of = [=](std::string_view) { return store::RequestStatus{.state = state}; }},
+        *peer_->host_tier_memory());
     EXPECT_TRUE(server.ok()) << server.status().message();
     if (!server.ok()) return {};
     engine::Request request = request_of(3);

@@ -209,9 +209,11 @@ void PageCommands::put(Client& client, const Words& words) {
 void PageCommands::state(Client& client, const Words& words) {
   client.out += fmt::format("*{}\r\n", words.size() - 1);
   for (size_t i = 1; i < words.size(); ++i) {
-    const RequestState found =
-        options_.state_of ? options_.state_of(words[i].text) : RequestState::kUnknown;
-    client.out += fmt::format(":{}\r\n", static_cast<int>(found));
+    const RequestStatus found =
+        options_.state_of ? options_.state_of(words[i].text) : RequestStatus();
+    int64_t number = static_cast<int64_t>(found.state);
+    if (found.state == RequestState::kEnded) number += found.ended_before.count();
+    client.out += fmt::format(":{}\r\n", number);
   }
 }
 

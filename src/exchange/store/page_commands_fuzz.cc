@@ -47,7 +47,8 @@ struct Server {
             .record_class = "class",
             .offering_token = "offers",
             .state_of = [](std::string_view name) {
-              return name == "1" ? store::RequestState::kComputes : store::RequestState::kUnknown;
+              return store::RequestStatus{.state = name == "1" ? store::RequestState::kComputes
+                                                               : store::RequestState::kUnknown};
             }};
   }
 

@@ -97,7 +97,7 @@ TEST_F(PageMemoryTest, ThePeerReadsTheMemoryItself) {
   EXPECT_EQ(place->counts().fetched, 3u);
   EXPECT_EQ(place->label(), "peer");
   const std::string request = "a";
-  EXPECT_EQ(place->states({&request, 1}).value().front(), RequestState::kUnknown);
+  EXPECT_EQ(place->states({&request, 1}).value().front().state, RequestState::kUnknown);
 }
 
 TEST_F(PageMemoryTest, WhatIsFoundThereIsLeased) {

@@ -9,7 +9,8 @@
 //   PAGES.GET <head>                  the value of redis_record.h; nil: it is not there any more
 //   PAGES.PUT <microseconds> <value>  a number of OfferResult; microseconds: of computing it.
 //                                     For the token of those who offer: what they say is believed
-//   PAGES.STATE <request>…            a number of RequestState for each
+//   PAGES.STATE <request>…            a number of RequestState for each; where it has ended, the
+//                                     milliseconds since then more
 //   PAGES.MEMORY                      where a peer on the same machine gets the memory itself, and
 //                                     which machine that is (page_memory.h); nil: nowhere
 //

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,11 @@ enum class RequestState : uint8_t {
   kEnded,     // of all pages that it has computed, those that are kept are there or come soon
 };
 
+struct RequestStatus {
+  RequestState state = RequestState::kUnknown;
+  std::chrono::milliseconds ended_before = {};  // kEnded: so long ago
+};
+
 // Of servers that follow each other. Any thread.
 struct PageServerCounts {
   std::atomic<uint64_t> looks = 0;               // PAGES.HAS
@@ -37,7 +43,7 @@ struct PageServerOptions {
   // Not the other token, which goes around with requests.
   std::string offering_token = {};
   // By a name that both sides know; called on the server's thread. Null: none is known.
-  std::function<RequestState(std::string_view request)> state_of = {};
+  std::function<RequestStatus(std::string_view request)> state_of = {};
   PageServerCounts* counts = nullptr;  // outlives the server; null: nobody counts
 };
 

@@ -18,7 +18,10 @@ void PeerFetches::begin(Order order) {
 
 PeerFetches::Done PeerFetches::end_of(Waiting fetch, End end) {
   fetch.so_far.end = end;
-  fetch.so_far.seconds = std::chrono::duration<double>(Clock::now() - fetch.begun).count();
+  const auto now = Clock::now();
+  fetch.so_far.seconds = std::chrono::duration<double>(now - fetch.begun).count();
+  fetch.so_far.exposed_seconds =
+      std::max(0.0, std::chrono::duration<double>(now - fetch.computed_until).count());
   return std::move(fetch.so_far);
 }
 
@@ -107,7 +110,8 @@ Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   const bool are_last = so_far.pages + count == pages.size();
   if (!are_last) next.resize(std::min(next.size(), count));
   if (next.empty()) return {};
-  return place.fetch(next, [&](size_t index, FetchResult result) {
+  const auto begun = Clock::now();
+  Status status = place.fetch(next, [&](size_t index, FetchResult result) {
     if (result != FetchResult::kWhole) return false;
     so_far.bytes += next[index].into.size();
     has_come = true;
@@ -118,6 +122,21 @@ Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
     }
     return true;
   });
+  so_far.transfer_seconds += std::chrono::duration<double>(Clock::now() - begun).count();
+  return status;
+}
+
+// What the peer says of the request, and notes until when it has computed it.
+Result<RequestState> PeerFetches::ask_state(Waiting& fetch, PeerPlace& place) {
+  WIDEEP_TRY_ASSIGN(const std::vector<RequestStatus> states,
+                    place.states(std::span(&fetch.order.peer.request, 1)));
+  const RequestStatus& found = states.front();
+  const auto now = Clock::now();
+  if (found.state == RequestState::kComputes) fetch.computed_until = now;
+  if (found.state == RequestState::kEnded) {
+    fetch.computed_until = std::max(fetch.computed_until, now - found.ended_before);
+  }
+  return found.state;
 }
 
 // nullopt: it waits on. Errors: the peer has not answered.
@@ -126,7 +145,13 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
   WIDEEP_TRY(take(fetch, place, has_come));
   const bool is_whole = fetch.so_far.pages == fetch.order.pages.size() &&
                         (fetch.so_far.has_state || !fetch.order.state);
-  if (is_whole) return std::optional(End::kWhole);
+  if (is_whole) {
+    // Whatever it says, and also if it says nothing any more.
+    if (fetch.order.peer.computes()) {
+      [[maybe_unused]] const auto said = ask_state(fetch, place);
+    }
+    return std::optional(End::kWhole);
+  }
   if (has_come) {  // there may be more already
     fetch.pause = {};
     fetch.silent_since.reset();
@@ -134,15 +159,14 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
   }
   if (!fetch.order.peer.computes()) return std::optional(End::kNoMore);
   fetch.pause = std::clamp(2 * fetch.pause, kFirstPause, kLongestPause);
-  WIDEEP_TRY_ASSIGN(const std::vector<RequestState> states,
-                    place.states(std::span(&fetch.order.peer.request, 1)));
-  if (states.front() == RequestState::kComputes) {
+  WIDEEP_TRY_ASSIGN(const RequestState state, ask_state(fetch, place));
+  if (state == RequestState::kComputes) {
     fetch.silent_since.reset();
     return std::optional<End>();
   }
   const auto now = Clock::now();
   if (!fetch.silent_since) fetch.silent_since = now;
-  const bool has_ended = states.front() == RequestState::kEnded;
+  const bool has_ended = state == RequestState::kEnded;
   if (now - *fetch.silent_since < (has_ended ? kEndedGrace : kUnknownGrace)) {
     return std::optional<End>();
   }

@@ -80,7 +80,12 @@ class PeerFetches {
     size_t pages = 0;        // leading ones that came
     bool has_state = false;  // it came, too
     uint64_t bytes = 0;
-    double seconds = 0.0;  // since it began
+    double seconds = 0.0;           // since it began
+    double transfer_seconds = 0.0;  // of these, in which bytes came
+    // Of these, since the peer has ended the request, as it says itself when the last page has come;
+    // at most since it was last known to compute it. All, where it had ended before, or computes
+    // nothing for the fetch. 0: it still computes. To a millisecond.
+    double exposed_seconds = 0.0;
     End end = End::kWhole;
     std::string trouble = {};  // of kPeerGone: a line
   };
@@ -119,6 +124,7 @@ class PeerFetches {
     Order order;
     Done so_far;
     Clock::time_point begun = Clock::now();
+    Clock::time_point computed_until = begun;  // by the peer, as far as is known
     Clock::time_point due = {};
     std::chrono::milliseconds pause = {};  // the last one in a row
     // The first time in a row that the peer said that no more comes; nullopt: it says otherwise.
@@ -132,6 +138,7 @@ class PeerFetches {
   Status take(Waiting& fetch, PeerPlace& place, bool& has_come);
   std::optional<End> advance(Waiting& fetch);
   Result<std::optional<End>> ask(Waiting& fetch, PeerPlace& place);
+  static Result<RequestState> ask_state(Waiting& fetch, PeerPlace& place);
   static bool may_ask(const Absence& absence, const Waiting& fetch);
   static void note_failure(Absence& absence, const Status& failure);
   static std::optional<End> wait_for(const Absence& absence, Waiting& fetch);

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "store/host_tier.h"
 #include "store/records_testing.h"
@@ -30,23 +31,27 @@ class PeerFetchesTest : public testing::Test {
   void SetUp() override { start(0); }
 
   void start(uint16_t port, const char* host = "127.0.0.1") {
-    auto server = PageServer::start({.address = transport::resolve(host, port).value(),
-                                     .token = "secret",
-                                     .record_class = "class",
-                                     .state_of =
-                                         [this](std::string_view request) {
-                                           const std::lock_guard lock(mutex_);
-                                           const auto found = states_.find(std::string(request));
-                                           return found == states_.end() ? RequestState::kUnknown
-                                                                         : found->second;
-                                         }},
-                                    memory_);
+    auto server =
+        PageServer::start({.address = transport::resolve(host, port).value(),
+                           .token = "secret",
+                           .record_class = "class",
+                           .state_of = [this](auto request) { return status_of(request); }},
+                          memory_);
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(*server);
   }
-  void set(const std::string& request, RequestState state) {
+  void set(const std::string& request, RequestState state, milliseconds ended_before = {}) {
     const std::lock_guard lock(mutex_);
-    states_[request] = state;
+    states_[request] = {state, PeerFetches::Clock::now() - ended_before};
+  }
+  RequestStatus status_of(std::string_view request) {
+    const std::lock_guard lock(mutex_);
+    const auto found = states_.find(std::string(request));
+    if (found == states_.end()) return {};
+    const auto& [state, since] = found->second;
+    return {.state = state,
+            .ended_before =
+                std::chrono::duration_cast<milliseconds>(PeerFetches::Clock::now() - since)};
   }
   void offer(const Head& head) {
     ASSERT_EQ(tier_->offer(head, payload_of(head), 1.0, kIntact), OfferResult::kTaken);
@@ -107,7 +112,7 @@ class PeerFetchesTest : public testing::Test {
   base::SharedBytes memory_ = HostTier::create_memory(uint64_t{32} << 20).value();
   std::unique_ptr<HostTier> tier_ = HostTier::open(memory_).value();
   std::mutex mutex_;
-  std::map<std::string, RequestState> states_;
+  std::map<std::string, std::pair<RequestState, PeerFetches::Clock::time_point>> states_;
   std::unique_ptr<PageServer> server_;
 };
 
@@ -139,6 +144,49 @@ TEST_F(PeerFetchesTest, PagesAreTakenAsTheyCome) {
   EXPECT_EQ(done.bytes, 70 * kBytes);
   one.expect(70);
   EXPECT_EQ(fetches.size(), 0u);
+}
+
+// Seconds in which the peer still computes are nobody's loss.
+TEST_F(PeerFetchesTest, WhatIsSentWhileThePeerComputesIsNotExposed) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 4), two = prompt(2, 4), three = prompt(3, 1);
+  const auto poll_for = [&](milliseconds time) {
+    const auto end = PeerFetches::Clock::now() + time;
+    while (PeerFetches::Clock::now() < end) {
+      EXPECT_TRUE(fetches.poll().empty());
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+  };
+  set("r1", RequestState::kComputes);
+  begin(fetches, 1, one);
+  poll_for(milliseconds(300));
+  for (const Head& head : one.heads) offer(head);
+  PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kWhole);
+  EXPECT_GE(done.seconds, 0.3);
+  EXPECT_GT(done.transfer_seconds, 0.0);
+  EXPECT_LE(done.transfer_seconds, done.seconds);
+  EXPECT_LT(done.exposed_seconds, 0.1);
+  // It ended in the middle, and its pages came late.
+  set("r2", RequestState::kComputes);
+  begin(fetches, 2, two);
+  poll_for(milliseconds(200));
+  set("r2", RequestState::kEnded);
+  const auto ended = PeerFetches::Clock::now();
+  poll_for(milliseconds(300));
+  for (const Head& head : two.heads) offer(head);
+  done = end_of(fetches);
+  const std::chrono::duration<double> since = PeerFetches::Clock::now() - ended;
+  EXPECT_EQ(done.end, End::kWhole);
+  EXPECT_GE(done.exposed_seconds, 0.28);
+  EXPECT_LE(done.exposed_seconds, since.count() + 0.002);
+  EXPECT_GT(done.seconds, done.exposed_seconds + 0.15);
+  // And before it was asked.
+  set("r3", RequestState::kEnded, milliseconds(60'000));
+  offer(three.heads[0]);
+  begin(fetches, 3, three);
+  done = end_of(fetches);
+  EXPECT_EQ(done.exposed_seconds, done.seconds);
 }
 
 TEST_F(PeerFetchesTest, AStateComesWithThem) {
@@ -209,6 +257,7 @@ TEST_F(PeerFetchesTest, APeerThatComputesNothingIsNotWaitedFor) {
   EXPECT_EQ(done.end, End::kNoMore);
   EXPECT_EQ(done.pages, 40u);
   EXPECT_LT(done.seconds, 0.4);  // less than any grace
+  EXPECT_EQ(done.exposed_seconds, done.seconds);
   one.expect(40);
   offer(one.heads[40]);
   begin_unnamed(2);

@@ -57,6 +57,14 @@ Result<std::vector<int64_t>> numbers_of(const RedisReply& reply, std::string_vie
   return numbers;
 }
 
+RequestStatus status_of(int64_t number) {
+  constexpr auto kEnded = static_cast<int64_t>(RequestState::kEnded);
+  if (number < 0) return {};
+  if (number < kEnded) return {.state = static_cast<RequestState>(number)};
+  return {.state = RequestState::kEnded,
+          .ended_before = std::chrono::milliseconds(number - kEnded)};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PeerPlace>> PeerPlace::make(const PeerOptions& options) {
@@ -161,20 +169,19 @@ std::vector<bool> PeerPlace::find(std::span<const Head> heads) {
   return found;
 }
 
-Result<std::vector<RequestState>> PeerPlace::states(std::span<const std::string> requests) {
+Result<std::vector<RequestStatus>> PeerPlace::states(std::span<const std::string> requests) {
   RedisQuestion question;
   question.commands = {begin_command("PAGES.STATE", requests.size() + 1)};
   for (const std::string& each : requests) append_word(question.commands[0], each);
   question.max_reply_bytes = question.expected_reply_bytes = kMaxLine + 4 * requests.size();
-  std::vector<RequestState> states;
+  std::vector<RequestStatus> states;
   Status refused;
   const auto take = [&](size_t, const std::vector<RedisReply>& replies) {
     const auto numbers = numbers_of(replies.front(), "PAGES.STATE", requests.size());
     refused = numbers.status();
     if (!refused.ok()) return false;
     for (const int64_t each : *numbers) {
-      const bool is_known = each >= 0 && each <= static_cast<int64_t>(RequestState::kEnded);
-      states.push_back(is_known ? static_cast<RequestState>(each) : RequestState::kUnknown);
+      states.push_back(status_of(each));
     }
     return true;
   };

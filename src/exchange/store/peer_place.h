@@ -47,7 +47,7 @@ class PeerPlace final : public Place {
 
   // [requests] what the peer says of them; one that it does not know how to name is unknown. Errors
   // (failed, deadline exceeded): no answer.
-  Result<std::vector<RequestState>> states(std::span<const std::string> requests);
+  Result<std::vector<RequestStatus>> states(std::span<const std::string> requests);
 
   std::string_view label() const override { return "peer"; }
   std::vector<bool> find(std::span<const Head> heads) override;

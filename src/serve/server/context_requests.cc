@@ -4,6 +4,8 @@
 namespace wideep::server {
 
 using store::RequestState;
+using store::RequestStatus;
+using Clock = std::chrono::steady_clock;
 
 void ContextRequests::begin(const std::string& name) {
   const std::lock_guard lock(mutex_);
@@ -16,18 +18,24 @@ void ContextRequests::end(const std::string& name) {
   if (running == running_.end() || --running->second > 0) return;
   running_.erase(running);
   ended_order_.push_back(name);
-  ++ended_[name];
+  Ended& ended = ended_[name];
+  ++ended.count;
+  ended.last = Clock::now();
   if (ended_order_.size() <= kMaxEnded) return;
   const auto oldest = ended_.find(ended_order_.front());
-  if (--oldest->second == 0) ended_.erase(oldest);
+  if (--oldest->second.count == 0) ended_.erase(oldest);
   ended_order_.pop_front();
 }
 
-RequestState ContextRequests::state_of(std::string_view name) const {
+RequestStatus ContextRequests::status_of(std::string_view name) const {
   const std::string key(name);
   const std::lock_guard lock(mutex_);
-  if (running_.contains(key)) return RequestState::kComputes;
-  return ended_.contains(key) ? RequestState::kEnded : RequestState::kUnknown;
+  if (running_.contains(key)) return {.state = RequestState::kComputes};
+  const auto ended = ended_.find(key);
+  if (ended == ended_.end()) return {};
+  return {.state = RequestState::kEnded,
+          .ended_before = std::chrono::duration_cast<std::chrono::milliseconds>(
+              Clock::now() - ended->second.last)};
 }
 
 size_t ContextRequests::num_running() const {

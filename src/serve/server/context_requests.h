@@ -8,6 +8,7 @@
 // Thread safety: any thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <mutex>
@@ -27,14 +28,19 @@ class ContextRequests {
   // A name that runs already runs once more: it ends with the last.
   void begin(const std::string& name);
   void end(const std::string& name);
-  store::RequestState state_of(std::string_view name) const;
+  store::RequestStatus status_of(std::string_view name) const;
+  store::RequestState state_of(std::string_view name) const { return status_of(name).state; }
   size_t num_running() const;
 
  private:
   mutable std::mutex mutex_;
   std::unordered_map<std::string, int> running_;  // how often
   std::deque<std::string> ended_order_;
-  std::unordered_map<std::string, int> ended_;  // how often it is in ended_order_
+  struct Ended {
+    int count = 0;  // in ended_order_
+    std::chrono::steady_clock::time_point last = {};
+  };
+  std::unordered_map<std::string, Ended> ended_;
 };
 
 // A name runs while one of these has it.

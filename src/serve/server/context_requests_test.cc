@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 namespace wideep::server {
 namespace {
@@ -19,6 +21,9 @@ TEST(ContextRequests, NameRunsUntilTheLastOfItHasEnded) {
   EXPECT_EQ(requests.state_of("a"), RequestState::kComputes);
   requests.end("a");
   EXPECT_EQ(requests.state_of("a"), RequestState::kEnded);
+  EXPECT_LT(requests.status_of("a").ended_before, std::chrono::seconds(10));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GE(requests.status_of("a").ended_before, std::chrono::milliseconds(5));
   requests.end("a");  // nothing runs
   requests.begin("a");
   EXPECT_EQ(requests.state_of("a"), RequestState::kComputes);

@@ -115,6 +115,8 @@ void Monitor::add(const run::PromptTransfer& transfer, std::string_view peer) {
                         {"pages_from_server", came.pages},
                         {"bytes", came.bytes},
                         {"seconds", came.seconds},
+                        {"seconds_hidden", came.hidden_seconds()},
+                        {"seconds_not_hidden", came.exposed_seconds},
                         {"trouble", run::name_of(came.kind)}});
 }
 

@@ -52,7 +52,7 @@ Status PageSharing::start(const base::SharedBytes& memory) {
       store::PageServer::start({.address = address_,
                                 .token = token_,
                                 .record_class = told_.record_class,
-                                .state_of = [this](auto name) { return requests_.state_of(name); },
+                                .state_of = [this](auto name) { return requests_.status_of(name); },
                                 .counts = &counts_},
                                memory));
   return {};

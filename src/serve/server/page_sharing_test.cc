@@ -39,8 +39,8 @@ TEST(PageSharingTest, WhoServesNextIsWhereTheOneBeforeWas) {
     ASSERT_TRUE(peer.ok());
     const auto states = (*peer)->states(std::vector<std::string>{"7", "8"});
     ASSERT_TRUE(states.ok()) << states.status().message();
-    EXPECT_EQ((*states)[0], store::RequestState::kComputes);
-    EXPECT_EQ((*states)[1], store::RequestState::kUnknown);
+    EXPECT_EQ((*states)[0].state, store::RequestState::kComputes);
+    EXPECT_EQ((*states)[1].state, store::RequestState::kUnknown);
     sharing->stop();
   }
 }

@@ -1558,6 +1558,8 @@ TEST_F(MonitoredServiceTest, PerfMetricsTellTransfersOfPrompts) {
     const run::PeerPages came{.pages = 5,
                               .bytes = 80,
                               .seconds = 0.5,
+                              .transfer_seconds = 0.375,
+                              .exposed_seconds = 0.125,
                               .kind = run::PeerTrouble::kGone,
                               .trouble = "-ERR a line of that server"};
     service_->monitor().add(
@@ -1575,6 +1577,8 @@ TEST_F(MonitoredServiceTest, PerfMetricsTellTransfersOfPrompts) {
                          {"pages_from_server", 5},
                          {"bytes", 80},
                          {"seconds", 0.5},
+                         {"seconds_hidden", 0.25},
+                         {"seconds_not_hidden", 0.125},
                          {"trouble", "gone"}};
   EXPECT_EQ(all[0]["prompt_transfers"], json::array({transfer}));
   EXPECT_FALSE(all[1].contains("prompt_transfers"));

@@ -36,6 +36,8 @@ void TransferMetrics::add(const run::PromptTransfer& transfer) {
   if (!has_any) return;
   pages_ += static_cast<uint64_t>(from.pages);
   bytes_ += from.bytes;
+  hidden_seconds_ += from.hidden_seconds();
+  exposed_seconds_ += from.exposed_seconds;
   seconds_.add(from.seconds);
   vllm_seconds_.add(from.seconds);
   vllm_bytes_.add(static_cast<double>(from.bytes));
@@ -57,6 +59,12 @@ std::string TransferMetrics::text(const store::PageServerCounts& given) const {
   text += metric_head(kSeconds, "histogram",
                       "From the first question for a prompt's pages to the last that came.") +
           seconds_.text(kSeconds);
+  text +=
+      metric("wideep_prompt_transfer_hidden_seconds_total", "counter",
+             "Seconds in which pages came while the prompt was still computed.", hidden_seconds_) +
+      metric("wideep_prompt_transfer_not_hidden_seconds_total", "counter",
+             "Seconds from the end of computing a prompt to the last page that came.",
+             exposed_seconds_);
   return text +
          metric("wideep_pages_given_looks_total", "counter",
                 "Questions of other servers for pages.", given.looks.load()) +

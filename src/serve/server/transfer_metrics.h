@@ -28,6 +28,7 @@ class TransferMetrics {
  private:
   uint64_t whole_ = 0, part_ = 0, none_ = 0;  // requests, by what came of what was wanted
   uint64_t pages_ = 0, bytes_ = 0;
+  double hidden_seconds_ = 0.0, exposed_seconds_ = 0.0;
   Histogram seconds_, vllm_seconds_, vllm_bytes_;
 };
 

@@ -13,19 +13,26 @@ TEST(TransferMetricsTest, CountWhatCameAndWhatDidNot) {
   TransferMetrics metrics;
   metrics.add({.known_pages = 0,
                .fetched_pages = 40,
-               .from_peer = {.pages = 40, .bytes = 3 << 20, .seconds = 0.25, .trouble = ""}});
+               .from_peer = {.pages = 40,
+                             .bytes = 3 << 20,
+                             .seconds = 0.25,
+                             .transfer_seconds = 0.1875,
+                             .exposed_seconds = 0.0625,
+                             .trouble = ""}});
   metrics.add({.from_peer = {.pages = 2, .bytes = 1 << 10, .seconds = 0.5, .trouble = "gone"}});
   metrics.add({.from_peer = {.trouble = "nobody listens there"}});
   store::PageServerCounts given;
   given.records = 7;
   const std::string text = metrics.text(given);
-  for (const char* line :
-       {"wideep_prompt_transfers_total{outcome=\"whole\"} 1\n",
-        "wideep_prompt_transfers_total{outcome=\"part\"} 1\n",
-        "wideep_prompt_transfers_total{outcome=\"none\"} 1\n",
-        "\nwideep_prompt_transfer_pages_total 42\n",
-        "\nwideep_prompt_transfer_bytes_total 3146752\n",
-        "\nwideep_prompt_transfer_seconds_count 2\n", "\nwideep_pages_given_total 7\n"}) {
+  for (const char* line : {"wideep_prompt_transfers_total{outcome=\"whole\"} 1\n",
+                           "wideep_prompt_transfers_total{outcome=\"part\"} 1\n",
+                           "wideep_prompt_transfers_total{outcome=\"none\"} 1\n",
+                           "\nwideep_prompt_transfer_pages_total 42\n",
+                           "\nwideep_prompt_transfer_bytes_total 3146752\n",
+                           "\nwideep_prompt_transfer_seconds_count 2\n",
+                           "\nwideep_prompt_transfer_hidden_seconds_total 0.125",
+                           "\nwideep_prompt_transfer_not_hidden_seconds_total 0.0625",
+                           "\nwideep_pages_given_total 7\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
