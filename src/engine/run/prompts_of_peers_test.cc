@@ -77,8 +77,8 @@ class PromptsOfPeers : public testing::Test {
     expected_ = hear(**group).tokens;
     EXPECT_EQ(expected_.size(), 6u);
   }
-  // What a run of these options hears of the same prompt. ended: by the peer.
-  Heard hear_from(const RunOptions& reading, RequestState state) {
+  // What a run of these options hears of the same prompt. state: at the peer, under this name.
+  Heard hear_from(const RunOptions& reading, RequestState state, const std::string& name = "3") {
     const auto run = load(reading);
     if (run == nullptr) return {};
     const auto group = RankGroup::start(*run);
@@ -96,7 +96,7 @@ class PromptsOfPeers : public testing::Test {
     request.peer = store::text_of({.host = {"127.0.0.1", (*server)->address().port},
                                    .token = "secret",
                                    .record_class = peer_->record_class(),
-                                   .request = "3"});
+                                   .request = name});
     (*group)->requests().submit(request);
     (*group)->requests().finish();
     return hear(**group);
@@ -124,6 +124,21 @@ TEST_F(PromptsOfPeers, AreTakenInAnyLayout) {
       EXPECT_GT(heard.transfer->from_peer.bytes, 0u);
       EXPECT_EQ(heard.transfer->from_peer.trouble, "");
     }
+  }
+}
+
+// Of one that has computed the prompt before, for somebody else, and does nothing for this request.
+TEST_F(PromptsOfPeers, AreTakenWhereTheyAreAlready) {
+  for (const bool attention_dp : {false, true}) {
+    RunOptions reading = options_of(2, attention_dp);
+    reading.takes_from_peers = true;
+    const Heard heard = hear_from(reading, RequestState::kUnknown, "");
+    EXPECT_EQ(heard.tokens, expected_);
+    EXPECT_EQ(heard.cached_tokens, kPages * static_cast<int>(store::kPageTokens));
+    ASSERT_TRUE(heard.transfer);
+    EXPECT_EQ(heard.transfer->fetched_pages, kPages);
+    EXPECT_EQ(heard.transfer->from_peer.trouble, "");
+    EXPECT_EQ(heard.transfer->from_peer.exposed_seconds, heard.transfer->from_peer.seconds);
   }
 }
 
